@@ -201,3 +201,30 @@ fn guests_are_ordered_by_what_they_lose() {
     let texts: Vec<String> = all.iter().map(|costs| costs.what_costs(60)).collect();
     insta::assert_debug_snapshot!(texts);
 }
+
+/// 2,000 vCPUs that share two CPUs are charged each second: no wait may look at every other guest.
+#[test]
+fn a_wait_takes_as_many_steps_on_a_crowded_cpu() {
+    let crowd = |guests: i32| {
+        let host = Host::numa(1, 2, 1).task("rustc", false, 0, 9.0).task("ksmd", true, 1, 9.0);
+        let guest =
+            |n: i32| Guest::new(&format!("g{n}"), 100 * n).vcpus(8, |v, t| t.on(v % 2).cpu(0.02, 0.0, 0.0, 3.0));
+        (1..=guests).fold(Fixture::new(host), |all, n| all.guest(guest(n))).model()
+    };
+    let charged = |model: &Model| {
+        let waits = Waits::of(model);
+        let mut holders = 0;
+        for (at, domain) in model.domains.iter().enumerate() {
+            for vcpu in domain.vcpus() {
+                let shares = waits.shares(at, vcpu).unwrap();
+                assert!((shares.sum(|_| true) - 3.0).abs() < 1e-6, "the whole wait: {shares:?}");
+                holders += shares.by.len();
+            }
+        }
+        holders
+    };
+    let (few, many) = (crowd(60), crowd(240));
+    assert_eq!(charged(&many), 4 * charged(&few));
+    let text = guest_costs(&many)[0].what_costs(120);
+    assert_eq!(text, "waits for a CPU 99 %, shared with rustc", "no other guest has half a percent of it");
+}

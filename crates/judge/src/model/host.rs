@@ -45,7 +45,7 @@ impl HostModel {
 
     /// A CPU by number.
     pub fn cpu(&self, number: u32) -> Option<&CpuModel> {
-        self.cpus.iter().find(|c| c.cpu == number)
+        self.cpus.binary_search_by_key(&number, |c| c.cpu).ok().and_then(|at| self.cpus.get(at))
     }
 
     /// The other thread of a CPU's core, the busiest if there are several.

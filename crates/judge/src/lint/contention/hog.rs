@@ -26,7 +26,7 @@ static KERNEL_THREAD: Pattern = Pattern::new(concat!(
 ));
 
 pub(super) fn hog(ctx: &Context<'_>, verdicts: &mut Verdicts) {
-    let mut lost: BTreeMap<String, f64> = BTreeMap::new();
+    let mut lost: BTreeMap<&str, f64> = BTreeMap::new();
     let (mut delayed, mut marks): (Vec<(Severity, f64, &GuestContext<'_>)>, Vec<Mark>) = (Vec::new(), Vec::new());
     let mut confidence = Confidence::High;
     for guest in ctx.guests.iter().filter(|g| g.running()) {
@@ -51,7 +51,7 @@ pub(super) fn hog(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         delayed.extend(worst.map(|severity| (severity, of_guest, guest)));
     }
     let all: f64 = lost.values().sum();
-    let mut tasks: Vec<(String, f64)> = lost.into_iter().collect();
+    let mut tasks: Vec<(&str, f64)> = lost.into_iter().collect();
     tasks.sort_by(|a, b| b.1.total_cmp(&a.1));
     delayed.sort_by(|a, b| b.1.total_cmp(&a.1));
     let (Some(severity), Some((name, most))) = (delayed.iter().map(|d| d.0).max(), tasks.first()) else { return };
@@ -81,7 +81,11 @@ pub(super) fn hog(ctx: &Context<'_>, verdicts: &mut Verdicts) {
 }
 
 /// What a busy vCPU waits for, and how bad that is, if it waits mostly for tasks of the host.
-fn of_vcpu(ctx: &Context<'_>, guest: &GuestContext<'_>, vcpu: &ThreadModel) -> Option<(Severity, WaitShares)> {
+fn of_vcpu<'a>(
+    ctx: &Context<'a>,
+    guest: &GuestContext<'_>,
+    vcpu: &'a ThreadModel,
+) -> Option<(Severity, WaitShares<'a>)> {
     let cpu = vcpu.cpu?;
     let most = ctx.severity_of_wait(&cpu)?;
     let shares = ctx.waits().shares(guest.index, vcpu)?;

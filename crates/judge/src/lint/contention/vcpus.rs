@@ -44,17 +44,22 @@ pub(super) fn overcommit(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         return;
     }
     crowded_sets(ctx, verdicts);
-    // vCPUs by the CPUs that they may use.
-    let mut sets: BTreeMap<CpuSet, Load> = BTreeMap::new();
+    // vCPUs by the CPUs that they may use, then by those of them that are online.
+    let mut by_affinity: BTreeMap<Option<&CpuSet>, Load> = BTreeMap::new();
     for guest in ctx.guests.iter().filter(|g| g.running()) {
         for thread in guest.domain.vcpus() {
-            let (vcpus, cpu, for_others) = sets.entry(may_use(thread, &online)).or_default();
+            let (vcpus, cpu, for_others) = by_affinity.entry(thread.place.affinity.as_deref()).or_default();
             (*vcpus, *cpu) = (*vcpus + 1, cpu.plus(thread.cpu.unwrap_or_default()));
             if thread.wait_percent() >= Some(ctx.thresholds().pinning.wait.info) {
                 let shares = ctx.waits().shares(guest.index, thread);
                 *for_others += shares.map_or(0.0, |shares| shares.sum(|holder| !holder.is_guest()));
             }
         }
+    }
+    let mut sets: BTreeMap<CpuSet, Load> = BTreeMap::new();
+    for (affinity, (vcpus, cpu, for_others)) in by_affinity {
+        let load = sets.entry(online_of(affinity, &online)).or_default();
+        *load = (load.0 + vcpus, load.1.plus(cpu), load.2 + for_others);
     }
     let Some((severity, ratio, (cpus, vcpus, wait, share))) = worst_set(ctx, &sets) else { return };
     let (ratio, share) = (figure(ratio), figure(share));
@@ -104,7 +109,11 @@ fn crowded_sets(ctx: &Context<'_>, verdicts: &mut Verdicts) {
 
 /// The CPUs that are online and that a thread may use.
 fn may_use(thread: &ThreadModel, online: &CpuSet) -> CpuSet {
-    thread.place.affinity.as_ref().map_or_else(|| online.clone(), |a| a.intersection(online))
+    online_of(thread.place.affinity.as_deref(), online)
+}
+
+fn online_of(affinity: Option<&CpuSet>, online: &CpuSet) -> CpuSet {
+    affinity.map_or_else(|| online.clone(), |cpus| cpus.intersection(online))
 }
 
 /// The guests with a vCPU that cannot leave these CPUs. Where all are idle but a few, these few are the guests to move.
