@@ -1,7 +1,6 @@
 //! CPU time of threads as percent of one host CPU, and what the scheduler did with them.
 
 use super::SampleInterval;
-use super::earlier::by_key;
 use kvm::thread_name::{self, Role};
 use sample::{
     Growing as _, Migrations, OtherTask, Placement, PmuCounters, ThreadEvents, ThreadSample, ThreadTimes, Timing,
@@ -205,18 +204,19 @@ fn others(now: &[OtherTask], before: Option<&[OtherTask]>, interval: &SampleInte
         return Vec::new();
     }
     let before = before.unwrap_or_default();
-    // Engines keep a place for each thread id; its name may change.
-    let (earlier, later) = (by_key(before, |old| old.tid), by_key(now, |o| o.tid));
+    // Engines keep a place for each thread id; its name may change. Most lists are short: hash tables for each thread
+    // of a host would cost more than all else of it.
+    let (earlier, later) = (by_tid(before), by_tid(now));
     // The counts of a task that lost its place in the engine's table went to the rest: they were reported already.
     let displaced = |old: &&OtherTask| {
-        old.tid != OtherTask::REST && later.get(&old.tid).is_none_or(|o| o.count < old.count || o.ns < old.ns)
+        old.tid != OtherTask::REST && with_tid(&later, old.tid).is_none_or(|o| o.count < old.count || o.ns < old.ns)
     };
     let gone = before
         .iter()
         .filter(displaced)
         .fold((0_u64, 0_u64), |(count, ns), task| (count.saturating_add(task.count), ns.saturating_add(task.ns)));
     let known = |o: &OtherTask| {
-        let old = earlier.get(&o.tid).map_or((0, 0), |old| (old.count, old.ns));
+        let old = with_tid(&earlier, o.tid).map_or((0, 0), |old| (old.count, old.ns));
         let old = if old.0 > o.count || old.1 > o.ns { (0, 0) } else { old };
         match o.tid {
             OtherTask::REST => (old.0.saturating_add(gone.0).min(o.count), old.1.saturating_add(gone.1).min(o.ns)),
@@ -231,7 +231,21 @@ fn others(now: &[OtherTask], before: Option<&[OtherTask]>, interval: &SampleInte
         })
         .collect();
     order_tasks(&mut grown);
+    grown.shrink_to_fit();
     grown
+}
+
+/// Tasks in the order of their thread ids, each of them once.
+fn by_tid(tasks: &[OtherTask]) -> Vec<&OtherTask> {
+    let mut sorted: Vec<&OtherTask> = tasks.iter().collect();
+    sorted.sort_by_key(|task| task.tid);
+    sorted.dedup_by_key(|task| task.tid);
+    sorted
+}
+
+fn with_tid<'a>(sorted: &[&'a OtherTask], tid: i32) -> Option<&'a OtherTask> {
+    let at = sorted.binary_search_by_key(&tid, |task| task.tid).ok()?;
+    sorted.get(at).copied()
 }
 
 /// Most time first, then by count.
