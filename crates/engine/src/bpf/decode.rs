@@ -86,6 +86,8 @@ impl SlotDecoder<'_> {
         let overflowed = slot.overflow.load(Relaxed) != 0;
         let other = other.filter(|_| overflowed).and_then(|(c, extremes)| self.exit(c, *extremes));
         cells.extend(other.map(|c| ExitCell { name: Some("other".into()), ..c }));
+        // Thousands of threads have one or two cells each, and a list begins with room for four.
+        cells.shrink_to_fit();
         cells
     }
 
@@ -107,6 +109,7 @@ impl SlotDecoder<'_> {
             },
             ..AccessCell::default()
         }));
+        cells.shrink_to_fit();
         cells
     }
 
@@ -213,6 +216,7 @@ fn userspace(slot: &Slot) -> Vec<UserspaceCell> {
         .map(|(i, n)| UserspaceCell { reason: reason(i), count: get(n) });
     let mut cells: Vec<_> = cells.filter(|c| c.count > 0).collect();
     cells.sort_unstable_by_key(|c| c.reason);
+    cells.shrink_to_fit();
     cells
 }
 
@@ -226,7 +230,9 @@ fn others(cells: &RawOthers) -> Vec<OtherTask> {
     };
     let rest = OtherTask::rest(get(&cells.rest.count), get(&cells.rest.total));
     let places = cells.task.iter().take_while(|o| o.count.load(Relaxed) != 0);
-    places.map(task).chain(rest).collect()
+    let mut tasks: Vec<OtherTask> = places.map(task).chain(rest).collect();
+    tasks.shrink_to_fit();
+    tasks
 }
 
 /// Events that the programs ran for, as far as the cells show.

@@ -9,11 +9,11 @@ use crate::proc::read_context::ReadContext;
 use crate::proc::slow_files::{FILE_TIMEOUT, LateFile, SlowFile};
 use crate::proc::stat::{TICK_NS, value};
 use kvm::cmdline::{self, QemuCommand};
-use kvm::device_map;
+use kvm::device_map::{self, DeviceMap};
 use kvm::domain_xml::DomainXml;
-use kvm::{Space, guest_name, sanitize_name};
+use kvm::{guest_name, sanitize_name};
 use sample::{DomainFacts, DomainState, GroupCpus, Known, Origin, Vmm};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A longer command line is cut; the kernel limits one argument to 128 KiB and all to some MiB (execve(2)).
 const MAX_COMMAND: usize = 1 << 20;
@@ -236,11 +236,22 @@ impl GuestDescription {
 }
 
 /// The built-in table, used until the monitor reports the guest's own devices.
-fn built_in(vmm: &Vmm, machine: Option<&Known<String>>) -> Option<Known<Arc<device_map::DeviceMap>>> {
+fn built_in(vmm: &Vmm, machine: Option<&Known<String>>) -> Option<Known<Arc<DeviceMap>>> {
     let machine = machine.map(|m| m.value.as_str());
     let map = device_map::builtin(vmm.as_str(), machine, Some(std::env::consts::ARCH));
-    let empty = map.regions(Space::Pio).is_empty() && map.regions(Space::Mmio).is_empty();
-    (!empty).then(|| Known::new(Arc::new(map), Origin::BuiltIn))
+    if map.is_empty() {
+        return None;
+    }
+    // One of 15 KiB for each guest would be most of what is known of it: they share the few that there are.
+    static SHARED: Mutex<Vec<Arc<DeviceMap>>> = Mutex::new(Vec::new());
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = shared.iter().find(|known| ***known == map).cloned();
+    let map = known.unwrap_or_else(|| {
+        let map = Arc::new(map);
+        shared.push(map.clone());
+        map
+    });
+    Some(Known::new(map, Origin::BuiltIn))
 }
 
 /// The first of these that has anything left when it is sanitised.

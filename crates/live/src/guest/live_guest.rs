@@ -196,6 +196,7 @@ impl LiveGuest {
             threads.push(self.thread(t, false, ThreadEvents::default()));
         }
         threads.sort_by_key(|t| t.tid);
+        threads.shrink_to_fit();
         self.unnamed = threads.iter().any(|t| self.touched_unnamed(&t.events));
         let ran_ns = vcpus_ran(&threads);
         self.quiet = ran_ns.is_some() && ran_ns == std::mem::replace(&mut self.vcpus_ran_ns, ran_ns);
