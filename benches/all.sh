@@ -2,11 +2,11 @@
 # Runs what PERFORMANCE.md quotes and prints each result under the command that made it.
 # usage: benches/all.sh [NAME...]   names: speed instructions tick start screen recordings perf-data texts;
 #   all of them without one
-# ROUNDS (9) and TICKS (20) set how long it measures. Run it as root on a machine that does nothing else.
+# ROUNDS (9) and TICKS (8) set how long it measures. Run it as root on a machine that does nothing else.
 set -eu
 cd "$(dirname "$0")/.."
 rounds=${ROUNDS:-9}
-ticks=${TICKS:-20}
+ticks=${TICKS:-8}
 
 # Prints a command, then runs it; one that fails is reported and the next one runs.
 show() {
@@ -31,7 +31,7 @@ instructions() {
     show cargo bench --quiet --bench exit_instructions -- $perf
 }
 
-# What a tick costs, by threads and by events.
+# What a tick costs, by vCPUs and by events.
 tick() {
     show cargo bench --quiet --bench growth -- --ticks "$ticks"
 }

@@ -1,12 +1,13 @@
-//! What a tick costs as the host grows: with the number of threads, and with the rate of events.
+//! What a tick costs as the host grows: with the number of vCPUs, by what they do, and with the rate of events.
 //!
-//! The guests are tiny: each process holds a KVM VM whose vCPUs have run and sleep (growth in threads), or read a port
-//! so often a second (growth in events). kvmtop and htop run as their user sees them, with the screen in a terminal;
-//! `top -H -b` writes to nowhere; they run in turns. A tick's CPU is what all threads of the program used over some
-//! seconds, divided by the ticks in them.
+//! The guests are tiny: each process holds a KVM VM whose vCPUs have run and sleep, wake once a second, or always want
+//! to run (growth in threads), or read a port so often a second (growth in events). kvmtop and htop run as their user
+//! sees them, with the screen in a terminal; `top -H -b` writes to nowhere. They take turns in rounds, and kvmtop's time
+//! is compared with htop's of the same round. A tick's CPU is what all threads of the program used over some seconds,
+//! divided by those seconds.
 //!
 //! ```console
-//! cargo bench --bench growth -- [--ticks 20] [--threads 10,100,1000,2000] [--awake 2000] \
+//! cargo bench --bench growth -- [--rounds 3] [--ticks 8] [--vcpus 10,100,1000,2000] [--loads asleep,waking,running] \
 //!     [--rates 1000,10000,50000,100000,200000]
 //! ```
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
@@ -22,31 +23,67 @@ use std::time::Duration;
 
 /// What a program needs to settle: its first ticks, and the opening of what it keeps open.
 const WARM: Duration = Duration::from_secs(4);
-/// vCPUs of a sleeping guest: with its main thread, ten threads.
-const VCPUS: usize = 9;
+/// vCPUs of a guest.
+const VCPUS: usize = 8;
 /// Reads a second that one vCPU can do on most hosts with room to spare.
 const MAX_READS: u32 = 50_000;
+/// The part of htop's CPU time that a tick may take.
+const MAX_OF_HTOP: f64 = 0.6;
 
-/// CPU milliseconds a tick, resident MiB.
-type Cost = (f64, f64);
-
-/// Starts so many threads of guests that have run and sleep.
-fn sleepers(threads: usize) -> Vec<Guest> {
-    let mut guests: Vec<Guest> =
-        (0..threads.div_ceil(VCPUS + 1)).map(|_| Guest::start(&[Work::PortReads(0x71, 1); VCPUS], true)).collect();
-    for guest in &mut guests {
-        guest.go();
-        guest.wait_done();
-    }
-    guests
+/// What a watcher costs.
+#[derive(Debug, Clone, Copy)]
+struct Cost {
+    /// CPU milliseconds a tick.
+    ms: f64,
+    /// Resident memory, MiB.
+    mib: f64,
 }
 
-/// Starts so many threads of guests that all run, twice a second each.
-fn awake(threads: usize) -> Vec<Guest> {
-    let mut guests: Vec<Guest> =
-        (0..threads.div_ceil(VCPUS + 1)).map(|_| Guest::start(&[Work::PacedReads(0x71, 2); VCPUS], true)).collect();
-    guests.iter_mut().for_each(Guest::go);
-    guests
+/// What all vCPUs do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Load {
+    /// They have run, and sleep.
+    Asleep,
+    /// They wake once a second.
+    Waking,
+    /// They always want to run.
+    Running,
+}
+
+impl Load {
+    fn parse(name: &str) -> Self {
+        match name {
+            "asleep" => Self::Asleep,
+            "waking" => Self::Waking,
+            "running" => Self::Running,
+            _ => panic!("no load '{name}': asleep, waking, running"),
+        }
+    }
+
+    fn work(self) -> Work {
+        match self {
+            Self::Asleep => Work::PortReads(0x71, 1),
+            Self::Waking => Work::PacedReads(0x71, 1),
+            Self::Running => Work::PortLoop(0x71),
+        }
+    }
+
+    /// Starts guests with this many vCPUs in all. They give way to the watchers.
+    fn start(self, vcpus: usize) -> Vec<Guest> {
+        rustix::process::nice(19).expect("it may give way");
+        let mut guests = Vec::new();
+        for first in (0..vcpus).step_by(VCPUS) {
+            guests.push(Guest::start(&vec![self.work(); VCPUS.min(vcpus - first)], true));
+        }
+        rustix::process::nice(-19).expect("it may go first again");
+        for guest in &mut guests {
+            guest.go();
+            if self == Self::Asleep {
+                guest.wait_done();
+            }
+        }
+        guests
+    }
 }
 
 /// Starts a guest that reads a port so often a second, over as many vCPUs as that takes.
@@ -62,7 +99,7 @@ fn cost(pid: u32, ticks: u32) -> Cost {
     std::thread::sleep(WARM);
     let before = used_ns(pid);
     std::thread::sleep(Duration::from_secs(ticks.into()));
-    ((used_ns(pid) - before) as f64 / 1e6 / f64::from(ticks), resident_mib(pid))
+    Cost { ms: (used_ns(pid) - before) as f64 / 1e6 / f64::from(ticks), mib: resident_mib(pid) }
 }
 
 /// CPU time of all threads of a process, nanoseconds.
@@ -130,13 +167,56 @@ fn counted(pid: u32) -> f64 {
 }
 
 fn cells(cost: Option<Cost>) -> String {
-    cost.map_or_else(|| format!("{:>10} {:>8}", "-", "-"), |(ms, mib)| format!("{ms:>10.2} {mib:>8.1}"))
+    cost.map_or_else(|| format!("{:>10} {:>8}", "-", "-"), |cost| format!("{:>10.2} {:>8.1}", cost.ms, cost.mib))
 }
 
-fn list(args: &[String], name: &str, default: &str) -> Vec<u32> {
+/// The words of an option's list.
+fn list(args: &[String], name: &str, default: &str) -> Vec<String> {
     let given = args.iter().position(|a| a == name).and_then(|i| args.get(i + 1));
     let text = given.map_or(default, String::as_str);
-    text.split(',').filter(|w| !w.is_empty()).map(|w| w.parse().expect("numbers with commas")).collect()
+    text.split(',').filter(|w| !w.is_empty()).map(str::to_owned).collect()
+}
+
+fn numbers(args: &[String], name: &str, default: &str) -> Vec<u32> {
+    list(args, name, default).iter().map(|w| w.parse().expect("numbers with commas")).collect()
+}
+
+fn median(mut figures: Vec<f64>) -> Option<f64> {
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied()
+}
+
+/// The medians of the rounds; `None` where the watcher is not installed.
+fn median_cost(rounds: &[Option<Cost>]) -> Option<Cost> {
+    let ms = median(rounds.iter().flatten().map(|cost| cost.ms).collect())?;
+    let mib = median(rounds.iter().flatten().map(|cost| cost.mib).collect())?;
+    Some(Cost { ms, mib })
+}
+
+/// A line of the table of threads: what each watcher costs.
+fn compare(load: &str, vcpus: u32, rounds: u32, ticks: u32) {
+    let guests = Load::parse(load).start(vcpus as usize);
+    let (mut none, mut bpf, mut tops, mut htops) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        none.push(kvmtop("none", ticks));
+        bpf.push(kvmtop("bpf", ticks));
+        tops.push(top(ticks));
+        htops.push(htop(ticks));
+    }
+    drop(guests);
+    let mut ratios = Vec::new();
+    for (kvmtop, htop) in bpf.iter().zip(&htops) {
+        if let (Some(kvmtop), Some(htop)) = (kvmtop, htop) {
+            ratios.push(kvmtop.ms / htop.ms);
+        }
+    }
+    let ratio = match median(ratios) {
+        Some(ratio) if ratio > MAX_OF_HTOP => format!("{ratio:.2}, more than {MAX_OF_HTOP}"),
+        Some(ratio) => format!("{ratio:.2}"),
+        None => "-".into(),
+    };
+    let costs = [none, bpf, tops, htops].map(|rounds| cells(median_cost(&rounds))).join(" ");
+    println!("{load:>8} {vcpus:>6} {costs}  {ratio}");
 }
 
 fn main() {
@@ -148,22 +228,20 @@ fn main() {
         println!("growth: not run: {why}");
         return;
     }
-    let ticks = list(&args, "--ticks", "20")[0];
-    let threads = list(&args, "--threads", "10,100,1000,2000");
-    let rates = list(&args, "--rates", "1000,10000,50000,100000,200000");
-    println!("{:>9} {:>19} {:>19} {:>19} {:>19}", "", "kvmtop none", "kvmtop bpf", "top -H -b -d 1", "htop -d 10");
-    println!("{:>9} {}", "threads", format!("{:>10} {:>8} ", "ms a tick", "RSS MiB").repeat(4).trim_end());
-    for n in threads {
-        let guests = sleepers(n as usize);
-        let (none, bpf) = (kvmtop("none", ticks), kvmtop("bpf", ticks));
-        println!("{n:>9} {} {} {} {}", cells(none), cells(bpf), cells(top(ticks)), cells(htop(ticks)));
-        drop(guests);
-    }
-    for n in list(&args, "--awake", "2000") {
-        let guests = awake(n as usize);
-        let (none, bpf) = (kvmtop("none", ticks), kvmtop("bpf", ticks));
-        println!("{n:>9} {} {}   all run", cells(none), cells(bpf));
-        drop(guests);
+    let (rounds, ticks) = (numbers(&args, "--rounds", "3")[0], numbers(&args, "--ticks", "8")[0]);
+    let rates = numbers(&args, "--rates", "1000,10000,50000,100000,200000");
+    let watchers = ["kvmtop none", "kvmtop bpf", "top -H -b -d 1", "htop -d 10"].map(|name| format!("{name:>19}"));
+    println!("{:>15} {}  bpf/htop", "", watchers.join(" "));
+    println!(
+        "{:>8} {:>6} {}",
+        "vCPUs",
+        "number",
+        format!("{:>10} {:>8} ", "ms a tick", "RSS MiB").repeat(4).trim_end()
+    );
+    for load in list(&args, "--loads", "asleep,waking,running") {
+        for vcpus in numbers(&args, "--vcpus", "10,100,1000,2000") {
+            compare(&load, vcpus, rounds, ticks);
+        }
     }
     println!("\n{:>9} {:>9} {:>19} {:>19}", "", "", "kvmtop none", "kvmtop bpf");
     println!(
