@@ -79,6 +79,11 @@ pub fn vcpu_index(comm: &str) -> Option<u32> {
     number(&found, "qemu").or_else(|| number(&found, "other"))
 }
 
+/// Whether a process is a QEMU for whole machines, by its name; `kvm` is Proxmox's.
+pub fn is_qemu(comm: &str) -> bool {
+    comm.starts_with("qemu-system-") || matches!(comm, "qemu-kvm" | "kvm")
+}
+
 /// The process that a kernel thread `vhost-PID` or `kvm-pit/PID` works for.
 pub fn owner(comm: &str) -> Option<i32> {
     pid(&OWNED.captures(comm)?, "pid")

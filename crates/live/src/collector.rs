@@ -228,7 +228,8 @@ impl Collector {
             fires_kvm_exit: reading.fires_kvm_exit,
             events: reading.events,
         };
-        let skip = self.guests.keys().copied().chain(found.helpers.iter().map(|h| h.0)).collect();
+        let helpers = found.helpers.iter().map(|(tid, _)| *tid);
+        let skip = self.guests.keys().copied().chain(helpers).chain(found.starting.iter().copied()).collect();
         let kernel_log = self.kernel_log.read();
         let (tasks, task_groups) = self.tasks.scan(now.mono_ns, self.discovery.processes(), &skip);
         let own = OwnCost { late_ns: self.late_ns(mono_ns), ..own_cost(&self.options.paths) };

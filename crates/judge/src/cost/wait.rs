@@ -319,8 +319,11 @@ impl<'a> Waits<'a> {
             _ if task.tid == 0 => Holder::IdleCpu,
             (Some((owner, thread)), _) => self.tenant(guest, *owner, thread),
             (_, Some(task)) => Holder::Task(task.name()),
-            // A guest that is not among those looked at.
-            _ if thread_name::vcpu_index(&task.comm).is_some() || thread_name::owner(&task.comm).is_some() => {
+            // A guest that is not among those looked at, or just starts.
+            _ if thread_name::vcpu_index(&task.comm).is_some()
+                || thread_name::owner(&task.comm).is_some()
+                || thread_name::is_qemu(&task.comm) =>
+            {
                 Holder::Guest(None)
             }
             _ => Holder::Task(HostTaskModel::short_name(&task.comm)),

@@ -44,7 +44,7 @@ struct Scan {
     /// When the youngest process of the scan before was started. One that was not listed then and is not older is new.
     youngest_ticks: u64,
     threads_left: usize,
-    groups: HashMap<String, HostTaskGroup>,
+    busy: Vec<HostTask>,
 }
 
 /// Reads the tasks of /proc.
@@ -54,17 +54,19 @@ pub(crate) struct HostTasks {
     /// The last reading of each process, and of the threads of those that were busy.
     known: HashMap<TaskKey, TaskReading>,
     tasks: Vec<HostTask>,
-    groups: Option<Vec<HostTaskGroup>>,
+    /// All processes that used CPU time; `None` before the second reading.
+    busy: Option<Vec<HostTask>>,
     scanned_ns: Option<u64>,
     due_ns: u64,
 }
 
 impl HostTasks {
     pub(crate) fn new(paths: SystemPaths) -> Self {
-        Self { paths, known: HashMap::new(), tasks: Vec::new(), groups: None, scanned_ns: None, due_ns: 0 }
+        Self { paths, known: HashMap::new(), tasks: Vec::new(), busy: None, scanned_ns: None, due_ns: 0 }
     }
 
-    /// The busy tasks and groups among all `processes`, as last read. `skip` holds the guests and their kernel threads.
+    /// The busy tasks and groups among all `processes`, as last read. `skip` holds the guests and their kernel threads,
+    /// also those that have become guests since.
     pub(crate) fn scan(
         &mut self,
         now_ns: u64,
@@ -80,7 +82,7 @@ impl HostTasks {
                 before,
                 over_ns: over_ns.unwrap_or(0),
                 threads_left: MAX_ALL_THREADS,
-                groups: HashMap::new(),
+                busy: Vec::new(),
             };
             self.due_ns = now_ns + if over_ns.is_some() { PERIOD_NS } else { FIRST_PERIOD_NS };
             self.tasks.clear();
@@ -89,12 +91,11 @@ impl HostTasks {
             }
             self.tasks.sort_by_key(|t| (Reverse(t.used_ns), t.tid));
             self.tasks.truncate(MAX_TASKS);
-            let mut groups: Vec<_> = scan.groups.into_values().collect();
-            groups.sort_by(|a, b| b.used_ns.cmp(&a.used_ns).then_with(|| a.comm.cmp(&b.comm)));
-            groups.truncate(MAX_TASK_GROUPS);
-            self.groups = over_ns.map(|_| groups);
+            self.busy = over_ns.map(|_| scan.busy);
         }
-        (self.tasks.clone(), self.groups.clone())
+        let is_of_host = |task: &&HostTask| !skip.contains(&task.pid);
+        let groups = self.busy.as_ref().map(|busy| groups(busy.iter().filter(is_of_host)));
+        (self.tasks.iter().filter(is_of_host).cloned().collect(), groups)
     }
 
     fn look(&mut self, pid: i32, skip: &HashSet<i32>, scan: &mut Scan) {
@@ -107,7 +108,7 @@ impl HostTasks {
         if !skip.contains(&pid)
             && let Some(task) = base.and_then(|base| now.since(&base, scan.over_ns, task))
         {
-            scan.add_to_group(&task);
+            scan.busy.push(task.clone());
             // What kvmtop itself costs is a part of the host's load, but nothing to find about the host.
             if pid != std::process::id().cast_signed() {
                 let found = self.tasks.len();
@@ -140,15 +141,21 @@ impl HostTasks {
     }
 }
 
-impl Scan {
-    /// Adds a process to others of its name. Kernel threads have a CPU or a job after a slash: `kworker/3:1-events`.
-    fn add_to_group(&mut self, task: &HostTask) {
-        let comm = task.comm.split('/').next().filter(|_| task.kernel).unwrap_or(&task.comm).to_owned();
-        let group = HostTaskGroup { comm: comm.clone(), over_ns: self.over_ns, ..HostTaskGroup::default() };
-        let group = self.groups.entry(comm).or_insert(group);
+/// The processes by name, the busiest first. Kernel threads have a CPU or a job after a slash: `kworker/3:1-events`.
+fn groups<'a>(processes: impl Iterator<Item = &'a HostTask>) -> Vec<HostTaskGroup> {
+    let mut by_name: HashMap<&str, HostTaskGroup> = HashMap::new();
+    for task in processes {
+        let comm = task.comm.split('/').next().filter(|_| task.kernel).unwrap_or(&task.comm);
+        let group = by_name.entry(comm).or_default();
+        group.over_ns = task.over_ns;
         group.used_ns = group.used_ns.saturating_add(task.used_ns);
         group.count += 1;
     }
+    let named = |(comm, group): (&str, HostTaskGroup)| HostTaskGroup { comm: comm.to_owned(), ..group };
+    let mut groups: Vec<HostTaskGroup> = by_name.into_iter().map(named).collect();
+    groups.sort_by(|a, b| b.used_ns.cmp(&a.used_ns).then_with(|| a.comm.cmp(&b.comm)));
+    groups.truncate(MAX_TASK_GROUPS);
+    groups
 }
 
 impl TaskReading {
@@ -275,6 +282,19 @@ mod tests {
         assert_eq!(scan(0), 0);
         fake.process(10, "x").ticks(5, 0, 0);
         assert_eq!([S / 10, S, 2 * S, 3 * S, 4 * S].map(&mut scan), [0, 1, 1, 0, 0]);
+    }
+
+    #[test]
+    fn a_process_that_becomes_a_guest_is_a_task_no_longer() {
+        let fake = FakeProc::new();
+        fake.process(10, "old").start(500);
+        let mut tasks = HostTasks::new(fake.paths());
+        tasks.scan(0, [10].into_iter(), &HashSet::new());
+        fake.process(11, "qemu").start(700).ticks(50, 0, 0);
+        let (seen, groups) = tasks.scan(2 * S, 10..12, &HashSet::new());
+        assert_eq!((seen.len(), groups), (1, Some(vec![group("qemu", S / 2, 1)])));
+        // Nothing is read again for another second.
+        assert_eq!(tasks.scan(3 * S, 10..12, &HashSet::from([11])), (vec![], Some(vec![])));
     }
 
     #[test]

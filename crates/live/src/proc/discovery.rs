@@ -9,14 +9,14 @@ use super::paths::SystemPaths;
 use super::stat::{Stat, TICK_NS};
 use super::thread::main_thread;
 use crate::timestamps::Timestamps;
-use kvm::thread_name::{owner, vcpu_index};
+use kvm::thread_name::{is_qemu, owner, vcpu_index};
 use sample::ThreadTimes;
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt as _;
 
 /// A process younger than this is looked at in each tick.
 const YOUNG_NS: u64 = 10_000_000_000;
-/// A QEMU without a VM after this time will not open one: it does so before anything else.
+/// A process that is about to open a VM does so within this time: QEMU does it before anything else.
 const STARTED_NS: u64 = 2_000_000_000;
 /// Pause after a look per open file. A look takes some microseconds per file, so that a process with thousands of them
 /// costs less than a percent of a CPU.
@@ -37,6 +37,8 @@ enum ProcessKind {
     Guest,
     /// A kernel thread that works for the guest of this PID.
     Helper(i32),
+    /// Has just started and is about to open a VM.
+    Starting,
     /// None of the others, so far.
     Other,
 }
@@ -83,6 +85,8 @@ pub(crate) struct Discovered {
     pub guests: Vec<i32>,
     /// Kernel threads that work for a guest: PID of the thread, PID of the guest.
     pub helpers: Vec<(i32, i32)>,
+    /// Processes that have just started and are about to open a VM: a QEMU, and who holds `/dev/kvm`.
+    pub starting: Vec<i32>,
     /// What could not be looked at.
     pub unread: UnreadCount,
 }
@@ -203,11 +207,13 @@ impl Discovery {
             match s.kind {
                 ProcessKind::Guest => found.guests.push(*pid),
                 ProcessKind::Helper(owner) => found.helpers.push((*pid, owner)),
+                ProcessKind::Starting => found.starting.push(*pid),
                 ProcessKind::Other => {}
             }
         }
         found.guests.sort_unstable();
         found.helpers.sort_unstable();
+        found.starting.sort_unstable();
         for (kind, why) in self.scanned.values().filter_map(|s| Some((s.kind, s.unread?))) {
             let unread = &mut found.unread;
             if why != FileError::Denied {
@@ -247,12 +253,15 @@ impl Discovery {
         let files = KvmFiles::read(&self.paths, pid);
         self.files += files.as_ref().map_or(0, |files| files.open);
         match files {
-            Ok(files) if files.vm || age_ns >= STARTED_NS && !files.dev_kvm && is_qemu(stat.comm) => {
+            Ok(files) if files.vm => Some((ProcessKind::Guest, recheck(pid, now_ns), None)),
+            Ok(files) if !files.dev_kvm && age_ns >= STARTED_NS && self.emulates(pid, &stat) => {
                 Some((ProcessKind::Guest, recheck(pid, now_ns), None))
             }
             Ok(files) if young || files.dev_kvm => {
                 self.candidates.extend(main_thread(&self.paths, pid).map(|main| (pid, main)));
-                Some((ProcessKind::Other, now_ns + files.open as u64 * PAUSE_PER_FILE_NS, None))
+                let opens_vm = age_ns < STARTED_NS && (files.dev_kvm || is_qemu(&String::from_utf8_lossy(stat.comm)));
+                let kind = if opens_vm { ProcessKind::Starting } else { ProcessKind::Other };
+                Some((kind, now_ns + files.open as u64 * PAUSE_PER_FILE_NS, None))
             }
             Ok(_) => Some((ProcessKind::Other, recheck(pid, now_ns), None)),
             Err(FileError::Gone) => None,
@@ -269,6 +278,16 @@ impl Discovery {
     fn could_not_look(&self, pid: i32, was_guest: bool, why: FileError, next_ns: u64) -> Look {
         let is_guest = was_guest || self.has_vcpu_thread(pid);
         (if is_guest { ProcessKind::Guest } else { ProcessKind::Other }, next_ns, Some(why))
+    }
+
+    /// Whether a process without a VM is a QEMU that emulates a guest's CPU. Any program can have its name: so it must
+    /// have a vCPU's thread, or several threads and have used CPU time.
+    fn emulates(&self, pid: i32, stat: &Stat<'_>) -> bool {
+        if !is_qemu(&String::from_utf8_lossy(stat.comm)) {
+            return false;
+        }
+        let has_worked = stat.threads > 1 && stat.user_ticks + stat.system_ticks > 0;
+        has_worked || self.has_vcpu_thread(pid)
     }
 
     /// Whether a thread has the name of a vCPU: the only sign where open files are not readable.
@@ -290,11 +309,6 @@ pub fn vcpus(paths: &SystemPaths) -> usize {
         Err(_) => std::fs::read_dir(paths.process(*pid, "task")).map_or(0, Iterator::count),
     };
     found.guests.iter().map(of).sum()
-}
-
-/// Whether a process is a QEMU for whole machines, by its name; `kvm` is Proxmox's.
-fn is_qemu(comm: &[u8]) -> bool {
-    comm.starts_with(b"qemu-system-") || matches!(comm, b"qemu-kvm" | b"kvm")
 }
 
 /// Half a minute from now plus up to a quarter of a minute, so that not all processes fall due in one tick.
@@ -323,13 +337,37 @@ mod tests {
     #[test]
     fn a_qemu_without_a_vm_is_a_guest_once_it_has_started() {
         let fake = FakeProc::new();
-        fake.process(10, "qemu-system-x86");
+        for (pid, comm) in [(10, "qemu-system-x86"), (11, "qemu-system-x86"), (12, "qemu-img"), (13, "qemu-aarch64-st")]
+        {
+            fake.process(pid, comm).ticks(5, 0, 0).field(20, "3");
+        }
         fake.process(11, "qemu-system-x86").start(99_900);
-        fake.process(12, "qemu-img");
-        fake.process(13, "qemu-aarch64-st");
         let mut d = Discovery::new(fake.paths());
-        assert_eq!(d.scan(0, OLD).unwrap().guests, [10]);
-        assert_eq!(d.scan(2 * S, OLD + 2 * S).unwrap().guests, [10, 11]);
+        let found = d.scan(0, OLD).unwrap();
+        assert_eq!((found.guests, found.starting), (vec![10], vec![11]));
+        let found = d.scan(2 * S, OLD + 2 * S).unwrap();
+        assert_eq!((found.guests, found.starting), (vec![10, 11], vec![]));
+    }
+
+    #[test]
+    fn a_program_with_the_name_of_a_qemu_is_no_guest_for_that() {
+        let fake = FakeProc::new();
+        fake.process(10, "qemu-system-x86");
+        fake.process(11, "qemu-system-x86").field(20, "3");
+        fake.process(12, "qemu-system-x86").ticks(5, 0, 0);
+        fake.process(13, "qemu-system-x86").thread(23, "CPU 0/TCG");
+        assert_eq!(Discovery::new(fake.paths()).scan(0, OLD).unwrap().guests, [13]);
+    }
+
+    #[test]
+    fn who_is_about_to_open_a_vm_is_so_for_its_first_seconds() {
+        let fake = FakeProc::new();
+        fake.process(10, "young").start(99_900).fd(3, "/dev/kvm");
+        fake.process(11, "young").start(99_900);
+        fake.process(12, "old").fd(3, "/dev/kvm");
+        let mut d = Discovery::new(fake.paths());
+        assert_eq!(d.scan(0, OLD).unwrap().starting, [10]);
+        assert_eq!(d.scan(2 * S, OLD + 2 * S).unwrap().starting, [0; 0]);
     }
 
     #[test]
