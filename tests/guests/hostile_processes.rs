@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "asks the kernel what no crate asks")]
 
 use crate::common;
-use crate::common::guest::{Guest, Work};
+use crate::common::guest::{Guest, LOADS_ENV, USER_ENV, Work, become_user};
 use crate::common::stalled_fs;
 use crate::common::watch::Watch;
 use rustix::process::{Pid, Signal, kill_process};
@@ -19,6 +19,9 @@ const SERVER: &str = "KVMTOP_TEST_STALLED_FS";
 const PARENT: &str = "KVMTOP_TEST_PARENT";
 const PROCESSES: usize = 6;
 const READY: &str = "held back";
+/// Makes a process a program with the name of a QEMU.
+const FALSE_QEMU: &str = "KVMTOP_TEST_FALSE_QEMU";
+const NOBODY: u32 = 65_534;
 
 /// A process with a VM, whose command line nobody can read to its end.
 struct HeldBack {
@@ -177,5 +180,147 @@ fn a_command_line_that_is_held_back_holds_up_no_tick() {
     watch.next();
     assert!(!common::of_pid(std::slice::from_ref(watch.last()), pid).is_empty(), "a new guest is seen");
     watch.stop();
+    common::ran(TEST);
+}
+
+/// A program with the name of a QEMU that is none; returns at once where this is an ordinary test run.
+#[test]
+fn false_qemu_process() {
+    let Ok(works) = std::env::var(FALSE_QEMU) else { return };
+    std::fs::write("/proc/self/comm", "qemu-system-x86").expect("a name");
+    become_user(NOBODY);
+    if works == "1" {
+        let vcpu = std::thread::Builder::new().name("CPU 0/TCG".into());
+        vcpu.spawn(|| std::thread::sleep(Duration::from_secs(300))).expect("a thread");
+    }
+    println!("{READY}");
+    std::thread::sleep(Duration::from_secs(300));
+}
+
+/// A program of another user that calls itself QEMU, with the options of a guest.
+struct FalseQemu(Child);
+
+impl FalseQemu {
+    /// `works`: it has a vCPU's thread by its name.
+    fn start(works: bool) -> Self {
+        // In place of the test's own path, which would name no QEMU.
+        use std::os::unix::process::CommandExt;
+        let mut child = Command::new(std::env::current_exe().expect("own path"))
+            .arg0("qemu-system-x86_64")
+            .args(["hostile_processes::false_qemu_process", "--exact", "--nocapture", "--test-threads=1"])
+            .args(["--", "-name", "guest=payroll"])
+            .env(FALSE_QEMU, if works { "1" } else { "0" })
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the test binary starts itself");
+        let said = BufReader::new(child.stdout.take().expect("stdout"));
+        let is_ready = said.lines().map_while(Result::ok).any(|line| line.contains(READY));
+        assert!(is_ready, "it ended");
+        Self(child)
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for FalseQemu {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn is_root(test: &str) -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        common::skipped(test, "not root, who can be another user");
+    }
+    is_root
+}
+
+/// Any user can start a program with any name: it is a guest only if it does what a guest does, and no alarm then.
+#[test]
+fn a_program_that_calls_itself_qemu_raises_no_alarm() {
+    const TEST: &str = "a_program_that_calls_itself_qemu_raises_no_alarm";
+    let _alone = common::alone();
+    if !is_root(TEST) {
+        return;
+    }
+    let (asleep, threaded) = (FalseQemu::start(false), FalseQemu::start(true));
+    // QEMU opens its VM in its first two seconds; what has none by then may emulate.
+    std::thread::sleep(Duration::from_secs(2));
+    let mut check = common::kvmtop();
+    let out = check.args(["check", "--json", "--duration", "4", "--engine", "none"]).output().expect("kvmtop runs");
+    let seen = common::intervals(&out.stdout);
+    assert!(common::of_pid(&seen, asleep.pid()).is_empty(), "it only sleeps");
+    let guests = common::of_pid(&seen, threaded.pid());
+    assert!(matches!(&guests[..], [guest] if guest["name"] == "payroll"), "{guests:?}");
+    let findings = seen[0]["findings"].as_array().expect("findings");
+    let about: Vec<_> = findings.iter().filter(|finding| finding["domain"] == "payroll").collect();
+    assert!(about.iter().any(|finding| finding["rule"] == "no-kvm"), "{findings:?}");
+    assert!(about.iter().all(|finding| finding["severity"] != "critical"), "{about:?}");
+    common::ran(TEST);
+}
+
+/// Whoever takes a guest's name, the one of root keeps it; with it the series of its metrics.
+#[test]
+fn another_users_guest_takes_no_name_away() {
+    const TEST: &str = "another_users_guest_takes_no_name_away";
+    let _alone = common::alone();
+    if !is_root(TEST) {
+        return;
+    }
+    if let Some(why) = common::cannot_run_guests() {
+        return common::skipped(TEST, &why);
+    }
+    let named = |user: Option<u32>| {
+        let mut command = Guest::command(&[Work::Idle], true);
+        command.args(["--", "-name", "guest=db-prod"]);
+        if let Some(user) = user {
+            command.env(USER_ENV, user.to_string());
+        }
+        Guest::spawn(&mut command)
+    };
+    let theirs = named(Some(NOBODY));
+    let mut watch = Watch::start(&["-d", "0.5", "--engine", "none", "--no-monitor"]);
+    let name = |watch: &Watch, guest: &Guest| {
+        common::of_pid(std::slice::from_ref(watch.last()), guest.pid()).first().map(|d| d["name"].clone())
+    };
+    assert_eq!(name(&watch, &theirs).expect("it runs"), "db-prod");
+    let ours = named(None);
+    let until = Instant::now() + Duration::from_secs(20);
+    while name(&watch, &ours).is_none() {
+        assert!(Instant::now() < until, "the guest is not seen");
+        watch.next();
+    }
+    assert_eq!(name(&watch, &ours).expect("seen"), "db-prod");
+    assert_eq!(name(&watch, &theirs).expect("it runs"), format!("db-prod#{}", theirs.pid()));
+    watch.stop();
+    common::ran(TEST);
+}
+
+/// What a QEMU uses while it starts is no load of the host, before it has a VM and after.
+#[test]
+fn a_guest_that_starts_is_no_task_of_the_host() {
+    const TEST: &str = "a_guest_that_starts_is_no_task_of_the_host";
+    let _alone = common::alone();
+    if let Some(why) = common::cannot_run_guests() {
+        return common::skipped(TEST, &why);
+    }
+    let mut watch = Watch::start(&["-d", "0.3", "--engine", "none", "--no-monitor"]);
+    for _ in 0..3 {
+        let guest = Guest::spawn(Guest::command(&[Work::Idle], true).env(LOADS_ENV, "1200"));
+        for _ in 0..8 {
+            watch.next();
+        }
+        let domains = watch.last()["domains"].as_array().expect("domains");
+        assert!(domains.iter().any(|d| d["pid"] == guest.pid()), "it is a guest by now");
+    }
+    for interval in watch.stop() {
+        let tasks = interval["host"]["tasks"].as_array().cloned().unwrap_or_default();
+        assert!(tasks.iter().all(|task| task["comm"] != "qemu-system-x86"), "{tasks:?}");
+    }
     common::ran(TEST);
 }

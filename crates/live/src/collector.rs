@@ -3,6 +3,7 @@
 mod join;
 mod schedule;
 
+use crate::guest::description::give_names;
 use crate::guest::live_guest::LiveGuest;
 use crate::guest::lives::LifeLedger;
 use crate::host::block_devices::{self, BlockDevice};
@@ -214,6 +215,7 @@ impl Collector {
         // Right after the clock: the CPUs' busy time is the interval less their idle time.
         let cpus = self.host.cpus(now.mono_ns);
         let mono_ns = reading.mono_ns.unwrap_or(read.mono_ns);
+        give_names(self.guests.values_mut().map(|guest| &mut guest.description));
         let mut domains = self.join(ended, &mut reading, now);
         domains.sort_by_key(|d| d.facts.pid);
         self.add_engine_details(&mut domains, &mut reading);

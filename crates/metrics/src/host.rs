@@ -4,6 +4,7 @@ use super::guest::GuestMetrics;
 use super::write::{Column, Sums};
 use judge::analysis::JudgedInterval;
 use judge::lint::{Finding, Severity};
+use judge::model::DomainModel;
 use sample::{
     CpuTimes, DomainFacts, DomainSample, DomainState, EngineStatus, HostFacts, HostMemory, OwnCost, Sample,
     SourceStatus,
@@ -137,24 +138,23 @@ impl HostMetrics {
         let older = before.into_iter().flat_map(|b| &b.domains).map(|d| (id(&d.facts), d));
         let older: HashMap<GuestProcess, &DomainSample> = older.collect();
         let living = interval.model.domains.iter().filter(|d| d.state != DomainState::Ended);
-        let mut names = HashMap::<String, u64>::new();
-        for guest in living.clone() {
-            *names.entry(limited(&guest.facts.name.value)).or_default() += 1;
-        }
-        for model in living.clone().take(MAX_GUESTS) {
+        let mut living: Vec<&DomainModel> = living.collect();
+        // Another user's guests take neither a name nor a place from those of libvirt or root.
+        living.sort_by_key(|d| (d.facts.foreign, d.facts.start_ticks, d.facts.pid));
+        for model in living.iter().take(MAX_GUESTS) {
             let id = id(&model.facts);
             let Some(sample) = samples.get(&id) else { continue };
             let mut guest = known.remove(&id).unwrap_or_default();
             let older = before.map(|before| (before, older.get(&id).copied()));
             guest.add(sample, older, model, (now.mono_ns, self.per_vcpu));
+            // Names differ; their beginnings may be the same.
             let mut label = limited(&model.facts.name.value);
-            // Two connections of libvirt can each have a guest of this name.
-            if names.get(&label).is_some_and(|guests| *guests > 1) {
+            while self.guests.contains_key(&label) {
                 label = format!("{label}#{}", id.0.unwrap_or(0));
             }
             self.guests.insert(label, guest);
         }
-        self.left_out = living.count().saturating_sub(MAX_GUESTS) as u64;
+        self.left_out = living.len().saturating_sub(MAX_GUESTS) as u64;
     }
 
     fn find(&mut self, findings: &[Finding]) {

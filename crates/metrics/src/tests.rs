@@ -229,8 +229,17 @@ fn a_guest_that_ended_leaves_and_equal_names_differ() {
     let first = host.sample(1.0);
     host.guests[0].state = DomainState::Ended;
     let all = metrics(false, [first, host.sample(2.0)]);
-    assert_eq!(all.guests.keys().collect::<Vec<_>>(), ["web-1#9000", "web-1#9001"]);
+    assert_eq!(all.guests.keys().collect::<Vec<_>>(), ["web-1", "web-1#9001"]);
     assert!(!openmetrics(&all).unwrap().contains("win10-2"));
+    // Another user's guest, though it came first.
+    let samples = [3.0, 4.0].map(|second| {
+        let mut sample = host.sample(second);
+        let theirs = sample.domains.iter_mut().find(|d| d.facts.pid == Some(9000)).unwrap();
+        Arc::make_mut(&mut theirs.facts).foreign = true;
+        sample
+    });
+    let all = metrics(false, samples);
+    assert_eq!(all.guests["web-1"].facts.pid, Some(9001));
 }
 
 #[test]
@@ -347,7 +356,8 @@ never falls while the guest lives, and ends with it. What a source cannot give h
 const TAIL: &str = "
 ## Labels
 
-- `domain` is the guest's name; where two guests of a host have the same, its PID follows: `web#6455`.
+- `domain` is the guest's name; where two guests of a host have the same, the PID of one follows: `web#6455`. A guest of
+  libvirt or root keeps its name, and among those the one that started first.
   `kvmtop_guest_info` has UUID, PID, machine, system and VMM.
 - With `--per-vcpu`, families that begin with `kvmtop_vcpu_` and `kvmtop_exit` have the label `vcpu` as well, and
   one series for each vCPU in place of one for all; `vcpu=\"other\"` is what belongs to no known vCPU. `sum without

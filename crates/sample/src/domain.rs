@@ -126,13 +126,16 @@ pub struct DomainFacts {
     pub persistent: Option<bool>,
     /// Whether its process was seen without a VM of KVM: QEMU emulates the guest's CPU (TCG).
     pub emulated: bool,
+    /// Whether its process is of a user other than root and kvmtop's own, and libvirt does not know it. Such a user may
+    /// write any name and any configuration.
+    pub foreign: bool,
     /// The groups of processes above its threads that leave it fewer CPUs than the group above them, from the root
     /// downwards.
     pub cpu_groups: Vec<GroupCpus>,
 }
 
 bounded!(DomainFacts { start_ticks } name, uuid, vmm, pid, started_ms, machine, vcpus, guest_os, xml, xml_text, command,
-    devices, persistent, emulated, cpu_groups);
+    devices, persistent, emulated, foreign, cpu_groups);
 
 /// Identifies a guest in different samples: by its process or, without one, by its name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

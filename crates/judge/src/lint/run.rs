@@ -13,6 +13,9 @@ use crate::figures::seconds;
 use crate::model::Model;
 use sample::DomainState;
 
+/// Why a finding about a guest that any user can make up is no alarm.
+const FOREIGN: &str = "another user's process that libvirt does not know: a warning at most";
+
 /// Judges one interval.
 pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report {
     let is_steady = options.input != InputKind::File;
@@ -108,8 +111,15 @@ fn ask_all(context: &Context<'_>) -> Verdicts {
             ask(context, rule, guest, &mut verdicts);
         }
     }
-    let fit = |(guest, finding): (Option<usize>, Finding)| (guest, Surroundings::of(context, guest).fit(finding));
-    verdicts.found = std::mem::take(&mut verdicts.found).into_iter().map(fit).collect();
+    let mut found = Vec::new();
+    for (guest, finding) in std::mem::take(&mut verdicts.found) {
+        let mut finding = Surroundings::of(context, guest).fit(finding);
+        if guest.and_then(|i| context.guests.get(i)).is_some_and(|guest| guest.domain.facts.foreign) {
+            finding = finding.at_most_warning(FOREIGN);
+        }
+        found.push((guest, finding));
+    }
+    verdicts.found = found;
     verdicts
 }
 

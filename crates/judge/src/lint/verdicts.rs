@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::context::guest::GuestContext;
-use super::engine::finding::{Confidence, Finding, MAX_FINDINGS, MAX_PROBLEM, MAX_TEXT, Severity, Target, is_command};
+use super::engine::finding::{Confidence, Finding, MAX_FINDINGS, MAX_PROBLEM, MAX_TEXT, Severity, Target};
 use super::rule::Rule;
 use super::rule_id::RuleId;
 use sample::DomainFacts;
@@ -89,8 +89,7 @@ impl Verdicts {
         for (_, finding) in &mut self.found[before..] {
             finding.severity = finding.severity.lowered();
             finding.confidence = Confidence::Low;
-            let commands = finding.evidence.iter().position(|line| is_command(line));
-            finding.evidence.insert(commands.unwrap_or(finding.evidence.len()), because.to_owned());
+            finding.add_evidence(because);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Joins what the engine counted with the guests that /proc shows.
 
 use super::Collector;
+use crate::guest::description::give_names;
 use crate::guest::live_guest::LiveGuest;
 use crate::guest::lives;
 use crate::proc::thread::main_thread;
@@ -22,6 +23,7 @@ impl Collector {
             let ended = ended.remove(&pid);
             if !unseen.is_empty() && !self.guests.contains_key(&pid) && self.discovery.look_at(pid, now.mono_ns) {
                 self.open(pid);
+                give_names(self.guests.values_mut().map(|guest| &mut guest.description));
             }
             let living = self.guests.get(&pid);
             let counted_before = ended.as_ref().or(living).map_or(0, |guest| guest.kvm_events);

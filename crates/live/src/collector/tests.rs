@@ -80,7 +80,12 @@ impl Engine for FakeEngine {
         counted.read = counted.threads.iter().map(|thread| (thread.key, count(&thread.events))).collect();
         let kvm_events = counted.kvm_events.iter().map(|(pid, n)| (*pid, [("kvm_eoi".to_owned(), *n)].into()));
         let kvm_events = kvm_events.collect();
-        Reading { threads: counted.threads.clone(), kvm_events, lost: counted.lost, ..Reading::default() }
+        Reading {
+            threads: counted.threads.clone(),
+            kvm_events,
+            lost: counted.lost,
+            ..Reading::default()
+        }
     }
 
     fn forget(&mut self, threads: &[ThreadKey], processes: &[i32]) {
@@ -179,6 +184,26 @@ fn events_meet_their_threads() {
     assert_eq!((vcpu.tid, vcpu.role, vcpu.index), (11, Role::Vcpu, Some(0)));
     assert_eq!(sample.domains[0].facts.name.value, "hyper-10");
     assert_eq!((sample.engine.kind, sample.engine.level), (EngineKind::Bpf, EngineLevel::Full));
+}
+
+#[test]
+fn of_equal_names_the_one_of_root_stays_then_the_oldest() {
+    let mut bench = Bench::new();
+    for (pid, uid, start) in [(50, 65_534, "100"), (60, 0, "300"), (70, 0, "400"), (80, 65_534, "500")] {
+        let name: &[u8] = if pid == 80 { b"vmm\0--name\0db#70\0" } else { b"vmm\0--name\0db\0" };
+        bench.guest(pid, "vmm", "CPU 0/KVM");
+        let status = format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}\n");
+        let process = bench.fake.process(pid, "vmm").field(22, start);
+        process.process_file("status", status.as_bytes()).process_file("cmdline", name);
+    }
+    let sample = bench.collector.tick();
+    let names: Vec<_> = sample.domains.iter().map(|d| (d.facts.name.value.as_str(), d.facts.foreign)).collect();
+    assert_eq!(names, [("db#50", true), ("db", false), ("db#70", false), ("db#70#80", true)]);
+    bench.fake.end(60);
+    bench.collector.tick();
+    let sample = bench.collector.tick();
+    let names: Vec<_> = sample.domains.iter().map(|d| d.facts.name.value.as_str()).collect();
+    assert_eq!(names, ["db#50", "db#70", "db#70#80"], "nobody takes the name of one that ended");
 }
 
 #[test]

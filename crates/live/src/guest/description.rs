@@ -12,7 +12,9 @@ use kvm::cmdline::{self, QemuCommand};
 use kvm::device_map::{self, DeviceMap};
 use kvm::domain_xml::DomainXml;
 use kvm::{guest_name, sanitize_name};
+use rights::own_user;
 use sample::{DomainFacts, DomainState, GroupCpus, Known, Origin, Vmm};
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A longer command line is cut; the kernel limits one argument to 128 KiB and all to some MiB (execve(2)).
@@ -118,6 +120,8 @@ impl ProcessIdentity {
             command.and_then(|c| Some(Known::new(c.vcpus()?, Origin::CommandLine))),
             from_process(self.vcpu_files),
         ];
+        let is_known = xml.is_some() || report.name.is_some();
+        let foreign = !is_known && self.uid.is_some_and(|uid| uid != 0 && uid != own_user());
         DomainFacts {
             name: clean(given).unwrap_or_else(|| {
                 let kind = sanitize_name(&self.kind, MAX_NAME);
@@ -136,6 +140,7 @@ impl ProcessIdentity {
             machine,
             vmm,
             persistent: report.persistent,
+            foreign,
             emulated: self.emulated && command.is_some_and(QemuCommand::may_be_emulated),
             cpu_groups: self.cpu_groups.clone(),
         }
@@ -150,6 +155,10 @@ pub(crate) struct GuestDescription {
     pub command_line: Option<LateFile>,
     /// All facts together.
     pub(super) facts: Arc<DomainFacts>,
+    /// Its name by its sources.
+    name: String,
+    /// What its name has behind it in `facts`, where another guest has the name.
+    suffix: String,
     /// Whether something changed since `facts` were merged.
     changed: bool,
     /// The last report of libvirt and the monitor.
@@ -166,6 +175,8 @@ impl GuestDescription {
             identity,
             command_line: Some(LateFile::default()),
             facts: Arc::default(),
+            name: String::new(),
+            suffix: String::new(),
             changed: true,
             report: Arc::default(),
             status: None,
@@ -180,8 +191,27 @@ impl GuestDescription {
     /// Merges the facts again if any of them changed.
     pub(super) fn merge(&mut self) {
         if std::mem::take(&mut self.changed) {
-            self.facts = Arc::new(self.identity.facts(self.status.as_deref(), &self.report));
+            let mut facts = self.identity.facts(self.status.as_deref(), &self.report);
+            if (&facts.name.value, facts.foreign) != (&self.name, self.facts.foreign) {
+                self.name.clone_from(&facts.name.value);
+                self.suffix.clear();
+            }
+            facts.name.value.push_str(&self.suffix);
+            self.facts = Arc::new(facts);
         }
+    }
+
+    /// Takes a name that none of `taken` has: its own, or that with its process id. That one it keeps.
+    fn take_name(&mut self, taken: &mut HashSet<String>) {
+        let mut suffix = self.suffix.clone();
+        while taken.contains(&format!("{}{suffix}", self.name)) {
+            suffix.push_str(&format!("#{}", self.identity.pid));
+        }
+        if suffix != self.suffix {
+            (self.suffix, self.changed) = (suffix, true);
+            self.merge();
+        }
+        taken.insert(self.facts.name.value.clone());
     }
 
     /// Reads the command line, unless it is known.
@@ -232,6 +262,17 @@ impl GuestDescription {
             known.cpu_groups = cpu_groups.to_vec();
             self.changed = true;
         }
+    }
+}
+
+/// Gives each guest a name of its own. Of guests with one name, one of libvirt or root keeps it, and among those the one
+/// that started first: another user's process cannot take it away.
+pub(crate) fn give_names<'a>(guests: impl Iterator<Item = &'a mut GuestDescription>) {
+    let mut guests: Vec<&mut GuestDescription> = guests.collect();
+    guests.sort_by_key(|guest| (guest.facts.foreign, guest.identity.start_ticks, guest.identity.pid));
+    let mut taken = HashSet::new();
+    for guest in guests {
+        guest.take_name(&mut taken);
     }
 }
 

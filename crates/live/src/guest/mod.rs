@@ -2,13 +2,13 @@
 //! end.
 
 pub(crate) mod cgroups;
+pub(crate) mod description;
 pub(crate) mod live_guest;
 pub(crate) mod lives;
 pub(crate) mod memory;
 pub(crate) mod nics;
 
 mod counters;
-mod description;
 mod kvm_stats;
 mod resources;
 mod roles;

@@ -49,7 +49,12 @@ impl<'a> Context<'a> {
         let mut guests: Vec<GuestContext<'a>> = guests.collect();
         let mut names: HashMap<&str, usize> = HashMap::new();
         guests.iter().for_each(|g| *names.entry(g.name()).or_default() += 1);
-        guests.iter_mut().for_each(|g| g.is_namesake = names.get(g.name()).is_some_and(|n| *n > 1));
+        for guest in &mut guests {
+            // Live, the later one of two guests with one name is shown with its process id.
+            let xml_name = guest.domain.facts.xml.as_ref().and_then(|xml| xml.value.name.as_deref());
+            let is_numbered = xml_name.is_some_and(|name| guest.name().starts_with(&format!("{name}#")));
+            guest.is_namesake = is_numbered || names.get(guest.name()).is_some_and(|n| *n > 1);
+        }
         let (map, layouts) = layouts(model, &guests, options);
         Self {
             model,

@@ -333,6 +333,21 @@ impl Finding {
         self.rule == rule || self.folded.contains(&rule)
     }
 
+    /// Adds a line of evidence, before the commands that check it.
+    pub(crate) fn add_evidence(&mut self, line: &str) {
+        let commands = self.evidence.iter().position(|line| is_command(line));
+        self.evidence.insert(commands.unwrap_or(self.evidence.len()), line.to_owned());
+    }
+
+    /// The finding, lowered to a warning for this reason if it is worse.
+    pub(crate) fn at_most_warning(mut self, because: &str) -> Self {
+        if self.severity > Severity::Warning {
+            self.severity = Severity::Warning;
+            self.add_evidence(because);
+        }
+        self
+    }
+
     /// The finding with its lists cut to a readable length; what is left out is counted.
     pub(crate) fn limited(mut self) -> Self {
         let guests = self.also.len().saturating_sub(MAX_GUESTS);

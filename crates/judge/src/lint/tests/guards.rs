@@ -186,3 +186,18 @@ fn a_recording_is_judged_as_if_it_were_now() {
     };
     assert_eq!(rules(&judge(&a)), rules(&judge(&b)));
 }
+
+#[test]
+fn what_another_user_can_make_up_is_no_alarm() {
+    let emulated = |foreign: bool| {
+        let mut model = on(Guest::new("payroll", 5)).model();
+        let facts = Arc::make_mut(&mut model.domains[0].facts);
+        (facts.emulated, facts.foreign) = (true, foreign);
+        judge(&model)
+    };
+    fires(&emulated(false), RuleId::NoKvm, Severity::Critical);
+    let report = emulated(true);
+    fires(&report, RuleId::NoKvm, Severity::Warning);
+    let evidence = &get(&report, RuleId::NoKvm).evidence;
+    assert!(evidence.iter().any(|line| line.contains("another user's process")), "{evidence:?}");
+}
