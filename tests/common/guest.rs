@@ -65,6 +65,10 @@ pub enum Work {
 pub const PROGRESS: usize = 0x6000;
 /// Names a file that the guest's memory is to be shared through.
 pub const MEMORY_ENV: &str = "KVMTOP_TEST_GUEST_MEMORY";
+/// The user that the guest's process becomes once it has opened `/dev/kvm`.
+pub const USER_ENV: &str = "KVMTOP_TEST_GUEST_USER";
+/// For how many milliseconds the process uses a CPU under the name of a QEMU before it opens its VM.
+pub const LOADS_ENV: &str = "KVMTOP_TEST_GUEST_LOADS";
 /// Whether the vCPUs rest in user space, as ordered.
 static REST: AtomicBool = AtomicBool::new(false);
 /// Size of the guest's memory.
@@ -343,15 +347,25 @@ pub struct Guest {
 impl Guest {
     /// Starts a guest with one vCPU for each piece of work; none works before [`Guest::go`].
     pub fn start(work: &[Work], vcpu_names: bool) -> Self {
+        Self::spawn(&mut Self::command(work, vcpu_names))
+    }
+
+    /// What [`Guest::start`] runs, for more settings: [`USER_ENV`], [`LOADS_ENV`].
+    pub fn command(work: &[Work], vcpu_names: bool) -> Command {
         let words: Vec<_> = work.iter().map(|w| w.word()).collect();
-        let mut child = Command::new(std::env::current_exe().expect("own path"))
+        let mut command = Command::new(std::env::current_exe().expect("own path"));
+        command
             .args(["guest_process", "--exact", "--nocapture", "--test-threads=1"])
             .env(ENV, words.join(","))
             .env("KVMTOP_TEST_GUEST_NAMES", if vcpu_names { "1" } else { "0" })
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the test binary starts itself");
+            .stdout(Stdio::piped());
+        command
+    }
+
+    /// Starts the guest of a command.
+    pub fn spawn(command: &mut Command) -> Self {
+        let mut child = command.spawn().expect("the test binary starts itself");
         let to = child.stdin.take().expect("stdin");
         let from = BufReader::new(child.stdout.take().expect("stdout"));
         let mut guest = Self { child, to, from };
@@ -416,6 +430,14 @@ pub fn main() {
     let Ok(words) = std::env::var(ENV) else { return };
     let names = std::env::var("KVMTOP_TEST_GUEST_NAMES").is_ok_and(|v| v == "1");
     let kvm = Kvm::new().expect("/dev/kvm");
+    if let Ok(user) = std::env::var(USER_ENV) {
+        become_user(user.parse().expect("a number"));
+    }
+    if let Ok(ms) = std::env::var(LOADS_ENV) {
+        std::fs::write("/proc/self/comm", "qemu-system-x86").expect("a name");
+        let until = Instant::now() + Duration::from_millis(ms.parse().expect("a number"));
+        while Instant::now() < until {}
+    }
     let vm = kvm.create_vm().expect("a VM");
     let work: Vec<Work> = words.split(',').map(Work::parse).collect();
     // Only then: with it, the kernel and not this process would serve the HLT of the others.
@@ -480,6 +502,13 @@ pub fn main() {
         while handle_command(&vm, progress) {}
         std::process::exit(0);
     });
+}
+
+/// Becomes another user, with all threads.
+pub fn become_user(user: u32) {
+    // SAFETY: plain system calls; the C library changes all threads.
+    let done = unsafe { [libc::setresgid(user, user, user), libc::setresuid(user, user, user)] };
+    assert_eq!(done, [0, 0], "{}", std::io::Error::last_os_error());
 }
 
 /// Does what the parent says; returns whether to continue.

@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "asks bpf(2) whether a program is still loaded")]
 
 use crate::common;
-use crate::common::guest::{Guest, Work};
+use crate::common::guest::{Guest, USER_ENV, Work};
 use engine::bpf::BpfEngine;
 use engine::events::{Engine, OnDemand, Reading, ThreadKey, TracedThread};
 use engine::perf::PerfEngine;
@@ -261,6 +261,46 @@ fn what_one_process_does_costs_no_other_process_a_count() {
     thread_storm();
     let reading = engine.read();
     assert_eq!((own(&reading), reading.lost, engine.gaps()), (STORM, before, Vec::new()));
+}
+
+const NOBODY: &str = "65534";
+
+/// A user with many guests has four fifths of the places at most: who comes later finds some.
+#[test]
+fn what_one_user_does_costs_no_other_user_a_count() {
+    let Some(mut engine) = engine("bpf: what one user does costs no other user a count") else { return };
+    let mut crowd: Vec<Guest> = Vec::new();
+    for _ in 0..6 {
+        crowd.push(Guest::spawn(Guest::command(&[Work::PortReads(0x71, 3); 60], true).env(USER_ENV, NOBODY)));
+    }
+    crowd.iter_mut().for_each(Guest::go);
+    crowd.iter_mut().for_each(Guest::wait_done);
+    let mut guest = Guest::start(&WORK, true);
+    guest.go();
+    guest.wait_done();
+    let reading = engine.read();
+    check_counts(&of(&reading, &guest));
+    assert!(!reading.refused.contains(&guest.pid().cast_signed()));
+    let counted: Vec<usize> = crowd.iter().map(|guest| of(&reading, guest).len()).collect();
+    let all: usize = counted.iter().sum();
+    assert!((180..=210).contains(&all), "of 256 places {counted:?}");
+    for (guest, counted) in crowd.iter().zip(&counted) {
+        assert_eq!(reading.refused.contains(&guest.pid().cast_signed()), *counted < 60, "{counted} of 60");
+    }
+    let gaps: Vec<String> = engine.gaps().into_iter().map(|gap| gap.cause).collect();
+    assert!(matches!(&gaps[..], [one] if one.contains("the guests of one user")), "{gaps:?}");
+    // The places of its threads that ended are free again.
+    drop(crowd);
+    let ended = |reading: &Reading| -> Vec<ThreadKey> {
+        reading.threads.iter().filter(|t| t.died_ns.is_some()).map(|t| t.key).collect()
+    };
+    let reading = engine.read();
+    engine.forget(&ended(&reading), &[]);
+    let mut again = Guest::spawn(Guest::command(&[Work::PortReads(0x71, 3); 60], true).env(USER_ENV, NOBODY));
+    again.go();
+    again.wait_done();
+    let reading = engine.read();
+    assert_eq!((of(&reading, &again).len(), reading.refused.len()), (60, 0));
 }
 
 const STORM: u64 = 1000;

@@ -184,6 +184,8 @@ pub struct DomainSample {
     pub threads: Vec<ThreadSample>,
     /// Events of the guest that belong to none of `threads`, such as those of threads that no sample showed.
     pub unattributed: ThreadEvents,
+    /// vCPUs whose events are missing, because the engine's tables had no place for their threads.
+    pub uncounted_vcpus: u32,
     /// KVM's own statistics of the VM by KVM's names, cumulative.
     pub counters: BTreeMap<String, u64>,
     /// Number of events of further `kvm:*` tracepoints, cumulative, if requested.
@@ -227,7 +229,7 @@ pub struct DomainSample {
 bounded!(DomainSample {
     threads, unattributed, counters, kvm_events, disks, nics, devices_ns, throttling, pressure, node_memory, swap_bytes,
     memory, nics_ns, cache, host_disks, interrupts, jobs, since_start,
-} facts, state, places);
+} facts, state, uncounted_vcpus, places);
 
 /// An instruction of the guest at which a vCPU left it for an address that was not there, or after which it could not
 /// continue.

@@ -35,6 +35,7 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
         Some(CannotTell::every(Some(g), &not_judged.because))
     };
     cannot_tell.extend(context.guests.iter().filter_map(for_long));
+    cannot_tell.extend(context.guests.iter().filter_map(uncounted));
     let limited = || format!("there are more findings than are kept: {left_out} are left out");
     cannot_tell.extend((left_out > 0).then(|| CannotTell::every(None, limited())));
     let findings: Vec<Finding> = if is_steady {
@@ -65,6 +66,16 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
     cannot_tell.sort();
     cannot_tell.dedup();
     Report { findings, cannot_tell, watching, notes: Vec::new() }
+}
+
+/// That the engine counts no events of some vCPUs of a guest.
+fn uncounted(guest: &GuestContext<'_>) -> Option<CannotTell> {
+    let (uncounted, all) = (guest.domain.uncounted_vcpus, guest.domain.vcpu_count());
+    let because = format!(
+        "exits and accesses of {uncounted} of {all} vCPUs are not counted: the engine's tables have no place for more \
+         threads of this guest's user or process"
+    );
+    (uncounted > 0 && guest.domain.state != DomainState::Ended).then(|| CannotTell::every(Some(guest), because))
 }
 
 /// The guests, and the host, of which less has been seen than a rule needs.

@@ -11,7 +11,7 @@ use kvm::thread_name::Role;
 use kvm::topology::HostTopology;
 use sample::{
     CacheUse, DomainFacts, DomainSample, DomainState, EngineKind, EngineLevel, EngineStatus, ExitPlace, GuestId, Job,
-    MemoryUse, Sample, Throttling, growth,
+    MemoryUse, Sample, ThreadEvents, Throttling, growth,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,6 +41,8 @@ pub struct DomainModel {
     pub facts: Arc<DomainFacts>,
     /// Whether it runs.
     pub state: DomainState,
+    /// vCPUs whose events are missing, because the engine's tables had no place for their threads.
+    pub uncounted_vcpus: u32,
     /// All threads together; `None` before a second reading.
     pub cpu: Option<CpuShare>,
     /// Its threads: vCPUs in order, then emulator, IOThreads, vhost, others.
@@ -185,7 +187,16 @@ impl DomainModel {
             .collect();
         set_exit_rates(&mut threads, exits.count, &vcpu_exits, &userspace, interval);
         threads.sort_by_key(|t| (t.role, t.index.is_none(), t.index, t.tid));
-        let exit_rate = exit_rate(exits.count, &counters, &userspace, &sample.engine, interval);
+        let mut exit_rate = exit_rate(exits.count, &counters, &userspace, &sample.engine, interval);
+        if now.uncounted_vcpus > 0 {
+            let is_counted = |events: &ThreadEvents| !events.exits.is_empty() || !events.userspace.is_empty();
+            let uncounted = now.threads.iter().filter(|t| !is_counted(&t.events)).map(|t| t.tid);
+            let uncounted: BTreeSet<i32> = uncounted.collect();
+            threads.iter_mut().filter(|t| uncounted.contains(&t.tid)).for_each(|t| t.exit_rate = None);
+            if exits.count == 0 && exit_rate.1 == ExitRateSource::Traced {
+                exit_rate = (None, ExitRateSource::Nothing);
+            }
+        }
         let kvm_events = if interval.started {
             let old = before.filter(|_| interval.engine_continues).map(|b| &b.kvm_events);
             now.kvm_events.iter().map(|(k, n)| (k.clone(), growth(*n, old.and_then(|o| o.get(k)).copied()))).collect()
@@ -195,6 +206,7 @@ impl DomainModel {
         Self {
             facts: now.facts.clone(),
             state: now.state,
+            uncounted_vcpus: now.uncounted_vcpus,
             cpu: threads.iter().filter_map(|t| t.cpu).reduce(CpuShare::plus),
             threads,
             exits,

@@ -66,6 +66,9 @@ impl Collector {
             }
             domains.extend(samples.into_iter().map(|sample| DomainSample { kvm_events: counted.clone(), ..sample }));
             if let Some(guest) = self.guests.get_mut(&pid) {
+                if reading.refused.contains(&pid) {
+                    guest.refused_ns = Some(now.mono_ns);
+                }
                 let sample = guest.sample(later, now, &mut self.reader, &mut self.ledger);
                 guest.kvm_events = sum;
                 domains.push(DomainSample { kvm_events: counted, ..sample });

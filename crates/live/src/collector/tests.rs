@@ -18,6 +18,8 @@ struct Counted {
     forgotten: Vec<i32>,
     /// Of `--kvm-events`: how many of its one event each process had.
     kvm_events: HashMap<i32, u64>,
+    /// Processes with a thread that found no place.
+    refused: Vec<i32>,
     /// The reads of each thread in the last reading, and what threads did after it until they were forgotten.
     read: HashMap<ThreadKey, u64>,
     lost: u64,
@@ -83,6 +85,7 @@ impl Engine for FakeEngine {
         Reading {
             threads: counted.threads.clone(),
             kvm_events,
+            refused: counted.refused.clone(),
             lost: counted.lost,
             ..Reading::default()
         }
@@ -184,6 +187,20 @@ fn events_meet_their_threads() {
     assert_eq!((vcpu.tid, vcpu.role, vcpu.index), (11, Role::Vcpu, Some(0)));
     assert_eq!(sample.domains[0].facts.name.value, "hyper-10");
     assert_eq!((sample.engine.kind, sample.engine.level), (EngineKind::Bpf, EngineLevel::Full));
+}
+
+#[test]
+fn a_guest_without_a_place_says_so_until_it_has_one() {
+    let mut bench = Bench::new();
+    bench.guest(100, "a", "CPU 0/KVM");
+    let uncounted = |sample: Sample| sample.domains[0].uncounted_vcpus;
+    assert_eq!(uncounted(bench.collector.tick()), 0, "it may be idle");
+    bench.counted.lock().unwrap().refused = vec![100];
+    assert_eq!(uncounted(bench.collector.tick()), 1);
+    bench.counted.lock().unwrap().refused.clear();
+    assert_eq!(uncounted(bench.collector.tick()), 1, "an idle vCPU asks for a place only now and then");
+    bench.reads(100, 101, 5);
+    assert_eq!(uncounted(bench.collector.tick()), 0);
 }
 
 #[test]

@@ -25,6 +25,9 @@ use std::time::Duration;
 /// Pauses between two readings of its open files, most of which are opened at the start.
 const FILES_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(32));
 
+/// For so long after the engine had no place for a thread, a vCPU without one counts as not counted.
+const REFUSED_NS: u64 = 10_000_000_000;
+
 /// A running guest.
 pub(crate) struct LiveGuest {
     /// Its identity and configuration, merged from all sources.
@@ -50,6 +53,8 @@ pub(crate) struct LiveGuest {
     pub main_before: Option<ThreadTimes>,
     /// The sum of its `kvm_events` in its last sample.
     pub kvm_events: u64,
+    /// When the engine last had no place for one of its threads, monotonic nanoseconds.
+    pub refused_ns: Option<u64>,
 }
 
 impl LiveGuest {
@@ -77,6 +82,7 @@ impl LiveGuest {
             exited: ThreadEvents::default(),
             main_before: None,
             kvm_events: 0,
+            refused_ns: None,
         })
     }
 
@@ -154,6 +160,7 @@ impl LiveGuest {
     /// The engine's counters restarted: drops what was kept of them.
     pub(crate) fn restart_events(&mut self) {
         self.exited = ThreadEvents::default();
+        self.refused_ns = None;
         self.threads.living.values_mut().for_each(|t| t.first_migrations = None);
     }
 
@@ -191,6 +198,7 @@ impl LiveGuest {
                 lives::add_exited(&mut self.exited, life.events);
             }
         }
+        let counted = living.values().filter(|t| t.life.is_some()).count();
         self.threads.living = living;
         for t in self.helpers.values().flat_map(|helper| helper.living.values()) {
             threads.push(self.thread(t, false, ThreadEvents::default()));
@@ -204,6 +212,7 @@ impl LiveGuest {
         let sample = DomainSample {
             facts: self.description.facts.clone(),
             state: if stopped { DomainState::Paused } else { self.description.state },
+            uncounted_vcpus: self.uncounted_vcpus(&threads, counted, now.mono_ns),
             threads,
             unattributed: self.exited.clone(),
             ..self.resources.sample(&self.description.report.activity)
@@ -211,6 +220,16 @@ impl LiveGuest {
         lives::drop_extremes(&mut self.exited);
         self.main_before = None;
         sample
+    }
+
+    /// How many of its vCPUs the engine has no place for, if it refused one of its threads lately. Idle vCPUs ask for a
+    /// place only now and then.
+    fn uncounted_vcpus(&self, threads: &[ThreadSample], counted: usize, now_ns: u64) -> u32 {
+        if self.refused_ns.is_none_or(|at| now_ns.saturating_sub(at) > REFUSED_NS) {
+            return 0;
+        }
+        let vcpus = threads.iter().filter(|t| t.role == Role::Vcpu && t.cpu.is_some()).count();
+        vcpus.max(self.files.vcpus.len()).saturating_sub(counted) as u32
     }
 
     /// The guest's last sample after its end: all events, but no CPU time, as the last readings of its threads are

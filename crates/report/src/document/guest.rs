@@ -45,6 +45,11 @@ objects! {
         /// `ended`: the guest ended within the interval; this is its last object, with all that it did.
         #[schemars(extend("enum" = ["running", "paused", "ended"]))]
         state: &'static str = d.state.as_str(),
+        /// vCPUs whose exits and accesses are missing below: the engine's tables had no place left for their threads.
+        /// Absent: none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(range(min = 1))]
+        uncounted_vcpus: Option<u32> = Some(d.uncounted_vcpus).filter(|n| *n > 0),
         /// All its threads together.
         cpu: JsonCpuTime = JsonCpuTime::new(d.cpu),
         /// Its threads, kernel helpers such as vhost included.

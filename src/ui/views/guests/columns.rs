@@ -89,7 +89,8 @@ fn first_columns<'a>() -> Vec<Col<'a>> {
         guest's vCPUs.";
     const WAIT: &str = "What the guest sees as steal: time that its worst vCPU waited, percent of the time it wanted \
         to run.";
-    const EXITS: &str = "Exits per second; where the kernel fires no kvm_exit, exits to the VMM (u).";
+    const EXITS: &str = "Exits per second; where the kernel fires no kvm_exit, exits to the VMM (u). `no room`, or `+` \
+        behind a figure: the engine's tables have no place for all its vCPUs.";
     const COST: &str = "The largest cost, percent of one CPU; a wait, percent of the time that the vCPU wanted to run.";
     const PROBLEM: &str = "The worst problem in short; the detail explains it. Of `other`, how many guests its tasks \
         delay.";
@@ -221,9 +222,12 @@ fn bar(r: &GuestRow<'_>) -> Cell {
 }
 
 fn exits(r: &GuestRow<'_>) -> Cell {
-    match r.domain.map(|d| d.exit_rate) {
-        Some((Some(to_vmm), ExitRateSource::Userspace)) => Cell::text(format!("u {}", rate(to_vmm))),
-        exits => Cell::figure(exits.and_then(|(all, _)| all), rate),
+    let Some(d) = r.domain else { return Cell::unknown() };
+    match d.exit_rate {
+        (None, _) if d.uncounted_vcpus > 0 => Cell::text("no room").styled(StyleId::Warning),
+        (Some(to_vmm), ExitRateSource::Userspace) => Cell::text(format!("u {}", rate(to_vmm))),
+        (Some(all), ExitRateSource::Traced) if d.uncounted_vcpus > 0 => Cell::text(format!("{}+", rate(all))),
+        (exits, _) => Cell::figure(exits, rate),
     }
 }
 

@@ -188,6 +188,22 @@ fn a_recording_is_judged_as_if_it_were_now() {
 }
 
 #[test]
+fn a_guest_that_the_engine_has_no_place_for_is_not_judged_as_idle() {
+    let without_place = |second: f64| {
+        let mut sample = storm().sample(second);
+        sample.domains[0].uncounted_vcpus = 1;
+        sample.domains[0].threads.iter_mut().for_each(|t| t.events = sample::ThreadEvents::default());
+        sample
+    };
+    let model = Model::new(&without_place(2.0), Base::Previous(&without_place(1.0)));
+    assert_eq!(model.domains[0].exit_rate, (None, crate::model::ExitRateSource::Nothing));
+    let report = judge(&model);
+    let said = report.cannot_tell.iter().find(|c| c.domain.as_deref() == Some("l")).expect("why");
+    assert!(said.rule == RuleId::Every && said.because.starts_with("exits and accesses of 1 of 1 vCPUs"), "{said:?}");
+    assert!(judge(&storm().model()).cannot_tell.iter().all(|c| c.rule != RuleId::Every));
+}
+
+#[test]
 fn what_another_user_can_make_up_is_no_alarm() {
     let emulated = |foreign: bool| {
         let mut model = on(Guest::new("payroll", 5)).model();
