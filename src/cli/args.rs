@@ -148,10 +148,6 @@ pub struct SamplingArgs {
     ///
     /// interrupts: what interrupts vCPUs, and how long it is on its way. A guest's page and the view of
     /// latency trace it while they are open.
-    ///
-    /// counters: cycles, instructions and cache misses of vCPUs, in the guest and outside it, by the CPU's
-    /// performance counters; what guests have of cache and memory bandwidth, where resctrl is mounted. The view of
-    /// latency opens them while it is open.
     #[arg(long, value_enum, value_name = "DETAIL", value_delimiter = ',')]
     pub engine_detail: Vec<EngineDetail>,
 }
@@ -519,8 +515,6 @@ pub enum EngineDetail {
     Disks,
     /// What interrupts vCPUs, and how long it is on its way
     Interrupts,
-    /// Instructions per cycle and cache misses of vCPUs, cache and memory bandwidth of guests
-    Counters,
 }
 
 /// The name of a rule.

@@ -78,11 +78,7 @@ pub fn start_with(settings: &Settings, files: Option<CapabilitySet>, at_once: bo
             say(&format!("{option}: {}; {}", why.cause, why.fix));
         }
     }
-    let mut sampling = rights::for_sampling(kind, settings.monitor);
-    if feed.counts_cycles() {
-        sampling |= rights::for_pmu();
-    }
-    keep(sampling | files.unwrap_or(CapabilitySet::empty()));
+    keep(rights::for_sampling(kind, settings.monitor) | files.unwrap_or(CapabilitySet::empty()));
     // libvirt starts ssh, or a user's own daemon, for URIs of that kind.
     let has_uri = settings.libvirt_uri.is_some() || std::env::var_os("LIBVIRT_DEFAULT_URI").is_some();
     rights::forbid_system_calls(has_uri);
@@ -95,7 +91,6 @@ impl EngineDetail {
         match self {
             Self::Disks => CollectorCommand::OnDemand(OnDemand::Disks, on),
             Self::Interrupts => CollectorCommand::OnDemand(OnDemand::Interrupts, on),
-            Self::Counters => CollectorCommand::Counters(on),
         }
     }
 }

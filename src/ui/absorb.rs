@@ -118,12 +118,9 @@ impl AppState {
         }
     }
     /// A source that is not whole and was so far: it is said once. The view of sources says it for as long as it lasts.
-    /// Many hosts lack a PMU and resctrl; the view that asks for them says so itself.
     fn new_trouble(&self, now: &Model) -> Option<String> {
         let known = self.model.as_ref().map(Model::troubled_sources).unwrap_or_default();
-        let is_extra = |s: &SourceStatus| matches!(s.id, SourceId::Pmu | SourceId::Resctrl);
-        let is_new =
-            |s: &&SourceStatus| s.state != SourceState::Ok && !known.contains(&(s.id, s.state)) && !is_extra(s);
+        let is_new = |s: &&SourceStatus| s.state != SourceState::Ok && !known.contains(&(s.id, s.state));
         let new: Vec<&SourceStatus> = now.sources.iter().filter(is_new).collect();
         // A recording that fails is reported in the line that reported its start.
         if let Some(recording) = new.iter().find(|s| s.id == SourceId::Recording) {

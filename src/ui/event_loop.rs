@@ -36,11 +36,9 @@ const MAX_LEAVE_WAIT: Duration = Duration::from_millis(1500);
 /// How long a signal waits for a screen whose terminal takes no output.
 const MAX_BLOCKED: Duration = Duration::from_secs(10);
 /// The views whose figures cost guests something: they are traced while the view is open.
-const ON_DEMAND: [(&[ScreenView], EngineDetail); 3] = [
+const ON_DEMAND: [(&[ScreenView], EngineDetail); 2] = [
     (&[ScreenView::Storage, ScreenView::Page], EngineDetail::Disks),
     (&[ScreenView::Latency, ScreenView::Page], EngineDetail::Interrupts),
-    // The view of sources says why there are none.
-    (&[ScreenView::Latency, ScreenView::Sources], EngineDetail::Counters),
 ];
 
 /// Who carries out what the screen asks for.

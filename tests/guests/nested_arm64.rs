@@ -47,8 +47,6 @@ pub fn an_arm64_host_is_watched() {
     interrupts_are_timed(&recorded, &read("ways"));
     assert!(read("perf.err").contains("the perf engine does not trace interrupts"), "{}", read("perf.err"));
     common::ran(&format!("{TEST} (interrupts)"));
-    the_cpu_counts(&common::intervals(read("counters.json").as_bytes()));
-    common::ran(&format!("{TEST} (counters)"));
     a_console_is_found(&json("check.json"));
     the_screen_shows_it(&std::fs::read(shared.join("screen")).expect("the screen"));
     common::ran(&format!("{TEST} (check, screen)"));
@@ -160,20 +158,6 @@ fn interrupts_are_timed(intervals: &[Value], ways: &str) {
         let close = 0.8 * shortest - 200.0..1.25 * longest + 200.0;
         assert!(close.contains(&ours), "{key}: {ours} us; by ftrace {shortest} to {longest} us: {all:#?}");
     }
-}
-
-/// QEMU's PMU counts cycles; instructions only where its clock is one of instructions.
-fn the_cpu_counts(intervals: &[Value]) {
-    let last = intervals.last().expect("an interval");
-    let vcpus =
-        last["domains"].as_array().into_iter().flatten().flat_map(|d| d["threads"].as_array().expect("threads"));
-    let busy = vcpus.filter(|t| t["vcpu"] == 0).map(|t| &t["pmu"]).next().expect("vCPU 0");
-    for side in ["guest", "host"] {
-        assert!(busy[side]["cycles"].as_f64() > Some(0.0) && busy[side]["counted_percent"] == 100.0, "{busy}");
-        assert!(busy[side]["instructions"].is_null() && busy[side]["ipc"].is_null(), "{busy}");
-    }
-    let source = last["sources"].as_array().into_iter().flatten().find(|s| s["name"] == "pmu").expect("the source");
-    assert!(source["cause"].as_str().is_some_and(|why| why.contains("no event for instructions")), "{source}");
 }
 
 fn a_console_is_found(check: &Value) {

@@ -5,7 +5,6 @@ pub mod clock;
 pub mod events;
 pub mod pairing;
 pub mod perf;
-pub mod pmu;
 pub mod profile;
 pub mod tracefs;
 

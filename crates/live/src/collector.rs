@@ -9,7 +9,6 @@ use crate::guest::lives::LifeLedger;
 use crate::host::block_devices::{self, BlockDevice};
 use crate::host::kernel_log::KernelLog;
 use crate::host::reader::{HostReader, own_cost};
-use crate::host::resctrl::Resctrl;
 use crate::host::tasks::HostTasks;
 use crate::metadata::libvirt_and_qmp::LibvirtAndQmp;
 use crate::metadata::source::WatchedGuest;
@@ -23,8 +22,6 @@ use crate::proc::threads::{Liveness, take_where};
 use crate::source_status::{self, ProcView};
 use crate::timestamps::Timestamps;
 use engine::events::{Engine, EngineError, OnDemand, Reading};
-use engine::pmu::VcpuPmu;
-use kvm::thread_name::Role;
 use sample::booted_ms;
 use sample::{
     CLOCK_SET_MS, DomainSample, EngineKind, EngineLevel, EngineStatus, HostSample, OwnCost, Sample, SourceStatus,
@@ -48,8 +45,6 @@ pub enum CollectorCommand {
     Level(EngineLevel),
     /// Switch what the engine counts on demand on or off.
     OnDemand(OnDemand, bool),
-    /// Open the CPU's performance counters for vCPUs and read the groups of resctrl, or end both.
-    Counters(bool),
     /// End the feed.
     Stop,
 }
@@ -96,8 +91,6 @@ pub struct Collector {
     tasks: HostTasks,
     status_files: StatusFiles,
     kernel_log: KernelLog,
-    /// `None`: nobody asks for them.
-    counters: Option<(VcpuPmu, Resctrl)>,
     generation: u32,
     refused: Option<EngineError>,
     /// Why guests of this tick could not be opened.
@@ -127,7 +120,6 @@ impl Collector {
             tasks: HostTasks::new(paths.clone()),
             status_files: StatusFiles::new(paths),
             kernel_log: KernelLog::open(paths),
-            counters: None,
             generation: 0,
             refused: None,
             unopened: Vec::new(),
@@ -158,18 +150,8 @@ impl Collector {
             }
             CollectorCommand::OnDemand(_, false) if self.options.engine.is_none() => Ok(()),
             CollectorCommand::OnDemand(what, on) => self.engine()?.set_on_demand(what, on),
-            CollectorCommand::Counters(on) => {
-                let open = || (VcpuPmu::default(), Resctrl::new(&self.options.paths));
-                self.counters = on.then(|| self.counters.take().unwrap_or_else(open));
-                Ok(())
-            }
             CollectorCommand::Stop => Ok(()),
         }
-    }
-
-    /// Whether this host has performance counters, and they were asked for.
-    pub fn counts_cycles(&self) -> bool {
-        self.counters.as_ref().is_some_and(|(pmu, _)| pmu.gap().is_none())
     }
 
     /// Reads everything once.
@@ -219,7 +201,6 @@ impl Collector {
         let mut domains = self.join(ended, &mut reading, now);
         domains.sort_by_key(|d| d.facts.pid);
         self.add_engine_details(&mut domains, &mut reading);
-        self.add_counters(&mut domains, now);
         let engine = self.options.engine.as_ref();
         let engine = EngineStatus {
             kind: engine.map_or(EngineKind::None, |engine| engine.kind()),
@@ -372,18 +353,6 @@ impl Collector {
         }
     }
 
-    /// Reads the counters of the vCPUs that live, and the groups of guests.
-    fn add_counters(&mut self, domains: &mut [DomainSample], now: Timestamps) {
-        let Some((pmu, resctrl)) = &mut self.counters else { return };
-        resctrl.set(domains, now.mono_ns);
-        // A PID of a tree that was made for a test is none of this kernel's.
-        if !self.options.paths.real {
-            return;
-        }
-        let threads = domains.iter_mut().flat_map(|domain| &mut domain.threads);
-        pmu.read(threads.filter(|thread| thread.role == Role::Vcpu && thread.cpu.is_some()));
-    }
-
     fn sources(&mut self, found: &Discovered, failure: Option<FileError>, reading: &Reading) -> Vec<SourceStatus> {
         let failures =
             self.guests.values().filter_map(|guest| guest.threads.failure).chain(self.unopened.iter().copied());
@@ -403,9 +372,6 @@ impl Collector {
         all.push(source_status::kvm_stats(without, self.guests.len(), &self.options.paths));
         all.extend(self.status_files.problem.clone());
         all.extend(self.kernel_log.status());
-        if let Some((pmu, resctrl)) = &self.counters {
-            all.extend([source_status::pmu(pmu), resctrl.status()]);
-        }
         all.extend(self.options.metadata.iter().flat_map(LibvirtAndQmp::status));
         all
     }

@@ -4,7 +4,6 @@ use crate::proc::discovery::{Discovered, UnreadCount};
 use crate::proc::file::FileError;
 use crate::proc::paths::SystemPaths;
 use engine::events::{Engine, EngineError, LOAD_KVM, Reading};
-use engine::pmu::VcpuPmu;
 use sample::{EngineLevel, HostFacts, SourceId, SourceStatus};
 
 /// What /proc showed in a tick.
@@ -142,16 +141,6 @@ pub(crate) fn kvm_stats(missing: usize, guests: usize, paths: &SystemPaths) -> S
     );
     let fix = if paths.may_trace_all() { FIX.to_owned() } else { format!("{}; {FIX}", rights::hint()) };
     if missing == guests { SourceStatus::missing(ID, cause, fix) } else { SourceStatus::degraded(ID, cause, fix) }
-}
-
-/// The CPU's performance counters.
-pub(crate) fn pmu(pmu: &VcpuPmu) -> SourceStatus {
-    const ID: SourceId = SourceId::Pmu;
-    match pmu.gap() {
-        Some(why) if pmu.is_open() => SourceStatus::degraded(ID, why.cause, why.fix),
-        Some(why) => SourceStatus::missing(ID, why.cause, why.fix),
-        None => SourceStatus::ok(ID),
-    }
 }
 
 /// The tracing engine.

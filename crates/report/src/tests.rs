@@ -102,10 +102,8 @@ const KEYS: &[(&str, &str)] = &[
     (
         "/domains/0/threads/0",
         "tid comm role vcpu usr sys guest wait cpu affinity migrations migrations_cross_node voluntary_switches \
-         involuntary_switches disk_wait_ms wakeup_p50_us wakeup_p99_us run_delay_p50_us run_delay_p99_us pmu",
+         involuntary_switches disk_wait_ms wakeup_p50_us wakeup_p99_us run_delay_p50_us run_delay_p99_us",
     ),
-    ("/domains/0/threads/0/pmu", "guest host"),
-    ("/domains/0/threads/0/pmu/guest", "cycles instructions ipc llc_misses counted_percent"),
     (
         "/domains/0/exits/0",
         "reason isa code vcpu count rate count_percent time_percent work_percent cpu_percent min_us max_us mean_us \
@@ -125,8 +123,7 @@ const KEYS: &[(&str, &str)] = &[
     ("/domains/0/nics/0", "name rx_bytes tx_bytes rx_packets tx_packets drops"),
     (
         "/domains/0/memory",
-        "resident_bytes hugetlb_bytes swap_bytes balloon_bytes transparent_huge_bytes nodes local_percent llc_bytes \
-         bandwidth local_bandwidth",
+        "resident_bytes hugetlb_bytes swap_bytes balloon_bytes transparent_huge_bytes nodes local_percent",
     ),
     ("/domains/0/memory/nodes/0", "node bytes"),
     (
@@ -157,10 +154,6 @@ fn full() -> Model {
         read_mean_us: Some(130.0),
         ..Default::default()
     }];
-    d.threads[0].pmu = Some(sample::PmuCounters::default());
-    let bytes = Some(1 << 20);
-    d.cache =
-        Some(sample::CacheUse { over_ns: 1_000_000_000, occupied: bytes, total_bytes: bytes, local_bytes: bytes });
     d.node_memory = [(0, 4 << 30), (1, 1 << 30)].into();
     d.nics = vec![judge::model::NicRates { name: "vnet0".into(), ..Default::default() }];
     model.sources.sort_by_key(|s| s.id != SourceId::Tracepoints);

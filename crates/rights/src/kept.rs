@@ -37,11 +37,6 @@ pub fn for_sampling(engine: EngineKind, monitor: bool) -> CapabilitySet {
     PROCESSES | engine | if monitor { MONITOR } else { CapabilitySet::empty() }
 }
 
-/// For the CPU's performance counters of other users' threads, with any engine.
-pub fn for_pmu() -> CapabilitySet {
-    CapabilitySet::PERFMON | for_events()
-}
-
 /// For sampling the stacks of threads.
 pub fn for_profile() -> CapabilitySet {
     RINGS | PROCESSES | CapabilitySet::SYSLOG | for_events()

@@ -14,7 +14,7 @@ pub use capabilities::{keep, keep_none, renounce};
 pub use environment::start_clean;
 pub use files::{for_files, keep_to_read};
 pub use identity::{NO_ACCOUNT, give_up_root, own_user};
-pub use kept::{for_hint, for_pmu, for_profile, for_reading, for_rings, for_sampling, for_start, hint, named};
+pub use kept::{for_hint, for_profile, for_reading, for_rings, for_sampling, for_start, hint, named};
 pub use locked_memory::{charges_locked_memory, with_locked_memory};
 pub use memory::memory_limit;
 pub use regular_file::{not_ours, open_input, open_regular};

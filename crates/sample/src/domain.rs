@@ -6,7 +6,6 @@ use super::host::{Affinity, Pressure};
 use super::host_disk::HostDisk;
 use super::interrupts::GuestInterrupts;
 use super::job::Job;
-use super::pmu::PmuCounters;
 use kvm::CpuSet;
 use kvm::cmdline::QemuCommand;
 use kvm::device_map::DeviceMap;
@@ -209,9 +208,6 @@ pub struct DomainSample {
     pub memory: MemoryUse,
     /// The time that `nics` cover, nanoseconds.
     pub nics_ns: u64,
-    /// What it has of the cache and the memory's bandwidth; `None` where nobody asks for it or no group of resctrl is
-    /// its own.
-    pub cache: Option<CacheUse>,
     /// The host's block devices that worked for it; `None` where they are not timed.
     pub host_disks: Option<Vec<HostDisk>>,
     /// What interrupted its vCPUs; `None` where it is not traced.
@@ -228,7 +224,7 @@ pub struct DomainSample {
 
 bounded!(DomainSample {
     threads, unattributed, counters, kvm_events, disks, nics, devices_ns, throttling, pressure, node_memory, swap_bytes,
-    memory, nics_ns, cache, host_disks, interrupts, jobs, since_start,
+    memory, nics_ns, host_disks, interrupts, jobs, since_start,
 } facts, state, uncounted_vcpus, places);
 
 /// An instruction of the guest at which a vCPU left it for an address that was not there, or after which it could not
@@ -290,11 +286,9 @@ pub struct ThreadSample {
     pub events: ThreadEvents,
     /// KVM's own statistics of the vCPU by KVM's names, cumulative.
     pub counters: BTreeMap<String, u64>,
-    /// What the CPU counted of the vCPU; `None` where it is not asked for or the CPU cannot.
-    pub pmu: Option<PmuCounters>,
 }
 
-bounded!(ThreadSample { start_ticks, cpu, cpu_before, events, counters, pmu } tid, comm, role, index, place);
+bounded!(ThreadSample { start_ticks, cpu, cpu_before, events, counters } tid, comm, role, index, place);
 
 /// CPU time of a thread, and what else the kernel counts of it since its birth.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -400,30 +394,6 @@ pub struct NicSample {
 }
 
 counters!(NicSample { rx_bytes, tx_bytes, rx_packets, tx_packets, drops } name);
-
-/// What a guest's groups of resctrl measure, as last read. `None`: the hardware gives nothing.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct CacheUse {
-    /// Time between the last two readings, which `total_bytes` and `local_bytes` cover, nanoseconds.
-    pub over_ns: u64,
-    /// Bytes of the last-level cache that it occupies (`llc_occupancy`).
-    pub occupied: Option<u64>,
-    /// Bytes between that cache and memory (`mbm_total_bytes`).
-    pub total_bytes: Option<u64>,
-    /// Those of the cache's own NUMA node (`mbm_local_bytes`).
-    pub local_bytes: Option<u64>,
-}
-
-bounded!(CacheUse { over_ns, occupied, total_bytes, local_bytes });
-
-impl CacheUse {
-    /// Bytes per second between the last-level cache and memory: all, and those of the cache's own node.
-    pub fn bandwidth(&self) -> [Option<f64>; 2] {
-        let rate = |bytes: u64| (self.over_ns > 0).then(|| bytes as f64 * 1e9 / self.over_ns as f64);
-        [self.total_bytes, self.local_bytes].map(|bytes| rate(bytes?))
-    }
-}
 
 /// The memory that a guest occupies on the host, as last read, bytes. Swap and nodes are fields of [`DomainSample`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

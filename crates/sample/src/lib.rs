@@ -18,7 +18,6 @@ mod interrupts;
 mod job;
 mod merge;
 mod normalise;
-mod pmu;
 mod profile;
 mod status;
 mod timing;
@@ -32,7 +31,6 @@ pub use interrupts::*;
 pub use job::*;
 pub use merge::{Joining, MissingExtreme, Row, Sum, sum_of_known};
 pub use normalise::{MAX_FOLDER, MAX_GROUPS, MAX_JOBS, calendar_ms};
-pub use pmu::*;
 pub use profile::*;
 pub use status::*;
 
@@ -58,6 +56,7 @@ pub struct Sample {
     /// The tracing engine, and the events that it lost.
     pub engine: EngineStatus,
     /// The state of each source of data.
+    #[serde(deserialize_with = "status::known_sources")]
     pub sources: Vec<SourceStatus>,
     /// CPU time and memory of kvmtop itself.
     pub own: OwnCost,

@@ -14,7 +14,7 @@
 
 use super::{
     AccessCell, Burst, Doorbell, ExitCell, GuestInterrupts, Histogram, HostDisk, HostRequests, Injection, IrqSource,
-    Migrations, OtherTask, PmuCounters, PmuCounts, ThreadEvents, ThreadKind, Throttling, Timing, UserspaceCell,
+    Migrations, OtherTask, ThreadEvents, ThreadKind, Throttling, Timing, UserspaceCell,
 };
 use kvm::{Isa, Space};
 use std::cmp::Reverse;
@@ -88,8 +88,6 @@ sums!(Doorbell { time } space, address, to, tid, comm);
 sums!(Injection { count, joined, wake, delay, slept, kick } source, vcpu, by, tid, comm);
 sums!(HostDisk { reads, writes, flushes, others, submitters } name, number, alias, below);
 sums!(HostRequests { bytes, total, device });
-sums!(PmuCounters { guest, host });
-sums!(PmuCounts { cycles, instructions, llc_misses, enabled_ns, running_ns });
 
 impl Sum for u64 {
     fn join(&mut self, more: Self, _: &mut Joining) {

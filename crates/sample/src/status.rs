@@ -1,7 +1,8 @@
 //! The state of the sources: what could not be read, which events were lost, what kvmtop costs.
 
 use super::figures::bounded;
-use serde::{Deserialize, Serialize};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serialize};
 use strum::IntoStaticStr;
 
 /// How exits are counted.
@@ -81,10 +82,6 @@ pub enum SourceId {
     Tracepoints,
     /// KVM's own statistics.
     KvmStats,
-    /// The CPU's performance counters; reported only while somebody asks for them.
-    Pmu,
-    /// Groups of resctrl; as `Pmu`.
-    Resctrl,
     /// The kernel's log, live or a file of it.
     KernelLog,
     /// libvirt.
@@ -154,6 +151,23 @@ impl SourceStatus {
     pub fn degraded(id: SourceId, cause: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { state: SourceState::Degraded, ..Self::missing(id, cause, fix) }
     }
+}
+
+/// Reads the sources of a recording. A source that only another version of kvmtop has is left out.
+pub(crate) fn known_sources<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<SourceStatus>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Entry {
+        Known(SourceStatus),
+        Unknown(IgnoredAny),
+    }
+    let mut known = Vec::new();
+    for entry in Vec::<Entry>::deserialize(from)? {
+        if let Entry::Known(source) = entry {
+            known.push(source);
+        }
+    }
+    Ok(known)
 }
 
 /// What kvmtop itself used, cumulative.

@@ -531,7 +531,6 @@ impl Thread {
             place: Placement { cpu: self.cpu, affinity: self.affinity.clone(), policy: Some(0), rt_priority: None },
             events,
             counters: self.counters.iter().map(|(k, r)| (k.clone(), per(*r, seconds))).collect(),
-            pmu: None,
         }
     }
 }

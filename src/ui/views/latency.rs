@@ -13,7 +13,6 @@ type Col<'a> = Column<ThreadRow<'a>>;
 /// The columns.
 pub fn columns<'a>() -> Vec<Col<'a>> {
     let [wait, p50, p99, delays] = threads::wait_columns();
-    let [ipc, host_ipc, misses, counted] = threads::counter_columns();
     vec![
         Col::text("name", "GUEST", left(10, 14, 0), |r| r.domain.name().to_owned())
             .help("Name of the guest.")
@@ -41,10 +40,6 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             micros,
         )
         .help("How long its CPU takes on average to leave its sleep states."),
-        ipc,
-        host_ipc,
-        misses,
-        counted,
         delays,
     ]
 }
@@ -83,7 +78,6 @@ mod tests {
     use crate::ui::table::{AnyTable, ColumnId, TableId, Value};
     use crate::ui::tests::{busy, screen};
     use crate::ui::views::ScreenView;
-    use sample::{PmuCounters, PmuCounts, SourceId, SourceStatus};
     use testkit::{Fixture, Guest, Host};
 
     fn values(table: &dyn AnyTable, name: &str) -> Vec<Value> {
@@ -115,37 +109,6 @@ mod tests {
         assert_eq!(names[30], Value::Text("idle-4".into()));
         let vcpus = values_of(&state, ScreenView::Latency, TableId::Latency, "vcpu");
         assert_eq!(vcpus[..2], [Value::Figure(3.0), Value::Figure(4.0)]);
-    }
-
-    #[test]
-    fn what_the_cpu_counted_is_here_and_on_the_page() {
-        let guest = Guest::new("g", 1).vcpus(1, |_, t| t.on(0).cpu(60.0, 0.0, 0.0, 1.0));
-        let mut state = screen(&Fixture::new(Host::numa(1, 2, 1)).guest(guest), 160, 40);
-        let names = ["ipc", "host_ipc", "llc_misses", "counted"];
-        let both = |state: &AppState| {
-            let here = names.map(|name| values_of(state, ScreenView::Latency, TableId::Latency, name)[0].clone());
-            let there = |name| values_of(state, ScreenView::Page, TableId::Threads, name)[0].clone();
-            assert_eq!(here[..3], [names[0], names[1], names[2]].map(there));
-            here
-        };
-        assert!(both(&state).iter().all(|value| *value == Value::Unknown));
-        assert_eq!(super::section(&state).note, "");
-        let why = SourceStatus::missing(SourceId::Pmu, "this host has no PMU", "dmesg");
-        state.model.as_mut().unwrap().sources.push(why);
-        assert_eq!(super::section(&state).note, "pmu missing: see 5");
-        let counts = |instructions| PmuCounts {
-            cycles: Some(1_000),
-            instructions,
-            llc_misses: Some(30),
-            enabled_ns: 4_000,
-            running_ns: 1_000,
-        };
-        let pmu = PmuCounters { guest: counts(Some(1_500)), host: counts(None) };
-        let model = state.model.as_mut().unwrap();
-        let vcpu = model.domains[0].threads.iter_mut().find(|t| t.index == Some(0)).unwrap();
-        (vcpu.pmu, model.interval_s) = (Some(pmu), Some(2.0));
-        let shown = both(&state);
-        assert_eq!(shown, [Value::Figure(1.5), Value::Unknown, Value::Figure(60.0), Value::Figure(25.0)]);
     }
 
     #[test]

@@ -68,12 +68,6 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure("local_percent", "LOCAL%", right(6, 0, 1), |r| r.local_percent, share).help(LOCAL),
         Col::figure("balloon_bytes", "BALLOON", right(8, 2, 4), balloon, size).help(BALLOON),
         Col::figure("huge", "HUGE", right(8, 2, 6), huge, size).help(HUGE),
-        Col::figure("llc_bytes", "LLC", right(8, 0, 8), |r| Some(r.guest.cache?.occupied? as f64), size)
-            .help("What it occupies of the last-level cache."),
-        Col::figure("bandwidth", "MEM B/s", right(7, 0, 9), |r| r.guest.cache?.bandwidth()[0], rate)
-            .help("Bytes per second between that cache and memory."),
-        Col::figure("local_bandwidth", "LOC B/s", right(7, 0, 10), |r| r.guest.cache?.bandwidth()[1], rate)
-            .help("Those of the cache's own node."),
         Col::text("nodes", "BY NODE", left(22, 60, 7), |r| {
             let nodes = r.guest.node_memory.iter().map(|(node, n)| format!("{node}: {}", bytes(*n)));
             nodes.collect::<Vec<_>>().join("  ")
@@ -107,7 +101,7 @@ pub fn section<'a>(state: &'a AppState, model: &'a Model, guests: &[&'a DomainMo
     let table = Table { id: TableId::Memory, columns: columns(), rows, key: |r| RowKey::of(r.guest.key()), style };
     let host = model.host.memory.as_ref().map(of_host).unwrap_or_default();
     let section = Section::table(table, state, || missing::because(state, "not known", &[SourceId::Procfs]));
-    section.or_note(missing::broken(state, SourceId::Resctrl)).with_right(host)
+    section.with_right(host)
 }
 
 fn of_host(memory: &HostMemory) -> String {
@@ -118,23 +112,8 @@ fn of_host(memory: &HostMemory) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ui::table::Value;
     use crate::ui::tests::{busy, judged, model};
-    use sample::CacheUse;
     use testkit::Fixture;
-
-    #[test]
-    fn cache_and_bandwidth_are_of_the_last_reading() {
-        let mut state = judged(&Fixture::with_devices(), 220, 40);
-        let cache =
-            CacheUse { over_ns: 5_000_000_000, occupied: Some(3 << 20), total_bytes: Some(10), local_bytes: None };
-        state.model.as_mut().unwrap().domains[0].cache = Some(cache);
-        let row = MemoryRow::new(&model(&state).domains[0], &state, model(&state));
-        let columns = columns();
-        let shown = ["llc_bytes", "bandwidth", "local_bandwidth"]
-            .map(|name| columns.iter().find(|column| column.head.name == name).unwrap().value(&row));
-        assert_eq!(shown, [Value::Figure(3_145_728.0), Value::Figure(2.0), Value::Unknown]);
-    }
 
     #[test]
     fn guests_with_a_problem_and_then_those_in_swap_are_first() {

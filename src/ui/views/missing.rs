@@ -18,8 +18,8 @@ pub fn because(state: &AppState, nothing: &str, sources: &[SourceId]) -> String 
     broken.map_or_else(|| nothing.to_string(), |broken| format!("{nothing} ({broken})"))
 }
 
-/// That a source does not give everything, and where the screen says why: `pmu missing: see 5`.
-pub fn broken(state: &AppState, id: SourceId) -> Option<String> {
+/// That a source does not give everything, and where the screen says why: `libvirt missing: see 5`.
+fn broken(state: &AppState, id: SourceId) -> Option<String> {
     let source = state.model.as_ref()?.sources.iter().find(|s| s.id == id && s.state != SourceState::Ok)?;
     let key = state.key_name(Action::Show(ScreenView::Sources));
     Some(format!("{} {}: see {key}", source.id.as_str(), source.state.as_str()))

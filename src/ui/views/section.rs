@@ -106,12 +106,6 @@ impl<'a> Section<'a> {
         Self { note: note.into(), ..self }
     }
 
-    /// Says something after the title, where nothing is said yet.
-    #[must_use]
-    pub fn or_note(self, note: Option<String>) -> Self {
-        if self.note.is_empty() { self.with_note(note.unwrap_or_default()) } else { self }
-    }
-
     /// Says something at the right end of the title.
     #[must_use]
     pub fn with_right(self, right: impl Into<String>) -> Self {

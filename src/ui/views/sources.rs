@@ -23,8 +23,6 @@ fn gives(id: SourceId) -> &'static str {
         SourceId::Procfs => "guests and their threads, CPU time, wait, memory, tap devices",
         SourceId::Tracepoints => "exits, accesses, wake-ups, moves",
         SourceId::KvmStats => "KVM's own counters",
-        SourceId::Pmu => "instructions per cycle and cache misses of vCPUs",
-        SourceId::Resctrl => "cache and memory bandwidth of guests",
         SourceId::KernelLog => "what the kernel logs about KVM",
         SourceId::Libvirt => "names and configuration of guests, pins, disks, interfaces",
         SourceId::StatusXml => "the same as far as libvirt's files say it",

@@ -10,7 +10,7 @@ use judge::figures::{micros, percent, rate, share};
 use judge::lint::{Mark, Severity};
 use judge::model::{CpuShare, DomainModel, Model, ThreadModel};
 use kvm::thread_name::Role;
-use sample::{PmuCounts, SourceId, Timing};
+use sample::{SourceId, Timing};
 use std::cmp::Reverse;
 use std::rc::Rc;
 
@@ -56,11 +56,6 @@ impl<'a> ThreadRow<'a> {
         }
     }
 
-    /// What the CPU counted in the guest.
-    fn guest(&self) -> Option<PmuCounts> {
-        Some(self.thread?.pmu?.guest)
-    }
-
     fn kind(&self, of: fn(&CpuShare) -> f64) -> Option<f64> {
         self.thread?.cpu?.kind(of)
     }
@@ -85,7 +80,6 @@ type Col<'a> = Column<ThreadRow<'a>>;
 /// The columns.
 pub fn columns<'a>() -> Vec<Col<'a>> {
     let [wait, p50, p99, delays] = wait_columns();
-    let [ipc, host_ipc, misses, _] = counter_columns();
     vec![
         Col::text("thread", "THREAD", left(10, 14, 0), |r| {
             r.thread.map_or_else(|| format!("+ {} idle helpers", r.idle), ThreadModel::label)
@@ -114,9 +108,6 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         p50,
         p99,
         Col::figure("exits", "EXITS/s", right(7, 0, 3), |r| r.thread?.exit_rate, rate).help("Exits of a vCPU."),
-        ipc,
-        host_ipc,
-        misses,
         Col::text("tid", "TID", right(7, 0, 13), |r| r.thread.map(|t| t.tid.to_string()).unwrap_or_default())
             .help("Thread id.")
             .hidden(),
@@ -136,26 +127,6 @@ pub fn wait_columns<'a>() -> [Col<'a>; 4] {
         Col::figure("p50", "P50 us", right(6, 0, 5), |r| r.waits()?.quantile_us(0.5), micros).help("Median wait."),
         Col::figure("p99", "P99 us", right(6, 0, 4), |r| r.waits()?.p99_us(), micros).help("99 of 100 are shorter."),
         delays.help(DELAYS).drawn(|r| Cell::text(r.delays())),
-    ]
-}
-
-/// The columns about what the CPU counted: instructions per cycle, cache misses, and how much of the time it counted.
-pub fn counter_columns<'a>() -> [Col<'a>; 4] {
-    [
-        Col::figure("ipc", "IPC", right(4, 0, 11), |r| r.guest()?.ipc(), rate)
-            .help("Instructions per cycle in the guest."),
-        Col::figure("host_ipc", "HIPC", right(4, 0, 14), |r| r.thread?.pmu?.host.ipc(), rate)
-            .help("The same outside the guest."),
-        Col::figure(
-            "llc_misses",
-            "LLCM/s",
-            right(6, 0, 12),
-            |r| Some(r.guest()?.scaled(r.guest()?.llc_misses)? / r.state.model.as_ref()?.interval_s?),
-            rate,
-        )
-        .help("Reads of the guest that missed the last-level cache, per second."),
-        Col::figure("counted", "CNT%", right(4, 0, 15), |r| r.guest()?.counted_percent(), share)
-            .help("Part of its time in which these were counted."),
     ]
 }
 
@@ -201,8 +172,7 @@ fn is_asleep(t: &ThreadModel) -> bool {
 pub fn in_section<'a>(state: &'a AppState, table: Table<ThreadRow<'a>>) -> Section<'a> {
     let nothing = "No thread is known: it is read from /proc/PID/task, which this input does not have.";
     let because = || missing::because(state, nothing, &[SourceId::Procfs]);
-    let section = Section::table(table, state, because).or_note(missing::broken(state, SourceId::Pmu));
-    section.with_right("% of one CPU; WAIT% of the time it wanted to run")
+    Section::table(table, state, because).with_right("% of one CPU; WAIT% of the time it wanted to run")
 }
 
 /// Whether a thread wants so little of a CPU that its wait means nothing.

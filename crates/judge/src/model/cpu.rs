@@ -2,9 +2,7 @@
 
 use super::SampleInterval;
 use kvm::thread_name::{self, Role};
-use sample::{
-    Growing as _, Migrations, OtherTask, Placement, PmuCounters, ThreadEvents, ThreadSample, ThreadTimes, Timing,
-};
+use sample::{Growing as _, Migrations, OtherTask, Placement, ThreadEvents, ThreadSample, ThreadTimes, Timing};
 use std::collections::BTreeMap;
 
 /// CPU time by kind, percent of one host CPU.
@@ -127,8 +125,6 @@ pub struct ThreadModel {
     pub exit_rate: Option<f64>,
     /// KVM's statistics of the vCPU, per second.
     pub counters: BTreeMap<String, f64>,
-    /// What the CPU counted within the interval; `None` where it did not count from its start.
-    pub pmu: Option<PmuCounters>,
 }
 
 impl ThreadModel {
@@ -194,7 +190,6 @@ impl ThreadModel {
             preempted_by: others(&now.events.preempted_by, events.map(|e| e.preempted_by.as_slice()), interval),
             exit_rate: None,
             counters: super::counter_rates(&now.counters, before.map(|b| &b.counters), interval),
-            pmu: now.pmu.zip(before.and_then(|b| b.pmu)).map(|(now, before)| now.since(Some(&before))),
         }
     }
 }

@@ -10,8 +10,8 @@ use kvm::limits;
 use kvm::thread_name::Role;
 use kvm::topology::HostTopology;
 use sample::{
-    CacheUse, DomainFacts, DomainSample, DomainState, EngineKind, EngineLevel, EngineStatus, ExitPlace, GuestId, Job,
-    MemoryUse, Sample, ThreadEvents, Throttling, growth,
+    DomainFacts, DomainSample, DomainState, EngineKind, EngineLevel, EngineStatus, ExitPlace, GuestId, Job, MemoryUse,
+    Sample, ThreadEvents, Throttling, growth,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -85,8 +85,6 @@ pub struct DomainModel {
     pub swap: Option<(u64, i64)>,
     /// Memory resident on the host and left by the balloon.
     pub memory: MemoryUse,
-    /// What it has of the cache and the memory's bandwidth.
-    pub cache: Option<CacheUse>,
     /// Where its vCPUs faulted or could not continue, the most frequent first; empty without a trace in a file.
     pub places: Vec<ExitPlace>,
     /// Totals since its start; `None` unless a file holds a single reading of its statistics.
@@ -231,7 +229,6 @@ impl DomainModel {
                 (bytes, before.and_then(|b| b.swap_bytes).map_or(0, |old| signed(bytes) - signed(old)))
             }),
             memory: now.memory,
-            cache: now.cache,
             places: now.places.clone(),
             since_start: now.since_start.as_ref().map(SinceStart::new),
         }

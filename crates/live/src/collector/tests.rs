@@ -223,24 +223,6 @@ fn of_equal_names_the_one_of_root_stays_then_the_oldest() {
     assert_eq!(names, ["db#50", "db#70", "db#70#80"], "nobody takes the name of one that ended");
 }
 
-#[test]
-fn counters_are_open_only_while_somebody_asks() {
-    let mut b = Bench::new();
-    b.guest(10, "hyper", "CPU 0/KVM");
-    for (file, text) in
-        [("tasks", "1"), ("mon_groups/web/tasks", "11"), ("mon_groups/web/mon_data/mon_L3_00/llc_occupancy", "9")]
-    {
-        b.fake.write(&format!("sys/fs/resctrl/{file}"), text);
-    }
-    for (on, cache) in [(false, None), (true, Some(9)), (false, None)] {
-        b.collector.execute(CollectorCommand::Counters(on)).unwrap();
-        let sample = b.collector.tick();
-        let asked = sample.sources.iter().filter(|s| [SourceId::Pmu, SourceId::Resctrl].contains(&s.id)).count();
-        assert_eq!((sample.domains[0].cache.and_then(|c| c.occupied), asked), (cache, if on { 2 } else { 0 }));
-    }
-}
-
-#[test]
 fn a_stopped_process_is_a_paused_guest() {
     let Bench { fake, mut collector, commands: _commands, .. } = Bench::new();
     let process = fake.process(10, "hyper").fd(3, "anon_inode:kvm-vm").state('T');

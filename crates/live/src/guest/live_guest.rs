@@ -300,7 +300,6 @@ impl LiveGuest {
             place: t.place.clone(),
             events,
             counters: counters.unwrap_or_default(),
-            pmu: None,
         }
     }
 }

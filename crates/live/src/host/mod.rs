@@ -4,7 +4,6 @@ pub(crate) mod block_devices;
 pub(crate) mod kernel_log;
 pub(crate) mod prerequisites;
 pub(crate) mod reader;
-pub(crate) mod resctrl;
 pub(crate) mod tasks;
 pub(crate) mod topology;
 

@@ -11,7 +11,7 @@ use judge::model::{
 };
 use kvm::thread_name::Role;
 use kvm::topology::HostTopology;
-use sample::{Job, PmuCounters, PmuCounts};
+use sample::Job;
 use std::collections::BTreeMap;
 
 objects! {
@@ -118,16 +118,6 @@ objects! {
         /// The part on the nodes where the vCPUs ran last, percent of the memory in `nodes`. `null`: no nodes known.
         #[schemars(range(max = 100))]
         local_percent: Option<f64> = d.local_memory_percent(topology),
-        /// What its resctrl groups have of the last-level cache. Absent: not read (`--engine-detail counters`); the
-        /// source `resctrl` says why.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        llc_bytes: Option<u64> = d.cache.and_then(|cache| cache.occupied),
-        /// Bytes per second between that cache and memory. Absent: as above, or read once.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        bandwidth: Option<f64> = d.cache.and_then(|cache| cache.bandwidth()[0]),
-        /// Those of the cache's own node. Absent: as above.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        local_bandwidth: Option<f64> = d.cache.and_then(|cache| cache.bandwidth()[1]),
     }
 
     /// Memory of a guest on one NUMA node.
@@ -187,33 +177,6 @@ objects! {
         run_delay_p50_us: Option<f64> = t.run_delays.as_ref().and_then(|times| times.quantile_us(0.5)),
         /// The same, 99th percentile. `null`: not traced, or it never waited for a CPU.
         run_delay_p99_us: Option<f64> = t.run_delays.as_ref().and_then(|times| times.quantile_us(0.99)),
-        /// What the CPU counted of a vCPU. Absent: not counted (`--engine-detail counters`, the Latency view); the
-        /// source `pmu` says why.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        pmu: Option<JsonPmu> = t.pmu.as_ref().map(JsonPmu::new),
-    }
-
-    /// CPU counters of a vCPU.
-    pub struct JsonPmu(counters: &PmuCounters) {
-        /// In the guest.
-        guest: JsonPmuCounts = JsonPmuCounts::new(&counters.guest),
-        /// Outside it.
-        host: JsonPmuCounts = JsonPmuCounts::new(&counters.host),
-    }
-
-    /// Counts of the interval, scaled where events took turns.
-    pub struct JsonPmuCounts(counts: &PmuCounts) {
-        /// CPU cycles. `null`: never counted.
-        cycles: Option<f64> = counts.scaled(counts.cycles),
-        /// Instructions. `null`: as above, or no such event.
-        instructions: Option<f64> = counts.scaled(counts.instructions),
-        /// Instructions per cycle. `null`: as above.
-        ipc: Option<f64> = counts.ipc(),
-        /// Reads that missed the last-level cache. `null`: as for `instructions`.
-        llc_misses: Option<f64> = counts.scaled(counts.llc_misses),
-        /// Part of the thread's time in which events were counted. `null`: it did not run.
-        #[schemars(range(max = 100))]
-        counted_percent: Option<f64> = counts.counted_percent(),
     }
 
     /// A job of the VMM, as last read, and what the guest pays for it.

@@ -131,13 +131,13 @@ objects! {
 
     /// A source of data.
     pub struct JsonSource(s: SourceStatus) {
-        /// Live: `procfs`, `kvm` (/dev/kvm), `tracepoints`, `kvm-stats` (KVM's own statistics), `pmu`, `resctrl`,
+        /// Live: `procfs`, `kvm` (/dev/kvm), `tracepoints`, `kvm-stats` (KVM's own statistics),
         /// `kernel-log`, `libvirt`, `status-xml` (libvirt's files under /run), `monitor` (QEMU's), `recording` (being
         /// written), `domain` (a `--domain` pattern that matches no guest). Files: `session`, `perf.data`, `trace`,
         /// `text` (tables), `xml`, `cmdline`, `mtree`, `topology`, `virsh` (what virsh prints about a domain), `config`
         /// (of a VMM, other than XML).
         #[schemars(extend("enum" = [
-            "procfs", "kvm", "tracepoints", "kvm-stats", "pmu", "resctrl", "kernel-log", "libvirt", "status-xml",
+            "procfs", "kvm", "tracepoints", "kvm-stats", "kernel-log", "libvirt", "status-xml",
             "monitor", "recording", "session", "domain", "perf.data", "trace", "text", "xml", "cmdline", "mtree",
             "topology", "virsh", "config",
         ]))]

@@ -56,6 +56,22 @@ fn unknown_fields_are_skipped_and_missing_ones_default() {
 }
 
 #[test]
+fn sources_that_are_gone_are_skipped() {
+    let older = json!({
+        "sources": [
+            {"id": "pmu", "state": "missing", "cause": "no PMU", "fix": null},
+            {"id": "procfs", "state": "ok", "cause": null, "fix": null},
+        ],
+        "domains": [{"cache": {"occupied": 9}, "threads": [{"tid": 7, "pmu": {"guest": {"cycles": 3}}}]}],
+    });
+    let facts = json!({"new_guests": [{"pid": 3}], "guests": [0]});
+    let bytes = append(&older, append(&facts, Vec::new()).unwrap()).unwrap();
+    let sample = read(&bytes).unwrap();
+    assert_eq!(sample.sources, [SourceStatus::ok(SourceId::Procfs)]);
+    assert_eq!(sample.domains[0].threads[0].tid, 7);
+}
+
+#[test]
 fn a_segment_of_ever_new_guests_is_refused() {
     let mut reader = SegmentReader::new().unwrap();
     let mut stream = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
