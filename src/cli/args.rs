@@ -124,13 +124,22 @@ pub struct SamplingArgs {
     /// auto takes the first engine that this host allows.
     #[arg(long, value_enum, value_name = "ENGINE", hide_default_value = true)]
     pub engine: Option<EngineChoice>,
-    /// Never talk to the QEMU monitor (devices are then named from tables)
+    /// Also ask the QEMU monitor of libvirt's guests, which marks their domains as tainted
     ///
-    /// kvmtop asks the monitor for `info mtree -f` once after each start of a guest, to name the device behind an
-    /// address. Through libvirt this marks the domain as tainted (custom-monitor).
-    #[arg(long)]
-    #[serde(rename = "monitor", deserialize_with = "config::not")]
+    /// The monitor names the device behind an address (`info mtree -f`, once after each start of a guest). Through
+    /// libvirt this marks the domain as tainted (custom-monitor) until it restarts, so it is not asked by default. A
+    /// guest's own QMP socket is asked without this option, and marks nothing.
+    #[arg(long, overrides_with = "no_monitor")]
+    #[serde(skip)]
+    pub monitor: bool,
+    /// Never talk to any QEMU monitor (devices are then named from tables)
+    #[arg(long, overrides_with = "monitor")]
+    #[serde(skip)]
     pub no_monitor: bool,
+    /// `--monitor` (true) or `--no-monitor` (false), in the config file.
+    #[arg(skip)]
+    #[serde(rename = "monitor")]
+    pub monitor_in_file: Option<bool>,
     /// The libvirt connection to use [default: libvirt's own choice]
     #[arg(long, value_name = "URI")]
     pub libvirt_uri: Option<String>,

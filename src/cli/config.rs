@@ -246,7 +246,7 @@ mod tests {
         .unwrap();
         assert_eq!(c.sampling.interval, Some(Duration::from_millis(500)));
         assert_eq!(c.sampling.engine, Some(EngineChoice::Perf));
-        assert!(c.sampling.no_monitor);
+        assert_eq!(c.sampling.monitor_in_file, Some(false));
         assert_eq!(c.sampling.domains, [Pattern::new("web-*").unwrap()]);
         assert_eq!(c.record, LimitArgs { max_size: Some(2 << 30), max_age: Some(Duration::from_secs(604_800)) });
     }

@@ -3,6 +3,7 @@
 use super::args::{ChoiceArgs, EngineChoice, EngineDetail, SamplingArgs, ScreenArgs};
 use super::config::Config;
 use crate::ui::ScreenSettings;
+use ::live::MonitorUse;
 use judge::analysis::DomainFilter;
 use judge::lint::{self, RuleId};
 use session::Limits;
@@ -15,8 +16,8 @@ pub struct Settings {
     pub interval: Duration,
     /// How exits are counted.
     pub engine: EngineChoice,
-    /// Whether kvmtop may talk to the QEMU monitor.
-    pub monitor: bool,
+    /// The QEMU monitors that kvmtop may ask.
+    pub monitor: MonitorUse,
     /// The libvirt connection to use; `None`: libvirt's own choice.
     pub libvirt_uri: Option<String>,
     /// Whether every kvm tracepoint is counted.
@@ -52,7 +53,7 @@ impl Settings {
         Self {
             interval: given.interval.or(file.interval).unwrap_or(Duration::from_secs(1)),
             engine: given.engine.or(file.engine).unwrap_or_default(),
-            monitor: !file.no_monitor && !given.no_monitor,
+            monitor: monitor_use(given, file),
             libvirt_uri: given.libvirt_uri.clone().or_else(|| file.libvirt_uri.clone()),
             kvm_events: file.kvm_events || given.kvm_events,
             engine_detail: [&file.engine_detail[..], &given.engine_detail].concat(),
@@ -77,5 +78,20 @@ impl Settings {
             },
             limits: Limits { size: config.record.max_size, age: config.record.max_age },
         }
+    }
+}
+
+/// The monitors that the options, else the config file, let kvmtop ask.
+fn monitor_use(given: &SamplingArgs, file: &SamplingArgs) -> MonitorUse {
+    if given.no_monitor {
+        return MonitorUse::Never;
+    }
+    if given.monitor {
+        return MonitorUse::ThroughLibvirt;
+    }
+    match file.monitor_in_file {
+        Some(true) => MonitorUse::ThroughLibvirt,
+        Some(false) => MonitorUse::Never,
+        None => MonitorUse::OwnSocket,
     }
 }

@@ -4,6 +4,7 @@ use super::args::{Cli, Command, EngineChoice};
 use super::config::Config;
 use super::settings::Settings;
 use crate::ui::ThemeChoice;
+use ::live::MonitorUse;
 use clap::{CommandFactory, Parser};
 use judge::analysis::Pattern;
 use judge::lint::RuleId;
@@ -36,10 +37,27 @@ fn definitions_are_consistent() {
 }
 
 #[test]
+fn a_monitor_is_asked_through_libvirt_on_request_alone() {
+    let (on, off) = ("[sampling]\nmonitor = true\n", "[sampling]\nmonitor = false\n");
+    for (line, file, expected) in [
+        ("", "", MonitorUse::OwnSocket),
+        ("--monitor", "", MonitorUse::ThroughLibvirt),
+        ("--no-monitor", "", MonitorUse::Never),
+        ("", on, MonitorUse::ThroughLibvirt),
+        ("", off, MonitorUse::Never),
+        ("--monitor", off, MonitorUse::ThroughLibvirt),
+        ("--no-monitor", on, MonitorUse::Never),
+        ("--monitor --no-monitor", "", MonitorUse::Never),
+    ] {
+        assert_eq!(settings(line, file).monitor, expected, "{line}, {file}");
+    }
+}
+
+#[test]
 fn options_win_over_the_file_and_the_file_over_defaults() {
     let default = settings("", "");
     assert_eq!(default.interval, Duration::from_secs(1));
-    assert_eq!((default.engine, default.monitor, default.kvm_events), (EngineChoice::Auto, true, false));
+    assert_eq!((default.engine, default.kvm_events), (EngineChoice::Auto, false));
     assert_eq!((default.screen.no_color, default.screen.ascii), (false, false));
     assert_eq!(default.findings, judge::lint::Options::default());
 
@@ -48,7 +66,7 @@ fn options_win_over_the_file_and_the_file_over_defaults() {
                 startup_guard = 0\n[thresholds]\ntimers.pit = 7.0\n";
     let from_file = settings("", file);
     assert_eq!(from_file.interval, Duration::from_secs(5));
-    assert_eq!((from_file.engine, from_file.monitor, from_file.screen.ascii), (EngineChoice::None, false, true));
+    assert_eq!((from_file.engine, from_file.screen.ascii), (EngineChoice::None, true));
     assert_eq!(from_file.domains.patterns, [Pattern::new("a*").unwrap()]);
     assert_eq!(from_file.libvirt_uri.as_deref(), Some("test:///default"));
     assert!(from_file.findings.allow.contains(&RuleId::Every));
@@ -65,7 +83,6 @@ fn options_win_over_the_file_and_the_file_over_defaults() {
     assert_eq!(given.findings.warn.into_iter().collect::<Vec<_>>(), [RuleId::VcpuWait]);
     assert_eq!(given.libvirt_uri.as_deref(), Some("qemu:///session"));
 
-    assert!(!settings("--no-monitor", "").monitor);
     assert!(settings("--no-color", "").screen.no_color);
     let theme = |line: &str, file: &str| settings(line, file).screen.theme;
     assert_eq!(theme("", "[screen]\ntheme = 'light'\n"), ThemeChoice::Light);

@@ -10,7 +10,7 @@ use ::report::objects;
 use ::report::table::cut;
 use judge::figures::count;
 use rustix::thread::{CapabilitySet, capabilities};
-use sample::{Feed, Sample, SourceState};
+use sample::{Feed, Sample};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -68,11 +68,9 @@ fn text(sample: &Sample, host: &[Prerequisite]) -> String {
     );
     for s in &sample.sources {
         let _ = writeln!(out, "{:<9} {}", s.state.as_str(), s.id.as_str());
-        if s.state != SourceState::Ok {
-            let cause = s.cause.as_ref().map(|cause| cut(cause, 400));
-            for text in cause.into_iter().chain(new_cure(&out, s.fix.as_deref())) {
-                let _ = writeln!(out, "          {text}");
-            }
+        let cause = s.cause.as_ref().map(|cause| cut(cause, 400));
+        for text in cause.into_iter().chain(new_cure(&out, s.fix.as_deref())) {
+            let _ = writeln!(out, "          {text}");
         }
     }
     let width = host.iter().map(|p| p.name.len()).max().unwrap_or(0);

@@ -5,7 +5,7 @@ use super::{keep, say, say_kept};
 use crate::cli::Settings;
 use crate::cli::args::{BatchArgs, EngineChoice, EngineDetail};
 use ::live::metadata::libvirt::Libvirt;
-use ::live::{self, Collector, CollectorCommand, CollectorOptions, LibvirtAndQmp, SystemPaths};
+use ::live::{self, Collector, CollectorCommand, CollectorOptions, LibvirtAndQmp, MonitorUse, SystemPaths};
 use clap::ValueEnum;
 use engine::events::{Engine, EngineError, OnDemand};
 use engine::{bpf::BpfEngine, perf::PerfEngine};
@@ -41,8 +41,9 @@ pub fn start(settings: &Settings) -> LiveHost {
 pub fn start_with(settings: &Settings, files: Option<CapabilitySet>, at_once: bool) -> LiveHost {
     let paths = SystemPaths::default();
     // Its thread stays root, without capabilities: the daemon lets root query a guest's monitor, and hardly others.
+    let asks_monitors = settings.monitor != MonitorUse::Never;
     let libvirt = Libvirt::start(settings.libvirt_uri.clone(), at_once);
-    let start = rights::for_start(settings.monitor);
+    let start = rights::for_start(asks_monitors);
     match files {
         Some(files) => keep(start | files),
         None => say_kept(rights::give_up_root(start)),
@@ -78,7 +79,7 @@ pub fn start_with(settings: &Settings, files: Option<CapabilitySet>, at_once: bo
             say(&format!("{option}: {}; {}", why.cause, why.fix));
         }
     }
-    keep(rights::for_sampling(kind, settings.monitor) | files.unwrap_or(CapabilitySet::empty()));
+    keep(rights::for_sampling(kind, asks_monitors) | files.unwrap_or(CapabilitySet::empty()));
     // libvirt starts ssh, or a user's own daemon, for URIs of that kind.
     let has_uri = settings.libvirt_uri.is_some() || std::env::var_os("LIBVIRT_DEFAULT_URI").is_some();
     rights::forbid_system_calls(has_uri);

@@ -8,7 +8,7 @@ use kvm::Space;
 use kvm::cmdline::QemuCommand;
 use kvm::device_map::DeviceMap;
 use live::metadata::libvirt::Libvirt;
-use live::{LibvirtAndQmp, WatchedGuest};
+use live::{LibvirtAndQmp, MonitorUse, WatchedGuest};
 use sample::{DomainFacts, DomainState, Known, Origin, SourceStatus};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -43,7 +43,7 @@ fn guest_at(pid: i32, start_ticks: u64, socket: &Path) -> WatchedGuest {
 
 fn source() -> LibvirtAndQmp {
     let libvirt = Libvirt::start(None, false);
-    LibvirtAndQmp::new(libvirt, true)
+    LibvirtAndQmp::new(libvirt, MonitorUse::OwnSocket)
 }
 
 fn monitor(source: &mut LibvirtAndQmp) -> SourceStatus {

@@ -7,8 +7,8 @@ use crate::common::watch::Watch;
 use engine::bpf::BpfEngine;
 use judge::model::{Base, ExitRateSource, Model};
 use live::metadata::libvirt::Libvirt;
-use live::{Collector, CollectorCommand, CollectorOptions, LibvirtAndQmp, SystemPaths, topology};
-use sample::{EngineLevel, SourceId, SourceState, SourceStatus};
+use live::{Collector, CollectorCommand, CollectorOptions, LibvirtAndQmp, MonitorUse, SystemPaths, topology};
+use sample::{EngineLevel, Origin, SourceId, SourceState, SourceStatus};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -85,6 +85,36 @@ fn compare(seen: &[Value], pid: u32, pidstat: &str) -> Vec<String> {
     differences
 }
 
+/// The device of an address, and where its name comes from.
+fn owner(domain: &Value, address: &str) -> (Value, Value) {
+    let row = domain["accesses"].as_array().expect("accesses").iter().find(|a| a["address"] == address);
+    row.map_or_else(|| panic!("{address} is not hot"), |a| (a["device"].clone(), a["device_source"].clone()))
+}
+
+/// Whether libvirt marks a domain because its monitor was asked (`VIR_DOMAIN_TAINT_CUSTOM_MONITOR`).
+fn is_tainted(name: &str) -> bool {
+    let info = String::from_utf8_lossy(&libvirt::virsh(&["dominfo", name]).stdout).into_owned();
+    assert!(info.contains("running"), "{info}");
+    info.contains("custom monitor")
+}
+
+/// Asks one guest's monitor, as the key `i` does it.
+fn one_guest_is_asked(pid: u32) {
+    let source = LibvirtAndQmp::new(Libvirt::start(None, false), MonitorUse::OwnSocket);
+    let mut collector = Collector::new(CollectorOptions { metadata: Some(source), ..CollectorOptions::default() });
+    let pid = i32::try_from(pid).expect("a PID");
+    let from = |collector: &mut Collector| {
+        let sample = collector.tick();
+        let domain = sample.domains.iter().find(|d| d.facts.pid == Some(pid)).expect("the guest");
+        let uuid = domain.facts.uuid.as_ref().map(|uuid| uuid.from);
+        (uuid, domain.facts.devices.as_ref().map(|devices| devices.from))
+    };
+    wait("libvirt knows it", || from(&mut collector).0 == Some(Origin::Libvirt));
+    assert_eq!(from(&mut collector).1, Some(Origin::BuiltIn));
+    collector.execute(CollectorCommand::AskMonitor(pid)).expect("asked");
+    wait("its monitor answers", || from(&mut collector).1 == Some(Origin::Monitor));
+}
+
 #[test]
 fn two_guests_under_libvirt() {
     const TEST: &str = "two_guests_under_libvirt";
@@ -144,13 +174,25 @@ fn two_guests_under_libvirt() {
     let main = threads.iter().find(|t| t["role"] == "emulator").expect("the emulator's thread");
     assert_eq!(main["tid"], busy.pid());
 
-    let owner = |address: &str| {
-        let row = b["accesses"].as_array().unwrap().iter().find(|a| a["address"] == address);
-        row.map_or_else(|| panic!("{address} is not hot"), |a| (a["device"].clone(), a["device_source"].clone()))
-    };
-    for (address, device) in [("0x608", "acpi-tmr"), ("0x71", "rtc"), ("0xfed000f0", "hpet")] {
-        assert_eq!(owner(address), (device.into(), "mtree".into()));
+    let devices = [("0x608", "acpi-tmr"), ("0x71", "rtc"), ("0xfed000f0", "hpet")];
+    for (address, device) in devices {
+        assert_eq!(owner(b, address), (device.into(), "built-in".into()));
     }
+    assert!(!is_tainted("kvmtop-busy"), "nobody wanted its monitor to be asked");
+    let sources = seen[0]["sources"].as_array().expect("sources");
+    let monitor = sources.iter().find(|s| s["name"] == "monitor").expect("the source");
+    assert_eq!(monitor["state"], "ok");
+    assert!(monitor["cause"].as_str().expect("what it leaves out").contains("built-in tables"), "{monitor}");
+    assert!(monitor["fix"].as_str().expect("what asks").contains("--monitor"), "{monitor}");
+    one_guest_is_asked(busy.pid());
+    assert!(is_tainted("kvmtop-busy") && !is_tainted("kvmtop-idle"), "only the one that was named is asked");
+    let asked = batch(&["-n", "2", "--monitor"]);
+    let last = asked.last().expect("an interval")["domains"].as_array().expect("domains");
+    let busy_again = last.iter().find(|d| d["name"] == "kvmtop-busy").expect("the guest");
+    for (address, device) in devices {
+        assert_eq!(owner(busy_again, address), (device.into(), "mtree".into()));
+    }
+    assert!(is_tainted("kvmtop-idle"), "--monitor asks every guest of libvirt");
 
     let only = batch(&["-n", "1", "--domain", "kvmtop-id*"]);
     let names: Vec<_> = only[0]["domains"].as_array().unwrap().iter().map(|d| d["name"].clone()).collect();
@@ -247,7 +289,7 @@ fn exit_rates_while_tracing_goes_off_and_on() {
         Err(why) => return common::skipped(TEST, &why.cause),
     };
     let libvirt = Libvirt::start(None, false);
-    let source = LibvirtAndQmp::new(libvirt, false);
+    let source = LibvirtAndQmp::new(libvirt, MonitorUse::Never);
     let mut collector = Collector::new(CollectorOptions {
         engine: Some(engine),
         metadata: Some(source),
@@ -366,7 +408,7 @@ pub fn a_guest_that_hangs_takes_nothing_from_the_others() {
     drop(alone);
 
     let libvirt = Libvirt::start(None, false);
-    let source = LibvirtAndQmp::new(libvirt, false);
+    let source = LibvirtAndQmp::new(libvirt, MonitorUse::Never);
     let options = CollectorOptions { metadata: Some(source), ..CollectorOptions::default() };
     let mut collector = Collector::new(options);
     let pids = [hung.pid(), well.pid()].map(|pid| i32::try_from(pid).expect("a PID"));

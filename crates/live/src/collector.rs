@@ -45,6 +45,8 @@ pub enum CollectorCommand {
     Level(EngineLevel),
     /// Switch what the engine counts on demand on or off.
     OnDemand(OnDemand, bool),
+    /// Ask the monitor of the guest with this process id through libvirt, which marks the domain as tainted.
+    AskMonitor(i32),
     /// End the feed.
     Stop,
 }
@@ -150,6 +152,12 @@ impl Collector {
             }
             CollectorCommand::OnDemand(_, false) if self.options.engine.is_none() => Ok(()),
             CollectorCommand::OnDemand(what, on) => self.engine()?.set_on_demand(what, on),
+            CollectorCommand::AskMonitor(pid) => {
+                if let Some(metadata) = &mut self.options.metadata {
+                    metadata.ask_through_libvirt(pid);
+                }
+                Ok(())
+            }
             CollectorCommand::Stop => Ok(()),
         }
     }

@@ -16,7 +16,7 @@ mod user_slots;
 pub use collector::{Collector, CollectorCommand, CollectorOptions};
 pub use host::prerequisites::{Prerequisite, prerequisites};
 pub use host::topology::read as topology;
-pub use metadata::libvirt_and_qmp::LibvirtAndQmp;
+pub use metadata::libvirt_and_qmp::{LibvirtAndQmp, MonitorUse};
 #[doc(hidden)]
 pub use metadata::qmp::ask_all;
 pub use metadata::source::{GuestMetadata, WatchedGuest};

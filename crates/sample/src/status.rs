@@ -125,7 +125,7 @@ pub struct SourceStatus {
     pub id: SourceId,
     /// The state.
     pub state: SourceState,
-    /// What failed and why.
+    /// What failed and why; of a source that works, what it leaves out unless it is asked to.
     pub cause: Option<String>,
     /// What to run or change.
     pub fix: Option<String>,

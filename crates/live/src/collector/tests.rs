@@ -223,6 +223,7 @@ fn of_equal_names_the_one_of_root_stays_then_the_oldest() {
     assert_eq!(names, ["db#50", "db#70", "db#70#80"], "nobody takes the name of one that ended");
 }
 
+#[test]
 fn a_stopped_process_is_a_paused_guest() {
     let Bench { fake, mut collector, commands: _commands, .. } = Bench::new();
     let process = fake.process(10, "hyper").fd(3, "anon_inode:kvm-vm").state('T');

@@ -10,6 +10,23 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
+/// What names the devices of libvirt's guests.
+const ASK_THROUGH_LIBVIRT: &str = "kvmtop --monitor asks their QEMU through libvirt, or the key i on the live screen \
+    for one guest; libvirt then marks the domain as tainted (custom-monitor) until it restarts";
+
+/// Which QEMU monitors kvmtop asks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum MonitorUse {
+    /// None.
+    Never,
+    /// The QMP sockets of guests that libvirt does not run. libvirt's guests only on request: libvirt marks a domain as
+    /// tainted (`custom-monitor`) until it restarts when a client asks its monitor.
+    #[default]
+    OwnSocket,
+    /// Also those of all of libvirt's guests.
+    ThroughLibvirt,
+}
+
 /// One guest: what libvirt and its monitor know.
 #[derive(Default)]
 struct KnownGuest {
@@ -17,6 +34,8 @@ struct KnownGuest {
     monitor: GuestMonitor,
     /// Whether libvirt was asked to look for it.
     sought: bool,
+    /// Whether its monitor is asked through libvirt.
+    asks_through_libvirt: bool,
     /// Both together, as last handed over.
     metadata: Arc<GuestMetadata>,
 }
@@ -24,18 +43,28 @@ struct KnownGuest {
 /// libvirt and the monitors of the guests.
 pub struct LibvirtAndQmp {
     libvirt: Libvirt,
-    /// The questions to the guests' own monitors; `None`: kvmtop may not ask them.
-    questions: Option<UserSlots>,
+    monitors: MonitorUse,
+    /// The questions to the guests' own monitors.
+    questions: UserSlots,
     guests: HashMap<GuestProcessKey, KnownGuest>,
     /// UUIDs that several processes claim.
     ambiguous: HashSet<String>,
 }
 
 impl LibvirtAndQmp {
-    /// `monitor` is false for `--no-monitor`.
-    pub fn new(libvirt: Libvirt, monitor: bool) -> Self {
-        let questions = monitor.then(UserSlots::default);
-        Self { libvirt, questions, guests: HashMap::new(), ambiguous: HashSet::new() }
+    /// libvirt, and the monitors that may be asked.
+    pub fn new(libvirt: Libvirt, monitors: MonitorUse) -> Self {
+        let questions = UserSlots::default();
+        Self { libvirt, monitors, questions, guests: HashMap::new(), ambiguous: HashSet::new() }
+    }
+
+    /// Asks a guest's monitor through libvirt from now on, unless no monitor may be asked.
+    pub fn ask_through_libvirt(&mut self, pid: i32) {
+        for ((of_guest, _), known) in &mut self.guests {
+            if *of_guest == pid {
+                known.asks_through_libvirt = true;
+            }
+        }
     }
 
     /// Whether libvirt's domain with the guest's UUID is this process. Any user's process may claim any UUID: what a
@@ -45,7 +74,7 @@ impl LibvirtAndQmp {
     }
 
     fn monitor_status(&self) -> SourceStatus {
-        if self.questions.is_none() {
+        if self.monitors == MonitorUse::Never {
             return SourceStatus::missing(
                 SourceId::Monitor,
                 "kvmtop does not ask the QEMU monitor (--no-monitor) and names devices from built-in tables",
@@ -53,7 +82,7 @@ impl LibvirtAndQmp {
             );
         }
         let mut failures = self.guests.values().filter_map(|guest| guest.monitor.failure());
-        let Some(first) = failures.next() else { return SourceStatus::ok(SourceId::Monitor) };
+        let Some(first) = failures.next() else { return self.unasked() };
         let (failed, all) = (failures.count() + 1, self.guests.len());
         SourceStatus::degraded(
             SourceId::Monitor,
@@ -61,6 +90,19 @@ impl LibvirtAndQmp {
             "kvmtop names their devices from built-in tables; for exact names save the output of `info mtree -f` and \
              pass it to kvmtop report",
         )
+    }
+
+    /// The status of monitors without a failure: which guests were not asked, and what asks them.
+    fn unasked(&self) -> SourceStatus {
+        let unasked = |guest: &&KnownGuest| guest.domain.is_some() && guest.metadata.devices.is_none();
+        let guests = self.guests.values().filter(unasked).count();
+        let mut status = SourceStatus::ok(SourceId::Monitor);
+        if guests > 0 && self.monitors == MonitorUse::OwnSocket {
+            let all = self.guests.len();
+            status.cause = Some(format!("built-in tables name the devices of {guests} of {all} guests"));
+            status.fix = Some(ASK_THROUGH_LIBVIRT.into());
+        }
+        status
     }
 
     /// Receives the running guests once a tick. Returns at once.
@@ -87,15 +129,18 @@ impl LibvirtAndQmp {
         }
         let was_libvirts = known.domain.is_some();
         let route = match (&domain, &uuid) {
-            (Some(_), Some(_)) if !was_libvirts && known.monitor.is_asking() => MonitorRoute::Undecided,
-            (Some(_), Some(uuid)) => MonitorRoute::Libvirt(&self.libvirt, uuid),
-            // libvirt may still find it by its UUID, and the monitor socket of a libvirt guest serves libvirt alone.
-            (None, Some(_)) if !self.libvirt.answered() => MonitorRoute::Undecided,
+            (Some(_), Some(_)) if !was_libvirts && known.monitor.is_asking() => MonitorRoute::Closed,
+            (Some(_), Some(uuid)) if self.monitors == MonitorUse::ThroughLibvirt || known.asks_through_libvirt => {
+                MonitorRoute::Libvirt(&self.libvirt, uuid)
+            }
+            // The monitor socket of a libvirt guest serves libvirt alone. libvirt may still find it by its UUID.
+            (Some(_), Some(_)) => MonitorRoute::Closed,
+            (None, Some(_)) if !self.libvirt.answered() => MonitorRoute::Closed,
             _ => MonitorRoute::Own,
         };
         let mut changed = known.monitor.receive(guest, now);
-        if let Some(questions) = &self.questions {
-            known.monitor.ask(guest, &route, questions, now);
+        if self.monitors != MonitorUse::Never {
+            known.monitor.ask(guest, &route, &self.questions, now);
         }
         changed |= known.domain.as_ref().map(Arc::as_ptr) != domain.as_ref().map(Arc::as_ptr);
         if changed {

@@ -71,8 +71,8 @@ pub(super) enum MonitorRoute<'a> {
     Libvirt(&'a Libvirt, &'a str),
     /// The guest's own QMP socket.
     Own,
-    /// Not known so far.
-    Undecided,
+    /// None: nobody wants it, or the way is not known so far.
+    Closed,
 }
 
 /// The answers of one guest's monitor.
@@ -147,7 +147,7 @@ impl GuestMonitor {
             let reply = match route {
                 MonitorRoute::Libvirt(libvirt, uuid) => Some(libvirt.memory_map(uuid)),
                 MonitorRoute::Own if !self.is_asking() => qmp::ask(own, facts, qmp::device_map),
-                MonitorRoute::Own | MonitorRoute::Undecided => None,
+                MonitorRoute::Own | MonitorRoute::Closed => None,
             };
             self.map.ask(reply, now, MAP_PAUSES);
         }

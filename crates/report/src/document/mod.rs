@@ -145,7 +145,7 @@ objects! {
         /// `ok`; `degraded`: works, but gives less than it could; `missing`: gives nothing.
         #[schemars(extend("enum" = ["ok", "degraded", "missing"]))]
         state: &'static str = s.state.as_str(),
-        /// What failed, on what, and why. Absent: nothing failed.
+        /// What failed, on what, and why; of a source that is `ok`, what it leaves out unless asked. Absent: nothing.
         #[serde(skip_serializing_if = "Option::is_none")]
         cause: Option<String> = s.cause,
         /// A command or step that mends it. Absent: none is known or needed.

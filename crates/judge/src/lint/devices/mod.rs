@@ -14,7 +14,8 @@ pub(super) const RULES: &[Rule] = &[
         why: "With MSI-X every queue has its own interrupt. On a shared line the driver has to ask the device, in \
             QEMU, after each interrupt, and all queues share one vCPU",
         thresholds: thresholds![devices.intx_reads],
-        limits: "Needs the names of regions (info mtree) or the port window of a legacy virtio device",
+        limits: "Needs the names of regions (info mtree; live guests of libvirt: --monitor) or the port window of a \
+            legacy virtio device",
         fix: "The guest's kernel command line or drivers; the device's number of vectors",
         links: &["https://docs.kernel.org/driver-api/virtio/virtio.html"],
     }),
@@ -33,9 +34,9 @@ pub(super) const RULES: &[Rule] = &[
         problem: "emulated disk or network",
         why: "Each access to a register of an emulated device is a round trip to QEMU; virtio passes batches",
         thresholds: thresholds![devices.emulated, machine.profile],
-        limits: "Needs the names of regions (info mtree); else the configuration's network cards and SCSI controllers \
-            are named, or that a device is used and not which. An installer or firmware that reads the disk looks the \
-            same",
+        limits: "Needs the names of regions (info mtree; live guests of libvirt: --monitor); else the configuration's \
+            network cards and SCSI controllers are named, or that a device is used and not which. An installer or \
+            firmware that reads the disk looks the same",
         fix: "The device's model in the domain's XML, after virtio drivers are installed in the guest",
         links: &[links::DEVICES],
     }),
