@@ -63,6 +63,8 @@ pub enum Action {
     EngineLevel,
     /// Start or stop recording.
     Record,
+    /// Ask QEMU through libvirt for the names of the selected guest's devices.
+    AskMonitor,
     /// Help.
     Help,
     /// Copy the fix.
@@ -134,6 +136,8 @@ pub enum Control {
     /// A view is open (`true`) or closed that shows figures which cost guests something: they are to be taken or need
     /// not be.
     Show(EngineDetail, bool),
+    /// Ask the monitor of the guest with this process id through libvirt.
+    AskMonitor(i32),
     /// Record into this file from now on. The source `recording` of the samples reports how that goes.
     StartRecord(PathBuf),
     /// Close the recording.

@@ -146,6 +146,7 @@ pub static KEYMAP: &[Binding] = &[
     bind("PgDn Ctrl-F", A::PageDown, W::Always, "goes a page down"),
     bind("Home", A::First, W::Always, "goes to the first row"),
     bind("End", A::Last, W::Always, "goes to the last row"),
+    bind("i", A::AskMonitor, W::Live, "asks QEMU through libvirt to name devices; says first what that marks"),
     bind("Ctrl-Z", A::Suspend, W::Always, "suspends kvmtop; fg resumes it"),
     bind("N", A::Problem(-1), W::Screen, "goes to the previous problem"),
     bind("I", A::Reverse, W::Screen, "reverses the order of the table"),

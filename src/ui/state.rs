@@ -15,6 +15,7 @@ use super::views::{self, Page, PageState, ScreenView};
 use jiff::tz::TimeZone;
 use judge::lint::{Finding, FindingId, Report};
 use judge::model::{DomainModel, History, Model};
+use sample::{DomainState, Origin};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use tui_input::Input;
@@ -49,11 +50,19 @@ pub struct ScreenSession {
     pub interval_s: f64,
     /// The time zone that clock times are shown in.
     pub zone: TimeZone,
+    /// Whether the QEMU monitors of guests may be asked on request.
+    pub may_ask_monitors: bool,
 }
 
 impl Default for ScreenSession {
     fn default() -> Self {
-        Self { source: ScreenSource::Live, title: String::new(), interval_s: 1.0, zone: TimeZone::UTC }
+        Self {
+            source: ScreenSource::Live,
+            title: String::new(),
+            interval_s: 1.0,
+            zone: TimeZone::UTC,
+            may_ask_monitors: true,
+        }
     }
 }
 
@@ -187,6 +196,8 @@ pub struct AppState {
     pub shows_idle_helpers: bool,
     /// The problem that is shown in full; `None` for the worst one.
     pub open_problem: Option<FindingId>,
+    /// The process of the guest whose monitor the key of [`Action::AskMonitor`] asks if it is pressed again.
+    pub unconfirmed_ask: Option<i32>,
     /// The open popup.
     pub popup: Option<Popup>,
     /// The colours asked for.
@@ -227,6 +238,7 @@ impl AppState {
     pub fn say(&mut self, text: impl Into<String>) {
         self.message = Some(text.into());
         self.message_age = 0;
+        self.unconfirmed_ask = None;
     }
 
     /// The name of an action's first key.
@@ -276,6 +288,15 @@ impl AppState {
     /// The selected guest; `None` where the row is about the host.
     pub fn domain(&self) -> Option<&DomainModel> {
         self.guest_at(*self.list.rows.get(self.list.at)?)
+    }
+
+    /// Whether only QEMU's monitor, asked through libvirt, can name what the built-in tables do not: a live guest of
+    /// libvirt that was not asked.
+    pub fn may_ask_monitor_of(&self, guest: &DomainModel) -> bool {
+        let is_libvirts = guest.facts.uuid.as_ref().is_some_and(|uuid| uuid.from == Origin::Libvirt);
+        let was_asked = guest.facts.devices.as_ref().is_some_and(|map| map.from == Origin::Monitor);
+        let is_live = !self.session.source.is_recorded() && guest.state != DomainState::Ended;
+        is_live && self.session.may_ask_monitors && is_libvirts && !was_asked
     }
 
     /// The findings about a guest, worst first; about the host itself for `None`.

@@ -7,6 +7,7 @@ use super::layout;
 use super::menus;
 use super::state::{AppState, Menu, Popup, Prompt};
 use super::table::{AnyTable, RowKey, TableId};
+use super::text::clean;
 use super::typing;
 use super::views::guests::{self, ListRow};
 use super::views::{PageState, ScreenView, SectionId};
@@ -21,14 +22,19 @@ pub fn key(state: &mut AppState, event: KeyEvent) -> Vec<Effect> {
     if event.kind == KeyEventKind::Release {
         return Vec::new();
     }
-    state.message = None;
+    let is_said = state.message.take().is_some();
+    let unconfirmed_ask = state.unconfirmed_ask.take().filter(|_| is_said);
     if event.code == KeyCode::Char('c') && event.modifiers.contains(KeyModifiers::CONTROL) {
         return vec![Effect::Quit];
     }
     if matches!(state.popup, Some(Popup::Input(..))) {
         return typing::key(state, event);
     }
-    keymap::lookup(event, state).map(|action| update(state, action)).unwrap_or_default()
+    match keymap::lookup(event, state) {
+        Some(Action::AskMonitor) => ask_monitor(state, unconfirmed_ask),
+        Some(action) => update(state, action),
+        None => Vec::new(),
+    }
 }
 
 /// Handles an action.
@@ -192,6 +198,23 @@ fn outward(state: &mut AppState, action: Action) -> Vec<Effect> {
         Action::Replay(to) => vec![Effect::Replay(to)],
         _ => Vec::new(),
     }
+}
+
+/// Asks the monitor of the selected guest if that was said before, else says what it does.
+fn ask_monitor(state: &mut AppState, said_of: Option<i32>) -> Vec<Effect> {
+    let guest = state.domain().filter(|guest| state.may_ask_monitor_of(guest));
+    let Some((name, Some(pid))) = guest.map(|guest| (clean(guest.name()), guest.facts.pid)) else {
+        state.say("QEMU's monitor is not asked: only guests of libvirt need it, and not with --no-monitor");
+        return Vec::new();
+    };
+    if said_of == Some(pid) {
+        state.say(format!("QEMU of {name} is asked for the names of its devices"));
+        return vec![Effect::Control(Control::AskMonitor(pid))];
+    }
+    let key = state.key_name(Action::AskMonitor);
+    state.say(format!("press {key} again to ask QEMU for names: libvirt marks {name} as tainted until it restarts"));
+    state.unconfirmed_ask = Some(pid);
+    Vec::new()
 }
 
 /// Moves the selection of the list, or the cursor of the page.

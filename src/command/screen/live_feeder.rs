@@ -6,7 +6,7 @@ use crate::cli::args::EngineDetail;
 use crate::command::live::{self, LiveHost};
 use crate::command::{HERE, keep};
 use crate::ui::{self, Control, ScreenEvent, ScreenHandlers, ScreenSession, Tick};
-use ::live::CollectorCommand;
+use ::live::{CollectorCommand, MonitorUse};
 use judge::analysis::{DomainFilter, Pipeline};
 use rights::for_files;
 use sample::Feed;
@@ -39,7 +39,11 @@ pub fn live(settings: &Settings) -> anyhow::Result<u8> {
             let _ = sampling.join();
         }
     };
-    let session = ScreenSession { interval_s: settings.interval.as_secs_f64(), ..ScreenSession::default() };
+    let session = ScreenSession {
+        interval_s: settings.interval.as_secs_f64(),
+        may_ask_monitors: settings.monitor != MonitorUse::Never,
+        ..ScreenSession::default()
+    };
     let handlers = ScreenHandlers { control: Some(Box::new(control)), ..ScreenHandlers::default() };
     ui::run(&settings.screen, session, handlers, feeder)?;
     Ok(0)
@@ -84,6 +88,7 @@ fn control(
         let _ = match control {
             Control::SetEngineLevel(level) => commands.send(CollectorCommand::Level(level)).ok(),
             Control::Show(detail, on) => commands.send(detail.command(on || always.contains(&detail))).ok(),
+            Control::AskMonitor(pid) => commands.send(CollectorCommand::AskMonitor(pid)).ok(),
             Control::Quit => commands.send(CollectorCommand::Stop).ok(),
             Control::StartRecord(path) => recording.send(RecordingRequest::Start(path)).ok(),
             Control::StopRecord => recording.send(RecordingRequest::Stop).ok(),

@@ -7,9 +7,10 @@ use crate::ui::state::{Menu, Popup};
 use crate::ui::table::{ColumnId, RowKey, TableId};
 use crate::ui::typing::paste;
 use crate::ui::views::ScreenView;
+use crate::ui::views::guests::ListRow;
 use judge::lint::{Finding, RuleId, Severity};
 use judge::model::DomainModel;
-use sample::{EngineLevel, SourceId, SourceStatus};
+use sample::{EngineLevel, Known, Origin, SourceId, SourceStatus};
 
 fn names(state: &AppState) -> Vec<&str> {
     state.guests().into_iter().map(DomainModel::name).collect()
@@ -292,6 +293,31 @@ fn what_stops_tracing_or_starts_a_file_says_how_to_undo_it() {
         let effects = crate::ui::update::update(&mut busy(120, 40), b.action);
         assert!(!effects.iter().any(|e| matches!(e, Effect::Control(_) | Effect::StartRecord)), "{}", b.help);
     }
+}
+
+#[test]
+fn a_monitor_is_asked_after_what_it_costs_was_said() {
+    let mut s = busy(120, 40);
+    let guest = s.list.rows.iter().position(|row| s.guest_at(*row).is_some()).unwrap();
+    crate::ui::update::select(&mut s, guest);
+    let ListRow::Guest(at) = s.list.rows[guest] else { panic!() };
+    let facts = std::sync::Arc::make_mut(&mut s.model.as_mut().unwrap().domains[at].facts);
+    let pid = facts.pid.unwrap();
+    facts.uuid = Some(Known::new("6f9e4c5b-1d2a-4f3b-8c7d-0123456789ab".into(), Origin::Libvirt));
+    facts.devices = None;
+    assert_eq!(press(&mut s, "i"), []);
+    let said = s.message.clone().unwrap();
+    assert!(said.starts_with("press i again") && said.contains("tainted"), "{said}");
+    assert_eq!(press(&mut s, "?<Esc>i"), [], "other keys came between");
+    s.say("something else");
+    assert_eq!(press(&mut s, "i"), [], "the line shows it no longer");
+    assert_eq!(press(&mut s, "i"), [Effect::Control(Control::AskMonitor(pid))]);
+    for (keys, forbid) in [("ii", true), ("i", false)] {
+        s.session.may_ask_monitors = !forbid;
+        assert_eq!(press(&mut s, keys), []);
+    }
+    let mut s = replayed(120, 40);
+    assert!(press(&mut s, "ii").is_empty() && s.message.is_none());
 }
 
 #[test]

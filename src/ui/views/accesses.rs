@@ -3,8 +3,11 @@
 use super::exits::{style, total};
 use super::missing;
 use super::section::Section;
+use crate::ui::action::Action;
 use crate::ui::state::AppState;
-use crate::ui::table::{Column, RowKey, RowStyle, Table, TableId, left, right, step};
+use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, left, right, step};
+use crate::ui::text::clean;
+use crate::ui::theme::StyleId;
 use judge::figures::{micros, percent, rate, share};
 use judge::lint::Mark;
 use judge::model::{AccessRow, DomainModel};
@@ -18,6 +21,8 @@ pub struct AccessTableRow<'a> {
     style: RowStyle,
     /// Share of the time in exits, percent.
     time: Option<f64>,
+    /// The key that gets the name of a device without one.
+    naming_key: Option<&'static str>,
 }
 
 type Col<'a> = Column<AccessTableRow<'a>>;
@@ -34,6 +39,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
     vec![
         Col::text("device", "DEVICE", left(15, 10, 0), |r| r.access.device_name().unwrap_or_default().to_owned())
             .help(DEVICE)
+            .drawn(device)
             .json("accesses[].device"),
         Col::text("what", "WHAT", left(14, 14, 6), |r| {
             r.access.device.as_ref().and_then(|d| d.friendly.clone()).unwrap_or_default()
@@ -67,12 +73,23 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
     ]
 }
 
+/// The device, or the key that gets its name.
+fn device(row: &AccessTableRow<'_>) -> Cell {
+    match (row.access.device_name(), row.naming_key) {
+        (Some(name), _) => Cell::text(clean(name)),
+        (None, Some(key)) => Cell::text(format!("{key} names it")).styled(StyleId::Dim),
+        (None, None) => Cell::unknown(),
+    }
+}
+
 /// The section.
 pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> {
+    let naming_key = state.may_ask_monitor_of(domain).then(|| state.key_name(Action::AskMonitor));
     let row = |access: &'a AccessRow| AccessTableRow {
         access,
         style: style(state, domain, &Mark::Access(access.space, access.address, access.direction)),
         time: access.exit_ns.and_then(|ns| domain.exits.work_percent(ns)),
+        naming_key: naming_key.filter(|_| access.space != Space::Msr && access.address.is_some()),
     };
     let id = |a: &AccessRow| (a.space, a.address, a.direction);
     let mut accesses: Vec<&AccessRow> = domain.accesses.iter().collect();
@@ -95,12 +112,14 @@ pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ui::table::ColumnId;
     use crate::ui::tests::{busy, draw, screen, text};
     use crate::ui::theme::Theme;
     use crate::ui::update::select;
     use crate::ui::views::ScreenView;
     use crate::ui::views::guests::ListRow;
-    use sample::Direction;
+    use sample::{Direction, DomainFacts, Known, Origin};
+    use std::sync::Arc;
     use testkit::{Fixture, Guest, Host};
 
     #[test]
@@ -128,6 +147,30 @@ mod tests {
         let section = section(&state, &state.model.as_ref().unwrap().domains[0]);
         assert_eq!((section.body_lines(), section.note.as_str()), (81, ""));
         assert_eq!(section.right, "32.4k/s, 13.0 % of a CPU");
+    }
+
+    #[test]
+    fn an_address_without_a_name_says_which_key_names_it() {
+        let access = |t: testkit::Thread| t.mmio(0xc000_0000, Direction::Write, 100.0, 4.0);
+        let guest = Guest::new("g", 100).vcpus(1, |_, t| access(t));
+        let mut state = screen(&Fixture::new(Host::numa(1, 2, 1)).guest(guest), 160, 40);
+        let uuid = |from| Some(Known::new("6f9e4c5b-1d2a-4f3b-8c7d-0123456789ab".to_owned(), from));
+        let cell = |state: &AppState| {
+            let section = section(state, &state.model.as_ref().unwrap().domains[0]);
+            section.as_table().unwrap().cell(0, ColumnId(0))
+        };
+        let facts = |state: &mut AppState, change: &dyn Fn(&mut DomainFacts)| {
+            change(Arc::make_mut(&mut state.model.as_mut().unwrap().domains[0].facts));
+        };
+        facts(&mut state, &|facts| facts.uuid = uuid(Origin::CommandLine));
+        assert_eq!(cell(&state), Cell::unknown(), "not libvirt's");
+        facts(&mut state, &|facts| facts.uuid = uuid(Origin::Libvirt));
+        assert_eq!(cell(&state), Cell::text("i names it").styled(StyleId::Dim));
+        state.session.may_ask_monitors = false;
+        assert_eq!(cell(&state), Cell::unknown(), "--no-monitor");
+        state.session.may_ask_monitors = true;
+        facts(&mut state, &|facts| facts.devices = Some(Known::new(Arc::default(), Origin::Monitor)));
+        assert_eq!(cell(&state), Cell::unknown(), "the monitor does not know it either");
     }
 
     #[test]
