@@ -60,7 +60,7 @@ fn main() {
 /// Runs this program in the emulated host; what it printed.
 fn boot(options: &str) -> Result<String, String> {
     let nested = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/nested");
-    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("nested");
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("nested-bookworm");
     let shared = dir.join("shared-instructions");
     let script = |name: &str, args: &[&Path]| {
         let mut command = Command::new("sh");

@@ -31,7 +31,7 @@ pub fn alone() -> Alone {
     MACHINE.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until no test has the machine for itself. Emulated hosts run beside each other.
+/// Waits until no test has the machine for itself.
 pub fn beside_others() -> RwLockReadGuard<'static, ()> {
     MACHINE.read().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,11 +8,11 @@ use std::sync::{Mutex, PoisonError};
 const TRIES: usize = 3;
 
 /// What this machine lacks to emulate a host in which these programs run too.
-pub fn missing(machine: Machine, tools: &[&str]) -> Option<String> {
+pub fn missing(host: Host, tools: &[&str]) -> Option<String> {
     if let Some(why) = super::guests_refused() {
         return Some(why);
     }
-    let emulator = match machine {
+    let emulator = match host.machine {
         Machine::Arm64 => "qemu-system-aarch64",
         _ if !cfg!(target_arch = "x86_64") => return Some("the emulated host is an x86 one".into()),
         _ => "qemu-system-x86_64",
@@ -38,8 +38,8 @@ pub fn job(name: &str) -> String {
 /// What is emulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Machine {
-    /// An AMD host whose clock follows real time, on two CPUs: whatever else runs on this machine takes time from the
-    /// emulated one.
+    /// An AMD host whose clock follows real time, on two CPUs where the kernel takes them (`boot.sh`): whatever else
+    /// runs on this machine takes time from the emulated one.
     Amd,
     /// The same with a clock of instructions, 16 ns each, on one CPU: no other program shows in its times.
     AmdOfInstructions,
@@ -47,46 +47,77 @@ pub enum Machine {
     Arm64,
 }
 
-impl Machine {
-    /// As the scripts name it.
+/// A machine with a kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Host {
+    pub machine: Machine,
+    /// The suite of Debian whose kernel it runs.
+    pub suite: &'static str,
+}
+
+impl Host {
+    /// With Linux 6.1.
+    pub const AMD: Self = Self { machine: Machine::Amd, suite: "bookworm" };
+
+    /// How the scripts name the machine.
     fn word(self) -> &'static str {
-        match self {
-            Self::Amd => "amd64",
-            Self::AmdOfInstructions => "amd64-instructions",
-            Self::Arm64 => "arm64",
+        match self.machine {
+            Machine::Amd => "amd64",
+            Machine::AmdOfInstructions => "amd64-instructions",
+            Machine::Arm64 => "arm64",
         }
     }
 
     /// The folder of its kernel and initrd.
     pub fn folder(self) -> PathBuf {
-        let name = if self == Self::Arm64 { "nested-arm64" } else { "nested" };
+        let architecture = if self.machine == Machine::Arm64 { "-arm64" } else { "" };
+        let name = format!("nested{architecture}-{}", self.suite);
         Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+    }
+
+    /// The version of its kernel, once it is prepared.
+    pub fn kernel(self) -> String {
+        std::fs::read_to_string(self.folder().join("version")).unwrap_or_default().trim().to_owned()
     }
 }
 
+/// How a life of the emulated host ended before its job had.
+enum Failure {
+    /// It cannot be prepared, or it died.
+    Host(String),
+    /// The host lived, and the job ended with an error.
+    Job(String),
+}
+
 /// Runs a job in the emulated host for at most `seconds`, until the job has written `finished` to its shared folder.
-/// Returns that folder, or why the job did not finish.
-pub fn run(name: &str, machine: Machine, job: &str, seconds: u32) -> Result<PathBuf, String> {
-    let dir = machine.folder();
+/// Returns that folder, or why the host did not live to see that.
+///
+/// # Panics
+/// When the job failed in its last try, in a host that lived.
+pub fn run(name: &str, host: Host, job: &str, seconds: u32) -> Result<PathBuf, String> {
+    let dir = host.folder();
     {
         static PREPARES: Mutex<()> = Mutex::new(());
         let _one = PREPARES.lock().unwrap_or_else(PoisonError::into_inner);
-        script("prepare.sh", &[&dir], "", machine)?;
+        script("prepare.sh", &[&dir], "", host)?;
     }
-    let mut died = String::new();
+    let mut last = Failure::Host(String::new());
     for _ in 0..TRIES {
-        match life(&dir, &dir.join(name), machine, job, seconds) {
+        match life(&dir.join(name), host, job, seconds) {
             Ok(shared) => return Ok(shared),
-            Err(why) => died = why,
+            Err(failure) => last = failure,
         }
     }
-    Err(format!("the emulated host did not finish in {TRIES} tries: {died}"))
+    match last {
+        Failure::Host(why) => Err(format!("the emulated host did not finish in {TRIES} tries: {why}")),
+        Failure::Job(why) => panic!("{name}, {}: the job failed in an emulated host that lived: {why}", host.kernel()),
+    }
 }
 
 /// Runs these tests of the calling binary in the emulated host, with these environment settings, for at most `seconds`.
 /// The tests have to pass and to say `ran` times that they ran. Returns an error if the host is not available.
 pub fn run_tests(name: &str, environment: &str, tests: &[&str], seconds: u32, ran: usize) -> Result<(), String> {
-    let shared = run(name, Machine::Amd, &(tests_job(environment, tests) + "touch /shared/finished\n"), seconds)?;
+    let shared = run(name, Host::AMD, &(tests_job(environment, tests) + "touch /shared/finished\n"), seconds)?;
     assert_passed(&shared, ran);
     Ok(())
 }
@@ -108,7 +139,7 @@ pub fn run_tests_then_alone(
         env!("CARGO_BIN_EXE_kvmtop"),
         alone.join(" ")
     );
-    let shared = run(name, Machine::Amd, &job, seconds)?;
+    let shared = run(name, Host::AMD, &job, seconds)?;
     assert_passed(&shared, ran);
     let read = |name: &str| std::fs::read_to_string(shared.join(name)).unwrap_or_default();
     if read("alone-status").is_empty() {
@@ -141,30 +172,38 @@ fn assert_passed(shared: &Path, ran: usize) {
 }
 
 /// Runs a script of `tests/nested`; its output, or the last line of what went wrong.
-fn script(name: &str, args: &[&Path], last: &str, machine: Machine) -> Result<String, String> {
+fn script(name: &str, args: &[&Path], last: &str, host: Host) -> Result<String, String> {
     let mut command = Command::new("sh");
     command.arg(scripts().join(name)).args(args).arg(last);
-    command.env("MACHINE", machine.word());
+    command.env("MACHINE", host.word()).env("SUITE", host.suite);
     let out = command.output().map_err(|e| e.to_string())?;
-    let said = [out.stdout, out.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-    let last_line =
-        |text: &str| text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("").trim().to_owned();
-    let [stdout, stderr] = said;
+    let stdout = String::from_utf8_lossy(&out.stdout).into_owned();
+    let stderr = String::from_utf8_lossy(&out.stderr).into_owned();
     if out.status.success() {
         return Ok(stdout);
     }
-    Err(format!("{name}: {}", if stderr.trim().is_empty() { last_line(&stdout) } else { last_line(&stderr) }))
+    let said = if stderr.trim().is_empty() { stdout } else { stderr };
+    Err(format!("{name}: {}", last_line(&said)))
+}
+
+fn last_line(text: &str) -> &str {
+    text.lines().rfind(|line| !line.trim().is_empty() && !line.contains("reboot:")).unwrap_or("it said nothing").trim()
 }
 
 /// One life of the emulated host.
-fn life(dir: &Path, shared: &Path, machine: Machine, job: &str, seconds: u32) -> Result<PathBuf, String> {
+fn life(shared: &Path, host: Host, job: &str, seconds: u32) -> Result<PathBuf, Failure> {
+    let no_folder = |e: std::io::Error| Failure::Host(format!("{}: {e}", shared.display()));
     let _ = std::fs::remove_dir_all(shared);
-    std::fs::create_dir_all(shared).map_err(|e| e.to_string())?;
-    std::fs::write(shared.join("job"), job).map_err(|e| e.to_string())?;
-    let said = script("boot.sh", &[dir, shared], &seconds.to_string(), machine);
+    std::fs::create_dir_all(shared).map_err(no_folder)?;
+    std::fs::write(shared.join("job"), job).map_err(no_folder)?;
+    let said = script("boot.sh", &[&host.folder(), shared], &seconds.to_string(), host);
     if shared.join("finished").exists() {
         return Ok(shared.to_path_buf());
     }
-    let lines = said?;
-    Err(lines.lines().rfind(|line| !line.contains("reboot:")).unwrap_or("it said nothing").to_owned())
+    let lines = said.map_err(Failure::Host)?;
+    // The last words of `init`.
+    if let Some((before, _)) = lines.split_once("emulated host: the job ended with") {
+        return Err(Failure::Job(last_line(before).to_owned()));
+    }
+    Err(Failure::Host(last_line(&lines).to_owned()))
 }

@@ -510,7 +510,7 @@ fn the_host_may_sleep() {
 /// What changes a whole host, in one that is emulated.
 pub fn faults_of_an_emulated_host() {
     const TEST: &str = "faults_of_an_emulated_host";
-    if let Some(why) = common::nested::missing(common::nested::Machine::Amd, &[]) {
+    if let Some(why) = common::nested::missing(common::nested::Host::AMD, &[]) {
         return common::skipped(TEST, &why);
     }
     let tests = ["faults::a_cpu_may_go_and_come_back", "faults::the_clock_may_be_set"];

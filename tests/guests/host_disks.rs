@@ -2,7 +2,7 @@
 //! QEMU guest, compared with what perf saw of the same requests.
 
 use crate::common;
-use crate::common::nested::{self, Machine};
+use crate::common::nested::{self, Host};
 use crate::common::qemu::{self, Running};
 use engine::bpf::BpfEngine;
 use engine::events::{Engine, OnDemand, Reading};
@@ -175,7 +175,7 @@ fn a_device_that_delays_is_timed_with_its_delay() {
 /// Another kernel, and one with a device mapper.
 pub fn an_emulated_host_is_timed() {
     const NAME: &str = "host disks: in an emulated host";
-    if let Some(why) = nested::missing(Machine::Amd, &["losetup", "dmsetup"]) {
+    if let Some(why) = nested::missing(Host::AMD, &["losetup", "dmsetup"]) {
         return common::skipped(NAME, &why);
     }
     let tests = [

@@ -4,7 +4,7 @@
 use crate::common;
 use crate::common::ftrace::{self, Instance};
 use crate::common::guest::{Guest, LINE, Way, Work};
-use crate::common::nested::{self, Machine};
+use crate::common::nested::{self, Host};
 use crate::common::qemu::{self, Running};
 use engine::bpf::BpfEngine;
 use engine::events::{Engine, OnDemand, VcpuThread};
@@ -153,7 +153,7 @@ fn what_the_vmm_wakes_is_no_doorbell() {
 /// A real `kvm_amd`, which fires `kvm_entry`.
 pub fn an_emulated_host_is_traced() {
     const NAME: &str = "interrupts: in an emulated host";
-    if let Some(why) = nested::missing(Machine::Amd, &[]) {
+    if let Some(why) = nested::missing(Host::AMD, &[]) {
         return common::skipped(NAME, &why);
     }
     let tests = [

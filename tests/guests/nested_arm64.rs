@@ -3,7 +3,7 @@
 //! same events.
 
 use crate::common;
-use crate::common::nested::{self, Machine};
+use crate::common::nested::{self, Host, Machine};
 use crate::interrupts::ways_by_ftrace;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -11,7 +11,8 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const TEST: &str = "nested_arm64";
+const TEST: &str = "arm64 host of bookworm";
+const HOST: Host = Host { machine: Machine::Arm64, suite: "bookworm" };
 /// Reasons as `kvm_exit` numbers them: its `ret`, and for a trap (2) its `esr_ec`.
 const REASONS: [(&str, (u64, u64)); 6] = [
     ("IRQ", (0, 0)),
@@ -41,8 +42,8 @@ pub fn an_arm64_host_is_watched() {
     let json = |name: &str| serde_json::from_str(&read(name)).expect("JSON");
     let recorded = [json("report.json")];
     for (engine, intervals) in [("bpf", &recorded[..]), ("perf", &common::intervals(read("perf.json").as_bytes()))] {
-        counts_agree(engine, intervals, &read);
-        common::ran(&format!("{TEST} ({engine})"));
+        let counted = counts_agree(engine, intervals, &read);
+        common::ran(&format!("{TEST}: Linux {}, engine {engine}: {counted}", HOST.kernel()));
     }
     interrupts_are_timed(&recorded, &read("ways"));
     assert!(read("perf.err").contains("the perf engine does not trace interrupts"), "{}", read("perf.err"));
@@ -54,7 +55,7 @@ pub fn an_arm64_host_is_watched() {
 
 /// Runs the job, and returns the folder with what it left.
 fn emulate() -> Result<PathBuf, String> {
-    if let Some(why) = nested::missing(Machine::Arm64, &["aarch64-linux-gnu-gcc", "aarch64-linux-gnu-strip"]) {
+    if let Some(why) = nested::missing(HOST, &["aarch64-linux-gnu-gcc", "aarch64-linux-gnu-strip"]) {
         return Err(why);
     }
     let run = |command: &mut Command| {
@@ -68,14 +69,14 @@ fn emulate() -> Result<PathBuf, String> {
     if let Some(why) = built.strip_prefix("SKIPPED aarch64: ") {
         return Err(why.to_owned());
     }
-    let files = Machine::Arm64.folder();
+    let files = HOST.folder();
     std::fs::create_dir_all(&files).map_err(|e| e.to_string())?;
     run(Command::new("aarch64-linux-gnu-strip").arg(built).arg("-o").arg(files.join("kvmtop")))?;
     let guest = nested::scripts().join("guest-arm64.c");
     let flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o"];
     run(Command::new("aarch64-linux-gnu-gcc").args(flags).arg(files.join("guest")).arg(guest))?;
     let job = format!("FILES=/machine{}\n{}", files.display(), nested::job("job-arm64.sh"));
-    nested::run("watched", Machine::Arm64, &job, 300)
+    nested::run("watched", HOST, &job, 300)
 }
 
 /// The sums of `count` over the guest-wide rows of all intervals.
@@ -99,7 +100,8 @@ fn histogram(text: &str, radix: u32) -> BTreeMap<(u64, u64), u64> {
     .collect()
 }
 
-fn counts_agree(name: &str, intervals: &[Value], read: &impl Fn(&str) -> String) {
+/// Returns the figures that agree, in words.
+fn counts_agree(name: &str, intervals: &[Value], read: &impl Fn(&str) -> String) -> String {
     assert!(intervals.iter().all(|i| i["lost_events"] == 0), "{name}: {intervals:#?}");
     let by_guest = read("done-by-guest");
     let last = by_guest.lines().last().expect("what the guest did");
@@ -131,6 +133,7 @@ fn counts_agree(name: &str, intervals: &[Value], read: &impl Fn(&str) -> String)
     assert!(vcpus.clone().any(|t| t["vcpu"] == 0) && vcpus.clone().any(|t| t["vcpu"] == 1), "{name}");
     assert!(vcpus.clone().any(|t| t["wakeup_p50_us"].is_f64()), "{name}: wake-ups");
     assert!(domains().any(|d| d["counters"]["exits"].is_f64()), "{name}: KVM's own counters");
+    format!("{} exits, as ftrace's; the guest's {} accesses", exits.values().sum::<u64>(), did[..5].iter().sum::<u64>())
 }
 
 /// The interrupts that woke vCPU 0, and how long each part of their way took by ftrace.

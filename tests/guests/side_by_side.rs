@@ -1,43 +1,13 @@
-//! Tests that may run beside each other: those in emulated hosts, and those that wait for libvirt and measure nothing.
-//! They are next to each other in the order of tests.
+//! Tests that may run beside each other: they wait for libvirt and measure nothing. They are next to each other in the
+//! order of tests.
 
 use crate::common::beside_others;
-use crate::{faults, host_disks, interrupts, libvirt_guests, nested_arm64, nested_svm};
+use crate::libvirt_guests;
 
 #[test]
 fn a_libvirt_guest_that_hangs_takes_nothing_from_the_others() {
     let _beside = beside_others();
     libvirt_guests::a_guest_that_hangs_takes_nothing_from_the_others();
-}
-
-#[test]
-fn arm64_is_watched() {
-    let _beside = beside_others();
-    nested_arm64::an_arm64_host_is_watched();
-}
-
-#[test]
-fn block_devices_are_timed() {
-    let _beside = beside_others();
-    host_disks::an_emulated_host_is_timed();
-}
-
-#[test]
-fn exits_agree_with_perf_kvm_stat() {
-    let _beside = beside_others();
-    nested_svm::exits_agree_with_perf_kvm_stat();
-}
-
-#[test]
-fn faults_are_outlived() {
-    let _beside = beside_others();
-    faults::faults_of_an_emulated_host();
-}
-
-#[test]
-fn interrupts_are_traced() {
-    let _beside = beside_others();
-    interrupts::an_emulated_host_is_traced();
 }
 
 #[test]

@@ -1,44 +1,54 @@
 #!/bin/sh
-# Prepares what boot.sh boots: Debian's own kernel and a small initrd around `init`.
-# usage: MACHINE=amd64|arm64 prepare.sh DIR
-# Fetches three packages with apt-get (some 70 MB), once; keeps a kernel and an initrd in DIR; installs nothing.
+# Prepares what boot.sh boots: a kernel of Debian's and a small initrd around `init`.
+# usage: MACHINE=amd64|arm64 SUITE=bookworm prepare.sh DIR
+# Fetches a kernel and busybox with apt-get (some 70 MB), once, from the first mirror known to this machine's apt that
+# has this suite of Debian; apt's own configuration stays as it is. Keeps a kernel, its version and an initrd in DIR;
+# installs nothing.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-apt=-q
-debian=amd64
+suite=${SUITE:-bookworm}
+debian=${MACHINE:-amd64}
+debian=${debian%-instructions}
 mkdir -p "$1"
 cd "$1"
 if [ initrd -nt "$here/init" ] && [ initrd -nt "$here/prepare.sh" ]; then exit 0; fi
-for tool in apt-get apt-cache dpkg-deb gzip; do
+for tool in apt-get apt-cache dpkg-deb cpio gzip xz; do
     command -v "$tool" >/dev/null && continue
     echo "no $tool: the emulated host's kernel comes as a Debian package" >&2
     exit 1
 done
-rm -rf tree packages own lists && mkdir -p tree packages own lists/partial
-if [ "${MACHINE:-amd64}" = arm64 ]; then
-    debian=arm64
-    # Lists of its own: this machine's apt knows packages of this machine's architecture.
-    apt="-q -oAPT::Architecture=arm64 -oAPT::Architectures=arm64 -oDir::State::Lists=$PWD/lists"
+rm -rf tree packages lists && mkdir -p tree packages lists/partial
+
+# Lists, sources and packages of its own. Without a status file no package counts as installed.
+apt="-q -oDir::State::Lists=$PWD/lists -oDir::State::status=/dev/null -oDir::Etc::sourcelist=$PWD/sources.list
+    -oDir::Etc::sourceparts=- -oDir::Cache::pkgcache= -oDir::Cache::srcpkgcache= -oAPT::Sandbox::User=root
+    -oAPT::Architecture=$debian -oAPT::Architectures=$debian"
+# `apt-get update --print-uris` names the Release files of all sources, fetched or not.
+mirrors=$(apt-get update --print-uris 2>/dev/null | sed -n "s/^'\([^']*\/\)dists\/.*/\1/p" | awk '!seen[$0]++')
+kernel=
+for mirror in $mirrors; do
+    echo "deb $mirror $suite main" > sources.list
     # shellcheck disable=SC2086 # several words
-    apt-get $apt update -qq >&2 || { echo "apt-get fetches no lists of arm64 packages" >&2; exit 1; }
-fi
+    apt-get $apt update -qq >/dev/null 2>&1 || continue
+    # shellcheck disable=SC2086 # several words
+    kernel=$(apt-cache $apt depends "linux-image-$debian" 2>/dev/null |
+        sed -n 's/.*Depends: \(linux-image-[^ ]*\).*/\1/p' | head -n 1)
+    [ -z "$kernel" ] || break
+done
+[ -n "$kernel" ] || { echo "no mirror that apt knows here has a kernel of Debian's $suite for $debian" >&2; exit 1; }
+# From 7.x on an image is two packages more.
 # shellcheck disable=SC2086 # several words
-kernel=$(apt-cache $apt depends "linux-image-$debian" 2>/dev/null |
-    sed -n 's/.*Depends: \(linux-image-[^ ]*\).*/\1/p' | head -n 1)
-[ -n "$kernel" ] || { echo "apt knows no linux-image-$debian here" >&2; exit 1; }
+parts=$(apt-cache $apt depends "$kernel" | sed -n 's/.*Depends: \(linux-\(binary\|modules\)-[^ ]*\).*/\1/p')
 # shellcheck disable=SC2086 # several words
-(cd packages && apt-get $apt download -qq "$kernel" busybox-static) >&2
-# This machine's packs the initrd.
-(cd own && apt-get download -qq busybox-static) >&2
+(cd packages && apt-get $apt download -qq ${parts:-$kernel} busybox-static) >&2
 for package in packages/*.deb; do dpkg-deb -x "$package" tree; done
-dpkg-deb -x own/*.deb own
-rm -rf packages lists
+rm -rf packages lists sources.list
 
 modules=$(echo tree/lib/modules/* tree/usr/lib/modules/* | tr ' ' '\n' | grep -v '\*' | head -n 1)
-cp tree/boot/vmlinuz-* kernel
+basename "$modules" > version
+cp "$(find tree -name 'vmlinuz*' | head -n 1)" kernel
 rm -rf root && mkdir -p root/bin root/modules
 cp "$(find tree -path '*bin/busybox' | head -n 1)" root/bin/
-cpio="$PWD/$(find own -path '*bin/busybox' | head -n 1) cpio"
 cp "$here/init" root/init
 chmod +x root/init
 
@@ -61,6 +71,6 @@ add() {
     count=$((count + 1))
 }
 for name in virtio_pci 9pnet_virtio 9p overlay loop dm_delay kvm_amd; do add "$name"; done
-(cd root && find . | $cpio -o -H newc 2>/dev/null | gzip -1) > initrd.part
+(cd root && find . | cpio -o -H newc 2>/dev/null | gzip -1) > initrd.part
 mv initrd.part initrd
-rm -rf tree root own
+rm -rf tree root
