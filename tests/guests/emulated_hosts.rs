@@ -2,7 +2,7 @@
 
 use crate::common::nested::{Host, Machine};
 use crate::nested_svm::{SvmHost, exits_agree_with_perf_kvm_stat};
-use crate::{faults, host_disks, interrupts, nested_arm64};
+use crate::{faults, host_disks, interrupts, nested_arm64, pauses};
 
 const OF_BULLSEYE: Host = Host { machine: Machine::Amd, suite: "bullseye" };
 const OF_TRIXIE: Host = Host { machine: Machine::Amd, suite: "trixie" };
@@ -66,4 +66,17 @@ fn faults_are_outlived() {
 #[ignore = "boots an emulated host: make hosts"]
 fn interrupts_are_traced() {
     interrupts::an_emulated_host_is_traced();
+}
+
+/// The kernel's scheduler does not say there how a thread left its CPU.
+#[test]
+#[ignore = "boots an emulated host: make hosts"]
+fn pauses_of_a_guest_on_5_10() {
+    pauses::a_pause_is_no_time_of_an_exit(OF_BULLSEYE);
+}
+
+#[test]
+#[ignore = "boots an emulated host: make hosts"]
+fn pauses_of_a_guest_on_6_1() {
+    pauses::a_pause_is_no_time_of_an_exit(Host::AMD);
 }

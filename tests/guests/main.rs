@@ -24,6 +24,7 @@ mod live_findings;
 mod lost_events;
 mod nested_arm64;
 mod nested_svm;
+mod pauses;
 mod profile;
 mod prometheus;
 mod rights;
