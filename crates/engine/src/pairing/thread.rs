@@ -53,8 +53,8 @@ impl OpenExit {
     }
 }
 
-/// Whether the VMM does not serve this exit but stops the vCPU: a signal (-EINTR), KVM_EXIT_DEBUG, _SHUTDOWN,
-/// _FAIL_ENTRY, _INTERNAL_ERROR, _SYSTEM_EVENT. `ENDS_EXIT` in bpf/layout.h is the same.
+/// Whether the VMM does not serve this exit but stops the vCPU: a signal (-4), a debugger (4), a shutdown (8), a failed
+/// entry (9), an internal error (17), a system event (24). `ENDS_EXIT` in bpf/layout.h is the same.
 const fn ends_exit(reason: i32) -> bool {
     matches!(reason, -4 | 4 | 8 | 9 | 17 | 24)
 }

@@ -276,6 +276,10 @@ pub(crate) fn give_names<'a>(guests: impl Iterator<Item = &'a mut GuestDescripti
     }
 }
 
+/// The built-in tables in use. One of 15 KiB for each guest would be most of what is known of it: guests share the few
+/// that there are.
+static BUILT_IN: Mutex<Vec<Arc<DeviceMap>>> = Mutex::new(Vec::new());
+
 /// The built-in table, used until the monitor reports the guest's own devices.
 fn built_in(vmm: &Vmm, machine: Option<&Known<String>>) -> Option<Known<Arc<DeviceMap>>> {
     let machine = machine.map(|m| m.value.as_str());
@@ -283,9 +287,7 @@ fn built_in(vmm: &Vmm, machine: Option<&Known<String>>) -> Option<Known<Arc<Devi
     if map.is_empty() {
         return None;
     }
-    // One of 15 KiB for each guest would be most of what is known of it: they share the few that there are.
-    static SHARED: Mutex<Vec<Arc<DeviceMap>>> = Mutex::new(Vec::new());
-    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut shared = BUILT_IN.lock().unwrap_or_else(PoisonError::into_inner);
     let known = shared.iter().find(|known| ***known == map).cloned();
     let map = known.unwrap_or_else(|| {
         let map = Arc::new(map);
