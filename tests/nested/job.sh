@@ -16,7 +16,6 @@ case $(uname -r) in 5.*)
     setcap "cap_sys_resource,$USER" user-kvmtop || exit 1
     ;;
 esac
-nproc > /shared/cpus
 watch_with() {
     options="--batch --json -d 1 -n 1000 --engine $1 --no-monitor"
     # shellcheck disable=SC2086 # several words

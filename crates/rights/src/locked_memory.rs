@@ -19,8 +19,8 @@ pub fn with_locked_memory<T>(create: impl FnOnce() -> T) -> T {
     if is_charged_here() { without_limit(create) } else { create() }
 }
 
-/// Gives the soft limit back. The hard one stays: once kvmtop has given up `CAP_SYS_RESOURCE` it may still raise the soft
-/// limit up to it, for the maps of further guests.
+/// Gives the soft limit back. The hard one stays: once kvmtop has given up `CAP_SYS_RESOURCE` it may still raise
+/// the soft limit up to it, for the maps of further guests.
 fn without_limit<T>(create: impl FnOnce() -> T) -> T {
     let Rlimit { current, maximum } = getrlimit(Resource::Memlock);
     if setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None }).is_err() {
