@@ -17,7 +17,8 @@ PACKAGING_PACKAGES = $(BUILD_PACKAGES) musl-tools dpkg-dev git
 PACKAGING_TEST_PACKAGES = debootstrap rpm cpio systemd man-db groff mandoc bash zsh fish lintian
 AARCH64_PACKAGES = gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static
 
-.PHONY: run build test hosts check bench fuzz deny accept bpf clean packages packages-test aarch64 needs-build needs-test
+.PHONY: run build test hosts check bench fuzz deny accept bpf clean packages packages-test aarch64 needs-build
+.PHONY: needs-test
 
 run: needs-build
 	$(CARGO) build --release --locked

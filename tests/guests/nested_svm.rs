@@ -280,8 +280,12 @@ fn counts_agree_but_for(lost: u64, what: &str, ours: &Table, theirs: &Table) {
     }
 }
 
+/// One event in twenty may be lost.
 fn is_count_but_for(lost: u64, what: &str, count: u64, expected: u64) {
-    assert!(count <= expected && count + lost >= expected, "{what}: {count} of {expected}, {lost} lost");
+    assert!(
+        count <= expected && count + lost.min(expected / 20) >= expected,
+        "{what}: {count} of {expected}, {lost} lost"
+    );
 }
 
 /// Accesses are those that the guest made, and perf's.
