@@ -10,6 +10,7 @@ use clap::ValueEnum;
 use engine::events::{Engine, EngineError, OnDemand};
 use engine::{bpf::BpfEngine, perf::PerfEngine};
 use kvm::topology::HostTopology;
+use rights::LaterCalls;
 use rustix::thread::CapabilitySet;
 use sample::{EngineKind, Sample};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -82,7 +83,7 @@ pub fn start_with(settings: &Settings, files: Option<CapabilitySet>, at_once: bo
     keep(rights::for_sampling(kind, asks_monitors) | files.unwrap_or(CapabilitySet::empty()));
     // libvirt starts ssh, or a user's own daemon, for URIs of that kind.
     let has_uri = settings.libvirt_uri.is_some() || std::env::var_os("LIBVIRT_DEFAULT_URI").is_some();
-    rights::forbid_system_calls(has_uri);
+    rights::forbid_system_calls(LaterCalls { programs: has_uri, monitors: settings.monitor });
     LiveHost { feed, commands }
 }
 

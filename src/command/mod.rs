@@ -22,7 +22,7 @@ pub(crate) mod screen;
 use crate::cli::args::{BatchArgs, ChoiceArgs, Cli, Command, SamplingArgs, ScreenArgs};
 use crate::cli::{Settings, config};
 use clap::Parser;
-use rights::for_files;
+use rights::{LaterCalls, for_files};
 use rustix::thread::CapabilitySet;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -125,7 +125,7 @@ fn only_files(inputs: &[PathBuf], output: Option<&Path>) {
         Some(_) => keep(for_files(inputs, output)),
         None => say_kept(rights::keep_to_read(inputs)),
     }
-    rights::forbid_system_calls(false);
+    rights::forbid_system_calls(LaterCalls::default());
 }
 
 /// Where the screen of a recording writes its files; text needs none.

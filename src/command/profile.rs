@@ -8,6 +8,7 @@ use ::report::profile::{self as report, ProfileView};
 use anyhow::{Context, ensure};
 use engine::profile;
 use judge::analysis::Pattern;
+use rights::LaterCalls;
 use sample::{DomainSample, ProfiledThread};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Runs it on the live host. Ctrl-C ends the sampling early and prints the samples so far; a second one ends kvmtop.
 pub fn run(args: &ProfileArgs) -> anyhow::Result<u8> {
     say_kept(rights::give_up_root(rights::for_profile()));
-    rights::forbid_system_calls(false);
+    rights::forbid_system_calls(LaterCalls::default());
     let guests = Collector::new(CollectorOptions::default()).tick().domains;
     let (guest, threads) = selected(&guests, &args.target)?;
     let pid = guest.facts.pid.context("this guest's process is not known")?;

@@ -18,7 +18,7 @@ pub use kept::{for_hint, for_profile, for_reading, for_rings, for_sampling, for_
 pub use locked_memory::{charges_locked_memory, with_locked_memory};
 pub use memory::memory_limit;
 pub use regular_file::{not_ours, open_input, open_regular};
-pub use syscalls::forbid_system_calls;
+pub use syscalls::{LaterCalls, forbid_system_calls};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::CapabilitySet;
