@@ -1,7 +1,7 @@
 //! The live host: starts the engine and the sources, and stops on a signal.
 
 use super::batch::BatchPrinter;
-use super::{keep, say, say_kept};
+use super::{keep, output, say, say_kept};
 use crate::cli::Settings;
 use crate::cli::args::{BatchArgs, EngineChoice, EngineDetail};
 use ::live::metadata::libvirt::Libvirt;
@@ -119,14 +119,15 @@ fn engine(choice: EngineChoice, paths: &SystemPaths) -> (Option<Box<dyn Engine>>
     (None, problems)
 }
 
-/// Ends the feed at the first SIGINT, SIGTERM or SIGHUP; a second one ends the process at once, in case something
-/// hangs.
+/// Ends the feed, and the wait for a reader of the output, at the first SIGINT, SIGTERM or SIGHUP; a second one ends the
+/// process at once, in case something hangs.
 pub fn stop_on_signals(commands: Sender<CollectorCommand>) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         rights::keep_none();
         let mut seen = signals.forever();
         seen.next();
+        output::stop_waiting();
         // A feed that is gone already needs no stop.
         let _ = commands.send(CollectorCommand::Stop);
         if let Some(signal) = seen.next() {

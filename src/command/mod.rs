@@ -9,6 +9,7 @@ mod html_file;
 #[cfg(test)]
 mod json_schema_tests;
 mod live;
+mod output;
 mod plan;
 mod profile;
 mod progress_line;
@@ -21,11 +22,12 @@ pub(crate) mod screen;
 
 use crate::cli::args::{BatchArgs, ChoiceArgs, Cli, Command, SamplingArgs, ScreenArgs};
 use crate::cli::{Settings, config};
-use clap::Parser;
+use clap::{CommandFactory, Parser};
+use output::write_all;
 use rights::{LaterCalls, for_files};
 use rustix::thread::CapabilitySet;
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -39,7 +41,8 @@ const FAILED: u8 = 1;
 pub fn start() -> ExitCode {
     if let Err(why) = rights::start_clean() {
         say(&why);
-        return ExitCode::from(FAILED);
+        let args: Vec<OsString> = std::env::args_os().collect();
+        return ExitCode::from(if is_check(&args) { check::COULD_NOT_LOOK } else { FAILED });
     }
     say_kept(rights::renounce());
     run(std::env::args_os())
@@ -47,26 +50,37 @@ pub fn start() -> ExitCode {
 
 /// Runs a command line and returns its exit status. Errors go to stderr.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(args) {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
         Err(e) => {
             // Help and version come this way, too. A reader that is gone wants no complaint.
             let _ = e.print();
-            return ExitCode::from(u8::try_from(e.exit_code()).unwrap_or(FAILED));
+            let status = u8::try_from(e.exit_code()).unwrap_or(FAILED);
+            return ExitCode::from(if status > 0 && is_check(&args) { check::COULD_NOT_LOOK } else { status });
         }
     };
-    let failed = match &cli.command {
-        Some(Command::Check(_)) => check::COULD_NOT_LOOK,
-        _ => FAILED,
+    // A monitoring plugin whose result nobody can read has not said that all is well.
+    let (failed, unread) = match &cli.command {
+        Some(Command::Check(args)) if args.list_rules => (check::COULD_NOT_LOOK, 0),
+        Some(Command::Check(_)) => (check::COULD_NOT_LOOK, check::COULD_NOT_LOOK),
+        _ => (FAILED, 0),
     };
     match dispatch(cli) {
         Ok(status) => ExitCode::from(status),
-        Err(e) if reader_is_gone(&e) => ExitCode::SUCCESS,
+        Err(e) if reader_is_gone(&e) => ExitCode::from(unread),
         Err(e) => {
             say(&format!("{e:#}"));
             ExitCode::from(failed)
         }
     }
+}
+
+/// Whether a command line, maybe one with mistakes, is that of `kvmtop check`: the first command in it counts.
+fn is_check(args: &[OsString]) -> bool {
+    let known = Cli::command();
+    let command = args.iter().skip(1).find(|word| known.find_subcommand(word).is_some());
+    command.is_some_and(|command| command == "check")
 }
 
 fn dispatch(cli: Cli) -> anyhow::Result<u8> {
@@ -173,10 +187,10 @@ fn settings(
 
 /// Prints a message on stderr, each of its lines with the tool's name.
 fn say(message: &str) {
-    let mut err = io::stderr().lock();
+    let err = io::stderr().lock();
     for line in message.lines().filter(|l| !l.trim().is_empty()) {
         // A message that stderr does not take is lost.
-        let _ = writeln!(err, "kvmtop: {}", kvm::sanitize(line, 2000));
+        let _ = write_all(&err, format!("kvmtop: {}\n", kvm::sanitize(line, 2000)).as_bytes());
     }
 }
 
@@ -209,9 +223,8 @@ fn print(text: &str) -> io::Result<()> {
 
 /// Prints what needs no cleaning.
 fn print_bytes(bytes: &[u8]) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    let done = out.write_all(bytes).and_then(|()| out.flush());
-    done.map_err(|e| {
+    let out = io::stdout().lock();
+    write_all(&out, bytes).map_err(|e| {
         // A terminal that is gone, as a pipe without a reader.
         let gone = e.raw_os_error() == Some(libc::EIO) && is_device(&out);
         let kind = if gone { io::ErrorKind::BrokenPipe } else { e.kind() };

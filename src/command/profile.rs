@@ -28,6 +28,8 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<u8> {
     }
     let profile = profile::sample(pid, &threads, args.duration, || stop.load(Ordering::Relaxed))
         .map_err(|why| anyhow::anyhow!("{}: {}; {}", guest.facts.name.value, why.cause, why.fix))?;
+    // There is nothing left to end early: the next signal ends kvmtop, whether somebody reads the output or not.
+    stop.store(true, Ordering::Relaxed);
     let view = ProfileView { guest: &guest.facts.name.value, pid: Some(pid), profile: &profile };
     print(&match (args.json, args.folded) {
         (true, _) => json::text(&json::profile(view))? + "\n",

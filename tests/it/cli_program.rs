@@ -5,6 +5,7 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
 
 const BEFORE: &str = "\
              VM-EXIT    Samples  Samples%     Time%    Min Time    Max Time         Avg time
@@ -165,6 +166,57 @@ fn signals_end_it_cleanly() {
     }
 }
 
+/// Writes into a full pipe that nobody reads, and is asked to end once it waits. Returns the exit status and what it
+/// said.
+fn ended_while_nobody_reads(args: &[&str], with_stderr: bool) -> (Option<i32>, String) {
+    use rustix::process::{Pid, Signal, kill_process};
+    const PIPE_BYTES: usize = 4096;
+    let (_unread, writer) = rustix::pipe::pipe().expect("a pipe");
+    assert_eq!(rustix::pipe::fcntl_setpipe_size(&writer, PIPE_BYTES).expect("a small pipe"), PIPE_BYTES);
+    rustix::io::write(&writer, &[b'x'; PIPE_BYTES]).expect("room");
+    let stderr = if with_stderr { writer.try_clone().expect("a descriptor").into() } else { Stdio::piped() };
+    let mut child = common::kvmtop().args(args).stdout(writer).stderr(stderr).spawn().expect("kvmtop starts");
+    let waits_in = [
+        libc::SYS_write,
+        libc::SYS_ppoll,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_poll,
+    ];
+    // It may wait elsewhere for a moment.
+    let mut looks = 0;
+    while looks < 10 {
+        let call = std::fs::read_to_string(format!("/proc/{}/syscall", child.id())).expect("it lives");
+        let number = call.split(' ').next().and_then(|number| number.trim().parse().ok());
+        looks = if number.is_some_and(|number| waits_in.contains(&number)) { looks + 1 } else { 0 };
+        std::thread::sleep(Duration::from_millis(30));
+    }
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("it lives");
+    let hung = Instant::now() + Duration::from_secs(60);
+    while child.try_wait().expect("its status").is_none() {
+        if Instant::now() > hung {
+            child.kill().expect("it lives");
+            panic!("{args:?} did not end by one SIGTERM");
+        }
+        std::thread::sleep(Duration::from_millis(30));
+    }
+    let mut said = String::new();
+    if let Some(mut stderr) = child.stderr.take() {
+        stderr.read_to_string(&mut said).expect("text");
+    }
+    (child.wait().expect("it ended").code(), said)
+}
+
+#[test]
+fn one_signal_ends_a_writer_that_nobody_reads() {
+    let batch = ["--batch", "-d", "0.1", "--engine", "none"];
+    let (status, said) = ended_while_nobody_reads(&batch, false);
+    assert!(status == Some(1) && said.ends_with("its reader takes nothing\n"), "{status:?}: {said}");
+    let check = ["check", "--duration", "0.2", "-d", "0.1", "--engine", "none"];
+    for with_stderr in [false, true] {
+        assert_eq!(ended_while_nobody_reads(&check, with_stderr).0, Some(3));
+    }
+}
+
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
     let mut child = common::kvmtop()
@@ -232,7 +284,11 @@ fn check_answers_by_its_status() {
     assert_eq!(out.status.code(), Some(if worst == 0 && is_unsure { 3 } else { worst }));
     assert!((0.9..10.0).contains(&said["interval_s"].as_f64().expect("seconds")));
     assert_eq!(run(&["check", "--config", "/no/such/file"]).status.code(), Some(3), "it could not look");
-    assert_eq!(run(&["check", "--duration", "0"]).status.code(), Some(2), "wrong usage");
+    for wrong in [&["check", "--duration", "0"][..], &["check", "--no-such-option"], &["-d", "1", "check"]] {
+        assert_eq!(run(wrong).status.code(), Some(3), "2 is critical: {wrong:?}");
+    }
+    assert_eq!(run(&["report", "check", "--no-such-option"]).status.code(), Some(2), "of another command");
+    assert_eq!(run(&["check", "--help"]).status.code(), Some(0));
     let nobody = ["check", "--duration", "0.5", "--engine", "none", "--domain", "no such guest"];
     assert_eq!(run(&nobody).status.code(), Some(3), "a guest that is not there is not well");
     let only_info = ["check", "--duration", "0.5", "-d", "0.1", "--engine", "none", "--allow", "all"];
@@ -256,6 +312,37 @@ fn check_that_cannot_look_says_so() {
     let said = text(&started.stdout);
     assert_eq!(started.status.code(), Some(3), "{said}{}", text(&started.stderr));
     assert!(said.contains("\nprocfs ") && said.contains("ulimit -n 65536"), "{said}");
+}
+
+/// A start without the variables of the environment, which fails for a program whose file is gone.
+#[test]
+fn check_that_cannot_start_says_so() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("SKIPPED check_that_cannot_start_says_so: not root");
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let program = dir.path().join("kvmtop");
+    let start = |command: &str| {
+        std::fs::copy(env!("CARGO_BIN_EXE_kvmtop"), &program).expect("copied");
+        let script = "exec 3<\"$0\"; rm \"$0\"; exec /proc/self/fd/3 \"$1\"";
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", script]).arg(&program).arg(command).env("UNKNOWN", "1");
+        let out = shell.output().expect("a shell");
+        assert!(text(&out.stderr).contains("cannot start again"), "{}", text(&out.stderr));
+        out.status.code()
+    };
+    assert_eq!((start("check"), start("doctor")), (Some(3), Some(1)));
+}
+
+#[test]
+fn check_whose_result_nobody_reads_is_not_well() {
+    let status = |args: &[&str]| {
+        let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+        drop(reader);
+        common::kvmtop().args(args).stdout(writer).status().expect("kvmtop runs").code()
+    };
+    assert_eq!(status(&["check", "--duration", "0.2", "-d", "0.1", "--engine", "none"]), Some(3));
+    assert_eq!(status(&["check", "--list-rules"]), Some(0));
 }
 
 #[test]
