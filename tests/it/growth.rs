@@ -78,7 +78,10 @@ fn device_maps() {
 
 #[test]
 fn hostile_shapes() {
-    grows_slowly(&["brackets", "attributes", "namespaces", "wrapped", "listings", "titles", "lscpu columns"], REPORT);
+    grows_slowly(
+        &["brackets", "attributes", "namespaces", "nested", "wrapped", "listings", "titles", "lscpu columns"],
+        REPORT,
+    );
 }
 
 #[test]

@@ -334,27 +334,33 @@ fn tables(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String
 /// The XML of each domain in a text; most texts hold one. What follows a domain goes to it.
 fn domains(text: &str) -> Vec<&str> {
     let begin = if text.contains("<domstatus") { "<domstatus" } else { "<domain" };
-    let mut parts = vec![text];
-    // `virsh migrate <domain> <dest-uri>` has a placeholder.
-    let is_begin = |(at, _): &(usize, &str)| {
-        let rest = &text[at + begin.len()..];
-        let inside = rest.strip_prefix('>').map(|inside| inside.trim_start_matches([' ', '\t', '\r']));
-        rest.starts_with([' ', '\n', '\t'])
-            || rest.starts_with("><")
-            || inside.is_some_and(|text| text.starts_with('\n'))
-    };
-    for (at, _) in text.match_indices(begin).filter(is_begin) {
-        let Some((last, rest)) = parts.last().and_then(|last| last.split_at_checked(at + last.len() - text.len()))
-        else {
-            break;
-        };
-        // One that was only quoted has neither.
-        if (last.contains("</domain>") || last.contains("<name>")) && parts.len() < MAX_PARTS {
-            parts.pop();
-            parts.extend([last, rest]);
+    let mut parts = Vec::new();
+    let mut part_at = 0;
+    // Whether the part has what the quotation of a `<domain>` lacks: its end, or a name.
+    let mut is_domain = false;
+    let mut looked_to = 0;
+    for (at, _) in text.match_indices(begin) {
+        // `virsh migrate <domain> <dest-uri>` has a placeholder.
+        if !begins_domain(text.get(at + begin.len()..).unwrap_or_default()) {
+            continue;
+        }
+        let passed = text.get(looked_to..at).unwrap_or_default();
+        is_domain |= passed.contains("</domain>") || passed.contains("<name>");
+        looked_to = at;
+        if is_domain && parts.len() + 1 < MAX_PARTS {
+            parts.extend(text.get(part_at..at));
+            part_at = at;
+            is_domain = false;
         }
     }
+    parts.extend(text.get(part_at..));
     if parts.len() > 1 { parts } else { nameless(text).unwrap_or(parts) }
+}
+
+/// Whether the tag of a domain goes on so, after its name.
+fn begins_domain(rest: &str) -> bool {
+    let inside = rest.strip_prefix('>').map(|inside| inside.trim_start_matches([' ', '\t', '\r']));
+    rest.starts_with([' ', '\n', '\t']) || rest.starts_with("><") || inside.is_some_and(|text| text.starts_with('\n'))
 }
 
 /// The parts of a text that configure a guest each and name none of them: each says its vCPUs and pins them to CPUs of

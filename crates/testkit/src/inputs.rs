@@ -47,6 +47,7 @@ pub const ALL: &[MadeInput] = &[
     MadeInput { name: "brackets", of: "brackets", files: brackets, small: 500_000, sizes: &[1_000_000, 10_000_000] },
     MadeInput { name: "attributes", of: "attributes", files: attributes, small: 20_000, sizes: &[100_000, 400_000] },
     MadeInput { name: "namespaces", of: "elements", files: namespaces, small: 5000, sizes: &[10_000, 80_000] },
+    MadeInput { name: "nested", of: "elements", files: nested, small: 20_000, sizes: &[20_000, 200_000] },
     MadeInput { name: "wrapped", of: "lines", files: wrapped, small: 20_000, sizes: &[20_000, 200_000] },
     MadeInput { name: "listings", of: "listings and aliases", files: listings, small: 4000, sizes: &[10_000, 30_000] },
     MadeInput { name: "titles", of: "columns and rows", files: titles, small: 5000, sizes: &[10_000, 200_000] },
@@ -338,6 +339,11 @@ fn namespaces(n: usize) -> Vec<(String, String)> {
     let declared = lines(200, |t, i| write!(t, " xmlns:n{i}='urn:{i}'"));
     let elements = lines(n, |t, i| write!(t, "<y xmlns:m='urn:m{i}'/>"));
     vec![("domain.xml".into(), format!("<domain type='kvm'><name>a</name><x{declared}>{elements}</x></domain>"))]
+}
+
+/// Domains in domains.
+fn nested(n: usize) -> Vec<(String, String)> {
+    vec![("domain.xml".into(), format!("{}{}", "<domain>".repeat(n), "</domain>".repeat(n)))]
 }
 
 /// A command line that mail wrapped again and again, with its program after a long prompt.

@@ -97,6 +97,7 @@ fn hostile_xml_is_refused_with_a_sentence() {
         ("<domain><name></domain>", "not well-formed XML: "),
         ("<network/>", "no <domain> element in it"),
         (&" ".repeat(MAX_TEXT + 1), "larger than 4 MiB"),
+        (&"<domain>".repeat(200_000), "not well-formed XML: too many elements"),
     ] {
         let error = parse(text).unwrap_err().to_string();
         assert!(error.starts_with(says), "{error}");

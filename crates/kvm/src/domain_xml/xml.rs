@@ -55,6 +55,10 @@ pub(crate) fn document<T>(text: &str, name: &str, read: impl FnOnce(Node) -> T) 
     if body.matches("xmlns").nth(MAX_NAMESPACES).is_some() {
         return Err(malformed("too many namespaces"));
     }
+    // The parser would look at as many before it gives up.
+    if body.matches('<').count() - body.matches("</").count() >= MAX_NODES as usize {
+        return Err(malformed("too many elements"));
+    }
     if body.split('<').any(|tag| tag.matches('=').nth(MAX_ATTRIBUTES).is_some()) {
         return Err(malformed("too many attributes of an element"));
     }
