@@ -309,10 +309,15 @@ impl AppState {
 
     /// The findings about the selected row, worst first; none about the row of idle guests.
     pub fn problems(&self) -> Vec<&Finding> {
-        if let Some(ListRow::Idle(_)) = self.list.rows.get(self.list.at) {
+        self.problems_of(self.list.rows.get(self.list.at).copied().unwrap_or(ListRow::Other))
+    }
+
+    /// The findings about a row, worst first; none about the row of idle guests.
+    pub fn problems_of(&self, row: ListRow) -> Vec<&Finding> {
+        if let ListRow::Idle(_) = row {
             return Vec::new();
         }
-        self.findings_about(self.domain().map(DomainModel::name)).collect()
+        self.findings_about(self.guest_at(row).map(DomainModel::name)).collect()
     }
 
     /// The problem of the selected row that is shown in full.

@@ -77,7 +77,7 @@ fn screen(state: &mut AppState, action: Action) -> Vec<Effect> {
         Action::Back => back(state),
         Action::Turn(by) => turn(state, by),
         Action::Show(view) => state.show(view),
-        Action::Guest(by) => drop(next_guest(state, by, |_| true)),
+        Action::Guest(by) => next_guest(state, by),
         Action::Problem(by) => next_problem(state, by),
         Action::Copy | Action::Write => return hand_out(state, action == Action::Copy),
         Action::Filter => {
@@ -158,11 +158,14 @@ fn next_problem(state: &mut AppState, by: isize) {
     let next = at.and_then(|at| at.checked_add_signed(by)).and_then(|at| ids.get(at));
     if let Some(id) = next {
         state.open_problem = Some(id.clone());
-    } else if !next_guest(state, by, |state| !state.problems().is_empty()) {
+    } else if let Some(row) = next_row(state, by, |row| !state.problems_of(row).is_empty()) {
+        open_row(state, row);
+        if by < 0 {
+            state.open_problem = state.problems().last().map(|f| f.id());
+        }
+    } else {
         let filtered = if state.list.filter.is_empty() { "" } else { " among the guests of the filter" };
         state.say(format!("there is no problem{filtered}"));
-    } else if by < 0 {
-        state.open_problem = state.problems().last().map(|f| f.id());
     }
 }
 
@@ -242,20 +245,30 @@ pub(super) fn select(state: &mut AppState, at: usize) {
     state.open_problem = None;
 }
 
-/// Selects the row `by` places further in the list of which `wanted` is true once it is selected. Returns whether there
-/// is one.
-fn next_guest(state: &mut AppState, by: isize, wanted: impl Fn(&AppState) -> bool) -> bool {
-    let rows = state.list.rows.len();
-    let (before, start) = (state.list.cursor, state.list.at);
-    for n in 1..=rows as isize {
-        select(state, (start as isize + by * n).rem_euclid(rows as isize) as usize);
-        if wanted(state) && !matches!(state.list.rows[state.list.at], ListRow::Idle(_)) {
-            state.page = PageState::default();
-            return true;
+/// Selects the next row that is not that of idle guests, if there is another one.
+fn next_guest(state: &mut AppState, by: isize) {
+    if let Some(row) = next_row(state, by, |_| true).filter(|row| *row != state.list.at) {
+        open_row(state, row);
+    }
+}
+
+/// The nearest row in steps of `by` that is `wanted` and not that of idle guests; the selected row comes last.
+fn next_row(state: &AppState, by: isize, wanted: impl Fn(ListRow) -> bool) -> Option<usize> {
+    let rows = &state.list.rows;
+    for n in 1..=rows.len() as isize {
+        let at = (state.list.at as isize + by * n).rem_euclid(rows.len() as isize) as usize;
+        let Some(row) = rows.get(at).copied() else { continue };
+        if !matches!(row, ListRow::Idle(_)) && wanted(row) {
+            return Some(at);
         }
     }
-    (state.list.cursor, state.list.at) = (before, start);
-    false
+    None
+}
+
+/// Selects a row, and shows its page from the top.
+fn open_row(state: &mut AppState, at: usize) {
+    select(state, at);
+    state.page = PageState::default();
 }
 
 fn page_lines(state: &AppState) -> isize {

@@ -394,6 +394,29 @@ fn n_walks_the_problems_of_a_row_and_then_of_the_next() {
 }
 
 #[test]
+fn keys_that_find_no_other_row_change_nothing() {
+    // A problem that ended for a moment.
+    let mut s = with_problems(&[("web-1", RuleId::PinOverlap), ("web-1", RuleId::RtcTick)]);
+    press(&mut s, "nn");
+    let open = s.open_problem.clone();
+    assert!(open.is_some());
+    s.report.findings.clear();
+    press(&mut s, "<Enter>");
+    s.open_problem.clone_from(&open);
+    let before = (s.page, s.list.cursor, s.list.at);
+    for key in ["n", "N"] {
+        press(&mut s, key);
+        assert_eq!((&s.open_problem, (s.page, s.list.cursor, s.list.at)), (&open, before), "{key}");
+    }
+    // The only row of the list.
+    press(&mut s, "<Esc>/web-1<Enter>");
+    assert_eq!((selected(&s), s.list.rows.len()), ("web-1", 1));
+    s.open_problem.clone_from(&open);
+    crate::ui::update::update(&mut s, Action::Guest(1));
+    assert_eq!(s.open_problem, open);
+}
+
+#[test]
 fn a_fix_is_copied_or_written_under_a_safe_name() {
     let mut s = busy(120, 40);
     let win = names(&s).iter().position(|name| *name == "win10-2").unwrap();
