@@ -30,20 +30,41 @@ pub fn all(view: &View<'_>, columns: usize) -> String {
     let (cannot_tell, watching): (Vec<_>, Vec<_>) =
         (view.selected_cannot_tell().collect(), view.selected_watching().collect());
     let notes = notes.iter().map(|note| format!("note: {note}"));
-    for sentence in unjudged(&cannot_tell, &watching, &view.model.host, MAX_NAMES).into_iter().chain(notes) {
+    let unjudged = unjudged(&cannot_tell, &watching, &view.model.host, MAX_NAMES);
+    for sentence in unjudged.iter().map(Unjudged::sentence).chain(notes) {
         out.push_str(&wrapped(&sentence, 12, columns));
     }
     out
 }
 
-/// What could not be judged or has not been watched for long enough: a sentence for each reason, with at most
-/// `max_names` guests or rules in a row.
+/// Something that could not be judged, or not yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unjudged {
+    /// What is said of it: `not judged`.
+    pub label: String,
+    /// What it is, and why: `disk-latency of web-1: the host's block devices are not timed`.
+    pub text: String,
+}
+
+impl Unjudged {
+    fn new(label: impl Into<String>, text: String) -> Self {
+        Self { label: label.into(), text }
+    }
+
+    /// Both parts.
+    pub fn sentence(&self) -> String {
+        format!("{}: {}", self.label, self.text)
+    }
+}
+
+/// What could not be judged or has not been watched for long enough, one for each reason, with at most `max_names`
+/// guests or rules in a row.
 pub fn unjudged(
     cannot_tell: &[&CannotTell],
     watching: &[&StillWatched],
     host: &HostModel,
     max_names: usize,
-) -> Vec<String> {
+) -> Vec<Unjudged> {
     // Often one reason stops many rules.
     let mut by_reason: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
     let watched: BTreeSet<&str> = watching.iter().map(|w| w.because.as_str()).collect();
@@ -52,37 +73,46 @@ pub fn unjudged(
         rules.extend(Some(c.rule).filter(|r| *r != RuleId::Every).map(RuleId::as_str));
         guests.extend(c.domain.as_deref());
     }
-    let sentence = |(because, (rules, guests)): (&str, (BTreeSet<&str>, BTreeSet<&str>))| {
+    let mut all = Vec::new();
+    for (because, (rules, guests)) in by_reason {
         let of = if guests.is_empty() { String::new() } else { format!(" of {}", list(&guests, max_names)) };
         let what = if rules.is_empty() { "behaviour".to_string() } else { list(&rules, max_names) };
-        format!("not judged: {what}{of}: {}", cut(because, 300))
-    };
-    let log = host.unjudged_lines().map(|(count, first)| match count {
-        1 => format!("1 line about KVM was not judged: {}", cut(first, 300)),
-        n => format!("{n} lines about KVM were not judged; the first: {}", cut(first, 300)),
-    });
-    by_reason.into_iter().map(sentence).chain(still_watched(watching, max_names)).chain(log).collect()
+        all.push(Unjudged::new("not judged", format!("{what}{of}: {}", cut(because, 300))));
+    }
+    all.extend(still_watched(watching, max_names));
+    match host.unjudged_lines() {
+        Some((1, line)) => all.push(Unjudged::new("1 line about KVM was not judged", cut(line, 300))),
+        Some((n, first)) => {
+            all.push(Unjudged::new(format!("{n} lines about KVM were not judged; the first"), cut(first, 300)));
+        }
+        None => {}
+    }
+    all
 }
 
-/// Where not enough has been seen yet, a sentence for each reason.
-fn still_watched(watching: &[&StillWatched], max_names: usize) -> Vec<String> {
+/// Where not enough has been seen yet, one for each reason.
+fn still_watched(watching: &[&StillWatched], max_names: usize) -> Vec<Unjudged> {
+    const LABEL: &str = "still watched";
     let mut by_reason: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for w in watching {
         by_reason.entry(&w.because).or_default().insert(w.domain.as_deref().unwrap_or("host"));
     }
-    let sentence = |(because, who): (&&str, &BTreeSet<&str>)| {
-        format!("still watched: {}: {}", list(who, max_names), cut(because, 300))
-    };
+    let mut all = Vec::new();
+    for (because, who) in by_reason.iter().take(MAX_NAMES) {
+        all.push(Unjudged::new(LABEL, format!("{}: {}", list(who, max_names), cut(because, 300))));
+    }
     let more = by_reason.len().saturating_sub(MAX_NAMES);
-    let more = (more > 0).then(|| format!("still watched: {more} more"));
-    by_reason.iter().take(MAX_NAMES).map(sentence).chain(more).collect()
+    if more > 0 {
+        all.push(Unjudged::new(LABEL, format!("{more} more")));
+    }
+    all
 }
 
 /// Where not enough has been seen yet, a line each reason.
 pub(super) fn watching(view: &View<'_>, columns: usize) -> String {
     still_watched(&view.selected_watching().collect::<Vec<_>>(), MAX_NAMES)
         .iter()
-        .map(|s| wrapped(s, 12, columns))
+        .map(|unjudged| wrapped(&unjudged.sentence(), 12, columns))
         .collect()
 }
 

@@ -2,11 +2,11 @@
 
 use super::section::{Section, SectionId, TextLine};
 use crate::ui::state::AppState;
-use crate::ui::text::{clean_line, clean_lines, wrap};
+use crate::ui::text::{clean_line, clean_lines, width, wrap};
 use crate::ui::theme::StyleId;
 use judge::figures::{bytes, percent};
 use judge::model::Model;
-use report::findings_text;
+use report::findings_text::{self, Unjudged};
 use sample::{SourceId, SourceState};
 
 /// Width of what is on the left of a text.
@@ -37,7 +37,7 @@ fn gives(id: SourceId) -> &'static str {
 fn entry(label: (String, StyleId), texts: Vec<(String, StyleId)>, columns: u16) -> Vec<TextLine> {
     // Beside the scroll bar and a blank.
     let columns = columns.saturating_sub(3);
-    let is_below = columns < LABEL + MIN_BESIDE;
+    let is_below = columns < LABEL + MIN_BESIDE || width(&label.0) >= LABEL;
     let indent = if is_below { INDENT } else { LABEL };
     let blank = || (" ".repeat(indent.into()), StyleId::Text);
     let wrapped = |(text, look): (String, StyleId)| {
@@ -81,17 +81,17 @@ pub fn section(model: &Model, columns: u16) -> Section<'_> {
 pub fn unjudged<'a>(state: &'a AppState, model: &'a Model, columns: u16) -> Section<'a> {
     let (cannot_tell, watching): (Vec<_>, Vec<_>) =
         (state.report.cannot_tell.iter().collect(), state.report.watching.iter().collect());
-    let sentences = findings_text::unjudged(&cannot_tell, &watching, &model.host, MAX_NAMES);
-    let lines = sentences.iter().flat_map(|sentence| {
-        let (what, why) = sentence.split_once(": ").unwrap_or_default();
-        entry((what.to_owned(), StyleId::Strong), vec![(clean_line(why), StyleId::Text)], columns)
-    });
-    let note = match (sentences.is_empty(), model.interval_s) {
+    let unjudged = findings_text::unjudged(&cannot_tell, &watching, &model.host, MAX_NAMES);
+    let mut lines = Vec::new();
+    for Unjudged { label, text } in &unjudged {
+        lines.extend(entry((label.clone(), StyleId::Strong), vec![(clean_line(text), StyleId::Text)], columns));
+    }
+    let note = match (unjudged.is_empty(), model.interval_s) {
         (true, None) => "the first interval is measured",
         (true, Some(_)) => "nothing",
         (false, _) => "",
     };
-    Section::text(SectionId::Unjudged, "what could not be judged", lines.collect()).with_note(note)
+    Section::text(SectionId::Unjudged, "what could not be judged", lines).with_note(note)
 }
 
 #[cfg(test)]
@@ -99,9 +99,9 @@ mod tests {
     use super::*;
     use crate::ui::state::Tick;
     use crate::ui::tests::{model, screen};
-    use crate::ui::text::width;
     use crate::ui::views::section::Body;
     use judge::lint::{CannotTell, Report, RuleId};
+    use kvm::kernel_log::{LogKind, LogLine};
     use testkit::Fixture;
 
     fn lines(section: Section<'_>) -> Vec<String> {
@@ -145,5 +145,26 @@ mod tests {
         );
         state.report.cannot_tell.clear();
         assert_eq!(unjudged(&state, model(&state), 120).note, "nothing");
+    }
+    #[test]
+    fn a_label_and_its_text_stay_apart_whatever_a_guest_is_called() {
+        let mut state = screen(&Fixture::busy_host(), 120, 40);
+        state.report.cannot_tell = vec![CannotTell {
+            rule: RuleId::DiskLatency,
+            domain: Some("db: main".into()),
+            because: "its disks are not timed".into(),
+        }];
+        let mut with_log = model(&state).clone();
+        let line = |text: &str| LogLine { kind: LogKind::Other, text: text.into(), ..LogLine::default() };
+        with_log.host.kernel_log = vec![line("kvm: first thing"), line("kvm: second thing")];
+        let text = lines(unjudged(&state, &with_log, 120));
+        assert_eq!(
+            text,
+            [
+                "not judged                disk-latency of db: main: its disks are not timed",
+                "2 lines about KVM were not judged; the first",
+                "  kvm: first thing",
+            ]
+        );
     }
 }
