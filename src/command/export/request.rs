@@ -5,7 +5,7 @@ use flate2::write::GzEncoder;
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{
-    ACCEPT, ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue,
+    ACCEPT, ACCEPT_ENCODING, ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
     WWW_AUTHENTICATE,
 };
 use hyper::{Method, Request, Response, StatusCode};
@@ -57,7 +57,7 @@ impl Answers {
         match (request.uri().path(), last) {
             ("/metrics", None) => text(StatusCode::SERVICE_UNAVAILABLE, "the first sample is not taken yet\n"),
             ("/metrics", Some((metrics, _))) => match self.texts(metrics) {
-                Some([_, text]) if wants(request, ACCEPT, "application/openmetrics-text") => {
+                Some([_, text]) if takes_openmetrics(request.headers()) => {
                     packed(request, response(StatusCode::OK, OPENMETRICS, text))
                 }
                 Some([text, _]) => packed(request, response(StatusCode::OK, PROMETHEUS, text)),
@@ -86,15 +86,36 @@ impl Answers {
     }
 }
 
-/// Whether a list of what the client takes has this. Prometheus lists its favourite format first; others take the older
-/// text.
-fn wants<B>(request: &Request<B>, list: HeaderName, what: &str) -> bool {
-    request.headers().get_all(list).iter().any(|list| list.to_str().is_ok_and(|list| list.contains(what)))
+/// Whether the client takes `OpenMetrics`. Prometheus lists its favourite format first; others take the older text.
+fn takes_openmetrics(headers: &HeaderMap) -> bool {
+    quality(headers, &ACCEPT, "application/openmetrics-text").is_some_and(|quality| quality > 0.0)
+}
+
+/// Whether the client takes gzip.
+fn takes_gzip(headers: &HeaderMap) -> bool {
+    let quality = |coding| quality(headers, &ACCEPT_ENCODING, coding);
+    quality("gzip").or_else(|| quality("*")).is_some_and(|quality| quality > 0.0)
+}
+
+/// The quality of an item in a list of what the client takes, such as `gzip;q=0.5, *;q=0` (RFC 9110, 12.4.2): 1 without
+/// a number; `None` if the item is not in the list.
+fn quality(headers: &HeaderMap, list: &HeaderName, wanted: &str) -> Option<f32> {
+    let lines = headers.get_all(list).iter().filter_map(|line| line.to_str().ok());
+    for item in lines.flat_map(|line| line.split(',')) {
+        let mut parts = item.split(';').map(str::trim);
+        if !parts.next()?.eq_ignore_ascii_case(wanted) {
+            continue;
+        }
+        let number = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+        // What is no number is not taken.
+        return Some(number.map_or(1.0, |number| number.parse().unwrap_or(0.0)));
+    }
+    None
 }
 
 /// The answer by gzip, for a client that takes it: a fifth of the bytes.
 fn packed<B>(request: &Request<B>, answer: Answer) -> Answer {
-    if !wants(request, ACCEPT_ENCODING, "gzip") || wants(request, ACCEPT_ENCODING, "gzip;q=0") {
+    if !takes_gzip(request.headers()) {
         return answer;
     }
     let (head, body) = answer.into_parts();
@@ -129,4 +150,40 @@ fn response(status: StatusCode, kind: &'static str, body: Bytes) -> Answer {
 fn with(name: HeaderName, value: &'static str, mut answer: Answer) -> Answer {
     answer.headers_mut().insert(name, HeaderValue::from_static(value));
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_gets_what_its_lists_take() {
+        let takes = |name: HeaderName, list: &'static str| {
+            let headers = HeaderMap::from_iter([(name, HeaderValue::from_static(list))]);
+            (takes_gzip(&headers), takes_openmetrics(&headers))
+        };
+        for (list, packed) in [
+            ("gzip", true),
+            ("deflate, gzip;q=0.5", true),
+            ("gzip;q=1.0, *;q=0", true),
+            ("GZIP ; Q=0.001", true),
+            ("*", true),
+            ("gzip;q=0", false),
+            ("gzip; q=0.0, *", false),
+            ("gzip;q=none", false),
+            ("*;q=0", false),
+            ("notgzip, deflate", false),
+            ("", false),
+        ] {
+            assert_eq!(takes(ACCEPT_ENCODING, list), (packed, false), "{list}");
+        }
+        for (list, open) in [
+            ("application/openmetrics-text;version=1.0.0;q=0.75,text/plain;version=0.0.4;q=0.5", true),
+            ("application/openmetrics-text;q=0, text/plain", false),
+            ("text/plain, */*;q=0.1", false),
+        ] {
+            assert_eq!(takes(ACCEPT, list), (false, open), "{list}");
+        }
+        assert!(!takes_gzip(&HeaderMap::new()));
+    }
 }
