@@ -148,3 +148,37 @@ fn every_dependency_is_used() {
         }
     }
 }
+
+/// What a page puts between backticks.
+fn quoted(page: &str) -> impl Iterator<Item = &str> {
+    page.lines().flat_map(|line| line.split('`').skip(1).step_by(2))
+}
+
+#[test]
+fn pages_name_files_and_keys_that_exist() {
+    const FOLDERS: &[&str] = &["assets/", "benches/", "crates/", "docs/", "fuzz/", "src/", "tests/"];
+    // It has letters for other things.
+    const WITHOUT_KEYS: &str = "docs/columns.md";
+    // The mark of a figure in README.md.
+    const NO_KEY: &str = "u";
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let keys = std::fs::read_to_string(root.join("docs/keys.md")).expect("the page of the keys");
+    let mut wrong = Vec::new();
+    for (name, page) in files() {
+        if !name.ends_with(".md") {
+            continue;
+        }
+        for word in quoted(&page) {
+            let is_path = FOLDERS.iter().any(|folder| word.starts_with(folder));
+            let is_pattern = word.contains(['*', ' ']) || word.chars().any(|c| c.is_ascii_uppercase());
+            if is_path && !is_pattern && !root.join(word).exists() {
+                wrong.push(format!("{name}: there is no {word}"));
+            }
+            let is_key = word.len() == 1 && word.bytes().all(|byte| byte.is_ascii_alphabetic());
+            if is_key && name != WITHOUT_KEYS && word != NO_KEY && !keys.contains(&format!("`{word}`")) {
+                wrong.push(format!("{name}: there is no key {word}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}

@@ -7,7 +7,7 @@ const HEAD: &str = "\
 # The rules
 
 Every finding of kvmtop is reported by one of the rules below. This page is made from the table of rules and their
-thresholds (`src/lint`); `kvmtop check --list-rules` prints the list, with `--json` all of this page.
+thresholds (`crates/judge/src/lint`); `kvmtop check --list-rules` prints the list, with `--json` all of this page.
 
 Each entry says what the rule sees, how long the pattern has to show on a running host (in a file the whole file is the
 window), which thresholds decide, what the rule cannot tell or takes for something else, and what the suggested fix
@@ -76,7 +76,7 @@ fn the_page_of_rules_is_current() {
         std::fs::write(&path, &page).unwrap();
     }
     let current = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(current == page, "docs/rules.md is not what src/lint makes of it: run `make accept`");
+    assert!(current == page, "docs/rules.md is not what crates/judge/src/lint makes of it: run `make accept`");
 }
 
 #[test]
