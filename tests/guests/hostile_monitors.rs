@@ -9,7 +9,7 @@ use kvm::cmdline::QemuCommand;
 use kvm::device_map::DeviceMap;
 use live::metadata::libvirt::Libvirt;
 use live::{LibvirtAndQmp, MonitorUse, WatchedGuest};
-use sample::{DomainFacts, DomainState, Known, Origin, SourceStatus};
+use sample::{DomainFacts, Known, Origin, SourceStatus};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -38,7 +38,16 @@ fn guest_at(pid: i32, start_ticks: u64, socket: &Path) -> WatchedGuest {
         ..Default::default()
     };
     let facts = DomainFacts { pid: Some(pid), start_ticks, command: Some(Arc::new(command)), ..DomainFacts::default() };
-    WatchedGuest { pid, start_ticks, facts: Arc::new(facts), claim: None, stopped: false, quiet: false, unnamed: false }
+    WatchedGuest {
+        pid,
+        start_ticks,
+        facts: Arc::new(facts),
+        claim: None,
+        stopped: false,
+        quiet: false,
+        turned: false,
+        unnamed: false,
+    }
 }
 
 fn source() -> LibvirtAndQmp {
@@ -354,9 +363,9 @@ fn is_paused(source: &mut LibvirtAndQmp, guest: &WatchedGuest, wanted: bool) -> 
     let until = Instant::now() + Duration::from_secs(20);
     loop {
         source.watch(std::slice::from_ref(guest));
-        let state = source.metadata(guest).state;
-        if (state == Some(DomainState::Paused)) == wanted || Instant::now() > until {
-            return state == Some(DomainState::Paused);
+        let is_paused = source.metadata(guest).stop().is_some();
+        if is_paused == wanted || Instant::now() > until {
+            return is_paused;
         }
         std::thread::sleep(Duration::from_millis(20));
     }

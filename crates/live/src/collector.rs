@@ -6,6 +6,7 @@ mod schedule;
 use crate::guest::description::give_names;
 use crate::guest::live_guest::LiveGuest;
 use crate::guest::lives::LifeLedger;
+use crate::guest::storage::StorageQuery;
 use crate::host::block_devices::{self, BlockDevice};
 use crate::host::kernel_log::KernelLog;
 use crate::host::reader::{HostReader, own_cost};
@@ -28,7 +29,7 @@ use sample::{
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// At most this many threads have their switches and migrations read in one tick; for the others they are unknown.
 /// Guests are read in order of PID, so that it is the same threads each time.
@@ -37,6 +38,11 @@ const SCHED_BUDGET: usize = 512;
 const TRIM_TICKS: u32 = 60;
 /// Reading /proc takes no longer, unless kvmtop did not run.
 const STOPPED_NS: u64 = 2_000_000_000;
+
+/// The longest wait of a tick for libvirt or a monitor to say whether a guest still runs whose vCPUs ceased to.
+const STATE_WAIT: Duration = Duration::from_millis(50);
+/// Time between two looks for their answers.
+const STATE_STEP: Duration = Duration::from_millis(2);
 
 /// A command to a running collector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -192,6 +198,8 @@ impl Collector {
         if stopped {
             ended.extend(self.read_guests(&found, now));
         }
+        let turned = self.ask_about_turned();
+        self.look_at_storage();
         // The engine is read after /proc, so that a thread gone by then has all of its events in this reading. All
         // rates are per time between two engine readings: finding guests takes a different time each tick, long on a
         // busy host.
@@ -206,6 +214,7 @@ impl Collector {
         let cpus = self.host.cpus(now.mono_ns);
         let mono_ns = reading.mono_ns.unwrap_or(read.mono_ns);
         give_names(self.guests.values_mut().map(|guest| &mut guest.description));
+        self.hear_of(&turned);
         let mut domains = self.join(ended, &mut reading, now);
         domains.sort_by_key(|d| d.facts.pid);
         self.add_engine_details(&mut domains, &mut reading);
@@ -342,6 +351,64 @@ impl Collector {
         take_where(&mut self.guests, |pid, guest| {
             guest.read(&mut self.reader) == Liveness::Ended || !living.contains(pid)
         })
+    }
+
+    /// Asks for the state of guests whose vCPUs began or ceased to run; returns these guests.
+    fn ask_about_turned(&mut self) -> Vec<i32> {
+        let mut turned = Vec::new();
+        for (pid, guest) in &mut self.guests {
+            let watched = guest.watched();
+            if !guest.take_turn() {
+                continue;
+            }
+            if let Some((name, _)) = guest.description.status_query() {
+                self.status_files.reread(name);
+            }
+            if let Some(source) = &mut self.options.metadata {
+                source.metadata(&watched);
+            }
+            turned.push(*pid);
+        }
+        turned
+    }
+
+    /// Takes over what is said of the state of these guests.
+    fn hear_of(&mut self, turned: &[i32]) {
+        let until = Instant::now() + STATE_WAIT;
+        let mut awaited: Vec<i32> = turned.to_vec();
+        loop {
+            awaited.iter().for_each(|pid| self.inform(*pid));
+            let (source, guests) = (self.options.metadata.as_ref(), &self.guests);
+            let awaits = |guest: &LiveGuest| source.is_some_and(|source| source.awaits_state(&guest.watched()));
+            awaited.retain(|pid| guests.get(pid).is_some_and(awaits));
+            if awaited.is_empty() || Instant::now() >= until {
+                return;
+            }
+            std::thread::sleep(STATE_STEP);
+        }
+    }
+
+    /// Looks at the storage of guests that it stopped, and which others write there.
+    fn look_at_storage(&mut self) {
+        let now_ns = self.reader.now_ns;
+        let mut due = Vec::new();
+        for (pid, guest) in &mut self.guests {
+            if guest.is_storage_due(now_ns) {
+                due.push(*pid);
+            }
+        }
+        if due.is_empty() {
+            return;
+        }
+        let names: Vec<(i32, String)> =
+            self.guests.iter().map(|(pid, guest)| (*pid, guest.watched().facts.name.value.clone())).collect();
+        for pid in due {
+            let others = names.iter().filter(|(other, _)| *other != pid).cloned().collect();
+            let query = StorageQuery { proc: self.options.paths.proc.clone(), pid, others };
+            if let Some(guest) = self.guests.get_mut(&pid) {
+                guest.look_at_storage(query, &self.reader);
+            }
+        }
     }
 
     /// Gives each guest the block devices that worked for it, and what interrupted it.

@@ -6,6 +6,7 @@ use super::host::{Affinity, Pressure};
 use super::host_disk::HostDisk;
 use super::interrupts::GuestInterrupts;
 use super::job::Job;
+use super::stop::Stop;
 use kvm::CpuSet;
 use kvm::cmdline::QemuCommand;
 use kvm::device_map::DeviceMap;
@@ -83,7 +84,7 @@ pub enum DomainState {
     /// Its VMM runs and, as far as is known, so do its vCPUs.
     #[default]
     Running,
-    /// libvirt reports it as paused, or its process is stopped.
+    /// libvirt or its monitor reports it as paused, its process is stopped, or its VMM keeps its vCPUs out of KVM.
     Paused,
     /// Its process is gone. This is its last sample.
     Ended,
@@ -179,6 +180,8 @@ pub struct DomainSample {
     pub facts: Arc<DomainFacts>,
     /// Whether it runs.
     pub state: DomainState,
+    /// Why it does not run; `None` while it runs.
+    pub stop: Option<Stop>,
     /// Its threads and its kernel threads (vhost), in order of thread id.
     pub threads: Vec<ThreadSample>,
     /// Events of the guest that belong to none of `threads`, such as those of threads that no sample showed.
@@ -224,7 +227,7 @@ pub struct DomainSample {
 
 bounded!(DomainSample {
     threads, unattributed, counters, kvm_events, disks, nics, devices_ns, throttling, pressure, node_memory, swap_bytes,
-    memory, nics_ns, host_disks, interrupts, jobs, since_start,
+    memory, nics_ns, host_disks, interrupts, jobs, since_start, stop,
 } facts, state, uncounted_vcpus, places);
 
 /// An instruction of the guest at which a vCPU left it for an address that was not there, or after which it could not

@@ -20,6 +20,7 @@ mod merge;
 mod normalise;
 mod profile;
 mod status;
+mod stop;
 mod timing;
 
 pub use domain::*;
@@ -33,6 +34,7 @@ pub use merge::{Joining, MissingExtreme, Row, Sum, sum_of_known};
 pub use normalise::{MAX_FOLDER, MAX_GROUPS, MAX_JOBS, calendar_ms};
 pub use profile::*;
 pub use status::*;
+pub use stop::*;
 
 use figures::bounded;
 use serde::{Deserialize, Serialize};
@@ -86,7 +88,7 @@ macro_rules! words {
 }
 
 words!(CodeSpace, Direction, DomainState, EngineKind, EngineLevel, ThreadKind, IrqSource, JobKind, Origin);
-words!(SourceId, SourceState);
+words!(SourceId, SourceState, StopReason);
 
 /// A wall clock that moved so far against the time since boot was set.
 pub const CLOCK_SET_MS: u64 = 1000;

@@ -13,7 +13,10 @@
 //! Larger figures are cut to the limit; numbers of CPUs and the like that are too large are left out.
 
 use super::figures::Bounded;
-use super::{DomainFacts, DomainSample, GuestInterrupts, HostDisk, HostFacts, Job, Sample};
+use super::{
+    DomainFacts, DomainSample, GuestInterrupts, HostDisk, HostFacts, Job, MAX_STOP_DISKS, MAX_STOP_GUESTS, Sample,
+    Stop, StopDisk,
+};
 use kvm::cmdline::{self, QemuCommand};
 use kvm::cpu_set::MAX_CPUS;
 use kvm::device_property::MAX_PROPERTIES;
@@ -162,6 +165,14 @@ impl DomainSample {
         self.jobs.truncate(MAX_JOBS);
         for Job { name, status, error, .. } in &mut self.jobs {
             [name, status].into_iter().chain(error).for_each(clean_name);
+        }
+        if let Some(Stop { disks, .. }) = &mut self.stop {
+            disks.truncate(MAX_STOP_DISKS);
+            for StopDisk { name, file, also, .. } in disks {
+                also.truncate(MAX_STOP_GUESTS);
+                [name].into_iter().chain(also).for_each(clean_name);
+                file.iter_mut().for_each(|file| clean(file, MAX_FOLDER, sanitize));
+            }
         }
         if let Some(GuestInterrupts { injections, doorbells }) = &mut self.interrupts {
             doorbells.iter_mut().for_each(|bell| clean_name(&mut bell.comm));

@@ -101,7 +101,13 @@ pub(super) fn option(command: &mut QemuCommand, monitors: &mut Monitors, option:
         "uuid" => command.uuid = Some(value.to_ascii_lowercase()),
         "machine" | "M" => machine(command, value),
         // The first one that works counts (system/vl.c, `configure_accelerators`).
-        "accel" => command.accel = command.accel.take().or_else(|| get(&pairs(value), "accel", true)),
+        "accel" => {
+            let pairs = pairs(value);
+            command.accel = command.accel.take().or_else(|| get(&pairs, "accel", true));
+            if let Some(irqchip) = get(&pairs, "kernel-irqchip", false) {
+                property(command, "machine", "kernel-irqchip", &irqchip);
+            }
+        }
         "enable-kvm" => command.accel = Some("kvm".to_owned()),
         "no-kvm" => command.accel = Some(TCG.to_owned()),
         // The rest is in a file.

@@ -220,6 +220,8 @@ pub struct DomainXml {
     pub pid: Option<i32>,
     /// Status XML: `running`, `paused`; `shut off` where files say that the domain does not run.
     pub state: Option<String>,
+    /// Status XML: why it is in that state, such as `ioerror`.
+    pub state_reason: Option<String>,
     /// What `<qemu:commandline>` adds at the end of QEMU's command line.
     pub qemu_command: Option<QemuCommand>,
     /// Properties of devices in `<devices>` and `<qemu:override>` that change how they are served.

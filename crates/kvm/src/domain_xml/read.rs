@@ -28,7 +28,8 @@ pub fn parse(input: &str) -> Result<DomainXml> {
     document(input, "domstatus", |status| {
         check_numbers(status)?;
         let domain = child(status, "domain").map(domain).context("no <domain> element in it")?;
-        Ok(DomainXml { pid: number(status, "pid"), state: attribute(status, "state"), ..domain })
+        let [state, state_reason] = ["state", "reason"].map(|name| attribute(status, name));
+        Ok(DomainXml { pid: number(status, "pid"), state, state_reason, ..domain })
     })?
 }
 

@@ -1,6 +1,6 @@
 //! A guest's identity and configuration, merged from its process, libvirt and its monitor, each fact with its origin.
 
-use crate::metadata::source::GuestMetadata;
+use crate::metadata::source::{GuestMetadata, ReportedState};
 use crate::metadata::status_xml::{DomainStatus, StatusFiles};
 use crate::proc::fds::KvmFiles;
 use crate::proc::file;
@@ -13,7 +13,7 @@ use kvm::device_map::{self, DeviceMap};
 use kvm::domain_xml::DomainXml;
 use kvm::{guest_name, sanitize_name};
 use rights::own_user;
-use sample::{DomainFacts, DomainState, GroupCpus, Known, Origin, Vmm};
+use sample::{DomainFacts, GroupCpus, Known, Origin, Vmm};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -165,7 +165,8 @@ pub(crate) struct GuestDescription {
     pub(super) report: Arc<GuestMetadata>,
     /// libvirt's status file.
     pub(super) status: Option<Arc<DomainStatus>>,
-    pub(super) state: DomainState,
+    /// Whether it runs, as libvirt or its monitor says; `None`: nobody says.
+    pub(super) state: Option<ReportedState>,
     pub(super) claim: Option<bool>,
 }
 
@@ -180,7 +181,7 @@ impl GuestDescription {
             changed: true,
             report: Arc::default(),
             status: None,
-            state: DomainState::Running,
+            state: None,
             claim: None,
         };
         description.read_command_line(reader);
@@ -239,12 +240,25 @@ impl GuestDescription {
 
     /// Takes over what libvirt, its status file and the monitor say.
     pub(super) fn inform(&mut self, report: Arc<GuestMetadata>, status: Option<&Arc<DomainStatus>>) {
-        self.state = report.state.or_else(|| status?.state()).unwrap_or_default();
+        self.state = report.state.clone().or_else(|| status?.state());
         let has_status = |now: &Arc<DomainStatus>| self.status.as_ref().is_some_and(|known| Arc::ptr_eq(known, now));
         if !Arc::ptr_eq(&report, &self.report) || !status.map_or(self.status.is_none(), has_status) {
             (self.report, self.status, self.changed) = (report, status.cloned(), true);
             self.merge();
         }
+    }
+
+    /// Since when at the latest it has been paused, by its status file, milliseconds since the epoch.
+    pub(super) fn paused_ms(&self) -> Option<i64> {
+        let status = self.status.as_ref()?;
+        status.state()?.stop()?;
+        Some(status.written_ms())
+    }
+
+    /// The name of the file of a disk, by the disk's name in the XML.
+    pub(super) fn disk_file(&self, target: &str) -> Option<String> {
+        let xml = self.facts.xml.as_ref()?;
+        xml.value.disks.iter().find(|disk| disk.target == target)?.file.clone()
     }
 
     /// Takes over a new time of the boot: the wall clock was set.

@@ -5,6 +5,8 @@ use super::lives::{self, LifeLedger, Lives};
 use super::resources::GuestResources;
 use super::roles::ThreadRoles;
 use super::stagger;
+use super::stop::StopWatch;
+use super::storage::StorageQuery;
 use crate::backoff::Backoff;
 use crate::metadata::source::{GuestMetadata, WatchedGuest};
 use crate::metadata::status_xml::StatusFiles;
@@ -42,10 +44,8 @@ pub(crate) struct LiveGuest {
     files_backoff: Backoff,
     roles: ThreadRoles,
     pub resources: GuestResources,
-    /// CPU time of all its vCPUs at the previous sample, nanoseconds.
-    vcpus_ran_ns: Option<u64>,
-    /// Whether they used none between the last two samples.
-    quiet: bool,
+    /// Whether it runs.
+    stop: StopWatch,
     unnamed: bool,
     /// Events of threads that ended before a sample showed them.
     exited: ThreadEvents,
@@ -76,8 +76,7 @@ impl LiveGuest {
             files_backoff: Backoff::default(),
             roles: ThreadRoles::default(),
             resources: GuestResources::default(),
-            vcpus_ran_ns: None,
-            quiet: false,
+            stop: StopWatch::default(),
             unnamed: false,
             exited: ThreadEvents::default(),
             main_before: None,
@@ -109,7 +108,8 @@ impl LiveGuest {
             facts: self.description.facts.clone(),
             claim: self.description.claim,
             stopped: self.threads.is_stopped(),
-            quiet: self.quiet,
+            quiet: self.stop.quiet,
+            turned: self.stop.turned,
             unnamed: self.unnamed,
         }
     }
@@ -142,7 +142,37 @@ impl LiveGuest {
         let named = self.threads.living.values().filter(|t| vcpu_index(&t.comm).is_some()).count();
         self.description.update(named as u32, &self.files, &self.resources.limits.cpus);
         self.description.merge();
+        self.stop.observe(self.vcpus_ran_ns(), reader.now_ns);
+        let mut stop = std::mem::take(&mut self.stop);
+        stop.look(&self.description, || self.vcpu_threads().map(|vcpu| vcpu.tid).collect(), reader);
+        self.stop = stop;
         Liveness::Alive
+    }
+
+    /// CPU time of the vCPUs together, nanoseconds; `None` where none is known or readable.
+    fn vcpus_ran_ns(&self) -> Option<u64> {
+        let mut sum = None;
+        for vcpu in self.vcpu_threads() {
+            let cpu = self.threads.living.get(&vcpu.tid)?.times?;
+            let ran_ns = cpu.run_ns.unwrap_or(cpu.user_ns.saturating_add(cpu.system_ns));
+            sum = Some(sum.unwrap_or(0_u64).saturating_add(ran_ns));
+        }
+        sum
+    }
+
+    /// Whether its vCPUs began or ceased to run, since this was last asked.
+    pub(crate) fn take_turn(&mut self) -> bool {
+        std::mem::take(&mut self.stop.turned)
+    }
+
+    /// Whether to look at its storage, which stopped it.
+    pub(crate) fn is_storage_due(&mut self, now_ns: u64) -> bool {
+        self.stop.is_storage_due(&self.description, now_ns)
+    }
+
+    /// Looks at its storage.
+    pub(crate) fn look_at_storage(&mut self, query: StorageQuery, reader: &ReadContext) {
+        self.stop.look_at_storage(&self.description, query, reader);
     }
 
     /// Sets the kernel threads that work for it now.
@@ -206,12 +236,12 @@ impl LiveGuest {
         threads.sort_by_key(|t| t.tid);
         threads.shrink_to_fit();
         self.unnamed = threads.iter().any(|t| self.touched_unnamed(&t.events));
-        let ran_ns = vcpus_ran(&threads);
-        self.quiet = ran_ns.is_some() && ran_ns == std::mem::replace(&mut self.vcpus_ran_ns, ran_ns);
-        let stopped = self.description.state == DomainState::Running && self.threads.is_stopped();
+        self.stop.observe_events(&threads);
+        let stop = self.stop.stop(&self.description, self.threads.is_stopped(), now);
         let sample = DomainSample {
             facts: self.description.facts.clone(),
-            state: if stopped { DomainState::Paused } else { self.description.state },
+            state: if stop.is_some() { DomainState::Paused } else { DomainState::Running },
+            stop,
             uncounted_vcpus: self.uncounted_vcpus(&threads, counted, now.mono_ns),
             threads,
             unattributed: self.exited.clone(),
@@ -302,12 +332,4 @@ impl LiveGuest {
             counters: counters.unwrap_or_default(),
         }
     }
-}
-
-/// CPU time of the vCPUs together, nanoseconds; `None` where none is known or readable.
-fn vcpus_ran(threads: &[ThreadSample]) -> Option<u64> {
-    let vcpus = threads.iter().filter(|thread| thread.role == Role::Vcpu);
-    let ran = |cpu: ThreadTimes| cpu.run_ns.unwrap_or(cpu.user_ns.saturating_add(cpu.system_ns));
-    let all: Option<Vec<u64>> = vcpus.map(|thread| thread.cpu.map(ran)).collect();
-    all.filter(|all| !all.is_empty()).map(|all| all.iter().fold(0_u64, |sum, ns| sum.saturating_add(*ns)))
 }

@@ -7,6 +7,8 @@ pub(crate) mod live_guest;
 pub(crate) mod lives;
 pub(crate) mod memory;
 pub(crate) mod nics;
+pub(crate) mod stop;
+pub(crate) mod storage;
 
 mod counters;
 mod kvm_stats;

@@ -8,7 +8,10 @@ use crate::user_slots::UserSlots;
 use sample::{SourceId, SourceStatus};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Time between two questions to libvirt for the state of one guest, besides its polls.
+const STATE_PERIOD: Duration = Duration::from_secs(2);
 
 /// What names the devices of libvirt's guests.
 const ASK_THROUGH_LIBVIRT: &str = "kvmtop --monitor asks their QEMU through libvirt, or the key i on the live screen \
@@ -36,6 +39,9 @@ struct KnownGuest {
     sought: bool,
     /// Whether its monitor is asked through libvirt.
     asks_through_libvirt: bool,
+    /// Whether what libvirt said of its state is old, and when it was last asked.
+    asks_state: bool,
+    state_asked: Option<Instant>,
     /// Both together, as last handed over.
     metadata: Arc<GuestMetadata>,
 }
@@ -138,6 +144,14 @@ impl LibvirtAndQmp {
             (None, Some(_)) if !self.libvirt.answered() => MonitorRoute::Closed,
             _ => MonitorRoute::Own,
         };
+        if let (Some(domain), Some(uuid)) = (&domain, &uuid) {
+            known.asks_state |= guest.turned || !guest.quiet && domain.stop().is_some();
+            let is_due = known.state_asked.is_none_or(|asked| now.saturating_duration_since(asked) >= STATE_PERIOD);
+            if known.asks_state && is_due {
+                (known.asks_state, known.state_asked) = (false, Some(now));
+                self.libvirt.look_at_state(uuid);
+            }
+        }
         let mut changed = known.monitor.receive(guest, now);
         if self.monitors != MonitorUse::Never {
             known.monitor.ask(guest, &route, &self.questions, now);
@@ -150,6 +164,13 @@ impl LibvirtAndQmp {
             known.domain = domain;
         }
         known.metadata.clone()
+    }
+
+    /// Whether an answer about a guest's state is to come.
+    pub fn awaits_state(&self, guest: &WatchedGuest) -> bool {
+        let Some(known) = self.guests.get(&guest.key()) else { return false };
+        let asks_libvirt = || uuid(guest).is_some_and(|uuid| self.libvirt.is_asking(&uuid));
+        known.monitor.awaits_state() || known.domain.is_some() && asks_libvirt()
     }
 
     /// The status of both.

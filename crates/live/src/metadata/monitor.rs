@@ -3,11 +3,11 @@
 use super::libvirt::Libvirt;
 use super::qmp::devices::MonitorFigures;
 use super::qmp::{self, QmpReply};
-use super::source::{DeviceActivity, GuestMetadata, WatchedGuest};
+use super::source::{DeviceActivity, GuestMetadata, ReportedState, WatchedGuest};
 use crate::backoff::Backoff;
 use crate::user_slots::UserSlots;
 use kvm::device_map::DeviceMap;
-use sample::{DomainState, Known, Origin};
+use sample::{Known, Origin};
 use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
@@ -21,6 +21,8 @@ const MAP_PAUSES: (Duration, Duration) = (Duration::from_secs(10), Duration::fro
 const FIGURES_PERIOD: Duration = Duration::from_secs(5);
 /// The same while a job runs.
 const JOB_PERIOD: Duration = Duration::from_secs(2);
+/// Pauses between two questions for the state alone.
+const STATE_PAUSES: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(2));
 /// Pauses between readings of figures that fail.
 const FIGURES_PAUSES: (Duration, Duration) = (FIGURES_PERIOD, Duration::from_secs(600));
 
@@ -86,13 +88,23 @@ pub(super) struct GuestMonitor {
     /// Its last answer.
     last: Option<MonitorFigures>,
     activity: DeviceActivity,
-    paused: bool,
+    /// Whether it runs, asked for as soon as its vCPUs begin or cease to run.
+    run_state: Query<ReportedState>,
+    /// Whether to ask for it, once the monitor is free.
+    asks_state: bool,
+    /// What was last said of it.
+    reported: Option<ReportedState>,
 }
 
 impl GuestMonitor {
     /// Whether the guest's own monitor may be under a question now.
     pub(super) fn is_asking(&self) -> bool {
-        self.map.pending.is_some() || self.figures.pending.is_some()
+        self.map.pending.is_some() || self.figures.pending.is_some() || self.run_state.pending.is_some()
+    }
+
+    /// Whether an answer about the guest's state is to come.
+    pub(super) fn awaits_state(&self) -> bool {
+        self.run_state.pending.is_some()
     }
 
     /// The reason for a missing memory map.
@@ -105,7 +117,7 @@ impl GuestMonitor {
         known.devices.clone_from(&self.devices);
         if !is_libvirts {
             known.activity.clone_from(&self.activity);
-            known.state = self.paused.then_some(DomainState::Paused);
+            known.state.clone_from(&self.reported);
         }
     }
 
@@ -131,12 +143,24 @@ impl GuestMonitor {
             }
             let before = self.last.as_ref().map(|last| &last.devices);
             self.activity = read.as_mut().map(|read| read.devices.since(before, &self.activity)).unwrap_or_default();
+            self.reported = read.as_ref().map(|read| read.state.clone());
             self.last = read;
             changed = true;
         }
-        // A vCPU that uses CPU time is not paused.
-        let paused = guest.quiet && !guest.stopped && self.last.as_ref().is_some_and(|last| !last.may_run);
-        changed |= std::mem::replace(&mut self.paused, paused) != paused;
+        if let Some(Ok(state)) = self.run_state.answer(now) {
+            self.reported = Some(state);
+            changed = true;
+        }
+        if guest.stopped {
+            return changed;
+        }
+        // A vCPU that uses CPU time is not paused, whatever was said before.
+        let runs = !guest.quiet && self.reported.as_ref().is_some_and(|state| state.stop().is_some());
+        self.asks_state |= guest.turned || runs;
+        if runs {
+            self.reported = Some(ReportedState::Running);
+            changed = true;
+        }
         changed
     }
 
@@ -156,9 +180,16 @@ impl GuestMonitor {
         if !matches!(route, MonitorRoute::Own) || guest.stopped {
             return;
         }
-        if self.devices.is_some() && self.figures.is_due(now) && !self.is_asking() {
-            self.figures.ask(qmp::ask(own, facts, qmp::devices::ask), now, FIGURES_PAUSES);
+        if self.devices.is_none() || self.is_asking() {
+            return;
         }
+        if self.figures.is_due(now) {
+            self.figures.ask(qmp::ask(own, facts, qmp::devices::ask), now, FIGURES_PAUSES);
+        } else if self.asks_state && self.run_state.is_due(now) {
+            self.run_state.ask(qmp::ask(own, facts, qmp::state::ask), now, STATE_PAUSES);
+        }
+        // Figures come with the state.
+        self.asks_state &= !self.is_asking();
     }
 }
 
@@ -166,6 +197,7 @@ impl GuestMonitor {
 mod tests {
     use super::*;
     use crate::metadata::source::DeviceCounters;
+    use sample::StopReason;
     use std::sync::mpsc::sync_channel;
 
     #[test]
@@ -178,15 +210,22 @@ mod tests {
             claim: None,
             stopped: false,
             quiet: true,
+            turned: false,
             unnamed: false,
         };
         let (send, reply) = sync_channel(1);
         let devices = DeviceCounters { at: now, disks: Vec::new(), nics: Vec::new(), balloon: None, jobs: None };
-        let _ = send.send(Ok(MonitorFigures { devices, may_run: false }));
+        let state = ReportedState::stopped_for(Some(StopReason::IoError));
+        let _ = send.send(Ok(MonitorFigures { devices, state }));
         monitor.figures.ask(Some(reply), now, FIGURES_PAUSES);
         assert!(monitor.receive(&guest, now));
         let mut known = GuestMetadata::default();
         monitor.add_to(&mut known, false);
-        assert_eq!(known.state, Some(DomainState::Paused));
+        assert_eq!(known.stop().map(|stop| stop.reason), Some(StopReason::IoError));
+        let busy = WatchedGuest { quiet: false, turned: true, ..guest };
+        assert!(monitor.receive(&busy, now), "whose vCPUs run is not paused, whatever was said before");
+        monitor.add_to(&mut known, false);
+        assert_eq!(known.state, Some(ReportedState::Running));
+        assert!(monitor.asks_state, "what was said is old");
     }
 }

@@ -3,7 +3,7 @@
 use kvm::device_map::DeviceMap;
 use kvm::domain_xml::DomainXml;
 use sample::{
-    DiskSample, DomainFacts, DomainState, Job, Joining, Known, MAX_JOBS, MissingExtreme, NicSample, Sum as _,
+    DiskSample, DomainFacts, Job, Joining, Known, MAX_JOBS, MissingExtreme, NicSample, Stop, StopReason, Sum as _,
 };
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,8 +25,10 @@ pub struct WatchedGuest {
     pub claim: Option<bool>,
     /// Whether its process is stopped (`SIGSTOP`): its monitor cannot answer.
     pub stopped: bool,
-    /// Whether its vCPUs used no CPU time since the previous sample: it may be paused.
+    /// Whether its vCPUs did nothing since the previous sample: it may be paused.
     pub quiet: bool,
+    /// Whether its vCPUs began or ceased to run since the sample before that: what was said of its state is old.
+    pub turned: bool,
     /// Whether it accessed a port or address that the monitor's last answer does not name.
     pub unnamed: bool,
 }
@@ -46,7 +48,7 @@ pub struct GuestMetadata {
     /// UUID.
     pub uuid: Option<Known<String>>,
     /// Whether it runs.
-    pub state: Option<DomainState>,
+    pub state: Option<ReportedState>,
     /// The domain's XML.
     pub xml: Option<Known<Arc<DomainXml>>>,
     /// The text of the XML.
@@ -57,6 +59,45 @@ pub struct GuestMetadata {
     pub devices: Option<Known<Arc<DeviceMap>>>,
     /// What its devices did lately.
     pub activity: DeviceActivity,
+}
+
+/// Whether a guest runs, as libvirt or its monitor says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReportedState {
+    /// Its vCPUs may run.
+    Running,
+    /// They may not.
+    Stopped(Stop),
+}
+
+impl ReportedState {
+    /// A guest that is stopped for this reason; one without a reason runs.
+    pub(crate) fn stopped_for(reason: Option<StopReason>) -> Self {
+        match reason {
+            Some(reason) => Self::Stopped(Stop { reason, ..Stop::default() }),
+            None => Self::Running,
+        }
+    }
+
+    /// Why it does not run.
+    pub fn stop(&self) -> Option<&Stop> {
+        match self {
+            Self::Running => None,
+            Self::Stopped(stop) => Some(stop),
+        }
+    }
+
+    /// The reason why it does not run.
+    pub(crate) fn reason(&self) -> Option<StopReason> {
+        self.stop().map(|stop| stop.reason)
+    }
+}
+
+impl GuestMetadata {
+    /// Why the guest does not run; `None` if it runs or nobody says.
+    pub fn stop(&self) -> Option<&Stop> {
+        self.state.as_ref()?.stop()
+    }
 }
 
 /// What a guest's devices did between two readings.

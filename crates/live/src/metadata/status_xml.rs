@@ -3,11 +3,12 @@
 //! libvirt names the file after the domain (`virDomainObjSave`, `src/conf/domain_conf.c`) and starts QEMU with
 //! `-name guest=NAME`, so each guest has at most one file, and no folder is listed.
 
+use crate::metadata::source::ReportedState;
 use crate::proc::file::open_owned;
 use crate::proc::paths::SystemPaths;
 use kvm::domain_xml::{self, DomainXml, MAX_TEXT};
 use kvm::sanitize;
-use sample::{DomainState, SourceId, SourceStatus};
+use sample::{SourceId, SourceStatus, StopReason};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
@@ -50,12 +51,43 @@ impl DomainStatus {
     }
 
     /// The domain's state: libvirt rewrites the status file when it changes.
-    pub(crate) fn state(&self) -> Option<DomainState> {
-        match self.xml.state.as_deref()? {
-            "paused" | "pmsuspended" | "crashed" => Some(DomainState::Paused),
-            "running" | "blocked" | "shutdown" => Some(DomainState::Running),
-            _ => None,
-        }
+    pub(crate) fn state(&self) -> Option<ReportedState> {
+        let reason = match self.xml.state.as_deref()? {
+            "paused" => paused_for(self.xml.state_reason.as_deref().unwrap_or_default()),
+            "pmsuspended" => StopReason::Suspended,
+            "crashed" if self.xml.state_reason.as_deref() == Some("panicked") => StopReason::GuestPanicked,
+            "crashed" => StopReason::Crashed,
+            "running" | "blocked" | "shutdown" => return Some(ReportedState::Running),
+            _ => return None,
+        };
+        Some(ReportedState::stopped_for(Some(reason)))
+    }
+
+    /// When the file was last written, milliseconds since the epoch: the domain has been in its state since then at
+    /// least.
+    pub(crate) fn written_ms(&self) -> i64 {
+        let [seconds, nanoseconds, ..] = self.stamp.2;
+        seconds.saturating_mul(1000).saturating_add(nanoseconds / 1_000_000)
+    }
+}
+
+/// libvirt's word for the reason of a pause (`virDomainPausedReason`, `src/conf/domain_conf.c`).
+fn paused_for(reason: &str) -> StopReason {
+    match reason {
+        "user" => StopReason::User,
+        "migration" | "post-copy" => StopReason::Migration,
+        "save" => StopReason::Save,
+        "dump" => StopReason::Dump,
+        "ioerror" => StopReason::IoError,
+        "watchdog" => StopReason::Watchdog,
+        "from snapshot" => StopReason::FromSnapshot,
+        "shutdown" => StopReason::Shutdown,
+        "snapshot" => StopReason::Snapshot,
+        "panicked" => StopReason::GuestPanicked,
+        "starting up" => StopReason::Starting,
+        "post-copy failed" => StopReason::PostcopyFailed,
+        "api error" => StopReason::ApiError,
+        _ => StopReason::Unknown,
     }
 }
 
@@ -77,6 +109,17 @@ pub(crate) struct StatusFiles {
 impl StatusFiles {
     pub(crate) fn new(paths: &SystemPaths) -> Self {
         Self { folder: paths.run.join("libvirt/qemu"), owner: paths.system_owner(), ..Self::default() }
+    }
+
+    /// Reads a guest's file again: its vCPUs began or ceased to run. Files that are not known wait for the next check.
+    pub(crate) fn reread(&mut self, name: &str) {
+        let Some(known) = self.by_name.get(name) else { return };
+        let path = self.folder.join(format!("{name}.xml"));
+        let Ok(status) = DomainStatus::read(&path, self.owner, Some(known.clone())) else { return };
+        if !Arc::ptr_eq(known, &status) && status.pid == known.pid {
+            self.by_pid.insert(status.pid, status.clone());
+            self.by_name.insert(name.to_owned(), status);
+        }
     }
 
     /// Reads new and changed files, when the next check is due or `now` demands it for a new guest. `guests` holds the
@@ -154,17 +197,19 @@ mod tests {
         assert!(!files.by_pid.contains_key(&77), "not yet due");
         files.refresh(1, true, &guests);
         let status = &files.by_pid[&77];
-        assert_eq!(status.state(), Some(DomainState::Running));
+        assert_eq!(status.state(), Some(ReportedState::Running));
         assert!(status.text.starts_with("<domain ") && status.text.ends_with("</domain>"));
         assert_eq!(files.pid_by_uuid.get("1b1d2c0a-0000-4000-8000-000000000001"), Some(&77));
         assert!(cause(&files).contains("broken.xml is not read: it is not the status"), "{}", cause(&files));
-        let paused = XML.replace("running", "paused");
+        let paused = XML.replace("running' reason='booted", "paused' reason='ioerror");
         let path = fake.paths().run.join("libvirt/qemu/a.xml");
         std::fs::write(&path, paused).unwrap();
         let later = SystemTime::now() + Duration::from_secs(5);
         std::fs::File::options().append(true).open(&path).unwrap().set_modified(later).unwrap();
+        files.reread("a");
+        assert_eq!(files.by_pid[&77].state().and_then(|state| state.reason()), Some(StopReason::IoError));
         files.refresh(ROUND_NS + 1, false, &guests);
-        assert_eq!(files.by_pid[&77].state(), Some(DomainState::Paused));
+        assert_eq!(files.by_pid[&77].state().and_then(|state| state.reason()), Some(StopReason::IoError));
         std::fs::remove_file(path).unwrap();
         files.refresh(2 * ROUND_NS + 1, false, &guests);
         assert!(!files.by_pid.contains_key(&77));

@@ -78,17 +78,26 @@ impl Default for SlowFiles {
 }
 
 impl SlowFiles {
-    /// Starts a thread that reads a file. `None`: too many threads wait, or this tick has waited long enough; ask again
-    /// in another tick.
-    fn start(&self, SlowFile { path, max, uid }: SlowFile) -> Option<Receiver<FileBytes>> {
-        // A user that is not known shares the places of one.
-        let (uid, read) = (uid.unwrap_or(u32::MAX), self.read);
+    /// Runs work that may wait for a process of this user, or for a file of it. `None` as for [`Self::start`].
+    pub(crate) fn run<T: Send + 'static>(
+        &self,
+        uid: Option<u32>,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<Receiver<T>> {
         let work = move || {
             // Dropping a capability is always permitted.
             let _ = keep(for_reading());
-            read(&path, max)
+            work()
         };
-        if self.waited < TICK_TIMEOUT { self.slots.run(uid, "slow-files", work) } else { None }
+        // A user that is not known shares the places of one.
+        self.slots.run(uid.unwrap_or(u32::MAX), "slow-files", work)
+    }
+
+    /// Starts a thread that reads a file. `None`: too many threads wait, or this tick has waited long enough; ask again
+    /// in another tick.
+    fn start(&self, SlowFile { path, max, uid }: SlowFile) -> Option<Receiver<FileBytes>> {
+        let read = self.read;
+        if self.waited < TICK_TIMEOUT { self.run(uid, move || read(&path, max)) } else { None }
     }
 }
 

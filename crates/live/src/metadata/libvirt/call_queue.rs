@@ -19,6 +19,8 @@ pub(super) const HANG_TIMEOUT: Duration = Duration::from_secs(3);
 pub(super) enum GuestQuestion {
     /// The counters of its disks and network cards.
     Devices,
+    /// Whether it runs, and why not.
+    State,
     /// The device of each port and address, by a monitor command (HMP).
     MemoryMap(SyncSender<MonitorReply>),
 }
@@ -73,6 +75,11 @@ impl CallQueue {
     /// How many guests are being asked for too long.
     pub fn stuck(&self, now: Instant) -> usize {
         self.running.values().filter(|since| now.saturating_duration_since(**since) > DEADLINE).count()
+    }
+
+    /// Whether a guest is being asked, or will be.
+    pub fn is_asking(&self, uuid: &str) -> bool {
+        self.running.contains_key(uuid) || self.waiting.iter().any(|(waiting, _)| waiting == uuid)
     }
 
     /// Whether questions wait.

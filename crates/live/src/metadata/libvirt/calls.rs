@@ -65,6 +65,12 @@ fn answer(shared: &Shared, connection: &mut LibvirtConnection, uuid: &str, quest
                 devices.insert(uuid.to_owned(), read);
             }
         }
+        GuestQuestion::State => {
+            let Some(now) = connection.state(uuid) else { return };
+            if let Some(domain) = shared.lock().domains.get_mut(uuid).filter(|d| d.state.as_ref() != Some(&now)) {
+                Arc::make_mut(domain).state = Some(now);
+            }
+        }
         GuestQuestion::MemoryMap(reply) => {
             let text = connection.memory_map(uuid);
             // The receiver may be gone after its timeout.

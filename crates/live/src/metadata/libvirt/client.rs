@@ -2,9 +2,10 @@
 //! (`virGetDomain` in libvirt's `src/datatypes.c`).
 #![allow(unsafe_code, reason = "calls functions of C")]
 
-use super::loader::{BlockJobInfo, ControlInfo, Functions, Handle, StatsRecord, TypedParameter, load};
+use super::loader::{BlockJobInfo, ControlInfo, DiskError, Functions, Handle, StatsRecord, TypedParameter, load};
 use kvm::sanitize;
 use sample::domain_stats::Stats;
+use sample::{MAX_STOP_DISKS, StopDisk, StopReason};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
 use std::ptr::null_mut;
 
@@ -16,8 +17,16 @@ const DEVICES: c_uint = 1 << 2 | 1 << 4 | 1 << 5;
 const NO_WAIT: c_uint = 1 << 29;
 /// `VIR_DOMAIN_QEMU_MONITOR_COMMAND_HMP`.
 const HMP: c_uint = 1;
-/// `VIR_DOMAIN_PAUSED` and `VIR_DOMAIN_PMSUSPENDED`.
-const PAUSED: [c_int; 2] = [3, 7];
+/// `VIR_DOMAIN_PAUSED`.
+const PAUSED: c_int = 3;
+/// `VIR_DOMAIN_CRASHED`.
+const CRASHED: c_int = 6;
+/// `VIR_DOMAIN_PMSUSPENDED`.
+const SUSPENDED: c_int = 7;
+/// `VIR_DOMAIN_CRASHED_PANICKED`.
+const PANICKED: c_int = 1;
+/// `VIR_DOMAIN_DISK_ERROR_NO_SPACE`.
+const NO_SPACE: c_int = 2;
 /// `VIR_DOMAIN_CONTROL_OK`.
 const CONTROL_OK: c_uint = 0;
 /// `VIR_DOMAIN_PAUSED_POSTCOPY`: the guest runs on the other host.
@@ -152,19 +161,45 @@ impl Domain {
         }
     }
 
-    /// Why the guest does not run at this moment (`virDomainPausedReason`); `None` if it does, or libvirt does not say.
-    pub fn paused_for(&self) -> Option<c_int> {
+    /// `virDomainState` and its reason; `None` if libvirt does not say.
+    fn state(&self) -> Option<(c_int, c_int)> {
         let (mut state, mut reason) = (0, 0);
         // SAFETY: both receive numbers.
         let result = unsafe { (self.libvirt.virDomainGetState)(self.handle, &raw mut state, &raw mut reason, 0) };
-        (result == 0 && PAUSED.contains(&state)).then_some(reason)
+        if result == 0 { Some((state, reason)) } else { None }
+    }
+
+    /// Why the guest does not run at this moment; `None` if it does, or libvirt does not say. libvirt knows this
+    /// without asking QEMU.
+    pub fn stop_reason(&self) -> Option<StopReason> {
+        let (state, reason) = self.state()?;
+        stop_reason(state, reason)
+    }
+
+    /// The disks whose requests failed. libvirt asks QEMU.
+    pub fn failed_disks(&self) -> Vec<StopDisk> {
+        let mut errors = [DiskError { disk: null_mut(), error: 0 }; MAX_STOP_DISKS];
+        // SAFETY: libvirt fills in at most as many as there is room for, and returns how many; each name is the
+        // caller's.
+        unsafe {
+            let room = errors.len() as c_uint;
+            let count = (self.libvirt.virDomainGetDiskErrors)(self.handle, errors.as_mut_ptr(), room, 0);
+            let count = usize::try_from(count).unwrap_or(0);
+            let mut disks = Vec::new();
+            for error in errors.iter().take(count) {
+                let Some(name) = taken(error.disk) else { continue };
+                let (name, is_full) = (sanitize(&name, 64), error.error == NO_SPACE);
+                disks.push(StopDisk { name, is_full, ..StopDisk::default() });
+            }
+            disks
+        }
     }
 
     /// The step of a migration to which the domain's state belongs, by QEMU's names.
     pub fn migration_status(&self) -> &'static str {
-        match self.paused_for() {
-            Some(POSTCOPY) => "postcopy-active",
-            Some(POSTCOPY_FAILED) => "postcopy-paused",
+        match self.state() {
+            Some((PAUSED, POSTCOPY)) => "postcopy-active",
+            Some((PAUSED, POSTCOPY_FAILED)) => "postcopy-paused",
             _ => "active",
         }
     }
@@ -248,6 +283,35 @@ impl Drop for Domain {
     }
 }
 
+/// Why a guest in this state does not run (`virDomainState`, `virDomainPausedReason`).
+fn stop_reason(state: c_int, reason: c_int) -> Option<StopReason> {
+    match state {
+        SUSPENDED => return Some(StopReason::Suspended),
+        CRASHED if reason == PANICKED => return Some(StopReason::GuestPanicked),
+        CRASHED => return Some(StopReason::Crashed),
+        PAUSED => {}
+        _ => return None,
+    }
+    Some(match reason {
+        1 => StopReason::User,
+        2 | POSTCOPY => StopReason::Migration,
+        3 => StopReason::Save,
+        4 => StopReason::Dump,
+        5 => StopReason::IoError,
+        6 => StopReason::Watchdog,
+        7 => StopReason::FromSnapshot,
+        8 => StopReason::Shutdown,
+        9 => StopReason::Snapshot,
+        // Of a guest that QEMU keeps after its kernel panicked (`<on_crash>`).
+        10 => StopReason::GuestPanicked,
+        11 => StopReason::Starting,
+        POSTCOPY_FAILED => StopReason::PostcopyFailed,
+        14 => StopReason::ApiError,
+        // Also after an error of KVM, for which libvirt has no word.
+        _ => StopReason::Unknown,
+    })
+}
+
 /// # Safety
 /// A record of libvirt, not yet freed.
 unsafe fn read_record(record: &StatsRecord) -> Stats {
@@ -276,6 +340,15 @@ unsafe fn read_parameter(p: &TypedParameter) -> Option<(String, String)> {
 mod tests {
     use super::*;
 
+    #[test]
+    fn reasons_of_libvirt() {
+        let of = |state, reason| stop_reason(state, reason).map(StopReason::as_str);
+        assert_eq!([of(1, 1), of(3, 5), of(3, 10)], [None, Some("io-error"), Some("guest-panicked")]);
+        assert_eq!([of(3, 1), of(3, 0), of(3, 99)], [Some("user"), Some("unknown"), Some("unknown")]);
+        assert_eq!([of(6, 1), of(6, 0), of(7, 0)], [Some("guest-panicked"), Some("crashed"), Some("suspended")]);
+        assert_eq!([of(3, 12), of(3, 13)], [Some("migration"), Some("postcopy-failed")]);
+    }
+
     /// libvirt's own test driver, which is in the library and asks no daemon.
     #[test]
     fn domains_are_read_through_the_library() {
@@ -286,7 +359,10 @@ mod tests {
         assert!(connect.is_alive());
         let all = connect.domains().ok().expect("a list");
         let [domain] = all.as_slice() else { panic!("{} domains", all.len()) };
-        assert_eq!((domain.name().as_deref(), domain.paused_for()), (Some("test"), None));
+        assert_eq!((domain.name().as_deref(), domain.stop_reason()), (Some("test"), None));
+        // That driver makes up an error for each disk.
+        let failed = StopDisk { name: "vda".into(), ..StopDisk::default() };
+        assert_eq!(domain.failed_disks(), [failed]);
         assert_eq!(domain.is_persistent(), Some(true));
         let uuid = domain.uuid().expect("a UUID");
         assert!(domain.xml().expect("XML").contains(&format!("<uuid>{uuid}</uuid>")));

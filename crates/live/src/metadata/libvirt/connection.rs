@@ -4,10 +4,10 @@ use super::client::{Connect, Domain, LibvirtError};
 use super::failure::{self, LibvirtFailure};
 use super::jobs;
 use crate::metadata::qmp::MEMORY_MAP;
-use crate::metadata::source::{DeviceCounters, GuestMetadata};
+use crate::metadata::source::{DeviceCounters, GuestMetadata, ReportedState};
 use kvm::sanitize_name;
 use sample::domain_stats as stats;
-use sample::{DomainState, Known, Origin};
+use sample::{Known, Origin, Stop, StopReason};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -54,6 +54,14 @@ impl LibvirtConnection {
         Some(DeviceCounters { at, disks, nics, balloon: stats::balloon(&read), jobs })
     }
 
+    /// Whether a domain runs, with the disks that failed.
+    pub fn state(&mut self, uuid: &str) -> Option<ReportedState> {
+        let domain = self.open().ok()?.domain(uuid).ok()?;
+        let Some(reason) = domain.stop_reason() else { return Some(ReportedState::Running) };
+        let disks = if reason == StopReason::IoError { domain.failed_disks() } else { Vec::new() };
+        Some(ReportedState::Stopped(Stop { reason, disks, ..Stop::default() }))
+    }
+
     /// The text of the guest's memory map, by a human monitor command.
     pub fn memory_map(&mut self, uuid: &str) -> Result<String, String> {
         let connect = match self.writable.take() {
@@ -80,7 +88,7 @@ fn polled(domain: &Domain) -> Option<(String, GuestMetadata)> {
     let known = GuestMetadata {
         name: Some(Known::new(sanitize_name(&name, 128), Origin::Libvirt)),
         uuid: Some(Known::new(uuid.clone(), Origin::Libvirt)),
-        state: Some(if domain.paused_for().is_some() { DomainState::Paused } else { DomainState::Running }),
+        state: Some(ReportedState::stopped_for(domain.stop_reason())),
         xml_text: domain.xml().map(Arc::from),
         persistent: domain.is_persistent(),
         ..GuestMetadata::default()

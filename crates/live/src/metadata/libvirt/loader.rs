@@ -38,6 +38,14 @@ pub struct BlockJobInfo {
     pub end: u64,
 }
 
+/// `virDomainDiskError`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct DiskError {
+    pub disk: *mut c_char,
+    pub error: c_int,
+}
+
 /// The member that `kind` names; libvirt's is as large.
 #[repr(C)]
 pub union ParameterValue {
@@ -85,6 +93,7 @@ functions! {
     virDomainGetUUIDString(Handle, *mut c_char) -> c_int;
     virDomainGetState(Handle, *mut c_int, *mut c_int, c_uint) -> c_int;
     virDomainGetXMLDesc(Handle, c_uint) -> *mut c_char;
+    virDomainGetDiskErrors(Handle, *mut DiskError, c_uint, c_uint) -> c_int;
     virDomainIsPersistent(Handle) -> c_int;
     virDomainGetControlInfo(Handle, *mut ControlInfo, c_uint) -> c_int;
     virDomainGetJobStats(Handle, *mut c_int, *mut *mut TypedParameter, *mut c_int, c_uint) -> c_int;

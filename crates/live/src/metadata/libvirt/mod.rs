@@ -101,6 +101,17 @@ impl Libvirt {
         self.0.work.notify_all();
     }
 
+    /// The vCPUs of a guest began or ceased to run: asks for its state soon.
+    pub fn look_at_state(&self, uuid: &str) {
+        self.0.lock().queue.add(uuid, GuestQuestion::State);
+        self.0.work.notify_all();
+    }
+
+    /// Whether a question about a guest has no answer yet.
+    pub fn is_asking(&self, uuid: &str) -> bool {
+        self.0.lock().queue.is_asking(uuid)
+    }
+
     /// Sets the processes of the domains, by UUID (lower case): one that is stopped or waits for storage is not asked.
     pub fn set_processes(&self, processes: HashMap<String, i32>) {
         self.0.lock().processes = processes;

@@ -7,7 +7,7 @@ use super::loader::load;
 use super::{LibvirtState, Shared, failure};
 use crate::metadata::source::GuestMetadata;
 use kvm::domain_xml;
-use sample::{Known, Origin};
+use sample::{Known, Origin, StopReason};
 use std::path::Path;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -116,7 +116,12 @@ fn poll(shared: &Shared, connection: &mut LibvirtConnection) -> bool {
             }
             let LibvirtState { domains, devices, queue, .. } = &mut *state;
             devices.retain(|uuid, _| domains.contains_key(uuid));
-            domains.keys().for_each(|uuid| queue.add(uuid, GuestQuestion::Devices));
+            for (uuid, domain) in domains.iter() {
+                queue.add(uuid, GuestQuestion::Devices);
+                if domain.stop().is_some_and(|stop| stop.reason == StopReason::IoError) {
+                    queue.add(uuid, GuestQuestion::State);
+                }
+            }
         }
         Err(failure) => {
             // The last known domains stay: a daemon that restarts does not rename guests.
@@ -131,6 +136,11 @@ fn poll(shared: &Shared, connection: &mut LibvirtConnection) -> bool {
 fn merge(polled: GuestMetadata, before: Option<&GuestMetadata>) -> GuestMetadata {
     let before = before.cloned().unwrap_or_default();
     let GuestMetadata { name, uuid, state, persistent, xml_text, .. } = polled;
+    let state = match (&before.state, state) {
+        // A poll names no disks.
+        (Some(known), Some(polled)) if known.reason() == polled.reason() => Some(known.clone()),
+        (_, polled) => polled,
+    };
     let mut domain = GuestMetadata { name, uuid, state, persistent, ..before };
     if domain.xml_text != xml_text {
         let parsed = xml_text.as_deref().and_then(|text| domain_xml::parse(text).ok());

@@ -2,8 +2,8 @@
 //! `query-balloon`), and what the VMM does with the guest ([`jobs`]). No monitor counts what network cards do.
 
 use super::conversation::QmpConversation;
-use super::jobs;
-use crate::metadata::source::DeviceCounters;
+use super::{jobs, state};
+use crate::metadata::source::{DeviceCounters, ReportedState};
 use kvm::sanitize;
 use sample::DiskSample;
 use serde::Deserialize;
@@ -42,29 +42,23 @@ struct QmpBalloon {
     actual: u64,
 }
 
-#[derive(Deserialize)]
-struct RunState {
-    running: bool,
-}
-
 /// What changes all the time.
 pub(in crate::metadata) struct MonitorFigures {
     /// Disks, balloon and jobs.
     pub devices: DeviceCounters,
-    /// Whether the vCPUs may run (`query-status`). A guest that was started with `-S`, or stopped through its monitor
-    /// or by an error, is paused.
-    pub may_run: bool,
+    /// Whether the vCPUs may run, and why not.
+    pub state: ReportedState,
 }
 
 /// Asks for the counters of the disks, for the balloon, which not every guest has, and whether the guest is paused.
 pub(in crate::metadata) fn ask(monitor: &mut QmpConversation) -> Result<MonitorFigures, String> {
-    let may_run = monitor.ask::<RunState>(&json!({"execute": "query-status"}))?.running;
+    let state = state::ask(monitor)?;
     let blocks: Vec<QmpBlock> = monitor.ask(&json!({"execute": "query-blockstats"}))?;
     let at = Instant::now();
     let balloon = monitor.ask::<QmpBalloon>(&json!({"execute": "query-balloon"})).ok().map(|b| b.actual);
     let disks = blocks.iter().take(MAX_DISKS).filter_map(disk).collect();
-    let jobs = Some(jobs::ask(monitor, may_run));
-    Ok(MonitorFigures { devices: DeviceCounters { at, disks, nics: Vec::new(), balloon, jobs }, may_run })
+    let jobs = Some(jobs::ask(monitor, state == ReportedState::Running));
+    Ok(MonitorFigures { devices: DeviceCounters { at, disks, nics: Vec::new(), balloon, jobs }, state })
 }
 
 /// An empty drive (no medium) is left out.
@@ -80,7 +74,8 @@ fn disk(block: &QmpBlock) -> Option<DiskSample> {
         flush_ops: stats.flush_operations,
         flush_ns: stats.flush_total_time_ns,
         failed_ops: failed_ops(stats),
-        name: name(block).filter(|_| block.node.is_some() || stats.rd_operations > 0)?,
+        name: name(block.device.as_deref(), block.qdev.as_deref(), block.node.as_deref())
+            .filter(|_| block.node.is_some() || stats.rd_operations > 0)?,
     })
 }
 
@@ -91,14 +86,14 @@ fn failed_ops(stats: &QmpBlockStats) -> Option<u64> {
 }
 
 /// The name of `-drive`, else the `id` of the device (`/machine/peripheral/disk0/virtio-backend`), else the node's.
-fn name(block: &QmpBlock) -> Option<String> {
-    let given = |name: &Option<String>| name.as_ref().filter(|n| !n.is_empty()).map(|n| sanitize(n, 64));
+pub(super) fn name(device: Option<&str>, qdev: Option<&str>, node: Option<&str>) -> Option<String> {
+    let given = |name: Option<&str>| name.filter(|n| !n.is_empty()).map(|n| sanitize(n, 64));
     let id = || {
-        let path = block.qdev.as_deref()?;
+        let path = qdev?;
         let path = path.strip_suffix("/virtio-backend").unwrap_or(path);
-        path.rsplit('/').next().filter(|id| !id.is_empty()).map(|id| sanitize(id, 64))
+        given(path.rsplit('/').next())
     };
-    given(&block.device).or_else(id).or_else(|| given(&block.node))
+    given(device).or_else(id).or_else(|| given(node))
 }
 
 #[cfg(test)]

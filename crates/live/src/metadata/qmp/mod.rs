@@ -7,6 +7,7 @@ mod conversation;
 pub(super) mod devices;
 mod jobs;
 mod socket;
+pub(super) mod state;
 
 use crate::user_slots::UserSlots;
 use conversation::QmpConversation;
@@ -54,5 +55,6 @@ pub(super) fn device_map(monitor: &mut QmpConversation) -> Result<DeviceMap, Str
 pub fn ask_all(stream: UnixStream) -> Result<(), String> {
     let monitor = &mut QmpConversation::begin(stream)?;
     device_map(monitor)?;
+    state::ask(monitor)?;
     devices::ask(monitor).map(drop)
 }
