@@ -342,6 +342,21 @@ impl Guest {
         self
     }
 
+    /// Stops it: it is paused for this reason, and its threads do nothing.
+    #[must_use]
+    pub fn stopped(mut self, stop: Stop) -> Self {
+        self.state = DomainState::Paused;
+        self.rest.stop = Some(stop);
+        for t in &mut self.threads {
+            t.burns = [0.0; 4];
+            (t.exits, t.accesses, t.userspace) = Default::default();
+            (t.moves, t.wakeups) = (None, None);
+            t.counters.clear();
+        }
+        self.counters.clear();
+        self
+    }
+
     fn sample(&self, seconds: f64) -> DomainSample {
         let scale = |m: &BTreeMap<String, f64>| m.iter().map(|(k, r)| (k.clone(), per(*r, seconds))).collect();
         DomainSample {

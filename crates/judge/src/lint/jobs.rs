@@ -138,7 +138,8 @@ const DELAYED: Prose = Prose {
         backup's target, and the write waits for that. A slow target makes each such write slow",
 };
 const CHECK_TARGET: &str = "Check the job's target: its free space, the network to it, the load of its storage";
-fn recover(guest: &GuestContext<'_>) -> Vec<Fix> {
+/// Ways to continue a post-copy migration that lost its connection.
+pub(super) fn recover(guest: &GuestContext<'_>) -> Vec<Fix> {
     let resume = |by: &str| fixes::advice(format!("Repair the network and resume it: {by}"));
     let by_hand = resume("migrate-recover on the target, then migrate with resume on the source (QMP)");
     fixes::either(guest, resume("virsh migrate --postcopy-resume with the options it was started with"), by_hand)

@@ -4,7 +4,7 @@ pub(super) use super::context::Context;
 pub(super) use super::context::guest::{GuestContext, NO_VCPUS};
 pub(super) use super::context::totals::EventTotals;
 pub(super) use super::engine::finding::{
-    Audience, Confidence, Finding, Fix, Mark, Severity, Target, known, worst, worst_of,
+    Audience, Confidence, Finding, Fix, MAX_PROBLEM, Mark, Severity, Target, known, worst, worst_of,
 };
 pub(super) use super::engine::hold::Hold;
 pub(super) use super::engine::prose::Prose;

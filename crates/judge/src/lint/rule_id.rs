@@ -39,6 +39,7 @@ pub enum RuleId {
     FaultLoop,
     GuestKilled,
     GuestLimits,
+    GuestStopped,
     GuestTickStorm,
     HaltPollBurn,
     HostCpusStarved,

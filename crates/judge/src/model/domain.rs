@@ -11,7 +11,7 @@ use kvm::thread_name::Role;
 use kvm::topology::HostTopology;
 use sample::{
     DomainFacts, DomainSample, DomainState, EngineKind, EngineLevel, EngineStatus, ExitPlace, GuestId, Job, MemoryUse,
-    Sample, ThreadEvents, Throttling, growth,
+    Sample, Stop, StopReason, ThreadEvents, Throttling, growth,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +31,9 @@ pub enum ExitRateSource {
     Nothing,
 }
 
+/// All vCPUs of a guest that does not run use less of a CPU together, percent.
+const MIN_RUN: f64 = 0.1;
+
 /// Counters by name, per second.
 pub type Rates = BTreeMap<String, f64>;
 
@@ -43,6 +46,8 @@ pub struct DomainModel {
     pub state: DomainState,
     /// vCPUs whose events are missing, because the engine's tables had no place for their threads.
     pub uncounted_vcpus: u32,
+    /// Why it does not run; `None` while it runs.
+    pub stop: Option<Stop>,
     /// All threads together; `None` before a second reading.
     pub cpu: Option<CpuShare>,
     /// Its threads: vCPUs in order, then emulator, IOThreads, vhost, others.
@@ -95,6 +100,14 @@ impl DomainModel {
     /// The name.
     pub fn name(&self) -> &str {
         &self.facts.name.value
+    }
+
+    /// The word for its state: why it does not run, where that says more than that it is paused.
+    pub fn state_word(&self) -> &'static str {
+        match &self.stop {
+            Some(stop) if !matches!(stop.reason, StopReason::User | StopReason::Unknown) => stop.reason.as_str(),
+            _ => self.state.as_str(),
+        }
     }
 
     /// Identifies the guest from one sample to the next.
@@ -201,9 +214,11 @@ impl DomainModel {
         } else {
             BTreeMap::new()
         };
+        let paused = now.state == DomainState::Paused && !has_run(&threads, exits.count, &userspace);
         Self {
             facts: now.facts.clone(),
-            state: now.state,
+            state: if paused || now.state == DomainState::Ended { now.state } else { DomainState::Running },
+            stop: if paused { now.stop.clone() } else { None },
             uncounted_vcpus: now.uncounted_vcpus,
             cpu: threads.iter().filter_map(|t| t.cpu).reduce(CpuShare::plus),
             threads,
@@ -233,6 +248,14 @@ impl DomainModel {
             since_start: now.since_start.as_ref().map(SinceStart::new),
         }
     }
+}
+
+/// Whether a guest's vCPUs did something in the interval, whatever state is reported of it: the reports are up to some
+/// seconds old. A question of a monitor may wake the threads of vCPUs that KVM does not run.
+fn has_run(threads: &[ThreadModel], exits: u64, userspace: &UserspaceRows) -> bool {
+    let vcpus = threads.iter().filter(|t| t.role == Role::Vcpu);
+    let busy: f64 = vcpus.filter_map(|t| t.cpu).map(|cpu| cpu.busy()).sum();
+    exits > 0 || !userspace.is_empty() || busy >= MIN_RUN
 }
 
 /// Exits to the VMM: the vCPU (`None`: all), the `KVM_EXIT_*` number, the count.

@@ -5,8 +5,9 @@ use crate::model::{AccessRow, DomainModel, GuestConfig, GuestGuess, MIN_RATE_S, 
 use kvm::Space;
 use kvm::cmdline::{QemuCommand, TCG};
 use kvm::domain_xml::SHUT_OFF;
+use kvm::userspace_exit as returns;
 use kvm::vmm_config;
-use sample::{DomainState, ENLIGHTENMENTS_OFFERED, INVTSC_OFFERED};
+use sample::{DomainState, ENLIGHTENMENTS_OFFERED, INVTSC_OFFERED, StopReason};
 use std::collections::BTreeSet;
 
 /// The number of vCPUs is unknown.
@@ -85,6 +86,13 @@ impl<'a> GuestContext<'a> {
 
     pub fn running(&self) -> bool {
         self.domain.state == DomainState::Running
+    }
+
+    /// Whether KVM could not run it further: it is stopped for that, or a vCPU has just returned so.
+    pub fn has_failed_in_kvm(&self) -> bool {
+        const FAILURES: [i32; 3] = [returns::INTERNAL_ERROR, returns::FAIL_ENTRY, returns::UNKNOWN];
+        let is_stopped = self.domain.stop.as_ref().is_some_and(|stop| stop.reason == StopReason::InternalError);
+        is_stopped || self.domain.userspace.iter().any(|(_, reason, _)| FAILURES.contains(reason))
     }
 
     /// Whether files say that it does not run, so that only its configuration can be changed.

@@ -7,7 +7,7 @@ use crate::lint::engine::options::{InputKind, Options};
 use crate::lint::engine::thresholds::Thresholds;
 use crate::model::Model;
 use crate::placement::{self, CpuMap, GuestLayout, PlacementPlan};
-use kvm::kernel_log::LogLine;
+use kvm::kernel_log::{LogKind, LogLine};
 use kvm::topology::HostTopology;
 use kvm::{CpuSet, Isa};
 use std::cell::OnceCell;
@@ -129,7 +129,19 @@ impl<'a> Context<'a> {
         // The log of a file with one guest is about that guest, unless it names another process.
         let is_nameless = line.pid.is_none() && line.guest.is_none();
         let only = || (self.is_file() && self.guests.len() == 1 && is_nameless).then_some(0);
-        self.by_pid(line.pid).or_else(by_name).or_else(only)
+        let failed = || if is_nameless { self.failed_in_kvm(line) } else { None };
+        self.by_pid(line.pid).or_else(by_name).or_else(only).or_else(failed)
+    }
+
+    /// The only guest that KVM could not run further, for a line that says so of an unnamed one.
+    fn failed_in_kvm(&self, line: &LogLine) -> Option<usize> {
+        use LogKind::{EmulationFailure, EntryFailed, InternalError, RunFailed};
+        if !matches!(line.kind, InternalError | EntryFailed | EmulationFailure | RunFailed) {
+            return None;
+        }
+        let mut failed = self.guests.iter().filter(|guest| guest.has_failed_in_kvm());
+        let only = failed.next()?;
+        if failed.next().is_some() { None } else { Some(only.index) }
     }
 
     /// Whether the data is from a file that covers one interval.

@@ -397,21 +397,29 @@ fn assumed_cost(f: &Finding) -> f64 {
     })
 }
 
-/// The order of a list of findings: worst first, then most costly, then most certain; a stable order among equals.
+/// Whether the guest does not run, so that nothing else costs it anything.
+fn is_stop(f: &Finding) -> bool {
+    f.rule == RuleId::GuestStopped
+}
+
+/// The order of a list of findings: worst first, guests that do not run before others, then most costly, then most certain; a stable order among equals.
 pub fn order(a: &Finding, b: &Finding) -> std::cmp::Ordering {
     b.severity
         .cmp(&a.severity)
+        .then_with(|| is_stop(b).cmp(&is_stop(a)))
         .then_with(|| assumed_cost(b).total_cmp(&assumed_cost(a)))
         .then_with(|| b.confidence.cmp(&a.confidence))
         .then_with(|| (&a.domain, a.rule, a.target).cmp(&(&b.domain, b.rule, b.target)))
 }
 
-/// The order on a running host, in which little moves while the same findings hold: worst first, then by steps of the
+/// The order on a running host, in which little moves while the same findings hold: worst first, guests that do not
+/// run before others, then by steps of the
 /// cost, then the oldest.
 pub(crate) fn steady_order(a: &Finding, b: &Finding) -> std::cmp::Ordering {
     let step = |f: &Finding| COST_STEPS.iter().filter(|step| assumed_cost(f) >= **step).count();
     b.severity
         .cmp(&a.severity)
+        .then_with(|| is_stop(b).cmp(&is_stop(a)))
         .then_with(|| step(b).cmp(&step(a)))
         .then_with(|| a.since_ms.cmp(&b.since_ms))
         .then_with(|| (a.id(), a.target).cmp(&(b.id(), b.target)))

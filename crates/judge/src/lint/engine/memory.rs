@@ -94,6 +94,10 @@ impl RuleMemory {
         for (key, track) in self.tracks.iter_mut().filter(|(key, _)| !now.contains_key(key)) {
             track.observe(hold(key.0.rule), Observation { seconds, ..Observation::default() });
         }
+        // Nothing that a guest did still holds while it does not run; what was set up shows.
+        let paused = &self.paused;
+        let runs = |guest: &Subject| guest.as_ref().is_none_or(|guest| paused.get(guest) != Some(&0.0));
+        self.tracks.retain(|key, track| track.is_event || now.contains_key(key) || runs(&key.1));
         for (key, finding) in now {
             if self.tracks.len() < MAX_PATTERNS || self.tracks.contains_key(&key) {
                 let hold = hold(finding.rule);

@@ -5,6 +5,7 @@ mod cpu_setup;
 mod guest;
 mod host;
 mod no_kvm;
+mod stopped;
 mod unhandled_msrs;
 
 pub(super) use guest::{place_text, vcpu_text};
@@ -15,6 +16,16 @@ use crate::lint::prelude::*;
 use crate::lint::profiles;
 
 pub(super) const RULES: &[Rule] = &[
+    Rule::new(RuleId::GuestStopped, Setup(stopped::stopped), Hold::While).described(RuleDoc {
+        sees: "the guest does not run: its storage is full or failed, KVM or the guest failed, or nobody resumed it",
+        problem: "does not run",
+        why: "",
+        thresholds: &[],
+        limits: "Silent while a migration, dump or snapshot stops it. A pause on purpose is an info after 10 min, a stop \
+            without a known reason a warning after 10 s. Without libvirt and QMP only the latter is known, of QEMU",
+        fix: "The storage, and what resumes the guest",
+        links: &["https://www.qemu.org/docs/master/interop/qemu-qmp-ref.html"],
+    }),
     Rule::new(RuleId::UnhandledMsr, Host(unhandled_msrs::unhandled_msrs), Hold::AT_ONCE).described(RuleDoc {
         sees: "the guest accesses MSRs that KVM does not have",
         problem: "uses MSRs that KVM lacks",

@@ -15,6 +15,7 @@ mod placement_property;
 mod placement_worlds;
 mod rules_md;
 mod scheduling;
+mod stopped;
 mod texts;
 mod timers;
 
