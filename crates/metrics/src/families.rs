@@ -10,7 +10,7 @@ use judge::model::jobs;
 use kvm::sanitize;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
-use sample::{DomainState, Job, Known, SourceState};
+use sample::{DomainState, Job, Known, SourceState, StopReason};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -65,6 +65,9 @@ const GUEST_GAUGES: &[Column<GuestMetrics>] = &[
     Column::size("kvmtop_guest_memory_balloon", "Memory that the balloon leaves to the guest", |g| g.memory.balloon),
     Column::size("kvmtop_guest_swap", "Memory of the VMM in swap", |g| g.swap_bytes),
 ];
+
+const STOPPED: &[Column<u64>] =
+    &[Column::gauge("kvmtop_guest_stopped", "1 for a guest that is paused, with the reason", |is| Some(*is))];
 
 const NODE_MEMORY: &[Column<u64>] =
     &[Column::size("kvmtop_guest_node_memory", "Memory of the VMM on a NUMA node of the host", |bytes| Some(*bytes))];
@@ -229,6 +232,11 @@ impl HostMetrics {
         });
         table(e, &[Column::info("kvmtop_guest", "A guest")], facts)?;
         table(e, GUEST_GAUGES, self.each(|labels, guest| [(labels, guest)]))?;
+        let stopped = self.each(|labels, guest| {
+            let reason = guest.stop_reason.map_or("", StopReason::as_str);
+            [(labels.with("reason", reason), u64::from(guest.state == DomainState::Paused))]
+        });
+        table(e, STOPPED, stopped)?;
         table(e, NODE_MEMORY, self.each(|labels, guest| by("node", labels, &guest.node_memory)))?;
         table(e, THROTTLED, self.each(|labels, guest| by("group", labels, &guest.throttled_ns)))
     }

@@ -7,7 +7,9 @@ use super::write::Sums;
 use judge::model::{DomainModel, ExitRow, ExitTable, InjectionModel, born_since};
 use kvm::thread_name::Role;
 use kvm::userspace_exit;
-use sample::{DomainFacts, DomainSample, DomainState, Job, MemoryUse, Sample, ThreadSample, ThreadTimes, Timing};
+use sample::{
+    DomainFacts, DomainSample, DomainState, Job, MemoryUse, Sample, StopReason, ThreadSample, ThreadTimes, Timing,
+};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -23,6 +25,8 @@ pub struct GuestMetrics {
     pub facts: Arc<DomainFacts>,
     /// Whether it runs.
     pub state: DomainState,
+    /// Why it does not run.
+    pub stop_reason: Option<StopReason>,
     /// Its vCPUs: one entry for all, under `None`, or one for each, with what belongs to no known vCPU under `None`.
     pub vcpus: BTreeMap<Option<u32>, VcpuMetrics>,
     /// Its other threads by their role.
@@ -68,7 +72,8 @@ impl GuestMetrics {
     ) {
         let (now_ns, per_vcpu) = at;
         self.facts = now.facts.clone();
-        self.state = now.state;
+        self.state = model.state;
+        self.stop_reason = model.stop.as_ref().map(|stop| stop.reason);
         (self.memory, self.swap_bytes, self.node_memory) = (now.memory, now.swap_bytes, now.node_memory.clone());
         self.jobs = now.jobs.iter().take(MAX_DEVICES).cloned().collect();
         // Without an earlier sample nothing has a known beginning.

@@ -159,7 +159,7 @@ fn domains(guests: &[&DomainModel], m: &Model) -> String {
     let columns: &[Column<GuestRow<'_>>] = &[
         ("<DOMAIN", |(d, ..)| match d.state {
             DomainState::Running => d.name().to_string(),
-            state => format!("{} ({})", d.name(), state.as_str()),
+            _ => format!("{} ({})", d.name(), d.state_word()),
         }),
         ("PID", |(d, ..)| or_dash(d.facts.pid)),
         ("VCPU", |(d, ..)| d.vcpu_count().to_string()),
@@ -190,7 +190,7 @@ fn domain_line(d: &DomainModel) -> String {
     parts.extend(f.machine.as_ref().map(|m| cut(&m.value, 32)));
     parts.extend(super::json::guest_os(f).map(|os| cut(&os, 32)));
     if d.state != DomainState::Running {
-        parts.push(d.state.as_str().into());
+        parts.push(d.state_word().into());
     }
     parts.join("  ")
 }

@@ -11,7 +11,7 @@ use judge::model::{
 };
 use kvm::thread_name::Role;
 use kvm::topology::HostTopology;
-use sample::Job;
+use sample::{Job, StopDisk};
 use std::collections::BTreeMap;
 
 objects! {
@@ -45,6 +45,14 @@ objects! {
         /// `ended`: the guest ended within the interval; this is its last object, with all that it did.
         #[schemars(extend("enum" = ["running", "paused", "ended"]))]
         state: &'static str = d.state.as_str(),
+        /// Why it is paused, such as `io-error`, `internal-error`, `guest-panicked`, `watchdog`, `user`, `migration`;
+        /// `unknown`: nobody says. `null`: it is not paused, or an older recording.
+        state_reason: Option<&'static str> = d.stop.as_ref().map(|stop| stop.reason.as_str()),
+        /// The disks whose failed requests stopped it. Absent: none is known.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        #[schemars(length(min = 1))]
+        stopped_disks: Vec<JsonStopDisk> =
+            d.stop.iter().flat_map(|stop| &stop.disks).map(JsonStopDisk::new).collect(),
         /// vCPUs whose exits and accesses are missing below: the engine's tables had no place left for their threads.
         /// Absent: none.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -177,6 +185,20 @@ objects! {
         run_delay_p50_us: Option<f64> = t.run_delays.as_ref().and_then(|times| times.quantile_us(0.5)),
         /// The same, 99th percentile. `null`: not traced, or it never waited for a CPU.
         run_delay_p99_us: Option<f64> = t.run_delays.as_ref().and_then(|times| times.quantile_us(0.99)),
+    }
+
+    /// A disk whose failed requests stopped the guest.
+    pub struct JsonStopDisk(disk: &StopDisk) {
+        /// Its name for libvirt or QEMU. `null`: unknown.
+        name: Option<String> = Some(disk.name.clone()).filter(|name| !name.is_empty()),
+        /// Its file or device on the host. `null`: unknown.
+        file: Option<String> = disk.file.clone(),
+        /// Whether a write found no space.
+        full: bool = disk.is_full,
+        /// Bytes that are free on the file's file system. `null`: unknown.
+        free_bytes: Option<u64> = disk.free_bytes,
+        /// Other guests with a disk on that file system.
+        also: Vec<String> = disk.also.clone(),
     }
 
     /// A job of the VMM, as last read, and what the guest pays for it.
