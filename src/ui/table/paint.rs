@@ -161,17 +161,9 @@ pub fn severity_style(severity: Severity) -> StyleId {
     }
 }
 
-/// A name and its state, `web-1 (paused)`, in a width. Of a long name the middle is left out; a narrow column has the
-/// first letter of the state.
+/// A name and its state, `web-1 (paused)`, in a width. Of a long name the middle is left out, of the state nothing.
 fn name_text(name: &str, state: Option<&str>, columns: u16, cut: char) -> String {
-    /// With less room for a name the state is shortened.
-    const MIN_NAME: u16 = 10;
     let Some(state) = state else { return fit_middle(name, columns, cut) };
-    let long = format!(" ({state})");
-    let room = columns.saturating_sub(width(&long));
-    if width(name) <= room || room >= MIN_NAME {
-        return fit_middle(name, room, cut) + &long;
-    }
-    let short: String = [" (", &state[..1], ")"].concat();
-    fit_middle(name, columns.saturating_sub(width(&short)), cut) + &short
+    let label = format!(" ({state})");
+    fit_middle(name, columns.saturating_sub(width(&label)), cut) + &label
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::ui::views::ScreenView;
+use sample::{Stop, StopDisk, StopReason};
 use testkit::{Guest, Host};
 
 const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 50)];
@@ -72,6 +73,22 @@ fn one_guest_and_204() {
     let host = |n: i32| (1..=n).fold(Fixture::new(Host::numa(2, 16, 2)), |f, n| f.guest(guest(n)));
     shows("one_guest_80x24", &screen(&host(1), 80, 24));
     shows("guests_204_120x40", &screen(&host(204), 120, 40));
+}
+
+#[test]
+fn guests_that_do_not_run() {
+    let mut f = Fixture::busy_host();
+    let disk =
+        StopDisk { name: "vdb".into(), file: Some("/vm/web-1.qcow2".into()), is_full: true, ..StopDisk::default() };
+    let full = Stop { reason: StopReason::IoError, for_ns: 75_000_000_000, disks: vec![disk] };
+    let paused = Stop { reason: StopReason::User, for_ns: 60_000_000_000, disks: Vec::new() };
+    f.guests[2] = f.guests[2].clone().stopped(full);
+    f.guests[4] = f.guests[4].clone().stopped(paused);
+    let mut state = judged(&f, 80, 24);
+    shows("stopped_80x24", &state);
+    snapshot("styled_stopped_80x24", &styled(&draw(&state, &Theme::new(Palette::Xterm, Tone::Dark, Charset::Unicode))));
+    press(&mut state, "/state=io-error<Enter>");
+    assert_eq!(state.list.guests, [2]);
 }
 
 #[test]

@@ -43,6 +43,12 @@ impl<'a> GuestRow<'a> {
         is_one.then(|| self.state.findings_about(self.domain.map(DomainModel::name)).find(is_problem))?
     }
 
+    /// How bad it is that the guest does not run; `None` if it runs, or somebody paused it.
+    pub fn stopped(&self) -> Option<Severity> {
+        let found = self.worst()?;
+        if found.rule == RuleId::GuestStopped && found.severity > Severity::Info { Some(found.severity) } else { None }
+    }
+
     /// What costs the guest its time.
     pub fn costs(&self) -> Option<&'a GuestCosts> {
         if let ListRow::Guest(at) = self.row { self.state.list.costs.get(at) } else { None }
@@ -179,8 +185,8 @@ fn further_columns<'a>() -> Vec<Col<'a>> {
         Col::figure("pid", "PID", figure, |r| r.domain?.facts.pid.map(f64::from), whole)
             .help("Process id of the VMM.")
             .json("pid"),
-        Col::text("state", "STATE", text, |r| r.domain.map(|d| d.state.as_str().to_owned()).unwrap_or_default())
-            .help("running, paused or ended.")
+        Col::text("state", "STATE", text, |r| r.domain.map(|d| d.state_word().to_owned()).unwrap_or_default())
+            .help("running, paused or ended; why it does not run, such as io-error or migration.")
             .json("state"),
         Col::text("guest_os", "OS", text, |r| r.domain.and_then(json::guest_os_of).unwrap_or_default())
             .help("The operating system, as configured or as its set-up suggests.")
@@ -207,7 +213,11 @@ fn name(r: &GuestRow<'_>) -> Cell {
     }
     match d.state {
         DomainState::Running => Cell::Name(name, None, StyleId::Strong),
-        DomainState::Paused => Cell::Name(name, Some("paused"), StyleId::Dim),
+        DomainState::Paused => match r.stopped() {
+            // The column PROBLEM says why.
+            Some(severity) => Cell::Name(name, None, severity_style(severity)),
+            None => Cell::Name(name, Some("paused"), StyleId::Dim),
+        },
         DomainState::Ended => Cell::Name(name, Some("ended"), StyleId::Dim),
     }
 }

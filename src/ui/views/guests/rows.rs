@@ -97,13 +97,13 @@ pub fn arrange(state: &mut AppState) {
     table.rows = rows
         .filter(|row| filter.shows(row.domain.map_or("", |d| d.name()), &|at| table.columns[at].value(row)))
         .collect();
-    // The worst guest first: its worst problem, then what it loses, then how busy it is.
+    // Guests that something stopped, then the worst guest: its worst problem, then what it loses, then how busy it is.
     table.rows.sort_by_cached_key(|row| {
         let severity = row.worst().map(|f| f.severity);
         let size = |percent: Option<f64>| percent.filter(|p| *p >= LITTLE).map_or(0, step);
         let lost = size(row.costs().and_then(|costs| costs.lost));
         let busy = size(row.domain.and_then(|d| state.history.recent_cpu(d)));
-        Reverse((severity, lost, busy))
+        Reverse((row.stopped(), severity, lost, busy))
     });
     let table = table.in_order(state.table(TableId::Guests));
     let is_filtered = !filter.is_empty();

@@ -207,9 +207,9 @@ fn narrow_screens_have_five_columns_and_wide_ones_seven() {
 fn a_long_name_is_cut_in_its_middle() {
     let mut f = Fixture::busy_host();
     f.guests[0].facts.name.value = "customer-frontend-production-07".into();
-    f.guests[0].state = sample::DomainState::Paused;
+    f.guests[0] = f.guests[0].clone().stopped(sample::Stop::default());
     let narrow = line(&screen(&f, 80, 24), "-07");
-    assert!(narrow.contains("custo…on-07 (p)"), "{narrow}");
+    assert!(narrow.contains("cus…07 (paused)"), "{narrow}");
 }
 
 #[test]
