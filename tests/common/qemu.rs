@@ -48,6 +48,14 @@ pub fn reader() -> Vec<u8> {
     sector
 }
 
+/// The same with writes.
+pub fn writer() -> Vec<u8> {
+    let mut sector = reader();
+    // `mov ah, 0x43`.
+    sector[17] = 0x43;
+    sector
+}
+
 /// Starts a guest with one virtio disk on an `IOThread`; `drive` has the file and its options.
 pub fn with_disk(name: &str, drive: &str) -> Result<Running, String> {
     let qemu = Command::new("qemu-system-x86_64")

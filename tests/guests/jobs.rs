@@ -64,10 +64,10 @@ fn booted(folder: &Path, name: &str) {
 }
 
 /// The test's monitor of a guest.
-struct Monitor(BufReader<UnixStream>);
+pub(super) struct Monitor(BufReader<UnixStream>);
 
 impl Monitor {
-    fn of(folder: &Path, name: &str) -> Self {
+    pub(super) fn of(folder: &Path, name: &str) -> Self {
         let path = folder.join(format!("{name}.test"));
         let until = Instant::now() + PATIENCE;
         let stream = loop {
@@ -83,7 +83,7 @@ impl Monitor {
         monitor
     }
 
-    fn ask(&mut self, command: &Value) -> Value {
+    pub(super) fn ask(&mut self, command: &Value) -> Value {
         writeln!(self.0.get_mut(), "{command}").unwrap();
         loop {
             let mut line = String::new();

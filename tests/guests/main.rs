@@ -31,6 +31,7 @@ mod rights;
 mod session_record;
 mod side_by_side;
 mod soak;
+mod stopped;
 mod thread_bursts;
 mod thread_ids;
 
