@@ -83,7 +83,7 @@ pub fn start_with(settings: &Settings, files: Option<CapabilitySet>, at_once: bo
     keep(rights::for_sampling(kind, asks_monitors) | files.unwrap_or(CapabilitySet::empty()));
     // libvirt starts ssh, or a user's own daemon, for URIs of that kind.
     let has_uri = settings.libvirt_uri.is_some() || std::env::var_os("LIBVIRT_DEFAULT_URI").is_some();
-    rights::forbid_system_calls(LaterCalls { programs: has_uri, monitors: settings.monitor });
+    rights::forbid_system_calls(LaterCalls { programs: has_uri, monitors: asks_monitors });
     LiveHost { feed, commands }
 }
 
