@@ -8,7 +8,7 @@ use kvm::Space;
 use kvm::cmdline::QemuCommand;
 use kvm::device_map::DeviceMap;
 use live::metadata::libvirt::Libvirt;
-use live::{LibvirtAndQmp, MonitorUse, WatchedGuest};
+use live::{LibvirtAndQmp, MonitorUse, VcpuActivity, WatchedGuest};
 use sample::{DomainFacts, Known, Origin, SourceStatus};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -44,8 +44,7 @@ fn guest_at(pid: i32, start_ticks: u64, socket: &Path) -> WatchedGuest {
         facts: Arc::new(facts),
         claim: None,
         stopped: false,
-        quiet: false,
-        turned: false,
+        vcpus: VcpuActivity::default(),
         unnamed: false,
     }
 }
@@ -379,9 +378,9 @@ fn a_guest_that_waits_for_its_monitor_is_paused() {
     let socket = dir.path().join("qmp");
     let Some(child) = qemu(&socket, &[]) else { return common::skipped(TEST, "no qemu-system-x86_64") };
     let mut source = source();
-    let mut quiet = WatchedGuest { quiet: true, ..guest(child.pid(), &socket) };
+    let mut quiet = WatchedGuest { vcpus: VcpuActivity { quiet: true, turned: false }, ..guest(child.pid(), &socket) };
     assert!(is_paused(&mut source, &quiet, true));
-    quiet.quiet = false;
+    quiet.vcpus.quiet = false;
     assert!(!is_paused(&mut source, &quiet, false), "whose vCPUs run is not paused, whatever was said before");
     common::ran(TEST);
 }

@@ -8,7 +8,7 @@ use super::stagger;
 use super::stop::StopWatch;
 use super::storage::StorageQuery;
 use crate::backoff::Backoff;
-use crate::metadata::source::{GuestMetadata, WatchedGuest};
+use crate::metadata::source::{GuestMetadata, VcpuActivity, WatchedGuest};
 use crate::metadata::status_xml::StatusFiles;
 use crate::proc::fds::KvmFiles;
 use crate::proc::file::FileError;
@@ -108,8 +108,7 @@ impl LiveGuest {
             facts: self.description.facts.clone(),
             claim: self.description.claim,
             stopped: self.threads.is_stopped(),
-            quiet: self.stop.quiet,
-            turned: self.stop.turned,
+            vcpus: VcpuActivity { quiet: self.stop.quiet, turned: self.stop.turned },
             unnamed: self.unnamed,
         }
     }

@@ -145,7 +145,7 @@ impl LibvirtAndQmp {
             _ => MonitorRoute::Own,
         };
         if let (Some(domain), Some(uuid)) = (&domain, &uuid) {
-            known.asks_state |= guest.turned || !guest.quiet && domain.stop().is_some();
+            known.asks_state |= guest.vcpus.turned || !guest.vcpus.quiet && domain.stop().is_some();
             let is_due = known.state_asked.is_none_or(|asked| now.saturating_duration_since(asked) >= STATE_PERIOD);
             if known.asks_state && is_due {
                 (known.asks_state, known.state_asked) = (false, Some(now));

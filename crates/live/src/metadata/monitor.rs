@@ -155,8 +155,8 @@ impl GuestMonitor {
             return changed;
         }
         // A vCPU that uses CPU time is not paused, whatever was said before.
-        let runs = !guest.quiet && self.reported.as_ref().is_some_and(|state| state.stop().is_some());
-        self.asks_state |= guest.turned || runs;
+        let runs = !guest.vcpus.quiet && self.reported.as_ref().is_some_and(|state| state.stop().is_some());
+        self.asks_state |= guest.vcpus.turned || runs;
         if runs {
             self.reported = Some(ReportedState::Running);
             changed = true;
@@ -196,7 +196,7 @@ impl GuestMonitor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metadata::source::DeviceCounters;
+    use crate::metadata::source::{DeviceCounters, VcpuActivity};
     use sample::StopReason;
     use std::sync::mpsc::sync_channel;
 
@@ -209,8 +209,7 @@ mod tests {
             facts: Arc::default(),
             claim: None,
             stopped: false,
-            quiet: true,
-            turned: false,
+            vcpus: VcpuActivity { quiet: true, turned: false },
             unnamed: false,
         };
         let (send, reply) = sync_channel(1);
@@ -222,7 +221,7 @@ mod tests {
         let mut known = GuestMetadata::default();
         monitor.add_to(&mut known, false);
         assert_eq!(known.stop().map(|stop| stop.reason), Some(StopReason::IoError));
-        let busy = WatchedGuest { quiet: false, turned: true, ..guest };
+        let busy = WatchedGuest { vcpus: VcpuActivity { quiet: false, turned: true }, ..guest };
         assert!(monitor.receive(&busy, now), "whose vCPUs run is not paused, whatever was said before");
         monitor.add_to(&mut known, false);
         assert_eq!(known.state, Some(ReportedState::Running));

@@ -25,12 +25,19 @@ pub struct WatchedGuest {
     pub claim: Option<bool>,
     /// Whether its process is stopped (`SIGSTOP`): its monitor cannot answer.
     pub stopped: bool,
-    /// Whether its vCPUs did nothing since the previous sample: it may be paused.
-    pub quiet: bool,
-    /// Whether its vCPUs began or ceased to run since the sample before that: what was said of its state is old.
-    pub turned: bool,
+    /// Whether its vCPUs run.
+    pub vcpus: VcpuActivity,
     /// Whether it accessed a port or address that the monitor's last answer does not name.
     pub unnamed: bool,
+}
+
+/// What the vCPUs of a guest did since the previous sample.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct VcpuActivity {
+    /// Nothing: it may be paused.
+    pub quiet: bool,
+    /// They began or ceased to run since the sample before that: what was said of its state is old.
+    pub turned: bool,
 }
 
 impl WatchedGuest {
