@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// A pipe that poll(2) calls writable has a free page: a write of this size does not block (pipe_poll and pipe_write in
+/// A pipe that poll(2) calls writable has a free page: a write of this size does not block (`pipe_poll` and `pipe_write` in
 /// the kernel's fs/pipe.c).
 const MAX_WRITE_BYTES: usize = 4096;
 /// How often a writer that waits for its reader looks whether kvmtop is to end.

@@ -208,7 +208,7 @@ fn a_long_name_is_cut_in_its_middle() {
     let mut f = Fixture::busy_host();
     f.guests[0].facts.name.value = "customer-frontend-production-07".into();
     f.guests[0] = f.guests[0].clone().stopped(sample::Stop::default());
-    let narrow = line(&screen(&f, 80, 24), "-07");
+    let narrow = line(&screen(&f, 80, 24), "(paused)");
     assert!(narrow.contains("cus…07 (paused)"), "{narrow}");
 }
 

@@ -158,7 +158,9 @@ fn a_line_of_the_log_without_a_name_belongs_to_the_only_guest_that_kvm_could_not
         let log = "[172850.0] kvm-pvm: INTERNAL_ERROR in batch emul: rip=0x7c10 cpl=0 cr3=0x0\n";
         model.host.kernel_log = kvm::kernel_log::parse(log);
         let mut memory = RuleMemory::default();
-        memory.log_judged_s = Some(172_000.0);
+        let mut earlier = model.clone();
+        earlier.host.kernel_log[0].time_s = Some(172_000.0);
+        run(&earlier, &mut memory, &Options::default());
         let report = run(&model, &mut memory, &Options::default());
         get(&report, RuleId::AbnormalExit).domain.clone()
     };
