@@ -165,7 +165,7 @@ fn pages_name_files_and_keys_that_exist() {
     let keys = std::fs::read_to_string(root.join("docs/keys.md")).expect("the page of the keys");
     let mut wrong = Vec::new();
     for (name, page) in files() {
-        if !name.ends_with(".md") {
+        if Path::new(&name).extension().is_none_or(|extension| extension != "md") {
             continue;
         }
         for word in quoted(&page) {
