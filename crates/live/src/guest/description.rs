@@ -279,8 +279,8 @@ impl GuestDescription {
     }
 }
 
-/// Gives each guest a name of its own. Of guests with one name, one of libvirt or root keeps it, and among those the one
-/// that started first: another user's process cannot take it away.
+/// Gives each guest a name of its own. Of guests with one name, one of libvirt or root keeps it, and among those the
+/// first that started: another user's process cannot take it away.
 pub(crate) fn give_names<'a>(guests: impl Iterator<Item = &'a mut GuestDescription>) {
     let mut guests: Vec<&mut GuestDescription> = guests.collect();
     guests.sort_by_key(|guest| (guest.facts.foreign, guest.identity.start_ticks, guest.identity.pid));

@@ -59,8 +59,8 @@ fn unknown_fields_are_skipped_and_missing_ones_default() {
 fn sources_that_are_gone_are_skipped() {
     let older = json!({
         "sources": [
-            {"id": "pmu", "state": "missing", "cause": "no PMU", "fix": null},
-            {"id": "procfs", "state": "ok", "cause": null, "fix": null},
+            {"id": "pmu", "state": "Missing", "cause": "no PMU", "fix": null},
+            {"id": "procfs", "state": "Ok", "cause": null, "fix": null},
         ],
         "domains": [{"cache": {"occupied": 9}, "threads": [{"tid": 7, "pmu": {"guest": {"cycles": 3}}}]}],
     });
