@@ -24,8 +24,9 @@ const SLOTS: [(u16, [usize; 4]); 3] = [(13, [3, 3, 3, 3]), (8, [1, 2, 2, 2]), (6
 /// Where the labels begin, and the text after them.
 const LABEL_AT: u16 = 2;
 const TEXT_AT: u16 = 10;
-/// From this width on the keys for the fix are beside it.
+/// From this width on the keys for the fix are beside it, after a gap.
 const KEYS_FROM: u16 = 100;
+const KEYS_GAP: u16 = 2;
 /// A vCPU that runs for less than this is not busy; percent of one CPU.
 const BUSY: f64 = 10.0;
 /// A shorter wait is not explained; percent of the time that the vCPU wanted to run.
@@ -45,7 +46,9 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let (columns, cut) = (area.width - TEXT_AT - 1, theme.glyphs.cut);
     heading(buf, Rect { height: 1, ..area }, (state, row), theme);
     let keys = keys(state);
-    let keys_at = if area.width >= KEYS_FROM { columns.saturating_sub(width(&keys)) } else { columns };
+    let has_keys = area.width >= KEYS_FROM;
+    let keys_at = if has_keys { columns.saturating_sub(width(&keys)) } else { columns };
+    let fix_columns = if has_keys { keys_at.saturating_sub(KEYS_GAP) } else { columns };
     let plain = |lines: Vec<String>| lines.into_iter().map(|line| vec![(line, StyleId::Text)]).collect();
     let why = problem.map(|f| wrap_to(&clean_lines(&f.why), (columns, slots[2]), cut));
     let (name, threads) = match row {
@@ -59,7 +62,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     };
     let contents: [(&str, Vec<StyledLine>); 4] = [
         ("WHERE", plain(places((columns, slots[0]), (state, model), problem, cut))),
-        ("FIX", problem.map(|f| fix((keys_at, slots[1]), f, cut)).unwrap_or_default()),
+        ("FIX", problem.map(|f| fix((fix_columns, slots[1]), f, cut)).unwrap_or_default()),
         ("WHY", plain(why.unwrap_or_default())),
         (name, threads),
     ];
@@ -276,6 +279,29 @@ mod tests {
                 }
             }
             assert!(seen.iter().all(|n| *n >= 8), "{seen:?}");
+        }
+    }
+
+    #[test]
+    fn the_keys_of_a_fix_stay_apart_from_a_fix_of_any_length() {
+        for (columns, rows) in [(80, 24), (100, 30), (120, 40), (200, 50)] {
+            let mut state = busy(columns, rows);
+            select(&mut state, "db-prod");
+            let command = state.problem().unwrap().first_fix().unwrap().text.clone();
+            let mut beside = 0;
+            for more in 0..columns {
+                for fix in state.report.findings.iter_mut().flat_map(|f| &mut f.fix) {
+                    fix.text = format!("{command}{}", " --live".repeat(more.into()));
+                }
+                for line in lines(&state) {
+                    if let Some((before, _)) = line.split_once("y copy") {
+                        assert!(before.ends_with("  "), "{columns}: {line}");
+                        beside += 1;
+                    }
+                }
+            }
+            let has_detail = layout::plan(&state).detail.height > 0;
+            assert_eq!(beside > 0, has_detail && columns >= KEYS_FROM, "{columns}x{rows}");
         }
     }
 
