@@ -323,6 +323,13 @@ mod tests {
     use crate::metadata::status_xml::StatusFiles;
     use crate::tests::fake_proc::FakeProc;
 
+    #[test]
+    fn guests_of_one_machine_share_the_table_of_its_devices() {
+        let table = |vmm| built_in(&vmm, None).unwrap().value;
+        assert!(Arc::ptr_eq(&table(Vmm::Qemu), &table(Vmm::Qemu)));
+        assert_ne!(table(Vmm::Qemu), table(Vmm::Other("firecracker".into())));
+    }
+
     fn identity(fake: &FakeProc, command: &[u8]) -> ProcessIdentity {
         fake.process(77, "qemu-system-x86");
         let mut identity = ProcessIdentity::read(&fake.paths(), 77, 500, "qemu-system-x86", 1_000_000);
