@@ -183,8 +183,11 @@ fn counts(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String
 fn configs(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), String> {
     // Proxmox names a configuration after the guest's number: `100.conf`.
     let number = file.name.strip_suffix(".conf").filter(|number| is_id(number)).map(str::to_owned);
-    for mut config in vmm_config::parse(file.text) {
-        number.iter().for_each(|number| config.fill_number(number));
+    let mut found = vmm_config::parse(file.text);
+    if let ([only], Some(number)) = (found.as_mut_slice(), &number) {
+        only.set_number(number);
+    }
+    for config in found {
         gathered.notes.extend(config.unread.notes(&file.name));
         gathered.descriptions.push(Description {
             printed: VirshDomain {
@@ -226,9 +229,10 @@ fn domain_xmls(file: &mut TextFile<'_>, gathered: &mut Gathered) -> Result<(), S
         gathered.notes.push(file.note("a snapshot's XML, which is not the present configuration: it is left out"));
         return Ok(());
     }
-    for (line, attribute) in domain_xml::empty_numbers(text).take(4) {
-        let name = &file.name;
-        gathered.notes.push(format!("{name}:{line}: {attribute}='' is not a number: libvirt refuses this XML"));
+    for refused in domain_xml::refused_numbers(text).take(4) {
+        let (name, line) = (&file.name, refused.line);
+        let what = format!("{}='{}'", refused.attribute, refused.value);
+        gathered.notes.push(format!("{name}:{line}: {what} is {}: libvirt refuses this XML", refused.lacks));
     }
     let parts = domains(text);
     // A guide shows parts of an earlier state before the whole.

@@ -118,8 +118,12 @@ pub struct QemuCommand {
     pub drive_files: Vec<String>,
     /// Disks that have an id.
     pub disks: Vec<CommandDisk>,
-    /// Whether libvirt wrote it, by its way of naming the guest, its monitor and its key.
+    /// Whether libvirt wrote it, by its monitor, its key and its folders. The form of `-name` alone does not tell: scripts
+    /// copy it.
     pub by_libvirt: bool,
+    /// Settings that nobody wrote down, with their options: QEMU's or Proxmox's defaults. Not recorded.
+    #[serde(skip)]
+    pub defaults: Vec<&'static str>,
     /// A device that is passed through, and the memory in MiB down to which Proxmox's ballooning goes. Not recorded.
     #[serde(skip)]
     pub ballooned: Option<(String, u64)>,
@@ -234,6 +238,7 @@ fn read(mut command: QemuCommand, argv: &[String]) -> QemuCommand {
     let listening = monitors.control.iter().filter_map(|id| monitors.sockets.get(id).cloned());
     command.qmp_sockets.extend(listening);
     command.by_libvirt |= monitors.control.iter().any(|id| id == "charmonitor");
+    command.by_libvirt |= command.qmp_sockets.iter().any(|path| path.contains("/libvirt/"));
     options::cards(&mut command, &all);
     command
 }
@@ -258,7 +263,10 @@ pub fn parse_text(text: &str) -> Result<QemuCommand> {
     let mut command = QemuCommand { held_to, is_cut, ..parse_argv(&argv) };
     if command.accel.is_none() && !is_cut && !MAY_USE_KVM.is_match(text) && command.prefers_tcg() {
         command.accel = Some(TCG.to_owned());
+        command.defaults.push("accel");
     }
+    // A text may lack the monitor and the key: a log was abridged, or `ps` cut the line.
+    command.by_libvirt |= command.debug_threads && text.contains("guest=") && text.contains("libvirt");
     Ok(command)
 }
 

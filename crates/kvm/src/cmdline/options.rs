@@ -96,7 +96,6 @@ pub(super) fn option(command: &mut QemuCommand, monitors: &mut Monitors, option:
             let pairs = pairs(value);
             command.name = get(&pairs, "guest", true).or(command.name.take());
             command.debug_threads |= get(&pairs, "debug-threads", false).is_some_and(|on| is_on(&on));
-            command.by_libvirt |= command.debug_threads && get(&pairs, "guest", false).is_some();
         }
         "uuid" => command.uuid = Some(value.to_ascii_lowercase()),
         "machine" | "M" => machine(command, value),

@@ -69,6 +69,21 @@ fn a_libvirt_log_is_read_whole() {
 }
 
 #[test]
+fn the_form_of_a_name_alone_does_not_show_libvirt() {
+    let by_libvirt = |text: &str| parse_text(text).unwrap().by_libvirt;
+    let mail = "/usr/bin/qemu-system-x86_64 -name guest=mail,debug-threads=on -m 512";
+    assert!(!by_libvirt(mail) && by_libvirt(LOG));
+    for sign in [
+        " -object {\"qom-type\":\"secret\",\"id\":\"masterKey0\"}",
+        " -mon chardev=charmonitor,id=monitor,mode=control",
+        " -qmp unix:/var/lib/libvirt/qemu/domain-3-mail/monitor.sock,server=on",
+    ] {
+        assert!(by_libvirt(&format!("{mail}{sign}")), "{sign}");
+    }
+    assert!(by_libvirt(&format!("libvirt+ 6455 99.0 {mail}")), "a line of ps, cut");
+}
+
+#[test]
 fn the_last_start_in_a_log_counts() {
     let text = format!("{LOG}{}", LOG.replace("guest=win10", "guest=win11"));
     assert_eq!(parse_text(&text).unwrap().name.as_deref(), Some("win11"));

@@ -3,11 +3,13 @@
 mod properties;
 mod read;
 mod repair;
+mod repeated;
 mod xml;
 
 pub use read::parse;
 pub use repair::{Repaired, own_text, repair, unescaped};
-pub use xml::empty_numbers;
+pub use repeated::repeated;
+pub use xml::{RefusedNumber, refused_numbers};
 pub(crate) use xml::{children, document};
 
 use super::cmdline::QemuCommand;

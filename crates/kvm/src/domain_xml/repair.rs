@@ -425,7 +425,7 @@ mod tests {
         assert_eq!(xml.topology.map(|t| t.threads), Some(2));
         assert!(xml.shows("cputune") && xml.shows("cpu/numa") && !xml.shows("os") && !xml.shows("clock"));
         let (xml, _) = read(
-            "<domain><features><acpi><hyperv><synic state='on'/></hyperv></features><clock offset='utc'/>\
+            "<domain><name>a</name><features><acpi><hyperv><synic state='on'/></hyperv></features><clock offset='utc'/>\
             <vcpus><vcpu id='0' enabled='yes'/></vcpus></domain>",
         );
         assert!(!xml.shows("features/hyperv") && xml.shows("clock") && xml.shows("cputune"));
@@ -445,7 +445,7 @@ mod tests {
             <vcpu>2</vcpu>",
         );
         assert_eq!((xml.domain_type.as_deref(), xml.iothreads, xml.vcpus), (Some("kvm"), 1, Some(2)));
-        let (xml, _) = read("<domain><vcpu>4</vcpu><title>a & b</title></domain>\n");
+        let (xml, _) = read("<domain><name>a</name><vcpu>4</vcpu><title>a & b</title></domain>\n");
         assert_eq!((xml.vcpus, xml.is_whole()), (Some(4), true));
     }
 

@@ -73,14 +73,58 @@ fn what_is_left_out_is_not_absent() {
     {
         assert_eq!(xml.shows(path), shown, "{path}");
     }
-    let xml = parse("<domain><devices><!-- snip --></devices></domain>").unwrap();
+    let xml = parse("<domain><name>a</name><devices><!-- snip --></devices></domain>").unwrap();
     assert!(xml.shows("clock") && !xml.shows("devices/disk") && !xml.is_whole());
 }
 
 #[test]
 fn numbers_that_are_missing_are_named() {
     let text = "<cpu>\n<topology sockets='1' cores='8' threads=''/>\n</cpu><vcpupin vcpu=\"\" cpuset='1'/>";
-    assert_eq!(empty_numbers(text).collect::<Vec<_>>(), [(2, "threads"), (3, "vcpu")]);
+    let refused = |text| refused_numbers(text).map(|r| (r.line, r.attribute, r.value, r.lacks)).collect::<Vec<_>>();
+    let empty = |line, name| (line, name, String::new(), "not a number");
+    assert_eq!(refused(text), [empty(2, "threads"), empty(3, "vcpu")]);
+    let lists =
+        "<vcpupin vcpu='0' cpuset='0-3,^1'/>\n<iothreadpin iothread='1' cpuset='0,8.1'/><vcpupin cpuset='...'/>";
+    assert_eq!(refused(lists), [(2, "cpuset", "0,8.1".to_owned(), "no list of CPUs")]);
+}
+
+#[test]
+fn a_frame_around_some_elements_lacks_nothing_else() {
+    let inner = "<vcpu>2</vcpu><features><hyperv><stimer state='on'/></hyperv></features>";
+    let xml = parse(&format!("<domain type='kvm'>{inner}</domain>")).unwrap();
+    assert!(!xml.is_whole() && xml.shows("features/hyperv") && !xml.shows("clock") && !xml.shows("cpu/topology"));
+    for whole in ["<name>a</name>", "<os><type>hvm</type></os>"] {
+        assert!(parse(&format!("<domain type='kvm'>{whole}{inner}</domain>")).unwrap().is_whole(), "{whole}");
+    }
+}
+
+#[test]
+fn what_a_domain_has_already_is_named() {
+    let xml = parse(
+        "<domain><name>a</name><vcpu>4</vcpu><cputune><vcpupin vcpu='0' cpuset='1'/><emulatorpin cpuset='0'/></cputune>
+         <features><hyperv><synic state='off'/></hyperv><kvm><hidden state='on'/></kvm></features>
+         <cpu mode='host-model'><topology sockets='4'/><feature policy='disable' name='hypervisor'/></cpu>
+         <clock offset='utc'><timer name='hpet' present='yes'/></clock></domain>",
+    )
+    .unwrap();
+    for (piece, names) in [
+        ("<cpu><feature policy='require' name='invtsc'/></cpu>", &[] as &[&str]),
+        (
+            "<cpu>\n<feature policy='require' name='hypervisor'/>\n</cpu>",
+            &["<feature policy='disable' name='hypervisor'/>"],
+        ),
+        ("<cpu mode='host-passthrough'/><vcpu>2</vcpu>", &["<vcpu>", "<cpu> mode and model"]),
+        ("<cpu><topology cores='4'/></cpu>", &["<topology>"]),
+        ("<clock><timer name='hpet' present='no'/><timer name='rtc'/></clock>", &["<timer name='hpet'>"]),
+        ("<features><hyperv><synic/><stimer/></hyperv><kvm><hidden/></kvm></features>", &["<synic>", "<hidden>"]),
+        (
+            "<cputune><vcpupin vcpu='0'/><emulatorpin/><iothreadpin iothread='1'/></cputune>",
+            &["<vcpupin>", "<emulatorpin>"],
+        ),
+        ("<cputune><vcpupin vcpu='1' cpuset='2'/></cputune><numatune><memory/></numatune>", &[]),
+    ] {
+        assert_eq!(repeated(&xml, piece), names, "{piece}");
+    }
 }
 
 #[test]
@@ -224,7 +268,8 @@ fn properties_of_devices_are_read_with_their_place() {
 #[test]
 fn an_abridged_list_of_pins_says_nothing_of_those_that_it_lacks() {
     let shows = |pins: &str| {
-        let text = format!("<domain><vcpu>4</vcpu><cputune>{pins}</cputune><clock offset='utc'/></domain>");
+        let text =
+            format!("<domain><name>a</name><vcpu>4</vcpu><cputune>{pins}</cputune><clock offset='utc'/></domain>");
         let xml = parse(&text).unwrap();
         assert!(xml.shows("clock") && xml.shows("cpu/topology"), "{text}");
         xml.shows("cputune")

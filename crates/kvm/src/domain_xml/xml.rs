@@ -1,10 +1,12 @@
 //! XML helpers: bounded parsing, and functions to read attributes.
 
 use super::MAX_TEXT;
+use crate::cpu_set::CpuSet;
 use crate::limits::{self, GUEST_MEMORY};
 use crate::pattern::Pattern;
 use crate::{sanitize, sanitize_name};
 use anyhow::{Result, bail, ensure};
+use regex::Captures;
 use roxmltree::{Document, Node, ParsingOptions};
 
 const MAX_NODES: u32 = 200_000;
@@ -25,18 +27,52 @@ pub(crate) fn slice<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     rest.get(..rest.find(&close).map_or(rest.len(), |at| at + close.len()))
 }
 
-/// An attribute of a topology or a pin that should hold numbers and is empty.
-static EMPTY_NUMBER: Pattern = Pattern::new(concat!(
-    r"<(?:topology|vcpupin|emulatorpin|iothreadpin)[^<>]*?[ \t\r\n]",
-    r#"(?P<name>sockets|dies|clusters|cores|threads|vcpu|iothread|cpuset)=(?:''|"")"#,
+/// An attribute of a topology or a pin that should hold numbers.
+static NUMBER: Pattern =
+    Pattern::new(concat!(r"<(?:topology|vcpupin|emulatorpin|iothreadpin)(?P<attributes>[ \t\r\n][^<>]*)>",));
+/// One of these attributes with its value.
+static NUMBER_ATTRIBUTE: Pattern = Pattern::new(concat!(
+    r"[ \t\r\n](?P<name>sockets|dies|clusters|cores|threads|vcpu|iothread|cpuset)=",
+    r#"(?:'(?P<single>[^']*)'|"(?P<double>[^"]*)")"#,
 ));
 
-/// The attributes without a number where libvirt wants one, so that it refuses the XML; each with its line, from 1.
-pub fn empty_numbers(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let found = EMPTY_NUMBER.captures_iter(text);
-    found
-        .filter_map(|found| found.name("name"))
-        .map(|name| (text.get(..name.start()).unwrap_or_default().matches('\n').count() + 1, name.as_str()))
+/// An attribute for which libvirt refuses an XML.
+#[derive(Debug, PartialEq, Eq)]
+pub struct RefusedNumber<'a> {
+    /// Its line, from 1.
+    pub line: usize,
+    /// Its name.
+    pub attribute: &'a str,
+    /// What it has in place of numbers, made harmless.
+    pub value: String,
+    /// What its value is not: `not a number`.
+    pub lacks: &'static str,
+}
+
+/// The attributes without a number, or without a list of CPUs, where libvirt wants one.
+pub fn refused_numbers(text: &str) -> impl Iterator<Item = RefusedNumber<'_>> {
+    let line_of = move |at: usize| text.get(..at).unwrap_or_default().matches('\n').count() + 1;
+    let in_element = move |element: Captures<'_>| {
+        let attributes = element.name("attributes")?;
+        let of_element = NUMBER_ATTRIBUTE.captures_iter(text.get(attributes.range())?);
+        let refused = of_element.filter_map(|found| {
+            let name = found.name("name")?;
+            let value = found.name("single").or(found.name("double"))?.as_str();
+            let is_list = name.as_str() == "cpuset";
+            let is_read = !is_list || CpuSet::parse(value).is_ok();
+            // Dots and variables stand for a number that the text does not tell.
+            let stands_for = value.contains("..") || value.contains(['$', '{', '%', '\u{2026}']);
+            let refused = RefusedNumber {
+                line: line_of(attributes.start() + name.start()),
+                attribute: text.get(attributes.range())?.get(name.range())?,
+                value: sanitize(value, 40),
+                lacks: if is_list { "no list of CPUs" } else { "not a number" },
+            };
+            (!stands_for && (value.is_empty() || !is_read)).then_some(refused)
+        });
+        Some(refused.collect::<Vec<_>>())
+    };
+    NUMBER.captures_iter(text).filter_map(in_element).flatten()
 }
 
 /// Parses the element `name` of a text. DTDs (and with them entities) are refused; prefixes that an excerpt does not

@@ -387,6 +387,8 @@ static HEADER: Pattern = Pattern::new(r"kvm[ :\[]*(?P<pid>[0-9]{1,10})[\]:][\]: 
 /// Lines about KVM and QEMU that healthy hosts and guests log.
 pub(super) static HARMLESS: Pattern = Pattern::new(
     r#"(?x)
+    # A setting of Proxmox.
+    ^kvm:\ [01]$|
     # What KVM finds when it is loaded.
     nested\ (?:virtualization|paging)\ enabled|kvm:\ nested|virtual\ vmload\ vmsave\ supported
     |(?:virtual\ gif|lbr\ virtualization|tsc\ scaling|sev|avic)\ supported|(?:sev|sev-es|avic|virtual\ nmi)\ enabled

@@ -1040,3 +1040,9 @@ fn the_spellings_of_older_programs_are_known() {
         assert_eq!((found.kind, found.data), (kind, data), "{line}");
     }
 }
+
+#[test]
+fn a_setting_of_proxmox_is_no_line_of_a_log() {
+    let config = "cores: 4\nkvm: 0\nmemory: 512\n";
+    assert!(!looks_like(config) && parse(config).is_empty());
+}

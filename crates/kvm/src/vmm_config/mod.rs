@@ -54,12 +54,13 @@ pub struct VmmConfig {
 }
 
 impl VmmConfig {
-    /// Takes the guest's number, which the name of its file tells, where its disks do not tell it. Proxmox numbers
-    /// guests from 100 on.
-    pub fn fill_number(&mut self, id: &str) {
+    /// Takes the guest's number, which the name of its file tells: a disk may be another guest's (a clone, a replica).
+    /// Proxmox numbers guests from 100 on.
+    pub fn set_number(&mut self, id: &str) {
         if (3..10).contains(&id.len()) {
-            let sockets = self.command.qmp_sockets.iter_mut();
-            sockets.for_each(|socket| *socket = socket.replace(&format!("/{UNKNOWN_ID}."), &format!("/{id}.")));
+            let own = |socket: &&mut String| socket.starts_with("/var/run/qemu-server/");
+            let sockets = self.command.qmp_sockets.iter_mut().filter(own);
+            sockets.for_each(|socket| *socket = format!("/var/run/qemu-server/{id}.qmp"));
         }
     }
 }
@@ -158,6 +159,12 @@ fn config(part: &Part) -> Option<VmmConfig> {
     let is_whole = is_whole(&keys) && !unread.iter().any(|(_, line)| line.contains("..") || line.contains('\u{2026}'));
     config.command = parse_argv(&argv(&keys, counted, is_whole));
     config.command.is_cut = !is_whole;
+    let is_default = |key: &&str| is_whole && !keys.contains_key(key);
+    config.command.defaults = ["cpu", "scsihw"].into_iter().filter(is_default).collect();
+    // `args` can have a CPU as well.
+    if config.command.cpu_options.len() > 1 {
+        config.command.defaults.retain(|key| *key != "cpu");
+    }
     let device = keys.keys().find(|key| key.starts_with("hostpci"));
     let least = keys.get("balloon").and_then(|least| least.parse().ok()).filter(|least| *least > 0);
     config.command.ballooned = device.zip(least).map(|(device, least)| ((*device).to_owned(), least));

@@ -182,3 +182,17 @@ proptest! {
         let _ = parse(&String::from_utf8_lossy(&bytes));
     }
 }
+
+#[test]
+fn what_nobody_wrote_down_is_a_default_and_the_files_name_is_the_number() {
+    let text = "boot: order=ide0\ncores: 4\nide0: local:vm-100-disk-0,size=9G\nmemory: 512\nname: a\nsmbios1: uuid=1\n";
+    let mut config = parse(text).remove(0);
+    assert_eq!(config.command.defaults, ["cpu", "scsihw"]);
+    assert_eq!(config.command.qmp_sockets, ["/var/run/qemu-server/100.qmp"]);
+    config.set_number("101");
+    assert_eq!(config.command.qmp_sockets, ["/var/run/qemu-server/101.qmp"]);
+    let own = text.replace("cores", "cpu: qemu64\ncores").replace("smbios1", "scsihw: lsi\nsmbios1");
+    assert!(parse(&own)[0].command.defaults.is_empty());
+    let with_args = format!("args: -cpu host\n{text}");
+    assert_eq!(parse(&with_args)[0].command.defaults, ["scsihw"]);
+}
