@@ -174,9 +174,12 @@ pub struct HostTask {
     pub over_ns: u64,
     /// The CPU it ran on last.
     pub last_cpu: u32,
+    /// When its process was started, nanoseconds after boot. `None`: not known, as in older recordings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_ns: Option<u64>,
 }
 
-bounded!(HostTask { used_ns, over_ns } tid, pid, comm, process, kernel, last_cpu);
+bounded!(HostTask { used_ns, over_ns, started_ns } tid, pid, comm, process, kernel, last_cpu);
 
 /// At most this many groups of tasks are kept.
 pub const MAX_TASK_GROUPS: usize = 16;

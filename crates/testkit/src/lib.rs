@@ -231,6 +231,7 @@ impl Host {
             used_ns: (percent * 1e7) as u64,
             over_ns: 1_000_000_000,
             last_cpu: *cpu,
+            started_ns: None,
         });
         let tasks: Vec<_> = tasks.collect();
         let groups = tasks.chunk_by(|a, b| a.comm == b.comm).map(|same| HostTaskGroup {

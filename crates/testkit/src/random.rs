@@ -209,6 +209,7 @@ impl RandomHost {
                     used_ns: r.next() % 50_000_000,
                     over_ns: 10_000_000_000,
                     last_cpu: (r.next() % 72) as u32,
+                    started_ns: Some(r.next() % 50_000_000),
                 })
                 .collect();
             s.host.kernel_log.push(LogLine {

@@ -133,7 +133,7 @@ impl HostTasks {
             let path = dir.join(tid.to_string()).join("stat");
             let Some((now, task, _)) = read(&path, (tid, pid)) else { continue };
             let name = Some(&process.comm).filter(|name| **name != task.comm).cloned().unwrap_or_default();
-            let task = HostTask { process: name, ..task };
+            let task = HostTask { process: name, started_ns: process.started_ns, ..task };
             let before = scan.before.get(&(pid, Some(tid)));
             self.tasks.extend(before.and_then(|before| now.since(before, scan.over_ns, task)));
             self.known.insert((pid, Some(tid)), now);
@@ -181,6 +181,7 @@ fn read(stat: &Path, (tid, pid): (i32, i32)) -> Option<(TaskReading, HostTask, u
         used_ns: 0,
         over_ns: 0,
         last_cpu: stat.cpu.unwrap_or(0),
+        started_ns: Some(stat.start_ticks.saturating_mul(TICK_NS)),
     };
     Some((TaskReading { start_ticks: stat.start_ticks, used_ticks }, task, stat.threads))
 }

@@ -3,6 +3,7 @@
 use super::host_work::keep_away;
 use crate::cost::{Holder, WaitShares};
 use crate::lint::prelude::*;
+use crate::model::HostTaskModel;
 use kvm::pattern::Pattern;
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,7 +13,10 @@ const MAX_NAMES: usize = 8;
 const MAX_BUSY: f64 = 50.0;
 
 const MOVE_NEED: &str = "takes effect at once, as long as the process lives; what it starts later inherits it";
-const NICE_NEED: &str = "takes effect at once; it gives way only to tasks of its own cgroup, not to other slices";
+const NICE_NEED: &str = "takes effect at once; a guest in another cgroup wins nothing by it, since a task gives way \
+    only to tasks of its own cgroup";
+/// A younger process may be gone before anyone types its number, seconds.
+const MIN_AGE_S: f64 = 60.0;
 const IN_SLICE: &str = "or by `systemd-run --scope --slice=background.slice -p CPUWeight=1 COMMAND`";
 const OWN_COST: &str = "Give kvmtop a longer interval (-d 5): it is this program that uses the CPU";
 const KERNEL_WORK: &str = "It is a kernel thread, so its cause has to go: KSM for ksmd, too little free memory for \
@@ -63,7 +67,7 @@ pub(super) fn hog(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let evidence = known([
         Some(format!("guests wait {} % of a CPU for tasks of the host: {by_task}", figure(all))),
         Some(format!("who waits, and how long: {by_guest} % of a CPU")),
-        (!ctx.is_file() || !task.pids.is_empty()).then(|| task.used()),
+        (!ctx.is_file() || !task.pids.is_empty() || task.young > 0).then(|| task.used()),
     ]);
     let guests: Vec<&GuestContext<'_>> = delayed.iter().map(|d| d.2).collect();
     let is_one = most * 2.0 >= all;
@@ -99,8 +103,10 @@ fn of_vcpu<'a>(
 /// A task of the host, or several of one name.
 struct NamedTask<'a> {
     name: &'a str,
-    /// Its processes, busiest first.
+    /// Its processes that have run for a minute or longer, or whose age is not known; busiest first.
     pids: Vec<i32>,
+    /// The number of its younger processes.
+    young: usize,
     is_kernel: bool,
     /// Percent of one CPU.
     used: f64,
@@ -111,12 +117,19 @@ impl<'a> NamedTask<'a> {
         let host = &ctx.model.host;
         let tasks: Vec<_> = host.tasks.iter().filter(|task| task.name() == name).collect();
         let mut seen = HashSet::new();
-        let pids = tasks.iter().map(|task| task.pid).filter(|pid| seen.insert(*pid)).collect();
+        let (mut pids, mut young) = (Vec::new(), 0);
+        for task in tasks.iter().filter(|task| seen.insert(task.pid)) {
+            if age_s(ctx, task).is_some_and(|age| age < MIN_AGE_S) {
+                young += 1;
+            } else {
+                pids.push(task.pid);
+            }
+        }
         let group = host.task_groups.iter().flatten().find(|group| group.comm == name);
         // Processes that came and went are in the group alone.
         let used = tasks.iter().map(|task| task.cpu_percent).sum::<f64>().max(group.map_or(0.0, |g| g.cpu_percent));
         let is_kernel = tasks.iter().all(|task| task.kernel) && (!tasks.is_empty() || KERNEL_THREAD.is_match(name));
-        Self { name, pids, is_kernel, used }
+        Self { name, pids, young, is_kernel, used }
     }
 
     fn pids(&self, between: &str) -> String {
@@ -124,10 +137,19 @@ impl<'a> NamedTask<'a> {
     }
 
     fn used(&self) -> String {
-        let Self { name, pids, used, .. } = self;
-        match pids.len() {
-            0 => format!("{name} comes and goes: processes of this name live for less than a few seconds"),
-            n => format!("{name} uses {} % of a CPU in {n} processes (PID {})", figure(*used), self.pids(", ")),
+        let Self { name, pids, young, used, .. } = self;
+        let used = figure(*used);
+        match (pids.len(), young) {
+            (0, 0) => format!("{name} comes and goes: processes of this name live for less than a few seconds"),
+            (0, _) => {
+                format!("{name} uses {used} % of a CPU; it comes and goes: no process of this name is a minute old")
+            }
+            (n, 0) => format!("{name} uses {used} % of a CPU in {n} processes (PID {})", self.pids(", ")),
+            (n, young) => format!(
+                "{name} uses {used} % of a CPU in {} processes; a minute old or older: PID {}",
+                n + young,
+                self.pids(", ")
+            ),
         }
     }
 
@@ -145,13 +167,24 @@ impl<'a> NamedTask<'a> {
             let lines = pids.split(' ').map(|pid| format!("taskset -apc {free} {pid}"));
             let to_free = fixes::command(lines.collect::<Vec<_>>().join("\n")).needing(MOVE_NEED);
             fix.extend((!free.is_empty()).then_some(to_free));
-            fix.push(fixes::command(format!("renice -n 19 -p {pids}")).needing(NICE_NEED));
+            // libvirt and Proxmox give each guest a cgroup of its own: such a guest wins nothing.
+            let has_own_cgroup =
+                |guest: &GuestContext<'_>| guest.config.libvirt == Some(true) || guest.proxmox_id().is_some();
+            if !guests.iter().all(|guest| has_own_cgroup(guest)) {
+                fix.push(fixes::command(format!("renice -n 19 -p {pids}")).needing(NICE_NEED));
+            }
         }
         fix.push(fixes::advice(format!("Run {} on another host or at another time, {IN_SLICE}", self.name)));
         let is_pinned = |g: &&&GuestContext<'_>| g.domain.vcpus().any(|vcpu| vcpu.pinned_cpu().is_some());
         fix.extend(guests.iter().find(is_pinned).into_iter().flat_map(|guest| keep_away(ctx, guest)));
         fix
     }
+}
+
+/// For how long a task's process has run, seconds.
+fn age_s(ctx: &Context<'_>, task: &HostTaskModel) -> Option<f64> {
+    let up_ms = ctx.model.time_ms - ctx.model.booted_ms?;
+    Some(up_ms as f64 / 1e3 - task.started_ns? as f64 / 1e9)
 }
 
 /// The CPUs on which a task hurts no guest: none of these guests may use them, no vCPU is pinned there, and they are
