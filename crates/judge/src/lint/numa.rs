@@ -296,7 +296,8 @@ fn smt(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let cores = listed(cores.iter().map(CpuSet::to_string).collect());
     let pairs_text = listed(pairs.iter().map(named).collect());
     let evidence = vec![format!("{seen}: {pairs_text}"), format!("CPUs that share a core on this host: {cores}")];
-    let fix = fixes::or_advice(guest_placement(ctx, guest), advice);
+    let planned = || fixes::or_advice(guest_placement(ctx, guest), advice);
+    let fix = fixes::placement::keep_pins(ctx, guest).unwrap_or_else(planned);
     let marks = pairs.iter().flat_map(|p| [Mark::Vcpu(p.0), Mark::Vcpu(p.1)]).collect();
     let found = Finding::new(severity, Confidence::High, evidence, fix).saying(prose);
     verdicts.find(Finding { marks, ..found });

@@ -48,7 +48,7 @@ pub fn plan(model: &Model, options: &Options) -> HostPlan {
         plan: whole.guests.get(guest.index).cloned().unwrap_or_default(),
         fix: match fixes::placement::guest_placement(&ctx, guest) {
             fix if guest.is_of_nova() => fixes::audience::for_nova(fix),
-            fix => fix,
+            fix => fix.into_iter().map(|fix| fixes::in_place(&ctx.guests, Some(guest.index), fix)).collect(),
         },
         undo: if guest.is_of_nova() { Vec::new() } else { fixes::placement::undo(&ctx, guest) },
     };

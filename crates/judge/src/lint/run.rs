@@ -124,7 +124,8 @@ fn ask_all(context: &Context<'_>) -> Verdicts {
     }
     let mut found = Vec::new();
     for (guest, finding) in std::mem::take(&mut verdicts.found) {
-        let mut finding = Surroundings::of(context, guest).fit(finding);
+        let mut finding = Surroundings::of(context, guest, &finding).fit(finding);
+        finding.fix = finding.fix.into_iter().map(|fix| fixes::in_place(&context.guests, guest, fix)).collect();
         if guest.and_then(|i| context.guests.get(i)).is_some_and(|guest| guest.domain.facts.foreign) {
             finding = finding.at_most_warning(FOREIGN);
         }

@@ -15,8 +15,12 @@ pub(crate) const NO_VCPUS: &str = "the number of vCPUs is unknown: no rate per v
 const NO_INTERVAL: &str = "the time that the figures cover is unknown, so there is no rate; pass --duration to set it";
 const TOO_SHORT: &str = "too few events in too short a time for a rate";
 
-/// [`GuestContext::emulated`] by the command line, which may be an example and need not be the whole.
-pub(crate) const BY_COMMAND_LINE: &str = "its command line names accel=tcg, or no accelerator, which means the same";
+/// [`GuestContext::emulated`] by QEMU's default: the command line may be an example and need not be the whole.
+pub(crate) const BY_DEFAULT: &str = "its command line names no accelerator, and QEMU's default is TCG";
+/// The same by a setting.
+const BY_COMMAND_LINE: &str = "its command line names accel=tcg";
+/// The same by Proxmox's setting, which becomes that option.
+pub(crate) const BY_PROXMOX: &str = "its configuration says kvm: 0";
 
 /// The same by counts of KVM's events. A paused guest has no events either.
 pub(crate) const BY_NO_EVENTS: &str = "its process has none of KVM's events: KVM does not run it, or it is paused";
@@ -109,10 +113,7 @@ impl<'a> GuestContext<'a> {
 
     /// Its number in Proxmox, by its monitor (`/var/run/qemu-server/100.qmp`); `VMID` where a file does not name it.
     pub fn proxmox_id(&self) -> Option<&'a str> {
-        let sockets = &self.domain.facts.command.as_deref()?.qmp_sockets;
-        let id = sockets.iter().find_map(|path| path.split_once("/qemu-server/")?.1.strip_suffix(".qmp"))?;
-        let is_number = !id.is_empty() && id.bytes().all(|b| b.is_ascii_digit());
-        (is_number || id == vmm_config::UNKNOWN_ID).then_some(id)
+        proxmox_id(self.domain.facts.command.as_deref()?)
     }
 
     /// Whether one of its vCPUs has a real-time priority.
@@ -172,6 +173,14 @@ impl<'a> GuestContext<'a> {
     }
 }
 
+/// See [`GuestContext::proxmox_id`].
+fn proxmox_id(command: &QemuCommand) -> Option<&str> {
+    let sockets = command.qmp_sockets.iter();
+    let id = sockets.filter_map(|path| path.split_once("/qemu-server/")?.1.strip_suffix(".qmp")).next()?;
+    let is_number = !id.is_empty() && id.bytes().all(|b| b.is_ascii_digit());
+    (is_number || id == vmm_config::UNKNOWN_ID).then_some(id)
+}
+
 /// Whether KVM's exits or entries of a process were counted for long enough, and there was none.
 fn is_silent(domain: &DomainModel, seconds: Option<f64>) -> bool {
     let is_counted = ["kvm_exit", "kvm_entry"].iter().any(|name| domain.kvm_events.contains_key(*name));
@@ -199,7 +208,11 @@ fn emulation(domain: &DomainModel, seconds: Option<f64>) -> Option<&'static str>
             let added = xml.and_then(|xml| xml.qemu_command.as_ref()?.accel.as_ref());
             added.is_none_or(|accel| accel == TCG).then_some("its XML says <domain type='qemu'>")
         }
-        None if facts.command.as_deref().is_some_and(is_tcg) => Some(BY_COMMAND_LINE),
+        None if facts.command.as_deref().is_some_and(is_tcg) => Some(match facts.command.as_deref() {
+            Some(command) if command.defaults.contains(&"accel") => BY_DEFAULT,
+            Some(command) if proxmox_id(command).is_some() && command.arch() != Some("aarch64") => BY_PROXMOX,
+            _ => BY_COMMAND_LINE,
+        }),
         None if is_silent && facts.command.is_none() => Some(BY_NO_EVENTS),
         _ => None,
     }

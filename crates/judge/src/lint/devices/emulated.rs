@@ -2,7 +2,7 @@
 //! serial port.
 
 use super::properties;
-use crate::lint::fixes::hyperv;
+use crate::lint::fixes::{VirtioDriver, hyperv};
 use crate::lint::prelude::*;
 use crate::lint::profiles;
 use crate::model::{GuestKind, has_device};
@@ -26,15 +26,15 @@ const QUIET_CONSOLE: &str = "For jobs with much output use ssh, or a virtio cons
 /// How the names of regions begin (QEMU's `info mtree`).
 type Regions = &'static [&'static str];
 
-/// Emulated devices: their kind, and the libvirt element and the device of QEMU that make it virtio.
-const EMULATED: &[(Regions, (&str, &str, &str))] = &[
+/// Emulated devices: their kind, the libvirt element and the device of QEMU that make it virtio, and its driver.
+const EMULATED: &[(Regions, (&str, &str, &str, VirtioDriver))] = &[
     (
         &["e1000", "rtl8139", "pcnet", "ne2000", "vmxnet3"],
-        ("network card", "<interface>'s <model type='virtio'/>", "virtio-net-pci"),
+        ("network card", "<interface>'s <model type='virtio'/>", "virtio-net-pci", VirtioDriver::Net),
     ),
     (
         &["ahci", "ide", "piix-bmdma", "bmdma", "lsi-", "megasas"],
-        ("disk controller", "<disk>'s <target dev='vda' bus='virtio'/>", "virtio-blk-pci"),
+        ("disk controller", "<disk>'s <target dev='vda' bus='virtio'/>", "virtio-blk-pci", VirtioDriver::Block),
     ),
 ];
 
@@ -72,7 +72,7 @@ fn is_of(regions: Regions, name: &str) -> bool {
 
 pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let least = ctx.thresholds().devices.emulated;
-    let Some((regions, (kind, element, device), accesses)) = used(guest, EMULATED, least, verdicts) else {
+    let Some((regions, (kind, element, device, driver), accesses)) = used(guest, EMULATED, least, verdicts) else {
         // Where accesses are measured they tell whether the device works.
         let measured = !ctx.is_file() && guest.domain.exits.count > 0;
         if !measured && guest.domain.accesses.iter().all(|row| row.device.is_none()) {
@@ -87,7 +87,7 @@ pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     let evidence = vec![accesses.describe(guest, "accesses", &format!("to {region}"))];
     let what = if guest.config.libvirt == Some(false) { device } else { element };
     let change = fixes::advice(format!("Change the device to virtio: set {what}"));
-    let change = change.needing(fixes::virtio_needs(false));
+    let change = change.needing(fixes::virtio_needs(*driver, false));
     // Its accesses are work that the guest wants done.
     let by_cost = accesses.cost.and_then(|cost| ctx.thresholds().cost.of_one_cpu.of(cost));
     let severity = by_cost.unwrap_or_default().min(Severity::Warning);
@@ -108,11 +108,20 @@ fn configured(guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let fix = all.iter().map(|device| made_virtio(guest, device));
     let evidence = all
         .iter()
-        .filter_map(|one| Some(format!("{} of {}: {}: {}", one.device, guest.name(), one.value, one.cost()?)))
+        .filter_map(|one| {
+            let default = if is_default(guest, one) { ", Proxmox's default" } else { "" };
+            Some(format!("{} of {}: {}{default}: {}", one.device, guest.name(), one.value, one.cost()?))
+        })
         .collect();
     let found = Finding::new(Severity::Info, Confidence::Medium, evidence, fix.collect());
     let title = format!("The {what} {} is an emulated {}", first.device, first.value);
     verdicts.find(Finding { title, problem: format!("emulated {what}"), ..found });
+}
+
+/// Whether Proxmox chose the model, because the configuration has none.
+fn is_default(guest: &GuestContext<'_>, property: &DeviceProperty) -> bool {
+    let command = guest.domain.facts.command.as_ref();
+    property.device == "scsihw" && command.is_some_and(|command| command.defaults.contains(&"scsihw"))
 }
 
 fn is_scsi(device: &DeviceProperty) -> bool {
@@ -122,10 +131,10 @@ fn is_scsi(device: &DeviceProperty) -> bool {
 /// What makes a configured device one of virtio.
 fn made_virtio(guest: &GuestContext<'_>, property: &DeviceProperty) -> Fix {
     let DeviceProperty { device, value, .. } = property;
-    let (kind, element) = if is_scsi(property) {
-        ("virtio-scsi", "model='virtio-scsi' of its <controller>")
+    let (kind, element, driver) = if is_scsi(property) {
+        ("virtio-scsi", "model='virtio-scsi' of its <controller>", VirtioDriver::Scsi)
     } else {
-        ("virtio-net", "<model type='virtio'/>")
+        ("virtio-net", "<model type='virtio'/>", VirtioDriver::Net)
     };
     let is_plain = [device, value].iter().all(|word| word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-'));
     match guest.proxmox_id().filter(|_| is_plain) {
@@ -141,7 +150,7 @@ fn made_virtio(guest: &GuestContext<'_>, property: &DeviceProperty) -> Fix {
         }
         None => fixes::advice(format!("Start QEMU with {kind}-pci in place of {value} for the device {device}")),
     }
-    .needing(fixes::virtio_needs(has_device(&guest.domain.facts, kind)))
+    .needing(fixes::virtio_needs(driver, has_device(&guest.domain.facts, kind)))
 }
 
 /// Accesses to ports and device memory that are most exits of a guest whose exits are only counted (`kvm_stat`).

@@ -1,5 +1,6 @@
 //! How a guest's disks are set up.
 
+use crate::lint::fixes::VirtioDriver;
 use crate::lint::prelude::*;
 use crate::model::{DiskConfig, GuestKind, has_device};
 
@@ -145,15 +146,17 @@ pub(super) fn setup(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     let mut fix: Vec<Fix> = found.iter().map(|(flaw, disk, _)| mended(guest, flaw, disk, &disks)).collect();
     fix.dedup();
     let finding = Finding::new(Severity::Info, Confidence::High, evidence, fix).saying(first.prose);
-    verdicts.find(Finding { title: finding.title.replace("DISK", disk.name), ..finding });
+    verdicts.find(Finding {
+        title: finding.title.replace("DISK", disk.name),
+        comes_first: disk.cache == Some("unsafe"),
+        ..finding
+    });
 }
 
 fn mended(guest: &GuestContext<'_>, flaw: &Flaw, disk: &DiskConfig<'_>, disks: &[DiskConfig<'_>]) -> Fix {
     let has_scsi = has_device(&guest.domain.facts, "virtio-scsi");
-    let takes_drivers = |bus: &str| bus.starts_with("virtio") || bus.starts_with("scsi") && has_scsi;
     let [in_xml, fix_by_hand, proxmox] = flaw.fixes;
-    let uses_one = || disks.iter().any(|disk| disk.bus.is_some_and(takes_drivers));
-    let needs = fixes::virtio_needs(!proxmox.contains("NEW") || uses_one());
+    let needs = if proxmox.contains("NEW") { driver_needs(guest, disks) } else { fixes::POWER_CYCLE };
     let is_plain = disk.name.bytes().all(|b| b.is_ascii_alphanumeric());
     let Some(id) = guest.proxmox_id().filter(|_| is_plain) else {
         let by_hand = guest.config.libvirt == Some(false);
@@ -173,6 +176,19 @@ fn mended(guest: &GuestContext<'_>, flaw: &Flaw, disk: &DiskConfig<'_>, disks: &
     let new = (0..16).map(|n| format!("{bus}{n}")).find(is_free).unwrap_or_default();
     let text = proxmox.replace("DROP", drop).replace("ID", id).replace("NEW", &new).replace("DISK", disk.name);
     fixes::command(text.replace("VOLUME", &fixes::shell::quoted(disk.file))).needing(needs)
+}
+
+/// What a disk needs that moves to virtio: on the SCSI controller of virtio, if there is one. A disk of the same kind
+/// shows that its driver is there.
+fn driver_needs(guest: &GuestContext<'_>, disks: &[DiskConfig<'_>]) -> &'static str {
+    let has_scsi = has_device(&guest.domain.facts, "virtio-scsi");
+    // The fix for libvirt's XML takes virtio-blk.
+    let (driver, bus) = if has_scsi && guest.config.libvirt == Some(false) {
+        (VirtioDriver::Scsi, "scsi")
+    } else {
+        (VirtioDriver::Block, "virtio")
+    };
+    fixes::virtio_needs(driver, disks.iter().any(|disk| disk.bus.is_some_and(|name| name.starts_with(bus))))
 }
 
 /// A disk of QEMU's command line on virtio: on the SCSI controller of virtio, if there is one.

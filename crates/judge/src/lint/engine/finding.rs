@@ -261,6 +261,10 @@ pub struct Finding {
     /// The table cells that made it fire.
     #[serde(skip)]
     pub marks: Vec<Mark>,
+    /// Whether it stands above others of its severity, whatever those cost: it can lose data, or makes a whole
+    /// configuration useless.
+    #[serde(skip)]
+    pub comes_first: bool,
 }
 
 #[allow(clippy::ref_option, reason = "serde passes a reference to the field")]
@@ -402,11 +406,11 @@ fn is_stop(f: &Finding) -> bool {
     f.rule == RuleId::GuestStopped
 }
 
-/// The order of a list of findings: worst first, guests that do not run before others, then most costly, then most certain; a stable order among equals.
+/// The order of a list of findings: worst first, guests that do not run before others, then what `comes_first`, most
+/// costly, most certain; a stable order among equals.
 pub fn order(a: &Finding, b: &Finding) -> std::cmp::Ordering {
-    b.severity
-        .cmp(&a.severity)
-        .then_with(|| is_stop(b).cmp(&is_stop(a)))
+    (b.severity, is_stop(b), b.comes_first)
+        .cmp(&(a.severity, is_stop(a), a.comes_first))
         .then_with(|| assumed_cost(b).total_cmp(&assumed_cost(a)))
         .then_with(|| b.confidence.cmp(&a.confidence))
         .then_with(|| (&a.domain, a.rule, a.target).cmp(&(&b.domain, b.rule, b.target)))
@@ -417,9 +421,8 @@ pub fn order(a: &Finding, b: &Finding) -> std::cmp::Ordering {
 /// cost, then the oldest.
 pub(crate) fn steady_order(a: &Finding, b: &Finding) -> std::cmp::Ordering {
     let step = |f: &Finding| COST_STEPS.iter().filter(|step| assumed_cost(f) >= **step).count();
-    b.severity
-        .cmp(&a.severity)
-        .then_with(|| is_stop(b).cmp(&is_stop(a)))
+    (b.severity, is_stop(b), b.comes_first)
+        .cmp(&(a.severity, is_stop(a), a.comes_first))
         .then_with(|| step(b).cmp(&step(a)))
         .then_with(|| a.since_ms.cmp(&b.since_ms))
         .then_with(|| (a.id(), a.target).cmp(&(b.id(), b.target)))

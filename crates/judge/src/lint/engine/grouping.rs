@@ -84,6 +84,7 @@ fn clocks(findings: &mut Vec<Finding>, is_steady: bool) {
         if let Some(setup) = setups.remove(&one.domain) {
             one.severity = one.severity.max(Severity::Warning);
             one.target = setup.target;
+            one.comes_first = setup.comes_first;
             one.title = "QEMU emulates the timers of this Windows guest".into();
             (one.problem, one.why, one.fix) = (setup.problem.clone(), setup.why.clone(), setup.fix.clone());
             parts.push(setup);

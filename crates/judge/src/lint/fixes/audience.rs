@@ -6,6 +6,7 @@ use super::{AT_NEXT_START, POWER_CYCLE, advice, is_transient};
 use crate::lint::engine::finding::{Audience, FixKind, is_command};
 use crate::lint::prelude::*;
 use sample::Vmm;
+use std::collections::BTreeSet;
 
 const NOVA_PLACES: &str = "nova places this guest and writes its XML: its next hard reboot or migration undoes changes \
     by `virsh`. Set in its flavor, and resize the guest: hw:cpu_policy=dedicated, hw:emulator_threads_policy=share, \
@@ -50,12 +51,19 @@ pub(crate) struct Surroundings {
 }
 
 impl Surroundings {
-    /// Of a guest, or of all guests together where a finding is about the host.
-    pub fn of(ctx: &Context<'_>, guest: Option<usize>) -> Self {
+    /// Of the guests that a finding names, or of all guests together where it is about the host.
+    pub fn of(ctx: &Context<'_>, guest: Option<usize>, finding: &Finding) -> Self {
         let one = guest.and_then(|only| ctx.guests.get(only));
+        let also: BTreeSet<&str> = finding.also.iter().map(String::as_str).collect();
+        let is_named =
+            |guest: &&GuestContext<'_>| also.contains(guest.name()) || one.is_some_and(|one| one.index == guest.index);
         // What is about several guests has to fit each of them.
-        let guests = if let Some(one) = one { std::slice::from_ref(one) } else { ctx.guests.as_slice() };
-        let is_qemu = |g: &GuestContext<'_>| g.domain.facts.vmm == Vmm::Qemu;
+        let guests: Vec<&GuestContext<'_>> = match one {
+            Some(one) if also.is_empty() => vec![one],
+            None if also.is_empty() => ctx.guests.iter().collect(),
+            _ => ctx.guests.iter().filter(is_named).collect(),
+        };
+        let is_qemu = |g: &&GuestContext<'_>| g.domain.facts.vmm == Vmm::Qemu;
         Self {
             proxmox: one.and_then(GuestContext::proxmox_id).map(str::to_owned),
             nova: one.is_some_and(GuestContext::is_of_nova),

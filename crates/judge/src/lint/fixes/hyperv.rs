@@ -97,6 +97,10 @@ pub(crate) fn windows_timers(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec
     if supported.is_empty() {
         return vec![advice(TOO_OLD)];
     }
+    // The cause is the hidden hypervisor alone.
+    if guest.config.hypervisor_hidden && missing(guest, supported).is_empty() {
+        return switch_on(guest, &[]);
+    }
     let (synic, may_avic) = (supported.contains(&"synic"), host_offers(guest, "avic"));
     let has_avic = may_avic && guest.config.machine.version.is_none_or(|v| v >= AVIC_SINCE);
     let avic = ctx.apic_virtualisation() == Some(true) && has_avic;

@@ -9,6 +9,7 @@ pub(super) mod shell;
 
 use super::engine::finding::FixKind;
 use super::prelude::*;
+use kvm::domain_xml;
 use sample::Origin;
 use shell::domain_argument;
 
@@ -16,9 +17,16 @@ use shell::domain_argument;
 pub(crate) const POWER_CYCLE: &str = "shut the guest down and start it again; a reboot from inside is not enough";
 /// What a kernel option needs.
 const HOST_REBOOT: &str = "update the boot loader's configuration and reboot the host";
-/// What a device of virtio in place of an emulated one needs.
-const VIRTIO_FIRST: &str = "the guest first needs the virtio drivers, which Linux has (Windows: virtio-win; for its \
-    system disk start it once with a small virtio disk beside); then shut it down, change it and start it again";
+/// What a network card of virtio in place of an emulated one needs.
+const NET_FIRST: &str = "the guest first needs the virtio drivers, which Linux has (Windows: NetKVM of virtio-win); \
+    then shut it down, change it and start it again";
+/// What a disk on virtio-blk needs.
+const BLOCK_FIRST: &str = "the guest first needs the virtio drivers, which Linux has (Windows: viostor of virtio-win; \
+    for its system disk start it once with a small virtio disk beside); then shut it down, change it and start it again";
+/// What a disk on a SCSI controller of virtio needs.
+const SCSI_FIRST: &str = "the guest first needs the virtio drivers, which Linux has (Windows: vioscsi of virtio-win; for \
+    its system disk start it once with a small disk on virtio-scsi beside); then shut it down, change it and start it \
+    again";
 /// What a QEMU option needs.
 const QEMU_RESTART: &str = "restart QEMU with this option";
 /// What a command inside the guest needs.
@@ -35,6 +43,25 @@ const TRANSIENT_XML: &str = "the guest is transient: this goes into the XML that
 pub(crate) const AT_NEXT_START: &str = "takes effect at its next start";
 /// What a `taskset` command needs.
 pub(crate) const UNTIL_GUEST_ENDS: &str = "lasts until the guest ends";
+
+/// A fix that says which elements of the XML it stands in place of: libvirt refuses some of them twice.
+/// Most fixes are for the guest of their finding, `own`.
+pub(crate) fn in_place(guests: &[GuestContext<'_>], own: Option<usize>, fix: Fix) -> Fix {
+    if fix.kind != FixKind::LibvirtXml {
+        return fix;
+    }
+    let is_its = |guest: &&GuestContext<'_>| Some(guest.name()) == fix.domain.as_deref();
+    let own = own.and_then(|at| guests.get(at)).filter(is_its);
+    let Some(guest) = own.or_else(|| guests.iter().find(is_its)) else { return fix };
+    let Some(xml) = guest.domain.facts.xml.as_ref() else { return fix };
+    let repeated = domain_xml::repeated(&xml.value, &fix.text);
+    if repeated.is_empty() {
+        return fix;
+    }
+    let needs = fix.needs.as_ref().map_or_else(String::new, |needs| format!("; {needs}"));
+    let needs = format!("in place of the guest's {}{needs}", repeated.join(", "));
+    fix.needing(&needs)
+}
 
 /// XML for a guest.
 pub(crate) fn xml(guest: &GuestContext<'_>, text: impl Into<String>) -> Fix {
@@ -70,9 +97,25 @@ pub(crate) fn libvirt_advice(text: impl Into<String>) -> Fix {
     advice(text).only(Audience::Libvirt)
 }
 
-/// What a device of virtio needs: no drivers where the guest uses such a device already.
-pub(crate) fn virtio_needs(uses_one: bool) -> &'static str {
-    if uses_one { POWER_CYCLE } else { VIRTIO_FIRST }
+/// The driver in the guest that a device of virtio needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum VirtioDriver {
+    /// Of network cards.
+    Net,
+    /// Of virtio-blk.
+    Block,
+    /// Of virtio-scsi.
+    Scsi,
+}
+
+/// What a device of virtio needs: no driver where the guest uses such a device already.
+pub(crate) fn virtio_needs(driver: VirtioDriver, uses_one: bool) -> &'static str {
+    match driver {
+        _ if uses_one => POWER_CYCLE,
+        VirtioDriver::Net => NET_FIRST,
+        VirtioDriver::Block => BLOCK_FIRST,
+        VirtioDriver::Scsi => SCSI_FIRST,
+    }
 }
 
 /// Fixes, or advice where there are none.

@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 const MAX_PINS: usize = 512;
 /// What a pin that the configuration has already needs.
 const AT_ONCE: &str = "takes effect at once";
+const TOO_FEW_FOR_OTHERS: &str = "with one left for the host, this host has too few CPUs for the others";
 /// Comes first where CPUs are short.
 const TOO_FEW_FOR_ONE: &str = "Give the guest fewer vCPUs: with one left for the host, there are too few CPUs or cores \
     for them. Until then its vCPUs share a common set";
@@ -81,6 +82,45 @@ pub(crate) fn migrate(guest: &GuestContext<'_>, nodes: &CpuSet) -> Option<Fix> {
 /// As [`placement`], for one guest.
 pub(crate) fn guest_placement(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
     placement(ctx, &[guest.index])
+}
+
+/// What a guest needs that has too many vCPUs for this host and whose pins are right: only the vCPUs with a CPU of their
+/// own, and their cores as they are. `None` where its pins have to change.
+pub(crate) fn keep_pins(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Option<Vec<Fix>> {
+    let (map, layout, part) = (ctx.map(), ctx.layout(guest), ctx.plan().guests.get(guest.index)?);
+    let own = layout.single(map);
+    let takes_own = |other: &GuestLayout| other.single(map).intersects(&own) || other.reach(map).intersects(&own);
+    let mut others = ctx.layouts.iter().enumerate().filter(|(g, other)| *g != guest.index && other.running);
+    let is_wrong = !layout.absent.is_empty() || !layout.drifted.is_empty() || layout.pooled(map).next().is_some();
+    let takes_xml = layout.cells.len() < 2 && guest.config.libvirt != Some(false);
+    if !part.shares || !takes_xml || is_wrong || others.any(|(_, other)| takes_own(other)) {
+        return None;
+    }
+    let pinned: Vec<u32> = layout.pins(map).map(|(vcpu, _)| vcpu).collect();
+    let count = pinned.len() as u32;
+    let are_first = pinned.iter().copied().eq(0..count);
+    if count == 0 || !are_first || own.len() != pinned.len() {
+        return None;
+    }
+    let of_host = GuestLayout { known: true, threads: map.threads(), ..layout.clone() };
+    let of_one = GuestLayout { known: true, threads: 1, ..layout.clone() };
+    let threads = if of_host.threads > 1 && count % of_host.threads == 0 && of_host.threads_apart(map).is_empty() {
+        of_host.threads
+    } else if of_one.shared_cores(map).is_empty() {
+        1
+    } else {
+        return None;
+    };
+    let mut fix = Vec::new();
+    let mut text = String::new();
+    if count < layout.vcpus.len() as u32 {
+        fix.push(advice(format!("Give the guest {count} vCPUs, those with a CPU of their own: {TOO_FEW_FOR_OTHERS}")));
+        text = format!("<vcpu placement='static'>{count}</vcpu>\n");
+    }
+    let cores = count / threads;
+    text += &format!("<cpu>\n  <topology sockets='1' dies='1' cores='{cores}' threads='{threads}'/>\n</cpu>");
+    fix.push(xml(guest, text).needing(&into_xml(guest, POWER_CYCLE)));
+    Some(fix)
 }
 
 /// A pin of a plan.

@@ -109,6 +109,8 @@ pub(super) fn model(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
     };
     let default = if argument.is_none() && xml.is_none_or(|xml| xml.cpu.model.is_none()) {
         ", QEMU's default: nothing names another one"
+    } else if facts.command.as_ref().is_some_and(|command| command.defaults.contains(&"cpu")) {
+        ", Proxmox's default: the configuration has no cpu:"
     } else {
         ""
     };

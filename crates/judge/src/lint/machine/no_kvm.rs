@@ -1,6 +1,6 @@
 //! Guests whose CPU QEMU emulates, and what keeps a host from using KVM.
 
-use crate::lint::context::guest::{BY_COMMAND_LINE, BY_NO_EVENTS};
+use crate::lint::context::guest::{BY_DEFAULT, BY_NO_EVENTS, BY_PROXMOX};
 use crate::lint::incidents::{self, texts};
 use crate::lint::prelude::*;
 use crate::lint::profiles;
@@ -11,7 +11,7 @@ const OTHER_HOST: &str = "A guest of another architecture has KVM only on a host
 const TYPE_KVM: &str = "In its XML write <domain type='kvm'>, and <cpu mode='host-passthrough'/>";
 const NOVA: &str = "OpenStack writes this XML anew at each start: set virt_type = kvm in the section [libvirt] of \
     nova.conf on the compute node, restart nova-compute, and reboot the instance with --hard";
-const IN_PLACE: &str = "restart QEMU with these, in place of accel=tcg where it is named";
+const IN_PLACE: &str = "restart QEMU with these, in place of accel=tcg and -cpu where they are named";
 const CHECK_DEVICE: &str = "look at: ls -l /dev/kvm; systemd-detect-virt; grep -c -w -E 'vmx|svm' /proc/cpuinfo";
 
 /// The architecture whose KVM runs a guest.
@@ -22,6 +22,17 @@ fn family(arch: &str) -> &str {
         "ppc64le" => "ppc64",
         other => other,
     }
+}
+
+/// What has KVM run a guest.
+fn with_kvm(guest: &GuestContext<'_>) -> Vec<Fix> {
+    // Its options name an accelerator: QEMU refuses to start with a second one in `args`.
+    if let Some(id) = guest.proxmox_id() {
+        return vec![fixes::command(format!("qm set {id} --kvm 1")).needing(fixes::POWER_CYCLE)];
+    }
+    let by_hand = fixes::qemu(guest, "-accel kvm -cpu host").needing(IN_PLACE);
+    let change = if guest.is_of_nova() { NOVA } else { TYPE_KVM };
+    fixes::either(guest, fixes::libvirt_advice(change).needing(fixes::POWER_CYCLE), by_hand)
 }
 
 pub(super) fn no_kvm(ctx: &Context<'_>, verdicts: &mut Verdicts) {
@@ -38,18 +49,18 @@ pub(super) fn no_kvm(ctx: &Context<'_>, verdicts: &mut Verdicts) {
             verdicts.find_for(guest, Finding { why: FOREIGN.into(), confidence: Confidence::High, ..found });
             continue;
         }
-        let is_sure = ![BY_COMMAND_LINE, BY_NO_EVENTS].contains(&shown);
+        let is_sure = ![BY_DEFAULT, BY_NO_EVENTS].contains(&shown);
         found.severity = if is_sure { Severity::Critical } else { Severity::Warning };
         found.confidence = if is_sure { Confidence::High } else { Confidence::Medium };
-        found.evidence.push(CHECK_DEVICE.into());
+        // Proxmox refuses to start a guest without KVM, unless it was told to.
+        if shown != BY_PROXMOX {
+            found.evidence.push(CHECK_DEVICE.into());
+        }
         if let Some(cause) = incidents::no_kvm_cause(ctx) {
             found.evidence.insert(1, format!("the cause on this host: {}", cause.title));
             found.fix.push(fixes::advice(cause.next));
         }
-        let by_hand = fixes::qemu(guest, "-accel kvm -cpu host").needing(IN_PLACE);
-        let change = if guest.is_of_nova() { NOVA } else { TYPE_KVM };
-        let libvirt = fixes::libvirt_advice(change).needing(fixes::POWER_CYCLE);
-        found.fix.extend(fixes::either(guest, libvirt, by_hand));
+        found.fix.extend(with_kvm(guest));
         verdicts.find_for(guest, found);
     }
     let by_profile = profiles::translated(ctx).filter(|_| ctx.guests.iter().all(|guest| guest.emulated.is_none()));

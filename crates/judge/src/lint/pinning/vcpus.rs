@@ -150,7 +150,8 @@ pub(in crate::lint) fn partly_pinned(ctx: &Context<'_>, guest: &GuestContext<'_>
         "{pinned} of {all} vCPUs have their own CPU ({single}); vCPU {free} may run anywhere, also on those CPUs"
     );
     let evidence = vec![own];
-    let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::advice("Pin all vCPUs or none"));
+    let planned = || fixes::or_advice(guest_placement(ctx, guest), fixes::advice("Pin all vCPUs or none"));
+    let fix = fixes::placement::keep_pins(ctx, guest).unwrap_or_else(planned);
     let title = "Some vCPUs are pinned and the others may run on their CPUs".into();
     let (problem, marks) = ("only some vCPUs pinned".into(), single.iter().map(Mark::Pcpu).collect());
     let found = Finding::new(Severity::Info, Confidence::High, evidence, fix);

@@ -179,8 +179,12 @@ fn scene(manager: Manager, machine: Machine, windows: bool, calm: bool) -> Model
         }
         Manager::QemuByHand | Manager::Proxmox => guest.facts(|f| {
             let cpu = if machine.is_pc() { "q35,accel=kvm -cpu kvm64,hv-synic,hv-vpindex" } else { "virt -cpu host" };
-            let monitor =
-                if manager == Manager::Proxmox { "-qmp unix:/var/run/qemu-server/100.qmp,server=on" } else { "" };
+            // A name in libvirt's form, which scripts copy.
+            let monitor = if manager == Manager::Proxmox {
+                "-qmp unix:/var/run/qemu-server/100.qmp,server=on"
+            } else {
+                "-name guest=g,debug-threads=on"
+            };
             let text = format!(
                 "qemu-system-{} -machine {cpu} -m 4G -smp 4 {monitor} -drive \
                 file=/a,if=ide,id=hda,throttling.iops-total=100 {OPTIONS}",
@@ -309,4 +313,50 @@ fn kubevirt_takes_its_settings_in_a_virtual_machine() {
     assert!(get(&report, RuleId::DiskSetup).fix.iter().any(|fix| fix.text.contains("VirtualMachine")), "{report:#?}");
     let report = of_file(&on(Guest::new("g", 5).linux(DISK)).first());
     assert!(get(&report, RuleId::DiskSetup).fix.iter().all(|fix| !fix.text.contains("VirtualMachine")));
+}
+
+/// QEMU by hand and a guest of libvirt, with a vCPU each on one CPU.
+fn by_hand_beside_libvirt() -> Fixture {
+    let pinned = |_, t: Thread| t.cpu(60.0, 0.0, 1.0, 30.0).pinned(1);
+    let text = "qemu-system-x86_64 -name guest=mail,debug-threads=on -accel kvm -cpu host -m 512";
+    let mail = Guest::new("mail", 5)
+        .facts(|f| (f.command, f.uuid) = (Some(Arc::new(cmdline::parse_text(text).unwrap())), None))
+        .vcpus(1, pinned);
+    let db = Guest::new("db", 50).linux("<vcpu>2</vcpu>").vcpus(2, pinned);
+    on(mail).guest(db)
+}
+
+#[test]
+fn a_finding_about_two_guests_has_the_commands_of_each() {
+    let report = judge(&by_hand_beside_libvirt().model());
+    let found = get(&report, RuleId::PinOverlap);
+    assert!(found.concerns("mail") && found.concerns("db"), "{found:#?}");
+    let fixes = report.findings.iter().flat_map(|f| &f.fix);
+    assert!(fixes.clone().any(|fix| fix.text.contains("virsh vcpupin db")), "{report:#?}");
+    for fix in fixes {
+        assert!(!fix.text.contains("virsh vcpupin mail") && fix.place() != "virsh edit mail", "{fix:#?}");
+    }
+}
+
+#[test]
+fn a_pasted_element_says_what_it_stands_in_place_of() {
+    let features = "<cpu mode='host-passthrough'><feature policy='disable' name='hypervisor'/></cpu>";
+    let report = of_file(&on(Guest::new("g", 5).windows(&format!("{ENLIGHTENED}{features}"))).first());
+    let found = get(&report, RuleId::WindowsEnlightenments);
+    let needs = found.fix[0].needs.as_deref().unwrap_or_default();
+    assert!(needs.starts_with("in place of the guest's <feature policy='disable' name='hypervisor'/>; "), "{found:#?}");
+    assert_eq!((found.fix.len(), found.comes_first), (1, true), "nothing else has to do with it: {found:#?}");
+}
+
+#[test]
+fn a_proxmox_guest_without_kvm_gets_it_by_its_own_setting() {
+    let text =
+        "boot: c\ncores: 2\nkvm: 0\nmemory: 512\nname: a\nostype: l26\nscsi0: z:vm-100-disk-0\nsmbios1: uuid=1\n";
+    let config = kvm::vmm_config::parse(text).remove(0);
+    let guest = Guest::new("a", 5).facts(|f| f.command = Some(Arc::new(config.command)));
+    let report = of_file(&on(guest.vcpus(1, |v, t| t.on(v))).first());
+    let found = get(&report, RuleId::NoKvm);
+    let fix: Vec<&str> = found.fix.iter().map(|fix| fix.text.as_str()).collect();
+    assert_eq!((fix, found.confidence), (vec!["qm set 100 --kvm 1"], Confidence::High), "{found:#?}");
+    assert_eq!(found.evidence, ["its configuration says kvm: 0"]);
 }

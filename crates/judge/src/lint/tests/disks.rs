@@ -183,6 +183,7 @@ fn disk_setup() {
         let report = driver(options, kind, bus);
         fires(&report, RuleId::DiskSetup, Severity::Info);
         assert_eq!(get(&report, RuleId::DiskSetup).evidence[0], says);
+        assert_eq!(get(&report, RuleId::DiskSetup).comes_first, options.contains("unsafe"), "it can lose data");
     }
     // What libvirt and its tools write, and what oVirt sets for image files on purpose.
     for (options, kind) in [("", "file"), ("cache='none' io='native'", "block"), ("cache='none' io='threads'", "file")]
@@ -250,8 +251,13 @@ fn a_disk_that_becomes_virtio_keeps_its_options() {
         let guest = Guest::new("g", 5).os("http://ubuntu.com/ubuntu/22.04").vcpus(1, |v, t| t.on(v)).facts(|f| {
             f.command = Some(std::sync::Arc::new(kvm::cmdline::parse_text(&text).unwrap()));
         });
-        get(&judge(&on(guest).model()), RuleId::DiskSetup).fix[0].text.clone()
+        get(&judge(&on(guest).model()), RuleId::DiskSetup).fix[0].clone()
     };
+    let needs = |controller: &str| fix(controller).needs.unwrap_or_default();
+    assert!(needs("").contains("viostor") && !needs("").contains("vioscsi"), "{}", needs(""));
+    let controller = "-device virtio-scsi-pci,id=scsihw0 -drive file=b,if=virtio";
+    assert!(needs(controller).contains("vioscsi"), "a virtio-blk disk needs another driver: {}", needs(controller));
+    let fix = |controller: &str| fix(controller).text;
     let plain = fix("");
     assert!(plain.starts_with("options=$(qm config 100 | sed -n 's/,ssd=[01]//; s/^ide0: [^,]*//p')\n"), "{plain}");
     assert!(plain.contains("qm set 100 --virtio0 local:vm-100-disk-0\"$options\"\n"), "{plain}");

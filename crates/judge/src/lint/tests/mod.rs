@@ -202,6 +202,10 @@ fn a_finding_that_costs_next_to_nothing_is_below_one_that_costs_a_cpu() {
     assert_eq!(steady, [Some(31.0), Some(97.0), None, Some(0.04)], "costs that are alike keep their order");
     let worse = Finding { severity: Severity::Warning, ..found(None, 9) };
     assert_eq!(order(&worse, &found(Some(97.0), 1)), std::cmp::Ordering::Less);
+    let loses_data = Finding { comes_first: true, ..found(None, 9) };
+    assert_eq!(order(&loses_data, &found(Some(97.0), 1)), std::cmp::Ordering::Less, "whatever others cost");
+    assert_eq!(order(&loses_data, &worse), std::cmp::Ordering::Greater, "within its severity");
+    assert_eq!(super::engine::finding::steady_order(&loses_data, &found(Some(97.0), 1)), std::cmp::Ordering::Less);
     let msrs = Finding { rule: RuleId::UnhandledMsr, confidence: Confidence::High, ..found(None, 1) };
     let unsure = Finding { rule: RuleId::NestedGuest, confidence: Confidence::Low, ..found(None, 1) };
     assert_eq!(order(&unsure, &msrs), std::cmp::Ordering::Less, "registers that KVM lacks cost nothing");

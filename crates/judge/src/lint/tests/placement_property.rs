@@ -210,7 +210,7 @@ impl World {
                 }
                 FixKind::LibvirtXml => {
                     let needs = fix.needs.as_deref().unwrap();
-                    let name = needs.strip_prefix("goes into the XML of ").unwrap().split(';').next().unwrap();
+                    let name = needs.split_once("goes into the XML of ").unwrap().1.split(';').next().unwrap();
                     let new = domain_xml::parse(&format!("<domain>{}</domain>", fix.text)).unwrap();
                     let position = self.position(name);
                     let name = format!("{}#{position}", self.guests[position].name);

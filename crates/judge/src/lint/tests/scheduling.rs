@@ -215,6 +215,36 @@ fn a_task_of_the_host_that_takes_the_guests_cpus_is_named() {
 }
 
 #[test]
+fn commands_name_processes_that_will_still_be_there() {
+    let mut fixture = beside_a_task("cc1", 80.0);
+    let model_of = |fixture: &Fixture, ages_s: [u64; 2]| {
+        let mut model = fixture.model();
+        model.booted_ms = Some(model.time_ms - 3_600_000);
+        for (task, age_s) in model.host.tasks.iter_mut().zip(ages_s) {
+            task.task.started_ns = Some((3600 - age_s) * 1_000_000_000);
+        }
+        model
+    };
+    let old = model_of(&fixture, [3, 480]);
+    let found = get(&judge(&old), RuleId::HostTaskHog).clone();
+    assert_eq!(found.fix[0].text, "taskset -apc 2-3 101", "the one that has run for eight minutes: {found:#?}");
+    assert!(found.evidence.iter().any(|line| line.contains("in 2 processes; a minute old or older: PID 101")));
+    let young = get(&judge(&model_of(&fixture, [3, 20])), RuleId::HostTaskHog).clone();
+    assert!(young.fix.iter().all(|fix| !fix.text.contains("taskset") && !fix.text.contains("renice")), "{young:#?}");
+    assert!(young.evidence.iter().any(|line| line.contains("no process of this name is a minute old")), "{young:#?}");
+    // libvirt gives each guest a cgroup; one that is started by hand may share that of the task.
+    assert!(found.fix.iter().all(|fix| !fix.text.contains("renice")), "{found:#?}");
+    for guest in &mut fixture.guests {
+        let text = "qemu-system-x86_64 -name guest=a,debug-threads=on -accel kvm -m 512";
+        let command = Arc::new(kvm::cmdline::parse_text(text).unwrap());
+        *guest = guest.clone().facts(|f| (f.xml, f.command) = (None, Some(command)));
+    }
+    let found = get(&judge(&model_of(&fixture, [3, 480])), RuleId::HostTaskHog).clone();
+    let nice = found.fix.iter().find(|fix| fix.text == "renice -n 19 -p 101").expect("renice");
+    assert!(nice.needs.as_ref().is_some_and(|needs| needs.contains("another cgroup wins nothing")), "{nice:#?}");
+}
+
+#[test]
 fn a_task_on_the_cpu_of_a_pinned_vcpu_is_one_finding() {
     let guest = guest(1, |_, t| t.pinned(3).cpu(50.0, 0.0, 0.1, 45.0));
     let report = judge(&Fixture::new(host().task("java", false, 3, 49.0)).guest(guest).model());

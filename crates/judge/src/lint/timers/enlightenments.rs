@@ -66,7 +66,8 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
     let by_cost = io.as_ref().and_then(|io| ctx.severity_by_cost(guest, io));
     let severity = worst([io.as_ref().map(|_| Severity::Warning), by_cost]).unwrap_or_default();
     let found = Finding::new(severity, confidence, evidence, hyperv::windows_timers(ctx, guest));
-    verdicts.find(prose.into_iter().fold(found.caused_by(io.unwrap_or_default()), Finding::saying));
+    let found = Finding { comes_first: hidden, ..found.caused_by(io.unwrap_or_default()) };
+    verdicts.find(prose.into_iter().fold(found, Finding::saying));
 }
 
 /// Enlightenments without what they need: QEMU does not start the guest.
