@@ -3,20 +3,19 @@
 use super::View;
 use super::table::{cut, wrapped};
 use judge::figures::seconds;
-use judge::lint::{CannotTell, Finding, FixKind, Lasting, RuleId, StillWatched, is_command};
+use judge::lint::{CannotTell, Finding, Fix, FixKind, Lasting, RuleId, StillWatched, is_command};
 use judge::model::HostModel;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 
 /// The findings in full, or `no findings`; then the rules that could not be judged, and why.
 pub fn all(view: &View<'_>, columns: usize) -> String {
     let mut said: Vec<&Finding> = Vec::new();
-    let text = |f| {
-        let text = one(f, &said, columns);
-        said.push(f);
-        text
-    };
-    let all: Vec<_> = view.selected_findings().map(text).collect();
+    let mut all: Vec<String> = Vec::new();
+    for equal in grouped(view.selected_findings()) {
+        all.push(one(&equal, &said, columns));
+        said.push(equal.first());
+    }
     let is_young = view.selected_watching().any(StillWatched::is_every_rule);
     let notes = &view.findings.notes;
     let judged_all =
@@ -144,10 +143,146 @@ pub fn lasting(l: &Lasting) -> String {
 const MAX_COMPARED: usize = 256;
 /// The most guests or rules that one line names.
 const MAX_NAMES: usize = 64;
-/// A finding in one line: severity, guest, title, most important figure.
-pub fn line(f: &Finding) -> String {
-    let figure = f.figure().map(|e| format!(": {}", cut(e, 200))).unwrap_or_default();
-    format!("{:<8} {}: {}{figure} [{}]", f.severity.as_str(), who(f), cut(&f.title, 200), f.rule)
+
+/// The findings in a line each: severity, guests, title, most important figure.
+pub(super) fn lines<'a>(findings: impl Iterator<Item = &'a Finding>) -> impl Iterator<Item = String> {
+    let line = |equal: EqualFindings<'_>| {
+        let f = equal.first();
+        let figure = f.figure().map(|e| format!(": {}", cut(e, 200))).unwrap_or_default();
+        format!("{:<8} {}: {}{figure} [{}]", f.severity.as_str(), equal.who(), cut(title(f), 200), f.rule)
+    };
+    grouped(findings).into_iter().map(line)
+}
+
+/// The title without the name of its guest, which stands before it.
+fn title(f: &Finding) -> &str {
+    f.title.strip_suffix(&format!(" ({})", who(f))).unwrap_or(&f.title)
+}
+
+/// Findings about several guests that differ in the guest alone. JSON has one for each guest.
+struct EqualFindings<'a>(Vec<&'a Finding>);
+
+impl<'a> EqualFindings<'a> {
+    fn first(&self) -> &'a Finding {
+        self.0[0]
+    }
+
+    /// The guests that it is about, or the host.
+    fn who(&self) -> String {
+        let names: Vec<String> = self.0.iter().map(|f| who(f)).collect();
+        names.join(", ")
+    }
+
+    /// The lines of evidence of all, each once.
+    fn evidence(&self) -> Vec<&'a str> {
+        let mut lines = Vec::new();
+        for at in 0..self.first().evidence.len() {
+            for line in self.0.iter().filter_map(|f| f.evidence.get(at)) {
+                if lines.last() != Some(&line.as_str()) {
+                    lines.push(line.as_str());
+                }
+            }
+        }
+        lines
+    }
+
+    /// The fixes of all: equal ones once, with all their places; commands together.
+    fn fixes(&self) -> Vec<PrintedFix> {
+        let mut all: Vec<PrintedFix> = Vec::new();
+        for at in 0..self.first().fix.len() {
+            let begin = all.len();
+            for fix in self.0.iter().filter_map(|f| f.fix.get(at)) {
+                let place = fix.place();
+                let same = all[begin..].iter_mut().find(|printed| {
+                    let is_command = fix.kind == FixKind::Command && printed.places.contains(&place);
+                    is_command || printed.text == fix.text && printed.undo == fix.undo.clone().unwrap_or_default()
+                });
+                let Some(printed) = same else {
+                    all.push(PrintedFix::new(fix));
+                    continue;
+                };
+                if printed.text != fix.text {
+                    printed.text += &format!("\n{}", fix.text);
+                    printed.undo =
+                        [&printed.undo, fix.undo.as_deref().unwrap_or_default()].join("\n").trim().to_owned();
+                }
+                if !printed.places.contains(&place) {
+                    printed.places.push(place);
+                }
+            }
+        }
+        all
+    }
+}
+
+/// A fix as it is printed.
+struct PrintedFix {
+    kind: FixKind,
+    places: Vec<String>,
+    text: String,
+    needs: String,
+    undo: String,
+}
+
+impl PrintedFix {
+    fn new(fix: &Fix) -> Self {
+        Self {
+            kind: fix.kind,
+            places: vec![fix.place()],
+            text: fix.text.clone(),
+            needs: fix.needs.as_deref().map(|n| format!(" ({})", cut(n, 300))).unwrap_or_default(),
+            undo: fix.undo.clone().unwrap_or_default(),
+        }
+    }
+
+    fn print(&self, out: &mut String, columns: usize) {
+        let needs = &self.needs;
+        if self.kind == FixKind::Advice {
+            out.push_str(&wrapped(&format!("  fix   {}{needs}", cut(&self.text, 2000)), 8, columns));
+            return;
+        }
+        let place = self.places.join(", ");
+        out.push_str(&wrapped(&format!("  fix   {}{needs}", cut(&place, 300)), 8, columns));
+        paste(out, &self.text);
+        if !self.undo.is_empty() {
+            out.push_str("  undo  run\n");
+            paste(out, &self.undo);
+        }
+    }
+}
+
+/// Findings that are equal but for their guests, at most 64 in a group, each group in the place of its first.
+fn grouped<'a>(findings: impl Iterator<Item = &'a Finding>) -> Vec<EqualFindings<'a>> {
+    let mut groups: Vec<EqualFindings<'a>> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for f in findings {
+        let at = places.entry(nameless(f)).or_insert(groups.len());
+        match groups.get_mut(*at) {
+            Some(EqualFindings(equal)) if equal.len() < MAX_NAMES => equal.push(f),
+            _ => {
+                *at = groups.len();
+                groups.push(EqualFindings(vec![f]));
+            }
+        }
+    }
+    groups
+}
+
+/// All that a finding says, without its guest. A finding about the host, or about several guests, is like no other.
+fn nameless(f: &Finding) -> String {
+    let name = f.domain.as_deref().filter(|name| !name.is_empty() && f.also.is_empty());
+    let Some(name) = name else { return format!("{f:p}") };
+    let mut all = format!("{} {:?} {:?} {:?} {}\n{}\n", f.rule, f.folded, f.severity, f.confidence, title(f), f.why);
+    for line in &f.evidence {
+        all.push_str(&line.replace(name, "\0"));
+        all.push('\n');
+    }
+    for fix in &f.fix {
+        let _ = writeln!(all, "{:?} {:?}", fix.kind, fix.needs);
+    }
+    // How steadily each held is told of each.
+    let _ = write!(all, "{:?}", f.lasting.as_ref().map(lasting));
+    all
 }
 
 /// Text to paste: its indentation is kept, and no real line of XML or of a command is cut.
@@ -156,13 +291,14 @@ fn paste(out: &mut String, text: &str) {
 }
 
 /// A finding in full. What mends it too and was `said` of another one is not printed again.
-fn one(f: &Finding, said: &[&Finding], columns: usize) -> String {
+fn one(equal: &EqualFindings<'_>, said: &[&Finding], columns: usize) -> String {
+    let f = equal.first();
     let prose = |text: &str| wrapped(text, 8, columns);
-    let title = f.title.strip_suffix(&format!(" ({})", who(f))).unwrap_or(&f.title);
-    let mut out = wrapped(&format!("{:<8} {}: {}", f.severity.as_str(), who(f), cut(title, 400)), 9, columns);
+    let mut out = format!("{:<8} {}: {}", f.severity.as_str(), equal.who(), cut(title(f), 400));
+    out = wrapped(&out, 9, columns);
     let rules: Vec<&str> = [&f.rule].into_iter().chain(&f.folded).map(|rule| rule.as_str()).collect();
     out.push_str(&prose(&format!("  rule  {}, {} confidence", rules.join(" + "), f.confidence.as_str())));
-    for (i, e) in f.evidence.iter().enumerate() {
+    for (i, e) in equal.evidence().into_iter().enumerate() {
         let line = format!("  {}  {}", if i == 0 { "seen" } else { "    " }, cut(e, 500));
         // A command stays on one line, so that it can be pasted.
         out.push_str(&if is_command(e) { line + "\n" } else { prose(&line) });
@@ -173,23 +309,12 @@ fn one(f: &Finding, said: &[&Finding], columns: usize) -> String {
     if !f.why.is_empty() {
         out.push_str(&prose(&format!("  why   {}", cut(&f.why, 2000))));
     }
-    let is_long = f.fix.iter().any(|fix| fix.kind != FixKind::Advice);
+    let is_long = equal.0.len() == 1 && f.fix.iter().any(|fix| fix.kind != FixKind::Advice);
     let same = said.iter().take(MAX_COMPARED).find(|other| is_long && other.domain == f.domain && other.fix == f.fix);
     if let Some(same) = same {
         out.push_str(&prose(&format!("  fix   the same as above for: {}", cut(&same.title, 400))));
-    }
-    for fix in f.fix.iter().filter(|_| same.is_none()) {
-        let needs = fix.needs.as_deref().map(|n| format!(" ({})", cut(n, 300))).unwrap_or_default();
-        if fix.kind == FixKind::Advice {
-            out.push_str(&prose(&format!("  fix   {}{needs}", cut(&fix.text, 2000))));
-            continue;
-        }
-        out.push_str(&prose(&format!("  fix   {}{needs}", cut(&fix.place(), 300))));
-        paste(&mut out, &fix.text);
-        if let Some(undo) = &fix.undo {
-            out.push_str("  undo  run\n");
-            paste(&mut out, undo);
-        }
+    } else {
+        equal.fixes().iter().for_each(|fix| fix.print(&mut out, columns));
     }
     for s in &f.see {
         out.push_str(&prose(&format!("  see   {}", cut(s, 300))));

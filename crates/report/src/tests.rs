@@ -312,8 +312,12 @@ fn unknown_values_are_null() {
 #[test]
 fn a_fix_of_several_findings_is_printed_once() {
     let model = Fixture::busy_host().model();
-    let other = |domain| Finding { title: "Another cause".into(), ..finding(Severity::Info, Some(domain)) };
-    let findings = report_of(vec![finding(Severity::Warning, Some("db-prod")), other("db-prod"), other("win10-2")]);
+    let other = |title: &str, domain| Finding { title: title.into(), ..finding(Severity::Info, Some(domain)) };
+    let findings = report_of(vec![
+        finding(Severity::Warning, Some("db-prod")),
+        other("Another cause", "db-prod"),
+        other("A third cause", "win10-2"),
+    ]);
     let domains = DomainFilter::default();
     let view = View { model: &model, findings: &findings, source: "live", domains: &domains };
     let text = crate::findings_text::all(&view, 100);
@@ -660,4 +664,38 @@ fn prose_keeps_to_the_terminal_and_commands_stay_whole() {
     let cure = "run it as root, or once: `setcap cap_bpf,cap_perfmon=ep /usr/bin/kvmtop` and again";
     let lines = wrapped(cure, 2, 40);
     assert_eq!(lines, "run it as root, or once:\n  `setcap cap_bpf,cap_perfmon=ep /usr/bin/kvmtop`\n  and again\n");
+}
+
+#[test]
+fn equal_findings_of_several_guests_are_one_text() {
+    let model = Fixture::busy_host().model();
+    let of = |name: &str, id: u32| Finding {
+        evidence: vec!["the CPU model is kvm64".into(), format!("disk of {name}: slow")],
+        fix: vec![
+            Fix { kind: FixKind::Command, text: format!("qm set {id} --cpu host"), ..Fix::default() },
+            Fix {
+                kind: FixKind::LibvirtXml,
+                text: "<cpu mode='host-passthrough'/>".into(),
+                domain: Some(name.into()),
+                ..Fix::default()
+            },
+        ],
+        ..finding(Severity::Info, Some(name))
+    };
+    let mut all = vec![of("db-prod", 100), of("win10-2", 101)];
+    let text = |all: &[Finding]| {
+        let (findings, domains) = (report_of(all.to_vec()), DomainFilter::default());
+        let view = View { model: &model, findings: &findings, source: "live", domains: &domains };
+        (crate::findings_text::all(&view, 100), text::interval(&view, &[], COLUMNS))
+    };
+    let (full, short) = text(&all);
+    assert!(full.starts_with("info     db-prod, win10-2: The guest"), "{full}");
+    assert!(full.contains("          qm set 100 --cpu host\n          qm set 101 --cpu host\n"), "{full}");
+    assert!(full.contains("fix   virsh edit db-prod, virsh edit win10-2\n"), "{full}");
+    for once in ["the CPU model is kvm64", "disk of db-prod: slow", "disk of win10-2: slow", "<cpu mode"] {
+        assert_eq!(full.matches(once).count(), 1, "{once}: {full}");
+    }
+    assert_eq!(short.matches("info     db-prod, win10-2: The guest").count(), 1, "{short}");
+    all[1].evidence[0] = "the CPU model is qemu64".into();
+    assert_eq!(text(&all).0.matches("\ninfo ").count(), 1, "another model is another finding");
 }

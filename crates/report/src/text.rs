@@ -46,8 +46,8 @@ pub fn interval(view: &View<'_>, reported: &[SourceStatus], columns: usize) -> S
             out.push_str(&details);
         }
     }
-    for f in view.selected_findings() {
-        out.push_str(&wrapped(&findings_text::line(f), 9, columns));
+    for line in findings_text::lines(view.selected_findings()) {
+        out.push_str(&wrapped(&line, 9, columns));
     }
     out.push_str(&findings_text::watching(view, columns));
     out
