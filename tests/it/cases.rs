@@ -30,7 +30,11 @@ struct Expect {
     text_any: Vec<Vec<String>>,
     /// Words that are in none of them.
     text_not: Vec<String>,
+    /// Each is one of the report's notes.
+    notes: Vec<String>,
     max_severity: Option<String>,
+    /// How sure the first finding is.
+    first_confidence: Option<String>,
     exits_total: Option<Totals>,
     accesses_total: Option<Totals>,
 }
@@ -126,6 +130,14 @@ fn judge(expect: &Expect, report: &Value) -> Vec<String> {
     if !expect.first_any.is_empty() && !rules.first().is_some_and(|r| expect.first_any.iter().any(|f| f == r)) {
         wrong.push(format!("first of {rules:?} is none of {:?}", expect.first_any));
     }
+    if let Some(confidence) = &expect.first_confidence
+        && findings.first().is_none_or(|first| first["confidence"] != **confidence)
+    {
+        wrong.push(format!("the first finding is not of {confidence} confidence"));
+    }
+    let notes: Vec<&str> = report["notes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let missing = expect.notes.iter().filter(|note| !notes.contains(&note.as_str()));
+    wrong.extend(missing.map(|note| format!("no note {note:?} in {notes:?}")));
     for group in &expect.text_any {
         if !group.iter().any(|w| text.contains(&w.to_lowercase())) {
             wrong.push(format!("none of the words {group:?}"));
@@ -315,6 +327,87 @@ mod fixes {
         } else {
             common::ran("every_xml_parses_and_libvirt_accepts_it");
         }
+    }
+
+    /// The elements of a fix without others inside that the base has already, as paths.
+    fn twice(base: Node<'_, '_>, fix: Node<'_, '_>, path: &str, found: &mut Vec<String>) {
+        for new in children(Some(fix)) {
+            let path = format!("{path}/{}", new.tag_name().name());
+            let Some(old) = children(Some(base)).into_iter().find(|old| key(*old) == key(new)) else { continue };
+            if children(Some(new)).is_empty() {
+                found.push(path);
+            } else {
+                twice(old, new, &path, found);
+            }
+        }
+    }
+
+    /// The XML of a guest among the files of a case, or the only one where it has no name.
+    fn xml_of<'a>(case: &'a Case, guest: &str) -> Option<&'a String> {
+        let is_xml = |name: &str| Path::new(name).extension().is_some_and(|e| e == "xml");
+        let mut xmls = case.files.iter().filter(|(name, text)| is_xml(name) && Document::parse(text).is_ok());
+        let is_named = |(_, text): &(&String, &String)| text.contains(&format!("<name>{guest}</name>"));
+        xmls.clone().find(is_named).or_else(|| xmls.next().filter(|(_, text)| !text.contains("<name>"))).map(|x| x.1)
+    }
+
+    #[test]
+    fn a_fix_fits_the_configuration_that_it_changes() {
+        let (mut replaced, mut wrong) = (0, Vec::new());
+        for (name, case) in cases() {
+            let report = report(&case);
+            let guests: Vec<&str> =
+                report["domains"].as_array().expect("domains").iter().filter_map(|d| d["name"].as_str()).collect();
+            let fixes = report["findings"].as_array().into_iter().flatten().flat_map(|f| f["fix"].as_array());
+            for fix in fixes.flatten() {
+                let (text, needs) = (fix["text"].as_str().expect("text"), fix["needs"].as_str().unwrap_or_default());
+                let guest = fix["domain"].as_str().unwrap_or_default();
+                let mut complain = |what: String| wrong.push(format!("{name}, {guest}: {what}: {text} ({needs})"));
+                match fix["kind"].as_str() {
+                    Some("libvirt-xml") => {
+                        if !guests.contains(&guest) {
+                            complain("no such guest".into());
+                        }
+                        let Some(base) = xml_of(&case, guest) else { continue };
+                        let (base, wrapped) = (Document::parse(base).expect("XML"), format!("<domain>{text}</domain>"));
+                        let fix = Document::parse(&wrapped).expect("a fix's XML");
+                        let mut found = Vec::new();
+                        let domain = base.descendants().find(|n| n.has_tag_name("domain")).expect("a domain");
+                        twice(domain, fix.root_element(), "", &mut found);
+                        replaced += found.len();
+                        if !found.is_empty() && !needs.contains("in place of") {
+                            complain(format!("{found:?} twice"));
+                        }
+                        let vcpus = |doc: &Document<'_>| {
+                            doc.descendants().find(|n| n.has_tag_name("vcpu"))?.text()?.trim().parse::<u32>().ok()
+                        };
+                        let pins = fix.descendants().filter_map(|n| n.attribute("vcpu")?.parse::<u32>().ok()).max();
+                        if let (Some(last), Some(vcpus)) = (pins, vcpus(&base))
+                            && last >= vcpus
+                        {
+                            complain(format!("a pin of vCPU {last} of {vcpus}"));
+                        }
+                    }
+                    // Proxmox names an accelerator itself.
+                    Some("qemu-option") if needs.contains("args:") && text.contains("accel") => {
+                        complain("a second accelerator".into());
+                    }
+                    Some("command") => {
+                        let pins = text.lines().filter_map(|line| line.strip_prefix("virsh "));
+                        let pinned =
+                            pins.filter(|line| line.split(' ').next().is_some_and(|verb| verb.ends_with("pin")));
+                        for other in pinned.filter_map(|line| line.split(' ').nth(1)) {
+                            let in_files = case.files.values().any(|text| text.contains(other));
+                            if other != "GUEST" && other != "--domain" && !guests.contains(&other) && !in_files {
+                                complain(format!("no guest {other}"));
+                            }
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        assert!(replaced > 5, "{replaced} elements in place of others");
     }
 
     #[test]
