@@ -28,8 +28,7 @@ pub(crate) fn slice<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// An attribute of a topology or a pin that should hold numbers.
-static NUMBER: Pattern =
-    Pattern::new(concat!(r"<(?:topology|vcpupin|emulatorpin|iothreadpin)(?P<attributes>[ \t\r\n][^<>]*)>",));
+static NUMBER: Pattern = Pattern::new(r"<(?:topology|vcpupin|emulatorpin|iothreadpin)(?P<attributes>[ \t\r\n][^<>]*)>");
 /// One of these attributes with its value.
 static NUMBER_ATTRIBUTE: Pattern = Pattern::new(concat!(
     r"[ \t\r\n](?P<name>sockets|dies|clusters|cores|threads|vcpu|iothread|cpuset)=",
