@@ -357,7 +357,7 @@ mod fixes {
             let report = report(&case);
             let guests: Vec<&str> =
                 report["domains"].as_array().expect("domains").iter().filter_map(|d| d["name"].as_str()).collect();
-            let fixes = report["findings"].as_array().into_iter().flatten().flat_map(|f| f["fix"].as_array());
+            let fixes = report["findings"].as_array().into_iter().flatten().filter_map(|f| f["fix"].as_array());
             for fix in fixes.flatten() {
                 let (text, needs) = (fix["text"].as_str().expect("text"), fix["needs"].as_str().unwrap_or_default());
                 let guest = fix["domain"].as_str().unwrap_or_default();

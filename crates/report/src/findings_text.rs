@@ -203,8 +203,8 @@ impl<'a> EqualFindings<'a> {
                 };
                 if printed.text != fix.text {
                     printed.text += &format!("\n{}", fix.text);
-                    printed.undo =
-                        [&printed.undo, fix.undo.as_deref().unwrap_or_default()].join("\n").trim().to_owned();
+                    let undo = fix.undo.as_deref().unwrap_or_default();
+                    printed.undo = format!("{}\n{undo}", printed.undo).trim().to_string();
                 }
                 if !printed.places.contains(&place) {
                     printed.places.push(place);

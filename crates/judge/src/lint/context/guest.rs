@@ -175,8 +175,8 @@ impl<'a> GuestContext<'a> {
 
 /// See [`GuestContext::proxmox_id`].
 fn proxmox_id(command: &QemuCommand) -> Option<&str> {
-    let sockets = command.qmp_sockets.iter();
-    let id = sockets.filter_map(|path| path.split_once("/qemu-server/")?.1.strip_suffix(".qmp")).next()?;
+    let mut sockets = command.qmp_sockets.iter();
+    let id = sockets.find_map(|path| path.split_once("/qemu-server/")?.1.strip_suffix(".qmp"))?;
     let is_number = !id.is_empty() && id.bytes().all(|b| b.is_ascii_digit());
     (is_number || id == vmm_config::UNKNOWN_ID).then_some(id)
 }

@@ -26,15 +26,35 @@ const QUIET_CONSOLE: &str = "For jobs with much output use ssh, or a virtio cons
 /// How the names of regions begin (QEMU's `info mtree`).
 type Regions = &'static [&'static str];
 
-/// Emulated devices: their kind, the libvirt element and the device of QEMU that make it virtio, and its driver.
-const EMULATED: &[(Regions, (&str, &str, &str, VirtioDriver))] = &[
+/// What replaces an emulated device.
+#[derive(Clone, Copy)]
+struct Emulated {
+    kind: &'static str,
+    /// The libvirt element that makes it virtio.
+    element: &'static str,
+    /// The device of QEMU that does.
+    device: &'static str,
+    driver: VirtioDriver,
+}
+
+const EMULATED: &[(Regions, Emulated)] = &[
     (
         &["e1000", "rtl8139", "pcnet", "ne2000", "vmxnet3"],
-        ("network card", "<interface>'s <model type='virtio'/>", "virtio-net-pci", VirtioDriver::Net),
+        Emulated {
+            kind: "network card",
+            element: "<interface>'s <model type='virtio'/>",
+            device: "virtio-net-pci",
+            driver: VirtioDriver::Net,
+        },
     ),
     (
         &["ahci", "ide", "piix-bmdma", "bmdma", "lsi-", "megasas"],
-        ("disk controller", "<disk>'s <target dev='vda' bus='virtio'/>", "virtio-blk-pci", VirtioDriver::Block),
+        Emulated {
+            kind: "disk controller",
+            element: "<disk>'s <target dev='vda' bus='virtio'/>",
+            device: "virtio-blk-pci",
+            driver: VirtioDriver::Block,
+        },
     ),
 ];
 
@@ -72,7 +92,7 @@ fn is_of(regions: Regions, name: &str) -> bool {
 
 pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let least = ctx.thresholds().devices.emulated;
-    let Some((regions, (kind, element, device, driver), accesses)) = used(guest, EMULATED, least, verdicts) else {
+    let Some((regions, emulated, accesses)) = used(guest, EMULATED, least, verdicts) else {
         // Where accesses are measured they tell whether the device works.
         let measured = !ctx.is_file() && guest.domain.exits.count > 0;
         if !measured && guest.domain.accesses.iter().all(|row| row.device.is_none()) {
@@ -82,12 +102,13 @@ pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
         }
         return;
     };
+    let Emulated { kind, element, device, driver } = *emulated;
     let mut names = guest.domain.accesses.iter().filter_map(AccessRow::device_name);
     let region = names.find(|name| is_of(regions, name)).unwrap_or(kind);
     let evidence = vec![accesses.describe(guest, "accesses", &format!("to {region}"))];
     let what = if guest.config.libvirt == Some(false) { device } else { element };
     let change = fixes::advice(format!("Change the device to virtio: set {what}"));
-    let change = change.needing(fixes::virtio_needs(*driver, false));
+    let change = change.needing(fixes::virtio_needs(driver, false));
     // Its accesses are work that the guest wants done.
     let by_cost = accesses.cost.and_then(|cost| ctx.thresholds().cost.of_one_cpu.of(cost));
     let severity = by_cost.unwrap_or_default().min(Severity::Warning);

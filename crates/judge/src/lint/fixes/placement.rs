@@ -104,13 +104,14 @@ pub(crate) fn keep_pins(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Option<V
     }
     let of_host = GuestLayout { known: true, threads: map.threads(), ..layout.clone() };
     let of_one = GuestLayout { known: true, threads: 1, ..layout.clone() };
-    let threads = if of_host.threads > 1 && count % of_host.threads == 0 && of_host.threads_apart(map).is_empty() {
-        of_host.threads
-    } else if of_one.shared_cores(map).is_empty() {
-        1
-    } else {
-        return None;
-    };
+    let threads =
+        if of_host.threads > 1 && count.is_multiple_of(of_host.threads) && of_host.threads_apart(map).is_empty() {
+            of_host.threads
+        } else if of_one.shared_cores(map).is_empty() {
+            1
+        } else {
+            return None;
+        };
     let mut fix = Vec::new();
     let mut text = String::new();
     if count < layout.vcpus.len() as u32 {
