@@ -395,8 +395,9 @@ pub struct PlanArgs {
     pub choice: ChoiceArgs,
 }
 
-const CHECK_STATUS: &str = "Exit status: 0 nothing found, 1 warnings, 2 critical findings, 3 could not look, saw too little to tell, wrong \
-     usage, or nobody reads the result.";
+const CHECK_STATUS: &str = "\
+Exit status: 0 nothing found, 1 warnings, 2 critical findings, 3 could not look, saw too little to tell, wrong usage, \
+or nobody reads the result.";
 
 /// `kvmtop check`.
 #[derive(Debug, Clone, Args)]

@@ -119,8 +119,8 @@ fn engine(choice: EngineChoice, paths: &SystemPaths) -> (Option<Box<dyn Engine>>
     (None, problems)
 }
 
-/// Ends the feed, and the wait for a reader of the output, at the first SIGINT, SIGTERM or SIGHUP; a second one ends the
-/// process at once, in case something hangs.
+/// Ends the feed, and the wait for a reader of the output, at the first SIGINT, SIGTERM or SIGHUP; a second one ends
+/// the process at once, in case something hangs.
 pub fn stop_on_signals(commands: Sender<CollectorCommand>) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {

@@ -7,8 +7,8 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// A pipe that poll(2) calls writable has a free page: a write of this size does not block (`pipe_poll` and `pipe_write` in
-/// the kernel's fs/pipe.c).
+/// A pipe that poll(2) calls writable has a free page: a write of this size does not block (`pipe_poll` and
+/// `pipe_write` in the kernel's fs/pipe.c).
 const MAX_WRITE_BYTES: usize = 4096;
 /// How often a writer that waits for its reader looks whether kvmtop is to end.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };

@@ -6,7 +6,10 @@
 use crate::common;
 use crate::common::guest::{Guest, Work};
 use jsonschema::Validator;
-use sample::{Doorbell, GuestInterrupts, HostDisk, HostTaskGroup, Injection, Job, Pressure};
+use sample::{
+    DomainState, Doorbell, GuestInterrupts, HostDisk, HostTaskGroup, Injection, Job, Pressure, Stop, StopDisk,
+    ThreadEvents,
+};
 use serde_json::{Value, json};
 use session::{Limits, Recorder, Session};
 use std::collections::BTreeSet;
@@ -167,7 +170,7 @@ fn reports_and_comparisons_of_files_are_as_the_schema_says() {
 }
 
 /// Two samples of the demo, with tasks of the host; a guest's block devices were timed, its interrupts
-/// traced and its cycles counted.
+/// traced and its cycles counted; another guest is stopped by a disk.
 fn with_what_is_asked_for(folder: &Path) -> PathBuf {
     let mut demo = Session::open(&root().join("assets/demo.kvmtop")).expect("the demo").cursor();
     let path = folder.join("asked.kvmtop");
@@ -186,6 +189,11 @@ fn with_what_is_asked_for(folder: &Path) -> PathBuf {
         (0..=at).for_each(|_| doorbell.time.add(1000));
         let injection = Injection { count: at as u64 + 1, ..Injection::default() };
         sample.domains[0].interrupts = Some(GuestInterrupts { injections: vec![injection], doorbells: vec![doorbell] });
+        let stopped = sample.domains.last_mut().expect("a guest");
+        stopped.threads.clear();
+        stopped.unattributed = ThreadEvents::default();
+        stopped.state = DomainState::Paused;
+        stopped.stop = Some(Stop { disks: vec![StopDisk::default()], ..Stop::default() });
         recorder.append(&sample).expect("written");
     }
     recorder.close().expect("closed");

@@ -95,8 +95,8 @@ const KEYS: &[(&str, &str)] = &[
     ),
     (
         "/domains/0",
-        "name uuid pid vcpus machine persistent guest_os guest_os_confidence guest_os_reasons vmm state state_reason cpu threads \
-         exits accesses userspace_exits kvm_events counters disks nics memory",
+        "name uuid pid vcpus machine persistent guest_os guest_os_confidence guest_os_reasons vmm state \
+         state_reason cpu threads exits accesses userspace_exits kvm_events counters disks nics memory",
     ),
     ("/domains/0/cpu", "usr sys guest wait"),
     (

@@ -159,7 +159,7 @@ mod tests {
     /// The error of a system call; 0 without one.
     fn error_of(number: libc::c_long, arguments: [libc::c_long; 3]) -> i32 {
         let [a, b, c] = arguments;
-        // SAFETY: the calls of these tests take numbers and null pointers. A process that clone starts shares no memory.
+        // SAFETY: the calls of these tests take numbers and bad pointers, which the kernel refuses.
         let result = unsafe { libc::syscall(number, a, b, c, 0, 0) };
         if result < 0 { Error::last_os_error().raw_os_error().unwrap() } else { 0 }
     }

@@ -118,8 +118,8 @@ pub struct QemuCommand {
     pub drive_files: Vec<String>,
     /// Disks that have an id.
     pub disks: Vec<CommandDisk>,
-    /// Whether libvirt wrote it, by its monitor, its key and its folders. The form of `-name` alone does not tell: scripts
-    /// copy it.
+    /// Whether libvirt wrote it, by its monitor, its key and its folders. The form of `-name` alone does not tell:
+    /// scripts copy it.
     pub by_libvirt: bool,
     /// Settings that nobody wrote down, with their options: QEMU's or Proxmox's defaults. Not recorded.
     #[serde(skip)]

@@ -110,7 +110,7 @@ fn parts(domain: Node) -> BTreeMap<String, bool> {
     // QEMU's options have two kinds of elements: others between them were put there by mistake.
     let options = children(domain, "commandline").flat_map(elements).map(|option| option.tag_name().name());
     let is_in_order = options.into_iter().all(|option| matches!(option, "arg" | "env"));
-    // libvirt takes no domain without a name and a system to boot: one that lacks both is a frame around a few elements.
+    // libvirt takes no domain without a name and a system to boot: one that lacks both is a frame around elements.
     let is_frame = child(domain, "name").is_none() && child(domain, "os").is_none();
     let mut parts = BTreeMap::from([(String::new(), is_in_order && !is_frame && !is_elided(domain))]);
     // Of these, texts are the administrator's.

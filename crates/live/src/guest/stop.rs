@@ -143,8 +143,8 @@ fn sleeps_in_kvm(command: &QemuCommand) -> bool {
     command.accel.as_deref() != Some(TCG) && irqchip.is_none_or(|property| property.value != "off")
 }
 
-/// Whether a thread sleeps in futex(2), by its `syscall` (fs/proc/base.c, `proc_pid_syscall`). QEMU lets a vCPU that may
-/// not run wait so, and KVM one that has nothing to do in ioctl(2).
+/// Whether a thread sleeps in futex(2), by its `syscall` (fs/proc/base.c, `proc_pid_syscall`). QEMU lets a vCPU that
+/// may not run wait so, and KVM one that has nothing to do in ioctl(2).
 fn waits_for_futex(path: &Path) -> bool {
     let text = file::read_text(path, 4096).unwrap_or_default();
     text.split(' ').next().and_then(|number| number.parse().ok()) == Some(libc::SYS_futex)

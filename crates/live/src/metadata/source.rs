@@ -12,6 +12,7 @@ use std::time::Instant;
 pub(super) type GuestProcessKey = (i32, u64);
 
 /// A guest that the collector sees in /proc.
+#[allow(clippy::struct_excessive_bools, reason = "each is a separate fact")]
 #[derive(Debug, Clone)]
 pub struct WatchedGuest {
     /// Process id of the VMM.

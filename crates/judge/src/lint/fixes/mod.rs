@@ -22,11 +22,12 @@ const NET_FIRST: &str = "the guest first needs the virtio drivers, which Linux h
     then shut it down, change it and start it again";
 /// What a disk on virtio-blk needs.
 const BLOCK_FIRST: &str = "the guest first needs the virtio drivers, which Linux has (Windows: viostor of virtio-win; \
-    for its system disk start it once with a small virtio disk beside); then shut it down, change it and start it again";
-/// What a disk on a SCSI controller of virtio needs.
-const SCSI_FIRST: &str = "the guest first needs the virtio drivers, which Linux has (Windows: vioscsi of virtio-win; for \
-    its system disk start it once with a small disk on virtio-scsi beside); then shut it down, change it and start it \
+    for its system disk start it once with a small virtio disk beside); then shut it down, change it and start it \
     again";
+/// What a disk on a SCSI controller of virtio needs.
+const SCSI_FIRST: &str = "the guest first needs the virtio drivers, which Linux has (Windows: vioscsi of virtio-win; \
+    for its system disk start it once with a small disk on virtio-scsi beside); then shut it down, change it and \
+    start it again";
 /// What a QEMU option needs.
 const QEMU_RESTART: &str = "restart QEMU with this option";
 /// What a command inside the guest needs.

@@ -84,8 +84,8 @@ pub(crate) fn guest_placement(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Ve
     placement(ctx, &[guest.index])
 }
 
-/// What a guest needs that has too many vCPUs for this host and whose pins are right: only the vCPUs with a CPU of their
-/// own, and their cores as they are. `None` where its pins have to change.
+/// What a guest needs that has too many vCPUs for this host and whose pins are right: only the vCPUs with a CPU of
+/// their own, and their cores as they are. `None` where its pins have to change.
 pub(crate) fn keep_pins(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Option<Vec<Fix>> {
     let (map, layout, part) = (ctx.map(), ctx.layout(guest), ctx.plan().guests.get(guest.index)?);
     let own = layout.single(map);

@@ -21,8 +21,9 @@ pub(super) const RULES: &[Rule] = &[
         problem: "does not run",
         why: "",
         thresholds: &[],
-        limits: "Silent while a migration, dump or snapshot stops it. A pause on purpose is an info after 10 min, a stop \
-            without a known reason a warning after 10 s. Without libvirt and QMP only the latter is known, of QEMU",
+        limits: "Silent while a migration, dump or snapshot stops it. A pause on purpose is an info after 10 min, \
+            a stop without a known reason a warning after 10 s. Without libvirt and QMP only the latter is known, of \
+            QEMU",
         fix: "The storage, and what resumes the guest",
         links: &["https://www.qemu.org/docs/master/interop/qemu-qmp-ref.html"],
     }),

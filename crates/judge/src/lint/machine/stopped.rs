@@ -27,7 +27,8 @@ const PANICKED: Prose = Prose {
 const WATCHDOG: Prose = Prose {
     title: "The guest is stopped: its watchdog fired",
     problem: "stopped: watchdog",
-    why: "The guest did not reset its watchdog in time: it hung, or did not get CPU time. The watchdog is set to stop it",
+    why: "The guest did not reset its watchdog in time: it hung, or did not get CPU time. The watchdog is set to \
+        stop it",
 };
 const CRASHED: Prose = Prose {
     title: "The guest is stopped: it crashed",
