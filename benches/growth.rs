@@ -2,9 +2,9 @@
 //!
 //! The guests are tiny: each process holds a KVM VM whose vCPUs have run and sleep, wake once a second, or always want
 //! to run (growth in threads), or read a port so often a second (growth in events). kvmtop and htop run as their user
-//! sees them, with the screen in a terminal; `top -H -b` writes to nowhere. They take turns in rounds, and kvmtop's time
-//! is compared with htop's of the same round. A tick's CPU is what all threads of the program used over some seconds,
-//! divided by those seconds.
+//! sees them, with the screen in a terminal; `top -H -b` writes to nowhere. They take turns in rounds, and the time of
+//! kvmtop is compared with htop's of the same round. A tick's CPU is what all threads of the program used over some
+//! seconds, divided by those seconds.
 //!
 //! ```console
 //! cargo bench --bench growth -- [--rounds 3] [--ticks 8] [--vcpus 10,100,1000,2000] [--loads asleep,waking,running] \

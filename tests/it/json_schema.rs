@@ -193,6 +193,7 @@ fn with_what_is_asked_for(folder: &Path) -> PathBuf {
         stopped.threads.clear();
         stopped.unattributed = ThreadEvents::default();
         stopped.state = DomainState::Paused;
+        stopped.uncounted_vcpus = 1;
         stopped.stop = Some(Stop { disks: vec![StopDisk::default()], ..Stop::default() });
         recorder.append(&sample).expect("written");
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Exits: from kvm_exit to the next kvm_entry of the thread. An exit in which the VMM takes the vCPU out of KVM (a signal
- * ends KVM_RUN, as when a guest is paused) lasts until then: the vCPU may stay out for hours. What it halts in the same
- * exit later counts as well.
+ * Exits: from kvm_exit to the next kvm_entry of the thread. An exit in which the VMM takes the vCPU out of KVM (a
+ * signal ends KVM_RUN, as when a guest is paused) lasts until then: the vCPU may stay out for hours. What it halts in
+ * the same exit later counts as well.
  */
 #pragma once
 #include "accesses.h"

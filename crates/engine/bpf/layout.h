@@ -10,8 +10,8 @@
 #define REST_KINDS 8  /* one for each kind of access: an index of three bits */
 #define TOUCHES 4     /* different accesses of one exit that share its time */
 #define USERSPACE 48  /* KVM_EXIT_* 0..45, then a signal (-4), then any other error */
-/* The VMM does not serve these, it stops the vCPU: KVM_EXIT_DEBUG, _SHUTDOWN, _FAIL_ENTRY, _INTERNAL_ERROR, _SYSTEM_EVENT,
- * and a signal. pairing/thread.rs has the same. */
+/* The VMM does not serve these, it stops the vCPU: KVM_EXIT_DEBUG, _SHUTDOWN, _FAIL_ENTRY, _INTERNAL_ERROR,
+ * _SYSTEM_EVENT, and a signal. pairing/thread.rs has the same. */
 #define ENDS_EXIT (1ull << 4 | 1ull << 8 | 1ull << 9 | 1ull << 17 | 1ull << 24 | 1ull << (USERSPACE - 2))
 #define OTHERS 16     /* wakers, and tasks that held the pCPU, kept by thread */
 #define WAYS 7        /* threads a bucket of `tasks` */

@@ -7,8 +7,8 @@
 //! Rules:
 //! - An exit lasts from `kvm_exit` to the next `kvm_entry` of the same thread, wherever that thread runs. It counts
 //!   at that entry. An entry without an exit, and an exit followed by another exit, do not count.
-//! - The VMM can take the vCPU out of KVM in the middle of an exit, for hours: a signal ends `KVM_RUN`, as when a guest is
-//!   paused. The exit then lasts until that, and what it halts afterwards. Nor does it last while SIGSTOP stops the
+//! - The VMM can take the vCPU out of KVM in the middle of an exit, for hours: a signal ends `KVM_RUN`, as when a guest
+//!   is paused. The exit then lasts until that, and what it halts afterwards. Nor does it last while SIGSTOP stops the
 //!   thread.
 //! - Each port, address or MSR accessed within an exit counts. The accesses share the exit's time evenly (one of three
 //!   gets a third), so the sum over accesses never exceeds the sum over exits. `kvm_mmio` of type 0 announces a read
