@@ -14,7 +14,7 @@ sh assets/packaging/aarch64.sh dev --only-build
 step "emulated hosts"
 # Each takes up to two CPUs of this machine, and waits half of its time.
 failed=0
-cargo test --locked --test guests -- --ignored --test-threads=2 emulated_hosts:: || failed=1
+cargo test --workspace --locked --test guests -- --ignored --test-threads=2 emulated_hosts:: || failed=1
 
 step "what ran in emulated hosts"
 sh tests/ran.sh "$KVMTOP_TEST_LOG"

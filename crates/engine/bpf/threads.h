@@ -112,7 +112,7 @@ full:
 
 /*
  * Lets no store before it become visible after a later one. x86 keeps stores in order. arm64 does not: there an
- * atomic that returns a value is a full barrier (Documentation/bpf/standardization/instruction-set.rst; from kernel 5.12 on).
+ * atomic that returns a value is a full barrier (bpf/standardization/instruction-set.rst; from kernel 5.12 on).
  */
 static always_inline void order_stores(struct slot *s)
 {
