@@ -15,6 +15,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+/// How often a host is tried whose guest went astray.
+const TRIES: usize = 3;
 const READS: u32 = 2_003;
 const WRITES: u32 = 1_501;
 const MMIO: u32 = 1_201;
@@ -78,7 +80,15 @@ pub fn exits_agree_with_perf_kvm_stat(on: SvmHost) {
         return common::skipped(&name, &why);
     }
     let folder = if on.clock_counts_instructions() { "exits-of-instructions" } else { "exits" };
-    let shared = match nested::run(folder, on.host, &(on.settings() + &nested::job("job.sh")), 480) {
+    let mut ended = Err(String::new());
+    for _ in 0..TRIES {
+        ended = nested::run(folder, on.host, &(on.settings() + &nested::job("job.sh")), 480);
+        if !ended.as_ref().is_ok_and(|shared| did_other_work(shared)) {
+            break;
+        }
+        ended = Err("emulated, a vCPU did another vCPU's work in each try".to_owned());
+    }
+    let shared = match ended {
         Ok(shared) => shared,
         Err(why) => return common::skipped(&name, &why),
     };
@@ -89,6 +99,15 @@ pub fn exits_agree_with_perf_kvm_stat(on: SvmHost) {
     if on.host.kernel().starts_with("5.") {
         locked_memory_is_raised_and_given_back(&shared);
     }
+}
+
+/// Whether perf, too, counts more reads of the port than the guest was told to make: seen once on 5.10, when the vCPU
+/// that reads an MSR went on with the work of the first.
+fn did_other_work(shared: &Path) -> bool {
+    ["perf", "bpf"].iter().any(|engine| {
+        let ports = perf_table(&read(shared.join(format!("{engine}.ioport"))));
+        ports.get("0x608:PIN").is_some_and(|row| row.count > u64::from(READS))
+    })
 }
 
 /// The kernel's own limit is 64 KiB; BPF needs a hundred times as much.
