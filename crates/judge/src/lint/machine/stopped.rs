@@ -256,20 +256,22 @@ fn make_room(disks: &[StopDisk]) -> Vec<Fix> {
 }
 
 fn resume(guest: &GuestContext<'_>, needs: &str) -> Vec<Fix> {
-    if let Some(id) = guest.proxmox_id() {
-        return vec![fixes::command(format!("qm resume {id}")).needing(needs)];
-    }
-    let virsh = fixes::command(fixes::virsh(guest, "resume", "")).needing(needs);
-    fixes::either(guest, virsh, fixes::advice("In its monitor: cont (QMP and HMP)").needing(needs))
+    manage(guest, &["resume"], "In its monitor: cont (QMP and HMP)", needs)
 }
 
 fn reset(guest: &GuestContext<'_>, needs: &str) -> Vec<Fix> {
+    manage(guest, &["reset", "resume"], "In its monitor: system_reset, then cont", needs)
+}
+
+/// Commands that qm and virsh have by the same names, or words for the monitor of a guest that neither runs.
+fn manage(guest: &GuestContext<'_>, verbs: &[&str], by_hand: &str, needs: &str) -> Vec<Fix> {
     if let Some(id) = guest.proxmox_id() {
-        return vec![fixes::command(format!("qm reset {id} && qm resume {id}")).needing(needs)];
+        let commands: Vec<String> = verbs.iter().map(|verb| format!("qm {verb} {id}")).collect();
+        return vec![fixes::command(commands.join(" && ")).needing(needs)];
     }
-    let (reset, resume) = (fixes::virsh(guest, "reset", ""), fixes::virsh(guest, "resume", ""));
-    let virsh = fixes::command(format!("{reset} && {resume}")).needing(needs);
-    fixes::either(guest, virsh, fixes::advice("In its monitor: system_reset, then cont").needing(needs))
+    let commands: Vec<String> = verbs.iter().map(|verb| fixes::virsh(guest, verb, "")).collect();
+    let virsh = fixes::command(commands.join(" && ")).needing(needs);
+    fixes::either(guest, virsh, fixes::advice(by_hand).needing(needs))
 }
 
 /// A command of virsh, or words for the monitor of a guest that libvirt does not run.
