@@ -6,9 +6,8 @@ use import::{ImportOptions, Imported};
 use judge::analysis::{DomainFilter, Pattern, Pipeline};
 use judge::lint::{InputKind, Options};
 use kvm::{
-    CpuSet, Space, cmdline, device_map, domain_xml as xml, event_totals as totals, format, guest_name,
-    kernel_log as log, mtree as tree, sanitize, sanitize_name, thread_name, time_profile as profile, topology_text,
-    virsh_text, vmm_config as vmm,
+    CpuSet, Space, cmdline, device_map, domain_xml as xml, format, guest_name, kernel_log as log, mtree as tree,
+    sanitize, sanitize_name, thread_name, time_profile as profile,
 };
 use kvmtop::cli::args::ChoiceArgs;
 use kvmtop::cli::{Settings, config::Config};
@@ -41,27 +40,25 @@ const fn reader(name: &'static str, read: fn(&[u8]), source: Source) -> Reader {
 
 /// All readers.
 pub const READERS: &[Reader] = &[
-    reader("archive", input, Source::Written),
     reader("cmdline", cmdline, Source::Texts(cmdline::looks_like)),
     reader("config", config, Source::Files("assets/kvmtop.toml")),
     reader("cpu_list", cpu_list, Source::Written),
-    reader("domain_xml", domain_xml, Source::Texts(xml::looks_like)),
-    reader("event_totals", event_totals, Source::Written),
+    reader("domain_xml", domain_xml, Source::Texts(|text| text.contains("<domain"))),
     reader("filter", filter, Source::Written),
     reader("kernel_log", kernel_log, Source::Texts(log::looks_like)),
+    reader("kvm_stat", input, Source::Written),
     reader("mtree", mtree, Source::Texts(tree::looks_like)),
     reader("names", names, Source::Written),
     reader("perf_data", perf_data, Source::Files("tests/fixtures/import/perf_data")),
     reader("perf_tables", input, Source::Texts(|text| text.contains("Samples%") || text.contains("Total Samples"))),
+    reader("proxmox", input, Source::Texts(|text| text.contains("ostype: "))),
     reader("qmp", qmp, Source::Written),
     reader("report", report, Source::Texts(|_| true)),
     reader("session", session, Source::Files("tests/fixtures/session")),
     reader("time_profile", time_profile, Source::Texts(|text| profile::parse(text).is_some())),
-    reader("topology", topology, Source::Texts(topology_text::looks_like)),
+    reader("topology", input, Source::Texts(|text| text.starts_with("Architecture:") || text.contains("CPU,"))),
     reader("trace", input, Source::Texts(|text| text.contains("kvm_entry"))),
     reader("tracefs_format", tracefs_format, Source::Texts(|text| text.contains("print fmt:"))),
-    reader("virsh", virsh, Source::Texts(virsh_text::looks_like)),
-    reader("vmm_config", vmm_config, Source::Texts(vmm::looks_like)),
 ];
 
 fn text_of(input: &[u8]) -> Cow<'_, str> {
@@ -129,7 +126,7 @@ fn perf_data(input: &[u8]) {
     with_file(input, |path| drop(import::load(&[path.to_owned()], &ImportOptions::default())));
 }
 
-/// A pasted command line, and one as `/proc` has it.
+/// A command line as tools print it, and one as `/proc` has it.
 fn cmdline(input: &[u8]) {
     let text = text_of(input);
     if cmdline::looks_like(&text) {
@@ -155,24 +152,9 @@ fn cpu_list(input: &[u8]) {
     }
 }
 
-/// A domain's XML, damaged and in parts too.
+/// A domain's XML.
 fn domain_xml(input: &[u8]) {
-    let text = text_of(input);
-    let text = xml::unescaped(&text);
-    if xml::looks_like(&text)
-        && xml::parse(&text).is_err()
-        && let Some(repaired) = xml::repair(&text)
-    {
-        let _ = xml::parse(&repaired.text);
-    }
-}
-
-/// The output of `kvm_stat` and `perf stat`.
-fn event_totals(input: &[u8]) {
-    let text = text_of(input);
-    if totals::looks_like(&text) {
-        totals::parse(&text);
-    }
+    let _ = xml::parse(&text_of(input));
 }
 
 /// A filter of the table of guests, typed on the screen, and one of `--domain`.
@@ -237,34 +219,10 @@ fn time_profile(input: &[u8]) {
     let _ = profile::parse(&text_of(input));
 }
 
-/// `lscpu`, `lscpu -e`, `lscpu -p`, `numactl -H` and `virsh capabilities`.
-fn topology(input: &[u8]) {
-    let text = text_of(input);
-    if topology_text::looks_like(&text) {
-        let _ = topology_text::parse(&text);
-    }
-}
-
 /// A `format` file of tracefs.
 fn tracefs_format(input: &[u8]) {
     if let Ok(format) = format::parse(&text_of(input)) {
         format.reason_names();
         format.field("exit_reason");
-    }
-}
-
-/// `virsh vcpupin`, `vcpuinfo`, `domstats` and the like.
-fn virsh(input: &[u8]) {
-    let text = text_of(input);
-    if virsh_text::looks_like(&text) {
-        virsh_text::parse(&text);
-    }
-}
-
-/// Configurations of Proxmox.
-fn vmm_config(input: &[u8]) {
-    let text = text_of(input);
-    for config in vmm::parse(&text) {
-        config.unread.notes("file");
     }
 }

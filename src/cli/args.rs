@@ -24,7 +24,7 @@ Examples:
   kvmtop check --duration 30s       what is wrong on this host; scripts read the exit status
   kvmtop report perf.data.guest     read a file of `perf kvm stat record`
   kvmtop report vmexit.txt win10.xml --duration 10s
-                                    a pasted table and the guest that it is from
+                                    a table of perf and the guest that it is from
   kvmtop report --html night.html night.kvmtop
                                     a page with charts, for a colleague without kvmtop
   kvmtop diff before/ after/        did the change help?
@@ -320,20 +320,17 @@ impl InputArgs {
 }
 
 const INPUTS: &str = "\
-File types are detected by content; a folder means all its files:
-  a session of kvmtop                      perf.data of `perf kvm stat record`
-  text of `perf kvm stat report|live`      trace-cmd, ftrace, perf-prof, perf script
-  libvirt domain XML (or status XML)       a qemu-system command line
-  `info mtree` of QEMU                     a kernel log, libvirt's QEMU log
+A file is the output of one tool, as that tool wrote it; its first lines tell
+which. A folder means all its files:
+  a recording of kvmtop                    perf.data of `perf kvm stat record`
+  text of `perf kvm stat report|live`      trace-cmd report, ftrace, perf script
+  `kvm_stat`, `kvm_stat -1`, `kvm_stat -l` `info mtree` of QEMU
+  a libvirt domain XML (or status XML)     a Proxmox .conf, `qm config`
+  a QEMU command line of a shell, `ps`, libvirt's log or `qm showcmd`
   `lscpu`, `lscpu -e`, -p, `numactl -H`    `virsh capabilities`
-  `virsh vcpupin|vcpuinfo|emulatorpin|domstats|domblkstat`
-  a Proxmox .conf, `qm config`             parts of an XML, also cut or escaped
-  `kvm_stat -1`, -l, -L csv                `perf stat -e 'kvm:*'`
-  `perf top`, `perf report` text           `cpupower frequency-info`
-  a sosreport: its folder or archive; any tar or zip; gzip, bzip2, xz and
-  zstd files
-Files about the same guest are joined: by name, UUID or the file's name, or
-because there is only one guest.";
+  a kernel log
+Files given together are of one host. They are joined by the guest's name or
+UUID, or because there is only one guest.";
 
 /// `kvmtop report`.
 #[derive(Debug, Clone, Args)]

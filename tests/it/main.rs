@@ -16,7 +16,6 @@ mod cases;
 mod check_commands;
 mod chromium;
 mod cli_program;
-mod decorated_text;
 mod dependencies;
 mod every_key;
 mod forged_recordings;

@@ -23,6 +23,12 @@ pub(super) fn events(guest: &DomainSample) -> impl Iterator<Item = &ThreadEvents
     guest.threads.iter().map(|t| &t.events).chain([&guest.unattributed])
 }
 
+/// Whether any counter of a guest is known.
+pub(super) fn is_measured(guest: &DomainSample) -> bool {
+    let has_events = events(guest).any(|events| *events != ThreadEvents::default());
+    has_events || !guest.counters.is_empty() || !guest.kvm_events.is_empty()
+}
+
 /// The engine that counted these guests: a file. Its counts are those of `status`.
 pub(super) fn engine(guests: &[DomainSample], mut status: EngineStatus) -> EngineStatus {
     let exits = guests.iter().flat_map(events).any(|e| !e.exits.is_empty());
@@ -146,13 +152,6 @@ fn merge(own: &mut DomainSample, other: DomainSample) {
     for (name, count) in other.counters {
         own.counters.entry(name).or_insert(count);
     }
-    if own.devices_ns == 0 {
-        (own.disks, own.nics) = (other.disks, other.nics);
-        (own.devices_ns, own.nics_ns) = (other.devices_ns, other.nics_ns);
-    }
-    own.since_start = own.since_start.take().or(other.since_start);
-    own.memory.balloon = own.memory.balloon.or(other.memory.balloon);
-    own.memory.resident = own.memory.resident.or(other.memory.resident);
 }
 
 /// How often each kvm event occurred on each thread.

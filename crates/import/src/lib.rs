@@ -1,26 +1,30 @@
 //! Files made elsewhere: reads what other tools recorded or printed into one [`Sample`].
 //!
-//! [`load`] opens the files. `archive` finds each file's type by its content. `text_readers` (with `kvm_stat` and
-//! `trace`) and `perf_data` read it into `gathered`. `assemble` combines the files of one domain: a table of exits, the
-//! domain's XML and its memory tree give named devices. A file that cannot be used is reported by name, and the others
-//! are still used.
+//! A file is the output of one tool, as that tool wrote it; its first bytes or lines tell which. [`load`] opens the
+//! files, `perf_data` and `text` (with a module for each tool) read them into `files`, which puts the files of one host
+//! together: a table of exits, the domain's XML and its memory tree give named devices. A file that cannot be used is
+//! reported by name, and the others are still used.
 
-mod archive;
-mod assemble;
-mod counted;
 mod covered_time;
-mod description_files;
-mod gathered;
+mod files;
 mod guest;
 mod kvm_stat;
 mod load;
 mod perf_data;
-mod plain_text;
-mod text_readers;
+mod perf_tables;
+pub mod proxmox;
+mod text;
+pub mod topology;
 mod trace;
+mod unread;
 
-pub use description_files::DescriptionFiles;
+pub use files::DescriptionFiles;
 pub use load::load;
+
+/// What errors say was expected.
+pub(crate) const EXPECTED: &str = "a kvmtop recording, perf.data, the text of 'perf kvm stat', kvm_stat or a trace of \
+    kvm events, 'info mtree', a libvirt domain XML, a QEMU command line, a Proxmox configuration, a kernel log, or the \
+    output of lscpu, numactl -H or virsh capabilities";
 
 use kvm::sanitize;
 use sample::Sample;
@@ -82,7 +86,5 @@ pub(crate) fn cannot(what: &'static str) -> impl Fn(io::Error) -> String {
     }
 }
 
-#[cfg(test)]
-mod joining_tests;
 #[cfg(test)]
 mod tests;

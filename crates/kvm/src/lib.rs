@@ -8,7 +8,6 @@ pub mod cpu_set;
 pub mod device_map;
 pub mod device_property;
 pub mod domain_xml;
-pub mod event_totals;
 pub mod exit_reason;
 pub mod format;
 pub mod guest_name;
@@ -24,11 +23,7 @@ pub mod thread_cpus;
 pub mod thread_name;
 pub mod time_profile;
 pub mod topology;
-pub mod topology_text;
-pub mod unread;
 pub mod userspace_exit;
-pub mod virsh_text;
-pub mod vmm_config;
 
 mod untrusted_text;
 

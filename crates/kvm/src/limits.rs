@@ -33,7 +33,7 @@ pub(crate) fn too_large(what: &str, value: &str, most: u64) -> String {
 }
 
 /// Whether a text has a number above `most`.
-pub(crate) fn beyond(text: &str, most: u64) -> bool {
+pub fn beyond(text: &str, most: u64) -> bool {
     let too_large = |digits: &str| !digits.is_empty() && !digits.parse::<u64>().is_ok_and(|n| n <= most);
     text.split(|c: char| !c.is_ascii_digit()).any(too_large)
 }

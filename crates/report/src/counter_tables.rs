@@ -3,9 +3,7 @@
 
 use super::table::{Column, cut, or_dash, table};
 use judge::figures::{bytes, micros, or_unknown, percent, rate, seconds};
-use judge::model::{
-    DiskRates, DiskTotals, DomainModel, DoorbellModel, HostDiskModel, InjectionModel, NicRates, VcpuTotals, jobs,
-};
+use judge::model::{DiskRates, DomainModel, DoorbellModel, HostDiskModel, InjectionModel, NicRates, jobs};
 use sample::Job;
 
 /// All tables that have rows.
@@ -15,12 +13,6 @@ pub(super) fn all(d: &DomainModel, rows: usize) -> String {
     grown.sort_by(|a, b| b.1.total_cmp(a.1).then(a.0.cmp(b.0)));
     let statistics: [Column<(&String, &f64)>; 2] =
         [("<KVM STATISTIC", |(name, _)| (*name).clone()), ("/s", |(_, grown)| rate(**grown))];
-    let totals = d.since_start.clone().unwrap_or_default();
-    let mut counted: Vec<(&String, &u64)> =
-        totals.counters.iter().filter(|(name, n)| **n > 0 && !name.ends_with("_ns")).collect();
-    counted.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
-    let counters: [Column<(&String, &u64)>; 2] =
-        [("<SINCE ITS START", |(name, _)| (*name).clone()), ("COUNT", |(_, count)| count.to_string())];
     let tables = [
         table(2, &grown, rows, &statistics),
         table(2, &d.disks, usize::MAX, DISKS),
@@ -29,9 +21,6 @@ pub(super) fn all(d: &DomainModel, rows: usize) -> String {
         table(2, d.interrupts.as_deref().unwrap_or_default(), rows, INTERRUPTS),
         table(2, d.doorbells.as_deref().unwrap_or_default(), rows, DOORBELLS),
         table(2, &d.nics, usize::MAX, NICS),
-        table(2, &totals.vcpus, usize::MAX, VCPU_TOTALS),
-        table(2, &totals.disks, usize::MAX, DISK_TOTALS),
-        table(2, &counted, rows, &counters),
     ];
     tables.concat()
 }
@@ -118,22 +107,4 @@ const NICS: &[Column<NicRates>] = &[
     ("IN/s", |nic| rate(nic.rx_packets)),
     ("OUT/s", |nic| rate(nic.tx_packets)),
     ("DROPS/s", |nic| rate(nic.drops)),
-];
-
-/// Totals of a single reading, which has no rates.
-const VCPU_TOTALS: &[Column<VcpuTotals>] = &[
-    ("<SINCE ITS START", |of| format!("vcpu {}", of.vcpu)),
-    ("RAN", |of| seconds(of.ran_s)),
-    ("WAITED", |of| or_unknown(of.waited_s, seconds)),
-    ("WAIT%", |of| or_unknown(of.wait_percent, percent)),
-];
-
-const DISK_TOTALS: &[Column<DiskTotals>] = &[
-    ("<SINCE ITS START", |disk| cut(&disk.name, 32)),
-    ("READS", |disk| disk.reads.to_string()),
-    ("WRITES", |disk| disk.writes.to_string()),
-    ("FLUSHES", |disk| or_dash(disk.flushes)),
-    ("READ us", |disk| or_unknown(disk.read_mean_us, micros)),
-    ("WRITE us", |disk| or_unknown(disk.write_mean_us, micros)),
-    ("FLUSH us", |disk| or_unknown(disk.flush_mean_us, micros)),
 ];

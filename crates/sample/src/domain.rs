@@ -220,14 +220,11 @@ pub struct DomainSample {
     /// Where its vCPUs faulted or could not continue, as a trace in a file shows. Recordings have none.
     #[serde(skip)]
     pub places: Vec<ExitPlace>,
-    /// What a single reading of its statistics says, which only files hold. No recording has it.
-    #[serde(skip)]
-    pub since_start: Option<SinceStart>,
 }
 
 bounded!(DomainSample {
     threads, unattributed, counters, kvm_events, disks, nics, devices_ns, throttling, pressure, node_memory, swap_bytes,
-    memory, nics_ns, host_disks, interrupts, jobs, since_start, stop,
+    memory, nics_ns, host_disks, interrupts, jobs, stop,
 } facts, state, uncounted_vcpus, places);
 
 /// An instruction of the guest at which a vCPU left it for an address that was not there, or after which it could not
@@ -251,19 +248,6 @@ pub struct ExitPlace {
     /// Exits of the thread altogether, without interrupts of the host.
     pub of: u64,
 }
-
-/// Totals since a guest's start. They have ratios and no rates: how long ago it started is unknown.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct SinceStart {
-    /// Its vCPUs, by number.
-    pub vcpus: BTreeMap<u32, ThreadTimes>,
-    /// Its block devices.
-    pub disks: Vec<DiskSample>,
-    /// KVM's own statistics of its vCPUs and the VM together, by KVM's names.
-    pub counters: BTreeMap<String, u64>,
-}
-
-bounded!(SinceStart { vcpus, disks, counters });
 
 /// One reading of a thread of a guest.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

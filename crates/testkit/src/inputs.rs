@@ -87,7 +87,7 @@ fn topology(cpus: usize) -> (String, String) {
     ("lscpu.txt".into(), format!("# CPU,Core,Socket,Node,,L1d,L1i,L2,L3\n{text}"))
 }
 
-/// Domains as libvirt prints them, as many in a file as one may hold.
+/// Domains as libvirt prints them, a file each.
 fn domains(n: usize, body: impl Fn(usize) -> String) -> Vec<(String, String)> {
     let domain = |i: usize| {
         format!(
@@ -96,10 +96,7 @@ fn domains(n: usize, body: impl Fn(usize) -> String) -> Vec<(String, String)> {
             body(i)
         )
     };
-    (0..n)
-        .step_by(1000)
-        .map(|from| (format!("domains-{from}.xml"), (from..n.min(from + 1000)).map(domain).collect()))
-        .collect()
+    (0..n).map(|i| (format!("guest-{i}.xml"), domain(i))).collect()
 }
 
 const LINUX: &str = "<os><type arch='x86_64' machine='pc-q35-8.2'>hvm</type></os>";

@@ -9,7 +9,7 @@ mod header;
 mod records;
 
 use crate::file_name;
-use crate::gathered::Gathered;
+use crate::files::Files;
 use counters::PerfDataCounters;
 use event_reader::{EventReader, kernel_formats, no_event};
 use kvm::topology::CPU_MODEL;
@@ -30,19 +30,19 @@ struct PerfData {
 }
 
 /// Reads a whole file.
-pub(crate) fn read(path: &Path, file: File, gathered: &mut Gathered) -> Result<(), String> {
+pub(crate) fn read(path: &Path, file: File, files: &mut Files) -> Result<(), String> {
     let mut data = PerfData::open(file)?;
     data.count()?;
     if data.counters.covered.first.is_none() {
         return Err(data.why_empty());
     }
     let name = file_name(path);
-    gathered.notes.extend(data.notes().into_iter().map(|note| format!("{name}: {note}")));
-    gathered.seconds.push((SourceId::PerfData, data.counters.covered.seconds()));
-    gathered.count_events(data.reader.samples, data.counters.lost, data.counters.counted().overflow);
-    gathered.measured(data.counters.guests(&data.reader.comms));
-    gathered.host.get_or_insert(data.host());
-    gathered.types.insert(SourceId::PerfData);
+    files.notes.extend(data.notes().into_iter().map(|note| format!("{name}: {note}")));
+    files.seconds.push((SourceId::PerfData, data.counters.covered.seconds()));
+    files.count_events(data.reader.samples, data.counters.lost, data.counters.counted().overflow);
+    files.measured.extend(data.counters.guests(&data.reader.comms));
+    files.host.get_or_insert(data.host());
+    files.types.insert(SourceId::PerfData);
     Ok(())
 }
 

@@ -1,7 +1,5 @@
 //! Parses one line of a trace: task, CPU, time, event and its text.
 
-use kvm::event_totals::is_tracepoint;
-
 /// A line that holds an event.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct TraceLine<'a> {
@@ -33,7 +31,6 @@ pub(super) struct TraceLine<'a> {
 /// [000]    12.108283:          kvm:kvm_exit: …                                    perf script -F cpu,time,event,trace
 /// CPU 1/KVM    12.108283:          kvm:kvm_exit: …                                perf script -F comm,time,event,trace
 /// CPU 1/KVM-131     [001] kvm_exit: vcpu 1 reason npf …                            cut down for a document or an issue
-/// 2021-12-12 16:11:10.214139   CPU 1/KVM 131 d... [001] 58.246573: kvm:kvm_exit: … perf-prof
 /// ```
 pub(super) fn parse(line: &str) -> Option<TraceLine<'_>> {
     let (before, rest, time) = match timestamp(line) {
@@ -51,11 +48,8 @@ pub(super) fn parse(line: &str) -> Option<TraceLine<'_>> {
     let rest = rest.trim_start();
     let (event, text) = rest.split_once(": ").or_else(|| Some((rest.trim_end().strip_suffix(':')?, "")))?;
     let event = event.trim_end_matches(':').rsplit(':').next()?;
-    let (task, cpu, mut flags) = task_cpu_flags(before);
-    let (mut task, text) = (without_date(task.trim()), text.trim());
-    if let Some((before, last)) = task.rsplit_once(' ').filter(|(_, last)| flags.is_empty() && is_flags(last)) {
-        (task, flags) = (before.trim_end(), last);
-    }
+    let (task, cpu, flags) = task_cpu_flags(before);
+    let (task, text) = (task.trim(), text.trim());
     let is_name = event.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && (1..=64).contains(&event.len());
     if !is_name || time.is_none() && !(is_kernels(event, text, task) && matches!(flags.len(), 0 | 4..=6)) {
         return None;
@@ -70,22 +64,6 @@ pub(super) fn parse(line: &str) -> Option<TraceLine<'_>> {
     // The third flag is the kind of interrupt (Documentation/trace/ftrace.rst, "irqs-off … hardirq/softirq").
     let in_interrupt = flags.as_bytes().get(2).is_some_and(|c| b"hHsSzZ".contains(c));
     Some(TraceLine { comm, tid, pid, cpu, in_interrupt, time, event, text })
-}
-
-/// Whether a word is ftrace's flags, some of which are not set: `d..1.`.
-fn is_flags(word: &str) -> bool {
-    (4..=6).contains(&word.len()) && word.contains('.') && word.bytes().all(|b| b == b'.' || b.is_ascii_alphanumeric())
-}
-
-/// A task without the date and time of day before it.
-fn without_date(task: &str) -> &str {
-    let is_of = |word: &str, between: char| {
-        word.starts_with(|c: char| c.is_ascii_digit()) && word.matches(between).count() == 2
-    };
-    let found = task.split_once(' ').and_then(|(date, rest)| Some((date, rest.trim_start().split_once(' ')?)));
-    found
-        .filter(|(date, (time, _))| is_of(date, '-') && is_of(time, ':'))
-        .map_or(task, |(_, (_, rest))| rest.trim_start())
 }
 
 /// Whether the kernel prints this text of an event. Without it, an event without a time is prose.
@@ -105,20 +83,7 @@ fn is_kernels(event: &str, text: &str, task: &str) -> bool {
         "kvm_halt_poll_ns" => text.contains("halt_poll_ns "),
         // The address of the instruction, and its bytes.
         "kvm_emulate_insn" => text.split_once(':').is_some_and(|(base, _)| u64::from_str_radix(base, 16).is_ok()),
-        _ => is_tracepoint(event) && !task.is_empty() && !text.is_empty(),
-    }
-}
-
-/// Whether mail wrapped an event's line here: after the time, after the event's name, or between a field and its value.
-pub(super) fn is_cut(line: &str) -> bool {
-    let last = line.trim_end().rsplit([' ', '\t']).next().unwrap_or("");
-    let of_kvm =
-        |empty: bool| parse(line).is_some_and(|l| l.event.starts_with("kvm_") && (!empty || l.text.is_empty()));
-    match last {
-        // A kvm event's text never ends with these words.
-        "reason" | "vcpu" | "rip" | "info" | "info1" | "info2" | "intr_info" | "error_code" | "at" | "size"
-        | "count" | "val" | "len" | "gpa" | "TRAP:" | "IRQ:" | "PC:" | "=" => of_kvm(false),
-        _ => last.strip_suffix(':').is_some_and(|word| seconds(word).is_some() || of_kvm(true)),
+        _ => event.starts_with("kvm_") && !task.is_empty() && !text.is_empty(),
     }
 }
 

@@ -7,15 +7,15 @@ mod places;
 
 use super::cannot;
 use super::covered_time::{ANOTHER_TRACE, CoveredTime, DAMAGED};
-use super::gathered::Gathered;
+use super::files::Files;
 use super::guest::{KvmEventCounts, group_threads};
+use super::text::TextFile;
 use decode::{TraceDecoder, vcpu_threads};
 use engine::pairing::Pairing;
 use kvm::exit_reason::ReasonNames;
-use kvm::kernel_log::{LogKind, LogLine, LogReader, MAX_OF_A_KIND};
+use kvm::kernel_log::{LogKind, LogLine, MAX_OF_A_KIND};
 use kvm::sanitize;
 use kvm::topology::HostTopology;
-use line::TraceLine;
 use places::PlaceReader;
 use sample::SourceId;
 use std::collections::HashMap;
@@ -28,47 +28,44 @@ const MAX_PLACES: usize = 16;
 /// Limit of the threads whose names are kept.
 const MAX_NAMES: usize = 65_536;
 
-/// Whether events of a text have times, judged by its beginning; `None` without events about a guest. Events cited in
-/// prose lack times.
-pub(super) fn has_times(text: &str) -> Option<bool> {
-    let of_guest = |line: &TraceLine| {
-        line.event.starts_with("kvm_") || line.event.starts_with("sched_") && vcpu_threads(line.text).next().is_some()
-    };
-    let timed = |text: &str| line::parse(text).filter(of_guest).map(|l| l.time.is_some());
-    let lines = || text.lines().take(20_000).map(str::trim_start);
-    let whole = lines().zip(lines().skip(1).chain([""])).filter_map(|(line, next)| {
-        let whole = line::is_cut(line).then(|| timed(&joined(line, next))).flatten();
-        whole.or_else(|| timed(line))
-    });
-    whole.reduce(|a, b| a | b)
+/// Lines that are looked at to tell whether events have times.
+const TOLD_LINES: usize = 1000;
+
+/// Whether a text begins as a trace: with the heading of ftrace or trace-cmd, or with an event.
+pub(super) fn begins(text: &str) -> bool {
+    let mut lines = text.lines().map(str::trim_start).filter(|line| !line.is_empty());
+    let Some(first) = lines.next() else { return false };
+    let has_heading = ["# tracer:", "cpus=", "version = "].iter().any(|heading| first.starts_with(heading));
+    has_heading || line::lost(first).is_some() || line::parse(first).is_some()
 }
 
-/// A line that mail wrapped, joined with the next one.
-fn joined(line: &str, next: &str) -> String {
-    format!("{} {}", line.trim_end(), next.trim())
+/// Whether the events of a text have times.
+fn has_times(text: &str) -> bool {
+    text.lines().take(TOLD_LINES).filter_map(|line| line::parse(line.trim_start())).any(|line| line.time.is_some())
 }
 
-/// Reads a trace. `more` is the rest of its file if the text does not hold all of it.
-pub(super) fn read(text: &str, more: Option<&mut dyn Read>, gathered: &mut Gathered) -> Result<(), String> {
-    let mut reader = TraceReader::new(text, gathered.cpus.topology.clone());
-    read_lines(&mut reader, text, more)?;
-    reader.finish(gathered)
+/// Reads a trace.
+pub(super) fn read(file: &mut TextFile<'_>, files: &mut Files) -> Result<Vec<String>, String> {
+    let mut reader = TraceReader::new(file.text, files.topology.topology.clone());
+    read_lines(&mut reader, file.text, file.rest.take())?;
+    reader.finish(files)
 }
 
-fn read_lines(reader: &mut TraceReader, text: &str, more: Option<&mut dyn Read>) -> Result<(), String> {
-    let Some(file) = more else {
+/// Reads the lines of a text, and of the rest of its file if the text does not hold all of it.
+fn read_lines(reader: &mut TraceReader, text: &str, rest: Option<&mut dyn Read>) -> Result<(), String> {
+    let Some(rest) = rest else {
         text.lines().for_each(|line| reader.line(line));
         return Ok(());
     };
     let (whole, begun) = text.rsplit_once('\n').unwrap_or(("", text));
     whole.lines().for_each(|line| reader.line(line));
-    let mut file = BufReader::with_capacity(1 << 20, file);
+    let mut rest = BufReader::with_capacity(1 << 20, rest);
     let mut bytes = begun.as_bytes().to_vec();
     loop {
-        let n = file.by_ref().take(MAX_LINE).read_until(b'\n', &mut bytes).map_err(cannot("read it"))?;
+        let read = rest.by_ref().take(MAX_LINE).read_until(b'\n', &mut bytes).map_err(cannot("read it"))?;
         reader.line(&String::from_utf8_lossy(&bytes));
         bytes.clear();
-        if n == 0 {
+        if read == 0 {
             return Ok(());
         }
     }
@@ -88,18 +85,14 @@ struct TraceReader {
     places: PlaceReader,
     /// Whether the lines have times.
     timed: bool,
-    /// A line that continues in the next one.
-    cut: String,
-    /// Reads all other lines: a trace is often pasted together with the host's log.
-    log: LogReader,
-    /// What the log says, and events of KVM that could not be read.
+    /// Events of KVM that tell of a failure, or that could not be read.
     found: Vec<LogLine>,
 }
 
 impl TraceReader {
     fn new(head: &str, topology: HostTopology) -> Self {
         let mut pairing = Pairing::new(ReasonNames::new(), topology);
-        let timed = has_times(head).unwrap_or(true);
+        let timed = has_times(head);
         // Without entries or times, exits count without durations; so they do in an excerpt that leaves entries out.
         let count = |event| head.matches(event).count();
         pairing.untimed = !timed || count("kvm_entry:") * 4 < count("kvm_exit:") * 3;
@@ -111,42 +104,17 @@ impl TraceReader {
         Self { pairing, decoder, timed, ..Self::default() }
     }
 
-    fn line(&mut self, raw: &str) {
-        let text = raw.trim_start();
-        if text.len() as u64 > MAX_LINE || text.starts_with('#') {
-            self.apart = true;
-            return;
-        }
-        let before = std::mem::take(&mut self.cut);
-        if before.is_empty() {
-            self.complete_or_cut(text);
-        } else if text.is_empty()
-            || line::parse(text).is_some_and(|l| l.time.is_some() == self.timed)
-            || line::is_cut(text)
-        {
-            // The line before was complete after all.
-            self.event(&before);
-            self.complete_or_cut(text);
-        } else {
-            self.complete_or_cut(&joined(&before, text));
-        }
-    }
-
-    fn complete_or_cut(&mut self, text: &str) {
-        if line::is_cut(text) && text.len() < 1024 { text.clone_into(&mut self.cut) } else { self.event(text) }
-    }
-
-    fn event(&mut self, text: &str) {
+    fn line(&mut self, line: &str) {
+        let text = line.trim_start();
         if let Some(lost) = line::lost(text) {
             self.lost = self.lost.saturating_add(lost);
             self.gap = true;
             return;
         }
-        let Some(line) = line::parse(text).filter(|line| line.time.is_some() == self.timed) else {
+        let is_short = text.len() as u64 <= MAX_LINE;
+        let parsed = if is_short { line::parse(text) } else { None };
+        let Some(line) = parsed.filter(|line| line.time.is_some() == self.timed) else {
             self.apart = true;
-            if self.found.len() < MAX_OF_A_KIND {
-                self.log.line(text, &mut self.found);
-            }
             return;
         };
         let time = line.time.unwrap_or(0);
@@ -194,38 +162,36 @@ impl TraceReader {
         }
     }
 
-    fn finish(mut self, gathered: &mut Gathered) -> Result<(), String> {
-        let cut = std::mem::take(&mut self.cut);
-        self.event(&cut);
-        self.log.finish(&mut self.found);
-        gathered.log.append(&mut self.found);
+    fn finish(mut self, files: &mut Files) -> Result<Vec<String>, String> {
+        files.log.append(&mut self.found);
         if self.covered.first.is_none() {
             return Err("none of its lines holds an event of KVM or of a vCPU".into());
         }
         self.pairing.runs_until(self.covered.last);
         self.pairing.end();
         let (events, overflow) = (self.pairing.events, self.pairing.overflow.saturating_add(self.decoder.beyond));
-        gathered.count_events(events, self.lost, overflow);
+        files.count_events(events, self.lost, overflow);
         // A trace of many threads is not held twice.
         let mut threads = std::mem::take(&mut self.pairing).snapshot();
         for thread in &mut threads {
             thread.comm = self.names.get(&thread.key.tid).map(|comm| sanitize(comm, 15)).unwrap_or_default();
             self.decoder.name(&mut thread.events.exits);
         }
+        let mut notes = Vec::new();
         if self.timed {
-            gathered.seconds.push((SourceId::Trace, self.covered.seconds()));
+            files.seconds.push((SourceId::Trace, self.covered.seconds()));
         } else {
-            gathered.notes.push("the trace: its lines have no times, so there are no rates and no durations".into());
+            notes.push("its lines have no times, so there are no rates and no durations".to_owned());
         }
-        gathered.notes.extend(self.covered.note().map(|note| format!("the trace: {note}")));
+        notes.extend(self.covered.note());
         let mut guests = group_threads(threads, &self.counts, |_| None);
         let places = self.places.finish();
         for guest in &mut guests {
             let of_guest = places.iter().filter(|place| guest.threads.iter().any(|t| t.tid == place.tid));
             guest.places = of_guest.take(MAX_PLACES).cloned().collect();
         }
-        gathered.measured(guests);
-        Ok(())
+        files.measured.extend(guests);
+        Ok(notes)
     }
 }
 

@@ -1,13 +1,15 @@
 #![expect(clippy::format_collect, reason = "short texts of tests")]
 
-use super::has_times;
 use super::line::{TraceLine, lost, parse};
+use crate::files::Files;
+use crate::text::TextFile;
 use crate::{ImportOptions, load};
 use kvm::Space;
 use kvm::isa::Isa;
 use kvm::thread_name::Role;
 use proptest::prelude::*;
 use sample::{Direction, DomainSample, Sample};
+use std::path::Path;
 
 fn import(text: &str) -> Sample {
     let folder = tempfile::tempdir().unwrap();
@@ -22,31 +24,6 @@ fn import(text: &str) -> Sample {
 fn exits(domain: &DomainSample) -> Vec<(Isa, u32, u64, Option<u64>)> {
     let all = domain.threads.iter().flat_map(|t| &t.events.exits);
     all.map(|c| (c.isa, c.code, c.time.count, c.time.total_ns)).collect()
-}
-
-#[test]
-fn lines_that_mail_has_cut_are_joined() {
-    let plain = "qemu-5665  [000] ....   280.971126: kvm_exit: reason IO_INSTRUCTION rip 0x110c8c info 640008 0\n\
-        qemu-5665  [000] ....   280.971177: kvm_pio: pio_read at 0x64 size 1 count 1 val 0x3d\n\
-        qemu-5665  [000] d..1   280.971180: kvm_entry: vcpu 0, rip 0x110c8d\n\
-        qemu-5665  [000] ....   280.971191: kvm_exit: reason EXTERNAL_INTERRUPT rip 0x110c8d info 0 800000f6\n\
-        qemu-5665  [000] d..1   280.971192: kvm_entry: vcpu 0, rip 0x110c8d\n";
-    let whole = import(plain);
-    assert_eq!(exits(&whole.domains[0]), [(Isa::Vmx, 1, 1, Some(1_000)), (Isa::Vmx, 30, 1, Some(54_000))]);
-    let script = plain.replace(": kvm_", ":    kvm:kvm_").replace("qemu-5665", "qemu  5665");
-    assert_eq!(exits(&import(&script.replace("kvm_exit: ", "kvm_exit:\n")).domains[0]), exits(&whole.domains[0]));
-    for behind in [": kvm_", "kvm_exit:", "kvm_pio:", "reason", "rip", " at", "vcpu"] {
-        let at = if behind.starts_with(':') { ":" } else { behind };
-        let cut = plain.replace(behind, &behind.replacen(at, &format!("{at}\n  "), 1));
-        assert_eq!(import(&cut), whole, "{behind}:\n{cut}");
-    }
-}
-
-#[test]
-fn an_exit_of_arm64_that_mail_has_cut_is_joined() {
-    let cut = "vm-7 [010] 81.000100: kvm_exit: TRAP:\n  HSR_EC: 0x0018 (SYS64), PC: 0xffff80001023a1d8\n\
-        vm-7 [010] 81.000102: kvm_entry: PC: 0xffff80001023a1dc\n";
-    assert_eq!(exits(&import(cut).domains[0]).iter().map(|e| (e.2, e.3)).collect::<Vec<_>>(), [(1, Some(2_000))]);
 }
 
 #[test]
@@ -88,8 +65,8 @@ fn lines_without_times_are_counted() {
     assert_eq!(all, [(Isa::Vmx, 10, 3, None)]);
     assert_eq!(sample.host.kernel_log, [], "all lines are read");
     // Without a task as well.
-    let nested = "kvm_exit: reason EXIT_NPF rip 0x1 info\n    200000006 1ab000\n\
-        kvm_nested_vmexit: vcpu 0 reason npf rip 0x1 info1\n    0x6 info2 0x1ab000\n\
+    let nested = "kvm_exit: reason EXIT_NPF rip 0x1 info 200000006 1ab000\n\
+        kvm_nested_vmexit: vcpu 0 reason npf rip 0x1 info1 0x6 info2 0x1ab000\n\
         kvm_nested_vmexit_inject: reason EXIT_NPF info1 6 info2 1ab000\nkvm_nested_vmrun: rip: 0x1 vmcb: 0x2\n\
         kvm_page_fault: address 1ab000 error_code 6\nkvm_emulate_insn: 0:7ffbb280: 0f aa\n\
         kvm_inj_exception: #GP (0x0)\n";
@@ -106,9 +83,6 @@ fn lines_without_times_are_counted() {
     ] {
         assert_eq!(parse(other), None, "{other}");
     }
-    // A sentence that cites an event does not take the times from the others.
-    let cited = format!("kvm_userspace_exit: reason KVM_EXIT_IO (2)\n{}", "a-1 [0] 1.000: kvm_entry: vcpu 0\n");
-    assert_eq!((has_times(&cited), has_times(text)), (Some(true), Some(false)));
 }
 
 #[test]
@@ -158,9 +132,6 @@ fn lines_of_every_tool_are_taken_apart() {
     assert_eq!(parse("CPU 1/KVM 120/131 [007] 58.246573: kvm:kvm_entry: vcpu 1, rip 0x8130"), Some(with_process));
     let by_name = TraceLine { comm: "preempt_test", tid: 1, cpu: 0, ..expected };
     assert_eq!(parse("preempt_test 58.246573: kvm:kvm_entry: vcpu 1, rip 0x8130"), Some(by_name));
-    let dated = "2021-12-12 16:11:10.214139       CPU 1/KVM 131 d... [001] 58.246573: kvm:kvm_exit: vcpu 1 reason npf";
-    let dated = parse(dated).map(|line| (line.comm, line.tid, line.cpu, line.time));
-    assert_eq!(dated, Some(("CPU 1/KVM", 131, 1, Some(58_246_573_000))));
     let in_interrupt = parse("<idle>-0 [001] d.h2. 58.1: x: y");
     assert_eq!(in_interrupt, None, "a time has three digits behind the point at least");
     let in_interrupt =
@@ -247,12 +218,6 @@ fn exits_and_accesses_are_paired() {
     assert_eq!(served, [(-4, 1), (2, 1), (6, 1)]);
     assert_eq!(guest.kvm_events["kvm_userspace_exit"], 3);
     assert_eq!(s.mono_ns, 1_400_000, "from the first to the last event");
-}
-
-#[test]
-fn a_quoted_trace_is_a_trace() {
-    let quoted: String = ROUND.lines().map(|l| format!("> > {l}\n")).collect();
-    assert_eq!(import(&quoted), import(ROUND));
 }
 
 #[test]
@@ -372,8 +337,8 @@ proptest! {
             Just("CPU:0 [LOST 18446744073709551615 EVENTS]".to_owned()),
         ], 0..60)) {
         let text = lines.join("\n");
-        let mut gathered = crate::gathered::Gathered::default();
-        let _ = super::read(&text, None, &mut gathered);
+        let mut file = TextFile { path: Path::new("x"), text: &text, rest: None };
+        let _ = super::read(&mut file, &mut Files::default());
     }
 }
 

@@ -172,9 +172,6 @@ fn unmeasured(context: &Context<'_>) -> Vec<CannotTell> {
                 "the figures cover less than 50 ms, which is too short for a rate (record some seconds)"
             }
             (true, ..) if only_sleep => "nothing but sleep (HLT or WFI) is in these figures",
-            _ if !events && d.since_start.is_some() => {
-                "a single reading has totals since the guest's start and no rates (add one some seconds later)"
-            }
             (true, ..) | (_, false, true) => return None,
             (_, true, _) if d.counters.is_empty() && d.kvm_events.values().all(|count| *count == 0) => {
                 "all of these counts are 0: the guest did not run in KVM meanwhile (it was paused, or QEMU emulates it)"

@@ -207,7 +207,7 @@ impl GuestConfig {
         // No cell has nodes of its own then.
         let all_on_nodes = xml.numatune.as_ref().is_some_and(|tune| tune.nodeset.is_some())
             && xml.shows("numatune")
-            && !xml.parts.contains_key("numatune/memnode");
+            && xml.parts.as_ref().is_none_or(|parts| !parts.contains("numatune/memnode"));
         self.shown = Shown {
             hyperv: xml.shows("features/hyperv"),
             clock: xml.shows("clock"),
@@ -271,10 +271,8 @@ impl GuestConfig {
 
     fn add_command(&mut self, command: &QemuCommand) {
         let alone = !self.known;
-        if !command.is_cut {
-            self.is_whole |= alone;
-            self.shown = Shown { hyperv: true, clock: true, topology: true, cells: true, ..self.shown };
-        }
+        self.is_whole |= alone;
+        self.shown = Shown { hyperv: true, clock: true, topology: true, cells: true, ..self.shown };
         self.libvirt.get_or_insert(command.by_libvirt);
         self.vcpus = self.vcpus.or(command.vcpus());
         self.memory = self.memory.or(command.memory);
@@ -459,10 +457,7 @@ mod tests {
 
     #[test]
     fn a_part_is_evidence_about_itself_alone() {
-        let part = |text: &str| {
-            let text = domain_xml::repair(text).unwrap().text;
-            GuestConfig::of(&facts(Some(&text), None))
-        };
+        let part = |text: &str| GuestConfig::of(&facts(Some(&format!("<domain type='kvm'>{text}</domain>")), None));
         let c = part(
             "<features><hyperv><vpindex state='on'/><synic state='on'/><stimer state='on'/></hyperv></features>\n\
              <cputune><vcpupin vcpu='0' cpuset='1'/></cputune>",
@@ -470,12 +465,9 @@ mod tests {
         assert_eq!((c.enlightened("avic"), c.enlightened(hyperv::CLOCK), c.hpet()), (Some(false), None, None));
         assert_eq!((c.threads_per_core(), c.shown.cells, c.shown.pins, c.is_whole), (None, false, true, false));
         assert_eq!(c.incomplete(), [], "the clock is not shown");
-        let c = part("<hyperv><synic state='on'/></hyperv><clock offset='localtime'/>");
+        let c = part("<features><hyperv><synic state='on'/></hyperv></features><clock offset='localtime'/>");
         assert_eq!((c.incomplete().len(), c.enlightened(hyperv::CLOCK)), (1, Some(false)));
-        // Other options may follow.
-        let c = GuestConfig::of(&facts(None, Some("qemu-system-x86_64 -cpu host,hv_time -smp 4 ...")));
-        assert_eq!((c.enlightened(hyperv::CLOCK), c.enlightened("synic"), c.hpet()), (Some(true), None, None));
-        let xml = "<domain type='kvm' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>...\
+        let xml = "<domain type='kvm' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>\
             <qemu:commandline><qemu:arg value='-cpu'/><qemu:arg value='host,hv_time'/></qemu:commandline></domain>";
         let c = GuestConfig::of(&facts(Some(xml), None));
         assert_eq!((c.enlightened(hyperv::CLOCK), c.enlightened("synic")), (Some(true), Some(false)), "the last -cpu");

@@ -4,7 +4,7 @@ use super::devices::{self, DiskRates, NicRates};
 use super::earlier::{GuestPair, by_key};
 use super::{
     AccessRow, CpuShare, DoorbellModel, ExitTable, HostDiskModel, InjectionModel, PressureModel, SampleInterval,
-    SinceStart, ThreadModel, accesses, exits, total,
+    ThreadModel, accesses, exits, total,
 };
 use kvm::limits;
 use kvm::thread_name::Role;
@@ -92,8 +92,6 @@ pub struct DomainModel {
     pub memory: MemoryUse,
     /// Where its vCPUs faulted or could not continue, the most frequent first; empty without a trace in a file.
     pub places: Vec<ExitPlace>,
-    /// Totals since its start; `None` unless a file holds a single reading of its statistics.
-    pub since_start: Option<SinceStart>,
 }
 
 impl DomainModel {
@@ -245,7 +243,6 @@ impl DomainModel {
             }),
             memory: now.memory,
             places: now.places.clone(),
-            since_start: now.since_start.as_ref().map(SinceStart::new),
         }
     }
 }

@@ -18,7 +18,6 @@ mod interrupts;
 pub mod jobs;
 mod latency;
 mod pressure;
-mod since_start;
 mod sum;
 mod traced;
 
@@ -39,7 +38,6 @@ pub use interrupts::{DoorbellModel, InjectionModel};
 pub use latency::{WAIT_BANDS, WaitBands, band_from_us};
 pub use pressure::PressureModel;
 pub use sample::GuestId;
-pub use since_start::{DiskTotals, SinceStart, VcpuTotals};
 pub use sum::ModelSum;
 pub use traced::Traced;
 

@@ -188,7 +188,7 @@ sums!(TaskGroup { cpu_percent } comm, count);
 sums!(DomainModel {
     cpu, threads, exits, vcpu_exits, accesses, vcpu_accesses, kvm_events, counters, disks, host_disks, interrupts,
     doorbells, nics, throttling, pressure, swap,
-} facts, state, stop, uncounted_vcpus, userspace, exit_rate, jobs, node_memory, memory, places, since_start);
+} facts, state, stop, uncounted_vcpus, userspace, exit_rate, jobs, node_memory, memory, places);
 
 sums!(ThreadModel {
     cpu, migrations, growth, wakeups, run_delays, woken_by, preempted_by, exit_rate, counters,

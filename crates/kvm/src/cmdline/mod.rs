@@ -1,4 +1,4 @@
-//! A QEMU command line: from `/proc/PID/cmdline`, from libvirt's log, from `ps`, or pasted from a script.
+//! A QEMU command line: from `/proc/PID/cmdline`, or as a shell, `ps`, libvirt's log or `qm showcmd` print it.
 
 mod disks;
 mod options;
@@ -11,19 +11,20 @@ use super::cpu_set::CpuSet;
 use super::device_property::DeviceProperty;
 use super::domain_xml::GuestNumaCell;
 use super::limits;
-use super::pattern::{Pattern, group};
+use super::pattern::Pattern;
 use super::thread_cpus::ThreadCpus;
 use anyhow::{Context as _, Result};
-use regex::Captures;
 use serde::{Deserialize, Serialize};
 use shlex::Shlex;
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 
 /// Command lines of guests with hundreds of devices stay below this.
 const MAX_TEXT: usize = 1024 * 1024;
 /// Maximum number of arguments on a command line.
 pub const MAX_ARGS: usize = 20_000;
+
+/// Stands for the number of a Proxmox guest whose configuration does not tell it.
+pub const UNKNOWN_PROXMOX_ID: &str = "VMID";
 
 /// The accelerator of QEMU that emulates the guest's CPU in software.
 pub const TCG: &str = "tcg";
@@ -133,9 +134,6 @@ pub struct QemuCommand {
     /// recorded.
     #[serde(skip)]
     pub held_to: Option<CpuSet>,
-    /// Whether options are missing: the text broke off, or dots stand for some. No recording holds such a command.
-    #[serde(skip)]
-    pub is_cut: bool,
 }
 
 impl QemuCommand {
@@ -245,252 +243,83 @@ fn read(mut command: QemuCommand, argv: &[String]) -> QemuCommand {
 
 /// Splits a command into words as a POSIX shell does, without expanding anything. A word that the text cuts off within
 /// quotes is left out.
-pub(crate) fn shell_words(text: &str) -> Vec<String> {
+pub fn shell_words(text: &str) -> Vec<String> {
     Shlex::new(&text.replace('\0', " ")).collect()
 }
 
-/// Parses pasted text: shell quoting, lines joined by backslashes, environment assignments before the program,
-/// libvirt's log of a guest (the last of several starts counts), a line of `ps`.
+/// Parses one command line as a shell takes it (lines joined by backslashes, environment assignments before the
+/// program), as libvirt's log has it (the last of several starts counts), as `qm showcmd` or as `ps` prints it.
 ///
 /// # Errors
 /// If it contains no QEMU program, or a number that no guest can have.
 pub fn parse_text(text: &str) -> Result<QemuCommand> {
-    let (argv, held_to) = find(text).context("no QEMU program (qemu-system-*, qemu-kvm) found in the text")?;
+    let joined = joined_lines(text);
+    let found = joined.lines().rev().find_map(split_line);
+    let (before, argv) = found.context("no QEMU program (qemu-system-*, qemu-kvm) found in the text")?;
     for (option, value) in argv.iter().zip(argv.iter().skip(1)) {
         options::check(option.trim_start_matches('-'), value)?;
     }
-    let is_cut = is_cut(text, &argv);
-    let mut command = QemuCommand { held_to, is_cut, ..parse_argv(&argv) };
-    if command.accel.is_none() && !is_cut && !MAY_USE_KVM.is_match(text) && command.prefers_tcg() {
+    let mut command = parse_argv(&argv);
+    command.held_to = HOLDS.captures(before).and_then(|held| CpuSet::parse(&held["cpus"]).ok());
+    if command.accel.is_none() && command.prefers_tcg() {
         command.accel = Some(TCG.to_owned());
         command.defaults.push("accel");
     }
-    // A text may lack the monitor and the key: a log was abridged, or `ps` cut the line.
+    // `ps` may have cut the monitor and the key off.
     command.by_libvirt |= command.debug_threads && text.contains("guest=") && text.contains("libvirt");
     Ok(command)
 }
 
-/// Whether a command line of a text lacks options: dots or a variable stand for them, or it ends where more has to
-/// follow.
-fn is_cut(text: &str, argv: &[String]) -> bool {
-    let takes_value = |word: &String| word.starts_with('-') && !FLAG.is_match(word);
-    let is_options = |word: &String| word.starts_with('$') && word != "$@";
-    let stands_alone = |pair: &[String]| matches!(pair, [a, b] if is_options(b) && !takes_value(a));
-    let goes_on = |line: &str| line.ends_with('\\') && !line.trim_start().starts_with('#');
-    let is_dots = |word: &String| word.contains("...") && !word.contains('/') || word.contains('\u{2026}');
-    let ends_open = |word: &String| word.ends_with([',', '=', '\\']) || takes_value(word);
-    argv.iter().any(is_dots)
-        || argv.windows(2).any(stands_alone)
-        || argv.last().is_some_and(ends_open)
-        // To a shell a backslash at the end of a script continues nothing.
-        || !text.starts_with("#!") && text.trim_end().lines().last().is_some_and(goes_on)
+/// The lines of a text that hold a command line, as `ps` lists several.
+pub fn command_lines(text: &str) -> Vec<String> {
+    joined_lines(text).lines().filter(|line| split_line(line).is_some()).map(str::to_owned).collect()
 }
 
-/// A text with an option that a wrapped command line may lack, with options in variables, or with omissions.
-static MAY_USE_KVM: Pattern = Pattern::new(concat!(
-    r#"(?i-u)(?:enable-kvm|accel(?:=|  *)[a-z:]*kvm|(?:^|[\s"'])\$[A-Za-z_{(@*]"#,
-    r"|-(?:machine|M|accel)[ =][!-~]*\$|(?:^|\n)[ \t]*(?:#[ -~]*)?(?:\.\.\.|…))",
-));
-
-/// Whether a text contains a QEMU command line.
+/// Whether a text begins with a command line: in its first line, or in the second after the heading of libvirt's log
+/// or of `ps`.
 pub fn looks_like(text: &str) -> bool {
-    // A domain XML names the program as well.
-    !text.trim_start().starts_with('<') && text.contains("qemu") | text.contains("kvm") && find(text).is_some()
+    let joined = joined_lines(text);
+    let mut lines = joined.lines().filter(|line| !line.trim().is_empty()).take(2);
+    lines.any(|line| split_line(line).is_some_and(|(before, _)| may_come_before(before)))
 }
 
-/// The end of a line, the comments after it, and an option such as `-name` after them. It takes the comments with or
-/// without an option: each is looked at once. Mail wraps a long line before the backslash that ends it.
-static LINE_END: Pattern =
-    Pattern::new(r"(?P<end>(?:(?:\n[ \t]*)?\\[ \t]*)?\n)(?P<comments>(?:[ \t]*#.*\n)*)(?P<option>[ \t]*--?[A-Za-z])?");
-/// The end of a line that a backslash continues.
-static CONTINUED: Pattern = Pattern::new(r"(?:\n[ \t]*)?\\[ \t]*\n");
-
-/// A comment within a command of several lines: a command substitution that does nothing.
-static COMMENT_WITHIN: Pattern = Pattern::new(r"`[ \t]*#[^`\n]*`(?P<end>[ \t]*\\[ \t]*\n)");
-
-/// An option whose value a mail program put on the next line.
-static WRAPPED: Pattern = Pattern::new(concat!(
-    "(?P<option>[ \\t]--?(?:name|machine|M|m|smp|cpu|device|drive|accel|uuid|blockdev|netdev|chardev|object|mon|boot|",
-    "global|rtc|vnc|vga|serial|readconfig|iscsi|spice|smbios|pidfile|numa|fsdev|net|cdrom|kernel|initrd|append|msg|",
-    "sandbox|overcommit|display|audiodev|incoming|tpmdev|bios|fw_cfg|k))",
-    "[ \\t]*\\n[ \\t]*(?P<value>[^ \\t\\n#-])",
-));
-
-/// A value whose next property is on the next line.
-static PROPERTY_WRAPPED: Pattern = Pattern::new(r",[ \t]*\n[ \t]*(?P<property>[a-z][a-z0-9_.-]*=)");
-
-/// The lines of a text, with each command in one line.
-pub fn joined_lines(text: &str) -> String {
-    join_lines(if text.len() > MAX_TEXT { "" } else { text }).unwrap_or_default()
-}
-
-/// Joins the lines of a command: those that a backslash continues, those before an option, with comments between, and
-/// those between an option and its value.
-fn join_lines(text: &str) -> Option<String> {
-    let (line_end, continued) = (LINE_END.regex()?, CONTINUED.regex()?);
-    let text = COMMENT_WITHIN.regex()?.replace_all(text, "$end");
-    let joined = line_end.replace_all(&text, |found: &Captures<'_>| match group(found, "option") {
-        Some(option) => format!(" {option}"),
-        None => continued.replace_all(&format!("{}{}", &found["end"], &found["comments"]), " ").into_owned(),
-    });
-    let joined = WRAPPED.regex()?.replace_all(&joined, "$option $value");
-    Some(PROPERTY_WRAPPED.regex()?.replace_all(&joined, ",$property").into_owned())
-}
-
-/// Widths of a terminal.
-const TERMINAL_COLUMNS: RangeInclusive<usize> = 70..=512;
-
-/// A text in which a command that a terminal cut into lines of one width, between words or within them, has one line.
-pub fn rejoined(text: &str) -> String {
-    let lines: Vec<(&str, usize)> = text.split('\n').map(|line| (line, line.chars().count())).collect();
-    let (mut joined, mut width, mut end, mut before) = (String::with_capacity(text.len()), 0, "", None);
-    for (at, (line, columns)) in lines.iter().enumerate() {
-        // The rows of `ps` and of tables begin with the same word, and can all be cut to one width.
-        let goes_on = |line: &str, before| {
-            let first = line.split_whitespace().next();
-            first.is_some() && first != before && !line.split_whitespace().any(is_program)
-        };
-        if width > 0 && !goes_on(line, before) {
-            (width, end) = (0, "\n");
-        }
-        if let Some(three @ [_, next @ ..]) = lines.get(at..at + 3).filter(|_| TERMINAL_COLUMNS.contains(columns)) {
-            let first = line.split_whitespace().next();
-            let widest = three.iter().map(|line| line.1).max().unwrap_or_default();
-            let is_full = |(line, columns): &(&str, usize)| *columns + 1 >= widest && !line.ends_with('\\');
-            let has_options = |line: &str| line.contains([',', '=']) || line.contains(" -");
-            let is_cut = || next.iter().all(|(line, _)| has_options(line) && goes_on(line, first));
-            if three.iter().all(is_full) && line.split_whitespace().any(is_program) && is_cut() {
-                (width, before) = (widest, first);
-            }
-        }
-        joined.extend([end, line]);
-        // A blank at the end of a line is easily lost.
-        (width, end) = match width.checked_sub(*columns).filter(|_| width > 0) {
-            Some(0) => (width, ""),
-            Some(1) => (width, " "),
-            _ => (0, "\n"),
-        };
-    }
-    joined
-}
-
-/// A variable that a script sets: to an array, a text or a word, at once or piece by piece.
-static SETTING: Pattern = Pattern::new(concat!(
-    r"(?m)^[ \t]*(?:(?:export|local|declare(?:[ \t]+-[a-z]+)?)[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<add>\+)?=",
-    r#"(?:\((?P<array>(?:"[^"]*"|'[^']*'|[^()"'])*)\)|"(?P<text>(?:[^"\\]|\\(?s:.))*)"|'(?P<plain>[^']*)'"#,
-    r##"|(?P<word>[^ \t\r\n"'$`\\();&|]+))[ \t\r]*(?:[ \t]#.*)?$"##,
-));
-/// A variable at the begin of a value.
-static FIRST_USE: Pattern = Pattern::new(r#"^[ \t\r\n]*"?\$\{?(?P<name>[A-Za-z0-9_]+)(?:\[[@*]\])?\}?"?"#);
-/// The use of a variable.
-static USE: Pattern = Pattern::new(concat!(
-    r#""\$\{(?P<array>[A-Za-z_][A-Za-z0-9_]*)\[[@*]\]\}""#,
-    r"|\$\{(?P<braced>[A-Za-z_][A-Za-z0-9_]*)(?:\[[@*]\])?\}|\$(?P<bare>[A-Za-z_][A-Za-z0-9_]*)",
-));
-/// Settings of variables in one text, and the length of a script and of all values in its commands.
-const MAX_SETTINGS: usize = 256;
-const MAX_SCRIPT: usize = 64 * 1024;
-
-/// The values of a script's variables, each with all that is added to it. A variable that is set to several values, for
-/// two guests or in two branches, is left out.
-fn variables(script: &str) -> BTreeMap<&str, String> {
-    let mut all: BTreeMap<&str, Option<String>> = BTreeMap::new();
-    for set in SETTING.captures_iter(script).take(MAX_SETTINGS) {
-        let value = ["array", "text", "plain", "word"].into_iter().find_map(|kind| set.name(kind));
-        let (Some(name), Some(value)) = (set.name("name"), value.map(|value| value.as_str())) else { continue };
-        let own = FIRST_USE.captures(value).filter(|first| first["name"] == *name.as_str());
-        let added = own.as_ref().and_then(|own| value.strip_prefix(&own[0]));
-        let lines = added.unwrap_or(value).lines().map(|line| line.split(" #").next().unwrap_or_default().trim());
-        let lines = lines.filter(|line| !line.starts_with('#')).map(|line| line.trim_end_matches('\\'));
-        let words = lines.collect::<Vec<_>>().join(" ").trim().to_owned();
-        match all.get_mut(name.as_str()) {
-            None => _ = all.insert(name.as_str(), Some(words)),
-            // Empty at first, and filled later, perhaps in one branch only.
-            Some(Some(before)) if before.is_empty() => *before = words,
-            Some(Some(before)) if added.is_some() || set.name("add").is_some() => before.extend([" ", &words]),
-            Some(before) => _ = before.take_if(|before| *before != words),
-        }
-    }
-    // The output of a command is not known.
-    let is_known = |value: &String| value.trim().starts_with('-') || !value.contains("$(") && !value.contains('`');
-    all.into_iter().filter_map(|(name, value)| Some((name, value.filter(is_known)?))).collect()
-}
-
-/// A command with the values of variables, which together take at most `room` bytes.
-fn expanded(command: &str, variables: &BTreeMap<&str, String>, room: &mut usize) -> String {
-    let Some(uses) = USE.regex() else { return command.to_owned() };
-    let mut value = |found: &Captures<'_>| {
-        let name = ["array", "braced", "bare"].into_iter().find_map(|kind| group(found, kind)).unwrap_or_default();
-        let Some(value) = variables.get(name).filter(|value| value.len() <= *room) else { return found[0].to_owned() };
-        *room -= value.len();
-        value.clone()
-    };
-    // Options can use variables in their turn.
-    let once = uses.replace_all(command, &mut value);
-    uses.replace_all(&once, value).into_owned()
-}
-
-/// JSON as `ps` shows it, without the quotes that keep a shell from taking those inside away.
-static BARE_JSON: Pattern = Pattern::new(r#"(?P<before>[ \t])(?P<json>\{"[^']*?\})(?P<after>[ \t]|$)"#);
-
-/// A command that begins with a program or link of one's own that is called `qemu`. Elsewhere this is a word.
-static BARE_PROGRAM: Pattern = Pattern::new("^[ \t>]*(?:[$#] |sudo |exec )*(?P<command>qemu[ \t]+-.*)");
-
-/// What holds all threads of a QEMU to some CPUs.
-static HOLDS: Pattern = Pattern::new(concat!(
-    r"(?-u:\b)(?:taskset +(?:-c|--cpu-list)[ =]*|numactl(?: +-[^ ]+)*? +(?:-C *|--physcpubind[ =]))",
-    "(?P<cpus>[0-9][0-9,-]*)(?: +[^ ;&|]+){0,4}? +[^ ]*(?:qemu-system-|qemu-kvm|/kvm )",
-));
-
-/// A start that failed, with QEMU's whole command line, as Proxmox logs it.
-static FAILED_START: Pattern = Pattern::new(concat!(
-    "^(?P<before>.{0,200}start failed: )command '(?P<command>.*?)",
-    "(?:' failed: (?P<reason>.*))?$",
-));
-
-/// The parts of a line about a start that failed: `before`, `command` and `reason`, which a cut line lacks.
-pub(crate) fn failed_start(line: &str) -> Option<Captures<'_>> {
-    line.contains("start failed: command '").then(|| FAILED_START.captures(line)).flatten()
-}
-
-/// The last QEMU command line of a text, and the CPUs that it is held to.
-fn find(text: &str) -> Option<(Vec<String>, Option<CpuSet>)> {
-    let bare_json = BARE_JSON.regex()?;
-    let joined = join_lines(if text.len() > MAX_TEXT { "" } else { text })?;
-    let script = Some(text).filter(|text| text.contains('$') && text.len() <= MAX_SCRIPT);
-    let (variables, mut room) = (variables(script.unwrap_or_default()), MAX_SCRIPT);
-    joined.lines().rev().find_map(|line| {
-        // Proxmox's messages put quotes around a command that has some.
-        let failed = failed_start(line);
-        let line = failed.as_ref().and_then(|failed| group(failed, "command")).unwrap_or(line);
-        let may_be = line.contains("qemu") | line.contains("kvm");
-        let inner = Some(line).filter(|_| may_be).and_then(out_of_quotes);
-        let line = inner.as_deref().unwrap_or(line);
-        // `$QEMU -m 4G`
-        let is_variable = |word: &str| {
-            let name = word.trim_matches(['"', '$', '{', '}']);
-            word.contains('$') && variables.get(name).is_some_and(|value| is_program(value))
-        };
-        let begins = |word: &str| is_program(word) || is_variable(word);
-        let before = line.split_inclusive(char::is_whitespace).take_while(|word| !begins(word.trim()));
-        let bare = BARE_PROGRAM.captures(line).and_then(|found| group(&found, "command"));
-        let command = bare.or_else(|| line.get(before.map(str::len).sum()..))?;
-        let command = expanded(command, &variables, &mut room).replace("; ", " ; ");
-        let mut argv = shell_words(&bare_json.replace_all(&command, "$before'$json'$after"));
-        argv.truncate(argv.iter().position(|word| COMMAND_END.is_match(word)).unwrap_or(argv.len()));
-        let held_to = HOLDS.captures(line).and_then(|held| CpuSet::parse(&held["cpus"]).ok());
-        argv.iter().skip(1).any(|word| KNOWN_OPTION.is_match(word)).then_some((argv, held_to))
+/// Whether these words may come before the program: assignments, commands that start another one, or the columns of
+/// `ps`, which begin with a user and a number.
+fn may_come_before(words: &str) -> bool {
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let is_ps = words.get(1).is_some_and(|pid| pid.parse::<u32>().is_ok());
+    words.iter().enumerate().all(|(place, word)| {
+        let is_state = word.len() <= 4 && word.starts_with(|c: char| c.is_ascii_uppercase());
+        let starts_another = ["sudo", "exec", "nohup", "nice", "taskset", "numactl", "env"].contains(word);
+        let is_figure = word.contains(|c: char| c.is_ascii_digit() || "=:?-/$#".contains(c));
+        starts_another || is_figure || is_ps && (place == 0 || is_state)
     })
 }
 
-/// A command that is an argument of another one: `tmux new "qemu-system-x86_64 -m 4G"`, `su -c 'exec qemu-kvm -m 4G'`.
-fn out_of_quotes(line: &str) -> Option<String> {
-    let has_program = |word: &String| word.split_whitespace().any(is_program);
-    let inner = shell_words(line).into_iter().find(has_program).filter(|word| word.contains(' '))?;
-    // An apostrophe of a sentence begins no argument.
-    let first = inner.split_whitespace().next()?;
-    ['"', '\''].iter().any(|quote| line.contains(&format!(" {quote}{first}"))).then_some(inner)
+/// A text with lines that end in a backslash joined with the next one.
+fn joined_lines(text: &str) -> String {
+    let text = if text.len() > MAX_TEXT { "" } else { text };
+    text.replace("\\\r\n", " ").replace("\\\n", " ")
 }
+
+/// What comes before a QEMU program in a line, and its arguments, the program first.
+fn split_line(line: &str) -> Option<(&str, Vec<String>)> {
+    let words = line.split_inclusive(char::is_whitespace);
+    let begin = words.take_while(|word| !is_program(word.trim())).map(str::len).sum();
+    let (before, command) = line.split_at_checked(begin)?;
+    // `ps` prints JSON without the quotes that keep a shell from removing those inside.
+    let mut argv = shell_words(&BARE_JSON.regex()?.replace_all(command, "$before'$json'$after"));
+    argv.truncate(argv.iter().position(|word| COMMAND_END.is_match(word)).unwrap_or(argv.len()));
+    argv.iter().skip(1).any(|word| KNOWN_OPTION.is_match(word)).then_some((before, argv))
+}
+
+/// JSON without quotes around it.
+static BARE_JSON: Pattern = Pattern::new(r#"(?P<before>[ \t])(?P<json>\{"[^']*?\})(?P<after>[ \t]|$)"#);
+
+/// What holds all threads of the program that follows to some CPUs.
+static HOLDS: Pattern = Pattern::new(
+    r"(?:taskset +(?:-c|--cpu-list)[ =]*|numactl(?: +-[^ ]+)*? +(?:-C *|--physcpubind[ =]))(?P<cpus>[0-9][0-9,-]*)",
+);
 
 /// Options without a value.
 static FLAG: Pattern = Pattern::new(concat!(

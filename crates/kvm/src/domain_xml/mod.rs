@@ -2,15 +2,12 @@
 
 mod properties;
 mod read;
-mod repair;
 mod repeated;
 mod xml;
 
 pub use read::parse;
-pub use repair::{Repaired, own_text, repair, unescaped};
 pub use repeated::repeated;
-pub use xml::{RefusedNumber, refused_numbers};
-pub(crate) use xml::{children, document};
+pub use xml::{children, document};
 
 use super::cmdline::QemuCommand;
 use super::cpu_set::CpuSet;
@@ -228,23 +225,22 @@ pub struct DomainXml {
     pub qemu_command: Option<QemuCommand>,
     /// Properties of devices in `<devices>` and `<qemu:override>` that change how they are served.
     pub device_properties: Vec<DeviceProperty>,
-    /// Of an XML that is not whole: its elements by path below `<domain>` (`features/hyperv`; empty: the domain), and
-    /// whether all of each is there. Empty where the XML is whole. No recording holds another one.
+    /// Of an XML that libvirt would not take, as it lacks both a name and a system to boot: its elements by path below
+    /// `<domain>` (`features/hyperv`), about which alone it says something. Not recorded.
     #[serde(skip)]
-    pub parts: BTreeMap<String, bool>,
+    pub parts: Option<BTreeSet<String>>,
 }
 
 impl DomainXml {
-    /// Whether it is complete, so that what it lacks is absent: not a fragment, and nothing is cut or left out.
+    /// Whether it is complete, so that what it lacks is absent.
     pub fn is_whole(&self) -> bool {
-        self.parts.is_empty()
+        self.parts.is_none()
     }
 
-    /// Whether all of the element at this path (`features/hyperv`) is there, or is known to be absent.
+    /// Whether the element at this path (`features/hyperv`) is there, or is known to be absent.
     pub fn shows(&self, path: &str) -> bool {
-        let outer = |path: &str| path.rfind('/').unwrap_or_default();
-        let mut around = std::iter::successors(Some(path), |path| path.get(..outer(path)).filter(|_| !path.is_empty()));
-        self.is_whole() || around.find_map(|path| self.parts.get(path).copied()).unwrap_or_default()
+        let Some(parts) = &self.parts else { return true };
+        parts.contains(path) || path.rsplit_once('/').is_some_and(|(outer, _)| parts.contains(outer))
     }
 
     /// Whether a Hyper-V enlightenment is on; `stimer_direct` asks for the inner element. `passthrough` turns all on.
@@ -257,14 +253,6 @@ impl DomainXml {
             || is_on(name, "state")
             || name.split_once('_').is_some_and(|(outer, inner)| is_on(outer, inner))
     }
-}
-
-/// Whether a text is, or contains, a domain XML or a part of one.
-pub fn looks_like(text: &str) -> bool {
-    // One paste can hold a host's topology and its guests' configurations.
-    let text = own_text(text);
-    let is_there = |name| xml::slice(&text, name).is_some();
-    !repair::is_network(&text) && (is_there("domstatus") || is_there("domain") || repair(&text).is_some())
 }
 
 #[cfg(test)]

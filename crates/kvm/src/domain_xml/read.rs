@@ -8,21 +8,16 @@ use crate::cpu_set::CpuSet;
 use crate::{limits, sanitize};
 use anyhow::{Context as _, Result};
 use roxmltree::Node;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The period of a quota without one, microseconds.
 const DEFAULT_PERIOD: u64 = 100_000;
-/// Elements with text that a person wrote.
-const FREE_TEXT: [&str; 4] = ["name", "title", "description", "metadata"];
-/// Where something was left out of a text, one of these is found.
-const LEFT_OUT: [&str; 5] = ["...", "\u{2026}", "snip", "omitted", "truncated"];
-
 /// Reads a domain XML, or the status XML of a running domain.
 ///
 /// # Errors
 /// If the text is too large, not well-formed, has a DTD, contains no `<domain>`, or a number that no guest can have.
 pub fn parse(input: &str) -> Result<DomainXml> {
-    if super::xml::slice(input, "domstatus").is_none() {
+    if !input.contains("<domstatus") {
         return document(input, "domain", |node| check_numbers(node).map(|()| domain(node)))?;
     }
     document(input, "domstatus", |status| {
@@ -80,7 +75,7 @@ fn domain(node: Node) -> DomainXml {
         iothreads: value(node, "iothreads").unwrap_or(0),
         topology: inside("cpu", "topology").map(topology),
         numa_cells: (0..).zip(cells.flat_map(|numa| children(numa, "cell"))).map(numa_cell).collect(),
-        hyperv: hyperv(children(node, "features").flat_map(|features| children(features, "hyperv"))),
+        hyperv: inside("features", "hyperv").map(hyperv),
         kvm_features: inside("features", "kvm").into_iter().flat_map(elements).take(64).map(state).collect(),
         clock: named("clock").map(clock).unwrap_or_default(),
         cpu: named("cpu").map(cpu).unwrap_or_default(),
@@ -93,11 +88,8 @@ fn domain(node: Node) -> DomainXml {
     if out.iothreads == 0 {
         out.iothreads = named("iothreadids").map_or(0, |node| children(node, "iothread").count() as u32);
     }
-    // A post shows its parts one by one. A second one with pins is another guest's, or an earlier state.
-    for tune in children(node, "cputune") {
-        if out.vcpu_pins.is_empty() || child(tune, "vcpupin").is_none() {
-            cputune(tune, &mut out);
-        }
+    if let Some(tune) = named("cputune") {
+        cputune(tune, &mut out);
     }
     if let Some(tune) = named("numatune") {
         numatune(tune, &mut out);
@@ -105,41 +97,21 @@ fn domain(node: Node) -> DomainXml {
     out
 }
 
-/// The elements of a domain that is not whole, and whether each of them is. Empty for a whole one.
-fn parts(domain: Node) -> BTreeMap<String, bool> {
-    // QEMU's options have two kinds of elements: others between them were put there by mistake.
-    let options = children(domain, "commandline").flat_map(elements).map(|option| option.tag_name().name());
-    let is_in_order = options.into_iter().all(|option| matches!(option, "arg" | "env"));
-    // libvirt takes no domain without a name and a system to boot: one that lacks both is a frame around elements.
-    let is_frame = child(domain, "name").is_none() && child(domain, "os").is_none();
-    let mut parts = BTreeMap::from([(String::new(), is_in_order && !is_frame && !is_elided(domain))]);
-    // Of these, texts are the administrator's.
-    let outer = elements(domain).filter(|node| !FREE_TEXT.contains(&node.tag_name().name()));
-    for (name, node) in outer.map(|node| (node.tag_name().name(), node)) {
-        let inner = elements(node).map(|inner| (format!("{name}/{}", inner.tag_name().name()), inner));
-        for (path, node) in inner.chain([(name.to_owned(), node)]) {
-            *parts.entry(path).or_insert(true) &= !is_elided(node);
-        }
+/// The elements of a domain that libvirt would not take: it has neither a name nor a system to boot.
+fn parts(domain: Node) -> Option<BTreeSet<String>> {
+    if child(domain, "name").is_some() || child(domain, "os").is_some() {
+        return None;
     }
-    if parts.values().all(|whole| *whole) { BTreeMap::new() } else { parts }
+    let mut parts = BTreeSet::new();
+    for node in elements(domain) {
+        let name = node.tag_name().name();
+        parts.insert(name.to_owned());
+        parts.extend(elements(node).map(|inner| format!("{name}/{}", inner.tag_name().name())));
+    }
+    Some(parts)
 }
 
-/// Whether a part of an element was left out.
-fn is_elided(node: Node) -> bool {
-    node.children()
-        .filter(|child| child.is_text() || child.is_comment())
-        .filter_map(|child| child.text())
-        .any(lacks_text)
-}
-
-/// Whether something is left out of a text: dots, or a word for it, stand there.
-pub(super) fn lacks_text(text: &str) -> bool {
-    let text = text.to_ascii_lowercase();
-    LEFT_OUT.iter().any(|mark| text.contains(mark))
-}
-
-/// `<qemu:commandline>`, of which fragments show parts. libvirt takes it in QEMU's namespace only and ignores it
-/// elsewhere.
+/// `<qemu:commandline>`. libvirt takes it in QEMU's namespace only and ignores it elsewhere.
 fn qemu_command(domain: Node) -> Option<QemuCommand> {
     let added = children(domain, "commandline").filter(|node| properties::in_qemu_namespace(*node));
     let args = added.flat_map(|node| children(node, "arg")).filter_map(|arg| arg.attribute("value"));
@@ -152,18 +124,12 @@ fn state(node: Node) -> (String, String) {
     (node.tag_name().name().to_owned(), attribute(node, "state").unwrap_or_else(|| "on".to_owned()))
 }
 
-/// The enlightenments; where a text shows several lists of them, as alternatives, they are added up.
-fn hyperv<'a, 'i: 'a>(shown: impl Iterator<Item = Node<'a, 'i>>) -> Option<HypervXml> {
+fn hyperv(node: Node) -> HypervXml {
     let feature = |feature: Node| {
         let own = feature.attributes().take(16).map(|item| (item.name().to_owned(), sanitize(item.value(), 64)));
         (feature.tag_name().name().to_owned(), own.chain(elements(feature).take(8).map(state)).collect())
     };
-    shown.fold(None, |all: Option<HypervXml>, node| {
-        let mut all = all.unwrap_or_default();
-        all.mode = all.mode.or_else(|| attribute(node, "mode"));
-        all.features.extend(elements(node).take(64).map(feature));
-        Some(all)
-    })
+    HypervXml { mode: attribute(node, "mode"), features: elements(node).take(64).map(feature).collect() }
 }
 
 fn clock(node: Node) -> Clock {
@@ -228,25 +194,16 @@ fn cputune(node: Node, out: &mut DomainXml) {
     out.vcpu_pins.extend(pins("vcpupin", "vcpu"));
     let time = |name| value::<u64>(node, name).filter(|time| *time > 0);
     let limit = |quota, period| Some((time(quota)?, time(period).unwrap_or(DEFAULT_PERIOD)));
-    out.vcpu_quota = limit("quota", "period").or(out.vcpu_quota);
-    out.global_quota = limit("global_quota", "global_period").or(out.global_quota);
+    out.vcpu_quota = limit("quota", "period");
+    out.global_quota = limit("global_quota", "global_period");
     out.iothread_pins.extend(pins("iothreadpin", "iothread"));
-    out.emulator_pin = child(node, "emulatorpin").and_then(|pin| cpus(pin, "cpuset")).or(out.emulator_pin.take());
+    out.emulator_pin = child(node, "emulatorpin").and_then(|pin| cpus(pin, "cpuset"));
     let is_realtime = |sched: &Node| matches!(sched.attribute("scheduler").map(str::trim), Some("fifo" | "rr"));
     let of = |element: &str, numbers: &str| {
         let sets = children(node, element).filter(is_realtime).filter_map(|sched| cpus(sched, numbers));
         sets.fold(CpuSet::new(), |all, set| all.union(&set))
     };
-    // Pins of the first and the last vCPU alone, or a remark on the missing ones: the list is abridged.
-    let last = out.vcpus.map_or_else(|| out.vcpu_pins.keys().last().copied(), |vcpus| vcpus.checked_sub(1));
-    let has_ends = last.is_some_and(|last| [0, last].iter().all(|vcpu| out.vcpu_pins.contains_key(vcpu)));
-    let is_remark = |child: Node| child.is_comment() && child.text().is_some_and(|text| text.contains("vcpu"));
-    let lacks_some = last.is_some_and(|last| (1..=last as usize).contains(&out.vcpu_pins.len()));
-    if lacks_some && (has_ends || node.children().any(is_remark)) {
-        out.parts.entry(String::new()).or_insert(true);
-        out.parts.insert("cputune".to_owned(), false);
-    }
-    out.realtime = out.realtime.union(&of("vcpusched", "vcpus"));
+    out.realtime = of("vcpusched", "vcpus");
     let emulator = child(node, "emulatorsched").filter(is_realtime).map(|_| None);
     out.realtime_helpers.extend(of("iothreadsched", "iothreads").iter().map(Some).chain(emulator));
 }

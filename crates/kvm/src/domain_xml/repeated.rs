@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 /// The elements of a piece of XML that a domain has already, as an admin looks for them: `<timer name='hpet'>`. libvirt
 /// refuses a second `<feature>` or pin, and ignores one of two other elements.
 pub fn repeated(xml: &DomainXml, piece: &str) -> Vec<String> {
-    let all = document(&format!("<domain>{piece}</domain>"), "domain", |root| {
+    let all = document(&format!("<domain xmlns:qemu='q'>{piece}</domain>"), "domain", |root| {
         let mut found = Vec::new();
         if xml.max_vcpus.is_some() && child(root, "vcpu").is_some() {
             found.push("<vcpu>".to_owned());

@@ -1,12 +1,9 @@
 //! XML helpers: bounded parsing, and functions to read attributes.
 
 use super::MAX_TEXT;
-use crate::cpu_set::CpuSet;
 use crate::limits::{self, GUEST_MEMORY};
-use crate::pattern::Pattern;
 use crate::{sanitize, sanitize_name};
-use anyhow::{Result, bail, ensure};
-use regex::Captures;
+use anyhow::{Result, ensure};
 use roxmltree::{Document, Node, ParsingOptions};
 
 const MAX_NODES: u32 = 200_000;
@@ -15,99 +12,33 @@ const MAX_ATTRIBUTES: usize = 512;
 /// The parser copies the namespaces of an element to each one inside that declares another.
 const MAX_NAMESPACES: usize = 64;
 
-/// The part of a text from `<name` to its closing tag, without a prompt before it or a second XML after it. Elements of
-/// the same name do not nest in libvirt's XML, so the first closing tag ends it. Without one, the whole rest belongs to
-/// it.
-pub(crate) fn slice<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    let (open, close) = (format!("<{name}"), format!("</{name}>"));
-    let ends_name = |rest: &str| rest.starts_with(|c: char| c.is_whitespace() || c == '>' || c == '/');
-    let begins = |at: &usize| text.get(at + open.len()..).is_some_and(ends_name);
-    let start = text.match_indices(&open).map(|(at, _)| at).find(begins)?;
-    let rest = text.get(start..)?;
-    rest.get(..rest.find(&close).map_or(rest.len(), |at| at + close.len()))
-}
-
-/// An attribute of a topology or a pin that should hold numbers.
-static NUMBER: Pattern = Pattern::new(r"<(?:topology|vcpupin|emulatorpin|iothreadpin)(?P<attributes>[ \t\r\n][^<>]*)>");
-/// One of these attributes with its value.
-static NUMBER_ATTRIBUTE: Pattern = Pattern::new(concat!(
-    r"[ \t\r\n](?P<name>sockets|dies|clusters|cores|threads|vcpu|iothread|cpuset)=",
-    r#"(?:'(?P<single>[^']*)'|"(?P<double>[^"]*)")"#,
-));
-
-/// An attribute for which libvirt refuses an XML.
-#[derive(Debug, PartialEq, Eq)]
-pub struct RefusedNumber<'a> {
-    /// Its line, from 1.
-    pub line: usize,
-    /// Its name.
-    pub attribute: &'a str,
-    /// What it has in place of numbers, made harmless.
-    pub value: String,
-    /// What its value is not: `not a number`.
-    pub lacks: &'static str,
-}
-
-/// The attributes without a number, or without a list of CPUs, where libvirt wants one.
-pub fn refused_numbers(text: &str) -> impl Iterator<Item = RefusedNumber<'_>> {
-    let line_of = move |at: usize| text.get(..at).unwrap_or_default().matches('\n').count() + 1;
-    let in_element = move |element: Captures<'_>| {
-        let attributes = element.name("attributes")?;
-        let of_element = NUMBER_ATTRIBUTE.captures_iter(text.get(attributes.range())?);
-        let refused = of_element.filter_map(|found| {
-            let name = found.name("name")?;
-            let value = found.name("single").or(found.name("double"))?.as_str();
-            let is_list = name.as_str() == "cpuset";
-            let is_read = !is_list || CpuSet::parse(value).is_ok();
-            // Dots and variables stand for a number that the text does not tell.
-            let stands_for = value.contains("..") || value.contains(['$', '{', '%', '\u{2026}']);
-            let refused = RefusedNumber {
-                line: line_of(attributes.start() + name.start()),
-                attribute: text.get(attributes.range())?.get(name.range())?,
-                value: sanitize(value, 40),
-                lacks: if is_list { "no list of CPUs" } else { "not a number" },
-            };
-            (!stands_for && (value.is_empty() || !is_read)).then_some(refused)
-        });
-        Some(refused.collect::<Vec<_>>())
-    };
-    NUMBER.captures_iter(text).filter_map(in_element).flatten()
-}
-
-/// Parses the element `name` of a text. DTDs (and with them entities) are refused; prefixes that an excerpt does not
-/// declare are accepted.
+/// Parses a text whose root element is `name`. DTDs (and with them entities) are refused.
 ///
 /// # Errors
-/// If the text is too large, lacks the element or is not well-formed.
-pub(crate) fn document<T>(text: &str, name: &str, read: impl FnOnce(Node) -> T) -> Result<T> {
+/// If the text is too large, has another root or is not well-formed.
+pub fn document<T>(text: &str, name: &str, read: impl FnOnce(Node) -> T) -> Result<T> {
     ensure!(text.len() <= MAX_TEXT, "larger than {} MiB, which no libvirt XML is", MAX_TEXT >> 20);
     let malformed = |error: &str| anyhow::anyhow!("not well-formed XML: {}", sanitize(error, 160));
     if text.contains("<!DOCTYPE") || text.contains("<!ENTITY") {
         return Err(malformed("it has a DTD"));
     }
-    let Some(body) = slice(text, name) else { bail!("no <{name}> element in it") };
-    let mut body = body.to_owned();
-    if body.matches("xmlns").nth(MAX_NAMESPACES).is_some() {
+    if text.matches("xmlns").nth(MAX_NAMESPACES).is_some() {
         return Err(malformed("too many namespaces"));
     }
     // The parser would look at as many before it gives up.
-    if body.matches('<').count() - body.matches("</").count() >= MAX_NODES as usize {
+    if text.matches('<').count() - text.matches("</").count() >= MAX_NODES as usize {
         return Err(malformed("too many elements"));
     }
-    if body.split('<').any(|tag| tag.matches('=').nth(MAX_ATTRIBUTES).is_some()) {
+    if text.split('<').any(|tag| tag.matches('=').nth(MAX_ATTRIBUTES).is_some()) {
         return Err(malformed("too many attributes of an element"));
     }
-    for _ in 0..8 {
-        let options = ParsingOptions { allow_dtd: false, nodes_limit: MAX_NODES, ..ParsingOptions::default() };
-        match Document::parse_with_options(&body, options) {
-            Ok(document) => return Ok(read(document.root_element())),
-            Err(roxmltree::Error::UnknownNamespace(prefix, _)) => {
-                body.insert_str(name.len() + 1, &format!(" xmlns:{prefix}='urn:undeclared:{prefix}'"));
-            }
-            Err(error) => return Err(malformed(&error.to_string())),
-        }
-    }
-    Err(malformed("too many undeclared prefixes"))
+    let options = ParsingOptions { allow_dtd: false, nodes_limit: MAX_NODES, ..ParsingOptions::default() };
+    // An XML declaration may only come first.
+    let document = Document::parse_with_options(text.trim_start(), options);
+    let document = document.map_err(|error| malformed(&error.to_string()))?;
+    let root = document.root_element();
+    ensure!(root.has_tag_name(name), "no <{name}> element in it");
+    Ok(read(root))
 }
 
 /// The largest number of memory in any unit above the byte; libvirt writes KiB.
@@ -165,12 +96,12 @@ pub(super) fn elements<'a, 'i: 'a>(node: Node<'a, 'i>) -> impl Iterator<Item = N
 }
 
 /// All child elements of this name in any namespace.
-pub(crate) fn children<'a, 'i: 'a>(node: Node<'a, 'i>, name: &str) -> impl Iterator<Item = Node<'a, 'i>> {
+pub fn children<'a, 'i: 'a>(node: Node<'a, 'i>, name: &str) -> impl Iterator<Item = Node<'a, 'i>> {
     elements(node).filter(move |child| child.tag_name().name() == name)
 }
 
 /// The first child element of this name.
-pub(crate) fn child<'a, 'i: 'a>(node: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
+pub(super) fn child<'a, 'i: 'a>(node: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
     children(node, name).next()
 }
 

@@ -4,9 +4,8 @@ use super::block::{LogBlock, LogBlockKind, oom_scope};
 use super::forms::{self, Event, begins_with_vmm};
 use super::message::{Message, message};
 use super::{INCOMING_MIGRATION, LogKind, LogLine, MAX_LINE, no_kvm};
-use crate::cmdline;
 use crate::guest_name::of_log_line;
-use crate::pattern::{Pattern, group, number};
+use crate::pattern::{Captures, Pattern, group, number};
 use crate::sanitize;
 use std::collections::VecDeque;
 
@@ -54,7 +53,7 @@ pub struct LogReader {
 impl LogReader {
     /// Reads a line and adds the reports that it completes.
     pub fn line(&mut self, raw: &str, found: &mut Vec<LogLine>) {
-        let start = cmdline::failed_start(raw.trim());
+        let start = failed_start(raw.trim());
         // Words of the options would be mistaken for the cause.
         let short = start.as_ref().map(|start| {
             let reason = group(start, "reason").unwrap_or("(the line breaks off)");
@@ -422,6 +421,14 @@ pub(super) static HARMLESS: Pattern = Pattern::new(
     |end\ of\ file\ (?:while|from)|is\ tainted|pasid|ats\ not\ supported|ioctl\ not\ supported
     |:\ warning\ :|unsupported\ (?:option|protocol)\ |guest\ agent|unstable\ clock"#,
 );
+
+/// A start that failed, with QEMU's whole command line, as Proxmox logs it.
+static FAILED_START: Pattern =
+    Pattern::new("^(?P<before>.{0,200}start failed: )command '(?P<command>.*?)(?:' failed: (?P<reason>.*))?$");
+
+fn failed_start(line: &str) -> Option<Captures<'_>> {
+    line.contains("start failed: command '").then(|| FAILED_START.captures(line)).flatten()
+}
 
 #[cfg(test)]
 mod tests {

@@ -18,11 +18,10 @@ const MAX_LINES: usize = 100_000;
 /// Without a heading, regions that end at or below this address count as I/O ports.
 const LAST_PORT: u64 = 0xffff;
 
-/// Whether the text holds lines of a memory tree.
+/// Whether the first line of a text is one of a memory tree: a heading or a region.
 pub fn looks_like(text: &str) -> bool {
-    text.lines()
-        .take(2000)
-        .any(|line| line.contains("(prio ") && matches!(line::parse(line), Some(MtreeLine::Region(_))))
+    let first = text.lines().find(|line| !line.trim().is_empty());
+    first.and_then(line::parse).is_some_and(|line| !matches!(line, MtreeLine::FlatName { .. }))
 }
 
 /// A heading and the regions below it.

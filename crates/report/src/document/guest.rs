@@ -6,8 +6,8 @@ use super::events::{
 };
 use crate::json::{guessed, guest_os};
 use judge::model::{
-    CpuShare, DiskRates, DomainModel, GuestConfig, GuestGuess, GuestKind, Model, NicRates, PressureModel, SinceStart,
-    ThreadModel, jobs,
+    CpuShare, DiskRates, DomainModel, GuestConfig, GuestGuess, GuestKind, Model, NicRates, PressureModel, ThreadModel,
+    jobs,
 };
 use kvm::thread_name::Role;
 use kvm::topology::HostTopology;
@@ -104,9 +104,6 @@ objects! {
         pressure: Option<PressureModel> = d.pressure,
         /// Its memory on the host.
         memory: JsonMemory = JsonMemory::new(d, &m.host.facts.topology),
-        /// Totals since the guest's start, from a single reading of its statistics. Absent: there is none.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        since_start: Option<SinceStart> = d.since_start.clone(),
     }
 
     /// A guest's memory on the host, as last read.

@@ -4,7 +4,6 @@ use crate::lint::fixes::shell::unit_argument;
 use crate::lint::prelude::*;
 use crate::model::CpuShare;
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 
 /// The most distinct sets that are compared.
 const MAX_SETS: usize = 512;
@@ -186,11 +185,6 @@ pub(super) fn quota(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     verdicts.find(Finding { target, cost: Some(time), marks, ..found });
 }
 
-/// A vCPU that waited less since its start is not stopped by a quota, percent of the time it wanted a CPU.
-const STOPPED: f64 = 15.0;
-/// How close the CPU time that a waiting vCPU got is to its quota, parts of that.
-const AS_QUOTA: RangeInclusive<f64> = 0.7..=1.2;
-
 /// A quota of the configuration, where no counter tells whether it ran out.
 fn configured_quota(guest: &GuestContext<'_>) -> Option<Finding> {
     let xml = &guest.domain.facts.xml.as_ref()?.value;
@@ -203,16 +197,7 @@ fn configured_quota(guest: &GuestContext<'_>) -> Option<Finding> {
     let (who, group, (quota, period), _) = low.next()?;
     let allowed = percent((quota, period));
     let limit = format!("{who} may use {} % of a CPU: quota {quota} of {period} us, by its XML", figure(allowed));
-    // A vCPU that always wants to run gets what its quota allows, and waits for the rest.
-    let vcpus = guest.domain.since_start.iter().filter(|_| group == "vcpu0").flat_map(|totals| &totals.vcpus);
-    let stopped = vcpus.filter_map(|vcpu| Some((vcpu.vcpu, 100.0 - vcpu.wait_percent.filter(|w| *w >= STOPPED)?)));
-    let mut stopped = stopped.filter(|(_, share)| AS_QUOTA.contains(&(share / allowed)));
-    let ran = stopped.next().map(|(vcpu, share)| {
-        format!("vcpu {vcpu} ran {} % of the time it wanted a CPU since its start, as the quota allows", figure(share))
-    });
-    let severity = if ran.is_some() { Severity::Warning } else { Severity::Info };
-    let evidence = ran.into_iter().chain([limit]).collect();
-    Some(Finding::new(severity, Confidence::High, evidence, vec![lift(guest, group)]).saying(QUOTA_SET))
+    Some(Finding::new(Severity::Info, Confidence::High, vec![limit], vec![lift(guest, group)]).saying(QUOTA_SET))
 }
 
 /// Removes a group's quota.

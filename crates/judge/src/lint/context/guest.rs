@@ -3,10 +3,9 @@
 use crate::figures::duration;
 use crate::model::{AccessRow, DomainModel, GuestConfig, GuestGuess, MIN_RATE_S, Model, ThreadModel, total};
 use kvm::Space;
-use kvm::cmdline::{QemuCommand, TCG};
+use kvm::cmdline::{QemuCommand, TCG, UNKNOWN_PROXMOX_ID};
 use kvm::domain_xml::SHUT_OFF;
 use kvm::userspace_exit as returns;
-use kvm::vmm_config;
 use sample::{DomainState, ENLIGHTENMENTS_OFFERED, INVTSC_OFFERED, StopReason};
 use std::collections::BTreeSet;
 
@@ -178,7 +177,7 @@ fn proxmox_id(command: &QemuCommand) -> Option<&str> {
     let mut sockets = command.qmp_sockets.iter();
     let id = sockets.find_map(|path| path.split_once("/qemu-server/")?.1.strip_suffix(".qmp"))?;
     let is_number = !id.is_empty() && id.bytes().all(|b| b.is_ascii_digit());
-    (is_number || id == vmm_config::UNKNOWN_ID).then_some(id)
+    (is_number || id == UNKNOWN_PROXMOX_ID).then_some(id)
 }
 
 /// Whether KVM's exits or entries of a process were counted for long enough, and there was none.

@@ -32,7 +32,7 @@ pub(super) const RULES: &[Rule] = &[
         problem: "flushes keep the disk busy",
         why: "With a flush the guest asks that all it wrote so far be on the medium: QEMU waits for fdatasync of the \
             image, and the program in the guest waits for QEMU. Databases and journals flush at each commit",
-        thresholds: thresholds![disks.flush_time, disks.flushes, disks.flush_us],
+        thresholds: thresholds![disks.flush_time, disks.flushes],
         limits: "Several flushes at once count each. Writes with their own flush (FUA) count as writes",
         fix: "The program in the guest that flushes, or the storage",
         links: &[links::DISKS],

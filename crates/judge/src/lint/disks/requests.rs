@@ -3,7 +3,7 @@
 use crate::figures::bytes;
 use crate::lint::incidents;
 use crate::lint::prelude::*;
-use crate::model::{DiskConfig, DiskRates, DiskTotals, HostDiskModel, addressed};
+use crate::model::{DiskConfig, DiskRates, HostDiskModel, addressed};
 use sample::{DomainState, ThreadKind};
 
 /// How many requests a bus takes at once. IDE knows no queue; native command queuing has `NCQ_MAX_TAGS` on AHCI
@@ -26,17 +26,9 @@ const NOT_TIMED: &str = "the host's block devices are not timed: kvmtop --engine
 /// The window of a disk's figures.
 const WINDOW: &str = "between the last two readings";
 
-/// The window of totals.
-const SINCE_START: &str = "since the guest's start";
-
 /// Limits below these are lower than what any SSD does: bytes a second, requests a second.
 const SSD_BYTES: u64 = 150_000_000;
 const SSD_REQUESTS: u64 = 3000;
-
-/// The mean of fewer requests since a guest's start says little.
-const MIN_REQUESTS: f64 = 1000.0;
-/// The same of flushes, which are rare; with fewer than `MIN_REQUESTS` they are an info.
-const MIN_FLUSHES: f64 = 20.0;
 
 const SHOW_DEVICE: &str = "look at: iostat -x 1 on the host, which shows how much of that the device takes";
 
@@ -100,7 +92,7 @@ pub(super) fn flushes(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
         let (ops, us) = disk.flush_ops.filter(|ops| *ops >= t.flushes).zip(disk.flush_mean_us)?;
         Some((ops * us / 1e4, (ops, us)))
     };
-    let Some((disk, percent, (ops, us))) = worst_disk(guest, busy) else { return flushed(ctx, guest, verdicts) };
+    let Some((disk, percent, (ops, us))) = worst_disk(guest, busy) else { return };
     let Some(severity) = t.flush_time.of(percent) else { return };
     let (name, percent, ops, us) = (&disk.name, figure(percent), figure(ops), duration(us));
     let evidence = vec![
@@ -109,28 +101,6 @@ pub(super) fn flushes(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     ];
     let fix = vec![fixes::advice(FLUSH_LESS), fixes::advice(FLUSH_FASTER)];
     verdicts.find(Finding { marks: mark(disk), ..Finding::new(severity, Confidence::Medium, evidence, fix) });
-}
-
-/// By a single reading, which tells how long a flush took and not how many there are now.
-fn flushed(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let slow = since_start(guest).filter_map(|disk| {
-        let (count, us) = (disk.flushes? as f64, disk.flush_mean_us?);
-        let severity = ctx.thresholds().disks.flush_us.of(us).filter(|_| count >= MIN_FLUSHES)?;
-        let severity = if count < MIN_REQUESTS { Severity::Info } else { severity };
-        Some((severity, us, (disk, figure(count))))
-    });
-    let Some((severity, us, (disk, count))) = worst_of(slow) else { return };
-    let evidence = known([
-        Some(format!("{}: {count} flushes took {} each {SINCE_START}", disk.name, duration(us))),
-        disk.write_mean_us.map(|us| format!("its {} writes took {} each", figure(disk.writes as f64), duration(us))),
-    ]);
-    let fix = vec![fixes::advice(FLUSH_FASTER), fixes::advice(FLUSH_LESS)];
-    let found = Finding::new(severity, Confidence::Medium, evidence, fix);
-    verdicts.find(Finding { title: "Flushes of the guest's disk take long".into(), ..found });
-}
-
-fn since_start<'a>(guest: &GuestContext<'a>) -> impl Iterator<Item = &'a DiskTotals> + use<'a> {
-    guest.domain.since_start.iter().flat_map(|totals| &totals.disks)
 }
 
 pub(super) fn queue(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -300,18 +270,14 @@ fn slow_requests(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ver
     let t = &ctx.thresholds().disks;
     let now = guest.domain.disks.iter().flat_map(|d| {
         let kinds = [("reads/s", d.read_ops, d.read_mean_us), ("writes/s", d.write_ops, d.write_mean_us)];
-        kinds.map(|kind| (&d.name, kind, t.timed_ops, WINDOW))
+        kinds.map(|kind| (&d.name, kind))
     });
-    let before = since_start(guest).flat_map(|d| {
-        let kinds = [("reads", d.reads as f64, d.read_mean_us), ("writes", d.writes as f64, d.write_mean_us)];
-        kinds.map(|kind| (&d.name, kind, MIN_REQUESTS, SINCE_START))
-    });
-    let slow = now.chain(before).filter_map(|(name, (what, ops, us), fewest, window)| {
+    let slow = now.filter_map(|(name, (what, ops, us))| {
         // A limit holds requests back as slow storage does.
         let config = || DiskConfig::find(&guest.domain.facts, name);
         let is_limited = || config().is_some_and(|config| config.limits.values().any(|most| *most > 0));
-        let severity = t.storage_us.of(us?).filter(|_| ops >= fewest && !is_limited())?;
-        Some((severity, us?, (name, format!("{name}: {} {what} took {} each {window}", figure(ops), duration(us?)))))
+        let severity = t.storage_us.of(us?).filter(|_| ops >= t.timed_ops && !is_limited())?;
+        Some((severity, us?, (name, format!("{name}: {} {what} took {} each {WINDOW}", figure(ops), duration(us?)))))
     });
     let Some((severity, _, (name, slow))) = worst_of(slow) else { return };
     if !ctx.is_file() {

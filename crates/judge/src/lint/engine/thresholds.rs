@@ -201,8 +201,6 @@ groups! {
         flush_time: Steps = Steps::new(30.0, 60.0, NEVER), "Chosen: meanwhile the program does nothing else";
         /// The fewest flushes per second that are judged.
         flushes: f64 = 10.0, "Chosen: an idle Linux flushes its journal every 5 s";
-        /// Mean time of a flush since the guest's start, microseconds.
-        flush_us: Steps = Steps::new(30_000.0, 100_000.0, NEVER), "Chosen: SSDs take some ms, a hard disk about 20";
         /// Mean time of the guest's requests outside the host's block devices, microseconds.
         outside_us: Steps = Steps::new(2_000.0, 10_000.0, NEVER), "Chosen: QEMU adds some 10 to 100 us";
         /// The least part of a request's time outside the host's block devices, percent.

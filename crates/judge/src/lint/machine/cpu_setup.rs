@@ -131,16 +131,9 @@ fn uses_kvm(guest: &GuestContext<'_>) -> bool {
 pub(super) fn sockets(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let (Some(sockets), Some(vcpus)) = (guest.config.sockets.filter(|n| *n > 0), guest.config.vcpus) else { return };
     let usable = CLIENT_SOCKETS.saturating_mul(vcpus.div_ceil(sockets));
-    let totals = guest.domain.since_start.iter().flat_map(|since| &since.vcpus);
-    let (ran, never): (Vec<_>, Vec<_>) = totals.partition(|vcpu| vcpu.ran_s > 0.0);
-    let (ran, never) = (ran.len(), never.iter().map(|vcpu| vcpu.vcpu).collect::<CpuSet>());
-    // Windows starts as many vCPUs as it may use, and no other: that shows a client, where a server would use all.
-    let is_proof = ran as u32 == usable && ran + never.len() == vcpus as usize;
-    let is_proven = is_proof && guest.kind.kind == GuestKind::Windows;
-    let is_client = is_proven.then_some(true).or_else(|| client(guest));
-    let Some(is_client) = is_client.filter(|_| sockets > CLIENT_SOCKETS && guest.config.is_x86()) else { return };
+    let Some(is_client) = client(guest).filter(|_| sockets > CLIENT_SOCKETS && guest.config.is_x86()) else { return };
     let busy = guest.domain.vcpus().filter(|vcpu| vcpu.cpu.is_some_and(|cpu| cpu.busy() >= UNUSED)).count();
-    let used = busy.max(ran).max(guest.domain.vcpu_exits.iter().filter(|(_, exits)| exits.count > 0).count()) as u32;
+    let used = busy.max(guest.domain.vcpu_exits.iter().filter(|(_, exits)| exits.count > 0).count()) as u32;
     // It uses more sockets, whatever its edition.
     if usable >= vcpus || used > usable {
         return;
@@ -155,7 +148,6 @@ pub(super) fn sockets(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     };
     let fix = fix.into_iter().map(|fix| fix.needing(fixes::POWER_CYCLE)).collect();
     let evidence = known([
-        is_proof.then(|| format!("vCPUs {never} have had no CPU time at all since the guest's start")),
         Some(format!("{vcpus} vCPUs in {sockets} sockets; a Windows client uses at most {CLIENT_SOCKETS}, Home one")),
         Some(format!("the guest counts as Windows because {}", guest.kind.reasons.join(", "))),
     ]);
@@ -165,7 +157,7 @@ pub(super) fn sockets(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
         (Confidence::Low, "Windows, if it is no server, uses")
     };
     // Idle vCPUs beyond those show that it is not a larger edition.
-    let severity = if is_client && (busy > 0 || is_proof) { Severity::Warning } else { Severity::Info };
+    let severity = if is_client && busy > 0 { Severity::Warning } else { Severity::Info };
     let title = format!("{which} at most {usable} of the {vcpus} vCPUs, which are in {sockets} sockets");
     verdicts.find(Finding { title, ..Finding::new(severity, confidence, evidence, fix) });
 }

@@ -1,7 +1,7 @@
 //! vCPUs that wait, move, poll, are interrupted or start late.
 
 use crate::cost::Part;
-use crate::figures::{duration, seconds};
+use crate::figures::duration;
 use crate::lint::prelude::*;
 use crate::model::{CpuShare, ExitRow, Rates};
 use kvm::topology::CPU_SLEEP_STATES;
@@ -33,9 +33,6 @@ const DEFAULT_POLL_NS: &str = "200000";
 /// Without the host's tick rate: the highest that kernels are built with (`kernel/Kconfig.hz`).
 const MAX_TICK: f64 = 1000.0;
 
-/// A total since the start counts from this time on that a vCPU wanted to run, seconds: a guest that starts waits.
-const MIN_WANTED_S: f64 = 10.0;
-
 /// A longer file is no excerpt, and a shorter exit no news: seconds, microseconds.
 const EXCERPT_S: f64 = 1.0;
 const LATE_EXIT_US: f64 = 5_000.0;
@@ -66,8 +63,7 @@ pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     let marks = late.iter().flat_map(|(.., (t, _))| [Some(Mark::Thread(t.tid)), t.pinned_cpu().map(Mark::Pcpu)]);
     let marks = marks.flatten().collect();
     let Some((severity, share, (thread, _))) = worst_of(late) else {
-        late_exit(ctx, guest, verdicts);
-        return waited(ctx, guest, verdicts);
+        return late_exit(ctx, guest, verdicts);
     };
     let (name, window, waits, loses) = (thread.label(), guest.window(), figure(share), figure(lost));
     let parts = ctx.waits().of_thread(thread).map(|cost| cost.parts).unwrap_or_default();
@@ -102,28 +98,6 @@ fn late_exit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdict
     let title = format!("A vCPU was outside its guest for {took} at a time");
     let found = Finding::new(Severity::Info, Confidence::Low, evidence, fix);
     verdicts.find(Finding { title, problem: "long exit".into(), why: LATE_EXIT_WHY.into(), ..found });
-}
-
-/// The same by totals since the guest's start. When it waited, and how busy it was then, is unknown: each severity is
-/// one lower.
-fn waited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let vcpus = || guest.domain.since_start.iter().flat_map(|totals| &totals.vcpus);
-    let late = vcpus().filter_map(|vcpu| {
-        let (share, waited_s) = vcpu.wait_percent.zip(vcpu.waited_s)?;
-        let severity = ctx.thresholds().pinning.wait.of(share).filter(|s| *s > Severity::Info)?;
-        (vcpu.ran_s + waited_s >= MIN_WANTED_S).then(|| (severity.lowered(), share, (vcpu, waited_s)))
-    });
-    let Some((severity, share, (vcpu, waited_s))) = worst_of(late) else { return };
-    let all = vcpus().filter_map(|vcpu| vcpu.waited_s).sum::<f64>();
-    let (id, share, waited, ran) = (vcpu.vcpu, figure(share), seconds(waited_s), seconds(vcpu.ran_s));
-    let evidence = vec![
-        format!(
-            "vcpu {id} waited {share} % of the time it wanted a CPU since its start: {waited}, while it ran for {ran}"
-        ),
-        format!("all vCPUs of the guest together waited for {}; whether they still wait is unknown", seconds(all)),
-    ];
-    let found = Finding::new(severity, Confidence::Medium, evidence, less_wait(ctx, guest, 0.0));
-    verdicts.find(Finding { title: "The guest's vCPUs waited for a CPU".into(), ..found });
 }
 
 /// Pins for a guest that loses so much time, and less load.

@@ -513,9 +513,13 @@ fn events_of_one_guest_have_one_list_of_causes_and_the_exact_one_counts() {
 /// A start that failed, or a kill, beside what else the files show.
 fn with_memory(log: &str, inner: &str) -> Report {
     let mut model = on(Guest::new("db", 5).xml(inner).vcpus(1, |_, t| t)).first();
-    let text = "  total  used  free  shared  buff/cache  available\nMem:  4.0Gi  1Gi  1Gi  1Mi  1Gi  900Mi\n\
-        node 1 size: 2048 MB\nnode 1 free: 31 MB\n";
-    let params = kvm::topology_text::parse(text).unwrap().params;
+    let params = [
+        ("memory.total", "4.0Gi"),
+        ("memory.available", "900Mi"),
+        ("numa.node1.size:", "2048 MB"),
+        ("numa.node1.free:", "31 MB"),
+    ];
+    let params = params.map(|(name, value)| (name.to_owned(), value.to_owned()));
     Arc::make_mut(&mut model.host.facts).params.extend(params);
     logged(&mut model, log);
     of_file(&model)

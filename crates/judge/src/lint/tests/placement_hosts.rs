@@ -1,6 +1,6 @@
 //! Twenty hosts as they are sold, each as the table that `lscpu -e` prints of it.
 
-use kvm::topology_text::{self, TopologyText};
+use import::topology::{self, PrintedTopology};
 use std::fmt::Write as _;
 
 /// A host by its last-level caches: node, the first thread of each core as `first-last/step`, and the distances of the
@@ -52,8 +52,8 @@ fn table(caches: &str) -> String {
 }
 
 /// A host by number.
-pub(super) fn host(number: usize) -> TopologyText {
-    topology_text::parse(&table(HOSTS[number % HOSTS.len()].1)).unwrap()
+pub(super) fn host(number: usize) -> PrintedTopology {
+    topology::parse(&table(HOSTS[number % HOSTS.len()].1)).unwrap()
 }
 
 #[test]
