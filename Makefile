@@ -2,8 +2,8 @@
 # Both name the missing system packages before they install them. `make check` is the fast loop while editing.
 
 CARGO ?= cargo
-# zstd is written in C.
-BUILD_PACKAGES = gcc libc6-dev binutils
+# zstd is written in C; libvirt's binding finds libvirt's headers by pkg-config.
+BUILD_PACKAGES = gcc libc6-dev binutils libvirt-dev pkg-config
 # Real-guest tests need QEMU and libvirt; clang checks the shipped BPF object; perf's counts are compared with kvmtop's;
 # a headless Chromium opens the page of `report --html`; Prometheus scrapes `export`. For hosts that QEMU emulates,
 # kernels are packed with cpio, and kvmtop is built for arm64.
@@ -15,7 +15,7 @@ TEST_PACKAGES = $(BUILD_PACKAGES) qemu-system-x86 libvirt-daemon-system libvirt-
 PACKAGING_PACKAGES = $(BUILD_PACKAGES) musl-tools dpkg-dev git
 # What installs, reads and checks the packages; debootstrap makes the clean root that the .deb goes into.
 PACKAGING_TEST_PACKAGES = debootstrap rpm cpio systemd man-db groff mandoc bash zsh fish lintian
-AARCH64_PACKAGES = gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static
+AARCH64_PACKAGES = gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static libvirt-dev pkg-config
 
 .PHONY: run build test hosts check bench fuzz deny accept bpf clean packages packages-test aarch64 needs-build
 .PHONY: needs-test

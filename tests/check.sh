@@ -9,6 +9,7 @@ step "format"
 cargo fmt --all --check
 step "lints"
 cargo clippy --workspace --locked --all-targets --quiet -- -D warnings
+cargo clippy --locked --no-default-features --quiet -- -D warnings
 if cargo deny --version >/dev/null 2>&1; then
     step "dependencies"
     cargo deny --locked --offline check licenses bans sources

@@ -35,7 +35,8 @@ step "build"
 rm -rf "$out"
 mkdir -p "$out"
 $CARGO build --release --locked
-$CARGO build --release --locked --target "$static"
+# A static program cannot load libvirt.
+$CARGO build --release --locked --no-default-features --target "$static"
 
 step "manual pages and completions"
 rm -rf target/manual
@@ -53,8 +54,11 @@ kvmtop ($version) unstable; urgency=medium
 
  -- The kvmtop contributors <kvmtop@localhost>  $(date -u -R -d "@$SOURCE_DATE_EPOCH")
 EOF
-{ cat LICENSE-MIT && printf '\nThe Apache License 2.0 is in /usr/share/common-licenses/Apache-2.0.\n'; } \
-    > target/manual/copyright
+cat LICENSE-MIT - > target/manual/copyright <<EOF
+
+The Apache License 2.0 is in /usr/share/common-licenses/Apache-2.0. The program contains libvirt's binding for Rust, the
+crates virt and virt-sys, under the GNU LGPL 2.1 (/usr/share/common-licenses/LGPL-2.1).
+EOF
 target/tools/bin/cargo-deb --no-build --no-strip --output "$out/"
 target/tools/bin/cargo-generate-rpm --output "$out/"
 

@@ -330,7 +330,7 @@ fn the_environment_chooses_no_library() {
         trace.display()
     );
     std::fs::write(&source, code).expect("a file");
-    let library = folder.path().join("libvirt.so.0");
+    let library = folder.path().join("libvirt-qemu.so.0");
     let made = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&library, &source]).output();
     if !made.is_ok_and(|out| out.status.success()) || !rustix::process::geteuid().is_root() {
         return common::skipped(TEST, "no cc, or not root");
@@ -346,6 +346,32 @@ fn the_environment_chooses_no_library() {
     assert!(out.status.success(), "{}", said(&out));
     assert!(!trace.exists(), "a library of LD_LIBRARY_PATH was loaded");
     assert!(!log.exists(), "libvirt wrote where the environment says");
+    common::ran(TEST);
+}
+
+/// One binary for hosts with and without libvirt: it starts where the library is not, and says what to install.
+#[test]
+fn it_starts_without_libvirts_library() {
+    const TEST: &str = "it_starts_without_libvirts_library";
+    let _alone = common::alone();
+    let doctor = "exec \"$0\" doctor --json --engine none --libvirt-uri test:///default";
+    let hidden =
+        "for f in $(ldconfig -p | sed -n 's/.*libvirt.* => //p'); do mount --bind /dev/null $f || exit 1; done";
+    let libvirt = |before: &str| {
+        let script = format!("{before}; {doctor}");
+        let out = under("unshare", &["-m", "sh", "-c", &script, env!("CARGO_BIN_EXE_kvmtop")])?;
+        let doctor: Value = serde_json::from_slice(&out.stdout).ok()?;
+        doctor["sources"].as_array()?.iter().find(|source| source["name"] == "libvirt").cloned()
+    };
+    let (Some(with), Some(without)) = (libvirt(":"), libvirt(hidden)) else {
+        return common::skipped(TEST, "not root, or no unshare");
+    };
+    if with["state"] != "ok" {
+        return common::skipped(TEST, &format!("no libvirt: {with}"));
+    }
+    assert_eq!(without["state"], "missing");
+    assert!(without["cause"].as_str().expect("a cause").contains("libvirt-qemu.so.0"), "{without}");
+    assert!(without["fix"].as_str().expect("a fix").contains("libvirt0"), "{without}");
     common::ran(TEST);
 }
 

@@ -1,15 +1,21 @@
 //! The blocking calls to libvirt, made on its threads.
 
-use super::client::{Connect, Domain, LibvirtError};
 use super::failure::{self, LibvirtFailure};
-use super::jobs;
+use super::{jobs, state, unwrapped};
 use crate::metadata::qmp::MEMORY_MAP;
 use crate::metadata::source::{DeviceCounters, GuestMetadata, ReportedState};
-use kvm::sanitize_name;
+use kvm::{sanitize, sanitize_name};
 use sample::domain_stats as stats;
 use sample::{Known, Origin, Stop, StopReason};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use virt::connect::Connect;
+use virt::domain::Domain;
+use virt::error::Error;
+use virt::sys;
+
+/// At most this many domains of one host are read.
+const MAX_DOMAINS: usize = 4096;
 
 /// Time for another client of libvirt to be done with a guest.
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
@@ -29,26 +35,28 @@ impl LibvirtConnection {
 
     /// Every running or paused domain, by UUID.
     pub fn domains(&mut self) -> Result<Vec<(String, GuestMetadata)>, LibvirtFailure> {
-        let list = self.open().and_then(Connect::domains).map_err(|e| failure::from_error(&self.uri, &e))?;
+        let active = sys::VIR_CONNECT_LIST_DOMAINS_ACTIVE;
+        let list = self.open().and_then(|connect| connect.list_all_domains(active));
+        let list = list.map_err(|e| failure::from_error(&self.uri, &e))?;
         // A domain may end between the list and the call.
-        Ok(list.iter().filter_map(polled).collect())
+        Ok(list.iter().take(MAX_DOMAINS).filter_map(polled).collect())
     }
 
     /// The counters of a domain's disks and interfaces, its balloon and its jobs. `mirrors`: a disk of it is copied,
     /// as its XML says.
     pub fn devices(&mut self, uuid: &str, mirrors: bool) -> Option<DeviceCounters> {
-        let domain = self.open().ok()?.domain(uuid).ok()?;
-        let mut read = domain.stats()?;
+        let domain = self.open().ok()?.lookup_domain_by_uuid_string(uuid).ok()?;
+        let mut read = unwrapped::device_stats(&domain)?;
         if stats::lacks_disks(&read) {
             // Perhaps another client of libvirt asks about the guest at this moment.
             std::thread::sleep(BUSY_PAUSE);
-            read = domain.stats()?;
+            read = unwrapped::device_stats(&domain)?;
         }
         let (disks, nics) = (stats::disks(&read), stats::nics(&read));
         let at = Instant::now();
-        let is_busy = domain.is_busy() && {
+        let is_busy = unwrapped::is_busy(&domain) && {
             std::thread::sleep(BUSY_PAUSE);
-            domain.is_busy()
+            unwrapped::is_busy(&domain)
         };
         let jobs = (!is_busy).then(|| jobs::all(&domain, disks.iter().filter(|_| mirrors)));
         Some(DeviceCounters { at, disks, nics, balloon: stats::balloon(&read), jobs })
@@ -56,9 +64,9 @@ impl LibvirtConnection {
 
     /// Whether a domain runs, with the disks that failed.
     pub fn state(&mut self, uuid: &str) -> Option<ReportedState> {
-        let domain = self.open().ok()?.domain(uuid).ok()?;
-        let Some(reason) = domain.stop_reason() else { return Some(ReportedState::Running) };
-        let disks = if reason == StopReason::IoError { domain.failed_disks() } else { Vec::new() };
+        let domain = self.open().ok()?.lookup_domain_by_uuid_string(uuid).ok()?;
+        let Some(reason) = state::stop_reason(&domain) else { return Some(ReportedState::Running) };
+        let disks = if reason == StopReason::IoError { unwrapped::failed_disks(&domain) } else { Vec::new() };
         Some(ReportedState::Stopped(Stop { reason, disks, ..Stop::default() }))
     }
 
@@ -66,32 +74,71 @@ impl LibvirtConnection {
     pub fn memory_map(&mut self, uuid: &str) -> Result<String, String> {
         let connect = match self.writable.take() {
             Some(connect) => connect,
-            None => Connect::open(&self.uri, false).map_err(|e| e.message)?,
+            None => Connect::open(Some(&self.uri)).map_err(|e| sentence(&e))?,
         };
-        let answer = connect.domain(uuid).and_then(|domain| domain.monitor_command(MEMORY_MAP));
+        let domain = connect.lookup_domain_by_uuid_string(uuid);
+        let hmp = sys::VIR_DOMAIN_QEMU_MONITOR_COMMAND_HMP;
+        let answer = domain.and_then(|domain| domain.qemu_monitor_command(MEMORY_MAP, hmp));
         // After an error the connection is opened again, in case it failed.
         self.writable = answer.is_ok().then_some(connect);
-        answer.map_err(|e| e.message)
+        answer.map_err(|e| sentence(&e))
     }
 
-    fn open(&mut self) -> Result<&Connect, LibvirtError> {
-        let connect = match self.read_only.take().filter(Connect::is_alive) {
-            Some(connect) => connect,
-            None => Connect::open(&self.uri, true)?,
+    fn open(&mut self) -> Result<&Connect, Error> {
+        let connect = match self.read_only.take() {
+            Some(connect) if connect.is_alive().unwrap_or(false) => connect,
+            _ => Connect::open_read_only(Some(&self.uri))?,
         };
         Ok(self.read_only.insert(connect))
     }
 }
 
+/// An error's sentence, cleaned.
+pub(super) fn sentence(error: &Error) -> String {
+    sanitize(error.message(), 200)
+}
+
 fn polled(domain: &Domain) -> Option<(String, GuestMetadata)> {
-    let (uuid, name) = (domain.uuid()?, domain.name()?);
+    let (uuid, name) = (domain.uuid_string().ok()?, domain.name().ok()?);
     let known = GuestMetadata {
         name: Some(Known::new(sanitize_name(&name, 128), Origin::Libvirt)),
         uuid: Some(Known::new(uuid.clone(), Origin::Libvirt)),
-        state: Some(ReportedState::stopped_for(domain.stop_reason())),
-        xml_text: domain.xml().map(Arc::from),
-        persistent: domain.is_persistent(),
+        state: Some(ReportedState::stopped_for(state::stop_reason(domain))),
+        xml_text: domain.xml_desc(0).ok().map(Arc::from),
+        persistent: domain.is_persistent().ok(),
         ..GuestMetadata::default()
     };
     Some((uuid, known))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metadata::libvirt::library;
+    use sample::StopDisk;
+
+    /// libvirt's own test driver, which is in the library and asks no daemon.
+    #[test]
+    fn domains_are_read_through_the_library() {
+        if let Err(why) = library::load() {
+            return println!("SKIPPED domains_are_read_through_the_library: {why}");
+        }
+        let mut connection = LibvirtConnection::new("test:///default".into());
+        let all = connection.domains().expect("a list");
+        let [(uuid, found)] = all.as_slice() else { panic!("{} domains", all.len()) };
+        assert_eq!(found.name.as_ref().map(|name| name.value.as_str()), Some("test"));
+        assert_eq!((&found.state, found.persistent), (&Some(ReportedState::Running), Some(true)));
+        assert!(found.xml_text.as_ref().expect("XML").contains(&format!("<uuid>{uuid}</uuid>")));
+        assert_eq!(connection.state(uuid), Some(ReportedState::Running));
+        let domain = connection.open().expect("open").lookup_domain_by_uuid_string(uuid).expect("the domain");
+        // That driver makes up an error for each disk, and knows no jobs.
+        let failed = StopDisk { name: "vda".into(), ..StopDisk::default() };
+        assert_eq!(unwrapped::failed_disks(&domain), [failed]);
+        assert!(unwrapped::job(&domain).is_none() && unwrapped::block_job(&domain, "vda").is_none());
+        drop(connection);
+        assert_eq!(domain.name().as_deref(), Ok("test"), "a domain holds its connection");
+
+        let failed = LibvirtConnection::new("nonsense:///".into()).domains().expect_err("no connection");
+        assert!(failed.0.starts_with("libvirt at nonsense:/// "), "{}", failed.0);
+    }
 }

@@ -1,21 +1,14 @@
 //! Why libvirt does not answer, and what to do about it: absent, stopped and refusing have different cures.
 
-use super::client::LibvirtError;
+use super::connection::sentence;
 use kvm::shell_quoted;
+use virt::error::{Error, ErrorNumber};
 
 /// Brings back a daemon that is stopped, hangs, or runs without its socket; `start` would do nothing for the last two.
 pub const RESTART: &str = "`systemctl restart libvirtd` (or virtqemud.socket); its guests go on running";
 
 /// Cause and fix of a failure.
 pub type LibvirtFailure = (String, String);
-
-/// A static binary.
-pub fn not_in_this_build() -> LibvirtFailure {
-    (
-        "libvirt is not used: this build of kvmtop cannot use it, as the static binary cannot load libraries".into(),
-        "if libvirt runs the guests here, use kvmtop's .deb or .rpm, or build it from source (make build)".into(),
-    )
-}
 
 /// No daemon listens on this host.
 pub fn absent() -> LibvirtFailure {
@@ -35,16 +28,26 @@ pub fn without_library(why: &str) -> LibvirtFailure {
     )
 }
 
-/// Errors of somebody who may not connect: `VIR_ERR_OPERATION_DENIED`, `VIR_ERR_AUTH_FAILED`, `VIR_ERR_AUTH_CANCELLED`,
-/// `VIR_ERR_ACCESS_DENIED` and `VIR_ERR_AUTH_UNAVAILABLE`.
-const REFUSALS: [i32; 5] = [29, 45, 79, 88, 94];
+/// Errors of somebody who may not connect.
+const REFUSALS: [ErrorNumber; 5] = [
+    ErrorNumber::OperationDenied,
+    ErrorNumber::AuthFailed,
+    ErrorNumber::AuthCancelled,
+    ErrorNumber::AccessDenied,
+    ErrorNumber::AuthUnavailable,
+];
 
 /// A call failed.
-pub fn from_error(uri: &str, LibvirtError { number, message }: &LibvirtError) -> LibvirtFailure {
+pub fn from_error(uri: &str, error: &Error) -> LibvirtFailure {
+    let is_refused = error.code().known().is_some_and(|number| REFUSALS.contains(&number));
+    explain(uri, is_refused, &sentence(error))
+}
+
+fn explain(uri: &str, is_refused: bool, message: &str) -> LibvirtFailure {
     let says = |part: &str| message.contains(part);
     let user = rustix::process::geteuid().as_raw();
     let refuses = format!("runs but refuses kvmtop as user {user}");
-    let (cause, fix) = if REFUSALS.contains(number) {
+    let (cause, fix) = if is_refused {
         (refuses, format!("run kvmtop as root, or allow its user in polkit, as root: {}", polkit_rule(user)))
     } else if says("Permission denied") || says("Operation not permitted") {
         // Of the socket. libvirt passes on the system's sentence, in English: kvmtop sets no locale.
@@ -90,21 +93,20 @@ mod tests {
                       'org.libvirt.unix.monitor'";
         let bus = "internal error: Unable to get system bus connection: Could not connect: No such file or directory";
         let cases = [
-            (0, socket("No such file or directory"), "is stopped", "systemctl restart libvirtd"),
-            (0, socket("Connection refused"), "is stopped", "systemctl restart libvirtd"),
-            (0, bus.into(), "cannot ask polkit", "polkit && systemctl restart libvirtd"),
-            (0, socket("Permission denied"), "refuses kvmtop", "group libvirt"),
-            (94, polkit.into(), "refuses kvmtop", "> /etc/polkit-1/rules.d/00-kvmtop.rules"),
-            (45, "authentication failed: access denied by policy".into(), "refuses kvmtop", "rules.d"),
-            (0, "no connection driver available".into(), "does not answer", "--libvirt-uri"),
+            (false, socket("No such file or directory"), "is stopped", "systemctl restart libvirtd"),
+            (false, socket("Connection refused"), "is stopped", "systemctl restart libvirtd"),
+            (false, bus.into(), "cannot ask polkit", "polkit && systemctl restart libvirtd"),
+            (false, socket("Permission denied"), "refuses kvmtop", "group libvirt"),
+            (true, polkit.into(), "refuses kvmtop", "> /etc/polkit-1/rules.d/00-kvmtop.rules"),
+            (true, "authentication failed: access denied by policy".into(), "refuses kvmtop", "rules.d"),
+            (false, "no connection driver available".into(), "does not answer", "--libvirt-uri"),
         ];
-        for (number, message, cause, fix) in cases {
-            let error = LibvirtError { number, message };
-            let said = from_error("qemu:///system", &error);
-            assert!(said.0.contains(cause) && said.0.contains(&error.message), "{said:?}");
+        for (is_refused, message, cause, fix) in cases {
+            let said = explain("qemu:///system", is_refused, &message);
+            assert!(said.0.contains(cause) && said.0.contains(&message), "{said:?}");
             assert!(said.1.contains(fix), "{said:?}");
         }
-        let hostile = from_error("x'; reboot #", &LibvirtError { number: 0, message: String::new() });
+        let hostile = explain("x'; reboot #", false, "");
         assert!(hostile.1.starts_with(r"virsh -r -c 'x'\''; reboot #' list"), "{}", hostile.1);
         assert!(absent().1.contains("if libvirt runs the guests here"));
     }

@@ -1,20 +1,24 @@
 //! Jobs as libvirt reports them. What it reports only on a writable connection is unknown: the downtime limit, the
 //! bandwidth and the capabilities of a migration. It names no stream and no commit that does not reach the top.
 
-use super::client::Domain;
-use super::loader::BlockJobInfo;
+use super::{state, unwrapped};
 use sample::domain_stats::{Stats, number};
 use sample::{DiskSample, Job, JobKind};
+use virt::domain::Domain;
+use virt::sys::virDomainBlockJobInfo;
 
 /// The job of the whole domain, and the jobs of these disks.
 pub(super) fn all<'d>(domain: &Domain, disks: impl Iterator<Item = &'d DiskSample>) -> Vec<Job> {
-    let of_disk = |disk: &DiskSample| domain.block_job(&disk.name).map(|info| of_disk(&disk.name, &info));
-    domain
-        .job()
-        .map(|stats| of_domain(&stats, domain.migration_status()))
-        .into_iter()
-        .chain(disks.filter_map(of_disk))
-        .collect()
+    let mut jobs = Vec::new();
+    if let Some(stats) = unwrapped::job(domain) {
+        jobs.push(of_domain(&stats, state::migration_status(domain)));
+    }
+    for disk in disks {
+        if let Some(info) = unwrapped::block_job(domain, &disk.name) {
+            jobs.push(of_disk(&disk.name, &info));
+        }
+    }
+    jobs
 }
 
 /// From the parameters of `virDomainGetJobStats`.
@@ -49,9 +53,9 @@ fn of_domain(stats: &Stats, status: &str) -> Job {
 }
 
 /// From `virDomainGetBlockJobInfo`.
-fn of_disk(name: &str, info: &BlockJobInfo) -> Job {
+fn of_disk(name: &str, info: &virDomainBlockJobInfo) -> Job {
     Job {
-        kind: match info.kind {
+        kind: match info.type_ {
             1 => JobKind::Stream,
             2 => JobKind::Mirror,
             3 | 4 => JobKind::Commit,

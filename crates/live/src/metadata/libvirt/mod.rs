@@ -10,12 +10,13 @@
 
 mod call_queue;
 mod calls;
-mod client;
 mod connection;
 mod failure;
 mod jobs;
-mod loader;
+mod library;
 mod polling;
+mod state;
+mod unwrapped;
 
 use crate::metadata::source::{DeviceActivity, DeviceCounters, GuestMetadata};
 use call_queue::{CallQueue, GuestQuestion, HANG_TIMEOUT};
@@ -153,9 +154,6 @@ impl Drop for Libvirt {
 
 /// Starts the thread that polls libvirt.
 fn start_thread(shared: &Arc<Shared>, uri: Option<String>, at_once: bool) -> Result<(), LibvirtFailure> {
-    if cfg!(target_feature = "crt-static") {
-        return Err(failure::not_in_this_build());
-    }
     let of_thread = shared.clone();
     let thread = std::thread::Builder::new().name("libvirt".into());
     match thread.spawn(move || polling::serve(&of_thread, uri, at_once)) {

@@ -3,8 +3,7 @@
 use super::call_queue::GuestQuestion;
 use super::calls::serve_waiting;
 use super::connection::LibvirtConnection;
-use super::loader::load;
-use super::{LibvirtState, Shared, failure};
+use super::{LibvirtState, Shared, failure, library};
 use crate::metadata::source::GuestMetadata;
 use kvm::domain_xml;
 use sample::{Known, Origin, StopReason};
@@ -33,7 +32,8 @@ const SOCKETS: [&str; 4] = [
 pub(super) fn serve(shared: &Arc<Shared>, uri: Option<String>, at_once: bool) {
     // The daemon asks who kvmtop's user is and nothing else; the threads that follow inherit it.
     rights::keep_none();
-    let uri = uri.or_else(|| std::env::var("LIBVIRT_DEFAULT_URI").ok()).filter(|uri| !uri.is_empty());
+    let uri =
+        uri.or_else(|| std::env::var("LIBVIRT_DEFAULT_URI").ok()).filter(|uri| !uri.is_empty() && !uri.contains('\0'));
     if wait_for_use(shared, uri.is_some(), at_once) {
         run(shared, &uri.unwrap_or_else(|| "qemu:///system".into()));
     }
@@ -52,9 +52,9 @@ fn wait_for_use(shared: &Shared, named: bool, at_once: bool) -> bool {
         if daemon && (named || at_once || state.refresh) {
             (state.answered, state.refresh) = (false, false);
             drop(state);
-            let loaded = load();
+            let loaded = library::load();
             state = shared.lock();
-            if let Err(why) = loaded {
+            if let Err(why) = &loaded {
                 state.fail(failure::without_library(why));
             }
             return loaded.is_ok();
