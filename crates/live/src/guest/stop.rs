@@ -5,12 +5,12 @@ use super::storage::{self, GuestFile, StorageQuery};
 use crate::metadata::source::ReportedState;
 use crate::proc::file;
 use crate::proc::read_context::ReadContext;
+use crate::proc::slow_files::{Late, NO_WAIT};
 use crate::timestamps::Timestamps;
 use kvm::cmdline::{QemuCommand, TCG};
 use kvm::userspace_exit;
 use sample::{Stop, StopReason, ThreadSample};
 use std::path::Path;
-use std::sync::mpsc::{Receiver, TryRecvError};
 
 /// All vCPUs of a guest that does nothing use less CPU time together in an interval: a question of a monitor may wake
 /// their threads.
@@ -19,21 +19,6 @@ const MAX_IDLE_NS: u64 = 1_000_000;
 const STILL_NS: u64 = 3_000_000_000;
 /// Time between two looks at the storage of a guest that it stopped.
 const STORAGE_PERIOD_NS: u64 = 10_000_000_000;
-
-/// What a thread finds out, once.
-#[derive(Default)]
-struct Late<T>(Option<Receiver<T>>);
-
-impl<T> Late<T> {
-    /// The answer, if it has come.
-    fn take(&mut self) -> Option<T> {
-        let answer = self.0.as_ref()?.try_recv();
-        if !matches!(answer, Err(TryRecvError::Empty)) {
-            self.0 = None;
-        }
-        answer.ok()
-    }
-}
 
 /// Watches what the vCPUs of a guest do.
 #[derive(Default)]
@@ -104,16 +89,16 @@ impl StopWatch {
     /// Starts to find out what only takes time for a guest that does not run.
     pub(crate) fn look(&mut self, guest: &GuestDescription, vcpus: impl FnOnce() -> Vec<i32>, reader: &ReadContext) {
         let (pid, uid) = (guest.identity.pid, guest.identity.uid);
-        self.waits_in_vmm = self.waiting.take().or(self.waits_in_vmm);
+        self.waits_in_vmm = self.waiting.take(NO_WAIT).or(self.waits_in_vmm);
         let is_still = self.moved_ns.is_some_and(|moved| reader.now_ns.saturating_sub(moved) >= STILL_NS);
-        let is_unknown = guest.state.is_none() && self.waits_in_vmm.is_none() && self.waiting.0.is_none();
+        let is_unknown = guest.state.is_none() && self.waits_in_vmm.is_none() && !self.waiting.is_awaited();
         let sleeps_in_kvm = || !guest.identity.emulated && guest.facts.command.as_deref().is_some_and(sleeps_in_kvm);
         if is_still && is_unknown && sleeps_in_kvm() {
             let vcpus = vcpus();
             let task = reader.paths.process(pid, "task");
             let waits = move |tid: &i32| waits_for_futex(&task.join(tid.to_string()).join("syscall"));
             let work = move || !vcpus.is_empty() && vcpus.iter().all(waits);
-            self.waiting.0 = reader.slow_files.run(uid, work);
+            self.waiting = Late(reader.slow_files.run(uid, work));
         }
     }
 
@@ -123,16 +108,16 @@ impl StopWatch {
             (self.files, self.files_due_ns) = (Vec::new(), 0);
             return false;
         }
-        if let Some(files) = self.late_files.take() {
+        if let Some(files) = self.late_files.take(NO_WAIT) {
             self.files = files;
         }
-        self.late_files.0.is_none() && now_ns >= self.files_due_ns
+        !self.late_files.is_awaited() && now_ns >= self.files_due_ns
     }
 
     /// Looks at the guest's storage.
     pub(crate) fn look_at_storage(&mut self, guest: &GuestDescription, query: StorageQuery, reader: &ReadContext) {
         self.files_due_ns = reader.now_ns.saturating_add(STORAGE_PERIOD_NS);
-        self.late_files.0 = reader.slow_files.run(guest.identity.uid, move || query.files());
+        self.late_files = Late(reader.slow_files.run(guest.identity.uid, move || query.files()));
     }
 }
 

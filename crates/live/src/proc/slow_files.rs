@@ -10,7 +10,7 @@ use super::file::{self, FileError};
 use crate::user_slots::UserSlots;
 use rights::{for_reading, keep};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// The longest wait for a file. Reading takes some microseconds unless the machine is very busy.
@@ -31,34 +31,47 @@ pub(crate) struct SlowFile {
     pub uid: Option<u32>,
 }
 
-/// A file that may come late.
-#[derive(Debug, Default)]
-pub(crate) struct LateFile {
-    awaited: Option<Receiver<FileBytes>>,
+/// What a thread finds out, perhaps late.
+#[derive(Debug)]
+pub(crate) struct Late<T>(pub Option<Receiver<T>>);
+
+/// The content of a file.
+pub(crate) type LateFile = Late<FileBytes>;
+
+impl<T> Default for Late<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<T> Late<T> {
+    /// Whether a thread is at it.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The answer, if it comes within this time.
+    pub(crate) fn take(&mut self, timeout: Duration) -> Option<T> {
+        let answer = self.0.as_ref()?.recv_timeout(timeout);
+        if !matches!(answer, Err(RecvTimeoutError::Timeout)) {
+            self.0 = None;
+        }
+        answer.ok()
+    }
 }
 
 impl LateFile {
-    /// Whether a thread waits for it.
-    pub(crate) fn is_awaited(&self) -> bool {
-        self.awaited.is_some()
-    }
-
     /// Returns the content once it was read. Starts a thread unless one reads already, and waits at most `timeout`.
     pub(crate) fn read(&mut self, files: &mut SlowFiles, file: SlowFile, timeout: Duration) -> Option<FileBytes> {
-        let received = if let Some(awaited) = &self.awaited {
-            awaited.try_recv().map_err(|e| e == TryRecvError::Empty)
-        } else {
-            self.awaited = files.start(file);
-            let left = TICK_TIMEOUT.saturating_sub(files.waited);
-            let begin = Instant::now();
-            let received = self.awaited.as_ref()?.recv_timeout(timeout.min(left));
-            files.waited += begin.elapsed();
-            received.map_err(|e| e == RecvTimeoutError::Timeout)
-        };
-        if received != Err(true) {
-            self.awaited = None;
+        if self.is_awaited() {
+            return self.take(NO_WAIT);
         }
-        received.ok()
+        self.0 = files.start(file);
+        let left = TICK_TIMEOUT.saturating_sub(files.waited);
+        let begin = Instant::now();
+        let content = self.take(timeout.min(left));
+        files.waited += begin.elapsed();
+        content
     }
 }
 
@@ -160,7 +173,7 @@ mod tests {
         std::fs::write(dir.path().join("whole"), "text").unwrap();
         std::fs::rename(dir.path().join("whole"), &held).unwrap();
         for file in late {
-            let answer = file.awaited.unwrap().recv_timeout(Duration::from_secs(30));
+            let answer = file.0.unwrap().recv_timeout(Duration::from_secs(30));
             assert_eq!(answer.unwrap(), Ok(b"text".to_vec()));
         }
         assert_eq!(files.slots.taken(), 0, "a thread that has read its file ends");
