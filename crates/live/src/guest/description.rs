@@ -159,6 +159,8 @@ pub(crate) struct GuestDescription {
     name: String,
     /// What its name has behind it in `facts`, where another guest has the name.
     suffix: String,
+    /// Whether its name may be another guest's too: it is new or has changed.
+    is_renamed: bool,
     /// Whether something changed since `facts` were merged.
     changed: bool,
     /// The last report of libvirt and the monitor.
@@ -178,6 +180,7 @@ impl GuestDescription {
             facts: Arc::default(),
             name: String::new(),
             suffix: String::new(),
+            is_renamed: true,
             changed: true,
             report: Arc::default(),
             status: None,
@@ -196,6 +199,7 @@ impl GuestDescription {
             if (&facts.name.value, facts.foreign) != (&self.name, self.facts.foreign) {
                 self.name.clone_from(&facts.name.value);
                 self.suffix.clear();
+                self.is_renamed = true;
             }
             facts.name.value.push_str(&self.suffix);
             self.facts = Arc::new(facts);
@@ -283,6 +287,13 @@ impl GuestDescription {
 /// first that started: another user's process cannot take it away.
 pub(crate) fn give_names<'a>(guests: impl Iterator<Item = &'a mut GuestDescription>) {
     let mut guests: Vec<&mut GuestDescription> = guests.collect();
+    let mut is_any_renamed = false;
+    for guest in &mut guests {
+        is_any_renamed |= std::mem::take(&mut guest.is_renamed);
+    }
+    if !is_any_renamed {
+        return;
+    }
     guests.sort_by_key(|guest| (guest.facts.foreign, guest.identity.start_ticks, guest.identity.pid));
     let mut taken = HashSet::new();
     for guest in guests {
