@@ -1,7 +1,7 @@
 mod ids;
 
 use super::*;
-use crate::tests::fake_proc::FakeProc;
+use crate::tests::fake_proc::{FakeProc, status};
 use engine::events::{Engine, ThreadKey, TracedThread};
 use kvm::Space;
 use kvm::thread_name::Role;
@@ -209,9 +209,9 @@ fn of_equal_names_the_one_of_root_stays_then_the_oldest() {
     for (pid, uid, start) in [(50, 65_534, "100"), (60, 0, "300"), (70, 0, "400"), (80, 65_534, "500")] {
         let name: &[u8] = if pid == 80 { b"vmm\0--name\0db#70\0" } else { b"vmm\0--name\0db\0" };
         bench.guest(pid, "vmm", "CPU 0/KVM");
-        let status = format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}\n");
+        let status = status(&[("Uid", &format!("{uid}\t{uid}\t{uid}\t{uid}"))]);
         let process = bench.fake.process(pid, "vmm").field(22, start);
-        process.process_file("status", status.as_bytes()).process_file("cmdline", name);
+        process.process_file("status", status).process_file("cmdline", name);
     }
     let sample = bench.collector.tick();
     let names: Vec<_> = sample.domains.iter().map(|d| (d.facts.name.value.as_str(), d.facts.foreign)).collect();

@@ -1,76 +1,18 @@
-//! The cgroups of guests: where their hierarchies are mounted, which groups bound a guest's CPUs, and how often its CPU
-//! bandwidth was throttled.
+//! The cgroups of guests: which groups bound a guest's CPUs, and how often its CPU bandwidth was throttled.
 //!
 //! libvirt puts the vCPUs, the emulator and the IOThreads of a domain into groups below the domain's
 //! (`machine-qemu….scope/libvirt/vcpu0`; without systemd `qemu-1-NAME.libvirt-qemu/vcpu0`; before libvirt 7.1 without
 //! the `libvirt` folder, docs/cgroups.rst). Other guests have the group of their process.
 
 use super::stagger;
+use crate::proc::cgroup_mounts::Hierarchies;
 use crate::proc::file;
-use crate::proc::paths::SystemPaths;
 use crate::proc::read_context::ReadContext;
 use crate::proc::stat::value;
 use kvm::{CpuSet, sanitize, sanitize_name};
-use procfs::process::MountInfos;
-use procfs::{FromBufRead, ProcessCGroups};
+use procfs::ProcessCGroups;
 use sample::{GroupCpus, MAX_FOLDER, MAX_GROUPS, Throttling};
-use std::io::Cursor;
 use std::path::{Path, PathBuf};
-
-/// A mounted cgroup hierarchy with the `cpu` or `cpuset` controller, or one that may have them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Hierarchy {
-    mount: PathBuf,
-    /// The part of the hierarchy that is mounted there: `/`, or a group inside a container.
-    root: String,
-    /// cgroup v2.
-    unified: bool,
-    /// Its controllers, in cgroup v1.
-    controllers: Vec<&'static str>,
-}
-
-/// The mounted hierarchies.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Hierarchies(Vec<Hierarchy>);
-
-impl Hierarchies {
-    /// Reads the mount table.
-    pub(crate) fn read(paths: &SystemPaths) -> Self {
-        let table = file::read_bytes(&paths.proc.join("self/mountinfo"), 1 << 20).unwrap_or_default();
-        let Ok(mounts) = MountInfos::from_buf_read(Cursor::new(table)) else { return Self::default() };
-        let found = mounts.0.into_iter().filter_map(|m| {
-            let unified = m.fs_type == "cgroup2";
-            let in_v1 = |name: &&str| m.fs_type == "cgroup" && m.super_options.contains_key(*name);
-            let controllers: Vec<_> = ["cpu", "cpuset"].into_iter().filter(in_v1).collect();
-            let is_of_use = unified || !controllers.is_empty();
-            is_of_use.then_some(Hierarchy { mount: m.mount_point, root: m.root, unified, controllers })
-        });
-        // Where both versions are mounted, version 1 holds the controller if it has it at all.
-        let mut found: Vec<_> = found.collect();
-        found.sort_by_key(|h| h.unified);
-        Self(found)
-    }
-
-    /// The folder of the group that a process is in, in the hierarchy of a controller, by a file of that controller;
-    /// and whether it is of cgroup v2.
-    pub(super) fn folder(&self, groups: &ProcessCGroups, controller: &str, files: &[&str]) -> Option<(PathBuf, bool)> {
-        self.0.iter().filter(|h| h.unified || h.controllers.contains(&controller)).find_map(|h| {
-            let is_here = |name: &String| name == controller;
-            let group = groups
-                .0
-                .iter()
-                .find(|g| if h.unified { g.hierarchy == 0 } else { g.controllers.iter().any(is_here) })?;
-            let below = group.pathname.strip_prefix(h.root.trim_end_matches('/')).unwrap_or(&group.pathname);
-            let below = below.trim_start_matches('/');
-            // The root group cannot have a limit; `..` is a group outside of this namespace.
-            if below.is_empty() || below.split('/').any(|part| part == "..") {
-                return None;
-            }
-            let folder = h.mount.join(below);
-            files.iter().any(|file| folder.join(file).exists()).then_some((folder, h.unified))
-        })
-    }
-}
 
 /// The group of a domain and the one that holds its parts, where this one is the emulator's.
 pub(super) fn libvirt_groups(own: &Path) -> Option<(&Path, &Path)> {
@@ -167,8 +109,7 @@ impl CpuLimits {
     }
 
     fn look(&mut self, pid: i32, ReadContext { hierarchies, paths, .. }: &ReadContext) {
-        let text = file::read_bytes(&paths.process(pid, "cgroup"), 64 * 1024).unwrap_or_default();
-        let groups = ProcessCGroups::from_buf_read(Cursor::new(text)).ok();
+        let groups = file::read_as::<ProcessCGroups>(&paths.process(pid, "cgroup"), 64 * 1024);
         self.cpus = groups.as_ref().map(|groups| cpu_bounds(hierarchies, groups)).unwrap_or_default();
         self.own = groups.as_ref().and_then(|groups| own_group(hierarchies, groups));
         let found = groups.and_then(|g| hierarchies.folder(&g, "cpu", &["cpu.stat"]));
@@ -247,11 +188,12 @@ fn parse(text: &str, group: &str, unified: bool) -> Option<Throttling> {
 mod tests {
     use super::*;
     use crate::tests::fake_proc::FakeProc;
+    use procfs::FromRead as _;
 
     fn bounds(fake: &FakeProc, kind: &str, cgroup: &str) -> Vec<(String, String)> {
         let mount = fake.paths().sys.join("fs/cgroup");
         fake.write("proc/self/mountinfo", &format!("30 25 0:26 / {} rw shared:4 - {kind}\n", mount.display()));
-        let groups = ProcessCGroups::from_buf_read(cgroup.as_bytes()).unwrap();
+        let groups = ProcessCGroups::from_read(cgroup.as_bytes()).unwrap();
         let below = |folder: &str| folder.strip_prefix(&*mount.to_string_lossy()).unwrap().to_owned();
         let found = cpu_bounds(&Hierarchies::read(&fake.paths()), &groups);
         found.into_iter().map(|g| (below(&g.folder), g.cpus.to_string())).collect()
@@ -346,7 +288,7 @@ mod tests {
         fake.write("sys/fs/cgroup/unified/qemu.slice/100.scope/cgroup.procs", "10\n");
         fake.write("sys/fs/cgroup/unified/user.slice/cgroup.procs", "9\n10\n");
         let own = |group: &str| {
-            let groups = ProcessCGroups::from_buf_read(format!("4:cpu:/x\n0::/{group}\n").as_bytes()).unwrap();
+            let groups = ProcessCGroups::from_read(format!("4:cpu:/x\n0::/{group}\n").as_bytes()).unwrap();
             own_group(&Hierarchies::read(&fake.paths()), &groups)
         };
         assert_eq!(own(&format!("{scope}/libvirt/emulator")), Some(mount.join(scope)));

@@ -7,11 +7,12 @@ use crate::proc::file;
 use crate::proc::paths::SystemPaths;
 use crate::proc::read_context::ReadContext;
 use crate::proc::slow_files::{FILE_TIMEOUT, LateFile, SlowFile};
-use crate::proc::stat::{TICK_NS, value};
+use crate::proc::stat::TICK_NS;
 use kvm::cmdline::{self, QemuCommand};
 use kvm::device_map::{self, DeviceMap};
 use kvm::domain_xml::DomainXml;
 use kvm::{guest_name, sanitize_name};
+use procfs::process::Status;
 use rights::own_user;
 use sample::{DomainFacts, GroupCpus, Known, Origin, Vmm};
 use std::collections::HashSet;
@@ -58,7 +59,7 @@ pub(crate) struct ProcessIdentity {
 impl ProcessIdentity {
     /// Reads the process, all but its command line.
     pub(crate) fn read(paths: &SystemPaths, pid: i32, start_ticks: u64, comm: &str, boot_time_ms: i64) -> Self {
-        let status = file::read_text(&paths.process(pid, "status"), 4096).unwrap_or_default();
+        let status: Option<Status> = file::read_as(&paths.process(pid, "status"), file::MAX_STATUS);
         let cgroup = file::read_bytes(&paths.process(pid, "cgroup"), MAX_CGROUP).unwrap_or_default();
         let (machine, container) = guest_name::of_cgroup(&String::from_utf8_lossy(&cgroup));
         let mut identity = Self {
@@ -67,7 +68,7 @@ impl ProcessIdentity {
             comm: comm.to_owned(),
             own_name: machine.map(|machine| Known::new(machine, Origin::Process)),
             kind: container.unwrap_or_else(|| comm.to_owned()),
-            uid: value(&status, "Uid").and_then(|ids| ids.split_ascii_whitespace().next()?.parse().ok()),
+            uid: status.map(|status| status.ruid),
             ..Self::default()
         };
         identity.started_since_boot(boot_time_ms);

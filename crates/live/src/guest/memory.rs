@@ -6,7 +6,8 @@ use super::stagger;
 use crate::proc::file;
 use crate::proc::read_context::ReadContext;
 use crate::proc::slow_files::{FILE_TIMEOUT, LateFile, NO_WAIT, SlowFile};
-use crate::proc::stat::kilobytes;
+use procfs::FromRead as _;
+use procfs::process::{SmapsRollup, Status};
 use sample::MemoryUse;
 use std::collections::BTreeMap;
 
@@ -40,17 +41,6 @@ pub(crate) struct GuestMemory {
     rollup: LateFile,
 }
 
-/// What all guests share of a tick for reading their memory.
-#[derive(Debug, Default)]
-pub(crate) struct MemoryBudget {
-    /// Whether the host has anything swapped out; if not, no guest has.
-    pub swapped: bool,
-    /// The permission to read one `numa_maps`; using it clears it.
-    pub may_walk: bool,
-    /// The permission to ask for the huge pages of one guest; using it clears it.
-    pub may_sum: bool,
-}
-
 impl GuestMemory {
     /// Reads what is due of a process that runs as user `uid`.
     pub(crate) fn read(&mut self, (pid, uid): (i32, Option<u32>), reader: &mut ReadContext) {
@@ -59,10 +49,11 @@ impl GuestMemory {
         let every_ns = if budget.swapped { SWAPPING_NS + stagger(pid) / 8 } else { STATUS_NS };
         if self.status_ns.is_none_or(|at| now_ns.saturating_sub(at) >= every_ns) {
             self.status_ns = Some(now_ns);
-            let status = file::read_text(&paths.process(pid, "status"), 8192).unwrap_or_default();
-            let bytes = |name| kilobytes(&status, name);
-            self.swap_bytes = bytes("VmSwap");
-            (self.used.resident, self.used.hugetlb) = (bytes("VmRSS"), bytes("HugetlbPages"));
+            let status: Option<Status> = file::read_as(&paths.process(pid, "status"), file::MAX_STATUS);
+            let bytes = |of: fn(&Status) -> Option<u64>| of(status.as_ref()?)?.checked_mul(1024);
+            self.swap_bytes = bytes(|status| status.vmswap);
+            self.used.resident = bytes(|status| status.vmrss);
+            self.used.hugetlb = bytes(|status| status.hugetlbpages);
         }
         if !budget.swapped {
             self.swap_bytes = Some(0);
@@ -85,8 +76,9 @@ impl GuestMemory {
             }
             let rollup = SlowFile { path: paths.process(pid, "smaps_rollup"), max: 8192, uid };
             if let Some(rollup) = self.rollup.read(slow_files, rollup, NO_WAIT) {
-                let text = rollup.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-                self.used.transparent = text.ok().and_then(|text| kilobytes(&text, "AnonHugePages"));
+                let rollup = rollup.ok().and_then(|text| SmapsRollup::from_read(text.as_slice()).ok());
+                let sums = rollup.as_ref().and_then(|rollup| rollup.memory_map_rollup.iter().next());
+                self.used.transparent = sums.and_then(|sums| sums.extension.map.get("AnonHugePages").copied());
             }
         }
     }
@@ -125,7 +117,8 @@ fn by_node(maps: &str) -> BTreeMap<u32, u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::fake_proc::FakeProc;
+    use crate::proc::read_context::MemoryBudget;
+    use crate::tests::fake_proc::{FakeProc, status};
 
     const MAPS: &str = "7f0000000000 default anon=3 dirty=3 N0=1 N1=2 kernelpagesize_kB=4\n\
         7f1000000000 bind:0 file=/dev/hugepages/N9=1 huge anon=2 N0=2 kernelpagesize_kB=2048\n7f2 default\n";
@@ -148,7 +141,7 @@ mod tests {
         let fake = FakeProc::new();
         let p = fake
             .process(10, "qemu")
-            .process_file("status", b"VmRSS:\t 1000 kB\nVmSwap:\t    12 kB\nHugetlbPages:\t 2048 kB\n")
+            .process_file("status", status(&[("VmRSS", "1000 kB"), ("VmSwap", "12 kB"), ("HugetlbPages", "2048 kB")]))
             .process_file("numa_maps", MAPS.as_bytes());
         let mut memory = GuestMemory::default();
         let mut reader = ReadContext::new(&fake.paths());
@@ -163,12 +156,12 @@ mod tests {
         assert_eq!((memory.used.resident, memory.used.hugetlb), (Some(1_024_000), Some(2 << 20)));
         let may = read(&mut memory, 1, true, true);
         assert_eq!((memory.nodes.len(), may), (2, false));
-        let p = p.process_file("status", b"VmSwap:\t    13 kB\n");
+        let p = p.process_file("status", status(&[("VmSwap", "13 kB")]));
         let may = read(&mut memory, 2, true, true);
         assert_eq!((memory.swap_bytes, may), (Some(12_288), true));
         read(&mut memory, 2 * SWAPPING_NS, true, false);
         assert_eq!((memory.swap_bytes, memory.used.resident), (Some(13_312), None));
-        p.process_file("status", b"VmSwap:\t    14 kB\n");
+        p.process_file("status", status(&[("VmSwap", "14 kB")]));
         read(&mut memory, 2 * SWAPPING_NS + 1, false, false);
         assert_eq!(memory.swap_bytes, Some(0), "nothing of it where the host has nothing swapped out");
         read(&mut memory, 4 * SWAPPING_NS, true, false);

@@ -1,17 +1,17 @@
 //! One guest: its identity, the roles of its threads, its counters, CPU limits and memory, and what remains after its
 //! end.
 
-pub(crate) mod cgroups;
 pub(crate) mod description;
 pub(crate) mod live_guest;
 pub(crate) mod lives;
-pub(crate) mod memory;
-pub(crate) mod nics;
 pub(crate) mod stop;
 pub(crate) mod storage;
 
+mod cgroups;
 mod counters;
 mod kvm_stats;
+mod memory;
+mod nics;
 mod resources;
 mod roles;
 

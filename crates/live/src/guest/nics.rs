@@ -4,58 +4,16 @@
 use crate::metadata::source::nic_since;
 use crate::proc::fds::KvmFiles;
 use crate::proc::file;
+use crate::proc::network_tables::NetworkTable;
 use crate::proc::paths::SystemPaths;
 use crate::proc::read_context::ReadContext;
 use crate::proc::stat::value;
-use procfs::FromBufRead;
-use procfs::net::{DeviceStatus, InterfaceDeviceStatus};
 use sample::NicSample;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Time between two readings of a network namespace.
-const PERIOD_NS: u64 = 5_000_000_000;
 /// At most this many interfaces of one guest are kept.
 const MAX_NICS: usize = 64;
-/// At most this many bytes of `net/dev` are read.
-const MAX_TABLE: usize = 4 << 20;
-/// At most this many namespaces are read in one tick.
-const MAX_READS: usize = 16;
-
-/// Counters of interfaces by name, and when they were read, monotonic nanoseconds.
-#[derive(Debug, Default, PartialEq)]
-struct NetworkTable {
-    read_ns: u64,
-    nics: BTreeMap<String, NicSample>,
-}
-
-/// The interfaces of the host's network namespaces: guests of one namespace share its reading.
-#[derive(Debug, Default)]
-pub(crate) struct NetworkTables {
-    tables: HashMap<String, Arc<NetworkTable>>,
-    reads: usize,
-}
-
-impl NetworkTables {
-    /// Begins a tick. Namespaces that no guest asked for lately are forgotten.
-    pub(crate) fn begin(&mut self, now_ns: u64) {
-        self.reads = MAX_READS;
-        self.tables.retain(|_, table| now_ns.saturating_sub(table.read_ns) < 4 * PERIOD_NS);
-    }
-
-    fn table(&mut self, paths: &SystemPaths, pid: i32, namespace: &str, now_ns: u64) -> Option<Arc<NetworkTable>> {
-        let known = self.tables.get(namespace).cloned();
-        let is_due = known.as_ref().is_none_or(|t| now_ns.saturating_sub(t.read_ns) >= PERIOD_NS);
-        if !is_due || self.reads == 0 {
-            return known;
-        }
-        self.reads -= 1;
-        let table = file::read_bytes(&paths.process(pid, "net/dev"), MAX_TABLE).ok()?;
-        let table = Arc::new(NetworkTable { read_ns: now_ns, nics: parse(&table) });
-        self.tables.insert(namespace.to_owned(), table.clone());
-        Some(table)
-    }
-}
 
 /// The tap devices of one guest.
 #[derive(Debug, Default)]
@@ -100,29 +58,10 @@ fn tap_name(fdinfo: &str) -> Option<String> {
     Some(kvm::sanitize(value(fdinfo, "iff")?, 16)).filter(|name| !name.is_empty())
 }
 
-/// The interfaces of `/proc/net/dev` as the guests of tap devices see them: what the host sends into a tap device, the
-/// guest receives.
-fn parse(table: &[u8]) -> BTreeMap<String, NicSample> {
-    let nic = |nic: DeviceStatus| {
-        let name = kvm::sanitize(&nic.name, 16);
-        let nic = NicSample {
-            name: name.clone(),
-            rx_bytes: nic.sent_bytes,
-            tx_bytes: nic.recv_bytes,
-            rx_packets: nic.sent_packets,
-            tx_packets: nic.recv_packets,
-            drops: nic.recv_drop.saturating_add(nic.sent_drop),
-        };
-        (name, nic)
-    };
-    InterfaceDeviceStatus::from_buf_read(table)
-        .map(|found| found.0.into_values().map(nic).collect())
-        .unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proc::network_tables::PERIOD_NS;
     use crate::tests::fake_proc::FakeProc;
 
     const HEAD: &str = "Inter-|   Receive          |  Transmit\n face |bytes    packets errs drop fifo frame \
@@ -170,7 +109,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn any_text_is_read(text in ".{0,400}") {
-            let _ = (parse(text.as_bytes()), tap_name(&text));
+            let _ = tap_name(&text);
         }
     }
 }

@@ -5,10 +5,12 @@ use super::power::{PowerReader, sleep_states};
 use super::topology;
 use crate::proc::file::{self, read_word};
 use crate::proc::paths::SystemPaths;
-use crate::proc::stat::{TICK_NS, kilobytes, number, value};
+use crate::proc::stat::{TICK_NS, number};
 use engine::clock::clock_ns;
 use kvm::sanitize;
 use kvm::topology::{CPU_MODEL, CPU_SLEEP_STATES, EFFICIENCY_CPUS};
+use procfs::process::StatM;
+use procfs::{CpuInfo, Meminfo, VmStat};
 use rustix::time::ClockId;
 use sample::{CpuTimes, HostFacts, HostMemory, OwnCost};
 use std::collections::BTreeMap;
@@ -64,20 +66,21 @@ impl HostReader {
 
     /// Memory and swap; `None` where /proc/meminfo cannot be read.
     pub(crate) fn memory(&self) -> Option<HostMemory> {
-        let info = file::read_text(&self.paths.proc.join("meminfo"), 16 * 1024).ok()?;
-        let stat = file::read_text(&self.paths.proc.join("vmstat"), 64 * 1024).unwrap_or_default();
-        let bytes = |name: &str| kilobytes(&info, name);
+        let info: Meminfo = file::read_as(&self.paths.proc.join("meminfo"), 16 * 1024)?;
+        let stat: Option<VmStat> = file::read_as(&self.paths.proc.join("vmstat"), 64 * 1024);
+        let swapped_out = stat.and_then(|stat| stat.0.get("pswpout").copied());
         Some(HostMemory {
-            total: bytes("MemTotal")?,
-            available: bytes("MemAvailable")?,
-            swap_used: bytes("SwapTotal")?.saturating_sub(bytes("SwapFree")?),
-            swapped_out_pages: value(&stat, "pswpout").and_then(|n| n.parse().ok()).unwrap_or(0),
+            total: info.mem_total,
+            available: info.mem_available?,
+            swap_used: info.swap_total.saturating_sub(info.swap_free),
+            swapped_out_pages: swapped_out.map_or(0, i64::cast_unsigned),
             ksm_running: read_word(&self.paths.sys.join("kernel/mm/ksm/run")).as_deref() == Some("1"),
         })
     }
 }
 
-/// The lines `cpuN` of /proc/stat (`proc_stat(5)`), in order of number.
+/// The lines `cpuN` of /proc/stat (`proc_stat(5)`), in order of number. procfs drops the numbers, which have gaps where
+/// CPUs are offline.
 pub(crate) fn parse_stat(text: &[u8]) -> Vec<CpuTimes> {
     let mut cpus: Vec<CpuTimes> = text
         .split(|b| *b == b'\n')
@@ -111,21 +114,22 @@ pub(crate) fn parse_stat(text: &[u8]) -> Vec<CpuTimes> {
 fn facts(paths: &SystemPaths) -> HostFacts {
     let kernel = |name: &str| read_word(&paths.proc.join("sys/kernel").join(name)).map(|w| sanitize(&w, 128));
     // The first CPU's entry is enough; for the whole file the kernel asks each CPU for its frequency.
-    let cpuinfo = file::read_text(&paths.proc.join("cpuinfo"), 4096).unwrap_or_default();
-    let flavour = flavour(&paths.sys, &cpuinfo);
+    let cpuinfo: Option<CpuInfo> = file::read_as(&paths.proc.join("cpuinfo"), 4096);
+    let of_cpu = |name| cpuinfo.as_ref()?.get_field(0, name);
+    let flavour = flavour(&paths.sys, of_cpu("vendor_id"));
     let modules = std::iter::once("kvm").chain(flavour.as_deref());
     // A made-up /sys in a test stands for another host, whose KVM cannot be asked. Without KVM's module, opening
     // /dev/kvm would load it.
     let here = flavour.is_some() && paths.sys == Path::new("/sys");
     // KVM passes this bit of the host's CPUID on (leaf 0x80000007, arch/x86/kvm/cpuid.c), and the kernel shows it as
     // these flags (arch/x86/kernel/cpu/intel.c and amd.c).
-    let has_flag = |name| value(&cpuinfo, "flags").map(|flags| flags.split_whitespace().any(|flag| flag == name));
+    let has_flag = |name| of_cpu("flags").map(|flags| flags.split_whitespace().any(|flag| flag == name));
     let enlightenments = here.then(super::kvm_offers::enlightenments).flatten();
     let offers = HostFacts::offers(enlightenments, has_flag("nonstop_tsc").filter(|_| here));
     let topology = topology::read(&paths.sys);
     let further = [
         // arm64 has only numbers.
-        (CPU_MODEL, value(&cpuinfo, "model name").map(|model| sanitize(model, 128))),
+        (CPU_MODEL, of_cpu("model name").map(|model| sanitize(model, 128))),
         ("kernel.sched_rt_runtime_us", kernel("sched_rt_runtime_us")),
         (CPU_SLEEP_STATES, sleep_states(&paths.sys)),
         (EFFICIENCY_CPUS, topology::efficiency(&paths.sys, &topology).map(|set| set.to_string())),
@@ -147,9 +151,9 @@ fn facts(paths: &SystemPaths) -> HostFacts {
 
 /// The vendor module, built in or loaded: both are in /sys/module. If a kernel has both, the CPU's vendor decides; any
 /// other module named `kvm_*` counts too.
-fn flavour(sys: &Path, cpuinfo: &str) -> Option<String> {
+fn flavour(sys: &Path, vendor: Option<&str>) -> Option<String> {
     let base = sys.join("module");
-    let is_amd = cpuinfo.contains("AuthenticAMD") || cpuinfo.contains("HygonGenuine");
+    let is_amd = matches!(vendor, Some("AuthenticAMD" | "HygonGenuine"));
     let by_vendor = if is_amd { ["kvm_amd", "kvm_intel"] } else { ["kvm_intel", "kvm_amd"] };
     by_vendor.into_iter().find(|module| base.join(module).is_dir()).map(str::to_owned).or_else(|| {
         let names = std::fs::read_dir(&base).ok()?.flatten().filter_map(|e| e.file_name().into_string().ok());
@@ -178,11 +182,8 @@ fn tick_hz() -> Option<u32> {
 
 /// CPU time and resident memory of this process.
 pub(crate) fn own_cost(paths: &SystemPaths) -> OwnCost {
-    let pages = file::read_text(&paths.proc.join("self/statm"), 256)
-        .ok()
-        .and_then(|t| t.split_whitespace().nth(1)?.parse::<u64>().ok())
-        .unwrap_or(0);
-    let rss_bytes = pages * rustix::param::page_size() as u64;
+    let memory: Option<StatM> = file::read_as(&paths.proc.join("self/statm"), 256);
+    let rss_bytes = memory.map_or(0, |memory| memory.resident) * rustix::param::page_size() as u64;
     OwnCost { cpu_ns: clock_ns(ClockId::ProcessCPUTime), rss_bytes, ..OwnCost::default() }
 }
 
@@ -196,9 +197,16 @@ mod tests {
     fn host(fake: &FakeProc) -> HostReader {
         fake.write("proc/stat", STAT);
         fake.write("proc/interrupts", "  CPU0 CPU2\n 1: 4 5 chip dev\nLOC: 7 8 Local timer\n");
-        fake.write("proc/meminfo", "MemTotal: 100 kB\nMemAvailable: 40 kB\nSwapTotal: 9 kB\nSwapFree: 2 kB\n");
+        let mut meminfo = "MemTotal: 100 kB\nMemAvailable: 40 kB\nSwapTotal: 9 kB\nSwapFree: 2 kB\n".to_owned();
+        // Each kernel has these.
+        let others = "MemFree Buffers Cached SwapCached Active Inactive Dirty Writeback Mapped Slab Committed_AS \
+                      VmallocTotal VmallocUsed VmallocChunk";
+        for name in others.split(' ') {
+            meminfo.push_str(&format!("{name}: 1 kB\n"));
+        }
+        fake.write("proc/meminfo", &meminfo);
         fake.write("proc/vmstat", "pswpin 3\npswpout 77\n");
-        fake.write("proc/cpuinfo", "vendor_id\t: AuthenticAMD\nflags\t\t: fpu svm hypervisor\n");
+        fake.write("proc/cpuinfo", "processor\t: 0\nvendor_id\t: AuthenticAMD\nflags\t\t: fpu svm hypervisor\n");
         fake.write("proc/sys/kernel/hostname", "h\u{1b}[1mx\n");
         fake.write("proc/sys/kernel/sched_rt_runtime_us", "950000\n");
         fake.write("sys/module/kvm/parameters/halt_poll_ns", "200000\n");

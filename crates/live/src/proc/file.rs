@@ -1,6 +1,7 @@
 //! Reads small kernel files: once, or repeatedly through a file kept open.
 
 use super::stat::number;
+use procfs::FromRead;
 use rustix::fs::{CWD, Mode, OFlags, RawDir};
 use rustix::io::Errno;
 use rustix::path::Arg;
@@ -103,6 +104,15 @@ pub(crate) fn read_bytes_at(dir: impl AsFd, name: impl Arg, max: usize) -> Resul
     let read = file.take(max as u64).read_to_end(&mut bytes);
     read.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
     Ok(bytes)
+}
+
+/// The longest /proc/PID/status: a process may be in 65,536 groups (`NGROUPS_MAX`, include/uapi/linux/limits.h).
+pub(crate) const MAX_STATUS: usize = 1 << 20;
+
+/// Reads a file, at most `max` bytes, as procfs does; `None` where it cannot be read. Bytes that are not UTF-8, as a
+/// process may have in its name, are replaced.
+pub(crate) fn read_as<T: FromRead>(path: &Path, max: usize) -> Option<T> {
+    T::from_read(read_text(path, max).ok()?.as_bytes()).ok()
 }
 
 /// The text of a file, trimmed; `None` where it cannot be read or is empty.

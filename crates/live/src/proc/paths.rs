@@ -1,7 +1,7 @@
 //! Where the kernel's files are: /proc, /sys, /run and /dev of the host, or a tree made for a test.
 
 use super::file;
-use super::stat::value;
+use procfs::process::Status;
 use std::path::{Path, PathBuf};
 
 /// `CAP_SYS_PTRACE`, and `CAP_DAC_READ_SEARCH` for /proc/PID/fd, which is a folder that only its user may open
@@ -51,9 +51,8 @@ impl SystemPaths {
     /// Whether kvmtop has the right to look into every process: what is refused then, a security module refuses.
     pub(crate) fn may_trace_all(&self) -> bool {
         // Of the calling thread: the first one may have given its rights up.
-        let status = file::read_text(&self.proc.join("thread-self/status"), 64 * 1024).unwrap_or_default();
-        let held = value(&status, "CapEff").and_then(|hex| u64::from_str_radix(hex, 16).ok());
-        held.is_some_and(|held| held & LOOK_INTO_ALL == LOOK_INTO_ALL)
+        let status: Option<Status> = file::read_as(&self.proc.join("thread-self/status"), file::MAX_STATUS);
+        status.is_some_and(|status| status.capeff & LOOK_INTO_ALL == LOOK_INTO_ALL)
     }
 
     /// The user who owns what system daemons write: root, or the user of a test for a tree of his own.

@@ -1,6 +1,7 @@
 //! How long tasks waited for CPUs, disks and memory (PSI, Documentation/accounting/psi.rst).
 
 use super::file::read_text;
+use procfs::parse_pressure_record;
 use sample::Pressure;
 use std::path::Path;
 
@@ -21,11 +22,11 @@ pub(crate) fn read(folder: &Path, ending: &str) -> Option<Pressure> {
     })
 }
 
-/// `avg10` of a line `some avg10=0.00 avg60=0.00 avg300=0.00 total=12`, in hundredths: it has two decimals.
+/// The mean of 10 seconds of a line, `some` or `full`, in hundredths. Line by line, because procfs' readers of whole
+/// files want `full` of CPUs, which Linux before 5.13 lacks.
 fn mean(text: &str, kind: &str) -> Option<u64> {
-    let words = text.lines().find_map(|line| line.strip_prefix(kind))?;
-    let mean = words.split(' ').find_map(|word| word.strip_prefix("avg10="))?;
-    mean.replace('.', "").parse().ok()
+    let line = text.lines().find(|line| line.split_once(' ').is_some_and(|(first, _)| first == kind))?;
+    Some((parse_pressure_record(line).ok()?.avg10 * 100.0).round() as u64)
 }
 
 #[cfg(test)]
@@ -37,7 +38,11 @@ mod tests {
     fn means_of_ten_seconds_and_none_where_a_file_is_missing() {
         let fake = FakeProc::new();
         let folder = fake.paths().proc.join("pressure");
-        let text = |some: &str| format!("some avg10={some} avg60=9.99 total=1\nfull avg10=0.50 avg60=9.99 total=1\n");
+        let text = |some: &str| {
+            format!(
+                "some avg10={some} avg60=9.99 avg300=0.00 total=1\nfull avg10=0.50 avg60=9.99 avg300=0.00 total=1\n"
+            )
+        };
         fake.write("proc/pressure/cpu", &text("100.00"));
         fake.write("proc/pressure/io", &text("1.05"));
         assert_eq!(read(&folder, ""), None);

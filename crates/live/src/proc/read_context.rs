@@ -1,17 +1,27 @@
 //! The buffer and the budgets that one tick shares between all readings of guests.
 
+use super::cgroup_mounts::Hierarchies;
 use super::file;
+use super::network_tables::NetworkTables;
 use super::paths::SystemPaths;
 use super::slow_files::SlowFiles;
-use crate::guest::cgroups::Hierarchies;
-use crate::guest::memory::MemoryBudget;
-use crate::guest::nics::NetworkTables;
 use std::time::Duration;
 
 /// At most this many debugfs files are read in one tick, for all guests together.
 const DEBUGFS_BUDGET: usize = 512;
 /// Time between two readings of the mount table.
 const MOUNTS_NS: u64 = 60_000_000_000;
+
+/// What all guests share of a tick for reading their memory.
+#[derive(Debug, Default)]
+pub(crate) struct MemoryBudget {
+    /// Whether the host has anything swapped out; if not, no guest has.
+    pub swapped: bool,
+    /// The permission to read one `numa_maps`; using it clears it.
+    pub may_walk: bool,
+    /// The permission to ask for the huge pages of one guest; using it clears it.
+    pub may_sum: bool,
+}
 
 /// The buffer and the limits that all readings of a tick share.
 #[derive(Debug)]

@@ -1,4 +1,5 @@
-//! Parsers of the texts of /proc/PID/task/TID: `stat`, `schedstat`, `sched`, `status`. Pure.
+//! Parsers of the texts of /proc/PID/task/TID: `stat`, `schedstat`, `sched`. Pure. They are read of each thread in each
+//! tick, into a buffer and from files kept open: procfs opens a file anew, takes twice the time, and knows no `sched`.
 
 /// Nanoseconds of a clock tick as /proc counts them: `USER_HZ` is 100 on every architecture that runs KVM
 /// (include/asm-generic/param.h).
@@ -127,19 +128,13 @@ impl Switches {
     }
 }
 
-/// The value of a line `name: value` or `name value`, as `status`, `meminfo`, `vmstat`, `cpuinfo` and `cpu.stat` have
-/// them.
+/// The value of a line `name: value` or `name value`, in files that procfs does not know: `sched`, `fdinfo`, `cpu.stat`.
 pub(crate) fn value<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     let is_separator = |c: char| c == ':' || c.is_whitespace();
     text.lines().find_map(|line| {
         let rest = line.strip_prefix(name).filter(|rest| rest.starts_with(is_separator))?;
         Some(rest.trim_start_matches(is_separator).trim_end())
     })
-}
-
-/// A line `Name:  12 kB`, in bytes.
-pub(crate) fn kilobytes(text: &str, name: &str) -> Option<u64> {
-    value(text, name)?.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// Decimal digits only.

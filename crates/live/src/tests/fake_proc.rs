@@ -1,10 +1,33 @@
 //! A small /proc in a temporary folder, for tests.
 
 use crate::proc::paths::SystemPaths;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
+
+/// A process's `status` with these lines; the other lines that each kernel has are made up.
+pub(crate) fn status(lines: &[(&str, &str)]) -> String {
+    let known = [
+        ("Name", "x"),
+        ("State", "S (sleeping)"),
+        ("Tgid", "1"),
+        ("Pid", "1"),
+        ("PPid", "1"),
+        ("TracerPid", "0"),
+        ("Uid", "0\t0\t0\t0"),
+        ("Gid", "0\t0\t0\t0"),
+        ("FDSize", "64"),
+        ("Groups", "36 107 "),
+        ("Threads", "1"),
+        ("SigQ", "0/1"),
+    ];
+    let sets = ["SigPnd", "ShdPnd", "SigBlk", "SigIgn", "SigCgt", "CapInh", "CapPrm", "CapEff"].map(|name| (name, "0"));
+    let mut all: BTreeMap<_, _> = known.into_iter().chain(sets).collect();
+    all.extend(lines.iter().copied());
+    all.iter().map(|(name, value)| format!("{name}:\t{value}\n")).collect()
+}
 
 /// A folder with `proc`, `sys`, `run` and `dev`.
 pub(crate) struct FakeProc {
@@ -142,7 +165,7 @@ impl<'a> FakeProcess<'a> {
     }
 
     /// Any file of the process's folder.
-    pub(crate) fn process_file(self, name: &str, text: &[u8]) -> Self {
+    pub(crate) fn process_file(self, name: &str, text: impl AsRef<[u8]>) -> Self {
         fs::write(self.dir().join(name), text).unwrap();
         self
     }

@@ -9,8 +9,10 @@
 )]
 
 use crate::proc::file;
-use crate::proc::stat::{Stat, value};
+use crate::proc::stat::Stat;
 use kvm::sanitize;
+use procfs::FromRead as _;
+use procfs::process::Status;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, open, openat, openat2};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -77,8 +79,9 @@ impl QmpSocket {
         if Stat::parse(&stat).is_none_or(|s| s.start_ticks != self.start_ticks) {
             return Err(gone());
         }
-        let status = read("status", ProcessCredentials::MAX_STATUS).map_err(|_| gone())?;
-        ProcessCredentials::parse(&status)
+        let status = read("status", file::MAX_STATUS).map_err(|_| gone())?;
+        let status = Status::from_read(String::from_utf8_lossy(&status).as_bytes()).map_err(|_| gone())?;
+        ProcessCredentials::new(status)
             .ok_or_else(|| "the guest's process acts as another user than the one that started it".into())
     }
 }
@@ -149,51 +152,44 @@ fn listener(socket: &OwnedFd) -> Result<i32, String> {
 }
 
 /// The user and the groups as which a process opens files.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 struct ProcessCredentials {
-    /// User id.
     uid: u32,
-    /// Group id.
     gid: u32,
-    /// Supplementary groups; at most 65,536 (`NGROUPS_MAX`, include/uapi/linux/limits.h).
     groups: Vec<u32>,
 }
 
 impl ProcessCredentials {
-    /// The longest status file: its longest line holds `NGROUPS_MAX` numbers.
-    const MAX_STATUS: usize = 1 << 20;
-
-    /// Reads the whole file. `None` if a line is missing, or if real, effective, saved and file-system ids differ: one
-    /// user started such a process, and it acts as another.
-    fn parse(status: &[u8]) -> Option<Self> {
-        let status = String::from_utf8_lossy(status);
-        let numbers = |name| -> Option<Vec<u32>> {
-            value(&status, name)?.split_ascii_whitespace().map(|word| word.parse().ok()).collect()
-        };
-        let same = |ids: Vec<u32>| match ids.as_slice() {
-            [id, rest @ ..] if rest.len() == 3 && rest.iter().all(|r| r == id) => Some(*id),
-            _ => None,
-        };
-        Some(Self { uid: same(numbers("Uid")?)?, gid: same(numbers("Gid")?)?, groups: numbers("Groups")? })
+    /// `None` if real, effective, saved and file-system ids differ: one user started such a process, and it acts as
+    /// another.
+    fn new(process: Status) -> Option<Self> {
+        let is_one_user = [process.euid, process.suid, process.fuid] == [process.ruid; 3];
+        let is_one_group = [process.egid, process.sgid, process.fgid] == [process.rgid; 3];
+        if is_one_user && is_one_group {
+            Some(Self { uid: process.ruid, gid: process.rgid, groups: process.groups })
+        } else {
+            None
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::fake_proc::status;
 
     #[test]
     fn only_a_process_of_one_user_has_an_identity() {
-        let status = |uid: &str, gid: &str| {
-            ProcessCredentials::parse(format!("Name:\tqemu\nUid:\t{uid}\nGid:\t{gid}\nGroups:\t36 107 \n").as_bytes())
+        let user = |uid: &str, gid: &str| {
+            let text = status(&[("Uid", uid), ("Gid", gid), ("Groups", "36 107 ")]);
+            ProcessCredentials::new(Status::from_read(text.as_bytes()).ok()?)
         };
         let plain = Some(ProcessCredentials { uid: 107, gid: 36, groups: vec![36, 107] });
-        assert_eq!(status("107\t107\t107\t107", "36\t36\t36\t36"), plain);
+        assert_eq!(user("107\t107\t107\t107", "36\t36\t36\t36"), plain);
         // A program that is set-user-id takes its arguments from whoever starts it.
-        assert_eq!(status("1000\t0\t0\t0", "36\t36\t36\t36"), None);
-        assert_eq!(status("1000\t1000\t0\t1000", "36\t36\t36\t36"), None);
-        assert_eq!(status("107\t107\t107\t107", "36\t0\t36\t36"), None);
-        assert_eq!(status("107", "36\t36\t36\t36"), None);
-        assert_eq!(ProcessCredentials::parse(b""), None);
+        assert_eq!(user("1000\t0\t0\t0", "36\t36\t36\t36"), None);
+        assert_eq!(user("1000\t1000\t0\t1000", "36\t36\t36\t36"), None);
+        assert_eq!(user("107\t107\t107\t107", "36\t0\t36\t36"), None);
+        assert_eq!(user("107", "36\t36\t36\t36"), None);
     }
 }
