@@ -169,7 +169,8 @@ fn comparable(list: &str) -> BTreeSet<String> {
     let one_name =
         |f: &str| same.iter().fold(f.trim_end_matches(".gz").to_owned(), |f, (rpm, deb)| f.replace(rpm, deb));
     let files = list.lines().map(|l| l.trim_start_matches('.')).filter(|f| !f.ends_with('/'));
-    let files = files.filter(|f| !["copyright", "changelog.gz", "lintian"].iter().any(|own| f.contains(own)));
+    let files =
+        files.filter(|f| !["copyright", "LGPL-2.1", "changelog.gz", "lintian"].iter().any(|own| f.contains(own)));
     files.map(one_name).map(|f| f.replace("/usr/lib/systemd/", "/lib/systemd/")).collect()
 }
 

@@ -50,7 +50,7 @@ impl NetworkTables {
         }
         self.reads -= 1;
         let devices: InterfaceDeviceStatus = file::read_as(&paths.process(pid, "net/dev"), MAX_TABLE)?;
-        let nics = devices.0.into_values().map(of_guest).collect();
+        let nics = devices.0.values().map(of_guest).collect();
         let table = Arc::new(NetworkTable { read_ns: now_ns, nics });
         self.tables.insert(namespace.to_owned(), table.clone());
         Some(table)
@@ -58,7 +58,7 @@ impl NetworkTables {
 }
 
 /// An interface as the guest of a tap device sees it: what the host sends into a tap device, the guest receives.
-fn of_guest(nic: DeviceStatus) -> (String, NicSample) {
+fn of_guest(nic: &DeviceStatus) -> (String, NicSample) {
     let name = kvm::sanitize(&nic.name, 16);
     let nic = NicSample {
         name: name.clone(),

@@ -128,7 +128,8 @@ impl Switches {
     }
 }
 
-/// The value of a line `name: value` or `name value`, in files that procfs does not know: `sched`, `fdinfo`, `cpu.stat`.
+/// The value of a line `name: value` or `name value`, in files that procfs does not know: `sched`, `fdinfo` and
+/// `cpu.stat`.
 pub(crate) fn value<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     let is_separator = |c: char| c == ':' || c.is_whitespace();
     text.lines().find_map(|line| {

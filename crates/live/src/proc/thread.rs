@@ -6,7 +6,7 @@
 use super::file::{self, FileError, read_kept};
 use super::paths::SystemPaths;
 use super::read_context::ReadContext;
-use super::stat::{SchedStat, Stat, Switches, TICK_NS, value};
+use super::stat::{SchedStat, Stat, Switches, TICK_NS};
 use engine::events::ThreadKey;
 use kvm::{CpuSet, sanitize};
 use sample::{Placement, ThreadTimes};
@@ -70,7 +70,7 @@ impl LiveThread {
         }
         self.seen = now;
         if ran || self.is_affinity_due(reader) {
-            self.read_affinity(task, reader);
+            self.read_affinity(reader);
         }
         Ok(())
     }
@@ -131,15 +131,8 @@ impl LiveThread {
         }
     }
 
-    pub(super) fn read_affinity(&mut self, task: impl AsFd, reader: &mut ReadContext) {
-        let set = if reader.paths.real {
-            affinity_of(self.tid)
-        } else {
-            let tid = self.tid;
-            read_kept(task, || format!("{tid}/status"), &mut None, 0, &mut reader.buf)
-                .ok()
-                .and_then(|text| CpuSet::parse(value(&String::from_utf8_lossy(text), "Cpus_allowed_list")?).ok())
-        };
+    pub(super) fn read_affinity(&mut self, reader: &ReadContext) {
+        let set = if reader.paths.real { affinity_of(self.tid) } else { None };
         if self.place.affinity.as_deref() != set.as_ref() {
             self.place.affinity = set.map(Arc::new);
         }

@@ -104,7 +104,7 @@ impl Threads {
         if stood && !due {
             for thread in self.living.values_mut() {
                 if thread.is_affinity_due(reader) {
-                    thread.read_affinity(task, reader);
+                    thread.read_affinity(reader);
                 }
             }
             return Liveness::Alive;
@@ -188,8 +188,7 @@ mod tests {
             .field(39, "3")
             .field(40, "5")
             .field(41, "1")
-            .file("sched", "se.nr_migrations : 4\nnr_voluntary_switches : 9\nnr_involuntary_switches : 2\n")
-            .file("status", "Name:\tx\nCpus_allowed_list:\t2-3\n");
+            .file("sched", "se.nr_migrations : 4\nnr_voluntary_switches : 9\nnr_involuntary_switches : 2\n");
         t.schedstat(3_200_000_001, 77, 12);
         let mut r = reader(&fake);
         let threads = Threads::open(10, &mut r).unwrap();
@@ -199,7 +198,6 @@ mod tests {
         assert_eq!((times.run_ns, times.wait_ns), (Some(3_200_000_001), Some(77)));
         assert_eq!((times.voluntary, times.involuntary, vcpu.migrations), (Some(9), Some(2), Some(4)));
         assert_eq!((vcpu.place.cpu, vcpu.place.policy, vcpu.place.rt_priority), (Some(3), Some(1), Some(5)));
-        assert_eq!(vcpu.place.affinity.as_ref().unwrap().to_string(), "2-3");
         assert_eq!(threads.living[&10].times.unwrap().voluntary, None, "a file that is not there is no zero");
     }
 

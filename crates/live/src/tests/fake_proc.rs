@@ -26,7 +26,11 @@ pub(crate) fn status(lines: &[(&str, &str)]) -> String {
     let sets = ["SigPnd", "ShdPnd", "SigBlk", "SigIgn", "SigCgt", "CapInh", "CapPrm", "CapEff"].map(|name| (name, "0"));
     let mut all: BTreeMap<_, _> = known.into_iter().chain(sets).collect();
     all.extend(lines.iter().copied());
-    all.iter().map(|(name, value)| format!("{name}:\t{value}\n")).collect()
+    let mut text = String::new();
+    for (name, value) in all {
+        writeln!(text, "{name}:\t{value}").unwrap();
+    }
+    text
 }
 
 /// A folder with `proc`, `sys`, `run` and `dev`.
