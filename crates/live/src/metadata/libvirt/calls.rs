@@ -20,8 +20,9 @@ pub(super) fn serve_waiting(shared: &Arc<Shared>, uri: &str) {
     let mut state = shared.lock();
     let all_late = state.threads < MAX_THREADS && state.queue.stuck(Instant::now()) == state.threads;
     if all_late && state.queue.is_waiting() {
-        let (of_thread, uri) = (shared.clone(), uri.to_owned());
-        let work = move || work(&of_thread, &mut LibvirtConnection::new(uri));
+        let of_thread = shared.clone();
+        let mut connection = LibvirtConnection::new(uri.to_owned());
+        let work = move || work(&of_thread, &mut connection);
         let started = std::thread::Builder::new().name("libvirt-guest".into()).spawn(work);
         // Without a thread the questions wait for one that is late.
         state.threads += usize::from(started.is_ok());

@@ -6,7 +6,7 @@ use crate::metadata::qmp::MEMORY_MAP;
 use crate::metadata::source::{DeviceCounters, GuestMetadata, ReportedState};
 use kvm::{sanitize, sanitize_name};
 use sample::domain_stats as stats;
-use sample::{Known, Origin, Stop, StopReason};
+use sample::{DiskSample, Known, Origin, Stop, StopReason};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use virt::connect::Connect;
@@ -52,14 +52,15 @@ impl LibvirtConnection {
             std::thread::sleep(BUSY_PAUSE);
             read = unwrapped::device_stats(&domain)?;
         }
-        let (disks, nics) = (stats::disks(&read), stats::nics(&read));
         let at = Instant::now();
+        let disks = stats::disks(&read);
         let is_busy = unwrapped::is_busy(&domain) && {
             std::thread::sleep(BUSY_PAUSE);
             unwrapped::is_busy(&domain)
         };
-        let jobs = (!is_busy).then(|| jobs::all(&domain, disks.iter().filter(|_| mirrors)));
-        Some(DeviceCounters { at, disks, nics, balloon: stats::balloon(&read), jobs })
+        let mirrored: &[DiskSample] = if mirrors { &disks } else { &[] };
+        let jobs = if is_busy { None } else { Some(jobs::all(&domain, mirrored)) };
+        Some(DeviceCounters { at, disks, nics: stats::nics(&read), balloon: stats::balloon(&read), jobs })
     }
 
     /// Whether a domain runs, with the disks that failed.
@@ -99,9 +100,10 @@ pub(super) fn sentence(error: &Error) -> String {
 }
 
 fn polled(domain: &Domain) -> Option<(String, GuestMetadata)> {
-    let (uuid, name) = (domain.uuid_string().ok()?, domain.name().ok()?);
+    let uuid = domain.uuid_string().ok()?;
+    let name = sanitize_name(&domain.name().ok()?, 128);
     let known = GuestMetadata {
-        name: Some(Known::new(sanitize_name(&name, 128), Origin::Libvirt)),
+        name: Some(Known::new(name, Origin::Libvirt)),
         uuid: Some(Known::new(uuid.clone(), Origin::Libvirt)),
         state: Some(ReportedState::stopped_for(state::stop_reason(domain))),
         xml_text: domain.xml_desc(0).ok().map(Arc::from),

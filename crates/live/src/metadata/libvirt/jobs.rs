@@ -8,7 +8,7 @@ use virt::domain::Domain;
 use virt::sys::virDomainBlockJobInfo;
 
 /// The job of the whole domain, and the jobs of these disks.
-pub(super) fn all<'d>(domain: &Domain, disks: impl Iterator<Item = &'d DiskSample>) -> Vec<Job> {
+pub(super) fn all(domain: &Domain, disks: &[DiskSample]) -> Vec<Job> {
     let mut jobs = Vec::new();
     if let Some(stats) = unwrapped::job(domain) {
         jobs.push(of_domain(&stats, state::migration_status(domain)));

@@ -41,7 +41,9 @@ pub fn is_busy(domain: &Domain) -> bool {
 
 /// The figures of the job of the whole domain, if it has one. Of a job libvirt asks QEMU.
 pub fn job(domain: &Domain) -> Option<Stats> {
-    let (mut kind, mut count, mut list) = (0, 0, null_mut());
+    let mut kind = 0;
+    let mut count = 0;
+    let mut list = null_mut();
     // SAFETY: `list` receives `count` parameters that are the caller's, or stays null; they are freed once, after they
     // have been copied.
     unsafe {
