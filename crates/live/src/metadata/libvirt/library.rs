@@ -1,6 +1,6 @@
 //! libvirt without a link to it. `virt` calls libvirt's functions by their names; those that it calls for kvmtop are
 //! defined here, and pass the call on to the library that [`load`] has loaded. So one binary runs on hosts with and
-//! without libvirt.
+//! without libvirt. What calls a function that is not listed here does not link.
 #![allow(unsafe_code, reason = "libvirt's functions are found at run time")]
 #![allow(non_snake_case, reason = "names of C functions")]
 
