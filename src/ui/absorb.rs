@@ -99,10 +99,8 @@ impl AppState {
         }
     }
 
-    /// Updates what follows from the rows: changes since a mark, selection, scroll position.
+    /// Updates what follows from the rows: selection, scroll position.
     fn settle_positions(&mut self) {
-        let changes = self.marks.changes(self);
-        self.tables.entry(TableId::Guests).or_default().changes = changes;
         let plan = layout::plan(self);
         if self.view != ScreenView::Guests {
             let settled = self.page_of(self.view).settled(self.page, plan.page.height);

@@ -51,12 +51,8 @@ pub enum Action {
     MoveDown,
     /// The columns as at first.
     Reset,
-    /// Mark A, then B, then neither.
-    MarkTime,
     /// Choose what the view is written as.
     SaveView,
-    /// The next theme.
-    NextTheme,
     /// Pause or resume: a live screen, or the playback of a recording.
     Pause,
     /// Cycle the tracing level.
@@ -124,8 +120,6 @@ pub enum Replay {
     First,
     /// To the last sample.
     Last,
-    /// To the next (`true`) or the previous sample with a mark.
-    Mark(bool),
 }
 
 /// What the screen asks of the collector.

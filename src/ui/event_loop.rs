@@ -5,7 +5,7 @@ use super::event::ScreenEvent;
 use super::export;
 use super::render;
 use super::state::{AppState, ScreenSession, ScreenSettings};
-use super::terminal::{self, Guard, ThemeChoice};
+use super::terminal::{self, Guard};
 use super::theme::Theme;
 use super::typing;
 use super::update;
@@ -62,7 +62,7 @@ pub fn run(
     feeder: impl FnOnce(SyncSender<ScreenEvent>) + Send + 'static,
 ) -> anyhow::Result<()> {
     let asked = (settings.ascii, settings.no_color);
-    let theme_of = |choice| terminal::theme(choice, asked, &|name| std::env::var(name).ok());
+    let theme = terminal::theme(settings.theme, asked, &|name| std::env::var(name).ok());
     let session = ScreenSession { zone: TimeZone::system(), ..session };
     let (events, wake) = mpsc::sync_channel(MAX_QUEUED_EVENTS);
     signals(events.clone())?;
@@ -77,7 +77,7 @@ pub fn run(
     let size = Guard::size()?;
     let mut state = AppState::new(session, (size.width, size.height));
     state.apply(settings);
-    let result = event_loop(&mut guard, &mut state, theme_of, &mut handlers, &wake);
+    let result = event_loop(&mut guard, &mut state, &theme, &mut handlers, &wake);
     drop(guard);
     // A terminal that is gone means that its user left, which is not an error.
     let result = result.or_else(|e| if std::io::stdout().is_terminal() { Err(e) } else { Ok(()) });
@@ -172,20 +172,16 @@ fn signals(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
 fn event_loop(
     guard: &mut Guard,
     state: &mut AppState,
-    theme_of: impl Fn(ThemeChoice) -> Theme,
+    theme: &Theme,
     handlers: &mut ScreenHandlers,
     wake: &Receiver<ScreenEvent>,
 ) -> anyhow::Result<()> {
     let (mut asked_for, mut by_user) = (ScreenView::Guests, true);
-    let (mut choice, mut theme) = (state.theme, theme_of(state.theme));
     loop {
-        if state.theme != choice {
-            (choice, theme) = (state.theme, theme_of(state.theme));
-        }
         if Guard::is_taken() {
             fit(state)?;
             let mut buffer = Buffer::empty(Rect::new(0, 0, state.size.0, state.size.1));
-            let cursor = render::paint(&mut buffer, state, &theme);
+            let cursor = render::paint(&mut buffer, state, theme);
             guard.draw(buffer, cursor, by_user)?;
         }
         let before = std::mem::replace(&mut asked_for, state.view);
@@ -217,7 +213,7 @@ fn event_loop(
                 ScreenEvent::Ended(None) => state.say("no more samples; q leaves"),
             }
             for effect in effects {
-                if carry_out(effect, guard, state, &theme, handlers)? {
+                if carry_out(effect, guard, state, theme, handlers)? {
                     return Ok(());
                 }
             }

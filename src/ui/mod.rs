@@ -18,7 +18,6 @@ mod filter;
 mod held_findings;
 mod keymap;
 mod layout;
-mod marks;
 mod menus;
 mod render;
 mod state;

@@ -7,7 +7,6 @@ use super::filter::{FilterError, TableFilter};
 use super::held_findings::HeldFindings;
 use super::keymap;
 use super::layout;
-use super::marks::Marks;
 use super::table::{ColumnId, Sort, TableId, TableState};
 use super::terminal::ThemeChoice;
 use super::views::guests::{GuestList, ListRow};
@@ -132,8 +131,6 @@ pub struct Playback {
     pub speed: f64,
     /// Whether it plays.
     pub playing: bool,
-    /// Times of samples worth a look: milliseconds since the Unix epoch, in order.
-    pub marks: Vec<i64>,
 }
 
 /// Intervals that are not shown themselves.
@@ -200,10 +197,6 @@ pub struct AppState {
     pub unconfirmed_ask: Option<i32>,
     /// The open popup.
     pub popup: Option<Popup>,
-    /// The colours asked for.
-    pub theme: ThemeChoice,
-    /// Two times whose figures the table compares.
-    pub marks: Marks,
     /// Whether a live screen is paused.
     pub paused: bool,
     /// What came while the screen was paused.
@@ -229,7 +222,7 @@ impl AppState {
 
     /// Takes settings over.
     pub fn apply(&mut self, settings: &ScreenSettings) {
-        (self.theme, self.view) = (settings.theme, settings.view);
+        self.view = settings.view;
         let table = self.tables.entry(TableId::Guests).or_default();
         (table.sort, table.columns) = (settings.sort, settings.columns.clone());
     }

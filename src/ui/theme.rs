@@ -83,8 +83,6 @@ pub struct Glyphs {
     pub edges: [char; 2],
     /// Eight heights, lowest first.
     pub levels: [char; 8],
-    /// Four shades, the lightest first.
-    pub shades: [char; 4],
     /// Severity: critical, warning, info.
     pub severity: [char; 3],
     /// Mark of the selected row.
@@ -108,7 +106,6 @@ const UNICODE: Glyphs = Glyphs {
     eighths: Some(['▏', '▎', '▍', '▌', '▋', '▊', '▉']),
     edges: ['▕', '▏'],
     levels: ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
-    shades: ['░', '▒', '▓', '█'],
     severity: ['▲', '●', '·'],
     cursor: '▌',
     rule: '─',
@@ -124,7 +121,6 @@ const ASCII: Glyphs = Glyphs {
     eighths: None,
     edges: ['[', ']'],
     levels: ['_', '.', '-', '~', '=', '+', '*', '#'],
-    shades: ['.', ':', 'x', '#'],
     severity: ['!', '*', '.'],
     cursor: '>',
     rule: '-',
@@ -246,11 +242,6 @@ impl Theme {
         }
     }
 
-    /// The shade for a share from 0 to 1.
-    pub fn shade(&self, share: f64) -> char {
-        one_of(self.glyphs.shades, share)
-    }
-
     /// The height for a share from 0 to 1.
     pub fn level(&self, share: f64) -> char {
         one_of(self.glyphs.levels, share)
@@ -340,15 +331,7 @@ mod tests {
     #[test]
     fn ascii_is_ascii() {
         let g = Theme::new(Palette::None, Tone::Dark, Charset::Ascii).glyphs;
-        let all = g
-            .bar
-            .iter()
-            .chain(&g.edges)
-            .chain(&g.levels)
-            .chain(&g.severity)
-            .chain(&g.shades)
-            .chain(&g.run)
-            .chain(&g.frame);
+        let all = g.bar.iter().chain(&g.edges).chain(&g.levels).chain(&g.severity).chain(&g.run).chain(&g.frame);
         assert!(all.chain(&g.sort).chain([&g.cursor, &g.rule, &g.cut, &g.dot]).all(char::is_ascii));
     }
 

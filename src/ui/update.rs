@@ -87,12 +87,7 @@ fn screen(state: &mut AppState, action: Action) -> Vec<Effect> {
         }
         Action::Goto => state.popup = Some(Popup::Input(Prompt::Time, Input::default())),
         Action::Sort | Action::Reverse | Action::Columns => of_table(state, action),
-        Action::MarkTime => state.marks = state.marks.after_key(state),
         Action::SaveView => state.popup = Some(Popup::Menu(Menu::Save, 0)),
-        Action::NextTheme => {
-            state.theme = state.theme.next();
-            state.say(format!("theme: {}", state.theme.name()));
-        }
         Action::Help => state.popup = Some(Popup::Help(0)),
         other => return outward(state, other),
     }

@@ -103,6 +103,10 @@ fn bytes(key: KeyPress) -> Vec<u8> {
     text.into_bytes()
 }
 
+/// What a terminal sends for Ctrl-Home and Ctrl-End.
+const FIRST_SAMPLE: &str = "\x1b[1;5H";
+const LAST_SAMPLE: &str = "\x1b[1;5F";
+
 /// What is pressed before a key, so that it has something to do.
 fn scene(action: Action, when: When) -> &'static str {
     match (action, when) {
@@ -110,11 +114,10 @@ fn scene(action: Action, when: When) -> &'static str {
         (Action::Down | Action::Last | Action::PageDown, _) => "\x1b[H",
         (Action::Show(view), _) if view.name() == "guests" => "3",
         (Action::Back, _) => "3",
-        (Action::Replay(Replay::Step(..0) | Replay::Jump(..0)), _) => "}",
-        (Action::Replay(Replay::Mark(false) | Replay::First), _) => "}",
-        (Action::Replay(Replay::Step(_) | Replay::Jump(_) | Replay::Mark(_) | Replay::Last), _) => "{",
+        (Action::Replay(Replay::Step(..0) | Replay::Jump(..0) | Replay::First), _) => LAST_SAMPLE,
+        (Action::Replay(Replay::Step(_) | Replay::Jump(_) | Replay::Last), _) => FIRST_SAMPLE,
         // Problems come with time.
-        (Action::Copy | Action::Write | Action::Problem(-1), _) => "}n",
+        (Action::Copy | Action::Write | Action::Problem(-1), _) => "\x1b[1;5Fn",
         (Action::Reverse, _) => "s\r",
         (Action::Reset, _) => "C\x1b[B ",
         (Action::MoveDown, When::Columns) => "C\x1b[B",

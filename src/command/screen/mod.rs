@@ -1,7 +1,6 @@
 //! What feeds the screen: a thread that fetches samples and judges them, so that keys never wait for either.
 
 pub(crate) mod live_feeder;
-mod mark_scan;
 mod player;
 
 pub use live_feeder::live;

@@ -1,6 +1,5 @@
 //! Plays a recording on the screen: play, pause, step, seek, speed.
 
-use super::mark_scan::MarkScan;
 use super::run_feeder;
 use crate::cli::Settings;
 use crate::command::recorded_intervals::RecordedIntervals;
@@ -29,12 +28,11 @@ pub fn replay(
 ) -> anyhow::Result<()> {
     crate::command::needs_terminal()?;
     let (filter, rules) = (settings.domains.clone(), settings.findings.clone());
-    let marks = MarkScan::start(&cursor, filter.clone(), rules.clone());
     let (commands, requests) = channel();
     let feeder = move |events: SyncSender<ScreenEvent>| {
         run_feeder(
             || {
-                Player::new(RecordedIntervals::new(cursor, rules, filter), marks, &events).play(start_ms, &requests);
+                Player::new(RecordedIntervals::new(cursor, rules, filter), &events).play(start_ms, &requests);
                 Ok(())
             },
             &events,
@@ -48,7 +46,6 @@ pub fn replay(
 
 struct Player<'a> {
     intervals: RecordedIntervals<'a>,
-    marks: MarkScan,
     events: &'a SyncSender<ScreenEvent>,
     /// The number of the sample that the user is at; a damaged one is not shown.
     position: usize,
@@ -59,8 +56,8 @@ struct Player<'a> {
 }
 
 impl<'a> Player<'a> {
-    fn new(intervals: RecordedIntervals<'a>, marks: MarkScan, events: &'a SyncSender<ScreenEvent>) -> Self {
-        Self { intervals, marks, events, position: 0, shown: None, playing: true, speed: 1.0 }
+    fn new(intervals: RecordedIntervals<'a>, events: &'a SyncSender<ScreenEvent>) -> Self {
+        Self { intervals, events, position: 0, shown: None, playing: true, speed: 1.0 }
     }
 
     /// Plays until nobody sends commands any more.
@@ -124,15 +121,6 @@ impl<'a> Player<'a> {
             Replay::Seek(ms) => self.intervals.samples.index_from(ms),
             Replay::Last => self.last(),
             Replay::First => 0,
-            Replay::Mark(forward) => {
-                self.playing = false;
-                let Some(to) = self.marks.next(at, forward) else {
-                    let side = if forward { "after" } else { "before" };
-                    let _ = self.events.send(ScreenEvent::Say(format!("no mark {side} this sample")));
-                    return;
-                };
-                to
-            }
         };
         self.go(to);
     }
@@ -167,7 +155,6 @@ impl<'a> Player<'a> {
             range_ms: self.intervals.samples.session().range_ms().unwrap_or_default(),
             speed: self.speed,
             playing: self.playing,
-            marks: self.marks.times_ms(),
         };
         let tick = Tick { playback: Some(playback), passed, again, ..interval.into() };
         let _ = self.events.send(ScreenEvent::Tick(Box::new(tick)));
@@ -206,7 +193,7 @@ mod tests {
         drop(ctx);
         let start = Fixture::busy_host().sample(10.0).time_ms;
         let intervals = RecordedIntervals::new(session.cursor(), lint::Options::default(), DomainFilter::default());
-        Player::new(intervals, MarkScan::finished(vec![(30, 0)]), &tx).play(Some(start), &crx);
+        Player::new(intervals, &tx).play(Some(start), &crx);
         drop(tx);
         rx.into_iter().collect()
     }
@@ -233,12 +220,10 @@ mod tests {
             Replay::Last,
             Replay::First,
             Replay::Step(-1),
-            Replay::Mark(true),
-            Replay::Mark(true),
             Replay::Faster,
         ]);
         let at: Vec<usize> = ticks.iter().map(|(i, _)| *i).collect();
-        assert_eq!(at, [10, 11, 9, 69, 99, 0, 0, 30, 30]);
+        assert_eq!(at, [10, 11, 9, 69, 99, 0, 0, 0]);
         let last = ticks.last().unwrap().1.playback.as_ref().unwrap();
         assert!((last.speed - 2.0).abs() < f64::EPSILON && !last.playing && last.len == 100);
     }

@@ -24,8 +24,6 @@ pub struct ColumnHead {
     pub json: &'static str,
     /// Whether the table has it only if the user chooses it.
     pub is_hidden: bool,
-    /// Whether a change of its figure from one time to another has a meaning.
-    pub has_change: bool,
 }
 
 /// What a column says of a row.
@@ -56,7 +54,7 @@ pub struct Column<Row> {
 
 impl<Row> Column<Row> {
     fn new(name: &'static str, header: &'static str, layout: ColumnLayout, content: Content<Row>) -> Self {
-        let head = ColumnHead { name, header, layout, help: "", json: "", is_hidden: false, has_change: false };
+        let head = ColumnHead { name, header, layout, help: "", json: "", is_hidden: false };
         Self { head, content, drawn: None, rank: None, finish: |_, cell| cell }
     }
 
@@ -92,12 +90,6 @@ impl<Row> Column<Row> {
     #[must_use]
     pub fn hidden(self) -> Self {
         Self { head: ColumnHead { is_hidden: true, ..self.head }, ..self }
-    }
-
-    /// Shows how the figure changes between two marked times.
-    #[must_use]
-    pub fn with_change(self) -> Self {
-        Self { head: ColumnHead { has_change: true, ..self.head }, ..self }
     }
 
     /// Draws its cells in another way than as the value alone.

@@ -2,7 +2,7 @@
 
 use super::column::{Column, ColumnId};
 use super::row_key::RowKey;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 /// For how long rows keep their places, and findings their figures, milliseconds.
 const HOLD_MS: i64 = 5000;
@@ -27,8 +27,6 @@ pub struct TableState {
     pub columns: Option<Vec<ColumnId>>,
     /// The places of the rows.
     pub order: RowOrder,
-    /// By how much figures changed between two marked times.
-    pub changes: BTreeMap<(RowKey, ColumnId), f64>,
 }
 
 impl TableState {

@@ -9,15 +9,12 @@ use crate::ui::text::{fit, fit_middle, fit_words, width};
 use crate::ui::theme::{StyleId, Theme};
 use crate::ui::widgets::bars;
 use crate::ui::widgets::draw::{highlight, put};
-use judge::figures::rate;
 use judge::lint::Severity;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 /// Columns in front of the cells: the selection and the severity.
 const MARKS: u16 = 3;
-/// Width of a change after its figure.
-const CHANGE: u16 = 7;
 
 /// A table whose columns were fitted to a width.
 pub struct TablePainter<'a> {
@@ -41,14 +38,7 @@ impl<'a> TablePainter<'a> {
                 || (0..rows).any(|row| table.cell(row, *id).is_known())
         };
         let shown: Vec<ColumnId> = shown_columns(table, state).into_iter().filter(has_values).collect();
-        let layouts: Vec<ColumnLayout> = shown
-            .iter()
-            .map(|id| {
-                let head = table.head(*id);
-                let change = if head.has_change && !state.changes.is_empty() { CHANGE } else { 0 };
-                ColumnLayout { width: head.layout.width + change, ..head.layout }
-            })
-            .collect();
+        let layouts: Vec<ColumnLayout> = shown.iter().map(|id| table.head(*id).layout).collect();
         let fitted = fit_columns(&layouts, columns.saturating_sub(MARKS));
         Self { table, state, theme, columns: shown, layouts, fitted }
     }
@@ -103,8 +93,6 @@ impl<'a> TablePainter<'a> {
             let room = room.min(line.right().saturating_sub(x));
             match self.table.cell(row, self.columns[at]) {
                 Cell::Text(text, look) => {
-                    let change = self.state.changes.get(&(self.table.key(row), self.columns[at]));
-                    let text = change.map_or_else(|| text.clone(), |by| format!("{text} {}", signed(*by)));
                     let text = fit_words(&text, room, cut);
                     let x = if self.layouts[at].right { x + room - width(&text).min(room) } else { x };
                     put(buf, x, line.y, &text, room, style(look));
@@ -124,14 +112,6 @@ impl<'a> TablePainter<'a> {
             put(buf, line.x, line.y, &self.theme.glyphs.cursor.to_string(), 1, self.theme.style(StyleId::Strong));
             highlight(buf, line, self.theme);
         }
-    }
-}
-
-/// A change with its sign; one too small to be printed is +0.
-fn signed(by: f64) -> String {
-    match rate(by.abs()) {
-        size if size.trim_matches(['0', '.', '<']).is_empty() => "+0".into(),
-        size => format!("{}{size}", if by < 0.0 { '-' } else { '+' }),
     }
 }
 

@@ -9,8 +9,6 @@ pub enum TableId {
     Exits,
     /// Exits to the VMM by reason.
     Userspace,
-    /// KVM's own counters and tracepoints.
-    Counters,
     /// Ports, addresses and MSRs.
     Accesses,
     /// Threads of guests.

@@ -3,12 +3,10 @@
 use crate::ui::theme::{Charset, Palette, Theme, Tone};
 use clap::ValueEnum;
 use serde::Deserialize;
-use strum::IntoStaticStr;
 
 /// The look that the user asks for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[strum(serialize_all = "lowercase")]
 pub enum ThemeChoice {
     /// By the terminal.
     #[default]
@@ -20,24 +18,9 @@ pub enum ThemeChoice {
     /// With the terminal's own sixteen colours.
     #[value(name = "16")]
     #[serde(rename = "16")]
-    #[strum(serialize = "16")]
     Sixteen,
     /// Without colour.
     Mono,
-}
-
-impl ThemeChoice {
-    /// Its name on the command line and in the config file.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
-
-    /// The one after it.
-    #[must_use]
-    pub fn next(self) -> Self {
-        let all = Self::value_variants();
-        all.iter().skip_while(|choice| **choice != self).nth(1).copied().unwrap_or_default()
-    }
 }
 
 /// The theme for a terminal. `ascii` asks for ASCII and `no_color` for no colour, whatever the terminal can do.
@@ -155,14 +138,5 @@ mod tests {
             super::theme(ThemeChoice::Auto, (true, true), &|_| Some("xterm-256color.utf-8".into())).glyphs,
             Theme::new(P::None, Tone::Dark, Charset::Ascii).glyphs
         );
-    }
-
-    #[test]
-    fn choices_have_names_and_follow_each_other() {
-        let names: Vec<&str> = std::iter::successors(Some(ThemeChoice::Auto), |choice| Some(choice.next()))
-            .take(6)
-            .map(ThemeChoice::name)
-            .collect();
-        assert_eq!(names, ["auto", "dark", "light", "16", "mono", "auto"]);
     }
 }

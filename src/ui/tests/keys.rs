@@ -82,7 +82,7 @@ fn the_selection_follows_the_guest_and_then_its_neighbour() {
     assert_ne!(selected(&s), name);
     f.guests.clear();
     s.absorb(Tick { model: f.model(), ..Tick::default() });
-    for key in ["<Down>", "<Enter>", "n", "s", "<Enter>", "3", "<Tab>", "<PgDn>", "<Left>", "C", "m"] {
+    for key in ["<Down>", "<Enter>", "n", "s", "<Enter>", "3", "<Tab>", "<PgDn>", "<Left>", "C"] {
         press(&mut s, key);
         shown(&s);
     }
@@ -352,8 +352,6 @@ fn live_and_replay_offer_what_works_there() {
         ("<C-Home>", Replay::First),
         ("]", Replay::Faster),
         ("[", Replay::Slower),
-        ("}", Replay::Mark(true)),
-        ("{", Replay::Mark(false)),
         ("g5m<Enter>", Replay::Seek(START_MS - 1_770_000 + 300_000)),
         ("g14:00<Enter>", Replay::Seek(START_MS - 202_000)),
     ] {

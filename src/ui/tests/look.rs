@@ -80,7 +80,7 @@ fn the_last_line_says_what_works_here() {
     has(&AppState::new(ScreenSession::default(), (120, 40)), &["Enter open", "/ filter", "? help", "q quit"]);
     let live = has(&busy(120, 40), &["Enter open", "n next problem", "space pause", "r record", "? help", "q quit"]);
     assert!(!live.contains("step"), "{live}");
-    let replay = has(&replayed(120, 40), &["Enter open", "space pause", "Right step", "} next mark", "? help"]);
+    let replay = has(&replayed(120, 40), &["Enter open", "space pause", "Right step", "? help"]);
     assert!(!replay.contains("record"), "{replay}");
     for (keys, words) in [
         ("<Enter>", &["Esc back", "Tab section", "n next problem", "y copy fix", "? help", "q quit"][..]),
@@ -104,7 +104,7 @@ fn the_last_line_says_what_works_here() {
 
 #[test]
 fn the_first_page_of_help_has_the_keys_that_matter() {
-    for (state, keys) in [(busy(80, 24), ["space p", "r  ", "e  "]), (replayed(80, 24), ["space p", "Right", "}"])] {
+    for (state, keys) in [(busy(80, 24), ["space p", "r  ", "e  "]), (replayed(80, 24), ["space p", "Right", "g  "])] {
         let mut state = state;
         press(&mut state, "?");
         let page = text(&draw(&state, &Theme::default()));

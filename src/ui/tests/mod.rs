@@ -73,7 +73,6 @@ pub fn replayed(width: u16, height: u16) -> AppState {
         range_ms: (START_MS - 1_770_000, START_MS + 1_830_000),
         speed: 4.0,
         playing: true,
-        marks: vec![START_MS - 900_000, START_MS + 61_000, START_MS + 1_500_000],
     };
     state.absorb(Tick { playback: Some(playback), ..judged_tick(&f) });
     state

@@ -55,12 +55,10 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             .json("accesses[].access"),
         Col::figure("rate", "ACCESS/s", right(8, 0, 0), |r| r.access.rate, rate)
             .help("Accesses per second.")
-            .json("accesses[].rate")
-            .with_change(),
+            .json("accesses[].rate"),
         Col::figure("cpu", "CPU%", right(5, 0, 2), |r| r.access.cpu_percent, percent)
             .help(CPU)
-            .json("accesses[].cpu_percent")
-            .with_change(),
+            .json("accesses[].cpu_percent"),
         Col::figure("time", "TIME%", right(5, 0, 5), |r| r.time, share).help(TIME),
         Col::figure("mean", "MEAN us", right(7, 0, 3), |r| r.access.mean_us(), micros)
             .help("Mean time of these exits.")

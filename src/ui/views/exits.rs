@@ -39,15 +39,13 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             .json("exits[].reason"),
         Col::figure("rate", "EXITS/s", right(7, 0, 0), |r| r.exit.rate, rate)
             .help("Exits per second.")
-            .json("exits[].rate")
-            .with_change(),
+            .json("exits[].rate"),
         Col::figure("count", "EXITS%", right(6, 0, 4), |r| r.exit.count_percent, share)
             .help("Share of the guest's exits.")
             .json("exits[].count_percent"),
         Col::figure("cpu", "CPU%", right(5, 0, 1), |r| r.exit.cpu_percent, percent)
             .help(CPU)
-            .json("exits[].cpu_percent")
-            .with_change(),
+            .json("exits[].cpu_percent"),
         Col::figure("time", "TIME%", right(5, 0, 3), |r| r.exit.work_percent, share)
             .help(TIME)
             .json("exits[].work_percent"),

@@ -85,13 +85,6 @@ impl Picture for LastMinute<'_> {
             let scale = format!("0..{}", or_unknown(top, figure));
             put(buf, end + 1, y, &scale, SCALE - 1, theme.style(StyleId::Dim));
         }
-        let now_ms = state.model.as_ref().map_or(0, |m| m.time_ms);
-        for (mark, time_ms) in state.marks.times_ms(now_ms) {
-            let at = points.iter().position(|p| p.time_ms == time_ms).map(|at| at as u16 * each + 1);
-            if let Some(at) = at.filter(|at| *at <= columns) {
-                put(buf, area.x + BARS_AT + columns - at, area.y, &mark.to_string(), 1, theme.style(StyleId::Strong));
-            }
-        }
     }
 }
 
@@ -104,7 +97,7 @@ fn scale_end(max: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ui::tests::{busy, draw, press, text};
+    use crate::ui::tests::{busy, draw, text};
     use crate::ui::theme::{Charset, Palette, Tone};
     use judge::model::History;
 
@@ -155,15 +148,6 @@ mod tests {
         assert_eq!(LastMinute(&state).height(), 4);
         let points: Vec<_> = state.history.points(state.domain()).map(|p| p.job).collect();
         assert_eq!(points[points.len() - 3..], [Some(0.0), Some(50.0), None]);
-    }
-
-    #[test]
-    fn a_mark_stands_at_its_time() {
-        let mut state = state();
-        press(&mut state, "m");
-        let marked = state.marks.times_ms(0).first().map(|(_, ms)| *ms);
-        assert_eq!(marked, state.history.points(None).next().map(|p| p.time_ms), "the interval shown is the first");
-        assert!(row(&state, "CPU%", &Theme::default()).starts_with(&format!("{}A", " ".repeat(56))));
     }
 
     #[test]

@@ -8,7 +8,6 @@ pub mod detail;
 pub mod disks;
 pub mod exits;
 pub mod guests;
-pub mod heat_map;
 pub mod host_disks;
 pub mod interrupts;
 pub mod jobs;
@@ -89,7 +88,6 @@ pub fn sections(view: ScreenView, state: &AppState, columns: u16) -> Vec<Section
                 host_disks::section(state, &[domain]),
                 memory::section(state, model, &[domain]),
                 minute::section(state),
-                userspace::counters(state, domain),
             ]
             .into_iter()
             // The page beside the list: the last minute is below the list. Few guests have a job at any time.
@@ -102,7 +100,7 @@ pub fn sections(view: ScreenView, state: &AppState, columns: u16) -> Vec<Section
             None => vec![problems::section(state, columns), tasks::section(state, model)],
         },
         ScreenView::Cpus => vec![cpu_map::section(state, model, columns), cpus::section(state, model)],
-        ScreenView::Latency => vec![heat_map::section(state), latency::section(state)],
+        ScreenView::Latency => vec![latency::section(state)],
         ScreenView::Storage => {
             let guests = state.guests();
             vec![
@@ -120,11 +118,10 @@ pub fn sections(view: ScreenView, state: &AppState, columns: u16) -> Vec<Section
 type TableRow = (TableId, &'static str, fn() -> Vec<ColumnHead>);
 
 /// All tables, in the order of the help.
-pub const TABLES: [TableRow; 15] = [
+pub const TABLES: [TableRow; 14] = [
     (TableId::Guests, "guests", || heads_of(guests::columns())),
     (TableId::Exits, "exits", || heads_of(exits::columns())),
     (TableId::Userspace, "exits to the VMM", || heads_of(userspace::columns())),
-    (TableId::Counters, "KVM's counters", || heads_of(userspace::counter_columns())),
     (TableId::Accesses, "devices", || heads_of(accesses::columns())),
     (TableId::Threads, "threads", || heads_of(threads::columns())),
     (TableId::Interrupts, "interrupts", || heads_of(interrupts::columns())),

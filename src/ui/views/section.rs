@@ -19,8 +19,6 @@ pub enum SectionId {
     Minute,
     /// The map of CPUs.
     CpuMap,
-    /// The picture of latencies.
-    HeatMap,
     /// Sources.
     Sources,
     /// Rules that could not be judged.

@@ -1,4 +1,4 @@
-//! Exits to the VMM, and KVM's own counters.
+//! Exits to the VMM.
 
 use super::exits::total;
 use super::missing;
@@ -30,8 +30,7 @@ pub fn columns() -> Vec<Col> {
         .json("userspace_exits[].reason"),
         Col::figure("rate", "EXITS/s", right(7, 0, 0), |r| r.rate, rate)
             .help("Exits per second.")
-            .json("userspace_exits[].rate")
-            .with_change(),
+            .json("userspace_exits[].rate"),
         Col::figure("percent", "EXITS%", right(6, 0, 1), |r| Some(r.percent), share)
             .help("Share of the guest's exits to the VMM."),
         Col::text("meaning", "MEANING", left(20, 100, 2), |r| {
@@ -57,32 +56,6 @@ pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> 
     Section::table(table, state, why).with_right(total(per_second(all).filter(|n| *n > 0.0), None))
 }
 
-/// A counter, and its growth per second.
-pub type CounterRow<'a> = (&'a str, f64);
-
-/// The columns of KVM's counters.
-pub fn counter_columns<'a>() -> Vec<Column<CounterRow<'a>>> {
-    const COUNTER: &str = "A statistic of KVM, or a tracepoint of KVM where these are counted (--kvm-events).";
-    const GROWTH: &str = "Growth per second; names that end in ns are nanoseconds.";
-    vec![
-        Column::text("counter", "COUNTER", left(32, 16, 0), |r: &CounterRow<'_>| r.0.to_owned()).help(COUNTER),
-        Column::figure("rate", "PER s", right(8, 0, 0), |r: &CounterRow<'_>| Some(r.1), rate)
-            .help(GROWTH)
-            .with_change(),
-    ]
-}
-
-/// The section of KVM's counters: those that grew.
-pub fn counters<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> {
-    let seconds = state.model.as_ref().and_then(|m| m.interval_s).unwrap_or(1.0);
-    let events = domain.kvm_events.iter().map(|(name, n)| (name.as_str(), *n as f64 / seconds));
-    let counters = domain.counters.iter().map(|(name, rate)| (name.as_str(), *rate));
-    let rows = events.chain(counters).filter(|(_, rate)| *rate > 0.0).collect();
-    let key = |r: &CounterRow<'_>| RowKey::of(r.0);
-    let table = Table { id: TableId::Counters, columns: counter_columns(), rows, key, style: |_| RowStyle::Plain };
-    Section::table(table, state, || missing::because(state, "none that grew", &[SourceId::KvmStats]))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,11 +65,9 @@ mod tests {
     use testkit::{Fixture, Guest, Host};
 
     #[test]
-    fn exits_to_the_vmm_and_counters_that_grew_are_shown() {
-        let mut guest =
+    fn exits_to_the_vmm_are_shown() {
+        let guest =
             Guest::new("g", 100).vcpus(2, |_, t| t.userspace(2, 300.0).userspace(-4, 100.0).userspace(-11, 5.0));
-        guest.counters = [("halt_wakeup", 40.0), ("pf_fixed", 0.0)].map(|(name, rate)| (name.into(), rate)).into();
-        guest.kvm_events = [("kvm_eoi".into(), 7.0)].into();
         let mut state = screen(&Fixture::new(Host::numa(1, 2, 1)).guest(guest), 100, 40);
         state.view = ScreenView::Page;
         let shown = text(&draw(&state, &Theme::default()));
@@ -104,19 +75,16 @@ mod tests {
             "IO                           600     74 The VMM emulated an I/O port access of the guest",
             "restart                      200     25",
             "error 11                    10.0      1",
-            "kvm_eoi                                              7.00",
-            "halt_wakeup                                          40.0",
         ] {
             assert!(shown.contains(line), "{line}\n{shown}");
         }
-        assert!(shown.contains(" 810/s ") && !shown.contains("pf_fixed"), "{shown}");
+        assert!(shown.contains(" 810/s "), "{shown}");
     }
 
     #[test]
-    fn without_any_the_sections_are_folded() {
+    fn without_any_the_section_is_folded() {
         let state = screen(&Fixture::new(Host::numa(1, 2, 1)).guest(Guest::new("g", 100)), 100, 40);
         let domain = &state.model.as_ref().unwrap().domains[0];
         assert_eq!(section(&state, domain).note, "none in this interval");
-        assert_eq!(counters(&state, domain).note, "none that grew");
     }
 }

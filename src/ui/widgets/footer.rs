@@ -1,7 +1,6 @@
 //! The last line: keys, a message, or the text being typed.
 
 use super::draw::put;
-use super::header::clock;
 use crate::ui::action::{Action as A, Replay as R};
 use crate::ui::filter;
 use crate::ui::keymap::key_name;
@@ -34,12 +33,7 @@ const PAGE: [Offer; 6] = [
 ];
 const VIEW: [Offer; 4] = [(A::Back, "guests"), (A::Turn(1), "view"), (A::Sort, "sort"), (A::Columns, "columns")];
 /// Those that act on a live host or on a recording.
-const OUTWARD: [Offer; 4] = [
-    (A::Pause, "pause"),
-    (A::Record, "record"),
-    (A::Replay(R::Step(1)), "step"),
-    (A::Replay(R::Mark(true)), "next mark"),
-];
+const OUTWARD: [Offer; 3] = [(A::Pause, "pause"), (A::Record, "record"), (A::Replay(R::Step(1)), "step")];
 const END: [Offer; 2] = [(A::Help, "help"), (A::Quit, "quit")];
 const TEXT: [Offer; 3] = [(A::Down, "scroll"), (A::PageDown, "a page"), (A::Back, "close")];
 const COLUMNS: [Offer; 5] =
@@ -91,17 +85,6 @@ fn hint(prompt: &Prompt, typed: &str) -> (String, StyleId) {
     }
 }
 
-/// The times between which the list shows changes.
-fn since(state: &AppState) -> Option<String> {
-    let (clock, key) = (|ms| clock(ms, state), state.key_name(A::MarkTime));
-    match state.marks.times_ms(state.model.as_ref()?.time_ms)[..] {
-        [(_, a), (_, b)] => Some(format!("change A {} to B {} ({key} ends)", clock(a), clock(b))),
-        [('A', a)] => Some(format!("change A {} to now ({key} marks B)", clock(a))),
-        [(_, b)] => Some(format!("change now to B {} ({key} marks A)", clock(b))),
-        _ => None,
-    }
-}
-
 fn keys(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let mut x = area.x + 1;
     let cut = theme.glyphs.cut;
@@ -111,10 +94,9 @@ fn keys(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         return;
     }
     let mut right = area.right();
-    let filter = Some(state.list.filter.text()).filter(|text| !text.is_empty());
-    let filter = filter.map(|text| format!("filter: {} ({} ends)", clean(text), state.key_name(A::Back)));
-    for text in [filter, since(state)].into_iter().flatten() {
-        let text = fit(&text, area.width / 2, cut);
+    if !state.list.filter.is_empty() {
+        let filter = clean(state.list.filter.text());
+        let text = fit(&format!("filter: {filter} ({} ends)", state.key_name(A::Back)), area.width / 2, cut);
         right = right.saturating_sub(width(&text) + 1);
         put(buf, right, area.y, &text, width(&text), theme.style(StyleId::Warning));
         right = right.saturating_sub(1);

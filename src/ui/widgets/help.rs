@@ -13,7 +13,7 @@ use ratatui::layout::Rect;
 /// Width of the keys and headers on the left, and of the keys of the first page.
 const LABEL: (u16, u16) = (24, 17);
 /// How many keys the first page has.
-const MAX_FIRST: usize = 15;
+const MAX_FIRST: usize = 14;
 
 /// The text, wrapped to a screen's width.
 pub fn lines(state: &AppState, screen: u16) -> Vec<StyledLine> {

@@ -1,4 +1,4 @@
-//! The time line of a replay: its range, the current position, and marks where something happens.
+//! The time line of a replay: its range and the current position.
 
 use super::draw::put;
 use super::header::clock;
@@ -33,11 +33,5 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     put(buf, x, area.y, &theme.glyphs.rule.to_string().repeat(room.into()), room, theme.style(StyleId::Dim));
     let filled = done - x;
     put(buf, x, area.y, &"=".repeat(filled.into()), filled, theme.style(StyleId::Text));
-    for mark in &p.marks {
-        put(buf, column(*mark), area.y, &theme.glyphs.severity[1].to_string(), 1, theme.style(StyleId::Warning));
-    }
     put(buf, done, area.y, &theme.glyphs.run[0].to_string(), 1, theme.style(StyleId::Strong));
-    for (name, ms) in state.marks.times_ms(now) {
-        put(buf, column(ms), area.y, &name.to_string(), 1, theme.style(StyleId::Strong));
-    }
 }

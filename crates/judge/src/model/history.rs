@@ -1,7 +1,6 @@
 //! The last intervals of the host and of each domain, for pictures over time. The number of points and domains is
 //! limited.
 
-use super::latency::{self, WaitBands};
 use super::{CpuShare, DomainModel, GuestId, Model, jobs};
 use std::collections::{HashMap, VecDeque};
 
@@ -23,8 +22,6 @@ pub struct HistoryPoint {
     pub wait: Option<f64>,
     /// How far its job is that is behind the others, percent.
     pub job: Option<f64>,
-    /// How often vCPUs waited for a CPU, by how long; `None` if none was measured.
-    pub waits: Option<WaitBands>,
 }
 
 impl HistoryPoint {
@@ -36,7 +33,6 @@ impl HistoryPoint {
             cpu,
             wait: d.vcpu_wait_percent(),
             job: d.jobs.iter().filter_map(jobs::progress).reduce(f64::min),
-            waits: latency::waits(d),
         }
     }
 
@@ -48,7 +44,6 @@ impl HistoryPoint {
             cpu: model.host.total().map(|time| time.busy() * cpus),
             wait: CpuShare::wait_of(model.domains.iter().flat_map(DomainModel::vcpus)),
             job: None,
-            waits: None,
         }
     }
 }
@@ -58,14 +53,12 @@ impl HistoryPoint {
 pub struct History {
     host: VecDeque<HistoryPoint>,
     domains: HashMap<GuestId, VecDeque<HistoryPoint>>,
-    intervals: usize,
 }
 
 impl History {
     /// Adds an interval and removes domains that are gone.
     pub fn push(&mut self, model: &Model) {
         let mut old = std::mem::take(&mut self.domains);
-        self.intervals += 1;
         push(&mut self.host, HistoryPoint::of_host(model));
         for d in model.domains.iter().take(DOMAINS) {
             let key = d.key();
@@ -73,11 +66,6 @@ impl History {
             push(&mut points, HistoryPoint::of_domain(d, model));
             self.domains.insert(key, points);
         }
-    }
-
-    /// How many intervals were added, those included that are not kept any more.
-    pub fn intervals(&self) -> usize {
-        self.intervals
     }
 
     /// CPU time of a domain, percent of one CPU: the mean of the last ten intervals.
@@ -137,9 +125,7 @@ mod tests {
         let mut history = History::default();
         (0..200).for_each(|_| history.push(&model));
         let points: Vec<_> = history.points(Some(&model.domains[0])).collect();
-        assert_eq!((points.len(), history.intervals()), (HISTORY_POINTS, 200));
-        // Two of the guest's vCPUs are woken 52 times a second.
-        assert!(points[0].waits.is_some_and(|bands| bands.iter().sum::<u32>() == 104));
+        assert_eq!(points.len(), HISTORY_POINTS);
         history.clear();
         assert_eq!(history.points(Some(&model.domains[0])).count(), 0);
     }

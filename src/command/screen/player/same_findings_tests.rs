@@ -36,7 +36,7 @@ fn on_screen(path: &Path, commands: &[Replay]) -> Vec<(usize, Answers)> {
     let start = session.range_ms().unwrap().0;
     let samples = session.cursor();
     let intervals = RecordedIntervals::new(samples, settings().findings, DomainFilter::default());
-    Player::new(intervals, MarkScan::finished(Vec::new()), &tx).play(Some(start), &crx);
+    Player::new(intervals, &tx).play(Some(start), &crx);
     drop(tx);
     let answer = |e| match e {
         ScreenEvent::Tick(t) => Some((t.playback?.index, (t.report.findings, t.report.cannot_tell, t.report.watching))),
@@ -208,7 +208,7 @@ fn cost_of_a_jump() {
     let (events, shown) = mpsc::sync_channel(4);
     let samples = Session::open(&path).unwrap().cursor();
     let intervals = RecordedIntervals::new(samples, settings().findings, DomainFilter::default());
-    let mut player = Player::new(intervals, MarkScan::finished(Vec::new()), &events);
+    let mut player = Player::new(intervals, &events);
     let mut r = Random::new(9);
     let mut times_ms: Vec<f64> = (0..200)
         .map(|_| {

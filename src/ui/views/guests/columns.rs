@@ -113,8 +113,7 @@ fn first_columns<'a>() -> Vec<Col<'a>> {
             percent,
         )
         .help(CPU)
-        .json("cpu.guest + cpu.usr + cpu.sys")
-        .with_change(),
+        .json("cpu.guest + cpu.usr + cpu.sys"),
         Col::figure(
             "load",
             bars::LEGEND,
@@ -127,12 +126,10 @@ fn first_columns<'a>() -> Vec<Col<'a>> {
         Col::figure("wait", "WAIT%", right(6, 0, 1), GuestRow::wait, percent)
             .help(WAIT)
             .json("threads[].wait")
-            .with_change()
             .drawn(|r| Cell::wait(r.wait())),
         Col::figure("exits", "EXITS/s", right(8, 0, 3), |r| r.domain?.exit_rate.0, rate)
             .help(EXITS)
             .json("exits[].rate")
-            .with_change()
             .drawn(exits),
         Col::text("cost", "WHAT COSTS IT", left(20, 99, 2), |r| {
             r.costs().map(|c| c.what_costs(usize::MAX)).unwrap_or_default()
@@ -156,16 +153,13 @@ fn further_columns<'a>() -> Vec<Col<'a>> {
             .json("vcpus"),
         Col::figure("guest", "GUEST%", figure, |r| r.cpu(|c| c.guest), percent)
             .help("Time in guest code. 100 is one host CPU.")
-            .json("cpu.guest")
-            .with_change(),
+            .json("cpu.guest"),
         Col::figure("usr", "USR%", figure, |r| r.cpu(|c| c.usr), percent)
             .help("Time of the VMM in user mode. 100 is one host CPU.")
-            .json("cpu.usr")
-            .with_change(),
+            .json("cpu.usr"),
         Col::figure("sys", "SYS%", figure, |r| r.cpu(|c| c.sys), percent)
             .help("Time in the host's kernel: KVM, vhost. 100 is one host CPU.")
-            .json("cpu.sys")
-            .with_change(),
+            .json("cpu.sys"),
         Col::text("cpus", "ON CPUS", text, |r| {
             let cpus = r.domain.into_iter().flat_map(|d| d.vcpus().filter_map(|t| t.place.cpu));
             cpus.collect::<CpuSet>().to_string()
@@ -180,8 +174,7 @@ fn further_columns<'a>() -> Vec<Col<'a>> {
             rate,
         )
         .help("Moves of vCPUs to another host CPU, per second.")
-        .json("threads[].migrations")
-        .with_change(),
+        .json("threads[].migrations"),
         Col::figure("pid", "PID", figure, |r| r.domain?.facts.pid.map(f64::from), whole)
             .help("Process id of the VMM.")
             .json("pid"),

@@ -165,25 +165,6 @@ fn other_names_the_tasks_and_the_guests_that_they_delay() {
 }
 
 #[test]
-fn a_mark_shows_value_and_change() {
-    let mut state = busy(120, 40);
-    press(&mut state, "m");
-    let mut model = model(&state).clone();
-    let at = model.domains.iter().position(|d| d.name() == "web-1").unwrap();
-    model.time_ms += 1000;
-    model.domains[at].cpu.as_mut().unwrap().ran = Some(75.0);
-    let before = crate::ui::tests::model(&state).domains[at].cpu.unwrap().busy();
-    model.domains[at].exit_rate.0 = model.domains[at].exit_rate.0.map(|rate| rate - 100.0);
-    state.absorb(Tick { model, ..Tick::default() });
-    let web = line(&state, "web-1");
-    assert!(web.contains(&format!("75.0 +{:.1}", 75.0 - before)), "{web}");
-    assert!(web.contains(" -100"), "{web}");
-    assert!(line(&state, "build-3").contains(" +0 "), "{}", line(&state, "build-3"));
-    press(&mut state, "mm");
-    assert!(!line(&state, "build-3").contains('+'));
-}
-
-#[test]
 fn narrow_screens_have_five_columns_and_wide_ones_seven() {
     let state = busy(120, 40);
     let header = |state: &AppState| lines(state)[2].split_whitespace().map(String::from).collect::<Vec<_>>().join(" ");
