@@ -110,7 +110,6 @@ fn because(reason: MoveReason) -> &'static str {
         MoveReason::Crowded => "its set has fewer CPUs than vCPUs, and others are free",
         MoveReason::HostStarved => "the host has no CPU of its own",
         MoveReason::PoolOverlap => "pinned vCPUs have CPUs within its set",
-        MoveReason::Shared => "vCPUs of other guests are pinned to its CPU and have no other",
         MoveReason::Together => "it moves with the rest of its guest core",
         MoveReason::Unpinned => "it is not pinned, and there is room for a CPU of its own",
     }

@@ -3,7 +3,7 @@
 use crate::figures::{bytes, listed};
 use crate::lint::pinning::helper_name;
 use crate::lint::prelude::*;
-use crate::placement::GuestLayout;
+use crate::placement::{GuestLayout, Pinning};
 use faults::PinnedPair;
 use kvm::domain_xml::GuestNumaCell;
 use kvm::kernel_log::LogKind;
@@ -145,7 +145,7 @@ fn unbound(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Option<Finding> {
     let is_text = ctx.is_file() && ctx.model.host.cpus.is_empty() && guest.domain.node_memory.is_empty();
     // Where other guests are pinned, the faults of these pins come first.
     let is_free = |layout: &GuestLayout| layout.vcpus.iter().all(|set| !set.is_empty() && !map.restricts(set));
-    let is_free = !layout.lacks_pins && ctx.layouts.iter().all(is_free);
+    let is_free = layout.pinning != Pinning::PartlyKnown && ctx.layouts.iter().all(is_free);
     let is_tuned = guest.domain.facts.xml.as_ref().is_some_and(|xml| xml.value.numatune.is_some());
     let is_bound = is_tuned || guest.config.numa.nodes.is_some() || !layout.cells.is_empty();
     let (vcpus, nodes) = (layout.vcpus.len(), map.nodes.keys().copied().collect::<CpuSet>());
@@ -291,14 +291,16 @@ fn smt(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
         in_two_runs(ctx, guest).filter(|_| guest.config.is_x86()).into_iter().for_each(|found| verdicts.find(found));
         return;
     }
-    let named = |(v, w, a, b): &PinnedPair| format!("vCPUs {v} and {w} on CPUs {a} and {b}");
-    let cores: BTreeSet<CpuSet> = pairs.iter().map(|pair| ctx.topology().siblings(pair.2)).collect();
+    let named = |pair: &PinnedPair| {
+        format!("vCPUs {} and {} on CPUs {} and {}", pair.first_vcpu, pair.vcpu, pair.first_cpu, pair.cpu)
+    };
+    let cores: BTreeSet<CpuSet> = pairs.iter().map(|pair| ctx.topology().siblings(pair.first_cpu)).collect();
     let cores = listed(cores.iter().map(CpuSet::to_string).collect());
     let pairs_text = listed(pairs.iter().map(named).collect());
     let evidence = vec![format!("{seen}: {pairs_text}"), format!("CPUs that share a core on this host: {cores}")];
     let planned = || fixes::or_advice(guest_placement(ctx, guest), advice);
     let fix = fixes::placement::keep_pins(ctx, guest).unwrap_or_else(planned);
-    let marks = pairs.iter().flat_map(|p| [Mark::Vcpu(p.0), Mark::Vcpu(p.1)]).collect();
+    let marks = pairs.iter().flat_map(|p| [Mark::Vcpu(p.first_vcpu), Mark::Vcpu(p.vcpu)]).collect();
     let found = Finding::new(severity, Confidence::High, evidence, fix).saying(prose);
     verdicts.find(Finding { marks, ..found });
 }

@@ -1,8 +1,10 @@
-//! Finds CPUs for the vCPUs of one guest: near the vCPUs that stay, on one node, on whole cores.
+//! Finds CPUs for the vCPUs of one guest: near the vCPUs that stay, on one node, on whole cores of one kind, in as few
+//! last-level caches as possible.
 
 use super::faults::{self, GuestFaults};
-use super::{CellLayout, CpuMap, GuestLayout, union};
+use super::{CellLayout, CpuMap, GuestLayout, PhysicalCore, Shape, union};
 use kvm::CpuSet;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// CPUs for vCPUs that move.
@@ -66,8 +68,7 @@ pub(super) fn assign(map: &CpuMap, guest: &GuestLayout, faults: &GuestFaults, fr
     let whole = Search { movers: &all, free: &wider, ..near };
     if guest.cells.len() > 1 {
         let found = near.in_cells().or_else(|| whole.in_cells());
-        let found = found.filter(|found| found.cells_elsewhere(map).is_empty());
-        return found.or_else(|| near.with_other_memory());
+        return found.filter(|found| found.cells_elsewhere(map).is_empty());
     }
     if let Some(found) = near.on_one_node().or_else(|| whole.on_one_node()) {
         return Some(found);
@@ -84,7 +85,7 @@ impl Search<'_> {
         let most = self.map.threads();
         let other = if self.threads == 1 { most } else { 1 };
         let fits = other != self.threads && (self.guest.vcpus.len() as u32).is_multiple_of(other);
-        (self.guest.reshapes && self.guest.known && most > 1 && fits).then_some(other)
+        if self.guest.shape >= Shape::Threads && most > 1 && fits { Some(other) } else { None }
     }
 
     /// The CPUs of each node, best first: the node that memory is bound to, the node of the vCPUs that stay, the node
@@ -98,7 +99,7 @@ impl Search<'_> {
         let own = guest.single(map);
         let mut nodes: Vec<(&u32, &CpuSet)> = map.nodes.iter().collect();
         nodes.sort_by_key(|(node, cpus)| {
-            std::cmp::Reverse((
+            Reverse((
                 guest.bound.as_ref().is_some_and(|b| b.contains(**node)),
                 cpus.intersection(&fixed).len(),
                 guest.memory.contains(**node),
@@ -147,8 +148,10 @@ impl Search<'_> {
             let fits = |now: &Vec<u32>, among: &CpuSet| {
                 let together = now.windows(2).all(|two| map.same_core(two[0], two[1]) && two[0] != two[1]);
                 let core = now.first().and_then(|c| map.core_of(*c));
-                let alone =
-                    threads > 1 || map.threads() == 1 || !guest.known || core.is_some_and(|c| !cores.contains(&c));
+                let alone = threads > 1
+                    || map.threads() == 1
+                    || guest.shape == Shape::Unknown
+                    || core.is_some_and(|c| !cores.contains(&c));
                 now.len() == unit.len() && now.iter().all(|c| among.contains(*c)) && together && alone
             };
             let here = [(pinned, left.clone()), (seen, left.intersection(&allowed))];
@@ -173,11 +176,12 @@ impl Search<'_> {
     /// CPUs on several nodes. A guest whose configuration is known has to see them.
     fn over_nodes(&self) -> Option<GuestLayout> {
         let Self { map, guest, .. } = *self;
-        if map.nodes.len() < 2 || guest.known && !guest.takes_cells {
+        let is_known = guest.shape != Shape::Unknown;
+        if map.nodes.len() < 2 || is_known && guest.shape < Shape::ThreadsAndCells {
             return None;
         }
         let mut after = self.placed(&map.all)?;
-        if !guest.known {
+        if !is_known {
             return Some(after);
         }
         let mut cells: BTreeMap<u32, CpuSet> = BTreeMap::new();
@@ -233,16 +237,83 @@ impl Search<'_> {
         Some(with_pins(guest, &found))
     }
 
-    /// CPUs for a guest with cells anywhere, with the memory of each cell bound to the nodes where the cell then is.
-    fn with_other_memory(&self) -> Option<GuestLayout> {
-        if !self.guest.takes_cells {
-            return None;
+    /// Free CPUs for a number of guest cores, those of each in numerical order; `None` if there are too few. The guest
+    /// has `cores` already; the kind and the cache of the core `near` are preferred.
+    fn choose(
+        &self,
+        count: usize,
+        free: &CpuSet,
+        cores: &BTreeSet<usize>,
+        near: Option<usize>,
+    ) -> Option<Vec<Vec<u32>>> {
+        let threads = self.threads as usize;
+        let own = self.guest.single(self.map);
+        let near = near.and_then(|core| self.map.cores.get(core));
+        let mut found: Vec<FreeCore<'_>> = Vec::new();
+        for (at, core) in self.map.cores.iter().enumerate() {
+            // A guest that sees one thread per core gets no second thread of a core.
+            if threads == 1 && cores.contains(&at) {
+                continue;
+            }
+            let mut left: Vec<u32> = core.cpus.iter().copied().filter(|c| free.contains(*c)).collect();
+            let is_whole = left.len() == core.cpus.len();
+            left.sort_by_key(|c| (!own.contains(*c), *c));
+            let parts = if threads == 1 { 1 } else { left.len() };
+            for part in left.chunks_exact(threads).take(parts) {
+                let mut cpus = part.to_vec();
+                cpus.sort_unstable();
+                let kept = cpus.iter().filter(|c| own.contains(**c)).count();
+                found.push(FreeCore { core, cpus, kept, is_whole });
+            }
         }
-        let mut after = self.placed(&self.map.all)?;
-        for (cell, _) in after.cells_elsewhere(self.map) {
-            let cpus = union(after.cells[cell].vcpus.iter().filter_map(|v| after.vcpus.get(v as usize)));
-            after.cells[cell].nodes = Some(self.map.nodes_of(&cpus));
+        let mut of_kind: BTreeMap<u32, usize> = BTreeMap::new();
+        let mut of_cache: BTreeMap<(u32, Option<u32>), CacheRoom> = BTreeMap::new();
+        for FreeCore { core, kept, .. } in &found {
+            *of_kind.entry(core.kind).or_default() += 1;
+            let cache = of_cache.entry((core.kind, core.llc)).or_default();
+            cache.cores += 1;
+            cache.kept += kept;
         }
-        Some(after)
+        let mut chosen: Vec<Vec<u32>> = Vec::new();
+        while chosen.len() < count {
+            let missing = count - chosen.len();
+            // Cores of one kind before a mixture; the cache that the guest uses, then the smallest with room for the
+            // rest, else the largest.
+            let best = found.iter().min_by_key(|free| {
+                let core = free.core;
+                let cache = &of_cache[&(core.kind, core.llc)];
+                let kind = (of_kind[&core.kind] < count, near.is_some_and(|n| n.kind != core.kind), Reverse(core.kind));
+                let is_near = near.is_some_and(|n| (n.kind, n.llc) == (core.kind, core.llc));
+                let spare = if cache.cores >= missing { cache.cores } else { usize::MAX - cache.cores };
+                (kind, !is_near, Reverse(cache.kept), spare, core.llc)
+            })?;
+            let cache = (best.core.kind, best.core.llc);
+            let (mut here, rest): (Vec<_>, Vec<_>) =
+                found.into_iter().partition(|f| (f.core.kind, f.core.llc) == cache);
+            here.sort_by_key(|free| (Reverse(free.kept), !free.is_whole, free.cpus.first().copied()));
+            chosen.extend(here.into_iter().take(missing).map(|free| free.cpus));
+            found = rest;
+        }
+        chosen.sort();
+        Some(chosen)
     }
+}
+
+/// A core with enough free threads.
+struct FreeCore<'a> {
+    core: &'a PhysicalCore,
+    /// The threads.
+    cpus: Vec<u32>,
+    /// How many of them the guest has now.
+    kept: usize,
+    /// Whether all threads of the core are free.
+    is_whole: bool,
+}
+
+/// The free cores of a last-level cache.
+#[derive(Default)]
+struct CacheRoom {
+    cores: usize,
+    /// How many of their threads the guest has now.
+    kept: usize,
 }

@@ -1,6 +1,7 @@
 //! Faults of a placement. Rules report them, and the plan removes them.
 
-use super::{CpuMap, GuestLayout, HelperLayout, MoveReason, running, singles, union};
+use super::{CpuMap, GuestLayout, HelperLayout, HelperLoad, MoveReason, Pinning, Shape, Sharing};
+use super::{running, singles, union};
 use kvm::CpuSet;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +11,26 @@ const MAX_LISTED: usize = 64;
 const MAX_SETS: usize = 256;
 
 /// Two vCPUs of a guest and the CPUs that they are pinned to.
-pub type PinnedPair = (u32, u32, u32, u32);
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PinnedPair {
+    /// The vCPU with the lower number.
+    pub first_vcpu: u32,
+    /// The other one.
+    pub vcpu: u32,
+    /// The CPU of `first_vcpu`.
+    pub first_cpu: u32,
+    /// The CPU of `vcpu`.
+    pub cpu: u32,
+}
 
-/// Guest and vCPU of the first users of a CPU, and the number of all users.
-pub type CpuUsers = (Vec<(usize, u32)>, usize);
+/// Who may use a CPU.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CpuUsers {
+    /// Guest and vCPU of the first `MAX_LISTED`.
+    pub listed: Vec<(usize, u32)>,
+    /// The number of all.
+    pub count: usize,
+}
 
 /// vCPUs that share CPUs with a vCPU that is pinned to one of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -78,7 +95,7 @@ impl GuestLayout {
 
     /// The vCPUs without a pin, if all others are pinned to one CPU each.
     pub fn partly_pinned(&self, map: &CpuMap) -> Vec<u32> {
-        if self.lacks_pins || self.pooled(map).next().is_some() || self.single(map).is_empty() {
+        if self.pinning == Pinning::PartlyKnown || self.pooled(map).next().is_some() || self.single(map).is_empty() {
             return Vec::new();
         }
         (0..).zip(&self.vcpus).filter(|(_, set)| !map.restricts(set)).map(|(v, _)| v).collect()
@@ -87,41 +104,43 @@ impl GuestLayout {
     /// Threads of one guest core that are pinned to different cores of the host. Cores of one thread, as hybrid hosts
     /// have beside others, cannot be shown otherwise to a guest that has both.
     pub fn threads_apart(&self, map: &CpuMap) -> Vec<PinnedPair> {
-        if !self.known || self.threads <= 1 || map.threads() <= 1 {
+        if self.shape == Shape::Unknown || self.threads <= 1 || map.threads() <= 1 {
             return Vec::new();
         }
-        let first = |v: u32| v - v % self.threads;
-        let pair = |(v, cpu)| Some((first(v), v, self.pin(map, first(v)).filter(|_| v != first(v))?, cpu));
         let has_pairs = self.pins(map).any(|(_, cpu)| !map.is_single(cpu));
-        let is_apart = |a, b| !(map.same_core(a, b) || has_pairs && map.is_single(a) && map.is_single(b));
-        self.pins(map).filter_map(pair).filter(|(_, _, a, b)| is_apart(*a, *b)).collect()
+        let mut apart = Vec::new();
+        for (vcpu, cpu) in self.pins(map) {
+            let first_vcpu = vcpu - vcpu % self.threads;
+            let Some(first_cpu) = self.pin(map, first_vcpu) else { continue };
+            let both_single = has_pairs && map.is_single(first_cpu) && map.is_single(cpu);
+            if vcpu != first_vcpu && !both_single && !map.same_core(first_cpu, cpu) {
+                apart.push(PinnedPair { first_vcpu, vcpu, first_cpu, cpu });
+            }
+        }
+        apart
     }
 
-    /// Whether each of its vCPUs has a core that no other vCPU of the guest has.
-    pub fn has_own_cores(&self, map: &CpuMap) -> bool {
-        let cores: BTreeSet<usize> = self.pins(map).filter_map(|(_, cpu)| map.core_of(cpu)).collect();
-        cores.len() == self.vcpus.len()
-    }
-
-    /// Whether some threads of its cores are isolated and others are not: not all of them are meant for it.
+    /// Whether each of its vCPUs has a core that no other vCPU of the guest has, of which the other threads are not
+    /// isolated: not all of them are meant for it.
     fn takes_halves(&self, map: &CpuMap) -> bool {
-        let cores = self.pins(map).filter_map(|(_, cpu)| map.cores.get(map.core_of(cpu)?));
-        let cpus: CpuSet = cores.flat_map(|core| core.cpus.iter().copied()).collect();
-        cpus.intersects(&map.isolated) && !cpus.is_subset(&map.isolated)
+        let cores: BTreeSet<usize> = self.pins(map).filter_map(|(_, cpu)| map.core_of(cpu)).collect();
+        let cpus: CpuSet = cores.iter().flat_map(|core| map.cores[*core].cpus.iter().copied()).collect();
+        let is_half = cpus.intersects(&map.isolated) && !cpus.is_subset(&map.isolated);
+        cores.len() == self.vcpus.len() && is_half
     }
 
     /// vCPUs pinned to threads of the same host core, in a guest that sees one thread per core.
     pub fn shared_cores(&self, map: &CpuMap) -> Vec<PinnedPair> {
-        if !self.known || self.threads > 1 || map.threads() <= 1 {
+        if self.shape == Shape::Unknown || self.threads > 1 || map.threads() <= 1 {
             return Vec::new();
         }
         let mut first: BTreeMap<usize, (u32, u32)> = BTreeMap::new();
         let mut pairs = Vec::new();
-        for (v, cpu) in self.pins(map) {
+        for (vcpu, cpu) in self.pins(map) {
             let Some(core) = map.core_of(cpu) else { continue };
-            let (w, other) = *first.entry(core).or_insert((v, cpu));
-            if other != cpu {
-                pairs.push((w, v, other, cpu));
+            let (first_vcpu, first_cpu) = *first.entry(core).or_insert((vcpu, cpu));
+            if first_cpu != cpu {
+                pairs.push(PinnedPair { first_vcpu, vcpu, first_cpu, cpu });
             }
         }
         pairs
@@ -165,14 +184,17 @@ impl GuestLayout {
 
     /// The cells with vCPUs that cannot run on the nodes of the cell's memory.
     pub fn cells_elsewhere(&self, map: &CpuMap) -> Vec<(usize, Vec<u32>)> {
-        let away = |cell: &super::CellLayout| {
-            let near = map.cpus_of(cell.nodes.as_ref()?);
+        let mut away = Vec::new();
+        for (at, cell) in self.cells.iter().enumerate().filter(|_| map.nodes.len() > 1) {
+            let near = map.cpus_of(&cell.nodes.clone().unwrap_or_default());
             let is_away = |set: &CpuSet| !set.is_empty() && map.restricts(set) && !set.intersects(&near);
             let vcpus = cell.vcpus.iter().filter(|v| self.vcpus.get(*v as usize).is_some_and(is_away));
-            Some(vcpus.collect::<Vec<u32>>()).filter(|vcpus| !vcpus.is_empty() && !near.is_empty())
-        };
-        let cells = self.cells.iter().enumerate().filter(|_| map.nodes.len() > 1);
-        cells.filter_map(|(i, cell)| Some((i, away(cell)?))).collect()
+            let vcpus: Vec<u32> = vcpus.collect();
+            if !vcpus.is_empty() && !near.is_empty() {
+                away.push((at, vcpus));
+            }
+        }
+        away
     }
 
     /// Whether its memory is bound to nodes on which none of its vCPUs runs.
@@ -184,18 +206,18 @@ impl GuestLayout {
     /// Whether one of its helpers is pinned to nodes without any of its vCPUs.
     pub fn is_elsewhere(&self, map: &CpuMap, helper: &HelperLayout) -> bool {
         let nodes = helper.cpus.as_ref().map(|cpus| map.nodes_of(cpus)).unwrap_or_default();
-        helper.pinned && !helper.rests && are_apart(&nodes, &self.nodes(map))
+        helper.pinned && helper.load < HelperLoad::Rests && are_apart(&nodes, &self.nodes(map))
     }
 
     /// Whether one of the guest's helpers disturbs its pinned vCPUs.
     pub fn disturbs(&self, map: &CpuMap, helper: &HelperLayout) -> bool {
         let single = self.single(map);
         if let Some(cpus) = &helper.cpus {
-            return cpus.intersects(&single) && (!helper.idle || cpus.is_subset(&single));
+            return cpus.intersects(&single) && (helper.load == HelperLoad::Busy || cpus.is_subset(&single));
         }
         // The scheduler puts unpinned threads on other CPUs than the isolated ones.
         let known = !map.all.is_empty() && !single.is_empty();
-        known && !helper.idle && self.confined(map).is_some() && !single.is_subset(&map.isolated)
+        known && helper.load == HelperLoad::Busy && self.confined(map).is_some() && !single.is_subset(&map.isolated)
     }
 }
 
@@ -206,29 +228,33 @@ fn are_apart(a: &CpuSet, b: &CpuSet) -> bool {
 
 /// CPUs that one vCPU is pinned to and other vCPUs may use too. CPUs with the same guests form one overlap.
 pub fn overlaps(map: &CpuMap, guests: &[GuestLayout]) -> Vec<CpuOverlap> {
+    let pinned = singles(map, guests, false);
     let mut users: BTreeMap<u32, (BTreeSet<usize>, CpuUsers)> = BTreeMap::new();
-    let mut add = |cpu: u32, user: (usize, u32)| {
-        let (guests, (list, count)) = users.entry(cpu).or_default();
-        guests.insert(user.0);
-        *count += 1;
-        if list.len() < MAX_LISTED {
-            list.push(user);
+    let mut add = |cpu: u32, guest: usize, vcpu: u32| {
+        let (guests, users) = users.entry(cpu).or_default();
+        guests.insert(guest);
+        users.count += 1;
+        if users.listed.len() < MAX_LISTED {
+            users.listed.push((guest, vcpu));
         }
     };
     for (g, guest) in running(guests) {
-        guest.pins(map).for_each(|(v, cpu)| add(cpu, (g, v)));
+        guest.pins(map).for_each(|(v, cpu)| add(cpu, g, v));
     }
-    let pinned = singles(map, guests, false);
     for (g, guest) in running(guests) {
         for (v, set) in guest.pooled(map) {
-            set.intersection(&pinned).iter().for_each(|cpu| add(cpu, (g, v)));
+            set.intersection(&pinned).iter().for_each(|cpu| add(cpu, g, v));
         }
     }
     let mut found: BTreeMap<BTreeSet<usize>, CpuOverlap> = BTreeMap::new();
-    for (cpu, (guests, of_cpu)) in users.into_iter().filter(|(_, (_, (_, count)))| *count > 1) {
-        let (listed, guest_count) = (guests.iter().copied().take(MAX_LISTED).collect(), guests.len());
-        let new = || CpuOverlap { guests: listed, guest_count, cpus: BTreeMap::new() };
-        found.entry(guests).or_insert_with(new).cpus.insert(cpu, of_cpu);
+    for (cpu, (guests, of_cpu)) in users {
+        if of_cpu.count > 1 {
+            found.entry(guests).or_default().cpus.insert(cpu, of_cpu);
+        }
+    }
+    for (guests, overlap) in &mut found {
+        overlap.guests = guests.iter().copied().take(MAX_LISTED).collect();
+        overlap.guest_count = guests.len();
     }
     found.into_values().collect()
 }
@@ -253,7 +279,7 @@ pub struct CrowdedSet {
 /// Sets of several CPUs with more vCPUs than CPUs, for guests whose CPU times are not measured.
 pub fn crowded(map: &CpuMap, guests: &[GuestLayout]) -> Vec<CrowdedSet> {
     let mut sets: BTreeMap<&CpuSet, (usize, BTreeSet<usize>)> = BTreeMap::new();
-    for (g, guest) in running(guests).filter(|(_, g)| !g.measured) {
+    for (g, guest) in running(guests).filter(|(_, g)| g.sharing == Sharing::Unmeasured) {
         for (_, set) in guest.pooled(map) {
             let (vcpus, of) = sets.entry(set).or_default();
             *vcpus += 1;
@@ -284,6 +310,7 @@ pub(super) fn find(map: &CpuMap, guests: &[GuestLayout]) -> Vec<GuestFaults> {
     }
     give_way(map, guests, &mut faults);
     let mut kept = CpuSet::new();
+    // Whether the guest moves, whether the pin is astray, guest, vCPU, CPU.
     let mut claims: Vec<(bool, bool, usize, u32, u32)> = Vec::new();
     for (g, guest) in running(guests) {
         let stays = |v: &u32| !faults[g].movers.contains_key(v);
@@ -320,7 +347,12 @@ pub(super) fn alone(map: &CpuMap, guest: &GuestLayout) -> GuestFaults {
     faults.mark(guest.partly_pinned(map), MoveReason::Partly);
     let on_isolated = guest.pooled(map).filter(|(_, set)| set.is_subset(&map.isolated)).map(|(v, _)| v);
     let on_isolated: Vec<u32> = on_isolated.collect();
-    if guest.piles && !guest.one_set && (on_isolated.len() > 1 || guest.measured) {
+    let piles = match guest.sharing {
+        Sharing::Unmeasured => on_isolated.len() > 1,
+        Sharing::Spread => false,
+        Sharing::PiledUp => true,
+    };
+    if piles && guest.pinning != Pinning::OneSet {
         faults.mark(on_isolated, MoveReason::Isolated);
     }
     faults.mark(guest.cells_elsewhere(map).into_iter().flat_map(|(_, vcpus)| vcpus), MoveReason::CellElsewhere);
@@ -328,22 +360,19 @@ pub(super) fn alone(map: &CpuMap, guest: &GuestLayout) -> GuestFaults {
         faults.mark(all().map(|(v, _)| v), MoveReason::NodeSplit);
     }
     let apart = guest.threads_apart(map);
-    if !apart.is_empty() && guest.reshapes && guest.has_own_cores(map) && guest.takes_halves(map) {
+    if !apart.is_empty() && guest.shape >= Shape::Threads && guest.takes_halves(map) {
         faults.show_threads = Some(1);
     } else {
-        faults.mark(apart.into_iter().flat_map(|(v, w, ..)| [v, w]), MoveReason::ThreadsApart);
+        faults.mark(apart.iter().flat_map(|pair| [pair.first_vcpu, pair.vcpu]), MoveReason::ThreadsApart);
     }
     let shared = guest.shared_cores(map);
-    // Where pairs cover in order all vCPUs that are not on cores of one thread, the pins are right once the guest sees
-    // hardware threads.
-    let on_single = guest.pins(map).filter(|(_, cpu)| map.is_single(*cpu)).count();
-    let in_order = shared.len() * 2 + on_single == guest.vcpus.len()
-        && on_single.is_multiple_of(2)
-        && shared.iter().all(|(v, w, ..)| v + 1 == *w && v.is_multiple_of(2));
-    if !shared.is_empty() && guest.reshapes && in_order {
+    // Where pairs cover all vCPUs in order, the pins are right once the guest sees hardware threads.
+    let in_order = shared.len() * 2 == guest.vcpus.len()
+        && shared.iter().all(|pair| pair.first_vcpu + 1 == pair.vcpu && pair.first_vcpu.is_multiple_of(2));
+    if !shared.is_empty() && guest.shape >= Shape::Threads && in_order {
         faults.show_threads = Some(2);
     } else {
-        faults.mark(shared.into_iter().map(|(_, w, ..)| w), MoveReason::SharedCore);
+        faults.mark(shared.iter().map(|pair| pair.vcpu), MoveReason::SharedCore);
     }
     faults
 }
@@ -351,22 +380,30 @@ pub(super) fn alone(map: &CpuMap, guest: &GuestLayout) -> GuestFaults {
 /// Whether a placement, judged as the current one is, has more faults, some of guests that had none, or fewer CPUs than
 /// vCPUs in a set that had enough.
 pub(super) fn is_worse(map: &CpuMap, before: &[GuestLayout], after: &[GuestLayout]) -> bool {
-    let faults = |guests: &[GuestLayout]| -> Vec<usize> {
-        let helpers = |guest: &GuestLayout| guest.helpers.values().filter(|helper| guest.disturbs(map, helper)).count();
+    let (was, is) = (fault_counts(map, before), fault_counts(map, after));
+    if is.iter().sum::<usize>() > was.iter().sum() || is.iter().zip(&was).any(|(is, was)| *is > 0 && *was == 0) {
+        return true;
+    }
+    for (was, is) in before.iter().zip(after) {
+        let [had, has] = [was, is].map(|guest| guest.confined(map).map_or(map.all.len(), |cpus| cpus.len()));
+        let shared = was.pooled(map).count() == was.vcpus.len();
+        if shared && had >= is.vcpus.len() && has < is.vcpus.len() {
+            return true;
+        }
+    }
+    false
+}
+
+/// The number of threads of each running guest that have to move.
+fn fault_counts(map: &CpuMap, guests: &[GuestLayout]) -> Vec<usize> {
+    let mut counts = Vec::new();
+    for (faults, guest) in find(map, guests).iter().zip(guests) {
         // A crowded set stays where there is no larger one, and no rule reports it then.
-        let wrong = |f: &GuestFaults| f.movers.values().filter(|reason| **reason != MoveReason::Crowded).count();
-        let found = find(map, guests).into_iter().zip(guests);
-        found.map(|(f, g)| if g.running { wrong(&f) + helpers(g) } else { 0 }).collect()
-    };
-    let (was, is) = (faults(before), faults(after));
-    let narrower = |(was, is): (&GuestLayout, &GuestLayout)| {
-        let [was, now] = [was, is].map(|guest| guest.confined(map).map_or(map.all.len(), |cpus| cpus.len()));
-        was >= is.vcpus.len() && now < is.vcpus.len()
-    };
-    let pooled = |(was, _): &(&GuestLayout, &GuestLayout)| was.pooled(map).count() == was.vcpus.len();
-    is.iter().sum::<usize>() > was.iter().sum()
-        || is.iter().zip(&was).any(|(is, was)| *is > 0 && *was == 0)
-        || before.iter().zip(after).filter(pooled).any(narrower)
+        let vcpus = faults.movers.values().filter(|reason| **reason != MoveReason::Crowded).count();
+        let helpers = guest.helpers.values().filter(|helper| guest.disturbs(map, helper)).count();
+        counts.push(if guest.running { vcpus + helpers } else { 0 });
+    }
+    counts
 }
 
 /// Marks the other threads of guest cores that have to move.
@@ -381,7 +418,7 @@ pub(super) fn move_whole_cores(map: &CpuMap, guest: &GuestLayout, faults: &mut G
 
 /// Number of vCPUs of a guest core; 1 if the host's cores have one thread.
 pub(super) fn unit(map: &CpuMap, guest: &GuestLayout) -> u32 {
-    if guest.known && map.threads() > 1 { guest.threads.max(1) } else { 1 }
+    if guest.shape != Shape::Unknown && map.threads() > 1 { guest.threads.max(1) } else { 1 }
 }
 
 /// Marks guests whose sets contain CPUs of pinned vCPUs, where fewer threads move if these guests do than if the pinned

@@ -9,12 +9,13 @@ const UNPINNED_WIDTH: usize = 8;
 /// For each guest, the CPUs that other running guests have pinned single vCPUs to.
 fn pinned_by_others(map: &CpuMap, guests: &[GuestLayout]) -> Vec<CpuSet> {
     let (mut once, mut twice) = (CpuSet::new(), CpuSet::new());
-    // A paused guest cannot be disturbed.
-    let single = |g: &GuestLayout| if g.running { g.single(map) } else { CpuSet::new() };
-    let singles: Vec<CpuSet> = guests.iter().map(single).collect();
-    for single in &singles {
-        twice = twice.union(&once.intersection(single));
-        once = once.union(single);
+    let mut singles = Vec::new();
+    for guest in guests {
+        // A paused guest cannot be disturbed.
+        let single = if guest.running { guest.single(map) } else { CpuSet::new() };
+        twice = twice.union(&once.intersection(&single));
+        once = once.union(&single);
+        singles.push(single);
     }
     singles.iter().map(|own| once.difference(&own.difference(&twice))).collect()
 }
@@ -25,46 +26,46 @@ fn is_wrong(map: &CpuMap, guest: &GuestLayout, helper: &HelperLayout, others: &C
     helper.absent || guest.disturbs(map, helper) || on_others
 }
 
-/// CPUs of helpers that an admin pinned and that disturb no vCPU. Nothing else is placed there.
-pub(super) fn settled(map: &CpuMap, guests: &[GuestLayout]) -> CpuSet {
+/// CPUs of helpers that were pinned before the plan, and disturb no vCPU. Nothing else is placed there.
+pub(super) fn settled(map: &CpuMap, was: &[GuestLayout], now: &[GuestLayout]) -> CpuSet {
     let mut cpus = CpuSet::new();
-    for (guest, others) in guests.iter().zip(pinned_by_others(map, guests)) {
-        let settled = guest.helpers.values().filter(|h| h.pinned && !h.planned && !is_wrong(map, guest, h, &others));
-        cpus = settled.filter_map(|h| h.cpus.as_ref()).fold(cpus, |all, c| all.union(c));
+    for ((was, now), others) in was.iter().zip(now).zip(pinned_by_others(map, now)) {
+        for (id, helper) in now.helpers.iter().filter(|(_, helper)| helper.pinned) {
+            if was.helpers.get(id) == Some(helper) && !is_wrong(map, now, helper, &others) {
+                cpus = cpus.union(&helper.cpus.clone().unwrap_or_default());
+            }
+        }
     }
     cpus
 }
 
-/// Moves helpers to the node of their guest's vCPUs, if a CPU is left there.
-pub(super) fn bring_near(map: &CpuMap, guests: &mut [GuestLayout]) {
-    let room = map.general().difference(&singles(map, guests, true));
-    for guest in guests.iter_mut().filter(|g| g.running) {
-        let near = room.intersection(&map.cpus_of(&guest.nodes(map)));
-        let elsewhere = guest.helpers.iter().filter(|(_, h)| guest.is_elsewhere(map, h));
-        let moved: Vec<_> = elsewhere.map(|(id, helper)| (*id, room_for(map, guest, helper, &near))).collect();
-        moved.iter().for_each(|(id, cpus)| pin(guest, *id, cpus));
-    }
-}
-
-/// Pins a helper, if there is a CPU for it.
-fn pin(guest: &mut GuestLayout, id: Option<u32>, cpus: &CpuSet) {
-    if !cpus.is_empty() {
-        let new = HelperLayout { cpus: Some(cpus.clone()), pinned: true, planned: true, ..HelperLayout::default() };
-        guest.helpers.insert(id, new);
-    }
-}
-
-/// Moves helpers away from pinned vCPUs, with as few changes as possible.
-pub(super) fn move_away(map: &CpuMap, guests: &mut [GuestLayout]) {
+/// Moves helpers away from pinned vCPUs and to the node of their guest's vCPUs, with as few changes as possible.
+pub(super) fn place(map: &CpuMap, guests: &mut [GuestLayout]) {
+    let free = map.general().difference(&singles(map, guests, true));
     // A paused guest keeps its CPUs if some are left for the others.
-    let left = |all: bool| map.general().difference(&singles(map, guests, all));
-    let room = [true, false].map(left).into_iter().find(|room| !room.is_empty()).unwrap_or_default();
+    let any = if free.is_empty() { map.general().difference(&singles(map, guests, false)) } else { free.clone() };
     let others = pinned_by_others(map, guests);
     for (guest, others) in guests.iter_mut().zip(others).filter(|(g, _)| g.running) {
-        let wrong = guest.helpers.iter().filter(|(_, h)| is_wrong(map, guest, h, &others));
-        let moved: Vec<_> = wrong.map(|(id, helper)| (*id, room_for(map, guest, helper, &room))).collect();
-        moved.iter().for_each(|(id, cpus)| pin(guest, *id, cpus));
+        let near = free.intersection(&map.cpus_of(&guest.nodes(map)));
+        let mut moved = Vec::new();
+        for (id, helper) in &guest.helpers {
+            let mut new = helper.clone();
+            if is_wrong(map, guest, helper, &others) {
+                new = pinned_to(room_for(map, guest, helper, &any));
+            }
+            if guest.is_elsewhere(map, &new) && !near.is_empty() {
+                new = pinned_to(room_for(map, guest, &new, &near));
+            }
+            if new != *helper && new.cpus.as_ref().is_some_and(|cpus| !cpus.is_empty()) {
+                moved.push((*id, new));
+            }
+        }
+        guest.helpers.extend(moved);
     }
+}
+
+fn pinned_to(cpus: CpuSet) -> HelperLayout {
+    HelperLayout { cpus: Some(cpus), pinned: true, ..HelperLayout::default() }
 }
 
 /// The CPUs that a helper can keep. Where that is less than half of them, as many as it had: of its own, of the first
@@ -79,9 +80,10 @@ fn room_for(map: &CpuMap, guest: &GuestLayout, helper: &HelperLayout, room: &Cpu
     let near = room.intersection(&map.cpus_of(&map.nodes_of(&guest.single(map))));
     let calm = near.intersection(&map.first_cores());
     let near = if near.is_empty() { room } else { &near };
-    let sets = [&kept, &calm, &near.difference(&map.busy), near];
-    sets.into_iter().fold(CpuSet::new(), |all, set| {
-        let missing = width.saturating_sub(all.len());
-        all.union(&set.difference(&all).iter().take(missing).collect())
-    })
+    let mut cpus = CpuSet::new();
+    for set in [&kept, &calm, &near.difference(&map.busy), near] {
+        let missing = width.saturating_sub(cpus.len());
+        cpus = cpus.union(&set.difference(&cpus).iter().take(missing).collect());
+    }
+    cpus
 }

@@ -1,18 +1,14 @@
 //! Placement of all guests' threads on a host. Pure: it makes new pins from topology, pins and needs.
 //!
-//! [`plan`] changes as little as possible. It finds faults of the pins ([`faults`]), assigns cores to the vCPUs
-//! concerned (`assignment`), lets vCPUs share a set of CPUs where none is left (`pools`), moves helper threads away
-//! from pinned vCPUs (`helpers`), and repeats this until no fault is left (`solve`). Then it moves threads that can run
-//! in a better place without cost to others (`improve`). The placement rules find faults with the same functions, so
-//! they report nothing about a configuration that follows the plan.
+//! [`plan`] changes as little as possible. It finds faults of the pins ([`faults`]), gives the vCPUs concerned CPUs of
+//! their own (`assignment`) or, where none is left, a set to share (`solve`), and moves helper threads away from pinned
+//! vCPUs (`helpers`). Then it moves threads that can run in a better place without cost to others. The placement rules
+//! find faults with the same functions, so they report nothing about a configuration that follows the plan.
 
 mod assignment;
-mod cores;
 mod cpu_map;
 pub mod faults;
 mod helpers;
-mod improve;
-mod pools;
 mod solve;
 
 pub use cpu_map::{CpuMap, PhysicalCore};
@@ -22,49 +18,77 @@ use kvm::CpuSet;
 use std::collections::BTreeMap;
 
 /// Where a guest's threads may run, and what the guest needs. All CPUs are in the [`CpuMap`].
-#[expect(clippy::struct_excessive_bools, reason = "independent facts about a guest")]
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GuestLayout {
     /// Whether the guest runs. A paused guest keeps its CPUs, and the plan moves nothing for it.
     pub running: bool,
-    /// Whether it is known what hardware threads it sees.
-    pub known: bool,
-    /// Whether `cells` are all that it sees.
-    pub shows_cells: bool,
+    /// What is known of the guest's topology, and what of it can change.
+    pub shape: Shape,
     /// Hardware threads of a guest core; at least 1.
     pub threads: u32,
+    /// Whether `cells` are all that it sees.
+    pub shows_cells: bool,
+    /// The NUMA cells that it sees.
+    pub cells: Vec<CellLayout>,
+    /// How its vCPUs are pinned.
+    pub pinning: Pinning,
     /// The CPUs that each vCPU may use: all CPUs if it is not pinned, none if its CPUs are offline or missing.
     pub vcpus: Vec<CpuSet>,
-    /// Whether not all of its pins are known: a vCPU without one may have one.
-    pub lacks_pins: bool,
     /// The CPU on which a vCPU was seen.
     pub runs_on: BTreeMap<u32, u32>,
-    /// Whether its manager gives all of its threads one set of CPUs, as Proxmox does.
-    pub one_set: bool,
     /// vCPUs whose configured pins name CPUs that are offline or missing.
     pub absent: CpuSet,
     /// The configured pins of vCPUs that run under other pins.
     pub drifted: BTreeMap<u32, CpuSet>,
     /// The emulator, without a number, and IOThreads by number.
     pub helpers: BTreeMap<Option<u32>, HelperLayout>,
-    /// The NUMA cells that it sees.
-    pub cells: Vec<CellLayout>,
     /// Nodes that all its memory is bound to.
     pub bound: Option<CpuSet>,
     /// The nodes that hold most of its memory.
     pub memory: CpuSet,
-    /// Whether its hardware threads can be changed: its configuration is known and covers these vCPUs only.
-    pub reshapes: bool,
-    /// Whether NUMA cells can be added.
-    pub takes_cells: bool,
-    /// Whether sharing a set of isolated CPUs slows its vCPUs: measured, or likely where nothing is measured.
-    pub piles: bool,
-    /// Whether CPU times are measured, so that sharing is judged by its cost.
-    pub measured: bool,
+    /// How its vCPUs use the CPUs that they share.
+    pub sharing: Sharing,
+}
+
+/// What is known of a guest's topology, and what of it can change. Each includes those before it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Shape {
+    /// It is not known what hardware threads the guest sees.
+    #[default]
+    Unknown,
+    /// They are known.
+    Fixed,
+    /// They can be changed: the configuration is known and covers these vCPUs only.
+    Threads,
+    /// NUMA cells can be added as well.
+    ThreadsAndCells,
+}
+
+/// How the vCPUs of a guest are pinned.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Pinning {
+    /// Each has a set of CPUs, or none.
+    #[default]
+    Each,
+    /// Not all pins are known: a vCPU without one may have one.
+    PartlyKnown,
+    /// The guest's manager gives all of its threads one set of CPUs, as Proxmox does.
+    OneSet,
+}
+
+/// How the vCPUs of a guest use the CPUs that they share.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// Nothing is measured: vCPUs on a set of isolated CPUs probably slow each other.
+    #[default]
+    Unmeasured,
+    /// They do not slow each other.
+    Spread,
+    /// Several are busy on one CPU of a set of isolated CPUs.
+    PiledUp,
 }
 
 /// An emulator or `IOThread`.
-#[expect(clippy::struct_excessive_bools, reason = "independent facts about a thread")]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HelperLayout {
     /// The CPUs that it may use; `None` if it is not pinned and its CPUs are not measured.
@@ -73,14 +97,22 @@ pub struct HelperLayout {
     pub drifted: Option<CpuSet>,
     /// Whether the configuration pins it.
     pub pinned: bool,
-    /// Whether the plan pinned it: what is left of a node, which threads that are placed later may take.
-    pub planned: bool,
     /// Whether its pin names CPUs that are offline or missing.
     pub absent: bool,
-    /// Whether its measured CPU time is so low that it may share a vCPU's CPU at times.
-    pub idle: bool,
-    /// Whether its measured CPU time is so low that its place does not matter.
-    pub rests: bool,
+    /// How much of a CPU it uses.
+    pub load: HelperLoad,
+}
+
+/// How much of a CPU a helper thread uses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HelperLoad {
+    /// A part that matters, or an unknown one.
+    #[default]
+    Busy,
+    /// So little of the vCPUs' CPUs that it may share one at times.
+    Idle,
+    /// So little that its place does not matter.
+    Rests,
 }
 
 /// A NUMA cell of a guest.
@@ -121,8 +153,6 @@ pub enum MoveReason {
     HostStarved,
     /// Pinned vCPUs have CPUs within its set.
     PoolOverlap,
-    /// It keeps its CPUs, and vCPUs for which no other CPU is left are pinned there too.
-    Shared,
     /// It moves with vCPUs of its guest that have to.
     Together,
     /// It is not pinned, and there are enough CPUs to pin it.

@@ -21,13 +21,11 @@ fn host(nodes: &[&str], isolated: &str, efficient: &str) -> CpuMap {
 fn guest(map: &CpuMap, vcpus: &[&str]) -> GuestLayout {
     GuestLayout {
         running: true,
-        known: true,
+        shape: Shape::Fixed,
         shows_cells: true,
         threads: 1,
         vcpus: vcpus.iter().map(|cpus| if cpus.is_empty() { map.all.clone() } else { set(cpus) }).collect(),
-        helpers: [(None, HelperLayout { idle: true, ..HelperLayout::default() })].into(),
-        takes_cells: true,
-        piles: true,
+        helpers: [(None, HelperLayout { load: HelperLoad::Idle, ..HelperLayout::default() })].into(),
         ..GuestLayout::default()
     }
 }
@@ -71,35 +69,26 @@ fn a_crowded_set_is_left_only_where_its_cost_is_unknown() {
     let crowded = guest(&map, &["2-3", "2-3", "2-3", "2-3"]);
     assert_eq!(faults::crowded(&map, std::slice::from_ref(&crowded)).len(), 1);
     let moved = after(&map, std::slice::from_ref(&crowded));
-    assert_eq!(moved[0], ["1-4"; 4], "the set grows, because its vCPUs may share");
-    let measured = GuestLayout { measured: true, ..crowded };
+    assert_eq!(moved[0], ["1-7"; 4], "the set grows, because its vCPUs may share");
+    let measured = GuestLayout { sharing: Sharing::Spread, ..crowded };
     assert_eq!(plan(&map, &[measured]).changed().count(), 0);
-    // Six vCPUs on three CPUs: nothing better is to be had, and the set takes in what is left.
+    // Six vCPUs on four CPUs: no set has room for all.
     let small = host(&["0-3"], "", "");
     let full = guest(&small, &["1-2"; 6]);
-    assert_eq!(after(&small, &[full])[0], ["1-3"; 6]);
-}
-
-#[test]
-fn who_has_its_cpu_already_is_not_said_to_follow_others() {
-    let map = host(&["0-2"], "", "");
-    let guests = [guest(&map, &["1", "2"]), guest(&map, &["1", "2"])];
-    let plan = plan(&map, &guests);
-    assert!(plan.guests.iter().all(|g| g.shares), "{plan:#?}");
-    assert_eq!(plan.guests[0].reasons.keys().collect::<Vec<_>>(), [&MoveReason::Shared]);
-    assert_eq!(plan.guests[1].reasons.keys().collect::<Vec<_>>(), [&MoveReason::Overlap]);
+    assert_eq!(after(&small, &[full])[0], ["1-2"; 6]);
 }
 
 #[test]
 fn a_full_host_keeps_its_first_cpu_and_an_idle_helper_stays() {
     let map = host(&["0-3"], "", "");
     let idle = GuestLayout {
-        helpers: [(None, HelperLayout { cpus: Some(set("0-3")), idle: true, ..HelperLayout::default() })].into(),
+        helpers: [(None, HelperLayout { cpus: Some(set("0-3")), load: HelperLoad::Idle, ..HelperLayout::default() })]
+            .into(),
         ..guest(&map, &["1", "2"])
     };
     assert_eq!(plan(&map, std::slice::from_ref(&idle)).changed().count(), 0);
     let mut busy = idle.clone();
-    busy.helpers.entry(None).or_default().idle = false;
+    busy.helpers.entry(None).or_default().load = HelperLoad::Busy;
     assert_eq!(plan(&map, &[busy]).guests[0].helpers, [(None, set("0,3"))].into());
     let full = [guest(&map, &["0", "1"]), guest(&map, &["2", "3"])];
     assert!(faults::starved(&map, &full));
@@ -148,7 +137,7 @@ fn a_guest_larger_than_a_node_sees_nodes_and_hardware_threads() {
     let map = two_nodes_with_threads();
     let pins: Vec<String> = (0..12).map(|cpu| cpu.to_string()).collect();
     let pins: Vec<&str> = pins.iter().map(String::as_str).collect();
-    let large = GuestLayout { reshapes: true, bound: Some(set("0")), ..guest(&map, &pins) };
+    let large = GuestLayout { shape: Shape::ThreadsAndCells, bound: Some(set("0")), ..guest(&map, &pins) };
     let plan = plan(&map, &[large]);
     assert!(!plan.guests[0].shares, "{plan:#?}");
     assert_eq!((plan.guests[0].threads, plan.guests[0].cells.len()), (Some(2), 2));
@@ -167,19 +156,6 @@ fn cpus_of_a_paused_guest_are_its_own_only_while_others_have_enough() {
         |cpus: &[&str]| plan(&map, &[on_its_vcpu.clone(), paused(cpus)]).guests[0].helpers.get(&None).cloned();
     assert_eq!(emulator(&["0", "1"]), Some(set("3")));
     assert_eq!(emulator(&["0", "1", "3"]), Some(set("0")), "better than its own vCPU's");
-    // A vCPU with a set of CPUs avoids pins within the set, and where possible the pins of a paused guest.
-    let wide = host(&["0-8"], "", "");
-    let guests = |paused_on: &'static str| {
-        let now = [guest(&wide, &["1-4", "1", "2", "0", "0-8"]), guest(&wide, &[paused_on])];
-        let mut now = now.to_vec();
-        now[1].running = false;
-        plan(&wide, &now).after[0].vcpus.clone()
-    };
-    for paused_on in ["8", "3"] {
-        let after = guests(paused_on);
-        let pins: CpuSet = [&after[1], &after[2]].into_iter().fold(CpuSet::new(), |a, b| a.union(b));
-        assert!(!after[0].intersects(&pins), "{after:?}");
-    }
 }
 
 #[test]
@@ -210,10 +186,10 @@ fn helpers_come_to_the_node_of_the_vcpus_where_it_has_room() {
     assert_eq!((near.guests[0].vcpus.len(), &near.guests[0].helpers[&Some(1)]), (0, &set("4,7")));
     assert_eq!(plan(&map, &near.after).changed().count(), 0);
     assert_eq!(plan(&map, &[far(&["4", "5", "6", "7"])]).changed().count(), 0, "no CPU is left on the node");
-    let both = GuestLayout { known: false, shows_cells: false, ..far(&["5", "3-4"]) };
+    let both = GuestLayout { shape: Shape::Unknown, shows_cells: false, ..far(&["5", "3-4"]) };
     assert_eq!(plan(&map, &[both]).guests[0].helpers.get(&None), None, "a vCPU may be on its node");
     let mut resting = far(&["5", "6"]);
-    resting.helpers.entry(None).or_default().rests = true;
+    resting.helpers.entry(None).or_default().load = HelperLoad::Rests;
     assert_eq!(plan(&map, &[resting]).guests[0].helpers.get(&None), None);
 }
 
@@ -230,7 +206,11 @@ fn the_plan_takes_no_last_cpu_from_the_host() {
 #[test]
 fn the_vcpus_that_are_astray_move_home_to_where_they_run() {
     let map = host(&["0-7", "8-15"], "", "");
-    let red = GuestLayout { known: false, runs_on: [(0, 2), (1, 3), (2, 5)].into(), ..guest(&map, &["2", "3", "10"]) };
+    let red = GuestLayout {
+        shape: Shape::Unknown,
+        runs_on: [(0, 2), (1, 3), (2, 5)].into(),
+        ..guest(&map, &["2", "3", "10"])
+    };
     let blue = GuestLayout { runs_on: [(0, 10), (1, 11)].into(), ..guest(&map, &["10", "11"]) };
     for guests in [[red.clone(), blue.clone()], [blue, red]] {
         let plan = plan(&map, &guests);
@@ -261,25 +241,13 @@ fn isolated_cpus_are_for_guests_that_have_some() {
 }
 
 #[test]
-fn a_guest_on_isolated_halves_of_cores_sees_cores() {
-    let mut topology = HostTopology { isolated: Some(set("4-7")), ..HostTopology::default() };
-    let siblings = |cpu: u32| CpuSet::from_iter([cpu % 4, cpu % 4 + 4]);
-    topology.cpus.extend((0..8).map(|cpu| CpuTopo { cpu, siblings: siblings(cpu), ..CpuTopo::default() }));
-    topology.normalise();
-    let map = CpuMap::new(&topology, &topology.all(), &CpuSet::new());
-    let halves = GuestLayout { threads: 2, reshapes: true, ..guest(&map, &["4", "5", "6", "7"]) };
-    let plan = plan(&map, &[halves]);
-    assert_eq!((plan.guests[0].threads, plan.guests[0].vcpus.len()), (Some(1), 0), "{plan:#?}");
-}
-
-#[test]
 fn a_set_across_nodes_becomes_one_of_a_node_and_not_smaller() {
     let map = host(&["0-7", "8-15"], "", "");
     let across = guest(&map, &["4-11"; 8]);
     assert_eq!(after(&map, std::slice::from_ref(&across))[0], ["0-7"; 8]);
     let pinned = guest(&map, &["1"]);
     assert_eq!(after(&map, &[across.clone(), pinned])[0], ["8-15"; 8], "the other node has room");
-    let one_set = GuestLayout { one_set: true, ..across };
+    let one_set = GuestLayout { pinning: Pinning::OneSet, ..across };
     let plan = plan(&map, &[one_set]);
     assert_eq!(plan.after[0].vcpus, vec![set("0-7"); 8]);
 }
@@ -288,7 +256,8 @@ fn a_set_across_nodes_becomes_one_of_a_node_and_not_smaller() {
 fn a_manager_with_one_set_gets_one_set() {
     let map = host(&["0-7"], "", "");
     let pinned = HelperLayout { cpus: Some(set("3")), pinned: true, ..HelperLayout::default() };
-    let crowded = GuestLayout { one_set: true, helpers: [(None, pinned)].into(), ..guest(&map, &["3", "3"]) };
+    let crowded =
+        GuestLayout { pinning: Pinning::OneSet, helpers: [(None, pinned)].into(), ..guest(&map, &["3", "3"]) };
     let plan = plan(&map, &[crowded]);
     let sets: Vec<&CpuSet> = plan.after[0].vcpus.iter().collect();
     assert!(sets[0] == sets[1] && sets[0].len() > 1 && sets[0].contains(3), "{plan:#?}");
@@ -313,24 +282,30 @@ fn hybrid(pairs: u32, single: u32) -> CpuMap {
 }
 
 #[test]
-fn pairs_beside_cores_of_one_thread_stay_and_are_shown_to_the_guest() {
-    let map = hybrid(3, 4);
-    let pinned = HelperLayout { cpus: Some(set("0-1")), pinned: true, ..HelperLayout::default() };
-    let guest = GuestLayout {
-        reshapes: true,
-        helpers: [(None, pinned)].into(),
-        ..guest(&map, &["2", "3", "4", "5", "6", "7", "8", "9"])
-    };
-    let planned = plan(&map, std::slice::from_ref(&guest));
-    assert_eq!((planned.guests[0].threads, planned.guests[0].vcpus.len()), (Some(2), 0), "{planned:#?}");
-    assert_eq!(plan(&map, &planned.after).changed().count(), 0);
-}
-
-#[test]
 fn a_shared_set_leaves_out_the_cpus_of_helpers() {
     // Four vCPUs that see one thread per core, and two cores beside the host's and the helper's.
     let map = hybrid(4, 0);
     let pinned = HelperLayout { cpus: Some(set("6-7")), pinned: true, ..HelperLayout::default() };
     let short = GuestLayout { helpers: [(None, pinned)].into(), ..guest(&map, &["2", "3", "4", "5"]) };
-    assert_eq!(after(&map, &[short])[0], ["2-5"; 4]);
+    assert_eq!(after(&map, &[short])[0], ["2", "0-1,3,5", "4", "0-1,3,5"]);
+}
+
+#[test]
+fn vcpus_without_room_share_what_is_left_and_the_others_keep_their_cpus() {
+    let map = host(&["0-7"], "", "");
+    let some = guest(&map, &["2", "3", "4", "5", "", "", "", ""]);
+    let moved = after(&map, std::slice::from_ref(&some));
+    assert_eq!(moved[0], ["2", "3", "4", "5", "0-1,6-7", "0-1,6-7", "0-1,6-7", "0-1,6-7"]);
+}
+
+#[test]
+fn a_guest_on_isolated_halves_of_cores_sees_cores() {
+    let mut topology = HostTopology { isolated: Some(set("4-7")), ..HostTopology::default() };
+    let siblings = |cpu: u32| CpuSet::from_iter([cpu % 4, cpu % 4 + 4]);
+    topology.cpus.extend((0..8).map(|cpu| CpuTopo { cpu, siblings: siblings(cpu), ..CpuTopo::default() }));
+    topology.normalise();
+    let map = CpuMap::new(&topology, &topology.all(), &CpuSet::new());
+    let halves = GuestLayout { threads: 2, shape: Shape::Threads, ..guest(&map, &["4", "5", "6", "7"]) };
+    let plan = plan(&map, &[halves]);
+    assert_eq!((plan.guests[0].threads, plan.guests[0].vcpus.len()), (Some(1), 0), "{plan:#?}");
 }

@@ -4,7 +4,7 @@ use super::guest::GuestContext;
 use crate::lint::engine::finding::Severity;
 use crate::lint::engine::options::Options;
 use crate::model::{Model, ThreadModel, total};
-use crate::placement::{CellLayout, CpuMap, GuestLayout, HelperLayout};
+use crate::placement::{CellLayout, CpuMap, GuestLayout, HelperLayout, HelperLoad, Pinning, Shape, Sharing};
 use kvm::thread_name::Role;
 use kvm::topology::EFFICIENCY_CPUS;
 use kvm::{CpuSet, limits};
@@ -72,23 +72,19 @@ fn layout(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, piles: &BTr
     let measured = guest.domain.vcpus().any(|t| t.place.affinity.is_some());
     let mut layout = GuestLayout {
         running: guest.running(),
-        known: config.threads_per_core().is_some(),
+        shape: shape(guest, count),
         shows_cells: config.shown.cells,
-        lacks_pins: !config.shown.pins && !measured,
         threads: config.threads_per_core().unwrap_or(1),
         vcpus: (0..count).map(here).collect(),
         runs_on: guest.domain.vcpus().filter_map(|t| Some((t.index?, t.place.cpu?))).collect(),
-        one_set: now.values().all(|set| now.values().next() == Some(set)) && guest.proxmox_id().is_some(),
         absent: (0..count).filter(|v| config.pins.vcpu(*v).is_some_and(is_absent)).collect(),
         bound: config.numa.nodes.clone(),
         memory: most_memory(map, guest),
-        reshapes: reshapes(guest, count),
-        takes_cells: reshapes(guest, count)
-            && config.shown.cells
-            && config.libvirt != Some(false)
-            && config.memory.is_some(),
-        piles: guest.domain.vcpus().all(|t| t.cpu.is_none()) || piles.contains(&guest.index),
-        measured: guest.domain.vcpus().any(|t| t.cpu.is_some()),
+        sharing: match guest.domain.vcpus().any(|t| t.cpu.is_some()) {
+            false => Sharing::Unmeasured,
+            true if piles.contains(&guest.index) => Sharing::PiledUp,
+            true => Sharing::Spread,
+        },
         ..GuestLayout::default()
     };
     let cell = |c: &kvm::domain_xml::GuestNumaCell| CellLayout { vcpus: c.cpus.clone(), nodes: c.host_nodes.clone() };
@@ -100,7 +96,14 @@ fn layout(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, piles: &BTr
     }
     helpers(map, guest, options, &mut layout);
     let other = |helper: &HelperLayout| helper.cpus.is_some() && helper.cpus.as_ref() != layout.vcpus.first();
-    layout.one_set &= !layout.helpers.values().any(other);
+    let one_set = guest.proxmox_id().is_some() && now.values().all(|set| now.values().next() == Some(set));
+    layout.pinning = if one_set && !layout.helpers.values().any(other) {
+        Pinning::OneSet
+    } else if !config.shown.pins && !measured {
+        Pinning::PartlyKnown
+    } else {
+        Pinning::Each
+    };
     layout
 }
 
@@ -113,10 +116,17 @@ fn most_memory(map: &CpuMap, guest: &GuestContext<'_>) -> CpuSet {
     guest.domain.node_memory.iter().filter(|(_, b)| **b > all / 2).map(|(n, _)| *n).collect()
 }
 
-/// Whether the guest can be shown other hardware threads: its topology is for exactly these vCPUs.
-fn reshapes(guest: &GuestContext<'_>, count: u32) -> bool {
-    let fits = guest.config.topology.is_none_or(|t| t.vcpus() == count);
-    guest.config.threads_per_core().is_some() && count > 0 && fits
+/// What is known of the guest's topology. It can be changed where it is for exactly these vCPUs.
+fn shape(guest: &GuestContext<'_>, count: u32) -> Shape {
+    let config = &guest.config;
+    if config.threads_per_core().is_none() {
+        return Shape::Unknown;
+    }
+    if count == 0 || config.topology.is_some_and(|t| t.vcpus() != count) {
+        return Shape::Fixed;
+    }
+    let takes_cells = config.shown.cells && config.libvirt != Some(false) && config.memory.is_some();
+    if takes_cells { Shape::ThreadsAndCells } else { Shape::Threads }
 }
 
 /// The emulator and the `IOThreads`.
@@ -135,10 +145,12 @@ fn helpers(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, layout: &m
         HelperLayout {
             drifted: wanted.clone().filter(|w| drifts && !w.is_empty()),
             pinned: configured.is_some() || !libvirt && measured.as_ref().is_some_and(|c| map.restricts(c)),
-            planned: false,
             absent: configured.is_some_and(|c| !map.all.is_empty() && !c.is_subset(&map.all)),
-            idle: seen.map_or(configured.is_none() && is_unseen, |t| !works_on(t, &single, options)),
-            rests: thread.is_some_and(|t| t.cpu.is_some() && !works(t, options)),
+            load: match seen {
+                Some(thread) => load(thread, &single, options),
+                None if configured.is_none() && is_unseen => HelperLoad::Idle,
+                None => HelperLoad::Busy,
+            },
             cpus: measured.or(wanted),
         }
     };
@@ -150,8 +162,7 @@ fn helpers(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, layout: &m
     // vhost threads run where the emulator may.
     let emulator = layout.helpers.entry(None).or_default();
     for vhost in guest.domain.threads.iter().filter(|t| t.role == Role::Vhost) {
-        emulator.idle &= !works_on(vhost, &single, options);
-        emulator.rests &= !works(vhost, options);
+        emulator.load = emulator.load.min(load(vhost, &single, options));
     }
 }
 
@@ -160,9 +171,14 @@ fn works(thread: &ThreadModel, options: &Options) -> bool {
     options.thresholds.pinning.emulator.of(thread.cpu.map_or(0.0, |c| c.busy())).is_some()
 }
 
-/// Whether a helper thread was found on one of these CPUs, using a part of it that matters.
-fn works_on(thread: &ThreadModel, cpus: &CpuSet, options: &Options) -> bool {
-    thread.place.cpu.is_some_and(|c| cpus.contains(c)) && works(thread, options)
+/// How much a helper thread uses: of one of these CPUs, and of any.
+fn load(thread: &ThreadModel, cpus: &CpuSet, options: &Options) -> HelperLoad {
+    let is_there = thread.place.cpu.is_some_and(|c| cpus.contains(c));
+    match works(thread, options) {
+        true if is_there => HelperLoad::Busy,
+        false if thread.cpu.is_some() => HelperLoad::Rests,
+        _ => HelperLoad::Idle,
+    }
 }
 
 /// The guests whose busy vCPUs share a CPU of their sets of isolated CPUs with other such vCPUs.

@@ -8,7 +8,7 @@ use super::{
 use crate::figures::bytes;
 use crate::lint::prelude::*;
 use crate::model::{Pins, ThreadModel};
-use crate::placement::{GuestLayout, GuestPlan};
+use crate::placement::{GuestLayout, GuestPlan, Pinning, Shape};
 use kvm::CpuSet;
 use sample::GroupCpus;
 use std::collections::BTreeMap;
@@ -102,8 +102,8 @@ pub(crate) fn keep_pins(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Option<V
     if count == 0 || !are_first || own.len() != pinned.len() {
         return None;
     }
-    let of_host = GuestLayout { known: true, threads: map.threads(), ..layout.clone() };
-    let of_one = GuestLayout { known: true, threads: 1, ..layout.clone() };
+    let of_host = GuestLayout { shape: Shape::Fixed, threads: map.threads(), ..layout.clone() };
+    let of_one = GuestLayout { shape: Shape::Fixed, threads: 1, ..layout.clone() };
     let threads =
         if of_host.threads > 1 && count.is_multiple_of(of_host.threads) && of_host.threads_apart(map).is_empty() {
             of_host.threads
@@ -188,7 +188,7 @@ fn pin_commands(ctx: &Context<'_>, guest: &GuestContext<'_>, part: &GuestPlan) -
         let [text, undo] = [pin.cpus, &was(&pin)].map(|cpus| format!("taskset -pc {cpus} {tid}"));
         Some(PinCommand { need: UNTIL_GUEST_ENDS, text, undo })
     };
-    let kept = guest.proxmox_id().filter(|_| now.one_set).map(|id| {
+    let kept = guest.proxmox_id().filter(|_| now.pinning == Pinning::OneSet).map(|id| {
         // All threads have one set.
         let set = |layout: Option<&GuestLayout>| match layout.and_then(|l| l.vcpus.first()) {
             Some(cpus) if map.restricts(cpus) => format!("qm set {id} --affinity {cpus}"),

@@ -1,7 +1,7 @@
 //! Busy vCPUs of two guests on the hardware threads of one core, while whole cores are idle.
 
 use crate::lint::prelude::*;
-use crate::placement::{GuestPlan, PhysicalCore, singles};
+use crate::placement::{GuestPlan, PhysicalCore, Pinning, Shape, singles};
 use std::collections::BTreeMap;
 
 /// A core is idle while each of its CPUs is busy for no more of the time, percent.
@@ -97,7 +97,7 @@ fn finding(ctx: &Context<'_>, (a, b): (&Bound<'_>, &Bound<'_>), mover: &Bound<'_
     ];
     let layout = ctx.layout(mover.guest);
     // A guest that sees cores with two threads would have one of them elsewhere.
-    let moves = !layout.one_set && (layout.threads <= 1 || !layout.known);
+    let moves = layout.pinning != Pinning::OneSet && (layout.threads <= 1 || layout.shape == Shape::Unknown);
     let target = core.cpus.first().filter(|_| moves).map(|cpu| CpuSet::from_iter([*cpu]));
     let vcpus = target.zip(mover.thread.index).map(|(cpus, vcpu)| (vcpu, cpus)).into_iter().collect();
     let plan = GuestPlan { vcpus, ..GuestPlan::default() };

@@ -2,6 +2,7 @@
 
 use crate::figures::listed;
 use crate::lint::prelude::*;
+use crate::placement::Pinning;
 use faults::CpuOverlap;
 use std::collections::BTreeMap;
 
@@ -56,7 +57,7 @@ impl SharedCpu<'_> {
 fn report(ctx: &Context<'_>, overlap: &CpuOverlap, verdicts: &mut Verdicts) {
     let busy = ctx.thresholds().pinning.overlap_busy;
     let wanted = |(g, v): &(usize, u32)| ctx.guests.get(*g)?.domain.vcpu(*v)?.cpu.map(|c| c.wanted());
-    let shared = overlap.cpus.iter().map(|(cpu, (users, count))| {
+    let shared = overlap.cpus.iter().map(|(cpu, faults::CpuUsers { listed: users, count })| {
         let wanted = users.iter().map(wanted).collect();
         SharedCpu { cpu: *cpu, users, count: *count, wanted }
     });
@@ -205,7 +206,7 @@ fn of_guest(ctx: &Context<'_>, guest: &GuestContext<'_>, by_cpu: &BTreeMap<u32, 
     let evidence =
         known([on_pile, Some(format!("{} vCPUs may each use several of the isolated CPUs {all}", vcpus.len()))]);
     let marks = vcpus.iter().map(|p| Mark::Vcpu(p.0)).chain(pile.map(|p| Mark::Pcpu(p.0))).collect();
-    let otherwise = if ctx.layout(guest).one_set { NOT_ISOLATED } else { PIN_TO_ISOLATED };
+    let otherwise = if ctx.layout(guest).pinning == Pinning::OneSet { NOT_ISOLATED } else { PIN_TO_ISOLATED };
     let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::advice(otherwise));
     let target = pile.map_or(Target::Domain, |p| Target::Pcpu(p.0));
     let problem = pile.map_or_else(String::new, |(cpu, _)| format!("vCPUs crowd CPU {cpu}"));
