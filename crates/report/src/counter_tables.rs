@@ -1,9 +1,8 @@
-//! A guest's counters as text: KVM's statistics, disks and the host's devices behind them, interrupts, network
-//! interfaces.
+//! A guest's counters as text: KVM's statistics, disks and the host's devices behind them, jobs, network interfaces.
 
 use super::table::{Column, cut, or_dash, table};
 use judge::figures::{bytes, micros, or_unknown, percent, rate, seconds};
-use judge::model::{DiskRates, DomainModel, DoorbellModel, HostDiskModel, InjectionModel, NicRates, jobs};
+use judge::model::{DiskRates, DomainModel, HostDiskModel, NicRates, jobs};
 use sample::Job;
 
 /// All tables that have rows.
@@ -18,8 +17,6 @@ pub(super) fn all(d: &DomainModel, rows: usize) -> String {
         table(2, &d.disks, usize::MAX, DISKS),
         table(2, d.host_disks.as_deref().unwrap_or_default(), usize::MAX, HOST_DISKS),
         table(2, &d.jobs, usize::MAX, JOBS),
-        table(2, d.interrupts.as_deref().unwrap_or_default(), rows, INTERRUPTS),
-        table(2, d.doorbells.as_deref().unwrap_or_default(), rows, DOORBELLS),
         table(2, &d.nics, usize::MAX, NICS),
     ];
     tables.concat()
@@ -72,32 +69,6 @@ const JOBS: &[Column<Job>] = &[
     }),
     ("THROTTLE%", |job| or_dash(job.throttle_percent)),
     ("<ERROR", |job| or_dash(job.error.as_deref().map(|why| cut(why, 60)))),
-];
-
-/// What interrupted its vCPUs, where that was traced, in the words of a guest's page.
-const INTERRUPTS: &[Column<InjectionModel>] = &[
-    ("<INTERRUPT", |i| i.source.to_string()),
-    ("<TO", |i| i.vcpu.map_or_else(|| "-".into(), |vcpu| format!("vcpu {vcpu}"))),
-    ("<FROM", |i| i.comm.as_deref().map_or_else(|| i.by.as_str().into(), |comm| cut(comm, 32))),
-    ("COUNT", |i| i.count.to_string()),
-    ("/s", |i| or_unknown(i.rate(), rate)),
-    ("ASLEEP%", |i| or_unknown(i.asleep_percent(), percent)),
-    ("KICK us", |i| or_unknown(i.kick.mean_us(), micros)),
-    ("WAKE us", |i| or_unknown(i.wake.mean_us(), micros)),
-    ("DELAY us", |i| or_unknown(i.delay.mean_us(), micros)),
-    ("TOTAL us", |i| or_unknown(i.slept.mean_us(), micros)),
-    ("P99 us", |i| or_unknown(i.p99_us(), micros)),
-];
-
-/// Which threads doorbells woke.
-const DOORBELLS: &[Column<DoorbellModel>] = &[
-    ("<DOORBELL", |bell| format!("{} {:#x}", bell.space.as_str(), bell.address)),
-    ("<DEVICE", |bell| or_dash(bell.device.as_deref().map(|device| cut(device, 32)))),
-    ("<WAKES", |bell| cut(&bell.comm, 32)),
-    ("COUNT", |bell| bell.time.count.to_string()),
-    ("/s", |bell| or_unknown(bell.rate(), rate)),
-    ("RUNS us", |bell| or_unknown(bell.time.mean_us(), micros)),
-    ("P99 us", |bell| or_unknown(bell.time.quantile_us(0.99), micros)),
 ];
 
 const NICS: &[Column<NicRates>] = &[

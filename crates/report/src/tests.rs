@@ -8,10 +8,9 @@ use judge::figures;
 use judge::lint::{
     CannotTell, Confidence, Finding, Fix, FixKind, Lasting, Report, RuleId, Severity, StillWatched, Target,
 };
-use judge::model::{Base, DoorbellModel, InjectionModel, Model, TaskGroup};
+use judge::model::{Base, Model, TaskGroup};
 use judge::testing::FixtureModel as _;
-use kvm::Space;
-use sample::{Direction, EngineKind, IrqSource, SourceId, SourceStatus, ThreadKind, Timing};
+use sample::{Direction, EngineKind, SourceId, SourceStatus};
 use serde_json::Value;
 use testkit::{Fixture, Guest, Host};
 
@@ -196,35 +195,6 @@ fn a_job_has_a_row_that_says_whether_it_ends() {
     let (_, table) = tables.split_once("  JOB").expect(&tables);
     let row = table.lines().nth(1).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(row, "migration active 95 s 75.0 100 MiB 1 GiB 9 99 MiB no", "{tables}");
-}
-
-#[test]
-fn interrupts_and_doorbells_stand_below_the_disks() {
-    let mut model = full();
-    let times = |count: u64, us: u64| Timing { count, total_ns: Some(count * us * 1000), ..Timing::default() };
-    let injection = sample::Injection {
-        source: IrqSource::Gsi(4),
-        vcpu: Some(1),
-        by: ThreadKind::Iothread,
-        comm: Some("IO iothread1".into()),
-        count: 30,
-        wake: times(15, 4),
-        delay: times(15, 11),
-        ..sample::Injection::default()
-    };
-    model.domains[0].interrupts = Some(vec![InjectionModel { of: injection, seconds: Some(2.0), device: None }]);
-    let mut bell = DoorbellModel { seconds: Some(2.0), ..DoorbellModel::default() };
-    (bell.space, bell.address, bell.comm) = (Space::Pio, 0x608, "vhost-4242".into());
-    bell.time = times(7, 21);
-    model.domains[0].doorbells = Some(vec![bell]);
-    let tables = super::counter_tables::all(&model.domains[0], 40);
-    let row = |head: &str| -> String {
-        let (_, table) = tables.split_once(&format!("  {head}")).expect(&tables);
-        table.lines().nth(1).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
-    };
-    // Columns without a figure are left out.
-    assert_eq!(row("INTERRUPT"), "gsi 4 serial 1 vcpu 1 IO iothread1 30 15.0 50.0 4.00 11.0", "{tables}");
-    assert_eq!(row("DOORBELL"), "pio 0x608 vhost-4242 7 3.50 21.0", "{tables}");
 }
 
 #[test]

@@ -93,59 +93,82 @@ pub(super) fn summary(views: [&View<'_>; 2], domains: &[DomainDiff], findings: &
     text + "."
 }
 
-/// `win10: 35.1k exits/s before, 1200 after (-96.6 %): IO_INSTRUCTION 25.7k/s to 0`; `None` if nothing changed.
-///
-/// Changed exits say most; without any, slower exits, then accesses, and at last exits in which the guest sleeps.
-fn domain(d: &DomainDiff, is_timed: bool) -> Option<String> {
-    let exits = d.exits.iter().filter_map(|e| {
-        let rank = match (e.idle, e.change.verdict.is_change()) {
-            (false, true) => 0,
-            (false, false) if mean_moved(&e.change) => 1,
-            (true, true) => ASLEEP,
-            _ => return None,
+/// A changed row of a guest, and how much it says of the change: less is more.
+struct ChangedRow<'a> {
+    rank: u8,
+    name: String,
+    /// What a share is a part of.
+    whole: &'static str,
+    change: &'a Change,
+}
+
+/// The changed rows of a guest. Changed exits say most; without any, slower exits, then accesses, and at last exits in
+/// which the guest sleeps.
+fn changed_rows(d: &DomainDiff) -> Vec<ChangedRow<'_>> {
+    let mut rows = Vec::new();
+    for exit in &d.exits {
+        let rank = match (exit.change.verdict.is_change(), exit.idle) {
+            (true, false) => 0,
+            (false, false) if mean_moved(&exit.change) => 1,
+            (true, true) => 3,
+            _ => continue,
         };
-        Some((rank, e.name(), &e.change))
-    });
-    let accesses = d.accesses.iter().filter(|a| a.change.verdict.is_change() || mean_moved(&a.change));
-    let mut rows: Vec<_> = exits.chain(accesses.map(|a| (ACCESSES, a.name(), &a.change))).collect();
-    let distance = |c: &Change| {
-        let x = if is_timed { &c.rate } else { &c.share };
-        (x.after.unwrap_or(0.0) - x.before.unwrap_or(0.0)).abs()
-    };
-    rows.sort_by(|a, b| a.0.cmp(&b.0).then(distance(b.2).total_cmp(&distance(a.2))));
-    let first = rows.first()?.0;
-    let telling = rows.iter().take_while(|row| row.0 == first).take(3);
-    let of_what = if first == ACCESSES { "accesses" } else { "exits" };
-    let parts: Vec<_> =
-        telling.map(|(_, name, c)| format!("{} {}", cut(name, 64), from_to(c, is_timed, of_what))).collect();
-    let work = match (d.work.before, d.work.after, d.work.verdict) {
-        (Some(b), Some(a), v) if is_timed && v != Verdict::Unknown => {
-            format!("{} exits/s before, {} after{}: ", figure(b), figure(a), change_words(&d.work))
+        rows.push(ChangedRow { rank, name: exit.name(), whole: "exits", change: &exit.change });
+    }
+    for access in &d.accesses {
+        if access.change.verdict.is_change() || mean_moved(&access.change) {
+            rows.push(ChangedRow { rank: 2, name: access.name(), whole: "accesses", change: &access.change });
+        }
+    }
+    rows
+}
+
+/// `win10: 35.1k exits/s before, 1200 after (-96.6 %): IO_INSTRUCTION 25.7k/s to 0`; `None` if nothing changed.
+fn domain(d: &DomainDiff, is_timed: bool) -> Option<String> {
+    let mut rows = changed_rows(d);
+    let first = rows.iter().map(|row| row.rank).min()?;
+    rows.retain(|row| row.rank == first);
+    rows.sort_by(|a, b| distance(b.change, is_timed).total_cmp(&distance(a.change, is_timed)));
+    let parts: Vec<String> = rows.iter().take(3).map(|row| from_to(row, is_timed)).collect();
+    let work = match (d.work.before, d.work.after) {
+        (Some(before), Some(after)) if is_timed && d.work.verdict != Verdict::Unknown => {
+            format!("{} exits/s before, {} after{}: ", figure(before), figure(after), change_words(&d.work))
         }
         _ => String::new(),
     };
     Some(format!("{}: {work}{}", cut(d.name(), 48), parts.join(", ")))
 }
 
-/// Ranks of rows.
-const ACCESSES: u8 = 2;
-const ASLEEP: u8 = 3;
+fn distance(change: &Change, is_timed: bool) -> f64 {
+    let figure = if is_timed { &change.rate } else { &change.share };
+    (figure.after.unwrap_or(0.0) - figure.before.unwrap_or(0.0)).abs()
+}
 
-/// `of_what` is the whole of a share, which is used where no rate is known.
-fn from_to(c: &Change, is_timed: bool, of_what: &str) -> String {
-    let (x, write, unit): (_, fn(f64) -> String, _) = if !c.verdict.is_change() {
-        (&c.mean_us, duration, " on average".into())
-    } else if is_timed && c.rate.verdict != Verdict::Unknown {
-        (&c.rate, figure, "/s".into())
-    } else {
-        (&c.share, percent, format!(" % of its {of_what}"))
+/// `HLT 120/s to 5.00/s`; a share where no rate is known.
+fn from_to(row: &ChangedRow<'_>, is_timed: bool) -> String {
+    let change = row.change;
+    let is_rate = is_timed && change.rate.verdict != Verdict::Unknown;
+    let is_mean = !change.verdict.is_change();
+    let [before, after] = match (is_mean, is_rate) {
+        (true, _) => sides(&change.mean_us, duration),
+        (false, true) => sides(&change.rate, figure),
+        (false, false) => sides(&change.share, percent),
     };
-    let [before, after] = [x.before, x.after].map(|value| or_unknown(value, write));
-    match c.verdict {
+    let unit = match (is_mean, is_rate) {
+        (true, _) => " on average".to_owned(),
+        (false, true) => "/s".to_owned(),
+        (false, false) => format!(" % of its {}", row.whole),
+    };
+    let what = match change.verdict {
         Verdict::Gone => format!("is gone ({before}{unit} before)"),
         Verdict::New => format!("is new ({after}{unit})"),
         _ => format!("{before} to {after}{unit}"),
-    }
+    };
+    format!("{} {what}", cut(&row.name, 64))
+}
+
+fn sides(figure: &Compared, print: fn(f64) -> String) -> [String; 2] {
+    [figure.before, figure.after].map(|value| or_unknown(value, print))
 }
 
 /// ` (-96.6 %)`, ` (12 times as many)`, or nothing for what is the same.
