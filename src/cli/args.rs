@@ -1,7 +1,7 @@
 //! The command line as clap sees it. Doc comments here are the help: `-h` shows the first line, `--help` all of it.
 
-use super::{config, values};
-use crate::ui::{ColumnId, ScreenView, Sort, ThemeChoice};
+use super::{file_values, values};
+use crate::ui::{ColumnId, EngineDetail, ScreenView, Sort, ThemeChoice};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use judge::analysis::{Pattern, RecordingTime};
 use judge::lint::{self, RuleId};
@@ -117,7 +117,7 @@ pub enum Command {
 pub struct SamplingArgs {
     /// Seconds between samples, 0.1 to 60 [default: 1]
     #[arg(short = 'd', long, value_name = "SECONDS", value_parser = values::interval, allow_negative_numbers = true)]
-    #[serde(deserialize_with = "config::interval")]
+    #[serde(deserialize_with = "file_values::interval")]
     pub interval: Option<Duration>,
     /// How exits are counted [default: auto]
     ///
@@ -145,7 +145,7 @@ pub struct SamplingArgs {
     pub libvirt_uri: Option<String>,
     /// Only these guests, in the config file; the option is one of [`ChoiceArgs`].
     #[arg(skip)]
-    #[serde(deserialize_with = "config::patterns")]
+    #[serde(deserialize_with = "file_values::patterns")]
     pub domains: Vec<Pattern>,
     /// Also count every kvm tracepoint for each guest
     #[arg(long)]
@@ -204,7 +204,7 @@ pub struct ScreenArgs {
     pub ascii: bool,
     /// Draw without colour (as with the variable `NO_COLOR`)
     #[arg(long)]
-    #[serde(rename = "color", deserialize_with = "config::not")]
+    #[serde(rename = "color", deserialize_with = "file_values::not")]
     pub no_color: bool,
     /// Colours: auto, dark, light, 16 or mono [default: auto]
     ///
@@ -216,11 +216,11 @@ pub struct ScreenArgs {
     pub view: ScreenView,
     /// The order of the table of guests, in the config file.
     #[arg(skip)]
-    #[serde(deserialize_with = "config::sort")]
+    #[serde(deserialize_with = "file_values::sort")]
     pub sort: Option<Sort>,
     /// The columns of the table of guests, left to right, in the config file.
     #[arg(skip)]
-    #[serde(deserialize_with = "config::columns")]
+    #[serde(deserialize_with = "file_values::columns")]
     pub columns: Option<Vec<ColumnId>>,
 }
 
@@ -252,11 +252,11 @@ pub struct LimitArgs {
     ///
     /// A recording with a limit is FILE and its older parts FILE.1, FILE.2, …: copy and delete them together.
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
-    #[serde(deserialize_with = "config::size")]
+    #[serde(deserialize_with = "file_values::size")]
     pub max_size: Option<u64>,
     /// Limit the age of samples, such as 7d; the oldest go first
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
-    #[serde(deserialize_with = "config::age")]
+    #[serde(deserialize_with = "file_values::age")]
     pub max_age: Option<Duration>,
 }
 
@@ -512,16 +512,6 @@ pub enum EngineChoice {
     Perf,
     /// No tracing: KVM's own counters and /proc
     None,
-}
-
-/// `--engine-detail`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum EngineDetail {
-    /// What the host's block devices take for the guests' requests
-    Disks,
-    /// What interrupts vCPUs, and how long it is on its way
-    Interrupts,
 }
 
 /// The name of a rule.

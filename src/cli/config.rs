@@ -2,10 +2,8 @@
 //! silently would be worse. `assets/kvmtop.toml` shows all keys, and a test checks that it equals the defaults.
 
 use super::args::{self, LimitArgs, SamplingArgs, ScreenArgs};
-use super::values;
-use crate::ui::{ColumnId, Sort, column_with_name};
+use super::file_values::each;
 use anyhow::Context;
-use judge::analysis::Pattern;
 use judge::lint::{RuleId, Thresholds};
 use rustix::process::geteuid;
 use serde::{Deserialize, Deserializer};
@@ -13,7 +11,6 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// The config file for all users of a host.
 pub const SYSTEM: &str = "/etc/kvmtop.toml";
@@ -118,60 +115,6 @@ fn read_text(file: File) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// A number, or text with a unit.
-fn parsed<'de, D: Deserializer<'de>, T>(d: D, parse: fn(&str) -> Result<T, String>) -> Result<T, D::Error> {
-    let text = match toml::Value::deserialize(d)? {
-        toml::Value::String(text) => text,
-        number => number.to_string(),
-    };
-    parse(&text).map_err(serde::de::Error::custom)
-}
-
-fn each<'de, D: Deserializer<'de>, T>(d: D, parse: fn(&str) -> Result<T, String>) -> Result<Vec<T>, D::Error> {
-    let texts = Vec::<String>::deserialize(d)?;
-    texts.iter().map(|t| parse(t).map_err(|e| serde::de::Error::custom(format!("{t}: {e}")))).collect()
-}
-
-/// For a setting that the option turns off.
-pub(super) fn not<'de, D: Deserializer<'de>>(d: D) -> Result<bool, D::Error> {
-    bool::deserialize(d).map(|is_on| !is_on)
-}
-
-pub(super) fn interval<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Duration>, D::Error> {
-    parsed(d, values::interval).map(Some)
-}
-
-/// `exits`, or `-exits` for the reverse order.
-pub(super) fn sort<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Sort>, D::Error> {
-    parsed(d, |name| {
-        let column = name.strip_prefix('-');
-        Ok(Some(Sort { column: column_with_name(column.unwrap_or(name))?, reversed: column.is_some() }))
-    })
-}
-
-pub(super) fn columns<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Vec<ColumnId>>, D::Error> {
-    // Names stay on the left, and each column appears once.
-    let mut columns = vec![ColumnId(0)];
-    for id in each(d, column_with_name)? {
-        if !columns.contains(&id) {
-            columns.push(id);
-        }
-    }
-    Ok(Some(columns))
-}
-
-pub(super) fn size<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Error> {
-    parsed(d, values::size).map(Some)
-}
-
-pub(super) fn age<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Duration>, D::Error> {
-    parsed(d, values::duration).map(Some)
-}
-
-pub(super) fn patterns<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Pattern>, D::Error> {
-    each(d, Pattern::new)
-}
-
 fn rules<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<RuleId>, D::Error> {
     each(d, args::rule)
 }
@@ -185,7 +128,9 @@ mod tests {
     use super::*;
     use crate::cli::Settings;
     use crate::cli::args::{ChoiceArgs, EngineChoice};
-    use crate::ui::ScreenView;
+    use crate::ui::{ScreenView, Sort, column_with_name};
+    use judge::analysis::Pattern;
+    use std::time::Duration;
 
     fn parse(text: &str) -> Result<Config, String> {
         Config::parse(text, Path::new("kvmtop.toml")).map_err(|e| e.to_string())

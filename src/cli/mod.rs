@@ -2,8 +2,9 @@
 
 pub mod args;
 pub mod config;
+mod file_values;
 pub mod settings;
-pub mod values;
+mod values;
 
 pub use args::{Cli, Command};
 pub use settings::Settings;

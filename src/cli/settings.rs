@@ -1,7 +1,8 @@
 //! What a command runs with: options win over the config file, which wins over the defaults.
 
-use super::args::{ChoiceArgs, EngineChoice, EngineDetail, SamplingArgs, ScreenArgs};
+use super::args::{ChoiceArgs, EngineChoice, SamplingArgs, ScreenArgs};
 use super::config::Config;
+use crate::ui::EngineDetail;
 use crate::ui::ScreenSettings;
 use ::live::MonitorUse;
 use judge::analysis::DomainFilter;

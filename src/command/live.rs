@@ -3,7 +3,8 @@
 use super::batch::BatchPrinter;
 use super::{keep, output, say, say_kept};
 use crate::cli::Settings;
-use crate::cli::args::{BatchArgs, EngineChoice, EngineDetail};
+use crate::cli::args::{BatchArgs, EngineChoice};
+use crate::ui::EngineDetail;
 use ::live::metadata::libvirt::Libvirt;
 use ::live::{self, Collector, CollectorCommand, CollectorOptions, LibvirtAndQmp, MonitorUse, SystemPaths};
 use clap::ValueEnum;

@@ -1,12 +1,14 @@
 //! How the screen's state changes with a new sample. Keys change it in [`super::update`].
 
 use super::action::Action;
+use super::guest_list::ListRow;
 use super::held_findings::HeldFindings;
 use super::layout;
+use super::screen_view::ScreenView;
 use super::state::{AppState, Held, Tick};
 use super::table::{AnyTable, RowKey, RowOrder, TableId};
-use super::views::guests::{self, ListRow};
-use super::views::{ScreenView, disks, threads};
+use super::views::guests;
+use super::views::{disks, threads};
 use judge::model::Model;
 use sample::{SourceId, SourceState, SourceStatus};
 

@@ -1,9 +1,9 @@
 //! What keys ask for (actions), and what the screen asks of the rest of the program (effects).
 
-use super::export::SaveFormat;
-use super::views::ScreenView;
-use crate::cli::args::EngineDetail;
+use super::screen_view::ScreenView;
+use clap::ValueEnum;
 use sample::EngineLevel;
+use serde::Deserialize;
 use std::path::PathBuf;
 
 /// What a key asks for.
@@ -73,6 +73,51 @@ pub enum Action {
     Replay(Replay),
     /// Type a time to go to.
     Goto,
+}
+
+impl Action {
+    /// How many lines it moves the cursor; `None` for an action that does not.
+    pub fn motion(self, page: isize) -> Option<isize> {
+        Some(match self {
+            Self::Up => -1,
+            Self::Down => 1,
+            Self::PageUp => -page,
+            Self::PageDown => page,
+            Self::First => isize::MIN,
+            Self::Last => isize::MAX,
+            _ => return None,
+        })
+    }
+}
+
+/// What the view is written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SaveFormat {
+    /// The screen's text.
+    Text,
+    /// The view's figures, a line for each row.
+    Csv,
+    /// The whole interval, as `--batch --json` prints it.
+    Json,
+}
+
+impl SaveFormat {
+    /// All with the ends of their files' names and their lines of the menu, in its order.
+    pub const ALL: [(Self, &str, &str); 3] = [
+        (Self::Text, "txt", "the text of the screen, for a ticket"),
+        (Self::Csv, "csv", "the figures of the view, not rounded, for a spreadsheet"),
+        (Self::Json, "json", "the whole interval of the guests in the view, as --batch --json prints it"),
+    ];
+}
+
+/// `--engine-detail`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EngineDetail {
+    /// What the host's block devices take for the guests' requests
+    Disks,
+    /// What interrupts vCPUs, and how long it is on its way
+    Interrupts,
 }
 
 /// What the screen asks of the rest of the program. Only the event loop carries these out.

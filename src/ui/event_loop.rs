@@ -1,16 +1,15 @@
 //! The loop: wakes on a sample, a key or a signal, and sleeps otherwise. Carries out effects.
 
-use super::action::{Action, Control, Effect, Replay};
+use super::action::{Action, Control, Effect, EngineDetail, Replay};
 use super::event::ScreenEvent;
 use super::export;
 use super::render;
+use super::screen_view::ScreenView;
 use super::state::{AppState, ScreenSession, ScreenSettings};
 use super::terminal::{self, Guard};
 use super::theme::Theme;
 use super::typing;
 use super::update;
-use super::views::ScreenView;
-use crate::cli::args::EngineDetail;
 use anyhow::Context;
 use crossterm::event;
 use crossterm::terminal::disable_raw_mode;

@@ -1,9 +1,8 @@
 //! The table of keys: what a key does, help and footer are all made from it.
 
 use super::action::{Action, Replay};
-use super::state::{AppState, Menu, Popup};
-use super::views::ScreenView;
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use super::screen_view::ScreenView;
+use crossterm::event::{KeyCode, KeyModifiers};
 
 /// When a binding applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,23 +96,6 @@ pub fn key_name(action: Action, recorded: bool) -> Option<&'static str> {
     binding.keys.split(' ').next()
 }
 
-/// What a key does in this state of the screen.
-pub fn lookup(event: KeyEvent, state: &AppState) -> Option<Action> {
-    // Terminals differ on whether they report Shift with a capital letter and with Shift-Tab.
-    let mods = match event.code {
-        KeyCode::Char(_) | KeyCode::BackTab => event.modifiers - KeyModifiers::SHIFT,
-        _ => event.modifiers,
-    };
-    let holds = |when: When| match when {
-        When::Always => true,
-        When::Screen => state.popup.is_none(),
-        When::Live | When::Recorded => state.popup.is_none() && when.is_for(state.session.source.is_recorded()),
-        When::Columns => matches!(state.popup, Some(Popup::Menu(Menu::Columns(_), _))),
-    };
-    let is_pressed = |b: &&Binding| holds(b.when) && b.presses().any(|press| press == (event.code, mods));
-    KEYMAP.iter().find(is_pressed).map(|b| b.action)
-}
-
 const fn bind(keys: &'static str, action: Action, when: When, help: &'static str) -> Binding {
     Binding { keys, action, when, help }
 }
@@ -201,17 +183,5 @@ mod tests {
                 assert!(is_special || rest.chars().count() == 1, "{name} is no key");
             }
         }
-    }
-
-    #[test]
-    fn capital_letters_come_with_and_without_shift() {
-        let state = AppState::default();
-        for mods in [KeyModifiers::NONE, KeyModifiers::SHIFT] {
-            assert_eq!(lookup(KeyEvent::new(KeyCode::Char('I'), mods), &state), Some(Action::Reverse));
-        }
-        for mods in [KeyModifiers::NONE, KeyModifiers::SHIFT] {
-            assert_eq!(lookup(KeyEvent::new(KeyCode::BackTab, mods), &state), Some(Action::Turn(-1)));
-        }
-        assert_eq!(lookup(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::NONE), &state), None);
     }
 }

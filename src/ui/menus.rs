@@ -1,10 +1,8 @@
 //! The menus of sort columns, columns and formats: what their keys do. Pure.
 
-use super::action::{Action, Effect};
-use super::export::SaveFormat;
+use super::action::{Action, Effect, SaveFormat};
 use super::state::{AppState, Menu, Popup};
 use super::table::{ColumnId, TableId};
-use super::update::motion;
 use super::views;
 
 /// Handles an action in a menu.
@@ -13,7 +11,7 @@ pub fn update(state: &mut AppState, (menu, at): (Menu, usize), action: Action) -
         Menu::Sort(table) | Menu::Columns(table) => views::heads(table).len().saturating_sub(1),
         Menu::Save => SaveFormat::ALL.len() - 1,
     };
-    let to = match (motion(action, last as isize), action, menu) {
+    let to = match (action.motion(last as isize), action, menu) {
         (Some(by), ..) => at.saturating_add_signed(by).min(last),
         (None, Action::Back | Action::Quit | Action::Open, _) => {
             state.popup = None;

@@ -15,11 +15,14 @@ mod event;
 mod event_loop;
 mod export;
 mod filter;
+mod guest_list;
 mod held_findings;
 mod keymap;
 mod layout;
 mod menus;
+mod page_state;
 mod render;
+mod screen_view;
 mod state;
 mod table;
 mod terminal;
@@ -30,19 +33,19 @@ mod update;
 mod views;
 mod widgets;
 
-pub use action::{Action, Control, Effect, Replay};
+pub use action::{Action, Control, Effect, EngineDetail, Replay, SaveFormat};
 pub use event::ScreenEvent;
 pub use event_loop::{ScreenHandlers, run};
-pub use export::SaveFormat;
 pub use keymap::{Binding, KEYMAP, KeyPress, When};
 pub use render::paint;
+pub use screen_view::ScreenView;
 pub use state::{AppState, Passed, Playback, Popup, ScreenSession, ScreenSettings, ScreenSource, Tick};
 pub use table::{ColumnHead, ColumnId, Sort, TableId};
 pub use terminal::{ThemeChoice, write_changes};
 pub use theme::{Charset, Palette, Theme, Tone};
 pub use update::{key, update};
 pub use views::guests::column_with_name;
-pub use views::{ScreenView, heads};
+pub use views::heads;
 
 #[cfg(test)]
 mod tests;

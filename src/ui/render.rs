@@ -1,9 +1,11 @@
 //! Draws the screen from its state alone.
 
 use super::layout;
+use super::page_state::PageState;
+use super::screen_view::ScreenView;
 use super::state::{AppState, Popup};
 use super::theme::{StyleId, Theme};
-use super::views::{PageState, ScreenView, detail, guests, minute};
+use super::views::{detail, guests, minute};
 use super::widgets::{footer, header, help, menu, say, timeline};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Position;

@@ -4,13 +4,13 @@
 use super::action::Action;
 use super::awake::Awake;
 use super::filter::{FilterError, TableFilter};
+use super::guest_list::{GuestList, ListRow};
 use super::held_findings::HeldFindings;
 use super::keymap;
-use super::layout;
+use super::page_state::PageState;
+use super::screen_view::ScreenView;
 use super::table::{ColumnId, Sort, TableId, TableState};
 use super::terminal::ThemeChoice;
-use super::views::guests::{GuestList, ListRow};
-use super::views::{self, Page, PageState, ScreenView};
 use jiff::tz::TimeZone;
 use judge::lint::{Finding, FindingId, Report};
 use judge::model::{DomainModel, History, Model};
@@ -254,17 +254,6 @@ impl AppState {
     /// What the user chose for a table.
     pub fn table(&self, id: TableId) -> &TableState {
         self.tables.get(&id).unwrap_or(&AS_AT_FIRST)
-    }
-
-    /// The sections of a view as they are laid out on this screen.
-    pub fn page_of(&self, view: ScreenView) -> Page<'_> {
-        Page::new(views::sections(view, self, layout::plan(self).page.width))
-    }
-
-    /// The sections that the screen shows: beside the list the sections of the selected row's page.
-    pub fn shown_page(&self) -> Page<'_> {
-        let is_beside = self.view == ScreenView::Guests && !layout::plan(self).page.is_empty();
-        self.page_of(if is_beside { ScreenView::Page } else { self.view })
     }
 
     /// The guest of a row of the list.

@@ -2,15 +2,17 @@
 
 use super::action::{Action, Control, Effect, Replay};
 use super::filter::TableFilter;
-use super::keymap;
+use super::guest_list::ListRow;
+use super::keymap::{Binding, KEYMAP, When};
 use super::layout;
 use super::menus;
+use super::page_state::{PageState, SectionId};
+use super::screen_view::ScreenView;
 use super::state::{AppState, Menu, Popup, Prompt};
 use super::table::{AnyTable, RowKey, TableId};
 use super::text::clean;
 use super::typing;
-use super::views::guests::{self, ListRow};
-use super::views::{PageState, ScreenView, SectionId};
+use super::views::guests;
 use super::widgets::{footer, help};
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use judge::lint::{Finding, FixKind};
@@ -30,11 +32,28 @@ pub fn key(state: &mut AppState, event: KeyEvent) -> Vec<Effect> {
     if matches!(state.popup, Some(Popup::Input(..))) {
         return typing::key(state, event);
     }
-    match keymap::lookup(event, state) {
+    match lookup(event, state) {
         Some(Action::AskMonitor) => ask_monitor(state, unconfirmed_ask),
         Some(action) => update(state, action),
         None => Vec::new(),
     }
+}
+
+/// What a key does in this state of the screen.
+pub fn lookup(event: KeyEvent, state: &AppState) -> Option<Action> {
+    // Terminals differ on whether they report Shift with a capital letter and with Shift-Tab.
+    let mods = match event.code {
+        KeyCode::Char(_) | KeyCode::BackTab => event.modifiers - KeyModifiers::SHIFT,
+        _ => event.modifiers,
+    };
+    let holds = |when: When| match when {
+        When::Always => true,
+        When::Screen => state.popup.is_none(),
+        When::Live | When::Recorded => state.popup.is_none() && when.is_for(state.session.source.is_recorded()),
+        When::Columns => matches!(state.popup, Some(Popup::Menu(Menu::Columns(_), _))),
+    };
+    let is_pressed = |b: &&Binding| holds(b.when) && b.presses().any(|press| press == (event.code, mods));
+    KEYMAP.iter().find(is_pressed).map(|b| b.action)
 }
 
 /// Handles an action.
@@ -53,21 +72,8 @@ pub fn update(state: &mut AppState, action: Action) -> Vec<Effect> {
     effects
 }
 
-/// How many lines an action moves the cursor; `None` for an action that does not.
-pub(super) fn motion(action: Action, page: isize) -> Option<isize> {
-    Some(match action {
-        Action::Up => -1,
-        Action::Down => 1,
-        Action::PageUp => -page,
-        Action::PageDown => page,
-        Action::First => isize::MIN,
-        Action::Last => isize::MAX,
-        _ => return None,
-    })
-}
-
 fn screen(state: &mut AppState, action: Action) -> Vec<Effect> {
-    if let Some(by) = motion(action, page_lines(state)) {
+    if let Some(by) = action.motion(page_lines(state)) {
         travel(state, by);
         return Vec::new();
     }
@@ -290,7 +296,7 @@ fn back(state: &mut AppState) {
 fn scroll(state: &mut AppState, action: Action) {
     let lines = help::lines(state, state.size.0).len();
     let page = usize::from(state.size.1.saturating_sub(4)).max(1);
-    match (&mut state.popup, motion(action, page as isize)) {
+    match (&mut state.popup, action.motion(page as isize)) {
         (Some(Popup::Help(scroll)), Some(by)) => {
             *scroll = usize::from(*scroll).saturating_add_signed(by).min(lines.saturating_sub(page)) as u16;
         }

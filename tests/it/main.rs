@@ -15,6 +15,7 @@ mod architecture;
 mod cases;
 mod check_commands;
 mod chromium;
+mod circles;
 mod cli_program;
 mod dependencies;
 mod every_key;

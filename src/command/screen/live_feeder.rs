@@ -1,11 +1,10 @@
 //! The live screen: the collector that feeds it, and the requests that the screen sends to the collector.
 
-use super::run_feeder;
+use super::feeder_thread::run_feeder;
 use crate::cli::Settings;
-use crate::cli::args::EngineDetail;
 use crate::command::live::{self, LiveHost};
 use crate::command::{HERE, keep};
-use crate::ui::{self, Control, ScreenEvent, ScreenHandlers, ScreenSession, Tick};
+use crate::ui::{self, Control, EngineDetail, ScreenEvent, ScreenHandlers, ScreenSession, Tick};
 use ::live::{CollectorCommand, MonitorUse};
 use judge::analysis::{DomainFilter, Pipeline};
 use rights::for_files;

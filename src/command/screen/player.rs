@@ -1,6 +1,6 @@
 //! Plays a recording on the screen: play, pause, step, seek, speed.
 
-use super::run_feeder;
+use super::feeder_thread::run_feeder;
 use crate::cli::Settings;
 use crate::command::recorded_intervals::RecordedIntervals;
 use crate::ui::{self, Passed, Playback, Replay, ScreenEvent, ScreenHandlers, ScreenSession, ScreenSource, Tick};

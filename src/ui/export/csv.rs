@@ -1,10 +1,11 @@
 //! The tables of a view as comma-separated values (RFC 4180): figures are not rounded. A value that no source gave is
 //! empty.
 
+use crate::ui::guest_list::ListRow;
+use crate::ui::screen_view::ScreenView;
 use crate::ui::state::AppState;
 use crate::ui::table::{AnyTable, ColumnId, Table, Value};
-use crate::ui::views::ScreenView;
-use crate::ui::views::guests::{self, GuestRow, ListRow};
+use crate::ui::views::guests::{self, GuestRow};
 use kvm::without_hidden;
 
 /// The tables of the view, a blank line between two. The list of guests has all that pass the filter, and no other row.

@@ -2,11 +2,12 @@
 
 mod csv;
 
+use super::action::SaveFormat;
 use super::render;
+use super::screen_view::ScreenView;
 use super::state::{AppState, ScreenSource};
 use super::text;
 use super::theme::Theme;
-use super::views::ScreenView;
 use jiff::Timestamp;
 use judge::analysis::DomainFilter;
 use judge::model::DomainModel;
@@ -14,26 +15,6 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use report::document::JsonDocument;
 use report::json;
-
-/// What the view is written as.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SaveFormat {
-    /// The screen's text.
-    Text,
-    /// The view's figures, a line for each row.
-    Csv,
-    /// The whole interval, as `--batch --json` prints it.
-    Json,
-}
-
-impl SaveFormat {
-    /// All with the ends of their files' names and their lines of the menu, in its order.
-    pub const ALL: [(Self, &str, &str); 3] = [
-        (Self::Text, "txt", "the text of the screen, for a ticket"),
-        (Self::Csv, "csv", "the figures of the view, not rounded, for a spreadsheet"),
-        (Self::Json, "json", "the whole interval of the guests in the view, as --batch --json prints it"),
-    ];
-}
 
 /// A file to write: its name and its content. `None` before the first sample, and for the CSV of a view without tables.
 pub fn view(state: &AppState, theme: &Theme, format: SaveFormat) -> Option<(String, String)> {

@@ -1,10 +1,11 @@
 //! Painting a table: its header and single rows, at any line of the screen.
 
+use super::any_table::AnyTable;
 use super::cell::{Cell, RowStyle};
 use super::column::ColumnId;
 use super::fit::{ColumnLayout, Fitted, fit_columns};
 use super::order::TableState;
-use super::{AnyTable, TableId};
+use super::registry::TableId;
 use crate::ui::text::{fit, fit_middle, fit_words, width};
 use crate::ui::theme::{StyleId, Theme};
 use crate::ui::widgets::bars;

@@ -1,4 +1,4 @@
-//! The tables of the screen: `views::TABLES` has their titles and columns.
+//! The tables of the screen; `views::heads` has their columns.
 
 /// A table of the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,4 +31,44 @@ pub enum TableId {
     Latency,
     /// Tasks of the host outside guests.
     Tasks,
+}
+
+impl TableId {
+    /// All tables, in the order of the help.
+    pub const ALL: [Self; 14] = [
+        Self::Guests,
+        Self::Exits,
+        Self::Userspace,
+        Self::Accesses,
+        Self::Threads,
+        Self::Interrupts,
+        Self::Jobs,
+        Self::Disks,
+        Self::Nics,
+        Self::HostDisks,
+        Self::Memory,
+        Self::Cpus,
+        Self::Latency,
+        Self::Tasks,
+    ];
+
+    /// Its title.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Guests => "guests",
+            Self::Exits => "exits",
+            Self::Userspace => "exits to the VMM",
+            Self::Accesses => "devices",
+            Self::Threads => "threads",
+            Self::Interrupts => "interrupts",
+            Self::Jobs => "jobs",
+            Self::Disks => "disks",
+            Self::Nics => "network interfaces",
+            Self::HostDisks => "block devices of the host",
+            Self::Memory => "memory",
+            Self::Cpus => "CPUs",
+            Self::Latency => "latency",
+            Self::Tasks => "tasks outside guests",
+        }
+    }
 }

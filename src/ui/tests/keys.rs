@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::ui::action::{Action, Control, Effect, Replay};
+use crate::ui::guest_list::ListRow;
 use crate::ui::keymap::KEYMAP;
+use crate::ui::screen_view::ScreenView;
 use crate::ui::state::{Menu, Popup};
 use crate::ui::table::{ColumnId, RowKey, TableId};
 use crate::ui::typing::paste;
-use crate::ui::views::ScreenView;
-use crate::ui::views::guests::ListRow;
 use judge::lint::{Finding, RuleId, Severity};
 use judge::model::DomainModel;
 use sample::{EngineLevel, Known, Origin, SourceId, SourceStatus};
@@ -465,4 +465,16 @@ fn enter_opens_pages_and_problems() {
         press(&mut s, "<Enter>");
         assert!(s.open_problem.is_some());
     }
+}
+
+#[test]
+fn capital_letters_come_with_and_without_shift() {
+    let state = AppState::default();
+    for mods in [KeyModifiers::NONE, KeyModifiers::SHIFT] {
+        assert_eq!(crate::ui::update::lookup(KeyEvent::new(KeyCode::Char('I'), mods), &state), Some(Action::Reverse));
+    }
+    for mods in [KeyModifiers::NONE, KeyModifiers::SHIFT] {
+        assert_eq!(crate::ui::update::lookup(KeyEvent::new(KeyCode::BackTab, mods), &state), Some(Action::Turn(-1)));
+    }
+    assert_eq!(crate::ui::update::lookup(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::NONE), &state), None);
 }

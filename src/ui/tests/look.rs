@@ -1,7 +1,7 @@
 //! Colours, characters, and the row that is selected.
 
 use super::*;
-use crate::ui::views::ScreenView;
+use crate::ui::screen_view::ScreenView;
 use ratatui::style::{Color, Modifier};
 
 const PALETTES: [Palette; 5] = [Palette::Plain, Palette::None, Palette::Sixteen, Palette::Xterm, Palette::True];

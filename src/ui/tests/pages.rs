@@ -4,7 +4,7 @@ use crate::ui::filter::TableFilter;
 use crate::ui::keymap::{KEYMAP, When};
 use crate::ui::table::TableId;
 use crate::ui::views::guests::filter_fields;
-use crate::ui::views::{TABLES, heads};
+use crate::ui::views::heads;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -67,10 +67,11 @@ fn keys() -> String {
 
 fn columns() -> String {
     let mut out = COLUMNS_HEAD.to_string();
-    for (_, title, heads) in TABLES {
+    for table in TableId::ALL {
+        let title = table.title();
         let _ = writeln!(out, "\n## {}{}\n", title[..1].to_uppercase(), &title[1..]);
         let _ = writeln!(out, "| header | name | in JSON | what it shows |\n|---|---|---|---|");
-        for head in heads() {
+        for head in heads(table) {
             let hidden = if head.is_hidden { " \\*" } else { "" };
             let fields = head.json.split(", ").filter(|f| !f.is_empty());
             let json: Vec<String> = fields.map(|f| format!("`{f}`")).collect();
@@ -111,7 +112,7 @@ fn the_filters_of_the_page_can_be_read() {
 /// The fields that the page names for guests are in the JSON of the screen.
 #[test]
 fn the_json_fields_of_the_page_exist() {
-    use crate::ui::export::SaveFormat;
+    use crate::ui::action::SaveFormat;
     let state = crate::ui::tests::busy(120, 40);
     let theme = crate::ui::theme::Theme::default();
     let (_, text) = crate::ui::export::view(&state, &theme, SaveFormat::Json).unwrap();

@@ -1,7 +1,7 @@
 //! Whole screens, in every state that differs in kind, from findings that real rules made.
 
 use super::*;
-use crate::ui::views::ScreenView;
+use crate::ui::screen_view::ScreenView;
 use sample::{Stop, StopDisk, StopReason};
 use testkit::{Guest, Host};
 

@@ -110,12 +110,12 @@ pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ui::guest_list::ListRow;
+    use crate::ui::screen_view::ScreenView;
     use crate::ui::table::ColumnId;
     use crate::ui::tests::{busy, draw, screen, text};
     use crate::ui::theme::Theme;
     use crate::ui::update::select;
-    use crate::ui::views::ScreenView;
-    use crate::ui::views::guests::ListRow;
     use sample::{Direction, DomainFacts, Known, Origin};
     use std::sync::Arc;
     use testkit::{Fixture, Guest, Host};

@@ -1,6 +1,7 @@
 //! The map of the host's CPUs by node, cache, core and sibling: how busy each is, with what, and where trouble is.
 
-use super::section::{Picture, Section, SectionId};
+use super::section::{Picture, Section};
+use crate::ui::page_state::SectionId;
 use crate::ui::state::AppState;
 use crate::ui::table::severity_mark;
 use crate::ui::text::clean;

@@ -1,8 +1,8 @@
 //! What the selected row suffers from, in fixed slots below the list: where, fix, why, threads.
 
-use super::guests::{GuestRow, ListRow};
-use super::problems::verdict;
-use crate::ui::action::Action;
+use super::guests::GuestRow;
+use super::problems::{self, verdict};
+use crate::ui::guest_list::ListRow;
 use crate::ui::state::AppState;
 use crate::ui::table::{severity_mark, step};
 use crate::ui::text::{clean, clean_line, clean_lines, fit_words, pack, width, wrap_to};
@@ -45,7 +45,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let problem = state.problem();
     let (columns, cut) = (area.width - TEXT_AT - 1, theme.glyphs.cut);
     heading(buf, Rect { height: 1, ..area }, (state, row), theme);
-    let keys = keys(state);
+    let keys = problems::keys(state);
     let has_keys = area.width >= KEYS_FROM;
     let keys_at = if has_keys { columns.saturating_sub(width(&keys)) } else { columns };
     let fix_columns = if has_keys { keys_at.saturating_sub(KEYS_GAP) } else { columns };
@@ -86,7 +86,7 @@ fn heading(buf: &mut Buffer, line: Rect, (state, row): (&AppState, ListRow), the
     let at = problems.iter().position(|f| open.is_some_and(|open| std::ptr::eq(open, *f))).unwrap_or(0) + 1;
     let number = if problems.len() > 1 { format!("{at} of {}   ", problems.len()) } else { String::new() };
     let age_s = open.and_then(|f| Some((state.model.as_ref()?.time_ms - f.since_ms?).max(0) as f64 / 1e3));
-    let cost = [open.and_then(cost), age_s.map(|s| format!("for {}", seconds(s.floor())))];
+    let cost = [open.and_then(problems::cost), age_s.map(|s| format!("for {}", seconds(s.floor())))];
     let right = format!("{number}{}", cost.into_iter().flatten().collect::<Vec<_>>().join(", "));
     let who = match row {
         ListRow::Guest(_) => state.domain().map_or_else(String::new, |d| clean(d.name())),
@@ -102,16 +102,6 @@ fn heading(buf: &mut Buffer, line: Rect, (state, row): (&AppState, ListRow), the
     if let Some((mark, look)) = open.map(|f| severity_mark(f.severity, theme)) {
         put(buf, line.x + 2, line.y, &mark.to_string(), 1, theme.style(look));
     }
-}
-
-/// `costs 52 % of a CPU`.
-pub fn cost(f: &Finding) -> Option<String> {
-    f.cost.map(|percent| format!("costs {} % of a CPU", share(percent)))
-}
-
-/// The keys that hand the fix out: `y copy  w write to a file`.
-pub fn keys(state: &AppState) -> String {
-    format!("{} copy  {} write to a file", state.key_name(Action::Copy), state.key_name(Action::Write))
 }
 
 /// The accesses and exits that a problem is about, else its figures; without a problem the largest costs of the guest.
@@ -225,7 +215,7 @@ mod tests {
             let f = state.problem().unwrap().clone();
             assert_eq!(f.subjects(), "build-1, build-2");
             let page = text(&draw(
-                &AppState { view: super::super::ScreenView::Page, ..resized(&state, 120, 200) },
+                &AppState { view: crate::ui::screen_view::ScreenView::Page, ..resized(&state, 120, 200) },
                 &Theme::default(),
             ));
             let mut edited = Vec::new();

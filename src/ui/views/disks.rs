@@ -1,15 +1,15 @@
 //! Disks and network interfaces of guests, as the VMM and the host's kernel count them.
 
+use super::missing;
 use super::section::Section;
-use super::{host_disks, missing};
 use crate::ui::state::AppState;
 use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, left, right, step};
 use crate::ui::text::clean;
 use crate::ui::theme::StyleId;
 use judge::figures::{count, micros, rate};
 use judge::lint::{Finding, Mark, Severity};
-use judge::model::{DiskRates, DomainModel, Model, NicRates};
-use sample::SourceId;
+use judge::model::{DiskRates, DomainModel, HostDiskModel, Model, NicRates};
+use sample::{SourceId, Timing};
 use std::cmp::Reverse;
 
 /// Where disks come from.
@@ -57,10 +57,16 @@ fn is_busy(work: &Work<'_>) -> bool {
     work.ops.iter().flatten().any(|rate| *rate > 0.0)
 }
 
+/// What a block device of the host did.
+pub fn host_disk(disk: &HostDiskModel) -> Work<'_> {
+    let kinds = [&disk.reads.total, &disk.writes.total, &disk.flushes.total];
+    Work { name: &disk.name, ops: kinds.map(|k| disk.rate_of(k.count)), mean_us: kinds.map(Timing::mean_us) }
+}
+
 /// The devices that do something.
 pub fn busy(model: &Model) -> impl Iterator<Item = RowKey> {
     model.domains.iter().flat_map(|guest| {
-        let on_host = guest.host_disks.iter().flatten().map(host_disks::work);
+        let on_host = guest.host_disks.iter().flatten().map(host_disk);
         let devices = guest.disks.iter().map(disk).chain(guest.nics.iter().map(nic)).chain(on_host);
         devices.filter(is_busy).map(|work| key(guest, &work))
     })

@@ -1,14 +1,14 @@
 //! Block devices of the host, and what they did for guests.
 
-use super::ScreenView;
-use super::disks::{DeviceRow, Work, names, requests, rows, section_of};
+use super::disks::{DeviceRow, host_disk, names, requests, rows, section_of};
 use super::section::Section;
+use crate::ui::screen_view::ScreenView;
 use crate::ui::state::AppState;
 use crate::ui::table::{Column, TableId, left, right};
 use judge::figures::{micros, share};
 use judge::lint::Mark;
 use judge::model::{DomainModel, HostDiskModel};
-use sample::{EngineKind, Timing};
+use sample::EngineKind;
 
 type Col<'a> = Column<DeviceRow<'a, HostDiskModel>>;
 
@@ -35,14 +35,9 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
     names("ON HOST", NAME).into_iter().chain(requests(TIME)).chain(more).collect()
 }
 
-pub fn work(disk: &HostDiskModel) -> Work<'_> {
-    let kinds = [&disk.reads.total, &disk.writes.total, &disk.flushes.total];
-    Work { name: &disk.name, ops: kinds.map(|k| disk.rate_of(k.count)), mean_us: kinds.map(Timing::mean_us) }
-}
-
 /// The section.
 pub fn section<'a>(state: &'a AppState, guests: &[&'a DomainModel]) -> Section<'a> {
-    let rows = rows(state, guests, |d| d.host_disks.as_deref().unwrap_or_default(), work, Mark::HostDisk);
+    let rows = rows(state, guests, |d| d.host_disks.as_deref().unwrap_or_default(), host_disk, Mark::HostDisk);
     let nothing = || match state.model.as_ref().map(|m| m.engine.kind) {
         _ if guests.iter().any(|d| d.host_disks.is_some()) => "no request of a guest reached one".into(),
         _ if state.session.source.is_recorded() => "not recorded: record with --engine-detail disks".into(),
@@ -83,7 +78,8 @@ mod tests {
         let of = HostDiskModel { of: disk, seconds: Some(1.0), device: None };
         state.model.as_mut().unwrap().domains[0].host_disks = Some(vec![of]);
         let guests = state.guests();
-        let (rows, idle) = rows(&state, &guests, |d| d.host_disks.as_deref().unwrap_or_default(), work, Mark::HostDisk);
+        let (rows, idle) =
+            rows(&state, &guests, |d| d.host_disks.as_deref().unwrap_or_default(), host_disk, Mark::HostDisk);
         let texts: Vec<String> = columns().iter().map(|c| format!("{:?}", c.value(&rows[0]))).collect();
         assert_eq!((rows.len(), idle), (1, 0));
         assert!(texts.contains(&"Figure(150.0)".into()) && texts.contains(&"Text(\"pool 93 %\")".into()), "{texts:?}");

@@ -1,7 +1,7 @@
 //! What interrupts vCPUs, and the threads that the guest's doorbells wake.
 
-use super::ScreenView;
 use super::section::Section;
+use crate::ui::screen_view::ScreenView;
 use crate::ui::state::AppState;
 use crate::ui::table::{Column, RowKey, RowStyle, Table, TableId, left, right, step};
 use judge::figures::{micros, rate};

@@ -110,10 +110,10 @@ pub fn section<'a>(state: &'a AppState, guest: &'a DomainModel) -> Section<'a> {
 
 #[cfg(test)]
 mod tests {
+    use crate::ui::screen_view::ScreenView;
     use crate::ui::state::Tick;
     use crate::ui::tests::{draw, screen, snapshot, text};
     use crate::ui::theme::Theme;
-    use crate::ui::views::ScreenView;
     use judge::model::{Base, Model};
     use sample::{Job, JobKind};
     use testkit::{Fixture, Guest, Host};

@@ -74,10 +74,10 @@ pub fn section(state: &AppState) -> Section<'_> {
 
 #[cfg(test)]
 mod tests {
+    use crate::ui::screen_view::ScreenView;
     use crate::ui::state::AppState;
     use crate::ui::table::{AnyTable, ColumnId, TableId, Value};
     use crate::ui::tests::{busy, screen};
-    use crate::ui::views::ScreenView;
     use testkit::{Fixture, Guest, Host};
 
     fn values(table: &dyn AnyTable, name: &str) -> Vec<Value> {

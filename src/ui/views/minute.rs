@@ -1,6 +1,7 @@
 //! The last minute of the selected guest, or of the host.
 
-use super::section::{Picture, Section, SectionId};
+use super::section::{Picture, Section};
+use crate::ui::page_state::SectionId;
 use crate::ui::state::AppState;
 use crate::ui::theme::{StyleId, Theme};
 use crate::ui::widgets::draw::put;
@@ -138,7 +139,7 @@ mod tests {
         let mut state = state();
         let mut model = state.model.clone().unwrap();
         assert_eq!(LastMinute(&state).height(), 3);
-        state.view = crate::ui::views::ScreenView::Page;
+        state.view = crate::ui::screen_view::ScreenView::Page;
         let copied = |remaining| sample::Job { total: Some(8), remaining: Some(remaining), ..sample::Job::default() };
         for job in [Some(copied(8)), Some(copied(4)), None] {
             model.time_ms += 10_000;

@@ -23,51 +23,14 @@ pub mod tasks;
 pub mod threads;
 pub mod userspace;
 
-pub use page::{Page, PageState};
-pub use section::{Section, SectionId};
+pub use page::Page;
+pub use section::Section;
 
+use super::layout;
+use super::page_state::SectionId;
+use super::screen_view::ScreenView;
 use super::state::AppState;
 use super::table::{ColumnHead, TableId};
-use serde::Deserialize;
-use strum::IntoStaticStr;
-
-/// What fills the screen below the header.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, IntoStaticStr)]
-#[serde(rename_all = "lowercase")]
-#[strum(serialize_all = "lowercase")]
-pub enum ScreenView {
-    /// The list of guests, and the detail of the selected one.
-    #[default]
-    Guests,
-    /// All of one guest, or of the host outside guests.
-    #[serde(skip)]
-    Page,
-    /// The host's CPUs.
-    Cpus,
-    /// How long vCPUs wait for a CPU.
-    Latency,
-    /// Disks, network interfaces and memory.
-    Storage,
-    /// Which sources work and which are missing.
-    Sources,
-}
-
-impl ScreenView {
-    /// The views that a number and Tab show, in this order.
-    pub const ALL: [Self; 5] = [Self::Guests, Self::Cpus, Self::Latency, Self::Storage, Self::Sources];
-
-    /// Its name in the config file and in names of files.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
-
-    /// The view `by` places further; after the last comes the first.
-    #[must_use]
-    pub fn turn(self, by: isize) -> Self {
-        let at = Self::ALL.iter().position(|v| *v == self).unwrap_or(0);
-        Self::ALL[(at as isize + by).rem_euclid(Self::ALL.len() as isize) as usize]
-    }
-}
 
 /// The sections of a view in a width.
 pub fn sections(view: ScreenView, state: &AppState, columns: u16) -> Vec<Section<'_>> {
@@ -114,35 +77,37 @@ pub fn sections(view: ScreenView, state: &AppState, columns: u16) -> Vec<Section
     }
 }
 
-/// A table, its title, and what describes its columns, left to right.
-type TableRow = (TableId, &'static str, fn() -> Vec<ColumnHead>);
+impl AppState {
+    /// The sections of a view as they are laid out on this screen.
+    pub fn page_of(&self, view: ScreenView) -> Page<'_> {
+        Page::new(sections(view, self, layout::plan(self).page.width))
+    }
 
-/// All tables, in the order of the help.
-pub const TABLES: [TableRow; 14] = [
-    (TableId::Guests, "guests", || heads_of(guests::columns())),
-    (TableId::Exits, "exits", || heads_of(exits::columns())),
-    (TableId::Userspace, "exits to the VMM", || heads_of(userspace::columns())),
-    (TableId::Accesses, "devices", || heads_of(accesses::columns())),
-    (TableId::Threads, "threads", || heads_of(threads::columns())),
-    (TableId::Interrupts, "interrupts", || heads_of(interrupts::columns())),
-    (TableId::Jobs, "jobs", || heads_of(jobs::columns())),
-    (TableId::Disks, "disks", || heads_of(disks::columns())),
-    (TableId::Nics, "network interfaces", || heads_of(disks::nic_columns())),
-    (TableId::HostDisks, "block devices of the host", || heads_of(host_disks::columns())),
-    (TableId::Memory, "memory", || heads_of(memory::columns())),
-    (TableId::Cpus, "CPUs", || heads_of(cpus::columns())),
-    (TableId::Latency, "latency", || heads_of(latency::columns())),
-    (TableId::Tasks, "tasks outside guests", || heads_of(tasks::columns())),
-];
-
-/// A table's title.
-pub fn title(table: TableId) -> &'static str {
-    TABLES[table as usize].1
+    /// The sections that the screen shows: beside the list the sections of the selected row's page.
+    pub fn shown_page(&self) -> Page<'_> {
+        let is_beside = self.view == ScreenView::Guests && !layout::plan(self).page.is_empty();
+        self.page_of(if is_beside { ScreenView::Page } else { self.view })
+    }
 }
 
 /// What describes the columns of a table, left to right.
 pub fn heads(table: TableId) -> Vec<ColumnHead> {
-    (TABLES[table as usize].2)()
+    match table {
+        TableId::Guests => heads_of(guests::columns()),
+        TableId::Exits => heads_of(exits::columns()),
+        TableId::Userspace => heads_of(userspace::columns()),
+        TableId::Accesses => heads_of(accesses::columns()),
+        TableId::Threads => heads_of(threads::columns()),
+        TableId::Interrupts => heads_of(interrupts::columns()),
+        TableId::Jobs => heads_of(jobs::columns()),
+        TableId::Disks => heads_of(disks::columns()),
+        TableId::Nics => heads_of(disks::nic_columns()),
+        TableId::HostDisks => heads_of(host_disks::columns()),
+        TableId::Memory => heads_of(memory::columns()),
+        TableId::Cpus => heads_of(cpus::columns()),
+        TableId::Latency => heads_of(latency::columns()),
+        TableId::Tasks => heads_of(tasks::columns()),
+    }
 }
 
 fn heads_of<Row>(columns: Vec<super::table::Column<Row>>) -> Vec<ColumnHead> {
@@ -154,12 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_table_has_its_row() {
-        assert!(TABLES.iter().enumerate().all(|(n, (id, ..))| *id as usize == n));
-    }
-
-    #[test]
     fn each_column_has_its_help() {
-        assert!(TABLES.iter().flat_map(|(.., heads)| heads()).all(|head| !head.help.is_empty()));
+        assert!(TableId::ALL.into_iter().flat_map(heads).all(|head| !head.help.is_empty()));
     }
 }

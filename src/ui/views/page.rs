@@ -1,6 +1,7 @@
 //! A view as one scroll: its sections below each other, a cursor that stays with what it is on, and the part that fits.
 
-use super::section::{Body, Section, SectionId};
+use super::section::{Body, Section};
+use crate::ui::page_state::{PageKey, PageState};
 use crate::ui::state::AppState;
 use crate::ui::table::{AnyTable, RowKey, TablePainter, severity_mark};
 use crate::ui::theme::{StyleId, Theme};
@@ -8,26 +9,6 @@ use crate::ui::widgets::draw::{highlight, put};
 use crate::ui::widgets::{paint_line, scrollbar, title};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-
-/// Where the cursor of a page is, and which part of the page is on the screen.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PageState {
-    /// What the cursor is on; `None` until a key moves it.
-    pub cursor: Option<PageKey>,
-    /// The line of the cursor.
-    pub at: usize,
-    /// The first line on the screen.
-    pub top: usize,
-}
-
-/// What a line of a page is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PageKey {
-    /// The section.
-    pub section: SectionId,
-    /// The row in it; `None` for its title.
-    pub row: Option<RowKey>,
-}
 
 /// A line of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

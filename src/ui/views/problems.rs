@@ -1,13 +1,14 @@
 //! The problems of the selected guest, or of the host: evidence, cost, fix, reason, and how to check.
 
-use super::detail;
-use super::section::{Section, SectionId, TextLine};
+use super::section::{Section, TextLine};
+use crate::ui::action::Action;
+use crate::ui::page_state::SectionId;
 use crate::ui::state::AppState;
 use crate::ui::table::RowKey;
 use crate::ui::text::{clean_line, clean_lines, fit_words, width, wrap};
 use crate::ui::theme::StyleId;
 use crate::ui::widgets::header::clock;
-use judge::figures::{count, seconds};
+use judge::figures::{count, seconds, share};
 use judge::lint::{Finding, FixKind, RuleId, StillWatched, is_command};
 use judge::model::DomainModel;
 use report::findings_text;
@@ -28,7 +29,7 @@ pub fn section(state: &AppState, columns: u16) -> Section<'_> {
         }
     }
     text.add("", &watched(state).unwrap_or_default(), StyleId::Dim);
-    let right = if open.fix.is_empty() { String::new() } else { detail::keys(state) };
+    let right = if open.fix.is_empty() { String::new() } else { keys(state) };
     let section = Section::text(SectionId::Problems, TITLE, text.lines);
     section.with_note(problems.len().to_string()).with_right(right)
 }
@@ -50,7 +51,7 @@ impl Labelled {
 
     /// Adds severity, title and cost in a line.
     fn headline(&mut self, f: &Finding) {
-        let cost = detail::cost(f).unwrap_or_default();
+        let cost = cost(f).unwrap_or_default();
         let room = self.columns.saturating_sub(width(&cost) + 4);
         let title = fit_words(&clean_line(&f.title), room, '~');
         let gap = " ".repeat((room + 2 - width(&title)).into());
@@ -88,6 +89,16 @@ impl Labelled {
         self.add("RULE", &format!("{}, {} confidence{folded}", f.rule, f.confidence.as_str()), StyleId::Dim);
         self.add("SEE", &f.see.join("\n"), StyleId::Dim);
     }
+}
+
+/// The keys that hand the fix out: `y copy  w write to a file`.
+pub fn keys(state: &AppState) -> String {
+    format!("{} copy  {} write to a file", state.key_name(Action::Copy), state.key_name(Action::Write))
+}
+
+/// `costs 52 % of a CPU`.
+pub fn cost(f: &Finding) -> Option<String> {
+    f.cost.map(|percent| format!("costs {} % of a CPU", share(percent)))
 }
 
 /// What is said of a row without problems: nothing found, or why that says little.

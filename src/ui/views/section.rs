@@ -1,29 +1,13 @@
 //! A part of a view: a title and what is below it. It says how high it is; nothing is painted to be measured.
 
+use crate::ui::page_state::SectionId;
 use crate::ui::state::AppState;
-use crate::ui::table::{AnyTable, RowKey, Table, TableId};
+use crate::ui::table::{AnyTable, RowKey, Table};
 use crate::ui::theme::Theme;
 use crate::ui::widgets::StyledLine;
 use judge::lint::Severity;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-
-/// Identifies a section of a view.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum SectionId {
-    /// A table.
-    Table(TableId),
-    /// The problems of a guest or of the host.
-    Problems,
-    /// The last minute.
-    Minute,
-    /// The map of CPUs.
-    CpuMap,
-    /// Sources.
-    Sources,
-    /// Rules that could not be judged.
-    Unjudged,
-}
 
 /// A line of text in a section.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -80,7 +64,7 @@ impl<'a> Section<'a> {
         let (id, order) = (table.id, state.table(table.id));
         let note = if table.rows.is_empty() { why() } else { String::new() };
         let body = Body::Table(Box::new(table.in_order(order)));
-        Self { body, ..Self::folded(SectionId::Table(id), super::title(id), note) }
+        Self { body, ..Self::folded(SectionId::Table(id), id.title(), note) }
     }
 
     /// A section of text.

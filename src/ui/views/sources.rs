@@ -1,6 +1,7 @@
 //! Which sources work, which are missing and the command that enables them; and what could not be judged.
 
-use super::section::{Section, SectionId, TextLine};
+use super::section::{Section, TextLine};
+use crate::ui::page_state::SectionId;
 use crate::ui::state::AppState;
 use crate::ui::text::{clean_line, clean_lines, width, wrap};
 use crate::ui::theme::StyleId;

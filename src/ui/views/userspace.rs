@@ -59,9 +59,9 @@ pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ui::screen_view::ScreenView;
     use crate::ui::tests::{draw, screen, text};
     use crate::ui::theme::Theme;
-    use crate::ui::views::ScreenView;
     use testkit::{Fixture, Guest, Host};
 
     #[test]

@@ -4,6 +4,7 @@ use super::StyledLine;
 use super::popup::{self, PopupText};
 use crate::ui::keymap::{Binding, KEYMAP, When};
 use crate::ui::state::AppState;
+use crate::ui::table::TableId;
 use crate::ui::text::wrap;
 use crate::ui::theme::{StyleId, Theme};
 use crate::ui::views;
@@ -29,9 +30,9 @@ pub fn lines(state: &AppState, screen: u16) -> Vec<StyledLine> {
         heading(&mut out, title);
         others.iter().filter(|b| b.when == when).for_each(|b| key(&mut out, b, LABEL.0));
     }
-    for (_, title, heads) in views::TABLES {
-        heading(&mut out, &title.to_uppercase());
-        for head in heads() {
+    for table in TableId::ALL {
+        heading(&mut out, &table.title().to_uppercase());
+        for head in views::heads(table) {
             entry(&mut out, (head.header, StyleId::Text, LABEL.0), head.help, screen);
         }
     }

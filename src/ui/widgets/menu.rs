@@ -2,14 +2,15 @@
 
 use super::StyledLine;
 use super::popup::{self, PopupText};
-use crate::ui::export::SaveFormat;
+use crate::ui::action::SaveFormat;
 use crate::ui::layout;
 use crate::ui::menus;
+use crate::ui::screen_view::ScreenView;
 use crate::ui::state::{AppState, Menu};
 use crate::ui::table::{AnyTable, ColumnHead, ColumnId, TableId, TablePainter};
 use crate::ui::text::{fit_words, width};
 use crate::ui::theme::{StyleId, Theme};
-use crate::ui::views::{self, ScreenView, guests};
+use crate::ui::views::{self, guests};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -27,7 +28,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, (menu, at): (Menu, usize), state: &Ap
                 (format!("{order} {:<19}", head.header), head.help)
             };
             let entries = views::heads(table).into_iter().enumerate().map(entry).collect();
-            (format!("sort {} by", views::title(table)), "the same column again: reverse", entries)
+            (format!("sort {} by", table.title()), "the same column again: reverse", entries)
         }
         Menu::Columns(table) => {
             let heads = views::heads(table);
@@ -37,7 +38,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, (menu, at): (Menu, usize), state: &Ap
                 (format!("[{mark}] {:<19} {no_room:<8} {:<12}", head.header, head.name), head.help)
             };
             let entries = menus::listed(state, table).into_iter().map(entry).collect();
-            (format!("columns of {}", views::title(table)), "the second name: filters, CSV, config file", entries)
+            (format!("columns of {}", table.title()), "the second name: filters, CSV, config file", entries)
         }
         Menu::Save => {
             let entries = SaveFormat::ALL.map(|(_, extension, help)| (format!("{extension:<6}"), help));

@@ -1,7 +1,7 @@
 //! The columns of the list of guests.
 
-use super::rows::ListRow;
 use crate::ui::filter::FilterField;
+use crate::ui::guest_list::ListRow;
 use crate::ui::state::AppState;
 use crate::ui::table::{Cell, Column, ColumnId, left, right, severity_style};
 use crate::ui::text::clean;

@@ -4,11 +4,11 @@ mod columns;
 mod rows;
 
 pub use columns::{GuestRow, column_with_name, columns, filter_fields};
-pub use rows::{GuestList, ListRow, arrange, busy, key};
+pub use rows::{arrange, busy, key, table};
 
-use crate::ui::layout;
+use crate::ui::guest_list::ListRow;
 use crate::ui::state::AppState;
-use crate::ui::table::{RowStyle, Table, TableId, TablePainter};
+use crate::ui::table::{TableId, TablePainter};
 use crate::ui::text::{clean, width};
 use crate::ui::theme::{StyleId, Theme};
 use crate::ui::widgets::draw::put;
@@ -17,31 +17,6 @@ use judge::model::DomainModel;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use sample::{SourceId, SourceState, SourceStatus};
-
-/// Of the columns of the screen beyond this, a third is room for longer names.
-const WIDE: u16 = 124;
-
-/// The list as a table: its rows are in order already.
-pub fn table(state: &AppState) -> Table<GuestRow<'_>> {
-    let rows = state.list.rows.iter().map(|row| GuestRow::new(state, *row)).collect();
-    Table { rows, ..empty_table(state) }
-}
-
-/// The table without rows.
-fn empty_table(state: &AppState) -> Table<GuestRow<'_>> {
-    let mut columns = columns();
-    columns[0].head.layout.width += layout::plan(state).list.width.saturating_sub(WIDE) / 3;
-    Table { id: TableId::Guests, columns, rows: Vec::new(), key: |r| key(r.state, r.row), style }
-}
-
-fn style(row: &GuestRow<'_>) -> RowStyle {
-    match (row.worst(), row.row) {
-        (Some(found), _) => RowStyle::Severity(found.severity),
-        (None, ListRow::Idle(_)) => RowStyle::Dim,
-        (None, _) if row.domain.is_some_and(rows::is_idle) => RowStyle::Dim,
-        (None, _) => RowStyle::Plain,
-    }
-}
 
 /// Paints the list.
 pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {

@@ -1,15 +1,13 @@
 //! The rows of the list, their order, and what is selected.
 
-use super::columns::GuestRow;
-use crate::ui::filter::TableFilter;
+use super::columns::{GuestRow, columns};
+use crate::ui::guest_list::ListRow;
+use crate::ui::layout;
 use crate::ui::state::AppState;
-use crate::ui::table::{RowKey, TableId, step};
-use crate::ui::text::clean;
-use judge::cost::{GuestCosts, guest_costs};
+use crate::ui::table::{RowKey, RowStyle, Table, TableId, step};
 use judge::lint::Severity;
-use judge::model::{DomainModel, GuestId, Model};
+use judge::model::{DomainModel, Model};
 use std::cmp::Reverse;
-use std::collections::HashMap;
 
 /// From this many idle guests on, they share a row.
 const MIN_FOLDED: usize = 4;
@@ -18,54 +16,28 @@ const LITTLE: f64 = 5.0;
 /// A guest that uses, and whose vCPUs wait for, less of a CPU than this is idle; percent.
 const IDLE: f64 = 1.0;
 
-/// A row of the list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ListRow {
-    /// A guest: its index in the model's list.
-    Guest(usize),
-    /// What the host does outside guests.
-    Other,
-    /// So many idle guests.
-    Idle(usize),
+/// Of the columns of the screen beyond this, a third is room for longer names.
+const WIDE: u16 = 124;
+
+/// The list as a table: its rows are in order already.
+pub fn table(state: &AppState) -> Table<GuestRow<'_>> {
+    let rows = state.list.rows.iter().map(|row| GuestRow::new(state, *row)).collect();
+    Table { rows, ..empty_table(state) }
 }
 
-/// The list of guests.
-#[derive(Debug, Clone, Default)]
-pub struct GuestList {
-    /// The rows, top to bottom.
-    pub rows: Vec<ListRow>,
-    /// The guests that pass the filter, in the order of the list, folded ones too: indices into the model's list.
-    pub guests: Vec<usize>,
-    /// The selected row. `None` until a key selects one; the first row is selected then.
-    pub cursor: Option<RowKey>,
-    /// Index of the selected row.
-    pub at: usize,
-    /// Index of the first visible row.
-    pub top: usize,
-    /// Whether each idle guest has a row.
-    pub shows_idle: bool,
-    /// Which guests are shown.
-    pub filter: TableFilter,
-    /// What costs each guest its time, in the order of the model.
-    pub costs: Vec<GuestCosts>,
-    /// The guests that wait for a CPU which tasks outside guests use.
-    pub delayed: Vec<String>,
+/// The table without rows.
+fn empty_table(state: &AppState) -> Table<GuestRow<'_>> {
+    let mut columns = columns();
+    columns[0].head.layout.width += layout::plan(state).list.width.saturating_sub(WIDE) / 3;
+    Table { id: TableId::Guests, columns, rows: Vec::new(), key: |r| key(r.state, r.row), style }
 }
 
-impl GuestList {
-    /// Takes in what the guests did in a new interval; `before` is the interval of the costs so far.
-    pub fn watch(&mut self, before: Option<&Model>, model: &Model) {
-        let before = before.into_iter().flat_map(|m| &m.domains).map(DomainModel::key);
-        let before: HashMap<GuestId, &GuestCosts> = before.zip(&self.costs).collect();
-        let mut costs = guest_costs(model);
-        for (domain, costs) in model.domains.iter().zip(&mut costs) {
-            if let Some(before) = before.get(&domain.key()) {
-                costs.keep_lead(before);
-            }
-        }
-        self.costs = costs;
-        let delayed = model.domains.iter().zip(&self.costs).filter(|(_, costs)| costs.is_delayed_by_tasks);
-        self.delayed = delayed.map(|(d, _)| clean(d.name())).collect();
+fn style(row: &GuestRow<'_>) -> RowStyle {
+    match (row.worst(), row.row) {
+        (Some(found), _) => RowStyle::Severity(found.severity),
+        (None, ListRow::Idle(_)) => RowStyle::Dim,
+        (None, _) if row.domain.is_some_and(is_idle) => RowStyle::Dim,
+        (None, _) => RowStyle::Plain,
     }
 }
 
@@ -91,7 +63,7 @@ pub fn key(state: &AppState, row: ListRow) -> RowKey {
 /// Rebuilds the rows after a new interval or a change of filter or order.
 pub fn arrange(state: &mut AppState) {
     let Some(model) = &state.model else { return };
-    let mut table = super::empty_table(state);
+    let mut table = empty_table(state);
     let rows = (0..model.domains.len()).map(|at| GuestRow::new(state, ListRow::Guest(at)));
     let filter = &state.list.filter;
     table.rows = rows

@@ -1,0 +1,42 @@
+//! The views of the screen by name.
+
+use serde::Deserialize;
+use strum::IntoStaticStr;
+
+/// What fills the screen below the header.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, IntoStaticStr)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum ScreenView {
+    /// The list of guests, and the detail of the selected one.
+    #[default]
+    Guests,
+    /// All of one guest, or of the host outside guests.
+    #[serde(skip)]
+    Page,
+    /// The host's CPUs.
+    Cpus,
+    /// How long vCPUs wait for a CPU.
+    Latency,
+    /// Disks, network interfaces and memory.
+    Storage,
+    /// Which sources work and which are missing.
+    Sources,
+}
+
+impl ScreenView {
+    /// The views that a number and Tab show, in this order.
+    pub const ALL: [Self; 5] = [Self::Guests, Self::Cpus, Self::Latency, Self::Storage, Self::Sources];
+
+    /// Its name in the config file and in names of files.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+
+    /// The view `by` places further; after the last comes the first.
+    #[must_use]
+    pub fn turn(self, by: isize) -> Self {
+        let at = Self::ALL.iter().position(|v| *v == self).unwrap_or(0);
+        Self::ALL[(at as isize + by).rem_euclid(Self::ALL.len() as isize) as usize]
+    }
+}

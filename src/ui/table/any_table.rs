@@ -1,0 +1,85 @@
+//! A table of rows and columns, whatever its rows are.
+
+use super::cell::{Cell, RowStyle};
+use super::column::{Column, ColumnHead, ColumnId, Value};
+use super::order::{self, TableState};
+use super::registry::TableId;
+use super::row_key::RowKey;
+
+/// The rows of a table, and what its columns say of a row.
+pub struct Table<Row> {
+    /// Which table it is.
+    pub id: TableId,
+    /// All columns, left to right.
+    pub columns: Vec<Column<Row>>,
+    /// The rows in the order that the table has until a column is chosen.
+    pub rows: Vec<Row>,
+    /// What a row is about.
+    pub key: fn(&Row) -> RowKey,
+    /// How a row is painted.
+    pub style: fn(&Row) -> RowStyle,
+}
+
+impl<Row> Table<Row> {
+    /// The table with its rows in the order that the user chose, and held where it was a moment ago.
+    #[must_use]
+    pub fn in_order(mut self, state: &TableState) -> Self {
+        let sort = state.sort.and_then(|sort| Some((self.columns.get(sort.column.0)?, sort.reversed)));
+        self.rows = order::arrange(self.rows, sort, self.key, &state.order);
+        self
+    }
+}
+
+/// A table of any type of row.
+pub trait AnyTable {
+    /// Which table it is.
+    fn id(&self) -> TableId;
+    /// What describes its columns.
+    fn head(&self, column: ColumnId) -> &ColumnHead;
+    /// The number of columns.
+    fn width(&self) -> usize;
+    /// The number of rows.
+    fn len(&self) -> usize;
+    /// What a row is about.
+    fn key(&self, row: usize) -> RowKey;
+    /// How a row is painted.
+    fn style(&self, row: usize) -> RowStyle;
+    /// A cell.
+    fn cell(&self, row: usize, column: ColumnId) -> Cell;
+    /// A value, for CSV and JSON.
+    fn value(&self, row: usize, column: ColumnId) -> Value;
+}
+
+impl<Row> AnyTable for Table<Row> {
+    fn id(&self) -> TableId {
+        self.id
+    }
+
+    fn head(&self, column: ColumnId) -> &ColumnHead {
+        &self.columns[column.0].head
+    }
+
+    fn width(&self) -> usize {
+        self.columns.len()
+    }
+
+    fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn key(&self, row: usize) -> RowKey {
+        (self.key)(&self.rows[row])
+    }
+
+    fn style(&self, row: usize) -> RowStyle {
+        (self.style)(&self.rows[row])
+    }
+
+    fn cell(&self, row: usize, column: ColumnId) -> Cell {
+        self.columns[column.0].cell(&self.rows[row])
+    }
+
+    fn value(&self, row: usize, column: ColumnId) -> Value {
+        self.columns[column.0].value(&self.rows[row])
+    }
+}
