@@ -7,7 +7,7 @@ use judge::analysis::{DomainFilter, Pattern, Pipeline};
 use judge::lint::{InputKind, Options};
 use kvm::{
     CpuSet, Space, cmdline, device_map, domain_xml as xml, format, guest_name, kernel_log as log, mtree as tree,
-    sanitize, sanitize_name, thread_name, time_profile as profile,
+    sanitize, sanitize_name, thread_name,
 };
 use kvmtop::cli::args::ChoiceArgs;
 use kvmtop::cli::{Settings, config::Config};
@@ -55,7 +55,6 @@ pub const READERS: &[Reader] = &[
     reader("qmp", qmp, Source::Written),
     reader("report", report, Source::Texts(|_| true)),
     reader("session", session, Source::Files("tests/fixtures/session")),
-    reader("time_profile", time_profile, Source::Texts(|text| profile::parse(text).is_some())),
     reader("topology", input, Source::Texts(|text| text.starts_with("Architecture:") || text.contains("CPU,"))),
     reader("trace", input, Source::Texts(|text| text.contains("kvm_entry"))),
     reader("tracefs_format", tracefs_format, Source::Texts(|text| text.contains("print fmt:"))),
@@ -212,11 +211,6 @@ fn qmp(input: &[u8]) {
     let _ = far.write_all(input);
     far.shutdown(Shutdown::Write).expect("an end of what is sent");
     let _ = live::ask_all(near);
-}
-
-/// `perf top` and `perf report`.
-fn time_profile(input: &[u8]) {
-    let _ = profile::parse(&text_of(input));
 }
 
 /// A `format` file of tracefs.

@@ -21,7 +21,6 @@ pub mod mtree;
 pub mod pattern;
 pub mod thread_cpus;
 pub mod thread_name;
-pub mod time_profile;
 pub mod topology;
 pub mod userspace_exit;
 

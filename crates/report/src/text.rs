@@ -4,7 +4,6 @@ use super::table::{Column, cut, or_dash, spread, table, wrapped};
 use super::{View, counter_tables, findings_text};
 use judge::figures::{bytes, count, duration, micros, or_unknown, percent, rate, seconds};
 use judge::model::{AccessRow, CpuShare, DomainModel, ExitRow, ExitTable, HotDevice, Model, ThreadModel};
-use kvm::time_profile::ProfileRow;
 use kvm::{Space, userspace_exit};
 use sample::{DomainState, EngineKind, SourceState, SourceStatus};
 use std::collections::HashSet;
@@ -57,11 +56,6 @@ pub fn interval(view: &View<'_>, reported: &[SourceStatus], columns: usize) -> S
 pub fn report(view: &View<'_>, columns: usize) -> String {
     let mut out = headline(view, columns);
     out.push_str(&complaints(&view.sources(), columns));
-    if let Some(profile) = &view.model.host.facts.profile {
-        let of = profile.event.as_deref().map_or_else(String::new, |event| format!(" of {event}"));
-        let _ = writeln!(out, "\nprofile{of}, by perf top or perf report");
-        out.push_str(&table(2, &profile.rows, FULL, PROFILE));
-    }
     let guests: Vec<_> = view.guests().collect();
     if guests.is_empty() && !view.model.domains.is_empty() {
         out.push_str("no guest matches --domain\n");
@@ -194,14 +188,6 @@ fn domain_line(d: &DomainModel) -> String {
     }
     parts.join("  ")
 }
-
-const PROFILE: &[Column<ProfileRow>] = &[
-    ("%", |row| percent(row.percent)),
-    ("with calls", |row| or_unknown(row.with_calls, percent)),
-    ("<TASK", |row| or_dash(row.task.as_ref())),
-    ("<IN", |row| or_dash(row.object.as_ref())),
-    ("<FUNCTION", |row| row.name.clone()),
-];
 
 const THREADS: &[Column<ThreadModel>] = &[
     ("<THREAD", ThreadModel::label),

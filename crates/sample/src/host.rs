@@ -2,7 +2,6 @@
 
 use super::figures::bounded;
 use kvm::cpu_set::CpuSet;
-use kvm::time_profile::TimeProfile;
 use kvm::topology::HostTopology;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -62,9 +61,6 @@ pub struct HostFacts {
     pub virtualised: Option<bool>,
     /// `CONFIG_HZ`, the host's tick rate, if known.
     pub tick_hz: Option<u32>,
-    /// A profile that a file of `perf top` or `perf report` shows. Recordings have none.
-    #[serde(skip)]
-    pub profile: Option<TimeProfile>,
 }
 
 impl HostFacts {

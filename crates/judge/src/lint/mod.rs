@@ -20,7 +20,6 @@ mod numa;
 mod pinning;
 mod plan;
 mod prelude;
-mod profiles;
 mod rule;
 mod rule_id;
 mod run;

@@ -11,7 +11,7 @@ pub(super) use super::engine::prose::Prose;
 pub(super) use super::engine::thresholds::thresholds;
 pub(super) use super::fixes::isolation::Isolation;
 pub(super) use super::fixes::placement::{guest_placement, placement};
-pub(super) use super::rule::Check::{self, Behaviour, Host, Profiled, Setup};
+pub(super) use super::rule::Check::{self, Behaviour, Host, Setup};
 pub(super) use super::rule::{Rule, RuleDoc};
 pub(super) use super::rule_id::RuleId;
 pub(super) use super::verdicts::Verdicts;

@@ -70,8 +70,6 @@ pub struct Family {
 pub(crate) enum Check {
     /// Once a guest, about what the guest does: not while it starts or is paused.
     Behaviour(fn(&Context<'_>, &GuestContext<'_>, &mut Verdicts)),
-    /// As `Behaviour`, and once about a profile of the host, whatever guests are known.
-    Profiled(fn(&Context<'_>, &GuestContext<'_>, &mut Verdicts), fn(&Context<'_>, &mut Verdicts)),
     /// Once a guest, about how it is set up.
     Setup(fn(&Context<'_>, &GuestContext<'_>, &mut Verdicts)),
     /// Once, about the host and all guests together.

@@ -116,8 +116,8 @@ fn still_watched(context: &Context<'_>, memory: &mut RuleMemory) -> Vec<StillWat
 fn ask_all(context: &Context<'_>) -> Verdicts {
     let mut verdicts = Verdicts::default();
     for rule in table::rules().filter(|r| context.options.reports(r.id)) {
-        let of_host = matches!(rule.check, Check::Host(_) | Check::Profiled(..));
-        let guests = if matches!(rule.check, Check::Host(_)) { 0..0 } else { 0..context.guests.len() };
+        let of_host = matches!(rule.check, Check::Host(_));
+        let guests = if of_host { 0..0 } else { 0..context.guests.len() };
         for guest in guests.map(Some).chain(of_host.then_some(None)) {
             ask(context, rule, guest, &mut verdicts);
         }
@@ -143,9 +143,9 @@ fn ask(context: &Context<'_>, rule: &'static Rule, guest: Option<usize>, verdict
     let before = verdicts.found.len();
     let is_over = guest.is_some_and(|g| g.domain.state == DomainState::Ended);
     match (rule.check, guest) {
-        (Check::Host(check) | Check::Profiled(_, check), None) => check(context, verdicts),
+        (Check::Host(check), None) => check(context, verdicts),
         _ if is_over => {}
-        (Check::Behaviour(check) | Check::Profiled(check, _), Some(guest)) if guest.not_judged.is_none() => {
+        (Check::Behaviour(check), Some(guest)) if guest.not_judged.is_none() => {
             check(context, guest, verdicts);
             if let Some(guard) = &guest.booting {
                 verdicts.temper(before, &guard.because);
@@ -182,10 +182,7 @@ fn unmeasured(context: &Context<'_>) -> Vec<CannotTell> {
         Some(CannotTell::every(Some(guest), because))
     };
     if context.guests.is_empty() {
-        let profile = context.model.host.facts.profile.as_ref();
-        return vec![CannotTell::every(None, profile.map_or("no file describes or measures a guest", |_| {
-            "a profile shows where CPUs spend time, not which exits lead there (add perf kvm stat, or a recording)"
-        }))];
+        return vec![CannotTell::every(None, "no file describes or measures a guest")];
     }
     context.guests.iter().filter_map(of_guest).collect()
 }

@@ -145,7 +145,6 @@ fn facts(paths: &SystemPaths) -> HostFacts {
         virtualised: has_flag("hypervisor"),
         tick_hz: tick_hz(),
         kvm_flavour: flavour,
-        profile: None,
     }
 }
 

@@ -1,7 +1,6 @@
 //! The host.
 
 use judge::model::{CpuModel, HostModel, PressureModel, TaskGroup};
-use kvm::time_profile::ProfileRow;
 use kvm::topology::HostTopology;
 
 objects! {
@@ -16,27 +15,6 @@ objects! {
         /// How long its tasks waited for CPUs, disks and memory. Absent: no PSI, or a file.
         #[serde(skip_serializing_if = "Option::is_none")]
         pressure: Option<PressureModel> = host.pressure,
-        /// Rows of a profile that `perf top` or `perf report` printed, largest first, at most 64. Absent: no file
-        /// holds one.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        profile: Option<Vec<JsonProfileRow>> =
-            host.facts.profile.as_ref().map(|profile| profile.rows.iter().map(JsonProfileRow::new).collect()),
-    }
-
-    /// A row of a profile.
-    pub struct JsonProfileRow(row: &ProfileRow) {
-        /// Its own share of what was sampled, percent.
-        #[schemars(range(max = 100))]
-        percent: f64 = row.percent,
-        /// Its share with the functions that it calls. `null`: the text lacks this column.
-        #[schemars(range(max = 100))]
-        with_calls_percent: Option<f64> = row.with_calls,
-        /// The task. `null`: the text has no tasks.
-        task: Option<String> = row.task.clone(),
-        /// The file that the function is in, such as `[kvm]`. `null`: the text has none.
-        object: Option<String> = row.object.clone(),
-        /// The function, or the text of a tracepoint; `-` in a table of tasks.
-        name: String = row.name.clone(),
     }
 
     /// The tasks outside guests that have one name.

@@ -4,15 +4,14 @@ mod apicv;
 mod lapic;
 
 use crate::lint::prelude::*;
-use crate::lint::profiles;
 
 pub(super) const RULES: &[Rule] = &[
-    Rule::new(RuleId::ApicvInhibited, Profiled(apicv::inhibited, profiles::apic), Hold::USUAL).described(RuleDoc {
+    Rule::new(RuleId::ApicvInhibited, Behaviour(apicv::inhibited), Hold::USUAL).described(RuleDoc {
         sees: "SynIC without avic disables the interrupt controller's acceleration (APICv, AVIC)",
         problem: "APIC acceleration is off",
         why: "SynIC makes Windows acknowledge interrupts automatically (AutoEOI), which APIC virtualisation cannot do: \
             KVM switches it off, and each APIC access is an exit. The avic enlightenment withdraws that",
-        thresholds: thresholds![apic.page_faults, apic.profile_faults],
+        thresholds: thresholds![apic.page_faults],
         limits: "KVM does not report the state of APICv; the rule infers it from exits that exist only with or only \
             without it. It needs 1000 exits/s other than idle ones. A guest in x2APIC mode shows no page faults",
         fix: "The avic enlightenment in the domain's XML, after a power cycle; needs libvirt 8.10 and QEMU 6.2",

@@ -4,7 +4,6 @@
 use super::properties;
 use crate::lint::fixes::{VirtioDriver, hyperv};
 use crate::lint::prelude::*;
-use crate::lint::profiles;
 use crate::model::{GuestKind, has_device};
 use kvm::device_property::DeviceProperty;
 
@@ -185,10 +184,17 @@ fn counted(guest: &GuestContext<'_>, least: f64, verdicts: &mut Verdicts) {
         format!("{} accesses/s to {what}, {share} % of {} exits/s", figure(*rate), figure(exits)),
         "which device is not counted".into(),
     ];
-    let fix = vec![profiles::show_addresses()];
+    let fix = vec![show_addresses()];
     let title = format!("Most exits are accesses to {what}");
     let problem = format!("exits: {what}");
     verdicts.find(Finding { title, problem, ..Finding::new(Severity::Info, Confidence::Low, evidence, fix) });
+}
+
+/// The command that shows which addresses a guest accesses, where no figure names them.
+fn show_addresses() -> Fix {
+    let show = "perf kvm stat record -a sleep 10; perf kvm stat report --event=mmio; \
+        perf kvm stat report --event=ioport";
+    fixes::command(show).needing("shows which addresses the guest accesses")
 }
 
 /// Exits for ports, in a table that does not name them, that cost the guest much time. Those of Windows are judged with
@@ -201,7 +207,7 @@ fn unnamed(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts)
         return;
     }
     let evidence = vec![ports.describe(guest, "port exits", ""), "which ports is not in the table".into()];
-    let fix = vec![profiles::show_addresses()];
+    let fix = vec![show_addresses()];
     let found = Finding::new(severity, Confidence::Low, evidence, fix).caused_by(ports);
     let title = "Accesses to I/O ports of emulated devices cost the guest much time".into();
     verdicts.find(Finding { title, problem: "exits: ports".into(), why: PORTS_WHY.into(), ..found });

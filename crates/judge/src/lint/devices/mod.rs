@@ -5,7 +5,6 @@ mod properties;
 mod virtio;
 
 use crate::lint::prelude::*;
-use crate::lint::profiles::to_the_vmm;
 
 pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::VirtioIntx, Behaviour(virtio::intx), Hold::USUAL).described(RuleDoc {
@@ -29,11 +28,11 @@ pub(super) const RULES: &[Rule] = &[
         fix: "The device's driver options in the domain's XML: vhost, ioeventfd, an IOThread",
         links: &[links::DEVICES],
     }),
-    Rule::new(RuleId::EmulatedDevice, Profiled(emulated::emulated, to_the_vmm), Hold::USUAL).described(RuleDoc {
+    Rule::new(RuleId::EmulatedDevice, Behaviour(emulated::emulated), Hold::USUAL).described(RuleDoc {
         sees: "an emulated network card or disk controller does real work",
         problem: "emulated disk or network",
         why: "Each access to a register of an emulated device is a round trip to QEMU; virtio passes batches",
-        thresholds: thresholds![devices.emulated, machine.profile],
+        thresholds: thresholds![devices.emulated],
         limits: "Needs the names of regions (info mtree; live guests of libvirt: --monitor); else the configuration's \
             network cards and SCSI controllers are named, or that a device is used and not which. An installer or \
             firmware that reads the disk looks the same",

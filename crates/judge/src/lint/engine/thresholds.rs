@@ -165,8 +165,6 @@ groups! {
         page_faults: f64 = 500.0, "Measured with an inhibited APICv: 1160/s per vCPU, 3.7 % of a CPU";
         /// Exits for local APIC accesses: a warning.
         lapic_exits: f64 = 2000.0;
-        /// EPT violations in a profile of exits, percent: an info.
-        profile_faults: f64 = 30.0, "Chosen; 67 % in a profile of Windows with an inhibited APICv";
         /// Inter-processor interrupts.
         ipis: Steps = Steps::new(5000.0, 20_000.0, NEVER);
     }
@@ -290,8 +288,6 @@ groups! {
         memory_stall: Steps = Steps::new(2.0, 10.0, 40.0), "Chosen; systemd-oomd kills from 60 % for 30 s on";
         /// CPU time of ksmd, percent: an info.
         ksmd: f64 = 5.0, "Measured on a host short of memory: 1.6 to 4.6 %";
-        /// Functions of one cause in a profile of the host, percent: an info.
-        profile: f64 = 5.0, "Chosen; 17 and 22 % in profiles of hosts that compacted memory or had shadow page tables";
         /// Frequency of a busy CPU, percent of what all CPUs can keep up: a warning below.
         slow_clock: f64 = 60.0, "Chosen: a limit of power costs a healthy host less; idle clocks are below 50 %";
         /// A CPU is busy enough for its frequency to count from here on, percent.

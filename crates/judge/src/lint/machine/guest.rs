@@ -2,7 +2,6 @@
 
 use crate::figures::bytes;
 use crate::lint::prelude::*;
-use crate::lint::profiles;
 use sample::ExitPlace;
 
 const USE_IOTHREAD: &str = "Give disks an IOThread, and use vhost for the network";
@@ -117,6 +116,23 @@ pub(super) fn faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
     verdicts.find(Finding::new(severity, Confidence::Low, evidence, fix).caused_by(faults));
 }
 
+const SHADOW: Prose = Prose {
+    title: "KVM keeps shadow page tables for a guest",
+    problem: "shadow page tables",
+    why: "Without EPT (Intel) or NPT (AMD) KVM builds page tables of its own: each change of the guest's page tables \
+        is an exit, and all vCPUs wait for one lock",
+};
+const TWO_STAGES: &str = "cat /sys/module/kvm_intel/parameters/ept /sys/module/kvm_amd/parameters/npt 2>/dev/null";
+const ENABLE_TWO_STAGES: &str = "If it prints N or 0, take kvm_intel.ept=0 or kvm_amd.npt=0 out of /etc/modprobe.d and \
+    the kernel command line. Without EPT or NPT give such guests few vCPUs and huge pages. Where it prints Y, a guest \
+    runs guests of its own";
+
+/// What shows whether a guest's memory is mapped by the hardware, and what makes it so.
+fn two_stages() -> Vec<Fix> {
+    let show = fixes::command(TWO_STAGES).needing("shows whether EPT or NPT is on");
+    vec![show, fixes::advice(ENABLE_TWO_STAGES)]
+}
+
 /// Page faults that the tracepoint counts while no exit is a fault of the second stage.
 fn shadow_faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let count = guest.domain.kvm_events.get("kvm_page_fault").copied().unwrap_or(0);
@@ -124,8 +140,8 @@ fn shadow_faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ver
     let is_much = ctx.thresholds().machine.faults.of(rate) >= Some(Severity::Warning);
     if is_much && all >= MANY && count as f64 >= ONE_PLACE / 100.0 * all as f64 {
         let text = format!("{count} page faults (kvm_page_fault) {}, and {all} exits of any kind", guest.window());
-        let found = Finding::new(Severity::Warning, Confidence::Medium, vec![text], profiles::two_stages());
-        verdicts.find(found.saying(profiles::SHADOW));
+        let found = Finding::new(Severity::Warning, Confidence::Medium, vec![text], two_stages());
+        verdicts.find(found.saying(SHADOW));
     }
 }
 

@@ -2,7 +2,6 @@
 
 use crate::figures::bytes;
 use crate::lint::prelude::*;
-use crate::lint::profiles;
 
 const SWAPPED: Prose = Prose {
     title: "The host swaps the guest's memory out",
@@ -38,19 +37,15 @@ pub(super) fn memory(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let ksmd = ctx.model.host.tasks.iter().filter(|t| t.kernel && t.comm == "ksmd");
     let percent = ksmd.map(|t| t.cpu_percent).fold(0.0, f64::max);
     if percent >= ctx.thresholds().machine.ksmd {
-        verdicts.find(ksm(vec![format!("ksmd uses {} % of a CPU", figure(percent))], Some(percent)));
+        let stop = fixes::command("echo 0 > /sys/kernel/mm/ksm/run");
+        let stop = stop.needing("stops the scanning; shared pages stay shared until written");
+        let fix = vec![stop, fixes::advice(KEEP_KSM)];
+        let evidence = vec![format!("ksmd uses {} % of a CPU", figure(percent))];
+        let found = Finding::new(Severity::Info, Confidence::High, evidence, fix).saying(KSM);
+        let see = vec!["https://docs.kernel.org/admin-guide/mm/ksm.html".into()];
+        verdicts.find(Finding { see, cost: Some(percent), ..found });
     }
-    profiles::memory(ctx, verdicts);
     crate::lint::incidents::logged(ctx, verdicts);
-}
-
-/// The finding about KSM's scan, and what it costs, percent of one CPU.
-pub(in crate::lint) fn ksm(evidence: Vec<String>, cost: Option<f64>) -> Finding {
-    let stop = fixes::command("echo 0 > /sys/kernel/mm/ksm/run");
-    let stop = stop.needing("stops the scanning; shared pages stay shared until written");
-    let fix = vec![stop, fixes::advice(KEEP_KSM)];
-    let see = vec!["https://docs.kernel.org/admin-guide/mm/ksm.html".into()];
-    Finding { see, cost, ..Finding::new(Severity::Info, Confidence::High, evidence, fix).saying(KSM) }
 }
 
 pub(super) fn steal(ctx: &Context<'_>, verdicts: &mut Verdicts) {

@@ -9,11 +9,9 @@ mod stopped;
 mod unhandled_msrs;
 
 pub(super) use guest::{place_text, vcpu_text};
-pub(super) use host::ksm;
 
 use crate::lint::incidents;
 use crate::lint::prelude::*;
-use crate::lint::profiles;
 
 pub(super) const RULES: &[Rule] = &[
     Rule::new(RuleId::GuestStopped, Setup(stopped::stopped), Hold::While).described(RuleDoc {
@@ -36,24 +34,23 @@ pub(super) const RULES: &[Rule] = &[
         fix: "Nothing, a CPU model that KVM knows, or a KVM module parameter that silences the log",
         links: &[links::KERNEL_PARAMETERS],
     }),
-    Rule::new(RuleId::Stage2Faults, Profiled(guest::faults, profiles::page_faults), Hold::USUAL).described(RuleDoc {
+    Rule::new(RuleId::Stage2Faults, Behaviour(guest::faults), Hold::USUAL).described(RuleDoc {
         sees: "the host serves many memory faults of the guest",
         problem: "many memory faults",
         why: "The host maps guest memory at its first use, and again whenever something removed the mapping: \
             ballooning, KSM, huge page collapse, NUMA balancing, swapping, dirty logging",
-        thresholds: thresholds![machine.faults, machine.profile],
+        thresholds: thresholds![machine.faults],
         limits: "Why mappings are missing is not visible. On AMD and arm64 emulated memory is the same exit, and \
-            subtracted. A guest in migration is left out. In profiles a guest of a guest on AMD looks like shadow \
-            paging",
+            subtracted. A guest in migration is left out",
         fix: "Huge pages in the domain's XML, or the host's memory settings",
         links: &["https://docs.kernel.org/admin-guide/mm/transhuge.html", links::MEMORY_BACKING],
     }),
     Rule::new(RuleId::HostMemoryPressure, Host(host::memory), Hold::SPARSE).described(RuleDoc {
-        sees: "the host swaps guest memory out, has none for a start, or KSM or compaction use much CPU",
+        sees: "the host swaps guest memory out, has none for a start, or KSM uses much CPU",
         problem: "host is short of memory",
         why: "",
-        thresholds: thresholds![machine.ksmd, machine.profile],
-        limits: "Swap that does not grow is not reported. Compaction is seen in a profile, a failed start in a log",
+        thresholds: thresholds![machine.ksmd],
+        limits: "Swap that does not grow is not reported. A failed start is seen in a log",
         fix: "Less memory for the guests, locked memory in the domain's XML, or KSM's settings",
         links: &[links::MEMORY_BACKING],
     }),
@@ -151,7 +148,7 @@ pub(super) const RULES: &[Rule] = &[
         fix: "type='kvm' in the domain's XML or -accel kvm; and what keeps KVM from being used",
         links: &["https://www.qemu.org/docs/master/system/introduction.html", links::KVM_API],
     }),
-    Rule::new(RuleId::MainLoopBusy, Profiled(guest::main_loop, profiles::main_loop), Hold::LONG).described(RuleDoc {
+    Rule::new(RuleId::MainLoopBusy, Behaviour(guest::main_loop), Hold::LONG).described(RuleDoc {
         sees: "QEMU's main thread uses close to a whole CPU",
         problem: "main thread is overloaded",
         why: "One thread serves timers, monitor, screens and devices without their own: all slow down when it is full",
@@ -160,7 +157,7 @@ pub(super) const RULES: &[Rule] = &[
         fix: "IOThreads and vhost in the domain's XML; fewer remote screens and backup jobs",
         links: &[links::IOTHREADS, links::QEMU_IOTHREADS],
     }),
-    Rule::new(RuleId::NestedGuest, Profiled(guest::nested, profiles::nested), Hold::USUAL).described(RuleDoc {
+    Rule::new(RuleId::NestedGuest, Behaviour(guest::nested), Hold::USUAL).described(RuleDoc {
         sees: "the guest runs guests of its own",
         problem: "runs guests of its own",
         why: "The guest is a hypervisor. Each exit of its guests causes several exits here",

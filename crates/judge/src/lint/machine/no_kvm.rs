@@ -3,11 +3,9 @@
 use crate::lint::context::guest::{BY_DEFAULT, BY_NO_EVENTS, BY_PROXMOX};
 use crate::lint::incidents::{self, texts};
 use crate::lint::prelude::*;
-use crate::lint::profiles;
 
 const TITLE: &str = texts::KVM_UNUSED.title;
 const FOREIGN: &str = "KVM runs only guests of the host's own architecture; others take many times as long";
-const OTHER_HOST: &str = "A guest of another architecture has KVM only on a host of that architecture";
 const TYPE_KVM: &str = "In its XML write <domain type='kvm'>, and <cpu mode='host-passthrough'/>";
 const NOVA: &str = "OpenStack writes this XML anew at each start: set virt_type = kvm in the section [libvirt] of \
     nova.conf on the compute node, restart nova-compute, and reboot the instance with --hard";
@@ -62,12 +60,6 @@ pub(super) fn no_kvm(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         }
         found.fix.extend(with_kvm(guest));
         verdicts.find_for(guest, found);
-    }
-    let by_profile = profiles::translated(ctx).filter(|_| ctx.guests.iter().all(|guest| guest.emulated.is_none()));
-    if let Some(shown) = by_profile {
-        let fix = [texts::KVM_UNUSED.next, OTHER_HOST].map(fixes::advice).into();
-        let found = Finding::new(Severity::Info, Confidence::High, vec![shown], fix);
-        verdicts.find(Finding { title: TITLE.into(), ..found });
     }
     incidents::logged(ctx, verdicts);
 }

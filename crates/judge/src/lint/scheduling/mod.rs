@@ -2,10 +2,7 @@
 
 mod vcpus;
 
-pub(super) use vcpus::{fewer_interrupts, less_polling};
-
 use crate::lint::prelude::*;
-use crate::lint::profiles;
 use vcpus::interrupts;
 
 pub(super) const RULES: &[Rule] = &[
@@ -19,7 +16,7 @@ pub(super) const RULES: &[Rule] = &[
         fix: "Pins, fewer vCPUs or less load on the guest's CPUs; without wait, the program inside the guest",
         links: &[links::KERNEL_PARAMETERS, links::SCHED_STATS],
     }),
-    Rule::new(RuleId::HostInterrupts, Profiled(interrupts, profiles::interrupts), Hold::USUAL).described(RuleDoc {
+    Rule::new(RuleId::HostInterrupts, Behaviour(interrupts), Hold::USUAL).described(RuleDoc {
         sees: "interrupts of the host stop the guest far more often than its tick",
         problem: "host interrupts stop it",
         why: "Each interrupt that a host CPU receives while it runs a guest is an exit: device interrupts routed to \
@@ -29,14 +26,14 @@ pub(super) const RULES: &[Rule] = &[
         fix: "Interrupt affinity on the host",
         links: &[links::IRQ_AFFINITY],
     }),
-    Rule::new(RuleId::HaltPollBurn, Profiled(vcpus::halt_poll, profiles::halt_poll), Hold::USUAL).described(RuleDoc {
+    Rule::new(RuleId::HaltPollBurn, Behaviour(vcpus::halt_poll), Hold::USUAL).described(RuleDoc {
         sees: "halt polling turns the guest's idle time into host CPU time",
         problem: "halt polling burns CPU",
         why: "Before KVM lets a halted vCPU sleep, it polls a little for its next interrupt. That saves a wake-up when \
             the interrupt comes soon; when it comes later, the polling only costs host CPU (shown as system time)",
-        thresholds: thresholds![scheduling.halt_poll, scheduling.halt_poll_guest, machine.profile],
+        thresholds: thresholds![scheduling.halt_poll, scheduling.halt_poll_guest],
         limits: "Needs KVM's counters. Where they are sums over the vCPUs, the average is judged. A host that is idle \
-            for more than 20 % of its time gets an info only, and so does a profile by function (perf top)",
+            for more than 20 % of its time gets an info only",
         fix: "A KVM module parameter on the host",
         links: &[links::HALT_POLLING],
     }),

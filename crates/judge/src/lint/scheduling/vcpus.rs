@@ -244,7 +244,7 @@ pub(super) fn halt_poll(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
 }
 
 /// What makes halt polling shorter.
-pub(in crate::lint) fn less_polling() -> Vec<Fix> {
+fn less_polling() -> Vec<Fix> {
     let less = fixes::command("echo 50000 > /sys/module/kvm/parameters/halt_poll_ns").needing(LESS_POLLING_NEED);
     vec![less, fixes::advice(KEEP_POLLING)]
 }
@@ -299,7 +299,7 @@ pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
 }
 
 /// What shows the host's interrupts, and routes them elsewhere.
-pub(in crate::lint) fn fewer_interrupts() -> Vec<Fix> {
+fn fewer_interrupts() -> Vec<Fix> {
     let show = fixes::command(SHOW_INTERRUPTS).needing("shows which interrupts arrive on the guest's CPUs");
     vec![show, fixes::advice(ROUTE_INTERRUPTS)]
 }

@@ -566,17 +566,6 @@ fn a_device_whose_memory_was_not_mapped_is_told_from_a_crash() {
 }
 
 #[test]
-fn a_profile_of_returns_to_the_vmm_has_no_cost() {
-    let mut model = quiet();
-    let profile = kvm::time_profile::parse(
-        "# Samples: 9K of event 'kvm:kvm_userspace_exit'\n    71.20%  reason KVM_EXIT_MMIO (6)\n    \
-         20.30%  reason KVM_EXIT_IO (2)\n     8.50%  reason restart (4)\n",
-    );
-    Arc::make_mut(&mut model.host.facts).profile = profile;
-    assert_eq!(of_file(&model).findings, []);
-}
-
-#[test]
 fn a_qemu_or_an_agent_that_does_not_answer_is_told() {
     let qmp = "Feb 10 02:03:11 pve1 pvestatd[15]: VM 105 qmp command failed - VM 105 qmp command ";
     let lock = "Jun 02 12:01:03 kvm01 libvirtd[21]: Timed out during operation: cannot acquire state change lock \

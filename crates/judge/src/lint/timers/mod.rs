@@ -4,7 +4,6 @@ mod clocks;
 mod enlightenments;
 mod idle;
 
-use crate::lint::incidents;
 use crate::lint::prelude::*;
 
 const CLOCK_FIX: &str = "Windows: Hyper-V clock and timers, after a power cycle. Linux: the clocksource, at once";
@@ -30,7 +29,7 @@ pub(super) const RULES: &[Rule] = &[
         fix: CLOCK_FIX,
         links: &[links::HYPERV, links::CLOCK],
     }),
-    Rule::new(RuleId::HpetClock, Profiled(clocks::clock, incidents::logged), Hold::USUAL).described(RuleDoc {
+    Rule::new(RuleId::HpetClock, Behaviour(clocks::clock), Hold::USUAL).described(RuleDoc {
         sees: "the guest uses the emulated HPET as clock or timer",
         problem: "clock is the HPET",
         why: "QEMU emulates the HPET, so each read of its counter and each timer set in it is a round trip to user \
