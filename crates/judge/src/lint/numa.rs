@@ -6,7 +6,6 @@ use crate::lint::prelude::*;
 use crate::placement::{GuestLayout, Pinning};
 use faults::PinnedPair;
 use kvm::domain_xml::GuestNumaCell;
-use kvm::kernel_log::LogKind;
 use std::collections::BTreeSet;
 
 pub(super) const RULES: &[Rule] = &[
@@ -72,14 +71,6 @@ const MEMORY_ELSEWHERE: Prose = Prose {
     problem: "memory on another node",
     why: "Every access to the other node costs more, and vCPU pins do not move memory",
 };
-const UNLIKE_CORES: Prose = Prose {
-    title: "vCPUs did not start: the guest may run on unlike cores of the host",
-    problem: "unlike cores, no vCPUs",
-    why: "On hosts with several kinds of core (big.LITTLE: Cortex-A55 and A76) a vCPU takes the registers of the core \
-        on which it is created. KVM refuses it (-22, EINVAL) where it is then set up on another kind",
-};
-const ONE_KIND: &str = "Start QEMU on cores of one kind: taskset -c CPUS qemu-system-aarch64 ... (libvirt: <vcpu \
-    cpuset='CPUS'>); `grep 'CPU part' /proc/cpuinfo` lists the kind of each CPU";
 const CELLS_CROSSED: Prose = Prose {
     title: "The guest's NUMA cells have their vCPUs and their memory on different nodes",
     problem: "NUMA cells are crossed",
@@ -267,14 +258,6 @@ fn smt(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
         return;
     }
     slow_cores(ctx, guest, verdicts);
-    let log = &ctx.model.host.kernel_log;
-    // A file can hold a guest's log; a live host's log is the host's.
-    let is_unpinned = ctx.is_file() && ctx.guests.len() == 1 && layout.confined(map).is_none();
-    if let Some(line) = log.iter().find(|line| is_unpinned && line.kind == LogKind::GuestCpuRefused) {
-        let evidence = vec![format!("the guest's log says: {}", line.text), "QEMU may run on any CPU".into()];
-        let found = Finding::new(Severity::Warning, Confidence::Medium, evidence, vec![fixes::advice(ONE_KIND)]);
-        verdicts.find(found.saying(UNLIKE_CORES));
-    }
     let threads = layout.threads;
     let seen = format!("the guest sees {threads} threads per core, yet these are on different cores");
     // Threads of a guest core, as the guest sees them, on different cores of the host; or vCPUs on siblings of one

@@ -6,7 +6,7 @@ use kvm::Space;
 use kvm::cmdline::{QemuCommand, TCG, UNKNOWN_PROXMOX_ID};
 use kvm::domain_xml::SHUT_OFF;
 use kvm::userspace_exit as returns;
-use sample::{DomainState, ENLIGHTENMENTS_OFFERED, INVTSC_OFFERED, StopReason};
+use sample::{DomainState, ENLIGHTENMENTS_OFFERED, ExitPlace, INVTSC_OFFERED, StopReason};
 use std::collections::BTreeSet;
 
 /// The number of vCPUs is unknown.
@@ -160,6 +160,20 @@ impl<'a> GuestContext<'a> {
         }
         let (vcpus, seconds, ns) = (self.vcpus()?, self.seconds?, self.domain.exits.total_ns?);
         Some((100.0 - 100.0 * ns as f64 / 1e9 / (seconds * vcpus)).clamp(0.0, 100.0))
+    }
+
+    /// `EPT_VIOLATION at rip 0x5600b39c8132, address 0x3fef42812000, error code 0x181`
+    pub fn place_text(&self, place: &ExitPlace) -> String {
+        let known =
+            |what: &str, value: Option<u64>| value.map_or(String::new(), |value| format!(", {what} {value:#x}"));
+        let (address, code) = (known("address", place.address), known("error code", place.error_code));
+        format!("{} at rip {:#x}{address}{code}", place.reason, place.rip)
+    }
+
+    /// The vCPU of a place.
+    pub fn place_vcpu(&self, place: &ExitPlace) -> String {
+        let vcpu = self.domain.threads.iter().find(|thread| thread.tid == place.tid);
+        vcpu.map_or_else(|| format!("thread {}", place.tid), ThreadModel::label)
     }
 
     /// The window of the figures, as evidence says it.

@@ -63,7 +63,8 @@ pub(super) const RULES: &[Rule] = &[
         problem: "disk requests fail",
         why: "QEMU got an error for a request, and passes it on to the guest or stops the guest",
         thresholds: &[],
-        limits: "Needs the guest's own QEMU monitor, because libvirt does not pass the counts on; or QEMU's log",
+        limits: "Needs the guest's own QEMU monitor, because libvirt does not pass the counts on; or, of the host's \
+            disks, the kernel's log",
         fix: "The host's storage",
         links: &[links::DISKS],
     }),

@@ -173,25 +173,12 @@ pub(super) fn fault_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     }
     let text = |place: &ExitPlace| {
         let (count, of) = (figure(place.count as f64), figure(place.of as f64));
-        format!("{count} of {of} exits of {}: {}", vcpu_text(guest, place), place_text(place))
+        format!("{count} of {of} exits of {}: {}", guest.place_vcpu(place), guest.place_text(place))
     };
     let evidence =
         loops.into_iter().map(text).chain(["look at: dmesg; trace-cmd record -e kvm sleep 1".into()]).collect();
     let fix = vec![fixes::advice(FIND_BACKING)];
     verdicts.find(Finding::new(Severity::Warning, Confidence::Medium, evidence, fix));
-}
-
-/// `EPT_VIOLATION at rip 0x5600b39c8132, address 0x3fef42812000, error code 0x181`
-pub(in crate::lint) fn place_text(place: &ExitPlace) -> String {
-    let known = |what: &str, value: Option<u64>| value.map_or(String::new(), |value| format!(", {what} {value:#x}"));
-    let (address, code) = (known("address", place.address), known("error code", place.error_code));
-    format!("{} at rip {:#x}{address}{code}", place.reason, place.rip)
-}
-
-/// The vCPU of a place.
-pub(in crate::lint) fn vcpu_text(guest: &GuestContext<'_>, place: &ExitPlace) -> String {
-    let vcpu = guest.domain.threads.iter().find(|thread| thread.tid == place.tid);
-    vcpu.map_or_else(|| format!("thread {}", place.tid), ThreadModel::label)
 }
 
 const WINDOWS_HYPERVISOR: &str = "In Windows the cause is VBS (memory integrity, Credential Guard), WSL2 or Docker \

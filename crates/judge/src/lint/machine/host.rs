@@ -45,7 +45,6 @@ pub(super) fn memory(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         let see = vec!["https://docs.kernel.org/admin-guide/mm/ksm.html".into()];
         verdicts.find(Finding { see, cost: Some(percent), ..found });
     }
-    crate::lint::incidents::logged(ctx, verdicts);
 }
 
 pub(super) fn steal(ctx: &Context<'_>, verdicts: &mut Verdicts) {

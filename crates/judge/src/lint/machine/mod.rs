@@ -8,8 +8,6 @@ mod no_kvm;
 mod stopped;
 mod unhandled_msrs;
 
-pub(super) use guest::{place_text, vcpu_text};
-
 use crate::lint::incidents;
 use crate::lint::prelude::*;
 
@@ -46,11 +44,11 @@ pub(super) const RULES: &[Rule] = &[
         links: &["https://docs.kernel.org/admin-guide/mm/transhuge.html", links::MEMORY_BACKING],
     }),
     Rule::new(RuleId::HostMemoryPressure, Host(host::memory), Hold::SPARSE).described(RuleDoc {
-        sees: "the host swaps guest memory out, has none for a start, or KSM uses much CPU",
+        sees: "the host swaps guest memory out, or KSM uses much CPU",
         problem: "host is short of memory",
         why: "",
         thresholds: thresholds![machine.ksmd],
-        limits: "Swap that does not grow is not reported. A failed start is seen in a log",
+        limits: "Swap that does not grow is not reported",
         fix: "Less memory for the guests, locked memory in the domain's XML, or KSM's settings",
         links: &[links::MEMORY_BACKING],
     }),
@@ -109,34 +107,33 @@ pub(super) const RULES: &[Rule] = &[
         links: &[links::KVM_API, links::BUS_LOCK, links::MACHINE_CHECK],
     }),
     Rule::new(RuleId::GuestKilled, Host(incidents::logged), Hold::While).described(RuleDoc {
-        sees: "a guest's VMM was killed, for memory or by a signal, or crashed; memory ran out as it asked for some",
+        sees: "a guest's VMM was killed, for memory or by a signal, or crashed",
         problem: "guest was killed",
         why: "",
         thresholds: &[],
-        limits: "Needs a log: the kernel's (on a running host, of the last hour), the journal's, or QEMU's",
+        limits: "Needs the kernel's log (on a running host, of the last hour)",
         fix: "Less memory for the guests, or a newer QEMU",
         links: &[links::OOM, links::MEMORY_FAILURE],
     }),
     Rule::new(RuleId::HostLockup, Host(incidents::logged), Hold::While).described(RuleDoc {
-        sees: "a CPU, or a thread of a VMM, hung in the kernel",
+        sees: "a CPU that ran a guest, or a thread of a VMM, hung in the kernel",
         problem: "a CPU hung in the kernel",
         why: "",
         thresholds: &[],
-        limits: "A lockup without a VMM's thread or function of KVM is a warning of its own: the log of a guest looks \
-            the same. Of hung tasks a VMM's count. On a running host, of the last hour",
+        limits: "Lockups, stalls and hung tasks count that name a VMM's thread or a function of KVM; on a running host, \
+            of the last hour",
         fix: "Less load, working storage, newer kernel and firmware",
         links: &[links::LOCKUP_WATCHDOG, links::RCU_STALL],
     }),
     Rule::new(RuleId::HostErrors, Host(incidents::logged), Hold::While).described(RuleDoc {
-        sees: "a log reports a failed start, a warning of the kernel, trouble of a clock, hardware, network or device, \
-            or unknown errors",
+        sees: "the host's log reports trouble of its clock, its IOMMU or a passed-through device",
         problem: "errors in the host's log",
         why: "",
         thresholds: &[],
-        limits: "Needs the kernel's log (on a running host, of the last hour), which may be that of a guest. Corrected \
-            errors of the hardware do not count; IOMMU faults of devices that no guest is known to have are an info",
-        fix: "Firmware, kernel, hardware, or a sysctl of the host",
-        links: &[links::KVM_TIMEKEEPING, links::MACHINE_CHECK],
+        limits: "Needs the kernel's log (on a running host, of the last hour). Which guest has the device of an IOMMU \
+            fault is not known: an info",
+        fix: "Firmware, kernel or hardware of the host",
+        links: &[links::KVM_TIMEKEEPING, links::VFIO],
     }),
     Rule::new(RuleId::NoKvm, Host(no_kvm::no_kvm), Hold::While).described(RuleDoc {
         sees: "QEMU emulates the guest's CPU in software (TCG), or KVM cannot be used",

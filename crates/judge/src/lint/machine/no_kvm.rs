@@ -1,10 +1,10 @@
 //! Guests whose CPU QEMU emulates, and what keeps a host from using KVM.
 
 use crate::lint::context::guest::{BY_DEFAULT, BY_NO_EVENTS, BY_PROXMOX};
-use crate::lint::incidents::{self, texts};
+use crate::lint::incidents;
 use crate::lint::prelude::*;
 
-const TITLE: &str = texts::KVM_UNUSED.title;
+const TITLE: &str = "QEMU emulates the guest's CPU in software (TCG), without KVM";
 const FOREIGN: &str = "KVM runs only guests of the host's own architecture; others take many times as long";
 const TYPE_KVM: &str = "In its XML write <domain type='kvm'>, and <cpu mode='host-passthrough'/>";
 const NOVA: &str = "OpenStack writes this XML anew at each start: set virt_type = kvm in the section [libvirt] of \

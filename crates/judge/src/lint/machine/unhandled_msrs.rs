@@ -52,8 +52,8 @@ fn by_guest(ctx: &Context<'_>) -> BTreeMap<Option<usize>, UnhandledMsrs> {
         }
     }
     for line in &ctx.model.host.kernel_log {
-        let faulted = matches!(line.kind, LogKind::UnhandledMsr | LogKind::HypervMsr);
-        let ignored = matches!(line.kind, LogKind::IgnoredMsr | LogKind::PerfCounter);
+        let faulted = line.kind == LogKind::UnhandledMsr;
+        let ignored = line.kind == LogKind::IgnoredMsr;
         let Some(number) = line.msr.filter(|_| faulted || ignored) else { continue };
         let owner = ctx.by_pid(line.pid);
         // The log of a running host also has lines of guests that ended long ago.
@@ -70,7 +70,8 @@ fn by_guest(ctx: &Context<'_>) -> BTreeMap<Option<usize>, UnhandledMsrs> {
         // The parameter silences "ignored …" since Linux 4.15, and "Unhandled RDMSR(0x…)" since 6.2; not what kernels
         // in between print as "unhandled rdmsr: 0x…" (arch/x86/kvm/x86.{c,h}).
         // KVM for AMD prints "unimplemented wrmsr" whatever the parameter is (arch/x86/kvm/svm/svm.c).
-        let is_silenceable = line.kind == LogKind::IgnoredMsr && !line.text.contains("unimplemented");
+        let is_always_said = ["unimplemented", "perfctr"].iter().any(|word| line.text.contains(word));
+        let is_silenceable = line.kind == LogKind::IgnoredMsr && !is_always_said;
         found.silenceable |= is_silenceable || line.text.contains("Unhandled ");
     }
     all
