@@ -1,6 +1,7 @@
 //! The rules of the house that the compiler does not hold (`ARCHITECTURE.md`): what thinks and shows touches no
-//! machine, lines have at most 120 columns, and comments refer to what a reader can find.
+//! machine, the rules stand on floors, lines have at most 120 columns, and comments refer to what a reader can find.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Crates and folders that read and write nothing outside the program, read no clock and start no thread.
@@ -98,6 +99,75 @@ fn what_thinks_and_shows_touches_no_machine() {
         })
         .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The folders of `judge::lint`, the lowest floor first. A floor uses those below it.
+const FLOORS: [&str; 5] = ["facts", "fixes", "incidents", "rules", "engine"];
+
+/// The modules of `judge::lint` that the imports of each of its files name: floor and module, `facts::guest`.
+fn lint_imports() -> BTreeMap<String, BTreeSet<String>> {
+    let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (name, text) in pure_code() {
+        let Some(module) = name.strip_prefix("crates/judge/src/lint/").and_then(|name| name.strip_suffix(".rs")) else {
+            continue;
+        };
+        let folders: Vec<&str> = module.split('/').collect();
+        let [floor, own, ..] = folders[..] else { continue };
+        let found = imports.entry(format!("{floor}::{own}")).or_default();
+        for path in text.split("crate::lint::").skip(1) {
+            let words: Vec<&str> = path.split(|c: char| !c.is_ascii_lowercase() && c != '_' && c != ':').collect();
+            let mut modules = words.first().copied().unwrap_or_default().split("::");
+            let (floor, module) = (modules.next().unwrap_or_default(), modules.next().unwrap_or_default());
+            found.insert(format!("{floor}::{module}"));
+        }
+        if folders.len() == 2 {
+            for path in text.split("use super::").skip(1) {
+                let module = path.split(|c: char| !c.is_ascii_lowercase() && c != '_').next().unwrap_or_default();
+                found.insert(format!("{floor}::{module}"));
+            }
+        }
+    }
+    assert!(imports.len() > 30, "the rules were not found");
+    imports
+}
+
+#[test]
+fn rules_stand_on_floors() {
+    let place = |module: &str| FLOORS.iter().position(|floor| module.split("::").next() == Some(floor));
+    let mut wrong = Vec::new();
+    for (module, uses) in lint_imports() {
+        let own = place(&module).unwrap_or_else(|| panic!("{module} is on no floor"));
+        for used in uses {
+            // What `lint` itself exports is of any floor.
+            let Some(floor) = place(&used) else {
+                wrong.push(format!("{module} uses {used} past its floor"));
+                continue;
+            };
+            let is_other_family = FLOORS[own] == "rules" && floor == own && used != module;
+            if floor > own || is_other_family {
+                wrong.push(format!("{module} uses {used}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn modules_of_a_floor_form_no_circle() {
+    let mut imports = lint_imports();
+    // The modules of these make one thing.
+    imports.retain(|module, _| module.starts_with("facts::") || module.starts_with("engine::"));
+    let modules: BTreeSet<String> = imports.keys().cloned().collect();
+    for (module, uses) in &mut imports {
+        uses.retain(|used| used != module && modules.contains(used) && !used.ends_with("::mod"));
+    }
+    while let Some(leaf) = imports.iter().find(|(_, uses)| uses.is_empty()).map(|(module, _)| module.clone()) {
+        imports.remove(&leaf);
+        for uses in imports.values_mut() {
+            uses.remove(&leaf);
+        }
+    }
+    assert!(imports.is_empty(), "these use each other: {imports:#?}");
 }
 
 #[test]

@@ -12,14 +12,16 @@ pub(super) struct Message<'a> {
     pub time_s: Option<f64>,
     /// Whether the kernel wrote the line, by its stamp or name.
     pub of_kernel: bool,
+    /// Whether the line has any prefix, as lines of a log have.
+    pub has_prefix: bool,
     /// The process id of the program that wrote the line, unless that is the kernel.
     pub writer: Option<i32>,
     /// The rest of the line.
     pub text: &'a str,
 }
 
-/// The known prefixes. Group `s` is the time since boot; `name` and `pid` belong to the program; `dated` is the stamp of
-/// `dmesg -T`.
+/// The known prefixes. Group `s` is the time since boot; `name` and `pid` belong to the program; `dated` is the stamp
+/// of `dmesg -T`.
 static PREFIXES: [Pattern; 7] = [
     // Syslog's priority, and the version of RFC 5424.
     Pattern::new("^<[0-9]{1,3}>(?:1 )?"),
@@ -53,6 +55,7 @@ pub(super) fn message(line: &str) -> Message<'_> {
     for _ in 0..MAX_PREFIXES {
         let Some(prefix) = PREFIXES.iter().find_map(|prefix| prefix.captures(rest)) else { break };
         let end = prefix.get(0).map_or(0, |whole| whole.end());
+        found.has_prefix = true;
         found.time_s = found.time_s.or_else(|| number(&prefix, "s"));
         let name = group(&prefix, "name");
         found.of_kernel |= found.time_s.is_some() || name == Some("kernel") || group(&prefix, "dated").is_some();

@@ -101,9 +101,10 @@ pub struct LogLine {
 }
 
 /// What only the log of a guest's own kernel has, and only that of a host.
-static IN_GUEST: Pattern = Pattern::new(
-    r"(?i-u)hypervisor detected: kvm|kvm-(?:clock|guest): |clocksource kvm-clock|(?:hardware name|dmi): (?:qemu|red hat kvm)",
-);
+static IN_GUEST: Pattern = Pattern::new(concat!(
+    "(?i-u)hypervisor detected: kvm|kvm-(?:clock|guest): |clocksource kvm-clock|",
+    "(?:hardware name|dmi): (?:qemu|red hat kvm)",
+));
 static ON_HOST: Pattern = Pattern::new(r"(?i-u)/kvm[\[:]|kvm \[|qemu-system|qemu-kvm|\[kvm_(?:intel|amd)\]");
 static KVM_WORKS: Pattern = Pattern::new("(?i-u)kvm: nested |nested (?:virtualization|paging) enabled");
 
@@ -138,15 +139,26 @@ pub fn parse(text: &str) -> Vec<LogLine> {
     all
 }
 
-/// Whether a text is a log of a kernel: its stamp or name, or a message that is known, is in most of its first lines.
+/// Lines that are looked at to tell what a text is.
+const MAX_LOOKED_AT: usize = 5000;
+
+/// Whether a text is a log of a kernel or a journal: a known message has a prefix, or most of the first lines are the
+/// kernel's, by their prefix or by a known message.
 pub fn looks_like(text: &str) -> bool {
-    let head: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).take(40).collect();
-    let is_of_kernel = |line: &&&str| {
+    let (mut head, mut of_kernel) = (0, 0);
+    for line in text.lines().filter(|line| !line.trim().is_empty()).take(MAX_LOOKED_AT) {
         let message = message::message(line);
-        message.of_kernel || forms::recognise(&message.text.to_ascii_lowercase(), &mut LogLine::default()).is_some()
-    };
-    let count = head.iter().filter(is_of_kernel).count();
-    count > 0 && count * 2 >= head.len()
+        let lower = message.text.to_ascii_lowercase();
+        let is_known = forms::recognise(&lower, &mut LogLine::default()).is_some();
+        if is_known && message.has_prefix {
+            return true;
+        }
+        if head < 40 {
+            head += 1;
+            of_kernel += usize::from(is_known || message.of_kernel);
+        }
+    }
+    of_kernel > 0 && of_kernel * 2 >= head
 }
 
 #[cfg(test)]

@@ -271,7 +271,7 @@ fn killed_guests_are_recognised() {
             Some(77),
         ),
         (
-            "[1.0] audit: type=1701 audit(1.2:3): auid=1 uid=107 gid=107 ses=1 pid=78 comm=\"qemu-kvm\" exe=\"/q\" sig=6",
+            "[1.0] audit: type=1701 audit(1.2:3): uid=107 pid=78 comm=\"qemu-kvm\" exe=\"/q\" sig=6",
             LogKind::Killed,
             Some(78),
         ),

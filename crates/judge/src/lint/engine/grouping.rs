@@ -1,9 +1,9 @@
 //! Groups findings that have one cause into one finding.
 
-use super::finding::{Finding, Fix, Lasting, Mark, Severity};
+use super::table::rank;
 use crate::figures::figure;
-use crate::lint::rule_id::RuleId;
-use crate::lint::table::rank;
+use crate::lint::facts::finding::{Finding, Fix, Lasting, Mark, Severity, join};
+use crate::lint::facts::rule_id::RuleId;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -176,14 +176,5 @@ fn take_in(one: &mut Finding, parts: Vec<Finding>, cost: fn(f64, f64) -> f64) {
             }
         }
         one.marks.extend(part.marks.into_iter().filter(|mark| marks.insert(mark.clone())));
-    }
-}
-
-/// Adds what is not there yet.
-pub(crate) fn join<T: PartialEq>(into: &mut Vec<T>, from: Vec<T>) {
-    for x in from {
-        if !into.contains(&x) {
-            into.push(x);
-        }
     }
 }

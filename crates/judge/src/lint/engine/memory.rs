@@ -3,12 +3,12 @@
 //! On a running host a single second says little: a finding is reported once its pattern showed in a few of the last
 //! seconds, and is withdrawn when the pattern has been absent for a while.
 
-use super::finding::{Finding, FindingId};
-use super::hold::Hold;
-use super::pattern::{Observation, PatternTrack, REMEMBERED_S};
+use super::pattern::{Observation, PatternTrack};
 use crate::figures::seconds;
-use crate::lint::rule_id::RuleId;
-use crate::lint::verdicts::StillWatched;
+use crate::lint::facts::finding::{Finding, FindingId};
+use crate::lint::facts::hold::{Hold, REMEMBERED_S};
+use crate::lint::facts::rule_id::RuleId;
+use crate::lint::facts::verdicts::StillWatched;
 use crate::model::{DomainModel, GuestId, Model};
 use sample::{CLOCK_SET_MS, DomainState};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -149,8 +149,8 @@ fn numbered(found: Vec<(Subject, Finding)>) -> impl Iterator<Item = (PatternKey,
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::{Lasting, Severity};
     use super::*;
+    use crate::lint::facts::finding::{Lasting, Severity};
 
     const THREE_OF_FIVE: Hold = Hold::For(3.0, 5.0);
 
@@ -193,13 +193,13 @@ mod tests {
 
     #[test]
     fn a_figure_around_its_thresholds_does_not_make_a_finding_of_any_rule_flicker() {
-        for rule in crate::lint::table::rules().filter(|r| matches!(r.hold, Hold::For(..))) {
+        for rule in super::super::table::rules().filter(|r| matches!(r.hold, Hold::For(..))) {
             let played = play(rule.hold, &"iwciwiwcwi.wc..".repeat(24));
             let changes = played.as_bytes().windows(2).filter(|two| two[0] != two[1]).count();
             // It begins, and rises once it has shown for long enough; it is still there 360 seconds later.
             assert!(changes <= 3 && !played.ends_with('.'), "{}: {played}", rule.id);
         }
-        for rule in crate::lint::table::rules().filter(|r| r.hold == Hold::While) {
+        for rule in super::super::table::rules().filter(|r| r.hold == Hold::While) {
             assert!(
                 rule.doc.thresholds.is_empty(),
                 "{} compares a figure, which may move around its threshold",

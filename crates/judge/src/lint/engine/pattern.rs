@@ -1,13 +1,11 @@
 //! One pattern through time: when it is reported, how severe it is, since when. All of it but the exact beginning
 //! follows from the last minute, so that it does not matter how a sample of a recording was reached.
 
-use super::finding::{Finding, Lasting, Severity};
-use super::hold::Hold;
 use crate::figures::utc;
+use crate::lint::facts::finding::{Finding, Lasting, Severity};
+use crate::lint::facts::hold::{Hold, REMEMBERED_S};
 use std::collections::VecDeque;
 
-/// How far back findings are judged, seconds.
-pub(crate) const REMEMBERED_S: f64 = 60.0;
 /// The most intervals that are kept of one pattern.
 const MAX_KEPT: usize = 1000;
 /// Intervals are never quite as long as asked for, seconds.

@@ -3,8 +3,10 @@
 //! Rules write for QEMU under libvirt on any host, by far the most common. Here each finding is cut to its guest.
 
 use super::{AT_NEXT_START, POWER_CYCLE, advice, is_transient};
-use crate::lint::engine::finding::{Audience, FixKind, is_command};
-use crate::lint::prelude::*;
+use crate::lint::facts::Context;
+use crate::lint::facts::finding::{Audience, FixKind, is_command};
+use crate::lint::facts::finding::{Finding, Fix};
+use crate::lint::facts::guest::GuestContext;
 use sample::Vmm;
 use std::collections::BTreeSet;
 

@@ -1,7 +1,9 @@
 //! Hyper-V enlightenments: which of them a guest lacks, and how to switch them on.
 
 use super::{advice, command, cpu, libvirt_advice, timer, xml};
-use crate::lint::prelude::*;
+use crate::lint::facts::Context;
+use crate::lint::facts::finding::{Confidence, Fix};
+use crate::lint::facts::guest::GuestContext;
 use crate::model::{CpuPlace, drive_files};
 use kvm::hyperv::{self, Enlightenment};
 use kvm::pattern::Pattern;

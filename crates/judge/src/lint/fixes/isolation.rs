@@ -2,7 +2,9 @@
 //! options that contradict each other.
 
 use super::{advice, kernel};
-use crate::lint::prelude::*;
+use crate::lint::facts::Context;
+use crate::lint::facts::finding::Fix;
+use crate::lint::facts::guest::GuestContext;
 use kvm::CpuSet;
 
 /// What a host without a spare CPU can do.

@@ -5,13 +5,13 @@ pub(super) mod cpu;
 pub(super) mod hyperv;
 pub(super) mod isolation;
 pub(super) mod placement;
-pub(super) mod shell;
 
-use super::engine::finding::FixKind;
-use super::prelude::*;
+use crate::lint::facts::finding::FixKind;
+use crate::lint::facts::finding::{Audience, Fix};
+use crate::lint::facts::guest::GuestContext;
+use crate::lint::facts::shell::domain_argument;
 use kvm::domain_xml;
 use sample::Origin;
-use shell::domain_argument;
 
 /// What a changed CPU or machine needs.
 pub(crate) const POWER_CYCLE: &str = "shut the guest down and start it again; a reboot from inside is not enough";
@@ -237,4 +237,11 @@ pub(crate) fn cpu_feature(guest: &GuestContext<'_>, name: &str, needs: &str, by_
     let open = if guest.config.cpu_mode.is_some() { "<cpu>" } else { "<cpu mode='host-passthrough'>" };
     let element = xml(guest, format!("{open}\n  <feature policy='require' name='{name}'/>\n</cpu>")).needing(needs);
     cpu::either(guest, element, &features)
+}
+
+/// Ways to continue a post-copy migration that lost its connection.
+pub(crate) fn recover_postcopy(guest: &GuestContext<'_>) -> Vec<Fix> {
+    let resume = |by: &str| advice(format!("Repair the network and resume it: {by}"));
+    let by_hand = resume("migrate-recover on the target, then migrate with resume on the source (QMP)");
+    either(guest, resume("virsh migrate --postcopy-resume with the options it was started with"), by_hand)
 }

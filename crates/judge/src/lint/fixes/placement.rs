@@ -1,12 +1,14 @@
 //! The placement plan as fixes: commands to try at once, XML to keep, and the way back to the pins as they are now.
 
-use super::shell::{quoted, unit_argument};
 use super::{
     AT_NEXT_START, LIVE_ALONE, LIVE_AND_KEPT, POWER_CYCLE, UNTIL_GUEST_ENDS, advice, command, either, into_xml,
     is_transient, qemu, scope, virsh, xml,
 };
 use crate::figures::bytes;
-use crate::lint::prelude::*;
+use crate::lint::facts::Context;
+use crate::lint::facts::finding::{Audience, Fix};
+use crate::lint::facts::guest::GuestContext;
+use crate::lint::facts::shell::{quoted, unit_argument};
 use crate::model::{Pins, ThreadModel};
 use crate::placement::{GuestLayout, GuestPlan, Pinning, Shape};
 use kvm::CpuSet;

@@ -2,9 +2,9 @@
 
 use super::texts::{self, Incident};
 use super::{ByGuest, no_kvm_cause};
-use crate::lint::context::Context;
-use crate::lint::engine::finding::Severity::{self, Critical, Info, Warning};
-use crate::lint::rule_id::RuleId::{
+use crate::lint::facts::Context;
+use crate::lint::facts::finding::Severity::{self, Critical, Info, Warning};
+use crate::lint::facts::rule_id::RuleId::{
     self, AbnormalExit, DiskErrors, GuestKilled, HostErrors, HostFrequency, HostLockup, NoKvm,
 };
 use kvm::kernel_log::{CGROUP_LIMIT, LogKind, LogLine, NODE_LIMIT};

@@ -5,13 +5,12 @@ mod log;
 mod texts;
 
 use crate::figures::figure;
-use crate::lint::context::Context;
-use crate::lint::context::guest::GuestContext;
-use crate::lint::engine::finding::{Confidence, Finding, Mark, Severity, is_made};
-use crate::lint::engine::grouping::join;
+use crate::lint::facts::Context;
+use crate::lint::facts::finding::{Confidence, Finding, Mark, Severity, is_made, join};
+use crate::lint::facts::guest::{GuestContext, place_text};
+use crate::lint::facts::shell::is_plain_name;
+use crate::lint::facts::verdicts::Verdicts;
 use crate::lint::fixes;
-use crate::lint::fixes::shell::is_plain_name;
-use crate::lint::verdicts::Verdicts;
 use crate::model::ExitKind;
 use kvm::kernel_log::{LogKind, no_kvm};
 use kvm::userspace_exit as returns;
@@ -146,7 +145,7 @@ fn by_exits(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Incidents {
     }
     if let Some((severity, incident)) = failure {
         for place in guest.domain.places.iter().filter(|place| place.failed).take(MAX_PLACES) {
-            let text = format!("the exit before: {}, {}", guest.place_text(place), guest.place_vcpu(place));
+            let text = format!("the exit before: {}, {}", place_text(place), guest.place_vcpu(place));
             found.add(severity, incident, text);
         }
     }

@@ -1,6 +1,6 @@
 //! What may end or break a guest: the words of its finding.
 
-use crate::lint::links;
+use crate::lint::facts::links;
 
 /// An event that ends or breaks a guest, or of the host that its guests notice.
 #[derive(Debug, PartialEq, Eq)]
@@ -76,8 +76,8 @@ pub(super) const BUS_LOCKS: Incident = Incident {
 pub(super) const WINDOWS_CRASH: Incident = Incident {
     title: "Windows reported a crash",
     problem: "Windows crashed",
-    why: "Windows shows a blue screen and writes the bugcheck's parameters to Hyper-V's crash registers: a driver or an \
-        update of the guest; a CPU feature or MSR that it does not find; damaged memory or disk",
+    why: "Windows shows a blue screen and writes the bugcheck's parameters to Hyper-V's crash registers: a driver or \
+        an update of the guest; a CPU feature or MSR that it does not find; damaged memory or disk",
     next: "Read the guest's memory dump (bugcheck)",
     links: &[links::HYPERV],
 };
@@ -108,8 +108,8 @@ pub(super) const KILLED_AT_LIMIT: Incident = Incident {
 };
 pub(super) const KILLED_ON_NODES: Incident = Incident {
     title: "A guest was killed because its NUMA nodes ran out of memory",
-    why: "The VMM is bound to some NUMA nodes (numatune, or a cpuset), and their memory ran out, however much the other \
-        nodes have left: for the guest this is a power cut",
+    why: "The VMM is bound to some NUMA nodes (numatune, or a cpuset), and their memory ran out, however much the \
+        other nodes have left: for the guest this is a power cut",
     next: "Compare numactl -H and numastat -m with what is bound to the nodes, and move a guest to another node",
     ..KILLED_FOR_MEMORY
 };
@@ -181,8 +181,8 @@ pub(super) const DEVICE_RESET: Incident = Incident {
     problem: "device hangs in its reset",
     why: "The host resets a device each time it changes hands, and waits up to a minute; the host may hang with it: a \
         broken function level reset (FLR), as of many graphics cards; a device that does not wake up (D3)",
-    next: "Power the host off, not only down; do not pass this device through, or try a newer kernel, or another way of \
-        reset (/sys/bus/pci/devices/0000:XX:YY.Z/reset_method) or vfio-pci's disable_idle_d3=1",
+    next: "Power the host off, not only down; do not pass this device through, or try a newer kernel, or another way \
+        of reset (/sys/bus/pci/devices/0000:XX:YY.Z/reset_method) or vfio-pci's disable_idle_d3=1",
     links: &[links::VFIO],
 };
 pub(super) const IOMMU_FAULT: Incident = Incident {
@@ -212,8 +212,8 @@ pub(super) const HOST_CLOCK: Incident = Incident {
     why: "kvm-clock and Hyper-V's TSC page lose their fast path then: each reading of the time is a system call or an \
         exit. Firmware changed the TSC, or a check came late on a stalled host (CPUs with constant_tsc and nonstop_tsc \
         have a sound TSC)",
-    next: "See dmesg | grep -iE 'tsc|clocksource' and /sys/devices/system/clocksource/clocksource0; update the firmware \
-        and kernel, and reboot. Only if the TSC is known to be sound, boot with tsc=reliable",
+    next: "See dmesg | grep -iE 'tsc|clocksource' and /sys/devices/system/clocksource/clocksource0; update the \
+        firmware and kernel, and reboot. Only if the TSC is known to be sound, boot with tsc=reliable",
     links: &[links::KVM_TIMEKEEPING],
 };
 pub(super) const KVM_ABSENT: Incident = Incident {

@@ -44,7 +44,7 @@ fn after(model: &Model, seconds: i64, options: &Options) -> Report {
 fn judge(model: &Model) -> Report {
     let report = after(model, 12, &Options::default());
     for f in &report.findings {
-        let needed_s = super::table::hold(f.rule).times().0.ceil().max(1.0) as i64;
+        let needed_s = super::engine::table::hold(f.rule).times().0.ceil().max(1.0) as i64;
         let guarded = report.cannot_tell.iter().any(|c| c.rule == RuleId::Every && c.domain == f.domain);
         let early = after(model, needed_s, &Options::default());
         assert!(guarded || early.findings.iter().any(|e| e.covers(f.rule)), "{} needs over {needed_s} s", f.rule);
@@ -198,14 +198,14 @@ fn a_finding_that_costs_next_to_nothing_is_below_one_that_costs_a_cpu() {
         all.map(|f| f.cost)
     };
     assert_eq!(sorted(order), [Some(97.0), Some(31.0), None, Some(0.04)]);
-    let steady = sorted(super::engine::finding::steady_order);
+    let steady = sorted(super::facts::finding::steady_order);
     assert_eq!(steady, [Some(31.0), Some(97.0), None, Some(0.04)], "costs that are alike keep their order");
     let worse = Finding { severity: Severity::Warning, ..found(None, 9) };
     assert_eq!(order(&worse, &found(Some(97.0), 1)), std::cmp::Ordering::Less);
     let loses_data = Finding { comes_first: true, ..found(None, 9) };
     assert_eq!(order(&loses_data, &found(Some(97.0), 1)), std::cmp::Ordering::Less, "whatever others cost");
     assert_eq!(order(&loses_data, &worse), std::cmp::Ordering::Greater, "within its severity");
-    assert_eq!(super::engine::finding::steady_order(&loses_data, &found(Some(97.0), 1)), std::cmp::Ordering::Less);
+    assert_eq!(super::facts::finding::steady_order(&loses_data, &found(Some(97.0), 1)), std::cmp::Ordering::Less);
     let msrs = Finding { rule: RuleId::UnhandledMsr, confidence: Confidence::High, ..found(None, 1) };
     let unsure = Finding { rule: RuleId::NestedGuest, confidence: Confidence::Low, ..found(None, 1) };
     assert_eq!(order(&unsure, &msrs), std::cmp::Ordering::Less, "registers that KVM lacks cost nothing");

@@ -1,0 +1,192 @@
+//! The host, its guests and the user's options, as rules see them.
+
+use super::guest::GuestContext;
+use super::placement::{layouts, online};
+use crate::cost::Waits;
+use crate::lint::facts::options::{InputKind, Options};
+use crate::lint::facts::thresholds::Thresholds;
+use crate::model::Model;
+use crate::placement::{self, CpuMap, GuestLayout, PlacementPlan};
+use kvm::kernel_log::{LogKind, LogLine};
+use kvm::topology::HostTopology;
+use kvm::{CpuSet, Isa};
+use std::cell::OnceCell;
+use std::collections::HashMap;
+
+/// Everything that a rule may look at.
+pub(crate) struct Context<'a> {
+    /// The interval.
+    pub model: &'a Model,
+    /// The guests, in the order of the model's domains.
+    pub guests: Vec<GuestContext<'a>>,
+    /// Where the guests' threads may run, in the same order.
+    pub layouts: Vec<GuestLayout>,
+    map: CpuMap,
+    /// Where they should run: made once, when a rule asks for it.
+    plan: OnceCell<PlacementPlan>,
+    /// What the guests' waits are charged to, in the same way.
+    waits: OnceCell<Waits<'a>>,
+    /// What the user set.
+    pub options: &'a Options,
+    /// Lines of the host's log up to here, seconds after boot, were judged in earlier intervals.
+    pub log_judged_s: Option<f64>,
+    /// The guest of each process and thread.
+    by_pid: OnceCell<HashMap<i32, usize>>,
+}
+
+/// The module parameter that lets KVM virtualise the APIC, below `/sys/module`.
+pub(crate) fn apic_parameter(isa: Option<Isa>) -> Option<&'static str> {
+    match isa? {
+        Isa::Svm => Some("kvm_amd/parameters/avic"),
+        Isa::Vmx => Some("kvm_intel/parameters/enable_apicv"),
+        Isa::Arm64 | Isa::Other(_) => None,
+    }
+}
+
+impl<'a> Context<'a> {
+    pub fn new(model: &'a Model, options: &'a Options, log_judged_s: Option<f64>) -> Self {
+        let guests = model.domains.iter().enumerate().map(|(i, d)| GuestContext::new(model, i, d));
+        let mut guests: Vec<GuestContext<'a>> = guests.collect();
+        let mut names: HashMap<&str, usize> = HashMap::new();
+        guests.iter().for_each(|g| *names.entry(g.name()).or_default() += 1);
+        for guest in &mut guests {
+            // Live, the later one of two guests with one name is shown with its process id.
+            let xml_name = guest.domain.facts.xml.as_ref().and_then(|xml| xml.value.name.as_deref());
+            let is_numbered = xml_name.is_some_and(|name| guest.name().starts_with(&format!("{name}#")));
+            guest.is_namesake = is_numbered || names.get(guest.name()).is_some_and(|n| *n > 1);
+        }
+        let (map, layouts) = layouts(model, &guests, options);
+        Self {
+            model,
+            guests,
+            layouts,
+            map,
+            plan: OnceCell::new(),
+            waits: OnceCell::new(),
+            options,
+            log_judged_s,
+            by_pid: OnceCell::new(),
+        }
+    }
+
+    /// The current thresholds.
+    pub fn thresholds(&self) -> &'a Thresholds {
+        &self.options.thresholds
+    }
+
+    /// The host's CPUs, cores, caches and nodes.
+    pub fn topology(&self) -> &'a HostTopology {
+        &self.model.host.facts.topology
+    }
+
+    /// The CPUs that are online, else all CPUs of the topology: files may describe a host without its CPU times.
+    pub fn online(&self) -> CpuSet {
+        online(self.model)
+    }
+
+    /// The CPUs that are online, by core and node; empty where the host is unknown.
+    pub fn map(&self) -> &CpuMap {
+        &self.map
+    }
+
+    /// Where a guest's threads may run.
+    pub fn layout(&self, guest: &GuestContext<'_>) -> &GuestLayout {
+        &self.layouts[guest.index]
+    }
+
+    /// The placement plan for all guests.
+    pub fn plan(&self) -> &PlacementPlan {
+        self.plan.get_or_init(|| placement::plan(&self.map, &self.layouts))
+    }
+
+    /// What the guests' waits are charged to.
+    pub fn waits(&self) -> &Waits<'a> {
+        self.waits.get_or_init(|| Waits::of(self.model))
+    }
+
+    /// Where they may run after the plan.
+    pub fn planned(&self, guest: &GuestContext<'_>) -> Option<&GuestLayout> {
+        self.plan().after.get(guest.index)
+    }
+
+    /// The index of the guest that a process or one of its threads belongs to.
+    pub fn by_pid(&self, pid: Option<i32>) -> Option<usize> {
+        let of_guest = |(i, g): (usize, &GuestContext<'_>)| {
+            let tids = g.domain.threads.iter().map(|t| t.tid);
+            g.domain.facts.pid.into_iter().chain(tids).map(move |id| (id, i)).collect::<Vec<_>>()
+        };
+        // The first guest stays where two claim an id.
+        let all = || self.guests.iter().enumerate().rev().flat_map(of_guest).collect();
+        self.by_pid.get_or_init(all).get(&pid?).copied()
+    }
+
+    /// The guest that a line of the log is about.
+    pub fn owner(&self, line: &LogLine) -> Option<usize> {
+        let by_name = || {
+            let name = line.guest.as_deref()?;
+            self.guests.iter().position(|g| g.name() == name)
+        };
+        // The log of a file with one guest is about that guest, unless it names another process.
+        let is_nameless = line.pid.is_none() && line.guest.is_none();
+        let only = || (self.is_file() && self.guests.len() == 1 && is_nameless).then_some(0);
+        let failed = || if is_nameless { self.failed_in_kvm(line) } else { None };
+        self.by_pid(line.pid).or_else(by_name).or_else(only).or_else(failed)
+    }
+
+    /// The only guest that KVM could not run further, for a line that says so of an unnamed one.
+    fn failed_in_kvm(&self, line: &LogLine) -> Option<usize> {
+        use LogKind::{EmulationFailure, EntryFailed, InternalError, RunFailed};
+        if !matches!(line.kind, InternalError | EntryFailed | EmulationFailure | RunFailed) {
+            return None;
+        }
+        let mut failed = self.guests.iter().filter(|guest| guest.has_failed_in_kvm());
+        let only = failed.next()?;
+        if failed.next().is_some() { None } else { Some(only.index) }
+    }
+
+    /// Whether the data is from a file that covers one interval.
+    pub fn is_file(&self) -> bool {
+        self.options.input == InputKind::File
+    }
+
+    /// The value of a KVM module parameter, as its file has it.
+    pub fn param(&self, name: &str) -> Option<&'a str> {
+        self.model.host.facts.params.get(name).map(|v| v.trim())
+    }
+
+    /// A boolean module parameter. `None` for `auto`, the default of `kvm_amd.avic`.
+    pub fn param_on(&self, name: &str) -> Option<bool> {
+        match self.param(name)? {
+            "Y" | "y" | "1" => Some(true),
+            "N" | "n" | "0" => Some(false),
+            _ => None,
+        }
+    }
+
+    /// The virtualisation extension below a guest: by its exits, else by its architecture or the host's.
+    pub fn isa(&self, guest: &GuestContext<'_>) -> Option<Isa> {
+        let mut of_exits = guest.domain.exits.rows.iter().filter_map(|row| row.id).map(|id| id.0);
+        let of_exits = of_exits.find(|isa| !matches!(isa, Isa::Other(_)));
+        let arm = || guest.config.arch.as_deref().filter(|arch| *arch == "aarch64").map(|_| Isa::Arm64);
+        of_exits.or_else(arm).or_else(|| self.host_isa())
+    }
+
+    /// The virtualisation extension of the host, by KVM's module, its parameters or the machine.
+    pub fn host_isa(&self) -> Option<Isa> {
+        let facts = &self.model.host.facts;
+        let module = |name: &str| {
+            facts.kvm_flavour.as_deref() == Some(name) || facts.params.keys().any(|key| key.starts_with(name))
+        };
+        match () {
+            () if module("kvm_intel") => Some(Isa::Vmx),
+            () if module("kvm_amd") => Some(Isa::Svm),
+            () if facts.arch == "aarch64" => Some(Isa::Arm64),
+            () => None,
+        }
+    }
+
+    /// Whether KVM is allowed to virtualise the APIC (Intel `APICv`, AMD AVIC).
+    pub fn apic_virtualisation(&self) -> Option<bool> {
+        self.param_on("kvm_intel.enable_apicv").or_else(|| self.param_on("kvm_amd.avic"))
+    }
+}

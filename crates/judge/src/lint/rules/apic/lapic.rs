@@ -1,0 +1,102 @@
+//! What the guest does with its local APIC: accesses as memory, where each is an exit, and interrupts between vCPUs.
+
+use crate::lint::facts::Context;
+use crate::lint::facts::finding::{Confidence, Finding, Mark, Severity};
+use crate::lint::facts::guest::GuestContext;
+use crate::lint::facts::host::apic_parameter;
+use crate::lint::facts::verdicts::Verdicts;
+use crate::lint::fixes;
+use crate::model::{AccessRow, ExitKind};
+use kvm::Space;
+use sample::Direction;
+
+/// Without a rate, this many accesses count if they are this share of the exits that do not sleep, percent.
+const DECISIVE_COUNT: u64 = 10_000;
+const MOST: f64 = 50.0;
+
+const APICV_NEED: &str = "only on CPUs with APICv; reboot the host, or reload kvm_intel while no guest is running";
+const VAPIC_IS_ON: &str = "It has what helps on such a host (vapic); one with APICv or AVIC has none of these exits";
+const IPIS_BY_DESIGN: &str = "Some loads do this by design: fewer vCPUs, or pins to one last-level cache, help";
+
+pub(super) fn lapic(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let exits = guest.exits(&[ExitKind::ApicAccess]);
+    let on_page = |a: u64| (0xfee0_0000..0xfef0_0000).contains(&a);
+    let page = guest.accesses(|r| r.space == Space::Mmio && r.address.is_some_and(on_page));
+    // An inhibited APICv shows accesses to the page too; that is the rule apicv-inhibited.
+    let inhibited = guest.config.hyperv.has("synic") && !guest.config.hyperv.has("avic");
+    let accesses = if exits.count >= page.count { exits } else { page };
+    if accesses.count == 0 || (inhibited && accesses.marks.iter().all(|m| matches!(m, Mark::Access(..)))) {
+        return;
+    }
+    let awake = guest.domain.exits.rows.iter().filter(|row| !row.idle).map(|row| row.span.count).sum::<u64>();
+    let is_most = accesses.count >= DECISIVE_COUNT && accesses.count as f64 >= MOST / 100.0 * awake as f64;
+    let by_share = is_most && guest.interval_s.is_none();
+    if !by_share {
+        let Some(per_vcpu) = accesses.per_vcpu_or_tell(guest, verdicts) else { return };
+        if per_vcpu < ctx.thresholds().apic.lapic_exits {
+            return;
+        }
+    }
+    let mut fix = Vec::new();
+    if ctx.param_on("kvm_intel.enable_apicv") == Some(false) {
+        fix.push(fixes::kernel("kvm_intel.enable_apicv=1").needing(APICV_NEED));
+    }
+    if guest.kind.windows(Confidence::Low) {
+        fix.extend(fixes::hyperv::enable(guest, &["relaxed", "vapic"]));
+        if fix.is_empty() {
+            fix.push(fixes::advice(VAPIC_IS_ON));
+        }
+    } else {
+        fix.extend(fixes::cpu_feature(guest, "x2apic", fixes::POWER_CYCLE, &["x2apic=on"]));
+    }
+    let (severity, confidence) = if by_share {
+        (Severity::Info, Confidence::Low)
+    } else {
+        (Severity::Warning.max(ctx.severity_by_cost(guest, &accesses).unwrap_or_default()), Confidence::High)
+    };
+    let parameter = apic_parameter(ctx.isa(guest)).unwrap_or("kvm_*/parameters/{enable_apicv,avic}");
+    let evidence = vec![
+        accesses.describe(guest, "accesses", "to the local APIC's memory"),
+        format!("look at: cat /sys/module/{parameter}"),
+    ];
+    verdicts.find(Finding::new(severity, confidence, evidence, fix).caused_by(accesses));
+}
+
+/// Writes to the interrupt command register: of x2APIC, of Hyper-V, of the APIC's page.
+fn sends_ipi(r: &AccessRow) -> bool {
+    r.direction == Direction::Write
+        && match r.space {
+            Space::Msr => matches!(r.address, Some(0x830 | 0x4000_0071)),
+            Space::Mmio => r.address == Some(0xfee0_0300),
+            Space::Pio => false,
+        }
+}
+
+pub(super) fn ipis(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let steps = &ctx.thresholds().apic.ipis;
+    let mut sent = guest.accesses(sends_ipi);
+    let mut confidence = Confidence::High;
+    let (mut what, mut of) = ("writes", "to the interrupt command register");
+    if sent.count == 0 && !guest.has_accesses(Space::Msr) {
+        // With APICv an IPI is an APIC_WRITE exit, but so is a timer setting: a hint only.
+        sent = guest.exits(&[ExitKind::ApicWrite]);
+        confidence = Confidence::Low;
+        (what, of) = ("APIC_WRITE exits", "(most likely interrupt commands; the kvm_apic_ipi tracepoint shows them)");
+    }
+    let many_msrs = || guest.exits(&[ExitKind::MsrWrite]).per_vcpu.is_some_and(|per| per >= steps.info);
+    if sent.count == 0 && !guest.has_accesses(Space::Msr) && many_msrs() {
+        return verdicts.cannot_tell("these figures do not name the MSRs that the guest writes (the msr table does)");
+    }
+    let Some(per_vcpu) = sent.per_vcpu_or_tell(guest, verdicts) else { return };
+    let Some(mut severity) = steps.of(per_vcpu) else { return };
+    if confidence == Confidence::Low {
+        severity = Severity::Info;
+    }
+    let mut fix = Vec::new();
+    if guest.kind.windows(Confidence::Low) {
+        fix.extend(fixes::hyperv::enable(guest, &["vpindex", "ipi", "tlbflush"]));
+    }
+    fix.push(fixes::advice(IPIS_BY_DESIGN));
+    let evidence = vec![sent.describe(guest, what, of)];
+    verdicts.find(Finding::new(severity, confidence, evidence, fix).caused_by(sent));
+}

@@ -1,0 +1,287 @@
+//! Emulated devices: network cards and disk controllers, old ports that are polled, and runs of characters on the
+//! serial port.
+
+use super::properties;
+use crate::figures::figure;
+use crate::lint::facts::Context;
+use crate::lint::facts::finding::{Confidence, Finding, Fix, Mark, Severity, known};
+use crate::lint::facts::guest::GuestContext;
+use crate::lint::facts::totals::EventTotals;
+use crate::lint::facts::verdicts::Verdicts;
+use crate::lint::fixes;
+use crate::lint::fixes::{VirtioDriver, hyperv};
+use crate::model::{AccessRow, ExitKind};
+use crate::model::{GuestKind, has_device};
+use kvm::Space;
+use kvm::device_property::DeviceProperty;
+
+/// Accesses per second that can only come in bursts: on average less than a millisecond apart.
+const STREAM: f64 = 1000.0;
+
+/// With fewer accesses per second a prompt or a line of a log appears now and then.
+const SPARSE: f64 = 30.0;
+
+/// A wake-up that takes this long within the same interval makes a burst a warning, nanoseconds.
+const LATE_NS: u64 = 1_000_000;
+
+/// The share of all exits from which on they are most.
+const MOST: f64 = 0.5;
+const PORTS_WHY: &str = "QEMU serves ports in user space. At such rates they are a clock or timer that the guest reads \
+    (ACPI PM timer, RTC), an emulated disk or network card, or an old port that is polled";
+const QUIET_CONSOLE: &str = "For jobs with much output use ssh, or a virtio console (console=hvc0)";
+
+/// How the names of regions begin (QEMU's `info mtree`).
+type Regions = &'static [&'static str];
+
+/// What replaces an emulated device.
+#[derive(Clone, Copy)]
+struct Emulated {
+    kind: &'static str,
+    /// The libvirt element that makes it virtio.
+    element: &'static str,
+    /// The device of QEMU that does.
+    device: &'static str,
+    driver: VirtioDriver,
+}
+
+const EMULATED: &[(Regions, Emulated)] = &[
+    (
+        &["e1000", "rtl8139", "pcnet", "ne2000", "vmxnet3"],
+        Emulated {
+            kind: "network card",
+            element: "<interface>'s <model type='virtio'/>",
+            device: "virtio-net-pci",
+            driver: VirtioDriver::Net,
+        },
+    ),
+    (
+        &["ahci", "ide", "piix-bmdma", "bmdma", "lsi-", "megasas"],
+        Emulated {
+            kind: "disk controller",
+            element: "<disk>'s <target dev='vda' bus='virtio'/>",
+            device: "virtio-blk-pci",
+            driver: VirtioDriver::Block,
+        },
+    ),
+];
+
+/// Ports and windows that nothing should poll: their name, and advice where there is no setting.
+const POLLED: &[(Regions, (&str, &str))] = &[
+    (&["vmport"], ("the VMware backdoor (port 0x5658)", "")),
+    (&["i8042"], ("the PS/2 controller", "Give the guest a USB tablet or virtio input instead of the PS/2 mouse")),
+    (&["vga", "cirrus", "vbe", "qxl-ioports"], ("VGA registers", FRAMEBUFFER)),
+    (&["pci-conf", "pcie-mmcfg"], ("PCI configuration space", READS_CONFIGURATION)),
+];
+
+const FRAMEBUFFER: &str = "Give the guest a framebuffer driver (virtio-gpu, bochs-drm), or no screen: video model none";
+const READS_CONFIGURATION: &str = "Look in the guest for a monitoring tool (lspci, sensors) or a driver that polls";
+
+/// The first group of regions that the guest uses at least this often.
+fn used<T>(
+    guest: &GuestContext<'_>,
+    groups: &'static [(Regions, T)],
+    least: f64,
+    verdicts: &mut Verdicts,
+) -> Option<(Regions, &'static T, EventTotals)> {
+    for (regions, group) in groups {
+        let accesses = guest.accesses(|r| r.device_name().is_some_and(|name| is_of(regions, name)));
+        let rate = accesses.rate_or_tell(guest, verdicts);
+        if accesses.count > 0 && rate.is_none_or(|rate| rate >= least) {
+            return rate.map(|_| (*regions, group, accesses));
+        }
+    }
+    None
+}
+
+fn is_of(regions: Regions, name: &str) -> bool {
+    regions.iter().any(|prefix| name.starts_with(prefix))
+}
+
+pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let least = ctx.thresholds().devices.emulated;
+    let Some((regions, emulated, accesses)) = used(guest, EMULATED, least, verdicts) else {
+        // Where accesses are measured they tell whether the device works.
+        let measured = !ctx.is_file() && guest.domain.exits.count > 0;
+        if !measured && guest.domain.accesses.iter().all(|row| row.device.is_none()) {
+            configured(guest, verdicts);
+            counted(guest, least, verdicts);
+            unnamed(ctx, guest, verdicts);
+        }
+        return;
+    };
+    let Emulated { kind, element, device, driver } = *emulated;
+    let mut names = guest.domain.accesses.iter().filter_map(AccessRow::device_name);
+    let region = names.find(|name| is_of(regions, name)).unwrap_or(kind);
+    let evidence = vec![accesses.describe(guest, "accesses", &format!("to {region}"))];
+    let what = if guest.config.libvirt == Some(false) { device } else { element };
+    let change = fixes::advice(format!("Change the device to virtio: set {what}"));
+    let change = change.needing(fixes::virtio_needs(driver, false));
+    // Its accesses are work that the guest wants done.
+    let by_cost = accesses.cost.and_then(|cost| ctx.thresholds().cost.of_one_cpu.of(cost));
+    let severity = by_cost.unwrap_or_default().min(Severity::Warning);
+    let found = Finding::new(severity, Confidence::High, evidence, vec![change]).caused_by(accesses);
+    verdicts.find(Finding {
+        title: format!("An emulated {kind} does real work"),
+        problem: format!("emulated {kind}"),
+        ..found
+    });
+}
+
+/// Emulated devices of a guest whose accesses are not measured.
+fn configured(guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let all = properties::emulated(guest);
+    let takes_virtio = guest.config.is_x86() && guest.kind.kind != GuestKind::Other && !hyperv::before_xp(guest);
+    let Some(first) = all.first().filter(|_| takes_virtio) else { return };
+    let what = if is_scsi(first) { "SCSI controller" } else { "network card" };
+    let fix = all.iter().map(|device| made_virtio(guest, device));
+    let evidence = all
+        .iter()
+        .filter_map(|one| {
+            let default = if is_default(guest, one) { ", Proxmox's default" } else { "" };
+            Some(format!("{} of {}: {}{default}: {}", one.device, guest.name(), one.value, one.cost()?))
+        })
+        .collect();
+    let found = Finding::new(Severity::Info, Confidence::Medium, evidence, fix.collect());
+    let title = format!("The {what} {} is an emulated {}", first.device, first.value);
+    verdicts.find(Finding { title, problem: format!("emulated {what}"), ..found });
+}
+
+/// Whether Proxmox chose the model, because the configuration has none.
+fn is_default(guest: &GuestContext<'_>, property: &DeviceProperty) -> bool {
+    let command = guest.domain.facts.command.as_ref();
+    property.device == "scsihw" && command.is_some_and(|command| command.defaults.contains(&"scsihw"))
+}
+
+fn is_scsi(device: &DeviceProperty) -> bool {
+    ["lsi", "mega", "mpt", "pvscsi"].iter().any(|model| device.value.starts_with(model))
+}
+
+/// What makes a configured device one of virtio.
+fn made_virtio(guest: &GuestContext<'_>, property: &DeviceProperty) -> Fix {
+    let DeviceProperty { device, value, .. } = property;
+    let (kind, element, driver) = if is_scsi(property) {
+        ("virtio-scsi", "model='virtio-scsi' of its <controller>", VirtioDriver::Scsi)
+    } else {
+        ("virtio-net", "<model type='virtio'/>", VirtioDriver::Net)
+    };
+    let is_plain = [device, value].iter().all(|word| word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-'));
+    match guest.proxmox_id().filter(|_| is_plain) {
+        Some(id) if device == "scsihw" => fixes::command(format!("qm set {id} --scsihw virtio-scsi-single")),
+        Some(id) => fixes::command(format!(
+            "qm set {id} --{device} \"$(qm config {id} | sed -n 's/^{device}: {value}=/virtio=/p')\""
+        )),
+        None if guest.config.libvirt != Some(false) => {
+            fixes::advice(format!("Make {device} a virtio device: {element} in place of {value}"))
+        }
+        None if device.starts_with('-') => {
+            fixes::advice(format!("Start QEMU with model={kind}-pci for {device}, in place of {value}"))
+        }
+        None => fixes::advice(format!("Start QEMU with {kind}-pci in place of {value} for the device {device}")),
+    }
+    .needing(fixes::virtio_needs(driver, has_device(&guest.domain.facts, kind)))
+}
+
+/// Accesses to ports and device memory that are most exits of a guest whose exits are only counted (`kvm_stat`).
+fn counted(guest: &GuestContext<'_>, least: f64, verdicts: &mut Verdicts) {
+    let rate = |name: &str| guest.domain.counters.get(name).copied().unwrap_or(0.0);
+    let (exits, accesses) = (rate("exits"), [("ports", rate("io_exits")), ("device memory", rate("mmio_exits"))]);
+    let many = |(_, rate): &&(&str, f64)| *rate >= least && (MOST * exits..=exits).contains(rate);
+    let Some((what, rate)) = accesses.iter().find(many).filter(|_| guest.domain.exits.count == 0) else { return };
+    let share = figure(100.0 * rate / exits);
+    let evidence = vec![
+        format!("{} accesses/s to {what}, {share} % of {} exits/s", figure(*rate), figure(exits)),
+        "which device is not counted".into(),
+    ];
+    let fix = vec![show_addresses()];
+    let title = format!("Most exits are accesses to {what}");
+    let problem = format!("exits: {what}");
+    verdicts.find(Finding { title, problem, ..Finding::new(Severity::Info, Confidence::Low, evidence, fix) });
+}
+
+/// The command that shows which addresses a guest accesses, where no figure names them.
+fn show_addresses() -> Fix {
+    let show = "perf kvm stat record -a sleep 10; perf kvm stat report --event=mmio; \
+        perf kvm stat report --event=ioport";
+    fixes::command(show).needing("shows which addresses the guest accesses")
+}
+
+/// Exits for ports, in a table that does not name them, that cost the guest much time. Those of Windows are judged with
+/// its configuration.
+fn unnamed(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let ports = guest.exits(&[ExitKind::Io]);
+    let of_windows = guest.config.known && guest.kind.windows(Confidence::Medium);
+    let Some(severity) = ctx.severity_by_cost(guest, &ports).filter(|_| !of_windows) else { return };
+    if severity == Severity::Info || ports.rate.is_none() || guest.has_accesses(Space::Pio) {
+        return;
+    }
+    let evidence = vec![ports.describe(guest, "port exits", ""), "which ports is not in the table".into()];
+    let fix = vec![show_addresses()];
+    let found = Finding::new(severity, Confidence::Low, evidence, fix).caused_by(ports);
+    let title = "Accesses to I/O ports of emulated devices cost the guest much time".into();
+    verdicts.find(Finding { title, problem: "exits: ports".into(), why: PORTS_WHY.into(), ..found });
+}
+
+/// Polling of old ports.
+pub(super) fn polling(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let least = ctx.thresholds().devices.polling;
+    let Some((_, (name, help), accesses)) = used(guest, POLLED, least, verdicts) else { return };
+    let fix = if help.is_empty() { fixes::vmport_off(guest) } else { vec![fixes::advice(*help)] };
+    let evidence = vec![accesses.describe(guest, "accesses", "")];
+    let found = Finding::new(Severity::Info, Confidence::High, evidence, fix).caused_by(accesses);
+    verdicts.find(Finding { title: format!("The guest polls {name}"), problem: format!("polls {name}"), ..found });
+}
+
+fn is_serial(r: &AccessRow) -> bool {
+    r.device_name().is_some_and(|name| name == "pl011" || name.starts_with("serial"))
+}
+
+pub(super) fn serial(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let t = &ctx.thresholds().devices;
+    let serial = guest.domain.vcpu_accesses.iter().chain(&guest.domain.accesses).filter(|r| is_serial(r));
+    let bursts = serial.filter_map(|r| Some((r.burst.filter(|b| b.count as f64 >= t.burst_accesses)?, r)));
+    let longest = bursts.max_by_key(|(b, r)| (b.ns, r.vcpu.is_some()));
+    let Some((burst, row)) = longest else { return stream(ctx, guest, verdicts) };
+    let ms = burst.ns as f64 / 1e6;
+    let Some(severity) = t.burst_ms.of(ms) else { return };
+    let wakeups = row.vcpu.and_then(|v| guest.domain.vcpu(v)).and_then(|t| t.wakeups.as_ref());
+    let late = wakeups.and_then(|w| w.max_ns).filter(|ns| *ns >= LATE_NS).map(|ns| figure(ns as f64 / 1e6));
+    let severity = if late.is_some() { severity.max(Severity::Warning) } else { severity };
+    let port = row.device_name().unwrap_or("the serial port");
+    let vcpu = row.vcpu.map_or_else(|| "a vCPU".into(), |v| format!("vCPU {v}"));
+    let (count, ms) = (burst.count, figure(ms));
+    let evidence = known([
+        Some(format!("{count} accesses to {port} without a gap of 1 ms held {vcpu} for {ms} ms")),
+        late.map(|ms| format!("a wake-up of that vCPU took {ms} ms in the same second")),
+    ]);
+    let marks = known([Some(Mark::Access(row.space, row.address, row.direction)), row.vcpu.map(Mark::Vcpu)]);
+    verdicts.find(Finding { marks, ..Finding::new(severity, Confidence::High, evidence, quieten(guest)) });
+}
+
+/// The same where only sums are known: accesses that come faster than one a millisecond on average are bursts, however
+/// they are spread; fewer may be.
+fn stream(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    if guest.domain.accesses.iter().any(|r| is_serial(r) && r.burst.is_some()) {
+        return;
+    }
+    let ports = guest.ports(is_serial);
+    let accesses = if ports.count > 0 { ports } else { guest.accesses(is_serial) };
+    if (accesses.count as f64) < ctx.thresholds().devices.burst_accesses {
+        return;
+    }
+    match accesses.rate {
+        Some(rate) if rate >= STREAM => {
+            let severity = ctx.severity_by_cost(guest, &accesses).unwrap_or_default();
+            let evidence = vec![accesses.describe(guest, "accesses", "to the serial port")];
+            verdicts.find(Finding::new(severity, Confidence::High, evidence, quieten(guest)).caused_by(accesses));
+        }
+        Some(rate) if rate < SPARSE => {}
+        _ => verdicts.cannot_tell(format!(
+            "{} accesses to the serial port, but not when each came; averages hide bursts",
+            figure(accesses.count as f64)
+        )),
+    }
+}
+
+fn quieten(guest: &GuestContext<'_>) -> Vec<Fix> {
+    vec![fixes::advice(QUIET_CONSOLE), fixes::inside(guest, "dmesg -n 4")]
+}

@@ -1,0 +1,83 @@
+//! Properties of devices that make QEMU serve what the kernel could.
+
+use crate::lint::facts::Context;
+use crate::lint::facts::finding::{Confidence, Finding, Fix, Severity};
+use crate::lint::facts::guest::GuestContext;
+use crate::lint::facts::verdicts::Verdicts;
+use crate::lint::fixes;
+use kvm::device_property::PropertyPlace::{CommandLine, Devices, Override};
+use kvm::device_property::{self, DRIVER, DeviceProperty};
+use sample::DomainFacts;
+
+/// The most properties for which there are fixes.
+const MAX_FIXES: usize = 8;
+
+/// Properties that cost performance.
+pub(super) fn costly(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let all = of(&guest.domain.facts, |property| property.name != DRIVER);
+    if all.is_empty() {
+        return;
+    }
+    let evidence = all.iter().filter_map(line).collect();
+    verdicts.find(Finding::new(Severity::Info, Confidence::High, evidence, fixes_of(&all)));
+}
+
+/// A property, what it costs, and where it was set.
+fn line(property: &DeviceProperty) -> Option<String> {
+    let DeviceProperty { device, name, value, place } = property;
+    Some(format!("{device}: {name}={value}, set in {place}: {}", property.cost()?))
+}
+
+/// What a rule about behaviour cites: evidence and fixes of the properties of these names.
+pub(super) fn cited(guest: &GuestContext<'_>, names: &[&str]) -> (Vec<String>, Vec<Fix>) {
+    let all = of(&guest.domain.facts, |property| names.contains(&property.name.as_str()));
+    (all.iter().filter_map(line).collect(), fixes_of(&all))
+}
+
+/// The models of emulated network cards and SCSI controllers, each with its device.
+pub(super) fn emulated(guest: &GuestContext<'_>) -> Vec<DeviceProperty> {
+    let mut all = of(&guest.domain.facts, |property| property.name == DRIVER);
+    // libvirt's command line repeats what its XML has under other names.
+    if all.iter().any(|property| property.place == Devices) {
+        all.retain(|property| property.place == Devices);
+    }
+    all
+}
+
+/// The effective properties that cost something. A property that XML and command line both have counts as the XML's.
+fn of(facts: &DomainFacts, wanted: impl Fn(&DeviceProperty) -> bool) -> Vec<DeviceProperty> {
+    let xml = facts.xml.as_ref().map(|xml| &xml.value);
+    let of_xml = || {
+        let added = xml.and_then(|xml| xml.qemu_command.as_ref()).into_iter().flat_map(|c| &c.device_properties);
+        xml.into_iter().flat_map(|xml| &xml.device_properties).chain(added)
+    };
+    let repeats = |property: &DeviceProperty| {
+        let same =
+            |a: &DeviceProperty| (&a.device, &a.name, &a.value) == (&property.device, &property.name, &property.value);
+        device_property::in_force(of_xml()).into_iter().any(same)
+    };
+    let running = facts.command.iter().flat_map(|command| &command.device_properties).filter(|p| !repeats(p));
+    let all = device_property::in_force(of_xml().chain(running));
+    all.into_iter().filter(|property| property.cost().is_some() && wanted(property)).cloned().collect()
+}
+
+fn fixes_of(all: &[DeviceProperty]) -> Vec<Fix> {
+    let text = |property: &DeviceProperty| {
+        let DeviceProperty { device, name, value, place } = property;
+        match (place, name.as_str()) {
+            (Devices, "vhost") => {
+                format!("Remove name='qemu' from the <driver> of {device}, so that vhost moves its packets")
+            }
+            (Devices, "tx") => format!("Remove txmode='timer' from the <driver> of {device}"),
+            (Devices, name) => format!("Remove {}='{value}' from the <driver> of {device}", name.replace('-', "_")),
+            (Override, name) => format!(
+                "Remove <qemu:property name='{name}' .../> of the device with the alias {device} from <qemu:override>"
+            ),
+            (CommandLine, "kernel-irqchip") => {
+                format!("Start QEMU without kernel_irqchip={value} in -machine or -accel: on is the default")
+            }
+            (CommandLine, name) => format!("Start QEMU without {name}={value} for the device {device}"),
+        }
+    };
+    all.iter().take(MAX_FIXES).map(|property| fixes::advice(text(property)).needing(fixes::POWER_CYCLE)).collect()
+}

@@ -1,0 +1,221 @@
+//! Jobs: a migration that does not end, and jobs that move nothing or delay the guest.
+
+use crate::figures::{bytes, seconds};
+use crate::figures::{duration, figure};
+use crate::lint::facts::finding::{Confidence, Finding, Fix, Severity, known};
+use crate::lint::facts::guest::GuestContext;
+use crate::lint::facts::hold::Hold;
+use crate::lint::facts::prose::Prose;
+use crate::lint::facts::rule::Check::Setup;
+use crate::lint::facts::rule::Rule;
+use crate::lint::facts::rule_doc::RuleDoc;
+use crate::lint::facts::rule_id::RuleId;
+use crate::lint::facts::thresholds::thresholds;
+use crate::lint::facts::verdicts::Verdicts;
+use crate::lint::facts::{Context, links};
+use crate::lint::fixes;
+use crate::model::jobs::{self, allowed_bytes, converges, dirtied_percent, last_pass_bytes, progress};
+use sample::{Job, JobKind};
+
+/// Jobs are read every 2 to 5 s.
+const SOME_READINGS: Hold = Hold::For(5.0, 15.0);
+
+pub(in crate::lint) const RULES: &[Rule] = &[
+    Rule::new(RuleId::JobNotConverging, Setup(not_converging), SOME_READINGS).described(RuleDoc {
+        sees: "the guest writes its memory as fast as the migration moves it, so that the migration does not end",
+        problem: "migration never ends",
+        why: "Each pass sends what the guest wrote during the pass before. QEMU stops the guest for the last pass when \
+            the rest fits into the downtime limit, and passes that do not shrink never get there",
+        thresholds: thresholds![jobs.dirtied],
+        limits: "Judged from the second pass on, while the guest runs here (not in post-copy). libvirt tells no reader \
+            the downtime limit, so that QEMU's default of 300 ms is taken. Pages of zeros are moved in a few bytes and \
+            count whole among what the guest writes",
+        fix: "A longer downtime, more bandwidth, post-copy or auto-converge: each at once or at the next attempt",
+        links: &[links::MIGRATION, links::POSTCOPY],
+    }),
+    Rule::new(RuleId::JobStalled, Setup(stalled), SOME_READINGS).described(RuleDoc {
+        sees: "a job of the guest moves nothing",
+        problem: "job stands still",
+        why: "The target does not take the data: it is full, unreachable or waits itself. Until the job ends the guest \
+            pays for it with tracked writes, copies before its writes, or a full image",
+        thresholds: thresholds![jobs.stalled_s, jobs.backup_write_us, jobs.backup_slower, disks.timed_ops],
+        limits: "A job that its manager paused and one that waits to be completed are silent. Writes count as delayed \
+            by a backup if they take several times as long as in the reading before it was first seen; without such a \
+            reading they are an info",
+        fix: "The job's target; for a backup, fleecing or a faster target",
+        links: &[links::BLOCK_JOBS, links::FLEECING],
+    }),
+];
+
+/// `migration`, `backup drive-scsi0`.
+fn name(job: &Job) -> String {
+    format!("{} {}", job.kind.as_str(), job.name).trim_end().to_owned()
+}
+
+/// What the guest pays while the job runs.
+fn paid(guest: &GuestContext<'_>, job: &Job) -> Option<String> {
+    let exits = jobs::tracked_writes(guest.domain).filter(|rate| *rate >= 1.0);
+    let exits = exits.map(|rate| format!("{} exits/s for tracked writes and memory faults", figure(rate)));
+    let throttle = job.throttle_percent.filter(|percent| *percent > 0);
+    let throttle = throttle.map(|percent| format!("its vCPUs are held back for {percent} % of the time"));
+    let all: Vec<_> = exits.into_iter().chain(throttle).collect();
+    (!all.is_empty()).then(|| format!("meanwhile the guest has {}", all.join("; ")))
+}
+
+fn not_converging(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let steps = &ctx.thresholds().jobs.dirtied;
+    for job in &guest.domain.jobs {
+        let Some(severity) = dirtied_percent(job).and_then(|percent| steps.of(percent)) else { continue };
+        // What the guest writes is above the threshold already.
+        if converges(job, 0.0) != Some(false) {
+            continue;
+        }
+        // QEMU holds the vCPUs back more and more, to 99 %.
+        let slows_down = job.auto_converge == Some(true) || job.throttle_percent > Some(0);
+        let severity = if slows_down && job.throttle_percent < Some(99) { Severity::Info } else { severity };
+        let [dirtied, rate, left] = [job.dirtied, job.rate, last_pass_bytes(job)].map(Option::unwrap_or_default);
+        let limit = job.downtime_limit_ns.map_or("QEMU's default of 300 ms".into(), |ns| duration(ns as f64 / 1e3));
+        let allowed = bytes(allowed_bytes(job).unwrap_or(0));
+        let pass = job.rounds.map_or(String::new(), |rounds| format!(", pass {rounds}"));
+        let (dirtied_b, rate_b, left_b) = (bytes(dirtied), bytes(rate), bytes(left));
+        let evidence = known([
+            Some(format!("the guest writes {dirtied_b}/s, the {}{pass} moves {rate_b}/s", name(job))),
+            Some(format!("{left_b} are left after a pass, {allowed} may be (downtime limit: {limit})")),
+            job.elapsed_ns.map(|ns| format!("it has run for {}", seconds(ns as f64 / 1e9))),
+            paid(guest, job),
+        ]);
+        verdicts.find(Finding::new(severity, Confidence::High, evidence, ways_to_end(guest, job)));
+    }
+}
+
+/// A limit of a running migration: by virsh, through Proxmox's monitor, or in QEMU's own.
+fn set(guest: &GuestContext<'_>, virsh: (&str, &str), hmp: &str, effect: &str) -> Vec<Fix> {
+    if let Some(id) = guest.proxmox_id() {
+        return vec![fixes::command(format!("echo '{hmp}' | qm monitor {id}")).needing(effect)];
+    }
+    let by_hand = fixes::advice(format!("In the guest's monitor (HMP): {hmp}")).needing(effect);
+    fixes::either(guest, fixes::command(fixes::virsh(guest, virsh.0, virsh.1)).needing(effect), by_hand)
+}
+
+/// What only a migration that begins again can have: by an option of virsh or a capability of QEMU.
+fn again(guest: &GuestContext<'_>, what: &str, option: &str, capability: &str) -> Vec<Fix> {
+    let start = |by: &str| fixes::advice(format!("Start it again with {what} ({by})"));
+    fixes::either(guest, start(&format!("virsh migrate {option}")), start(&format!("capability {capability}")))
+}
+
+fn ways_to_end(guest: &GuestContext<'_>, job: &Job) -> Vec<Fix> {
+    const LONGEST_S: f64 = 30.0;
+    const SWITCH: &str = "if post-copy was allowed at its start: the guest continues on the other host at once, waits \
+        for each page over the network, and is lost if that fails meanwhile";
+    let mut all = Vec::new();
+    let (rate, dirtied) = (job.rate.unwrap_or(0).max(1) as f64, job.dirtied.unwrap_or(0) as f64);
+    // The rest varies from pass to pass.
+    let last_s = 1.25 * last_pass_bytes(job).unwrap_or(0) as f64 / rate;
+    if last_s <= LONGEST_S {
+        let ms = (last_s * 1e3).ceil().to_string();
+        let effect = format!("ends it; the guest stands still for up to {} then", duration(last_s * 1e6));
+        let hmp = format!("migrate_set_parameter downtime-limit {ms}");
+        all.extend(set(guest, ("migrate-setmaxdowntime", &ms), &hmp, &effect));
+    }
+    // A limit that is not reached is not what holds it back.
+    if job.limit.is_some_and(|limit| rate >= 0.5 * limit as f64) {
+        let mib = (2.0 * dirtied / f64::from(1 << 20)).ceil().to_string();
+        let hmp = format!("migrate_set_parameter max-bandwidth {mib}M");
+        let effect = "MiB/s, for later migrations too; takes this much of the network and nothing from the guest";
+        all.extend(set(guest, ("migrate-setspeed", &mib), &hmp, effect));
+    }
+    match (job.kind, job.postcopy) {
+        // No guest continues from a file.
+        (JobKind::Save, _) => {}
+        (_, Some(false)) => all.extend(again(guest, "post-copy allowed", "--postcopy", "postcopy-ram")),
+        _ => all.extend(set(guest, ("migrate-postcopy", ""), "migrate_start_postcopy", SWITCH)),
+    }
+    if job.throttle_percent.is_none_or(|percent| percent == 0) && job.auto_converge != Some(true) {
+        let what = "auto-converge, which holds the vCPUs back, for 20 to 99 % of the time, until the guest writes less";
+        all.extend(again(guest, what, "--auto-converge", "auto-converge"));
+    }
+    all
+}
+
+const LOST: Prose = Prose {
+    title: "The post-copy migration lost its connection: the guest stands still on both hosts",
+    problem: "post-copy is interrupted",
+    why: "A part of the guest's memory is on each host. Neither can continue until the connection is back; ending QEMU \
+        on either loses the guest",
+};
+const DELAYED: Prose = Prose {
+    title: "A backup delays the guest's writes",
+    problem: "backup delays writes",
+    why: "Before the guest overwrites a block that the backup has not copied yet, QEMU copies the old content to the \
+        backup's target, and the write waits for that. A slow target makes each such write slow",
+};
+const CHECK_TARGET: &str = "Check the job's target: its free space, the network to it, the load of its storage";
+
+/// Puts what is copied before writes elsewhere than on the backup's target.
+fn fleece(guest: &GuestContext<'_>) -> Vec<Fix> {
+    let to = |by: &str| fixes::advice(format!("Put what is copied before writes on fast local storage: {by}"));
+    if guest.proxmox_id().is_some() {
+        return vec![to("fleecing of the backup job (vzdump --fleecing enabled=1,storage=STORAGE, from Proxmox 8.2)")];
+    }
+    let by_hand = to("a filter copy-before-write whose target is there, and the backup from a snapshot-access node");
+    fixes::either(guest, to("a pull backup of libvirt whose scratch file is there"), by_hand)
+}
+
+fn stalled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    for job in &guest.domain.jobs {
+        if job.status == "postcopy-paused" {
+            let evidence = vec![format!("{} is {}", name(job), job.status)];
+            let found = Finding::new(Severity::Critical, Confidence::High, evidence, fixes::recover_postcopy(guest));
+            verdicts.find(found.saying(LOST));
+        } else if is_stalled(ctx, job) {
+            let still = seconds(job.still_ns as f64 / 1e9);
+            let at = progress(job).map_or(String::new(), |percent| format!(" at {} %", figure(percent)));
+            let error = job.error.as_ref().map(|why| format!("its error: {why}"));
+            let evidence =
+                known([Some(format!("{} moved nothing for {still}{at}", name(job))), error, paid(guest, job)]);
+            let fix = vec![fixes::advice(CHECK_TARGET), look_at(guest, job)];
+            verdicts.find(Finding::new(Severity::Warning, Confidence::High, evidence, fix));
+        } else if job.kind == JobKind::Backup {
+            delayed_writes(ctx, guest, job, verdicts);
+        }
+    }
+}
+
+fn is_stalled(ctx: &Context<'_>, job: &Job) -> bool {
+    let may_move = matches!(job.status.as_str(), "active" | "running" | "postcopy-active") || job.error.is_some();
+    // QEMU says nothing of the progress of other jobs, and a backup that copies only what the guest overwrites waits
+    // for that.
+    let counts = job.kind != JobKind::Other && (job.kind != JobKind::Backup || job.done > Some(0));
+    may_move && counts && !job.has_failed() && job.still_ns as f64 / 1e9 >= ctx.thresholds().jobs.stalled_s
+}
+
+fn look_at(guest: &GuestContext<'_>, job: &Job) -> Fix {
+    match (guest.config.libvirt, job.kind) {
+        (Some(true), JobKind::Mirror | JobKind::Commit | JobKind::Stream) => {
+            fixes::advice("virsh blockjob --info shows it, virsh blockjob --abort ends it without its result")
+        }
+        (Some(true), _) => fixes::command(fixes::virsh(guest, "domjobinfo", "")).needing("shows its figures"),
+        _ => fixes::advice("QMP query-jobs and query-migrate show it; job-cancel and migrate_cancel end it"),
+    }
+}
+
+/// Writes of the guest that wait for the copies of a backup.
+fn delayed_writes(ctx: &Context<'_>, guest: &GuestContext<'_>, job: &Job, verdicts: &mut Verdicts) {
+    let t = &ctx.thresholds();
+    let Some((us, _)) = jobs::writes(guest.domain).filter(|(_, ops)| *ops >= t.disks.timed_ops) else { return };
+    let Some(severity) = t.jobs.backup_write_us.of(us) else { return };
+    let before = job.write_before_ns.map(|ns| ns as f64 / 1e3);
+    if before.is_some_and(|before| us < before * t.jobs.backup_slower) {
+        return;
+    }
+    let (severity, confidence) = match before {
+        Some(_) => (severity, Confidence::Medium),
+        None => (Severity::Info, Confidence::Low),
+    };
+    let was = before.map_or("not known".into(), duration);
+    let during = format!("a write takes {} during {}; before it: {was}", duration(us), name(job));
+    let progress = progress(job).map(|percent| format!("the backup is at {} %", figure(percent)));
+    let fix = [fleece(guest), vec![fixes::advice(CHECK_TARGET)]].concat();
+    let found = Finding::new(severity, confidence, known([Some(during), progress]), fix);
+    verdicts.find(found.saying(DELAYED));
+}
