@@ -45,8 +45,9 @@ const KINDS: &[Kind] = &[
 
 /// The first line of a kernel log: of `dmesg`, of syslog, of the journal (`journalctl -k`, also with `-o short-iso`).
 static LOG_LINE: Pattern = Pattern::new(
-    r"(?x)^[\ \t]*(?:<[0-9]+>)?(?:\[[\ 0-9]+\.[0-9]+\] | \[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\ [A-Z] | (?:kern|user)\ *:[a-z]+
-    |[A-Z][a-z]{2}\ +[0-9]{1,2}\ [0-9:]{8}\ | [0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8} | --\ (?:Logs|Journal)\ begin)",
+    r"(?x)^[\ \t]*(?:<[0-9]+>)?(?:\[[\ 0-9]+\.[0-9]+\] | \[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\ [A-Z]
+    | (?:kern|user)\ *:[a-z]+ | [A-Z][a-z]{2}\ +[0-9]{1,2}\ [0-9:]{8}\x20
+    | [0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8} | --\ (?:Logs|Journal)\ begin)",
 );
 
 /// Reads a text whose first bytes are `head`.

@@ -113,8 +113,8 @@ fn add_up(tables: &[&PrintedTable]) -> TableCounters {
     counters
 }
 
-/// The frames of `live`, which have clocks, and the first of other tables of each kind: a second one would be of another
-/// measurement, and their sum of a guest that never was.
+/// The frames of `live`, which have clocks, and the first of other tables of each kind: a second one would be of
+/// another measurement, and their sum of a guest that never was.
 fn one_of_each_kind<'a>(tables: &[&'a PrintedTable], notes: &mut Vec<String>) -> Vec<&'a PrintedTable> {
     let mut known = BTreeSet::new();
     let mut kept = Vec::new();

@@ -73,10 +73,11 @@ pub(crate) enum PrintedColumn {
     Error,
 }
 
-/// A line of a table, without parentheses. C's `%#llx` prints no prefix before a port 0. Times of perf's terminal browser
-/// (6.4 and newer) have no units.
+/// A line of a table, without parentheses. C's `%#llx` prints no prefix before a port 0. Times of perf's terminal
+/// browser (6.4 and newer) have no units.
 static LINE: Pattern = Pattern::new(concat!(
-    r"^Analyze events for(?P<heading>(?:.*pid s +(?P<pids>[0-9](?:[0-9,]{0,62}[0-9])?))?(?:.*VCPU +(?P<vcpu>[0-9]+))?)|",
+    r"^Analyze events for(?P<heading>(?:.*pid s +(?P<pids>[0-9](?:[0-9,]{0,62}[0-9])?))?",
+    r"(?:.*VCPU +(?P<vcpu>[0-9]+))?)|",
     r"^(?P<clock>[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]+)$|",
     r"^(?P<title>(?i-u:vm-?exit|kvm-exit|hcall-event|event name|(?:io ?port|mmio|msr) access)) +Samples",
     r"(?P<columns>(?: +(?i-u:samples?%|time%|(?:(?:min|max|avg|mean) +)?time(?: *ns)?))*)|",

@@ -279,8 +279,11 @@ pub fn command_lines(text: &str) -> Vec<String> {
 /// or of `ps`.
 pub fn looks_like(text: &str) -> bool {
     let joined = joined_lines(text);
-    let mut lines = joined.lines().filter(|line| !line.trim().is_empty()).take(2);
-    lines.any(|line| split_line(line).is_some_and(|(before, _)| may_come_before(before)))
+    let mut lines = joined.lines().filter(|line| !line.trim().is_empty());
+    let begins = |line: &str| split_line(line).is_some_and(|(before, _)| may_come_before(before));
+    let Some(first) = lines.next() else { return false };
+    let is_heading = first.contains(" PID ") || first.contains(": starting up libvirt version");
+    begins(first) || is_heading && lines.next().is_some_and(begins)
 }
 
 /// Whether these words may come before the program: assignments, commands that start another one, or the columns of

@@ -144,7 +144,7 @@ fn a_command_begins_its_text() {
         assert!(looks_like(&text), "{text}");
         assert_eq!(parse_text(&text).unwrap().name.as_deref(), Some("vm1"));
     }
-    for prose in ["I start it so: ", "Hello,\n\nthis is slow:\n", "> "] {
+    for prose in ["#!/bin/sh\n", "I start it so: ", "Hello,\n\nthis is slow:\n", "> "] {
         assert!(!looks_like(&format!("{prose}{command}\n")), "{prose}");
     }
 }
