@@ -12,7 +12,8 @@ const LOG: &str = "[3590.0] *** Guest State ***\n[3591.0] kvm: INTERNAL_ERROR in
     [3594.0] kvm [5]: vcpu0, guest rIP: 0x1 ignored rdmsr: 0x122 data 0x0\n\
     [3595.0] watchdog: BUG: soft lockup - CPU#1 stuck for 22s! [CPU 0/KVM:7]\n\
     [3596.0] INFO: task CPU 0/KVM:7 blocked for more than 120 seconds.\n\
-    [3597.0] x86/split lock detection: #AC: CPU 0/KVM/7 took a split_lock trap at address: 0x1\n";
+    [3597.0] x86/split lock detection: #AC: CPU 0/KVM/7 took a split_lock trap at address: 0x1\n\
+    [3598.0] vfio-pci 0000:01:00.0: not ready 65535ms after FLR; giving up\n";
 
 /// The host's kind.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -153,30 +153,6 @@ fn busy_cpus_at_low_clocks() {
 }
 
 #[test]
-fn governors_in_files_are_an_info_at_most() {
-    let at = |params: &[(&str, &str)]| {
-        let mut fixture = Fixture::new(host());
-        fixture.host.facts.params = params.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        from_file(&fixture, None)
-    };
-    let (governor, driver) = (topology::CPU_GOVERNOR, topology::CPU_DRIVER);
-    let clocks = [(topology::CPU_KHZ, "800000 1900000"), (topology::CPU_MAX_KHZ, "3000000")];
-    let report = at(&[(governor, "schedutil"), clocks[0], clocks[1]]);
-    fires(&report, RuleId::HostFrequency, Severity::Info);
-    assert!(get(&report, RuleId::HostFrequency).evidence[0].contains("800 MHz"));
-    fires(&at(&[(governor, "powersave"), (driver, "acpi-cpufreq")]), RuleId::HostFrequency, Severity::Info);
-    cannot(&at(&[(governor, "powersave")]), RuleId::HostFrequency);
-    for params in [
-        &[(governor, "powersave"), (driver, "intel_pstate"), clocks[0], clocks[1]][..],
-        &[(governor, "performance"), clocks[0], clocks[1]],
-        &[(governor, "ondemand"), (topology::CPU_KHZ, "2900000"), clocks[1]],
-        &clocks,
-    ] {
-        silent(&at(params), RuleId::HostFrequency);
-    }
-}
-
-#[test]
 fn a_loop_of_faults_needs_no_rate() {
     let on_vcpus = |vcpus, count, of| {
         let mut model = on(Guest::new("l", 5).linux("").vcpus(1, |_, t| t)).model();

@@ -7,14 +7,12 @@ use crate::lint::facts::verdicts::Verdicts;
 use crate::lint::fixes;
 use crate::model::CpuModel;
 use kvm::CpuSet;
-use kvm::topology::{CPU_BASE_KHZ, CPU_DRIVER, CPU_GOVERNOR, CPU_KHZ, CPU_MAX_KHZ, CPU_MODEL, EFFICIENCY_CPUS};
+use kvm::topology::{CPU_BASE_KHZ, CPU_DRIVER, CPU_GOVERNOR, CPU_MAX_KHZ, CPU_MODEL, EFFICIENCY_CPUS};
 
 const FAST: &str = "cpupower frequency-set -g performance";
 const FAST_NEED: &str = "until the next boot; costs power. tuned-adm profile virtual-host keeps it";
 const LIMITS: &str = "Look for what limits the clock: firmware or BMC, a power cap, heat, scaling_max_freq";
 const CLOCK_LIMITS: &str = "look at: turbostat; grep . /sys/devices/system/cpu/cpu*/cpufreq/scaling_*_freq";
-const CLOCKS: &str = "look at: grep MHz /proc/cpuinfo, while the guests are busy";
-const UNKNOWN_DRIVER: &str = "what powersave does depends on the driver (scaling_driver), which the files lack";
 
 /// `800 MHz`, `1.5 GHz`.
 fn clock(khz: f64) -> String {
@@ -38,22 +36,19 @@ fn is_hardwares(driver: &str) -> bool {
     matches!(driver, "intel_pstate" | "amd-pstate-epp" | "amd_pstate_epp")
 }
 
-/// What a governor does that can cost speed.
-fn slow_governor(governor: &str, driver: Option<&str>) -> Option<&'static str> {
+/// Whether a governor can cost speed: it raises a CPU's clock only after it was busy for a while, or never.
+fn is_slow(governor: &str, driver: Option<&str>) -> bool {
     match governor {
-        "ondemand" | "conservative" | "schedutil" => Some("raises a CPU's clock only after it was busy for a while"),
-        "powersave" if driver.is_none_or(is_hardwares) => None,
-        "powersave" => Some("keeps every CPU at its lowest clock"),
-        _ => None,
+        "ondemand" | "conservative" | "schedutil" => true,
+        "powersave" => driver.is_some_and(|driver| !is_hardwares(driver)),
+        _ => false,
     }
 }
 
 pub(super) fn frequency(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     crate::lint::incidents::logged(ctx, verdicts);
-    match ctx.is_file() {
-        true => by_files(ctx, verdicts),
-        false if ctx.model.host.facts.virtualised != Some(true) => by_clocks(ctx, verdicts),
-        false => {}
+    if !ctx.is_file() && ctx.model.host.facts.virtualised != Some(true) {
+        by_clocks(ctx, verdicts);
     }
 }
 
@@ -83,9 +78,11 @@ fn by_clocks(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     evidence.extend(governor.map(|name| format!("the governor is {name}, the driver {}", driver.unwrap_or("unknown"))));
     evidence.extend(heat);
     evidence.push(CLOCK_LIMITS.into());
-    let is_slow = governor.and_then(|name| slow_governor(name, driver)).is_some();
-    let faster = is_slow.then(|| fixes::command(FAST).needing(FAST_NEED));
-    let fix = faster.into_iter().chain([fixes::advice(LIMITS)]).collect();
+    let mut fix = Vec::new();
+    if governor.is_some_and(|name| is_slow(name, driver)) {
+        fix.push(fixes::command(FAST).needing(FAST_NEED));
+    }
+    fix.push(fixes::advice(LIMITS));
     let found = Finding::new(Severity::Warning, Confidence::Medium, evidence, fix);
     verdicts.find(Finding { marks, ..found });
 }
@@ -98,34 +95,4 @@ fn throttled(ctx: &Context<'_>) -> Option<String> {
     let over = duration(*ns as f64 / 1e3);
     let (n, of) = (all.len(), ctx.model.host.cpus.len());
     Some(format!("heat throttled {n} of {of} CPUs; CPU {cpu} most often: {times} in {over}"))
-}
-
-/// A governor that follows the load, in a file.
-fn by_files(ctx: &Context<'_>, verdicts: &mut Verdicts) {
-    let Some(governor) = ctx.param(CPU_GOVERNOR) else { return };
-    let driver = ctx.param(CPU_DRIVER);
-    if governor == "powersave" && driver.is_none() {
-        return verdicts.cannot_tell(UNKNOWN_DRIVER);
-    }
-    let Some(does) = slow_governor(governor, driver) else { return };
-    let clocks: Vec<f64> = ctx.param(CPU_KHZ).iter().flat_map(|all| all.split(' ')).flat_map(str::parse).collect();
-    let max = khz(ctx, CPU_MAX_KHZ).or_else(|| base(ctx)).or_else(|| clocks.iter().copied().reduce(f64::max));
-    let limit = ctx.thresholds().machine.slow_clock;
-    let low = max.map_or(0, |max| clocks.iter().filter(|khz| 100.0 * **khz / max < limit).count());
-    let seen = match (clocks.iter().copied().reduce(f64::min), max) {
-        // It was seen at work.
-        (Some(_), Some(_)) if low == 0 => return,
-        (Some(least), Some(max)) => {
-            let (all, limit, max, least) = (clocks.len(), figure(limit), clock(max), clock(least));
-            format!(
-                "{low} of {all} clocks in the files are below {limit} % of {max}, the lowest is {least}, busy or not"
-            )
-        }
-        _ => "which clocks it chooses is not in the files".into(),
-    };
-    let evidence = vec![seen, CLOCKS.into()];
-    let fix = vec![fixes::command(FAST).needing(FAST_NEED)];
-    let found = Finding::new(Severity::Info, if low > 0 { Confidence::Medium } else { Confidence::Low }, evidence, fix);
-    let title = format!("The governor {governor} {does}");
-    verdicts.find(Finding { title, problem: "clocks follow the load".into(), ..found });
 }

@@ -76,9 +76,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         why: "A vCPU is as fast as the CPU below it. A governor that follows the load raises the clock only after a \
             CPU was busy for a while; limits of power and heat lower it under load",
         thresholds: thresholds![machine.slow_clock, machine.clock_busy],
-        limits: "On a running host only busy CPUs count, not efficiency cores and nohz_full CPUs. In files a governor \
-            that follows the load is an info, except powersave of intel_pstate and amd-pstate. Heat is in logs, and \
-            in Intel's counters",
+        limits: "Needs a running host. Only busy CPUs count, not efficiency cores and nohz_full CPUs. Heat is in the \
+            kernel's log, and in Intel's counters",
         fix: "The governor, or limits of power in firmware, at the price of power",
         links: &[links::CPU_FREQUENCY],
     }),
