@@ -45,7 +45,7 @@ pub const READERS: &[Reader] = &[
     reader("cpu_list", cpu_list, Source::Written),
     reader("domain_xml", domain_xml, Source::Texts(|text| text.contains("<domain"))),
     reader("filter", filter, Source::Written),
-    reader("kernel_log", kernel_log, Source::Texts(log::looks_like)),
+    reader("kernel_log", kernel_log, Source::Texts(|text| text.contains("kvm ["))),
     reader("kvm_stat", input, Source::Written),
     reader("mtree", mtree, Source::Texts(tree::looks_like)),
     reader("names", names, Source::Written),
@@ -168,10 +168,7 @@ fn filter(input: &[u8]) {
 
 /// Lines of the kernel's log.
 fn kernel_log(input: &[u8]) {
-    let text = text_of(input);
-    if log::looks_like(&text) {
-        log::parse(&text);
-    }
+    log::parse(&text_of(input));
 }
 
 /// QEMU's `info mtree`, flat or not.

@@ -40,7 +40,7 @@ const KINDS: &[Kind] = &[
     (trace::begins, SourceId::Trace, trace::read),
     (cmdline::looks_like, SourceId::Cmdline, command),
     (proxmox::begins, SourceId::Config, proxmox::read),
-    (|text| LOG_LINE.is_match(text), SourceId::KernelLog, |file, files| Ok(log(file, files))),
+    (begins_log, SourceId::KernelLog, |file, files| Ok(log(file, files))),
 ];
 
 /// The first line of a kernel log: of `dmesg`, of syslog, of the journal (`journalctl -k`, also with `-o short-iso`).
@@ -175,6 +175,13 @@ fn tables(file: &mut TextFile<'_>, files: &mut Files) -> Vec<String> {
     notes
 }
 
+/// Whether the first line is a log's, or a message that is known without a prefix (`dmesg -t`).
+fn begins_log(text: &str) -> bool {
+    let first = text.lines().next().unwrap_or_default().trim_start();
+    let is_known = || first.starts_with(|c: char| c.is_ascii_alphanumeric()) && !kernel_log::parse(first).is_empty();
+    LOG_LINE.is_match(text) || is_known()
+}
+
 fn log(file: &mut TextFile<'_>, files: &mut Files) -> Vec<String> {
     let lines = kernel_log::parse(file.text);
     let limit = kernel_log::MAX_OF_A_KIND;
@@ -218,6 +225,7 @@ mod tests {
             (command, SourceId::Cmdline),
             ("boot: order=scsi0\ncores: 4\nmemory: 2048\nscsihw: virtio-scsi-pci\n", SourceId::Config),
             ("Mar  7 13:38:04 host kernel: EPT: Misconfiguration.\n", SourceId::KernelLog),
+            ("kvm [21715]: vcpu1 unhandled rdmsr: 0x611\n", SourceId::KernelLog),
             ("[592420.654337] kvm [21715]: vcpu1 unhandled rdmsr: 0x611\n", SourceId::KernelLog),
         ] {
             assert_eq!(source(text), Some(expected), "{text}");

@@ -4,7 +4,7 @@ use kvm::CpuSet;
 use kvm::cpu_set::MAX_CPUS;
 use kvm::domain_xml::{children, document};
 use kvm::sanitize;
-use kvm::topology::{CPU_KHZ, CPU_MAX_KHZ, CPU_MODEL, CpuTopo, HostTopology, slower};
+use kvm::topology::{CPU_MODEL, CpuTopo, HostTopology, slower};
 use std::collections::BTreeMap;
 
 /// Lines of a text that are read: a row for each CPU of the largest host, and what stands around them.
@@ -23,7 +23,7 @@ pub struct PrintedTopology {
     pub topology: HostTopology,
     /// The slower CPUs of a hybrid host.
     pub efficiency: CpuSet,
-    /// Facts of the host by their names: the CPU's model and its frequencies.
+    /// Facts of the host by their names: the CPU's model.
     pub params: BTreeMap<String, String>,
     /// Whether the CPU's flags say that a hypervisor runs it.
     pub virtualised: Option<bool>,
@@ -141,8 +141,6 @@ fn summary(text: &str, found: &mut PrintedTopology) {
             "On-line CPU(s) list" => online = CpuSet::parse(value).unwrap_or_default(),
             "Thread(s) per core" => threads = value.parse().unwrap_or(1),
             "Model name" => _ = found.params.insert(CPU_MODEL.into(), sanitize(value, 128)),
-            "CPU MHz" => found.params.extend(khz(value).map(|khz| (CPU_KHZ.into(), khz))),
-            "CPU max MHz" => found.params.extend(khz(value).map(|khz| (CPU_MAX_KHZ.into(), khz))),
             "Flags" => found.virtualised = Some(value.split_whitespace().any(|flag| flag == "hypervisor")),
             _ => {}
         }
@@ -158,11 +156,6 @@ fn summary(text: &str, found: &mut PrintedTopology) {
         let siblings = cores.iter().find(|core| core.contains(cpu)).cloned().unwrap_or_default();
         found.topology.cpus.push(CpuTopo { cpu, node, siblings, ..CpuTopo::default() });
     }
-}
-
-fn khz(mhz: &str) -> Option<String> {
-    let mhz: f64 = mhz.parse().ok()?;
-    (1.0..1e5).contains(&mhz).then(|| ((mhz * 1e3) as u64).to_string())
 }
 
 /// The cores of nodes whose lists each have as many equal ranges as a core has threads (`0-7,32-39`): firmware lists

@@ -20,8 +20,6 @@ pub const CPU_DRIVER: &str = "cpufreq.scaling_driver";
 pub const CPU_MAX_KHZ: &str = "cpufreq.cpuinfo_max_freq";
 /// the frequency that all CPUs can keep up, kHz;
 pub const CPU_BASE_KHZ: &str = "cpufreq.base_frequency";
-/// frequencies that a file shows, kHz, separated by spaces. A live host has them by CPU.
-pub const CPU_KHZ: &str = "cpufreq.scaling_cur_freq";
 /// The sleep states of a CPU and how long it takes to leave each, microseconds (`cpuidle`): `POLL 0, C1 2, C6 133`.
 pub const CPU_SLEEP_STATES: &str = "cpuidle.states";
 

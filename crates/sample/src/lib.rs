@@ -9,7 +9,6 @@
 //! - Recordings store these types by the names of their fields, so that fields can be added (`docs/session-format.md`).
 
 mod domain;
-pub mod domain_stats;
 mod events;
 mod figures;
 mod host;

@@ -54,11 +54,6 @@ impl InjectionModel {
     pub fn p99_us(&self) -> Option<f64> {
         self.slept.plus(&self.kick).quantile_us(0.99)
     }
-
-    /// Share of the interrupts that woke the vCPU, percent.
-    pub fn asleep_percent(&self) -> Option<f64> {
-        (self.count > 0).then(|| 100.0 * self.wake.count as f64 / self.count as f64)
-    }
 }
 
 /// The most frequent first.
@@ -93,7 +88,6 @@ mod tests {
         assert_eq!(all.len(), 1);
         assert_eq!((all[0].source, all[0].count, all[0].rate()), (IrqSource::Msi(0x31), 20, Some(10.0)));
         assert_eq!((all[0].wake.mean_us(), all[0].kick.mean_us()), (Some(2.0), None));
-        assert_eq!(all[0].asleep_percent(), Some(50.0));
         assert!(Model::new(&b, Base::Start).domains[0].interrupts.is_none());
         let bells = model.domains[0].doorbells.as_ref().unwrap();
         assert_eq!((bells[0].time.count, bells[0].rate(), bells[0].time.mean_us()), (20, Some(10.0), Some(2.0)));

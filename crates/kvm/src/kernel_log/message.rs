@@ -10,18 +10,13 @@ const MAX_PREFIXES: usize = 8;
 pub(super) struct Message<'a> {
     /// Seconds since boot.
     pub time_s: Option<f64>,
-    /// Whether the kernel wrote the line, by its stamp or name.
-    pub of_kernel: bool,
-    /// Whether the line has any prefix, as lines of a log have.
-    pub has_prefix: bool,
     /// The process id of the program that wrote the line, unless that is the kernel.
     pub writer: Option<i32>,
     /// The rest of the line.
     pub text: &'a str,
 }
 
-/// The known prefixes. Group `s` is the time since boot; `name` and `pid` belong to the program; `dated` is the stamp
-/// of `dmesg -T`.
+/// The known prefixes. Group `s` is the time since boot; `name` and `pid` belong to the program.
 static PREFIXES: [Pattern; 7] = [
     // Syslog's priority, and the version of RFC 5424.
     Pattern::new("^<[0-9]{1,3}>(?:1 )?"),
@@ -30,7 +25,7 @@ static PREFIXES: [Pattern; 7] = [
     Pattern::new(r"^\[ *(?P<s>[0-9]+\.[0-9]+) *\]"),
     // `dmesg -d`; `CONFIG_PRINTK_CALLER`; `dmesg -T`, in any language.
     Pattern::new(concat!(
-        r"^\[ *(?:\+[0-9]+\.[0-9]+|[TC][0-9]+|(?P<dated>[^ 0-9:\[\]]+ [^ 0-9:\[\]]+ +[0-9]{1,2} ",
+        r"^\[ *(?:\+[0-9]+\.[0-9]+|[TC][0-9]+|(?:[^ 0-9:\[\]]+ [^ 0-9:\[\]]+ +[0-9]{1,2} ",
         r"[0-9]{2}:[0-9]{2}:[0-9]{2} [0-9]{4})) *\]",
     )),
     // `dmesg -x`.
@@ -55,10 +50,8 @@ pub(super) fn message(line: &str) -> Message<'_> {
     for _ in 0..MAX_PREFIXES {
         let Some(prefix) = PREFIXES.iter().find_map(|prefix| prefix.captures(rest)) else { break };
         let end = prefix.get(0).map_or(0, |whole| whole.end());
-        found.has_prefix = true;
         found.time_s = found.time_s.or_else(|| number(&prefix, "s"));
         let name = group(&prefix, "name");
-        found.of_kernel |= found.time_s.is_some() || name == Some("kernel") || group(&prefix, "dated").is_some();
         if name.is_some_and(|name| name != "kernel") {
             found.writer = pid(&prefix, "pid");
         }

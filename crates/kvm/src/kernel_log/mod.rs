@@ -139,27 +139,5 @@ pub fn parse(text: &str) -> Vec<LogLine> {
     all
 }
 
-/// Lines that are looked at to tell what a text is.
-const MAX_LOOKED_AT: usize = 5000;
-
-/// Whether a text is a log of a kernel or a journal: a known message has a prefix, or most of the first lines are the
-/// kernel's, by their prefix or by a known message.
-pub fn looks_like(text: &str) -> bool {
-    let (mut head, mut of_kernel) = (0, 0);
-    for line in text.lines().filter(|line| !line.trim().is_empty()).take(MAX_LOOKED_AT) {
-        let message = message::message(line);
-        let lower = message.text.to_ascii_lowercase();
-        let is_known = forms::recognise(&lower, &mut LogLine::default()).is_some();
-        if is_known && message.has_prefix {
-            return true;
-        }
-        if head < 40 {
-            head += 1;
-            of_kernel += usize::from(is_known || message.of_kernel);
-        }
-    }
-    of_kernel > 0 && of_kernel * 2 >= head
-}
-
 #[cfg(test)]
 mod tests;

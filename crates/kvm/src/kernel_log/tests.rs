@@ -87,16 +87,7 @@ fn locks_and_emulation_failures_are_recognised() {
 }
 
 #[test]
-fn a_log_is_known_by_its_stamps_too() {
-    assert!(looks_like("[    0.000000] Linux version 6.1\n[    0.000001] Command line: x\n"));
-    assert!(looks_like("Nov 20 10:00:00 h1 kernel: hello\n"));
-    assert!(!looks_like(&"[12:00:01] <anna> my kvm guest is slow\n".repeat(3)));
-    assert!(looks_like("[Sun Oct  6 16:59:21 2019] tsc: refined\n"));
-    assert!(!looks_like(&format!("{}[Sun Oct  6 16:59:21 2019] tsc: refined\n", "a bug\n".repeat(9))));
-    assert!(looks_like("kvm [21715]: vcpu1 unhandled rdmsr: 0x611"));
-    assert!(!looks_like("CPU 0/KVM-99 [000] d..1. 55.901799: kvm_exit: vcpu 0 reason HLT rip 0x1\n"));
-    assert!(!looks_like("qemu-system-x86_64 -enable-kvm -name x"));
-    assert!(!looks_like(""));
+fn other_lines_are_left_out() {
     assert!(parse("[ 1.0] usb 1-1: new device\nkvm: Nested Virtualization enabled").is_empty());
 }
 
@@ -427,7 +418,6 @@ proptest! {
 
     #[test]
     fn any_text_is_survived(text in any::<String>()) {
-        let _ = looks_like(&text);
         let _ = parse(&format!("kvm [1]: vcpu0 unhandled rdmsr: {text}"));
         let _ = parse(&format!("kvm {text} took a split_lock"));
     }

@@ -1,11 +1,11 @@
 //! The blocking calls to libvirt, made on its threads.
 
+use super::domain_stats as stats;
 use super::failure::{self, LibvirtFailure};
 use super::{jobs, state, unwrapped};
 use crate::metadata::qmp::MEMORY_MAP;
 use crate::metadata::source::{DeviceCounters, GuestMetadata, ReportedState};
 use kvm::{sanitize, sanitize_name};
-use sample::domain_stats as stats;
 use sample::{DiskSample, Known, Origin, Stop, StopReason};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
 //! Jobs as libvirt reports them. What it reports only on a writable connection is unknown: the downtime limit, the
 //! bandwidth and the capabilities of a migration. It names no stream and no commit that does not reach the top.
 
+use super::domain_stats::{Stats, number};
 use super::{state, unwrapped};
-use sample::domain_stats::{Stats, number};
 use sample::{DiskSample, Job, JobKind};
 use virt::domain::Domain;
 use virt::sys::virDomainBlockJobInfo;

@@ -11,6 +11,7 @@
 mod call_queue;
 mod calls;
 mod connection;
+mod domain_stats;
 mod failure;
 mod jobs;
 mod library;

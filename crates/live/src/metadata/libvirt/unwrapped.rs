@@ -1,8 +1,8 @@
 //! Calls that `virt` does not wrap, or whose results it would not free.
 #![allow(unsafe_code, reason = "calls functions of C")]
 
+use super::domain_stats::Stats;
 use kvm::sanitize;
-use sample::domain_stats::Stats;
 use sample::{MAX_STOP_DISKS, StopDisk};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
 use std::ptr::null_mut;

@@ -1,7 +1,7 @@
 //! libvirt's bulk statistics as plain values, from its library or as `virsh domstats` prints them.
 
-use crate::{DiskSample, NicSample};
 use kvm::sanitize;
+use sample::{DiskSample, NicSample};
 use std::collections::BTreeMap;
 
 /// The statistics of one domain by libvirt's names (`block.0.rd.reqs`, `vcpu.1.exits.sum`), numbers too as text.
@@ -53,51 +53,6 @@ pub fn nics(stats: &Stats) -> Vec<NicSample> {
 /// What the balloon leaves to the guest, bytes.
 pub fn balloon(stats: &Stats) -> Option<u64> {
     number(stats, "balloon.current")?.checked_mul(1024)
-}
-
-/// KVM's counters of the vCPUs (by number) and of the VM: the cumulative ones (`….sum`), by KVM's names.
-pub fn kvm_counters(stats: &Stats) -> (BTreeMap<u32, BTreeMap<String, u64>>, BTreeMap<String, u64>) {
-    let (mut vcpus, mut vm) = (BTreeMap::<u32, BTreeMap<_, _>>::new(), BTreeMap::new());
-    for (key, value) in stats {
-        let (Some(name), Ok(count)) = (key.strip_suffix(".sum"), value.parse::<u64>()) else { continue };
-        if let Some((index, name)) = name.strip_prefix("vcpu.").and_then(|r| r.split_once('.')) {
-            if let Ok(index) = index.parse::<u32>()
-                && u64::from(index) < MAX_ENTRIES
-            {
-                vcpus.entry(index).or_default().insert(sanitize(name, 64), count);
-            }
-        } else if let Some(name) = name.strip_prefix("vm.") {
-            vm.insert(sanitize(name, 64), count);
-        }
-    }
-    (vcpus, vm)
-}
-
-/// A vCPU's time on a CPU and time waiting for one (`vcpu.0.time`, `vcpu.0.delay`), nanoseconds.
-pub fn vcpu_times(stats: &Stats) -> BTreeMap<u32, (u64, Option<u64>)> {
-    let of = |key: &String| {
-        let index: u32 = key.strip_prefix("vcpu.")?.strip_suffix(".time")?.parse().ok()?;
-        let vcpu = StatsEntry { stats, prefix: format!("vcpu.{index}") };
-        // libvirt before 7.2 lacks `delay`. Its `wait` is the scheduler's wait_sum, which stays 0 where the host's
-        // kernel.sched_schedstats is off (`qemuGetSchedInfo` in libvirt's src/qemu/qemu_driver.c).
-        let wait = vcpu.number("delay").or_else(|| vcpu.number("wait").filter(|ns| *ns > 0));
-        Some((index, (vcpu.number("time")?, wait)))
-    };
-    stats.keys().filter_map(of).filter(|(index, _)| u64::from(*index) < MAX_ENTRIES).collect()
-}
-
-/// The growth of the numbers between two readings; a number that fell began again and is left out.
-pub fn growth(first: &Stats, last: &Stats) -> Stats {
-    let grown = |(name, value): (&String, &String)| {
-        // How many entries a group has does not grow.
-        let stays = matches!(name.as_str(), "block.count" | "net.count" | "vcpu.maximum" | "balloon.current");
-        let value = match value.parse::<u64>() {
-            Ok(now) if !stays => now.checked_sub(number(first, name)?)?.to_string(),
-            _ => value.clone(),
-        };
-        Some((name.clone(), value))
-    };
-    last.iter().filter_map(grown).collect()
 }
 
 /// A number; `None` for a text, and for a negative number, which is what libvirt means by -1: missing.
@@ -185,22 +140,6 @@ mod tests {
             stats.remove(&missing);
             assert_eq!((disks(&stats).len(), nics(&stats).len()), (1, 0), "{missing}");
         }
-    }
-
-    #[test]
-    fn kvm_statistics_per_vcpu() {
-        let s = stats(&[
-            ("vcpu.current", "2"),
-            ("vcpu.0.time", "9"),
-            ("vcpu.0.exits.sum", "5"),
-            ("vcpu.1.halt_exits.sum", "6"),
-            ("vcpu.1.blocking.cur", "1"),
-            ("vm.remote_tlb_flush.sum", "8"),
-        ]);
-        let (vcpus, vm) = kvm_counters(&s);
-        assert_eq!(vcpus[&0]["exits"], 5);
-        assert_eq!(vcpus[&1].len(), 1);
-        assert_eq!(vm["remote_tlb_flush"], 8);
     }
 
     #[test]
