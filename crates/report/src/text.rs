@@ -229,8 +229,13 @@ fn length(s: f64) -> String {
     if s > 0.0 && s < 0.1 { duration(s * 1e6) } else { seconds(s) }
 }
 
+/// A reason for exits, with the word that the guest sleeps in it.
+pub(crate) fn exit_name(reason: &str, is_idle: bool) -> String {
+    format!("{reason}{}", if is_idle { " (sleep)" } else { "" })
+}
+
 const EXITS: &[Column<ExitRow>] = &[
-    ("<EXIT", |r| if r.idle { format!("{} (sleep)", r.reason) } else { r.reason.clone() }),
+    ("<EXIT", |r| exit_name(&r.reason, r.idle)),
     ("COUNT", |r| r.span.count.to_string()),
     ("/s", |r| or_unknown(r.rate, rate)),
     ("count%", |r| or_unknown(r.count_percent, percent)),

@@ -48,11 +48,12 @@ impl Chart {
 pub(super) const OTHER: &str = "other";
 /// Limit of the characters of a series' name.
 const MAX_NAME: usize = 64;
+/// Limit of the series of a chart; what comes later is added up.
+const MAX_SERIES: usize = 32;
 
 /// The series of one chart.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ChartTracks {
-    pub chart: Chart,
     /// Named series, in the order in which they came.
     pub lines: Vec<(String, Track)>,
     /// All series together, where their source gives that.
@@ -62,19 +63,15 @@ pub(super) struct ChartTracks {
 }
 
 impl ChartTracks {
-    /// Adds the values of an interval: `at` is its slot and its length in seconds. Of exits and accesses `most` series
-    /// are followed; a larger one takes the place of the smallest, and the rest is added up as [`OTHER`].
-    pub fn add<N: AsRef<str>>(&mut self, at: (usize, f64), most: usize, values: impl IntoIterator<Item = (N, f64)>) {
-        let (slot, seconds) = at;
+    /// Adds the values of an interval: its slot and its length in seconds.
+    pub fn add<N: Into<String>>(&mut self, (slot, seconds): (usize, f64), values: impl IntoIterator<Item = (N, f64)>) {
         self.measured.add(slot, 0.0, seconds);
         let mut other = 0.0;
         for (name, value) in values {
-            let name = name.as_ref();
-            let name = name.char_indices().nth(MAX_NAME).map_or(name, |(end, _)| &name[..end]);
-            let has_room = self.lines.len() < most || self.lines.iter().any(|(n, _)| n == name);
-            if has_room || (self.chart.absent_is_zero() && self.give_way(value * seconds)) {
-                self.line(name).add(slot, value, seconds);
-            } else if self.chart.absent_is_zero() {
+            let name: String = name.into().chars().take(MAX_NAME).collect();
+            if self.lines.len() < MAX_SERIES || self.lines.iter().any(|(known, _)| *known == name) {
+                self.line(&name).add(slot, value, seconds);
+            } else {
                 other += value;
             }
         }
@@ -88,16 +85,6 @@ impl ChartTracks {
         self.total.get_or_insert_default().add(slot, value, seconds);
     }
 
-    /// Adds the smallest series to the rest, if it is smaller than this amount.
-    fn give_way(&mut self, amount: f64) -> bool {
-        let sizes = self.lines.iter().enumerate().filter(|(_, (name, _))| name != OTHER);
-        let smallest = sizes.min_by(|(_, a), (_, b)| a.1.total.total_cmp(&b.1.total)).map(|(place, _)| place);
-        let Some(place) = smallest.filter(|place| self.lines[*place].1.total < amount) else { return false };
-        let (_, track) = self.lines.remove(place);
-        self.line(OTHER).add_track(&track);
-        true
-    }
-
     /// The series of this name.
     fn line(&mut self, name: &str) -> &mut Track {
         let place = self.lines.iter().position(|(n, _)| n == name).unwrap_or_else(|| {
@@ -107,17 +94,19 @@ impl ChartTracks {
         &mut self.lines[place].1
     }
 
-    /// Keeps the `most` largest series and adds up the others. Largest first; other charts keep their order.
-    fn settle(&mut self, most: usize) {
-        if !self.chart.absent_is_zero() {
-            return;
+    /// Keeps the `most` largest series, largest first, and adds up the others.
+    fn keep_largest(&mut self, most: usize) {
+        for (_, track) in &mut self.lines {
+            track.fill(&self.measured);
         }
-        self.lines.iter_mut().for_each(|(_, t)| t.fill(&self.measured));
-        self.lines
-            .sort_by(|(a, x), (b, y)| (a == OTHER).cmp(&(b == OTHER)).then(y.total.total_cmp(&x.total)).then(a.cmp(b)));
-        let drawn = self.lines.iter().take_while(|(name, _)| name != OTHER).count().min(most);
-        let rest = self.lines.split_off(drawn);
-        rest.iter().for_each(|(_, track)| self.line(OTHER).add_track(track));
+        self.lines.sort_by(|(a, x), (b, y)| y.total.total_cmp(&x.total).then(a.cmp(b)));
+        let (mut rest, mut named): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.lines).into_iter().partition(|(name, _)| name == OTHER);
+        rest.extend(named.split_off(most.min(named.len())));
+        self.lines = named;
+        for (_, track) in rest {
+            self.line(OTHER).add_track(&track);
+        }
     }
 }
 
@@ -130,8 +119,7 @@ pub(super) struct OwnerTracks {
 impl OwnerTracks {
     /// The chart of a kind; it is made when it is first asked for.
     pub fn chart(&mut self, chart: Chart) -> &mut ChartTracks {
-        let new = || ChartTracks { chart, lines: Vec::new(), total: None, measured: Track::default() };
-        self.charts.entry(chart).or_insert_with(new)
+        self.charts.entry(chart).or_default()
     }
 
     /// Number of series.
@@ -139,9 +127,13 @@ impl OwnerTracks {
         self.charts.values().map(|c| c.lines.len() + 2).sum()
     }
 
-    /// Keeps the largest series of each chart and the charts that have one.
+    /// Keeps the largest series of charts of rows, and the charts that have a series.
     pub fn settle(&mut self, most: usize) {
-        self.charts.values_mut().for_each(|c| c.settle(most));
+        for (chart, tracks) in &mut self.charts {
+            if chart.absent_is_zero() {
+                tracks.keep_largest(most);
+            }
+        }
         self.charts.retain(|_, c| c.total.is_some() || !c.lines.is_empty());
     }
 
@@ -162,8 +154,8 @@ mod tests {
     #[test]
     fn what_does_not_happen_is_zero_and_small_rows_are_added_up() {
         let mut owner = OwnerTracks::default();
-        owner.chart(Chart::Exits).add((0, 1.0), 8, [("A", 1.0)]);
-        owner.chart(Chart::Exits).add((1, 1.0), 8, [("A", 1.0), ("B", 10.0), ("C", 2.0)]);
+        owner.chart(Chart::Exits).add((0, 1.0), [("A", 1.0)]);
+        owner.chart(Chart::Exits).add((1, 1.0), [("A", 1.0), ("B", 10.0), ("C", 2.0)]);
         owner.settle(1);
         let lines = &owner.chart(Chart::Exits).lines;
         let values = |i: usize| lines[i].1.cells.iter().map(TrackCell::mean).collect::<Vec<_>>();
@@ -176,22 +168,22 @@ mod tests {
         let mut owner = OwnerTracks::default();
         let names: Vec<String> = (0..1000).map(|i| format!("{}{i}", "x".repeat(i % 100))).collect();
         for slot in 0..3 {
-            owner.chart(Chart::Devices).add((slot, 1.0), 10, names.iter().map(|n| (n.as_str(), 1.0)));
+            owner.chart(Chart::Devices).add((slot, 1.0), names.iter().map(|n| (n.as_str(), 1.0)));
         }
-        assert_eq!(owner.chart(Chart::Devices).lines.len(), 11);
+        assert_eq!(owner.chart(Chart::Devices).lines.len(), MAX_SERIES + 1);
         let all: f64 = owner.chart(Chart::Devices).lines.iter().map(|(_, t)| t.total).sum();
         assert_eq!(all as u64, 3000);
-        owner.chart(Chart::DiskTime).add((0, 1.0), 10, names.iter().map(|n| (n.as_str(), 1.0)));
-        assert!(owner.chart(Chart::DiskTime).lines.len() <= 11);
+        owner.chart(Chart::DiskTime).add((0, 1.0), names.iter().map(|n| (n.as_str(), 1.0)));
+        assert!(owner.chart(Chart::DiskTime).lines.len() <= MAX_SERIES + 1);
     }
 
     #[test]
-    fn what_comes_late_and_large_has_a_series_of_its_own() {
+    fn what_comes_late_and_large_is_drawn_first() {
         let mut owner = OwnerTracks::default();
         let early: Vec<String> = (0..20).map(|i| format!("firmware {i}")).collect();
-        owner.chart(Chart::Devices).add((0, 1.0), 8, early.iter().map(|n| (n.as_str(), 1.0)));
-        owner.chart(Chart::Devices).add((1, 1.0), 8, [("acpi-tmr", 700.0), ("firmware 19", 0.5)]);
-        owner.chart(Chart::Devices).add((2, 1.0), 8, [("acpi-tmr", 700.0)]);
+        owner.chart(Chart::Devices).add((0, 1.0), early.iter().map(|n| (n.as_str(), 1.0)));
+        owner.chart(Chart::Devices).add((1, 1.0), [("acpi-tmr", 700.0), ("firmware 19", 0.5)]);
+        owner.chart(Chart::Devices).add((2, 1.0), [("acpi-tmr", 700.0)]);
         owner.settle(6);
         let lines = &owner.chart(Chart::Devices).lines;
         assert_eq!((lines[0].0.as_str(), lines[0].1.total), ("acpi-tmr", 1400.0));
@@ -202,8 +194,8 @@ mod tests {
     #[test]
     fn a_value_that_was_not_measured_stays_unknown() {
         let mut owner = OwnerTracks::default();
-        owner.chart(Chart::Cpu).add((0, 1.0), 8, [("usr", 1.0)]);
-        owner.chart(Chart::Cpu).add((1, 1.0), 8, [("usr", 1.0), ("wait", 2.0)]);
+        owner.chart(Chart::Cpu).add((0, 1.0), [("usr", 1.0)]);
+        owner.chart(Chart::Cpu).add((1, 1.0), [("usr", 1.0), ("wait", 2.0)]);
         owner.settle(8);
         let wait = &owner.chart(Chart::Cpu).lines[1].1;
         assert_eq!(wait.cells.iter().map(TrackCell::mean).collect::<Vec<_>>(), [None, Some(2.0)]);

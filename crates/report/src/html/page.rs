@@ -1,6 +1,6 @@
 //! Puts the page together: style, scripts and data in one file that loads nothing.
 
-use super::charts::{Chart, ChartTracks, OTHER, OwnerTracks};
+use super::charts::{Chart, OTHER, OwnerTracks};
 use super::spans::FindingSpan;
 use super::timeline::{FollowedGuest, TimelineBuilder};
 use super::tracks::{TimeAxis, Track, TrackCell};
@@ -94,11 +94,13 @@ fn notes(timeline: &TimelineBuilder) -> Vec<String> {
             ));
         }
     }
-    let too_many = "there are too many guests or vCPUs for a time line each; the tables have them all";
-    notes.extend(timeline.is_cut.then(|| too_many.into()));
+    if timeline.is_cut {
+        notes.push("there are too many guests or vCPUs for a time line each; the tables have them all".into());
+    }
     let left_out = timeline.spans.left_out;
-    let too_often = || format!("findings came and went too often: {left_out} spans are not drawn");
-    notes.extend((left_out > 0).then(too_often));
+    if left_out > 0 {
+        notes.push(format!("findings came and went too often: {left_out} spans are not drawn"));
+    }
     notes
 }
 
@@ -199,14 +201,16 @@ fn axis(axis: &TimeAxis) -> Value {
 
 fn charts(owner: Option<&OwnerTracks>, axis: &TimeAxis) -> Value {
     let slots = axis.slots.len();
-    let chart = |c: &ChartTracks| {
-        json!({
-            "id": c.chart,
-            "lines": c.lines.iter().map(|(name, track)| line(name, track, c.chart, slots)).collect::<Value>(),
-            "total": c.total.as_ref().map(|track| line("all", track, c.chart, slots)),
-        })
-    };
-    owner.into_iter().flat_map(|owner| owner.charts.values()).map(chart).collect()
+    let mut all = Vec::new();
+    for (chart, tracks) in owner.into_iter().flat_map(|owner| &owner.charts) {
+        let lines = tracks.lines.iter().map(|(name, track)| line(name, track, *chart, slots));
+        all.push(json!({
+            "id": chart,
+            "lines": lines.collect::<Value>(),
+            "total": tracks.total.as_ref().map(|track| line("all", track, *chart, slots)),
+        }));
+    }
+    Value::Array(all)
 }
 
 fn line(name: &str, track: &Track, chart: Chart, slots: usize) -> Value {

@@ -4,18 +4,16 @@
 use super::charts::{Chart, OTHER, OwnerTracks};
 use super::spans::FindingSpans;
 use super::tracks::TimeAxis;
+use crate::text::exit_name;
 use judge::analysis::{DomainFilter, JudgedInterval};
-use judge::model::{DomainModel, ExitRateSource, ExitRow, GuestId, ThreadModel, jobs};
+use judge::model::{DomainModel, ExitRateSource, GuestId, ThreadModel, jobs};
 use kvm::userspace_exit;
 use std::collections::BTreeMap;
 
 /// Limit of guests with time lines, and of the vCPUs of all guests together.
 const MAX_GUESTS: usize = 256;
 const MAX_VCPUS: usize = 1024;
-/// Exit reasons or devices of a guest that are followed, and of a vCPU.
-const GUEST_ROWS: usize = 32;
-const VCPU_ROWS: usize = 12;
-/// How many of them the page draws.
+/// Exit reasons or devices of a guest that the page draws, and of a vCPU.
 const GUEST_LINES: usize = 6;
 const VCPU_LINES: usize = 4;
 /// Disks or network interfaces of a guest, two series each.
@@ -89,10 +87,9 @@ impl TimelineBuilder {
         let vcpu_at = (self.vcpus.axis.add(model.time_ms, seconds), seconds);
         let host = self.whole.owners.entry(None).or_default();
         if let Some(t) = model.host.total() {
-            let irq = ("irq", t.irq + t.softirq);
-            let parts =
-                [("guest", t.guest), ("usr", t.usr), ("sys", t.sys), irq, ("steal", t.steal), ("iowait", t.iowait)];
-            host.chart(Chart::Cpu).add(at, parts.len(), parts);
+            let host_time = [("irq", t.irq + t.softirq), ("steal", t.steal), ("iowait", t.iowait)];
+            let parts = [("guest", t.guest), ("usr", t.usr), ("sys", t.sys)].into_iter().chain(host_time);
+            host.chart(Chart::Cpu).add(at, parts);
         }
         for d in model.domains.iter().filter(|d| self.filter.matches(&d.facts)) {
             let Some(place) = followed(&mut self.guests, d) else {
@@ -154,72 +151,66 @@ fn followed(guests: &mut Vec<FollowedGuest>, d: &DomainModel) -> Option<usize> {
 fn add_events(charts: &mut OwnerTracks, d: &DomainModel, thread: Option<&ThreadModel>, at: (usize, f64)) {
     let seconds = at.1;
     let vcpu = thread.and_then(|t| t.index);
-    let most = if thread.is_some() { VCPU_ROWS } else { GUEST_ROWS };
-    let threads = || d.vcpus().filter(|t| thread.is_none() || t.index == vcpu);
+    let threads: Vec<&ThreadModel> = thread.map_or_else(|| d.vcpus().collect(), |t| vec![t]);
     if let Some(c) = thread.map_or(d.cpu, |t| t.cpu) {
-        let known = [("guest", c.guest), ("usr", c.usr), ("sys", c.sys)];
-        charts.chart(Chart::Cpu).add(at, 4, known.into_iter().chain(c.wait.map(|wait| ("wait", wait))));
+        let wait = c.wait.map(|wait| ("wait", wait));
+        charts.chart(Chart::Cpu).add(at, [("guest", c.guest), ("usr", c.usr), ("sys", c.sys)].into_iter().chain(wait));
     }
     let rate = thread.map_or(d.exit_rate.0, |t| t.exit_rate);
     if let (Some(rate), ExitRateSource::Traced | ExitRateSource::Counters) = (rate, d.exit_rate.1) {
         charts.chart(Chart::Exits).add_total(at, rate);
     }
-    if let Some(p99) = threads().filter_map(|t| t.wakeups.as_ref()?.quantile_us(0.99)).reduce(f64::max) {
-        charts.chart(Chart::Wakeup).add(at, 1, [("p99", p99)]);
+    if let Some(p99) = threads.iter().filter_map(|t| t.wakeups.as_ref()?.quantile_us(0.99)).reduce(f64::max) {
+        charts.chart(Chart::Wakeup).add(at, [("p99", p99)]);
     }
-    if let Some(all) = threads().filter_map(|t| t.migrations.total).reduce(u64::saturating_add) {
-        let far = threads().fold(0_u64, |sum, t| sum.saturating_add(t.migrations.cross_node));
-        let moves = [("within a node", all.saturating_sub(far)), ("to another node", far)];
-        charts.chart(Chart::Moves).add(at, 2, moves.map(|(name, count)| (name, count as f64 / seconds)));
+    if let Some(all) = threads.iter().filter_map(|t| t.migrations.total).reduce(u64::saturating_add) {
+        let far = threads.iter().fold(0_u64, |sum, t| sum.saturating_add(t.migrations.cross_node));
+        let near = all.saturating_sub(far) as f64 / seconds;
+        charts.chart(Chart::Moves).add(at, [("within a node", near), ("to another node", far as f64 / seconds)]);
     }
-    let of_vcpu = || d.vcpu_exits.iter().find(|(v, _)| Some(*v) == vcpu).map(|(_, table)| table);
-    if let Some(table) = if thread.is_some() { of_vcpu() } else { Some(&d.exits) } {
-        let label = |r: &ExitRow| if r.idle { format!("{} (sleep)", r.reason) } else { r.reason.clone() };
-        let rates = table.rows.iter().map(|r| (label(r), r.span.count as f64 / seconds));
-        charts.chart(Chart::Exits).add(at, most, rates);
+    let exits = match vcpu {
+        Some(vcpu) => d.vcpu_exits.iter().find(|(of, _)| *of == vcpu).map(|(_, table)| table),
+        None => Some(&d.exits),
+    };
+    if let Some(table) = exits {
+        let rates = table.rows.iter().map(|r| (exit_name(&r.reason, r.idle), r.span.count as f64 / seconds));
+        charts.chart(Chart::Exits).add(at, rates);
     }
     // By device, or by address where the address has no device.
-    let mut devices: Vec<(String, f64)> = Vec::new();
-    let accesses = if thread.is_some() { &d.vcpu_accesses } else { &d.accesses };
+    let mut devices: BTreeMap<String, f64> = BTreeMap::new();
+    let accesses = if vcpu.is_some() { &d.vcpu_accesses } else { &d.accesses };
     for row in accesses.iter().filter(|row| row.vcpu == vcpu) {
-        let name = row.address.map_or_else(|| OTHER.to_string(), |_| row.device_or_address());
-        let rate = row.span.count as f64 / seconds;
-        match devices.iter_mut().find(|(n, _)| *n == name) {
-            Some((_, sum)) => *sum += rate,
-            None => devices.push((name, rate)),
-        }
+        let name = if row.address.is_some() { row.device_or_address() } else { OTHER.to_string() };
+        *devices.entry(name).or_default() += row.span.count as f64 / seconds;
     }
-    charts.chart(Chart::Devices).add(at, most, devices);
-    if thread.is_none() || d.exit_rate.1 != ExitRateSource::Traced {
+    charts.chart(Chart::Devices).add(at, devices);
+    if vcpu.is_none() || d.exit_rate.1 != ExitRateSource::Traced {
         let rows = d.userspace.iter().filter(|(of, ..)| *of == vcpu);
         let rates = rows.map(|(_, reason, count)| (userspace_exit::display(*reason), *count as f64 / seconds));
-        charts.chart(Chart::Vmm).add(at, most, rates);
+        charts.chart(Chart::Vmm).add(at, rates);
     }
 }
 
 /// Adds what only a whole guest has.
 fn add_devices(charts: &mut OwnerTracks, d: &DomainModel, at: (usize, f64)) {
-    if let Some(busy) = d.cpu.map(|c| c.busy()) {
-        charts.chart(Chart::Cpu).add_total(at, busy);
+    if let Some(cpu) = d.cpu {
+        charts.chart(Chart::Cpu).add_total(at, cpu.busy());
     }
-    if let Some(wait) = d.longest_wait() {
-        charts.chart(Chart::Wait).add(at, 1, [("worst vCPU", wait)]);
-    }
-    for (place, disk) in d.disks.iter().take(MAX_DEVICES).enumerate() {
-        let (reads, writes) = (format!("{} reads", disk.name), format!("{} writes", disk.name));
-        let most = 2 * MAX_DEVICES + place;
-        charts.chart(Chart::DiskRequests).add(at, most, [(&reads, disk.read_ops), (&writes, disk.write_ops)]);
-        let times = [(&reads, disk.read_mean_us), (&writes, disk.write_mean_us)];
-        let measured = times.into_iter().filter_map(|(name, time)| Some((name, time?)));
-        charts.chart(Chart::DiskTime).add(at, most, measured);
+    charts.chart(Chart::Wait).add(at, d.longest_wait().map(|wait| ("worst vCPU", wait)));
+    for disk in d.disks.iter().take(MAX_DEVICES) {
+        let both = [("reads", disk.read_ops, disk.read_mean_us), ("writes", disk.write_ops, disk.write_mean_us)];
+        for (kind, requests, time) in both {
+            let name = format!("{} {kind}", disk.name);
+            charts.chart(Chart::DiskTime).add(at, time.map(|time| (&name, time)));
+            charts.chart(Chart::DiskRequests).add(at, [(name, requests)]);
+        }
     }
     for job in &d.jobs {
         let name = format!("{} {}", job.kind.as_str(), job.name);
-        let progress = jobs::progress(job).map(|percent| (name.trim_end(), percent));
-        charts.chart(Chart::Jobs).add(at, MAX_DEVICES, progress);
+        charts.chart(Chart::Jobs).add(at, jobs::progress(job).map(|percent| (name.trim_end(), percent)));
     }
     for nic in d.nics.iter().take(MAX_DEVICES) {
         let bytes = [(format!("{} received", nic.name), nic.rx_bytes), (format!("{} sent", nic.name), nic.tx_bytes)];
-        charts.chart(Chart::Network).add(at, 2 * MAX_DEVICES, bytes);
+        charts.chart(Chart::Network).add(at, bytes);
     }
 }
