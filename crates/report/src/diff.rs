@@ -11,6 +11,7 @@ mod stats;
 mod verdict;
 
 pub use conditions::Condition;
+pub(crate) use lines::DiffRow;
 pub use lines::{AccessLine, Change, DomainDiff, ExitLine};
 pub use matching::MatchedBy;
 pub use stats::{Compared, Verdict};

@@ -1,13 +1,13 @@
 //! A comparison as text tables.
 
-use super::diff::{Change, Compared, Diff, DomainDiff, Verdict};
+use super::diff::{Change, Compared, Diff, DiffRow, DomainDiff, Verdict};
 use super::findings_text::who;
 use super::table::{Column, cut, or_dash, spread, table, wrapped};
 use judge::figures::{change, figure, micros, or_unknown, percent, rate, seconds};
 use judge::lint::Finding;
 use std::fmt::Write as _;
 
-/// Rows of each table.
+/// Rows of a guest's table.
 const ROWS: usize = 25;
 
 /// The summary, a table for each guest, and the findings.
@@ -52,51 +52,31 @@ fn domain(d: &DomainDiff, timed: bool) -> String {
     if let (Some(b), Some(a)) = (d.cpu_percent.before, d.cpu_percent.after) {
         let _ = writeln!(out, "  CPU {} % before, {} % after (of one host CPU)", percent(b), percent(a));
     }
-    let exits = d.exits.iter().map(|e| Row { name: e.name(), change: &e.change, timed });
-    let accesses = d.accesses.iter().map(|a| Row { name: a.name(), change: &a.change, timed });
     // The change follows its figures: in percent for a rate or a mean, in percentage points for a share.
     let figure = if timed { ["per s", "per s after", "rate +/-"] } else { ["share %", "share after", "points +/-"] };
-    for (head, rows) in [("<EXIT", exits.collect::<Vec<_>>()), ("<ACCESS", accesses.collect())] {
-        let columns: &[Column<Row<'_>>] = &[
-            (head, |r| r.name.clone()),
-            ("count", |r| or_dash(r.change.before)),
-            (figure[0], |r| r.figure(|x| x.before)),
-            ("count after", |r| or_dash(r.change.after)),
-            (figure[1], |r| r.figure(|x| x.after)),
-            (figure[2], Row::moved),
-            ("mean us", |r| or_unknown(r.change.mean_us.before, micros)),
-            ("mean after", |r| or_unknown(r.change.mean_us.after, micros)),
-            ("mean +/-", |r| word(r.change.mean_us.verdict, &r.change.mean_us)),
-            ("p99 us", |r| or_unknown(r.change.p99_us.before, micros)),
-            ("p99 after", |r| or_unknown(r.change.p99_us.after, micros)),
-            ("p99 +/-", |r| word(r.change.p99_us.verdict, &r.change.p99_us)),
-        ];
-        out.push_str(&table(2, &rows, ROWS, columns));
-    }
-    out
+    let columns: &[Column<DiffRow<'_>>] = &[
+        ("<CHANGED", |r| r.name.clone()),
+        ("count", |r| or_dash(r.change.before)),
+        (figure[0], |r| or_unknown(r.figure().before, if r.timed { rate } else { percent })),
+        ("count after", |r| or_dash(r.change.after)),
+        (figure[1], |r| or_unknown(r.figure().after, if r.timed { rate } else { percent })),
+        (figure[2], moved),
+        ("mean us", |r| or_unknown(r.change.mean_us.before, micros)),
+        ("mean after", |r| or_unknown(r.change.mean_us.after, micros)),
+        ("mean +/-", |r| word(r.change.mean_us.verdict, &r.change.mean_us)),
+        ("p99 us", |r| or_unknown(r.change.p99_us.before, micros)),
+        ("p99 after", |r| or_unknown(r.change.p99_us.after, micros)),
+        ("p99 +/-", |r| word(r.change.p99_us.verdict, &r.change.p99_us)),
+    ];
+    out + &table(2, &d.changed_rows(timed), ROWS, columns)
 }
 
-/// A row of a table: of rates, or of shares where a side's duration is unknown.
-struct Row<'a> {
-    name: String,
-    change: &'a Change,
-    timed: bool,
-}
-
-impl Row<'_> {
-    fn figure(&self, side: fn(&Compared) -> Option<f64>) -> String {
-        let Change { rate: of_time, share, .. } = self.change;
-        if self.timed { or_unknown(side(of_time), rate) } else { or_unknown(side(share), percent) }
-    }
-
-    /// The change of the figure; of a share `+12.3`, in percentage points.
-    fn moved(&self) -> String {
-        let Change { rate, share, verdict, .. } = self.change;
-        match (verdict, share.before.zip(share.after)) {
-            _ if self.timed => word(*verdict, rate),
-            (Verdict::More | Verdict::Less, Some((before, after))) => format!("{:+.1}", after - before),
-            _ => word(*verdict, share),
-        }
+/// The change of the figure; of a share `+12.3`, in percentage points.
+fn moved(row: &DiffRow<'_>) -> String {
+    let Change { share, verdict, .. } = row.change;
+    match (verdict, share.before.zip(share.after)) {
+        (Verdict::More | Verdict::Less, Some((before, after))) if !row.timed => format!("{:+.1}", after - before),
+        _ => word(*verdict, row.figure()),
     }
 }
 

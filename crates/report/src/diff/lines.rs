@@ -2,11 +2,15 @@
 
 use super::matching::{self, MatchedBy};
 use super::stats::{self, Compared, Verdict};
+use crate::text::exit_name;
 use crate::{View, objects};
 use judge::model::{AccessRow, DomainModel, ExitRow, total};
 use kvm::Space;
 use sample::{EngineKind, Timing};
 use std::collections::BTreeMap;
+
+/// A changed mean of fewer exits than this, in percent of all, is not a change of the whole.
+const TELLING_SHARE: f64 = 1.0;
 
 objects! {
     /// The figures of an exit reason or an address on both sides.
@@ -78,16 +82,31 @@ objects! {
     }
 }
 
-impl ExitLine {
-    pub(crate) fn name(&self) -> String {
-        if self.idle { format!("{} (sleep)", self.reason) } else { self.reason.clone() }
+impl Change {
+    /// Whether the row changed: how often, or how long with enough of the exits.
+    pub(crate) fn is_change(&self) -> bool {
+        let share = self.share.before.unwrap_or(0.0).max(self.share.after.unwrap_or(0.0));
+        self.verdict.is_change() || (self.mean_us.verdict.is_change() && share >= TELLING_SHARE)
     }
 }
 
-impl AccessLine {
-    pub(crate) fn name(&self) -> String {
-        let device = self.device.as_deref().map(|d| format!(" {d}")).unwrap_or_default();
-        format!("{} {} {}{device}", self.space, self.address, self.access)
+/// An exit reason or an address as text names it.
+pub(crate) struct DiffRow<'a> {
+    /// How much a change of it says: less is more. Changed exits say most; without any, slower exits, then accesses,
+    /// and at last exits in which the guest sleeps.
+    pub rank: u8,
+    pub name: String,
+    /// What a share is a part of.
+    pub whole: &'static str,
+    /// Whether both sides say how long they are, so that rates are known.
+    pub timed: bool,
+    pub change: &'a Change,
+}
+
+impl DiffRow<'_> {
+    /// The rate, or the share where a side's duration is unknown.
+    pub fn figure(&self) -> &Compared {
+        if self.timed { &self.change.rate } else { &self.change.share }
     }
 }
 
@@ -100,6 +119,26 @@ impl DomainDiff {
     /// Whether it is in both inputs.
     pub fn in_both(&self) -> bool {
         self.before.is_some() && self.after.is_some()
+    }
+
+    /// The rows that changed.
+    pub(crate) fn changed_rows(&self, timed: bool) -> Vec<DiffRow<'_>> {
+        let mut rows = Vec::new();
+        for exit in self.exits.iter().filter(|e| e.change.is_change()) {
+            let rank = match (exit.idle, exit.change.verdict.is_change()) {
+                (true, _) => 3,
+                (false, true) => 0,
+                (false, false) => 1,
+            };
+            let name = exit_name(&exit.reason, exit.idle);
+            rows.push(DiffRow { rank, name, whole: "exits", timed, change: &exit.change });
+        }
+        for a in self.accesses.iter().filter(|a| a.change.is_change()) {
+            let device = a.device.as_deref().unwrap_or_default();
+            let name = format!("{} {} {} {device}", a.space, a.address, a.access).trim_end().to_owned();
+            rows.push(DiffRow { rank: 2, name, whole: "accesses", timed, change: &a.change });
+        }
+        rows
     }
 
     /// The figures of all rows.

@@ -1,6 +1,6 @@
 //! Sums a comparison up in one sentence.
 
-use super::lines::{Change, DomainDiff};
+use super::lines::{Change, DiffRow, DomainDiff};
 use super::stats::{Compared, Verdict};
 use super::{FindingsDiff, View};
 use crate::table::cut;
@@ -24,8 +24,6 @@ pub enum Cause {
     NotComparable,
 }
 
-/// A changed mean of fewer exits than this, in percent of all, is not a change of the whole.
-const TELLING_SHARE: f64 = 1.0;
 /// Durations with a smaller ratio count as the same.
 const OTHER_DURATION: f64 = 1.1;
 
@@ -43,17 +41,11 @@ pub(super) fn cause(domains: &[DomainDiff]) -> Cause {
     if before == 0 || after == 0 {
         return Cause::NotComparable;
     }
-    if both.iter().flat_map(|d| d.changes()).any(|c| c.verdict.is_change() || mean_moved(c)) {
+    if both.iter().flat_map(|d| d.changes()).any(Change::is_change) {
         return Cause::Changed;
     }
     let ratio = after as f64 / before as f64;
     if ratio.max(1.0 / ratio) >= OTHER_DURATION { Cause::OnlyDuration } else { Cause::Nothing }
-}
-
-/// Whether the mean time changed in a row with enough of the exits.
-fn mean_moved(c: &Change) -> bool {
-    let share = c.share.before.unwrap_or(0.0).max(c.share.after.unwrap_or(0.0));
-    c.mean_us.verdict.is_change() && share >= TELLING_SHARE
 }
 
 pub(super) fn summary(views: [&View<'_>; 2], domains: &[DomainDiff], findings: &FindingsDiff) -> String {
@@ -93,43 +85,13 @@ pub(super) fn summary(views: [&View<'_>; 2], domains: &[DomainDiff], findings: &
     text + "."
 }
 
-/// A changed row of a guest, and how much it says of the change: less is more.
-struct ChangedRow<'a> {
-    rank: u8,
-    name: String,
-    /// What a share is a part of.
-    whole: &'static str,
-    change: &'a Change,
-}
-
-/// The changed rows of a guest. Changed exits say most; without any, slower exits, then accesses, and at last exits in
-/// which the guest sleeps.
-fn changed_rows(d: &DomainDiff) -> Vec<ChangedRow<'_>> {
-    let mut rows = Vec::new();
-    for exit in &d.exits {
-        let rank = match (exit.change.verdict.is_change(), exit.idle) {
-            (true, false) => 0,
-            (false, false) if mean_moved(&exit.change) => 1,
-            (true, true) => 3,
-            _ => continue,
-        };
-        rows.push(ChangedRow { rank, name: exit.name(), whole: "exits", change: &exit.change });
-    }
-    for access in &d.accesses {
-        if access.change.verdict.is_change() || mean_moved(&access.change) {
-            rows.push(ChangedRow { rank: 2, name: access.name(), whole: "accesses", change: &access.change });
-        }
-    }
-    rows
-}
-
 /// `win10: 35.1k exits/s before, 1200 after (-96.6 %): IO_INSTRUCTION 25.7k/s to 0`; `None` if nothing changed.
 fn domain(d: &DomainDiff, is_timed: bool) -> Option<String> {
-    let mut rows = changed_rows(d);
+    let mut rows = d.changed_rows(is_timed);
     let first = rows.iter().map(|row| row.rank).min()?;
     rows.retain(|row| row.rank == first);
-    rows.sort_by(|a, b| distance(b.change, is_timed).total_cmp(&distance(a.change, is_timed)));
-    let parts: Vec<String> = rows.iter().take(3).map(|row| from_to(row, is_timed)).collect();
+    rows.sort_by(|a, b| distance(b).total_cmp(&distance(a)));
+    let parts: Vec<String> = rows.iter().take(3).map(from_to).collect();
     let work = match (d.work.before, d.work.after) {
         (Some(before), Some(after)) if is_timed && d.work.verdict != Verdict::Unknown => {
             format!("{} exits/s before, {} after{}: ", figure(before), figure(after), change_words(&d.work))
@@ -139,15 +101,15 @@ fn domain(d: &DomainDiff, is_timed: bool) -> Option<String> {
     Some(format!("{}: {work}{}", cut(d.name(), 48), parts.join(", ")))
 }
 
-fn distance(change: &Change, is_timed: bool) -> f64 {
-    let figure = if is_timed { &change.rate } else { &change.share };
+fn distance(row: &DiffRow<'_>) -> f64 {
+    let figure = row.figure();
     (figure.after.unwrap_or(0.0) - figure.before.unwrap_or(0.0)).abs()
 }
 
 /// `HLT 120/s to 5.00/s`; a share where no rate is known.
-fn from_to(row: &ChangedRow<'_>, is_timed: bool) -> String {
+fn from_to(row: &DiffRow<'_>) -> String {
     let change = row.change;
-    let is_rate = is_timed && change.rate.verdict != Verdict::Unknown;
+    let is_rate = row.timed && change.rate.verdict != Verdict::Unknown;
     let is_mean = !change.verdict.is_change();
     let [before, after] = match (is_mean, is_rate) {
         (true, _) => sides(&change.mean_us, duration),
