@@ -108,9 +108,6 @@ pub fn parse(text: &str, number: Option<&str>) -> Result<ProxmoxConfig, String> 
     if config.command.cpu_options.len() > 1 {
         config.command.defaults.retain(|key| *key != "cpu");
     }
-    let device = keys.keys().find(|key| key.starts_with("hostpci"));
-    let balloon = keys.get("balloon").and_then(|least| least.parse().ok()).filter(|least| *least > 0);
-    config.command.ballooned = device.zip(balloon).map(|(device, least)| ((*device).to_owned(), least));
     config.guest_os = keys.get("ostype").map(|name| sanitize(name, 40)).filter(|name| name != "other");
     let affinity = keys.get("affinity").and_then(|list| CpuSet::parse(list).ok());
     // Proxmox starts QEMU under taskset, so all of its threads have this mask.

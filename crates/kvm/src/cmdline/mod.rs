@@ -125,9 +125,6 @@ pub struct QemuCommand {
     /// Settings that nobody wrote down, with their options: QEMU's or Proxmox's defaults. Not recorded.
     #[serde(skip)]
     pub defaults: Vec<&'static str>,
-    /// A device that is passed through, and the memory in MiB down to which Proxmox's ballooning goes. Not recorded.
-    #[serde(skip)]
-    pub ballooned: Option<(String, u64)>,
     /// `-append`: the command line of a kernel that QEMU loads itself, sanitized.
     pub append: Option<String>,
     /// The CPUs to which `taskset -c` or `numactl -C` before it, or Proxmox's `affinity`, holds all its threads. Not

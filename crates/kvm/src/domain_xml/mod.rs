@@ -161,10 +161,6 @@ pub struct DomainXml {
     /// Whether `KubeVirt` did. Not recorded.
     #[serde(skip)]
     pub kubevirt: bool,
-    /// `<memtune><hard_limit>` in bytes, of a domain whose memory a PCI device of the host locks, without huge pages.
-    /// Not recorded.
-    #[serde(skip)]
-    pub limit_on_locked: Option<u64>,
     /// `kvm`, `qemu`.
     pub domain_type: Option<String>,
     /// The most vCPUs that it may have (`<vcpu>`).

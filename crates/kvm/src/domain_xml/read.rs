@@ -52,11 +52,6 @@ fn domain(node: Node) -> DomainXml {
         let spaces = named("metadata").into_iter().flat_map(elements).filter_map(|child| child.tag_name().namespace());
         spaces.into_iter().any(|space| space.contains(manager))
     };
-    // The memory limit of a cgroup does not count huge pages.
-    let locks_pages = || {
-        let mut devices = named("devices").into_iter().flat_map(|devices| children(devices, "hostdev"));
-        devices.any(|device| device.attribute("type") == Some("pci")) && inside("memoryBacking", "hugepages").is_none()
-    };
     let cells = inside("cpu", "numa").into_iter();
     let mut out = DomainXml {
         name: named("name").and_then(name),
@@ -64,7 +59,6 @@ fn domain(node: Node) -> DomainXml {
         os_id: os_id(),
         nova: written_by(NOVA),
         kubevirt: written_by("kubevirt.io"),
-        limit_on_locked: inside("memtune", "hard_limit").filter(|_| locks_pages()).and_then(|n| size(n, n.text()?)),
         domain_type: attribute(node, "type"),
         max_vcpus: value(node, "vcpu"),
         vcpus: named("vcpu").and_then(|vcpu| number(vcpu, "current")).or_else(|| value(node, "vcpu")),

@@ -2,15 +2,13 @@
 //!
 //! Sources: in the kernel, `vcpu_unimpl` and related macros in `include/linux/kvm_host.h`, `arch/x86/kvm/x86.{c,h}`,
 //! `dump_vmcs` in `arch/x86/kvm/vmx/vmx.c`, `dump_vmcb` in `arch/x86/kvm/svm/svm.c`, `arch/x86/kvm/hyperv.c`,
-//! `arch/x86/kernel/cpu/bus_lock.c`, `mm/oom_kill.c`, `mm/memory-failure.c`, `arch/x86/kernel/tsc.c`,
-//! `arch/x86/mm/fault.c`, `kernel/watchdog.c`, `kernel/hung_task.c`, `kernel/rcu/tree_stall.h`,
-//! `kernel/time/clocksource.c`, `drivers/pci/pci.c`, `drivers/iommu`; in QEMU, `accel/kvm/kvm-all.c` and
-//! `target/i386/kvm/kvm.c`.
+//! `arch/x86/kernel/cpu/bus_lock.c`, `mm/oom_kill.c`, `mm/memory-failure.c`,
+//! `arch/x86/mm/fault.c`, `kernel/watchdog.c`, `kernel/hung_task.c`, `kernel/rcu/tree_stall.h`;
+//! in QEMU, `accel/kvm/kvm-all.c` and `target/i386/kvm/kvm.c`.
 
 use super::LogKind::{
-    self, DeviceReset, EmulationFailure, EntryFailed, HostClock, HostDisk, HungTask, IgnoredMsr, InternalError,
-    IommuFault, Killed, KilledForMemory, Lockup, MachineCheck, MemoryFailure, NoKvm, Overheated, RunFailed, SplitLock,
-    UnhandledMsr,
+    self, EmulationFailure, EntryFailed, HostDisk, HungTask, IgnoredMsr, InternalError, Killed, KilledForMemory,
+    Lockup, MachineCheck, MemoryFailure, NoKvm, Overheated, RunFailed, SplitLock, UnhandledMsr,
 };
 use super::no_kvm::{BUSY, NO_EXTENSION, OFF_IN_FIRMWARE};
 use super::{CGROUP_LIMIT, LogLine, NODE_LIMIT};
@@ -76,7 +74,7 @@ const FAILED_DISK: &str = concat!(
 );
 
 /// All forms; of those that match, the first one counts.
-static FORMS: [Form; 34] = [
+static FORMS: [Form; 31] = [
     // MSRs. Where a word names the register, the number after `wrmsr:` is the value.
     form(UnhandledMsr, Host, "kvm.*(?P<register>hwcr|mmio_conf_base) wrmsr[: ]*(?:0x)?(?P<hex>[0-9a-f]+)"),
     form(
@@ -142,21 +140,8 @@ static FORMS: [Form; 34] = [
     ),
     coded(NoKvm, NO_EXTENSION, Host, "^(?:kvm|kvm_intel|kvm_amd): .*(?:no hardware support|(?:vmx|svm) not supported)"),
     coded(NoKvm, BUSY, Host, "^kvm: enabling virtualization on cpu.* failed"),
-    // What the host lacks for its guests: a sound clock, cool CPUs, devices and disks that work.
-    form(
-        HostClock,
-        Host,
-        "clocksource.*(?:(?:as|is) unstable|skewed|watchdog hung)|marking tsc unstable|\
-         guest tsc will not be reliable",
-    ),
+    // What the host lacks for its guests: cool CPUs, and disks that work.
     form(Overheated, Host, "temperature above threshold, cpu clock(?: is)? throttled"),
-    form(
-        DeviceReset,
-        Host,
-        "vfio.*(?:not ready [0-9]+ms after|d3(?:cold|hot)? to d0|refused to change power state|\
-         timed out waiting for pending transaction)",
-    ),
-    form(IommuFault, Host, r"dmar: ?\[(?:dma|intr)|amd-vi: (?:event logged|completion-wait loop)"),
     // A full pool of LVM (drivers/md/dm-thin.c): ENOSPC.
     coded(HostDisk, 28, Host, "^device-mapper: thin: .*(?:out-of-data-space|no free (?:meta)?data )"),
     coded(HostDisk, 5, Host, FAILED_DISK),

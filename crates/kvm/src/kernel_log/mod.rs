@@ -52,20 +52,14 @@ pub enum LogKind {
     MemoryFailure,
     /// A memory error of the host was reported to the guest.
     MachineCheck,
-    /// A passed-through device does not come back from a reset, or does not wake up.
-    DeviceReset,
     /// A soft or hard lockup or an RCU stall on a thread of a VMM or in KVM.
     Lockup,
     /// A thread of a VMM did not run for minutes because it waited in the kernel.
     HungTask,
     /// KVM cannot be used on this host.
     NoKvm,
-    /// The host no longer trusts its time stamp counter.
-    HostClock,
     /// The hardware throttles CPUs that are too hot.
     Overheated,
-    /// The IOMMU refused an access of a device, or does not answer.
-    IommuFault,
     /// A disk of the host, its link or its file system failed.
     HostDisk,
     /// Another line about KVM, of a trace. No rule uses it.

@@ -33,4 +33,3 @@ pub(crate) const OOM: &str = "https://docs.kernel.org/admin-guide/mm/concepts.ht
 pub(crate) const RCU_STALL: &str = "https://docs.kernel.org/RCU/stallwarn.html";
 pub(crate) const SCHED_STATS: &str = "https://docs.kernel.org/scheduler/sched-stats.html";
 pub(crate) const SIGNALS: &str = "https://man7.org/linux/man-pages/man7/signal.7.html";
-pub(crate) const VFIO: &str = "https://docs.kernel.org/driver-api/vfio.html";

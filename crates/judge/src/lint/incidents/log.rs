@@ -3,9 +3,9 @@
 use super::texts::{self, Incident};
 use super::{ByGuest, no_kvm_cause};
 use crate::lint::facts::Context;
-use crate::lint::facts::finding::Severity::{self, Critical, Info, Warning};
+use crate::lint::facts::finding::Severity::{self, Critical, Warning};
 use crate::lint::facts::rule_id::RuleId::{
-    self, AbnormalExit, DiskErrors, GuestKilled, HostErrors, HostFrequency, HostLockup, NoKvm,
+    self, AbnormalExit, DiskErrors, GuestKilled, HostFrequency, HostLockup, NoKvm,
 };
 use kvm::kernel_log::{CGROUP_LIMIT, LogKind, LogLine, NODE_LIMIT};
 use std::collections::HashMap;
@@ -75,11 +75,6 @@ static SIGNS: &[Sign] = &[
     sign(LogKind::HungTask, HostLockup, Warning, &texts::HUNG_MEMORY).naming(MEMORY),
     sign(LogKind::HungTask, HostLockup, Warning, &texts::HUNG_STORAGE).naming(STORAGE),
     sign(LogKind::HungTask, HostLockup, Warning, &texts::HUNG_TASK),
-    sign(LogKind::DeviceReset, HostErrors, Critical, &texts::DEVICE_RESET).naming(&["giving up", "inaccessible"]),
-    sign(LogKind::DeviceReset, HostErrors, Warning, &texts::DEVICE_RESET),
-    sign(LogKind::IommuFault, HostErrors, Warning, &texts::IOMMU_NO_ANSWER).naming(&["completion-wait", "inv_timeout"]),
-    sign(LogKind::IommuFault, HostErrors, Info, &texts::IOMMU_FAULT),
-    sign(LogKind::HostClock, HostErrors, Warning, &texts::HOST_CLOCK),
     sign(LogKind::Overheated, HostFrequency, Warning, &texts::OVERHEATED),
     sign(LogKind::HostDisk, DiskErrors, Warning, &texts::DISK_FULL).coded(28),
     sign(LogKind::HostDisk, DiskErrors, Warning, &texts::HOST_DISK),

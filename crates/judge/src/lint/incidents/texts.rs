@@ -176,45 +176,12 @@ pub(super) const DISK_FULL: Incident = Incident {
     next: "lvs -a (Data%, Meta%) and df -h show what is full: make space, then let the guest go on",
     ..HOST_DISK
 };
-pub(super) const DEVICE_RESET: Incident = Incident {
-    title: "A passed-through device does not come back from its reset",
-    problem: "device hangs in its reset",
-    why: "The host resets a device each time it changes hands, and waits up to a minute; the host may hang with it: a \
-        broken function level reset (FLR), as of many graphics cards; a device that does not wake up (D3)",
-    next: "Power the host off, not only down; do not pass this device through, or try a newer kernel, or another way \
-        of reset (/sys/bus/pci/devices/0000:XX:YY.Z/reset_method) or vfio-pci's disable_idle_d3=1",
-    links: &[links::VFIO],
-};
-pub(super) const IOMMU_FAULT: Incident = Incident {
-    title: "The IOMMU refused accesses of a device",
-    problem: "IOMMU faults",
-    why: "A device accessed memory that is not mapped for it. If a guest has the device, it or its driver may fail: a \
-        driver, a reset that stopped half-way, or firmware",
-    next: "lspci -nnk -s of the address in the line shows the device and who has it; update its driver and firmware",
-    links: &[links::VFIO],
-};
-pub(super) const IOMMU_NO_ANSWER: Incident = Incident {
-    title: "The IOMMU waits in vain for a device",
-    why: "The IOMMU asked a device to forget a mapping and got no answer; other devices and guests wait with it: a \
-        device that hangs or lost its link, as after a reset that failed",
-    ..IOMMU_FAULT
-};
 pub(super) const OVERHEATED: Incident = Incident {
     title: "CPUs of the host are throttled because they are too hot",
     problem: "host CPUs are too hot",
     why: "The hardware lowers the clock of hot CPUs, and each vCPU on them is slower by as much",
     next: "See the temperatures (sensors) and clocks (turbostat) under load; check fans and cooler",
     links: &[links::CPU_FREQUENCY],
-};
-pub(super) const HOST_CLOCK: Incident = Incident {
-    title: "The host no longer trusts its time stamp counter (TSC)",
-    problem: "TSC is unstable",
-    why: "kvm-clock and Hyper-V's TSC page lose their fast path then: each reading of the time is a system call or an \
-        exit. Firmware changed the TSC, or a check came late on a stalled host (CPUs with constant_tsc and nonstop_tsc \
-        have a sound TSC)",
-    next: "See dmesg | grep -iE 'tsc|clocksource' and /sys/devices/system/clocksource/clocksource0; update the \
-        firmware and kernel, and reboot. Only if the TSC is known to be sound, boot with tsc=reliable",
-    links: &[links::KVM_TIMEKEEPING],
 };
 pub(super) const KVM_ABSENT: Incident = Incident {
     title: "There is no /dev/kvm, so no guest can use KVM",

@@ -130,16 +130,6 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         fix: "Less load, working storage, newer kernel and firmware",
         links: &[links::LOCKUP_WATCHDOG, links::RCU_STALL],
     }),
-    Rule::new(RuleId::HostErrors, Host(incidents::logged), Hold::While).described(RuleDoc {
-        sees: "the host's log reports trouble of its clock, its IOMMU or a passed-through device",
-        problem: "errors in the host's log",
-        why: "",
-        thresholds: &[],
-        limits: "Needs the kernel's log (on a running host, of the last hour). Which guest has the device of an IOMMU \
-            fault is not known: an info",
-        fix: "Firmware, kernel or hardware of the host",
-        links: &[links::KVM_TIMEKEEPING, links::VFIO],
-    }),
     Rule::new(RuleId::NoKvm, Host(no_kvm::no_kvm), Hold::While).described(RuleDoc {
         sees: "QEMU emulates the guest's CPU in software (TCG), or KVM cannot be used",
         problem: "runs without KVM (TCG)",
@@ -174,20 +164,9 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         why: "qemu64 and kvm64 have what CPUs had some twenty years ago: no AES-NI, SSE4 or AVX. Encryption and video \
             take several times the CPU time",
         thresholds: &[],
-        limits: "Configuration only. Not without KVM, nor where AVX was added. KVM hidden from Linux counts too",
+        limits: "Configuration only. Not without KVM, nor where AVX was added",
         fix: "The guest's CPU model, after a power cycle",
         links: &["https://www.qemu.org/docs/master/system/qemu-cpu-models.html", links::CPU_MODEL],
-    }),
-    Rule::new(RuleId::ConfigConflict, Setup(cpu_setup::contradictions), Hold::AT_ONCE).described(RuleDoc {
-        sees: "parts of the guest's configuration contradict each other",
-        problem: "configuration conflicts",
-        why: "libvirt refuses to start a guest whose topology or cells do not fit its vCPUs, and ignores pins of vCPUs \
-            that are not there. With parts of a core on two nodes the guest's kernel misreads its topology",
-        thresholds: &[],
-        limits: "The vCPUs in the XML, and memory that a passed-through device locks (<hard_limit>, Proxmox's \
-            balloon). In parts of an XML, which may be of several guests, an info",
-        fix: "The domain's XML, after a power cycle",
-        links: &[links::CPU_TUNING, links::CPU_MODEL],
     }),
     Rule::new(RuleId::GuestLimits, Setup(cpu_setup::sockets), Hold::LONG).described(RuleDoc {
         sees: "the guest's system uses a part of its vCPUs only, because they are in too many sockets",
@@ -195,8 +174,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         why: "Microsoft's licence of a Windows client counts sockets: Home uses one, Pro, Education and Enterprise use \
             two, and other vCPUs stay off. Without a topology each vCPU is a socket of its own",
         thresholds: &[],
-        limits: "The edition is not known, and by Proxmox's ostype or a name it may be a server: an info. A warning \
-            where CPU times show the other vCPUs idle; silent where more are in use",
+        limits: "Needs libosinfo's id of the system in the XML. The edition is not known: an info. A warning where CPU \
+            times show the other vCPUs idle; silent where more are in use",
         fix: "The topology of the guest's CPU, after a power cycle",
         links: &[links::CPU_MODEL],
     }),
