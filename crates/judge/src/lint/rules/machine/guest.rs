@@ -5,7 +5,6 @@ use crate::figures::figure;
 use crate::lint::facts::Context;
 use crate::lint::facts::finding::{Confidence, Finding, Fix, Mark, Severity, Target, known};
 use crate::lint::facts::guest::{GuestContext, place_text};
-use crate::lint::facts::prose::Prose;
 use crate::lint::facts::verdicts::Verdicts;
 use crate::lint::fixes;
 use crate::model::{ExitKind, ThreadModel, total};
@@ -84,7 +83,7 @@ const MANY: u64 = 1000;
 pub(super) fn faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let mut faults = guest.exits(&[ExitKind::MemoryFault]);
     if faults.count == 0 {
-        return shadow_faults(ctx, guest, verdicts);
+        return;
     }
     // A loop of faults maps no memory.
     let looped = total(loops(ctx, guest).iter().map(|place| place.count));
@@ -122,35 +121,6 @@ pub(super) fn faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
     let fix = vec![show, fixes::advice("Back the guest with huge pages if its memory is meant for it alone")];
     let evidence = vec![faults.describe(guest, "memory faults", ""), CHECK_FAULTS.into()];
     verdicts.find(Finding::new(severity, Confidence::Low, evidence, fix).caused_by(faults));
-}
-
-const SHADOW: Prose = Prose {
-    title: "KVM keeps shadow page tables for a guest",
-    problem: "shadow page tables",
-    why: "Without EPT (Intel) or NPT (AMD) KVM builds page tables of its own: each change of the guest's page tables \
-        is an exit, and all vCPUs wait for one lock",
-};
-const TWO_STAGES: &str = "cat /sys/module/kvm_intel/parameters/ept /sys/module/kvm_amd/parameters/npt 2>/dev/null";
-const ENABLE_TWO_STAGES: &str = "If it prints N or 0, take kvm_intel.ept=0 or kvm_amd.npt=0 out of /etc/modprobe.d and \
-    the kernel command line. Without EPT or NPT give such guests few vCPUs and huge pages. Where it prints Y, a guest \
-    runs guests of its own";
-
-/// What shows whether a guest's memory is mapped by the hardware, and what makes it so.
-fn two_stages() -> Vec<Fix> {
-    let show = fixes::command(TWO_STAGES).needing("shows whether EPT or NPT is on");
-    vec![show, fixes::advice(ENABLE_TWO_STAGES)]
-}
-
-/// Page faults that the tracepoint counts while no exit is a fault of the second stage.
-fn shadow_faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let count = guest.domain.kvm_events.get("kvm_page_fault").copied().unwrap_or(0);
-    let (all, rate) = (guest.domain.exits.count, count as f64 / guest.seconds.unwrap_or(f64::INFINITY));
-    let is_much = ctx.thresholds().machine.faults.of(rate) >= Some(Severity::Warning);
-    if is_much && all >= MANY && count as f64 >= ONE_PLACE / 100.0 * all as f64 {
-        let text = format!("{count} page faults (kvm_page_fault) {}, and {all} exits of any kind", guest.window());
-        let found = Finding::new(Severity::Warning, Confidence::Medium, vec![text], two_stages());
-        verdicts.find(found.saying(SHADOW));
-    }
 }
 
 /// The part of a vCPU's exits that are at one place, percent.
