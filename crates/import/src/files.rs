@@ -1,13 +1,12 @@
 //! What the files gave, and how the files of one host come together: by the guest's name, or as one guest.
 
-use super::guest::{self, UNNAMED, merge_same_guests, place_threads};
+use super::guest::{self, UNNAMED, hold_threads, merge_same_guests};
 use super::topology::PrintedTopology;
 use super::{ImportError, ImportOptions, Imported};
 use kvm::cmdline::QemuCommand;
 use kvm::device_map::DeviceMap;
 use kvm::domain_xml::{DomainXml, SHUT_OFF};
 use kvm::kernel_log::LogLine;
-use kvm::thread_cpus::ThreadCpus;
 use kvm::topology::{EFFICIENCY_CPUS, HostTopology};
 use sample::SourceId::{self, Cmdline, Config, KernelLog, Mtree, PerfData, Text, Topology, Trace, Xml};
 use sample::{DomainFacts, DomainSample, EngineStatus, HostFacts, HostSample, Known, Origin, Sample, SourceStatus};
@@ -70,8 +69,6 @@ pub(super) struct Description {
     pub number: Option<String>,
     /// The guest's system, where its configuration says it.
     pub guest_os: Option<String>,
-    /// Where its threads may run, if its command line or configuration says so.
-    pub threads: ThreadCpus,
     /// Whether it runs; a domain's definition does not tell.
     pub is_running: bool,
 }
@@ -266,7 +263,6 @@ impl Description {
         self.command = self.command.take().or(other.command);
         self.number = self.number.take().or(other.number);
         self.guest_os = self.guest_os.take().or(other.guest_os);
-        self.threads.complete(other.threads);
         self.is_running |= other.is_running;
     }
 }
@@ -316,7 +312,11 @@ impl Guest {
             facts.name = domain.facts.name.clone();
         }
         domain.facts = Arc::new(facts);
-        place_threads(&mut domain, description.threads);
+        if let Some(command) = domain.facts.command.clone()
+            && let Some(cpus) = &command.held_to
+        {
+            hold_threads(&mut domain, command.vcpus().unwrap_or(1), cpus);
+        }
         domain
     }
 }

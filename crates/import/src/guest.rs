@@ -1,7 +1,6 @@
 //! The guests that files measured: traced threads in groups, and the merge of one that several files measured.
 
 use engine::events::TracedThread;
-use kvm::thread_cpus::ThreadCpus;
 use kvm::thread_name::{Role, classify};
 use kvm::{CpuSet, Isa, sanitize};
 use sample::{
@@ -72,26 +71,24 @@ pub(super) fn vcpu_thread(vcpu: u32) -> ThreadSample {
     }
 }
 
-/// Sets where a domain's threads may run. A thread that no file measured is added.
-pub(super) fn place_threads(domain: &mut DomainSample, cpus: ThreadCpus) {
+/// Sets the CPUs that all threads of a guest may use. A thread that no file measured is added.
+pub(super) fn hold_threads(domain: &mut DomainSample, vcpus: u32, cpus: &CpuSet) {
+    let cpus = Arc::new(cpus.clone());
+    let emulator = ThreadSample {
+        start_ticks: 2 << 32,
+        comm: "emulator".to_owned(),
+        role: Role::Emulator,
+        ..ThreadSample::default()
+    };
     let threads = &mut domain.threads;
     let key = |t: &ThreadSample| (t.role, t.index.filter(|_| t.role != Role::Emulator));
     let mut known: HashMap<_, _> = threads.iter().enumerate().rev().map(|(at, t)| (key(t), at)).collect();
-    let mut place = |thread: ThreadSample, affinity: Option<CpuSet>, cpu: Option<u32>| {
+    for thread in (0..vcpus).map(vcpu_thread).chain([emulator]) {
         let at = *known.entry(key(&thread)).or_insert(threads.len());
         if at == threads.len() {
             threads.push(thread);
         }
-        let place = &mut threads[at].place;
-        place.affinity = affinity.map(Arc::new).or(place.affinity.take());
-        place.cpu = cpu.or(place.cpu);
-    };
-    cpus.vcpus.into_iter().for_each(|(vcpu, set)| place(vcpu_thread(vcpu), Some(set), None));
-    cpus.last.into_iter().for_each(|(vcpu, cpu)| place(vcpu_thread(vcpu), None, Some(cpu)));
-    if let Some(set) = cpus.emulator {
-        let (start_ticks, comm) = (2 << 32, "emulator".to_owned());
-        let emulator = ThreadSample { start_ticks, comm, role: Role::Emulator, ..ThreadSample::default() };
-        place(emulator, Some(set), None);
+        threads[at].place.affinity = Some(cpus.clone());
     }
 }
 

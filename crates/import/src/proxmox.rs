@@ -65,7 +65,6 @@ pub(crate) fn read(file: &mut TextFile<'_>, files: &mut Files) -> Result<Vec<Str
     let notes = config.unread.notes();
     files.described.push(Description {
         number,
-        threads: config.command.thread_cpus(),
         command: Some(Arc::new(config.command)),
         guest_os: config.guest_os,
         is_running: true,

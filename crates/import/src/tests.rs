@@ -294,3 +294,12 @@ fn two_hosts_are_not_mixed() {
     assert_eq!(imported.sample.host.facts.topology.cpus.len(), 4);
     assert!(imported.notes[0].contains("another host"), "{:?}", imported.notes);
 }
+
+#[test]
+fn a_command_that_is_held_to_cpus_holds_all_threads() {
+    let command = format!("taskset -c 4-7 {COMMAND}");
+    let imported = import(&[("a", &command)], &ImportOptions::default());
+    let threads = &imported.sample.domains[0].threads;
+    let held = threads.iter().filter(|t| t.place.affinity.as_deref().is_some_and(|cpus| cpus.to_string() == "4-7"));
+    assert_eq!((threads.len(), held.count()), (5, 5), "four vCPUs and the emulator");
+}

@@ -140,9 +140,8 @@ fn command(file: &mut TextFile<'_>, files: &mut Files) -> Result<Vec<String>, St
         commands.push(command);
     }
     for command in commands {
-        let threads = command.thread_cpus();
         let command = Some(Arc::new(command));
-        files.described.push(Description { command, threads, is_running: true, ..Description::default() });
+        files.described.push(Description { command, is_running: true, ..Description::default() });
     }
     Ok(Vec::new())
 }

@@ -19,7 +19,6 @@ pub mod limits;
 pub mod msr;
 pub mod mtree;
 pub mod pattern;
-pub mod thread_cpus;
 pub mod thread_name;
 pub mod topology;
 pub mod userspace_exit;

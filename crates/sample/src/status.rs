@@ -112,8 +112,6 @@ pub enum SourceId {
     Mtree,
     /// A host's CPU topology in a file.
     Topology,
-    /// What virsh prints about a domain, in a file.
-    Virsh,
     /// The configuration of a VMM in a file, other than a libvirt XML.
     Config,
 }

@@ -6,10 +6,6 @@ fn only(text: &str) -> ProxmoxConfig {
     parse(text, None).unwrap()
 }
 
-fn pins(config: &ProxmoxConfig) -> Vec<(u32, String)> {
-    config.command.thread_cpus().vcpus.iter().map(|(vcpu, cpus)| (*vcpu, cpus.to_string())).collect()
-}
-
 const MIB: u64 = 1 << 20;
 
 const PROXMOX: &str = "#a note\nagent: 1\naffinity: 4-7\nargs: -cpu host,hv_time=off\nbios: ovmf\nboot: order=scsi0\n\
@@ -28,7 +24,7 @@ fn a_proxmox_configuration_becomes_what_it_starts_qemu_with() {
     assert_eq!((command.machine.as_deref(), command.memory), (Some("pc-q35-8.1"), Some(8192 * MIB)));
     assert_eq!((command.hpet, command.rtc_base.as_deref()), (Some(false), Some("localtime")));
     assert_eq!((c.guest_os.as_deref(), command.iothreads.len()), (Some("win11"), 1));
-    assert_eq!((pins(&c).len(), c.command.thread_cpus().emulator.unwrap().to_string()), (4, "4-7".into()));
+    assert_eq!((command.vcpus(), command.held_to.as_ref().unwrap().to_string()), (Some(4), "4-7".into()));
     assert_eq!(c.unread.first, [(21, "what is this".to_owned())]);
 }
 
@@ -45,7 +41,7 @@ fn proxmox_adds_enlightenments_for_windows_and_none_for_others() {
     assert!(windows.command.hyperv_on("stimer") && windows.command.hv_time == Some(true));
     assert!(!windows.command.hyperv_on("evmcs"));
     let linux = only("cores: 2\nostype: l26\nmemory: 512\nscsihw: virtio-scsi-pci\nname: x\n");
-    assert!(linux.command.hyperv.is_empty() && linux.command.hpet.is_none() && linux.command.thread_cpus().is_empty());
+    assert!(linux.command.hyperv.is_empty() && linux.command.hpet.is_none() && linux.command.held_to.is_none());
 }
 
 const IDE: &str = "boot: order=ide0\ncores: 2\nide0: tank:vm-105-disk-1,cache=unsafe,size=32G\n\

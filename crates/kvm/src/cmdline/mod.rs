@@ -12,7 +12,6 @@ use super::device_property::DeviceProperty;
 use super::domain_xml::GuestNumaCell;
 use super::limits;
 use super::pattern::Pattern;
-use super::thread_cpus::ThreadCpus;
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 use shlex::Shlex;
@@ -148,12 +147,6 @@ impl QemuCommand {
     pub fn bound_nodes(&self) -> Option<CpuSet> {
         let all = self.bound_memory.values().filter(|_| self.cells.is_empty());
         all.cloned().reduce(|a, b| a.union(&b))
-    }
-
-    /// Where its threads may run, if a command before it says so.
-    pub fn thread_cpus(&self) -> ThreadCpus {
-        let held = self.held_to.as_ref().map(|cpus| ThreadCpus::all(self.vcpus().unwrap_or(1), cpus));
-        held.unwrap_or_default()
     }
 
     /// The guest's architecture, by the program's name: `x86_64`.
