@@ -2,7 +2,7 @@
 //! last-level caches as possible.
 
 use super::faults::{self, GuestFaults};
-use super::{CellLayout, CpuMap, GuestLayout, PhysicalCore, Shape, union};
+use super::{CpuMap, GuestLayout, PhysicalCore, Shape, union};
 use kvm::CpuSet;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,17 +43,8 @@ pub(super) struct Search<'a> {
     pub threads: u32,
 }
 
-/// A guest with other pins.
-fn with_pins(guest: &GuestLayout, pins: &BTreeMap<u32, u32>) -> GuestLayout {
-    let mut after = guest.clone();
-    for (v, cpu) in pins {
-        after.vcpus[*v as usize] = CpuSet::from_iter([*cpu]);
-    }
-    after
-}
-
-/// Finds CPUs for a guest: near the vCPUs that stay, else for all of its vCPUs elsewhere, else with other hardware
-/// threads or cells. Returns the guest as it then is.
+/// Finds CPUs for a guest on one node: near the vCPUs that stay, else for all of its vCPUs elsewhere. Returns the guest as
+/// it then is.
 pub(super) fn assign(map: &CpuMap, guest: &GuestLayout, faults: &GuestFaults, free: &FreeCpus) -> Option<GuestLayout> {
     if faults.movers.is_empty() {
         return Some(GuestLayout { threads: faults.show_threads.unwrap_or(guest.threads), ..guest.clone() });
@@ -66,30 +57,12 @@ pub(super) fn assign(map: &CpuMap, guest: &GuestLayout, faults: &GuestFaults, fr
     let wider = free.each(|cpus| cpus.union(&own));
     let near = Search { map, guest, movers: &movers, free, threads: faults::unit(map, guest) };
     let whole = Search { movers: &all, free: &wider, ..near };
-    if guest.cells.len() > 1 {
-        let found = near.in_cells().or_else(|| whole.in_cells());
-        return found.filter(|found| found.cells_elsewhere(map).is_empty());
-    }
-    if let Some(found) = near.on_one_node().or_else(|| whole.on_one_node()) {
-        return Some(found);
-    }
-    let other = near.other_threads().map(|threads| GuestLayout { threads, ..guest.clone() });
-    let reshaped = other.as_ref().map(|guest| Search { guest, threads: guest.threads, ..whole });
-    let found = reshaped.and_then(|search| search.on_one_node());
-    found.or_else(|| near.over_nodes()).or_else(|| reshaped?.over_nodes())
+    near.on_one_node().or_else(|| whole.on_one_node())
 }
 
 impl Search<'_> {
-    /// Another number of hardware threads that could be shown to the guest.
-    fn other_threads(&self) -> Option<u32> {
-        let most = self.map.threads();
-        let other = if self.threads == 1 { most } else { 1 };
-        let fits = other != self.threads && (self.guest.vcpus.len() as u32).is_multiple_of(other);
-        if self.guest.shape >= Shape::Threads && most > 1 && fits { Some(other) } else { None }
-    }
-
     /// The CPUs of each node, best first: the node that memory is bound to, the node of the vCPUs that stay, the node
-    /// of its memory, the node with the most free CPUs.
+    /// of its memory, the node with the most free CPUs; at last all CPUs for a guest that may span nodes.
     fn nodes(&self) -> Vec<CpuSet> {
         let Self { map, guest, movers, free, .. } = *self;
         if map.nodes.len() < 2 {
@@ -107,23 +80,27 @@ impl Search<'_> {
                 cpus.intersection(&free.open).len(),
             ))
         });
-        nodes.into_iter().map(|(_, cpus)| cpus.clone()).collect()
+        let whole = guest.may_span(map).then(|| map.all.clone());
+        nodes.into_iter().map(|(_, cpus)| cpus.clone()).chain(whole).collect()
     }
 
     /// The guest with CPUs within a scope.
     fn placed(&self, scope: &CpuSet) -> Option<GuestLayout> {
-        Some(with_pins(self.guest, &self.fill(scope, &BTreeSet::new())?))
+        let mut after = self.guest.clone();
+        for (v, cpu) in self.fill(scope)? {
+            after.vcpus[v as usize] = CpuSet::from_iter([cpu]);
+        }
+        Some(after)
     }
 
     fn on_one_node(&self) -> Option<GuestLayout> {
         self.nodes().iter().find_map(|cpus| self.placed(cpus))
     }
 
-    /// CPUs for the vCPUs that move, within a scope in which all others must be, and not on the cores `beside`, which
-    /// the guest has as well.
-    fn fill(&self, scope: &CpuSet, beside: &BTreeSet<usize>) -> Option<BTreeMap<u32, u32>> {
+    /// CPUs for the vCPUs that move, within a scope in which all others must be.
+    fn fill(&self, scope: &CpuSet) -> Option<BTreeMap<u32, u32>> {
         let Self { map, guest, movers, free, threads } = *self;
-        let mut cores = beside.clone();
+        let mut cores = BTreeSet::new();
         let mut pins = BTreeMap::new();
         let mut missing: Vec<&[u32]> = Vec::new();
         let mut near = None;
@@ -171,70 +148,6 @@ impl Search<'_> {
             pins.extend(unit.iter().copied().zip(cpus));
         }
         Some(pins)
-    }
-
-    /// CPUs on several nodes. A guest whose configuration is known has to see them.
-    fn over_nodes(&self) -> Option<GuestLayout> {
-        let Self { map, guest, .. } = *self;
-        let is_known = guest.shape != Shape::Unknown;
-        if map.nodes.len() < 2 || is_known && guest.shape < Shape::ThreadsAndCells {
-            return None;
-        }
-        let mut after = self.placed(&map.all)?;
-        if !is_known {
-            return Some(after);
-        }
-        let mut cells: BTreeMap<u32, CpuSet> = BTreeMap::new();
-        for v in 0..guest.vcpus.len() as u32 {
-            cells.entry(map.node_of(after.pin(map, v)?)?).or_default().insert(v);
-        }
-        if cells.len() > 1 {
-            after.bound = Some(cells.keys().copied().collect());
-            let cell = |(node, vcpus)| CellLayout { vcpus, nodes: Some(CpuSet::from_iter([node])) };
-            after.cells = cells.into_iter().map(cell).collect();
-        }
-        Some(after)
-    }
-
-    /// CPUs for a guest with NUMA cells: each cell on the nodes that hold its memory, else on one node.
-    fn in_cells(&self) -> Option<GuestLayout> {
-        let Self { map, guest, movers, .. } = *self;
-        let mut found = BTreeMap::new();
-        let mut free = self.free.without(&CpuSet::new());
-        let mut rest = movers.clone();
-        for cell in &guest.cells {
-            let part = cell.vcpus.intersection(&rest);
-            rest = rest.difference(&part);
-            if part.is_empty() {
-                continue;
-            }
-            let nodes = cell.nodes.clone().unwrap_or_else(|| {
-                let pins = cell.vcpus.difference(&part);
-                map.nodes_of(&pins.iter().filter_map(|v| guest.pin(map, v)).collect())
-            });
-            // Only this cell has to be in its scope.
-            let mut alone = guest.clone();
-            for (v, set) in (0..).zip(&mut alone.vcpus) {
-                if !cell.vcpus.contains(v) {
-                    set.clone_from(&map.all);
-                }
-            }
-            let scopes = match map.cpus_of(&nodes) {
-                none if none.is_empty() => Search { movers: &part, free: &free, ..*self }.nodes(),
-                cpus => vec![cpus],
-            };
-            let fixed = guest.pins(map).filter(|(v, _)| !movers.contains(*v)).map(|(_, cpu)| cpu);
-            let cores = fixed.chain(found.values().copied()).filter_map(|cpu| map.core_of(cpu)).collect();
-            let search = Search { guest: &alone, movers: &part, free: &free, ..*self };
-            let pins = scopes.iter().find_map(|cpus| search.fill(cpus, &cores))?;
-            free = free.without(&pins.values().copied().collect());
-            found.extend(pins);
-        }
-        if !rest.is_empty() {
-            let search = Search { movers: &rest, free: &free, ..*self };
-            found.extend(search.fill(&map.all, &BTreeSet::new())?);
-        }
-        Some(with_pins(guest, &found))
     }
 
     /// Free CPUs for a number of guest cores, those of each in numerical order; `None` if there are too few. The guest

@@ -90,11 +90,6 @@ impl CpuMap {
         self.core_of(cpu).and_then(|core| self.cores.get(core)).is_some_and(|core| core.cpus.len() == 1)
     }
 
-    /// Whether a CPU is an efficiency core of a hybrid host.
-    pub fn is_slow(&self, cpu: u32) -> bool {
-        self.core_of(cpu).and_then(|core| self.cores.get(core)).is_some_and(|core| core.kind == EFFICIENCY)
-    }
-
     /// The node of a CPU.
     pub fn node_of(&self, cpu: u32) -> Option<u32> {
         self.cores.get(self.core_of(cpu)?)?.node

@@ -1,14 +1,12 @@
 //! Faults of a placement. Rules report them, and the plan removes them.
 
-use super::{CpuMap, GuestLayout, HelperLayout, HelperLoad, MoveReason, Pinning, Shape, Sharing};
+use super::{CpuMap, GuestLayout, HelperLayout, HelperLoad, MoveReason, Pinning, Shape};
 use super::{running, singles, union};
 use kvm::CpuSet;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Guests and vCPUs of one overlap that are listed.
 const MAX_LISTED: usize = 64;
-/// Distinct sets of CPUs that are compared with each other.
-const MAX_SETS: usize = 256;
 
 /// Two vCPUs of a guest and the CPUs that they are pinned to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +51,11 @@ pub(super) struct GuestFaults {
 }
 
 impl GuestFaults {
+    /// Whether nothing is wrong.
+    pub fn is_empty(&self) -> bool {
+        self.movers.is_empty() && self.show_threads.is_none()
+    }
+
     fn mark(&mut self, vcpus: impl IntoIterator<Item = u32>, reason: MoveReason) {
         for v in vcpus {
             self.movers.entry(v).or_insert(reason);
@@ -61,6 +64,16 @@ impl GuestFaults {
 }
 
 impl GuestLayout {
+    /// Whether the plan may move it.
+    pub(super) fn may_move(&self) -> bool {
+        self.running && self.cells.is_none_or(|cells| cells < 2)
+    }
+
+    /// Whether it may be on several nodes: it has more vCPUs than a node has CPUs, or may see the nodes.
+    pub(super) fn may_span(&self, map: &CpuMap) -> bool {
+        self.cells.is_none() || map.nodes.values().all(|node| node.len() < self.vcpus.len())
+    }
+
     /// The single CPU that a vCPU is pinned to.
     pub fn pin(&self, map: &CpuMap, vcpu: u32) -> Option<u32> {
         map.pinned(self.vcpus.get(vcpu as usize)?)
@@ -120,15 +133,6 @@ impl GuestLayout {
         apart
     }
 
-    /// Whether each of its vCPUs has a core that no other vCPU of the guest has, of which the other threads are not
-    /// isolated: not all of them are meant for it.
-    fn takes_halves(&self, map: &CpuMap) -> bool {
-        let cores: BTreeSet<usize> = self.pins(map).filter_map(|(_, cpu)| map.core_of(cpu)).collect();
-        let cpus: CpuSet = cores.iter().flat_map(|core| map.cores[*core].cpus.iter().copied()).collect();
-        let is_half = cpus.intersects(&map.isolated) && !cpus.is_subset(&map.isolated);
-        cores.len() == self.vcpus.len() && is_half
-    }
-
     /// vCPUs pinned to threads of the same host core, in a guest that sees one thread per core.
     pub fn shared_cores(&self, map: &CpuMap) -> Vec<PinnedPair> {
         if self.shape == Shape::Unknown || self.threads > 1 || map.threads() <= 1 {
@@ -146,31 +150,6 @@ impl GuestLayout {
         pairs
     }
 
-    /// The vCPUs pinned to slow cores of a hybrid host while others are pinned to fast ones.
-    pub fn on_slow_cores(&self, map: &CpuMap) -> CpuSet {
-        let (slow, fast): (Vec<_>, Vec<_>) = self.pins(map).partition(|(_, cpu)| map.is_slow(*cpu));
-        if fast.is_empty() { CpuSet::new() } else { slow.into_iter().map(|(v, _)| v).collect() }
-    }
-
-    /// The node of most of its pinned vCPUs.
-    pub(super) fn home(&self, map: &CpuMap) -> Option<u32> {
-        let mut nodes: BTreeMap<u32, usize> = BTreeMap::new();
-        self.pins(map).filter_map(|(_, cpu)| map.node_of(cpu)).for_each(|node| *nodes.entry(node).or_default() += 1);
-        nodes.into_iter().max_by_key(|(_, vcpus)| *vcpus).map(|(node, _)| node)
-    }
-
-    /// Whether a pin leads away from the guest's other vCPUs, or was not followed: the vCPU was seen elsewhere.
-    fn is_astray(&self, map: &CpuMap, home: Option<u32>, vcpu: u32, cpu: u32) -> bool {
-        let one_node = map.nodes.len() > 1 && self.cells.len() < 2;
-        self.runs_on.get(&vcpu).is_some_and(|now| *now != cpu) || one_node && map.node_of(cpu) != home
-    }
-
-    /// Whether one of its pins to these CPUs is astray.
-    pub fn strays_to(&self, map: &CpuMap, cpus: &CpuSet) -> bool {
-        let home = self.home(map);
-        self.pins(map).any(|(v, cpu)| cpus.contains(cpu) && self.is_astray(map, home, v, cpu))
-    }
-
     /// The nodes of its vCPUs; empty if one of them is not pinned, or the host has one node.
     pub fn nodes(&self, map: &CpuMap) -> CpuSet {
         let cpus = self.confined(map).filter(|_| map.nodes.len() > 1);
@@ -179,22 +158,7 @@ impl GuestLayout {
 
     /// Whether it runs on several nodes and sees only one.
     pub fn is_split(&self, map: &CpuMap) -> bool {
-        self.shows_cells && self.cells.len() < 2 && self.nodes(map).len() > 1
-    }
-
-    /// The cells with vCPUs that cannot run on the nodes of the cell's memory.
-    pub fn cells_elsewhere(&self, map: &CpuMap) -> Vec<(usize, Vec<u32>)> {
-        let mut away = Vec::new();
-        for (at, cell) in self.cells.iter().enumerate().filter(|_| map.nodes.len() > 1) {
-            let near = map.cpus_of(&cell.nodes.clone().unwrap_or_default());
-            let is_away = |set: &CpuSet| !set.is_empty() && map.restricts(set) && !set.intersects(&near);
-            let vcpus = cell.vcpus.iter().filter(|v| self.vcpus.get(*v as usize).is_some_and(is_away));
-            let vcpus: Vec<u32> = vcpus.collect();
-            if !vcpus.is_empty() && !near.is_empty() {
-                away.push((at, vcpus));
-            }
-        }
-        away
+        self.cells.is_some_and(|cells| cells < 2) && self.nodes(map).len() > 1
     }
 
     /// Whether its memory is bound to nodes on which none of its vCPUs runs.
@@ -265,63 +229,27 @@ pub fn starved(map: &CpuMap, guests: &[GuestLayout]) -> bool {
     !single.is_empty() && map.general().is_subset(&single)
 }
 
-/// A set of CPUs with more vCPUs than CPUs.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct CrowdedSet {
-    /// The CPUs.
-    pub cpus: CpuSet,
-    /// Number of vCPUs that may use no other CPU.
-    pub vcpus: usize,
-    /// Their guests.
-    pub guests: Vec<usize>,
-}
-
-/// Sets of several CPUs with more vCPUs than CPUs, for guests whose CPU times are not measured.
-pub fn crowded(map: &CpuMap, guests: &[GuestLayout]) -> Vec<CrowdedSet> {
-    let mut sets: BTreeMap<&CpuSet, (usize, BTreeSet<usize>)> = BTreeMap::new();
-    for (g, guest) in running(guests).filter(|(_, g)| g.sharing == Sharing::Unmeasured) {
-        for (_, set) in guest.pooled(map) {
-            let (vcpus, of) = sets.entry(set).or_default();
-            *vcpus += 1;
-            of.insert(g);
-        }
-    }
-    let load = |cpus: &CpuSet| {
-        let inside = sets.iter().take(MAX_SETS).filter(|(s, _)| s.is_subset(cpus));
-        let (vcpus, of): (Vec<usize>, Vec<&BTreeSet<usize>>) = inside.map(|(_, (n, of))| (*n, of)).unzip();
-        let guests: BTreeSet<usize> = of.into_iter().flatten().copied().collect();
-        CrowdedSet { cpus: cpus.clone(), vcpus: vcpus.iter().sum(), guests: guests.into_iter().collect() }
-    };
-    sets.keys().take(MAX_SETS).map(|cpus| load(cpus)).filter(|set| set.vcpus > set.cpus.len()).collect()
-}
-
 /// The faults of each guest, chosen so that as few vCPUs as possible have to move.
 pub(super) fn find(map: &CpuMap, guests: &[GuestLayout]) -> Vec<GuestFaults> {
     let mut faults: Vec<GuestFaults> =
-        guests.iter().map(|g| if g.running { alone(map, g) } else { GuestFaults::default() }).collect();
-    let single = singles(map, guests, false);
-    for set in crowded(map, guests) {
-        for g in set.guests {
-            for (v, cpus) in guests[g].pooled(map).filter(|(_, cpus)| cpus.is_subset(&set.cpus)) {
-                let overlaps = cpus.intersects(&single);
-                faults[g].mark([v], if overlaps { MoveReason::PoolOverlap } else { MoveReason::Crowded });
-            }
-        }
-    }
+        guests.iter().map(|g| if g.may_move() { alone(map, g) } else { GuestFaults::default() }).collect();
     give_way(map, guests, &mut faults);
     let mut kept = CpuSet::new();
-    // Whether the guest moves, whether the pin is astray, guest, vCPU, CPU.
-    let mut claims: Vec<(bool, bool, usize, u32, u32)> = Vec::new();
+    // Whether the guest moves, guest, vCPU, CPU.
+    let mut claims: Vec<(bool, usize, u32, u32)> = Vec::new();
     for (g, guest) in running(guests) {
         let stays = |v: &u32| !faults[g].movers.contains_key(v);
         kept = guest.pooled(map).filter(|(v, _)| stays(v)).fold(kept, |all, (_, set)| all.union(set));
-        let (home, moves) = (guest.home(map), !faults[g].movers.is_empty());
-        let claim = |(v, cpu)| (moves, guest.is_astray(map, home, v, cpu), g, v, cpu);
-        claims.extend(guest.pins(map).filter(|(v, _)| stays(v)).map(claim));
+        let moves = !faults[g].movers.is_empty();
+        if !guest.may_move() {
+            kept = kept.union(&guest.single(map));
+            continue;
+        }
+        claims.extend(guest.pins(map).filter(|(v, _)| stays(v)).map(|(v, cpu)| (moves, g, v, cpu)));
     }
-    // Guests without another fault keep their CPUs, then vCPUs that are where the rest of their guest is.
+    // Guests without another fault keep their CPUs.
     claims.sort_unstable();
-    for (_, _, g, v, cpu) in claims {
+    for (_, g, v, cpu) in claims {
         if !kept.insert(cpu) {
             faults[g].mark([v], MoveReason::Overlap);
         }
@@ -332,8 +260,10 @@ pub(super) fn find(map: &CpuMap, guests: &[GuestLayout]) -> Vec<GuestFaults> {
     if let Some(cpu) = map.general().first().filter(|_| starved(map, guests)) {
         for (g, guest) in running(guests) {
             let there = guest.pins(map).filter(|(_, c)| *c == cpu).map(|(v, _)| v);
-            faults[g].mark(there, MoveReason::HostStarved);
-            move_whole_cores(map, guest, &mut faults[g]);
+            if guest.may_move() {
+                faults[g].mark(there, MoveReason::HostStarved);
+                move_whole_cores(map, guest, &mut faults[g]);
+            }
         }
     }
     faults
@@ -346,25 +276,14 @@ pub(super) fn alone(map: &CpuMap, guest: &GuestLayout) -> GuestFaults {
     faults.mark(all().filter(|(_, set)| set.is_empty()).map(|(v, _)| v), MoveReason::Absent);
     faults.mark(guest.partly_pinned(map), MoveReason::Partly);
     let on_isolated = guest.pooled(map).filter(|(_, set)| set.is_subset(&map.isolated)).map(|(v, _)| v);
-    let on_isolated: Vec<u32> = on_isolated.collect();
-    let piles = match guest.sharing {
-        Sharing::Unmeasured => on_isolated.len() > 1,
-        Sharing::Spread => false,
-        Sharing::PiledUp => true,
-    };
-    if piles && guest.pinning != Pinning::OneSet {
+    if guest.piled_up && guest.pinning != Pinning::OneSet {
         faults.mark(on_isolated, MoveReason::Isolated);
     }
-    faults.mark(guest.cells_elsewhere(map).into_iter().flat_map(|(_, vcpus)| vcpus), MoveReason::CellElsewhere);
-    if guest.is_split(map) {
+    if guest.is_split(map) && !guest.may_span(map) {
         faults.mark(all().map(|(v, _)| v), MoveReason::NodeSplit);
     }
     let apart = guest.threads_apart(map);
-    if !apart.is_empty() && guest.shape >= Shape::Threads && guest.takes_halves(map) {
-        faults.show_threads = Some(1);
-    } else {
-        faults.mark(apart.iter().flat_map(|pair| [pair.first_vcpu, pair.vcpu]), MoveReason::ThreadsApart);
-    }
+    faults.mark(apart.iter().flat_map(|pair| [pair.first_vcpu, pair.vcpu]), MoveReason::ThreadsApart);
     let shared = guest.shared_cores(map);
     // Where pairs cover all vCPUs in order, the pins are right once the guest sees hardware threads.
     let in_order = shared.len() * 2 == guest.vcpus.len()
@@ -398,8 +317,7 @@ pub(super) fn is_worse(map: &CpuMap, before: &[GuestLayout], after: &[GuestLayou
 fn fault_counts(map: &CpuMap, guests: &[GuestLayout]) -> Vec<usize> {
     let mut counts = Vec::new();
     for (faults, guest) in find(map, guests).iter().zip(guests) {
-        // A crowded set stays where there is no larger one, and no rule reports it then.
-        let vcpus = faults.movers.values().filter(|reason| **reason != MoveReason::Crowded).count();
+        let vcpus = faults.movers.len();
         let helpers = guest.helpers.values().filter(|helper| guest.disturbs(map, helper)).count();
         counts.push(if guest.running { vcpus + helpers } else { 0 });
     }
@@ -429,7 +347,7 @@ fn give_way(map: &CpuMap, guests: &[GuestLayout], faults: &mut [GuestFaults]) {
     for (g, guest) in running(guests) {
         let sets: Vec<u32> = guest.pooled(map).map(|(v, _)| v).collect();
         let count: usize = guest.reach(map).iter().filter_map(|cpu| pinned.get(&cpu)).sum();
-        if count > sets.len() {
+        if count > sets.len() && guest.may_move() {
             faults[g].mark(sets, MoveReason::PoolOverlap);
         }
     }

@@ -26,10 +26,9 @@ pub struct GuestLayout {
     pub shape: Shape,
     /// Hardware threads of a guest core; at least 1.
     pub threads: u32,
-    /// Whether `cells` are all that it sees.
-    pub shows_cells: bool,
-    /// The NUMA cells that it sees.
-    pub cells: Vec<CellLayout>,
+    /// The number of NUMA cells that it sees; `None` where that is not known. A guest with several was laid out for this
+    /// host by hand: the plan leaves it where it is.
+    pub cells: Option<usize>,
     /// How its vCPUs are pinned.
     pub pinning: Pinning,
     /// The CPUs that each vCPU may use: all CPUs if it is not pinned, none if its CPUs are offline or missing.
@@ -46,8 +45,8 @@ pub struct GuestLayout {
     pub bound: Option<CpuSet>,
     /// The nodes that hold most of its memory.
     pub memory: CpuSet,
-    /// How its vCPUs use the CPUs that they share.
-    pub sharing: Sharing,
+    /// Whether its busy vCPUs pile up on one CPU of a set of isolated CPUs, among which nothing balances load.
+    pub piled_up: bool,
 }
 
 /// What is known of a guest's topology, and what of it can change. Each includes those before it.
@@ -60,8 +59,6 @@ pub enum Shape {
     Fixed,
     /// They can be changed: the configuration is known and covers these vCPUs only.
     Threads,
-    /// NUMA cells can be added as well.
-    ThreadsAndCells,
 }
 
 /// How the vCPUs of a guest are pinned.
@@ -74,18 +71,6 @@ pub enum Pinning {
     PartlyKnown,
     /// The guest's manager gives all of its threads one set of CPUs, as Proxmox does.
     OneSet,
-}
-
-/// How the vCPUs of a guest use the CPUs that they share.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Sharing {
-    /// Nothing is measured: vCPUs on a set of isolated CPUs probably slow each other.
-    #[default]
-    Unmeasured,
-    /// They do not slow each other.
-    Spread,
-    /// Several are busy on one CPU of a set of isolated CPUs.
-    PiledUp,
 }
 
 /// An emulator or `IOThread`.
@@ -115,15 +100,6 @@ pub enum HelperLoad {
     Rests,
 }
 
-/// A NUMA cell of a guest.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct CellLayout {
-    /// Its vCPUs.
-    pub vcpus: CpuSet,
-    /// The host nodes that `<memnode>` binds its memory to.
-    pub nodes: Option<CpuSet>,
-}
-
 /// Why the plan moves a thread, the most important reason first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MoveReason {
@@ -143,12 +119,6 @@ pub enum MoveReason {
     SharedCore,
     /// It is on another node than other vCPUs, and the guest does not know.
     NodeSplit,
-    /// It is on another node than the memory of its cell.
-    CellElsewhere,
-    /// It is on a slow core while other vCPUs of the guest are on fast ones.
-    SlowCore,
-    /// Its set has fewer CPUs than vCPUs while other CPUs are free.
-    Crowded,
     /// Pinned vCPUs leave no CPU for the host's tasks.
     HostStarved,
     /// Pinned vCPUs have CPUs within its set.
@@ -168,10 +138,6 @@ pub struct GuestPlan {
     pub helpers: BTreeMap<Option<u32>, CpuSet>,
     /// The new number of hardware threads of a guest core.
     pub threads: Option<u32>,
-    /// The new NUMA cells, each with its vCPUs and host nodes.
-    pub cells: Vec<(CpuSet, CpuSet)>,
-    /// Host nodes to bind existing cells to, by the cells' positions.
-    pub memnodes: BTreeMap<usize, CpuSet>,
     /// Nodes to bind its memory to.
     pub memory: Option<CpuSet>,
     /// Why vCPUs move.
@@ -185,9 +151,8 @@ pub struct GuestPlan {
 impl GuestPlan {
     /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
-        let Self { vcpus, helpers, threads, cells, memnodes, memory, .. } = self;
-        let stays = vcpus.is_empty() && helpers.is_empty() && cells.is_empty() && memnodes.is_empty();
-        stays && threads.is_none() && memory.is_none()
+        let Self { vcpus, helpers, threads, memory, .. } = self;
+        vcpus.is_empty() && helpers.is_empty() && threads.is_none() && memory.is_none()
     }
 }
 

@@ -1,49 +1,42 @@
-//! Makes the plan: finds faults, gives the threads concerned other CPUs, and checks that nothing got worse.
+//! Makes the plan: gives the vCPUs with a fault CPUs of their own, else a set to share, else all CPUs, and checks that
+//! nothing got worse.
 
 use super::assignment::{FreeCpus, assign};
 use super::faults::{self, GuestFaults};
-use super::{CpuMap, GuestLayout, GuestPlan, MoveReason, Pinning, PlacementPlan, helpers, running, union};
+use super::{CpuMap, GuestLayout, GuestPlan, MoveReason, Pinning, PlacementPlan, Shape, helpers, running, union};
 use kvm::CpuSet;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
 
-/// Passes until nothing changes any more.
-const PASSES: usize = 3;
-/// Rounds of a pass. After the first, guests that still have a fault get all CPUs.
-const ROUNDS: usize = 4;
-/// Attempts to place all guests, each with more guests that share a set.
-const ATTEMPTS: usize = 3;
+/// Rounds until nothing changes any more.
+const ROUNDS: usize = 8;
 
 /// Plans a host from the guests' current layouts. Threads without a fault stay.
 pub fn plan(map: &CpuMap, guests: &[GuestLayout]) -> PlacementPlan {
-    let mut work = Work { map, was: guests, now: guests.to_vec(), plans: vec![GuestPlan::default(); guests.len()] };
+    let plans = vec![GuestPlan::default(); guests.len()];
+    let nothing = PlacementPlan { guests: plans.clone(), after: guests.to_vec() };
     if map.all.is_empty() {
-        return PlacementPlan { guests: work.plans, after: work.now };
+        return nothing;
     }
+    let mut work = Work { map, was: guests, now: guests.to_vec(), plans };
     work.undo_drift();
-    for _ in 0..PASSES {
+    let mut repaired = CpuSet::new();
+    for _ in 0..ROUNDS {
         let before = work.now.clone();
-        work.pass();
+        work.repair(&mut repaired);
+        work.place_helpers();
         if work.now == before {
             break;
         }
     }
     work.bind_memory(guests);
     if faults::is_worse(map, guests, &work.now) {
-        return PlacementPlan { guests: vec![GuestPlan::default(); guests.len()], after: guests.to_vec() };
+        return nothing;
     }
     work.place_unpinned();
     for (g, was) in guests.iter().enumerate() {
         work.changes(g, was);
     }
     PlacementPlan { guests: work.plans, after: work.now }
-}
-
-/// CPUs that several vCPUs share.
-struct SharedPool {
-    cpus: CpuSet,
-    /// The vCPUs that were given it.
-    users: usize,
 }
 
 /// An unfinished plan.
@@ -56,24 +49,49 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Moves threads with faults, until none is left.
-    fn pass(&mut self) {
-        let first = faults::find(self.map, &self.now);
-        let mut found = first.clone();
-        for round in 0..ROUNDS {
-            let before = self.now.clone();
-            if round == 0 {
-                self.solve(&found);
+    /// Gives each guest with a fault other CPUs, the largest first. `repaired` are the guests that were given some
+    /// before: those that still have a fault get all CPUs.
+    fn repair(&mut self, repaired: &mut CpuSet) {
+        let map = self.map;
+        let mut found = faults::find(map, &self.now);
+        self.explain(&found);
+        let mut order: Vec<usize> = (0..found.len()).filter(|g| !found[*g].is_empty()).collect();
+        order.sort_by_key(|g| Reverse(found[*g].movers.len()));
+        let mut sharing = Vec::new();
+        for g in order {
+            if !repaired.insert(g as u32) {
+                self.unpin(g);
+            } else if let Some(after) = self.own_cpus(g, &found) {
+                self.now[g] = after;
             } else {
-                self.give_up(&found, &first);
+                sharing.push((g, std::mem::take(&mut found[g].movers)));
+                continue;
             }
-            self.place_helpers();
-            if self.now == before {
-                break;
-            }
-            found = faults::find(self.map, &self.now);
+            found[g] = GuestFaults::default();
         }
-        self.leave_slow_cores();
+        for (g, movers) in &sharing {
+            // What they leave is for all of them.
+            movers.keys().for_each(|v| self.now[*g].vcpus[*v as usize].clone_from(&map.all));
+        }
+        let pools = self.pools(sharing.iter().map(|(_, movers)| movers.len()).sum());
+        let mut users = vec![0; pools.len()];
+        for (g, movers) in sharing {
+            self.share(g, &movers.into_keys().collect(), &pools, &mut users);
+        }
+    }
+
+    /// The guest with CPUs of its own for the vCPUs with a fault; `None` without room, and for a guest that has sets.
+    fn own_cpus(&self, g: usize, found: &[GuestFaults]) -> Option<GuestLayout> {
+        let (map, guest) = (self.map, &self.now[g]);
+        let is_isolated = found[g].movers.values().any(|reason| *reason == MoveReason::Isolated);
+        if !is_isolated && !guest.vcpus.is_empty() && guest.pooled(map).count() == guest.vcpus.len() {
+            return None;
+        }
+        let after = assign(map, guest, &found[g], &self.free(found))?;
+        // One CPU stays with the host.
+        let taken = self.taken(found).union(&after.single(map));
+        let is_last = map.general().is_subset(&taken) && !map.general().is_subset(&self.taken(found));
+        if is_last { None } else { Some(after) }
     }
 
     /// Starts the plan from the configured pins.
@@ -87,59 +105,6 @@ impl Work<'_> {
             }
             for helper in guest.helpers.values_mut() {
                 helper.cpus = helper.drifted.take().or(helper.cpus.take());
-            }
-        }
-    }
-
-    /// Gives each vCPU with a fault a CPU of its own, else a part of the CPUs that are left.
-    fn solve(&mut self, found: &[GuestFaults]) {
-        self.explain(found);
-        // Guests that have sets get another set.
-        let mut sharing: BTreeSet<usize> = BTreeSet::new();
-        for (g, faults) in found.iter().enumerate().filter(|(_, faults)| !faults.movers.is_empty()) {
-            let guest = &self.now[g];
-            let isolated = faults.movers.values().any(|reason| *reason == MoveReason::Isolated);
-            if !isolated && guest.cells.len() < 2 && guest.pooled(self.map).count() == guest.vcpus.len() {
-                sharing.insert(g);
-            }
-        }
-        for _ in 0..ATTEMPTS {
-            let (placed, failed) = self.place_all(found, &sharing);
-            if failed.is_empty() {
-                placed.into_iter().for_each(|(g, after)| self.now[g] = after);
-                break;
-            }
-            sharing.extend(failed);
-        }
-        loop {
-            let before = self.now.clone();
-            let mut pools = self.pools(found, &sharing);
-            let mut without_room = Vec::new();
-            for g in &sharing {
-                if !self.share(*g, &found[*g], &mut pools) {
-                    without_room.push(*g);
-                }
-            }
-            if without_room.is_empty() {
-                break;
-            }
-            // What they had is for the others now.
-            self.now = before;
-            for g in without_room {
-                self.unpin(g);
-                sharing.remove(&g);
-            }
-        }
-    }
-
-    /// Gives all CPUs to guests that still have a fault; to all that had one, where other guests have one now.
-    fn give_up(&mut self, found: &[GuestFaults], first: &[GuestFaults]) {
-        let has_new = found.iter().zip(first).any(|(now, was)| !now.movers.is_empty() && was.movers.is_empty());
-        for g in 0..self.now.len() {
-            let has_fault = found[g].movers.values().any(|reason| *reason != MoveReason::Crowded);
-            let had_fault = !first[g].movers.is_empty() || first[g].show_threads.is_some();
-            if had_fault && (has_fault || has_new) {
-                self.unpin(g);
             }
         }
     }
@@ -170,53 +135,22 @@ impl Work<'_> {
         }
     }
 
-    /// Places all guests that move, the largest first. Returns these guests as they then are, and the guests that
-    /// found no room. One CPU stays with the host.
-    fn place_all(&self, found: &[GuestFaults], sharing: &BTreeSet<usize>) -> (Vec<(usize, GuestLayout)>, Vec<usize>) {
-        let mut free = self.free(found, sharing);
-        let mut of_host = self.map.general().difference(&self.taken(found, sharing, false));
-        let mut order: Vec<usize> = (0..self.now.len()).filter(|g| !sharing.contains(g)).collect();
-        order.retain(|g| !found[*g].movers.is_empty() || found[*g].show_threads.is_some());
-        order.sort_by_key(|g| Reverse(found[*g].movers.len()));
-        let (mut placed, mut failed) = (Vec::new(), Vec::new());
-        for g in order {
-            let after = assign(self.map, &self.now[g], &found[g], &free);
-            let cpus = after.as_ref().map(|after| after.single(self.map)).unwrap_or_default();
-            let takes_last = of_host.intersects(&cpus) && of_host.is_subset(&cpus);
-            match after {
-                Some(after) if !takes_last => {
-                    of_host = of_host.difference(&cpus);
-                    free = free.without(&cpus);
-                    placed.push((g, after));
-                }
-                _ => failed.push(g),
-            }
-        }
-        (placed, failed)
-    }
-
-    /// CPUs of the vCPUs that stay, of running guests or of all.
-    fn taken(&self, found: &[GuestFaults], sharing: &BTreeSet<usize>, all: bool) -> CpuSet {
+    /// CPUs of the vCPUs that stay.
+    fn taken(&self, found: &[GuestFaults]) -> CpuSet {
         let mut taken = CpuSet::new();
-        for (g, guest) in self.now.iter().enumerate().filter(|(_, guest)| all || guest.running) {
-            let moves_all = guest.running && sharing.contains(&g) && !self.keeps_pins(g, &found[g]);
-            let pins = guest.pins(self.map).filter(|(v, _)| !moves_all && !found[g].movers.contains_key(v));
+        for (guest, faults) in self.now.iter().zip(found) {
+            let pins = guest.pins(self.map).filter(|(v, _)| !faults.movers.contains_key(v));
             taken.extend(pins.map(|(_, cpu)| cpu));
         }
         taken
     }
 
-    /// Whether the vCPUs of a guest that have no fault keep their CPUs while the others share a set.
-    fn keeps_pins(&self, g: usize, faults: &GuestFaults) -> bool {
-        self.now[g].pins(self.map).any(|(v, _)| !faults.movers.contains_key(&v))
-    }
-
-    fn free(&self, found: &[GuestFaults], sharing: &BTreeSet<usize>) -> FreeCpus {
+    fn free(&self, found: &[GuestFaults]) -> FreeCpus {
         let map = self.map;
-        let taken = self.taken(found, sharing, true);
+        let taken = self.taken(found);
         let mut used = taken.clone();
-        for (g, guest) in self.now.iter().enumerate().filter(|(g, _)| !sharing.contains(g)) {
-            let stays = guest.pooled(map).filter(|(v, _)| !found[g].movers.contains_key(v));
+        for (guest, faults) in self.now.iter().zip(found) {
+            let stays = guest.pooled(map).filter(|(v, _)| !faults.movers.contains_key(v));
             used = stays.fold(used, |all, (_, set)| all.union(set));
         }
         let left = map.general().difference(&taken);
@@ -238,72 +172,44 @@ impl Work<'_> {
         FreeCpus { open, levels }
     }
 
-    /// The CPUs that guests without room share, by node: neither isolated nor taken by single vCPUs, and without the
-    /// first cores of the nodes and the CPUs of helpers where the rest is large enough.
-    fn pools(&self, found: &[GuestFaults], sharing: &BTreeSet<usize>) -> Vec<SharedPool> {
+    /// The sets that guests without room may share, one of each node: neither isolated nor taken by single vCPUs, and
+    /// without the first cores of the nodes and the CPUs of helpers where the rest has room for so many vCPUs.
+    fn pools(&self, vcpus: usize) -> Vec<CpuSet> {
         let map = self.map;
-        let vcpus: usize = sharing.iter().map(|g| self.now[*g].vcpus.len()).sum();
-        let left = map.general().difference(&self.taken(found, sharing, true));
+        let left = map.general().difference(&super::singles(map, &self.now, true));
         let calm = left.difference(&helpers::settled(map, self.was, &self.now));
-        let whole = [map.all.clone()];
-        let nodes: Vec<&CpuSet> =
-            if map.nodes.len() > 1 { map.nodes.values().collect() } else { whole.iter().collect() };
-        let mut pools = Vec::new();
-        for node in nodes {
-            let choices = [calm.difference(&map.first_cores()), calm.clone(), left.difference(&map.first_cores())];
-            let choices = choices.into_iter().map(|cpus| cpus.intersection(node));
-            let cpus = choices.into_iter().find(|cpus| cpus.len() >= vcpus).unwrap_or_else(|| left.intersection(node));
-            pools.push(SharedPool { cpus, users: 0 });
-        }
-        pools
+        let choices = [calm.difference(&map.first_cores()), calm, left.difference(&map.first_cores())];
+        let on_node = |node: &CpuSet| {
+            let choices = choices.iter().map(|cpus| cpus.intersection(node));
+            choices.into_iter().find(|cpus| cpus.len() >= vcpus).unwrap_or_else(|| left.intersection(node))
+        };
+        if map.nodes.len() > 1 { map.nodes.values().map(on_node).collect() } else { vec![on_node(&map.all)] }
     }
 
-    /// Gives a guest without room a set to share: to the vCPUs with a fault if the others can stay, else to all.
-    /// Returns whether there is one; a crowded set stays where no larger one has room for all.
-    fn share(&mut self, g: usize, faults: &GuestFaults, pools: &mut [SharedPool]) -> bool {
+    /// Gives vCPUs of a guest without room a set to share, else all CPUs to the guest. `users` counts the vCPUs that
+    /// were given each set.
+    fn share(&mut self, g: usize, movers: &CpuSet, pools: &[CpuSet], users: &mut [usize]) {
         let (map, guest) = (self.map, &self.now[g]);
-        let keeps = self.keeps_pins(g, faults);
-        let all: CpuSet = (0..guest.vcpus.len() as u32).collect();
-        let movers: CpuSet = if keeps { faults.movers.keys().copied().collect() } else { all };
         let near = guest.bound.as_ref().unwrap_or(&guest.memory);
-        let home = Some(map.nodes_of(&guest.single(map))).filter(|nodes| keeps && !nodes.is_empty());
-        let mut parts = vec![(movers.clone(), home)];
-        if guest.cells.len() > 1 {
-            parts = guest.cells.iter().map(|c| (c.vcpus.intersection(&movers), c.nodes.clone())).collect();
-        }
-        let is_crowded = faults.movers.values().all(|reason| *reason == MoveReason::Crowded);
-        let reach = guest.reach(map);
-        let mut sets: BTreeMap<u32, CpuSet> = BTreeMap::new();
-        for (vcpus, nodes) in parts {
-            let mut best = None;
-            for (at, pool) in pools.iter().enumerate() {
-                let of_pool = map.nodes_of(&pool.cpus);
-                let has_room = pool.cpus.len() >= pool.users + vcpus.len();
-                let is_larger = pool.cpus.len() > reach.len();
-                let is_elsewhere = nodes.as_ref().is_some_and(|nodes| !of_pool.is_subset(nodes));
-                if pool.cpus.len() < vcpus.len().max(2) || is_elsewhere || is_crowded && !(has_room && is_larger) {
-                    continue;
-                }
-                let kept = pool.cpus.intersection(&reach).len();
-                let rank = (has_room, of_pool.intersects(near), kept, pool.cpus.len(), Reverse(at));
-                best = best.max(Some((rank, at)));
-            }
-            if let Some((_, at)) = best {
-                pools[at].users += vcpus.len();
-                sets.extend(vcpus.iter().map(|v| (v, pools[at].cpus.clone())));
-            }
-        }
-        if sets.len() < movers.len() {
-            return is_crowded;
-        }
+        let home = map.nodes_of(&guest.single(map));
+        let had = self.was[g].reach(map);
         // Who had a set before has as much as before.
-        self.plans[g].shares |= guest.pooled(map).count() < guest.vcpus.len();
-        for (v, set) in sets {
-            if let Some(now) = self.now[g].vcpus.get_mut(v as usize) {
-                *now = set;
+        let had_set = self.was[g].pooled(map).count() == guest.vcpus.len();
+        let least = if had_set { guest.vcpus.len() } else { movers.len().max(2) };
+        let mut best = None;
+        for (at, pool) in pools.iter().enumerate() {
+            let nodes = map.nodes_of(pool);
+            if pool.len() < least || !home.is_empty() && !nodes.is_subset(&home) {
+                continue;
             }
+            let has_room = pool.len() >= users[at] + movers.len();
+            let kept = pool.intersection(&had).len();
+            best = best.max(Some((has_room, nodes.intersects(near), kept, pool.len(), Reverse(at))));
         }
-        true
+        let Some((.., Reverse(at))) = best else { return self.unpin(g) };
+        users[at] += movers.len();
+        self.plans[g].shares |= !had_set;
+        movers.iter().for_each(|v| self.now[g].vcpus[v as usize].clone_from(&pools[at]));
     }
 
     /// Removes all pins of a guest.
@@ -315,79 +221,52 @@ impl Work<'_> {
     /// Binds memory to the nodes of the vCPUs, where the plan moved them away from it.
     fn bind_memory(&mut self, was: &[GuestLayout]) {
         let map = self.map;
-        for (guest, was) in self.now.iter_mut().zip(was).filter(|(_, was)| was.running) {
+        for (guest, was) in self.now.iter_mut().zip(was).filter(|(_, was)| was.may_move()) {
             let nodes = guest.nodes(map);
             let left = !nodes.is_empty() && guest.vcpus != was.vcpus && was.nodes(map) != nodes;
             // The memory of a guest whose configuration is unknown stays where its vCPUs were.
-            let moves = guest.shape != super::Shape::Unknown || !nodes.is_subset(&was.memory);
-            if guest.memory_elsewhere(map) || left && moves && guest.cells.len() < 2 {
+            let moves = guest.shape != Shape::Unknown || !nodes.is_subset(&was.memory);
+            if guest.memory_elsewhere(map) || left && moves {
                 guest.bound = Some(nodes);
             }
         }
     }
 
-    /// Moves vCPUs from slow to fast cores, if other vCPUs of the guest run there and all of them fit.
-    fn leave_slow_cores(&mut self) {
-        let slow: CpuSet = self.map.all.iter().filter(|cpu| self.map.is_slow(*cpu)).collect();
-        for g in 0..self.now.len() {
-            let movers = self.now[g].on_slow_cores(self.map);
-            if !movers.is_empty() && self.now[g].running {
-                self.try_pins(&BTreeMap::from([(g, movers)]), MoveReason::SlowCore, &slow);
-            }
-        }
-    }
-
-    /// Pins all guests that are not pinned, if there is room for all of them.
+    /// Pins all guests that are not pinned, if there is room for all of them, no busy CPU of the host's tasks is needed,
+    /// nothing but pins changes, and nothing gets worse.
     fn place_unpinned(&mut self) {
         let map = self.map;
-        let mut unpinned: BTreeMap<usize, CpuSet> = BTreeMap::new();
-        for (g, guest) in running(&self.now).filter(|(_, guest)| guest.pinning != Pinning::OneSet) {
-            if !guest.vcpus.is_empty() && guest.vcpus.iter().all(|set| !map.restricts(set)) {
-                unpinned.insert(g, (0..guest.vcpus.len() as u32).collect());
+        let mut found = vec![GuestFaults::default(); self.now.len()];
+        for (g, guest) in running(&self.now).filter(|(_, guest)| guest.pinning != Pinning::OneSet && guest.may_move()) {
+            if guest.vcpus.iter().all(|set| !map.restricts(set)) {
+                found[g].movers = (0..guest.vcpus.len() as u32).map(|v| (v, MoveReason::Unpinned)).collect();
             }
         }
-        let wanted: usize = unpinned.values().map(CpuSet::len).sum();
+        let unpinned: Vec<usize> = (0..found.len()).filter(|g| !found[*g].is_empty()).collect();
+        let wanted: usize = found.iter().map(|faults| faults.movers.len()).sum();
         if unpinned.is_empty() || wanted >= map.all.len() || self.plans.iter().any(|p| p.shares) {
             return;
         }
-        if self.try_pins(&unpinned, MoveReason::Unpinned, &CpuSet::new()) {
-            unpinned.keys().for_each(|g| self.plans[*g].optional = true);
-        }
-    }
-
-    /// Gives these vCPUs CPUs of their own other than `avoided`, if that changes pins only, leaves other guests alone,
-    /// avoids busy host tasks, mixes no fast and slow cores, and makes nothing worse. Returns whether it does.
-    fn try_pins(&mut self, vcpus: &BTreeMap<usize, CpuSet>, reason: MoveReason, avoided: &CpuSet) -> bool {
-        let map = self.map;
-        let before = self.now.clone();
-        let mut found = vec![GuestFaults::default(); before.len()];
-        let mut free_of = BTreeSet::new();
-        for (g, vcpus) in vcpus {
-            found[*g].movers = vcpus.iter().map(|v| (v, reason)).collect();
-            free_of.insert(*g);
-        }
-        let mut free = self.free(&found, &BTreeSet::new()).without(avoided);
-        for g in free_of {
-            let was = &self.now[g];
-            let Some(after) = assign(map, was, &found[g], &free) else { break };
-            let moved: CpuSet = union(after.vcpus.iter().zip(&was.vcpus).filter(|(new, old)| new != old).map(|p| p.0));
-            if after.threads != was.threads || after.cells != was.cells || moved.intersects(&map.busy) {
+        let (before, mut left) = (self.now.clone(), found.clone());
+        for g in &unpinned {
+            let was = &self.now[*g];
+            let Some(after) = self.own_cpus(*g, &left) else { break };
+            if after.threads != was.threads || after.single(map).intersects(&map.busy) {
                 break;
             }
-            free = free.without(&after.single(map));
-            self.now[g] = after;
+            self.now[*g] = after;
+            left[*g] = GuestFaults::default();
         }
-        let is_done = vcpus.iter().all(|(g, _)| self.now[*g] != before[*g]);
         self.bind_memory(&before);
         self.place_helpers();
-        let is_mixed = vcpus.keys().any(|g| !self.now[*g].on_slow_cores(map).is_empty());
-        let is_touched = (0..before.len()).any(|g| !vcpus.contains_key(&g) && self.moves_settled(g, &before[g]));
-        if !is_done || is_mixed || is_touched || faults::is_worse(map, &before, &self.now) {
+        let is_done = left.iter().all(GuestFaults::is_empty);
+        let is_touched = (0..before.len()).any(|g| found[g].is_empty() && self.moves_settled(g, &before[g]));
+        if !is_done || is_touched || faults::is_worse(map, &before, &self.now) {
             self.now = before;
-            return false;
+            return;
         }
         self.explain(&found);
-        true
+        unpinned.iter().for_each(|g| self.plans[*g].optional = true);
     }
 
     /// Whether a guest changed since `before` where the plan had not changed it.
@@ -411,13 +290,7 @@ impl Work<'_> {
         let moved = now.helpers.iter().filter(|(id, new)| was.helpers.get(id) != Some(new));
         plan.helpers = moved.filter_map(|(id, new)| Some((*id, new.cpus.clone()?))).collect();
         plan.threads = Some(now.threads).filter(|threads| *threads != was.threads);
-        if now.cells.len() == was.cells.len() {
-            let cells = now.cells.iter().zip(&was.cells).enumerate().filter(|(_, (new, old))| new.nodes != old.nodes);
-            plan.memnodes = cells.filter_map(|(i, (new, _))| Some((i, new.nodes.clone()?))).collect();
-            plan.memory = now.bound.clone().filter(|_| now.bound != was.bound);
-        } else {
-            plan.cells = now.cells.iter().filter_map(|c| Some((c.vcpus.clone(), c.nodes.clone()?))).collect();
-        }
+        plan.memory = now.bound.clone().filter(|_| now.bound != was.bound);
         let moved: CpuSet = plan.vcpus.keys().copied().collect();
         for vcpus in plan.reasons.values_mut() {
             *vcpus = vcpus.intersection(&moved);

@@ -22,7 +22,7 @@ fn guest(map: &CpuMap, vcpus: &[&str]) -> GuestLayout {
     GuestLayout {
         running: true,
         shape: Shape::Fixed,
-        shows_cells: true,
+        cells: Some(0),
         threads: 1,
         vcpus: vcpus.iter().map(|cpus| if cpus.is_empty() { map.all.clone() } else { set(cpus) }).collect(),
         helpers: [(None, HelperLayout { load: HelperLoad::Idle, ..HelperLayout::default() })].into(),
@@ -44,38 +44,6 @@ fn on_one_cpu_no_set_is_a_restriction() {
     assert_eq!(plan(&map, &two).changed().count(), 0);
     let isolated = host(&["0"], "0", "");
     assert!(isolated.isolated.is_empty(), "a host whose only CPU is isolated has no isolated CPUs");
-}
-
-#[test]
-fn cells_that_are_crossed_change_places() {
-    let map = host(&["0-3", "4-7"], "", "");
-    let cells = |a: u32, b: u32| {
-        let cell = |vcpus: &str, node| CellLayout { vcpus: set(vcpus), nodes: Some(CpuSet::from_iter([node])) };
-        vec![cell("0-1", a), cell("2-3", b)]
-    };
-    let straight = GuestLayout { cells: cells(0, 1), ..guest(&map, &["1", "2", "5", "6"]) };
-    assert_eq!(plan(&map, std::slice::from_ref(&straight)).changed().count(), 0);
-    let crossed = GuestLayout { cells: cells(1, 0), ..straight };
-    let plan = plan(&map, std::slice::from_ref(&crossed));
-    assert!(plan.after[0].cells_elsewhere(&map).is_empty(), "{plan:#?}");
-    let nodes = |v: usize| map.nodes_of(&plan.after[0].vcpus[v]).to_string();
-    assert_eq!([nodes(0), nodes(1), nodes(2), nodes(3)], ["1", "1", "0", "0"]);
-    assert_eq!(plan.guests[0].reasons.keys().collect::<Vec<_>>(), [&MoveReason::CellElsewhere]);
-}
-
-#[test]
-fn a_crowded_set_is_left_only_where_its_cost_is_unknown() {
-    let map = host(&["0-7"], "", "");
-    let crowded = guest(&map, &["2-3", "2-3", "2-3", "2-3"]);
-    assert_eq!(faults::crowded(&map, std::slice::from_ref(&crowded)).len(), 1);
-    let moved = after(&map, std::slice::from_ref(&crowded));
-    assert_eq!(moved[0], ["1-7"; 4], "the set grows, because its vCPUs may share");
-    let measured = GuestLayout { sharing: Sharing::Spread, ..crowded };
-    assert_eq!(plan(&map, &[measured]).changed().count(), 0);
-    // Six vCPUs on four CPUs: no set has room for all.
-    let small = host(&["0-3"], "", "");
-    let full = guest(&small, &["1-2"; 6]);
-    assert_eq!(after(&small, &[full])[0], ["1-2"; 6]);
 }
 
 #[test]
@@ -133,17 +101,25 @@ fn two_nodes_with_threads() -> CpuMap {
 }
 
 #[test]
-fn a_guest_larger_than_a_node_sees_nodes_and_hardware_threads() {
+fn a_guest_larger_than_a_node_keeps_its_pins() {
     let map = two_nodes_with_threads();
     let pins: Vec<String> = (0..12).map(|cpu| cpu.to_string()).collect();
     let pins: Vec<&str> = pins.iter().map(String::as_str).collect();
-    let large = GuestLayout { shape: Shape::ThreadsAndCells, bound: Some(set("0")), ..guest(&map, &pins) };
-    let plan = plan(&map, &[large]);
-    assert!(!plan.guests[0].shares, "{plan:#?}");
-    assert_eq!((plan.guests[0].threads, plan.guests[0].cells.len()), (Some(2), 2));
-    assert_eq!(plan.after[0].single(&map).len(), 12);
-    let again = super::plan(&map, &plan.after);
-    assert_eq!(again.changed().count(), 0, "{again:#?}");
+    let large = GuestLayout { shape: Shape::Unknown, ..guest(&map, &pins) };
+    assert!(large.is_split(&map));
+    assert_eq!(plan(&map, &[large]).changed().count(), 0);
+}
+
+#[test]
+fn a_guest_with_numa_cells_stays_and_others_make_way() {
+    let map = two_nodes_with_threads();
+    let cells = GuestLayout { cells: Some(2), ..guest(&map, &["1", "5"]) };
+    let other = guest(&map, &["2", "5"]);
+    for guests in [[cells.clone(), other.clone()], [other, cells]] {
+        let plan = plan(&map, &guests);
+        let moved: Vec<_> = plan.changed().map(|(g, _)| guests[g].cells).collect();
+        assert_eq!(moved, [Some(0)], "{plan:#?}");
+    }
 }
 
 #[test]
@@ -159,21 +135,6 @@ fn cpus_of_a_paused_guest_are_its_own_only_while_others_have_enough() {
 }
 
 #[test]
-fn a_guest_leaves_slow_cores_only_where_fast_ones_are_free() {
-    let map = host(&["0-7"], "", "4-7");
-    let on = |cpus: &[&str], others: &[&str]| {
-        let plan = plan(&map, &[guest(&map, cpus), guest(&map, others)]);
-        assert!(plan.guests[1].is_empty(), "{plan:#?}");
-        (plan.after[0].vcpus.iter().map(ToString::to_string).collect::<Vec<_>>(), plan.guests[0].reasons.clone())
-    };
-    let (moved, reasons) = on(&["2", "5"], &[]);
-    assert_eq!((moved[0].as_str(), moved[1].as_str()), ("2", "1"));
-    assert_eq!(reasons, [(MoveReason::SlowCore, set("1"))].into());
-    assert_eq!(on(&["2", "5"], &["1", "3"]).0, ["2", "5"], "CPU 0 stays with the host");
-    assert_eq!(on(&["4", "5"], &[]).0, ["4", "5"], "all are equal");
-}
-
-#[test]
 fn helpers_come_to_the_node_of_the_vcpus_where_it_has_room() {
     let map = host(&["0-3", "4-7"], "", "");
     let pinned = |cpus: &str| HelperLayout { cpus: Some(set(cpus)), pinned: true, ..HelperLayout::default() };
@@ -186,7 +147,7 @@ fn helpers_come_to_the_node_of_the_vcpus_where_it_has_room() {
     assert_eq!((near.guests[0].vcpus.len(), &near.guests[0].helpers[&Some(1)]), (0, &set("4,7")));
     assert_eq!(plan(&map, &near.after).changed().count(), 0);
     assert_eq!(plan(&map, &[far(&["4", "5", "6", "7"])]).changed().count(), 0, "no CPU is left on the node");
-    let both = GuestLayout { shape: Shape::Unknown, shows_cells: false, ..far(&["5", "3-4"]) };
+    let both = GuestLayout { shape: Shape::Unknown, cells: None, ..far(&["5", "3-4"]) };
     assert_eq!(plan(&map, &[both]).guests[0].helpers.get(&None), None, "a vCPU may be on its node");
     let mut resting = far(&["5", "6"]);
     resting.helpers.entry(None).or_default().load = HelperLoad::Rests;
@@ -201,22 +162,6 @@ fn the_plan_takes_no_last_cpu_from_the_host() {
     let planned = plan(&map, &guests);
     assert!(!faults::starved(&map, &planned.after), "{planned:#?}");
     assert!(faults::overlaps(&map, &planned.after).is_empty() && planned.guests[0].is_empty(), "{planned:#?}");
-}
-
-#[test]
-fn the_vcpus_that_are_astray_move_home_to_where_they_run() {
-    let map = host(&["0-7", "8-15"], "", "");
-    let red = GuestLayout {
-        shape: Shape::Unknown,
-        runs_on: [(0, 2), (1, 3), (2, 5)].into(),
-        ..guest(&map, &["2", "3", "10"])
-    };
-    let blue = GuestLayout { runs_on: [(0, 10), (1, 11)].into(), ..guest(&map, &["10", "11"]) };
-    for guests in [[red.clone(), blue.clone()], [blue, red]] {
-        let plan = plan(&map, &guests);
-        let moved: Vec<_> = plan.changed().map(|(_, guest)| &guest.vcpus).collect();
-        assert_eq!(moved, [&[(2, set("5"))].into()], "{plan:#?}");
-    }
 }
 
 #[test]
@@ -287,7 +232,7 @@ fn a_shared_set_leaves_out_the_cpus_of_helpers() {
     let map = hybrid(4, 0);
     let pinned = HelperLayout { cpus: Some(set("6-7")), pinned: true, ..HelperLayout::default() };
     let short = GuestLayout { helpers: [(None, pinned)].into(), ..guest(&map, &["2", "3", "4", "5"]) };
-    assert_eq!(after(&map, &[short])[0], ["2", "0-1,3,5", "4", "0-1,3,5"]);
+    assert_eq!(after(&map, &[short])[0], ["2", "3,5", "4", "3,5"]);
 }
 
 #[test]
@@ -296,16 +241,4 @@ fn vcpus_without_room_share_what_is_left_and_the_others_keep_their_cpus() {
     let some = guest(&map, &["2", "3", "4", "5", "", "", "", ""]);
     let moved = after(&map, std::slice::from_ref(&some));
     assert_eq!(moved[0], ["2", "3", "4", "5", "0-1,6-7", "0-1,6-7", "0-1,6-7", "0-1,6-7"]);
-}
-
-#[test]
-fn a_guest_on_isolated_halves_of_cores_sees_cores() {
-    let mut topology = HostTopology { isolated: Some(set("4-7")), ..HostTopology::default() };
-    let siblings = |cpu: u32| CpuSet::from_iter([cpu % 4, cpu % 4 + 4]);
-    topology.cpus.extend((0..8).map(|cpu| CpuTopo { cpu, siblings: siblings(cpu), ..CpuTopo::default() }));
-    topology.normalise();
-    let map = CpuMap::new(&topology, &topology.all(), &CpuSet::new());
-    let halves = GuestLayout { threads: 2, shape: Shape::Threads, ..guest(&map, &["4", "5", "6", "7"]) };
-    let plan = plan(&map, &[halves]);
-    assert_eq!((plan.guests[0].threads, plan.guests[0].vcpus.len()), (Some(1), 0), "{plan:#?}");
 }

@@ -49,11 +49,11 @@ pub fn plan(model: &Model, options: &Options) -> HostPlan {
         before: ctx.layout(guest).clone(),
         after: whole.after.get(guest.index).cloned().unwrap_or_default(),
         plan: whole.guests.get(guest.index).cloned().unwrap_or_default(),
-        fix: match fixes::placement::guest_placement(&ctx, guest) {
-            fix if guest.is_of_nova() => fixes::audience::for_nova(fix),
-            fix => fix.into_iter().map(|fix| fixes::in_place(&ctx.guests, Some(guest.index), fix)).collect(),
-        },
-        undo: if guest.is_of_nova() { Vec::new() } else { fixes::placement::undo(&ctx, guest) },
+        fix: fixes::placement::guest_placement(&ctx, guest)
+            .into_iter()
+            .map(|fix| fixes::in_place(&ctx.guests, Some(guest.index), fix))
+            .collect(),
+        undo: fixes::placement::undo(&ctx, guest),
     };
     let busy = host_tasks_by_cpu(model, options);
     HostPlan { map: ctx.map().clone(), busy, guests: ctx.guests.iter().map(part).collect() }

@@ -4,7 +4,7 @@ use super::guest::GuestContext;
 use crate::lint::facts::finding::Severity;
 use crate::lint::facts::options::Options;
 use crate::model::{Model, ThreadModel, total};
-use crate::placement::{CellLayout, CpuMap, GuestLayout, HelperLayout, HelperLoad, Pinning, Shape, Sharing};
+use crate::placement::{CpuMap, GuestLayout, HelperLayout, HelperLoad, Pinning, Shape};
 use kvm::thread_name::Role;
 use kvm::topology::EFFICIENCY_CPUS;
 use kvm::{CpuSet, limits};
@@ -73,22 +73,16 @@ fn layout(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, piles: &BTr
     let mut layout = GuestLayout {
         running: guest.running(),
         shape: shape(guest, count),
-        shows_cells: config.shown.cells,
+        cells: config.shown.cells.then_some(config.numa.cells.len()),
         threads: config.threads_per_core().unwrap_or(1),
         vcpus: (0..count).map(here).collect(),
         runs_on: guest.domain.vcpus().filter_map(|t| Some((t.index?, t.place.cpu?))).collect(),
         absent: (0..count).filter(|v| config.pins.vcpu(*v).is_some_and(is_absent)).collect(),
         bound: config.numa.nodes.clone(),
         memory: most_memory(map, guest),
-        sharing: match guest.domain.vcpus().any(|t| t.cpu.is_some()) {
-            false => Sharing::Unmeasured,
-            true if piles.contains(&guest.index) => Sharing::PiledUp,
-            true => Sharing::Spread,
-        },
+        piled_up: piles.contains(&guest.index),
         ..GuestLayout::default()
     };
-    let cell = |c: &kvm::domain_xml::GuestNumaCell| CellLayout { vcpus: c.cpus.clone(), nodes: c.host_nodes.clone() };
-    layout.cells = config.numa.cells.iter().map(cell).collect();
     if libvirt && measured {
         let wanted = config.pins.vcpus.iter().map(|(v, want)| (*v, there(map, want)));
         let drifts = |v: u32, want: &CpuSet| layout.vcpus.get(v as usize).is_some_and(|now| now != want);
@@ -125,8 +119,7 @@ fn shape(guest: &GuestContext<'_>, count: u32) -> Shape {
     if count == 0 || config.topology.is_some_and(|t| t.vcpus() != count) {
         return Shape::Fixed;
     }
-    let takes_cells = config.shown.cells && config.libvirt != Some(false) && config.memory.is_some();
-    if takes_cells { Shape::ThreadsAndCells } else { Shape::Threads }
+    Shape::Threads
 }
 
 /// The emulator and the `IOThreads`.

@@ -219,10 +219,6 @@ groups! {
         dirtied: Steps = Steps::new(NEVER, ENDLESS_PERCENT, NEVER), "Chosen: memory written in each pass makes 100";
         /// How long a job moves nothing, seconds: a warning.
         stalled_s: f64 = 30.0, "Chosen: six readings through libvirt; QEMU counts a backup by the MiB";
-        /// Mean time of the guest's writes during a backup, microseconds.
-        backup_write_us: Steps = Steps::new(NEVER, 50_000.0, NEVER), "Chosen: five times a random write of a hard disk";
-        /// How many times longer they take than before it.
-        backup_slower: f64 = 3.0, "Chosen: load of the guest's own varies by less within seconds";
     }
 
     /// Scheduling rules.
@@ -264,8 +260,6 @@ groups! {
         isolated_irqs: Steps = Steps::new(100.0, 1000.0, NEVER);
         /// Kernel threads and soft interrupts on an isolated CPU, percent.
         isolated_cpu: Steps = Steps::new(1.0, 5.0, NEVER);
-        /// Ticks per second on a `nohz_full` CPU: an info.
-        nohz_ticks: f64 = 50.0, "Chosen; a nohz_full CPU with one task ticks about once a second";
         /// Share of the periods in which the quota ran out, percent.
         throttled: Steps = Steps::new(1.0, 5.0, 25.0);
         /// Throttled time from which a quota is critical, percent of the interval.
@@ -276,8 +270,6 @@ groups! {
         wakeup_us: (f64, f64) = (100.0, 1000.0), "Measured: 27 to 46 us are normal; above 1 ms network latency suffers";
         /// CPU time of host tasks on a pinned vCPU's CPU, percent.
         host_tasks: Steps = Steps::new(2.0, 10.0, NEVER), "Measured: they took about 40 % of a guest's speed";
-        /// Wait of emulator threads while pinned vCPUs fill most of the host, percent: a warning.
-        starved_wait: f64 = 20.0;
     }
 
     /// Machine rules.
@@ -286,8 +278,6 @@ groups! {
         faults: Steps = Steps::new(1000.0, 10_000.0, NEVER), "Measured in Windows guests: 317 to 1160/s per vCPU";
         /// Time in which tasks of a guest's cgroup waited for memory, percent.
         memory_stall: Steps = Steps::new(2.0, 10.0, 40.0), "Chosen; systemd-oomd kills from 60 % for 30 s on";
-        /// CPU time of ksmd, percent: an info.
-        ksmd: f64 = 5.0, "Measured on a host short of memory: 1.6 to 4.6 %";
         /// Frequency of a busy CPU, percent of what all CPUs can keep up: a warning below.
         slow_clock: f64 = 60.0, "Chosen: a limit of power costs a healthy host less; idle clocks are below 50 %";
         /// A CPU is busy enough for its frequency to count from here on, percent.

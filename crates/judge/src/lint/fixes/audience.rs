@@ -2,39 +2,13 @@
 //!
 //! Rules write for QEMU under libvirt on any host, by far the most common. Here each finding is cut to its guest.
 
-use super::{AT_NEXT_START, POWER_CYCLE, advice, is_transient};
+use super::{POWER_CYCLE, advice, is_transient};
 use crate::lint::facts::Context;
 use crate::lint::facts::finding::{Audience, FixKind, is_command};
 use crate::lint::facts::finding::{Finding, Fix};
 use crate::lint::facts::guest::GuestContext;
 use sample::Vmm;
 use std::collections::BTreeSet;
-
-const NOVA_PLACES: &str = "nova places this guest and writes its XML: its next hard reboot or migration undoes changes \
-    by `virsh`. Set in its flavor, and resize the guest: hw:cpu_policy=dedicated, hw:emulator_threads_policy=share, \
-    hw:cpu_thread_policy, hw:numa_nodes";
-const NOVA_WRITES: &str = "nova writes this guest's XML, and its next hard reboot or migration undoes changes by \
-    `virsh`: to keep it, set the property of its image or flavor that stands for it";
-
-const KUBEVIRT_WRITES: &str = "KubeVirt writes this guest's XML anew at each start, without changes by `virsh`: set \
-    it in the domain of its VirtualMachine (spec.template.spec.domain: cpu, clock.timer, features.hyperv, devices)";
-
-/// Whether a fix changes what libvirt keeps.
-fn by_virsh(fix: &Fix) -> bool {
-    fix.kind == FixKind::LibvirtXml || fix.text.starts_with("virsh ") || fix.text.contains("<emulatorpin>")
-}
-
-/// Fixes for a guest of nova, which undoes changes by `virsh`.
-pub(crate) fn for_nova(mut fix: Vec<Fix>) -> Vec<Fix> {
-    let places = ["<cputune>", "<numatune>", "<topology", "<numa>", "pin ", "pin>"];
-    if fix.iter().any(|fix| by_virsh(fix) && places.iter().any(|word| fix.text.contains(word))) {
-        fix.retain(|fix| !by_virsh(fix));
-        fix.insert(0, advice(NOVA_PLACES));
-    } else if fix.iter().any(by_virsh) {
-        fix.push(advice(NOVA_WRITES));
-    }
-    fix
-}
 
 /// The host and the VMM that a finding is about.
 pub(crate) struct Surroundings {
@@ -44,10 +18,6 @@ pub(crate) struct Surroundings {
     other_vmm: Option<String>,
     /// The guest's number in Proxmox.
     proxmox: Option<String>,
-    /// nova runs the guest.
-    nova: bool,
-    /// What `KubeVirt` does with changes by `virsh`, if it runs the guest.
-    kubevirt: Option<&'static str>,
     /// libvirt forgets it when it ends.
     transient: bool,
 }
@@ -68,15 +38,10 @@ impl Surroundings {
         let is_qemu = |g: &&GuestContext<'_>| g.domain.facts.vmm == Vmm::Qemu;
         Self {
             proxmox: one.and_then(GuestContext::proxmox_id).map(str::to_owned),
-            nova: one.is_some_and(GuestContext::is_of_nova),
-            kubevirt: one.and_then(|guest| guest.domain.facts.xml.as_ref()?.value.kubevirt.then_some(KUBEVIRT_WRITES)),
             transient: one.is_some_and(is_transient),
             libvirt: guests.is_empty() || guests.iter().any(|g| g.config.libvirt != Some(false)),
-            other_vmm: (!guests.is_empty() && !guests.iter().any(is_qemu)).then(|| match one {
-                Some(guest) => guest.domain.facts.vmm.as_str().to_owned(),
-                // Nobody knows whose the VMM is.
-                None => "the VMM".to_owned(),
-            }),
+            other_vmm: (!guests.is_empty() && !guests.iter().any(is_qemu))
+                .then(|| one.map_or("the VMM", |guest| guest.domain.facts.vmm.as_str()).to_owned()),
         }
     }
 
@@ -86,15 +51,9 @@ impl Surroundings {
         finding.why = self.named(finding.why);
         finding.evidence = finding.evidence.into_iter().filter_map(|line| self.fit_line(line)).collect();
         let had = !finding.fix.is_empty();
-        let pins = finding.fix.iter().any(|fix| fix.text.contains("pin"));
         finding.fix.retain(|fix| !self.is_foreign(fix));
         for fix in finding.fix.iter_mut().filter(|fix| fix.kind == FixKind::Advice) {
             fix.text = self.named(std::mem::take(&mut fix.text));
-        }
-        if self.nova {
-            finding.fix = for_nova(finding.fix);
-        } else if finding.fix.iter().any(|fix| by_virsh(fix) || fix.text.contains("='")) {
-            finding.fix.extend(self.kubevirt.map(advice));
         }
         if let Some(id) = &self.proxmox {
             let options = finding.fix.iter_mut().filter(|fix| fix.kind == FixKind::QemuOption);
@@ -109,12 +68,7 @@ impl Surroundings {
         }
         if had && finding.fix.is_empty() {
             let whose = self.other_vmm.as_deref().unwrap_or("this host");
-            finding.fix.push(advice(match &self.proxmox {
-                Some(id) if pins => {
-                    format!("qm set {id} --affinity LIST sets the CPUs of all threads of the guest; {AT_NEXT_START}")
-                }
-                _ => format!("kvmtop knows no setting of {whose} that changes this"),
-            }));
+            finding.fix.push(advice(format!("kvmtop knows no setting of {whose} that changes this")));
         }
         finding
     }

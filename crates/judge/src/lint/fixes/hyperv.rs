@@ -2,9 +2,9 @@
 
 use super::{advice, command, cpu, libvirt_advice, timer, xml};
 use crate::lint::facts::Context;
-use crate::lint::facts::finding::{Confidence, Fix};
+use crate::lint::facts::finding::Fix;
 use crate::lint::facts::guest::GuestContext;
-use crate::model::{CpuPlace, drive_files};
+use crate::model::drive_files;
 use kvm::hyperv::{self, Enlightenment};
 use kvm::pattern::Pattern;
 
@@ -16,19 +16,12 @@ const AVIC_SINCE: (u32, u32) = (6, 2);
 pub(crate) const ADD_AVIC: &str = "synic disables APIC virtualisation unless avic is on too: add the avic \
     enlightenment (hv-avic=on; libvirt 8.10, QEMU 6.2) where KVM uses APICv or AVIC (enable_apicv, avic)";
 
-/// Enlightenments that only serve others and change no timer.
-const ONLY_SERVE: [&str; 2] = ["vpindex", "synic"];
-
 const TOO_OLD: &str = "This Windows has no Hyper-V clock: remove /usepmtimer from its boot.ini, or upgrade it";
 pub(crate) const HYPERVISOR_OFF: &str = "the CPU feature hypervisor is switched off in the configuration";
 pub(crate) const SHOW_HYPERVISOR: &str = "<cpu>\n  <feature policy='require' name='hypervisor'/>\n</cpu>";
-const NOT_OFFERED: &str = "not proposed, because this host does not offer it (virsh domcapabilities), and with it the \
-    guest would not start; a newer kernel with CONFIG_KVM_HYPERV, or a newer QEMU, may offer it";
 /// `windows_version`, `get_hyperv_enlightenments` and `get_vm_machine` of Proxmox's PVE/QemuServer.
-const OSTYPE: &str = "win11 for Windows 11, Server 2022 and later. Proxmox then also takes the HPET away, keeps the \
-    RTC in local time unless localtime: is set, and pins a machine without a version to an old one, unless you set \
-    its present version first (qm showcmd); shut the guest down and start it again";
-const IF_WINDOWS: &str = "If it is Windows, choose its version as the guest's OS type (ostype:) in Proxmox";
+const OSTYPE: &str = "if it is Windows; win11 for Windows 11, Server 2022 and later; shut the guest down and start it \
+    again";
 const BOOT_SETTINGS: &str =
     "bcdedit /enum {current}\nbcdedit /deletevalue useplatformclock\nbcdedit /deletevalue useplatformtick";
 const BOOT_SETTINGS_NEED: &str = "run it inside the guest as administrator, then restart";
@@ -46,36 +39,15 @@ pub(crate) fn clock_and_timers(guest: &GuestContext<'_>) -> &'static [&'static s
 
 /// Whether the guest's Windows is older than 7 and 2008 R2, which are the first with a Hyper-V clock.
 pub(crate) fn too_old(guest: &GuestContext<'_>) -> bool {
-    looks_old(guest) && !is_renamed(guest)
+    os_contains(guest, &BEFORE_7) && !os_contains(guest, &SINCE_7)
 }
 
-/// Parts of the names of Windows before XP, and of those that are newer.
-static BEFORE_XP: Pattern = Pattern::new("/2k|w2k|win2k|win/me|win(?:dows)?(?:2000|nt|9|me)");
-static SINCE_XP: Pattern = Pattern::new("2k[38]");
-/// Parts of the names of Windows since XP that are older than 7 and 2008 R2, and of those that are newer.
-static BEFORE_7: Pattern = Pattern::new("/xp|wxp|winxp|windowsxp|vista|2k3|2k8");
-static SINCE_7: Pattern = Pattern::new("2k8r2");
-/// Parts of the names of Windows servers and clients that are not old.
-static SERVERS: Pattern = Pattern::new("2k1[269]|2k2[25]");
-static CLIENTS: Pattern = Pattern::new("win(?:dows)?1[01]");
+/// Parts of the names of Windows before 7 and 2008 R2, and of those since.
+static BEFORE_7: Pattern =
+    Pattern::new("/2k|w2k|win2k|win/me|win(?:dows)?(?:2000|nt|9|me)|/xp|wxp|winxp|windowsxp|vista|2k3|2k8");
+static SINCE_7: Pattern = Pattern::new("2k8r2|2k1[269]|2k2[25]");
 /// Parts of the names of 7 and 2008 R2.
 static SEVEN: Pattern = Pattern::new("/win/7|win(?:dows)?7|2k8r2|2008r2");
-
-/// Whether the guest's Windows is older than XP, the first for which there is a network driver of virtio.
-pub(crate) fn before_xp(guest: &GuestContext<'_>) -> bool {
-    os_contains(guest, &BEFORE_XP) && !os_contains(guest, &SINCE_XP) && !os_contains(guest, &SERVERS)
-}
-
-/// Whether it is too old by its configuration alone.
-fn looks_old(guest: &GuestContext<'_>) -> bool {
-    let is_of = |names| os_contains(guest, names);
-    (is_of(&BEFORE_XP) || is_of(&BEFORE_7)) && !is_of(&SINCE_7) && !is_of(&SERVERS)
-}
-
-/// Whether the guest's name says a newer Windows than its configuration, which may be left from before.
-fn is_renamed(guest: &GuestContext<'_>) -> bool {
-    looks_old(guest) && (name_contains(guest.name(), &CLIENTS) || name_contains(guest.name(), &SERVERS))
-}
 
 /// Whether the name of the guest's system, as metadata has it, contains one of these names; without metadata the name
 /// of the guest or of a drive.
@@ -134,17 +106,13 @@ pub(crate) fn enable(guest: &GuestContext<'_>, wanted: &[&str]) -> Vec<Fix> {
         wanted.contains(&known.name) || wanted.iter().any(|name| hyperv::needs(name).contains(&known.name))
     };
     let all: Vec<&str> = hyperv::ALL.iter().filter(known).map(|known| known.name).collect();
-    let (mut names, refused): (Vec<_>, Vec<_>) =
+    let (names, refused): (Vec<_>, Vec<_>) =
         missing(guest, &all).into_iter().partition(|name| host_offers(guest, name));
-    // What only serves others is of no use without them.
-    let before = names.clone();
-    let has = |name: &str| before.contains(&name) || guest.config.hyperv.has(name);
-    let serves = |name: &str| hyperv::ALL.iter().any(|known| has(known.name) && known.needs.contains(&name));
-    names.retain(|name| refused.is_empty() || !ONLY_SERVE.contains(name) || serves(name));
     let nothing = names.is_empty() && !guest.config.hypervisor_hidden;
     let mut fixes = if nothing { Vec::new() } else { switch_on(guest, &names) };
     if !refused.is_empty() {
-        fixes.push(libvirt_advice(format!("{}: {NOT_OFFERED}", refused.join(", "))));
+        let names = refused.join(", ");
+        fixes.push(libvirt_advice(format!("{names}: this host does not offer it (virsh domcapabilities)")));
     }
     fixes
 }
@@ -158,13 +126,9 @@ fn host_offers(guest: &GuestContext<'_>, name: &str) -> bool {
 /// Libvirt's elements, or QEMU's flags.
 fn switch_on(guest: &GuestContext<'_>, names: &[&str]) -> Vec<Fix> {
     let is_named = guest.domain.facts.guest_os.as_ref().is_some_and(|os| os.value.starts_with('w'));
-    let decides = guest.config.cpu_place != CpuPlace::CommandLine(2) && !guest.config.hypervisor_hidden;
-    let is_renamed = is_renamed(guest);
-    let lacks_type = is_renamed || names.contains(&hyperv::CLOCK) && !is_named;
-    if let Some(id) = guest.proxmox_id().filter(|_| lacks_type && decides) {
-        let is_sure = guest.kind.windows(Confidence::Medium);
-        let change = if is_sure { command(format!("qm set {id} --ostype win10")) } else { advice(IF_WINDOWS) };
-        return vec![change.needing(OSTYPE)];
+    let is_typed = is_named || !names.contains(&hyperv::CLOCK) || guest.config.hypervisor_hidden;
+    if let Some(id) = guest.proxmox_id().filter(|_| !is_typed) {
+        return vec![command(format!("qm set {id} --ostype win10")).needing(OSTYPE)];
     }
     let hidden = Some(SHOW_HYPERVISOR).filter(|_| guest.config.hypervisor_hidden);
     let flag = |name: &&str| format!("hv-{}=on", hyperv::find(name).map_or(*name, |known| known.flag));

@@ -13,6 +13,9 @@ pub(crate) const KEEP_FIRST_CORES: &str = "Keep a core free of vCPU pins, or mov
 const UNKNOWN: &str = "Isolate the CPUs of pinned vCPUs with isolcpus= on the host's kernel command line, and leave \
     CPU 0 to the host; lscpu -p beside the other files says which CPUs there are";
 
+const TOO_FEW: &str = "isolcpus= is not proposed: a guest has more vCPUs without CPUs of their own than CPUs would be left \
+    for them. Pin them first, or move a guest to another host";
+
 /// The CPUs of a host by what they are for after the plan.
 pub(crate) struct Isolation {
     /// CPUs that single vCPUs have, and those that are isolated now.
@@ -21,8 +24,8 @@ pub(crate) struct Isolation {
     pub host: CpuSet,
     /// The CPU that stays with the host although a vCPU has it.
     kept: Option<u32>,
-    /// The largest guest that is not pinned to single CPUs: its name and vCPUs. It has to do with the host's CPUs.
-    roaming: Option<(String, usize)>,
+    /// The most vCPUs of a guest that are not pinned to single CPUs. They have to do with the host's CPUs.
+    roaming: usize,
     isolated: CpuSet,
     is_known: bool,
 }
@@ -33,16 +36,13 @@ impl Isolation {
     pub fn new(ctx: &Context<'_>) -> Self {
         let map = ctx.map();
         let plan = ctx.plan();
-        let (mut guests, mut roaming) = (map.isolated.clone(), None::<(String, usize)>);
+        let (mut guests, mut roaming) = (map.isolated.clone(), 0);
         for (g, now) in ctx.layouts.iter().enumerate().filter(|(_, l)| l.running) {
             let realtime = ctx.guests.get(g).is_some_and(GuestContext::is_realtime);
             let stays = plan.guests.get(g).is_none_or(|p| p.optional) && !realtime;
             let layout = if stays { now } else { plan.after.get(g).unwrap_or(now) };
             guests = guests.union(&layout.single(map));
-            let free = layout.vcpus.len() - layout.pins(map).count();
-            if free > roaming.as_ref().map_or(0, |(_, n)| *n) {
-                roaming = Some((ctx.guests.get(g).map_or_else(String::new, |g| g.name().to_owned()), free));
-            }
+            roaming = roaming.max(layout.vcpus.len() - layout.pins(map).count());
         }
         let general = map.general();
         // Some CPU has to keep house for the isolated ones, in the end the boot CPU whatever the option says
@@ -73,20 +73,10 @@ impl Isolation {
         let host = self.host.union(&kept);
         let mut fix = Vec::new();
         if !cpus.is_subset(&self.isolated) {
-            fix.push(match self.roaming.as_ref().filter(|(_, vcpus)| *vcpus > host.len()) {
-                Some((name, vcpus)) => advice(format!(
-                    "isolcpus= is not proposed: {name} has {vcpus} vCPUs without CPUs of their own, and only {} {host} \
-                     would be left for them. Pin them first, or move a guest to another host",
-                    if host.len() == 1 { "CPU" } else { "CPUs" }
-                )),
-                None => kernel(names.iter().map(|n| format!("{n}={cpus}")).collect::<Vec<_>>().join(" ")),
-            });
+            let options = names.iter().map(|n| format!("{n}={cpus}")).collect::<Vec<_>>().join(" ");
+            fix.push(if self.roaming > host.len() { advice(TOO_FEW) } else { kernel(options) });
         }
-        let instead = match self.host.iter().last() {
-            Some(other) => format!("Pin its vCPU to another CPU, such as {other}"),
-            None => KEEP_FIRST_CORES.into(),
-        };
-        fix.extend(self.kept.map(|cpu| advice(format!("CPU {cpu} cannot be isolated: the host keeps it. {instead}"))));
+        fix.extend(self.kept.map(|cpu| advice(format!("CPU {cpu} cannot be isolated: {KEEP_FIRST_CORES}"))));
         fix
     }
 }

@@ -17,17 +17,9 @@ use sample::Origin;
 pub(crate) const POWER_CYCLE: &str = "shut the guest down and start it again; a reboot from inside is not enough";
 /// What a kernel option needs.
 const HOST_REBOOT: &str = "update the boot loader's configuration and reboot the host";
-/// What a network card of virtio in place of an emulated one needs.
-const NET_FIRST: &str = "the guest first needs the virtio drivers, which Linux has (Windows: NetKVM of virtio-win); \
-    then shut it down, change it and start it again";
-/// What a disk on virtio-blk needs.
-const BLOCK_FIRST: &str = "the guest first needs the virtio drivers, which Linux has (Windows: viostor of virtio-win; \
-    for its system disk start it once with a small virtio disk beside); then shut it down, change it and start it \
-    again";
-/// What a disk on a SCSI controller of virtio needs.
-const SCSI_FIRST: &str = "the guest first needs the virtio drivers, which Linux has (Windows: vioscsi of virtio-win; \
-    for its system disk start it once with a small disk on virtio-scsi beside); then shut it down, change it and \
-    start it again";
+/// What a device of virtio in place of an emulated one needs.
+const DRIVER_FIRST: &str = "the guest first needs the virtio driver, which Linux has (Windows: from virtio-win; for its \
+    system disk start it once with a small virtio disk beside); then shut it down, change it and start it again";
 /// What a QEMU option needs.
 const QEMU_RESTART: &str = "restart QEMU with this option";
 /// What a command inside the guest needs.
@@ -98,25 +90,9 @@ pub(crate) fn libvirt_advice(text: impl Into<String>) -> Fix {
     advice(text).only(Audience::Libvirt)
 }
 
-/// The driver in the guest that a device of virtio needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum VirtioDriver {
-    /// Of network cards.
-    Net,
-    /// Of virtio-blk.
-    Block,
-    /// Of virtio-scsi.
-    Scsi,
-}
-
 /// What a device of virtio needs: no driver where the guest uses such a device already.
-pub(crate) fn virtio_needs(driver: VirtioDriver, uses_one: bool) -> &'static str {
-    match driver {
-        _ if uses_one => POWER_CYCLE,
-        VirtioDriver::Net => NET_FIRST,
-        VirtioDriver::Block => BLOCK_FIRST,
-        VirtioDriver::Scsi => SCSI_FIRST,
-    }
+pub(crate) fn virtio_needs(uses_one: bool) -> &'static str {
+    if uses_one { POWER_CYCLE } else { DRIVER_FIRST }
 }
 
 /// Fixes, or advice where there are none.

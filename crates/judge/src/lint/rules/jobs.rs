@@ -38,12 +38,10 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         problem: "job stands still",
         why: "The target does not take the data: it is full, unreachable or waits itself. Until the job ends the guest \
             pays for it with tracked writes, copies before its writes, or a full image",
-        thresholds: thresholds![jobs.stalled_s, jobs.backup_write_us, jobs.backup_slower, disks.timed_ops],
-        limits: "A job that its manager paused and one that waits to be completed are silent. Writes count as delayed \
-            by a backup if they take several times as long as in the reading before it was first seen; without such a \
-            reading they are an info",
-        fix: "The job's target; for a backup, fleecing or a faster target",
-        links: &[links::BLOCK_JOBS, links::FLEECING],
+        thresholds: thresholds![jobs.stalled_s],
+        limits: "A job that its manager paused and one that waits to be completed are silent",
+        fix: "The job's target",
+        links: &[links::BLOCK_JOBS],
     }),
 ];
 
@@ -97,12 +95,6 @@ fn set(guest: &GuestContext<'_>, virsh: (&str, &str), hmp: &str, effect: &str) -
     fixes::either(guest, fixes::command(fixes::virsh(guest, virsh.0, virsh.1)).needing(effect), by_hand)
 }
 
-/// What only a migration that begins again can have: by an option of virsh or a capability of QEMU.
-fn again(guest: &GuestContext<'_>, what: &str, option: &str, capability: &str) -> Vec<Fix> {
-    let start = |by: &str| fixes::advice(format!("Start it again with {what} ({by})"));
-    fixes::either(guest, start(&format!("virsh migrate {option}")), start(&format!("capability {capability}")))
-}
-
 fn ways_to_end(guest: &GuestContext<'_>, job: &Job) -> Vec<Fix> {
     const LONGEST_S: f64 = 30.0;
     const SWITCH: &str = "if post-copy was allowed at its start: the guest continues on the other host at once, waits \
@@ -124,15 +116,16 @@ fn ways_to_end(guest: &GuestContext<'_>, job: &Job) -> Vec<Fix> {
         let effect = "MiB/s, for later migrations too; takes this much of the network and nothing from the guest";
         all.extend(set(guest, ("migrate-setspeed", &mib), &hmp, effect));
     }
-    match (job.kind, job.postcopy) {
-        // No guest continues from a file.
-        (JobKind::Save, _) => {}
-        (_, Some(false)) => all.extend(again(guest, "post-copy allowed", "--postcopy", "postcopy-ram")),
-        _ => all.extend(set(guest, ("migrate-postcopy", ""), "migrate_start_postcopy", SWITCH)),
+    // No guest continues from a file.
+    if job.kind != JobKind::Save {
+        if job.postcopy == Some(false) {
+            all.push(fixes::advice("Start it again with post-copy allowed (--postcopy, capability postcopy-ram)"));
+        } else {
+            all.extend(set(guest, ("migrate-postcopy", ""), "migrate_start_postcopy", SWITCH));
+        }
     }
     if job.throttle_percent.is_none_or(|percent| percent == 0) && job.auto_converge != Some(true) {
-        let what = "auto-converge, which holds the vCPUs back, for 20 to 99 % of the time, until the guest writes less";
-        all.extend(again(guest, what, "--auto-converge", "auto-converge"));
+        all.push(fixes::advice(AUTO_CONVERGE));
     }
     all
 }
@@ -143,23 +136,8 @@ const LOST: Prose = Prose {
     why: "A part of the guest's memory is on each host. Neither can continue until the connection is back; ending QEMU \
         on either loses the guest",
 };
-const DELAYED: Prose = Prose {
-    title: "A backup delays the guest's writes",
-    problem: "backup delays writes",
-    why: "Before the guest overwrites a block that the backup has not copied yet, QEMU copies the old content to the \
-        backup's target, and the write waits for that. A slow target makes each such write slow",
-};
+const AUTO_CONVERGE: &str = "Start it again with auto-converge, which holds the vCPUs back, for 20 to 99 % of the time, until the guest writes less";
 const CHECK_TARGET: &str = "Check the job's target: its free space, the network to it, the load of its storage";
-
-/// Puts what is copied before writes elsewhere than on the backup's target.
-fn fleece(guest: &GuestContext<'_>) -> Vec<Fix> {
-    let to = |by: &str| fixes::advice(format!("Put what is copied before writes on fast local storage: {by}"));
-    if guest.proxmox_id().is_some() {
-        return vec![to("fleecing of the backup job (vzdump --fleecing enabled=1,storage=STORAGE, from Proxmox 8.2)")];
-    }
-    let by_hand = to("a filter copy-before-write whose target is there, and the backup from a snapshot-access node");
-    fixes::either(guest, to("a pull backup of libvirt whose scratch file is there"), by_hand)
-}
 
 fn stalled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     for job in &guest.domain.jobs {
@@ -175,8 +153,6 @@ fn stalled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts)
                 known([Some(format!("{} moved nothing for {still}{at}", name(job))), error, paid(guest, job)]);
             let fix = vec![fixes::advice(CHECK_TARGET), look_at(guest, job)];
             verdicts.find(Finding::new(Severity::Warning, Confidence::High, evidence, fix));
-        } else if job.kind == JobKind::Backup {
-            delayed_writes(ctx, guest, job, verdicts);
         }
     }
 }
@@ -197,25 +173,4 @@ fn look_at(guest: &GuestContext<'_>, job: &Job) -> Fix {
         (Some(true), _) => fixes::command(fixes::virsh(guest, "domjobinfo", "")).needing("shows its figures"),
         _ => fixes::advice("QMP query-jobs and query-migrate show it; job-cancel and migrate_cancel end it"),
     }
-}
-
-/// Writes of the guest that wait for the copies of a backup.
-fn delayed_writes(ctx: &Context<'_>, guest: &GuestContext<'_>, job: &Job, verdicts: &mut Verdicts) {
-    let t = &ctx.thresholds();
-    let Some((us, _)) = jobs::writes(guest.domain).filter(|(_, ops)| *ops >= t.disks.timed_ops) else { return };
-    let Some(severity) = t.jobs.backup_write_us.of(us) else { return };
-    let before = job.write_before_ns.map(|ns| ns as f64 / 1e3);
-    if before.is_some_and(|before| us < before * t.jobs.backup_slower) {
-        return;
-    }
-    let (severity, confidence) = match before {
-        Some(_) => (severity, Confidence::Medium),
-        None => (Severity::Info, Confidence::Low),
-    };
-    let was = before.map_or("not known".into(), duration);
-    let during = format!("a write takes {} during {}; before it: {was}", duration(us), name(job));
-    let progress = progress(job).map(|percent| format!("the backup is at {} %", figure(percent)));
-    let fix = [fleece(guest), vec![fixes::advice(CHECK_TARGET)]].concat();
-    let found = Finding::new(severity, confidence, known([Some(during), progress]), fix);
-    verdicts.find(found.saying(DELAYED));
 }

@@ -139,44 +139,6 @@ fn what_the_log_said_before_the_start_counts_only_where_it_can_be_judged() {
 }
 
 #[test]
-fn an_ignored_access_is_no_fault() {
-    let of = |lines: &str| {
-        let mut model = quiet();
-        logged(&mut model, lines);
-        let report = judge(&model);
-        words(get(&report, RuleId::UnhandledMsr))
-    };
-    let ignored = of("[9.0] kvm [5]: vcpu0, guest rIP: 0x1 ignored rdmsr: 0x122 data 0x0\n");
-    assert!(!ignored.contains("#GP") && ignored.contains("returned 0"), "{ignored}");
-    assert!(ignored.contains("report_ignored_msrs"));
-    let old = of("[9.0] kvm [5]: vcpu0 unhandled rdmsr: 0x122\n");
-    assert!(old.contains("#GP") && !old.contains("report_ignored_msrs"), "{old}");
-    let new = of("[9.0] kvm: kvm [5]: vcpu0, guest rIP: 0x1 Unhandled RDMSR(0x122)\n");
-    assert!(new.contains("#GP") && new.contains("report_ignored_msrs"), "{new}");
-    let both = of("[9.0] kvm [5]: vcpu0, guest rIP: 0x1 ignored rdmsr: 0x122 data 0x0\n\
-         [9.1] kvm [5]: vcpu0 unhandled rdmsr: 0x123\n");
-    assert!(both.contains("returned 0") && !both.contains("ignore_msrs=1") && !both.contains("echo 0"), "{both}");
-    let hwcr = of("[9.0] kvm [5]: vcpu0 unimplemented HWCR wrmsr: 0x40000\n");
-    assert!(hwcr.contains("0xc0010015") && !hwcr.contains("MSR 0x40000"), "{hwcr}");
-}
-
-#[test]
-fn doing_nothing_is_no_advice_beside_a_crash() {
-    for crash in [
-        "[9.1] Out of memory: Killed process 5 (qemu-kvm) total-vm:1kB\n",
-        "[9.1] *** Guest State ***\n",
-        "[9.1] qemu-kvm[5]: segfault at 0 ip 00007f sp 00007f error 4\n",
-    ] {
-        let mut model = quiet();
-        model.mono_s = 10.0;
-        logged(&mut model, &format!("[9.0] kvm [5]: vcpu0 unhandled rdmsr: 0x611\n{crash}"));
-        let report = judge(&model);
-        let text = report.findings.iter().map(words).collect::<String>();
-        assert!(!text.contains("No action") && !text.contains("harmless"), "{text}");
-    }
-}
-
-#[test]
 fn like_events_keep_the_first_and_the_last() {
     let mut model = quiet();
     model.mono_s = 1000.0;

@@ -29,10 +29,10 @@ fn the_host_keeps_its_first_cpu() {
     assert!(two(1).contains(&"isolcpus=1".to_owned()), "{:#?}", two(1));
     let first = two(0);
     assert!(first.iter().all(|f| !f.starts_with("isolcpus=") && !f.contains("nohz_full=")), "{first:#?}");
-    assert!(first.iter().any(|f| f.starts_with("CPU 0 cannot be isolated") && f.ends_with("such as 1")), "{first:#?}");
+    assert!(first.iter().any(|f| f.starts_with("CPU 0 cannot be isolated")), "{first:#?}");
     // Both CPUs have a vCPU: first the host gets one, and what is left for the guests is shared.
     let both = fixes(Host::numa(1, 2, 1), 1, vec![pinned("a", 10, &[0, 1])]);
-    assert!(both[0].starts_with("Give the guest fewer vCPUs"), "{both:#?}");
+    assert!(both[0].starts_with("Take load off this host"), "{both:#?}");
     assert!(both.iter().all(|f| !f.contains("AllowedCPUs") && !f.starts_with("isolcpus=")), "{both:#?}");
 }
 
@@ -56,7 +56,7 @@ fn guests_without_pins_keep_cpus_enough() {
     assert!(with(2).contains(&"isolcpus=1-6".to_owned()), "{:#?}", with(2));
     let squeezed = with(4);
     assert!(squeezed.iter().all(|f| !f.starts_with("isolcpus=1")), "{squeezed:#?}");
-    assert!(squeezed.iter().any(|f| f.contains("web has 4 vCPUs") && f.contains("only CPUs 0,7")), "{squeezed:#?}");
+    assert!(squeezed.iter().any(|f| f.contains("isolcpus= is not proposed")), "{squeezed:#?}");
 }
 
 #[test]

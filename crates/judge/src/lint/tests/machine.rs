@@ -35,8 +35,6 @@ fn memory_faults() {
     fires(&judge(&at(15_000.0, "").model()), RuleId::Stage2Faults, Severity::Warning);
     silent(&judge(&at(300.0, "").model()), RuleId::Stage2Faults);
     silent(&judge(&at(15_000.0, "PML_FULL").model()), RuleId::Stage2Faults);
-    // Without a rate: nearly all of many exits, and a few of them.
-    fires(&from_file(&at(15_000.0, ""), None), RuleId::Stage2Faults, Severity::Info);
     cannot(&from_file(&at(5.0, ""), None), RuleId::Stage2Faults);
 }
 
@@ -48,13 +46,6 @@ fn swapping() {
     silent(&judge(&model), RuleId::HostMemoryPressure);
     model.domains[0].swap = Some((1 << 30, 20 << 20));
     fires(&judge(&model), RuleId::HostMemoryPressure, Severity::Warning);
-}
-
-#[test]
-fn ksm() {
-    let at = |percent| judge(&Fixture::new(host().task("ksmd", true, 1, percent)).model());
-    fires(&at(9.0), RuleId::HostMemoryPressure, Severity::Info);
-    silent(&at(2.0), RuleId::HostMemoryPressure);
 }
 
 #[test]
@@ -131,7 +122,7 @@ fn nested() {
 fn busy_cpus_at_low_clocks() {
     let at = |busy: f64, khz: u64, change: fn(&mut crate::model::HostModel)| {
         let mut fixture = Fixture::new(host().load(2, busy, 0.0, 0.0));
-        let params = [(topology::CPU_GOVERNOR, "powersave"), (topology::CPU_MODEL, "Xeon(R) Gold 6148 CPU @ 2.40GHz")];
+        let params = [(topology::CPU_GOVERNOR, "powersave"), (topology::CPU_BASE_KHZ, "2400000")];
         fixture.host.facts.params = params.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let mut model = fixture.model();
         model.host.cpus[2].frequency_khz = Some(khz);
@@ -182,7 +173,7 @@ fn started(command: &str) -> Guest {
 #[test]
 fn cpu_model() {
     let of = |guest: Guest| judge(&on(guest.vcpus(1, |v, t| t.on(v))).model());
-    for command in ["-enable-kvm -cpu kvm64,+aes", "-accel kvm -m 2G", "-enable-kvm -cpu host -cpu core2duo"] {
+    for command in ["-enable-kvm -cpu kvm64,+aes", "-enable-kvm -cpu host -cpu core2duo"] {
         let report = of(started(&format!("qemu-system-x86_64 {command} -name g")));
         fires(&report, RuleId::CpuModel, Severity::Info);
         assert!(get(&report, RuleId::CpuModel).fix[0].text.starts_with("-cpu host"), "{command}");
@@ -192,9 +183,8 @@ fn cpu_model() {
     }
     let xml = |cpu: &str| of(Guest::new("g", 5).linux(cpu));
     fires(&xml("<cpu mode='custom'><model fallback='forbid'>qemu64</model></cpu>"), RuleId::CpuModel, Severity::Info);
-    fires(&xml("<cpu><topology sockets='1' cores='2' threads='2'/></cpu>"), RuleId::CpuModel, Severity::Info);
+    silent(&xml("<cpu><topology sockets='1' cores='2' threads='2'/></cpu>"), RuleId::CpuModel);
     silent(&xml(""), RuleId::CpuModel);
-    fires(&xml("<uuid>e39a1025-87ec-b4ab-b08c-c02b5cebb5d0</uuid>"), RuleId::CpuModel, Severity::Info);
     silent(&xml("<cpu mode='host-model'/>"), RuleId::CpuModel);
     silent(&xml("<cpu mode='host-passthrough'><model>kvm64</model></cpu>"), RuleId::CpuModel);
     silent(&xml("<cpu mode='custom'><model>EPYC</model></cpu>"), RuleId::CpuModel);
@@ -245,7 +235,7 @@ fn what_says_that_a_guest_has_no_kvm() {
     };
     fires(&xml("<domain type='qemu'><name>l</name></domain>"), RuleId::NoKvm, Severity::Critical);
     let foreign = xml("<domain type='qemu'><os><type arch='aarch64'>hvm</type></os></domain>");
-    fires(&foreign, RuleId::NoKvm, Severity::Info);
+    silent(&foreign, RuleId::NoKvm);
     silent(&xml("<domain type='kvm'><name>l</name></domain>"), RuleId::NoKvm);
     silent(&xml("<domain><name>l</name></domain>"), RuleId::NoKvm);
     let counted = |exits: u64, seconds: f64| {
@@ -279,7 +269,6 @@ fn a_guest_that_waits_for_memory() {
     fires(&report, RuleId::MemoryStall, Severity::Critical);
     let found = get(&report, RuleId::MemoryStall);
     assert!(found.evidence[0].contains("50 % of the last 10 s, all of them 25 %"), "{found:#?}");
-    assert!(found.evidence[1].starts_with("vcpu 1 slept for a disk 30 %"), "{found:#?}");
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Hosts and guests by number, for the properties of all fixes about placement.
 
 use kvm::CpuSet;
-use kvm::domain_xml::GuestNumaCell;
 use kvm::domain_xml::{DomainXml, GuestTopology, NumaTune};
 use kvm::topology::{CpuTopo, HostTopology};
 
@@ -152,16 +151,6 @@ pub(super) fn any_guest(d: &mut Dice, host: &HostTopology, cpus: &[u32], nodes: 
     if d.one_in(3) {
         let node = d.roll(nodes);
         xml.numatune = Some(NumaTune { mode: Some("strict".into()), nodeset: Some(CpuSet::from_iter([node])) });
-    }
-    if nodes > 1 && vcpus.is_multiple_of(2) && d.one_in(4) {
-        let half = vcpus / 2;
-        let cell = |id: u32, d: &mut Dice| GuestNumaCell {
-            id,
-            cpus: (id * half..(id + 1) * half).collect(),
-            memory: Some(2 << 30),
-            host_nodes: (!d.one_in(4)).then(|| CpuSet::from_iter([d.roll(nodes)])),
-        };
-        xml.numa_cells = vec![cell(0, d), cell(1, d)];
     }
     xml
 }

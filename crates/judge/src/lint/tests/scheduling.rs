@@ -42,16 +42,6 @@ fn halt_polling() {
     silent(&judge(&at(5.0, 5.0).model()), RuleId::HaltPollBurn);
     silent(&judge(&at(40.0, 55.0).model()), RuleId::HaltPollBurn);
     silent(&judge(&at(40.0, 5.0).first()), RuleId::HaltPollBurn);
-    // Before QEMU 8.1 the counters are sums over the vCPUs, from debugfs.
-    let summed = |percent: f64, busy: f64| {
-        let mut g = guest(2, move |v, t| t.on(v).cpu(busy, 0.0, percent, 0.0));
-        g.counters =
-            [("halt_poll_fail_ns".into(), percent * 1.6e7), ("halt_poll_success_ns".into(), percent * 0.4e7)].into();
-        judge(&on(g).model())
-    };
-    fires(&summed(40.0, 5.0), RuleId::HaltPollBurn, Severity::Info);
-    silent(&summed(15.0, 5.0), RuleId::HaltPollBurn);
-    silent(&summed(40.0, 55.0), RuleId::HaltPollBurn);
 }
 
 #[test]
@@ -144,25 +134,6 @@ fn a_quota_is_lifted_where_it_is() {
 }
 
 #[test]
-fn a_quota_of_the_configuration_is_said_where_nothing_is_measured() {
-    let at = |quota: &str| {
-        let xml = format!("<vcpu>4</vcpu><cputune>{quota}</cputune>");
-        let mut guest = Guest::new("g", 5).linux(&xml).facts(|f| f.pid = None);
-        guest.threads.clear();
-        from_file(&on(guest), None)
-    };
-    let report = at("<period>100000</period><quota>50000</quota>");
-    fires(&report, RuleId::QuotaThrottled, Severity::Info);
-    let found = get(&report, RuleId::QuotaThrottled);
-    assert_eq!(found.evidence, ["each vCPU may use 50 % of a CPU: quota 50000 of 100000 us, by its XML"]);
-    assert!(found.fix[0].text.contains("vcpu_quota=-1"), "{found:#?}");
-    fires(&at("<global_quota>200000</global_quota>"), RuleId::QuotaThrottled, Severity::Info);
-    for none in ["<quota>-1</quota>", "<quota>100000</quota>", "<global_quota>400000</global_quota>"] {
-        silent(&at(none), RuleId::QuotaThrottled);
-    }
-}
-
-#[test]
 fn overcommit() {
     let busy = |vcpus, guest_time, wait| {
         Fixture::new(Host::numa(1, 2, 1))
@@ -197,7 +168,7 @@ fn a_task_of_the_host_that_takes_the_guests_cpus_is_named() {
         ("backup takes the CPUs that guests want", "backup takes its CPU")
     );
     assert!(f.concerns("g10") && f.concerns("g50") && f.covers(RuleId::VcpuWait), "{f:#?}");
-    assert!(f.evidence.iter().any(|line| line.contains("backup uses 160 % of a CPU in 2 processes")), "{f:#?}");
+    assert!(f.evidence.iter().any(|line| line.contains("backup uses 160 % of a CPU; PID 100, 101")), "{f:#?}");
     assert_eq!(f.fix[0].text, "taskset -apc 2-3 100\ntaskset -apc 2-3 101", "the CPUs that no guest may use");
     silent(&report, RuleId::Overcommit);
     // The same vCPUs without it, and beside one that matters little.
@@ -212,36 +183,6 @@ fn a_task_of_the_host_that_takes_the_guests_cpus_is_named() {
     fires(&judge(&Fixture::new(host).guest(little).model()), RuleId::HostTaskHog, Severity::Warning);
     let own = judge(&beside_a_task("kvmtop", 80.0).model());
     assert!(get(&own, RuleId::HostTaskHog).fix[0].text.contains("-d 5"), "its own cost is named as that");
-}
-
-#[test]
-fn commands_name_processes_that_will_still_be_there() {
-    let mut fixture = beside_a_task("cc1", 80.0);
-    let model_of = |fixture: &Fixture, ages_s: [u64; 2]| {
-        let mut model = fixture.model();
-        model.booted_ms = Some(model.time_ms - 3_600_000);
-        for (task, age_s) in model.host.tasks.iter_mut().zip(ages_s) {
-            task.task.started_ns = Some((3600 - age_s) * 1_000_000_000);
-        }
-        model
-    };
-    let old = model_of(&fixture, [3, 480]);
-    let found = get(&judge(&old), RuleId::HostTaskHog).clone();
-    assert_eq!(found.fix[0].text, "taskset -apc 2-3 101", "the one that has run for eight minutes: {found:#?}");
-    assert!(found.evidence.iter().any(|line| line.contains("in 2 processes; a minute old or older: PID 101")));
-    let young = get(&judge(&model_of(&fixture, [3, 20])), RuleId::HostTaskHog).clone();
-    assert!(young.fix.iter().all(|fix| !fix.text.contains("taskset") && !fix.text.contains("renice")), "{young:#?}");
-    assert!(young.evidence.iter().any(|line| line.contains("no process of this name is a minute old")), "{young:#?}");
-    // libvirt gives each guest a cgroup; one that is started by hand may share that of the task.
-    assert!(found.fix.iter().all(|fix| !fix.text.contains("renice")), "{found:#?}");
-    for guest in &mut fixture.guests {
-        let text = "qemu-system-x86_64 -name guest=a,debug-threads=on -accel kvm -m 512";
-        let command = Arc::new(kvm::cmdline::parse_text(text).unwrap());
-        *guest = guest.clone().facts(|f| (f.xml, f.command) = (None, Some(command)));
-    }
-    let found = get(&judge(&model_of(&fixture, [3, 480])), RuleId::HostTaskHog).clone();
-    let nice = found.fix.iter().find(|fix| fix.text == "renice -n 19 -p 101").expect("renice");
-    assert!(nice.needs.as_ref().is_some_and(|needs| needs.contains("another cgroup wins nothing")), "{nice:#?}");
 }
 
 #[test]

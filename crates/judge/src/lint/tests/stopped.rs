@@ -43,7 +43,7 @@ fn a_guest_that_a_full_disk_stopped_is_critical_while_it_is_paused() {
     let said = found.evidence.join("\n");
     assert!(said.contains("io-error, for 75 s"), "{said}");
     assert!(said.contains("vdb (/vm/b.img): no space left for a write; 4 KiB free"), "{said}");
-    assert!(said.contains("stop next: web, db"), "{said}");
+    assert!(said.contains("stop next: db, web"), "{said}");
     assert_eq!(fixes_of(&report), ["Free or extend the file system of /vm/b.img", "virsh resume mail"]);
     assert!(found.also.is_empty(), "the others are not stopped");
 }

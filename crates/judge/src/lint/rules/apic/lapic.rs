@@ -10,10 +10,6 @@ use crate::model::{AccessRow, ExitKind};
 use kvm::Space;
 use sample::Direction;
 
-/// Without a rate, this many accesses count if they are this share of the exits that do not sleep, percent.
-const DECISIVE_COUNT: u64 = 10_000;
-const MOST: f64 = 50.0;
-
 const APICV_NEED: &str = "only on CPUs with APICv; reboot the host, or reload kvm_intel while no guest is running";
 const VAPIC_IS_ON: &str = "It has what helps on such a host (vapic); one with APICv or AVIC has none of these exits";
 const IPIS_BY_DESIGN: &str = "Some loads do this by design: fewer vCPUs, or pins to one last-level cache, help";
@@ -28,14 +24,9 @@ pub(super) fn lapic(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     if accesses.count == 0 || (inhibited && accesses.marks.iter().all(|m| matches!(m, Mark::Access(..)))) {
         return;
     }
-    let awake = guest.domain.exits.rows.iter().filter(|row| !row.idle).map(|row| row.span.count).sum::<u64>();
-    let is_most = accesses.count >= DECISIVE_COUNT && accesses.count as f64 >= MOST / 100.0 * awake as f64;
-    let by_share = is_most && guest.interval_s.is_none();
-    if !by_share {
-        let Some(per_vcpu) = accesses.per_vcpu_or_tell(guest, verdicts) else { return };
-        if per_vcpu < ctx.thresholds().apic.lapic_exits {
-            return;
-        }
+    let Some(per_vcpu) = accesses.per_vcpu_or_tell(guest, verdicts) else { return };
+    if per_vcpu < ctx.thresholds().apic.lapic_exits {
+        return;
     }
     let mut fix = Vec::new();
     if ctx.param_on("kvm_intel.enable_apicv") == Some(false) {
@@ -49,17 +40,13 @@ pub(super) fn lapic(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     } else {
         fix.extend(fixes::cpu_feature(guest, "x2apic", fixes::POWER_CYCLE, &["x2apic=on"]));
     }
-    let (severity, confidence) = if by_share {
-        (Severity::Info, Confidence::Low)
-    } else {
-        (Severity::Warning.max(ctx.severity_by_cost(guest, &accesses).unwrap_or_default()), Confidence::High)
-    };
+    let severity = Severity::Warning.max(ctx.severity_by_cost(guest, &accesses).unwrap_or_default());
     let parameter = apic_parameter(ctx.isa(guest)).unwrap_or("kvm_*/parameters/{enable_apicv,avic}");
     let evidence = vec![
         accesses.describe(guest, "accesses", "to the local APIC's memory"),
         format!("look at: cat /sys/module/{parameter}"),
     ];
-    verdicts.find(Finding::new(severity, confidence, evidence, fix).caused_by(accesses));
+    verdicts.find(Finding::new(severity, Confidence::High, evidence, fix).caused_by(accesses));
 }
 
 /// Writes to the interrupt command register: of x2APIC, of Hyper-V, of the APIC's page.

@@ -29,7 +29,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         why: "The guest drives its interrupt controller through memory (0xfee00000), and the host's CPU is too old to \
             virtualise these registers, or KVM's APIC virtualisation is off. Each access costs an exit",
         thresholds: thresholds![apic.lapic_exits, cost.of_one_cpu, cost.of_vcpus],
-        limits: "Whether the host's CPU has APICv is not visible. Without a time, an info by the share of the exits",
+        limits: "Whether the host's CPU has APICv is not visible",
         fix: "A kvm_intel parameter on the host, CPU features in the domain's XML, or the guest's kernel command line",
         links: &[links::KERNEL_PARAMETERS, links::HYPERVISOR_FEATURES],
     }),

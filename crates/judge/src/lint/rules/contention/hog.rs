@@ -1,6 +1,5 @@
 //! Tasks of the host that take the CPUs which guests want.
 
-use super::host_work::keep_away;
 use crate::cost::{Holder, WaitShares};
 use crate::figures::figure;
 use crate::lint::facts::Context;
@@ -8,11 +7,9 @@ use crate::lint::facts::finding::{Confidence, Finding, Fix, Mark, Severity, know
 use crate::lint::facts::guest::GuestContext;
 use crate::lint::facts::verdicts::Verdicts;
 use crate::lint::fixes;
-use crate::model::HostTaskModel;
 use crate::model::ThreadModel;
 use kvm::CpuSet;
-use kvm::pattern::Pattern;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The most tasks and guests that evidence lists.
 const MAX_NAMES: usize = 8;
@@ -22,19 +19,11 @@ const MAX_BUSY: f64 = 50.0;
 const MOVE_NEED: &str = "takes effect at once, as long as the process lives; what it starts later inherits it";
 const NICE_NEED: &str = "takes effect at once; a guest in another cgroup wins nothing by it, since a task gives way \
     only to tasks of its own cgroup";
-/// A younger process may be gone before anyone types its number, seconds.
-const MIN_AGE_S: f64 = 60.0;
 const IN_SLICE: &str = "or by `systemd-run --scope --slice=background.slice -p CPUWeight=1 COMMAND`";
 const OWN_COST: &str = "Give kvmtop a longer interval (-d 5): it is this program that uses the CPU";
 const KERNEL_WORK: &str = "It is a kernel thread, so its cause has to go: KSM for ksmd, too little free memory for \
     kswapd and kcompactd, interrupts for ksoftirqd (irqaffinity=). perf record -g -a shows it; to other CPUs \
     /sys/devices/virtual/workqueue/cpumask moves work of kworker that is bound to none";
-
-/// Threads of the kernel, by their names in a trace, which tells no more of them.
-static KERNEL_THREAD: Pattern = Pattern::new(concat!(
-    "^(?:(?:kworker|ksoftirqd|cpuhp|irq|jbd2|xfsaild|rcuc|rcub|ktimers|dmcrypt_write|idle_inject)(?:/|$)|",
-    "(?:kswapd|kcompactd)[0-9]|md[0-9]+_|z_wr_|kvm-nx-lpage|(?:ksmd|khugepaged|kthreadd|txg_sync|rcu_[a-z]+)$)",
-));
 
 pub(super) fn hog(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let mut lost: BTreeMap<&str, f64> = BTreeMap::new();
@@ -74,7 +63,7 @@ pub(super) fn hog(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let evidence = known([
         Some(format!("guests wait {} % of a CPU for tasks of the host: {by_task}", figure(all))),
         Some(format!("who waits, and how long: {by_guest} % of a CPU")),
-        (!ctx.is_file() || !task.pids.is_empty() || task.young > 0).then(|| task.used()),
+        (!ctx.is_file() || !task.pids.is_empty()).then(|| task.describe()),
     ]);
     let guests: Vec<&GuestContext<'_>> = delayed.iter().map(|d| d.2).collect();
     let is_one = most * 2.0 >= all;
@@ -107,13 +96,10 @@ fn of_vcpu<'a>(
     (by_tasks * 2.0 >= cpu.wait?).then_some((severity.min(most), shares))
 }
 
-/// A task of the host, or several of one name.
+/// The processes of the host that have one name.
 struct NamedTask<'a> {
     name: &'a str,
-    /// Its processes that have run for a minute or longer, or whose age is not known; busiest first.
-    pids: Vec<i32>,
-    /// The number of its younger processes.
-    young: usize,
+    pids: BTreeSet<i32>,
     is_kernel: bool,
     /// Percent of one CPU.
     used: f64,
@@ -123,41 +109,24 @@ impl<'a> NamedTask<'a> {
     fn new(ctx: &Context<'_>, name: &'a str) -> Self {
         let host = &ctx.model.host;
         let tasks: Vec<_> = host.tasks.iter().filter(|task| task.name() == name).collect();
-        let mut seen = HashSet::new();
-        let (mut pids, mut young) = (Vec::new(), 0);
-        for task in tasks.iter().filter(|task| seen.insert(task.pid)) {
-            if age_s(ctx, task).is_some_and(|age| age < MIN_AGE_S) {
-                young += 1;
-            } else {
-                pids.push(task.pid);
-            }
-        }
         let group = host.task_groups.iter().flatten().find(|group| group.comm == name);
         // Processes that came and went are in the group alone.
         let used = tasks.iter().map(|task| task.cpu_percent).sum::<f64>().max(group.map_or(0.0, |g| g.cpu_percent));
-        let is_kernel = tasks.iter().all(|task| task.kernel) && (!tasks.is_empty() || KERNEL_THREAD.is_match(name));
-        Self { name, pids, young, is_kernel, used }
+        let pids = tasks.iter().map(|task| task.pid).collect();
+        let is_kernel = !tasks.is_empty() && tasks.iter().all(|task| task.kernel);
+        Self { name, pids, is_kernel, used }
     }
 
     fn pids(&self, between: &str) -> String {
         self.pids.iter().take(MAX_NAMES).map(ToString::to_string).collect::<Vec<_>>().join(between)
     }
 
-    fn used(&self) -> String {
-        let Self { name, pids, young, used, .. } = self;
-        let used = figure(*used);
-        match (pids.len(), young) {
-            (0, 0) => format!("{name} comes and goes: processes of this name live for less than a few seconds"),
-            (0, _) => {
-                format!("{name} uses {used} % of a CPU; it comes and goes: no process of this name is a minute old")
-            }
-            (n, 0) => format!("{name} uses {used} % of a CPU in {n} processes (PID {})", self.pids(", ")),
-            (n, young) => format!(
-                "{name} uses {used} % of a CPU in {} processes; a minute old or older: PID {}",
-                n + young,
-                self.pids(", ")
-            ),
+    fn describe(&self) -> String {
+        let Self { name, used, .. } = self;
+        if self.pids.is_empty() {
+            return format!("{name} comes and goes: processes of this name live for less than a few seconds");
         }
+        format!("{name} uses {} % of a CPU; PID {}", figure(*used), self.pids(", "))
     }
 
     /// What moves it away from the CPUs of these guests.
@@ -174,24 +143,11 @@ impl<'a> NamedTask<'a> {
             let lines = pids.split(' ').map(|pid| format!("taskset -apc {free} {pid}"));
             let to_free = fixes::command(lines.collect::<Vec<_>>().join("\n")).needing(MOVE_NEED);
             fix.extend((!free.is_empty()).then_some(to_free));
-            // libvirt and Proxmox give each guest a cgroup of its own: such a guest wins nothing.
-            let has_own_cgroup =
-                |guest: &GuestContext<'_>| guest.config.libvirt == Some(true) || guest.proxmox_id().is_some();
-            if !guests.iter().all(|guest| has_own_cgroup(guest)) {
-                fix.push(fixes::command(format!("renice -n 19 -p {pids}")).needing(NICE_NEED));
-            }
+            fix.push(fixes::command(format!("renice -n 19 -p {pids}")).needing(NICE_NEED));
         }
         fix.push(fixes::advice(format!("Run {} on another host or at another time, {IN_SLICE}", self.name)));
-        let is_pinned = |g: &&&GuestContext<'_>| g.domain.vcpus().any(|vcpu| vcpu.pinned_cpu().is_some());
-        fix.extend(guests.iter().find(is_pinned).into_iter().flat_map(|guest| keep_away(ctx, guest)));
         fix
     }
-}
-
-/// For how long a task's process has run, seconds.
-fn age_s(ctx: &Context<'_>, task: &HostTaskModel) -> Option<f64> {
-    let up_ms = ctx.model.time_ms - ctx.model.booted_ms?;
-    Some(up_ms as f64 / 1e3 - task.started_ns? as f64 / 1e9)
 }
 
 /// The CPUs on which a task hurts no guest: none of these guests may use them, no vCPU is pinned there, and they are

@@ -17,7 +17,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         sees: "interrupts or kernel threads disturb an isolated CPU with a vCPU",
         problem: "isolated CPU is disturbed",
         why: "isolcpus keeps other tasks away, but not interrupts, timers and kernel threads bound to the CPU",
-        thresholds: thresholds![pinning.isolated_irqs, pinning.isolated_cpu, pinning.nohz_ticks],
+        thresholds: thresholds![pinning.isolated_irqs, pinning.isolated_cpu],
         limits: "A kernel thread counts for the CPU on which it ran last",
         fix: "The host's kernel command line and interrupt affinity",
         links: &[links::CPU_ISOLATION, links::IRQ_AFFINITY, links::KERNEL_PARAMETERS],
@@ -37,9 +37,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         why: "Idle vCPUs may share CPUs in any number; busy ones queue up. Red Hat's guide considers 5 vCPUs per CPU \
             safe as long as none is fully busy, and advises against more than 10",
         thresholds: thresholds![pinning.overcommit, pinning.wait],
-        limits: "Where CPU times are measured the vCPUs have to wait, and the CPUs have to be busy. From files alone a \
-            pinned set with more vCPUs than CPUs is reported where other CPUs are free",
-        fix: "Pins to free CPUs where there are any, else fewer guests or vCPUs",
+        limits: "The vCPUs have to wait, and the CPUs have to be busy: needs CPU times, which files do not have",
+        fix: "Fewer guests or vCPUs on these CPUs",
         links: &[links::CPU_TUNING],
     }),
     Rule::new(RuleId::RealtimeVcpu, Setup(vcpus::realtime), Hold::USUAL).described(RuleDoc {
@@ -49,7 +48,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
             interrupts, vhost, the emulator. These starve, or the kernel stops the vCPU for 5 % of each second",
         thresholds: &[],
         limits: "A vCPU at 94 % of its CPU counts as throttled by kernel.sched_rt_runtime_us (95 % by default). Where \
-            isolation is unknown, a configured scheduler is an info, and on CPU 0 a warning",
+            isolation is unknown, only a vCPU without a pin to one CPU is reported",
         fix: "Pins, the host's kernel command line, <vcpusched> in the domain's XML, or a sysctl",
         links: &[links::KVM_REALTIME],
     }),
@@ -76,7 +75,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         sees: "pinned vCPUs leave the host no CPU of its own",
         problem: "no CPU left for the host",
         why: "Emulators, vhost, libvirtd and the kernel need CPU time too, and take it from the guests' CPUs",
-        thresholds: thresholds![pinning.starved_wait],
+        thresholds: &[],
         limits: "A CPU with a pinned vCPU counts as taken, busy or not",
         fix: "Pins or number of vCPUs of the guests",
         links: &[links::CPU_ISOLATION],

@@ -9,10 +9,9 @@ use crate::lint::facts::guest::GuestContext;
 use crate::lint::facts::totals::EventTotals;
 use crate::lint::facts::verdicts::Verdicts;
 use crate::lint::fixes;
-use crate::lint::fixes::{VirtioDriver, hyperv};
-use crate::model::{AccessRow, ExitKind};
+use crate::lint::fixes::hyperv;
+use crate::model::AccessRow;
 use crate::model::{GuestKind, has_device};
-use kvm::Space;
 use kvm::device_property::DeviceProperty;
 
 /// Accesses per second that can only come in bursts: on average less than a millisecond apart.
@@ -24,10 +23,6 @@ const SPARSE: f64 = 30.0;
 /// A wake-up that takes this long within the same interval makes a burst a warning, nanoseconds.
 const LATE_NS: u64 = 1_000_000;
 
-/// The share of all exits from which on they are most.
-const MOST: f64 = 0.5;
-const PORTS_WHY: &str = "QEMU serves ports in user space. At such rates they are a clock or timer that the guest reads \
-    (ACPI PM timer, RTC), an emulated disk or network card, or an old port that is polled";
 const QUIET_CONSOLE: &str = "For jobs with much output use ssh, or a virtio console (console=hvc0)";
 
 /// How the names of regions begin (QEMU's `info mtree`).
@@ -41,18 +36,12 @@ struct Emulated {
     element: &'static str,
     /// The device of QEMU that does.
     device: &'static str,
-    driver: VirtioDriver,
 }
 
 const EMULATED: &[(Regions, Emulated)] = &[
     (
         &["e1000", "rtl8139", "pcnet", "ne2000", "vmxnet3"],
-        Emulated {
-            kind: "network card",
-            element: "<interface>'s <model type='virtio'/>",
-            device: "virtio-net-pci",
-            driver: VirtioDriver::Net,
-        },
+        Emulated { kind: "network card", element: "<interface>'s <model type='virtio'/>", device: "virtio-net-pci" },
     ),
     (
         &["ahci", "ide", "piix-bmdma", "bmdma", "lsi-", "megasas"],
@@ -60,7 +49,6 @@ const EMULATED: &[(Regions, Emulated)] = &[
             kind: "disk controller",
             element: "<disk>'s <target dev='vda' bus='virtio'/>",
             device: "virtio-blk-pci",
-            driver: VirtioDriver::Block,
         },
     ),
 ];
@@ -104,18 +92,16 @@ pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
         let measured = !ctx.is_file() && guest.domain.exits.count > 0;
         if !measured && guest.domain.accesses.iter().all(|row| row.device.is_none()) {
             configured(guest, verdicts);
-            counted(guest, least, verdicts);
-            unnamed(ctx, guest, verdicts);
         }
         return;
     };
-    let Emulated { kind, element, device, driver } = *emulated;
+    let Emulated { kind, element, device } = *emulated;
     let mut names = guest.domain.accesses.iter().filter_map(AccessRow::device_name);
     let region = names.find(|name| is_of(regions, name)).unwrap_or(kind);
     let evidence = vec![accesses.describe(guest, "accesses", &format!("to {region}"))];
     let what = if guest.config.libvirt == Some(false) { device } else { element };
     let change = fixes::advice(format!("Change the device to virtio: set {what}"));
-    let change = change.needing(fixes::virtio_needs(driver, false));
+    let change = change.needing(fixes::virtio_needs(false));
     // Its accesses are work that the guest wants done.
     let by_cost = accesses.cost.and_then(|cost| ctx.thresholds().cost.of_one_cpu.of(cost));
     let severity = by_cost.unwrap_or_default().min(Severity::Warning);
@@ -130,26 +116,17 @@ pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
 /// Emulated devices of a guest whose accesses are not measured.
 fn configured(guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let all = properties::emulated(guest);
-    let takes_virtio = guest.config.is_x86() && guest.kind.kind != GuestKind::Other && !hyperv::before_xp(guest);
+    let takes_virtio = guest.config.is_x86() && guest.kind.kind != GuestKind::Other && !hyperv::too_old(guest);
     let Some(first) = all.first().filter(|_| takes_virtio) else { return };
     let what = if is_scsi(first) { "SCSI controller" } else { "network card" };
     let fix = all.iter().map(|device| made_virtio(guest, device));
     let evidence = all
         .iter()
-        .filter_map(|one| {
-            let default = if is_default(guest, one) { ", Proxmox's default" } else { "" };
-            Some(format!("{} of {}: {}{default}: {}", one.device, guest.name(), one.value, one.cost()?))
-        })
+        .filter_map(|one| Some(format!("{} of {}: {}: {}", one.device, guest.name(), one.value, one.cost()?)))
         .collect();
     let found = Finding::new(Severity::Info, Confidence::Medium, evidence, fix.collect());
     let title = format!("The {what} {} is an emulated {}", first.device, first.value);
     verdicts.find(Finding { title, problem: format!("emulated {what}"), ..found });
-}
-
-/// Whether Proxmox chose the model, because the configuration has none.
-fn is_default(guest: &GuestContext<'_>, property: &DeviceProperty) -> bool {
-    let command = guest.domain.facts.command.as_ref();
-    property.device == "scsihw" && command.is_some_and(|command| command.defaults.contains(&"scsihw"))
 }
 
 fn is_scsi(device: &DeviceProperty) -> bool {
@@ -159,66 +136,13 @@ fn is_scsi(device: &DeviceProperty) -> bool {
 /// What makes a configured device one of virtio.
 fn made_virtio(guest: &GuestContext<'_>, property: &DeviceProperty) -> Fix {
     let DeviceProperty { device, value, .. } = property;
-    let (kind, element, driver) = if is_scsi(property) {
-        ("virtio-scsi", "model='virtio-scsi' of its <controller>", VirtioDriver::Scsi)
+    let kind = if is_scsi(property) { "virtio-scsi" } else { "virtio-net" };
+    let text = if guest.config.libvirt == Some(false) {
+        format!("Give the guest {kind} in place of {value} for {device}")
     } else {
-        ("virtio-net", "<model type='virtio'/>", VirtioDriver::Net)
+        format!("Make {device} a virtio device: model='virtio' (a controller's: 'virtio-scsi') in place of {value}")
     };
-    let is_plain = [device, value].iter().all(|word| word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-'));
-    match guest.proxmox_id().filter(|_| is_plain) {
-        Some(id) if device == "scsihw" => fixes::command(format!("qm set {id} --scsihw virtio-scsi-single")),
-        Some(id) => fixes::command(format!(
-            "qm set {id} --{device} \"$(qm config {id} | sed -n 's/^{device}: {value}=/virtio=/p')\""
-        )),
-        None if guest.config.libvirt != Some(false) => {
-            fixes::advice(format!("Make {device} a virtio device: {element} in place of {value}"))
-        }
-        None if device.starts_with('-') => {
-            fixes::advice(format!("Start QEMU with model={kind}-pci for {device}, in place of {value}"))
-        }
-        None => fixes::advice(format!("Start QEMU with {kind}-pci in place of {value} for the device {device}")),
-    }
-    .needing(fixes::virtio_needs(driver, has_device(&guest.domain.facts, kind)))
-}
-
-/// Accesses to ports and device memory that are most exits of a guest whose exits are only counted (`kvm_stat`).
-fn counted(guest: &GuestContext<'_>, least: f64, verdicts: &mut Verdicts) {
-    let rate = |name: &str| guest.domain.counters.get(name).copied().unwrap_or(0.0);
-    let (exits, accesses) = (rate("exits"), [("ports", rate("io_exits")), ("device memory", rate("mmio_exits"))]);
-    let many = |(_, rate): &&(&str, f64)| *rate >= least && (MOST * exits..=exits).contains(rate);
-    let Some((what, rate)) = accesses.iter().find(many).filter(|_| guest.domain.exits.count == 0) else { return };
-    let share = figure(100.0 * rate / exits);
-    let evidence = vec![
-        format!("{} accesses/s to {what}, {share} % of {} exits/s", figure(*rate), figure(exits)),
-        "which device is not counted".into(),
-    ];
-    let fix = vec![show_addresses()];
-    let title = format!("Most exits are accesses to {what}");
-    let problem = format!("exits: {what}");
-    verdicts.find(Finding { title, problem, ..Finding::new(Severity::Info, Confidence::Low, evidence, fix) });
-}
-
-/// The command that shows which addresses a guest accesses, where no figure names them.
-fn show_addresses() -> Fix {
-    let show = "perf kvm stat record -a sleep 10; perf kvm stat report --event=mmio; \
-        perf kvm stat report --event=ioport";
-    fixes::command(show).needing("shows which addresses the guest accesses")
-}
-
-/// Exits for ports, in a table that does not name them, that cost the guest much time. Those of Windows are judged with
-/// its configuration.
-fn unnamed(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let ports = guest.exits(&[ExitKind::Io]);
-    let of_windows = guest.config.known && guest.kind.windows(Confidence::Medium);
-    let Some(severity) = ctx.severity_by_cost(guest, &ports).filter(|_| !of_windows) else { return };
-    if severity == Severity::Info || ports.rate.is_none() || guest.has_accesses(Space::Pio) {
-        return;
-    }
-    let evidence = vec![ports.describe(guest, "port exits", ""), "which ports is not in the table".into()];
-    let fix = vec![show_addresses()];
-    let found = Finding::new(severity, Confidence::Low, evidence, fix).caused_by(ports);
-    let title = "Accesses to I/O ports of emulated devices cost the guest much time".into();
-    verdicts.find(Finding { title, problem: "exits: ports".into(), why: PORTS_WHY.into(), ..found });
+    fixes::advice(text).needing(fixes::virtio_needs(has_device(&guest.domain.facts, kind)))
 }
 
 /// Polling of old ports.

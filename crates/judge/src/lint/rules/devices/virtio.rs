@@ -5,10 +5,9 @@ use crate::figures::figure;
 use crate::lint::facts::Context;
 use crate::lint::facts::finding::{Confidence, Finding, Severity};
 use crate::lint::facts::guest::GuestContext;
-use crate::lint::facts::prose::Prose;
 use crate::lint::facts::verdicts::Verdicts;
 use crate::lint::fixes;
-use crate::model::{AccessRow, ExitKind, ThreadModel, total};
+use crate::model::{AccessRow, ThreadModel, total};
 use kvm::{CpuSet, Space};
 use sample::Direction;
 
@@ -22,19 +21,6 @@ const EXIT_IO: i32 = 2;
 
 /// Wake-ups per second that are reported when the kworker is on an isolated CPU.
 const MIN_ISOLATED: f64 = 10.0;
-
-/// Nothing but an ioeventfd ends as soon (0.6 us measured): what a VMM serves takes 5 us and more. Microseconds.
-const FAST_US: f64 = 1.5;
-/// Such exits per second that are worth a remark.
-const MANY: f64 = 50_000.0;
-const DOORBELLS: Prose = Prose {
-    title: "Most exits are virtio notifications, which KVM passes on by an ioeventfd",
-    problem: "very many virtio notifications",
-    why: "None of them waits for the VMM, so each costs a vCPU only a microsecond or two. At such rates that adds up; \
-        a device that is still at work needs no notification",
-};
-const FEWER_KICKS: &str = "Disk: an IOThread whose polling keeps notifications off (poll-max-ns), and a guest that \
-    submits several requests at once. Network: leave segmentation offload on";
 
 const USE_MSIX: &str = "Remove pci=nomsi from the guest's kernel command line; in Windows, update the drivers";
 const DEFAULT_VECTORS: &str = "Give the device the default number of vectors: with vectors='0' it has no MSI-X";
@@ -74,9 +60,6 @@ pub(super) fn intx(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
 /// Notifications that reach the VMM.
 pub(super) fn kicks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let kicks = guest.accesses(is_notification);
-    if ctx.is_file() && !guest.has_accesses(Space::Mmio) {
-        doorbells(guest, verdicts);
-    }
     if kicks.rate_or_tell(guest, verdicts).is_none_or(|rate| rate < ctx.thresholds().devices.kicks) {
         return;
     }
@@ -101,19 +84,6 @@ pub(super) fn kicks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     let mut fix = fixes::or_advice(fix, fixes::advice("Check that nothing sets ioeventfd=off on the device"));
     fix.push(fixes::advice(USE_VHOST));
     verdicts.find(Finding::new(Severity::Info, confidence, evidence, fix).caused_by(kicks));
-}
-
-/// Notifications with an ioeventfd, in a table that names no addresses.
-fn doorbells(guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let short = guest.exits(&[ExitKind::EptMisconfig]);
-    let awake = total(guest.domain.exits.rows.iter().filter(|row| !row.idle).map(|row| row.span.count));
-    let is_fast = short.mean_us.is_some_and(|us| us <= FAST_US);
-    if is_fast && short.rate_or_zero() >= MANY && short.count >= awake / 2 {
-        let evidence = vec![short.describe(guest, "EPT_MISCONFIG exits", "(device memory)")];
-        let fix = vec![fixes::advice(FEWER_KICKS)];
-        let found = Finding::new(Severity::Info, Confidence::Low, evidence, fix).caused_by(short);
-        verdicts.find(found.saying(DOORBELLS));
-    }
 }
 
 /// The CPU of a bound kworker: `kworker/3:1`, `kworker/3:1H-kblockd`. Unbound ones are `kworker/u8:2`.

@@ -1,11 +1,9 @@
 //! Requests of a guest's disks: those that fail, wait for a limit or fill a queue, and where their time goes.
 
-use crate::figures::bytes;
 use crate::figures::{duration, figure, or_unknown};
 use crate::lint::facts::Context;
-use crate::lint::facts::finding::{Confidence, Finding, Fix, Mark, Severity, known, worst_of};
+use crate::lint::facts::finding::{Confidence, Finding, Fix, Mark, Severity, known};
 use crate::lint::facts::guest::GuestContext;
-use crate::lint::facts::prose::Prose;
 use crate::lint::facts::shell;
 use crate::lint::facts::verdicts::Verdicts;
 use crate::lint::fixes;
@@ -33,12 +31,6 @@ const NOT_TIMED: &str = "the host's block devices are not timed: kvmtop --engine
 /// The window of a disk's figures.
 const WINDOW: &str = "between the last two readings";
 
-/// Limits below these are lower than what any SSD does: bytes a second, requests a second.
-const SSD_BYTES: u64 = 150_000_000;
-const SSD_REQUESTS: u64 = 3000;
-
-const SHOW_DEVICE: &str = "look at: iostat -x 1 on the host, which shows how much of that the device takes";
-
 const GIVE_IOTHREAD: &str = "Give the disk an IOThread (<iothreads> and <driver iothread=> in the domain's XML)";
 const USE_DIRECT: &str = "Use cache='none' with io='native' or io='io_uring' for the disk";
 const LOOK_AT_THREADS: &str = "Look whether the thread that serves the disk waits for a CPU, or uses all of one";
@@ -46,12 +38,6 @@ const LOOK_AT_STORAGE: &str = "Look at what else uses the device, at io.max of t
 const LIMIT_NEED: &str = "takes effect at once and is kept; the guest may then use as much of the storage as it wants";
 const USE_VIRTIO: &str = "Change the disk to virtio; first install the virtio drivers in the guest";
 const FEWER_REQUESTS: &str = "Faster storage, or less load: a longer queue only moves the wait";
-const LOW_LIMIT: Prose = Prose {
-    title: "The limit of the guest's disk is lower than what any SSD does",
-    problem: "low limit of a disk",
-    why: "QEMU holds each request back until the limit allows it, and the guest sees a slow disk. Clouds set such \
-        limits on purpose",
-};
 const FLUSH_LESS: &str = "In the guest, commit in larger batches, or put the journal on a disk of its own";
 const FLUSH_FASTER: &str = "On the host, storage with a protected write cache makes a flush cheap";
 const MEND_STORAGE: &str = "Look at the host's log, and mend the storage before the guest writes more";
@@ -145,7 +131,7 @@ pub(super) fn throttled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     let steps = &ctx.thresholds().disks.throttled;
     let waits = |at: &AtLimit<'_>| at.disk.queue_depth.is_none_or(|depth| depth >= MIN_WAITING);
     let worst = at_limits(guest).filter(waits).max_by(|a, b| a.percent.total_cmp(&b.percent));
-    let Some(AtLimit { disk, limit, rate, most, percent }) = worst else { return low_limits(ctx, guest, verdicts) };
+    let Some(AtLimit { disk, limit, rate, most, percent }) = worst else { return };
     let Some(severity) = steps.of(percent) else { return };
     let unit = if limit.contains("bytes") { "B/s" } else { "op/s" };
     let (name, depth) = (&disk.name, or_unknown(disk.queue_depth, figure));
@@ -157,27 +143,6 @@ pub(super) fn throttled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     let confidence = if disk.queue_depth.is_some() { Confidence::High } else { Confidence::Medium };
     let found = Finding::new(severity, confidence, evidence, vec![lift(guest, name, limit)]);
     verdicts.find(Finding { marks: mark(disk), ..found });
-}
-
-/// Limits of the configuration that are low, where requests are not counted.
-fn low_limits(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    if !ctx.is_file() || !guest.domain.disks.is_empty() {
-        return;
-    }
-    let disks = DiskConfig::all(&guest.domain.facts);
-    let limits = disks.iter().flat_map(|disk| disk.limits.iter().map(|(name, limit)| (disk.name, name, *limit)));
-    let is_low = |(_, name, limit): &(&str, &String, u64)| {
-        *limit < if name.contains("bytes") { SSD_BYTES } else { SSD_REQUESTS }
-    };
-    let low: Vec<_> = limits.filter(is_low).collect();
-    let Some((disk, name, _)) = low.first() else { return };
-    let line = |(disk, name, limit): &(&str, &String, u64)| {
-        let size = if name.contains("bytes") { format!(" ({}/s)", bytes(*limit)) } else { String::new() };
-        format!("disk {disk}: {name} {limit}{size}")
-    };
-    let fix = vec![lift(guest, disk, name).needing("if nobody wants it so low")];
-    let found = Finding::new(Severity::Info, Confidence::Medium, low.iter().map(line).collect(), fix);
-    verdicts.find(found.saying(LOW_LIMIT));
 }
 
 /// Whether a disk of the guest is at one of its limits: what it waits for is known then.
@@ -262,7 +227,12 @@ pub(super) fn latency(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
 /// A block device of the host that is slow.
 pub(super) fn slow_storage(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().disks;
-    let Some(disks) = &guest.domain.host_disks else { return slow_requests(ctx, guest, verdicts) };
+    let Some(disks) = &guest.domain.host_disks else {
+        let slow = guest.domain.disks.iter().filter_map(DiskRates::slowest_us).any(|us| t.storage_us.of(us).is_some());
+        return if slow {
+            verdicts.cannot_tell(NOT_TIMED)
+        };
+    };
     let timed = addressed(disks).filter(|disk| disk.ops() >= t.timed_ops).filter_map(|d| Some((d, d.mean_us().0?)));
     let Some((disk, us)) = timed.max_by(|a, b| a.1.total_cmp(&b.1)) else { return };
     let Some(severity) = t.storage_us.of(us) else { return };
@@ -270,30 +240,6 @@ pub(super) fn slow_storage(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
     let fix = vec![fixes::advice(LOOK_AT_STORAGE)];
     let marks = vec![Mark::HostDisk(disk.name.clone())];
     verdicts.find(Finding { marks, ..Finding::new(severity, Confidence::High, evidence, fix) });
-}
-
-/// By the time that the VMM measures, where the host's devices are not timed: on a running host they can be.
-fn slow_requests(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let t = &ctx.thresholds().disks;
-    let now = guest.domain.disks.iter().flat_map(|d| {
-        let kinds = [("reads/s", d.read_ops, d.read_mean_us), ("writes/s", d.write_ops, d.write_mean_us)];
-        kinds.map(|kind| (&d.name, kind))
-    });
-    let slow = now.filter_map(|(name, (what, ops, us))| {
-        // A limit holds requests back as slow storage does.
-        let config = || DiskConfig::find(&guest.domain.facts, name);
-        let is_limited = || config().is_some_and(|config| config.limits.values().any(|most| *most > 0));
-        let severity = t.storage_us.of(us?).filter(|_| ops >= t.timed_ops && !is_limited())?;
-        Some((severity, us?, (name, format!("{name}: {} {what} took {} each {WINDOW}", figure(ops), duration(us?)))))
-    });
-    let Some((severity, _, (name, slow))) = worst_of(slow) else { return };
-    if !ctx.is_file() {
-        return verdicts.cannot_tell(NOT_TIMED);
-    }
-    let evidence = vec![format!("{slow}, in QEMU and below"), SHOW_DEVICE.to_owned()];
-    let fix = vec![fixes::advice(LOOK_AT_STORAGE), fixes::advice(LOOK_AT_THREADS)];
-    let (title, marks) = ("The guest's disk takes long for its requests".into(), vec![Mark::Disk(name.clone())]);
-    verdicts.find(Finding { title, marks, ..Finding::new(severity, Confidence::Medium, evidence, fix) });
 }
 
 fn device(disk: &HostDiskModel) -> String {

@@ -5,15 +5,11 @@ use crate::lint::facts::Context;
 use crate::lint::facts::finding::{Confidence, Finding, Fix, Severity};
 use crate::lint::facts::guest::GuestContext;
 use crate::lint::facts::prose::Prose;
-use crate::lint::facts::shell;
 use crate::lint::facts::verdicts::Verdicts;
 use crate::lint::fixes;
-use crate::lint::fixes::VirtioDriver;
-use crate::model::{DiskConfig, GuestKind, has_device};
+use crate::model::{DiskConfig, GuestKind};
 
-/// A way in which a disk can be set up badly. In its texts DISK is the disk's name; in commands ID is the guest's
-/// number in Proxmox, VOLUME what is behind the disk, NEW a free name on virtio, and DROP takes away what that has not;
-/// IOTHREAD is a free id, and DEVICE the option of QEMU that takes it.
+/// A way in which a disk can be set up badly. In its texts DISK is the disk's name, and ID the guest's number in Proxmox.
 struct Flaw {
     /// What shows it, if the disk has it.
     evidence: fn(&Context<'_>, &GuestContext<'_>, &DiskConfig<'_>) -> Option<String>,
@@ -41,10 +37,7 @@ static FLAWS: [Flaw; 6] = [
     Flaw {
         evidence: |_, guest, disk| {
             let bus = disk.bus.filter(|_| disk.is_ata() && takes_virtio(guest))?;
-            // A q35 machine's own controller is an AHCI. An XML, which gives no file here, names the bus itself.
-            let is_q35 = guest.config.machine.name.as_ref().is_some_and(|machine| machine.contains("q35"));
-            let is_sata = is_q35 && !disk.file.is_empty() || bus == "sata" || disk.name.starts_with("sata");
-            Some(format!("on an emulated controller ({})", if is_sata { "SATA" } else { "IDE" }))
+            Some(format!("on an emulated controller ({bus}: IDE or SATA)"))
         },
         prose: Prose {
             title: "The disk DISK hangs on an emulated IDE or SATA controller",
@@ -54,11 +47,9 @@ static FLAWS: [Flaw; 6] = [
         },
         fixes: [
             "Make DISK a virtio disk: bus='virtio' in its <target> and no <address>",
-            "",
-            "options=$(qm config ID | sed -n 'DROPs/^DISK: [^,]*//p')\nboot=$(qm config ID | sed -n 's/^boot: //p')\n\
-             qm set ID --delete DISK\nqm set ID --NEW VOLUME\"$options\"\n\
-             [ -z \"$boot\" ] || qm set ID --boot \"$(echo \"$boot\" | sed s/DISK/NEW/)\"\n\
-             # to go back: qm set ID --delete NEW --boot \"$boot\"; qm set ID --DISK VOLUME\"$options\"",
+            "Give DISK if=virtio in its -drive (in place of -hda), or the device virtio-blk-pci",
+            "Detach DISK of guest ID (qm set --delete) and attach its volume again as a scsi disk of \
+                virtio-scsi-single; then set the boot order",
         ],
     },
     Flaw {
@@ -70,7 +61,7 @@ static FLAWS: [Flaw; 6] = [
         },
         fixes: [
             "Add <iothreads>1</iothreads>, and iothread='1' to the <driver> of DISK",
-            "Add -object iothread,id=IOTHREAD, and iothread=IOTHREAD to DEVICE",
+            "Add -object iothread,id=io1, and iothread=io1 to the -device of DISK",
             "qm set ID --DISK \"$(qm config ID | sed -n 's/^DISK: //p'),iothread=1\"",
         ],
     },
@@ -92,15 +83,12 @@ static FLAWS: [Flaw; 6] = [
         prose: Prose {
             title: "QEMU flushes the disk DISK after each write",
             problem: "disk flushed at each write",
-            why: "With this cache mode, or write-cache=off of the device, a write is done when it is on the medium, \
-                whether the guest asked for that or not. With cache=none or writeback the guest's own flushes keep \
-                its data as safe. Some want it, for guests without flushes or by nova's disk_cachemodes",
+            why: "With this cache mode a write is done when it is on the medium, whether the guest asked for that or \
+                not. With cache=none or writeback the guest's own flushes keep its data as safe",
         },
         fixes: [
-            "Set cache='none' (where the file system lacks O_DIRECT, writeback) in the <driver> of DISK, if its \
-                guest's system sends flushes, as all do since about 2010",
-            "Set cache=none (where the file system lacks O_DIRECT, writeback) in the -drive of DISK, and no \
-                write-cache=off in its -device, if its guest's system sends flushes, as all do since about 2010",
+            "Set cache='none' in the <driver> of DISK, if its guest's system sends flushes, as all do since 2010",
+            "Set cache=none in the -drive of DISK, if its guest's system sends flushes, as all do since 2010",
             "qm set ID --DISK \"$(qm config ID | sed -n 's/,cache=[a-z]*//; s/^DISK: //p')\"",
         ],
     },
@@ -123,10 +111,6 @@ static FLAWS: [Flaw; 6] = [
         ],
     },
 ];
-
-/// QEMU makes the device of a drive with `if=virtio` itself.
-const DEVICE_OF_DRIVE: &str = "a -device virtio-blk-pci,drive=, which names the id of the -drive of DISK; that one \
-    then has if=none in place of if=virtio";
 
 /// Whether the guest's system is one that has virtio drivers for disks.
 fn takes_virtio(guest: &GuestContext<'_>) -> bool {
@@ -161,54 +145,15 @@ pub(super) fn setup(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
 }
 
 fn mended(guest: &GuestContext<'_>, flaw: &Flaw, disk: &DiskConfig<'_>, disks: &[DiskConfig<'_>]) -> Fix {
-    let has_scsi = has_device(&guest.domain.facts, "virtio-scsi");
-    let [in_xml, fix_by_hand, proxmox] = flaw.fixes;
-    let needs = if proxmox.contains("NEW") { driver_needs(guest, disks) } else { fixes::POWER_CYCLE };
+    let [in_xml, by_hand, proxmox] = flaw.fixes.map(|text| text.replace("DISK", disk.name));
+    let has_virtio = disks.iter().any(|disk| disk.bus.is_some_and(|bus| bus.starts_with("virtio")));
+    let is_ata = flaw.prose.problem == "emulated disk controller";
+    let needs = if is_ata { fixes::virtio_needs(has_virtio) } else { fixes::POWER_CYCLE };
     let is_plain = disk.name.bytes().all(|b| b.is_ascii_alphanumeric());
-    let Some(id) = guest.proxmox_id().filter(|_| is_plain) else {
-        let by_hand = guest.config.libvirt == Some(false);
-        if by_hand && fix_by_hand.is_empty() {
-            return virtio_by_hand(guest, disk, needs);
-        }
-        let iothreads = guest.domain.facts.command.as_ref().map_or(&[][..], |command| &command.iothreads);
-        let mut ids = (0..=iothreads.len()).map(|n| format!("iothread{n}"));
-        let iothread = ids.find(|id| !iothreads.contains(id)).unwrap_or_default();
-        let device = if disk.bus == Some("virtio") { DEVICE_OF_DRIVE } else { "the -device of DISK" };
-        let text = if by_hand { fix_by_hand.replace("DEVICE", device) } else { in_xml.to_owned() };
-        return fixes::advice(text.replace("IOTHREAD", &iothread).replace("DISK", disk.name)).needing(needs);
+    let fix = match guest.proxmox_id().filter(|_| is_plain).map(|id| proxmox.replace("ID", id)) {
+        Some(command) if command.starts_with("qm ") => fixes::command(command),
+        Some(advice) => fixes::advice(advice),
+        None => fixes::advice(if guest.config.libvirt == Some(false) { by_hand } else { in_xml }),
     };
-    let is_free = |name: &String| !disks.iter().any(|disk| disk.name == name);
-    // virtio-blk tells the guest nothing of the medium.
-    let (bus, drop) = if has_scsi { ("scsi", "") } else { ("virtio", "s/,ssd=[01]//; ") };
-    let new = (0..16).map(|n| format!("{bus}{n}")).find(is_free).unwrap_or_default();
-    let text = proxmox.replace("DROP", drop).replace("ID", id).replace("NEW", &new).replace("DISK", disk.name);
-    fixes::command(text.replace("VOLUME", &shell::quoted(disk.file))).needing(needs)
-}
-
-/// What a disk needs that moves to virtio: on the SCSI controller of virtio, if there is one. A disk of the same kind
-/// shows that its driver is there.
-fn driver_needs(guest: &GuestContext<'_>, disks: &[DiskConfig<'_>]) -> &'static str {
-    let has_scsi = has_device(&guest.domain.facts, "virtio-scsi");
-    // The fix for libvirt's XML takes virtio-blk.
-    let (driver, bus) = if has_scsi && guest.config.libvirt == Some(false) {
-        (VirtioDriver::Scsi, "scsi")
-    } else {
-        (VirtioDriver::Block, "virtio")
-    };
-    fixes::virtio_needs(driver, disks.iter().any(|disk| disk.bus.is_some_and(|name| name.starts_with(bus))))
-}
-
-/// A disk of QEMU's command line on virtio: on the SCSI controller of virtio, if there is one.
-fn virtio_by_hand(guest: &GuestContext<'_>, disk: &DiskConfig<'_>, needs: &str) -> Fix {
-    let device = if has_device(&guest.domain.facts, "virtio-scsi") { "scsi-hd" } else { "virtio-blk-pci" };
-    if let Some(driver) = disk.bus.filter(|driver| driver.starts_with("ide-")) {
-        let change = format!("Start QEMU with {device} in place of {driver} for the disk {}, without bus=", disk.name);
-        return fixes::advice(change).needing(needs);
-    }
-    let file = shell::quoted(&disk.file.replace(',', ",,"));
-    let option = match device {
-        "scsi-hd" => format!("-drive file={file},if=none,id=disk0 -device scsi-hd,drive=disk0"),
-        _ => format!("-drive file={file},if=virtio"),
-    };
-    fixes::qemu(guest, option).needing(&format!("in place of -hda or its -drive, whose other settings stay; {needs}"))
+    fix.needing(needs)
 }

@@ -7,7 +7,7 @@ use crate::lint::facts::verdicts::Verdicts;
 use crate::lint::fixes;
 use crate::model::CpuModel;
 use kvm::CpuSet;
-use kvm::topology::{CPU_BASE_KHZ, CPU_DRIVER, CPU_GOVERNOR, CPU_MAX_KHZ, CPU_MODEL, EFFICIENCY_CPUS};
+use kvm::topology::{CPU_BASE_KHZ, CPU_DRIVER, CPU_GOVERNOR, CPU_MAX_KHZ, EFFICIENCY_CPUS};
 
 const FAST: &str = "cpupower frequency-set -g performance";
 const FAST_NEED: &str = "until the next boot; costs power. tuned-adm profile virtual-host keeps it";
@@ -21,13 +21,6 @@ fn clock(khz: f64) -> String {
 
 fn khz(ctx: &Context<'_>, name: &str) -> Option<f64> {
     ctx.param(name)?.parse().ok().filter(|khz| *khz > 0.0)
-}
-
-/// The frequency that all CPUs can keep up together, kHz: by the driver, or by the name of the model
-/// (`Xeon(R) CPU E5-2640 v3 @ 2.60GHz`).
-fn base(ctx: &Context<'_>) -> Option<f64> {
-    let named = || ctx.param(CPU_MODEL)?.rsplit_once("@ ")?.1.strip_suffix("GHz")?.trim().parse::<f64>().ok();
-    khz(ctx, CPU_BASE_KHZ).or_else(|| named().map(|ghz| ghz * 1e6))
 }
 
 /// Whether the hardware chooses the frequency, so that `powersave` is no fixed low one (Documentation/admin-guide/pm/
@@ -55,7 +48,7 @@ pub(super) fn frequency(ctx: &Context<'_>, verdicts: &mut Verdicts) {
 /// Busy CPUs at low clocks.
 fn by_clocks(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let (t, topology) = (&ctx.thresholds().machine, ctx.topology());
-    let Some(full) = base(ctx).or_else(|| khz(ctx, CPU_MAX_KHZ)) else { return };
+    let Some(full) = khz(ctx, CPU_BASE_KHZ).or_else(|| khz(ctx, CPU_MAX_KHZ)) else { return };
     let others = ctx.param(EFFICIENCY_CPUS).and_then(|list| CpuSet::parse(list).ok()).unwrap_or_default();
     // Without a tick the kernel shows what it asked for, not what the CPU does.
     let others = topology.nohz_full.as_ref().map_or(others.clone(), |cpus| others.union(cpus));

@@ -3,7 +3,6 @@
 use crate::lint::facts::Context;
 use crate::lint::facts::finding::{Confidence, Finding, Severity};
 use crate::lint::facts::guest::GuestContext;
-use crate::lint::facts::shell;
 use crate::lint::facts::verdicts::Verdicts;
 use crate::lint::fixes;
 use kvm::cmdline::QemuCommand;
@@ -15,60 +14,32 @@ const MINIMAL: &[&str] =
 const CLIENT_SOCKETS: u32 = 2;
 /// A vCPU with less CPU time is not used, percent.
 const UNUSED: f64 = 1.0;
-const HOST_INSTEAD: &str = "instead, for a guest that never migrates, as with a passed-through device; not where \
-    Windows runs VBS or WSL2 (msinfo32 shows it): with cpu: host its hypervisor starts, and all gets slower";
 const MIGRATES: &str = "shut the guest down and start it again; one that migrates takes x86-64-v2-AES or x86-64-v3";
 
 pub(super) fn model(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let facts = &guest.domain.facts;
-    let xml = facts.xml.as_ref().map(|xml| &xml.value);
+    let xml = guest.domain.facts.xml.as_ref().map(|xml| &xml.value);
     let argument = guest.config.cpu_argument.as_deref();
-    let (model, rest) = match (argument, xml) {
-        (Some(argument), _) => argument.split_once(',').unwrap_or((argument, "")),
-        // The other modes take no model.
-        (None, Some(xml)) if xml.cpu.mode.as_deref().is_some_and(|mode| mode != "custom") => return,
-        // An XML without <cpu> and UUID may be an example; one with a topology alone names no model.
-        (None, Some(xml)) if xml.cpu.model.is_some() || xml.topology.is_none() && xml.uuid.is_none() => {
-            (xml.cpu.model.as_deref().unwrap_or_default(), "")
-        }
-        (None, _) if guest.config.is_whole => ("qemu64", ""),
-        (None, _) => return,
-    };
-    let adds = |name: &str| {
-        rest.split(',').any(|feature| feature.trim_start_matches('+').trim_end_matches("=on") == name)
-            || xml
-                .and_then(|xml| xml.cpu.features.get(name))
-                .is_some_and(|policy| ["require", "force"].contains(&&**policy))
-    };
+    // The other modes take no model.
+    let is_custom = xml.is_some_and(|xml| xml.cpu.mode.as_deref().is_none_or(|mode| mode == "custom"));
+    let of_xml = || xml.filter(|_| is_custom)?.cpu.model.as_deref();
+    let Some(model) = argument.and_then(|argument| argument.split(',').next()).or_else(of_xml) else { return };
     // Whoever adds these has chosen the features.
-    let by_hand = ["sse4.1", "sse4.2", "sse4_1", "sse4_2", "avx", "avx2"].into_iter().any(adds);
+    let is_chosen = |name: &str| {
+        argument.is_some_and(|argument| argument.contains(name))
+            || xml.is_some_and(|xml| xml.cpu.features.contains_key(name))
+    };
+    let by_hand = ["sse4.1", "sse4.2", "sse4_1", "sse4_2", "avx"].into_iter().any(is_chosen);
     if !MINIMAL.contains(&model) || by_hand || !guest.config.is_x86() || !uses_kvm(guest) {
         return;
     }
-    let whole = ["host", rest].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(",");
     // A Windows that finds virtualisation in its CPU may start its own hypervisor and run on that.
-    let is_windows = guest.kind.windows(Confidence::Medium);
-    let set = |id: &str, model: &str| fixes::command(format!("qm set {id} --cpu {model}"));
+    let better = if guest.kind.windows(Confidence::Medium) { "x86-64-v2-AES" } else { "host" };
     let fix = match guest.proxmox_id() {
-        Some(id) if is_windows => {
-            vec![set(id, "x86-64-v2-AES").needing(fixes::POWER_CYCLE), set(id, "host").needing(HOST_INSTEAD)]
-        }
-        Some(id) => vec![set(id, "host").needing(MIGRATES)],
-        None => {
-            let option = format!("-cpu {}", shell::quoted(&whole));
-            let fix = fixes::setting(guest, "<cpu mode='host-passthrough'/>", option);
-            fix.into_iter().map(|fix| fix.needing(MIGRATES)).collect()
-        }
+        Some(id) => vec![fixes::command(format!("qm set {id} --cpu {better}"))],
+        None => fixes::setting(guest, "<cpu mode='host-passthrough'/>", "-cpu host"),
     };
-    let default = if argument.is_none() && xml.is_none_or(|xml| xml.cpu.model.is_none()) {
-        ", QEMU's default: nothing names another one"
-    } else if facts.command.as_ref().is_some_and(|command| command.defaults.contains(&"cpu")) {
-        ", Proxmox's default: the configuration has no cpu:"
-    } else {
-        ""
-    };
-    let aes = if adds("aes") { "; AES is added to it, SSE4 and AVX are not" } else { "" };
-    let evidence = vec![format!("the CPU model is {model}{default}{aes}")];
+    let fix = fix.into_iter().map(|fix| fix.needing(MIGRATES)).collect();
+    let evidence = vec![format!("the CPU model is {model}, without SSE4 and AVX")];
     verdicts.find(Finding::new(Severity::Info, Confidence::Medium, evidence, fix));
 }
 

@@ -7,7 +7,7 @@ use crate::lint::facts::finding::{Confidence, Finding, Fix, Mark, Severity, Targ
 use crate::lint::facts::guest::{GuestContext, place_text};
 use crate::lint::facts::verdicts::Verdicts;
 use crate::lint::fixes;
-use crate::model::{ExitKind, ThreadModel, total};
+use crate::model::{ExitKind, total};
 use kvm::{Isa, Space};
 use sample::ExitPlace;
 
@@ -42,19 +42,12 @@ const NO_LIMIT: &str = "Where it has memory to spare, a limit of the guest's cgr
 pub(super) fn memory_stall(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let Some(waits) = guest.domain.pressure else { return };
     let Some(severity) = ctx.thresholds().machine.memory_stall.of(waits.memory) else { return };
-    let seconds = guest.seconds.unwrap_or(f64::INFINITY);
-    let disk_wait = |t: &ThreadModel| Some(t.growth?.disk_wait_ns? as f64 / 1e7 / seconds);
-    let vcpus = guest.domain.vcpus().filter_map(|t| Some((t, disk_wait(t)?)));
-    let sleeper = vcpus.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, percent)| *percent >= 1.0);
     let evidence = known([
         Some(format!(
             "at least one of its threads waited for memory {} % of the last 10 s, all of them {} %",
             figure(waits.memory),
             figure(waits.memory_full)
         )),
-        sleeper.map(|(t, percent)| {
-            format!("{} slept for a disk {} % of the time {}", t.label(), figure(percent), guest.window())
-        }),
         guest
             .domain
             .swap
@@ -75,10 +68,6 @@ const CHECK_FAULTS: &str = "look at: trace-cmd record -e kvm:kvm_page_fault; gre
 
 /// A warning from this cost on: of memory faults percent of one CPU, of nested exits percent of the vCPUs' time.
 const COST_WARNING: f64 = 10.0;
-
-/// Memory faults that are this much of all exits, percent, and so many, are reported without a rate.
-const LARGE_SHARE: f64 = 40.0;
-const MANY: u64 = 1000;
 
 pub(super) fn faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let mut faults = guest.exits(&[ExitKind::MemoryFault]);
@@ -107,13 +96,8 @@ pub(super) fn faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
         faults.per_vcpu = faults.per_vcpu.map(|r| r * left);
         faults.cost = faults.cost.map(|c| (c - mmio.cost.unwrap_or(0.0)).max(0.0));
     }
-    // Without a rate, it is still news that they are a large part of many exits.
-    let is_large = faults.exit_share.is_some_and(|share| share >= LARGE_SHARE) && faults.count >= MANY;
-    let by_rate = match faults.rate {
-        None if vmx && is_large => Some(Severity::Info),
-        _ => faults.per_vcpu_or_tell(guest, verdicts).and_then(|per_vcpu| steps.of(per_vcpu)),
-    };
-    let Some(mut severity) = by_rate else { return };
+    let per_vcpu = faults.per_vcpu_or_tell(guest, verdicts);
+    let Some(mut severity) = per_vcpu.and_then(|per_vcpu| steps.of(per_vcpu)) else { return };
     if faults.cost.is_some_and(|c| c >= COST_WARNING) {
         severity = severity.max(Severity::Warning);
     }

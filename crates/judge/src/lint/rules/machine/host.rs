@@ -4,25 +4,11 @@ use crate::figures::bytes;
 use crate::figures::figure;
 use crate::lint::facts::Context;
 use crate::lint::facts::finding::{Confidence, Finding, Mark, Severity};
-use crate::lint::facts::prose::Prose;
 use crate::lint::facts::verdicts::Verdicts;
 use crate::lint::fixes;
 
-const SWAPPED: Prose = Prose {
-    title: "The host swaps the guest's memory out",
-    problem: "host swaps its memory out",
-    why: "When a vCPU uses a page that was swapped out, it stops until the disk answers",
-};
-const KSM: Prose = Prose {
-    title: "KSM uses much CPU to share memory",
-    problem: "KSM uses much CPU",
-    why: "KSM compares pages of all guests. It saves memory and costs CPU time, and a fault when a guest writes to a \
-        shared page",
-};
 const LESS_GUEST_MEMORY: &str = "Give the guests less memory in total than the host has, or run fewer of them";
 const LOCK_MEMORY_NEED: &str = "takes effect at the guest's next start; only where the host has the memory";
-const KEEP_KSM: &str = "Keep it running where memory is short: swapping would be worse. \
-    pages_to_scan and sleep_millisecs slow it down";
 
 pub(super) fn memory(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     for g in &ctx.guests {
@@ -37,18 +23,7 @@ pub(super) fn memory(ctx: &Context<'_>, verdicts: &mut Verdicts) {
             let (available, total, swap) = (bytes(m.available), bytes(m.total), bytes(m.swap_used));
             format!("the host has {available} of {total} available and {swap} in swap")
         }));
-        verdicts.find_for(g, Finding::new(Severity::Warning, Confidence::High, evidence, fix).saying(SWAPPED));
-    }
-    let ksmd = ctx.model.host.tasks.iter().filter(|t| t.kernel && t.comm == "ksmd");
-    let percent = ksmd.map(|t| t.cpu_percent).fold(0.0, f64::max);
-    if percent >= ctx.thresholds().machine.ksmd {
-        let stop = fixes::command("echo 0 > /sys/kernel/mm/ksm/run");
-        let stop = stop.needing("stops the scanning; shared pages stay shared until written");
-        let fix = vec![stop, fixes::advice(KEEP_KSM)];
-        let evidence = vec![format!("ksmd uses {} % of a CPU", figure(percent))];
-        let found = Finding::new(Severity::Info, Confidence::High, evidence, fix).saying(KSM);
-        let see = vec!["https://docs.kernel.org/admin-guide/mm/ksm.html".into()];
-        verdicts.find(Finding { see, cost: Some(percent), ..found });
+        verdicts.find_for(g, Finding::new(Severity::Warning, Confidence::High, evidence, fix));
     }
 }
 

@@ -50,12 +50,12 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         links: &["https://docs.kernel.org/admin-guide/mm/transhuge.html", links::MEMORY_BACKING],
     }),
     Rule::new(RuleId::HostMemoryPressure, Host(host::memory), Hold::SPARSE).described(RuleDoc {
-        sees: "the host swaps guest memory out, or KSM uses much CPU",
+        sees: "the host swaps guest memory out",
         problem: "host is short of memory",
-        why: "",
-        thresholds: thresholds![machine.ksmd],
+        why: "When a vCPU uses a page that was swapped out, it stops until the disk answers",
+        thresholds: &[],
         limits: "Swap that does not grow is not reported",
-        fix: "Less memory for the guests, locked memory in the domain's XML, or KSM's settings",
+        fix: "Less memory for the guests, or locked memory in the domain's XML",
         links: &[links::MEMORY_BACKING],
     }),
     Rule::new(RuleId::MemoryStall, Behaviour(guest::memory_stall), Hold::LONG).described(RuleDoc {

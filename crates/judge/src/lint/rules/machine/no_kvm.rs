@@ -9,22 +9,9 @@ use crate::lint::fixes;
 use crate::lint::incidents;
 
 const TITLE: &str = "QEMU emulates the guest's CPU in software (TCG), without KVM";
-const FOREIGN: &str = "KVM runs only guests of the host's own architecture; others take many times as long";
 const TYPE_KVM: &str = "In its XML write <domain type='kvm'>, and <cpu mode='host-passthrough'/>";
-const NOVA: &str = "OpenStack writes this XML anew at each start: set virt_type = kvm in the section [libvirt] of \
-    nova.conf on the compute node, restart nova-compute, and reboot the instance with --hard";
 const IN_PLACE: &str = "restart QEMU with these, in place of accel=tcg and -cpu where they are named";
 const CHECK_DEVICE: &str = "look at: ls -l /dev/kvm; systemd-detect-virt; grep -c -w -E 'vmx|svm' /proc/cpuinfo";
-
-/// The architecture whose KVM runs a guest.
-fn family(arch: &str) -> &str {
-    match arch {
-        "i386" | "i686" => "x86_64",
-        "arm" | "armv7l" => "aarch64",
-        "ppc64le" => "ppc64",
-        other => other,
-    }
-}
 
 /// What has KVM run a guest.
 fn with_kvm(guest: &GuestContext<'_>) -> Vec<Fix> {
@@ -33,24 +20,18 @@ fn with_kvm(guest: &GuestContext<'_>) -> Vec<Fix> {
         return vec![fixes::command(format!("qm set {id} --kvm 1")).needing(fixes::POWER_CYCLE)];
     }
     let by_hand = fixes::qemu(guest, "-accel kvm -cpu host").needing(IN_PLACE);
-    let change = if guest.is_of_nova() { NOVA } else { TYPE_KVM };
-    fixes::either(guest, fixes::libvirt_advice(change).needing(fixes::POWER_CYCLE), by_hand)
+    fixes::either(guest, fixes::libvirt_advice(TYPE_KVM).needing(fixes::POWER_CYCLE), by_hand)
 }
 
 pub(super) fn no_kvm(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     for guest in &ctx.guests {
         let Some(shown) = guest.emulated else { continue };
-        let (own, host) = (family(guest.config.arch.as_deref().unwrap_or("x86_64")), &*ctx.model.host.facts.arch);
-        // Nobody emulates a PC on purpose where the host may be one.
-        let is_foreign = if host.is_empty() { own != "x86_64" } else { own != family(host) };
-        let mut found = Finding { title: TITLE.into(), evidence: vec![shown.into()], ..Finding::default() };
-        if is_foreign {
-            let host = if host.is_empty() { "the host's is not known" } else { host };
-            found.evidence.push(format!("architecture of the guest: {own}; of the host: {host}"));
-            found.fix = vec![fixes::advice(format!("Only a host with {own} CPUs can run this guest with KVM"))];
-            verdicts.find_for(guest, Finding { why: FOREIGN.into(), confidence: Confidence::High, ..found });
+        // KVM runs only guests of the host's own architecture; nobody emulates a PC on purpose.
+        let arch = guest.config.arch.as_deref().unwrap_or("x86_64");
+        if arch != "x86_64" && arch != "i686" && *arch != *ctx.model.host.facts.arch {
             continue;
         }
+        let mut found = Finding { title: TITLE.into(), evidence: vec![shown.into()], ..Finding::default() };
         let is_sure = ![BY_DEFAULT, BY_NO_EVENTS].contains(&shown);
         found.severity = if is_sure { Severity::Critical } else { Severity::Warning };
         found.confidence = if is_sure { Confidence::High } else { Confidence::Medium };

@@ -8,6 +8,7 @@ use crate::lint::facts::prose::Prose;
 use crate::lint::facts::verdicts::Verdicts;
 use crate::lint::fixes;
 use sample::{DomainState, JobKind, Stop, StopDisk, StopReason};
+use std::collections::BTreeSet;
 
 /// A pause on purpose is reported from here on, seconds.
 const MIN_PAUSE_S: f64 = 600.0;
@@ -186,14 +187,11 @@ fn disk_line(disk: &StopDisk) -> String {
 
 /// Other guests that write to a file system without room.
 fn next_to_stop(disks: &[StopDisk]) -> Option<String> {
-    let mut names: Vec<&str> = Vec::new();
-    for disk in disks.iter().filter(|disk| disk.is_full) {
-        names.extend(disk.also.iter().map(String::as_str).filter(|name| !names.contains(name)).collect::<Vec<_>>());
-    }
-    if names.is_empty() {
-        return None;
-    }
-    Some(format!("guests with a disk on the same file system, which stop next: {}", names.join(", ")))
+    let full = disks.iter().filter(|disk| disk.is_full);
+    let names: BTreeSet<&str> = full.flat_map(|disk| disk.also.iter().map(String::as_str)).collect();
+    let names: Vec<&str> = names.into_iter().collect();
+    let text = format!("guests with a disk on the same file system, which stop next: {}", names.join(", "));
+    if names.is_empty() { None } else { Some(text) }
 }
 
 /// What makes the guest run again, in order.
@@ -205,35 +203,26 @@ fn ways_to_continue(guest: &GuestContext<'_>, stop: &Stop) -> Vec<Fix> {
             all.extend(make_room(&stop.disks));
             all.extend(resume(guest, "once there is room; QEMU repeats the failed requests"));
         }
-        StopReason::GuestPanicked | StopReason::Crashed => {
-            all.push(fixes::advice("Look at its console, and keep its memory for a debugger, before it is reset"));
-            let dump = "In its monitor: dump-guest-memory";
-            let by_virsh = fixes::command(fixes::virsh(guest, "dump", "/var/tmp/guest.core --memory-only"));
-            all.extend(by_manager(guest, by_virsh.needing("room for the guest's memory"), dump));
+        StopReason::GuestPanicked | StopReason::Crashed | StopReason::Watchdog => {
+            all.push(fixes::advice("Look at its console, and keep its memory (virsh dump, dump-guest-memory) first"));
             all.extend(reset(guest, RESET));
         }
         StopReason::InternalError => {
             all.push(fixes::advice("Read the registers that QEMU printed to its log, and the kernel's log"));
             all.extend(reset(guest, RESET));
         }
-        StopReason::Watchdog => {
-            all.push(fixes::advice("Look at the guest's console: why did it hang?"));
-            all.extend(reset(guest, RESET));
-        }
         StopReason::PostcopyFailed => {
             all.extend(fixes::recover_postcopy(guest));
         }
         StopReason::Suspended => {
-            let wake = fixes::command(fixes::virsh(guest, "dompmwakeup", ""));
-            all.extend(by_manager(guest, wake, "In its monitor: system_wakeup"));
+            all.extend(manage(guest, &["dompmwakeup"], "In its monitor: system_wakeup", "wakes it"));
         }
         StopReason::ProcessStopped => {
             let pid = guest.domain.facts.pid.map_or("PID".to_owned(), |pid| pid.to_string());
             all.push(fixes::command(format!("kill -CONT {pid}")).needing("see first who stopped it: a debugger, CRIU"));
         }
         StopReason::Unknown => {
-            let ask = fixes::command(fixes::virsh(guest, "domstate", "--reason")).needing("shows the reason");
-            all.extend(fixes::either(guest, ask, fixes::advice("Ask its monitor: query-status (QMP), info status")));
+            all.push(fixes::advice("Ask its monitor first: query-status (QMP), info status, virsh domstate --reason"));
             all.extend(resume(guest, "if nothing holds it"));
         }
         _ => all.extend(resume(guest, "the guest continues where it was")),
@@ -276,9 +265,4 @@ fn manage(guest: &GuestContext<'_>, verbs: &[&str], by_hand: &str, needs: &str) 
     let commands: Vec<String> = verbs.iter().map(|verb| fixes::virsh(guest, verb, "")).collect();
     let virsh = fixes::command(commands.join(" && ")).needing(needs);
     fixes::either(guest, virsh, fixes::advice(by_hand).needing(needs))
-}
-
-/// A command of virsh, or words for the monitor of a guest that libvirt does not run.
-fn by_manager(guest: &GuestContext<'_>, virsh: Fix, by_hand: &str) -> Vec<Fix> {
-    fixes::either(guest, virsh, fixes::advice(by_hand))
 }

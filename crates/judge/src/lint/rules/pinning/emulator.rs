@@ -22,17 +22,10 @@ const NO_ROOM_FOR_HELPERS: &str = "No CPU of this host is free of pinned vCPUs: 
 
 pub(super) fn emulator(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let others = pinned_helpers(ctx);
-    let taken = singles(ctx.map(), &ctx.layouts, false);
-    // A helper that may run anywhere finds no free CPU.
-    let is_full = taken.len() * 2 > ctx.map().all.len() && !ctx.map().all.is_empty();
     for guest in ctx.guests.iter().filter(|g| g.running()) {
         let single = ctx.layout(guest).single(ctx.map());
         let measured = helper_threads(guest).any(ThreadModel::was_seen);
-        let own = if measured {
-            running_helpers(ctx, guest, &single)
-        } else {
-            configured_helpers(ctx, guest, &single, is_full)
-        };
+        let own = if measured { running_helpers(ctx, guest, &single) } else { configured_helpers(ctx, guest, &single) };
         for finding in [other_guests(ctx, guest, &others), own].into_iter().flatten() {
             verdicts.find_for(guest, finding);
         }
@@ -66,11 +59,7 @@ fn running_helpers(ctx: &Context<'_>, guest: &GuestContext<'_>, single: &CpuSet)
         // A helper counts if it can run on no other CPU, or was seen on this one.
         let only_there = mask.is_subset(single);
         let is_there = only_there || thread.place.cpu.is_some_and(|c| shared.contains(c));
-        let least = only_there.then_some(Severity::Info);
-        let mut severity = steps.of(busy).filter(|_| is_there).or(least)?;
-        if guest.domain.vcpus().any(|v| v.is_realtime() && v.pinned_cpu().is_some_and(|c| shared.contains(c))) {
-            severity = severity.max(Severity::Warning);
-        }
+        let severity = steps.of(busy).filter(|_| is_there).or(only_there.then_some(Severity::Info))?;
         Some((severity, busy, (thread, mask, shared)))
     });
     let (severity, busy, (thread, mask, shared)) = worst_of(disturbing)?;
@@ -133,42 +122,25 @@ fn other_guests(ctx: &Context<'_>, guest: &GuestContext<'_>, helpers: &PinnedHel
     let all = found.values().fold(CpuSet::new(), |a, b| a.union(b));
     let marks = all.iter().map(Mark::Pcpu).collect();
     let title = "Another guest's emulator or IOThread is pinned to this guest's vCPU CPUs".into();
-    let found = Finding::new(configured_severity(ctx, guest, &all), Confidence::High, evidence, fix);
+    let found = Finding::new(Severity::Info, Confidence::High, evidence, fix);
     Some(Finding { also, target: Target::Pcpu(first), title, marks, ..found })
 }
 
-/// How bad helpers on some CPUs are: a vCPU of real-time priority does not let them run at all while it works.
-fn configured_severity(ctx: &Context<'_>, guest: &GuestContext<'_>, cpus: &CpuSet) -> Severity {
-    let vcpus = &ctx.layout(guest).vcpus;
-    let mut realtime = guest.config.pins.realtime.iter().filter_map(|v| vcpus.get(*v as usize));
-    if realtime.any(|set| set.intersects(cpus)) { Severity::Warning } else { Severity::Info }
-}
-
-/// The guest's own helpers, from the configuration alone. `is_full`: vCPUs keep most CPUs of the host.
-fn configured_helpers(ctx: &Context<'_>, guest: &GuestContext<'_>, single: &CpuSet, is_full: bool) -> Option<Finding> {
+/// The guest's own helpers, from the configuration alone. Where some are pinned, the others were forgotten; without any
+/// pin they find a free CPU.
+fn configured_helpers(ctx: &Context<'_>, guest: &GuestContext<'_>, single: &CpuSet) -> Option<Finding> {
     let layout = ctx.layout(guest);
-    // Helpers that may run anywhere find a free CPU, unless vCPUs keep most of them, or never give way. Where some
-    // are pinned, the others were forgotten.
-    let is_tight = is_full
-        || layout.helpers.iter().any(|(_, h)| h.cpus.is_some())
-        || configured_severity(ctx, guest, single) > Severity::Info;
-    let disturbs = |h: &HelperLayout| layout.disturbs(ctx.map(), h) && (h.cpus.is_some() || is_tight);
-    let wrong: Vec<_> = layout.helpers.iter().filter(|(_, h)| disturbs(h)).collect();
-    if wrong.is_empty() {
-        return None;
-    }
-    let pinned = wrong.iter().any(|(_, h)| h.cpus.is_some());
+    let are_pinned = layout.helpers.values().any(|h| h.cpus.is_some());
+    let disturbs = |h: &HelperLayout| layout.disturbs(ctx.map(), h) && are_pinned;
+    let wrong: Vec<_> = layout.helpers.iter().filter(|(_, h)| disturbs(h)).take(MAX_GUESTS).collect();
     let line = |(id, h): &(&Option<u32>, &HelperLayout)| match (helper_name(**id), &h.cpus) {
-        (name, Some(cpus)) => {
-            format!("{name} may use CPUs {cpus}; vCPUs are pinned to {}", cpus.intersection(single))
-        }
+        (name, Some(cpus)) => format!("{name} may use CPUs {cpus}; vCPUs are pinned to {}", cpus.intersection(single)),
         (name, None) => format!("{name} has no pin and may run on all CPUs, also on {single} of the vCPUs"),
     };
-    let evidence = wrong.iter().take(MAX_GUESTS).map(line).collect();
-    let confidence = if pinned { Confidence::High } else { Confidence::Medium };
-    let fix = move_helpers(ctx, &[guest.index], single);
-    let reach = |helper: &HelperLayout| helper.cpus.as_ref().unwrap_or(single).intersection(single);
-    let shared = wrong.iter().fold(CpuSet::new(), |all, (_, helper)| all.union(&reach(helper)));
-    let found = Finding::new(configured_severity(ctx, guest, &shared), confidence, evidence, fix);
+    let evidence: Vec<String> = wrong.iter().map(line).collect();
+    if evidence.is_empty() {
+        return None;
+    }
+    let found = Finding::new(Severity::Info, Confidence::High, evidence, move_helpers(ctx, &[guest.index], single));
     Some(Finding { marks: single.iter().map(Mark::Pcpu).collect(), ..found })
 }

@@ -52,12 +52,11 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         links: &[links::KERNEL_PARAMETERS, links::CPU_ISOLATION],
     }),
     Rule::new(RuleId::AffinityDrift, Setup(vcpus::affinity), Hold::For(5.0, 6.0)).described(RuleDoc {
-        sees: "a thread's CPUs are not those of its configuration, are offline, or exclude the CPU that it was on",
+        sees: "a thread's CPUs are not those of its configuration, or are offline",
         problem: "pins are not as configured",
         why: "Something else set it: taskset, a cpuset of the service manager, or a CPU that was offline",
         thresholds: &[],
-        limits: "libvirt guests with pins only; lists that cannot be read, and CPUs outside of the affinity, from \
-            files only",
+        limits: "libvirt guests with pins only",
         fix: "virsh vcpupin and emulatorpin, at once",
         links: &[links::CPU_TUNING],
     }),

@@ -38,8 +38,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         why: "Before KVM lets a halted vCPU sleep, it polls a little for its next interrupt. That saves a wake-up when \
             the interrupt comes soon; when it comes later, the polling only costs host CPU (shown as system time)",
         thresholds: thresholds![scheduling.halt_poll, scheduling.halt_poll_guest],
-        limits: "Needs KVM's counters. Where they are sums over the vCPUs, the average is judged. A host that is idle \
-            for more than 20 % of its time gets an info only",
+        limits: "Needs KVM's counters of each vCPU. A host that is idle for more than 20 % of its time gets an info only",
         fix: "A KVM module parameter on the host",
         links: &[links::HALT_POLLING],
     }),

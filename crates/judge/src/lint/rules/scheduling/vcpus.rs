@@ -2,14 +2,14 @@
 
 use crate::cost::Part;
 
-use crate::figures::{duration, figure};
+use crate::figures::figure;
 use crate::lint::facts::Context;
 use crate::lint::facts::finding::{Audience, Confidence, Finding, Fix, Mark, Severity, known, worst_of};
 use crate::lint::facts::guest::{GuestContext, NO_VCPUS};
 use crate::lint::facts::verdicts::Verdicts;
 use crate::lint::fixes;
 use crate::lint::fixes::placement::guest_placement;
-use crate::model::{CpuShare, ExitRow, Rates};
+use crate::model::{CpuShare, Rates};
 use crate::model::{ExitKind, ThreadModel};
 use kvm::topology::CPU_SLEEP_STATES;
 
@@ -40,12 +40,6 @@ const DEFAULT_POLL_NS: &str = "200000";
 /// Without the host's tick rate: the highest that kernels are built with (`kernel/Kconfig.hz`).
 const MAX_TICK: f64 = 1000.0;
 
-/// A longer file is no excerpt, and a shorter exit no news: seconds, microseconds.
-const EXCERPT_S: f64 = 1.0;
-const LATE_EXIT_US: f64 = 5_000.0;
-const LATE_EXIT_WHY: &str = "Apart from sleep an exit takes microseconds. In one that takes milliseconds another task \
-    had the vCPU's CPU, or KVM waited for something";
-const WHO_RAN: &str = "trace-cmd record -e kvm -e sched_switch sleep 10; trace-cmd report";
 const FEWER_VCPUS: &str = "Give the guest no more vCPUs than can run at the same time, or move load off its CPUs";
 const SPINS_INSIDE: &str = "The vCPUs run and yet spin: profile the guest (perf top) for spin locks";
 const SPINS_WAIT_UNKNOWN: &str = "First check whether the vCPUs wait for CPUs (/proc/PID/task/TID/schedstat, twice). \
@@ -69,9 +63,7 @@ pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     let lost = late.iter().map(|(.., (_, wait))| wait).sum::<f64>();
     let marks = late.iter().flat_map(|(.., (t, _))| [Some(Mark::Thread(t.tid)), t.pinned_cpu().map(Mark::Pcpu)]);
     let marks = marks.flatten().collect();
-    let Some((severity, share, (thread, _))) = worst_of(late) else {
-        return late_exit(ctx, guest, verdicts);
-    };
+    let Some((severity, share, (thread, _))) = worst_of(late) else { return };
     let (name, window, waits, loses) = (thread.label(), guest.window(), figure(share), figure(lost));
     let parts = ctx.waits().of_thread(thread).map(|cost| cost.parts).unwrap_or_default();
     let part = |p: &Part| p.name.clone() + &p.figure.map_or_else(String::new, |f| format!(" {} %", figure(f)));
@@ -86,27 +78,6 @@ pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     verdicts.find(Finding { cost: Some(lost), marks, ..found });
 }
 
-/// An exit that lasted for long in a short excerpt, which somebody cut out for it.
-fn late_exit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let Some(excerpt_s) = guest.interval_s.filter(|seconds| ctx.is_file() && *seconds <= EXCERPT_S) else { return };
-    // What a VMM does for an exit can take any time; these exits it never sees.
-    let of_kvm = |row: &&ExitRow| [ExitKind::HostInterrupt, ExitKind::ApicWrite].iter().any(|kind| kind.matches(row));
-    let awake = guest.domain.exits.rows.iter().filter(of_kvm);
-    let Some((ns, row)) = awake.filter_map(|row| Some((row.span.max_ns?, row))).max_by_key(|(ns, _)| *ns) else {
-        return;
-    };
-    let us = ns as f64 / 1e3;
-    if us < LATE_EXIT_US || us < excerpt_s * 1e5 {
-        return;
-    }
-    let took = duration(us);
-    let evidence = vec![format!("an exit ({}) took {took} in an excerpt of {}", row.reason, duration(excerpt_s * 1e6))];
-    let fix = vec![fixes::command(WHO_RAN).needing("shows which task had the CPU meanwhile")];
-    let title = format!("A vCPU was outside its guest for {took} at a time");
-    let found = Finding::new(Severity::Info, Confidence::Low, evidence, fix);
-    verdicts.find(Finding { title, problem: "long exit".into(), why: LATE_EXIT_WHY.into(), ..found });
-}
-
 /// Pins for a guest that loses so much time, and less load.
 fn less_wait(ctx: &Context<'_>, guest: &GuestContext<'_>, lost: f64) -> Vec<Fix> {
     own_cpus(ctx, guest, lost).into_iter().chain([fixes::advice(LESS_LOAD)]).collect()
@@ -116,12 +87,7 @@ fn less_wait(ctx: &Context<'_>, guest: &GuestContext<'_>, lost: f64) -> Vec<Fix>
 fn own_cpus(ctx: &Context<'_>, guest: &GuestContext<'_>, lost: f64) -> Vec<Fix> {
     let idle: Vec<f64> = ctx.model.host.cpus.iter().filter_map(|c| Some(100.0 - c.time?.busy())).collect();
     let no_room = !idle.is_empty() && idle.iter().sum::<f64>() < lost.max(IDLE_CPU);
-    // The plan may only have CPUs that other tasks use.
-    let is_busy = || {
-        let plan = ctx.plan().guests.get(guest.index);
-        plan.iter().flat_map(|p| p.vcpus.values()).any(|cpus| cpus.intersects(&ctx.map().busy))
-    };
-    if no_room || is_busy() { Vec::new() } else { guest_placement(ctx, guest) }
+    if no_room { Vec::new() } else { guest_placement(ctx, guest) }
 }
 
 /// Pause-loop exits.
@@ -235,7 +201,7 @@ type Poller<'a> = (f64, f64, &'a ThreadModel);
 
 pub(super) fn halt_poll(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().scheduling;
-    let poller = busiest(guest, t.halt_poll_guest).or_else(|| average(guest, t.halt_poll_guest));
+    let poller = busiest(guest, t.halt_poll_guest);
     let Some((percent, failed, thread)) = poller else { return };
     let Some(severity) = t.halt_poll.of(percent) else { return };
     let idle = ctx.model.host.usage().map(|h| h.idle);
@@ -270,22 +236,10 @@ fn busiest<'a>(guest: &GuestContext<'a>, idle: f64) -> Option<Poller<'a>> {
     pollers.reduce(|a, b| if b.0 > a.0 { b } else { a })
 }
 
-/// The same where KVM's counters are sums over the vCPUs, as in debugfs: the average, on the vCPU with most system
-/// time.
-fn average<'a>(guest: &GuestContext<'a>, idle: f64) -> Option<Poller<'a>> {
-    let (all, failed) = polled(&guest.domain.counters)?;
-    let known = guest.domain.vcpus().filter_map(|t| Some((t, t.cpu.filter(|c| !c.kinds_unknown)?)));
-    let vcpus: Vec<(&ThreadModel, CpuShare)> = known.collect();
-    let count = vcpus.len() as f64;
-    let runs = vcpus.iter().map(|v| v.1.guest).sum::<f64>() / count;
-    let (thread, _) = vcpus.into_iter().max_by(|a, b| a.1.sys.total_cmp(&b.1.sys)).filter(|_| runs < idle)?;
-    Some((all / count, failed / count, thread))
-}
-
 pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let exits = guest.exits(&[ExitKind::HostInterrupt]);
     let Some(rate) = exits.rate_or_tell(guest, verdicts) else { return };
-    // Without rows per vCPU and CPU times the number of busy vCPUs is an estimate: too weak to blame the host.
+    // Without CPU times the number of busy vCPUs is an estimate: too weak to blame the host.
     let measured = exits.vcpu.is_some() || guest.domain.vcpus().any(|t| t.cpu.is_some());
     let per_vcpu = if measured { exits.per_vcpu } else { guest.vcpus().map(|n| rate / n) };
     let Some(per_vcpu) = per_vcpu else { return verdicts.cannot_tell(NO_VCPUS) };
@@ -297,10 +251,10 @@ pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     let isolated = guest.domain.vcpus().filter_map(ThreadModel::pinned_cpu).any(|c| ctx.topology().is_isolated(c));
     let loud = isolated && per_vcpu >= t.interrupts_isolated;
     let severity = if loud { Severity::Warning } else { Severity::Info };
-    let tick = tick_hz.map(|hz| format!("the host's own tick causes at most {hz}/s on a busy vCPU"));
+    let tick = tick_hz.map_or(MAX_TICK, f64::from);
     let evidence = vec![
         exits.describe(guest, "host interrupts", "in the running guest"),
-        tick.unwrap_or_else(|| "the host's tick (at most 1000/s on a busy vCPU) does not explain that".into()),
+        format!("the host's own tick causes at most {}/s on a busy vCPU", figure(tick)),
     ];
     verdicts.find(Finding::new(severity, Confidence::Medium, evidence, fewer_interrupts()).caused_by(exits));
 }

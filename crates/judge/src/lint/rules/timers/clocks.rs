@@ -4,16 +4,12 @@
 use crate::figures::{figure, or_unknown};
 use crate::lint::facts::finding::{Confidence, Finding, Fix, Mark, Severity, known, worst};
 use crate::lint::facts::guest::{GuestContext, NO_VCPUS};
-use crate::lint::facts::totals::EventTotals;
 use crate::lint::facts::verdicts::Verdicts;
 use crate::lint::facts::{Context, links};
 use crate::lint::fixes;
 use crate::model::ExitKind;
 use kvm::Space;
 use sample::Direction;
-
-/// Without a known interval a share of the exits is reported from this count on: no boot makes as many accesses.
-const DECISIVE_COUNT: u64 = 10_000;
 
 /// An access to emulated memory that QEMU serves took at least this long on the hosts that were measured, microseconds;
 /// a virtio doorbell that ends in an ioeventfd takes less.
@@ -30,7 +26,6 @@ const INVTSC_NEED: &str = "power-off and start of the guest, which then migrates
 const PIT_FORCED: &str = "An old system has no better timer, and KVM emulates this one in the kernel: leave it. On \
     newer systems something forces the PIT: look for noapic, nolapic or clocksource= on the kernel command line";
 const PORTS_UNNAMED: &str = "but the figures do not name the ports (the ioport table does)";
-const RATE_UNKNOWN: &str = "Rate and cost unknown; pass --duration with the time that the figures cover";
 const HPET_ADDRESSES_UNKNOWN: &str = "the guest has an HPET; the mmio table shows whether these are its accesses";
 const CHECK_CLOCKSOURCE: &str = "look at: clocksource0/current_clocksource of the host, which should be tsc";
 const MISCONFIG_UNEXPLAINED: &str = "EPT_MISCONFIG exits are frequent, but their addresses are not known";
@@ -46,9 +41,7 @@ pub(super) fn acpi_pm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
         }
         return;
     }
-    let Some(rate) = reads.rate else {
-        return without_rate(ctx, guest, reads, "reads of the ACPI PM timer (acpi-tmr)", verdicts);
-    };
+    let Some(rate) = reads.rate_or_tell(guest, verdicts) else { return };
     if reads.per_vcpu.is_none() && rate >= t.acpi_pm_per_vcpu.info {
         verdicts.cannot_tell(NO_VCPUS);
     }
@@ -73,16 +66,11 @@ pub(super) fn acpi_pm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
 pub(super) fn rtc(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let accesses = guest.devices(Space::Pio, |name| name == "rtc");
     let reads = guest.ports(|r| r.device_name() == Some("rtc") && r.direction == Direction::Read).count;
-    if accesses.count == 0 {
-        return rtc_by_interrupts(ctx, guest, verdicts);
-    }
     // A guest that sets its clock writes; one that ticks by the RTC reads once per interrupt.
     if reads * 4 < accesses.count {
         return;
     }
-    let Some(rate) = accesses.rate else {
-        return without_rate(ctx, guest, accesses, "accesses to ports 0x70 and 0x71 (RTC)", verdicts);
-    };
+    let Some(rate) = accesses.rate_or_tell(guest, verdicts) else { return };
     let Some(by_rate) = ctx.thresholds().timers.rtc.of(rate) else { return };
     let severity = worst([Some(by_rate), ctx.severity_by_cost(guest, &accesses)]).unwrap_or(by_rate);
     let read_rate = or_unknown(guest.seconds.map(|s| reads as f64 / s), figure);
@@ -91,29 +79,6 @@ pub(super) fn rtc(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
         format!("{read_rate}/s of them read the data port, which acknowledges a tick"),
     ];
     verdicts.find(emulated_timer(ctx, guest, severity, evidence).caused_by(accesses));
-}
-
-/// The RTC's tick where no port is named: KVM sees the end of each of its interrupts (arch/x86/kvm/ioapic.c), whose
-/// rate is a power of two, and the guest reads a register of the RTC through two ports after each.
-fn rtc_by_interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let (ticks, io) = (guest.exits(&[ExitKind::EoiInduced]), guest.exits(&[ExitKind::Io]));
-    let Some((rate, ports)) = ticks.rate.zip(io.rate).filter(|_| !guest.has_accesses(Space::Pio)) else { return };
-    let frequency = rate.max(1.0).log2().round().exp2();
-    let is_tick = (256.0..=8192.0).contains(&frequency) && (rate / frequency - 1.0).abs() <= 0.02;
-    if !is_tick || ports < 2.0 * rate || ports < ctx.thresholds().timers.rtc.info {
-        return;
-    }
-    let evidence = vec![
-        ticks.describe(guest, "EOI_INDUCED exits", "") + &format!(": the RTC ticks at {frequency} Hz"),
-        io.describe(guest, "port exits", ""),
-        format!(
-            "{} port exits a tick; the figures do not name the ports (the ioport table does)",
-            figure(ports / rate)
-        ),
-    ];
-    let severity = worst([Some(Severity::Info), ctx.severity_by_cost(guest, &io)]).unwrap_or_default();
-    let found = emulated_timer(ctx, guest, severity, evidence).caused_by(io);
-    verdicts.find(Finding { confidence: Confidence::Low, ..found });
 }
 
 pub(super) fn pit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -147,20 +112,6 @@ fn better_clock(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
     vec![fixes::advice(EITHER_SYSTEM)]
 }
 
-/// What can be reported of a timer when the interval is unknown: that it causes a large share of the exits.
-///
-/// `what` are the accesses, `event` is perf's name of their table.
-fn without_rate(ctx: &Context<'_>, guest: &GuestContext<'_>, totals: EventTotals, what: &str, verdicts: &mut Verdicts) {
-    let share = totals.exit_share.filter(|s| *s >= ctx.thresholds().timers.acpi_pm_exit_share);
-    let Some(share) = share.filter(|_| totals.count >= DECISIVE_COUNT && guest.interval_s.is_none()) else {
-        return verdicts.cannot_tell(guest.why_no_rate());
-    };
-    let share = format!("{} {what}, {} % of the guest's exits", totals.count, figure(share));
-    let evidence = vec![share, RATE_UNKNOWN.into()];
-    let found = emulated_timer(ctx, guest, Severity::Info, evidence).caused_by(totals);
-    verdicts.find(Finding { confidence: Confidence::Low, ..found });
-}
-
 /// The HPET as clock or timer.
 pub(super) fn clock(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().timers;
@@ -176,9 +127,7 @@ pub(super) fn clock(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
         None if frequent => return verdicts.cannot_tell(MISCONFIG_UNEXPLAINED),
         _ => return,
     }
-    let Some(rate) = accesses.rate else {
-        return without_rate(ctx, guest, accesses, "accesses to the HPET", verdicts);
-    };
+    let Some(rate) = accesses.rate_or_tell(guest, verdicts) else { return };
     let by_vcpu = accesses.per_vcpu.filter(|r| *r >= t.hpet_per_vcpu).map(|_| Severity::Info);
     let by_cost = by_vcpu.and(ctx.severity_by_cost(guest, &accesses));
     let Some(severity) = worst([t.hpet.of(rate), by_vcpu, by_cost]) else { return };

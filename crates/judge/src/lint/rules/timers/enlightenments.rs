@@ -23,21 +23,11 @@ const HIDDEN_HYPERVISOR: Prose = Prose {
         Windows uses QEMU's timers, whatever enlightenments are configured: the price of hiding it from anti-cheat \
         software",
 };
-const TIMERS_NOT_SHOWN: Prose = Prose {
-    title: "Windows accesses ports often, as without Hyper-V's synthetic timers",
-    problem: "maybe no Hyper-V timers",
-    why: "Without them Windows ticks by QEMU's RTC or HPET. The configuration that was given shows too little to tell",
-};
-const REFUSED_WHY: &str = "QEMU 4.1 and later refuse to start a guest whose enlightenments lack others that they need";
 const NOT_SHOWN: &str = "the configuration does not show the Hyper-V clock and timers (add the whole virsh dumpxml)";
 
 pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     if !guest.config.known || !guest.config.is_x86() {
         return;
-    }
-    let incomplete = guest.config.incomplete();
-    if !incomplete.is_empty() {
-        return verdicts.find(refused(guest, &incomplete));
     }
     if !guest.kind.windows(Confidence::Low) || hyperv::too_old(guest) {
         return;
@@ -54,10 +44,8 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
         (_, true, _) => None,
         (_, false, true) => Some(NO_SYNTHETIC_TIMERS),
         _ if not_shown.is_empty() => return,
-        _ if io.is_none() => return verdicts.cannot_tell(NOT_SHOWN),
-        _ => Some(TIMERS_NOT_SHOWN),
+        _ => return verdicts.cannot_tell(NOT_SHOWN),
     };
-    let confidence = if missing.is_empty() && !hidden { Confidence::Low } else { guest.kind.sure };
     let evidence = known([
         io.as_ref().map(|io| io.describe(guest, "port exits", "")),
         io.as_ref().map(|_| {
@@ -65,46 +53,23 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
         }),
         hidden.then(|| hyperv::HYPERVISOR_OFF.to_owned()),
         (!missing.is_empty()).then(|| format!("missing from the configuration: {}", missing.join(", "))),
-        (missing.is_empty() && !hidden).then(|| format!("not in the part that was given: {}", not_shown.join(", "))),
         Some(format!("the guest counts as Windows because {}", guest.kind.reasons.join(", "))),
         decided_elsewhere(guest),
     ]);
     let by_cost = io.as_ref().and_then(|io| ctx.severity_by_cost(guest, io));
     let severity = worst([io.as_ref().map(|_| Severity::Warning), by_cost]).unwrap_or_default();
-    let found = Finding::new(severity, confidence, evidence, hyperv::windows_timers(ctx, guest));
+    let found = Finding::new(severity, guest.kind.sure, evidence, hyperv::windows_timers(ctx, guest));
     let found = Finding { comes_first: hidden, ..found.caused_by(io.unwrap_or_default()) };
     verdicts.find(prose.into_iter().fold(found, Finding::saying));
-}
-
-/// Enlightenments without what they need: QEMU does not start the guest.
-fn refused(guest: &GuestContext<'_>, incomplete: &[(&'static str, Vec<&'static str>)]) -> Finding {
-    let on: Vec<&str> = incomplete.iter().map(|(name, _)| *name).collect();
-    let line = |(name, missing): &(&str, Vec<&str>)| {
-        format!("{name} is on and needs {}, which the configuration lacks", missing.join(" and "))
-    };
-    let evidence = incomplete.iter().map(line).chain(decided_elsewhere(guest)).collect();
-    let title = |(name, missing): &(&str, Vec<&str>)| {
-        format!("{name} is on without {}: QEMU refuses to start the guest", missing.join(" and "))
-    };
-    let title = incomplete.first().map(title).unwrap_or_default();
-    let found = Finding::new(Severity::Warning, Confidence::High, evidence, hyperv::enable(guest, &on));
-    Finding { title, problem: "incomplete Hyper-V setup".into(), why: REFUSED_WHY.into(), ..found }
 }
 
 /// Which `-cpu` counts, where it is not the one that a reader would look at.
 fn decided_elsewhere(guest: &GuestContext<'_>) -> Option<String> {
     let argument = guest.config.cpu_argument.as_deref()?;
-    match guest.config.cpu_place {
-        CpuPlace::QemuCommandline => Some(format!(
+    (guest.config.cpu_place == CpuPlace::QemuCommandline).then(|| {
+        format!(
             "<qemu:commandline> decides: QEMU takes the last -cpu, which is '{argument}'; <cpu>, <hyperv> and the \
-                 hypervclock timer of the XML have no effect"
-        )),
-        CpuPlace::CommandLine(count) if count > 1 && guest.proxmox_id().is_some() => {
-            Some(format!("args: has a -cpu of its own, which replaces all that cpu: and ostype: make: '{argument}'"))
-        }
-        CpuPlace::CommandLine(count) if count > 1 => {
-            Some(format!("the command line has {count} -cpu options, and QEMU takes the last one: '{argument}'"))
-        }
-        CpuPlace::CommandLine(_) | CpuPlace::Xml => None,
-    }
+             hypervclock timer of the XML have no effect"
+        )
+    })
 }

@@ -102,7 +102,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
             kernel without tickless idle it sets its timer hundreds of times a second on every vCPU",
         thresholds: thresholds![timers.tick_per_vcpu, timers.tick_storm, timers.idle_guest_cpu],
         limits: "Not for Windows. Rates within 6 % of 100, 250, 300 or 1000 Hz count. A guest that ticks on purpose \
-            looks the same. Counts of tracepoints without times are an info at most",
+            looks the same",
         fix: "The guest's kernel command line (nohz=)",
         links: &["https://docs.kernel.org/timers/no_hz.html"],
     }),
