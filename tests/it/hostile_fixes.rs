@@ -165,5 +165,5 @@ fn what_is_pasted_is_about_the_guest_alone() {
         commands.len(),
         options.len()
     );
-    assert!(rules.len() > 15 && commands.len() > 100 && options.len() > 10 && elements > 100, "{rules:?}");
+    assert!(rules.len() > 12 && commands.len() > 100 && options.len() > 10 && elements > 100, "{rules:?}");
 }

@@ -18,6 +18,8 @@ const NO_SIGN_EITHER_WAY: &str = "synic is on, avic is off and no exit of an acc
 
 /// With fewer work exits per second, nothing can be said of how interrupts are delivered.
 const TRAFFIC: f64 = 1000.0;
+/// From this share of the work exits on, host interrupts are most likely kicks that deliver the guest's own interrupts.
+const KICKED: f64 = 0.25;
 /// A warning from this cost on, percent of one CPU.
 const COST_WARNING: f64 = 2.0;
 
@@ -48,17 +50,27 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
         return verdicts.cannot_tell("the guest does too little to show whether its interrupts are accelerated");
     }
     let signs = Signs::of(ctx, guest);
-    if signs.count() == 0 {
+    // Posted interrupts reach a running vCPU without an exit: many kicks suggest that nothing is posted.
+    let kicks = guest.exits(&[ExitKind::HostInterrupt]);
+    let is_sure = signs.count() > 0;
+    if !is_sure && (kicks.count as f64) < KICKED * work as f64 {
         return verdicts.cannot_tell(NO_SIGN_EITHER_WAY);
     }
     let cost = signs.cost();
     let severity = if signs.faults.is_some() || cost >= COST_WARNING { Severity::Warning } else { Severity::Info };
-    let confidence = if available == Some(true) { Confidence::High } else { Confidence::Medium };
+    let confidence = match (is_sure, available) {
+        (true, Some(true)) => Confidence::High,
+        (true, _) => Confidence::Medium,
+        (false, _) => Confidence::Low,
+    };
     let (work, window) = (figure(work as f64), guest.window());
     let off = "synic is on and avic is off, and none of";
     let mut evidence =
         vec![format!("{off} {work} exits {window} is one of an accelerated APIC (APIC_WRITE, EOI_INDUCED)")];
     evidence.extend(signs.describe(guest));
+    if !is_sure {
+        evidence.push(kicks.describe(guest, "host interrupts", "in the running guest, which only suggest it"));
+    }
     let module = apic_parameter(isa.or(Some(Isa::Vmx))).unwrap_or_default();
     evidence.push(match available {
         Some(true) => format!("the host offers it: /sys/module/{module} is on"),
