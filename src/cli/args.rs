@@ -448,18 +448,13 @@ pub struct ProfileArgs {
 /// `kvmtop export`.
 ///
 /// OpenMetrics over HTTP, on a separate thread: /metrics has counters that begin when kvmtop first sees a guest, and
-/// /healthz says whether samples are taken. docs/metrics.md lists them, docs/fleet.md shows many hosts.
+/// /healthz says whether samples are taken. docs/metrics.md lists them, docs/fleet.md shows many hosts. For TLS and
+/// passwords, put a reverse proxy before it.
 #[derive(Debug, Clone, Args)]
 pub struct ExportArgs {
     /// The address and port to serve on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9753", value_parser = values::listen)]
     pub listen: SocketAddr,
-    /// Serve by TLS and ask for passwords, as this file of Prometheus' exporters says
-    ///
-    /// YAML: `tls_server_config` with `cert_file`, `key_file`, `client_auth_type`, `client_ca_file` and `min_version`,
-    /// and `basic_auth_users` with bcrypt hashes. It is read again when it or a certificate changes.
-    #[arg(long, value_name = "FILE")]
-    pub web_config: Option<PathBuf>,
     /// Counters of each vCPU instead of all vCPUs of a guest together
     #[arg(long)]
     pub per_vcpu: bool,

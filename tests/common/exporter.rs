@@ -29,9 +29,7 @@ impl Exporter {
     /// Starts it and waits for its first sample.
     pub fn start(options: &[&str]) -> Self {
         let exporter = Self::on("127.0.0.1:0", options);
-        if !options.contains(&"--web-config") {
-            exporter.until(|metrics| metrics.contains("kvmtop_samples_total"));
-        }
+        exporter.until(|metrics| metrics.contains("kvmtop_samples_total"));
         exporter
     }
 
@@ -61,7 +59,7 @@ impl Exporter {
         self.child.id()
     }
 
-    /// The metrics of now, in the older format.
+    /// The metrics of now.
     pub fn metrics(&self) -> String {
         self.get("/metrics", "").body
     }

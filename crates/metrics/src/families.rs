@@ -1,18 +1,18 @@
 //! The families of metrics. `docs/metrics.md` lists them.
 
-use super::devices::{DISKS, HOST_DISKS, NICS, OPERATIONS};
 use super::guest::GuestMetrics;
-use super::host::{FindingMetrics, HOST_CPU, HostMetrics};
+use super::host::{FindingMetrics, HostMetrics};
 use super::ranked::{Ranked, Tally};
 use super::vcpu::{CpuMetrics, VcpuMetrics};
-use super::write::{Column, Labels, histograms, table, table_of_sums};
-use judge::model::jobs;
+use super::write::{Column, Labels, histograms, table};
 use kvm::sanitize;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
-use sample::{DomainState, Job, Known, SourceState, StopReason};
+use prometheus_client::registry::Registry;
+use sample::{DomainState, Known, SourceState, StopReason};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 /// The label of the rest, where the number of labels is bounded.
 const OTHER: &str = "other";
@@ -21,24 +21,20 @@ const SOURCES: &[Column<u64>] =
     &[Column::gauge("kvmtop_source_state", "1 for the state that the source has", |is_it| Some(*is_it))];
 
 const HOST: &[Column<HostMetrics>] = &[
-    Column::instant("process_start_time", "When kvmtop itself began", |m| Some(nanoseconds(m.began_ms))),
     Column::time("process_cpu", "CPU time of kvmtop itself", |m| Some(m.own.cpu_ns)),
     Column::size("process_resident_memory", "Memory of kvmtop itself", |m| Some(m.own.rss_bytes)),
     Column::instant("kvmtop_last_sample_timestamp", "When the last sample was taken", |m| Some(nanoseconds(m.time_ms))),
     Column::count("kvmtop_samples", "Samples taken", |m| Some(m.samples)),
-    Column::count("kvmtop_events", "Events of KVM and the scheduler that were counted", |m| Some(m.events)),
     Column::count("kvmtop_lost_events", "Events that the kernel dropped before kvmtop read them", |m| Some(m.lost)),
     Column::count("kvmtop_overflow_events", "Events counted without their detail: a bounded table was full", |m| {
         Some(m.overflow)
     }),
     Column::gauge("kvmtop_host_cpus", "CPUs that are online", |m| Some(m.cpus)),
-    Column::size("kvmtop_host_memory", "Memory of the host", |m| m.memory.map(|memory| memory.total)),
-    Column::size("kvmtop_host_memory_available", "Memory that can be had without swapping", |m| {
-        m.memory.map(|memory| memory.available)
-    }),
-    Column::size("kvmtop_host_swap_used", "Swap in use", |m| m.memory.map(|memory| memory.swap_used)),
     Column::gauge("kvmtop_guests_left_out", "Guests without series: there are too many", |m| Some(m.left_out)),
 ];
+
+const HOST_CPU: &[Column<u64>] =
+    &[Column::time("kvmtop_host_cpu", "Time of all CPUs of the host by what they did", |ns| Some(*ns))];
 
 const GUESTS: &[Column<u64>] = &[Column::gauge("kvmtop_guests", "Guests by their state", |guests| Some(*guests))];
 
@@ -50,54 +46,20 @@ const FINDINGS: &[Column<FindingMetrics>] = &[
 ];
 
 const GUEST_GAUGES: &[Column<GuestMetrics>] = &[
-    Column::gauge("kvmtop_guest_running", "1 for a guest that runs, 0 for one that is paused", |g| {
-        Some(u64::from(g.state == DomainState::Running))
-    }),
-    Column::instant("kvmtop_guest_start_timestamp", "When the guest's process began", |g| {
-        g.facts.started_ms.map(nanoseconds)
-    }),
     Column::gauge("kvmtop_guest_vcpus", "vCPUs of the guest", |g| {
         g.facts.vcpus.as_ref().map(|vcpus| u64::from(vcpus.value))
     }),
-    Column::size("kvmtop_guest_memory_resident", "Memory of the VMM, without huge pages", |g| g.memory.resident),
-    Column::size("kvmtop_guest_memory_hugetlb", "Explicit huge pages of the VMM", |g| g.memory.hugetlb),
-    Column::size("kvmtop_guest_memory_transparent", "Transparent huge pages of the VMM", |g| g.memory.transparent),
-    Column::size("kvmtop_guest_memory_balloon", "Memory that the balloon leaves to the guest", |g| g.memory.balloon),
+    Column::size("kvmtop_guest_memory_resident", "Memory of the VMM, without huge pages", |g| g.resident_bytes),
     Column::size("kvmtop_guest_swap", "Memory of the VMM in swap", |g| g.swap_bytes),
 ];
 
 const STOPPED: &[Column<u64>] =
     &[Column::gauge("kvmtop_guest_stopped", "1 for a guest that is paused, with the reason", |is| Some(*is))];
 
-const NODE_MEMORY: &[Column<u64>] =
-    &[Column::size("kvmtop_guest_node_memory", "Memory of the VMM on a NUMA node of the host", |bytes| Some(*bytes))];
-
-const JOBS: &[Column<Job>] = &[
-    Column::gauge("kvmtop_job_progress_percent", "How far a migration, block job or dump of the guest is", |job| {
-        jobs::progress(job).map(|percent| percent as u64)
-    }),
-    Column::size("kvmtop_job_remaining", "Bytes that the job has left", |job| job.remaining),
-    Column::size("kvmtop_job_rate", "Bytes that the job moves per second", |job| job.rate),
-    Column::size("kvmtop_job_dirtied", "Bytes of memory that the guest writes per second", |job| job.dirtied),
-    Column::gauge("kvmtop_job_converges", "1 for a migration that ends at this rate, 0 for one that does not", |job| {
-        jobs::converges(job, jobs::ENDLESS_PERCENT).map(u64::from)
-    }),
-];
-
-const THROTTLED: &[Column<u64>] = &[Column::time(
-    "kvmtop_guest_throttled",
-    "Time in which threads of the guest were throttled by a CPU quota",
-    |ns| Some(*ns),
-)];
-
-const VCPU_CPU: &str = "CPU time of vCPU threads by kind, in the kernel's ticks";
-const SWITCHES: &str =
-    "Context switches of vCPU threads; kvmtop_vcpu_wait_seconds_total over these is the mean run delay";
+const VCPU_CPU: &[Column<u64>] =
+    &[Column::time("kvmtop_vcpu_cpu", "CPU time of vCPU threads by kind, in the kernel's ticks", |ns| Some(*ns))];
 
 const VCPUS: &[Column<VcpuMetrics>] = &[
-    Column::with("mode", "user", &Column::time("kvmtop_vcpu_cpu", VCPU_CPU, |v| Some(v.cpu.own_user_ns))),
-    Column::with("mode", "system", &Column::time("kvmtop_vcpu_cpu", VCPU_CPU, |v| Some(v.cpu.times.system_ns))),
-    Column::with("mode", "guest", &Column::time("kvmtop_vcpu_cpu", VCPU_CPU, |v| Some(v.cpu.times.guest_ns))),
     Column::time("kvmtop_vcpu_run", "Time of vCPU threads on a CPU, by the scheduler's clock", |v| v.cpu.times.run_ns),
     Column::time(
         "kvmtop_vcpu_wait",
@@ -106,19 +68,9 @@ const VCPUS: &[Column<VcpuMetrics>] = &[
     ),
     Column::count("kvmtop_vcpu_moves", "Moves of vCPUs from one CPU of the host to another", |v| v.moves),
     Column::count("kvmtop_vcpu_node_moves", "Moves of vCPUs to another NUMA node", |v| v.node_moves),
-    switches("voluntary", |v| v.cpu.times.voluntary),
-    switches("involuntary", |v| v.cpu.times.involuntary),
 ];
 
-const fn switches(kind: &'static str, value: fn(&VcpuMetrics) -> Option<u64>) -> Column<VcpuMetrics> {
-    Column::with("kind", kind, &Column::count("kvmtop_vcpu_context_switches", SWITCHES, value))
-}
-
-const VMM_CPU: &str = "CPU time of the VMM's other threads by their role, in the kernel's ticks";
-
 const VMM: &[Column<CpuMetrics>] = &[
-    Column::with("mode", "user", &Column::time("kvmtop_vmm_cpu", VMM_CPU, |c| Some(c.own_user_ns))),
-    Column::with("mode", "system", &Column::time("kvmtop_vmm_cpu", VMM_CPU, |c| Some(c.times.system_ns))),
     Column::time("kvmtop_vmm_run", "Time of the VMM's other threads on a CPU, by the scheduler's clock", |c| {
         c.times.run_ns
     }),
@@ -138,38 +90,23 @@ const ACCESSES: &[Column<Tally>] = &[
     Column::time("kvmtop_access", "Time in exits that served an access", |t| t.ns),
 ];
 
-const INJECTED: &[Column<Tally>] =
-    &[Column::count("kvmtop_interrupts", "Interrupts that KVM gave to the guest's vCPUs", |t| Some(t.count))];
-
-const WOKE: &[Column<Tally>] = &[
-    Column::count("kvmtop_interrupt_wakeups", "Interrupts that woke a sleeping vCPU", |t| Some(t.count)),
-    Column::time("kvmtop_interrupt_wakeup_time", "From their injection until the vCPU had a CPU", |t| t.ns),
-];
-
-const ARRIVED: &[Column<Tally>] = &[
-    Column::count(
-        "kvmtop_interrupt_arrivals",
-        "Interrupts of which the whole way was timed, where the kernel fires kvm_entry",
-        |t| Some(t.count),
-    ),
-    Column::time("kvmtop_interrupt_arrival_time", "From their injection until the vCPU ran the guest", |t| t.ns),
-];
-
-const DOORBELLS: &[Column<Tally>] = &[
-    Column::count(
-        "kvmtop_doorbells",
-        "Writes of the guest that KVM passed on as an eventfd and that woke a thread",
-        |t| Some(t.count),
-    ),
-    Column::time("kvmtop_doorbell_time", "From these until the thread had a CPU", |t| t.ns),
-];
+/// The metrics as `OpenMetrics` 1.0.
+///
+/// # Errors
+/// Memory for the text could not be had.
+pub fn openmetrics(metrics: &Arc<HostMetrics>) -> Result<String, fmt::Error> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(metrics.clone()));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry)?;
+    Ok(text)
+}
 
 impl Collector for HostMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.about_host(&mut encoder)?;
         self.about_guests(&mut encoder)?;
-        self.about_threads(&mut encoder)?;
-        self.about_devices(&mut encoder)
+        self.about_threads(&mut encoder)
     }
 }
 
@@ -178,9 +115,6 @@ impl HostMetrics {
         let version = Labels::default().with("version", env!("CARGO_PKG_VERSION"));
         table(e, &[Column::info("kvmtop_build", "The kvmtop that serves this")], [(version, ())])?;
         table(e, HOST, [(Labels::default(), self)])?;
-        let engine = Labels::default().with("engine", self.engine.kind.as_str());
-        let engine = engine.with("level", self.engine.level.as_str());
-        table(e, &[Column::info("kvmtop_engine", "How exits are counted")], [(engine, ())])?;
         let mut worst = BTreeMap::new();
         for source in &self.sources {
             let worst = worst.entry(source.id).or_insert(source.state);
@@ -199,7 +133,7 @@ impl HostMetrics {
         let labels = Labels::default().with("host", &facts.hostname).with("kernel", &facts.kernel);
         let labels = labels.with("kvm", facts.kvm_flavour.as_deref().unwrap_or_default());
         table(e, &[Column::info("kvmtop_host", "This host")], [(labels, ())])?;
-        table_of_sums(e, HOST_CPU, [(Labels::default(), &self.cpu)])?;
+        table(e, HOST_CPU, self.cpu_ns.iter().map(|(mode, ns)| (Labels::default().with("mode", *mode), ns)))?;
         let states = [DomainState::Running, DomainState::Paused].map(|state| {
             let guests = self.guests.values().filter(|guest| guest.state == state).count() as u64;
             (Labels::default().with("state", state.as_str()), guests)
@@ -236,9 +170,7 @@ impl HostMetrics {
             let reason = guest.stop_reason.map_or("", StopReason::as_str);
             [(labels.with("reason", reason), u64::from(guest.state == DomainState::Paused))]
         });
-        table(e, STOPPED, stopped)?;
-        table(e, NODE_MEMORY, self.each(|labels, guest| by("node", labels, &guest.node_memory)))?;
-        table(e, THROTTLED, self.each(|labels, guest| by("group", labels, &guest.throttled_ns)))
+        table(e, STOPPED, stopped)
     }
 
     /// Rows of each vCPU, or of each guest if vCPUs lack their own series.
@@ -253,6 +185,12 @@ impl HostMetrics {
     }
 
     fn about_threads(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let modes = self.vcpus().flat_map(|(labels, vcpu)| {
+            let times = &vcpu.cpu.times;
+            let modes = [("user", vcpu.cpu.own_user_ns), ("system", times.system_ns), ("guest", times.guest_ns)];
+            modes.map(|(mode, ns)| (labels.clone().with("mode", mode), ns))
+        });
+        table(e, VCPU_CPU, modes)?;
         table(e, VCPUS, self.vcpus())?;
         let wakeups = self.vcpus().filter_map(|(labels, vcpu)| Some((labels, vcpu.wakeups.as_ref()?)));
         histograms(e, ("kvmtop_vcpu_wakeup_latency", "From the wake-up of a vCPU until it runs"), wakeups)?;
@@ -262,39 +200,8 @@ impl HostMetrics {
         table(e, VMM, roles)?;
         table(e, EXITS, self.vcpus().flat_map(|(labels, vcpu)| ranked(["reason"], labels, &vcpu.exits)))?;
         table(e, USERSPACE, self.each(|labels, guest| ranked(["reason"], labels, &guest.userspace)))?;
-        table(e, ACCESSES, self.each(|labels, guest| ranked(["space", "device"], labels, &guest.accesses)))?;
-        let kind = ["source", "number", "by"];
-        table(e, INJECTED, self.each(|labels, guest| ranked(kind, labels, &guest.injected)))?;
-        table(e, WOKE, self.each(|labels, guest| ranked(kind, labels, &guest.woke)))?;
-        table(e, ARRIVED, self.each(|labels, guest| ranked(kind, labels, &guest.arrived)))?;
-        table(e, DOORBELLS, self.each(|labels, guest| ranked(["device", "to"], labels, &guest.doorbells)))
+        table(e, ACCESSES, self.each(|labels, guest| ranked(["space", "device"], labels, &guest.accesses)))
     }
-
-    fn about_devices(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        table_of_sums(e, DISKS, self.each(|labels, guest| by("device", labels, &guest.disks)))?;
-        let operations =
-            self.each(|labels, guest| by("device", labels, &guest.host_disks)).flat_map(|(labels, kinds)| {
-                OPERATIONS.iter().zip(kinds).map(move |(name, sums)| (labels.clone().with("operation", *name), sums))
-            });
-        table_of_sums(e, HOST_DISKS, operations)?;
-        let jobs = self.each(|labels, guest| {
-            guest
-                .jobs
-                .iter()
-                .map(move |job| (labels.clone().with("kind", job.kind.as_str()).with("name", &job.name), job))
-        });
-        table(e, JOBS, jobs)?;
-        table_of_sums(e, NICS, self.each(|labels, guest| by("device", labels, &guest.nics)))
-    }
-}
-
-/// A row for each entry, whose key is a label of this name.
-fn by<'a, K: ToString, T>(
-    name: &'static str,
-    labels: Labels<'a>,
-    all: &'a BTreeMap<K, T>,
-) -> impl Iterator<Item = (Labels<'a>, &'a T)> {
-    all.iter().map(move |(key, value)| (labels.clone().with(name, key.to_string()), value))
 }
 
 /// A row for each label that has a series, and for the rest.

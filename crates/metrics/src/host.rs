@@ -1,14 +1,10 @@
 //! Counters of a host and of all its guests.
 
 use super::guest::GuestMetrics;
-use super::write::{Column, Sums};
 use judge::analysis::JudgedInterval;
 use judge::lint::{Finding, Severity};
 use judge::model::DomainModel;
-use sample::{
-    CpuTimes, DomainFacts, DomainSample, DomainState, EngineStatus, HostFacts, HostMemory, OwnCost, Sample,
-    SourceStatus,
-};
+use sample::{CpuTimes, DomainFacts, DomainSample, DomainState, HostFacts, OwnCost, Sample, SourceStatus};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -20,24 +16,19 @@ const MAX_NAME: usize = 128;
 /// A guest's process: its id and when it started.
 type GuestProcess = (Option<i32>, u64);
 
-/// Modes of a host CPU. The kernel counts guest time as user time, too.
-pub const HOST_CPU: &[Column<CpuTimes>] = &[
-    mode("user", |c| Some(c.user_ns.saturating_add(c.nice_ns).saturating_sub(guest(c)))),
-    mode("system", |c| Some(c.system_ns)),
-    mode("guest", |c| Some(guest(c))),
-    mode("idle", |c| Some(c.idle_ns)),
-    mode("iowait", |c| Some(c.iowait_ns)),
-    mode("irq", |c| Some(c.irq_ns)),
-    mode("softirq", |c| Some(c.softirq_ns)),
-    mode("steal", |c| Some(c.steal_ns)),
-];
-
-const fn mode(name: &'static str, time: fn(&CpuTimes) -> Option<u64>) -> Column<CpuTimes> {
-    Column::with("mode", name, &Column::time("kvmtop_host_cpu", "Time of all CPUs of the host by what they did", time))
-}
-
-fn guest(cpu: &CpuTimes) -> u64 {
-    cpu.guest_ns.saturating_add(cpu.guest_nice_ns)
+/// Time of a host CPU by mode. The kernel counts guest time as user time, too.
+fn modes(c: &CpuTimes) -> [(&'static str, u64); 8] {
+    let guest = c.guest_ns.saturating_add(c.guest_nice_ns);
+    [
+        ("user", c.user_ns.saturating_add(c.nice_ns).saturating_sub(guest)),
+        ("system", c.system_ns),
+        ("guest", guest),
+        ("idle", c.idle_ns),
+        ("iowait", c.iowait_ns),
+        ("irq", c.irq_ns),
+        ("softirq", c.softirq_ns),
+        ("steal", c.steal_ns),
+    ]
 }
 
 /// Findings of one rule about a guest or the host.
@@ -59,8 +50,6 @@ pub struct HostMetrics {
     pub per_vcpu: bool,
     /// When the last sample was taken, milliseconds since the epoch.
     pub time_ms: i64,
-    /// When the first one was taken.
-    pub began_ms: i64,
     /// Samples taken.
     pub samples: u64,
     /// The guests by the name that their series have.
@@ -71,22 +60,16 @@ pub struct HostMetrics {
     pub facts: Arc<HostFacts>,
     /// Its CPUs.
     pub cpus: u64,
-    /// Their time by `HOST_CPU`.
-    pub cpu: Sums,
-    /// Its memory.
-    pub memory: Option<HostMemory>,
+    /// Their time by mode, nanoseconds.
+    pub cpu_ns: BTreeMap<&'static str, u64>,
     /// The findings.
     pub findings: BTreeMap<FindingLabels, FindingMetrics>,
     /// The sources.
     pub sources: Vec<SourceStatus>,
-    /// The engine as the last sample has it; its counters are `lost`, `overflow` and `events`.
-    pub engine: EngineStatus,
     /// Events that the kernel dropped.
     pub lost: u64,
     /// Events without room in a bounded table.
     pub overflow: u64,
-    /// Events handled.
-    pub events: u64,
     /// kvmtop's own cost.
     pub own: OwnCost,
 }
@@ -101,11 +84,8 @@ impl HostMetrics {
     /// interval's start.
     pub fn add(&mut self, now: &Sample, before: Option<&Sample>, interval: &JudgedInterval) {
         let before = before.filter(|_| interval.model.interval_s.is_some());
-        if self.samples == 0 {
-            self.began_ms = now.time_ms;
-        }
         self.samples += 1;
-        (self.time_ms, self.own, self.engine) = (now.time_ms, now.own, now.engine.clone());
+        (self.time_ms, self.own) = (now.time_ms, now.own);
         self.sources.clone_from(&interval.model.sources);
         self.add_host(now, before);
         self.add_guests(now, before, interval);
@@ -113,21 +93,21 @@ impl HostMetrics {
     }
 
     fn add_host(&mut self, now: &Sample, before: Option<&Sample>) {
-        (self.facts, self.memory) = (now.host.facts.clone(), now.host.memory);
+        self.facts = now.host.facts.clone();
         self.cpus = now.host.cpus.len() as u64;
-        self.cpu.add(HOST_CPU, &CpuTimes::default(), None);
         let Some(before) = before else { return };
         let grew = |now: u64, before: u64| if now >= before { now - before } else { now };
         let engine = Some(&before.engine).filter(|e| e.generation == now.engine.generation);
         self.lost += grew(now.engine.lost, engine.map_or(0, |e| e.lost));
         self.overflow += grew(now.engine.overflow, engine.map_or(0, |e| e.overflow));
-        self.events += grew(now.engine.events, engine.map_or(0, |e| e.events));
         let older: HashMap<u32, &CpuTimes> = before.host.cpus.iter().map(|c| (c.cpu, c)).collect();
         for cpu in &now.host.cpus {
             // A CPU that came online has counters from before.
             let Some(older) = older.get(&cpu.cpu) else { continue };
             // The kernel's idle and iowait can fall by a tick (`get_iowait_time`, fs/proc/stat.c).
-            self.cpu.add(HOST_CPU, cpu, Some(older));
+            for ((mode, now), (_, before)) in modes(cpu).into_iter().zip(modes(older)) {
+                *self.cpu_ns.entry(mode).or_default() += now.saturating_sub(before);
+            }
         }
     }
 

@@ -7,18 +7,15 @@
 //!
 //! How many series a guest can make is bounded: `ranked` holds what a guest can name at will.
 
-mod devices;
 mod families;
 mod guest;
 mod host;
 mod ranked;
-mod text;
 mod vcpu;
 mod write;
 
+pub use families::openmetrics;
 pub use host::HostMetrics;
-pub use ranked::MAX_SHOWN;
-pub use text::{openmetrics, prometheus_text};
 
 #[cfg(test)]
 mod tests;

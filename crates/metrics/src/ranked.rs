@@ -1,6 +1,5 @@
 //! Counters by a label that a guest can choose: a bounded number of series, and one for the rest.
 
-use sample::Timing;
 use std::collections::BTreeMap;
 
 /// Maximum number of labels that have their own series at the same time.
@@ -17,12 +16,6 @@ pub struct Tally {
     pub count: u64,
     /// Their time, nanoseconds; `None` where nothing measures it.
     pub ns: Option<u64>,
-}
-
-impl From<&Timing> for Tally {
-    fn from(timing: &Timing) -> Self {
-        Self { count: timing.count, ns: timing.total_ns }
-    }
 }
 
 impl Tally {

@@ -4,10 +4,7 @@ use super::*;
 use judge::analysis::{Pattern, Pipeline};
 use judge::lint::{Finding, RuleId};
 use kvm::Space;
-use sample::{
-    Direction, DiskSample, DomainState, Doorbell, GuestInterrupts, HostDisk, HostRequests, Injection, IrqSource,
-    NicSample, Sample, ThreadKind, Timing,
-};
+use sample::{Direction, DomainState, Sample};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use testkit::{Fixture, Guest, Host};
@@ -38,23 +35,8 @@ fn seconds(fixture: &Fixture, count: u32) -> impl Iterator<Item = Sample> {
 /// One guest with something of everything.
 fn small_host() -> Fixture {
     let mut guest = Fixture::windows_on_pm_timer();
-    guest.rest.devices_ns = 1_000_000_000;
-    guest.rest.disks = vec![DiskSample {
-        name: "vda".into(),
-        read_ops: 7,
-        read_ns: Some(9_000),
-        write_ns: Some(0),
-        flush_ops: Some(2),
-        flush_ns: Some(4_000),
-        failed_ops: Some(1),
-        ..Default::default()
-    }];
-    (guest.rest.nics_ns, guest.rest.nics) =
-        (1, vec![NicSample { name: "vnet0".into(), rx_bytes: 5, ..Default::default() }]);
     guest.rest.swap_bytes = Some(0);
-    (guest.rest.memory.resident, guest.rest.memory.hugetlb) = (Some(1 << 30), Some(0));
-    (guest.rest.memory.transparent, guest.rest.memory.balloon) = (Some(0), Some(1 << 30));
-    guest.rest.node_memory = [(0, 1 << 30)].into();
+    guest.rest.memory.resident = Some(1 << 30);
     Fixture::new(Host::numa(1, 2, 1)).guest(guest)
 }
 
@@ -70,8 +52,6 @@ fn counters_are_what_the_guest_did() {
     assert_eq!(value(timer), Some(2.0 * 79_395.0));
     assert_eq!(value(r#"kvmtop_exits_total{domain="win10-2",reason="IO_INSTRUCTION"}"#), Some(256_738.0));
     assert_eq!(value(r#"kvmtop_vcpu_wakeup_latency_seconds_count{domain="win10-2"}"#), Some(1040.0));
-    // The one reading of disks counts once, however many samples repeat it.
-    assert_eq!(value(r#"kvmtop_disk_reads_total{domain="win10-2",device="vda"}"#), None, "it is from before");
     let waited = value(r#"kvmtop_vcpu_wait_seconds_total{domain="win10-2"}"#).unwrap();
     assert!((waited - 0.14).abs() < 1e-6, "{waited}");
     let guest = value(r#"kvmtop_vcpu_cpu_seconds_total{domain="win10-2",mode="guest"}"#).unwrap();
@@ -82,95 +62,6 @@ fn counters_are_what_the_guest_did() {
     }, {
         insta::assert_snapshot!("metrics__one_guest", text);
     });
-}
-
-#[test]
-fn a_reading_of_disks_counts_once() {
-    let mut host = small_host();
-    let mut samples = Vec::new();
-    for second in 0..9_u32 {
-        // Every third second a new reading of seven reads.
-        host.guests[0].rest.devices_ns = 3_000_000_000 + u64::from(second / 3);
-        samples.push(host.sample(f64::from(second)));
-    }
-    let values = values(&openmetrics(&metrics(false, samples)).unwrap());
-    let reads = values.get(r#"kvmtop_disk_reads_total{domain="win10-2",device="vda"}"#);
-    assert_eq!(reads, Some(&14.0));
-}
-
-/// Ten interrupts a second to each of two vCPUs, half of which slept, and five doorbells.
-fn interrupts(second: u64) -> GuestInterrupts {
-    let times = |count: u64, us: u64| Timing { count, total_ns: Some(count * us * 1000), ..Timing::default() };
-    let one = |vcpu: u32| Injection {
-        source: IrqSource::Msi(0x31),
-        vcpu: Some(vcpu),
-        by: ThreadKind::Iothread,
-        count: 10 * second,
-        wake: times(5 * second, 4),
-        delay: times(5 * second, 6),
-        slept: times(5 * second, 20),
-        kick: times(5 * second, 2),
-        ..Injection::default()
-    };
-    let bell = Doorbell {
-        space: Space::Pio,
-        address: 0x608,
-        to: ThreadKind::Vhost,
-        time: times(5 * second, 8),
-        ..Doorbell::default()
-    };
-    GuestInterrupts { injections: vec![one(0), one(1)], doorbells: vec![bell] }
-}
-
-#[test]
-fn interrupts_have_counters_by_source_and_injector() {
-    let mut host = small_host();
-    let mut samples = Vec::new();
-    for second in 0..=10 {
-        host.guests[0].rest.interrupts = Some(interrupts(second));
-        samples.push(host.sample(second as f64));
-    }
-    let values = values(&openmetrics(&metrics(false, samples)).unwrap());
-    let value = |name: &str| {
-        values
-            .get(&format!(r#"kvmtop_{name}_total{{domain="win10-2",source="msi",number="49",by="iothread"}}"#))
-            .copied()
-    };
-    assert_eq!(value("interrupts"), Some(200.0));
-    assert_eq!((value("interrupt_wakeups"), value("interrupt_wakeup_time_seconds")), (Some(100.0), Some(0.001)));
-    assert_eq!((value("interrupt_arrivals"), value("interrupt_arrival_time_seconds")), (Some(200.0), Some(0.0022)));
-    let bell = |name: &str| {
-        values.get(&format!(r#"kvmtop_{name}_total{{domain="win10-2",device="acpi-tmr",to="vhost"}}"#)).copied()
-    };
-    assert_eq!((bell("doorbells"), bell("doorbell_time_seconds")), (Some(50.0), Some(0.0004)));
-}
-
-/// What a device of the host did until this second: 5 reads a second of 4 KiB and 2 ms, 1.5 ms of them in the device.
-fn host_disk(second: u64) -> HostDisk {
-    let times = |us: u64| Timing { count: 5 * second, total_ns: Some(5 * second * us * 1000), ..Timing::default() };
-    let reads = HostRequests { bytes: 5 * second * 4096, total: times(2000), device: times(1500) };
-    HostDisk { name: "sda".into(), number: (8, 0), reads, ..HostDisk::default() }
-}
-
-#[test]
-fn devices_of_the_host_have_counters_by_operation() {
-    let mut host = small_host();
-    let mut samples = Vec::new();
-    for second in 0..=10 {
-        host.guests[0].rest.host_disks = Some(vec![host_disk(second)]);
-        samples.push(host.sample(second as f64));
-    }
-    let values = values(&openmetrics(&metrics(false, samples)).unwrap());
-    let value = |name: &str, operation: &str| {
-        let labels = format!(r#"{{domain="win10-2",device="sda",operation="{operation}"}}"#);
-        values.get(&format!("kvmtop_host_disk_{name}_total{labels}")).copied()
-    };
-    assert_eq!(value("requests", "read"), Some(50.0));
-    assert_eq!(value("bytes", "read"), Some(50.0 * 4096.0));
-    assert_eq!(value("time_seconds", "read"), Some(0.1));
-    assert_eq!(value("device_requests", "read"), Some(50.0));
-    assert_eq!(value("device_time_seconds", "read"), Some(0.075));
-    assert_eq!(value("requests", "flush"), Some(0.0));
 }
 
 #[test]
@@ -337,8 +228,6 @@ fn time_of_a_large_host() {
     };
     let (time, bytes) = best(&|| openmetrics(&all).unwrap().len());
     eprintln!("OpenMetrics: {bytes} bytes in {time:?}");
-    let (time, bytes) = best(&|| prometheus_text(&openmetrics(&all).unwrap()).len());
-    eprintln!("text 0.0.4: {bytes} bytes in {time:?}");
     let (time, guests) = best(&|| HostMetrics::clone(&all).guests.len());
     eprintln!("publishing {guests} guests: {time:?}");
 }
@@ -366,28 +255,13 @@ const TAIL: &str = "
   name; `unknown` has no owner.
 - `role` is `emulator`, `iothread`, `vhost`, `worker` or `other`. `reason` is the exit reason as the kernel names
   it, and `KVM_EXIT_*` for exits to the VMM.
-- `device` of `kvmtop_host_disk` is a block device of the host, `operation` is `read`, `write`, `flush` or `other`.
-  They are timed with `--engine-detail disks` alone. Flushes and devices of the device mapper have no time in the
-  device.
-- `source` of an interrupt is `gsi` or `spi` (a line of the guest's interrupt controller), `msi`, `ipi` or `local` (the
-  vCPU's timer, mostly), `number` the line's, else the vector; `by` is who injects: `main`, `iothread`, `vhost`,
-  `vcpu`, `kworker`, `interrupt` (of the host) or `other`. `to` is what a doorbell wakes, in the same words. They are
-  traced with `--engine-detail interrupts` alone.
 - `kvmtop_finding` has the number of findings of that rule; a finding about the host has an empty `domain`.
 
 ## How many series
 
-A host has about 60 series, a busy guest about 70 and more for its devices:
-
-| for each | series | at most |
-|---|---|---|
-| disk | 9 | 32 disks |
-| network interface | 5 | 32 interfaces |
-| finding | 2 | |
-| block device of the host, with `--engine-detail disks` | 20 | 32 devices |
-| source and injector of interrupts, with `--engine-detail interrupts` | 5 | 20 and `other` |
-| device with doorbells, with `--engine-detail interrupts` | 2 | 20 and `other` |
-| vCPU, with `--per-vcpu` | 35 to 65 | |
+A host has about 50 series, a busy guest about 60; a finding has 2. With `--per-vcpu`, each vCPU has 30 to 60.
+Disks, network interfaces and memory of guests have no series but memory in use and swap: libvirt's exporter and
+node_exporter serve them.
 
 A guest has at most 20 devices, exit reasons and reasons of exits to the VMM with their own series, and `other` for
 the rest; a busy device gets the series of one that was idle for a minute, and at most 128 devices get one in a guest's
@@ -400,68 +274,20 @@ in powers of two of 64 ns, which are no boundaries of Prometheus' exponential na
 invent figures. Prometheus 3 stores these buckets as a native histogram with custom buckets when its scrape job says
 `convert_classic_histograms_to_nhcb: true`.
 
-Of the run delay kvmtop knows the sum and the number, not the distribution:
+## Format
 
-```promql
-rate(kvmtop_vcpu_wait_seconds_total[5m])
-  / sum without (kind) (rate(kvmtop_vcpu_context_switches_total[5m]))
-```
-
-## Formats
-
-`OpenMetrics` 1.0 where the client's `Accept` names it, as Prometheus' does; otherwise the text format 0.0.4, for
-`curl` and older tools.
+`OpenMetrics` 1.0, which Prometheus 2.5 and later read, over plain HTTP. For TLS and passwords, put a reverse proxy
+before it ([fleet.md](fleet.md)).
 ";
-
-/// A migration that does not end.
-fn migration() -> sample::Job {
-    sample::Job {
-        kind: sample::JobKind::Migration,
-        status: "active".into(),
-        total: Some(1000),
-        remaining: Some(250),
-        rate: Some(100),
-        dirtied: Some(99),
-        ..Default::default()
-    }
-}
-
-#[test]
-fn a_job_has_series_while_it_runs() {
-    let mut host = small_host();
-    host.guests[0].rest.jobs = vec![migration()];
-    let text = openmetrics(&metrics(false, seconds(&host, 2))).unwrap();
-    let labels = r#"{domain="win10-2",kind="migration",name=""}"#;
-    for line in ["progress_percent", "remaining_bytes", "rate_bytes", "dirtied_bytes", "converges"]
-        .into_iter()
-        .zip([75, 250, 100, 99, 0])
-    {
-        let line = format!("kvmtop_job_{}{labels} {}", line.0, line.1);
-        assert!(text.contains(&line), "{line} in {text}");
-    }
-    assert!(!openmetrics(&metrics(false, seconds(&small_host(), 2))).unwrap().contains("kvmtop_job"));
-}
 
 /// Families with their types and help, and the labels that they have.
 fn page() -> String {
-    let (small, busy) = (small_host(), Fixture::busy_host());
-    let mut samples: Vec<Sample> = seconds(&busy, 90).collect();
-    let mut extra = small.guests[0].clone();
-    (extra.facts.name.value, extra.facts.pid) = ("small".into(), Some(4242));
+    let mut samples: Vec<Sample> = seconds(&Fixture::busy_host(), 90).collect();
+    let mut small = small_host().guests.remove(0);
+    (small.facts.name.value, small.facts.pid) = ("small".into(), Some(4242));
     for (second, sample) in samples.iter_mut().enumerate() {
-        extra.rest.devices_ns = second as u64 + 1;
-        extra.rest.nics_ns = second as u64 + 1;
-        extra.rest.host_disks = Some(vec![host_disk(second as u64)]);
-        extra.rest.jobs = vec![migration()];
-        extra.rest.interrupts = Some(interrupts(second as u64));
-        extra.rest.throttling =
-            vec![sample::Throttling { group: "vcpu0".into(), throttled_ns: second as u64, ..Default::default() }];
-        let with = Fixture::new(Host::numa(1, 2, 1)).guest(extra.clone()).sample(second as f64);
+        let with = Fixture::new(Host::numa(1, 2, 1)).guest(small.clone()).sample(second as f64);
         sample.domains.extend(with.domains);
-        sample.host.memory = Some(sample::HostMemory::default());
-        for cpu in sample.domains.iter_mut().flat_map(|d| &mut d.threads).filter_map(|t| t.cpu.as_mut()) {
-            (cpu.voluntary, cpu.involuntary) = (Some(1), Some(1));
-        }
     }
     let text = openmetrics(&metrics(false, samples)).unwrap();
     let mut out = HEAD.to_owned();
@@ -499,14 +325,4 @@ fn the_page_of_metrics_is_current() {
     }
     let current = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(current == page, "docs/metrics.md is not what src/metrics makes of it: run `make accept`");
-}
-
-#[test]
-fn the_older_format_names_families_as_their_samples() {
-    let text = openmetrics(&metrics(false, seconds(&small_host(), 2))).unwrap();
-    let old = prometheus_text(&text);
-    assert!(old.contains("# TYPE kvmtop_exits_total counter\nkvmtop_exits_total{"), "{old}");
-    assert!(old.contains("# TYPE kvmtop_build_info gauge\nkvmtop_build_info{"));
-    assert!(!old.contains("# EOF") && !old.contains("# UNIT"));
-    assert_eq!(values(&old), values(&text));
 }

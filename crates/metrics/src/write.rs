@@ -1,6 +1,5 @@
 //! Writes families of metrics; one without a row is left out.
 
-use super::ranked::add_known;
 use super::vcpu::DurationHistogram;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -9,8 +8,7 @@ use prometheus_client::registry::Unit;
 use std::borrow::{Borrow, Cow};
 use std::fmt;
 
-/// A family of metrics whose values are found in a `T`. Columns of one family, which follow each other, differ in a
-/// label.
+/// A family of metrics whose values are found in a `T`.
 pub struct Column<T> {
     /// The name without unit and suffix.
     name: &'static str,
@@ -18,7 +16,6 @@ pub struct Column<T> {
     /// What is written in seconds is read as nanoseconds.
     unit: Option<&'static Unit>,
     kind: MetricType,
-    label: Option<(&'static str, &'static str)>,
     /// `None` makes no row.
     value: fn(&T) -> Option<u64>,
 }
@@ -29,17 +26,12 @@ const BYTES: Option<&Unit> = Some(&Unit::Bytes);
 impl<T> Column<T> {
     /// A counter without a unit.
     pub const fn count(name: &'static str, help: &'static str, value: fn(&T) -> Option<u64>) -> Self {
-        Self { name, help, unit: None, kind: MetricType::Counter, label: None, value }
+        Self { name, help, unit: None, kind: MetricType::Counter, value }
     }
 
     /// A counter of time.
     pub const fn time(name: &'static str, help: &'static str, value: fn(&T) -> Option<u64>) -> Self {
         Self { unit: SECONDS, ..Self::count(name, help, value) }
-    }
-
-    /// A counter of bytes.
-    pub const fn bytes(name: &'static str, help: &'static str, value: fn(&T) -> Option<u64>) -> Self {
-        Self { unit: BYTES, ..Self::count(name, help, value) }
     }
 
     /// A gauge without a unit.
@@ -60,25 +52,6 @@ impl<T> Column<T> {
     /// Labels without a value.
     pub const fn info(name: &'static str, help: &'static str) -> Self {
         Self { kind: MetricType::Info, ..Self::count(name, help, |_| Some(1)) }
-    }
-
-    /// The column with a label.
-    pub const fn with(label: &'static str, value: &'static str, column: &Self) -> Self {
-        Self { label: Some((label, value)), ..*column }
-    }
-}
-
-/// Sums of a table's columns; `None` where nothing known was added.
-#[derive(Debug, Clone, Default)]
-pub struct Sums(Vec<Option<u64>>);
-
-impl Sums {
-    /// Adds the growth since `before`, or all of `now` if that is what grew.
-    pub fn add<T>(&mut self, columns: &[Column<T>], now: &T, before: Option<&T>) {
-        self.0.resize(columns.len(), None);
-        for (sum, Column { value, .. }) in self.0.iter_mut().zip(columns) {
-            add_known(sum, value(now).map(|now| now.saturating_sub(before.and_then(value).unwrap_or(0))));
-        }
     }
 }
 
@@ -101,45 +74,20 @@ pub fn table<'a, T, R: Borrow<T>>(
     columns: &[Column<T>],
     rows: impl IntoIterator<Item = (Labels<'a>, R)>,
 ) -> fmt::Result {
-    write_table(encoder, columns, rows, |n, row| (columns[n].value)(row.borrow()))
-}
-
-/// Writes sums of these columns.
-pub fn table_of_sums<'a, T>(
-    encoder: &mut DescriptorEncoder<'_>,
-    columns: &[Column<T>],
-    rows: impl IntoIterator<Item = (Labels<'a>, &'a Sums)>,
-) -> fmt::Result {
-    write_table(encoder, columns, rows, |n, sums| sums.0.get(n).copied().flatten())
-}
-
-fn write_table<'a, T, R>(
-    encoder: &mut DescriptorEncoder<'_>,
-    columns: &[Column<T>],
-    rows: impl IntoIterator<Item = (Labels<'a>, R)>,
-    value: impl Fn(usize, &R) -> Option<u64>,
-) -> fmt::Result {
     let rows: Vec<_> = rows.into_iter().collect();
-    let mut first = 0;
-    for family in columns.chunk_by(|a, b| a.name == b.name) {
-        let Column { name, help, unit, kind, .. } = family[0];
-        let cells =
-            rows.iter().flat_map(|(labels, row)| family.iter().zip(first..).map(move |(c, n)| (labels, c, n, row)));
-        let cells =
-            cells.filter_map(|(labels, column, n, row)| Some((labels, column.label.as_slice(), value(n, row)?)));
-        let mut cells = cells.peekable();
-        if cells.peek().is_some() {
-            let mut family = encoder.encode_descriptor(name, help, unit, kind)?;
-            cells.try_for_each(|(labels, label, value)| {
-                let labels = (labels.0.as_slice(), label);
-                match kind {
-                    MetricType::Info => family.encode_info(&labels),
-                    _ if labels.0.is_empty() && label.is_empty() => write(&mut family, kind, unit, value),
-                    _ => write(&mut family.encode_family(&labels)?, kind, unit, value),
-                }
-            })?;
+    for Column { name, help, unit, kind, value } in columns {
+        let mut cells = rows.iter().filter_map(|(labels, row)| Some((&labels.0, value(row.borrow())?))).peekable();
+        if cells.peek().is_none() {
+            continue;
         }
-        first += family.len();
+        let mut family = encoder.encode_descriptor(name, help, *unit, *kind)?;
+        for (labels, value) in cells {
+            match kind {
+                MetricType::Info => family.encode_info(labels)?,
+                _ if labels.is_empty() => write(&mut family, *kind, *unit, value)?,
+                _ => write(&mut family.encode_family(labels)?, *kind, *unit, value)?,
+            }
+        }
     }
     Ok(())
 }

@@ -2,8 +2,6 @@
 
 mod request;
 mod server;
-mod users;
-mod web_config;
 
 use super::{live, say, say_unmatched};
 use crate::cli::Settings;
@@ -18,7 +16,6 @@ use std::cell::RefCell;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
-use web_config::WebAccess;
 
 /// Disks and interfaces are read every five seconds, and a sample holds the last reading alone: a longer interval would
 /// miss some.
@@ -27,32 +24,24 @@ const MAX_INTERVAL: Duration = Duration::from_secs(5);
 /// Runs it on the live host until a signal comes.
 pub fn run(args: &ExportArgs, settings: &Settings) -> anyhow::Result<u8> {
     let settings = &Settings { interval: settings.interval.min(MAX_INTERVAL), ..settings.clone() };
-    // What the user names is opened before rights are given up.
+    // A port below 1024 is opened before rights are given up.
     let listener = TcpListener::bind(args.listen).with_context(|| {
         format!("cannot listen on {}; --listen takes another address and port, such as 127.0.0.1:9754", args.listen)
     })?;
     let address = listener.local_addr()?;
-    let access = WebAccess::open(args.web_config.as_deref())?;
-    let (has_tls, has_users) = access.protection();
-    let missing = match (has_tls, has_users) {
-        (true, true) => None,
-        (true, false) => Some("passwords"),
-        (false, true) => Some("TLS"),
-        (false, false) => Some("TLS and passwords"),
-    };
-    if let Some(missing) = missing.filter(|_| !address.ip().is_loopback()) {
+    if !address.ip().is_loopback() {
         say(&format!(
-            "{address} can be reached from other hosts without {missing}: whoever reaches it reads the names of guests \
-             and what they do; --web-config adds both"
+            "{address} can be reached from other hosts without TLS and passwords: whoever reaches it reads the names of \
+             guests and what they do; listen on 127.0.0.1 and put a reverse proxy before it"
         ));
     }
     let live = live::start(settings);
     live::stop_on_signals(live.commands)?;
     let published = Arc::default();
     let max_age = settings.interval * 3 + Duration::from_secs(5);
-    let answers = Answers { published: Arc::clone(&published), max_age, texts: RefCell::default() };
-    let server = server::start(listener, access, answers)?;
-    say(&format!("serving {}://{address}/metrics; Ctrl-C ends it", if has_tls { "https" } else { "http" }));
+    let answers = Answers { published: Arc::clone(&published), max_age, text: RefCell::default() };
+    let server = server::start(listener, answers)?;
+    say(&format!("serving http://{address}/metrics; Ctrl-C ends it"));
     let mut feed = live.feed;
     let mut metrics = HostMetrics::new(args.per_vcpu);
     let mut pipeline = Pipeline::new(settings.findings.clone());
