@@ -407,9 +407,7 @@ pub struct CheckArgs {
     #[arg(long)]
     pub json: bool,
     /// Print each rule's name and what it sees, and exit
-    ///
-    /// With --json also the current thresholds, what each rule cannot tell and what its fix changes.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     pub list_rules: bool,
     /// How to sample.
     #[command(flatten)]

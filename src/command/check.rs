@@ -3,8 +3,7 @@
 use super::{columns, live, print, say, say_unmatched};
 use crate::cli::Settings;
 use crate::cli::args::{CheckArgs, EngineChoice};
-use ::report::rules::{self, JsonRules};
-use ::report::{View, findings_text, json, text};
+use ::report::{View, findings_text, json, rules, text};
 use anyhow::Context;
 use judge::analysis::{JudgedInterval, Pipeline};
 use judge::figures;
@@ -25,8 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Runs it on the live host.
 pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
     if args.list_rules {
-        let rules = JsonRules::new(&settings.findings.thresholds);
-        print(&if args.json { json::text(&rules)? + "\n" } else { rules::text() })?;
+        print(&rules::text())?;
         return Ok(0);
     }
     let duration = args.duration.unwrap_or(DURATION);

@@ -4,13 +4,12 @@ use super::doctor::DoctorJson;
 use ::report::diff::Diff;
 use ::report::document::{JsonDocument, JsonProfile};
 use ::report::plan::JsonPlan;
-use ::report::rules::JsonRules;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 use std::path::Path;
 
 /// The definitions of whole outputs, the report first.
-const OUTPUTS: [&str; 6] = ["report", "diff", "plan", "profile", "doctor", "rules"];
+const OUTPUTS: [&str; 5] = ["report", "diff", "plan", "profile", "doctor"];
 
 fn schema() -> Value {
     let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
@@ -19,7 +18,6 @@ fn schema() -> Value {
     generator.subschema_for::<JsonPlan>();
     generator.subschema_for::<JsonProfile>();
     generator.subschema_for::<DoctorJson>();
-    generator.subschema_for::<JsonRules>();
     let mut definitions = serde_json::Map::new();
     for (name, mut definition) in generator.take_definitions(true) {
         let name = definition_name(&name);

@@ -295,7 +295,7 @@ fn check_answers_by_its_status() {
     let out = run(&only_info);
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stdout));
     // What this machine's kernel log holds may be unjudged.
-    let none = ["no findings", "no findings in what could be judged"];
+    let none = ["no findings"];
     assert!(text(&out.stdout).lines().any(|line| none.contains(&line)), "{}", text(&out.stdout));
 }
 
@@ -411,10 +411,7 @@ fn two_tables_are_compared() {
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
     let said = text(&out.stdout);
     let first = said.lines().next().expect("a summary");
-    assert!(
-        first.contains("1000 exits/s before, 100 after (-90.0 %): IO_INSTRUCTION is gone (900/s before)"),
-        "{said}"
-    );
+    assert!(first.contains("1000 exits/s before, 100 after (-90.0 %)") && said.contains("IO_INSTRUCTION"), "{said}");
     let out = run(&["diff", "--json", &before, &before]);
     let said: Value = serde_json::from_slice(&out.stdout).expect("one object");
     assert_eq!((&said["cause"], &said["schema"]), (&"nothing".into(), &1.into()));

@@ -87,7 +87,7 @@ fn it_draws_zooms_and_has_the_figures_of_the_report() {
     tab.press("0");
     assert_eq!(tab.eval("view.stretch"), tab.eval("whole"));
 
-    // Each guest and each vCPU: drawn, and the means of the legend are the report's figures.
+    // Each guest: drawn, and the means of the legend are the report's figures.
     for (i, domain) in report["domains"].as_array().unwrap().iter().enumerate() {
         tab.eval(&format!("select({i}, null)"));
         let legend = tab.eval(
@@ -175,7 +175,7 @@ fn a_page_of_one_time_has_charts() {
         serde_json::from_str(rest.split_once('>').unwrap().1.split("</script>").next().unwrap()).unwrap()
     };
     assert_eq!(json("report")["interval_s"].as_f64(), Some(1.0));
-    assert!(json("data")["axes"]["guests"]["ends"].as_array().unwrap().len() >= 28);
+    assert!(json("data")["axis"]["ends"].as_array().unwrap().len() >= 28);
     assert!(!json("data")["guests"].as_array().unwrap().is_empty());
 }
 

@@ -7,8 +7,7 @@ use crate::common;
 use crate::common::guest::{Guest, Work};
 use jsonschema::Validator;
 use sample::{
-    DomainState, Doorbell, GuestInterrupts, HostDisk, HostTaskGroup, Injection, Job, Pressure, Stop, StopDisk,
-    ThreadEvents,
+    DomainState, GuestInterrupts, HostDisk, HostTaskGroup, Injection, Job, Pressure, Stop, StopDisk, ThreadEvents,
 };
 use serde_json::{Value, json};
 use session::{Limits, Recorder, Session};
@@ -23,7 +22,6 @@ enum Output {
     Doctor,
     Plan,
     Profile,
-    Rules,
 }
 
 impl Output {
@@ -34,7 +32,6 @@ impl Output {
             Self::Doctor => "doctor",
             Self::Plan => "plan",
             Self::Profile => "profile",
-            Self::Rules => "rules",
         }
     }
 
@@ -185,10 +182,9 @@ fn with_what_is_asked_for(folder: &Path) -> PathBuf {
         sample.domains[0].jobs = vec![job];
         sample.host.pressure = Some(Pressure::default());
         sample.domains[0].pressure = sample.host.pressure;
-        let mut doorbell = Doorbell::default();
-        (0..=at).for_each(|_| doorbell.time.add(1000));
         let injection = Injection { count: at as u64 + 1, ..Injection::default() };
-        sample.domains[0].interrupts = Some(GuestInterrupts { injections: vec![injection], doorbells: vec![doorbell] });
+        sample.domains[0].interrupts =
+            Some(GuestInterrupts { injections: vec![injection], ..GuestInterrupts::default() });
         let stopped = sample.domains.last_mut().expect("a guest");
         stopped.threads.clear();
         stopped.unattributed = ThreadEvents::default();
@@ -225,12 +221,4 @@ fn live_output_is_as_the_schema_says() {
         }
         None => common::skipped(TEST, "no guest runs here: validated without one"),
     }
-}
-
-#[test]
-fn the_list_of_rules_is_as_the_schema_says() {
-    let lists = validated(Output::Rules, &Output::Rules.validator(), &["check", "--list-rules", "--json"]);
-    let rules = lists[0]["rules"].as_array().expect("rules");
-    assert!(rules.len() > 40, "{} rules", rules.len());
-    assert!(rules.iter().any(|r| r["name"] == "rtc-tick" && r["thresholds"][0]["name"] == "timers.rtc"));
 }

@@ -82,7 +82,7 @@ function plotData(spec, times) {
     below = below.map((b, i) => (values[i] === null ? b : b + values[i]));
     return below;
   });
-  return [times.x, ...sums.reverse(), ...(spec.peak ? [at(spec.peak)] : [])];
+  return [times.x, ...sums.reverse()];
 }
 
 function seriesOf(spec) {
@@ -92,7 +92,6 @@ function seriesOf(spec) {
     return { stroke: colour("ground"), width: 0.75, fill: stroke };
   });
   if (spec.stacked) all.reverse();
-  if (spec.stacked && spec.peak) all.push({ stroke: colour("text"), width: 1, dash: [2, 2] });
   return [{}, ...all.map((series) => ({ ...series, points: { show: false } }))];
 }
 

@@ -1,7 +1,7 @@
-// Charts by guest and vCPU, the lanes of findings, and what the reader chooses.
+// Charts by guest, the lanes of findings, and what the reader chooses.
 
 const MARKS_SHOWN = 60;
-// Guests or vCPUs that a chart compares.
+// Guests that a chart compares.
 const MAX_LINES = 6;
 const PEAKS = { format: duration, peaks: true };
 // The charts of a guest; those with `isOwn` are not compared between guests.
@@ -9,14 +9,10 @@ const SPECS = [
   { id: "cpu", title: "CPU time", unit: "% of one host CPU", format: percent, stacked: true, isByKind: true },
   { id: "exits", title: "Exits by reason", unit: "per second", format: rate, stacked: true },
   { id: "devices", title: "Accesses by device", unit: "per second", format: rate, stacked: true },
-  { id: "vmm", title: "Exits to the VMM", unit: "per second", format: rate, stacked: true },
   { id: "wait", title: "Wait", unit: "% of the time, of the vCPU that waits longest then", ...PEAKS, format: percent },
   { id: "wakeup", title: "Wake-up latency", unit: "99th percentile of the slowest vCPU", ...PEAKS },
   { id: "moves", title: "Moves between host CPUs", unit: "per second", format: rate, stacked: true },
-  { id: "disk_requests", title: "Disk requests", unit: "per second", format: rate, isOwn: true },
   { id: "disk_time", title: "Disk latency", unit: "mean of a request", ...PEAKS, isOwn: true },
-  { id: "network", title: "Network", unit: "bytes per second", format: bytesPerSecond, isOwn: true },
-  { id: "jobs", title: "Jobs", unit: "% done", format: percent, isOwn: true },
 ];
 
 // Sums of lines at each time; null where none has a value.
@@ -25,8 +21,8 @@ function addUp(lines) {
 }
 
 // One line for all series of a chart.
-function sumOf({ lines, total }) {
-  return total || { mean: addUp(lines), max: lines.length === 1 ? lines[0].max : undefined };
+function sumOf({ lines }) {
+  return { mean: addUp(lines), max: lines.length === 1 ? lines[0].max : undefined };
 }
 
 const total = ({ mean }) => mean.reduce((sum, v) => sum + v, 0);
@@ -35,15 +31,12 @@ const sorted = (lines, weight) => [...lines].sort((a, b) => weight(b) - weight(a
 const isFlat = (spec) => spec.lines.every((l) => l.mean.every((v) => !v));
 const seriesOfGuest = (guest) => data.guests.find((g) => g.domain === guest);
 
-// The charts of a guest or a vCPU.
+// The charts of a guest.
 function specsOf(owner) {
   return SPECS.flatMap((spec) => {
     const chart = owner.find((c) => c.id === spec.id);
     if (!chart) return [];
-    if (chart.lines.length === 0)
-      return [{ ...spec, title: "Exits", stacked: false, lines: [{ ...chart.total, name: "all" }] }];
-    const unit = spec.unit.replace(state.vcpu === null ? "" : / of the slowest vCPU$/, "");
-    return [{ ...spec, unit, lines: chart.lines, peak: chart.total && chart.total.max }];
+    return [{ ...spec, lines: chart.lines }];
   });
 }
 
@@ -78,28 +71,10 @@ function paint(lines) {
   }
 }
 
-// How the vCPUs of a guest compare: those with most.
-function specsByVcpu(guest) {
-  const compared = (title, kinds) => {
-    const lines = guest.vcpus.flatMap(([vcpu, charts]) => {
-      const cpu = charts.find((c) => c.id === "cpu");
-      const chosen = cpu ? cpu.lines.filter((l) => kinds.includes(l.name)) : [];
-      return chosen.length ? [{ ...sumOf({ lines: chosen }), name: `vCPU ${vcpu}` }] : [];
-    });
-    if (lines.length < 2) return [];
-    const unit = "% of the time" + (lines.length > MAX_LINES ? `, the ${MAX_LINES} with most` : "");
-    return [{ title, unit, format: percent, times: times.vcpus, lines: sorted(lines, total).slice(0, MAX_LINES) }];
-  };
-  return [...compared("CPU time by vCPU", ["guest", "usr", "sys"]), ...compared("Wait by vCPU", ["wait"])];
-}
-
 function selected() {
   if (state.guest === null) return specsOfAll();
   const guest = seriesOfGuest(state.guest);
-  if (!guest) return [];
-  if (state.vcpu === null) return [...specsOf(guest.charts), ...specsByVcpu(guest)];
-  const vcpu = guest.vcpus.find(([v]) => v === state.vcpu);
-  return vcpu ? specsOf(vcpu[1]) : [];
+  return guest ? specsOf(guest.charts) : [];
 }
 
 function spansShown() {
@@ -118,8 +93,7 @@ function drawCharts() {
   const days = whole.map((time) => day(time, view.offset, SHORT_DAY));
   view.days = whole[1] - whole[0] > 86400 || days[0] !== days[1];
   view.height = innerWidth < 600 ? 130 : 150;
-  const axis = state.vcpu === null ? times.guests : times.vcpus;
-  charts = specs.filter((s) => !isFlat(s)).map((spec) => makeChart(spec, spec.times || axis, view));
+  charts = specs.filter((s) => !isFlat(s)).map((spec) => makeChart(spec, times.guests, view));
   const flat = specs.filter(isFlat).map((s) => s.title);
   const rest = flat.length ? [quiet(`Always 0, so not drawn: ${flat.join(", ")}.`)] : [];
   if (specs.length === 0) rest.push(quiet("No time lines of it."));
@@ -216,8 +190,8 @@ function select(guest, vcpu) {
   byId("tables").replaceChildren(...shown);
   byId("tables-title").textContent = guest === null ? "Host" : `Tables of ${shownName()}`;
   if (!whole) return;
-  const series = guest === null ? null : seriesOfGuest(guest);
-  const vcpus = series ? series.vcpus.map(([v]) => [v, v]) : [];
+  const threads = guest === null ? [] : report.domains[guest].threads;
+  const vcpus = threads.filter((t) => t.role === "vcpu" && t.vcpu !== null).map((t) => [t.vcpu, t.vcpu]);
   byId("guest").value = guest ?? "";
   byId("vcpu").replaceChildren(...options("all", vcpus));
   byId("vcpu").value = vcpu ?? "";

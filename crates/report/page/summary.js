@@ -5,7 +5,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const RANK = { critical: 3, warning: 2, info: 1 };
 const byId = (id) => document.getElementById(id);
 
-const times = { guests: timesOf(data.axes.guests), vcpus: timesOf(data.axes.vcpus) };
+const times = { guests: timesOf(data.axis) };
 const whole = data.begin_ms === null ? null : [data.begin_ms / 1e3, data.end_ms / 1e3];
 // The guest (its place in the report) and vCPU that are shown; null is all.
 const state = { guest: report.domains.length === 1 ? 0 : null, vcpu: null };
@@ -262,9 +262,7 @@ function unjudged(name) {
   }
   const reasons = [...rules].map(([because, names]) => `${[...names].join(", ")}: ${because}`);
   const watched = concerned(report.watching).map((w) => `still watched: ${w.domain || "host"}: ${w.because}`);
-  const lines = report.unjudged_lines;
-  const text = lines ? [`${lines.count} lines about KVM that no rule judges; the first: ${lines.first}`] : [];
-  return [...reasons, ...new Set(watched), ...text];
+  return [...reasons, ...new Set(watched)];
 }
 
 function findingsList() {

@@ -154,21 +154,7 @@ const JOB_COLUMNS = [
   ["dirtied", "dirtied_rate", bytesPerSecond],
   ["pass", "rounds"],
   ["<Ends", (j) => ({ true: "yes", false: "no" })[j.converges] ?? ""],
-  ["throttle %", "throttle_percent", percent],
   ["<Error", "error"],
-];
-const VCPU_TOTAL_COLUMNS = [
-  ["<vCPU", "vcpu"],
-  ["ran s", "ran_s", rate],
-  ["waited s", "waited_s", rate],
-  ["wait %", "wait_percent", percent],
-];
-const DISK_TOTAL_COLUMNS = [
-  ["<Disk", "name"],
-  ["reads", "reads"],
-  ["writes", "writes"],
-  ["flushes", "flushes"],
-  ...DISK_COLUMNS.slice(6, 9),
 ];
 const NIC_COLUMNS = [
   ["<Interface", "name"],
@@ -215,7 +201,5 @@ function guestTables(d, vcpu) {
     table("Network interfaces", NIC_COLUMNS, d.nics),
     table("Tracepoints", EVENT_COLUMNS, d.kvm_events.filter((k) => k.count > 0)),
     table("KVM's counters", COUNTER_COLUMNS, counters),
-    table("vCPUs since the guest's start", VCPU_TOTAL_COLUMNS, d.since_start?.vcpus ?? []),
-    table("Disks since the guest's start", DISK_TOTAL_COLUMNS, d.since_start?.disks ?? []),
   ];
 }

@@ -1,27 +1,20 @@
 //! Compares two inputs: what changed, and which changes are more than noise.
-//!
-//! Rates are compared as Poisson counts over their times, means by Welch's test from count, mean and standard error.
-//! Real guests come in bursts and are not Poisson, so a change counts as one only if it is both beyond chance (3.3
-//! standard errors, one in a thousand) and large enough to matter (a tenth of the value, half a percent of all exits).
 
-mod conditions;
 mod lines;
-mod matching;
 mod stats;
-mod verdict;
 
-pub use conditions::Condition;
-pub(crate) use lines::DiffRow;
 pub use lines::{AccessLine, Change, DomainDiff, ExitLine};
-pub use matching::MatchedBy;
 pub use stats::{Compared, Verdict};
-pub use verdict::Cause;
 
 use super::View;
 use super::document::SCHEMA;
 use super::json::TOOL;
 use crate::objects;
+use crate::table::cut;
+use judge::figures::{change, figure};
 use judge::lint::Finding;
+use kvm::topology::CPU_MODEL;
+use sample::EngineKind;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -37,12 +30,12 @@ objects! {
         tool: &'static str = TOOL,
         /// How the sides were measured differently; read it first, because it can look like a change of a guest.
         /// Empty: in the same way.
-        conditions: Vec<Condition> = conditions::conditions(views),
+        conditions: Vec<Condition> = conditions(views),
         /// The answer in a sentence.
-        summary: String = verdict::summary(views, &all, &found),
-        /// What all changes together mean. `only-duration`: one side was watched longer, and rates or shares are equal.
-        /// `not-comparable`: no guest is on both sides, or one side counted nothing.
-        cause: Cause = verdict::cause(&all),
+        summary: String = summary(&all),
+        /// What all changes together mean. `not-comparable`: no guest is on both sides, or one side counted nothing.
+        #[schemars(extend("enum" = ["changed", "nothing", "not-comparable"]))]
+        cause: &'static str = cause(&all),
         /// Seconds that the first side covers. `null`: its files do not say.
         #[schemars(extend("exclusiveMinimum" = 0))]
         before_s: Option<f64> = views[0].model.interval_s,
@@ -51,11 +44,23 @@ objects! {
         after_s: Option<f64> = views[1].model.interval_s,
         /// The guests; guests of the first side come first.
         domains: Vec<DomainDiff> = all,
-        /// Guests that were matched by a weak sign, or not at all because several could be it: a sentence each.
+        /// Guests that were not matched because several could be it: a sentence each.
         unsure: Vec<String> = remarks,
         /// What became of the findings.
         findings: FindingsDiff = found,
     }
+}
+
+/// Something that differs in how two inputs were measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Condition {
+    /// What differs.
+    #[schemars(extend("enum" = ["source", "engine", "lost-events", "kernel", "host", "cpu"]))]
+    pub what: &'static str,
+    /// On the first side.
+    pub before: String,
+    /// On the second side.
+    pub after: String,
 }
 
 /// What became of the findings. Two are the same if rule, target and guest are.
@@ -88,31 +93,91 @@ pub fn compare(before: &View<'_>, after: &View<'_>) -> Diff {
     Diff::new(views, domains, unsure, findings)
 }
 
+/// Everything that differs and is known on both sides.
+fn conditions(views: [&View<'_>; 2]) -> Vec<Condition> {
+    let kinds = views.map(|v| v.model.engine.kind);
+    // The kind of a file's engine says nothing that its source does not.
+    let differing = if kinds.contains(&EngineKind::File) {
+        ("source", views.map(|v| Some(v.source.to_owned())))
+    } else {
+        ("engine", kinds.map(|kind| Some(kind.as_str().to_owned())))
+    };
+    let known = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    let hosts = views.map(|v| &v.model.host.facts);
+    let all = [
+        differing,
+        ("lost-events", views.map(|v| Some(v.model.lost.to_string()))),
+        ("kernel", hosts.map(|h| known(&h.kernel))),
+        ("host", hosts.map(|h| known(&h.hostname))),
+        ("cpu", hosts.map(|h| h.params.get(CPU_MODEL).cloned())),
+    ];
+    let mut conditions = Vec::new();
+    for (what, [before, after]) in all {
+        if let (Some(before), Some(after)) = (before, after)
+            && before != after
+        {
+            conditions.push(Condition { what, before, after });
+        }
+    }
+    conditions
+}
+
+fn cause(domains: &[DomainDiff]) -> &'static str {
+    let mut both = domains.iter().filter(|d| d.in_both()).peekable();
+    let counted = |side: fn(&Change) -> Option<u64>| {
+        let in_both = domains.iter().filter(|d| d.in_both());
+        in_both.flat_map(DomainDiff::changes).any(|change| side(change).is_some_and(|count| count > 0))
+    };
+    if both.peek().is_none() || !counted(|c| c.before) || !counted(|c| c.after) {
+        return "not-comparable";
+    }
+    if both.any(|d| d.changes().any(Change::is_change)) { "changed" } else { "nothing" }
+}
+
+/// `win10: 35.1k exits/s before, 1200 after (-96.6 %)` for each guest that changed.
+fn summary(domains: &[DomainDiff]) -> String {
+    match cause(domains) {
+        "not-comparable" => return "No guest with exits is in both inputs, so there is nothing to compare.".into(),
+        "nothing" => return "Nothing changed by more than noise.".into(),
+        _ => {}
+    }
+    let mut parts = Vec::new();
+    for d in domains.iter().filter(|d| d.in_both()) {
+        let changed = d.changes().filter(|c| c.is_change()).count();
+        let name = cut(d.name(), 48);
+        match (d.work.before, d.work.after, d.work.change_percent) {
+            _ if changed == 0 => {}
+            (Some(before), Some(after), Some(percent)) if d.work.verdict.is_change() => parts.push(format!(
+                "{name}: {} exits/s before, {} after ({})",
+                figure(before),
+                figure(after),
+                change(percent)
+            )),
+            _ => parts.push(format!("{name}: rows that changed: {changed}")),
+        }
+    }
+    parts.join("; ") + "."
+}
+
 /// Pairs the findings of both inputs: the same rule and target, about guests that were paired. A rule that a finding of
 /// the other input covers counts as present there.
 fn findings([before, after]: [&View<'_>; 2], domains: &[DomainDiff]) -> FindingsDiff {
     let partners: HashMap<_, _> =
         domains.iter().filter_map(|d| Some((d.before.as_ref()?, d.after.as_ref()?))).collect();
-    let concern_one = |old: &Finding, new: &Finding| match &old.domain {
-        Some(guest) => new.domain.as_ref() == Some(partners.get(guest).copied().unwrap_or(guest)),
-        None => new.domain.is_none(),
-    };
-    let (old, new): (Vec<_>, Vec<_>) = (before.selected_findings().collect(), after.selected_findings().collect());
     let mut diff = FindingsDiff::default();
-    let mut is_paired = vec![false; new.len()];
-    for f in &old {
-        let is_same = |n: &&Finding| n.rule == f.rule && n.target == f.target && concern_one(f, n);
-        let covers = |n: &&Finding| n.folded.contains(&f.rule) && concern_one(f, n);
-        match new.iter().position(is_same).or_else(|| new.iter().position(covers)) {
-            None => diff.gone.push((*f).clone()),
-            Some(at) if std::mem::replace(&mut is_paired[at], true) => {}
-            Some(at) if new[at].severity == f.severity => diff.same.push(new[at].clone()),
-            Some(at) => diff.changed.push(ChangedFinding { before: (*f).clone(), after: new[at].clone() }),
+    let mut new: Vec<&Finding> = after.selected_findings().collect();
+    for old in before.selected_findings() {
+        let guest = old.domain.as_ref().map(|guest| partners.get(guest).copied().unwrap_or(guest));
+        let is_same = |n: &&Finding| {
+            let is_rule = n.rule == old.rule && n.target == old.target;
+            n.domain.as_ref() == guest && (is_rule || n.folded.contains(&old.rule) || old.folded.contains(&n.rule))
+        };
+        match new.iter().position(is_same).map(|at| new.remove(at)) {
+            None => diff.gone.push(old.clone()),
+            Some(new) if new.severity == old.severity => diff.same.push(new.clone()),
+            Some(new) => diff.changed.push(ChangedFinding { before: old.clone(), after: new.clone() }),
         }
     }
-    for (n, _) in new.iter().zip(is_paired).filter(|(_, is_paired)| !is_paired) {
-        let is_covered = old.iter().any(|f| f.folded.contains(&n.rule) && concern_one(f, n));
-        if is_covered { &mut diff.same } else { &mut diff.new }.push((*n).clone());
-    }
+    diff.new = new.into_iter().cloned().collect();
     diff
 }

@@ -1,9 +1,9 @@
 //! A comparison as text tables.
 
-use super::diff::{Change, Compared, Diff, DiffRow, DomainDiff, Verdict};
+use super::diff::{Change, Compared, Diff, DomainDiff, Verdict};
 use super::findings_text::who;
 use super::table::{Column, cut, or_dash, spread, table, wrapped};
-use judge::figures::{change, figure, micros, or_unknown, percent, rate, seconds};
+use judge::figures::{change, micros, or_unknown, percent, rate, seconds};
 use judge::lint::Finding;
 use std::fmt::Write as _;
 
@@ -13,8 +13,8 @@ const ROWS: usize = 25;
 /// The summary, a table for each guest, and the findings.
 pub fn text(diff: &Diff, columns: usize) -> String {
     let mut out = String::new();
-    for condition in &diff.conditions {
-        let sentence = cut(&condition.sentence(), 400);
+    for c in &diff.conditions {
+        let sentence = format!("{}: {} before, {} after", c.what, cut(&c.before, 100), cut(&c.after, 100));
         out.push_str(&wrapped(&format!("measured differently: {sentence}"), 2, columns));
     }
     out.push_str(&wrapped(&cut(&diff.summary, 2000), 2, columns));
@@ -23,26 +23,31 @@ pub fn text(diff: &Diff, columns: usize) -> String {
     for remark in &diff.unsure {
         out.push_str(&wrapped(&cut(remark, 400), 2, columns));
     }
-    let timed = diff.before_s.is_some() && diff.after_s.is_some();
+    let is_timed = diff.before_s.is_some() && diff.after_s.is_some();
     for d in &diff.domains {
-        out.push_str(&domain(d, timed));
+        out.push_str(&domain(d, is_timed));
     }
-    let one = |f: &Finding| format!("{} {}: {} [{}]", f.severity.as_str(), who(f), cut(&f.title, 200), f.rule);
     let f = &diff.findings;
-    let gone = f.gone.iter().map(|f| format!("  - gone  {}", one(f)));
-    let new = f.new.iter().map(|f| format!("  + new   {}", one(f)));
-    let changed = f.changed.iter();
-    let changed = changed.map(|c| format!("  ~ was {}, now {}", c.before.severity.as_str(), one(&c.after)));
-    let same = f.same.iter().map(|f| format!("    still {}", one(f)));
-    let mut findings = gone.chain(new).chain(changed).chain(same).peekable();
-    if findings.peek().is_some() {
+    let mut lines = Vec::new();
+    let mut list = |what: &str, all: &mut dyn Iterator<Item = &Finding>| {
+        for f in all {
+            lines.push(format!("  {what:<7} {} {}: {} [{}]", f.severity.as_str(), who(f), cut(&f.title, 200), f.rule));
+        }
+    };
+    list("gone", &mut f.gone.iter());
+    list("new", &mut f.new.iter());
+    list("changed", &mut f.changed.iter().map(|c| &c.after));
+    list("still", &mut f.same.iter());
+    if !lines.is_empty() {
         out.push_str("\nfindings\n");
     }
-    out.extend(findings.map(|line| wrapped(&line, 10, columns)));
+    out.extend(lines.iter().map(|line| wrapped(line, 10, columns)));
     out
 }
 
-fn domain(d: &DomainDiff, timed: bool) -> String {
+type Row<'a> = (String, &'a Change);
+
+fn domain(d: &DomainDiff, is_timed: bool) -> String {
     let mut out = match (&d.before, &d.after) {
         (Some(b), None) => return format!("\n{}: only before\n", cut(b, 64)),
         (None, Some(a)) => return format!("\n{}: only after\n", cut(a, 64)),
@@ -52,45 +57,41 @@ fn domain(d: &DomainDiff, timed: bool) -> String {
     if let (Some(b), Some(a)) = (d.cpu_percent.before, d.cpu_percent.after) {
         let _ = writeln!(out, "  CPU {} % before, {} % after (of one host CPU)", percent(b), percent(a));
     }
-    // The change follows its figures: in percent for a rate or a mean, in percentage points for a share.
-    let figure = if timed { ["per s", "per s after", "rate +/-"] } else { ["share %", "share after", "points +/-"] };
-    let columns: &[Column<DiffRow<'_>>] = &[
-        ("<CHANGED", |r| r.name.clone()),
-        ("count", |r| or_dash(r.change.before)),
-        (figure[0], |r| or_unknown(r.figure().before, if r.timed { rate } else { percent })),
-        ("count after", |r| or_dash(r.change.after)),
-        (figure[1], |r| or_unknown(r.figure().after, if r.timed { rate } else { percent })),
-        (figure[2], moved),
-        ("mean us", |r| or_unknown(r.change.mean_us.before, micros)),
-        ("mean after", |r| or_unknown(r.change.mean_us.after, micros)),
-        ("mean +/-", |r| word(r.change.mean_us.verdict, &r.change.mean_us)),
-        ("p99 us", |r| or_unknown(r.change.p99_us.before, micros)),
-        ("p99 after", |r| or_unknown(r.change.p99_us.after, micros)),
-        ("p99 +/-", |r| word(r.change.p99_us.verdict, &r.change.p99_us)),
+    let figures: [Column<Row<'_>>; 3] = if is_timed {
+        [
+            ("per s", |r| or_unknown(r.1.rate.before, rate)),
+            ("per s after", |r| or_unknown(r.1.rate.after, rate)),
+            ("+/-", |r| word(&r.1.rate)),
+        ]
+    } else {
+        [
+            ("share %", |r| or_unknown(r.1.share.before, percent)),
+            ("share after", |r| or_unknown(r.1.share.after, percent)),
+            ("+/-", |r| word(&r.1.share)),
+        ]
+    };
+    let [before, after, moved] = figures;
+    let columns: &[Column<Row<'_>>] = &[
+        ("<CHANGED", |r| r.0.clone()),
+        ("count", |r| or_dash(r.1.before)),
+        before,
+        ("count after", |r| or_dash(r.1.after)),
+        after,
+        moved,
+        ("mean us", |r| or_unknown(r.1.mean_us.before, micros)),
+        ("mean after", |r| or_unknown(r.1.mean_us.after, micros)),
+        ("mean +/-", |r| word(&r.1.mean_us)),
     ];
-    out + &table(2, &d.changed_rows(timed), ROWS, columns)
-}
-
-/// The change of the figure; of a share `+12.3`, in percentage points.
-fn moved(row: &DiffRow<'_>) -> String {
-    let Change { share, verdict, .. } = row.change;
-    match (verdict, share.before.zip(share.after)) {
-        (Verdict::More | Verdict::Less, Some((before, after))) if !row.timed => format!("{:+.1}", after - before),
-        _ => word(*verdict, row.figure()),
-    }
+    out + &table(2, &d.changed_rows(), ROWS, columns)
 }
 
 /// `-96.6 %`, `new`, `gone`; `=` within the noise; `-` where the inputs do not decide.
-fn word(verdict: Verdict, x: &Compared) -> String {
-    match verdict {
+fn word(x: &Compared) -> String {
+    match x.verdict {
         Verdict::New => "new".into(),
         Verdict::Gone => "gone".into(),
         Verdict::Same => "=".into(),
         Verdict::Unknown => "-".into(),
-        Verdict::More | Verdict::Less => match x.change_percent {
-            Some(p) if p >= 900.0 => format!("x{}", figure(1.0 + p / 100.0)),
-            Some(p) => change(p),
-            None => if verdict == Verdict::More { "more" } else { "less" }.into(),
-        },
+        Verdict::More | Verdict::Less => or_unknown(x.change_percent, change),
     }
 }

@@ -55,10 +55,10 @@ pub fn profile(view: ProfileView<'_>) -> JsonProfile {
 
 /// The guest's operating system in a word: as it is configured, else as its set-up suggests.
 pub fn guest_os_of(d: &DomainModel) -> Option<String> {
-    guest_os(&d.facts).or_else(|| guessed(&GuestGuess::of(d, &GuestConfig::of(&d.facts))))
-}
-
-pub(crate) fn guessed(guess: &GuestGuess) -> Option<String> {
+    if let Some(configured) = guest_os(&d.facts) {
+        return Some(configured);
+    }
+    let guess = GuestGuess::of(d, &GuestConfig::of(&d.facts));
     match guess.kind {
         _ if guess.sure < Confidence::Medium => None,
         GuestKind::Windows => Some("windows".into()),

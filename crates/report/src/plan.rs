@@ -3,21 +3,15 @@
 use super::document::SCHEMA;
 use super::json::TOOL;
 use crate::objects;
-use crate::table::wrapped;
+use crate::table::{Column, cut, or_dash, table, wrapped};
 use judge::analysis::DomainFilter;
-use judge::figures::{count, figure};
 use judge::lint::{Fix, FixKind, HostPlan, PlannedGuest};
-use judge::placement::{CpuMap, GuestLayout, HelperLayout, MoveReason, PhysicalCore};
+use judge::placement::{GuestLayout, HelperLayout, MoveReason, PhysicalCore};
 use kvm::{CpuSet, sanitize_name};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-
-/// Cores in one line of a map, so that it fits 80 columns.
-const CORES_A_LINE: usize = 14;
-/// The letters of guests in a map; guests beyond them share the last one.
-const LETTERS: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ#";
 
 objects! {
     /// One placement of all guests (`plan --json`). Nothing is applied.
@@ -33,7 +27,7 @@ objects! {
         /// The host before and after.
         host: JsonPlanHost = JsonPlanHost::new(plan),
         /// The selected guests, in order of the input.
-        guests: Vec<JsonPlannedGuest> = selected(plan, domains).map(|g| JsonPlannedGuest::new(g, &plan.map)).collect(),
+        guests: Vec<JsonPlannedGuest> = selected(plan, domains).map(JsonPlannedGuest::new).collect(),
     }
 
     /// The host of a plan.
@@ -63,7 +57,7 @@ objects! {
     }
 
     /// A guest of a plan.
-    pub struct JsonPlannedGuest(guest: &PlannedGuest, map: &CpuMap) {
+    pub struct JsonPlannedGuest(guest: &PlannedGuest) {
         /// Its name.
         name: String = guest.facts.name.value.clone(),
         /// Its vCPUs.
@@ -73,7 +67,7 @@ objects! {
         /// Its vCPUs get a set to share, because too few CPUs are left for CPUs of their own.
         shares: bool = guest.plan.shares,
         /// The threads that get other CPUs; empty where it stays.
-        moves: Vec<ThreadMove> = moves_with_reason_of_guest(guest, map),
+        moves: Vec<ThreadMove> = moves(guest),
         /// The commands and XML to get there.
         fix: Vec<Fix> = guest.fix.clone(),
         /// What brings its threads back to where they may run now; empty where it stays.
@@ -113,34 +107,27 @@ fn because(reason: MoveReason) -> &'static str {
 }
 
 /// The reason why an emulator or `IOThread` moves.
-fn helper_because(guest: &PlannedGuest, map: &CpuMap, before: &HelperLayout) -> &'static str {
-    match &before.cpus {
-        _ if before.absent => because(MoveReason::Absent),
-        _ if before.drifted.is_some() => because(MoveReason::Drift),
-        None => "it has no pin and may run on the CPUs of pinned vCPUs",
-        Some(cpus) if cpus.intersects(&guest.before.single(map)) => "it may run on the CPUs of its guest's vCPUs",
-        Some(_) if guest.after.is_elsewhere(map, before) => "the guest's vCPUs have or get CPUs on another node",
-        Some(_) => "a vCPU has or gets a CPU on which it may run",
+fn helper_because(before: &HelperLayout) -> &'static str {
+    if before.absent {
+        return because(MoveReason::Absent);
     }
+    if before.drifted.is_some() {
+        return because(MoveReason::Drift);
+    }
+    "it may run on the CPUs of pinned vCPUs"
 }
 
 const WITH_GUEST: &str = "it moves with the other vCPUs of its guest";
-const SHARES: &str = "too few CPUs for CPUs of their own";
-
-/// The threads of a guest that move, each with the reason that applies to all of them as well.
-fn moves_with_reason_of_guest(guest: &PlannedGuest, map: &CpuMap) -> Vec<ThreadMove> {
-    let whole = if guest.plan.shares { format!("; {SHARES}") } else { String::new() };
-    moves(guest, map).into_iter().map(|m| ThreadMove { reason: m.reason + &whole, ..m }).collect()
-}
 
 /// The threads of a guest that move.
-fn moves(guest: &PlannedGuest, map: &CpuMap) -> Vec<ThreadMove> {
+fn moves(guest: &PlannedGuest) -> Vec<ThreadMove> {
     let PlannedGuest { plan, before, .. } = guest;
+    let whole = if plan.shares { "; too few CPUs for CPUs of their own" } else { "" };
     let step = |thread: String, from: Option<&CpuSet>, to: &CpuSet, reason: &str| ThreadMove {
         thread,
         from: from.map(CpuSet::to_string).filter(|cpus| !cpus.is_empty()),
         to: to.to_string(),
-        reason: reason.into(),
+        reason: format!("{reason}{whole}"),
     };
     let reason =
         |v: u32| plan.reasons.iter().find(|(_, vcpus)| vcpus.contains(v)).map_or(WITH_GUEST, |(r, _)| because(*r));
@@ -149,7 +136,7 @@ fn moves(guest: &PlannedGuest, map: &CpuMap) -> Vec<ThreadMove> {
     let helpers = plan.helpers.iter().filter_map(|(id, to)| {
         let name = id.map_or_else(|| "emulator".into(), |id| format!("IOThread {id}"));
         let layout = before.helpers.get(id)?;
-        Some(step(name, layout.cpus.as_ref(), to, helper_because(guest, map, layout)))
+        Some(step(name, layout.cpus.as_ref(), to, helper_because(layout)))
     });
     vcpus.chain(helpers).collect()
 }
@@ -193,39 +180,38 @@ fn names(plan: &HostPlan, users: Option<&Vec<(usize, Option<u32>)>>) -> Vec<Stri
     users.into_iter().flatten().map(name).collect()
 }
 
-/// The plan as text, for the selected guests; the maps show all.
+const MAP: &[Column<JsonPlanCpu>] = &[
+    ("CPU", |c| c.cpu.to_string()),
+    ("NODE", |c| or_dash(c.node)),
+    ("<CORE", |c| c.siblings.iter().map(u32::to_string).collect::<Vec<_>>().join(",")),
+    ("<ISOLATED", |c| if c.isolated { "yes" } else { "" }.into()),
+    ("<BEFORE", |c| cut(&c.before.join(" "), 24)),
+    ("<AFTER", |c| cut(&c.after.join(" "), 24)),
+];
+
+/// The plan as text, for the selected guests; the map shows all.
 pub fn text(plan: &HostPlan, domains: &DomainFilter, columns: usize) -> String {
     if plan.map.all.is_empty() {
         let why = "no plan: the CPUs of this host are unknown (add the output of `lscpu -p` or `virsh capabilities`)";
         return wrapped(why, 2, columns);
     }
     let changed: Vec<&PlannedGuest> = selected(plan, domains).filter(|g| !g.plan.is_empty()).collect();
-    let mut out = legend(plan);
-    out.push_str("\nbefore\n");
-    out.push_str(&map(plan, &users(plan, |g| &g.before)));
+    let (used, free): (Vec<_>, Vec<_>) =
+        cpus(plan).into_iter().partition(|c| !c.before.is_empty() || !c.after.is_empty());
+    let mut out = table(0, &used, usize::MAX, MAP);
+    let free: CpuSet = free.iter().map(|c| c.cpu).collect();
+    out.push_str(&wrapped(&format!("free: {}", or_dash(Some(free).filter(|free| !free.is_empty()))), 2, columns));
     if changed.is_empty() {
         out.push_str("\nnothing has to move\n");
         return out;
     }
-    out.push_str("\nafter\n");
-    out.push_str(&map(plan, &users(plan, |g| &g.after)));
-    for (cpu, percent) in &plan.busy {
-        let why = "of it; nobody moves there while others are free";
-        let busy = format!("CPU {cpu}: the host's own tasks use {} % {why}", figure(*percent));
-        out.push_str(&wrapped(&busy, 2, columns));
-    }
-    out.push_str("\nmoves\n");
-    for guest in &changed {
-        let shares = if guest.plan.shares { format!(": {SHARES}") } else { String::new() };
-        let _ = writeln!(out, "  {}{shares}", sanitize_name(&guest.facts.name.value, 64));
-        for m in moves(guest, &plan.map) {
-            let step = format!("{}: {} -> {}", m.thread, m.from.as_deref().unwrap_or("-"), m.to);
-            out.push_str(&wrapped(&format!("    {step:<20} {}", m.reason), 25, columns));
-        }
-    }
     for guest in changed {
         let optional = if guest.plan.optional { " (optional: nothing is wrong with it)" } else { "" };
         let _ = writeln!(out, "\n{}{optional}", sanitize_name(&guest.facts.name.value, 64));
+        for m in moves(guest) {
+            let step = format!("{}: {} -> {}", m.thread, m.from.as_deref().unwrap_or("-"), m.to);
+            out.push_str(&wrapped(&format!("  {step:<20} {}", m.reason), 23, columns));
+        }
         guest.fix.iter().for_each(|fix| paste(&mut out, fix, columns));
         if !guest.undo.is_empty() {
             out.push_str("  to go back:\n");
@@ -245,77 +231,6 @@ fn paste(out: &mut String, fix: &Fix, columns: usize) {
     for line in fix.text.lines() {
         let _ = writeln!(out, "    {line}");
     }
-}
-
-fn letter(guest: usize) -> char {
-    LETTERS.chars().nth(guest).unwrap_or('#')
-}
-
-/// The legend of the maps.
-fn legend(plan: &HostPlan) -> String {
-    let map = &plan.map;
-    let isolated = if map.isolated.is_empty() { String::new() } else { format!(", isolated {}", map.isolated) };
-    let mut out = format!(
-        "{} on {} and {}{isolated}\n. free   * several vCPUs   ~ sets that share it   | isolated\n",
-        count(map.all.len(), "CPU"),
-        count(map.cores.len(), "core"),
-        count(map.nodes.len().max(1), "node")
-    );
-    for (g, guest) in plan.guests.iter().enumerate().take(LETTERS.len()) {
-        let name = sanitize_name(&guest.facts.name.value, 64);
-        let _ = writeln!(out, "{} {name}, {}", letter(g), count(guest.before.vcpus.len(), "vCPU"));
-    }
-    if plan.guests.len() > LETTERS.len() {
-        let _ = writeln!(out, "# and {} guests more", plan.guests.len() - LETTERS.len());
-    }
-    out
-}
-
-/// The CPUs by node and core, a line for each hardware thread, as the pCPU panel shows them.
-fn map(plan: &HostPlan, users: &Users) -> String {
-    let mut nodes: BTreeMap<Option<u32>, Vec<&[u32]>> = BTreeMap::new();
-    for core in &plan.map.cores {
-        nodes.entry(core.node).or_default().push(&core.cpus);
-    }
-    let mut out = String::new();
-    for (node, cores) in nodes {
-        out.push_str(&node.map_or_else(|| "  host\n".into(), |n| format!("  node {n}\n")));
-        let lines = cores.len().div_ceil(CORES_A_LINE).max(1);
-        for line in cores.chunks(cores.len().div_ceil(lines).max(1)) {
-            let threads = line.iter().map(|core| core.len()).max().unwrap_or(0);
-            out.push_str("    CPU ");
-            for core in line {
-                let _ = write!(out, "{:>5}", core.first().copied().unwrap_or(0));
-            }
-            out.push('\n');
-            for t in 0..threads {
-                let cell = |core: &&[u32]| core.get(t).map_or_else(|| "     ".into(), |cpu| cell(plan, users, *cpu));
-                let row: String = line.iter().map(cell).collect();
-                let _ = writeln!(out, "{:>7} {}", row_label(line, t), row.trim_end());
-            }
-        }
-    }
-    out
-}
-
-/// The distance of thread `t` from a core's first CPU, if it is the same for all cores.
-fn row_label(line: &[&[u32]], t: usize) -> String {
-    let mut offsets = line.iter().filter_map(|core| core.get(t)?.checked_sub(*core.first()?));
-    match offsets.next() {
-        Some(first) if t > 0 && offsets.all(|offset| offset == first) => format!("+{first}"),
-        _ => format!("t{t}"),
-    }
-}
-
-fn cell(plan: &HostPlan, users: &Users, cpu: u32) -> String {
-    let mark = match users.get(&cpu).map_or(&[][..], Vec::as_slice) {
-        [] => ".".to_owned(),
-        [(g, Some(v))] => format!("{}{v}", letter(*g)),
-        here if here.iter().all(|(_, v)| v.is_none()) => "~".to_owned(),
-        _ => "*".to_owned(),
-    };
-    let isolated = if plan.map.isolated.contains(cpu) { "|" } else { "" };
-    format!("{:>5}", format!("{isolated}{mark}"))
 }
 
 #[cfg(test)]

@@ -91,8 +91,7 @@ fn summary(profile: &StackProfile) -> String {
 fn body(profile: &StackProfile) -> String {
     let samples = profile.samples_of(None);
     let with_samples = profile.threads.iter().map(|t| (t, profile.samples_of(Some(t.tid))));
-    let (mut busy, idle): (Vec<_>, Vec<_>) =
-        with_samples.partition(|(t, n)| *n > 0 || t.cpu_ns.is_none_or(|ns| ns > 0));
+    let mut busy: Vec<_> = with_samples.filter(|(t, n)| *n > 0 || t.cpu_ns.is_none_or(|ns| ns > 0)).collect();
     busy.sort_by_key(|(t, n)| (std::cmp::Reverse((t.cpu_ns, *n)), t.tid));
     let rows: Vec<_> = busy.iter().map(|(thread, n)| (*thread, profile.cpu_percent(thread), *n)).collect();
     let columns: &[Column<(&ProfiledThread, Option<f64>, u64)>] = &[
@@ -101,9 +100,6 @@ fn body(profile: &StackProfile) -> String {
         ("SAMPLES", |(.., n)| n.to_string()),
     ];
     let mut out = table(2, &rows, TOP_THREADS, columns);
-    if !idle.is_empty() {
-        let _ = writeln!(out, "  {} did not run", count(idle.len(), "thread"));
-    }
     if samples == 0 {
         out.push_str("\nno samples: the threads used too little CPU time\n");
         return out;

@@ -87,21 +87,16 @@ const KEYS: &[(&str, &str)] = &[
     ("/sources/1", "name state cause fix"),
     ("/host", "tasks cpus"),
     ("/host/tasks/0", "comm cpu count"),
-    (
-        "/host/cpus/0",
-        "cpu usr sys guest irq softirq steal iowait idle unsampled node core siblings isolated \
-         frequency_khz wakes wake_us throttles",
-    ),
+    ("/host/cpus/0", "cpu usr sys guest irq softirq steal iowait idle unsampled node core siblings isolated"),
     (
         "/domains/0",
-        "name uuid pid vcpus machine persistent guest_os guest_os_confidence guest_os_reasons vmm state \
-         state_reason cpu threads exits accesses userspace_exits kvm_events counters disks nics memory",
+        "name uuid pid vcpus machine guest_os vmm state state_reason cpu threads exits accesses userspace_exits kvm_events counters disks nics memory",
     ),
     ("/domains/0/cpu", "usr sys guest wait"),
     (
         "/domains/0/threads/0",
         "tid comm role vcpu usr sys guest wait cpu affinity migrations migrations_cross_node voluntary_switches \
-         involuntary_switches disk_wait_ms wakeup_p50_us wakeup_p99_us run_delay_p50_us run_delay_p99_us",
+         involuntary_switches wakeup_p50_us wakeup_p99_us",
     ),
     (
         "/domains/0/exits/0",
@@ -120,11 +115,7 @@ const KEYS: &[(&str, &str)] = &[
          queue_depth",
     ),
     ("/domains/0/nics/0", "name rx_bytes tx_bytes rx_packets tx_packets drops"),
-    (
-        "/domains/0/memory",
-        "resident_bytes hugetlb_bytes swap_bytes balloon_bytes transparent_huge_bytes nodes local_percent",
-    ),
-    ("/domains/0/memory/nodes/0", "node bytes"),
+    ("/domains/0/memory", "resident_bytes hugetlb_bytes swap_bytes balloon_bytes"),
     (
         "/findings/0",
         "rule severity confidence domain target title evidence why fix see cost_percent since lasting folded",
@@ -153,48 +144,10 @@ fn full() -> Model {
         read_mean_us: Some(130.0),
         ..Default::default()
     }];
-    d.node_memory = [(0, 4 << 30), (1, 1 << 30)].into();
     d.nics = vec![judge::model::NicRates { name: "vnet0".into(), ..Default::default() }];
     model.sources.sort_by_key(|s| s.id != SourceId::Tracepoints);
     model.sources.retain(|s| s.id == SourceId::Tracepoints || s.id == SourceId::Libvirt);
     model
-}
-
-#[test]
-fn devices_of_the_host_stand_behind_the_disks() {
-    let mut model = full();
-    let mut device = judge::model::HostDiskModel { seconds: Some(1.0), ..Default::default() };
-    device.name = "dm-0".into();
-    device.reads.total = sample::Timing { count: 120, total_ns: Some(120 * 250_000), ..Default::default() };
-    device.submitters = [(sample::ThreadKind::Iothread, 120)].into();
-    device.alias = Some("vg-win10".into());
-    model.domains[0].host_disks = Some(vec![device]);
-    let tables = super::counter_tables::all(&model.domains[0], 40);
-    let (_, table) = tables.split_once("  ON HOST").expect(&tables);
-    let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
-    // Columns without a figure are left out; no write and no flush are figures.
-    assert_eq!(row, ["dm-0", "120", "0", "0", "250", "iothread", "100.0%", "vg-win10"], "{tables}");
-}
-
-#[test]
-fn a_job_has_a_row_that_says_whether_it_ends() {
-    let mut model = full();
-    let job = sample::Job {
-        kind: sample::JobKind::Migration,
-        status: "active".into(),
-        elapsed_ns: Some(95_000_000_000),
-        total: Some(4 << 30),
-        remaining: Some(1 << 30),
-        rate: Some(100 << 20),
-        rounds: Some(9),
-        dirtied: Some(99 << 20),
-        ..sample::Job::default()
-    };
-    model.domains[0].jobs = vec![job];
-    let tables = super::counter_tables::all(&model.domains[0], 40);
-    let (_, table) = tables.split_once("  JOB").expect(&tables);
-    let row = table.lines().nth(1).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
-    assert_eq!(row, "migration active 95 s 75.0 100 MiB 1 GiB 9 99 MiB no", "{tables}");
 }
 
 #[test]
@@ -277,22 +230,6 @@ fn unknown_values_are_null() {
     }
     assert_eq!(figures::utc(0), None);
     assert_eq!(figures::utc(i64::MAX), None);
-}
-
-#[test]
-fn a_fix_of_several_findings_is_printed_once() {
-    let model = Fixture::busy_host().model();
-    let other = |title: &str, domain| Finding { title: title.into(), ..finding(Severity::Info, Some(domain)) };
-    let findings = report_of(vec![
-        finding(Severity::Warning, Some("db-prod")),
-        other("Another cause", "db-prod"),
-        other("A third cause", "win10-2"),
-    ]);
-    let domains = DomainFilter::default();
-    let view = View { model: &model, findings: &findings, source: "live", domains: &domains };
-    let text = crate::findings_text::all(&view, 100);
-    assert_eq!(text.matches("virsh shutdown win10-2").count(), 2, "once for each guest: {text}");
-    assert!(text.contains("fix   the same as above for: The guest keeps time"), "{text}");
 }
 
 #[test]
@@ -429,33 +366,22 @@ fn changes_and_noise_are_distinguished() {
     let none = Report::default();
     let (before, after) = (over(&guest(12_000.0, 500.0, 11.0), 10.0), over(&guest(0.0, 505.0, 11.0), 10.0));
     let d = compare(&before, &after, &report_of(vec![finding(Severity::Critical, Some("win10"))]), &none);
-    assert_eq!(d.cause, diff::Cause::Changed);
+    assert_eq!(d.cause, "changed");
     assert_eq!(d.findings.gone.len(), 1);
     assert_same("diff", &diff_text::text(&d, COLUMNS));
     assert_same("diff_json", &serde_json::to_string_pretty(&d).unwrap());
 
     let same = compare(&before, &over(&guest(12_050.0, 498.0, 11.0), 10.0), &none, &none);
-    assert_eq!((same.cause, same.summary.as_str()), (diff::Cause::Nothing, "Nothing changed by more than noise."));
+    assert_eq!((same.cause, same.summary.as_str()), ("nothing", "Nothing changed by more than noise."));
 }
 
 #[test]
-fn a_different_duration_is_recognised() {
+fn a_different_duration_is_no_change() {
     let none = Report::default();
     let fixture = guest(12_000.0, 500.0, 11.0);
-    let d = compare(&over(&fixture, 10.0), &over(&fixture, 100.0), &none, &none);
-    assert_eq!(d.cause, diff::Cause::OnlyDuration);
-    assert_eq!(
-        d.summary,
-        "Only the duration differs, 10 s before and 100 s after: all rates are the same within noise."
-    );
+    assert_eq!(compare(&over(&fixture, 10.0), &over(&fixture, 100.0), &none, &none).cause, "nothing");
     let untimed = |seconds: f64| Model::new(&fixture.sample(seconds), Base::Whole(None));
-    let d = compare(&untimed(10.0), &untimed(100.0), &none, &none);
-    assert_eq!(d.cause, diff::Cause::OnlyDuration);
-    assert!(
-        d.summary.starts_with("All counts are 10 times what they were and every share is the same"),
-        "{}",
-        d.summary
-    );
+    assert_eq!(compare(&untimed(10.0), &untimed(100.0), &none, &none).cause, "nothing");
 }
 
 #[test]
@@ -463,17 +389,19 @@ fn slower_exits_are_a_change() {
     let none = Report::default();
     let d =
         compare(&over(&guest(12_000.0, 500.0, 11.0), 10.0), &over(&guest(12_000.0, 500.0, 22.0), 10.0), &none, &none);
-    assert_eq!(
-        d.summary,
-        "win10: 25k exits/s before, 25k after (the same within noise): IO_INSTRUCTION 11 us to 22 us on average."
-    );
+    assert_eq!(d.summary, "win10: rows that changed: 1.");
+    let row = &d.domains[0].exits[0];
+    assert_eq!((row.reason.as_str(), row.change.mean_us.verdict), ("IO_INSTRUCTION", diff::Verdict::More));
 }
 
 #[test]
 fn inputs_that_cannot_be_compared_are_reported() {
     let none = Report::default();
     let (guest, empty) = (over(&guest(1.0, 1.0, 1.0), 10.0), Fixture::empty_host().model());
-    assert_eq!(compare(&guest, &empty, &none, &none).summary, "The second input holds no guest.");
+    assert_eq!(
+        compare(&guest, &empty, &none, &none).summary,
+        "No guest with exits is in both inputs, so there is nothing to compare."
+    );
     let ports = Guest::new("g", 1).vcpus(1, |_, t| t.on(0).pio(0x608, Direction::Read, 100.0, 5.0));
     let ports = Fixture::new(Host::numa(1, 1, 1)).guest(ports).model();
     assert_eq!(compare(&ports, &ports, &none, &none).domains[0].work.before, None, "exits that were not measured");
@@ -485,14 +413,12 @@ fn inputs_that_cannot_be_compared_are_reported() {
         compare(&ports, &ports, &led(RuleId::RtcTick, RuleId::AcpiPmTimer), &led(RuleId::AcpiPmTimer, RuleId::RtcTick))
             .findings;
     assert_eq!((d.same.len(), d.gone.len(), d.new.len()), (1, 0, 0));
-    // Part of a cause stays: it is not new, and the rest is gone.
+    // Part of a cause stays.
     let alone = report_of(vec![Finding { rule: RuleId::VcpuWait, ..finding(Severity::Warning, Some("g")) }]);
     let d = compare(&ports, &ports, &led(RuleId::PinOverlap, RuleId::VcpuWait), &alone).findings;
-    assert_eq!((d.same.len(), d.gone.len(), d.new.len()), (1, 1, 0));
-    assert_eq!((d.same[0].rule, d.gone[0].rule), (RuleId::VcpuWait, RuleId::PinOverlap));
-    assert_eq!(compare(&empty, &empty, &none, &none).summary, "Neither input holds a guest.");
+    assert_eq!((d.same.len(), d.gone.len(), d.new.len()), (1, 0, 0));
     let d = compare(&guest, &empty, &none, &none);
-    assert_eq!(d.cause, diff::Cause::NotComparable);
+    assert_eq!(d.cause, "not-comparable");
     assert_eq!(d.domains[0].after, None);
 }
 
@@ -501,17 +427,16 @@ fn another_way_of_measuring_is_said_first() {
     let (none, fixture) = (Report::default(), guest(12_000.0, 500.0, 11.0));
     let (before, mut after) = (over(&fixture, 10.0), over(&fixture, 10.0));
     assert_eq!(compare(&before, &after, &none, &none).conditions, []);
-    (after.engine.kind, after.intervals, after.lost) = (EngineKind::Perf, 5, 7);
+    (after.engine.kind, after.lost) = (EngineKind::Perf, 7);
     let d = compare(&before, &after, &none, &none);
     let what: Vec<_> = d.conditions.iter().map(|c| c.what).collect();
-    assert_eq!(what, ["engine", "interval", "lost-events"]);
+    assert_eq!(what, ["engine", "lost-events"]);
     let text = diff_text::text(&d, COLUMNS);
-    assert!(text.starts_with("measured differently: engine: bpf before, perf after; "), "{text}");
-    assert!(text.contains("interval: 10 s before, 2 s after"), "{text}");
+    assert!(text.starts_with("measured differently: engine: bpf before, perf after\n"), "{text}");
 }
 
 #[test]
-fn a_comparison_says_the_kinds_of_input_and_what_a_recording_left_out() {
+fn a_comparison_says_the_kinds_of_input() {
     let (none, fixture) = (Report::default(), guest(12_000.0, 500.0, 11.0));
     let recorded = over(&fixture, 10.0);
     let mut table = recorded.clone();
@@ -520,13 +445,6 @@ fn a_comparison_says_the_kinds_of_input_and_what_a_recording_left_out() {
     let view = |model, source| View { model, findings: &none, source, domains: &domains };
     let d = diff::compare(&view(&recorded, "session"), &view(&table, "text"));
     assert_eq!(d.conditions.iter().map(|c| c.what).collect::<Vec<_>>(), ["source"]);
-    let pattern = judge::analysis::Pattern::new("win*").unwrap();
-    let filtered = DomainFilter { patterns: vec![pattern] }.apply(&fixture.sample(10.0)).unwrap();
-    let mut some = recorded.clone();
-    some.sources = filtered.sources;
-    let text = diff_text::text(&compare(&recorded, &some, &none, &none), 400);
-    let said = "guests: all guests before, only guests that match --domain win* are in it after; ";
-    assert!(text.contains(said), "{text}");
 }
 
 #[test]
@@ -551,24 +469,22 @@ fn guests_are_matched_by_what_is_theirs() {
         (pairs.replace("Some(", "").replace(['"', ')'], ""), d.unsure.join("; "))
     };
     let (found, unsure) = pairs(&[("web", 100), ("alpine-200", 200)], &[("alpine-201", 201), ("web", 300)]);
-    assert_eq!(found, "web web, alpine-200 alpine-201");
-    assert!(unsure.contains("'alpine-201' is taken for 'alpine-200'"), "{unsure}");
+    assert_eq!(found, "alpine-200 alpine-201, web web");
+    assert_eq!(unsure, "");
     let (found, unsure) = pairs(&[("vm-100", 100), ("vm-200", 200)], &[("vm-300", 300), ("vm-400", 400)]);
     assert_eq!(found, "vm-100 None, vm-200 None, None vm-300, None vm-400");
-    assert_eq!(unsure, "'vm' is not compared: 2 guests before and 2 guests after could be it");
+    assert_eq!(unsure, "'vm' is not compared: several guests could be it");
     // A process id may have been given to another guest since.
     let (found, unsure) = pairs(&[("a-100", 100), ("b-200", 200)], &[("b-100", 100), ("a-200", 200)]);
-    assert_eq!((found.as_str(), unsure.matches("taken for").count()), ("a-100 a-200, b-200 b-100", 2));
+    assert_eq!((found.as_str(), unsure.as_str()), ("a-100 a-200, b-200 b-100", ""));
 }
 
 #[test]
-fn a_change_of_share_is_in_points() {
+fn untimed_rows_have_shares() {
     let (none, untimed) =
         (Report::default(), |io: f64| Model::new(&guest(io, 500.0, 11.0).sample(10.0), Base::Whole(None)));
     let text = diff_text::text(&compare(&untimed(500.0), &untimed(1500.0), &none, &none), COLUMNS);
-    assert!(text.contains("points"), "{text}");
-    assert!(text.contains(" % of its exits"), "{text}");
-    assert!(!text.contains("/s"), "{text}");
+    assert!(text.contains("share %") && !text.contains("per s"), "{text}");
 }
 
 #[test]
@@ -578,7 +494,7 @@ fn findings_are_gone_new_or_changed() {
     let d = compare(&model, &model, &of(Severity::Warning), &of(Severity::Critical));
     assert_eq!((d.findings.gone.len(), d.findings.new.len(), d.findings.changed.len()), (0, 0, 1));
     let d = compare(&model, &model, &Report::default(), &of(Severity::Info));
-    assert_eq!(d.summary, "Nothing changed by more than noise; 1 finding new.");
+    assert_eq!(d.summary, "Nothing changed by more than noise.");
     let d = compare(&model, &model, &of(Severity::Info), &of(Severity::Info));
     assert_eq!(d.findings.same.len(), 1);
 }
@@ -634,38 +550,4 @@ fn prose_keeps_to_the_terminal_and_commands_stay_whole() {
     let cure = "run it as root, or once: `setcap cap_bpf,cap_perfmon=ep /usr/bin/kvmtop` and again";
     let lines = wrapped(cure, 2, 40);
     assert_eq!(lines, "run it as root, or once:\n  `setcap cap_bpf,cap_perfmon=ep /usr/bin/kvmtop`\n  and again\n");
-}
-
-#[test]
-fn equal_findings_of_several_guests_are_one_text() {
-    let model = Fixture::busy_host().model();
-    let of = |name: &str, id: u32| Finding {
-        evidence: vec!["the CPU model is kvm64".into(), format!("disk of {name}: slow")],
-        fix: vec![
-            Fix { kind: FixKind::Command, text: format!("qm set {id} --cpu host"), ..Fix::default() },
-            Fix {
-                kind: FixKind::LibvirtXml,
-                text: "<cpu mode='host-passthrough'/>".into(),
-                domain: Some(name.into()),
-                ..Fix::default()
-            },
-        ],
-        ..finding(Severity::Info, Some(name))
-    };
-    let mut all = vec![of("db-prod", 100), of("win10-2", 101)];
-    let text = |all: &[Finding]| {
-        let (findings, domains) = (report_of(all.to_vec()), DomainFilter::default());
-        let view = View { model: &model, findings: &findings, source: "live", domains: &domains };
-        (crate::findings_text::all(&view, 100), text::interval(&view, &[], COLUMNS))
-    };
-    let (full, short) = text(&all);
-    assert!(full.starts_with("info     db-prod, win10-2: The guest"), "{full}");
-    assert!(full.contains("          qm set 100 --cpu host\n          qm set 101 --cpu host\n"), "{full}");
-    assert!(full.contains("fix   virsh edit db-prod, virsh edit win10-2\n"), "{full}");
-    for once in ["the CPU model is kvm64", "disk of db-prod: slow", "disk of win10-2: slow", "<cpu mode"] {
-        assert_eq!(full.matches(once).count(), 1, "{once}: {full}");
-    }
-    assert_eq!(short.matches("info     db-prod, win10-2: The guest").count(), 1, "{short}");
-    all[1].evidence[0] = "the CPU model is qemu64".into();
-    assert_eq!(text(&all).0.matches("\ninfo ").count(), 1, "another model is another finding");
 }

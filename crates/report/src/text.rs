@@ -45,8 +45,8 @@ pub fn interval(view: &View<'_>, reported: &[SourceStatus], columns: usize) -> S
             out.push_str(&details);
         }
     }
-    for line in findings_text::lines(view.selected_findings()) {
-        out.push_str(&wrapped(&line, 9, columns));
+    for finding in view.selected_findings() {
+        out.push_str(&wrapped(&findings_text::line(finding), 9, columns));
     }
     out.push_str(&findings_text::watching(view, columns));
     out
@@ -85,25 +85,22 @@ fn headline(view: &View<'_>, columns: usize) -> String {
     let is_file = m.engine.kind == EngineKind::File;
     let mut parts = Vec::new();
     parts.extend(clock(m.time_ms));
-    if !facts.hostname.is_empty() {
-        parts.push(cut(&facts.hostname, 32));
-    }
+    parts.push(cut(&facts.hostname, 32));
     if !m.host.cpus.is_empty() {
         parts.push(format!("{} CPUs", m.host.cpus.len()));
     }
     if !facts.kernel.is_empty() {
-        // A file does not say which module it was.
-        let flavour = facts.kvm_flavour.as_deref().or((!is_file).then_some("no kvm module"));
-        let flavour = flavour.map_or_else(String::new, |flavour| format!(" {}", cut(flavour, 16)));
-        parts.push(format!("Linux {}{flavour}", cut(&facts.kernel, 32)));
+        let flavour = facts.kvm_flavour.as_deref().unwrap_or_default();
+        parts.push(format!("Linux {} {}", cut(&facts.kernel, 32), cut(flavour, 16)).trim_end().to_owned());
     }
     parts.push(if is_file { view.source.to_string() } else { format!("engine {}", m.engine.kind.as_str()) });
-    parts.extend((!is_file || m.lost > 0).then(|| format!("lost {}", m.lost)));
+    parts.push(format!("lost {}", m.lost));
     if let Some(cpu) = m.own_cpu {
         parts.push(format!("own {} % CPU, {}", percent(cpu), bytes(m.own_rss)));
     }
     parts.extend(late(m));
-    parts.push(m.interval_s.map_or_else(|| "duration unknown".to_string(), |s| format!("over {}", length(s))));
+    parts.push(m.interval_s.map_or_else(|| "duration unknown".to_string(), |s| format!("over {}", seconds(s))));
+    parts.retain(|part| !part.is_empty());
     let mut out = spread(&parts.join("  "), columns);
     if let Some(t) = m.host.usage() {
         let parts = [("guests", t.guests), ("other", t.other), ("irq", t.irq), ("steal", t.steal), ("idle", t.idle)];
@@ -114,11 +111,6 @@ fn headline(view: &View<'_>, columns: usize) -> String {
     let tasks: Vec<_> = tasks.map(|t| format!("{} {}", cut(&t.comm, 32), percent(t.cpu_percent))).collect();
     if !tasks.is_empty() {
         out.push_str(&spread(&format!("outside guests, % of a CPU: {}", tasks.join("  ")), columns));
-    }
-    // On a live host the sources report it.
-    if m.no_kvm_exit() && is_file {
-        let missing = "it holds no kvm_exit events: accesses and exits to the VMM are all there is, without times";
-        out.push_str(&wrapped(missing, 2, columns));
     }
     out
 }
@@ -204,7 +196,7 @@ const THREADS: &[Column<ThreadModel>] = &[
     ("WAKE p99 us", |t| or_unknown(t.wakeups.as_ref().and_then(|w| w.quantile_us(0.99)), micros)),
 ];
 
-/// Exits, accesses, exits to the VMM and further tracepoints of one guest.
+/// Exits, accesses and exits to the VMM of one guest.
 fn details(d: &DomainModel, rows: usize) -> String {
     let mut out = exits(&d.exits, rows);
     for (space, head) in [(Space::Pio, "<PORT"), (Space::Mmio, "<MMIO"), (Space::Msr, "<MSR")] {
@@ -216,17 +208,7 @@ fn details(d: &DomainModel, rows: usize) -> String {
         ("<TO THE VMM", |(_, reason, _)| userspace_exit::display(*reason)),
         ("COUNT", |(.., count)| count.to_string()),
     ];
-    out.push_str(&table(2, &userspace, rows, columns));
-    let mut events: Vec<_> = d.kvm_events.iter().filter(|(_, n)| **n > 0).collect();
-    events.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
-    let columns: &[Column<(&String, &u64)>] =
-        &[("<TRACEPOINT", |(name, _)| (*name).clone()), ("COUNT", |(_, n)| n.to_string())];
-    out + &table(2, &events, rows, columns)
-}
-
-/// A time in seconds, or in smaller units if it is shorter, as for a few lines of a trace.
-fn length(s: f64) -> String {
-    if s > 0.0 && s < 0.1 { duration(s * 1e6) } else { seconds(s) }
+    out + &table(2, &userspace, rows, columns)
 }
 
 /// A reason for exits, with the word that the guest sleeps in it.
@@ -264,18 +246,12 @@ fn accesses(head: &'static str, all: &[&AccessRow], rows: usize) -> String {
     let columns: &[Column<&AccessRow>] = &[
         (head, |a| a.address_text()),
         ("<", |a| a.direction.as_str().into()),
-        ("<DEVICE", |a| {
-            or_dash(a.device.as_ref().map(|d| match &d.friendly {
-                Some(friendly) => format!("{} ({friendly})", d.name),
-                None => d.name.clone(),
-            }))
-        }),
+        ("<DEVICE", |a| or_dash(a.device_name())),
         ("<FROM", |a| or_dash(a.device.as_ref().map(|d| d.from.as_str()))),
         ("COUNT", |a| a.span.count.to_string()),
         ("/s", |a| or_unknown(a.rate, rate)),
         ("time%", |a| or_unknown(a.time_percent, percent)),
         ("mean us", |a| or_unknown(a.span.mean_us(), micros)),
-        ("FAULTS", |a| or_dash(Some(a.faults).filter(|faults| *faults > 0))),
     ];
     table(2, all, rows, columns)
 }

@@ -85,7 +85,7 @@ pub fn unjudged<'a>(state: &'a AppState, model: &'a Model, columns: u16) -> Sect
     let unjudged = findings_text::unjudged(&cannot_tell, &watching, &model.host, MAX_NAMES);
     let mut lines = Vec::new();
     for Unjudged { label, text } in &unjudged {
-        lines.extend(entry((label.clone(), StyleId::Strong), vec![(clean_line(text), StyleId::Text)], columns));
+        lines.extend(entry(((*label).to_owned(), StyleId::Strong), vec![(clean_line(text), StyleId::Text)], columns));
     }
     let note = match (unjudged.is_empty(), model.interval_s) {
         (true, None) => "the first interval is measured",
@@ -163,8 +163,8 @@ mod tests {
             text,
             [
                 "not judged                disk-latency of db: main: its disks are not timed",
-                "2 lines about KVM were not judged; the first",
-                "  kvm: first thing",
+                "lines about KVM that were not judged",
+                "  2, the first is kvm: first thing",
             ]
         );
     }

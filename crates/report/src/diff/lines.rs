@@ -1,12 +1,11 @@
 //! Pairs the guests, exit reasons and addresses of both inputs.
 
-use super::matching::{self, MatchedBy};
 use super::stats::{self, Compared, Verdict};
 use crate::text::exit_name;
 use crate::{View, objects};
 use judge::model::{AccessRow, DomainModel, ExitRow, total};
 use kvm::Space;
-use sample::{EngineKind, Timing};
+use sample::{DomainState, EngineKind, Timing};
 use std::collections::BTreeMap;
 
 /// A changed mean of fewer exits than this, in percent of all, is not a change of the whole.
@@ -26,8 +25,6 @@ objects! {
         share: Compared = of_all,
         /// Mean time, microseconds.
         mean_us: Compared = stats::means(times),
-        /// 99th percentile of the time, microseconds.
-        p99_us: Compared = stats::p99(times),
         /// The row's verdict: the verdict of `rate`, or of `share` where a side's duration is unknown.
         verdict: Verdict = if of_time.verdict == Verdict::Unknown { of_all.verdict } else { of_time.verdict },
     }
@@ -44,7 +41,7 @@ objects! {
     }
 
     /// An address on both sides.
-    pub struct AccessLine(row: &AccessRow, owner: Option<&str>, figures: Change) {
+    pub struct AccessLine(row: &AccessRow, figures: Change) {
         /// Port, memory or model-specific register.
         #[schemars(extend("enum" = ["pio", "mmio", "msr"]))]
         space: &'static str = row.space.as_str(),
@@ -55,22 +52,19 @@ objects! {
         #[schemars(extend("enum" = ["read", "write"]))]
         access: &'static str = row.direction.as_str(),
         /// The device that owns the address. `null`: unknown.
-        device: Option<String> = owner.map(ToOwned::to_owned),
+        device: Option<String> = row.device_name().map(ToOwned::to_owned),
         /// The figures.
         #[serde(flatten)]
         change: Change = figures,
     }
 
-    /// A guest on both sides, matched by its process, UUID or name, else by its name without the process id if no other
-    /// guest has it; a single guest on each side is the same one.
-    pub struct DomainDiff(pair: Pair<'_>, by: Option<MatchedBy>, seconds: [Option<f64>; 2], traced: [bool; 2]) {
+    /// A guest on both sides, matched by its UUID, else by its name without the process id at its end; a single guest
+    /// on each side is the same one.
+    pub struct DomainDiff(pair: Pair<'_>, seconds: [Option<f64>; 2], traced: [bool; 2]) {
         /// Its name on the first side. `null`: not there.
         before: Option<String> = pair[0].map(|d| d.name().to_owned()),
         /// Its name on the second side. `null`: not there.
         after: Option<String> = pair[1].map(|d| d.name().to_owned()),
-        /// How both were matched: `process`, `uuid`, `name`, `kind` or `alone`. `kind`: the name without the process
-        /// id. `alone`: each side has a single guest. `null`: on one side only.
-        matched_by: Option<MatchedBy> = by,
         /// Exits per second in which the guest does not sleep.
         work: Compared = work(pair, seconds),
         /// CPU time of all threads, percent of one host CPU.
@@ -88,25 +82,10 @@ impl Change {
         let share = self.share.before.unwrap_or(0.0).max(self.share.after.unwrap_or(0.0));
         self.verdict.is_change() || (self.mean_us.verdict.is_change() && share >= TELLING_SHARE)
     }
-}
 
-/// An exit reason or an address as text names it.
-pub(crate) struct DiffRow<'a> {
-    /// How much a change of it says: less is more. Changed exits say most; without any, slower exits, then accesses,
-    /// and at last exits in which the guest sleeps.
-    pub rank: u8,
-    pub name: String,
-    /// What a share is a part of.
-    pub whole: &'static str,
-    /// Whether both sides say how long they are, so that rates are known.
-    pub timed: bool,
-    pub change: &'a Change,
-}
-
-impl DiffRow<'_> {
-    /// The rate, or the share where a side's duration is unknown.
-    pub fn figure(&self) -> &Compared {
-        if self.timed { &self.change.rate } else { &self.change.share }
+    /// The larger count, for the order of rows.
+    fn most(&self) -> Option<u64> {
+        self.before.max(self.after)
     }
 }
 
@@ -121,24 +100,14 @@ impl DomainDiff {
         self.before.is_some() && self.after.is_some()
     }
 
-    /// The rows that changed.
-    pub(crate) fn changed_rows(&self, timed: bool) -> Vec<DiffRow<'_>> {
-        let mut rows = Vec::new();
-        for exit in self.exits.iter().filter(|e| e.change.is_change()) {
-            let rank = match (exit.idle, exit.change.verdict.is_change()) {
-                (true, _) => 3,
-                (false, true) => 0,
-                (false, false) => 1,
-            };
-            let name = exit_name(&exit.reason, exit.idle);
-            rows.push(DiffRow { rank, name, whole: "exits", timed, change: &exit.change });
-        }
-        for a in self.accesses.iter().filter(|a| a.change.is_change()) {
+    /// The rows that changed, by name.
+    pub(crate) fn changed_rows(&self) -> Vec<(String, &Change)> {
+        let exits = self.exits.iter().map(|e| (exit_name(&e.reason, e.idle), &e.change));
+        let accesses = self.accesses.iter().map(|a| {
             let device = a.device.as_deref().unwrap_or_default();
-            let name = format!("{} {} {} {device}", a.space, a.address, a.access).trim_end().to_owned();
-            rows.push(DiffRow { rank: 2, name, whole: "accesses", timed, change: &a.change });
-        }
-        rows
+            (format!("{} {} {} {device}", a.space, a.address, a.access), &a.change)
+        });
+        exits.chain(accesses).filter(|(_, change)| change.is_change()).collect()
     }
 
     /// The figures of all rows.
@@ -148,19 +117,60 @@ impl DomainDiff {
 }
 
 /// A guest on both sides.
-pub(super) type Pair<'a> = [Option<&'a DomainModel>; 2];
+type Pair<'a> = [Option<&'a DomainModel>; 2];
 
 /// Compares the guests, and says which could not be matched.
 pub(super) fn domains(views: [&View<'_>; 2]) -> (Vec<DomainDiff>, Vec<String>) {
-    let (pairs, remarks) = matching::pairs(views.map(|v| v.guests().collect()));
+    let (pairs, remarks) = pairs(views.map(|v| v.guests().collect()));
     let is_traced = |view: &View<'_>| matches!(view.model.engine.kind, EngineKind::Bpf | EngineKind::Perf);
-    let compared = pairs.into_iter().map(|(pair, by)| {
+    let compared = pairs.into_iter().map(|pair| {
         // A guest that is missing in one input was not measured there, which is not the same as zero exits.
         let seconds = [0, 1].map(|side| views[side].model.interval_s.filter(|_| pair[side].is_some()));
         let traced = [0, 1].map(|side| pair[side].is_some() && is_traced(views[side]));
-        DomainDiff::new(pair, by, seconds, traced)
+        DomainDiff::new(pair, seconds, traced)
     });
     (compared.collect(), remarks)
+}
+
+/// Pairs the guests whose UUID, or else whose name, is unique on both sides; guests of the first input come first. Also
+/// returns a sentence about each name that several guests have.
+fn pairs([mut old, mut new]: [Vec<&DomainModel>; 2]) -> (Vec<Pair<'_>>, Vec<String>) {
+    let (mut pairs, mut remarks) = (Vec::new(), Vec::new());
+    if let ([before], [after]) = (&*old, &*new) {
+        return (vec![[Some(*before), Some(*after)]], remarks);
+    }
+    for sign in [uuid, nameless] {
+        let mut signs: BTreeMap<String, [Vec<&DomainModel>; 2]> = BTreeMap::new();
+        for (side, guests) in [&old, &new].into_iter().enumerate() {
+            // A recording has a restarted guest twice: the running one represents both.
+            let living = guests.iter().filter(|d| d.state != DomainState::Ended);
+            living.filter_map(|d| Some((sign(d)?, *d))).for_each(|(of, d)| signs.entry(of).or_default()[side].push(d));
+        }
+        for (sign, sides) in signs {
+            match &sides {
+                [before, after] if before.is_empty() || after.is_empty() => {}
+                [before, after] if before.len() == 1 && after.len() == 1 => {
+                    old.retain(|d| !std::ptr::eq(*d, before[0]));
+                    new.retain(|d| !std::ptr::eq(*d, after[0]));
+                    pairs.push([Some(before[0]), Some(after[0])]);
+                }
+                _ => remarks.push(format!("'{sign}' is not compared: several guests could be it")),
+            }
+        }
+    }
+    pairs.extend(old.into_iter().map(|d| [Some(d), None]));
+    pairs.extend(new.into_iter().map(|d| [None, Some(d)]));
+    (pairs, remarks)
+}
+
+fn uuid(d: &DomainModel) -> Option<String> {
+    Some(d.facts.uuid.as_ref()?.value.to_ascii_lowercase())
+}
+
+/// The name, without the process id at its end.
+fn nameless(d: &DomainModel) -> Option<String> {
+    let pid = d.facts.pid.map(|pid| format!("-{pid}")).unwrap_or_default();
+    Some(d.name().strip_suffix(&pid).unwrap_or(d.name()).to_owned())
 }
 
 /// Exits per second without sleep. If neither input has exits, they were not measured.
@@ -187,7 +197,7 @@ fn exits(pair: Pair<'_>, seconds: [Option<f64>; 2]) -> Vec<ExitLine> {
         ExitLine::new(reason, rows.iter().flatten().any(|r| r.idle), change)
     };
     let mut lines: Vec<_> = paired(rows, |r| &r.reason).into_iter().map(line).collect();
-    lines.sort_by(|x, y| (x.idle, weight(&y.change)).cmp(&(y.idle, weight(&x.change))).then(x.reason.cmp(&y.reason)));
+    lines.sort_by_key(|line| (line.idle, std::cmp::Reverse(line.change.most())));
     lines
 }
 
@@ -202,12 +212,10 @@ fn accesses(pair: Pair<'_>, seconds: [Option<f64>; 2], traced: [bool; 2]) -> Vec
         let watched = [0, 1].map(|side| traced[side] || !rows[side].is_empty());
         for rows in paired(rows, |r| (r.address, r.direction)).into_values() {
             let Some(any) = rows[1].or(rows[0]) else { continue };
-            let device = rows.iter().rev().flatten().find_map(|r| r.device_name());
-            let change = change(rows.map(|r| r.map(|r| &r.span)), all, watched, seconds);
-            lines.push(AccessLine::new(any, device, change));
+            lines.push(AccessLine::new(any, change(rows.map(|r| r.map(|r| &r.span)), all, watched, seconds)));
         }
     }
-    lines.sort_by(|x, y| weight(&y.change).cmp(&weight(&x.change)).then_with(|| x.address.cmp(&y.address)));
+    lines.sort_by_key(|line| std::cmp::Reverse(line.change.most()));
     lines
 }
 
@@ -218,12 +226,4 @@ fn change(spans: [Option<&Timing>; 2], all: [u64; 2], watched: [bool; 2], second
         _ => Default::default(),
     };
     Change::new(count, rate, share, spans)
-}
-
-fn weight(c: &Change) -> u64 {
-    // In thousandths, because a whole number has an order.
-    let most = |x: &Compared| x.before.unwrap_or(0.0).max(x.after.unwrap_or(0.0));
-    let figure = if c.rate.verdict == Verdict::Unknown { most(&c.share) } else { most(&c.rate) };
-    let count = c.before.max(c.after).unwrap_or(0);
-    if figure > 0.0 { (figure * 1e3) as u64 } else { count }
 }

@@ -84,20 +84,15 @@ pub(super) fn rates(counts: [u64; 2], seconds: [Option<f64>; 2]) -> Compared {
     Compared::new([Some(rb), Some(ra)], Verdict::of(rb, ra, error).of_counts(counts))
 }
 
-/// Compares two shares, each of all in its input, as two proportions. In percent.
+/// Compares two shares, each of all in its input. In percent. Half a percent of all does not matter.
 pub(super) fn shares(parts: [u64; 2], all: [u64; 2]) -> Compared {
-    let share = [0, 1].map(|side| (all[side] > 0).then(|| parts[side] as f64 / all[side] as f64));
-    let verdict = match share {
-        // Half a percent of all exits does not matter.
-        [Some(b), Some(a)] if (b - a).abs() < 0.005 => Verdict::Same,
-        [Some(b), Some(a)] => {
-            let pooled = (parts[0] as f64 + parts[1] as f64) / (all[0] as f64 + all[1] as f64);
-            let error = (pooled * (1.0 - pooled) * (1.0 / all[0] as f64 + 1.0 / all[1] as f64)).sqrt();
-            Verdict::of(b, a, error).of_counts(parts)
-        }
-        _ => Verdict::Unknown,
-    };
-    Compared::new(share.map(|s| s.map(|s| 100.0 * s)), verdict)
+    let mut compared = rates(parts, all.map(|all| (all > 0).then_some(all as f64 / 100.0)));
+    if let (Some(before), Some(after)) = (compared.before, compared.after)
+        && (before - after).abs() < 0.5
+    {
+        compared.verdict = Verdict::Same;
+    }
+    compared
 }
 
 /// Compares two means in microseconds by Welch's test.
@@ -112,21 +107,6 @@ pub(super) fn means(times: [Option<&Timing>; 2]) -> Compared {
         _ => Verdict::Unknown,
     };
     Compared::new(mean, verdict)
-}
-
-/// Compares two 99th percentiles from histograms, in microseconds. A bucket spans a factor of two, so only a larger
-/// factor is more than noise.
-pub(super) fn p99(times: [Option<&Timing>; 2]) -> Compared {
-    const ENOUGH: u64 = 100;
-    let p99 = times.map(|t| t.and_then(|t| t.quantile_us(0.99)));
-    let is_enough = times.iter().all(|t| t.is_some_and(|t| t.count >= ENOUGH));
-    let verdict = match p99 {
-        [Some(b), Some(a)] if is_enough && a > 2.0 * b => Verdict::More,
-        [Some(b), Some(a)] if is_enough && b > 2.0 * a => Verdict::Less,
-        [Some(_), Some(_)] if is_enough => Verdict::Same,
-        _ => Verdict::Unknown,
-    };
-    Compared::new(p99, verdict)
 }
 
 #[cfg(test)]
@@ -178,13 +158,5 @@ mod tests {
             "one event has no spread"
         );
         assert_eq!(means([None, Some(&span(&spread))]).verdict, Verdict::Unknown);
-    }
-
-    #[test]
-    fn quantiles_only_by_buckets() {
-        let fast = span(&[1000; 200]);
-        assert_eq!(p99([Some(&fast), Some(&span(&[1500; 200]))]).verdict, Verdict::Same);
-        assert_eq!(p99([Some(&fast), Some(&span(&[9000; 200]))]).verdict, Verdict::More);
-        assert_eq!(p99([Some(&span(&[1000; 5])), Some(&span(&[9000; 5]))]).verdict, Verdict::Unknown);
     }
 }

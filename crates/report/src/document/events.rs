@@ -1,6 +1,6 @@
-//! What a guest made KVM and its VMM do: exits, accesses, events, interrupts, doorbells.
+//! What a guest made KVM and its VMM do: exits, accesses, events, interrupts.
 
-use judge::model::{AccessRow, DomainModel, DoorbellModel, ExitRow, ExitTable, InjectionModel, Model};
+use judge::model::{AccessRow, DomainModel, ExitRow, ExitTable, InjectionModel, Model};
 use kvm::exit_reason::ESTIMATED;
 use kvm::userspace_exit;
 use std::collections::HashMap;
@@ -108,16 +108,12 @@ objects! {
         source: &'static str = i.source.as_str(),
         /// Number of the line (`gsi`, `spi`), else the vector.
         number: u32 = i.source.number(),
-        /// The device that a PC, or QEMU's `virt`, has on this line. `null`: another line, or no line.
-        line: Option<&'static str> = i.source.line_name(),
         /// KVM's number of the vCPU. `null`: not known, as of an `spi` that wakes none.
         vcpu: Option<u32> = i.vcpu,
         /// Who injected it: `main`, `iothread`, `vhost`, `vcpu`, `kworker` (irqfd's slow path), `interrupt` (of the
         /// host: an assigned device without posted interrupts), `other`.
         by: &'static str = i.by.as_str(),
-        /// Name of the injecting thread. `null`: a vCPU, or no thread of the guest.
-        thread: Option<String> = i.comm.clone(),
-        /// Its thread id. `null`: as for `thread`.
+        /// Thread id of the injector. `null`: a vCPU, or no thread of the guest.
         #[schemars(range(min = 0))]
         tid: Option<i32> = i.tid,
         /// Their number.
@@ -125,58 +121,15 @@ objects! {
         count: u64 = i.count,
         /// Interrupts per second. `null`: no `interval_s`.
         rate: Option<f64> = i.rate(),
-        /// Those that found another one on its way to the vCPU; no time covers them.
-        joined: u64 = i.joined,
         /// Those to a vCPU that slept.
         woken: u64 = i.wake.count,
         /// Mean time from the injection until KVM woke the thread of a vCPU that slept. `null`: none slept.
         wake_mean_us: Option<f64> = i.wake.mean_us(),
-        /// 99th percentile of it. `null`: none slept.
-        wake_p99_us: Option<f64> = i.wake.quantile_us(0.99),
         /// Mean time from there until the thread had a CPU. `null`: none slept.
         delay_mean_us: Option<f64> = i.delay.mean_us(),
-        /// 99th percentile of it. `null`: none slept.
-        delay_p99_us: Option<f64> = i.delay.quantile_us(0.99),
         /// Mean time from the injection until a vCPU that slept ran the guest; what it is longer than the two above
         /// passes between the CPU and the guest. `null`: none slept, or the kernel fires no `kvm_entry`.
         slept_mean_us: Option<f64> = i.slept.mean_us(),
-        /// 99th percentile of it. `null`: as for the mean.
-        slept_p99_us: Option<f64> = i.slept.quantile_us(0.99),
-        /// Those to a vCPU that did not sleep, less those that were posted to it (`APICv`, AVIC), which `count` alone
-        /// has: they cause no exit, so nothing says when they arrived. `null`: the kernel fires no `kvm_entry`, or none
-        /// arrived.
-        kicked: Option<u64> = (i.kick.count + i.slept.count > 0).then_some(i.kick.count),
-        /// Mean time from the injection until a vCPU that did not sleep entered the guest. `null`: none, or the kernel
-        /// fires no `kvm_entry`.
-        kick_mean_us: Option<f64> = i.kick.mean_us(),
-        /// 99th percentile of it. `null`: as for the mean.
-        kick_p99_us: Option<f64> = i.kick.quantile_us(0.99),
-    }
-
-    /// Writes of a guest to one place that woke one thread, in the interval.
-    pub struct JsonDoorbell(bell: &DoorbellModel) {
-        /// `pio` or `mmio`.
-        space: &'static str = bell.space.as_str(),
-        /// Port or guest-physical address, such as `0xfebf9000`.
-        address: String = format!("{:#x}", bell.address),
-        /// Its device. `null`: not known.
-        device: Option<String> = bell.device.clone(),
-        /// What the woken thread is: `main`, `iothread`, `vhost`, `kworker`, `other`.
-        to: &'static str = bell.to.as_str(),
-        /// Its name.
-        thread: String = bell.comm.clone(),
-        /// Its thread id.
-        #[schemars(range(min = 0))]
-        tid: i32 = bell.tid,
-        /// Number of such writes in the interval that woke it; while it is awake none does.
-        #[schemars(range(min = 1))]
-        count: u64 = bell.time.count,
-        /// The same per second. `null`: no `interval_s`.
-        rate: Option<f64> = bell.rate(),
-        /// Mean time from the wake-up until the thread had a CPU. `null`: not measured.
-        mean_us: Option<f64> = bell.time.mean_us(),
-        /// 99th percentile of it. `null`: not measured.
-        p99_us: Option<f64> = bell.time.quantile_us(0.99),
     }
 }
 

@@ -1,22 +1,16 @@
 //! A guest with its threads, its memory and its jobs.
 
 use super::disk::JsonHostDisk;
-use super::events::{
-    JsonAccess, JsonDoorbell, JsonExit, JsonInterrupt, JsonKvmEvent, JsonUserspaceExit, accesses, exits,
-};
-use crate::json::{guessed, guest_os};
-use judge::model::{
-    CpuShare, DiskRates, DomainModel, GuestConfig, GuestGuess, GuestKind, Model, NicRates, PressureModel, ThreadModel,
-    jobs,
-};
+use super::events::{JsonAccess, JsonExit, JsonInterrupt, JsonKvmEvent, JsonUserspaceExit, accesses, exits};
+use crate::json::guest_os_of;
+use judge::model::{CpuShare, DiskRates, DomainModel, Model, NicRates, PressureModel, ThreadModel, jobs};
 use kvm::thread_name::Role;
-use kvm::topology::HostTopology;
 use sample::{Job, StopDisk};
 use std::collections::BTreeMap;
 
 objects! {
     /// A guest.
-    pub struct JsonDomain(d: &DomainModel, m: &Model, guess: GuestGuess) {
+    pub struct JsonDomain(d: &DomainModel, m: &Model) {
         /// Name: from libvirt, the command line or the process.
         name: String = d.name().to_owned(),
         /// UUID. `null`: unknown.
@@ -28,18 +22,9 @@ objects! {
         vcpus: Option<u32> = Some(d.vcpu_count()).filter(|n| *n > 0),
         /// Machine type, such as `pc-q35-7.2`. `null`: unknown.
         machine: Option<String> = d.facts.machine.as_ref().map(|m| m.value.clone()),
-        /// Whether libvirt keeps the guest's definition when it ends; `false`: a transient domain (`virsh create`).
-        /// `null`: libvirt did not say.
-        persistent: Option<bool> = d.facts.persistent,
         /// The guest's system: `windows`, `linux`, `bsd`, `macos`, or the configured name itself; where none is
         /// configured, the one that several hints agree on. `null`: not known.
-        guest_os: Option<String> = guest_os(&d.facts).or_else(|| guessed(&guess)),
-        /// How sure the system is: `high` (configured), `medium` (several hints agree) or `low` (few hints: `guest_os`
-        /// stays `null`). `null`: unknown, no hint.
-        #[schemars(extend("enum" = ["high", "medium", "low", null]))]
-        guest_os_confidence: Option<&'static str> = (guess.kind != GuestKind::Unknown).then_some(guess.sure.as_str()),
-        /// What the confidence rests on, a few words each.
-        guest_os_reasons: Vec<String> = guess.reasons,
+        guest_os: Option<String> = guest_os_of(d),
         /// `qemu`, or the VMM's command name.
         vmm: String = d.facts.vmm.as_str().to_owned(),
         /// `ended`: the guest ended within the interval; this is its last object, with all that it did.
@@ -86,16 +71,11 @@ objects! {
         #[serde(skip_serializing_if = "Option::is_none")]
         interrupts: Option<Vec<JsonInterrupt>> =
             d.interrupts.as_ref().map(|all| all.iter().map(JsonInterrupt::new).collect()),
-        /// Writes of the guest that KVM passed on as an eventfd and that woke a thread, the most frequent first.
-        /// Absent: as for `interrupts`.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        doorbells: Option<Vec<JsonDoorbell>> =
-            d.doorbells.as_ref().map(|all| all.iter().map(JsonDoorbell::new).collect()),
         /// Migrations, block jobs, dumps and the like that run. Absent: none, or neither libvirt nor a monitor that
         /// reports them.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         #[schemars(length(min = 1))]
-        jobs: Vec<JsonJob> = d.jobs.iter().map(|job| JsonJob::new(job, d)).collect(),
+        jobs: Vec<JsonJob> = d.jobs.iter().map(|job| JsonJob::new(job)).collect(),
         /// Network interfaces, seen from the host's side.
         nics: Vec<NicRates> = d.nics.clone(),
         /// How long tasks of its cgroup waited for CPUs, disks and memory. Absent: no PSI, no cgroup of its own, or a
@@ -103,11 +83,11 @@ objects! {
         #[serde(skip_serializing_if = "Option::is_none")]
         pressure: Option<PressureModel> = d.pressure,
         /// Its memory on the host.
-        memory: JsonMemory = JsonMemory::new(d, &m.host.facts.topology),
+        memory: JsonMemory = JsonMemory::new(d),
     }
 
     /// A guest's memory on the host, as last read.
-    pub struct JsonMemory(d: &DomainModel, topology: &HostTopology) {
+    pub struct JsonMemory(d: &DomainModel) {
         /// Resident memory of the VMM, explicit huge pages not included. `null`: not read.
         resident_bytes: Option<u64> = d.memory.resident,
         /// Explicit huge pages of the VMM. `null`: not read.
@@ -116,21 +96,6 @@ objects! {
         swap_bytes: Option<u64> = d.swap.map(|(bytes, _)| bytes),
         /// What the balloon leaves to the guest. `null`: no balloon, or neither libvirt nor a monitor that reports it.
         balloon_bytes: Option<u64> = d.memory.balloon,
-        /// Transparent huge pages of the VMM, part of `resident_bytes`; read every 5 minutes. `null`: not read yet.
-        transparent_huge_bytes: Option<u64> = d.memory.transparent,
-        /// Memory by NUMA node. Empty on a host with one node, and until it was read.
-        nodes: Vec<JsonNodeMemory> = d.node_memory.iter().map(JsonNodeMemory::new).collect(),
-        /// The part on the nodes where the vCPUs ran last, percent of the memory in `nodes`. `null`: no nodes known.
-        #[schemars(range(max = 100))]
-        local_percent: Option<f64> = d.local_memory_percent(topology),
-    }
-
-    /// Memory of a guest on one NUMA node.
-    pub struct JsonNodeMemory(of_node: (&u32, &u64)) {
-        /// Number of the node.
-        node: u32 = *of_node.0,
-        /// Bytes on it.
-        bytes: u64 = *of_node.1,
     }
 
     /// CPU time of a guest's threads together.
@@ -171,17 +136,10 @@ objects! {
         voluntary_switches: Option<u64> = t.growth.and_then(|growth| growth.voluntary),
         /// Context switches within the interval because another task took the CPU. `null`: unknown.
         involuntary_switches: Option<u64> = t.growth.and_then(|growth| growth.involuntary),
-        /// Time asleep for a disk within the interval, to read a page from swap too; counted in ticks of 10 ms. `null`:
-        /// it never did, or no delay accounting (`kernel.task_delayacct`, for guests that start then).
-        disk_wait_ms: Option<f64> = t.growth.and_then(|growth| growth.disk_wait_ns).map(|ns| ns as f64 / 1e6),
         /// Time from woken to running, median. `null`: not traced, or never woken.
         wakeup_p50_us: Option<f64> = t.wakeups.as_ref().and_then(|times| times.quantile_us(0.5)),
         /// The same, 99th percentile. `null`: not traced, or never woken.
         wakeup_p99_us: Option<f64> = t.wakeups.as_ref().and_then(|times| times.quantile_us(0.99)),
-        /// Time from woken or pre-empted to running, median. `null`: not traced, or it never waited for a CPU.
-        run_delay_p50_us: Option<f64> = t.run_delays.as_ref().and_then(|times| times.quantile_us(0.5)),
-        /// The same, 99th percentile. `null`: not traced, or it never waited for a CPU.
-        run_delay_p99_us: Option<f64> = t.run_delays.as_ref().and_then(|times| times.quantile_us(0.99)),
     }
 
     /// A disk whose failed requests stopped the guest.
@@ -198,8 +156,8 @@ objects! {
         also: Vec<String> = disk.also.clone(),
     }
 
-    /// A job of the VMM, as last read, and what the guest pays for it.
-    pub struct JsonJob(job: &Job, d: &DomainModel) {
+    /// A job of the VMM, as last read.
+    pub struct JsonJob(job: &Job) {
         /// What it does. `save` writes the guest's memory to a file.
         #[schemars(extend("enum" = [
             "migration", "save", "dump", "backup", "mirror", "commit", "stream", "other"
@@ -222,10 +180,6 @@ objects! {
         remaining_bytes: Option<u64> = job.remaining,
         /// Bytes moved per second. `null`: not known yet.
         bytes_rate: Option<u64> = job.rate,
-        /// The most bytes per second that it may move. `null`: no limit, or not reported.
-        bytes_rate_limit: Option<u64> = job.limit,
-        /// How long it has moved nothing.
-        still_s: f64 = job.still_ns as f64 / 1e9,
         /// Passes over the guest's memory, with the first. `null`: another job.
         rounds: Option<u64> = job.rounds,
         /// Bytes of memory that the guest writes per second; each page counts once a pass. `null`: not known
@@ -235,19 +189,5 @@ objects! {
         converges: Option<bool> = jobs::converges(job, jobs::ENDLESS_PERCENT),
         /// How long the guest may stand still at the end. `null`: not reported.
         downtime_limit_ms: Option<f64> = job.downtime_limit_ns.map(|ns| ns as f64 / 1e6),
-        /// How long it would stand still if the job ended now, as the VMM reckons. `null`: not reported.
-        expected_downtime_ms: Option<f64> = job.downtime_ns.map(|ns| ns as f64 / 1e6),
-        /// The part of the time in which auto-converge holds the vCPUs back. `null`: it does not.
-        throttle_percent: Option<u64> = job.throttle_percent,
-        /// Exits of the guest per second for tracked writes and memory faults. `null`: none, or not traced.
-        write_exits_rate: Option<f64> = jobs::tracked_writes(d),
-        /// Mean time of the guest's writes to its disks before the job was first seen. `null`: not known.
-        write_before_us: Option<f64> = job.write_before_ns.map(|ns| ns as f64 / 1e3),
-        /// The same now. `null`: no write, or the VMM gives no times.
-        write_mean_us: Option<f64> = jobs::writes(d).map(|(us, _)| us),
     }
-}
-
-pub(super) fn domain(d: &DomainModel, m: &Model) -> JsonDomain {
-    JsonDomain::new(d, m, GuestGuess::of(d, &GuestConfig::of(&d.facts)))
 }

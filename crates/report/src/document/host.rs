@@ -58,13 +58,5 @@ objects! {
         siblings: Vec<u32> = topology.cpu(c.cpu).map(|p| p.siblings.iter().collect()).unwrap_or_default(),
         /// Whether the CPU is kept out of the scheduler's load balancing (`isolcpus`). `null`: unknown.
         isolated: Option<bool> = topology.isolated.as_ref().map(|set| set.contains(c.cpu)),
-        /// Frequency as last read. `null`: no cpufreq, or a kernel before 5.19.
-        frequency_khz: Option<u64> = c.frequency_khz,
-        /// How often it woke from a sleep state, per second, as last read. `null`: no cpuidle, or not read twice yet.
-        wakes: Option<f64> = c.power.and_then(|p| p.wake_rate()),
-        /// How long leaving these states takes on average, as their driver says. `null`: as above, or it did not sleep.
-        wake_us: Option<f64> = c.power.and_then(|p| p.wake_us()),
-        /// How often heat throttled its core or its package within the last reading (5 s). `null`: not counted.
-        throttles: Option<u64> = c.power.and_then(|p| p.throttles),
     }
 }

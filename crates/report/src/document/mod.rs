@@ -51,7 +51,6 @@ mod host;
 mod profile;
 
 pub use guest::JsonDomain;
-use guest::domain;
 use host::JsonHost;
 pub use profile::JsonProfile;
 
@@ -89,7 +88,7 @@ objects! {
         /// The host.
         host: JsonHost = JsonHost::new(&view.model.host),
         /// The guests that `--domain` selects, in order of PID.
-        domains: Vec<JsonDomain> = view.guests().map(|d| domain(d, view.model)).collect(),
+        domains: Vec<JsonDomain> = view.guests().map(|d| JsonDomain::new(d, view.model)).collect(),
         /// What the rules found, worst first.
         findings: Vec<Finding> = view.selected_findings().cloned().collect(),
         /// Rules that could not be judged, with the reason. Absent: none.
@@ -104,18 +103,6 @@ objects! {
         #[serde(skip_serializing_if = "Vec::is_empty")]
         #[schemars(length(min = 1))]
         notes: Vec<String> = view.findings.notes.clone(),
-        /// Lines of the host's log, of a QEMU log or of a trace that are about KVM or a VMM and that no rule judges.
-        /// Absent: none.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        unjudged_lines: Option<JsonUnjudgedLines> = view.model.host.unjudged_lines().map(JsonUnjudgedLines::new),
-    }
-
-    /// Lines that no rule judges.
-    pub struct JsonUnjudgedLines(lines: (usize, &str)) {
-        /// Number of lines.
-        count: u64 = lines.0 as u64,
-        /// The first of them.
-        first: String = lines.1.to_owned(),
     }
 
     /// kvmtop's own cost.

@@ -1,4 +1,4 @@
-//! The series of one chart, and the charts of one owner: the host, a guest or a vCPU.
+//! The series of one chart, and the charts of one owner: the host or a guest.
 
 use super::tracks::Track;
 use serde::Serialize;
@@ -12,8 +12,6 @@ pub(super) enum Chart {
     Cpu,
     /// Exits per second by reason.
     Exits,
-    /// Exits to the VMM per second by reason.
-    Vmm,
     /// Accesses per second by device.
     Devices,
     /// Wait of the vCPU that waited longest, percent of the interval.
@@ -22,20 +20,14 @@ pub(super) enum Chart {
     Wakeup,
     /// Moves of vCPUs per second.
     Moves,
-    /// Disk requests per second.
-    DiskRequests,
     /// Mean time of a disk request, microseconds.
     DiskTime,
-    /// Bytes per second of network interfaces.
-    Network,
-    /// How far each job is, percent: a line from its begin to its end.
-    Jobs,
 }
 
 impl Chart {
     /// Whether a series that an interval lacks was 0 in it: tables have rows only for what happened.
     const fn absent_is_zero(self) -> bool {
-        matches!(self, Self::Exits | Self::Vmm | Self::Devices)
+        matches!(self, Self::Exits | Self::Devices)
     }
 
     /// Whether a slot shows the highest of its values instead of a mean, which percentiles do not have.
@@ -56,8 +48,6 @@ const MAX_SERIES: usize = 32;
 pub(super) struct ChartTracks {
     /// Named series, in the order in which they came.
     pub lines: Vec<(String, Track)>,
-    /// All series together, where their source gives that.
-    pub total: Option<Track>,
     /// The seconds in which there would have been a row for whatever happened.
     measured: Track,
 }
@@ -78,11 +68,6 @@ impl ChartTracks {
         if other > 0.0 {
             self.line(OTHER).add(slot, other, seconds);
         }
-    }
-
-    /// Adds the value of all series together.
-    pub fn add_total(&mut self, (slot, seconds): (usize, f64), value: f64) {
-        self.total.get_or_insert_default().add(slot, value, seconds);
     }
 
     /// The series of this name.
@@ -110,7 +95,7 @@ impl ChartTracks {
     }
 }
 
-/// All charts of the host, of a guest or of a vCPU.
+/// All charts of the host or of a guest.
 #[derive(Debug, Default)]
 pub(super) struct OwnerTracks {
     pub charts: BTreeMap<Chart, ChartTracks>,
@@ -124,7 +109,7 @@ impl OwnerTracks {
 
     /// Number of series.
     pub fn count(&self) -> usize {
-        self.charts.values().map(|c| c.lines.len() + 2).sum()
+        self.charts.values().map(|c| c.lines.len() + 1).sum()
     }
 
     /// Keeps the largest series of charts of rows, and the charts that have a series.
@@ -134,14 +119,14 @@ impl OwnerTracks {
                 tracks.keep_largest(most);
             }
         }
-        self.charts.retain(|_, c| c.total.is_some() || !c.lines.is_empty());
+        self.charts.retain(|_, c| !c.lines.is_empty());
     }
 
     /// Joins slots as their axis did.
     pub fn halve(&mut self) {
         for c in self.charts.values_mut() {
             let lines = c.lines.iter_mut().map(|(_, track)| track);
-            lines.chain(&mut c.total).chain([&mut c.measured]).for_each(Track::halve);
+            lines.chain([&mut c.measured]).for_each(Track::halve);
         }
     }
 }

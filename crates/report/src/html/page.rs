@@ -84,18 +84,16 @@ pub fn page(view: &View<'_>, mut timeline: TimelineBuilder, input: &str) -> serd
 
 fn notes(timeline: &TimelineBuilder) -> Vec<String> {
     let mut notes = Vec::new();
-    for (of, axis) in [("guests and host", &timeline.whole.axis), ("vCPUs", &timeline.vcpus.axis)] {
-        if axis.is_thinned() {
-            let length = judge::figures::seconds(axis.slot_seconds());
-            notes.push(format!(
-                "time lines of {of} are thinned: a point stands for up to {length}, its mean is drawn and its maximum \
-                 kept; tables and findings are of all {} intervals",
-                timeline.intervals
-            ));
-        }
+    if timeline.axis.is_thinned() {
+        notes.push(format!(
+            "time lines are thinned: a point stands for up to {}, its mean is drawn and its maximum kept; tables and \
+             findings are of all {} intervals",
+            judge::figures::seconds(timeline.axis.slot_seconds()),
+            timeline.intervals
+        ));
     }
     if timeline.is_cut {
-        notes.push("there are too many guests or vCPUs for a time line each; the tables have them all".into());
+        notes.push("there are too many guests for a time line each; the tables have them all".into());
     }
     let left_out = timeline.spans.left_out;
     if left_out > 0 {
@@ -124,16 +122,13 @@ fn hash(text: &str) -> String {
 /// What the page knows besides the report.
 fn page_data(view: &View<'_>, timeline: &TimelineBuilder, input: &str, notes: &[String]) -> Value {
     let facts = &view.model.host.facts;
-    let (whole, vcpus) = (&timeline.whole, &timeline.vcpus);
-    let end_ms = whole.axis.slots.last().map(|s| s.end_ms);
+    let end_ms = timeline.axis.slots.last().map(|s| s.end_ms);
     let (utc_offset_s, zone) = zone(end_ms.unwrap_or(view.model.time_ms));
     let guests = timeline.guests.iter().enumerate().map(|(place, guest)| {
-        let of_guest = vcpus.owners.range((place, 0)..=(place, u32::MAX));
         json!({
             "domain": guest.domain,
             "name": guest.name,
-            "charts": charts(whole.owners.get(&Some(place)), &whole.axis),
-            "vcpus": of_guest.map(|((_, v), owner)| json!([v, charts(Some(owner), &vcpus.axis)])).collect::<Value>(),
+            "charts": charts(timeline.owners.get(&Some(place)), &timeline.axis),
         })
     });
     json!({
@@ -142,15 +137,15 @@ fn page_data(view: &View<'_>, timeline: &TimelineBuilder, input: &str, notes: &[
         "hostname": Some(&facts.hostname).filter(|name| *name != "(none)"),
         "kernel": facts.kernel,
         // Of the measured time, milliseconds since the epoch.
-        "begin_ms": whole.axis.slots.first().map(|s| s.begin_ms),
+        "begin_ms": timeline.axis.slots.first().map(|s| s.begin_ms),
         "end_ms": end_ms,
         // Of the zone in which times are shown.
         "utc_offset_s": utc_offset_s,
         "zone": zone,
         "notes": notes,
         "guests": guests.collect::<Value>(),
-        "axes": { "guests": axis(&whole.axis), "vcpus": axis(&vcpus.axis) },
-        "host": charts(whole.owners.get(&None), &whole.axis),
+        "axis": axis(&timeline.axis),
+        "host": charts(timeline.owners.get(&None), &timeline.axis),
         "spans": timeline.spans.all,
     })
 }
@@ -204,11 +199,7 @@ fn charts(owner: Option<&OwnerTracks>, axis: &TimeAxis) -> Value {
     let mut all = Vec::new();
     for (chart, tracks) in owner.into_iter().flat_map(|owner| &owner.charts) {
         let lines = tracks.lines.iter().map(|(name, track)| line(name, track, *chart, slots));
-        all.push(json!({
-            "id": chart,
-            "lines": lines.collect::<Value>(),
-            "total": tracks.total.as_ref().map(|track| line("all", track, *chart, slots)),
-        }));
+        all.push(json!({ "id": chart, "lines": lines.collect::<Value>() }));
     }
     Value::Array(all)
 }

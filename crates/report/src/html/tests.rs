@@ -70,7 +70,7 @@ fn the_page_holds_the_report_and_series_that_add_up_to_it() {
     for guest in data["guests"].as_array().unwrap() {
         let domain = &report["domains"][guest["domain"].as_u64().unwrap() as usize];
         assert_eq!(domain["name"], guest["name"]);
-        let axis = &data["axes"]["guests"];
+        let axis = &data["axis"];
         for line in chart(&guest["charts"], "cpu")["lines"].as_array().unwrap() {
             let name = line["name"].as_str().unwrap();
             assert_near(sum(line, axis) / seconds, domain["cpu"][name].as_f64().unwrap(), name);
@@ -80,11 +80,6 @@ fn the_page_holds_the_report_and_series_that_add_up_to_it() {
         let drawn: f64 =
             chart(&guest["charts"], "exits")["lines"].as_array().unwrap().iter().map(|l| sum(l, axis)).sum();
         assert_near(drawn, count(&mut exits.iter().filter(|e| e["vcpu"].is_null())), "exits");
-        for vcpu in guest["vcpus"].as_array().unwrap() {
-            let lines = chart(&vcpu[1], "exits")["lines"].as_array().unwrap();
-            let drawn: f64 = lines.iter().map(|l| sum(l, &data["axes"]["vcpus"])).sum();
-            assert_near(drawn, count(&mut exits.iter().filter(|e| e["vcpu"] == vcpu[0])), "exits of a vCPU");
-        }
     }
 }
 
@@ -145,9 +140,9 @@ fn the_policy_allows_the_pages_own_scripts_by_their_hash() {
     }
 }
 
-/// Ten guests of eight vCPUs for an hour: at most 5 MB, peaks kept, and said.
+/// Forty guests of eight vCPUs for an hour: at most 5 MB, peaks kept, and said.
 #[test]
-fn an_hour_of_ten_guests_fits_and_keeps_its_peaks() {
+fn an_hour_of_forty_guests_fits_and_keeps_its_peaks() {
     let guest = |n: i32| {
         Guest::new(&format!("guest-{n}"), 3000 + 100 * n).vcpus(8, |v, t| {
             let t = t.cpu(31.257 + f64::from(n), 2.125, 5.333, 1.777).on(v % 4).wakes(97.0, 41.0).moves(0.7, 0.1, 2);
@@ -159,7 +154,7 @@ fn an_hour_of_ten_guests_fits_and_keeps_its_peaks() {
             })
         })
     };
-    let fixture = (0..10).fold(Fixture::new(Host::numa(2, 4, 2)), |f, n| f.guest(guest(n)));
+    let fixture = (0..40).fold(Fixture::new(Host::numa(2, 4, 2)), |f, n| f.guest(guest(n)));
     let model = judge::model::Model::new(&fixture.sample(10.0), judge::model::Base::Previous(&fixture.sample(9.0)));
     let mut timeline = TimelineBuilder::new(DomainFilter::default());
     let mut interval = JudgedInterval { model, ..JudgedInterval::default() };
@@ -180,7 +175,7 @@ fn an_hour_of_ten_guests_fits_and_keeps_its_peaks() {
     }
     let page = page(&view(&interval, &DomainFilter::default()), timeline, "hour.kvmtop").unwrap();
     assert!(page.html.len() <= 5_000_000, "{}", page.html.len());
-    assert!(page.html.len() > 3_000_000, "more than needed is thinned: {}", page.html.len());
+    assert!(page.html.len() > 2_500_000, "more than needed is thinned: {}", page.html.len());
     assert!(page.notes.iter().any(|n| n.contains("thinned")), "{:?}", page.notes);
     let data = data(&page, "data");
     assert_eq!(data["notes"][0], page.notes[0]);
@@ -193,9 +188,6 @@ fn an_hour_of_ten_guests_fits_and_keeps_its_peaks() {
             777.0,
             "the peak of a guest",
         );
-        let vcpu = line(&guest["vcpus"][3][1]);
-        assert_near(top(&vcpu["max"]), 99.5, "the peak of a vCPU");
-        assert!(top(&vcpu["mean"]) < 99.0);
     }
 }
 
@@ -210,9 +202,9 @@ fn memory_does_not_grow_with_the_recording() {
     for _ in 0..9_000 {
         interval.model.time_ms += 1000;
         timeline.add(&interval);
-        assert!(timeline.whole.axis.slots.len() <= 4096 && timeline.vcpus.axis.slots.len() <= 4096);
+        assert!(timeline.axis.slots.len() <= 4096);
     }
-    let slots: u64 = timeline.whole.axis.slots.iter().map(|s| s.intervals).sum();
+    let slots: u64 = timeline.axis.slots.iter().map(|s| s.intervals).sum();
     assert_eq!(slots, 9_000);
 }
 

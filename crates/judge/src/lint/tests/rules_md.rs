@@ -7,7 +7,7 @@ const HEAD: &str = "\
 # The rules
 
 Every finding of kvmtop is reported by one of the rules below. This page is made from the table of rules and their
-thresholds (`crates/judge/src/lint`); `kvmtop check --list-rules` prints the list, with `--json` all of this page.
+thresholds (`crates/judge/src/lint`); `kvmtop check --list-rules` prints the list.
 
 Each entry says what the rule sees, how long the pattern has to show on a running host (in a file the whole file is the
 window), which thresholds decide, what the rule cannot tell or takes for something else, and what the suggested fix
