@@ -140,7 +140,7 @@ fn cmdline(input: &[u8]) {
 fn config(input: &[u8]) {
     let text = text_of(input);
     if let Ok(config) = Config::parse(&text, Path::new("config.toml")) {
-        let _ = Settings::new(&config, None, &ChoiceArgs::default(), None, true);
+        let _ = Settings::new(&config, None, &ChoiceArgs::default(), None);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The command line as clap sees it. Doc comments here are the help: `-h` shows the first line, `--help` all of it.
 
 use super::{file_values, values};
-use crate::ui::{ColumnId, EngineDetail, ScreenView, Sort, ThemeChoice};
+use crate::ui::{EngineDetail, ThemeChoice};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use judge::analysis::{Pattern, RecordingTime};
 use judge::lint::{self, RuleId};
@@ -194,34 +194,18 @@ pub struct BatchArgs {
     pub count: Option<u64>,
 }
 
-/// How to draw. The config file has the same settings.
-#[derive(Debug, Clone, Default, PartialEq, Args, Deserialize)]
+/// How to draw.
+#[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Screen")]
-#[serde(default, deny_unknown_fields)]
 pub struct ScreenArgs {
     /// Draw with ASCII characters only
     #[arg(long)]
     pub ascii: bool,
-    /// Draw without colour (as with the variable `NO_COLOR`)
-    #[arg(long)]
-    #[serde(rename = "color", deserialize_with = "file_values::not")]
-    pub no_color: bool,
-    /// Colours: auto, dark, light, 16 or mono [default: auto]
+    /// Colours: auto, dark, light, 16 or mono (as with the variable `NO_COLOR`) [default: auto]
     ///
     /// auto looks at TERM, COLORTERM and COLORFGBG. No theme uses what the terminal lacks.
     #[arg(long, value_enum, value_name = "THEME", hide_possible_values = true)]
     pub theme: Option<ThemeChoice>,
-    /// The view that the screen begins with, in the config file.
-    #[arg(skip)]
-    pub view: ScreenView,
-    /// The order of the table of guests, in the config file.
-    #[arg(skip)]
-    #[serde(deserialize_with = "file_values::sort")]
-    pub sort: Option<Sort>,
-    /// The columns of the table of guests, left to right, in the config file.
-    #[arg(skip)]
-    #[serde(deserialize_with = "file_values::columns")]
-    pub columns: Option<Vec<ColumnId>>,
 }
 
 /// `kvmtop record`.
@@ -267,12 +251,9 @@ pub struct ReplayArgs {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Begin at 14:03, 2026-11-21T14:03, +10m (from the start) or -10m
-    #[arg(long, visible_alias = "from", value_name = "TIME", value_parser = RecordingTime::parse,
+    #[arg(long, value_name = "TIME", value_parser = RecordingTime::parse,
           allow_hyphen_values = true)]
     pub at: Option<RecordingTime>,
-    /// End at this time (with --batch)
-    #[arg(long, value_name = "TIME", value_parser = RecordingTime::parse, allow_hyphen_values = true)]
-    pub to: Option<RecordingTime>,
     /// Without a screen.
     #[command(flatten)]
     pub batch: BatchArgs,
@@ -309,9 +290,6 @@ pub struct InputArgs {
     pub json: bool,
 }
 
-/// What selects times, in a sentence about what it needs.
-pub const TIMES: &str = "--at, --from and --to need";
-
 impl InputArgs {
     /// Whether a part of a session is selected.
     pub fn has_time(&self) -> bool {
@@ -339,7 +317,7 @@ pub struct ReportArgs {
     /// Files or folders; --help lists what can be read
     #[arg(value_name = "INPUT", required = true)]
     pub inputs: Vec<PathBuf>,
-    /// Write one self-contained HTML page to FILE (- for stdout)
+    /// Write one self-contained HTML page to FILE
     ///
     /// Findings, tables, and charts of everything over time. The page loads nothing from the network, so it can be
     /// mailed or attached to a ticket. It is about as private as the recording: it holds the guests' names.
@@ -510,17 +488,10 @@ pub enum EngineChoice {
 /// The name of a rule.
 ///
 /// # Errors
-/// A sentence that suggests the rule with the most similar name.
+/// A sentence, for any other name.
 pub fn rule(name: &str) -> Result<RuleId, String> {
-    if let Some(rule) = lint::rule(name) {
-        return Ok(rule.id);
-    }
-    let near = lint::rules()
-        .map(|r| (shared_letters(r.id.as_str(), name), r.id))
-        .max_by_key(|(score, _)| *score)
-        .filter(|(score, _)| *score >= 3);
-    let near = near.map(|(_, near)| format!("; did you mean {near}?")).unwrap_or_default();
-    Err(format!("there is no such rule{near}"))
+    let rule = lint::rule(name).map(|rule| rule.id);
+    rule.ok_or_else(|| "there is no such rule; `kvmtop check --list-rules` lists them".to_owned())
 }
 
 /// The name of a rule, or `all`.
@@ -529,10 +500,4 @@ pub fn rule(name: &str) -> Result<RuleId, String> {
 /// As [`rule`].
 pub fn rule_or_all(name: &str) -> Result<RuleId, String> {
     if name == "all" { Ok(RuleId::Every) } else { rule(name) }
-}
-
-/// How similar two names are: the number of letter pairs that both have.
-fn shared_letters(a: &str, b: &str) -> usize {
-    let pairs = |s: &str| s.as_bytes().windows(2).map(<[u8]>::to_vec).collect::<std::collections::BTreeSet<_>>();
-    pairs(a).intersection(&pairs(b)).count()
 }

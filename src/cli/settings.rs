@@ -36,18 +36,15 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Merges options and config file; a command without an option uses the config file's value. `no_color`: the
-    /// environment asks for no colour (`NO_COLOR`, <https://no-color.org>).
+    /// Merges options and config file; a command without an option uses the config file's value.
     pub fn new(
         config: &Config,
         sampling: Option<&SamplingArgs>,
         choice: &ChoiceArgs,
         screen: Option<&ScreenArgs>,
-        no_color: bool,
     ) -> Self {
-        let (none, plain) = (SamplingArgs::default(), ScreenArgs::default());
+        let none = SamplingArgs::default();
         let (given, file) = (sampling.unwrap_or(&none), &config.sampling);
-        let (screen, file_screen) = (screen.unwrap_or(&plain), &config.screen);
         let or = |given: &[RuleId], file: &[RuleId]| if given.is_empty() { file.to_vec() } else { given.to_vec() };
         let (warn, allow) = (or(&choice.warn, &config.findings.warn), or(&choice.allow, &config.findings.allow));
         let rules = lint::Options::default();
@@ -70,12 +67,8 @@ impl Settings {
                 ..rules
             },
             screen: ScreenSettings {
-                ascii: file_screen.ascii || screen.ascii,
-                no_color: file_screen.no_color || screen.no_color || no_color,
-                theme: screen.theme.or(file_screen.theme).unwrap_or_default(),
-                view: file_screen.view,
-                sort: file_screen.sort,
-                columns: file_screen.columns.clone(),
+                ascii: screen.is_some_and(|screen| screen.ascii),
+                theme: screen.and_then(|screen| screen.theme).unwrap_or_default(),
             },
             limits: Limits { size: config.record.max_size, age: config.record.max_age },
         }

@@ -21,7 +21,7 @@ fn parse(line: &str) -> Result<Cli, String> {
 fn settings(line: &str, config: &str) -> Settings {
     let config = Config::parse(config, std::path::Path::new("c")).unwrap();
     let cli = parse(line).unwrap();
-    Settings::new(&config, Some(&cli.sampling), &cli.choice, Some(&cli.screen), false)
+    Settings::new(&config, Some(&cli.sampling), &cli.choice, Some(&cli.screen))
 }
 
 fn assert_same(what: &str, got: &str) {
@@ -58,15 +58,14 @@ fn options_win_over_the_file_and_the_file_over_defaults() {
     let default = settings("", "");
     assert_eq!(default.interval, Duration::from_secs(1));
     assert_eq!((default.engine, default.kvm_events), (EngineChoice::Auto, false));
-    assert_eq!((default.screen.no_color, default.screen.ascii), (false, false));
     assert_eq!(default.findings, judge::lint::Options::default());
 
     let file = "[sampling]\ninterval = 5\nengine = 'none'\nmonitor = false\ndomains = ['a*']\n\
-                libvirt_uri = 'test:///default'\n[screen]\nascii = true\n[findings]\nallow = ['all']\n\
+                libvirt_uri = 'test:///default'\n[findings]\nallow = ['all']\n\
                 startup_guard = 0\n[thresholds]\ntimers.pit = 7.0\n";
     let from_file = settings("", file);
     assert_eq!(from_file.interval, Duration::from_secs(5));
-    assert_eq!((from_file.engine, from_file.screen.ascii), (EngineChoice::None, true));
+    assert_eq!(from_file.engine, EngineChoice::None);
     assert_eq!(from_file.domains.patterns, [Pattern::new("a*").unwrap()]);
     assert_eq!(from_file.libvirt_uri.as_deref(), Some("test:///default"));
     assert!(from_file.findings.allow.contains(&RuleId::Every));
@@ -83,14 +82,8 @@ fn options_win_over_the_file_and_the_file_over_defaults() {
     assert_eq!(given.findings.warn.into_iter().collect::<Vec<_>>(), [RuleId::VcpuWait]);
     assert_eq!(given.libvirt_uri.as_deref(), Some("qemu:///session"));
 
-    assert!(settings("--no-color", "").screen.no_color);
-    let theme = |line: &str, file: &str| settings(line, file).screen.theme;
-    assert_eq!(theme("", "[screen]\ntheme = 'light'\n"), ThemeChoice::Light);
-    assert_eq!(theme("--theme 16", "[screen]\ntheme = 'light'\n"), ThemeChoice::Sixteen);
+    assert_eq!(settings("--theme 16", "").screen.theme, ThemeChoice::Sixteen);
     assert!(parse("--theme blue").unwrap_err().contains("[possible values: auto, dark, light, 16, mono]"));
-    let cli = parse("").unwrap();
-    let no_color = Settings::new(&Config::default(), None, &cli.choice, None, true);
-    assert!(no_color.screen.no_color, "NO_COLOR is heeded");
 }
 
 #[test]

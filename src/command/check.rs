@@ -11,16 +11,12 @@ use judge::lint::{self, Severity, StillWatched};
 use judge::model::ModelSum;
 use sample::{EngineKind, Feed};
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Exit status when nothing could be judged.
 pub const COULD_NOT_LOOK: u8 = 3;
 /// How long it watches without `--duration`.
 const DURATION: Duration = Duration::from_secs(10);
-/// How late a sample may be before the user hears of it, and then again after twice the time.
-const PATIENCE: Duration = Duration::from_secs(3);
-
 /// Runs it on the live host.
 pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
     if args.list_rules {
@@ -32,9 +28,7 @@ pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
     settings.findings.keep_events = true;
     let mut live = live::start(&settings);
     live::stop_on_signals(live.commands)?;
-    let taken = tell_when_late(settings.interval + PATIENCE, say)?;
-    let seen = watch(&mut live.feed, duration, &settings, &taken)?;
-    drop(taken);
+    let seen = watch(&mut live.feed, duration, &settings)?;
     let JudgedInterval { model, mut report } = seen.context("stopped before anything was seen")?;
     // Nobody watches this list change: the most costly comes first.
     report.findings.sort_by(lint::order);
@@ -53,63 +47,20 @@ pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
         return Ok(COULD_NOT_LOOK);
     }
     let status = status(&view);
-    if status == COULD_NOT_LOOK
-        && let Some(needed) = shortest_s(&view).map(figures::seconds)
-    {
-        say(&format!("too little was seen to tell; the shortest useful --duration now is {needed}"));
+    if status == COULD_NOT_LOOK {
+        say("too little was seen to tell; give a longer --duration");
     }
     Ok(status)
 }
 
-/// How long it takes to tell from the beginning of this check, seconds; `None` where enough was seen.
-fn shortest_s(view: &View<'_>) -> Option<f64> {
-    let young = view.selected_watching().filter(|w| w.is_every_rule());
-    let missing_s = young.map(|w| w.needed_s - w.seen_s).reduce(f64::max)?;
-    // An interval starts a little after the guest.
-    Some((view.model.interval_s.unwrap_or(0.0) + missing_s - 0.01).ceil())
-}
-
-/// Says when no sample is taken for a time, from another thread: a host where processes, open files or groups
-/// abound can hold a sample up. Hears of each sample, and ends with the sender.
-fn tell_when_late(patience: Duration, say: impl Fn(&str) + Send + 'static) -> std::io::Result<Sender<()>> {
-    let (taken, samples) = channel();
-    std::thread::Builder::new().name("late".into()).spawn(move || {
-        rights::keep_none();
-        let (mut since, mut wait) = (Instant::now(), patience);
-        loop {
-            match samples.recv_timeout(wait) {
-                Ok(()) => (since, wait) = (Instant::now(), patience),
-                Err(RecvTimeoutError::Timeout) => {
-                    let late = figures::seconds(since.elapsed().as_secs_f64().round());
-                    say(&format!(
-                        "no sample for {late}: reading this host takes long, as with very many processes, open files \
-                         or groups; the check ends with the next sample that is due (Ctrl-C twice: at once)"
-                    ));
-                    wait *= 2;
-                }
-                Err(RecvTimeoutError::Disconnected) => return,
-            }
-        }
-    })?;
-    Ok(taken)
-}
-
-/// The whole time as one interval, with the findings at its end: the rules remember what came before. `taken` hears of
-/// each sample.
-fn watch(
-    feed: &mut dyn Feed,
-    duration: Duration,
-    settings: &Settings,
-    taken: &Sender<()>,
-) -> anyhow::Result<Option<JudgedInterval>> {
+/// The whole time as one interval, with the findings at its end: the rules remember what came before.
+fn watch(feed: &mut dyn Feed, duration: Duration, settings: &Settings) -> anyhow::Result<Option<JudgedInterval>> {
     let Some(first) = feed.next()? else { return Ok(None) };
     let first = Arc::new(first);
     let mut pipeline = Pipeline::new(settings.findings.clone());
     pipeline.next(first.clone());
     let (mut sum, mut report) = (ModelSum::default(), None);
     while let Some(sample) = feed.next()? {
-        // Nobody may listen.
-        let _ = taken.send(());
         let sample = Arc::new(sample);
         let passed = Duration::from_nanos(sample.mono_ns.saturating_sub(first.mono_ns));
         if let Some(interval) = pipeline.next(sample) {
@@ -128,8 +79,7 @@ fn text_of(view: &View<'_>) -> String {
     let time = view.model.interval_s.map(figures::seconds).unwrap_or_default();
     let complaints = text::complaints(&view.sources(), columns());
     let guests = figures::count(view.guests().count(), "guest");
-    let late = text::late(view.model).map_or_else(String::new, |late| format!(", {late}: kvmtop was held up"));
-    format!("watched {guests} for {time}{late}\n{complaints}{}", findings_text::all(view, columns()))
+    format!("watched {guests} for {time}\n{complaints}{}", findings_text::all(view, columns()))
 }
 
 fn status(view: &View<'_>) -> u8 {
@@ -155,7 +105,7 @@ mod tests {
     use crate::cli::args::ChoiceArgs;
     use crate::cli::config::Config;
     use sample::Sample;
-    use testkit::{Fixture, START_MS};
+    use testkit::Fixture;
 
     /// A host at one second after the other.
     struct Seconds(Fixture, f64);
@@ -167,50 +117,24 @@ mod tests {
         }
     }
 
-    /// The exit status after this many seconds, and the shortest useful duration that is then printed.
-    fn checked(fixture: &Fixture, seconds: u64) -> (u8, Option<f64>) {
-        let settings = Settings::new(&Config::default(), None, &ChoiceArgs::default(), None, true);
-        let (duration, taken) = (Duration::from_secs(seconds), channel().0);
-        let seen = watch(&mut Seconds(fixture.clone(), 0.0), duration, &settings, &taken).unwrap().unwrap();
-        let view = View { model: &seen.model, findings: &seen.report, source: "live", domains: &settings.domains };
-        (status(&view), shortest_s(&view))
-    }
-
-    /// The second sample comes once the user has heard that it is late.
-    #[test]
-    fn a_late_sample_is_said_while_it_is_waited_for() {
-        let (said, heard) = channel();
-        let taken = tell_when_late(Duration::from_millis(5), move |text| drop(said.send(text.to_owned()))).unwrap();
-        for _ in 0..2 {
-            assert!(heard.recv().unwrap().starts_with("no sample for "), "twice the time later once more");
-        }
-        drop(taken);
-        // The thread ends.
-        while heard.recv().is_ok() {}
+    /// The exit status after this many seconds.
+    fn checked(fixture: &Fixture, seconds: u64) -> u8 {
+        let settings = Settings::new(&Config::default(), None, &ChoiceArgs::default(), None);
+        let feed = &mut Seconds(fixture.clone(), 0.0);
+        let seen = watch(feed, Duration::from_secs(seconds), &settings).unwrap().unwrap();
+        status(&View { model: &seen.model, findings: &seen.report, source: "live", domains: &settings.domains })
     }
 
     #[test]
     fn a_host_without_guests_is_watched_for_long_enough_too() {
-        assert_eq!(checked(&Fixture::empty_host(), 1), (COULD_NOT_LOOK, Some(8.0)));
-        assert_eq!(checked(&Fixture::empty_host(), 8), (0, None));
+        assert_eq!(checked(&Fixture::empty_host(), 1), COULD_NOT_LOOK);
+        assert_eq!(checked(&Fixture::empty_host(), 8), 0);
     }
 
     #[test]
-    fn the_shortest_useful_duration_is_enough() {
-        let windows = || Fixture::new(testkit::Host::numa(2, 9, 2)).guest(Fixture::windows_on_pm_timer());
-        let started = |ago_s: i64| {
-            let mut fixture = windows();
-            fixture.guests[0] = fixture.guests[0].clone().facts(|f| f.started_ms = Some(START_MS - ago_s * 1000));
-            fixture
-        };
-        for fixture in [windows(), started(60), started(117), started(119), started(400)] {
-            let (first, needed_s) = checked(&fixture, 2);
-            let needed_s = needed_s.unwrap();
-            assert_eq!(first, COULD_NOT_LOOK);
-            assert_eq!(checked(&fixture, needed_s as u64), (1, None), "{needed_s} s");
-            // Only the interval in which a guard ends makes a second of difference.
-            let late = checked(&fixture, needed_s as u64 - 2).1.unwrap();
-            assert!((needed_s - 1.0..=needed_s).contains(&late), "{needed_s} s were said, and then {late} s");
-        }
+    fn a_short_look_at_a_guest_tells_nothing() {
+        let windows = Fixture::new(testkit::Host::numa(2, 9, 2)).guest(Fixture::windows_on_pm_timer());
+        assert_eq!(checked(&windows, 2), COULD_NOT_LOOK);
+        assert_eq!(checked(&windows, 200), 1);
     }
 }

@@ -56,7 +56,7 @@ pub fn run(args: &DoctorArgs, settings: &Settings) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// The sources, then what decides about them. A cure that is named already is not repeated.
+/// The sources, then what decides about them.
 fn text(sample: &Sample, host: &[Prerequisite]) -> String {
     let facts = &sample.host.facts;
     let mut out = format!(
@@ -68,25 +68,18 @@ fn text(sample: &Sample, host: &[Prerequisite]) -> String {
     );
     for s in &sample.sources {
         let _ = writeln!(out, "{:<9} {}", s.state.as_str(), s.id.as_str());
-        let cause = s.cause.as_ref().map(|cause| cut(cause, 400));
-        for text in cause.into_iter().chain(new_cure(&out, s.fix.as_deref())) {
-            let _ = writeln!(out, "          {text}");
+        for text in s.cause.iter().chain(&s.fix) {
+            let _ = writeln!(out, "          {}", cut(text, 400));
         }
     }
-    let width = host.iter().map(|p| p.name.len()).max().unwrap_or(0);
     out.push('\n');
     for Prerequisite { name, value, fix } in host {
-        let _ = writeln!(out, "{name:<width$}  {}", cut(value, 400));
-        if let Some(fix) = new_cure(&out, fix.as_deref()) {
-            let _ = writeln!(out, "{:width$}  {fix}", "");
+        let _ = writeln!(out, "{name}: {}", cut(value, 400));
+        if let Some(fix) = fix {
+            let _ = writeln!(out, "          {}", cut(fix, 400));
         }
     }
     out
-}
-
-/// A cure as it is printed, unless the text has it.
-fn new_cure(text: &str, cure: Option<&str>) -> Option<String> {
-    cure.map(|cure| cut(cure, 400)).filter(|cure| !text.contains(cure))
 }
 
 #[cfg(test)]
@@ -95,13 +88,13 @@ mod tests {
     use sample::{SourceId, SourceStatus};
 
     #[test]
-    fn a_cure_is_printed_once() {
+    fn each_source_has_its_cure() {
         let missing = |id| SourceStatus::missing(id, format!("no {}", id.as_str()), "setcap");
         let host = testkit::Fixture::empty_host();
         let host = host.source(missing(SourceId::Tracepoints)).source(missing(SourceId::KernelLog));
         let rights = Prerequisite { name: "rights", value: "none".into(), fix: Some("setcap".into()) };
         let said = text(&host.sample(0.0), &[rights]);
-        assert_eq!(said.matches("setcap").count(), 1, "{said}");
-        assert!(said.contains("no kernel-log") && said.contains("rights  none"), "{said}");
+        assert_eq!(said.matches("setcap").count(), 3, "{said}");
+        assert!(said.contains("no kernel-log") && said.contains("rights: none"), "{said}");
     }
 }

@@ -1,55 +1,23 @@
 //! Files that are written whole or not at all, and never through a link.
 
-use super::{folder_of, print_bytes};
-use anyhow::{Context as _, anyhow, ensure};
+use super::folder_of;
+use anyhow::{Context as _, bail};
 use rights::not_ours;
 use std::fs;
-use std::io::{ErrorKind, Write as _};
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-
-/// The name that means the standard output.
-pub const STDOUT: &str = "-";
-
-/// Fails if the file cannot be written for a reason that is known before the work is done.
-///
-/// # Errors
-/// If the path is not a regular file of this user, or its folder does not exist.
-pub fn check(path: &Path) -> anyhow::Result<()> {
-    if path == Path::new(STDOUT) {
-        return Ok(());
-    }
-    let name = path.display();
-    ensure!(
-        path.file_name().is_some(),
-        "cannot write '{name}': it names no file; give --html a file such as page.html"
-    );
-    match fs::symlink_metadata(path) {
-        Ok(meta) if meta.is_dir() => Err(anyhow!("cannot write {name}: it is a folder; give --html a file in it")),
-        Ok(meta) => match not_ours(&meta) {
-            Some(why) => Err(anyhow!("cannot write {name}: it {why}; remove it or choose another name")),
-            None => Ok(()),
-        },
-        Err(e) if e.kind() == ErrorKind::NotFound => {
-            let folder = folder_of(path);
-            let meta = fs::metadata(folder).with_context(|| format!("cannot write {name}: {}", folder.display()))?;
-            ensure!(meta.is_dir(), "cannot write {name}: {} is no folder", folder.display());
-            Ok(())
-        }
-        Err(e) => Err(e).with_context(|| format!("cannot write {name}")),
-    }
-}
 
 /// Writes a page, readable by its owner alone.
 ///
 /// # Errors
-/// As [`check`], and when the folder or the disk refuses it; the folder is left as it was.
+/// When the folder or the disk refuses it; the folder is left as it was.
 pub fn write(path: &Path, content: &[u8]) -> anyhow::Result<()> {
-    if path == Path::new(STDOUT) {
-        return Ok(print_bytes(content)?);
+    let existing = fs::symlink_metadata(path).ok();
+    if let Some(why) = existing.and_then(|meta| not_ours(&meta)) {
+        bail!("cannot write {}: it {why}; remove it or choose another name", path.display());
     }
-    check(path)?;
-    replace(path, content).with_context(|| format!("cannot write {}", path.display()))
+    replace(path, content).with_context(|| format!("cannot write {}; give --html another file", path.display()))
 }
 
 fn replace(path: &Path, content: &[u8]) -> anyhow::Result<()> {
@@ -90,10 +58,10 @@ mod tests {
         let refused = |path: &Path| write(path, b"page").unwrap_err().to_string();
         assert!(refused(&link).contains("symbolic link"), "{}", refused(&link));
         assert_eq!(fs::read_to_string(&target).unwrap(), "mine");
-        assert!(refused(dir.path()).contains("folder"));
-        assert!(refused(Path::new("/dev/null")).contains("not a regular file"));
-        assert!(refused(&dir.path().join("no/page.html")).contains("/no"), "{}", refused(&dir.path().join("no/p")));
-        assert!(refused(Path::new("..")).contains("names no file"), "{}", refused(Path::new("..")));
+        for path in [dir.path(), Path::new("/dev/null"), Path::new("..")] {
+            assert!(refused(path).contains("not a regular file"), "{}", refused(path));
+        }
+        assert!(refused(&dir.path().join("no/page.html")).contains("/no"));
         assert!(refused(&target.join("page.html")).contains("cannot write"));
     }
 }

@@ -1,7 +1,7 @@
 //! The live host: starts the engine and the sources, and stops on a signal.
 
 use super::batch::BatchPrinter;
-use super::{keep, output, say, say_kept};
+use super::{keep, say, say_kept};
 use crate::cli::Settings;
 use crate::cli::args::{BatchArgs, EngineChoice};
 use crate::ui::EngineDetail;
@@ -51,13 +51,6 @@ pub fn start_with(settings: &Settings, files: Option<CapabilitySet>, at_once: bo
         None => say_kept(rights::give_up_root(start)),
     }
     let (engine, problems) = engine(settings.engine, &paths);
-    if engine.is_none()
-        && settings.engine != EngineChoice::Auto
-        && let Some(why) = problems.first()
-    {
-        let engine = settings.engine.to_possible_value().unwrap_or_default();
-        say(&format!("--engine {}: {}; {}; going on without exits", engine.get_name(), why.cause, why.fix));
-    }
     let kind = engine.as_ref().map_or(EngineKind::None, |engine| engine.kind());
     let outside = LibvirtAndQmp::new(libvirt, settings.monitor);
     let (commands, receiver) = channel();
@@ -120,7 +113,7 @@ fn engine(choice: EngineChoice, paths: &SystemPaths) -> (Option<Box<dyn Engine>>
     (None, problems)
 }
 
-/// Ends the feed, and the wait for a reader of the output, at the first SIGINT, SIGTERM or SIGHUP; a second one ends
+/// Ends the feed at the first SIGINT, SIGTERM or SIGHUP; a second one ends
 /// the process at once, in case something hangs.
 pub fn stop_on_signals(commands: Sender<CollectorCommand>) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
@@ -128,7 +121,6 @@ pub fn stop_on_signals(commands: Sender<CollectorCommand>) -> std::io::Result<()
         rights::keep_none();
         let mut seen = signals.forever();
         seen.next();
-        output::stop_waiting();
         // A feed that is gone already needs no stop.
         let _ = commands.send(CollectorCommand::Stop);
         if let Some(signal) = seen.next() {

@@ -9,10 +9,8 @@ mod html_file;
 #[cfg(test)]
 mod json_schema_tests;
 mod live;
-mod output;
 mod plan;
 mod profile;
-mod progress_line;
 mod record;
 mod recorded_intervals;
 mod replay;
@@ -23,11 +21,10 @@ pub(crate) mod screen;
 use crate::cli::args::{BatchArgs, ChoiceArgs, Cli, Command, SamplingArgs, ScreenArgs};
 use crate::cli::{Settings, config};
 use clap::{CommandFactory, Parser};
-use output::write_all;
 use rights::{LaterCalls, for_files};
 use rustix::thread::CapabilitySet;
 use std::ffi::OsString;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -62,7 +59,6 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     // A monitoring plugin whose result nobody can read has not said that all is well.
     let (failed, unread) = match &cli.command {
-        Some(Command::Check(args)) if args.list_rules => (check::COULD_NOT_LOOK, 0),
         Some(Command::Check(_)) => (check::COULD_NOT_LOOK, check::COULD_NOT_LOOK),
         _ => (FAILED, 0),
     };
@@ -144,7 +140,7 @@ fn only_files(inputs: &[PathBuf], output: Option<&Path>) {
 
 /// Where the screen of a recording writes its files; text needs none.
 fn screen_folder(args: &BatchArgs) -> Option<&'static Path> {
-    (!args.batch).then_some(Path::new(HERE))
+    (!args.batch).then_some(HERE.as_ref())
 }
 
 /// The calling thread gives up all rights but these.
@@ -181,16 +177,15 @@ fn settings(
     screen: Option<&ScreenArgs>,
 ) -> anyhow::Result<Settings> {
     let config = config::load(choice.config.as_deref())?;
-    let no_color = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-    Ok(Settings::new(&config, sampling, choice, screen, no_color))
+    Ok(Settings::new(&config, sampling, choice, screen))
 }
 
 /// Prints a message on stderr, each of its lines with the tool's name.
 fn say(message: &str) {
-    let err = io::stderr().lock();
-    for line in message.lines().filter(|l| !l.trim().is_empty()) {
+    let mut err = io::stderr().lock();
+    for line in message.lines() {
         // A message that stderr does not take is lost.
-        let _ = write_all(&err, format!("kvmtop: {}\n", kvm::sanitize(line, 2000)).as_bytes());
+        let _ = writeln!(err, "kvmtop: {}", kvm::sanitize(line, 2000));
     }
 }
 
@@ -203,11 +198,7 @@ fn say_unmatched(view: &::report::View<'_>) {
 
 /// Whether the reader of the output has gone (`kvmtop … | head`), which is not an error.
 fn reader_is_gone(e: &anyhow::Error) -> bool {
-    e.chain().any(|cause| {
-        let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);
-        let json = cause.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
-        kind.or(json) == Some(io::ErrorKind::BrokenPipe)
-    })
+    e.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe))
 }
 
 /// How wide text is: as the terminal, where the standard output is one.
@@ -218,13 +209,9 @@ fn columns() -> usize {
 
 /// Prints a text that ends in a line break, all of it at once.
 fn print(text: &str) -> io::Result<()> {
-    print_bytes(kvm::without_hidden(text).as_bytes())
-}
-
-/// Prints what needs no cleaning.
-fn print_bytes(bytes: &[u8]) -> io::Result<()> {
-    let out = io::stdout().lock();
-    write_all(&out, bytes).map_err(|e| {
+    let mut out = io::stdout().lock();
+    let written = out.write_all(kvm::without_hidden(text).as_bytes()).and_then(|()| out.flush());
+    written.map_err(|e| {
         // A terminal that is gone, as a pipe without a reader.
         let gone = e.raw_os_error() == Some(libc::EIO) && is_device(&out);
         let kind = if gone { io::ErrorKind::BrokenPipe } else { e.kind() };

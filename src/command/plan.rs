@@ -3,7 +3,7 @@
 use super::report::JudgedInput;
 use super::{columns, live, print, report, say, say_unmatched};
 use crate::cli::Settings;
-use crate::cli::args::{InputArgs, PlanArgs, TIMES};
+use crate::cli::args::PlanArgs;
 use ::report::plan::{self, JsonPlan};
 use judge::analysis::Pipeline;
 use judge::lint;
@@ -11,9 +11,11 @@ use judge::lint;
 /// Runs it.
 pub fn run(args: &PlanArgs, settings: &Settings) -> anyhow::Result<u8> {
     let read = if args.inputs.is_empty() {
-        let InputArgs { duration, vcpus, .. } = &args.reading;
-        anyhow::ensure!(!args.reading.has_time(), "{TIMES} a session of kvmtop");
-        anyhow::ensure!(duration.is_none() && vcpus.is_none(), "--duration and --vcpus need a file to read");
+        let reading = &args.reading;
+        anyhow::ensure!(
+            !reading.has_time() && reading.duration.is_none() && reading.vcpus.is_none(),
+            "--at, --from, --to, --duration and --vcpus need a file to read"
+        );
         let [before, after] = live::two_samples(settings);
         let mut pipeline = Pipeline::new(settings.findings.clone());
         pipeline.next(before.into());

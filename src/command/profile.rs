@@ -28,8 +28,6 @@ pub fn run(args: &ProfileArgs) -> anyhow::Result<u8> {
     }
     let profile = profile::sample(pid, &threads, args.duration, || stop.load(Ordering::Relaxed))
         .map_err(|why| anyhow::anyhow!("{}: {}; {}", guest.facts.name.value, why.cause, why.fix))?;
-    // There is nothing left to end early: the next signal ends kvmtop, whether somebody reads the output or not.
-    stop.store(true, Ordering::Relaxed);
     let view = ProfileView { guest: &guest.facts.name.value, pid: Some(pid), profile: &profile };
     print(&match (args.json, args.folded) {
         (true, _) => json::text(&json::profile(view))? + "\n",
@@ -51,11 +49,7 @@ fn selected<'a>(
         [guest] => (guest, None),
         [] => {
             let guest = by_thread().with_context(|| {
-                if guests.is_empty() {
-                    "no guest is running".to_owned()
-                } else {
-                    format!("no guest and no thread of one is {}; there are {}", target.as_str(), names(guests))
-                }
+                format!("no guest and no thread of one is {}; running: {}", target.as_str(), names(guests))
             })?;
             (guest, tid)
         }

@@ -4,6 +4,7 @@ use super::{folder_of, live, print, say};
 use crate::cli::Settings;
 use crate::cli::args::RecordArgs;
 use ::report::text;
+use anyhow::Context as _;
 use judge::figures;
 use rights::for_files;
 use sample::Feed;
@@ -25,19 +26,16 @@ pub fn run(args: &RecordArgs, settings: &Settings) -> anyhow::Result<u8> {
     let live = live::start_with(settings, Some(files), false);
     live::stop_on_signals(live.commands)?;
     let mut feed = live.feed;
-    let ends = args.duration.map(|d| format!(" for {}", figures::seconds(d.as_secs_f64())));
-    say(&format!("recording into {}{}; Ctrl-C ends it", args.file.display(), ends.unwrap_or_default()));
+    say(&format!("recording into {}; Ctrl-C ends it", args.file.display()));
     let (mut first, mut samples, mut passed) = (None, 0u64, Duration::ZERO);
     while let Some(sample) = feed.next()? {
         let sample = settings.domains.apply(&sample).unwrap_or(sample);
         if samples == 0 {
             say(&text::complaints(&sample.sources, usize::MAX));
         }
-        recorder.append(&sample).map_err(|e| {
-            let is_full = e.downcast_ref::<std::io::Error>().is_some();
-            let advice = if is_full { ": make room and repeat the command to continue it" } else { "" };
-            anyhow::anyhow!("{e:#}; the recording has ended{advice}")
-        })?;
+        recorder
+            .append(&sample)
+            .context("the recording has ended; repeat the command to continue it, with room on the disk")?;
         samples += 1;
         let begin = *first.get_or_insert(sample.mono_ns);
         passed = Duration::from_nanos(sample.mono_ns.saturating_sub(begin));
@@ -46,12 +44,11 @@ pub fn run(args: &RecordArgs, settings: &Settings) -> anyhow::Result<u8> {
             break;
         }
     }
-    let (older, bytes) = recorder.size();
+    let (_, bytes) = recorder.size();
     recorder.close()?;
     let name = args.file.display();
-    let parts = if older > 0 { format!(" and {name}.1 to {name}.{older}, which belong to it") } else { String::new() };
     let (samples, passed) = (figures::count(samples as usize, "sample"), figures::seconds(passed.as_secs_f64()));
     // The recording is whole, whoever hears of it.
-    let _ = print(&format!("recorded {samples} over {passed} into {name}{parts}: {}\n", figures::bytes(bytes)));
+    let _ = print(&format!("recorded {samples} over {passed} into {name}: {}\n", figures::bytes(bytes)));
     Ok(0)
 }

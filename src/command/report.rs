@@ -1,9 +1,9 @@
 //! `report` and `diff`: files instead of a live host.
 
-use super::html_file::{self, STDOUT};
+use super::html_file;
 use super::{FAILED, columns, print, report_session, say, say_unmatched};
 use crate::cli::Settings;
-use crate::cli::args::{DiffArgs, InputArgs, ReportArgs, TIMES};
+use crate::cli::args::{DiffArgs, InputArgs, ReportArgs};
 use ::report::html::{TimelineBuilder, page};
 use ::report::{View, diff, diff_text, json, text};
 use import::{DescriptionFiles, ImportOptions, Imported};
@@ -44,9 +44,8 @@ pub fn report(args: &ReportArgs, settings: &Settings) -> anyhow::Result<u8> {
     Ok(status(read.damaged))
 }
 
-/// `kvmtop report --html`: writes the page of these inputs to a file, or to the standard output.
+/// `kvmtop report --html`: writes the page of these inputs to a file.
 pub fn html(inputs: &[PathBuf], reading: &InputArgs, file: &Path, settings: &Settings) -> anyhow::Result<u8> {
-    html_file::check(file)?;
     let mut timeline = TimelineBuilder::new(settings.domains.clone());
     let read = read(inputs, reading, settings, Some(&mut timeline))?;
     let view = read.view(settings);
@@ -54,10 +53,7 @@ pub fn html(inputs: &[PathBuf], reading: &InputArgs, file: &Path, settings: &Set
     let page = page(&view, timeline, &names.join(", "))?;
     html_file::write(file, page.html.as_bytes())?;
     say_unmatched(&view);
-    if file != Path::new(STDOUT) {
-        let path = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
-        say(&format!("wrote {} ({})", path.display(), figures::bytes(page.html.len() as u64)));
-    }
+    say(&format!("wrote {} ({})", file.display(), figures::bytes(page.html.len() as u64)));
     page.notes.iter().for_each(|note| say(note));
     Ok(status(read.damaged))
 }
@@ -99,7 +95,10 @@ pub(super) fn read(
         let interval = report_session::read(&session, reading, &descriptions, settings, timeline)?;
         return Ok(JudgedInput { interval, source: "session", damaged });
     }
-    anyhow::ensure!(!reading.has_time(), "{TIMES} a session of kvmtop: other files hold no series of intervals");
+    anyhow::ensure!(
+        !reading.has_time(),
+        "--at, --from and --to need a session of kvmtop: other files hold no series of intervals"
+    );
     let Imported { sample, base, source, errors, notes } = import::load(inputs, &options);
     errors.iter().for_each(|error| say(&error.to_string()));
     if sample.sources.is_empty() {

@@ -1,6 +1,5 @@
 //! A session as input of `report` and `diff`: found among the files, summed up or read at one time.
 
-use super::progress_line::ProgressLine;
 use super::recorded_intervals::{RecordedIntervals, time_ms};
 use crate::cli::Settings;
 use crate::cli::args::InputArgs;
@@ -8,13 +7,11 @@ use ::report::html::TimelineBuilder;
 use anyhow::ensure;
 use import::DescriptionFiles;
 use judge::analysis::{DomainFilter, JudgedInterval, Pipeline, SessionSummary};
-use kvm::sanitize;
 use rights::open_regular;
 use session::{Cursor, Session};
 use std::io::Read as _;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::sync_channel;
 
 /// The session among the inputs, and the other files; `None` without a session.
 ///
@@ -49,7 +46,7 @@ fn is_session(path: &Path) -> bool {
 }
 
 /// A session, or the part between two times, as one interval, or its interval at a time, with the findings. Other
-/// files describe its guests further. All intervals that are read go to the time line.
+/// files describe its guests further. All intervals that are summed up go to the time line.
 ///
 /// # Errors
 /// When the session cannot be read.
@@ -60,7 +57,6 @@ pub fn read(
     settings: &Settings,
     timeline: Option<&mut TimelineBuilder>,
 ) -> anyhow::Result<JudgedInterval> {
-    let has_timeline = timeline.is_some();
     let session = Session::open(path)?;
     let Some(range) = session.range_ms() else { anyhow::bail!("{}: there is no sample in it", path.display()) };
     let mut samples = session.cursor().described_by(|sample| descriptions.complete(sample));
@@ -69,18 +65,10 @@ pub fn read(
     let last = ms(reading.to, "--to")?.map_or(usize::MAX, |ms| samples.index_at(ms));
     let at_ms = ms(reading.at, "--at")?;
     ensure!(!reading.has_time() || first < last, "there is no interval between --from and --to");
-    let all = |samples: &mut Cursor<'_>| {
-        let pipeline = Pipeline::new(settings.findings.clone());
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let progress = ProgressLine::new(format!("kvmtop: reading {}", sanitize(&name, 40)));
-        whole(samples, first..=last, pipeline, progress, timeline)
-    };
     let Some(at_ms) = at_ms else {
-        return Ok(all(&mut samples));
+        let pipeline = Pipeline::new(settings.findings.clone());
+        return Ok(whole(&mut samples, first..=last, pipeline, timeline));
     };
-    if has_timeline {
-        all(&mut samples);
-    }
     // The first sample ends no interval.
     let last = samples.len() - 1;
     let index = samples.index_from(at_ms).max(last.min(1));
@@ -88,44 +76,25 @@ pub fn read(
     Ok(intervals.at(index)?.0)
 }
 
-/// Samples that are read ahead of the one being judged.
-const READ_AHEAD: usize = 4;
-
-/// These samples as one interval. Reading takes as long as judging, so each has a thread.
+/// These samples as one interval.
 fn whole(
     samples: &mut Cursor<'_>,
     range: RangeInclusive<usize>,
     pipeline: Pipeline,
-    mut progress: ProgressLine,
     mut timeline: Option<&mut TimelineBuilder>,
 ) -> JudgedInterval {
     let mut summary = SessionSummary::new(pipeline);
-    let all = samples.len();
-    let damage = std::thread::scope(|scope| {
-        let (send, received) = sync_channel(READ_AHEAD);
-        let reader = scope.spawn(move || {
-            let mut next = *range.start();
-            while let Some((i, sample)) = samples.readable_from(next).filter(|(i, _)| range.contains(i)) {
-                next = i + 1;
-                if send.send((i, sample, samples.begins_run(i))).is_err() {
-                    break;
-                }
+    let mut next = *range.start();
+    while let Some((i, sample)) = samples.readable_from(next).filter(|(i, _)| range.contains(i)) {
+        next = i + 1;
+        summary.add_watched(sample, samples.begins_run(i), |interval| {
+            if let Some(timeline) = &mut timeline {
+                timeline.add(interval);
             }
-            samples.damage()
         });
-        for (i, sample, begins_run) in received {
-            progress.at(i as u64, all as u64);
-            summary.add_watched(sample, begins_run, |interval| {
-                if let Some(timeline) = &mut timeline {
-                    timeline.add(interval);
-                }
-            });
-        }
-        reader.join().ok().flatten()
-    });
-    drop(progress);
+    }
     let mut interval = summary.finish();
-    interval.model.sources.extend(damage);
+    interval.model.sources.extend(samples.damage());
     interval
 }
 
@@ -148,7 +117,7 @@ mod tests {
             seconds.for_each(|s| recorder.append(&fixture.sample(f64::from(s))).unwrap());
             recorder.close().unwrap();
         }
-        let settings = Settings::new(&Config::default(), None, &ChoiceArgs::default(), None, true);
+        let settings = Settings::new(&Config::default(), None, &ChoiceArgs::default(), None);
         let read_part = super::read;
         let read = |at: Option<&str>| {
             let reading = InputArgs { at: at.map(|at| RecordingTime::parse(at).unwrap()), ..InputArgs::default() };

@@ -60,8 +60,7 @@ pub fn run(
     mut handlers: ScreenHandlers,
     feeder: impl FnOnce(SyncSender<ScreenEvent>) + Send + 'static,
 ) -> anyhow::Result<()> {
-    let asked = (settings.ascii, settings.no_color);
-    let theme = terminal::theme(settings.theme, asked, &|name| std::env::var(name).ok());
+    let theme = terminal::theme(settings.theme, settings.ascii, &|name| std::env::var(name).ok());
     let session = ScreenSession { zone: TimeZone::system(), ..session };
     let (events, wake) = mpsc::sync_channel(MAX_QUEUED_EVENTS);
     signals(events.clone())?;
@@ -75,7 +74,6 @@ pub fn run(
     })?;
     let size = Guard::size()?;
     let mut state = AppState::new(session, (size.width, size.height));
-    state.apply(settings);
     let result = event_loop(&mut guard, &mut state, &theme, &mut handlers, &wake);
     drop(guard);
     // A terminal that is gone means that its user left, which is not an error.

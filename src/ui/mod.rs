@@ -44,7 +44,6 @@ pub use table::{ColumnHead, ColumnId, Sort, TableId};
 pub use terminal::{ThemeChoice, write_changes};
 pub use theme::{Charset, Palette, Theme, Tone};
 pub use update::{key, update};
-pub use views::guests::column_with_name;
 pub use views::heads;
 
 #[cfg(test)]

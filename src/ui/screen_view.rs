@@ -1,18 +1,15 @@
 //! The views of the screen by name.
 
-use serde::Deserialize;
 use strum::IntoStaticStr;
 
 /// What fills the screen below the header.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, IntoStaticStr)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum ScreenView {
     /// The list of guests, and the detail of the selected one.
     #[default]
     Guests,
     /// All of one guest, or of the host outside guests.
-    #[serde(skip)]
     Page,
     /// The host's CPUs.
     Cpus,
@@ -28,7 +25,7 @@ impl ScreenView {
     /// The views that a number and Tab show, in this order.
     pub const ALL: [Self; 5] = [Self::Guests, Self::Cpus, Self::Latency, Self::Storage, Self::Sources];
 
-    /// Its name in the config file and in names of files.
+    /// Its name in names of files.
     pub fn name(self) -> &'static str {
         self.into()
     }

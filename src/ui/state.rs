@@ -9,7 +9,7 @@ use super::held_findings::HeldFindings;
 use super::keymap;
 use super::page_state::PageState;
 use super::screen_view::ScreenView;
-use super::table::{ColumnId, Sort, TableId, TableState};
+use super::table::{TableId, TableState};
 use super::terminal::ThemeChoice;
 use jiff::tz::TimeZone;
 use judge::lint::{Finding, FindingId, Report};
@@ -65,21 +65,13 @@ impl Default for ScreenSession {
     }
 }
 
-/// What the config file and the options say of the screen.
+/// What the options say of the screen.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ScreenSettings {
     /// Only ASCII characters.
     pub ascii: bool,
-    /// No colour, whatever the terminal can do; `NO_COLOR` and `TERM` are heeded in any case.
-    pub no_color: bool,
     /// The colours.
     pub theme: ThemeChoice,
-    /// The view.
-    pub view: ScreenView,
-    /// The order of the list of guests; `None` for the worst first.
-    pub sort: Option<Sort>,
-    /// The columns of the list of guests, left to right; `None` for those that it has at first.
-    pub columns: Option<Vec<ColumnId>>,
 }
 
 /// A popup, or a line of input.
@@ -218,13 +210,6 @@ impl AppState {
     /// A screen that waits for its first sample.
     pub fn new(session: ScreenSession, size: (u16, u16)) -> Self {
         Self { session, size, ..Self::default() }
-    }
-
-    /// Takes settings over.
-    pub fn apply(&mut self, settings: &ScreenSettings) {
-        self.view = settings.view;
-        let table = self.tables.entry(TableId::Guests).or_default();
-        (table.sort, table.columns) = (settings.sort, settings.columns.clone());
     }
 
     /// Shows a message in the last line.

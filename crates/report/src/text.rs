@@ -73,11 +73,6 @@ pub fn report(view: &View<'_>, columns: usize) -> String {
     out
 }
 
-/// How late samples came, if any did.
-pub fn late(m: &Model) -> Option<String> {
-    (m.late_ns > 0).then(|| format!("{} late", seconds(m.late_ns as f64 / 1e9)))
-}
-
 /// Time, host, engine and what kvmtop costs.
 fn headline(view: &View<'_>, columns: usize) -> String {
     let m = view.model;
@@ -98,7 +93,9 @@ fn headline(view: &View<'_>, columns: usize) -> String {
     if let Some(cpu) = m.own_cpu {
         parts.push(format!("own {} % CPU, {}", percent(cpu), bytes(m.own_rss)));
     }
-    parts.extend(late(m));
+    if m.late_ns > 0 {
+        parts.push(format!("{} late", seconds(m.late_ns as f64 / 1e9)));
+    }
     parts.push(m.interval_s.map_or_else(|| "duration unknown".to_string(), |s| format!("over {}", seconds(s))));
     parts.retain(|part| !part.is_empty());
     let mut out = spread(&parts.join("  "), columns);

@@ -31,8 +31,8 @@ pub fn run(args: &ExportArgs, settings: &Settings) -> anyhow::Result<u8> {
     let address = listener.local_addr()?;
     if !address.ip().is_loopback() {
         say(&format!(
-            "{address} can be reached from other hosts without TLS and passwords: whoever reaches it reads the names of \
-             guests and what they do; listen on 127.0.0.1 and put a reverse proxy before it"
+            "{address} can be reached from other hosts without TLS and passwords: whoever reaches it reads the names \
+             of guests and what they do; listen on 127.0.0.1 and put a reverse proxy before it"
         ));
     }
     let live = live::start(settings);

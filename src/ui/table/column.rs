@@ -12,7 +12,7 @@ pub struct ColumnId(pub usize);
 /// What describes a column, whatever its rows are.
 #[derive(Debug, Clone, Copy)]
 pub struct ColumnHead {
-    /// Its name in filters, the config file, CSV and JSON.
+    /// Its name in filters, CSV and JSON.
     pub name: &'static str,
     /// Header, with the unit.
     pub header: &'static str,

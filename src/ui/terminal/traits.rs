@@ -2,11 +2,9 @@
 
 use crate::ui::theme::{Charset, Palette, Theme, Tone};
 use clap::ValueEnum;
-use serde::Deserialize;
 
 /// The look that the user asks for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum ThemeChoice {
     /// By the terminal.
     #[default]
@@ -17,19 +15,18 @@ pub enum ThemeChoice {
     Light,
     /// With the terminal's own sixteen colours.
     #[value(name = "16")]
-    #[serde(rename = "16")]
     Sixteen,
     /// Without colour.
     Mono,
 }
 
-/// The theme for a terminal. `ascii` asks for ASCII and `no_color` for no colour, whatever the terminal can do.
-pub fn theme(choice: ThemeChoice, (ascii, no_color): (bool, bool), env: &dyn Fn(&str) -> Option<String>) -> Theme {
+/// The theme for a terminal. `ascii` asks for ASCII, whatever the terminal can do.
+pub fn theme(choice: ThemeChoice, ascii: bool, env: &dyn Fn(&str) -> Option<String>) -> Theme {
     let set = |name: &str| env(name).filter(|v| !v.is_empty());
     let palette = match (palette(&set), choice) {
         (Palette::Plain, _) => Palette::Plain,
         (_, ThemeChoice::Mono) => Palette::None,
-        _ if no_color || set("NO_COLOR").is_some() => Palette::None,
+        _ if set("NO_COLOR").is_some() => Palette::None,
         (Palette::None, _) => Palette::None,
         (_, ThemeChoice::Sixteen) => Palette::Sixteen,
         (palette, _) => palette,
@@ -86,7 +83,7 @@ mod tests {
     /// `TERM=xterm LANG=C` as a theme.
     fn by(choice: ThemeChoice, vars: &str) -> Theme {
         let vars: Vec<(&str, &str)> = vars.split(' ').filter_map(|v| v.split_once('=')).collect();
-        theme(choice, (false, false), &|name| vars.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_string()))
+        theme(choice, false, &|name| vars.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_string()))
     }
 
     #[test]
@@ -135,7 +132,7 @@ mod tests {
             assert_eq!(by(choice, vars), theme, "{choice:?} {vars}");
         }
         assert_eq!(
-            super::theme(ThemeChoice::Auto, (true, true), &|_| Some("xterm-256color.utf-8".into())).glyphs,
+            super::theme(ThemeChoice::Auto, true, &|_| Some("xterm-256color.utf-8".into())).glyphs,
             Theme::new(P::None, Tone::Dark, Charset::Ascii).glyphs
         );
     }

@@ -20,7 +20,7 @@ const COLUMNS_HEAD: &str = "\
 # The columns
 
 This page is made from the tables of the screen (`src/ui/views`), as are their menus and the help. The names of the
-columns of guests are those of filters and of the config file's `columns` and `sort`; CSV files have the names of all
+columns of guests are those of filters; CSV files have the names of all
 tables. JSON has the figures under the names of its schema ([json.md](json.md)), those of guests within a guest of
 `domains[]`. Columns marked with * are hidden at first; the key `C` shows them.
 ";

@@ -38,7 +38,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, (menu, at): (Menu, usize), state: &Ap
                 (format!("[{mark}] {:<19} {no_room:<8} {:<12}", head.header, head.name), head.help)
             };
             let entries = menus::listed(state, table).into_iter().map(entry).collect();
-            (format!("columns of {}", table.title()), "the second name: filters, CSV, config file", entries)
+            (format!("columns of {}", table.title()), "the second name: filters, CSV", entries)
         }
         Menu::Save => {
             let entries = SaveFormat::ALL.map(|(_, extension, help)| (format!("{extension:<6}"), help));

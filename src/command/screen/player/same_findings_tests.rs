@@ -21,7 +21,7 @@ use testkit::{Fixture, Guest, Host};
 type Answers = (Vec<lint::Finding>, Vec<lint::CannotTell>, Vec<lint::StillWatched>);
 
 fn settings() -> Settings {
-    let mut settings = Settings::new(&Config::default(), None, &ChoiceArgs::default(), None, true);
+    let mut settings = Settings::new(&Config::default(), None, &ChoiceArgs::default(), None);
     settings.findings.startup_guard_s = 20.0;
     settings
 }

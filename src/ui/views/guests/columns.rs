@@ -3,7 +3,7 @@
 use crate::ui::filter::FilterField;
 use crate::ui::guest_list::ListRow;
 use crate::ui::state::AppState;
-use crate::ui::table::{Cell, Column, ColumnId, left, right, severity_style};
+use crate::ui::table::{Cell, Column, left, right, severity_style};
 use crate::ui::text::clean;
 use crate::ui::theme::StyleId;
 use crate::ui::widgets::bars;
@@ -260,15 +260,4 @@ fn problem(r: &GuestRow<'_>) -> Cell {
         (_, Some(found)) => Cell::text(clean(&found.problem)).styled(severity_style(found.severity)),
         (_, None) => Cell::blank(),
     }
-}
-
-/// The column of the list with this name, which filters, CSV and the config file use.
-///
-/// # Errors
-/// A sentence that lists the known names.
-pub fn column_with_name(name: &str) -> Result<ColumnId, String> {
-    let columns = columns();
-    let names = || columns.iter().map(|c| c.head.name).collect::<Vec<_>>().join(", ");
-    let found = columns.iter().position(|c| c.head.name == name).map(ColumnId);
-    found.ok_or_else(|| format!("there is no column '{name}'; there are {}", names()))
 }

@@ -3,7 +3,7 @@
 mod columns;
 mod rows;
 
-pub use columns::{GuestRow, column_with_name, columns, filter_fields};
+pub use columns::{GuestRow, columns, filter_fields};
 pub use rows::{arrange, busy, key, table};
 
 use crate::ui::guest_list::ListRow;
