@@ -167,10 +167,11 @@ fn uuid(d: &DomainModel) -> Option<String> {
     Some(d.facts.uuid.as_ref()?.value.to_ascii_lowercase())
 }
 
-/// The name, without the process id at its end.
+/// The name, without the process id at its end; `None` without a name.
 fn nameless(d: &DomainModel) -> Option<String> {
     let pid = d.facts.pid.map(|pid| format!("-{pid}")).unwrap_or_default();
-    Some(d.name().strip_suffix(&pid).unwrap_or(d.name()).to_owned())
+    let name = d.name().strip_suffix(&pid).unwrap_or(d.name());
+    Some(name.to_owned()).filter(|name| !name.is_empty())
 }
 
 /// Exits per second without sleep. If neither input has exits, they were not measured.

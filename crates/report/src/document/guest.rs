@@ -75,7 +75,7 @@ objects! {
         /// reports them.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         #[schemars(length(min = 1))]
-        jobs: Vec<JsonJob> = d.jobs.iter().map(|job| JsonJob::new(job)).collect(),
+        jobs: Vec<JsonJob> = d.jobs.iter().map(JsonJob::new).collect(),
         /// Network interfaces, seen from the host's side.
         nics: Vec<NicRates> = d.nics.clone(),
         /// How long tasks of its cgroup waited for CPUs, disks and memory. Absent: no PSI, no cgroup of its own, or a
@@ -87,6 +87,7 @@ objects! {
     }
 
     /// A guest's memory on the host, as last read.
+    #[allow(clippy::struct_field_names)]
     pub struct JsonMemory(d: &DomainModel) {
         /// Resident memory of the VMM, explicit huge pages not included. `null`: not read.
         resident_bytes: Option<u64> = d.memory.resident,
