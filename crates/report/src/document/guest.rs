@@ -22,6 +22,9 @@ objects! {
         vcpus: Option<u32> = Some(d.vcpu_count()).filter(|n| *n > 0),
         /// Machine type, such as `pc-q35-7.2`. `null`: unknown.
         machine: Option<String> = d.facts.machine.as_ref().map(|m| m.value.clone()),
+        /// Whether libvirt keeps the guest's definition when it ends; `false`: a transient domain (`virsh create`).
+        /// `null`: libvirt did not say.
+        persistent: Option<bool> = d.facts.persistent,
         /// The guest's system: `windows`, `linux`, `bsd`, `macos`, or the configured name itself; where none is
         /// configured, the one that several hints agree on. `null`: not known.
         guest_os: Option<String> = guest_os_of(d),
