@@ -90,8 +90,8 @@ const KEYS: &[(&str, &str)] = &[
     ("/host/cpus/0", "cpu usr sys guest irq softirq steal iowait idle unsampled node core siblings isolated"),
     (
         "/domains/0",
-        "name uuid pid vcpus machine persistent guest_os vmm state state_reason cpu threads exits accesses userspace_exits \
-         kvm_events counters disks nics memory",
+        "name uuid pid vcpus machine persistent guest_os vmm state state_reason cpu threads exits accesses \
+         userspace_exits kvm_events counters disks nics memory",
     ),
     ("/domains/0/cpu", "usr sys guest wait"),
     (
