@@ -27,7 +27,7 @@ pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
     let mut settings = Settings { interval: settings.interval.min(duration), ..settings.clone() };
     settings.findings.keep_events = true;
     let mut live = live::start(&settings);
-    live::stop_on_signals(live.commands)?;
+    live::stop_on_signals(live.commands, Some(COULD_NOT_LOOK))?;
     let seen = watch(&mut live.feed, duration, &settings)?;
     let JudgedInterval { model, mut report } = seen.context("stopped before anything was seen")?;
     // Nobody watches this list change: the most costly comes first.

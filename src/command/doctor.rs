@@ -44,7 +44,7 @@ pub fn run(args: &DoctorArgs, settings: &Settings) -> anyhow::Result<u8> {
     // Asked before the sources start: what they no longer need is given up then.
     let held = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.permitted);
     let mut live = live::start_with(&settings, None, true);
-    live::stop_on_signals(live.commands)?;
+    live::stop_on_signals(live.commands, Some(super::FAILED))?;
     let first = live.feed.next()?;
     let Some(sample) = live.feed.next()?.or(first) else { return Ok(0) };
     let host = prerequisites(&SystemPaths::default(), held, &sample.host.facts);

@@ -17,7 +17,7 @@ use sample::{EngineKind, Sample};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::sync::mpsc::{Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// See [`settle`].
 const LOOKS: u32 = 3;
@@ -113,18 +113,32 @@ fn engine(choice: EngineChoice, paths: &SystemPaths) -> (Option<Box<dyn Engine>>
     (None, problems)
 }
 
-/// Ends the feed at the first SIGINT, SIGTERM or SIGHUP; a second one ends
-/// the process at once, in case something hangs.
-pub fn stop_on_signals(commands: Sender<CollectorCommand>) -> std::io::Result<()> {
+/// How long a writer may take to end after a signal, before its reader counts as one that takes nothing.
+const MAX_WAIT_AT_END: Duration = Duration::from_secs(3);
+
+/// Ends the feed at the first SIGINT, SIGTERM or SIGHUP; a second one ends the process at once, in case something hangs.
+/// A writer of text whose reader takes nothing is not waited for: the process then ends with the status `unread`.
+///
+/// # Errors
+/// The kernel gives no thread.
+pub fn stop_on_signals(commands: Sender<CollectorCommand>, unread: Option<u8>) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         rights::keep_none();
-        let mut seen = signals.forever();
-        seen.next();
+        signals.forever().next();
         // A feed that is gone already needs no stop.
         let _ = commands.send(CollectorCommand::Stop);
-        if let Some(signal) = seen.next() {
-            std::process::exit(128 + signal);
+        let end = unread.map(|status| (Instant::now() + MAX_WAIT_AT_END, status));
+        loop {
+            if let Some(signal) = signals.pending().next() {
+                std::process::exit(128 + signal);
+            }
+            if let Some((at, status)) = end
+                && Instant::now() >= at
+            {
+                std::process::exit(status.into());
+            }
+            std::thread::sleep(LOOK);
         }
     })?;
     Ok(())
@@ -152,7 +166,7 @@ pub fn two_samples(settings: &Settings) -> [Sample; 2] {
 /// `kvmtop --batch`.
 pub fn batch(settings: &Settings, args: &BatchArgs) -> anyhow::Result<u8> {
     let mut live = start(settings);
-    stop_on_signals(live.commands)?;
+    stop_on_signals(live.commands, Some(super::FAILED))?;
     settle(&mut live.feed);
     BatchPrinter::new(settings, args, "live").run(&mut live.feed)?;
     Ok(0)

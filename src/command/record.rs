@@ -24,7 +24,7 @@ pub fn run(args: &RecordArgs, settings: &Settings) -> anyhow::Result<u8> {
     }
     let files = for_files(&[], Some(folder_of(&args.file)));
     let live = live::start_with(settings, Some(files), false);
-    live::stop_on_signals(live.commands)?;
+    live::stop_on_signals(live.commands, None)?;
     let mut feed = live.feed;
     say(&format!("recording into {}; Ctrl-C ends it", args.file.display()));
     let (mut first, mut samples, mut passed) = (None, 0u64, Duration::ZERO);

@@ -5,6 +5,7 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
 
 const BEFORE: &str = "\
              VM-EXIT    Samples  Samples%     Time%    Min Time    Max Time         Avg time
@@ -162,6 +163,51 @@ fn signals_end_it_cleanly() {
         let mut said = String::new();
         child.stderr.take().expect("stderr").read_to_string(&mut said).expect("text");
         assert_eq!((child.wait().expect("it ends").code(), said.as_str()), (Some(0), ""), "{signal:?}");
+    }
+}
+
+/// Writes into a full pipe that nobody reads, and is asked to end once it waits. Returns the exit status.
+fn ended_while_nobody_reads(args: &[&str], with_stderr: bool) -> Option<i32> {
+    use rustix::process::{Pid, Signal, kill_process};
+    const PIPE_BYTES: usize = 4096;
+    let (_unread, writer) = rustix::pipe::pipe().expect("a pipe");
+    assert_eq!(rustix::pipe::fcntl_setpipe_size(&writer, PIPE_BYTES).expect("a small pipe"), PIPE_BYTES);
+    rustix::io::write(&writer, &[b'x'; PIPE_BYTES]).expect("room");
+    let stderr = if with_stderr { writer.try_clone().expect("a descriptor").into() } else { Stdio::piped() };
+    let mut child = common::kvmtop().args(args).stdout(writer).stderr(stderr).spawn().expect("kvmtop starts");
+    let waits_in = [
+        libc::SYS_write,
+        libc::SYS_ppoll,
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_poll,
+    ];
+    // It may wait elsewhere for a moment.
+    let mut looks = 0;
+    while looks < 10 {
+        let call = std::fs::read_to_string(format!("/proc/{}/syscall", child.id())).expect("it lives");
+        let number = call.split(' ').next().and_then(|number| number.trim().parse().ok());
+        looks = if number.is_some_and(|number| waits_in.contains(&number)) { looks + 1 } else { 0 };
+        std::thread::sleep(Duration::from_millis(30));
+    }
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("it lives");
+    let hung = Instant::now() + Duration::from_secs(60);
+    while child.try_wait().expect("its status").is_none() {
+        if Instant::now() > hung {
+            child.kill().expect("it lives");
+            panic!("{args:?} did not end by one SIGTERM");
+        }
+        std::thread::sleep(Duration::from_millis(30));
+    }
+    child.wait().expect("it ended").code()
+}
+
+#[test]
+fn one_signal_ends_a_writer_that_nobody_reads() {
+    let batch = ["--batch", "-d", "0.1", "--engine", "none"];
+    assert_eq!(ended_while_nobody_reads(&batch, false), Some(1));
+    let check = ["check", "--duration", "0.2", "-d", "0.1", "--engine", "none"];
+    for with_stderr in [false, true] {
+        assert_eq!(ended_while_nobody_reads(&check, with_stderr), Some(3));
     }
 }
 

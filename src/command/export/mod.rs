@@ -36,7 +36,7 @@ pub fn run(args: &ExportArgs, settings: &Settings) -> anyhow::Result<u8> {
         ));
     }
     let live = live::start(settings);
-    live::stop_on_signals(live.commands)?;
+    live::stop_on_signals(live.commands, None)?;
     let published = Arc::default();
     let max_age = settings.interval * 3 + Duration::from_secs(5);
     let answers = Answers { published: Arc::clone(&published), max_age, text: RefCell::default() };
