@@ -8,6 +8,7 @@ use ::report::html::{TimelineBuilder, page};
 use ::report::{View, diff, diff_text, json, text};
 use import::{DescriptionFiles, ImportOptions, Imported};
 use judge::analysis::{JudgedInterval, Pipeline};
+use judge::model::Base;
 use judge::{figures, lint};
 use sample::SourceId;
 use std::path::{Path, PathBuf};
@@ -106,7 +107,7 @@ pub(super) fn read(
         anyhow::bail!("nothing to report: none of the inputs could be read");
     }
     let options = lint::Options { input: lint::InputKind::File, ..settings.findings.clone() };
-    let mut interval = Pipeline::new(options).whole(&sample, base);
+    let mut interval = Pipeline::new(options).judge(&sample, Base::Whole(base));
     interval.report.notes = notes;
     Ok(JudgedInput { interval, source, damaged: !errors.is_empty() })
 }

@@ -2,7 +2,6 @@
 
 use super::filter::TableFilter;
 use super::table::RowKey;
-use super::text::clean;
 use judge::cost::{GuestCosts, guest_costs};
 use judge::model::{DomainModel, GuestId, Model};
 use std::collections::HashMap;
@@ -37,8 +36,6 @@ pub struct GuestList {
     pub filter: TableFilter,
     /// What costs each guest its time, in the order of the model.
     pub costs: Vec<GuestCosts>,
-    /// The guests that wait for a CPU which tasks outside guests use.
-    pub delayed: Vec<String>,
 }
 
 impl GuestList {
@@ -53,7 +50,5 @@ impl GuestList {
             }
         }
         self.costs = costs;
-        let delayed = model.domains.iter().zip(&self.costs).filter(|(_, costs)| costs.is_delayed_by_tasks);
-        self.delayed = delayed.map(|(d, _)| clean(d.name())).collect();
     }
 }

@@ -7,10 +7,6 @@ use sample::Sample;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum length of an interval, a day: of two samples further apart, one has a wrong time, or the host was restarted
-/// in between.
-const MAX_INTERVAL_NS: u64 = 86_400 * 1_000_000_000;
-
 /// What happened between two samples, and what the rules say about it.
 #[derive(Debug, Clone, Default)]
 pub struct JudgedInterval {
@@ -83,15 +79,9 @@ impl Pipeline {
         if begins_run || !self.continues(&sample) { Some(self.next_or_first(sample)) } else { self.next(sample) }
     }
 
-    /// The interval of a sample whose counters start from zero; it lasted this many seconds, if that is known.
-    pub fn whole(&mut self, sample: &Sample, seconds: Option<f64>) -> JudgedInterval {
-        self.judge(sample, Base::Whole(seconds))
-    }
-
-    /// Whether a sample can follow the previous one: the host's clock neither went back nor jumped.
+    /// Whether a sample can follow the previous one: the host's clock did not go back.
     pub fn continues(&self, sample: &Sample) -> bool {
-        let passed = self.previous.as_ref().map_or(Some(0), |previous| sample.mono_ns.checked_sub(previous.mono_ns));
-        passed.is_some_and(|ns| ns <= MAX_INTERVAL_NS)
+        self.previous.as_ref().is_none_or(|previous| sample.mono_ns >= previous.mono_ns)
     }
 
     /// Forgets the previous sample and what the rules remember: what follows does not continue what came before.
@@ -100,7 +90,8 @@ impl Pipeline {
         self.memory.clear();
     }
 
-    fn judge(&mut self, sample: &Sample, base: Base<'_>) -> JudgedInterval {
+    /// The interval of a sample and its base.
+    pub fn judge(&mut self, sample: &Sample, base: Base<'_>) -> JudgedInterval {
         let model = Model::new(sample, base);
         let report = lint::run(&model, &mut self.memory, &self.options);
         JudgedInterval { model, report }

@@ -24,14 +24,11 @@ const CAUSES: &[(CostKind, &[ExitKind])] = &[
     (CostKind::MemoryFaults, &[ExitKind::MemoryFault]),
     (CostKind::HostInterrupts, &[ExitKind::HostInterrupt]),
     (CostKind::Spinning, &[ExitKind::Pause]),
-    (CostKind::Cpuid, &[ExitKind::Cpuid]),
     (CostKind::Timer, &[ExitKind::PreemptionTimer]),
     (CostKind::Apic, &[
         ExitKind::InterruptWindow, ExitKind::TprBelowThreshold, ExitKind::ApicAccess, ExitKind::ApicWrite,
         ExitKind::EoiInduced, ExitKind::Avic,
     ]),
-    (CostKind::Hypercalls, &[ExitKind::Hypercall]),
-    (CostKind::Nested, &[ExitKind::Nested]),
 ];
 
 /// The owner of an access: the kind of its cost, the device that names it if that is the cost itself, and its part.
@@ -136,16 +133,12 @@ fn ledger(
         let Some(mut due) = of_access(row).filter(|size| *size > 0.0) else { continue };
         let owner = Owner::of(row);
         let kinds = owner.exits(row.space);
-        let expected = kinds.iter().flat_map(|kind| (0..exits.len()).filter(|at| kind.matches(exits[*at].0)));
-        let mut order: Vec<usize> = expected.collect();
-        if order.is_empty() {
-            // Not the codes of this instruction set.
-            order = (0..exits.len()).collect();
-        }
         ledger.add(owner, due);
-        for at in order {
-            let taken = due.min(exits[at].1);
-            (due, exits[at].1) = (due - taken, exits[at].1 - taken);
+        for kind in kinds {
+            for (_, left) in exits.iter_mut().filter(|(exit, _)| kind.matches(exit)) {
+                let taken = due.min(*left);
+                (due, *left) = (due - taken, *left - taken);
+            }
         }
     }
     for (exit, left) in exits {

@@ -11,9 +11,8 @@ use std::collections::{BTreeMap, HashSet};
 const MAX_PLACES: usize = 24;
 
 /// Accesses to a device, or exits of a reason.
+#[derive(Default)]
 struct Place {
-    /// `None`: reads and writes, or exits.
-    direction: Option<Direction>,
     span: Timing,
     /// Percent of one CPU.
     cpu_percent: Option<f64>,
@@ -27,29 +26,20 @@ pub fn marked_costs(finding: &Finding, domain: &DomainModel, interval_s: f64) ->
     let marks: HashSet<&Mark> = finding.marks.iter().collect();
     let mut places: BTreeMap<String, Place> = BTreeMap::new();
     for r in domain.accesses.iter().filter(|r| marks.contains(&Mark::Access(r.space, r.address, r.direction))) {
-        let place = Place { direction: Some(r.direction), span: Timing::default(), cpu_percent: None, idle: false };
-        let place = places.entry(r.device_or_address()).or_insert(place);
-        place.direction = place.direction.filter(|d| *d == r.direction);
+        let place = places.entry(format!("{} {}", r.device_or_address(), if r.direction == Direction::Read { "read" } else { "write" })).or_default();
         place.span = if place.span.count == 0 { r.span.clone() } else { place.span.plus(&r.span) };
-        place.cpu_percent = [place.cpu_percent, r.cpu_percent].into_iter().flatten().reduce(|a, b| a + b);
+        place.cpu_percent = place.cpu_percent.into_iter().chain(r.cpu_percent).reduce(|a, b| a + b);
     }
     for r in domain.exits.rows.iter().filter(|r| marks.contains(&Mark::Exit(r.reason.clone()))) {
-        places.insert(
-            r.reason.clone(),
-            Place { direction: None, span: r.span.clone(), cpu_percent: r.cpu_percent, idle: r.idle },
-        );
+        let place = Place { span: r.span.clone(), cpu_percent: r.cpu_percent, idle: r.idle };
+        places.insert(r.reason.clone(), place);
     }
     let mut places: Vec<(String, Place)> = places.into_iter().collect();
     places.sort_by_key(|(_, p)| (p.idle, Reverse((p.span.total_ns, p.span.count))));
     let text = |(name, p): (String, Place)| {
-        let direction = match p.direction {
-            Some(Direction::Read) => " read",
-            Some(Direction::Write) => " write",
-            None => "",
-        };
         let mean = p.span.mean_us().map_or_else(String::new, |us| format!(" {}", duration(us)));
         let percent = p.cpu_percent.map_or_else(String::new, |percent| format!(" {} %", share(percent)));
-        format!("{name}{direction} {}/s{mean}{percent}", figure(p.span.count as f64 / interval_s))
+        format!("{name} {}/s{mean}{percent}", figure(p.span.count as f64 / interval_s))
     };
     places.into_iter().take(MAX_PLACES).map(text).collect()
 }

@@ -14,7 +14,6 @@ use crate::figures::{figure, share};
 use crate::model::{DomainModel, Model};
 use kvm::thread_name::Role;
 use std::collections::BTreeMap;
-use strum::IntoStaticStr;
 
 /// A smaller cost is not shown: percent of one CPU, and for waiting also percent of the time a vCPU wanted to run.
 const MIN_PERCENT: f64 = 2.0;
@@ -24,75 +23,71 @@ const MIN_RATE: f64 = 1000.0;
 const MIN_PART: f64 = 0.5;
 /// A cost this many times as large as the one that led takes its place.
 const CLEARLY_LARGER: f64 = 1.5;
-/// A part that is more than this of the whole needs no figure of its own.
-const ALMOST_ALL: f64 = 0.95;
 
 /// The kind of a cost. Exits come first; their order decides between equal costs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CostKind {
     /// Accesses to clocks and timers that the VMM or KVM emulates: HPET, RTC, ACPI PM timer, PIT.
-    #[strum(to_string = "emulated clocks")]
     Clocks,
     /// The guest's own timer: its settings and its ticks.
-    #[strum(to_string = "guest timer")]
     Timer,
     /// Accesses to serial ports.
-    #[strum(to_string = "serial console")]
     Serial,
     /// Accesses to emulated disk controllers.
-    #[strum(to_string = "emulated disks")]
     Disks,
     /// Accesses to the emulated display.
-    #[strum(to_string = "emulated display")]
     Display,
     /// Accesses to virtio devices, most of them notifications.
-    #[strum(to_string = "virtio notifications")]
     Virtio,
     /// Accesses to interrupt controllers, and exits that deliver or acknowledge interrupts of the guest.
-    #[strum(to_string = "interrupt controller")]
     Apic,
     /// Accesses to another device, which names the cost.
-    #[strum(to_string = "emulated device")]
     Device,
     /// Guest pages that the host had to provide.
-    #[strum(to_string = "memory faults")]
     MemoryFaults,
     /// Interrupts of the host that stopped the running guest.
-    #[strum(to_string = "host interrupts")]
     HostInterrupts,
     /// Pause-loop exits: vCPUs spin on locks.
-    #[strum(to_string = "spinning on locks")]
     Spinning,
-    /// The CPUID instruction.
-    #[strum(to_string = "CPUID")]
-    Cpuid,
     /// Model specific registers, except for clocks and interrupt controllers.
-    #[strum(to_string = "MSRs")]
     Msrs,
-    /// Calls to the hypervisor or the firmware.
-    #[strum(to_string = "hypercalls")]
-    Hypercalls,
-    /// Instructions of a hypervisor inside the guest.
-    #[strum(to_string = "nested guests")]
-    Nested,
     /// I/O ports whose device is not known.
-    #[strum(to_string = "I/O ports")]
     Ports,
     /// Device memory whose device is not known.
-    #[strum(to_string = "device memory")]
     DeviceMemory,
     /// Exits of all other causes.
-    #[strum(to_string = "other exits")]
     OtherExits,
     /// vCPUs that are runnable and not running.
-    #[strum(to_string = "waits for a CPU")]
     Wait,
     /// KVM waits for work before it gives up an idle vCPU's CPU.
-    #[strum(to_string = "halt polling")]
     HaltPolling,
     /// CPU time of the VMM's other threads: main thread, IOThreads, vhost.
-    #[strum(to_string = "emulator work")]
     Emulator,
+}
+
+impl CostKind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Clocks => "emulated clocks",
+            Self::Timer => "guest timer",
+            Self::Serial => "serial console",
+            Self::Disks => "emulated disks",
+            Self::Display => "emulated display",
+            Self::Virtio => "virtio notifications",
+            Self::Apic => "interrupt controller",
+            Self::Device => "emulated device",
+            Self::MemoryFaults => "memory faults",
+            Self::HostInterrupts => "host interrupts",
+            Self::Spinning => "spinning on locks",
+            Self::Msrs => "MSRs",
+            Self::Ports => "I/O ports",
+            Self::DeviceMemory => "device memory",
+            Self::OtherExits => "other exits",
+            Self::Wait => "waits for a CPU",
+            Self::HaltPolling => "halt polling",
+            Self::Emulator => "emulator work",
+        }
+    }
 }
 
 /// How much a cost is, with its unit. Parts have the unit of their cost.
@@ -146,8 +141,6 @@ pub struct GuestCosts {
     /// Percent of one CPU that the guest's vCPUs lost, small costs included: in exits that are not idle, and waiting
     /// for a CPU. `None` if neither is known.
     pub lost: Option<f64>,
-    /// Whether tasks of the host cause a good part of a wait that matters.
-    pub is_delayed_by_tasks: bool,
 }
 
 /// The costs of all guests, in the order of the model.
@@ -163,16 +156,14 @@ impl GuestCosts {
         let timed = exits.iter().any(|c| matches!(c.amount, Amount::OfCpu(_)));
         let lost_in_exits = timed.then(|| exits.iter().map(|c| c.of_cpu).sum::<f64>());
         let lost = lost_in_exits.into_iter().chain(wait.as_ref().map(|w| w.of_cpu)).reduce(|a, b| a + b);
-        let is_delayed_by_tasks = wait.as_ref().is_some_and(Cost::matters) && waits.is_for_tasks(at, domain);
         let mut costs = exits;
         costs.extend(wait.into_iter().chain(halt_polling(domain)).chain(emulator(domain)));
         costs.retain(Cost::matters);
         costs.sort_by(|a, b| {
-            let key = |c: &Cost| (c.of_cpu, c.amount.figure());
-            let ((a_cpu, a_figure), (b_cpu, b_figure)) = (key(a), key(b));
-            b_cpu.total_cmp(&a_cpu).then(b_figure.total_cmp(&a_figure)).then((a.kind, &a.name).cmp(&(b.kind, &b.name)))
+            let by_figure = b.amount.figure().total_cmp(&a.amount.figure());
+            b.of_cpu.total_cmp(&a.of_cpu).then(by_figure).then((a.kind, &a.name).cmp(&(b.kind, &b.name)))
         });
-        Self { costs, lost, is_delayed_by_tasks }
+        Self { costs, lost }
     }
 
     /// Keeps the cost that led before in front while no other is clearly larger, so that a list can be read.
@@ -193,8 +184,7 @@ impl GuestCosts {
 
 impl Cost {
     fn new(kind: CostKind, amount: Amount, of_cpu: f64, parts: Vec<Part>) -> Self {
-        let name: &'static str = kind.into();
-        Self { kind, name: name.into(), amount, of_cpu, parts }
+        Self { kind, name: kind.name().into(), amount, of_cpu, parts }
     }
 
     fn matters(&self) -> bool {
@@ -207,50 +197,32 @@ impl Cost {
 
     /// `emulated clocks 52 %`, `emulated clocks 15.9k/s`.
     pub fn head(&self) -> String {
-        ascii(&format!("{} {}", self.name, self.figure()))
-    }
-
-    fn figure(&self) -> String {
-        match self.amount {
-            Amount::OfCpu(percent) | Amount::OfDemand(percent) => format!("{} %", share(percent)),
-            Amount::PerSecond(rate) => format!("{}/s", figure(rate)),
-        }
+        ascii(&match self.amount {
+            Amount::OfCpu(percent) | Amount::OfDemand(percent) => format!("{} {} %", self.name, share(percent)),
+            Amount::PerSecond(rate) => format!("{} {}/s", self.name, figure(rate)),
+        })
     }
 
     /// `emulated clocks 52 %: hpet 22, rtc 18, acpi-tmr 12` in at most `width` ASCII characters.
     pub fn text(&self, width: usize) -> String {
-        let head = self.head();
-        if head.len() > width {
-            let figure = self.figure();
-            let name: String = ascii(&self.name).chars().take(width.saturating_sub(figure.len() + 1)).collect();
-            return format!("{} {figure}", name.trim_end()).chars().take(width).collect();
+        let mut text = self.head();
+        text.truncate(width);
+        let mut separator = if self.parts.iter().any(|part| part.figure.is_some()) { ": " } else { ", shared with " };
+        for part in &self.parts {
+            let size = match (part.figure, self.amount) {
+                (Some(size), Amount::PerSecond(_)) => format!(" {}", figure(size)),
+                (Some(size), _) => format!(" {}", share(size)),
+                (None, _) => String::new(),
+            };
+            let item = ascii(&format!("{separator}{}{size}", part.name));
+            if text.len() + item.len() > width {
+                break;
+            }
+            text.push_str(&item);
+            separator = ", ";
         }
-        let (measured, present): (Vec<&Part>, Vec<&Part>) = self.parts.iter().partition(|part| part.figure.is_some());
-        let is_all = |size: &f64| *size > ALMOST_ALL * self.amount.figure();
-        let print = |part: &&Part| match part.figure.filter(|size| !is_all(size)) {
-            Some(size) if matches!(self.amount, Amount::PerSecond(_)) => format!("{} {}", part.name, figure(size)),
-            Some(size) => format!("{} {}", part.name, share(size)),
-            None => part.name.clone(),
-        };
-        let parts = if measured.is_empty() { (", shared with ", present) } else { (": ", measured) };
-        let begin = format!("{head}{}", parts.0);
-        let whole = joined(begin.clone(), parts.1.iter().map(print), width);
-        if whole == begin || whole.len() > width { head } else { whole }
+        text
     }
-}
-
-/// A text, followed by as much of a list as fits.
-fn joined(mut text: String, items: impl Iterator<Item = String>, width: usize) -> String {
-    let begin = text.len();
-    for item in items {
-        let item = ascii(&item);
-        let comma = if text.len() > begin { ", " } else { "" };
-        if text.len() + comma.len() + item.len() > width {
-            break;
-        }
-        text = format!("{text}{comma}{item}");
-    }
-    text
 }
 
 /// Names come from guests and from tasks: what is not printable ASCII becomes a question mark.

@@ -21,9 +21,7 @@ impl ExitKind {
     /// SVM has one code for reads and writes.
     pub const MsrWrite: Self = Self(&[(Vmx, &[32]), (Svm, &[0x7c])]);
     pub const Msr: Self = Self(&[(Vmx, &[31, 32, 84, 85]), (Svm, &[0x7c])]);
-    pub const Cpuid: Self = Self(&[(Vmx, &[10]), (Svm, &[0x72])]);
     pub const PreemptionTimer: Self = Self(&[(Vmx, &[52])]);
-    pub const Hypercall: Self = Self(&[(Vmx, &[18]), (Svm, &[0x81]), (Arm64, &[0x12, 0x13, 0x16, 0x17])]);
     pub const EptMisconfig: Self = Self(&[(Vmx, &[49])]);
     pub const MemoryFault: Self = Self(&[(Vmx, &[48]), (Svm, &[0x400]), (Arm64, &[0x24, 0x20])]);
     pub const Pause: Self = Self(&[(Vmx, &[40]), (Svm, &[0x77])]);

@@ -243,7 +243,7 @@ fn cost(r: &GuestRow<'_>) -> Cell {
             let tasks = tasks.map(|task| format!("{} {}", clean(&task.comm), share(task.cpu_percent)));
             Cell::text(tasks.collect::<Vec<_>>().join(", "))
         }
-        (_, Some(GuestCosts { costs, lost, .. })) => match costs.first() {
+        (_, Some(GuestCosts { costs, lost })) => match costs.first() {
             Some(cost) => Cell::Cost(cost.clone()),
             None if lost.is_some() => Cell::blank(),
             None => Cell::unknown(),
@@ -253,11 +253,7 @@ fn cost(r: &GuestRow<'_>) -> Cell {
 }
 
 fn problem(r: &GuestRow<'_>) -> Cell {
-    let delayed = if r.row == ListRow::Other { r.state.list.delayed.as_slice() } else { &[] };
-    match (delayed, r.worst()) {
-        ([guest], _) => Cell::text(format!("delays {guest}")).styled(StyleId::Warning),
-        ([_, ..], _) => Cell::text(format!("delays {} guests", delayed.len())).styled(StyleId::Warning),
-        (_, Some(found)) => Cell::text(clean(&found.problem)).styled(severity_style(found.severity)),
-        (_, None) => Cell::blank(),
-    }
+    r.worst().map_or_else(Cell::blank, |found| {
+        Cell::text(clean(&found.problem)).styled(severity_style(found.severity))
+    })
 }
