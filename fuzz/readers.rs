@@ -5,6 +5,7 @@ use super::seeds::Source;
 use import::{ImportOptions, Imported};
 use judge::analysis::{DomainFilter, Pattern, Pipeline};
 use judge::lint::{InputKind, Options};
+use judge::model::Base;
 use kvm::{
     CpuSet, Space, cmdline, device_map, domain_xml as xml, format, guest_name, kernel_log as log, mtree as tree,
     sanitize, sanitize_name, thread_name,
@@ -101,7 +102,7 @@ fn input(input: &[u8]) {
 fn report(input: &[u8]) {
     let imported = with_file(input, |path| import(path.to_owned()));
     let options = Options { input: InputKind::File, ..Options::default() };
-    let judged = Pipeline::new(options).whole(&imported.sample, imported.base);
+    let judged = Pipeline::new(options).judge(&imported.sample, Base::Whole(imported.base));
     let domains = DomainFilter::default();
     let view = View { model: &judged.model, findings: &judged.report, source: imported.source, domains: &domains };
     text::report(&view, COLUMNS);

@@ -123,7 +123,6 @@ fn errors_of_wrong_usage() {
         "-d",
         "--interval=0.05",
         "--domain vm[",
-        "--domain=",
         "--engine fast",
         "--warn rtc-tik",
         "--allow nonsense,rtc-tick",

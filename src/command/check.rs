@@ -7,7 +7,7 @@ use ::report::{View, findings_text, json, rules, text};
 use anyhow::Context;
 use judge::analysis::{JudgedInterval, Pipeline};
 use judge::figures;
-use judge::lint::{self, Severity, StillWatched};
+use judge::lint::{self, Severity};
 use judge::model::ModelSum;
 use sample::{EngineKind, Feed};
 use std::sync::Arc;
@@ -94,7 +94,7 @@ fn status(view: &View<'_>) -> u8 {
     };
     // Guests that were seen too short may have findings later; so may those that could not be seen, unless the selected
     // guests were seen.
-    let is_young = view.selected_watching().any(StillWatched::is_every_rule);
+    let is_young = view.selected_watching().next().is_some();
     let is_blind = view.model.unseen_processes().is_some() && view.domains.patterns.is_empty();
     if status == 0 && (is_young || is_blind) { COULD_NOT_LOOK } else { status }
 }

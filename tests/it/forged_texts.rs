@@ -7,6 +7,7 @@ use crate::inputs;
 use import::ImportOptions;
 use judge::analysis::{DomainFilter, JudgedInterval, Pipeline};
 use judge::lint::{InputKind, Options};
+use judge::model::Base;
 use report::table::COLUMNS;
 use report::{View, diff, diff_text, json, text};
 use std::path::Path;
@@ -16,7 +17,7 @@ fn judged(folder: &Path, duration_s: Option<f64>) -> JudgedInterval {
     let options = ImportOptions { duration_s, ..ImportOptions::default() };
     let imported = import::load(&[folder.to_owned()], &options);
     let options = Options { input: InputKind::File, ..Options::default() };
-    Pipeline::new(options).whole(&imported.sample, imported.base)
+    Pipeline::new(options).judge(&imported.sample, Base::Whole(imported.base))
 }
 
 fn view<'a>(judged: &'a JudgedInterval, domains: &'a DomainFilter) -> View<'a> {

@@ -4,7 +4,6 @@ use super::View;
 use super::table::{cut, wrapped};
 use judge::figures::seconds;
 use judge::lint::{CannotTell, Finding, Fix, FixKind, Lasting, RuleId, StillWatched, is_command};
-use judge::model::HostModel;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
@@ -18,13 +17,13 @@ pub fn all(view: &View<'_>, columns: usize) -> String {
         (view.selected_cannot_tell().collect(), view.selected_watching().collect());
     let mut out = if !all.is_empty() {
         all.join("\n")
-    } else if watching.iter().any(|w| w.is_every_rule()) {
+    } else if !watching.is_empty() {
         "no findings yet: not enough has been seen\n".to_string()
     } else {
         "no findings\n".to_string()
     };
     let notes = view.findings.notes.iter().map(|note| format!("note: {note}"));
-    let unjudged = unjudged(&cannot_tell, &watching, &view.model.host, MAX_NAMES);
+    let unjudged = unjudged(&cannot_tell, &watching, MAX_NAMES);
     for sentence in unjudged.iter().map(Unjudged::sentence).chain(notes) {
         out.push_str(&wrapped(&sentence, 12, columns));
     }
@@ -49,12 +48,7 @@ impl Unjudged {
 
 /// What could not be judged or has not been watched for long enough, one for each reason, with at most `max_names`
 /// guests or rules in a row.
-pub fn unjudged(
-    cannot_tell: &[&CannotTell],
-    watching: &[&StillWatched],
-    host: &HostModel,
-    max_names: usize,
-) -> Vec<Unjudged> {
+pub fn unjudged(cannot_tell: &[&CannotTell], watching: &[&StillWatched], max_names: usize) -> Vec<Unjudged> {
     // Often one reason stops many rules.
     let mut by_reason: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
     for c in cannot_tell.iter().filter(|c| watching.iter().all(|w| w.because != c.because)) {
@@ -69,10 +63,6 @@ pub fn unjudged(
         all.push(Unjudged { label: "not judged", text });
     }
     all.extend(still_watched(watching, max_names));
-    if let Some((lines, first)) = host.unjudged_lines() {
-        let text = format!("{lines}, the first is {}", cut(first, 300));
-        all.push(Unjudged { label: "lines about KVM that were not judged", text });
-    }
     all
 }
 
@@ -110,9 +100,6 @@ pub fn lasting(l: &Lasting) -> String {
     let mut out = format!("shown in {} of the last {}", seconds(l.shown_s), seconds(l.of_s));
     if l.ago_s > 0.0 {
         let _ = write!(out, ", last {} ago", seconds(l.ago_s));
-    }
-    if let Some(worst) = &l.worst {
-        let _ = write!(out, "; at worst: {}", cut(worst, 300));
     }
     out
 }

@@ -105,14 +105,13 @@ fn body(profile: &StackProfile) -> String {
         return out;
     }
     let share = |part: u64| part as f64 / samples as f64 * 100.0;
-    let times = functions(profile).into_iter().filter(|time| time.own > 0).take(TOP);
-    let times: Vec<_> = times.map(|time| (share(time.own), share(time.total), time.function)).collect();
-    out.push_str("\nFunctions, % of all samples: self is its own code, total with all that it called\n");
-    let columns: &[Column<(f64, f64, &Function)>] = &[
-        ("SELF %", |(own, ..)| percent(*own)),
-        ("TOTAL %", |(_, total, _)| percent(*total)),
-        ("<FUNCTION", |(.., function)| function.full_name()),
-        ("<IN", |(.., function)| function.module.clone()),
+    let times: Vec<_> = functions(profile).into_iter().filter(|(_, own)| *own > 0).take(TOP).collect();
+    let times: Vec<_> = times.into_iter().map(|(function, own)| (share(own), function)).collect();
+    out.push_str("\nFunctions, % of all samples in their own code\n");
+    let columns: &[Column<(f64, &Function)>] = &[
+        ("SELF %", |(own, _)| percent(*own)),
+        ("<FUNCTION", |(_, function)| function.full_name()),
+        ("<IN", |(_, function)| function.module.clone()),
     ];
     out.push_str(&table(2, &times, TOP, columns));
     out.push_str("\nCalls, % of all samples: who called whom\n");

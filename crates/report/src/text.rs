@@ -3,7 +3,7 @@
 use super::table::{Column, cut, or_dash, spread, table, wrapped};
 use super::{View, counter_tables, findings_text};
 use judge::figures::{bytes, count, duration, micros, or_unknown, percent, rate, seconds};
-use judge::model::{AccessRow, CpuShare, DomainModel, ExitRow, ExitTable, HotDevice, Model, ThreadModel};
+use judge::model::{AccessRow, CpuShare, DomainModel, ExitRow, ExitTable, Model, ThreadModel};
 use kvm::{Space, userspace_exit};
 use sample::{DomainState, EngineKind, SourceState, SourceStatus};
 use std::collections::HashSet;
@@ -133,12 +133,12 @@ pub fn complaints(sources: &[SourceStatus], columns: usize) -> String {
 }
 
 /// A guest, its top exit, its hot device and its migrations per second.
-type GuestRow<'m> = (&'m DomainModel, Option<&'m ExitRow>, Option<HotDevice>, Option<f64>);
+type GuestRow<'m> = (&'m DomainModel, Option<&'m ExitRow>, Option<&'m AccessRow>, Option<f64>);
 
 /// A row for each guest.
 fn domains(guests: &[&DomainModel], m: &Model) -> String {
     let migrations = |d: &DomainModel| d.vcpu_migrations().zip(m.interval_s).map(|(n, s)| n as f64 / s);
-    let rows: Vec<_> = guests.iter().map(|d| (*d, d.exits.top(), HotDevice::of(&d.accesses), migrations(d))).collect();
+    let rows: Vec<_> = guests.iter().map(|d| (*d, d.exits.top(), d.accesses.first(), migrations(d))).collect();
     let columns: &[Column<GuestRow<'_>>] = &[
         ("<DOMAIN", |(d, ..)| match d.state {
             DomainState::Running => d.name().to_string(),
@@ -154,8 +154,8 @@ fn domains(guests: &[&DomainModel], m: &Model) -> String {
         ("EXITS/s", |(d, ..)| or_unknown(d.exit_rate.0, rate)),
         ("<TOP EXIT", |(_, top, ..)| or_dash(top.map(|r| &r.reason))),
         ("%", |(_, top, ..)| or_unknown(top.and_then(|r| r.work_percent.or(r.count_percent)), percent)),
-        ("<HOT DEVICE", |(_, _, hot, _)| or_dash(hot.as_ref().map(|device| &device.name))),
-        ("/s", |(_, _, hot, _)| or_unknown(hot.as_ref().and_then(|device| device.rate), rate)),
+        ("<HOT DEVICE", |(_, _, hot, _)| or_dash(hot.map(AccessRow::device_or_address))),
+        ("/s", |(_, _, hot, _)| or_unknown(hot.and_then(|row| row.rate), rate)),
         ("MIG/s", |(.., migrations)| or_unknown(*migrations, rate)),
     ];
     table(0, &rows, usize::MAX, columns)

@@ -86,7 +86,7 @@ pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> 
     let row = |access: &'a AccessRow| AccessTableRow {
         access,
         style: style(state, domain, &Mark::Access(access.space, access.address, access.direction)),
-        time: access.exit_ns.and_then(|ns| domain.exits.work_percent(ns)),
+        time: access.span.total_ns.and_then(|ns| domain.exits.work_percent(ns)),
         naming_key: naming_key.filter(|_| access.space != Space::Msr && access.address.is_some()),
     };
     let id = |a: &AccessRow| (a.space, a.address, a.direction);

@@ -5,7 +5,7 @@ use crate::ui::state::AppState;
 use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, left, right};
 use crate::ui::text::clean;
 use crate::ui::theme::StyleId;
-use judge::figures::{bytes, duration, figure, micros, rate, seconds, share};
+use judge::figures::{bytes, duration, figure, micros, seconds, share};
 use judge::lint::{Finding, RuleId, Severity};
 use judge::model::{DomainModel, jobs};
 use sample::{Job, JobKind};
@@ -14,7 +14,6 @@ use sample::{Job, JobKind};
 pub struct JobRow<'a> {
     job: &'a Job,
     worst: Option<Severity>,
-    write_exits: Option<f64>,
     write_us: Option<f64>,
 }
 
@@ -33,7 +32,6 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
     const LIMIT: &str = "How long the guest may stand still at the end of a migration.";
     const STOP: &str = "How long it would stand still if the migration ended now.";
     const HELD: &str = "The part of the time in which auto-converge holds the vCPUs back, percent.";
-    const EXITS: &str = "Exits per second for tracked writes and memory faults.";
     const WRITE: &str = "Mean time of the guest's writes to its disks now, microseconds.";
     const BEFORE: &str = "The same before the job was first seen.";
     let size = |value: f64| bytes(value as u64);
@@ -58,7 +56,6 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure("throttle_percent", "HELD%", right(5, 0, 4), |r| float(r.job.throttle_percent), share).help(HELD),
         Col::figure("expected_downtime_ms", "STOP", right(7, 1, 5), |r| ms(r.job.downtime_ns), pause).help(STOP),
         Col::figure("downtime_limit_ms", "LIMIT", right(7, 1, 5), |r| ms(r.job.downtime_limit_ns), pause).help(LIMIT),
-        Col::figure("write_exits_rate", "EXITS/s", right(7, 1, 6), |r| r.write_exits, rate).help(EXITS),
         Col::figure("write_mean_us", "WRITE us", right(8, 1, 7), |r| r.write_us, micros).help(WRITE),
         Col::figure(
             "write_before_us",
@@ -100,8 +97,8 @@ pub fn section<'a>(state: &'a AppState, guest: &'a DomainModel) -> Section<'a> {
         };
         state.findings_about(Some(guest.name())).filter(is_about).map(|f| f.severity).max()
     };
-    let (write_exits, write_us) = (jobs::tracked_writes(guest), jobs::writes(guest).map(|(us, _)| us));
-    let rows = guest.jobs.iter().map(|job| JobRow { job, worst: worst(job), write_exits, write_us }).collect();
+    let write_us = jobs::writes(guest).map(|(us, _)| us);
+    let rows = guest.jobs.iter().map(|job| JobRow { job, worst: worst(job), write_us }).collect();
     let style = |r: &JobRow<'_>| r.worst.map_or(RowStyle::Plain, RowStyle::Severity);
     let key = |r: &JobRow<'_>| RowKey::of((r.job.kind.as_str(), &r.job.name));
     let table = Table { id: TableId::Jobs, columns: columns(), rows, key, style };

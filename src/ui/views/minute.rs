@@ -22,11 +22,10 @@ const STEPS: [f64; 6] = [1.0, 2.0, 4.0, 6.0, 8.0, 10.0];
 /// A row: its label and figure, and the least end of its scale, so that noise is not blown up.
 type Curve = (&'static str, StyleId, fn(&HistoryPoint) -> Option<f64>, f64);
 
-const CURVES: [Curve; 4] = [
+const CURVES: [Curve; 3] = [
     ("CPU%", StyleId::Guest, |p| p.cpu, 100.0),
     ("exits/s", StyleId::Text, |p| p.exits, 1000.0),
     ("wait %", StyleId::Wait, |p| p.wait, 10.0),
-    ("job %", StyleId::Strong, |p| p.job, 100.0),
 ];
 
 struct LastMinute<'a>(&'a AppState);
@@ -53,17 +52,9 @@ fn heading(state: &AppState) -> (String, &'static str) {
     (format!("last {all}"), if state.domain().is_some() { "" } else { "of the host with all guests" })
 }
 
-impl LastMinute<'_> {
-    /// The curves; the one of jobs where one ran.
-    fn curves(&self) -> impl Iterator<Item = Curve> {
-        let has_job = self.0.history.points(self.0.domain()).any(|p| p.job.is_some());
-        CURVES.into_iter().take(if has_job { CURVES.len() } else { CURVES.len() - 1 })
-    }
-}
-
 impl Picture for LastMinute<'_> {
     fn height(&self) -> u16 {
-        self.curves().count() as u16
+        CURVES.len() as u16
     }
 
     fn paint(&self, buf: &mut Buffer, area: Rect, theme: &Theme) {
@@ -73,7 +64,7 @@ impl Picture for LastMinute<'_> {
         let room = area.width.saturating_sub(BARS_AT + SCALE);
         let each = (room / HISTORY_POINTS as u16).max(1);
         let columns = room.min(each * HISTORY_POINTS as u16);
-        for ((label, look, value, min_top), y) in self.curves().zip(area.y..area.bottom()) {
+        for ((label, look, value, min_top), y) in CURVES.into_iter().zip(area.y..area.bottom()) {
             put(buf, area.x + LABEL_AT, y, label, BARS_AT - LABEL_AT, theme.style(StyleId::Text));
             let end = area.x + BARS_AT + columns;
             let max = points.iter().filter_map(|p| value(p)).reduce(f64::max);
@@ -132,23 +123,6 @@ mod tests {
         assert_eq!(row(&state, "wait %", &Theme::default()), format!("{} 0..-", " ".repeat(60)));
         let ascii = Theme::new(Palette::None, Tone::Dark, Charset::Ascii);
         assert_eq!(row(&state, "exits/s", &ascii), format!("{}_~# 0..4000", " ".repeat(57)));
-    }
-
-    #[test]
-    fn a_job_has_a_row_from_its_begin_to_its_end() {
-        let mut state = state();
-        let mut model = state.model.clone().unwrap();
-        assert_eq!(LastMinute(&state).height(), 3);
-        state.view = crate::ui::screen_view::ScreenView::Page;
-        let copied = |remaining| sample::Job { total: Some(8), remaining: Some(remaining), ..sample::Job::default() };
-        for job in [Some(copied(8)), Some(copied(4)), None] {
-            model.time_ms += 10_000;
-            model.domains.iter_mut().for_each(|d| d.jobs = job.clone().into_iter().collect());
-            state.history.push(&model);
-        }
-        assert_eq!(LastMinute(&state).height(), 4);
-        let points: Vec<_> = state.history.points(state.domain()).map(|p| p.job).collect();
-        assert_eq!(points[points.len() - 3..], [Some(0.0), Some(50.0), None]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::ui::text::{clean_line, clean_lines, fit_words, width, wrap};
 use crate::ui::theme::StyleId;
 use crate::ui::widgets::header::clock;
 use judge::figures::{count, seconds, share};
-use judge::lint::{Finding, FixKind, RuleId, StillWatched, is_command};
+use judge::lint::{Finding, FixKind, RuleId, is_command};
 use judge::model::DomainModel;
 use report::findings_text;
 
@@ -66,7 +66,7 @@ impl Labelled {
         let mut once = || label.next().unwrap_or_default();
         seen.iter().for_each(|line| self.add(once(), line, StyleId::Text));
         // Of what held all the time the beginning says all.
-        let unsteady = f.lasting.as_ref().filter(|l| l.shown_s < l.of_s || l.worst.is_some());
+        let unsteady = f.lasting.as_ref().filter(|l| l.shown_s < l.of_s);
         let since = f.since_ms.map(|ms| format!("seen since {}", clock(ms, state))).into_iter();
         let since: Vec<String> = since.chain(unsteady.map(findings_text::lasting)).collect();
         self.add(once(), &since.join("; "), StyleId::Dim);
@@ -117,10 +117,7 @@ pub fn verdict(state: &AppState) -> String {
 /// What is not judged yet about the selected row, and for how long, in a line.
 fn watched(state: &AppState) -> Option<String> {
     let name = state.domain().map(DomainModel::name);
-    let mut watched = state.report.watching.iter().filter(|w| w.domain.as_deref() == name);
-    let Some(w) = watched.clone().find(|w| StillWatched::is_every_rule(w)) else {
-        return watched.next().map(|w| clean_line(&w.because));
-    };
+    let w = state.report.watching.iter().find(|w| w.domain.as_deref() == name)?;
     Some(format!("judged in full in {}", seconds((w.needed_s - w.seen_s).max(1.0).ceil())))
 }
 

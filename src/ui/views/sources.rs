@@ -82,7 +82,7 @@ pub fn section(model: &Model, columns: u16) -> Section<'_> {
 pub fn unjudged<'a>(state: &'a AppState, model: &'a Model, columns: u16) -> Section<'a> {
     let (cannot_tell, watching): (Vec<_>, Vec<_>) =
         (state.report.cannot_tell.iter().collect(), state.report.watching.iter().collect());
-    let unjudged = findings_text::unjudged(&cannot_tell, &watching, &model.host, MAX_NAMES);
+    let unjudged = findings_text::unjudged(&cannot_tell, &watching, MAX_NAMES);
     let mut lines = Vec::new();
     for Unjudged { label, text } in &unjudged {
         lines.extend(entry(((*label).to_owned(), StyleId::Strong), vec![(clean_line(text), StyleId::Text)], columns));
@@ -102,7 +102,6 @@ mod tests {
     use crate::ui::tests::{model, screen};
     use crate::ui::views::section::Body;
     use judge::lint::{CannotTell, Report, RuleId};
-    use kvm::kernel_log::{LogKind, LogLine};
     use testkit::Fixture;
 
     fn lines(section: Section<'_>) -> Vec<String> {
@@ -155,17 +154,7 @@ mod tests {
             domain: Some("db: main".into()),
             because: "its disks are not timed".into(),
         }];
-        let mut with_log = model(&state).clone();
-        let line = |text: &str| LogLine { kind: LogKind::Other, text: text.into(), ..LogLine::default() };
-        with_log.host.kernel_log = vec![line("kvm: first thing"), line("kvm: second thing")];
-        let text = lines(unjudged(&state, &with_log, 120));
-        assert_eq!(
-            text,
-            [
-                "not judged                disk-latency of db: main: its disks are not timed",
-                "lines about KVM that were not judged",
-                "  2, the first is kvm: first thing",
-            ]
-        );
+        let text = lines(unjudged(&state, model(&state), 120));
+        assert_eq!(text, ["not judged                disk-latency of db: main: its disks are not timed"]);
     }
 }

@@ -60,7 +60,8 @@ impl SessionSummary {
             None => JudgedInterval { model: self.sum.finish(), report: self.report },
         };
         if self.runs > 1 {
-            let cause = format!("the recorder ran {} times and counted nothing in between; figures are of all runs", self.runs);
+            let cause =
+                format!("the recorder ran {} times and counted nothing in between; figures are of all runs", self.runs);
             let fix = "use --at TIME for one interval of a run";
             interval.model.sources.push(SourceStatus::degraded(SourceId::Session, cause, fix));
         }

@@ -26,7 +26,13 @@ pub fn marked_costs(finding: &Finding, domain: &DomainModel, interval_s: f64) ->
     let marks: HashSet<&Mark> = finding.marks.iter().collect();
     let mut places: BTreeMap<String, Place> = BTreeMap::new();
     for r in domain.accesses.iter().filter(|r| marks.contains(&Mark::Access(r.space, r.address, r.direction))) {
-        let place = places.entry(format!("{} {}", r.device_or_address(), if r.direction == Direction::Read { "read" } else { "write" })).or_default();
+        let place = places
+            .entry(format!(
+                "{} {}",
+                r.device_or_address(),
+                if r.direction == Direction::Read { "read" } else { "write" }
+            ))
+            .or_default();
         place.span = if place.span.count == 0 { r.span.clone() } else { place.span.plus(&r.span) };
         place.cpu_percent = place.cpu_percent.into_iter().chain(r.cpu_percent).reduce(|a, b| a + b);
     }

@@ -2,7 +2,7 @@ use super::*;
 use crate::model::Base;
 use crate::testing::FixtureModel as _;
 use kvm::isa::Isa;
-use sample::{Direction, EngineKind, ExitCell, OtherTask, Timing};
+use sample::{Direction, ExitCell, OtherTask, Timing};
 use testkit::{Fixture, Guest, Host, Thread};
 
 fn costs(make: impl Fn(u32, Thread) -> Thread) -> GuestCosts {
@@ -105,17 +105,6 @@ fn time_asleep_and_time_waited_within_exits_count_once() {
     let all = &guest_costs(&Model::new(&now, Base::Previous(&fixture.sample(59.0))))[0];
     assert_eq!(heads(all), ["emulated clocks 10 %: rtc 10", "I/O ports 10 %", "waits for a CPU 9 %"]);
     assert_eq!(all.lost.map(f64::round), Some(25.0));
-}
-
-#[test]
-fn files_of_perf_measure_ports_too_short() {
-    let guest = Guest::new("g", 100).mtree().vcpus(1, |_, t| {
-        t.cpu(50.0, 0.0, 9.0, 0.0).exits("IO_INSTRUCTION", 10_000.0, 6.0).pio(0x608, Direction::Read, 10_000.0, 1.5)
-    });
-    let mut fixture = Fixture::new(Host::numa(1, 2, 1)).guest(guest);
-    fixture.engine.kind = EngineKind::File;
-    let all = guest_costs(&fixture.model()).remove(0);
-    assert_eq!(heads(&all), ["emulated clocks 6 %: acpi-tmr 6"]);
 }
 
 #[test]

@@ -136,7 +136,7 @@ impl<'a> Waits<'a> {
         shares.charge(Holder::Quota, quota);
         for (task, percent) in thread.delays(self.model.interval_s.unwrap_or_default(), left) {
             // A stopped thread leaves its CPU idle.
-            if task.tid != OtherTask::REST && (task.tid != 0 || quota <= 0.0) {
+            if task.tid != 0 || quota <= 0.0 {
                 shares.charge(self.holder(guest, task), percent.min(self.used(task).unwrap_or(f64::INFINITY)));
             }
         }

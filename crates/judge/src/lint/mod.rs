@@ -30,7 +30,7 @@ pub use facts::rule::{Family, Rule};
 pub use facts::rule_doc::RuleDoc;
 pub use facts::rule_id::RuleId;
 pub use facts::shell::is_plain_name;
-pub use facts::thresholds::{Steps, Threshold, Thresholds};
+pub use facts::thresholds::{Steps, Thresholds};
 pub use facts::verdicts::{CannotTell, Report, StillWatched};
 
 #[cfg(test)]

@@ -1,16 +1,13 @@
 //! Ports, addresses and MSRs touched, each with the device that owns it.
 
 use super::earlier::GuestPair;
-use super::exits::share;
-use super::{ExitKind, ExitTable, total};
+use super::exits::{missing_extreme, share};
+use super::{ExitKind, ExitRow, ExitTable, total};
 use kvm::device_map::{self, DeviceMap};
 use kvm::{Space, msr};
-use sample::{
-    AccessCell, Burst, Direction, DomainFacts, EngineKind, Joining, MissingExtreme, Origin, Sum as _, Timing, growth,
-};
+use sample::{AccessCell, Burst, Direction, DomainFacts, Joining, Origin, Sum as _, Timing, growth};
 use std::cmp::Reverse;
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// The owner of an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,10 +41,8 @@ pub struct AccessRow {
     pub span: Timing,
     /// Per second.
     pub rate: Option<f64>,
-    /// Percent of the time in all exits of the domain; for a file, percent of the time in its table.
+    /// Percent of the time in all exits of the domain; without them, of all accesses of its space.
     pub time_percent: Option<f64>,
-    /// The whole time of these exits, nanoseconds. It is longer than `span` for ports in tables of perf.
-    pub exit_ns: Option<u64>,
     /// The vCPUs' own time in these exits, percent of one CPU: without the time that they slept, or that another task
     /// had their CPU, as in other exits of the reason.
     pub cpu_percent: Option<f64>,
@@ -66,7 +61,8 @@ impl AccessRow {
     }
 
     /// Adds accesses to the same address.
-    pub(super) fn merge(&mut self, row: &Self, missing: MissingExtreme) {
+    pub(super) fn merge(&mut self, row: &Self) {
+        let missing = missing_extreme(&row.span);
         self.span.merge(&row.span, missing);
         self.faults = self.faults.saturating_add(row.faults);
         self.burst.join(row.burst, &mut Joining::with(missing));
@@ -74,7 +70,7 @@ impl AccessRow {
 
     /// Mean time of the exits, microseconds.
     pub fn mean_us(&self) -> Option<f64> {
-        self.exit_ns.filter(|_| self.span.count > 0).map(|ns| ns as f64 / self.span.count as f64 / 1e3)
+        self.span.mean_us()
     }
 
     /// The device's name, if it is known.
@@ -94,32 +90,8 @@ impl AccessRow {
     }
 }
 
-/// A device with all its addresses, read and written.
-#[derive(Debug, Clone, PartialEq)]
-pub struct HotDevice {
-    /// Its name, or its address if it has no name.
-    pub name: String,
-    /// Accesses per second.
-    pub rate: Option<f64>,
-}
-
-impl HotDevice {
-    /// The device whose accesses took the most time, or else were most.
-    pub fn of<'a>(rows: impl IntoIterator<Item = &'a AccessRow>) -> Option<Self> {
-        let mut devices: HashMap<String, (u64, u64, Option<f64>)> = HashMap::new();
-        for row in rows {
-            let sum = devices.entry(row.device_or_address()).or_default();
-            sum.0 = sum.0.saturating_add(row.span.total_ns.unwrap_or(0));
-            sum.1 = sum.1.saturating_add(row.span.count);
-            sum.2 = sum.2.map_or(row.rate, |all| Some(all + row.rate.unwrap_or(0.0)));
-        }
-        let worst = devices.into_iter().max_by(|(a, x), (b, y)| (x.0, x.1).cmp(&(y.0, y.1)).then_with(|| b.cmp(a)))?;
-        Some(Self { name: worst.0, rate: worst.1.2 })
-    }
-}
-
 /// The domain's rows and the rows of each vCPU, each with most time first.
-pub(crate) fn rows(pair: &GuestPair<'_>, exits: &ExitTable, kind: EngineKind) -> (Vec<AccessRow>, Vec<AccessRow>) {
+pub(crate) fn rows(pair: &GuestPair<'_>, exits: &ExitTable) -> (Vec<AccessRow>, Vec<AccessRow>) {
     let mut rows: BTreeMap<AccessId, AccessRow> = BTreeMap::new();
     let key = |cell: &AccessCell| (cell.space, cell.address, cell.direction);
     for (vcpu, cell, before) in pair.cells(|events| &events.accesses, key) {
@@ -134,13 +106,10 @@ pub(crate) fn rows(pair: &GuestPair<'_>, exits: &ExitTable, kind: EngineKind) ->
         };
         for vcpu in [None].into_iter().chain(vcpu.map(Some)).filter(|_| row.span.count > 0) {
             let row = AccessRow { vcpu, ..row.clone() };
-            match rows.entry(row.id()) {
-                Entry::Occupied(mut sum) => sum.get_mut().merge(&row, MissingExtreme::Unknown),
-                Entry::Vacant(entry) => drop(entry.insert(row)),
-            }
+            rows.entry(row.id()).and_modify(|sum| sum.merge(&row)).or_insert(row);
         }
     }
-    set_figures(rows.values_mut().collect(), exits, pair.interval.seconds, kind == EngineKind::File);
+    set_figures(rows.values_mut().collect(), exits, pair.interval.seconds);
     let owners = Owners::of(&pair.now.facts);
     for r in rows.values_mut() {
         r.device = r.address.and_then(|a| owners.name(r.space, a));
@@ -151,41 +120,28 @@ pub(crate) fn rows(pair: &GuestPair<'_>, exits: &ExitTable, kind: EngineKind) ->
     (all, vcpus)
 }
 
-/// The exits in which accesses occur. Of two lists the first that there are exits of.
-fn exits_of(space: Space) -> [&'static [ExitKind]; 2] {
+/// The exits in which accesses occur.
+fn exits_of(space: Space) -> &'static [ExitKind] {
     match space {
-        Space::Pio => [&[ExitKind::Io], &[]],
-        Space::Mmio => [&[ExitKind::EptMisconfig, ExitKind::ApicAccess], &[ExitKind::MemoryFault]],
-        Space::Msr => [&[ExitKind::Msr], &[]],
+        Space::Pio => &[ExitKind::Io],
+        Space::Mmio => &[ExitKind::EptMisconfig, ExitKind::ApicAccess, ExitKind::MemoryFault],
+        Space::Msr => &[ExitKind::Msr],
     }
 }
 
 /// Computes rates, shares and times of all rows of a guest from its exits.
-pub(super) fn set_figures(mut rows: Vec<&mut AccessRow>, exits: &ExitTable, seconds: Option<f64>, is_file: bool) {
+pub(super) fn set_figures(mut rows: Vec<&mut AccessRow>, exits: &ExitTable, seconds: Option<f64>) {
     for space in [Space::Pio, Space::Mmio, Space::Msr] {
-        let of_kinds = |kinds: &[ExitKind]| {
-            let these = exits.rows.iter().filter(|row| kinds.iter().any(|kind| kind.matches(row)));
-            these.fold((0_u64, 0_u64, 0_u64), |(count, ns, own), row| {
-                let (all, of_vcpu) = (row.span.total_ns.unwrap_or(0), row.own_ns().unwrap_or(0));
-                (count.saturating_add(row.span.count), ns.saturating_add(all), own.saturating_add(of_vcpu))
-            })
-        };
-        let (exit_count, exit_ns, own_ns) =
-            exits_of(space).into_iter().map(of_kinds).find(|(count, ..)| *count > 0).unwrap_or_default();
+        let these = || exits.rows.iter().filter(|row| exits_of(space).iter().any(|kind| kind.matches(row)));
+        let exit_ns = total(these().filter_map(|row| row.span.total_ns));
+        let own_ns = total(these().filter_map(ExitRow::own_ns));
         let own = if exit_ns > 0 { own_ns as f64 / exit_ns as f64 } else { 1.0 };
-        let sums = || rows.iter().filter(|r| r.space == space && r.vcpu.is_none()).map(|r| &r.span);
-        let (count, ns) = (total(sums().map(|s| s.count)), total(sums().filter_map(|s| s.total_ns)));
-        // perf measures an access to a port from kvm_pio to kvm_entry (kvm-stat-x86.c), which leaves out the way from
-        // kvm_exit.
-        let longer = (exit_ns as f64 / exit_count as f64) / (ns as f64 / count as f64);
-        let is_short = is_file && space == Space::Pio && exit_count >= count && longer.is_finite();
-        let longer = if is_short { longer.max(1.0) } else { 1.0 };
-        let base = if is_file { Some(ns) } else { exits.total_ns };
+        let of_table = rows.iter().filter(|r| r.space == space && r.vcpu.is_none()).filter_map(|r| r.span.total_ns);
+        let base = exits.total_ns.unwrap_or_else(|| total(of_table));
         for row in rows.iter_mut().filter(|r| r.space == space) {
             row.rate = seconds.map(|s| row.span.count as f64 / s);
-            row.time_percent = row.span.total_ns.zip(base).and_then(|(ns, all)| share(ns, all));
-            row.exit_ns = row.span.total_ns.map(|ns| (ns as f64 * longer) as u64);
-            row.cpu_percent = row.exit_ns.zip(seconds).map(|(ns, s)| ns as f64 * own / (s * 1e7));
+            row.time_percent = row.span.total_ns.and_then(|ns| share(ns, base));
+            row.cpu_percent = row.span.total_ns.zip(seconds).map(|(ns, s)| ns as f64 * own / (s * 1e7));
         }
     }
 }
@@ -204,13 +160,14 @@ pub(super) struct Owners<'a> {
 impl<'a> Owners<'a> {
     pub(super) fn of(facts: &'a DomainFacts) -> Self {
         let known = facts.devices.as_ref().map(|m| (&*m.value, m.from));
-        let of_command = || facts.command.as_ref()?.arch();
-        let arch = facts.xml.as_ref().and_then(|x| x.value.arch.as_deref()).or_else(of_command);
+        let arch = facts.xml.as_ref().and_then(|x| x.value.arch.as_deref());
+        let arch = arch.or_else(|| facts.command.as_ref()?.arch());
         let machine = facts.machine.as_ref().map(|m| m.value.as_str());
-        // A pasted map can be an excerpt. The map of a running guest is complete: a hole in it belongs to no device.
-        let whole = known.is_some_and(|(_, from)| from != Origin::File);
-        let built_in =
-            if whole { DeviceMap::default() } else { device_map::builtin(facts.vmm.as_str(), machine, arch) };
+        let built_in = match known {
+            // A pasted map can be an excerpt. The map of a running guest is complete: a hole belongs to no device.
+            Some((_, from)) if from != Origin::File => DeviceMap::default(),
+            _ => device_map::builtin(facts.vmm.as_str(), machine, arch),
+        };
         Self { known, built_in }
     }
 

@@ -3,7 +3,7 @@
 use kvm::CpuSet;
 use kvm::cmdline::{QemuCommand, Smp, is_switched_on};
 use kvm::domain_xml::{DomainXml, GuestNumaCell, GuestTopology};
-use kvm::hyperv::{self, Enlightenment};
+use kvm::hyperv;
 use kvm::limits;
 use sample::{DomainFacts, Vmm};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,6 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The configuration of a guest. A missing setting is evidence only where the part that would have it was seen; the
 /// questions below ask for that and answer `None` elsewhere.
 #[derive(Debug, Clone, Default, PartialEq)]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts about a configuration")]
 pub struct GuestConfig {
     /// Whether a part of the configuration was read.
     pub known: bool,
@@ -25,8 +24,6 @@ pub struct GuestConfig {
     pub arch: Option<String>,
     /// Number of vCPUs.
     pub vcpus: Option<u32>,
-    /// Sockets that the vCPUs are in.
-    pub sockets: Option<u32>,
     /// CPU mode: `host-passthrough`, `custom`, …
     pub cpu_mode: Option<String>,
     /// The argument of `-cpu` that counts, where QEMU was given one by hand.
@@ -36,8 +33,6 @@ pub struct GuestConfig {
     /// Whether the CPU feature `hypervisor` is switched off: the guest does not learn that it is one, and looks for no
     /// enlightenment (Hyper-V TLFS, "Feature and Interface Discovery").
     pub hypervisor_hidden: bool,
-    /// Whether CPUID does not name KVM (`kvm=off`, `<kvm><hidden>`): Linux then uses nothing of KVM's.
-    pub kvm_hidden: bool,
     /// Memory, bytes.
     pub memory: Option<u64>,
     /// Machine type.
@@ -91,10 +86,8 @@ pub struct Machine {
 impl Machine {
     /// From the name.
     pub fn parse(name: &str) -> Self {
-        let version = name.rsplit_once('-').and_then(|(_, v)| {
-            let mut parts = v.split('.').map(str::parse);
-            Some((parts.next()?.ok()?, parts.next()?.ok()?))
-        });
+        let number = name.rsplit_once('-').and_then(|(_, number)| number.split_once('.'));
+        let version = number.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
         Self { name: Some(name.to_owned()), version }
     }
 }
@@ -135,10 +128,6 @@ pub struct TimerConfig {
     pub offset: Option<String>,
     /// Whether the HPET is present.
     pub hpet: Option<bool>,
-    /// Whether kvmclock is offered.
-    pub kvmclock: Option<bool>,
-    /// The RTC's tick policy: `delay`, `catchup`.
-    pub rtc_policy: Option<String>,
     /// The PIT's tick policy: `delay`, `discard`.
     pub pit_policy: Option<String>,
 }
@@ -177,8 +166,6 @@ pub struct NumaConfig {
     pub cells: Vec<GuestNumaCell>,
     /// Nodes that its memory is bound to.
     pub nodes: Option<CpuSet>,
-    /// How, by libvirt's names, where it is written down: `strict`, `preferred`, `interleave`, `restrictive`.
-    pub mode: Option<String>,
 }
 
 impl GuestConfig {
@@ -204,27 +191,20 @@ impl GuestConfig {
     fn add_xml(&mut self, xml: &DomainXml) {
         self.known = true;
         self.is_whole = xml.is_whole();
-        // No cell has nodes of its own then.
-        let all_on_nodes = xml.numatune.as_ref().is_some_and(|tune| tune.nodeset.is_some())
-            && xml.shows("numatune")
-            && xml.parts.as_ref().is_none_or(|parts| !parts.contains("numatune/memnode"));
         self.shown = Shown {
             hyperv: xml.shows("features/hyperv"),
             clock: xml.shows("clock"),
             topology: xml.shows("cpu/topology"),
-            cells: xml.shows("cpu/numa") || all_on_nodes,
+            cells: xml.shows("cpu/numa"),
             pins: xml.shows("cputune"),
         };
         self.libvirt = Some(true);
         self.arch.clone_from(&xml.arch);
-        // QEMU takes the last -smp.
-        let added = xml.qemu_command.as_ref().and_then(QemuCommand::vcpus);
-        self.vcpus = self.vcpus.or(added).or(xml.vcpus);
+        self.vcpus = self.vcpus.or(xml.vcpus);
         self.memory = xml.memory;
         self.cpu_mode.clone_from(&xml.cpu.mode);
         let policy = xml.cpu.features.get("hypervisor");
         self.hypervisor_hidden = policy.is_some_and(|policy| matches!(policy.as_str(), "disable" | "forbid"));
-        self.kvm_hidden = xml.kvm_features.get("hidden").is_some_and(|state| state == "on");
         if self.machine.name.is_none() {
             self.machine = xml.machine.as_deref().map(Machine::parse).unwrap_or_default();
         }
@@ -233,13 +213,10 @@ impl GuestConfig {
         }
         self.hyperv.passthrough = xml.hyperv.as_ref().is_some_and(|h| h.mode.as_deref() == Some("passthrough"));
         self.hyperv.set(hyperv::CLOCK, xml.clock.present(hyperv::CLOCK) == Some(true));
-        let policy = |timer: &str| xml.clock.timer(timer).and_then(|t| t.tickpolicy.clone());
         self.timers = TimerConfig {
             offset: xml.clock.offset.clone(),
             hpet: xml.clock.present("hpet"),
-            kvmclock: xml.clock.present("kvmclock"),
-            rtc_policy: policy("rtc"),
-            pit_policy: policy("pit"),
+            pit_policy: xml.clock.timer("pit").and_then(|t| t.tickpolicy.clone()),
         };
         let emulator = xml.emulator_pin.iter().map(|cpus| (None, cpus.clone()));
         let iothreads = xml.iothread_pins.iter().map(|(id, cpus)| (Some(*id), cpus.clone()));
@@ -251,21 +228,15 @@ impl GuestConfig {
             realtime: xml.realtime.iter().collect(),
         };
         self.topology = xml.topology;
-        // Without a topology libvirt gives each vCPU a socket (`qemuBuildSmpCommandLine`).
-        self.sockets = xml.topology.map(|topology| topology.sockets).or(self.vcpus.filter(|_| self.is_whole));
-        let tune = xml.numatune.clone();
-        let (nodes, mode) = tune.map_or((None, None), |tune| (tune.nodeset, tune.mode));
-        self.numa = NumaConfig { cells: xml.numa_cells.clone(), nodes, mode };
+        let nodes = xml.numatune.as_ref().and_then(|tune| tune.nodeset.clone());
+        self.numa = NumaConfig { cells: xml.numa_cells.clone(), nodes };
         if let Some(added) = &xml.qemu_command {
             self.overlay(added);
-            self.topology = topology(added.smp).or(self.topology);
-            self.sockets = added.smp.sockets(None).or(self.sockets);
-            if added.cpu_options.is_empty() {
-                return;
+            if !added.cpu_options.is_empty() {
+                self.cpu_place = CpuPlace::QemuCommandline;
+                self.cpu_argument = added.cpu_options.last().cloned();
+                self.shown.hyperv = true;
             }
-            self.cpu_place = CpuPlace::QemuCommandline;
-            self.cpu_argument = added.cpu_options.last().cloned();
-            self.shown.hyperv = true;
         }
     }
 
@@ -276,22 +247,17 @@ impl GuestConfig {
         self.libvirt.get_or_insert(command.by_libvirt);
         self.vcpus = self.vcpus.or(command.vcpus());
         self.memory = self.memory.or(command.memory);
-        if alone {
-            self.topology = self.topology.or_else(|| topology(command.smp));
-        }
         self.known = true;
         if self.machine.name.is_none() {
             self.machine = command.machine.as_deref().map(Machine::parse).unwrap_or_default();
         }
-        if self.arch.is_none() {
-            self.arch = command.arch().map(str::to_owned);
-        }
+        self.arch = self.arch.take().or_else(|| command.arch().map(str::to_owned));
         if self.numa.cells.is_empty() && self.numa.nodes.is_none() {
-            self.numa = NumaConfig { cells: command.numa_cells(), nodes: command.bound_nodes(), mode: None };
+            self.numa = NumaConfig { cells: command.numa_cells(), nodes: command.bound_nodes() };
         }
         self.overlay(command);
-        self.sockets = command.smp.sockets(self.machine.version).or(self.sockets);
         if alone {
+            self.topology = topology(command.smp, self.machine.version);
             self.pins.iothread_count = command.iothreads.len() as u32;
             self.cpu_place = CpuPlace::CommandLine(command.cpu_options.len());
             self.cpu_argument = command.cpu_options.last().cloned();
@@ -302,8 +268,8 @@ impl GuestConfig {
     fn overlay(&mut self, command: &QemuCommand) {
         if !command.cpu_options.is_empty() {
             self.hyperv = Enlightenments::default();
-            let off = |name| command.cpu_features.get(name).is_some_and(|value| !is_switched_on(value));
-            (self.hypervisor_hidden, self.kvm_hidden) = (off("hypervisor"), off("kvm"));
+            let hypervisor = command.cpu_features.get("hypervisor");
+            self.hypervisor_hidden = hypervisor.is_some_and(|value| !is_switched_on(value));
         }
         for known in hyperv::ALL.iter().filter(|known| command.hyperv_on(known.name)) {
             self.hyperv.set(known.name, true);
@@ -314,16 +280,8 @@ impl GuestConfig {
         }
         let timers = &mut self.timers;
         timers.hpet = command.hpet.or(timers.hpet);
-        timers.kvmclock = command.kvmclock.or(timers.kvmclock);
-        if let Some(policy) = &command.pit_policy {
-            timers.pit_policy = Some(policy.clone());
-        }
-        if command.rtc_driftfix.as_deref() == Some("slew") {
-            timers.rtc_policy = Some("catchup".into());
-        }
-        if timers.offset.is_none() {
-            timers.offset.clone_from(&command.rtc_base);
-        }
+        timers.pit_policy = command.pit_policy.clone().or(timers.pit_policy.take());
+        timers.offset = timers.offset.take().or_else(|| command.rtc_base.clone());
     }
 
     /// Whether an enlightenment is on; `None` if that is not shown.
@@ -331,20 +289,6 @@ impl GuestConfig {
         let clock = name == hyperv::CLOCK && self.cpu_place == CpuPlace::Xml;
         let shown = if clock { self.shown.clock } else { self.shown.hyperv };
         self.hyperv.has(name).then_some(true).or(shown.then_some(false))
-    }
-
-    /// Whether any enlightenment is on; `None` if that is not shown.
-    pub fn is_enlightened(&self) -> Option<bool> {
-        self.hyperv.any().then_some(true).or(self.shown.hyperv.then_some(false))
-    }
-
-    /// The enlightenments that are on without something that they need, with what is missing: QEMU 4.1 and later refuse
-    /// to start such a guest (`hv_feature_check_deps` of its target/i386/kvm/kvm.c).
-    pub fn incomplete(&self) -> Vec<(&'static str, Vec<&'static str>)> {
-        let lacks = |name: &&str| self.enlightened(name) == Some(false);
-        let missing = |known: &Enlightenment| known.needs.iter().copied().filter(lacks).collect::<Vec<_>>();
-        let on = hyperv::ALL.iter().filter(|known| self.hyperv.on.contains(known.name));
-        on.map(|known| (known.name, missing(known))).filter(|(_, missing)| !missing.is_empty()).collect()
     }
 
     /// Whether the guest is a PC; true if its architecture is unknown.
@@ -355,16 +299,18 @@ impl GuestConfig {
     /// Whether the guest has an HPET: as configured, or else the default of QEMU's PC machines (hw/i386/pc.c,
     /// `hpet_enabled`); `None` if that is not shown.
     pub fn hpet(&self) -> Option<bool> {
-        let pc = || {
-            self.is_x86()
-                && self.machine.name.as_deref().is_none_or(|m| !m.starts_with("isapc") && !m.starts_with("microvm"))
-        };
-        self.timers.hpet.or_else(|| self.shown.clock.then(pc))
+        let is_pc = self.is_x86() && self.machine.name.as_deref().is_none_or(|m| !m.starts_with("microvm"));
+        self.timers.hpet.or(self.shown.clock.then_some(is_pc))
     }
 
     /// The PIT's tick policy, `delay` if none is configured; `None` if that is not shown.
     pub fn pit_policy(&self) -> Option<&str> {
         self.timers.pit_policy.as_deref().or(self.shown.clock.then_some("delay"))
+    }
+
+    /// Sockets that the vCPUs are in. Without a topology libvirt gives each vCPU one (`qemuBuildSmpCommandLine`).
+    pub fn sockets(&self) -> Option<u32> {
+        self.topology.map(|topology| topology.sockets).or(self.vcpus.filter(|_| self.is_whole))
     }
 
     /// Hardware threads of a core of the guest, one if not configured; `None` if that is not shown.
@@ -373,15 +319,10 @@ impl GuestConfig {
     }
 }
 
-/// The topology of `-smp`, if it has the number of threads of a core.
-fn topology(smp: Smp) -> Option<GuestTopology> {
-    let threads = smp.threads?;
-    Some(GuestTopology {
-        sockets: smp.sockets.unwrap_or(1),
-        dies: smp.dies.unwrap_or(1),
-        cores: smp.cores.unwrap_or(1),
-        threads,
-    })
+/// The topology of `-smp`.
+fn topology(smp: Smp, version: Option<(u32, u32)>) -> Option<GuestTopology> {
+    let (dies, cores) = (smp.dies.unwrap_or(1), smp.cores.unwrap_or(1));
+    Some(GuestTopology { sockets: smp.sockets(version)?, dies, cores, threads: smp.threads.unwrap_or(1) })
 }
 
 #[cfg(test)]
@@ -440,15 +381,6 @@ mod tests {
     }
 
     #[test]
-    fn the_last_smp_counts() {
-        let xml = "<domain type='kvm' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'><name>g</name>\
-            <vcpu>2</vcpu><qemu:commandline><qemu:arg value='-smp'/><qemu:arg value='6,threads=2'/>\
-            </qemu:commandline></domain>";
-        let c = GuestConfig::of(&facts(Some(xml), None));
-        assert_eq!((c.vcpus, c.threads_per_core()), (Some(6), Some(2)));
-    }
-
-    #[test]
     fn nothing_known_is_no_absence() {
         let c = GuestConfig::of(&DomainFacts::default());
         assert_eq!((c.enlightened("synic"), c.hpet()), (None, None));
@@ -464,9 +396,8 @@ mod tests {
         );
         assert_eq!((c.enlightened("avic"), c.enlightened(hyperv::CLOCK), c.hpet()), (Some(false), None, None));
         assert_eq!((c.threads_per_core(), c.shown.cells, c.shown.pins, c.is_whole), (None, false, true, false));
-        assert_eq!(c.incomplete(), [], "the clock is not shown");
         let c = part("<features><hyperv><synic state='on'/></hyperv></features><clock offset='localtime'/>");
-        assert_eq!((c.incomplete().len(), c.enlightened(hyperv::CLOCK)), (1, Some(false)));
+        assert_eq!(c.enlightened(hyperv::CLOCK), Some(false));
         let xml = "<domain type='kvm' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>\
             <qemu:commandline><qemu:arg value='-cpu'/><qemu:arg value='host,hv_time'/></qemu:commandline></domain>";
         let c = GuestConfig::of(&facts(Some(xml), None));

@@ -1,8 +1,11 @@
 //! CPU time of threads as percent of one host CPU, and what the scheduler did with them.
 
 use super::SampleInterval;
+use super::earlier::by_key;
 use kvm::thread_name::{self, Role};
-use sample::{Growing as _, Migrations, OtherTask, Placement, ThreadEvents, ThreadSample, ThreadTimes, Timing};
+use sample::{
+    Growing as _, Joining, Migrations, OtherTask, Placement, Sum, ThreadEvents, ThreadSample, ThreadTimes, Timing,
+};
 use std::collections::BTreeMap;
 
 /// CPU time by kind, percent of one host CPU.
@@ -63,14 +66,6 @@ impl CpuShare {
         }
     }
 
-    /// Each kind of time times a number.
-    #[must_use]
-    pub(super) fn scaled(self, by: f64) -> Self {
-        let Self { usr, sys, guest, wait, ran, kinds_unknown } = self;
-        let (wait, ran) = (wait.map(|w| w * by), ran.map(|r| r * by));
-        Self { usr: usr * by, sys: sys * by, guest: guest * by, wait, ran, kinds_unknown }
-    }
-
     fn between(now: &ThreadTimes, before: &ThreadTimes, interval: &SampleInterval) -> Option<Self> {
         let percent = |n: u64, b: u64| interval.percent(n.saturating_sub(b));
         let guest = percent(now.guest_ns, before.guest_ns)?;
@@ -87,6 +82,18 @@ impl CpuShare {
             ran,
             kinds_unknown: now.user_ns | now.system_ns | now.guest_ns == 0 && now.run_ns >= Some(KINDLESS_NS),
         })
+    }
+}
+
+impl Sum for CpuShare {
+    fn join(&mut self, more: Self, _: &mut Joining) {
+        *self = self.plus(more);
+    }
+
+    fn change(&mut self, by: &dyn Fn(f64) -> f64) {
+        [&mut self.usr, &mut self.sys, &mut self.guest].into_iter().for_each(|time| time.change(by));
+        self.wait.change(by);
+        self.ran.change(by);
     }
 }
 
@@ -198,49 +205,19 @@ fn others(now: &[OtherTask], before: Option<&[OtherTask]>, interval: &SampleInte
     if !interval.started {
         return Vec::new();
     }
-    let before = before.unwrap_or_default();
-    // Engines keep a place for each thread id; its name may change. Most lists are short: hash tables for each thread
-    // of a host would cost more than all else of it.
-    let (earlier, later) = (by_tid(before), by_tid(now));
-    // The counts of a task that lost its place in the engine's table went to the rest: they were reported already.
-    let displaced = |old: &&OtherTask| {
-        old.tid != OtherTask::REST && with_tid(&later, old.tid).is_none_or(|o| o.count < old.count || o.ns < old.ns)
-    };
-    let gone = before
-        .iter()
-        .filter(displaced)
-        .fold((0_u64, 0_u64), |(count, ns), task| (count.saturating_add(task.count), ns.saturating_add(task.ns)));
-    let known = |o: &OtherTask| {
-        let old = with_tid(&earlier, o.tid).map_or((0, 0), |old| (old.count, old.ns));
-        let old = if old.0 > o.count || old.1 > o.ns { (0, 0) } else { old };
-        match o.tid {
-            OtherTask::REST => (old.0.saturating_add(gone.0).min(o.count), old.1.saturating_add(gone.1).min(o.ns)),
-            _ => old,
+    // Engines keep a place for each thread id; its name may change. What has no place is in the rest, which also takes
+    // over what was reported of a task that loses its place: it tells nothing of an interval.
+    let earlier = by_key(before.unwrap_or_default(), |task| task.tid);
+    let mut grown = Vec::new();
+    for task in now.iter().filter(|task| task.tid != OtherTask::REST) {
+        let old = earlier.get(&task.tid).filter(|old| old.count <= task.count && old.ns <= task.ns);
+        let (count, ns) = old.map_or((0, 0), |old| (old.count, old.ns));
+        if task.count > count {
+            grown.push(OtherTask { count: task.count - count, ns: task.ns - ns, ..task.clone() });
         }
-    };
-    let mut grown: Vec<_> = now
-        .iter()
-        .filter_map(|o| {
-            let (count, ns) = known(o);
-            (o.count > count).then(|| OtherTask { count: o.count - count, ns: o.ns - ns, ..o.clone() })
-        })
-        .collect();
+    }
     order_tasks(&mut grown);
-    grown.shrink_to_fit();
     grown
-}
-
-/// Tasks in the order of their thread ids, each of them once.
-fn by_tid(tasks: &[OtherTask]) -> Vec<&OtherTask> {
-    let mut sorted: Vec<&OtherTask> = tasks.iter().collect();
-    sorted.sort_by_key(|task| task.tid);
-    sorted.dedup_by_key(|task| task.tid);
-    sorted
-}
-
-fn with_tid<'a>(sorted: &[&'a OtherTask], tid: i32) -> Option<&'a OtherTask> {
-    let at = sorted.binary_search_by_key(&tid, |task| task.tid).ok()?;
-    sorted.get(at).copied()
 }
 
 /// Most time first, then by count.
@@ -273,17 +250,13 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_lost_its_place_counts_once() {
+    fn a_task_counts_what_it_grew_by_and_the_rest_nothing() {
         let task = |tid, count, ns| OtherTask { tid, comm: "t".into(), count, ns };
-        let rest = |count, ns| OtherTask::rest(count, ns).unwrap();
         let renamed = OtherTask { comm: "before".into(), ..task(1, 5, 50) };
-        let before = [renamed, task(2, 3, 30), task(3, 4, 40), rest(10, 100)];
+        let before = [renamed, task(2, 3, 30), task(3, 4, 40), OtherTask::rest(10, 100).unwrap()];
         // The second lost its place; the third did and came back.
-        let now = [task(1, 6, 70), task(3, 1, 5), task(4, 2, 8), rest(19, 190)];
-        let grown = others(&now, Some(&before), &SECOND);
-        assert_eq!(grown, [rest(2, 20), task(1, 1, 20), task(4, 2, 8), task(3, 1, 5)]);
-        let all = |tasks: &[OtherTask]| tasks.iter().map(|t| t.count).sum::<u64>();
-        assert_eq!(all(&grown), all(&now) - all(&before), "no event counts twice");
+        let now = [task(1, 6, 70), task(3, 1, 5), task(4, 2, 8), OtherTask::rest(19, 190).unwrap()];
+        assert_eq!(others(&now, Some(&before), &SECOND), [task(1, 1, 20), task(4, 2, 8), task(3, 1, 5)]);
     }
 
     #[test]

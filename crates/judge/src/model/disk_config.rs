@@ -1,6 +1,6 @@
 //! The disks of a guest, as its configuration describes them.
 
-use kvm::cmdline::{CommandDisk, QemuCommand};
+use kvm::cmdline::CommandDisk;
 use kvm::domain_xml::DiskXml;
 use sample::DomainFacts;
 use std::collections::BTreeMap;
@@ -20,8 +20,6 @@ pub struct DiskConfig<'a> {
     pub aio: Option<&'a str>,
     /// Whether it has an `IOThread` of its own.
     pub iothread: bool,
-    /// Whether Proxmox ignores that it was to have one.
-    pub lacks_iothread: bool,
     /// Limits per second by libvirt's names.
     pub limits: &'a BTreeMap<String, u64>,
     /// Whether a block device of the host is behind it.
@@ -34,18 +32,15 @@ impl<'a> DiskConfig<'a> {
         let xml = facts.xml.iter().flat_map(|xml| &xml.value.disks);
         let is_disk = |disk: &&DiskXml| matches!(disk.device.as_deref(), None | Some("disk" | "lun"));
         let disks: Vec<Self> = xml.filter(is_disk).map(Self::of_xml).collect();
-        let of_command = |command: &'a QemuCommand| command.disks.iter().map(|disk| Self::of_command(command, disk));
-        if disks.is_empty() { facts.command.iter().flat_map(|all| of_command(all)).collect() } else { disks }
+        let of_command = facts.command.iter().flat_map(|command| &command.disks).map(Self::of_command);
+        if disks.is_empty() { of_command.collect() } else { disks }
     }
 
     /// The disk of this name in the VMM's statistics; `None` if neither XML nor command line has it.
     pub fn find(facts: &'a DomainFacts, name: &str) -> Option<Self> {
         let xml = facts.xml.as_ref().and_then(|xml| xml.value.disks.iter().find(|disk| disk.target == name));
-        let command = || {
-            let command = facts.command.as_ref()?;
-            command.disks.iter().find(|disk| disk.is_called(name)).map(|disk| Self::of_command(command, disk))
-        };
-        xml.map(Self::of_xml).or_else(command)
+        let mut command = facts.command.iter().flat_map(|command| &command.disks);
+        xml.map(Self::of_xml).or_else(|| command.find(|disk| disk.is_called(name)).map(Self::of_command))
     }
 
     fn of_xml(disk: &'a DiskXml) -> Self {
@@ -56,18 +51,14 @@ impl<'a> DiskConfig<'a> {
             cache: disk.cache.as_deref(),
             aio: disk.io.as_deref(),
             iothread: disk.iothread.is_some(),
-            lacks_iothread: false,
             limits: &disk.iotune,
             on_block_device: disk.source.as_deref() == Some("block"),
         }
     }
 
-    fn of_command(command: &QemuCommand, disk: &'a CommandDisk) -> Self {
+    fn of_command(disk: &'a CommandDisk) -> Self {
         let names = [&disk.device, &disk.drive, &disk.file];
         // A Proxmox volume without a folder is a block device: `local-lvm:vm-100-disk-0`.
-        // QEMU itself gives IOThreads to the controllers of SCSI disks.
-        let is_scsi = disk.driver.as_deref() == Some("scsi-hd");
-        let lacks_iothread = is_scsi && disk.iothread.as_ref().is_some_and(|id| !command.iothreads.contains(id));
         let is_volume = disk.file.contains(':') && !disk.file.contains('/');
         Self {
             name: names.into_iter().find(|name| !name.is_empty()).map_or("", String::as_str),
@@ -75,8 +66,7 @@ impl<'a> DiskConfig<'a> {
             bus: disk.driver.as_deref(),
             cache: disk.cache.as_deref(),
             aio: disk.aio.as_deref(),
-            iothread: disk.iothread.is_some() && !lacks_iothread,
-            lacks_iothread,
+            iothread: disk.iothread.is_some(),
             limits: &disk.limits,
             on_block_device: disk.file.starts_with("/dev/") || is_volume,
         }

@@ -11,7 +11,7 @@ use kvm::thread_name::Role;
 use kvm::topology::HostTopology;
 use sample::{
     DomainFacts, DomainSample, DomainState, EngineKind, EngineLevel, EngineStatus, ExitPlace, GuestId, Job, MemoryUse,
-    Sample, Stop, StopReason, ThreadEvents, Throttling, growth,
+    Sample, Stop, StopReason, Throttling, growth,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,9 +30,6 @@ pub enum ExitRateSource {
     #[default]
     Nothing,
 }
-
-/// All vCPUs of a guest that does not run use less of a CPU together, percent.
-const MIN_RUN: f64 = 0.1;
 
 /// Counters by name, per second.
 pub type Rates = BTreeMap<String, f64>;
@@ -148,15 +145,16 @@ impl DomainModel {
 
     /// The wait of the vCPU that waited longest, percent of the interval.
     pub fn longest_wait(&self) -> Option<f64> {
-        self.vcpus().filter_map(|t| t.cpu?.wait).reduce(f64::max)
+        self.worst_wait()?.0.cpu?.wait
     }
 
     /// The vCPU that waited longest, and its wait as percent of the time that it ran or wanted to run.
     pub fn worst_wait(&self) -> Option<(&ThreadModel, f64)> {
-        let waits = self.vcpus().filter_map(|t| Some((t, t.cpu?, t.cpu?.wait?)));
+        let wait = |t: &ThreadModel| t.cpu.and_then(|cpu| cpu.wait);
+        let waits = self.vcpus().filter(|t| wait(t).is_some());
         // Of equal ones the first.
-        let (thread, cpu, wait) = waits.reduce(|a, b| if b.2 > a.2 { b } else { a })?;
-        Some((thread, if wait > 0.0 { 100.0 * wait / (wait + cpu.busy()) } else { 0.0 }))
+        let thread = waits.reduce(|a, b| if wait(b) > wait(a) { b } else { a })?;
+        Some((thread, thread.wait_percent()?))
     }
 
     /// The part of its memory on the NUMA nodes where its vCPUs ran last, percent of the memory whose node is known;
@@ -180,7 +178,7 @@ impl DomainModel {
     ) -> Self {
         let pair = GuestPair::new(now, before, interval);
         let (exits, vcpu_exits) = exits::tables(&pair);
-        let (accesses, vcpu_accesses) = accesses::rows(&pair, &exits, sample.engine.kind);
+        let (accesses, vcpu_accesses) = accesses::rows(&pair, &exits);
         let userspace = userspace(&pair);
         let mut counters = super::counter_rates(&now.counters, before.map(|b| &b.counters), interval);
         let mut threads: Vec<_> = pair
@@ -194,29 +192,19 @@ impl DomainModel {
                 model
             })
             .collect();
-        set_exit_rates(&mut threads, exits.count, &vcpu_exits, &userspace, interval);
+        set_exit_rates(&mut threads, &vcpu_exits, now.uncounted_vcpus == 0, interval);
         threads.sort_by_key(|t| (t.role, t.index.is_none(), t.index, t.tid));
         let mut exit_rate = exit_rate(exits.count, &counters, &userspace, &sample.engine, interval);
-        if now.uncounted_vcpus > 0 {
-            let is_counted = |events: &ThreadEvents| !events.exits.is_empty() || !events.userspace.is_empty();
-            let uncounted = now.threads.iter().filter(|t| !is_counted(&t.events)).map(|t| t.tid);
-            let uncounted: BTreeSet<i32> = uncounted.collect();
-            threads.iter_mut().filter(|t| uncounted.contains(&t.tid)).for_each(|t| t.exit_rate = None);
-            if exits.count == 0 && exit_rate.1 == ExitRateSource::Traced {
-                exit_rate = (None, ExitRateSource::Nothing);
-            }
+        if now.uncounted_vcpus > 0 && exits.count == 0 && exit_rate.1 == ExitRateSource::Traced {
+            exit_rate = (None, ExitRateSource::Nothing);
         }
-        let kvm_events = if interval.started {
-            let old = before.filter(|_| interval.engine_continues).map(|b| &b.kvm_events);
-            now.kvm_events.iter().map(|(k, n)| (k.clone(), growth(*n, old.and_then(|o| o.get(k)).copied()))).collect()
-        } else {
-            BTreeMap::new()
-        };
-        let paused = now.state == DomainState::Paused && !has_run(&threads, exits.count, &userspace);
+        let old = before.filter(|_| interval.engine_continues).map(|b| &b.kvm_events);
+        let kvm_events = now.kvm_events.iter().filter(|_| interval.started);
+        let kvm_events = kvm_events.map(|(k, n)| (k.clone(), growth(*n, old.and_then(|o| o.get(k)).copied())));
         Self {
             facts: now.facts.clone(),
-            state: if paused || now.state == DomainState::Ended { now.state } else { DomainState::Running },
-            stop: if paused { now.stop.clone() } else { None },
+            state: now.state,
+            stop: now.stop.clone(),
             uncounted_vcpus: now.uncounted_vcpus,
             cpu: threads.iter().filter_map(|t| t.cpu).reduce(CpuShare::plus),
             threads,
@@ -226,7 +214,7 @@ impl DomainModel {
             vcpu_accesses,
             userspace,
             exit_rate,
-            kvm_events,
+            kvm_events: kvm_events.collect(),
             counters,
             disks: devices::disks(now),
             host_disks: HostDiskModel::all(&pair, |d| d.host_disks.as_ref()),
@@ -247,36 +235,21 @@ impl DomainModel {
     }
 }
 
-/// Whether a guest's vCPUs did something in the interval, whatever state is reported of it: the reports are up to some
-/// seconds old. A question of a monitor may wake the threads of vCPUs that KVM does not run.
-fn has_run(threads: &[ThreadModel], exits: u64, userspace: &UserspaceRows) -> bool {
-    let vcpus = threads.iter().filter(|t| t.role == Role::Vcpu);
-    let busy: f64 = vcpus.filter_map(|t| t.cpu).map(|cpu| cpu.busy()).sum();
-    exits > 0 || !userspace.is_empty() || busy >= MIN_RUN
-}
-
 /// Exits to the VMM: the vCPU (`None`: all), the `KVM_EXIT_*` number, the count.
 type UserspaceRows = [(Option<u32>, i32, u64)];
 
 /// Sets the exits per second of each vCPU.
 fn set_exit_rates(
     threads: &mut [ThreadModel],
-    all: u64,
     vcpu_exits: &[(u32, ExitTable)],
-    userspace: &UserspaceRows,
+    all_counted: bool,
     interval: &SampleInterval,
 ) {
     for t in threads.iter_mut().filter(|t| t.role == Role::Vcpu) {
-        t.exit_rate = if all > 0 {
-            // A table of all vCPUs together has no rates of vCPUs.
-            let own = vcpu_exits.iter().find(|(vcpu, _)| Some(*vcpu) == t.index);
-            interval.rate(own.map_or(0, |(_, table)| table.count)).filter(|_| !vcpu_exits.is_empty())
-        } else if let Some(rate) = t.counters.get("exits") {
-            Some(*rate)
-        } else {
-            let own = userspace.iter().filter(|(vcpu, ..)| vcpu.is_some() && *vcpu == t.index);
-            interval.rate(total(own.map(|row| row.2))).filter(|_| !userspace.is_empty())
-        };
+        let own = vcpu_exits.iter().find(|(vcpu, _)| Some(*vcpu) == t.index).map(|(_, table)| table.count);
+        // A table of all vCPUs together has no rates of vCPUs.
+        let none = if all_counted && !vcpu_exits.is_empty() { Some(0) } else { None };
+        t.exit_rate = own.or(none).and_then(|count| interval.rate(count)).or(t.counters.get("exits").copied());
     }
 }
 

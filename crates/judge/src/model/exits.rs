@@ -63,18 +63,16 @@ impl ExitRow {
         self.span.total_ns.map(|all| all.saturating_sub(elsewhere))
     }
 
-    /// Adds exits of the same reason. `add` is for the parts of their time.
-    fn merge(&mut self, row: &Self, missing: MissingExtreme, add: fn((u64, u64), Part, Part) -> Part) {
+    /// Adds exits of the same reason.
+    fn merge(&mut self, row: &Self) {
         let counts = (self.span.count, row.span.count);
-        self.span.merge(&row.span, missing);
-        self.userspace_ns = add(counts, self.userspace_ns, row.userspace_ns);
-        self.halted_ns = add(counts, self.halted_ns, row.halted_ns);
-        self.preempted_ns = add(counts, self.preempted_ns, row.preempted_ns);
+        let add = |a, b| sum_of_known(counts, a, b, u64::saturating_add);
+        self.userspace_ns = add(self.userspace_ns, row.userspace_ns);
+        self.halted_ns = add(self.halted_ns, row.halted_ns);
+        self.preempted_ns = add(self.preempted_ns, row.preempted_ns);
+        self.span.merge(&row.span, missing_extreme(&row.span));
     }
 }
-
-/// A part of the time of exits, nanoseconds.
-type Part = Option<u64>;
 
 /// The engine reports the extremes of an interval at times with the next one.
 pub(super) fn missing_extreme(span: &Timing) -> MissingExtreme {
@@ -102,30 +100,19 @@ impl ExitTable {
 
     /// Adds the rows of another interval. [`ExitTable::build`] then computes totals and shares again.
     #[must_use]
-    pub(super) fn plus(mut self, table: Self) -> Self {
-        for row in table.rows {
-            if let Some(sum) = self.rows.iter_mut().find(|r| r.reason == row.reason) {
-                // An interval that did not measure a part changes nothing.
-                sum.merge(&row, missing_extreme(&row.span), |_, a, b| {
-                    a.zip(b).map(|(a, b)| a.saturating_add(b)).or(a).or(b)
-                });
-            } else if self.rows.len() < MAX_REASONS {
-                self.rows.push(row);
-            }
-        }
-        self
+    pub(super) fn plus(self, table: Self) -> Self {
+        let mut rows: BTreeMap<String, ExitRow> = self.rows.into_iter().map(|r| (r.reason.clone(), r)).collect();
+        table.rows.into_iter().for_each(|row| merge(&mut rows, row));
+        Self { rows: rows.into_values().collect(), ..Self::default() }
     }
 
     /// Builds the table; counts and times cover `seconds`.
     pub(super) fn build(mut rows: Vec<ExitRow>, seconds: Option<f64>) -> Self {
         rows.retain(|r| r.span.count > 0);
         let count = total(rows.iter().map(|r| r.span.count));
-        let time = |rows: &[ExitRow], idle_too: bool| {
-            let mut timed = rows.iter().filter(|r| idle_too || !r.idle).map(|r| r.span.total_ns).peekable();
-            timed.peek()?;
-            timed.try_fold(0, |sum: u64, t| Some(sum.saturating_add(t?)))
-        };
-        let (total_ns, work_ns) = (time(&rows, true), time(&rows, false));
+        let add = |a: Option<u64>, b: Option<u64>| Some(a?.saturating_add(b?));
+        let total_ns = rows.iter().map(|r| r.span.total_ns).reduce(add).flatten();
+        let work_ns = rows.iter().filter(|r| !r.idle).map(|r| r.span.total_ns).reduce(add).flatten();
         for r in &mut rows {
             r.rate = seconds.map(|s| r.span.count as f64 / s);
             r.cpu_percent = r.own_ns().zip(seconds).filter(|_| !r.idle).map(|(ns, s)| ns as f64 / (s * 1e7));
@@ -181,13 +168,8 @@ fn row(cell: &ExitCell, old: Option<&ExitCell>) -> ExitRow {
 }
 
 fn merge(rows: &mut BTreeMap<String, ExitRow>, row: ExitRow) {
-    match rows.get_mut(&row.reason) {
-        Some(sum) => {
-            sum.merge(&row, MissingExtreme::Unknown, |counts, a, b| sum_of_known(counts, a, b, u64::saturating_add));
-        }
-        None => {
-            rows.insert(row.reason.clone(), row);
-        }
+    if rows.len() < MAX_REASONS || rows.contains_key(&row.reason) {
+        rows.entry(row.reason.clone()).and_modify(|sum| sum.merge(&row)).or_insert(row);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The last intervals of the host and of each domain, for pictures over time. The number of points and domains is
 //! limited.
 
-use super::{CpuShare, DomainModel, GuestId, Model, jobs};
+use super::{CpuShare, DomainModel, GuestId, Model};
 use std::collections::{HashMap, VecDeque};
 
 /// Points kept for each domain.
@@ -20,30 +20,20 @@ pub struct HistoryPoint {
     pub cpu: Option<f64>,
     /// Wait of the vCPUs, percent of the time that they wanted to run.
     pub wait: Option<f64>,
-    /// How far its job is that is behind the others, percent.
-    pub job: Option<f64>,
 }
 
 impl HistoryPoint {
     fn of_domain(d: &DomainModel, model: &Model) -> Self {
         let cpu = d.cpu.map(|c| c.busy());
-        Self {
-            time_ms: model.time_ms,
-            exits: d.exit_rate.0,
-            cpu,
-            wait: d.vcpu_wait_percent(),
-            job: d.jobs.iter().filter_map(jobs::progress).reduce(f64::min),
-        }
+        Self { time_ms: model.time_ms, exits: d.exit_rate.0, cpu, wait: d.vcpu_wait_percent() }
     }
 
     fn of_host(model: &Model) -> Self {
-        let cpus = model.host.cpus.iter().filter(|c| c.time.is_some()).count() as f64;
         Self {
             time_ms: model.time_ms,
             exits: model.domains.iter().filter_map(|d| d.exit_rate.0).reduce(|a, b| a + b),
-            cpu: model.host.total().map(|time| time.busy() * cpus),
+            cpu: model.host.usage().map(|usage| (100.0 - usage.idle) * usage.cpus),
             wait: CpuShare::wait_of(model.domains.iter().flat_map(DomainModel::vcpus)),
-            job: None,
         }
     }
 }
@@ -66,14 +56,6 @@ impl History {
             push(&mut points, HistoryPoint::of_domain(d, model));
             self.domains.insert(key, points);
         }
-    }
-
-    /// CPU time of a domain, percent of one CPU: the mean of the last ten intervals.
-    pub fn recent_cpu(&self, domain: &DomainModel) -> Option<f64> {
-        const RECENT: usize = 10;
-        let points = self.domains.get(&domain.key())?;
-        let recent: Vec<f64> = points.iter().rev().take(RECENT).filter_map(|p| p.cpu).collect();
-        (!recent.is_empty()).then(|| recent.iter().sum::<f64>() / recent.len() as f64)
     }
 
     /// The points of a domain, or of the host with all its guests for `None`; oldest first.

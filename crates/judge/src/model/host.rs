@@ -1,7 +1,7 @@
 //! The host within an interval: its CPUs, the guests' threads on them, and other tasks.
 
 use super::{DomainModel, PressureModel, SampleInterval};
-use kvm::kernel_log::{LogKind, LogLine};
+use kvm::kernel_log::LogLine;
 use sample::{
     CpuPower, CpuTimes, HostFacts, HostMemory, HostSample, HostTask, HostTaskGroup, Joining, MAX_TASK_GROUPS,
     MissingExtreme, Sum as _, sums,
@@ -20,9 +20,8 @@ pub struct HostModel {
     /// Tasks that belong to no guest, busiest first.
     pub tasks: Vec<HostTaskModel>,
     /// The names of tasks outside guests that used the most CPU time, as last read, busiest first and at most
-    /// [`MAX_TASK_GROUPS`]. kvmtop counts as any other task, unlike in `tasks`. They were read up to two seconds ago:
-    /// in an interval in which the host's CPUs did less outside guests, each has its share of that. `None`: not
-    /// measured.
+    /// [`MAX_TASK_GROUPS`]. kvmtop counts as any other task, unlike in `tasks`. They were read up to two seconds ago.
+    /// `None`: not measured.
     pub task_groups: Option<Vec<TaskGroup>>,
     /// CPU time of all threads of all guests, also of those that are not shown, percent of one CPU.
     pub guests_cpu: f64,
@@ -35,14 +34,6 @@ pub struct HostModel {
 }
 
 impl HostModel {
-    /// How many lines of the log are about KVM or a VMM and are judged by no rule, and the first of them; `None` if
-    /// there are none.
-    pub fn unjudged_lines(&self) -> Option<(usize, &str)> {
-        let mut lines = self.kernel_log.iter().filter(|line| line.kind == LogKind::Other);
-        let first = lines.next()?;
-        Some((1 + lines.count(), &first.text))
-    }
-
     /// A CPU by number.
     pub fn cpu(&self, number: u32) -> Option<&CpuModel> {
         self.cpus.binary_search_by_key(&number, |c| c.cpu).ok().and_then(|at| self.cpus.get(at))
@@ -295,7 +286,7 @@ impl HostModel {
             })
             .collect();
         list_tenants(&mut cpus, domains);
-        let mut model = Self {
+        Self {
             facts: now.facts.clone(),
             cpus,
             tasks: tasks(&now.tasks),
@@ -304,18 +295,6 @@ impl HostModel {
             memory: now.memory,
             pressure: now.pressure.as_ref().map(PressureModel::new),
             kernel_log: now.kernel_log.clone(),
-        };
-        model.fit_task_groups();
-        model
-    }
-
-    /// Makes the tasks outside guests, which were read earlier, no more than what the host's CPUs did outside guests.
-    fn fit_task_groups(&mut self) {
-        let Some(usage) = self.usage() else { return };
-        let other = usage.other * usage.cpus;
-        let all: f64 = self.task_groups.iter().flatten().map(|g| g.cpu_percent).sum();
-        if all > other {
-            self.task_groups.iter_mut().flatten().for_each(|g| g.cpu_percent *= other / all);
         }
     }
 }
@@ -327,11 +306,10 @@ pub(super) fn list_tenants(cpus: &mut [CpuModel], domains: &[DomainModel]) {
     for (d, domain) in domains.iter().enumerate() {
         for (t, thread) in domain.threads.iter().enumerate() {
             let (pinned, last) = (thread.pinned_cpu(), thread.place.cpu);
-            let cpu = thread.cpu.map_or(0.0, |c| c.busy());
-            let elsewhere = pinned.filter(|p| last != Some(*p));
-            for (number, here) in last.map(|c| (c, true)).into_iter().chain(elsewhere.map(|c| (c, false))) {
+            for number in last.into_iter().chain(pinned.filter(|p| last != Some(*p))) {
                 if let Some(&i) = index.get(&number) {
-                    let pinned = pinned == Some(number);
+                    let cpu = thread.cpu.map_or(0.0, |c| c.busy());
+                    let (pinned, here) = (pinned == Some(number), last == Some(number));
                     cpus[i].guest_threads.push(GuestThread { domain: d, thread: t, pinned, here, cpu });
                 }
             }
@@ -343,19 +321,30 @@ pub(super) fn list_tenants(cpus: &mut [CpuModel], domains: &[DomainModel]) {
 }
 
 fn tasks(now: &[HostTask]) -> Vec<HostTaskModel> {
-    let percent = |t: &HostTask| 100.0 * t.used_ns as f64 / t.over_ns as f64;
-    let model = |t: &HostTask| HostTaskModel { task: t.clone(), cpu_percent: percent(t) };
-    let mut tasks: Vec<_> = now.iter().filter(|t| t.over_ns > 0 && t.used_ns > 0).map(model).collect();
-    tasks.sort_by(|a, b| b.cpu_percent.total_cmp(&a.cpu_percent).then(a.tid.cmp(&b.tid)));
+    let used = now.iter().filter(|t| t.over_ns > 0 && t.used_ns > 0);
+    let model = |t: &HostTask| HostTaskModel { task: t.clone(), cpu_percent: percent(t.used_ns, t.over_ns) };
+    let mut tasks: Vec<_> = used.map(model).collect();
+    order_busy(&mut tasks);
     tasks
 }
 
 fn task_groups(now: &[HostTaskGroup]) -> Vec<TaskGroup> {
-    let percent = |g: &HostTaskGroup| 100.0 * g.used_ns as f64 / g.over_ns as f64;
-    let model = |g: &HostTaskGroup| TaskGroup { comm: g.comm.clone(), cpu_percent: percent(g), count: g.count };
-    let mut groups: Vec<_> = now.iter().filter(|g| g.over_ns > 0 && g.used_ns > 0).map(model).collect();
+    let used = now.iter().filter(|g| g.over_ns > 0 && g.used_ns > 0);
+    let mut groups = Vec::new();
+    for HostTaskGroup { comm, count, used_ns, over_ns } in used {
+        groups.push(TaskGroup { comm: comm.clone(), cpu_percent: percent(*used_ns, *over_ns), count: *count });
+    }
     order_groups(&mut groups);
     groups
+}
+
+fn percent(used_ns: u64, over_ns: u64) -> f64 {
+    100.0 * used_ns as f64 / over_ns as f64
+}
+
+/// Busiest first.
+pub(super) fn order_busy(tasks: &mut [HostTaskModel]) {
+    tasks.sort_by(|a, b| b.cpu_percent.total_cmp(&a.cpu_percent).then(a.tid.cmp(&b.tid)));
 }
 
 /// The busiest groups, busiest first.

@@ -1,6 +1,6 @@
 //! What a guest's jobs (migrations, block jobs, dumps) come to, and what the guest pays meanwhile.
 
-use super::{DomainModel, ExitKind};
+use super::DomainModel;
 use sample::{Job, JobKind};
 
 /// The downtime that QEMU allows where nobody set it (`DEFAULT_MIGRATE_SET_DOWNTIME`, QEMU's `migration/options.c`).
@@ -52,14 +52,6 @@ pub fn last_pass_bytes(job: &Job) -> Option<u64> {
 pub fn allowed_bytes(job: &Job) -> Option<u64> {
     let limit = job.downtime_limit_ns.unwrap_or(DEFAULT_DOWNTIME_NS);
     Some((job.rate? as f64 * limit as f64 / 1e9) as u64)
-}
-
-/// Exits per second because the guest's writes are tracked: full logs of dirty pages (PML), and faults by which the
-/// host notes a write or maps a page.
-pub fn tracked_writes(guest: &DomainModel) -> Option<f64> {
-    let kinds = [ExitKind::DirtyLogFull, ExitKind::MemoryFault];
-    let rows = guest.exits.rows.iter().filter(|row| kinds.iter().any(|kind| kind.matches(row)));
-    rows.filter_map(|row| row.rate).reduce(|a, b| a + b)
 }
 
 /// Mean time of the guest's writes now, microseconds, and how many there are per second.

@@ -20,7 +20,7 @@ mod pressure;
 mod sum;
 mod traced;
 
-pub use accesses::{AccessRow, DeviceName, HotDevice};
+pub use accesses::{AccessRow, DeviceName};
 pub use config::{CpuPlace, Enlightenments, GuestConfig, Machine, NumaConfig, Pins, TimerConfig};
 pub use cpu::{CpuShare, ThreadModel};
 pub use devices::{DiskRates, NicRates};
@@ -39,7 +39,7 @@ pub use sample::GuestId;
 pub use sum::ModelSum;
 pub use traced::Traced;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use sample::{DomainFacts, DomainState, EngineStatus, OwnCost, Sample, SourceId, SourceState, SourceStatus, growth};
 
@@ -115,7 +115,7 @@ impl Model {
         let is_whole = matches!(base, Base::Whole(_));
         let interval = SampleInterval {
             // A file may hold a few lines of a trace.
-            seconds: interval_s.filter(|s| !is_whole || *s >= MIN_RATE_S),
+            seconds: interval_s.filter(|s| *s >= MIN_RATE_S),
             started: !matches!(base, Base::Start),
             engine_continues: same_engine.is_some(),
             whole: is_whole,
@@ -204,8 +204,8 @@ pub fn born_since(start_ticks: u64, boot_ns: u64) -> bool {
 
 /// Growth of named counters, per second. A counter that the previous sample lacks is left out.
 pub(crate) fn counter_rates(
-    now: &std::collections::BTreeMap<String, u64>,
-    before: Option<&std::collections::BTreeMap<String, u64>>,
+    now: &BTreeMap<String, u64>,
+    before: Option<&BTreeMap<String, u64>>,
     interval: &SampleInterval,
 ) -> Rates {
     let grown = |name: &String, n: u64| match before {

@@ -6,14 +6,14 @@
 //! recorder.
 
 use super::accesses::AccessId;
-use super::exits::missing_extreme;
-use super::host::{list_tenants, order_groups};
+use super::host::{CpuTimesPercent, list_tenants, order_busy, order_groups};
 use super::{
-    AccessRow, CpuModel, CpuShare, DiskRates, DomainModel, ExitRateSource, ExitTable, HostModel, HostTaskModel, Model,
-    NicRates, TaskGroup, ThreadModel, Traced, accesses, cpu, domain, interrupts,
+    AccessRow, CpuModel, DiskRates, DomainModel, ExitRateSource, ExitTable, HostModel, HostTaskModel, Model, NicRates,
+    TaskGroup, ThreadModel, Traced, accesses, cpu, domain, interrupts,
 };
 use kvm::thread_name::Role;
 use sample::{DomainState, GuestId, Histogram, Joining, MissingExtreme, Row, Sum, Timing, rows, sums};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Limit of guests; further ones are left out.
@@ -34,19 +34,15 @@ pub struct ModelSum {
     /// All but the guests. Rates and percentages are multiplied by the seconds that they are of.
     sum: Model,
     ns: u64,
-    guests: HashMap<GuestId, DomainModel>,
+    /// The guests, each with the number of its last interval and its place in it.
+    guests: HashMap<GuestId, (DomainModel, u64, usize)>,
     how: Joining,
-    /// The guests of the last interval, in its order.
-    latest: Vec<GuestId>,
-    /// The guests that ended, in the order of their end.
-    ended: Vec<GuestId>,
 }
 
 impl Default for ModelSum {
     fn default() -> Self {
         let how = Joining { missing: MissingExtreme::Unknown, later: true, names: MAX_NAMES, room: MAX_ROWS };
-        let (sum, guests, latest, ended) = Default::default();
-        Self { sum, ns: 0, guests, how, latest, ended }
+        Self { sum: Model::default(), ns: 0, guests: HashMap::new(), how }
     }
 }
 
@@ -55,17 +51,15 @@ impl ModelSum {
     pub fn add(&mut self, mut now: Model) {
         let seconds = now.interval_s.unwrap_or(0.0);
         self.ns = self.ns.saturating_add((seconds * 1e9).round() as u64);
-        let before = std::mem::take(&mut self.latest);
-        for domain in std::mem::take(&mut now.domains) {
+        let number = self.sum.intervals + now.intervals;
+        for (place, domain) in std::mem::take(&mut now.domains).into_iter().enumerate() {
             let id = domain.facts.id();
             if self.guests.len() < MAX_GUESTS || self.guests.contains_key(&id) {
-                self.latest.push(id.clone());
-                add_guest(self.guests.entry(id).or_default(), domain, seconds, &mut self.how);
+                let guest = self.guests.entry(id).or_default();
+                (guest.1, guest.2) = (number, place);
+                add_guest(&mut guest.0, domain, seconds, &mut self.how);
             }
         }
-        let latest: HashSet<&GuestId> = self.latest.iter().collect();
-        self.ended.extend(before.into_iter().filter(|id| !latest.contains(id)));
-        self.ended.retain(|id| !latest.contains(id));
         now.change(&|rate| rate * seconds);
         now.host.memory = now.host.memory.or(self.sum.host.memory.take());
         self.sum.join(now, &mut self.how);
@@ -77,21 +71,25 @@ impl ModelSum {
     }
 
     /// The interval that all of them make; guests that ended on the way come last.
-    pub fn finish(mut self) -> Model {
+    pub fn finish(self) -> Model {
         let seconds = Some(self.seconds()).filter(|s| *s > 0.0);
         let mut model = self.sum;
         model.interval_s = seconds;
-        let guests = self.latest.iter().chain(&self.ended).filter_map(|id| self.guests.remove(id));
-        model.domains = guests.map(|guest| finish_guest(guest, seconds)).collect();
-        model.domains.iter_mut().skip(self.latest.len()).for_each(|guest| guest.state = DomainState::Ended);
-        // A CPU can be offline for a part of the time: its percentages cover the time that it was online.
-        let times: Vec<_> = model.host.cpus.iter_mut().map(|cpu| cpu.time.take()).collect();
+        let mut guests: Vec<_> = self.guests.into_values().collect();
+        guests.sort_by_key(|(_, number, place)| (Reverse(*number), *place));
+        for (guest, number, _) in guests {
+            let mut guest = finish_guest(guest, seconds);
+            if number < model.intervals {
+                guest.state = DomainState::Ended;
+            }
+            model.domains.push(guest);
+        }
         model.change(&|sum| sum / seconds.unwrap_or(1.0));
-        for (cpu, time) in model.host.cpus.iter_mut().zip(times) {
-            cpu.time = time.filter(|t| t.total() > 0.0).map(|t| t.scale(100.0 / t.total()).split_unsampled());
+        for cpu in &mut model.host.cpus {
+            cpu.time = cpu.time.map(CpuTimesPercent::split_unsampled);
         }
         model.host.cpus.sort_by_key(|c| c.cpu);
-        model.host.tasks.sort_by(|a, b| b.cpu_percent.total_cmp(&a.cpu_percent).then(a.tid.cmp(&b.tid)));
+        order_busy(&mut model.host.tasks);
         model.host.task_groups.as_mut().map(order_groups);
         list_tenants(&mut model.host.cpus, &model.domains);
         model
@@ -104,7 +102,6 @@ fn add_guest(sum: &mut DomainModel, mut now: DomainModel, seconds: f64, how: &mu
     now.disks.iter_mut().flat_map(DiskRates::means).for_each(|(mean, ops)| mean.change(&|us| us * (ops * seconds)));
     now.change(&|rate| rate * seconds);
     now.exit_rate.0.change(&|rate| rate * seconds);
-    cpu_shares(&mut now).for_each(|share| *share = share.scaled(seconds));
     // An access counts when it occurs, its time when its exit ends, so one that is under way at the end of an interval
     // has no time in it.
     if now.exits.total_ns.is_some() {
@@ -139,7 +136,6 @@ fn finish_guest(mut sum: DomainModel, seconds: Option<f64>) -> DomainModel {
     }
     sum.change(&|rate| rate / all_seconds);
     sum.exit_rate.0.change(&|rate| rate / all_seconds);
-    cpu_shares(&mut sum).for_each(|share| *share = share.scaled(1.0 / all_seconds));
     for thread in &mut sum.threads {
         cpu::order_tasks(&mut thread.woken_by);
         cpu::order_tasks(&mut thread.preempted_by);
@@ -155,7 +151,7 @@ fn finish_guest(mut sum: DomainModel, seconds: Option<f64>) -> DomainModel {
     for span in rows.iter_mut().map(|row| &mut row.span).filter(|span| span.total_ns == Some(0)) {
         *span = Timing { count: span.count, ..Timing::default() };
     }
-    accesses::set_figures(rows, &sum.exits, seconds, false);
+    accesses::set_figures(rows, &sum.exits, seconds);
     accesses::order(&mut sum.accesses);
     accesses::order(&mut sum.vcpu_accesses);
     domain::order_userspace(&mut sum.userspace);
@@ -168,10 +164,6 @@ fn finish_guest(mut sum: DomainModel, seconds: Option<f64>) -> DomainModel {
     sum.interrupts.as_deref_mut().map(interrupts::order);
     sum.doorbells.as_deref_mut().map(interrupts::order_doorbells);
     sum
-}
-
-fn cpu_shares(guest: &mut DomainModel) -> impl Iterator<Item = &mut CpuShare> {
-    guest.cpu.iter_mut().chain(guest.threads.iter_mut().filter_map(|thread| thread.cpu.as_mut()))
 }
 
 sums!(Model {
@@ -193,12 +185,6 @@ sums!(DomainModel {
 sums!(ThreadModel {
     cpu, migrations, growth, wakeups, run_delays, woken_by, preempted_by, exit_rate, counters,
 } tid, comm, role, index, place);
-
-impl Sum for CpuShare {
-    fn join(&mut self, more: Self, _: &mut Joining) {
-        *self = self.plus(more);
-    }
-}
 
 impl Sum for ExitTable {
     fn join(&mut self, more: Self, _: &mut Joining) {
@@ -232,7 +218,7 @@ rows! {
 
 impl Sum for AccessRow {
     fn join(&mut self, more: Self, _: &mut Joining) {
-        self.merge(&more, missing_extreme(&more.span));
+        self.merge(&more);
         // The latest name: the monitor may answer after the first accesses were counted.
         self.device = more.device.or(self.device.take());
     }

@@ -156,11 +156,6 @@ pub struct DomainXml {
     pub uuid: Option<String>,
     /// libosinfo id: `http://microsoft.com/win/10`.
     pub os_id: Option<String>,
-    /// Whether `OpenStack` nova wrote its metadata.
-    pub nova: bool,
-    /// Whether `KubeVirt` did. Not recorded.
-    #[serde(skip)]
-    pub kubevirt: bool,
     /// `kvm`, `qemu`.
     pub domain_type: Option<String>,
     /// The most vCPUs that it may have (`<vcpu>`).

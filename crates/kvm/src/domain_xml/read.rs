@@ -37,9 +37,6 @@ fn size(node: Node, value: &str) -> Option<u64> {
     limits::bytes(value, node.attribute("unit").unwrap_or("KiB"))
 }
 
-/// The namespace of nova's metadata, without its version.
-const NOVA: &str = "openstack.org/xmlns/libvirt/nova";
-
 fn domain(node: Node) -> DomainXml {
     let named = |name: &str| child(node, name);
     let inside = |outer: &str, name: &str| child(child(node, outer)?, name);
@@ -48,17 +45,11 @@ fn domain(node: Node) -> DomainXml {
         let os = |node: &Node| node.tag_name().name() == "os" && node.attribute("id").is_some();
         attribute(named("metadata")?.descendants().find(os)?, "id")
     };
-    let written_by = |manager: &str| {
-        let spaces = named("metadata").into_iter().flat_map(elements).filter_map(|child| child.tag_name().namespace());
-        spaces.into_iter().any(|space| space.contains(manager))
-    };
     let cells = inside("cpu", "numa").into_iter();
     let mut out = DomainXml {
         name: named("name").and_then(name),
         uuid: named("uuid").and_then(name).map(|uuid| uuid.to_ascii_lowercase()),
         os_id: os_id(),
-        nova: written_by(NOVA),
-        kubevirt: written_by("kubevirt.io"),
         domain_type: attribute(node, "type"),
         max_vcpus: value(node, "vcpu"),
         vcpus: named("vcpu").and_then(|vcpu| number(vcpu, "current")).or_else(|| value(node, "vcpu")),

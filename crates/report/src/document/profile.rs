@@ -4,7 +4,6 @@ use super::SCHEMA;
 use crate::json::TOOL;
 use crate::profile::ProfileView;
 use judge::figures;
-use judge::model::call_tree::FunctionTime;
 use kvm::thread_name::Role;
 use sample::{Function, ProfiledThread, StackCount, StackProfile};
 use std::collections::HashMap;
@@ -12,7 +11,7 @@ use std::collections::HashMap;
 objects! {
     /// What the host threads of a guest did (`profile --json`), from samples of their stacks.
     #[schemars(rename = "profile")]
-    pub struct JsonProfile(view: ProfileView<'_>, times: &[FunctionTime<'_>]) {
+    pub struct JsonProfile(view: ProfileView<'_>, times: &[(&Function, u64)]) {
         /// Version of this format.
         #[schemars(extend("const" = 1))]
         schema: u32 = SCHEMA,
@@ -41,7 +40,7 @@ objects! {
         threads: Vec<JsonProfiledThread> =
             view.profile.threads.iter().map(|t| JsonProfiledThread::new(t, view.profile)).collect(),
         /// The functions, sorted by `own_samples`, largest first.
-        functions: Vec<JsonFunction> = times.iter().map(JsonFunction::new).collect(),
+        functions: Vec<JsonFunction> = times.iter().map(|(function, own)| JsonFunction::new(function, *own)).collect(),
         /// The different stacks, most frequent first.
         stacks: Vec<JsonStack> = stacks(view.profile, times),
     }
@@ -63,19 +62,17 @@ objects! {
     }
 
     /// A function, or what stands for one.
-    pub struct JsonFunction(time: &FunctionTime<'_>) {
+    pub struct JsonFunction(function: &Function, own: u64) {
         /// Its name; `+0x1234`, the offset in its file, where no symbol covers it; `[guest]` for all code of the guest.
-        name: String = time.function.name.clone(),
+        name: String = function.name.clone(),
         /// The file that it is in, without the path; `kernel` for the kernel and its modules.
-        module: String = time.function.module.clone(),
+        module: String = function.module.clone(),
         /// Whose code it is: the VMM's, the host kernel's, the guest's; `unknown` stands for callers that could not be
         /// found.
         #[schemars(extend("enum" = ["user", "kernel", "guest", "unknown"]))]
-        space: &'static str = time.function.space.as_str(),
+        space: &'static str = function.space.as_str(),
         /// Samples in which it ran itself.
-        own_samples: u64 = time.own,
-        /// The same with those in which something that it called ran.
-        total_samples: u64 = time.total,
+        own_samples: u64 = own,
     }
 
     /// A stack and how often it was seen.
@@ -89,8 +86,9 @@ objects! {
     }
 }
 
-fn stacks(profile: &StackProfile, times: &[FunctionTime<'_>]) -> Vec<JsonStack> {
-    let numbers: HashMap<&Function, usize> = times.iter().enumerate().map(|(i, time)| (time.function, i)).collect();
+fn stacks(profile: &StackProfile, times: &[(&Function, u64)]) -> Vec<JsonStack> {
+    let numbers: HashMap<&Function, usize> =
+        times.iter().enumerate().map(|(i, (function, _))| (*function, i)).collect();
     let numbered = |stack: &StackCount| profile.named(stack).filter_map(|f| numbers.get(f).copied()).collect();
     profile.stacks.iter().map(|stack| JsonStack::new(stack, numbered(stack))).collect()
 }

@@ -253,7 +253,5 @@ fn cost(r: &GuestRow<'_>) -> Cell {
 }
 
 fn problem(r: &GuestRow<'_>) -> Cell {
-    r.worst().map_or_else(Cell::blank, |found| {
-        Cell::text(clean(&found.problem)).styled(severity_style(found.severity))
-    })
+    r.worst().map_or_else(Cell::blank, |found| Cell::text(clean(&found.problem)).styled(severity_style(found.severity)))
 }

@@ -74,7 +74,7 @@ pub fn arrange(state: &mut AppState) {
         let severity = row.worst().map(|f| f.severity);
         let size = |percent: Option<f64>| percent.filter(|p| *p >= LITTLE).map_or(0, step);
         let lost = size(row.costs().and_then(|costs| costs.lost));
-        let busy = size(row.domain.and_then(|d| state.history.recent_cpu(d)));
+        let busy = size(row.domain.and_then(|d| Some(d.cpu?.busy())));
         Reverse((row.stopped(), severity, lost, busy))
     });
     let table = table.in_order(state.table(TableId::Guests));

@@ -268,10 +268,7 @@ fn sentences_say_why_there_is_no_list() {
     interval.keep_only(&DomainFilter { patterns });
     state.absorb(Tick { model: interval.model, ..Tick::default() });
     let shown = lines(&state).join("\n");
-    assert!(
-        shown.contains("--domain nosuch matches no guest; 5 guests here: ") && !shown.contains("No KVM"),
-        "{shown}"
-    );
+    assert!(shown.contains("--domain nosuch matches no guest; guests here: ") && !shown.contains("No KVM"), "{shown}");
     let mut state = busy(80, 24);
     press(&mut state, "/nothing<Enter>");
     let shown = lines(&state).join(" ");

@@ -156,9 +156,7 @@ fn all_runs_of_the_recorder_count_and_are_reported() {
     assert_eq!((note.id, note.state), (SourceId::Session, SourceState::Degraded));
     assert_eq!(
         note.cause.as_deref(),
-        Some(
-            "the recorder ran 2 times and counted nothing in between; figures are of all runs"
-        )
+        Some("the recorder ran 2 times and counted nothing in between; figures are of all runs")
     );
     let one = summary((10..14).map(|s| fixture.sample(f64::from(s))));
     assert!(one.model.sources.iter().all(|s| s.id != SourceId::Session), "one run needs no note");

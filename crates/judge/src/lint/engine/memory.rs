@@ -3,20 +3,16 @@
 //! On a running host a single second says little: a finding is reported once its pattern showed in a few of the last
 //! seconds, and is withdrawn when the pattern has been absent for a while.
 
-use super::pattern::{Observation, PatternTrack};
-use crate::figures::seconds;
+use super::pattern::PatternTrack;
 use crate::lint::facts::finding::{Finding, FindingId};
 use crate::lint::facts::hold::{Hold, REMEMBERED_S};
 use crate::lint::facts::rule_id::RuleId;
-use crate::lint::facts::verdicts::StillWatched;
 use crate::model::{DomainModel, GuestId, Model};
-use sample::{CLOCK_SET_MS, DomainState};
+use sample::DomainState;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The most patterns that are tracked at once.
 const MAX_PATTERNS: usize = 20_000;
-/// The most patterns that are named before they have lasted.
-const MAX_CANDIDATES: usize = 200;
 
 /// The subject of a finding; `None` is the host.
 type Subject = Option<GuestId>;
@@ -28,14 +24,10 @@ type PatternKey = (FindingId, Subject, usize);
 pub struct RuleMemory {
     tracks: BTreeMap<PatternKey, PatternTrack>,
     paused: HashMap<GuestId, f64>,
-    /// The newest line of the host's log that was judged so far, seconds after boot.
-    pub(crate) log_judged_s: Option<f64>,
     /// For how long each guest's behaviour was judged, at most a minute.
     judged_s: HashMap<GuestId, f64>,
     /// For how long the host was watched, at most a minute.
     pub(crate) watched_s: f64,
-    /// When the host was booted, by the wall clock that the beginnings of patterns are of.
-    booted_ms: Option<i64>,
 }
 
 /// One interval, for the memory.
@@ -44,8 +36,6 @@ pub(crate) struct NewInterval {
     pub found: Vec<(Subject, Finding)>,
     /// The end of the interval, milliseconds since the epoch.
     pub now_ms: i64,
-    /// When the host was booted, by the same clock.
-    pub booted_ms: Option<i64>,
     /// Its length.
     pub seconds: f64,
     /// Whether findings say exactly since when they hold, however long that is.
@@ -58,19 +48,18 @@ impl RuleMemory {
         *self = Self::default();
     }
 
-    /// Notes which guests are paused and how far the log goes, and forgets guests that are gone.
+    /// Notes which guests are paused, and forgets guests that are gone.
     pub(crate) fn watch(&mut self, model: &Model) {
+        let seconds = model.interval_s.unwrap_or(0.0);
         let alive: HashSet<GuestId> = model.domains.iter().map(DomainModel::key).collect();
         self.paused.retain(|w, _| alive.contains(w));
         self.judged_s.retain(|w, _| alive.contains(w));
-        self.paused.values_mut().for_each(|since_s| *since_s += model.interval_s.unwrap_or(0.0));
+        self.paused.values_mut().for_each(|since_s| *since_s += seconds);
         for d in model.domains.iter().filter(|d| d.state == DomainState::Paused) {
             self.paused.insert(d.key(), 0.0);
         }
-        let newest = model.host.kernel_log.iter().filter_map(|l| l.time_s).reduce(f64::max);
-        self.log_judged_s = self.log_judged_s.into_iter().chain(newest).reduce(f64::max);
         self.tracks.retain(|(_, w, _), track| track.is_event || w.as_ref().is_none_or(|w| alive.contains(w)));
-        self.watched_s = (self.watched_s + model.interval_s.unwrap_or(0.0)).min(REMEMBERED_S);
+        self.watched_s = (self.watched_s + seconds).min(REMEMBERED_S);
     }
 
     /// Notes that a guest's behaviour is judged in an interval of this length. Returns for how long it was by now.
@@ -87,12 +76,16 @@ impl RuleMemory {
 
     /// Takes the findings of this interval and returns those that last.
     pub(crate) fn settle(&mut self, new: NewInterval, hold: impl Fn(RuleId) -> Hold) -> Vec<Finding> {
-        let NewInterval { found, now_ms, booted_ms, seconds, exactly } = new;
-        self.follow_clock(booted_ms);
-        let (at_once, now): (Vec<_>, Vec<_>) = numbered(found).partition(|(_, f)| hold(f.rule) == Hold::While);
-        let now: BTreeMap<PatternKey, Finding> = now.into_iter().collect();
+        let NewInterval { found, now_ms, seconds, exactly } = new;
+        let mut now: BTreeMap<PatternKey, Finding> = BTreeMap::new();
+        let mut same: HashMap<(FindingId, Subject), usize> = HashMap::new();
+        for (subject, finding) in found {
+            let number = same.entry((finding.id(), subject.clone())).or_default();
+            *number += 1;
+            now.insert((finding.id(), subject, *number), finding);
+        }
         for (key, track) in self.tracks.iter_mut().filter(|(key, _)| !now.contains_key(key)) {
-            track.observe(hold(key.0.rule), Observation { seconds, ..Observation::default() });
+            track.observe(hold(key.0.rule), seconds, None);
         }
         // Nothing that a guest did still holds while it does not run; what was set up shows.
         let paused = &self.paused;
@@ -104,47 +97,11 @@ impl RuleMemory {
                 self.tracks.entry(key).or_default().shows(hold, seconds, finding, now_ms);
             }
         }
-        let mut reported: Vec<Finding> = at_once.into_iter().map(|(_, finding)| finding).collect();
-        reported.extend(self.tracks.iter().filter_map(|(key, t)| t.report(hold(key.0.rule), now_ms, exactly)));
+        let reported = self.tracks.iter().filter_map(|(key, t)| t.report(hold(key.0.rule), now_ms, exactly));
+        let reported = reported.collect();
         self.tracks.retain(|_, track| !track.is_over());
         reported
     }
-
-    /// Where the wall clock was set, patterns began at other times by it.
-    fn follow_clock(&mut self, booted_ms: Option<i64>) {
-        let Some(now) = booted_ms else { return };
-        let by = now.saturating_sub(self.booted_ms.unwrap_or(now));
-        if self.booted_ms.is_none() || by.unsigned_abs() > CLOCK_SET_MS {
-            self.booted_ms = Some(now);
-            self.tracks.values_mut().for_each(|track| track.since_ms = track.since_ms.saturating_add(by));
-        }
-    }
-
-    /// The patterns that show and have not lasted.
-    pub(crate) fn candidates(&self, hold: impl Fn(RuleId) -> Hold) -> Vec<StillWatched> {
-        let candidate = |((id, ..), track): (&PatternKey, &PatternTrack)| {
-            let hold @ Hold::For(needed_s, of) = hold(id.rule) else { return None };
-            let seen_s = track.shown_lately_s(hold).filter(|_| track.report(hold, 0, true).is_none())?;
-            let (rule, domain) = (id.rule, track.last.domain.clone());
-            let figure = track.last.figure().map_or_else(String::new, |figure| format!(" ({figure})"));
-            let shown = seconds(seen_s);
-            let because =
-                format!("{rule} shows for {shown}{figure}; it is reported after {needed_s} of the last {of} s");
-            Some(StillWatched { rule, domain, because, seen_s, needed_s })
-        };
-        self.tracks.iter().filter_map(candidate).take(MAX_CANDIDATES).collect()
-    }
-}
-
-/// Findings with their keys.
-fn numbered(found: Vec<(Subject, Finding)>) -> impl Iterator<Item = (PatternKey, Finding)> {
-    let mut same: HashMap<(FindingId, Subject), usize> = HashMap::new();
-    let key = move |(subject, finding): (Subject, Finding)| {
-        let number = same.entry((finding.id(), subject.clone())).or_default();
-        *number += 1;
-        ((finding.id(), subject, *number), finding)
-    };
-    found.into_iter().map(key)
 }
 
 #[cfg(test)]
@@ -161,7 +118,7 @@ mod tests {
     fn interval(second: usize, c: char) -> NewInterval {
         let letters = [('i', Severity::Info), ('w', Severity::Warning), ('c', Severity::Critical)];
         let of = |c: char| letters.iter().filter(|l| l.0 == c).map(|l| (None, finding(l.1))).collect::<Vec<_>>();
-        NewInterval { found: of(c), now_ms: second as i64 * 1000, booted_ms: None, seconds: 1.0, exactly: false }
+        NewInterval { found: of(c), now_ms: second as i64 * 1000, seconds: 1.0, exactly: false }
     }
 
     /// Feeds one second a letter (`.` nothing, `i` info, `w` warning, `c` critical); the returned letters say what was
@@ -243,12 +200,11 @@ mod tests {
             let first = now.saturating_sub(90);
             let last = (first..=now).map(|n| jumped.settle(interval(n, noise[n]), |_| THREE_OF_FIVE)).last();
             assert_eq!(last, Some(expected), "at {now}");
-            assert_eq!(jumped.candidates(|_| THREE_OF_FIVE), played.candidates(|_| THREE_OF_FIVE), "at {now}");
         }
     }
 
     #[test]
-    fn a_finding_says_since_when_how_often_and_how_bad() {
+    fn a_finding_says_since_when_and_how_often() {
         let mut memory = RuleMemory::default();
         let costs = [20.0, 80.0, 30.0, 30.0];
         let mut last = Vec::new();
@@ -258,7 +214,7 @@ mod tests {
             let new = NewInterval { found, ..interval(n + 10, '.') };
             last = memory.settle(new, |_| THREE_OF_FIVE);
         }
-        let steady = Lasting { is_longer: false, shown_s: 4.0, of_s: 4.0, ago_s: 0.0, worst: Some("80 %".into()) };
+        let steady = Lasting { is_longer: false, shown_s: 4.0, of_s: 4.0, ago_s: 0.0 };
         assert_eq!((last[0].since_ms, &last[0].lasting), (Some(9000), &Some(steady)));
         last = memory.settle(interval(14, '.'), |_| THREE_OF_FIVE);
         let seen = last[0].lasting.as_ref().unwrap();
@@ -270,22 +226,5 @@ mod tests {
         assert!(last[0].lasting.as_ref().unwrap().is_longer);
         let exact = memory.settle(NewInterval { exactly: true, ..interval(100, 'i') }, |_| THREE_OF_FIVE);
         assert_eq!((exact[0].since_ms, exact[0].lasting.as_ref().unwrap().is_longer), (Some(9000), false));
-    }
-
-    #[test]
-    fn since_follows_a_clock_that_is_set_and_not_one_that_went_on_while_the_host_slept() {
-        const BOOTED: i64 = 1_700_000_000_000;
-        let mut memory = RuleMemory::default();
-        let mut since_s = |second: usize, booted_ms: i64| {
-            let now_ms = booted_ms + second as i64 * 1000;
-            let new = NewInterval { now_ms, booted_ms: Some(booted_ms), exactly: true, ..interval(0, 'i') };
-            let reported = memory.settle(new, |_| THREE_OF_FIVE);
-            reported.first().map(|f| (f.since_ms.unwrap() - BOOTED) / 1000)
-        };
-        assert_eq!([10, 11, 12].map(|second| since_s(second, BOOTED)), [None, None, Some(9)]);
-        assert_eq!(since_s(13, BOOTED + 300), Some(9), "a clock that is steered");
-        assert_eq!(since_s(14, BOOTED - 3_600_000), Some(9 - 3600), "set back by an hour");
-        assert_eq!(since_s(15, BOOTED), Some(9));
-        assert_eq!(since_s(8000, BOOTED), Some(9), "asleep for two hours");
     }
 }

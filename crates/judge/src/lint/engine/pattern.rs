@@ -11,20 +11,13 @@ const MAX_KEPT: usize = 1000;
 /// Intervals are never quite as long as asked for, seconds.
 const TOLERANCE_S: f64 = 0.05;
 
-/// A past figure is reported if it is at least this multiple of the newest.
-const CLEARLY: f64 = 1.2;
-
 /// What one interval says about a pattern.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Observation {
+#[derive(Debug, Clone)]
+struct Observation {
     /// Length of the interval.
-    pub seconds: f64,
+    seconds: f64,
     /// How severe it is, if it shows.
-    pub shows: Option<Severity>,
-    /// What it costs, percent of one CPU.
-    pub cost: f64,
-    /// The decisive figure, if it shows.
-    pub figure: String,
+    shows: Option<Severity>,
 }
 
 /// A pattern in recent intervals.
@@ -32,7 +25,7 @@ pub(super) struct Observation {
 pub(super) struct PatternTrack {
     recent: VecDeque<Observation>,
     /// When it began, by the wall clock.
-    pub since_ms: i64,
+    since_ms: i64,
     /// Seconds since then.
     age_s: f64,
     /// Seconds since the pattern showed.
@@ -40,7 +33,7 @@ pub(super) struct PatternTrack {
     /// Whether it is a single event, which is reported although its guest is gone: it may be what ended the guest.
     pub is_event: bool,
     /// The finding of the newest interval in which it showed.
-    pub last: Finding,
+    last: Finding,
 }
 
 impl PatternTrack {
@@ -50,30 +43,29 @@ impl PatternTrack {
             self.since_ms = now_ms - (seconds * 1e3) as i64;
             self.age_s = 0.0;
         }
-        let (cost, figure) = (finding.cost.unwrap_or(0.0), finding.figure().unwrap_or_default().to_owned());
-        self.observe(hold, Observation { seconds, shows: Some(finding.severity), cost, figure });
+        self.observe(hold, seconds, Some(finding.severity));
         self.is_event = matches!(hold, Hold::Once(_));
         self.last = finding;
         self.absent_s = 0.0;
     }
 
     /// Takes in an interval.
-    pub fn observe(&mut self, hold: Hold, now: Observation) {
-        self.age_s += now.seconds;
-        self.absent_s += now.seconds;
+    pub fn observe(&mut self, hold: Hold, seconds: f64, shows: Option<Severity>) {
+        self.age_s += seconds;
+        self.absent_s += seconds;
         // What is kept until the end needs only the intervals in which it showed.
-        let for_ever = hold.times().2.is_infinite();
-        if for_ever && now.shows.is_none() {
+        if hold.times().2.is_infinite() && shows.is_none() {
             return;
         }
-        self.recent.push_back(now);
-        let mut seconds = 0.0;
-        let enough = self.recent.iter().rev().position(|o| {
-            seconds += o.seconds;
-            seconds >= REMEMBERED_S && !for_ever
-        });
-        let keep = enough.map_or(self.recent.len(), |n| n + 1).min(MAX_KEPT);
-        self.recent.drain(..self.recent.len() - keep);
+        self.recent.push_back(Observation { seconds, shows });
+        let (mut kept, mut kept_s) = (0, 0.0);
+        for o in self.recent.iter().rev().take(MAX_KEPT) {
+            if kept_s >= REMEMBERED_S {
+                break;
+            }
+            (kept, kept_s) = (kept + 1, kept_s + o.seconds);
+        }
+        self.recent.drain(..self.recent.len() - kept);
     }
 
     /// Whether nothing of it is left to remember.
@@ -85,12 +77,17 @@ impl PatternTrack {
     pub fn report(&self, hold: Hold, now_ms: i64, exactly: bool) -> Option<Finding> {
         let severity = [Severity::Critical, Severity::Warning, Severity::Info];
         let severity = severity.into_iter().find(|level| self.is_reported(hold, *level))?;
+        if hold == Hold::While {
+            return Some(self.last.clone());
+        }
         let is_longer = !exactly && self.age_s > REMEMBERED_S;
         let since_ms = if is_longer { now_ms - (REMEMBERED_S * 1e3) as i64 } else { self.since_ms };
-        let lasting = self.lasting(is_longer);
+        let of_s = self.age_s.min(REMEMBERED_S);
+        let shown_s = self.shown_s(self.recent.len(), of_s, Severity::Info).min(of_s);
+        let lasting = Some(Lasting { is_longer, shown_s, of_s, ago_s: self.absent_s });
         // A time that no clock shows is not known.
         let since_ms = Some(since_ms).filter(|ms| utc(*ms).is_some());
-        Some(Finding { severity, since_ms, lasting: Some(lasting), ..self.last.clone() })
+        Some(Finding { severity, since_ms, lasting, ..self.last.clone() })
     }
 
     /// Whether the pattern has this severity or a higher one: it showed long enough, and has not been absent for
@@ -121,28 +118,5 @@ impl PatternTrack {
             shown += if o.shows >= Some(level) { o.seconds } else { 0.0 };
         }
         shown
-    }
-
-    /// For how long it shows lately, if it does.
-    pub fn shown_lately_s(&self, hold: Hold) -> Option<f64> {
-        Some(self.shown_s(self.recent.len(), hold.times().1, Severity::Info)).filter(|s| *s > 0.0)
-    }
-
-    fn lasting(&self, is_longer: bool) -> Lasting {
-        let (mut of_s, mut shown_s) = (0.0, 0.0);
-        let age_s = self.age_s.min(REMEMBERED_S);
-        for o in self.recent.iter().rev() {
-            if of_s >= age_s - 1e-6 {
-                break;
-            }
-            of_s += o.seconds;
-            shown_s += if o.shows.is_some() { o.seconds } else { 0.0 };
-        }
-        let cost = self.last.cost.unwrap_or(0.0);
-        let heavier = |a: &&Observation, b: &&Observation| a.shows.cmp(&b.shows).then(a.cost.total_cmp(&b.cost));
-        let is_worse = |o: &&Observation| o.shows > Some(self.last.severity) || o.cost > cost * CLEARLY;
-        let worst = self.recent.iter().filter(|o| o.shows.is_some()).max_by(heavier);
-        let worst = worst.filter(is_worse).map(|o| o.figure.clone()).filter(|figure| !figure.is_empty());
-        Lasting { is_longer, shown_s, of_s, ago_s: self.absent_s, worst }
     }
 }

@@ -42,7 +42,7 @@ pub struct PlannedGuest {
 
 /// Plans the placement of all guests of a host. Pure, and applies nothing.
 pub fn plan(model: &Model, options: &Options) -> HostPlan {
-    let ctx = Context::new(model, options, None);
+    let ctx = Context::new(model, options);
     let whole = ctx.plan();
     let part = |guest: &GuestContext<'_>| PlannedGuest {
         facts: guest.domain.facts.clone(),

@@ -8,7 +8,7 @@ use kvm::Space;
 use sample::Direction;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
-use strum::{Display, EnumDiscriminants, IntoStaticStr};
+use strum::{Display, IntoStaticStr};
 
 // Input is hostile: a few bytes of it name thousands of vCPUs or guests, and a report that lists all of them for each
 // grows with the square of the input.
@@ -53,11 +53,6 @@ impl Severity {
     pub(crate) const fn raised(self) -> Self {
         if matches!(self, Self::Info) { Self::Warning } else { Self::Critical }
     }
-
-    /// One level lower; info stays info.
-    pub(crate) const fn lowered(self) -> Self {
-        if matches!(self, Self::Critical) { Self::Warning } else { Self::Info }
-    }
 }
 
 /// The worst of several severities; `None` when none of them is set.
@@ -76,10 +71,9 @@ pub(crate) fn known<T>(all: impl IntoIterator<Item = Option<T>>) -> Vec<T> {
 }
 
 /// What a finding is about.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Display, EnumDiscriminants)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Display)]
 #[schemars(with = "String")]
 #[strum(serialize_all = "lowercase")]
-#[strum_discriminants(derive(PartialOrd, Ord, Hash), doc = "The kind of a target.")]
 pub enum Target {
     /// The host as a whole.
     Host,
@@ -193,9 +187,6 @@ pub struct Lasting {
     pub of_s: f64,
     /// How many seconds ago the interval ended that the evidence is of. 0: this interval.
     pub ago_s: f64,
-    /// The decisive figure of the worst interval of the last minute. Absent: the one in the evidence.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub worst: Option<String>,
 }
 
 /// Which finding it is, from one interval to the next. The worst CPU or thread may be another one in each.
@@ -205,8 +196,6 @@ pub struct FindingId {
     pub rule: RuleId,
     /// The guest.
     pub domain: Option<String>,
-    /// What kind of thing it is about.
-    about: TargetDiscriminants,
     /// The other guest on a CPU.
     other: Option<String>,
 }
@@ -278,7 +267,7 @@ impl Fix {
         let guest = self.domain.as_deref().unwrap_or("the guest");
         match self.kind {
             FixKind::LibvirtXml if self.is_for_creator() => format!("XML that {guest} is created from"),
-            FixKind::LibvirtXml if is_plain_name(guest) && !is_made(guest) => format!("virsh edit {guest}"),
+            FixKind::LibvirtXml if is_plain_name(guest) => format!("virsh edit {guest}"),
             FixKind::LibvirtXml => format!("XML of {guest}"),
             FixKind::Command if self.domain.is_some() => format!("run inside {guest}"),
             FixKind::Command => "run".into(),
@@ -289,26 +278,11 @@ impl Fix {
     }
 }
 
-/// Whether it looks like the name that a report gives a guest whose name is unknown: `guest`, `guest-2`.
-pub(crate) fn is_made(guest: &str) -> bool {
-    guest.strip_prefix("guest").is_some_and(|rest| rest.bytes().all(|b| b == b'-' || b.is_ascii_digit()))
-}
-
 impl Finding {
     /// Which finding it is, from one interval to the next.
     pub fn id(&self) -> FindingId {
         let other = self.also.first().filter(|_| matches!(self.target, Target::Pcpu(_))).cloned();
-        FindingId { rule: self.rule, domain: self.domain.clone(), about: self.target.into(), other }
-    }
-
-    /// The same with its guest's name in the title where no text names it, so that it can be read alone.
-    pub(crate) fn naming_guest(mut self) -> Self {
-        let texts = || self.evidence.iter().chain(self.fix.iter().map(|fix| &fix.text)).chain([&self.title, &self.why]);
-        if let Some(name) = self.domain.as_ref().filter(|name| *name != "guest" && !texts().any(|t| t.contains(*name)))
-        {
-            self.title = format!("{} ({name})", self.title);
-        }
-        self
+        FindingId { rule: self.rule, domain: self.domain.clone(), other }
     }
 
     /// The fix that is handed out: the first with a text to paste, or else the first advice.
@@ -337,34 +311,14 @@ impl Finding {
         self.rule == rule || self.folded.contains(&rule)
     }
 
-    /// Adds a line of evidence, before the commands that check it.
-    pub(crate) fn add_evidence(&mut self, line: &str) {
-        let commands = self.evidence.iter().position(|line| is_command(line));
-        self.evidence.insert(commands.unwrap_or(self.evidence.len()), line.to_owned());
-    }
-
-    /// The finding, lowered to a warning for this reason if it is worse.
-    pub(crate) fn at_most_warning(mut self, because: &str) -> Self {
-        if self.severity > Severity::Warning {
-            self.severity = Severity::Warning;
-            self.add_evidence(because);
-        }
-        self
-    }
-
     /// The finding with its lists cut to a readable length; what is left out is counted.
     pub(crate) fn limited(mut self) -> Self {
         let guests = self.also.len().saturating_sub(MAX_GUESTS);
+        let lines = self.evidence.len().saturating_sub(MAX_EVIDENCE);
         self.also.truncate(MAX_GUESTS);
-        if guests > 0 || self.evidence.len() > MAX_EVIDENCE {
-            let (checks, mut lines): (Vec<String>, Vec<String>) =
-                std::mem::take(&mut self.evidence).into_iter().partition(|line| is_command(line));
-            let more = lines.len().saturating_sub(MAX_EVIDENCE);
-            lines.truncate(MAX_EVIDENCE);
-            lines.extend((more > 0).then(|| format!("and {more} more such lines")));
-            lines.extend((guests > 0).then(|| format!("and {guests} more guests")));
-            lines.extend(checks.into_iter().take(MAX_EVIDENCE));
-            self.evidence = lines;
+        self.evidence.truncate(MAX_EVIDENCE);
+        if guests + lines > 0 {
+            self.evidence.push(format!("and {lines} more such lines, {guests} more guests"));
         }
         self.evidence.iter_mut().for_each(shorten);
         self.marks.truncate(MAX_MARKS);
@@ -373,9 +327,8 @@ impl Finding {
 
     /// The length of its texts, bytes.
     pub(crate) fn text_len(&self) -> usize {
-        let lists = self.evidence.iter().chain(&self.also).chain(&self.see).map(String::len);
-        let fixes = self.fix.iter().map(|f| f.text.len() + f.needs.as_ref().map_or(0, String::len));
-        self.title.len() + self.why.len() + lists.sum::<usize>() + fixes.sum::<usize>()
+        let lists = self.evidence.iter().chain(&self.also).chain(self.fix.iter().map(|f| &f.text));
+        self.title.len() + self.why.len() + lists.map(String::len).sum::<usize>()
     }
 }
 
@@ -386,46 +339,19 @@ pub fn is_command(evidence: &str) -> bool {
 
 /// A finding of unknown cost comes between those that cost less and more, percent of one CPU.
 const UNKNOWN_COST: f64 = 2.0;
-/// On a running host, findings whose costs lie between the same two of these keep their order.
+/// Findings that have held for a while and whose costs lie between the same two of these keep their order.
 const COST_STEPS: [f64; 4] = [UNKNOWN_COST, 10.0, 30.0, 100.0];
 
-/// The cost of a wait that is known by totals since the guest's start alone.
-const PAST_WAIT_COST: f64 = 10.0;
-
-/// The cost by which a finding has its place. MSRs that KVM lacks cost nothing, however often a guest asks.
-fn assumed_cost(f: &Finding) -> f64 {
-    f.cost.unwrap_or(match f.rule {
-        RuleId::UnhandledMsr => 0.0,
-        _ if f.covers(RuleId::VcpuWait) => PAST_WAIT_COST,
-        _ => UNKNOWN_COST,
-    })
-}
-
-/// Whether the guest does not run, so that nothing else costs it anything.
-fn is_stop(f: &Finding) -> bool {
-    f.rule == RuleId::GuestStopped
-}
-
-/// The order of a list of findings: worst first, guests that do not run before others, then what `comes_first`, most
-/// costly, most certain; a stable order among equals.
+/// The order of a list of findings: worst first, what `comes_first`, then by steps of the cost, the oldest first; those
+/// of unknown age by cost and confidence.
 pub fn order(a: &Finding, b: &Finding) -> std::cmp::Ordering {
-    (b.severity, is_stop(b), b.comes_first)
-        .cmp(&(a.severity, is_stop(a), a.comes_first))
-        .then_with(|| assumed_cost(b).total_cmp(&assumed_cost(a)))
-        .then_with(|| b.confidence.cmp(&a.confidence))
-        .then_with(|| (&a.domain, a.rule, a.target).cmp(&(&b.domain, b.rule, b.target)))
-}
-
-/// The order on a running host, in which little moves while the same findings hold: worst first, guests that do not
-/// run before others, then by steps of the
-/// cost, then the oldest.
-pub(crate) fn steady_order(a: &Finding, b: &Finding) -> std::cmp::Ordering {
-    let step = |f: &Finding| COST_STEPS.iter().filter(|step| assumed_cost(f) >= **step).count();
-    (b.severity, is_stop(b), b.comes_first)
-        .cmp(&(a.severity, is_stop(a), a.comes_first))
-        .then_with(|| step(b).cmp(&step(a)))
-        .then_with(|| a.since_ms.cmp(&b.since_ms))
-        .then_with(|| (a.id(), a.target).cmp(&(b.id(), b.target)))
+    let cost = |f: &Finding| f.cost.unwrap_or(UNKNOWN_COST);
+    let step = |f: &Finding| COST_STEPS.iter().filter(|step| cost(f) >= **step).count();
+    let by_weight = (b.severity, b.comes_first, step(b)).cmp(&(a.severity, a.comes_first, step(a)));
+    let by_age = by_weight.then_with(|| a.since_ms.cmp(&b.since_ms));
+    let by_cost = || cost(b).total_cmp(&cost(a)).then(b.confidence.cmp(&a.confidence));
+    let exact = if a.since_ms.is_none() { by_age.then_with(by_cost) } else { by_age };
+    exact.then_with(|| (a.id(), a.target).cmp(&(b.id(), b.target)))
 }
 
 /// Cuts a line that is too long.
@@ -453,12 +379,11 @@ mod tests {
     fn long_lists_are_cut_and_what_is_left_out_is_counted() {
         let mut evidence: Vec<String> = (0..100).map(|i| format!("vCPU {i}")).collect();
         evidence.insert(1, "x".repeat(3 * MAX_CHARS));
-        evidence.push("look at: virsh vcpupin a".into());
         let also = (0..MAX_GUESTS + 7).map(|i| i.to_string()).collect();
         let finding = Finding { also, evidence, ..Finding::default() }.limited();
-        assert_eq!(finding.evidence.len(), MAX_EVIDENCE + 3);
+        assert_eq!(finding.evidence.len(), MAX_EVIDENCE + 1);
         let tail: Vec<_> = finding.evidence.iter().skip(MAX_EVIDENCE).map(String::as_str).collect();
-        assert_eq!(tail, ["and 69 more such lines", "and 7 more guests", "look at: virsh vcpupin a"]);
+        assert_eq!(tail, ["and 69 more such lines, 7 more guests"]);
         assert_eq!(finding.evidence[1].chars().count(), MAX_CHARS + 1);
         assert_eq!(finding.also.len(), MAX_GUESTS);
         let few =

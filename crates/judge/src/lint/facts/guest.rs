@@ -1,12 +1,11 @@
 //! One guest, as rules see it.
 
-use crate::figures::duration;
-use crate::model::{AccessRow, DomainModel, GuestConfig, GuestGuess, MIN_RATE_S, Model, ThreadModel, total};
+use crate::figures::seconds;
+use crate::model::{DomainModel, GuestConfig, GuestGuess, MIN_RATE_S, Model, ThreadModel, total};
 use kvm::Space;
 use kvm::cmdline::{QemuCommand, TCG, UNKNOWN_PROXMOX_ID};
 use kvm::domain_xml::SHUT_OFF;
-use kvm::userspace_exit as returns;
-use sample::{DomainState, ENLIGHTENMENTS_OFFERED, ExitPlace, INVTSC_OFFERED, StopReason};
+use sample::{DomainState, ENLIGHTENMENTS_OFFERED, ExitPlace, INVTSC_OFFERED};
 use std::collections::BTreeSet;
 
 /// The number of vCPUs is unknown.
@@ -16,15 +15,8 @@ const TOO_SHORT: &str = "too few events in too short a time for a rate";
 
 /// [`GuestContext::emulated`] by QEMU's default: the command line may be an example and need not be the whole.
 pub(crate) const BY_DEFAULT: &str = "its command line names no accelerator, and QEMU's default is TCG";
-/// The same by a setting.
-const BY_COMMAND_LINE: &str = "its command line names accel=tcg";
 /// The same by Proxmox's setting, which becomes that option.
 pub(crate) const BY_PROXMOX: &str = "its configuration says kvm: 0";
-
-/// The same by counts of KVM's events. A paused guest has no events either.
-pub(crate) const BY_NO_EVENTS: &str = "its process has none of KVM's events: KVM does not run it, or it is paused";
-/// Even an idle guest exits now and then within this time, seconds.
-const MIN_SILENCE_S: f64 = 5.0;
 
 /// `EPT_VIOLATION at rip 0x5600b39c8132, address 0x3fef42812000, error code 0x181`
 pub(crate) fn place_text(place: &ExitPlace) -> String {
@@ -62,8 +54,6 @@ pub(crate) struct GuestContext<'a> {
     pub emulated: Option<&'static str>,
     /// Why the guest's behaviour is not judged in this interval.
     pub not_judged: Option<Guard>,
-    /// What lowers the findings about its behaviour, if it may still boot.
-    pub booting: Option<Guard>,
 }
 
 impl<'a> GuestContext<'a> {
@@ -77,7 +67,7 @@ impl<'a> GuestContext<'a> {
         Self {
             domain,
             kind: GuestGuess::of(domain, &config),
-            emulated: emulation(domain, model.interval_s),
+            emulated: emulation(domain),
             config,
             index,
             is_namesake: false,
@@ -86,7 +76,6 @@ impl<'a> GuestContext<'a> {
             offered: params.get(ENLIGHTENMENTS_OFFERED).map(words),
             offers_invtsc: params.get(INVTSC_OFFERED).map(|value| value == "Y"),
             not_judged: None,
-            booting: None,
         }
     }
 
@@ -98,23 +87,9 @@ impl<'a> GuestContext<'a> {
         self.domain.state == DomainState::Running
     }
 
-    /// Whether KVM could not run it further: it is stopped for that, or a vCPU has just returned so.
-    pub fn has_failed_in_kvm(&self) -> bool {
-        const FAILURES: [i32; 3] = [returns::INTERNAL_ERROR, returns::FAIL_ENTRY, returns::UNKNOWN];
-        let is_stopped = self.domain.stop.as_ref().is_some_and(|stop| stop.reason == StopReason::InternalError);
-        is_stopped || self.domain.userspace.iter().any(|(_, reason, _)| FAILURES.contains(reason))
-    }
-
     /// Whether files say that it does not run, so that only its configuration can be changed.
     pub fn is_shut_off(&self) -> bool {
         self.domain.facts.xml.as_ref().is_some_and(|xml| xml.value.state.as_deref() == Some(SHUT_OFF))
-    }
-
-    /// Whether `OpenStack` nova manages it, by its metadata or by the name that nova gives.
-    pub fn is_of_nova(&self) -> bool {
-        let number = self.name().strip_prefix("instance-");
-        number.is_some_and(|number| number.len() == 8 && number.bytes().all(|b| b.is_ascii_hexdigit()))
-            || self.domain.facts.xml.as_ref().is_some_and(|xml| xml.value.nova)
     }
 
     /// Its number in Proxmox, by its monitor (`/var/run/qemu-server/100.qmp`); `VMID` where a file does not name it.
@@ -143,20 +118,12 @@ impl<'a> GuestContext<'a> {
         threads.or(self.config.vcpus).or_else(by_exits).filter(|n| *n > 0).map(f64::from)
     }
 
-    /// How many vCPUs were busy, by CPU time, else by their sleep in exits; at least one. Without either all count as
-    /// busy, so that an average over busy vCPUs is never too high.
+    /// How many vCPUs were busy, by CPU time; at least one. Without it all count as busy, so that an average over busy
+    /// vCPUs is never too high.
     pub fn busy_vcpus(&self) -> Option<f64> {
         let vcpus = self.vcpus()?;
-        let measured: Vec<f64> = self.domain.vcpus().filter_map(|t| t.cpu).map(|c| c.busy()).collect();
-        let busy = if measured.is_empty() {
-            match (self.domain.exits.total_ns, self.domain.exits.work_ns) {
-                (Some(all), Some(work)) => vcpus - all.saturating_sub(work) as f64 / 1e9 / self.seconds?,
-                _ => vcpus,
-            }
-        } else {
-            measured.iter().sum::<f64>() / 100.0
-        };
-        Some(busy.clamp(1.0, vcpus.max(1.0)))
+        let busy = self.domain.vcpus().filter_map(|t| Some(t.cpu?.busy() / 100.0)).reduce(|a, b| a + b);
+        Some(busy.unwrap_or(vcpus).clamp(1.0, vcpus.max(1.0)))
     }
 
     /// How long the guest itself ran, percent of its vCPUs' time: measured, else the time outside of exits.
@@ -177,11 +144,7 @@ impl<'a> GuestContext<'a> {
 
     /// The window of the figures, as evidence says it.
     pub fn window(&self) -> String {
-        match (self.seconds, self.interval_s) {
-            (Some(s), _) => format!("over {} s", (s * 10.0).round() / 10.0),
-            (None, Some(s)) => format!("over {}", duration(s * 1e6)),
-            (None, None) => "over an unknown time".into(),
-        }
+        self.interval_s.map_or_else(|| "over an unknown time".into(), |s| format!("over {}", seconds(s)))
     }
 }
 
@@ -193,55 +156,38 @@ fn proxmox_id(command: &QemuCommand) -> Option<&str> {
     (is_number || id == UNKNOWN_PROXMOX_ID).then_some(id)
 }
 
-/// Whether KVM's exits or entries of a process were counted for long enough, and there was none.
-fn is_silent(domain: &DomainModel, seconds: Option<f64>) -> bool {
-    let is_counted = ["kvm_exit", "kvm_entry"].iter().any(|name| domain.kvm_events.contains_key(*name));
-    let is_of_process = domain.facts.pid.is_some() && domain.threads.is_empty();
-    let is_long = seconds.is_some_and(|seconds| seconds >= MIN_SILENCE_S);
-    let nothing = domain.kvm_events.values().all(|n| *n == 0) && domain.counters.values().all(|rate| *rate <= 0.0);
-    is_counted && is_of_process && is_long && nothing
-}
-
 /// See [`GuestContext::emulated`].
-fn emulation(domain: &DomainModel, seconds: Option<f64>) -> Option<&'static str> {
+fn emulation(domain: &DomainModel) -> Option<&'static str> {
     let facts = &domain.facts;
-    let is_tcg = |command: &QemuCommand| command.accel.as_deref() == Some(TCG);
     // Whatever a configuration says, KVM has served this guest.
     let has_exits = domain.exits.count > 0 || !domain.userspace.is_empty() || !domain.accesses.is_empty();
-    let is_silent = is_silent(domain, seconds);
-    if has_exits || !(is_silent || domain.counters.is_empty() && domain.kvm_events.is_empty()) {
+    if has_exits || !domain.counters.is_empty() || !domain.kvm_events.is_empty() {
         return None;
     }
-    let xml = facts.xml.as_ref().map(|xml| &*xml.value);
-    match xml.and_then(|xml| xml.domain_type.as_deref()) {
-        _ if facts.emulated => Some("its QEMU has no VM of KVM open"),
-        _ if domain.threads.iter().any(|t| t.comm.ends_with("/TCG")) => Some("a thread of its QEMU is named /TCG"),
-        Some("qemu") => {
-            let added = xml.and_then(|xml| xml.qemu_command.as_ref()?.accel.as_ref());
-            added.is_none_or(|accel| accel == TCG).then_some("its XML says <domain type='qemu'>")
-        }
-        None if facts.command.as_deref().is_some_and(is_tcg) => Some(match facts.command.as_deref() {
-            Some(command) if command.defaults.contains(&"accel") => BY_DEFAULT,
-            Some(command) if proxmox_id(command).is_some() && command.arch() != Some("aarch64") => BY_PROXMOX,
-            _ => BY_COMMAND_LINE,
-        }),
-        None if is_silent && facts.command.is_none() => Some(BY_NO_EVENTS),
-        _ => None,
+    if facts.emulated {
+        return Some("its QEMU has no VM of KVM open");
     }
+    if let Some(domain_type) = facts.xml.as_ref().and_then(|xml| xml.value.domain_type.as_deref()) {
+        return (domain_type == "qemu").then_some("its XML says <domain type='qemu'>");
+    }
+    let command = facts.command.as_deref().filter(|command| command.accel.as_deref() == Some(TCG))?;
+    Some(match () {
+        () if command.defaults.contains(&"accel") => BY_DEFAULT,
+        () if proxmox_id(command).is_some() => BY_PROXMOX,
+        () => "its command line names accel=tcg",
+    })
 }
 
 /// Enlightenments that the guest is seen to use, whatever its configuration says (Hyper-V TLFS, synthetic MSRs).
-fn enlightenments_in_use(domain: &DomainModel) -> impl Iterator<Item = &'static str> + '_ {
-    let msr = |r: &AccessRow| r.address.filter(|_| r.space == Space::Msr && r.faults == 0);
-    domain
-        .accesses
-        .iter()
-        .filter_map(msr)
-        .flat_map(|number| match number {
-            0x4000_0020 | 0x4000_0021 => &["hypervclock"][..],
-            0x4000_0080..=0x4000_009f => &["vpindex", "synic"],
-            0x4000_00b0..=0x4000_00b7 => &["hypervclock", "vpindex", "synic", "stimer"],
-            _ => &[],
-        })
-        .copied()
+fn enlightenments_in_use(domain: &DomainModel) -> Vec<&'static str> {
+    let mut used = Vec::new();
+    for row in domain.accesses.iter().filter(|r| r.space == Space::Msr && r.faults == 0) {
+        match row.address {
+            Some(0x4000_0020 | 0x4000_0021) => used.push("hypervclock"),
+            Some(0x4000_0080..=0x4000_009f) => used.extend(["vpindex", "synic"]),
+            Some(0x4000_00b0..=0x4000_00b7) => used.extend(["hypervclock", "vpindex", "synic", "stimer"]),
+            _ => {}
+        }
+    }
+    used
 }

@@ -7,7 +7,7 @@ use crate::lint::facts::options::{InputKind, Options};
 use crate::lint::facts::thresholds::Thresholds;
 use crate::model::Model;
 use crate::placement::{self, CpuMap, GuestLayout, PlacementPlan};
-use kvm::kernel_log::{LogKind, LogLine};
+use kvm::kernel_log::LogLine;
 use kvm::topology::HostTopology;
 use kvm::{CpuSet, Isa};
 use std::cell::OnceCell;
@@ -28,8 +28,6 @@ pub(crate) struct Context<'a> {
     waits: OnceCell<Waits<'a>>,
     /// What the user set.
     pub options: &'a Options,
-    /// Lines of the host's log up to here, seconds after boot, were judged in earlier intervals.
-    pub log_judged_s: Option<f64>,
     /// The guest of each process and thread.
     by_pid: OnceCell<HashMap<i32, usize>>,
 }
@@ -44,16 +42,13 @@ pub(crate) fn apic_parameter(isa: Option<Isa>) -> Option<&'static str> {
 }
 
 impl<'a> Context<'a> {
-    pub fn new(model: &'a Model, options: &'a Options, log_judged_s: Option<f64>) -> Self {
+    pub fn new(model: &'a Model, options: &'a Options) -> Self {
         let guests = model.domains.iter().enumerate().map(|(i, d)| GuestContext::new(model, i, d));
         let mut guests: Vec<GuestContext<'a>> = guests.collect();
         let mut names: HashMap<&str, usize> = HashMap::new();
         guests.iter().for_each(|g| *names.entry(g.name()).or_default() += 1);
         for guest in &mut guests {
-            // Live, the later one of two guests with one name is shown with its process id.
-            let xml_name = guest.domain.facts.xml.as_ref().and_then(|xml| xml.value.name.as_deref());
-            let is_numbered = xml_name.is_some_and(|name| guest.name().starts_with(&format!("{name}#")));
-            guest.is_namesake = is_numbered || names.get(guest.name()).is_some_and(|n| *n > 1);
+            guest.is_namesake = names.get(guest.name()).is_some_and(|n| *n > 1);
         }
         let (map, layouts) = layouts(model, &guests, options);
         Self {
@@ -64,7 +59,6 @@ impl<'a> Context<'a> {
             plan: OnceCell::new(),
             waits: OnceCell::new(),
             options,
-            log_judged_s,
             by_pid: OnceCell::new(),
         }
     }
@@ -111,13 +105,15 @@ impl<'a> Context<'a> {
 
     /// The index of the guest that a process or one of its threads belongs to.
     pub fn by_pid(&self, pid: Option<i32>) -> Option<usize> {
-        let of_guest = |(i, g): (usize, &GuestContext<'_>)| {
-            let tids = g.domain.threads.iter().map(|t| t.tid);
-            g.domain.facts.pid.into_iter().chain(tids).map(move |id| (id, i)).collect::<Vec<_>>()
-        };
-        // The first guest stays where two claim an id.
-        let all = || self.guests.iter().enumerate().rev().flat_map(of_guest).collect();
-        self.by_pid.get_or_init(all).get(&pid?).copied()
+        let by_pid = self.by_pid.get_or_init(|| {
+            let mut all = HashMap::new();
+            for guest in self.guests.iter().rev() {
+                let tids = guest.domain.threads.iter().map(|t| t.tid);
+                all.extend(guest.domain.facts.pid.into_iter().chain(tids).map(|id| (id, guest.index)));
+            }
+            all
+        });
+        by_pid.get(&pid?).copied()
     }
 
     /// The guest that a line of the log is about.
@@ -127,21 +123,8 @@ impl<'a> Context<'a> {
             self.guests.iter().position(|g| g.name() == name)
         };
         // The log of a file with one guest is about that guest, unless it names another process.
-        let is_nameless = line.pid.is_none() && line.guest.is_none();
-        let only = || (self.is_file() && self.guests.len() == 1 && is_nameless).then_some(0);
-        let failed = || if is_nameless { self.failed_in_kvm(line) } else { None };
-        self.by_pid(line.pid).or_else(by_name).or_else(only).or_else(failed)
-    }
-
-    /// The only guest that KVM could not run further, for a line that says so of an unnamed one.
-    fn failed_in_kvm(&self, line: &LogLine) -> Option<usize> {
-        use LogKind::{EmulationFailure, EntryFailed, InternalError, RunFailed};
-        if !matches!(line.kind, InternalError | EntryFailed | EmulationFailure | RunFailed) {
-            return None;
-        }
-        let mut failed = self.guests.iter().filter(|guest| guest.has_failed_in_kvm());
-        let only = failed.next()?;
-        if failed.next().is_some() { None } else { Some(only.index) }
+        let is_only = self.is_file() && self.guests.len() == 1 && line.pid.is_none() && line.guest.is_none();
+        self.by_pid(line.pid).or_else(by_name).or(if is_only { Some(0) } else { None })
     }
 
     /// Whether the data is from a file that covers one interval.
@@ -165,24 +148,14 @@ impl<'a> Context<'a> {
 
     /// The virtualisation extension below a guest: by its exits, else by its architecture or the host's.
     pub fn isa(&self, guest: &GuestContext<'_>) -> Option<Isa> {
-        let mut of_exits = guest.domain.exits.rows.iter().filter_map(|row| row.id).map(|id| id.0);
-        let of_exits = of_exits.find(|isa| !matches!(isa, Isa::Other(_)));
-        let arm = || guest.config.arch.as_deref().filter(|arch| *arch == "aarch64").map(|_| Isa::Arm64);
-        of_exits.or_else(arm).or_else(|| self.host_isa())
-    }
-
-    /// The virtualisation extension of the host, by KVM's module, its parameters or the machine.
-    pub fn host_isa(&self) -> Option<Isa> {
+        let mut of_exits = guest.domain.exits.rows.iter().filter_map(|row| Some(row.id?.0));
         let facts = &self.model.host.facts;
-        let module = |name: &str| {
-            facts.kvm_flavour.as_deref() == Some(name) || facts.params.keys().any(|key| key.starts_with(name))
-        };
-        match () {
-            () if module("kvm_intel") => Some(Isa::Vmx),
-            () if module("kvm_amd") => Some(Isa::Svm),
-            () if facts.arch == "aarch64" => Some(Isa::Arm64),
-            () => None,
-        }
+        of_exits.find(|isa| !matches!(isa, Isa::Other(_))).or(match facts.kvm_flavour.as_deref() {
+            _ if guest.config.arch.as_deref() == Some("aarch64") || facts.arch == "aarch64" => Some(Isa::Arm64),
+            Some("kvm_intel") => Some(Isa::Vmx),
+            Some("kvm_amd") => Some(Isa::Svm),
+            _ => None,
+        })
     }
 
     /// Whether KVM is allowed to virtualise the APIC (Intel `APICv`, AMD AVIC).

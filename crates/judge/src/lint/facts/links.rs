@@ -14,7 +14,6 @@ pub(crate) const KVM_REALTIME: &str = "https://libvirt.org/kbase/kvm-realtime.ht
 
 pub(crate) const HYPERV: &str = "https://www.qemu.org/docs/master/system/i386/hyperv.html";
 pub(crate) const BLOCK_JOBS: &str = "https://www.qemu.org/docs/master/interop/live-block-operations.html";
-pub(crate) const FLEECING: &str = "https://pve.proxmox.com/pve-docs/chapter-vzdump.html";
 pub(crate) const POSTCOPY: &str = "https://www.qemu.org/docs/master/devel/migration/postcopy.html";
 pub(crate) const QEMU_IOTHREADS: &str = "https://www.qemu.org/docs/master/devel/multiple-iothreads.html";
 

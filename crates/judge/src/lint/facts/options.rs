@@ -6,9 +6,6 @@ use crate::lint::facts::rule_id::RuleId;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// A longer guard after a resume is not looked back on whole.
-const MAX_LOOK_BACK_S: f64 = 600.0;
-
 /// Where the model comes from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum InputKind {
@@ -58,9 +55,8 @@ impl Default for Options {
 impl Options {
     /// How far back samples have to be judged for the findings of one sample, however it is reached.
     pub fn look_back(&self) -> Duration {
-        // A pause counts for a while, and so does an interval before the first that is remembered.
-        let before = self.resume_guard_s.clamp(30.0, MAX_LOOK_BACK_S);
-        Duration::from_secs_f64(REMEMBERED_S + before)
+        // An interval before the first that is remembered counts for a while.
+        Duration::from_secs_f64(REMEMBERED_S + 30.0)
     }
 
     /// Whether findings of a rule are reported at all.

@@ -1,9 +1,7 @@
 //! The thresholds of all rules. Each can be set in the config file; the defaults are meant to stay.
 
-use super::finding::{Severity, worst};
-use crate::figures::figure;
+use super::finding::Severity;
 use crate::model::jobs::ENDLESS_PERCENT;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The figures from which a rule reports each severity. A missing step is never reached.
@@ -29,67 +27,30 @@ impl Steps {
         Self { info, warning, critical }
     }
 
-    /// The severities with the figures from which on they are reported.
-    fn levels(&self) -> [(Severity, f64); 3] {
-        [(Severity::Info, self.info), (Severity::Warning, self.warning), (Severity::Critical, self.critical)]
-    }
-
     /// The severity of a figure; `None` below all steps.
     pub fn of(&self, figure: f64) -> Option<Severity> {
-        worst(self.levels().map(|(severity, from)| (figure >= from).then_some(severity)))
+        match figure {
+            f if f >= self.critical => Some(Severity::Critical),
+            f if f >= self.warning => Some(Severity::Warning),
+            f if f >= self.info => Some(Severity::Info),
+            _ => None,
+        }
     }
 }
 
 const NEVER: f64 = f64::INFINITY;
 
-/// One threshold of the config file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Threshold {
-    /// The name in the config file's `[thresholds]`, such as `timers.rtc`.
-    pub name: &'static str,
-    /// What it limits, with its unit.
-    pub about: &'static str,
-    /// The current value, such as `info 256, warning 1000, critical 10k`.
-    pub value: String,
-    /// Where the default comes from.
-    pub source: &'static str,
-}
-
-/// A value that a threshold may have.
-trait ThresholdValue {
-    fn text(&self) -> String;
-}
-
-impl ThresholdValue for Steps {
-    fn text(&self) -> String {
-        let reached = self.levels().into_iter().filter(|(_, from)| from.is_finite());
-        reached.map(|(severity, from)| format!("{severity} {}", figure(from))).collect::<Vec<_>>().join(", ")
-    }
-}
-
-impl ThresholdValue for f64 {
-    fn text(&self) -> String {
-        figure(*self)
-    }
-}
-
-impl ThresholdValue for (f64, f64) {
-    fn text(&self) -> String {
-        format!("{} and {}", figure(self.0), figure(self.1))
-    }
-}
-
-/// Groups of thresholds: each with its doc comment, its default and the default's source, if it has one.
+/// Groups of thresholds: each with its doc comment, which says where the default comes from, and its default.
 macro_rules! groups {
     ($($(#[$doc:meta])* $name:ident: $group:ident {
-        $($(#[doc = $about:literal])* $field:ident: $ty:ty = $value:expr $(, $source:literal)?;)*
+        $($(#[$about:meta])* $field:ident: $ty:ty = $value:expr;)*
     })*) => {
         $(
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
         #[serde(default, deny_unknown_fields)]
         pub struct $group {
-            $($(#[doc = $about])* pub $field: $ty,)*
+            $($(#[$about])* pub $field: $ty,)*
         }
 
         impl Default for $group {
@@ -105,18 +66,6 @@ macro_rules! groups {
         pub struct Thresholds {
             $($(#[$doc])* pub $name: $group,)*
         }
-
-        impl Thresholds {
-            /// All thresholds with their values, in the order of the config file.
-            pub fn list(&self) -> Vec<Threshold> {
-                vec![$($(Threshold {
-                    name: concat!(stringify!($name), ".", stringify!($field)),
-                    about: concat!($($about),*).trim(),
-                    value: self.$name.$field.text(),
-                    source: [$($source,)? "Chosen"][0],
-                },)*)*]
-            }
-        }
     };
 }
 
@@ -124,37 +73,50 @@ groups! {
     /// Cost of the exits of one cause.
     cost: CostThresholds {
         /// Percent of one CPU for the whole guest.
-        of_one_cpu: Steps = Steps::new(NEVER, 10.0, 50.0), "Measured: 33 to 78 % in Windows, under 0.5 % if healthy";
+        /// Measured: 33 to 78 % in Windows, under 0.5 % if healthy.
+        of_one_cpu: Steps = Steps::new(NEVER, 10.0, 50.0);
         /// Percent of a CPU, averaged over the guest's vCPUs.
-        of_vcpus: Steps = Steps::new(0.5, 2.0, 10.0), "Measured in the same guests: 4.1 % and 39 % of each vCPU";
+        /// Measured in the same guests: 4.1 % and 39 % of each vCPU.
+        of_vcpus: Steps = Steps::new(0.5, 2.0, 10.0);
     }
 
     /// Timer rules, per second.
     timers: TimerThresholds {
         /// Reads of the ACPI PM timer per busy vCPU.
-        acpi_pm_per_vcpu: Steps = Steps::new(100.0, 500.0, 10_000.0), "Measured: 1985/s in Windows, none if healthy";
+        /// Measured: 1985/s in Windows, none if healthy.
+        acpi_pm_per_vcpu: Steps = Steps::new(100.0, 500.0, 10_000.0);
         /// Share of the guest's exits that a warning by rate needs, percent.
-        acpi_pm_exit_share: f64 = 20.0, "Measured: 45 % of the exits of Windows without the Hyper-V clock";
+        /// Measured: 45 % of the exits of Windows without the Hyper-V clock.
+        acpi_pm_exit_share: f64 = 20.0;
         /// RTC accesses of the guest.
-        rtc: Steps = Steps::new(256.0, 1000.0, 10_000.0), "Windows makes 130 to 260 accesses/s; measured 9700/s";
+        /// Windows makes 130 to 260 accesses/s; measured 9700/s.
+        rtc: Steps = Steps::new(256.0, 1000.0, 10_000.0);
         /// HPET accesses of the guest.
-        hpet: Steps = Steps::new(NEVER, 1000.0, 10_000.0), "Measured: 2300/s in Linux, which lost 2.4 % of its speed";
+        /// Measured: 2300/s in Linux, which lost 2.4 % of its speed.
+        hpet: Steps = Steps::new(NEVER, 1000.0, 10_000.0);
         /// HPET accesses per vCPU: an info.
-        hpet_per_vcpu: f64 = 100.0, "Chosen as for the PM timer";
+        /// Chosen as for the PM timer.
+        hpet_per_vcpu: f64 = 100.0;
         /// Reads of `HV_X64_MSR_TIME_REF_COUNT`.
-        time_ref_count: Steps = Steps::new(100.0, 1000.0, 10_000.0), "Reported: 36k/s (cloud-hypervisor issue 8380)";
+        /// Reported: 36k/s (cloud-hypervisor issue 8380).
+        time_ref_count: Steps = Steps::new(100.0, 1000.0, 10_000.0);
         /// Halts per vCPU of an idle guest.
-        idle_halts_per_vcpu: Steps = Steps::new(250.0, 1000.0, NEVER), "Measured: 2933/s in Windows, mended 174/s";
+        /// Measured: 2933/s in Windows, mended 174/s.
+        idle_halts_per_vcpu: Steps = Steps::new(250.0, 1000.0, NEVER);
         /// A guest is idle while its vCPUs run less than this, percent.
         idle_guest_cpu: f64 = 10.0;
         /// A vCPU is woken too often when its mean sleep is shorter, milliseconds.
-        short_sleep_ms: f64 = 1.0, "Measured in idle Windows: 0.34 ms, with mended timers 10.4 ms";
+        /// Measured in idle Windows: 0.34 ms, with mended timers 10.4 ms.
+        short_sleep_ms: f64 = 1.0;
         /// PIT accesses: an info.
-        pit: f64 = 100.0, "Chosen: modern systems use the PIT only while they boot";
+        /// Chosen: modern systems use the PIT only while they boot.
+        pit: f64 = 100.0;
         /// CPU time of QEMU's main thread with an unused HPET, percent.
-        hpet_idle_main: Steps = Steps::new(3.0, 10.0, NEVER), "Reported: 9 %, without the HPET 0.6 % (mkosi)";
+        /// Reported: 9 %, without the HPET 0.6 % (mkosi).
+        hpet_idle_main: Steps = Steps::new(3.0, 10.0, NEVER);
         /// Timer reprogrammings per vCPU of an idle guest.
-        tick_per_vcpu: Steps = Steps::new(90.0, 240.0, NEVER), "Linux ticks at 100 Hz or more, tickless at 10 Hz";
+        /// Linux ticks at 100 Hz or more, tickless at 10 Hz.
+        tick_per_vcpu: Steps = Steps::new(90.0, 240.0, NEVER);
         /// Timer reprogrammings of the whole guest from which a storm is a warning.
         tick_storm: f64 = 5000.0;
     }
@@ -162,7 +124,8 @@ groups! {
     /// Interrupt controller rules, per second and vCPU.
     apic: ApicThresholds {
         /// Faults on the local APIC's page: a warning.
-        page_faults: f64 = 500.0, "Measured with an inhibited APICv: 1160/s per vCPU, 3.7 % of a CPU";
+        /// Measured with an inhibited `APICv`: 1160/s per vCPU, 3.7 % of a CPU.
+        page_faults: f64 = 500.0;
         /// Exits for local APIC accesses: a warning.
         lapic_exits: f64 = 2000.0;
         /// Inter-processor interrupts.
@@ -172,17 +135,21 @@ groups! {
     /// Device rules, per second and guest.
     devices: DeviceThresholds {
         /// Reads of virtio's interrupt status: a warning.
-        intx_reads: f64 = 100.0, "Chosen: with MSI-X there are none";
+        /// Chosen: with MSI-X there are none.
+        intx_reads: f64 = 100.0;
         /// virtio notifications that the VMM serves: an info.
-        kicks: f64 = 1000.0, "Chosen: with an ioeventfd there are none";
+        /// Chosen: with an ioeventfd there are none.
+        kicks: f64 = 1000.0;
         /// Accesses to an emulated disk controller or network card: an info.
         emulated: f64 = 1000.0;
         /// Accesses to VGA, PS/2, vmport or PCI configuration ports: an info.
-        polling: f64 = 500.0, "Chosen; measured cost of each access 5 to 12 us";
+        /// Chosen; measured cost of each access 5 to 12 us.
+        polling: f64 = 500.0;
         /// The fewest accesses of a serial burst.
         burst_accesses: f64 = 16.0;
         /// Length of a serial burst, milliseconds.
-        burst_ms: Steps = Steps::new(5.0, 20.0, NEVER), "Measured: 15 ms, which raised ping times by 1 ms";
+        /// Measured: 15 ms, which raised ping times by 1 ms.
+        burst_ms: Steps = Steps::new(5.0, 20.0, NEVER);
         /// Wake-ups of vCPUs by a kworker: a warning.
         kworker_wakes: f64 = 1000.0;
     }
@@ -190,45 +157,61 @@ groups! {
     /// Rules about disks.
     disks: DiskThresholds {
         /// Rate of a limited disk, percent of its limit.
-        throttled: Steps = Steps::new(NEVER, 95.0, NEVER), "Chosen: a limit holds to a few percent over 5 s";
+        /// Chosen: a limit holds to a few percent over 5 s.
+        throttled: Steps = Steps::new(NEVER, 95.0, NEVER);
         /// Requests under way on average, percent of those that the disk's bus takes: an info.
-        queue_full: f64 = 90.0, "Chosen: a full queue is full most of the time, not always";
+        /// Chosen: a full queue is full most of the time, not always.
+        queue_full: f64 = 90.0;
         /// Mean time of a request from which a full queue is a warning, microseconds.
-        queue_us: f64 = 10_000.0, "Chosen: a single hard disk takes about as long for a random read";
+        /// Chosen: a single hard disk takes about as long for a random read.
+        queue_us: f64 = 10_000.0;
         /// Time in which a flush is under way, percent.
-        flush_time: Steps = Steps::new(30.0, 60.0, NEVER), "Chosen: meanwhile the program does nothing else";
+        /// Chosen: meanwhile the program does nothing else.
+        flush_time: Steps = Steps::new(30.0, 60.0, NEVER);
         /// The fewest flushes per second that are judged.
-        flushes: f64 = 10.0, "Chosen: an idle Linux flushes its journal every 5 s";
+        /// Chosen: an idle Linux flushes its journal every 5 s.
+        flushes: f64 = 10.0;
         /// Mean time of the guest's requests outside the host's block devices, microseconds.
-        outside_us: Steps = Steps::new(2_000.0, 10_000.0, NEVER), "Chosen: QEMU adds some 10 to 100 us";
+        /// Chosen: QEMU adds some 10 to 100 us.
+        outside_us: Steps = Steps::new(2_000.0, 10_000.0, NEVER);
         /// The least part of a request's time outside the host's block devices, percent.
-        outside_percent: f64 = 75.0, "Chosen: with less, the storage is the larger part of the wait";
+        /// Chosen: with less, the storage is the larger part of the wait.
+        outside_percent: f64 = 75.0;
         /// Mean time of a block device for the guest's requests, microseconds.
-        storage_us: Steps = Steps::new(10_000.0, 30_000.0, NEVER), "Chosen: a hard disk takes 10 ms, an SSD below 1";
+        /// Chosen: a hard disk takes 10 ms, an SSD below 1.
+        storage_us: Steps = Steps::new(10_000.0, 30_000.0, NEVER);
         /// The fewest requests per second whose times are compared.
-        timed_ops: f64 = 5.0, "Chosen: a mean of fewer says little";
+        /// Chosen: a mean of fewer says little.
+        timed_ops: f64 = 5.0;
         /// The fewest requests per second of a disk that needs an IOThread.
-        busy_ops: f64 = 2000.0, "Chosen: some 10 us of QEMU's time each are a fiftieth of a CPU";
+        /// Chosen: some 10 us of QEMU's time each are a fiftieth of a CPU.
+        busy_ops: f64 = 2000.0;
         /// CPU time of the main thread from which such a disk needs an IOThread, percent.
-        busy_main: f64 = 50.0, "Chosen: from here on what else it does waits as often as not";
+        /// Chosen: from here on what else it does waits as often as not.
+        busy_main: f64 = 50.0;
     }
 
     /// Rules about migrations and other jobs.
     jobs: JobThresholds {
         /// What the guest writes, percent of what its migration moves.
-        dirtied: Steps = Steps::new(NEVER, ENDLESS_PERCENT, NEVER), "Chosen: memory written in each pass makes 100";
+        /// Chosen: memory written in each pass makes 100.
+        dirtied: Steps = Steps::new(NEVER, ENDLESS_PERCENT, NEVER);
         /// How long a job moves nothing, seconds: a warning.
-        stalled_s: f64 = 30.0, "Chosen: six readings through libvirt; QEMU counts a backup by the MiB";
+        /// Chosen: six readings through libvirt; QEMU counts a backup by the MiB.
+        stalled_s: f64 = 30.0;
     }
 
     /// Scheduling rules.
     scheduling: SchedulingThresholds {
         /// Pause-loop exits per second and vCPU.
-        pause: Steps = Steps::new(1000.0, 5000.0, NEVER), "Measured in healthy guests: 1 to 100/s";
+        /// Measured in healthy guests: 1 to 100/s.
+        pause: Steps = Steps::new(1000.0, 5000.0, NEVER);
         /// Wait from which pause loops are a warning, percent.
-        pause_wait: f64 = 5.0, "As the warning of pinning.wait";
+        /// As the warning of pinning.wait.
+        pause_wait: f64 = 5.0;
         /// Host interrupts per busy vCPU, in multiples of the host's tick: an info.
-        interrupts_ticks: f64 = 2.0, "The host's tick interrupts a busy vCPU once per period";
+        /// The host's tick interrupts a busy vCPU once per period.
+        interrupts_ticks: f64 = 2.0;
         /// Host interrupts per second on an isolated CPU: a warning.
         interrupts_isolated: f64 = 2000.0;
         /// Halt polling of a mostly idle vCPU, percent of a CPU.
@@ -242,20 +225,25 @@ groups! {
         /// A vCPU is busy from this demand for a CPU on, percent.
         busy: f64 = 50.0;
         /// Moves per second of a busy vCPU.
-        migrations: Steps = Steps::new(1.0, 10.0, NEVER), "Chosen; unpinned guests on a busy host lost 20 %";
+        /// Chosen; unpinned guests on a busy host lost 20 %.
+        migrations: Steps = Steps::new(1.0, 10.0, NEVER);
         /// Moves per second to another last-level cache (warning) or node (critical).
         far_migrations: f64 = 5.0;
         /// Wait of a busy vCPU, percent of the time.
-        wait: Steps = Steps::new(2.0, 5.0, 20.0), "Measured: host tasks took about 40 % of a guest's speed";
+        /// Measured: host tasks took about 40 % of a guest's speed.
+        wait: Steps = Steps::new(2.0, 5.0, 20.0);
         /// Two vCPUs on one CPU compete when both want at least this much of it, percent.
         overlap_busy: f64 = 30.0;
         /// CPU time of an emulator, `IOThread` or vhost thread on a vCPU's CPU, percent.
-        emulator: Steps = Steps::new(2.0, 10.0, NEVER), "Chosen; libvirt's real-time guide keeps them apart";
+        /// Chosen; libvirt's real-time guide keeps them apart.
+        emulator: Steps = Steps::new(2.0, 10.0, NEVER);
         /// Share of the guest's memory on its vCPUs' nodes, percent: a warning below the first, critical below the
         /// second.
-        local_memory: (f64, f64) = (80.0, 50.0), "Red Hat's tuning guide reports a loss of 10 % and more";
+        /// Red Hat's tuning guide reports a loss of 10 % and more.
+        local_memory: (f64, f64) = (80.0, 50.0);
         /// Memory of a guest and its VMM from which its share on the vCPUs' nodes counts, MiB.
-        local_memory_least: f64 = 256.0, "Measured: QEMU 7.2 has 43 MiB of its own";
+        /// Measured: QEMU 7.2 has 43 MiB of its own.
+        local_memory_least: f64 = 256.0;
         /// Device interrupts per second on an isolated CPU.
         isolated_irqs: Steps = Steps::new(100.0, 1000.0, NEVER);
         /// Kernel threads and soft interrupts on an isolated CPU, percent.
@@ -265,29 +253,38 @@ groups! {
         /// Throttled time from which a quota is critical, percent of the interval.
         throttled_time: f64 = 10.0;
         /// vCPUs per CPU.
-        overcommit: Steps = Steps::new(3.0, 5.0, 10.0), "Red Hat's guide: up to 5 are safe, more than 10 are not";
+        /// Red Hat's guide: up to 5 are safe, more than 10 are not.
+        overcommit: Steps = Steps::new(3.0, 5.0, 10.0);
         /// Wake-up latency, microseconds: an info from this median on, a warning from this 99th percentile on.
-        wakeup_us: (f64, f64) = (100.0, 1000.0), "Measured: 27 to 46 us are normal; above 1 ms network latency suffers";
+        /// Measured: 27 to 46 us are normal; above 1 ms network latency suffers.
+        wakeup_us: (f64, f64) = (100.0, 1000.0);
         /// CPU time of host tasks on a pinned vCPU's CPU, percent.
-        host_tasks: Steps = Steps::new(2.0, 10.0, NEVER), "Measured: they took about 40 % of a guest's speed";
+        /// Measured: they took about 40 % of a guest's speed.
+        host_tasks: Steps = Steps::new(2.0, 10.0, NEVER);
     }
 
     /// Machine rules.
     machine: MachineThresholds {
         /// Memory faults per second and vCPU.
-        faults: Steps = Steps::new(1000.0, 10_000.0, NEVER), "Measured in Windows guests: 317 to 1160/s per vCPU";
+        /// Measured in Windows guests: 317 to 1160/s per vCPU.
+        faults: Steps = Steps::new(1000.0, 10_000.0, NEVER);
         /// Time in which tasks of a guest's cgroup waited for memory, percent.
-        memory_stall: Steps = Steps::new(2.0, 10.0, 40.0), "Chosen; systemd-oomd kills from 60 % for 30 s on";
+        /// Chosen; systemd-oomd kills from 60 % for 30 s on.
+        memory_stall: Steps = Steps::new(2.0, 10.0, 40.0);
         /// Frequency of a busy CPU, percent of what all CPUs can keep up: a warning below.
-        slow_clock: f64 = 60.0, "Chosen: a limit of power costs a healthy host less; idle clocks are below 50 %";
+        /// Chosen: a limit of power costs a healthy host less; idle clocks are below 50 %.
+        slow_clock: f64 = 60.0;
         /// A CPU is busy enough for its frequency to count from here on, percent.
-        clock_busy: f64 = 70.0, "Chosen: the kernel notes a frequency at each tick of a busy CPU";
+        /// Chosen: the kernel notes a frequency at each tick of a busy CPU.
+        clock_busy: f64 = 70.0;
         /// Faults of a vCPU at one place: a warning.
-        fault_loop: f64 = 5.0, "Chosen: the host resolves a fault once, or a few times where vCPUs race";
+        /// Chosen: the host resolves a fault once, or a few times where vCPUs race.
+        fault_loop: f64 = 5.0;
         /// Steal of one host CPU, percent: a warning.
         steal: f64 = 5.0;
         /// CPU time of QEMU's main thread, percent: a warning.
-        main_loop: f64 = 70.0, "Measured: above 90 % while a guest made 18k requests/s";
+        /// Measured: above 90 % while a guest made 18k requests/s.
+        main_loop: f64 = 70.0;
         /// Nested exits, percent of all exits: an info.
         nested_share: f64 = 5.0;
     }

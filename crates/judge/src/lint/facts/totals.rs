@@ -5,16 +5,11 @@ use crate::lint::facts::Context;
 use crate::lint::facts::finding::{Mark, Severity, worst};
 use crate::lint::facts::guest::{GuestContext, NO_VCPUS};
 use crate::lint::facts::verdicts::Verdicts;
-use crate::model::{AccessRow, CpuShare, ExitKind, ExitRow, ExitTable, ThreadModel, total};
+use crate::model::{AccessRow, CpuShare, ExitKind, ExitRow, ExitTable, total};
 use kvm::Space;
-use sample::Direction;
-use sample::JobKind;
+use sample::{Direction, JobKind};
 use std::collections::BTreeMap;
 
-/// A rate over less than half a second needs this many events.
-const FEWEST: u64 = 16;
-/// A vCPU that runs and waits for less is idle, and its wait noise, percent of a CPU.
-const IDLE: f64 = 5.0;
 /// The most rows of accesses that a finding marks.
 const MAX_MARKS: usize = 8;
 
@@ -65,16 +60,15 @@ impl EventTotals {
     ///
     /// `what` are the events, in the plural; `of` continues the sentence, or is empty.
     pub fn describe(&self, guest: &GuestContext<'_>, what: &str, of: &str) -> String {
-        let on = self.vcpu.map_or_else(|| "a busy vCPU on average".into(), |v| format!("vCPU {v}"));
-        let each = self.mean_us.map_or_else(String::new, |m| format!(" ({} us each)", figure(m)));
-        let of = if of.is_empty() { String::new() } else { format!("{of} ") };
+        let on = self.vcpu.map_or_else(|| "a busy vCPU".into(), |v| format!("vCPU {v}"));
+        let space = if of.is_empty() { "" } else { " " };
         let many =
             self.rate.map_or_else(|| format!("{} {what}", self.count), |rate| format!("{} {what}/s", figure(rate)));
         let parts = [
-            Some(format!("{many} {of}{}", guest.window())),
+            Some(format!("{many} {of}{space}{}", guest.window())),
             self.per_vcpu.map(|per| format!("{}/s on {on}", figure(per))),
             self.exit_share.map(|share| format!("{} % of the guest's exits", figure(share))),
-            self.cost.map(|cost| format!("costing {} % of one CPU{each}", figure(cost))),
+            self.cost.map(|cost| format!("costing {} % of one CPU", figure(cost))),
         ];
         parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
@@ -88,15 +82,10 @@ impl Context<'_> {
         worst([steps.of_one_cpu.of(cost), guest.vcpus().and_then(|n| steps.of_vcpus.of(cost / n))])
     }
 
-    /// A severity by how long a vCPU waits for a CPU. Where it does little, the wait has to be critical as a share.
+    /// A severity by how long a busy vCPU waits for a CPU.
     pub fn severity_of_wait(&self, vcpu: &CpuShare) -> Option<Severity> {
         let t = &self.thresholds().pinning;
-        let share = vcpu.wait_percent()?;
-        if vcpu.wanted() >= t.busy {
-            return t.wait.of(share);
-        }
-        let is_idle = vcpu.busy() < IDLE || vcpu.wait? < IDLE;
-        (share >= t.wait.critical && !is_idle).then_some(Severity::Warning)
+        if vcpu.wanted() >= t.busy { t.wait.of(vcpu.wait_percent()?) } else { None }
     }
 }
 
@@ -108,17 +97,17 @@ impl<'a> GuestContext<'a> {
         let events = sum(rows.iter().map(|r| (r.span.count, r.span.total_ns, r.cpu_percent)));
         let of_vcpu = |(v, t): &'a (u32, ExitTable)| t.rows.iter().filter(fits).map(move |r| (*v, r.span.count));
         let marks = rows.iter().map(|r| Mark::Exit(r.reason.clone())).collect();
-        self.totals(events, busiest(self.domain.vcpu_exits.iter().flat_map(of_vcpu), events.count), marks)
+        self.totals(events, busiest(self.domain.vcpu_exits.iter().flat_map(of_vcpu), events.0), marks)
     }
 
     /// The guest's accesses that a test picks.
     pub fn accesses(&self, pick: impl Fn(&AccessRow) -> bool) -> EventTotals {
         let rows: Vec<&AccessRow> = self.domain.accesses.iter().filter(|r| pick(r)).collect();
-        let events = sum(rows.iter().map(|r| (r.span.count, r.exit_ns, r.cpu_percent)));
+        let events = sum(rows.iter().map(|r| (r.span.count, r.span.total_ns, r.cpu_percent)));
         let of_vcpus = self.domain.vcpu_accesses.iter().filter(|r| pick(r));
         let of_vcpus = of_vcpus.filter_map(|r| Some((r.vcpu?, r.span.count)));
         let marks = rows.iter().take(MAX_MARKS).map(|r| Mark::Access(r.space, r.address, r.direction)).collect();
-        self.totals(events, busiest(of_vcpus, events.count), marks)
+        self.totals(events, busiest(of_vcpus, events.0), marks)
     }
 
     /// Accesses to ports.
@@ -147,10 +136,8 @@ impl<'a> GuestContext<'a> {
         if self.has_job(|kind| matches!(kind, JobKind::Migration | JobKind::Save)) {
             return true;
         }
-        let thread = |t: &&ThreadModel| {
-            t.comm == "live_migration" || t.comm.starts_with("mig/") || t.comm.starts_with("multifd")
-        };
-        self.exits(&[ExitKind::DirtyLogFull]).count > 0 || self.domain.threads.iter().any(|t| thread(&t))
+        self.exits(&[ExitKind::DirtyLogFull]).count > 0
+            || self.domain.threads.iter().any(|t| t.comm == "live_migration")
     }
 
     /// Whether it has a job of some kind.
@@ -161,13 +148,13 @@ impl<'a> GuestContext<'a> {
     /// Halts: rate per vCPU and mean sleep in milliseconds.
     pub fn halts(&self) -> Option<(f64, f64)> {
         let rows = self.domain.exits.rows.iter().filter(|r| r.idle);
-        let halts = sum(rows.map(|r| (r.span.count, r.span.total_ns, r.cpu_percent)));
-        Some((halts.count as f64 / self.seconds? / self.vcpus()?, halts.mean_us()? / 1e3))
+        let halts: Events = sum(rows.map(|r| (r.span.count, r.span.total_ns, r.cpu_percent)));
+        let mean_ms = if halts.0 > 0 { halts.1? as f64 / halts.0 as f64 / 1e6 } else { return None };
+        Some((halts.0 as f64 / self.seconds? / self.vcpus()?, mean_ms))
     }
 
-    fn totals(&self, events: Events, most: Option<(u32, u64)>, marks: Vec<Mark>) -> EventTotals {
-        let count = events.count;
-        let per = |n: u64| self.seconds.filter(|s| *s >= 0.5 || count >= FEWEST).map(|s| n as f64 / s);
+    fn totals(&self, (count, ns, cpu_percent): Events, most: Option<(u32, u64)>, marks: Vec<Mark>) -> EventTotals {
+        let per = |n: u64| self.seconds.map(|s| n as f64 / s);
         let rate = per(count);
         let per_vcpu = match most {
             Some((_, n)) => per(n),
@@ -179,10 +166,10 @@ impl<'a> GuestContext<'a> {
             rate,
             per_vcpu,
             vcpu: most.map(|m| m.0),
-            cost: events.cpu_percent.filter(|_| self.seconds.is_some()),
+            cost: cpu_percent.filter(|_| self.seconds.is_some()),
             // With more accesses than exits the two tables cover different times.
             exit_share: (exits > 0 && count <= exits).then(|| 100.0 * count as f64 / exits as f64),
-            mean_us: events.mean_us(),
+            mean_us: ns.filter(|_| count > 0).map(|ns| ns as f64 / count as f64 / 1e3),
             marks,
         }
     }
@@ -199,26 +186,14 @@ fn busiest(counts: impl Iterator<Item = (u32, u64)>, all: u64) -> Option<(u32, u
     by_vcpu.into_iter().max_by_key(|(_, n)| *n).filter(|(_, n)| *n > 0 && counted >= all / 2)
 }
 
-/// Events of some rows.
-#[derive(Clone, Copy)]
-struct Events {
-    count: u64,
-    ns: Option<u64>,
-    cpu_percent: Option<f64>,
-}
-
-impl Events {
-    fn mean_us(self) -> Option<f64> {
-        self.ns.filter(|_| self.count > 0).map(|ns| ns as f64 / self.count as f64 / 1e3)
-    }
-}
-
 /// The sum of counts, nanoseconds and percents of one CPU; `None` without events or if one is unknown.
-fn sum(rows: impl Iterator<Item = (u64, Option<u64>, Option<f64>)>) -> Events {
+fn sum(rows: impl Iterator<Item = Events>) -> Events {
     let all = rows.reduce(|a, b| {
         let ns = a.1.zip(b.1).map(|(a, b)| a.saturating_add(b));
         (a.0.saturating_add(b.0), ns, a.2.zip(b.2).map(|(a, b)| a + b))
     });
-    let (count, ns, cpu_percent) = all.unwrap_or_default();
-    Events { count, ns, cpu_percent }
+    all.unwrap_or_default()
 }
+
+/// Events of some rows: how many, nanoseconds, percent of one CPU.
+type Events = (u64, Option<u64>, Option<f64>);

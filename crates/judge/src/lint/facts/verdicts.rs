@@ -1,14 +1,12 @@
 //! What the rules say of one interval.
 
 use super::Context;
-use super::finding::{Confidence, Finding, MAX_FINDINGS, MAX_PROBLEM, MAX_TEXT, Severity, Target};
+use super::finding::{Finding, MAX_FINDINGS, MAX_PROBLEM, MAX_TEXT, Target};
 use super::guest::GuestContext;
 use super::rule_doc::RuleDoc;
 use super::rule_id::RuleId;
-use sample::DomainFacts;
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::sync::Arc;
 
 /// The results of all rules for one interval.
 #[derive(Default)]
@@ -23,7 +21,7 @@ pub(crate) struct Verdicts {
     text: usize,
     rule: RuleId,
     doc: Option<&'static RuleDoc>,
-    guest: Option<(usize, Arc<DomainFacts>)>,
+    guest: Option<(usize, String)>,
 }
 
 impl Verdicts {
@@ -31,13 +29,13 @@ impl Verdicts {
     pub fn begin(&mut self, rule: RuleId, doc: &'static RuleDoc, guest: Option<&GuestContext<'_>>) {
         self.rule = rule;
         self.doc = Some(doc);
-        self.guest = guest.map(|g| (g.index, g.domain.facts.clone()));
+        self.guest = guest.map(|g| (g.index, g.name().to_owned()));
     }
 
     /// Adds a finding with its rule and domain, or about the host. What it does not say is the rule's: title,
     /// explanation and links.
     pub fn find(&mut self, finding: Finding) {
-        let (index, name) = self.guest.as_ref().map(|(i, facts)| (*i, facts.name.value.clone())).unzip();
+        let (index, name) = self.guest.clone().unzip();
         let target = if index.is_none() { Target::Host } else { finding.target };
         self.push(index, name, Finding { target, ..finding });
     }
@@ -85,20 +83,9 @@ impl Verdicts {
         self.rule
     }
 
-    /// Lowers the findings after the first `before`, about a guest that may still boot, and leaves out mild ones.
-    pub fn temper(&mut self, before: usize, because: &str) {
-        let new = self.found.split_off(before);
-        self.found.extend(new.into_iter().filter(|(_, finding)| finding.severity > Severity::Info));
-        for (_, finding) in &mut self.found[before..] {
-            finding.severity = finding.severity.lowered();
-            finding.confidence = Confidence::Low;
-            finding.add_evidence(because);
-        }
-    }
-
     /// Notes why the rule cannot be judged.
     pub fn cannot_tell(&mut self, because: impl Into<String>) {
-        let domain = self.guest.as_ref().map(|(_, facts)| facts.name.value.clone());
+        let domain = self.guest.as_ref().map(|(_, name)| name.clone());
         self.cannot_tell.push(CannotTell { rule: self.rule(), domain, because: because.into() });
     }
 }
@@ -121,12 +108,9 @@ impl CannotTell {
     }
 }
 
-/// Something of which not enough has been seen to tell whether it is a finding: a guest that runs or is watched for too
-/// short a time, or a pattern that shows and has not lasted.
+/// A guest, or the host, that runs or is watched for too short a time to tell whether there is a finding.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct StillWatched {
-    /// Name of the rule whose pattern shows; `*`: every rule.
-    pub rule: RuleId,
     /// The guest. `null`: the host.
     pub domain: Option<String>,
     /// What is still missing.
@@ -138,14 +122,8 @@ pub struct StillWatched {
 }
 
 impl StillWatched {
-    /// A guest or the host, for all rules.
-    pub(crate) fn every(guest: Option<&GuestContext<'_>>, because: String, seen_s: f64, needed_s: f64) -> Self {
-        Self { rule: RuleId::Every, domain: guest.map(|g| g.name().to_owned()), because, seen_s, needed_s }
-    }
-
-    /// Whether it is about all rules: no finding says nothing yet.
-    pub fn is_every_rule(&self) -> bool {
-        self.rule == RuleId::Every
+    pub(crate) fn new(guest: Option<&GuestContext<'_>>, because: String, seen_s: f64, needed_s: f64) -> Self {
+        Self { domain: guest.map(|g| g.name().to_owned()), because, seen_s, needed_s }
     }
 }
 

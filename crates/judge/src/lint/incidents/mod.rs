@@ -1,86 +1,98 @@
 //! Events that end or break a guest, or that the host's log tells of, and the findings that they make. Several families
 //! report what the log says of their subject.
 
-mod log;
 mod texts;
 
-use crate::figures::figure;
 use crate::lint::facts::Context;
-use crate::lint::facts::finding::{Confidence, Finding, Mark, Severity, is_made, join};
-use crate::lint::facts::guest::{GuestContext, place_text};
-use crate::lint::facts::shell::is_plain_name;
+use crate::lint::facts::finding::Severity::{self, Critical, Info, Warning};
+use crate::lint::facts::finding::{Confidence, Finding, Mark};
+use crate::lint::facts::guest::GuestContext;
+use crate::lint::facts::rule_id::RuleId::{
+    self, AbnormalExit, DiskErrors, GuestKilled, HostFrequency, HostLockup, NoKvm,
+};
 use crate::lint::facts::verdicts::Verdicts;
 use crate::lint::fixes;
 use crate::model::ExitKind;
-use kvm::kernel_log::{LogKind, no_kvm};
+use kvm::kernel_log::{CGROUP_LIMIT, LogKind, LogLine, no_kvm};
 use kvm::userspace_exit as returns;
-use log::{LineFilter, add_log_lines, is_new, is_recent};
-use sample::Direction;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use texts::Incident;
 
-/// Places of failures that evidence names.
-const MAX_PLACES: usize = 4;
-/// `HV_X64_MSR_CRASH_CTL` (Hyper-V TLFS).
-const CRASH_CTL: u64 = 0x4000_0105;
+/// Maximum age of a log line that counts on a running host, seconds: users open kvmtop to find recent events.
+const RECENT_S: f64 = 3600.0;
 /// A guest may reboot by a triple fault, with as many as this.
 const REBOOT_FAULTS: u64 = 2;
+/// `ENOSPC`
+const NO_SPACE: u64 = 28;
 
-/// Events by the index of their guest; `None` where the guest is unknown or gone.
-type ByGuest = BTreeMap<Option<usize>, Incidents>;
+/// The event that a line of the log is a sign of, the rule that reports it, and how bad it is.
+fn sign_of(line: &LogLine) -> Option<(RuleId, Severity, &'static Incident)> {
+    Some(match (line.kind, line.data) {
+        (LogKind::EntryFailed, _) => (AbnormalExit, Critical, &texts::ENTRY_FAILED),
+        (LogKind::SplitLock, _) => (AbnormalExit, Warning, &texts::BUS_LOCKS),
+        (LogKind::InternalError, _) => (AbnormalExit, Critical, &texts::INTERNAL_ERROR),
+        (LogKind::EmulationFailure, _) => (AbnormalExit, Warning, &texts::INTERNAL_ERROR),
+        (LogKind::RunFailed, _) => (AbnormalExit, Critical, &texts::RUN_FAILED),
+        (LogKind::MachineCheck, _) => (AbnormalExit, Critical, &texts::MEMORY_ERROR),
+        (LogKind::KilledForMemory, Some(CGROUP_LIMIT)) => (GuestKilled, Critical, &texts::KILLED_AT_LIMIT),
+        (LogKind::KilledForMemory, _) => (GuestKilled, Critical, &texts::KILLED_FOR_MEMORY),
+        (LogKind::Killed, _) => (GuestKilled, Critical, &texts::KILLED),
+        (LogKind::MemoryFailure, _) => (GuestKilled, Critical, &texts::MEMORY_ERROR),
+        (LogKind::Lockup, _) => (HostLockup, Critical, &texts::LOCKUP),
+        (LogKind::HungTask, _) => (HostLockup, Warning, &texts::HUNG_TASK),
+        (LogKind::Overheated, _) => (HostFrequency, Warning, &texts::OVERHEATED),
+        (LogKind::HostDisk, Some(NO_SPACE)) => (DiskErrors, Warning, &texts::DISK_FULL),
+        (LogKind::HostDisk, _) => (DiskErrors, Warning, &texts::HOST_DISK),
+        (LogKind::NoKvm, _) => (NoKvm, Warning, &texts::KVM_ABSENT),
+        (LogKind::UnhandledMsr | LogKind::IgnoredMsr | LogKind::Other, _) => return None,
+    })
+}
+
+/// Exits that occur only in such events.
+const EXITS: [(ExitKind, Severity, &Incident); 4] = [
+    (ExitKind::InvalidState, Critical, &texts::ENTRY_FAILED),
+    (ExitKind::TripleFault, Warning, &texts::TRIPLE_FAULT),
+    (ExitKind::Notify, Warning, &texts::NOTIFY),
+    (ExitKind::BusLock, Warning, &texts::BUS_LOCKS),
+];
+
+/// What `KVM_RUN` returned: a `KVM_EXIT_*` number, or an errno below 0.
+fn returned(reason: i32) -> Option<(Severity, &'static Incident)> {
+    Some(match reason {
+        returns::FAIL_ENTRY => (Critical, &texts::ENTRY_FAILED),
+        returns::SHUTDOWN => (Warning, &texts::TRIPLE_FAULT),
+        returns::NOTIFY => (Warning, &texts::NOTIFY),
+        returns::BUS_LOCK => (Warning, &texts::BUS_LOCKS),
+        returns::UNKNOWN | returns::EXCEPTION | returns::INTERNAL_ERROR => (Critical, &texts::INTERNAL_ERROR),
+        returns::ARM_SEA => (Critical, &texts::MEMORY_ERROR),
+        errno if errno == returns::MEMORY_FAULT || errno < 0 && !returns::is_ordinary_errno(errno) => {
+            (Critical, &texts::RUN_FAILED)
+        }
+        _ => return None,
+    })
+}
 
 /// One event with its evidence.
 struct Event {
     severity: Severity,
     incident: &'static Incident,
     evidence: String,
+    mark: Option<Mark>,
 }
 
-/// The events of one guest, or of the host.
-#[derive(Default)]
-struct Incidents {
-    events: Vec<Event>,
-    marks: Vec<Mark>,
-}
-
-impl Incidents {
-    fn add(&mut self, severity: Severity, incident: &'static Incident, evidence: String) {
-        self.events.push(Event { severity, incident, evidence });
-    }
-}
-
-/// Exits that occur only in such events.
-const EXITS: [(ExitKind, Severity, &Incident); 4] = [
-    (ExitKind::InvalidState, Severity::Critical, &texts::ENTRY_FAILED),
-    (ExitKind::TripleFault, Severity::Warning, &texts::TRIPLE_FAULT),
-    (ExitKind::Notify, Severity::Warning, &texts::NOTIFY),
-    (ExitKind::BusLock, Severity::Warning, &texts::BUS_LOCKS),
-];
-
-/// What `KVM_RUN` returned: a `KVM_EXIT_*` number, or an errno below 0.
-fn returned(reason: i32) -> Option<(Severity, &'static Incident)> {
-    Some(match reason {
-        returns::FAIL_ENTRY => (Severity::Critical, &texts::ENTRY_FAILED),
-        returns::SHUTDOWN => (Severity::Warning, &texts::TRIPLE_FAULT),
-        returns::NOTIFY => (Severity::Warning, &texts::NOTIFY),
-        returns::BUS_LOCK => (Severity::Warning, &texts::BUS_LOCKS),
-        returns::UNKNOWN | returns::EXCEPTION | returns::INTERNAL_ERROR => (Severity::Critical, &texts::INTERNAL_ERROR),
-        returns::ARM_SEA => (Severity::Critical, &texts::MACHINE_CHECK),
-        errno if errno == returns::MEMORY_FAULT || errno < 0 => (Severity::Critical, &texts::RUN_FAILED),
-        _ => return None,
-    })
-}
+/// Events by the index of their guest; `None` where the guest is unknown or gone.
+type ByGuest = BTreeMap<Option<usize>, Vec<Event>>;
 
 /// Exits and log lines of crashes, defects and bus locks.
 pub(super) fn abnormal(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let all = ctx.guests.iter().map(|guest| (Some(guest.index), by_exits(ctx, guest))).collect();
-    report(ctx, is_new, all, verdicts);
+    report(ctx, all, verdicts);
 }
 
 /// The recent lines of the log that the rule reports.
 pub(super) fn logged(ctx: &Context<'_>, verdicts: &mut Verdicts) {
-    report(ctx, is_recent, ByGuest::new(), verdicts);
+    report(ctx, ByGuest::new(), verdicts);
 }
 
 /// What stands in the way of KVM: the most exact reason in the log. A module that is loaded has found its hardware.
@@ -95,113 +107,83 @@ pub(super) fn no_kvm_cause(ctx: &Context<'_>) -> Option<&'static Incident> {
         None if ctx.is_file() || works || facts.arch != "x86_64" => None,
         Some(no_kvm::BUSY) => Some(&texts::KVM_BUSY),
         _ if facts.virtualised == Some(true) => Some(&texts::KVM_NOT_NESTED),
-        Some(no_kvm::NO_EXTENSION) => Some(&texts::KVM_NO_EXTENSION),
-        Some(no_kvm::OFF_IN_FIRMWARE) => Some(&texts::KVM_OFF),
         _ => Some(&texts::KVM_ABSENT),
     }
 }
 
-/// Whether anything that ended or broke a guest is known.
-pub(super) fn something_broke(ctx: &Context<'_>) -> bool {
-    log::tells_of_a_crash(ctx) || ctx.guests.iter().any(|guest| !by_exits(ctx, guest).events.is_empty())
+/// Whether a line was logged within the last hour, or comes from a file.
+fn is_recent(ctx: &Context<'_>, line: &LogLine) -> bool {
+    ctx.is_file() || line.time_s.is_some_and(|at| ctx.model.mono_s - at <= RECENT_S)
 }
 
 /// The events that a guest's exits and returns of `KVM_RUN` show.
-fn by_exits(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Incidents {
-    let mut found = Incidents::default();
+fn by_exits(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Event> {
     let over = guest.window();
     // A guest that still runs after a triple fault has rebooted.
     let goes_on = !ctx.is_file() && guest.running();
-    let weigh = |severity: Severity, incident: &Incident, n: u64| {
-        if *incident == texts::TRIPLE_FAULT && goes_on && n <= REBOOT_FAULTS { Severity::Info } else { severity }
+    let event = |severity, incident: &'static Incident, count: u64, what: String, mark| {
+        let rebooted = *incident == texts::TRIPLE_FAULT && goes_on && count <= REBOOT_FAULTS;
+        let severity = if rebooted { Info } else { severity };
+        Event { severity, incident, evidence: format!("{count} {what} {over}"), mark }
     };
-    for (kind, severity, incident) in EXITS {
-        let exits = guest.exits(&[kind]);
-        if exits.count == 0 {
-            continue;
+    let mut events = Vec::new();
+    for row in &guest.domain.exits.rows {
+        if let Some((_, severity, incident)) = EXITS.iter().find(|(kind, ..)| kind.matches(row)) {
+            let mark = Some(Mark::Exit(row.reason.clone()));
+            events.push(event(*severity, incident, row.span.count, format!("{} exits", row.reason), mark));
         }
-        let mut reasons: Vec<&str> = Vec::new();
-        for mark in &exits.marks {
-            if let Mark::Exit(name) = mark {
-                reasons.push(name);
-            }
-        }
-        let on = exits.vcpu.map_or_else(String::new, |vcpu| format!(" on vCPU {vcpu}"));
-        let text = format!("{} {} exits{on} {over}", figure(exits.count as f64), reasons.join(", "));
-        found.add(weigh(severity, incident, exits.count), incident, text);
-        found.marks.extend(exits.marks);
     }
-    let mut failure = None;
     for (vcpu, reason, count) in &guest.domain.userspace {
-        if vcpu.is_some() || *count == 0 || returns::is_ordinary_errno(*reason) {
-            continue;
-        }
-        let Some((severity, incident)) = returned(*reason) else { continue };
-        let name = returns::display(*reason);
-        let meaning = returns::errno_meaning(*reason).map_or_else(String::new, |m| format!(" ({m})"));
-        let text = format!("{count} returns of KVM_RUN with {name}{meaning} {over}");
-        found.add(weigh(severity, incident, *count), incident, text);
-        failure = Some((severity, incident));
-    }
-    if let Some((severity, incident)) = failure {
-        for place in guest.domain.places.iter().filter(|place| place.failed).take(MAX_PLACES) {
-            let text = format!("the exit before: {}, {}", place_text(place), guest.place_vcpu(place));
-            found.add(severity, incident, text);
+        if let (None, Some((severity, incident))) = (vcpu, returned(*reason)) {
+            let meaning = returns::errno_meaning(*reason).map_or_else(String::new, |m| format!(" ({m})"));
+            let what = format!("returns of KVM_RUN with {}{meaning}", returns::display(*reason));
+            events.push(event(severity, incident, *count, what, None));
         }
     }
-    let crash = guest.msrs(Direction::Write, |m| m == CRASH_CTL);
-    if crash.count > 0 {
-        let text = "Windows wrote to its crash register, MSR 0x40000105".into();
-        found.add(Severity::Warning, &texts::WINDOWS_CRASH, text);
-        found.marks.extend(crash.marks);
-    }
-    found
+    events
 }
 
-/// Reports the events of each guest, also from the rule's lines in the host's log, as one finding.
-fn report(ctx: &Context<'_>, counts: LineFilter, mut all: ByGuest, verdicts: &mut Verdicts) {
-    add_log_lines(ctx, verdicts.rule(), counts, &mut all);
-    for (owner, found) in all {
-        let mut events = found.events;
-        // The exact one says more.
-        if events.iter().any(|event| *event.incident == texts::EMULATION) {
-            events.iter_mut().for_each(|event| {
-                if *event.incident == texts::INTERNAL_ERROR {
-                    event.incident = &texts::EMULATION;
-                }
-            });
+/// Adds the recent lines of the host's log that a rule reports, by guest; those alike are one event.
+fn add_log_lines(ctx: &Context<'_>, rule: RuleId, all: &mut ByGuest) {
+    let mut alike: BTreeMap<_, (Severity, &'static Incident, Vec<&str>)> = BTreeMap::new();
+    for line in ctx.model.host.kernel_log.iter().filter(|line| is_recent(ctx, line)) {
+        if let Some((_, severity, incident)) = sign_of(line).filter(|sign| sign.0 == rule) {
+            let event = (line.kind, incident.title, ctx.owner(line), line.pid);
+            alike.entry(event).or_insert((severity, incident, Vec::new())).2.push(&line.text);
         }
-        let Some(worst) = events.iter().min_by_key(|event| Reverse(event.severity)) else { continue };
-        let (severity, title, problem) = (worst.severity, worst.incident.title, worst.incident.problem);
-        let mut incidents = vec![worst.incident];
-        join(&mut incidents, events.iter().map(|event| event.incident).collect());
-        let (mut see, mut fix, mut why) = (Vec::new(), Vec::new(), Vec::new());
-        for incident in incidents {
-            join(&mut see, incident.links.iter().map(|link| (*link).to_owned()).collect());
-            join(&mut fix, vec![fixes::advice(incident.next)]);
-            join(&mut why, vec![incident.why]);
+    }
+    for ((_, _, owner, _), (severity, mut incident, lines)) in alike {
+        if rule == NoKvm {
+            let Some(cause) = no_kvm_cause(ctx) else { continue };
+            incident = cause;
         }
-        let evidence = events.into_iter().map(|event| event.evidence).chain(look_at(ctx, owner)).collect();
-        let finding = Finding::new(severity, Confidence::High, evidence, fix);
-        let (title, problem, why) = (title.into(), problem.into(), why.join(". "));
-        verdicts.find_of(ctx, owner, Finding { title, problem, why, see, marks: found.marks, ..finding });
+        let evidence = match lines.as_slice() {
+            [first, .., last] => format!("the log says {} times, first: {first}; last: {last}", lines.len()),
+            _ => format!("the log says: {}", lines.concat()),
+        };
+        all.entry(owner).or_default().push(Event { severity, incident, evidence, mark: None });
     }
 }
 
-/// The commands that show more about an event, where no log is at hand: on a running host the kernel's newest lines are
-/// all that is read.
-fn look_at(ctx: &Context<'_>, owner: Option<usize>) -> Vec<String> {
-    if ctx.is_file() && !ctx.model.host.kernel_log.is_empty() {
-        return Vec::new();
+/// Reports the events of each guest, also from the rule's lines in the host's log, as one finding in the words of the
+/// worst.
+fn report(ctx: &Context<'_>, mut all: ByGuest, verdicts: &mut Verdicts) {
+    add_log_lines(ctx, verdicts.rule(), &mut all);
+    for (owner, mut events) in all {
+        events.sort_by_key(|event| Reverse(event.severity));
+        let Some(Event { severity, incident, .. }) = events.first() else { continue };
+        let (severity, fix) = (*severity, vec![fixes::advice(incident.next)]);
+        let finding = Finding {
+            title: incident.title.into(),
+            why: incident.why.into(),
+            see: incident.links.iter().map(|link| (*link).to_owned()).collect(),
+            marks: events.iter().filter_map(|event| event.mark.clone()).collect(),
+            ..Finding::default()
+        };
+        let mut evidence: Vec<String> = events.into_iter().map(|event| event.evidence).collect();
+        if !ctx.is_file() {
+            evidence.push("look at: journalctl -k".into());
+        }
+        verdicts.find_of(ctx, owner, Finding { severity, confidence: Confidence::High, evidence, fix, ..finding });
     }
-    let mut all = Vec::new();
-    if let Some(guest) = owner.and_then(|i| ctx.guests.get(i))
-        && guest.config.libvirt != Some(false)
-        && is_plain_name(guest.name())
-        && !is_made(guest.name())
-    {
-        all.push(format!("look at: tail -n 50 /var/log/libvirt/qemu/{}.log", guest.name()));
-    }
-    all.push("look at: journalctl -k".into());
-    all
 }

@@ -14,7 +14,7 @@ use crate::lint::facts::thresholds::thresholds;
 use crate::lint::facts::verdicts::Verdicts;
 use crate::lint::facts::{Context, links};
 use crate::lint::fixes;
-use crate::model::jobs::{self, allowed_bytes, converges, dirtied_percent, last_pass_bytes, progress};
+use crate::model::jobs::{allowed_bytes, converges, dirtied_percent, last_pass_bytes, progress};
 use sample::{Job, JobKind};
 
 /// Jobs are read every 2 to 5 s.
@@ -51,13 +51,9 @@ fn name(job: &Job) -> String {
 }
 
 /// What the guest pays while the job runs.
-fn paid(guest: &GuestContext<'_>, job: &Job) -> Option<String> {
-    let exits = jobs::tracked_writes(guest.domain).filter(|rate| *rate >= 1.0);
-    let exits = exits.map(|rate| format!("{} exits/s for tracked writes and memory faults", figure(rate)));
-    let throttle = job.throttle_percent.filter(|percent| *percent > 0);
-    let throttle = throttle.map(|percent| format!("its vCPUs are held back for {percent} % of the time"));
-    let all: Vec<_> = exits.into_iter().chain(throttle).collect();
-    (!all.is_empty()).then(|| format!("meanwhile the guest has {}", all.join("; ")))
+fn paid(job: &Job) -> Option<String> {
+    let throttle = job.throttle_percent.filter(|percent| *percent > 0)?;
+    Some(format!("meanwhile its vCPUs are held back for {throttle} % of the time"))
 }
 
 fn not_converging(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -80,7 +76,7 @@ fn not_converging(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
             Some(format!("the guest writes {dirtied_b}/s, the {}{pass} moves {rate_b}/s", name(job))),
             Some(format!("{left_b} are left after a pass, {allowed} may be (downtime limit: {limit})")),
             job.elapsed_ns.map(|ns| format!("it has run for {}", seconds(ns as f64 / 1e9))),
-            paid(guest, job),
+            paid(job),
         ]);
         verdicts.find(Finding::new(severity, Confidence::High, evidence, ways_to_end(guest, job)));
     }
@@ -149,8 +145,7 @@ fn stalled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts)
             let still = seconds(job.still_ns as f64 / 1e9);
             let at = progress(job).map_or(String::new(), |percent| format!(" at {} %", figure(percent)));
             let error = job.error.as_ref().map(|why| format!("its error: {why}"));
-            let evidence =
-                known([Some(format!("{} moved nothing for {still}{at}", name(job))), error, paid(guest, job)]);
+            let evidence = known([Some(format!("{} moved nothing for {still}{at}", name(job))), error, paid(job)]);
             let fix = vec![fixes::advice(CHECK_TARGET), look_at(guest, job)];
             verdicts.find(Finding::new(Severity::Warning, Confidence::High, evidence, fix));
         }

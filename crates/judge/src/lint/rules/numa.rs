@@ -131,7 +131,7 @@ fn memory_elsewhere(ctx: &Context<'_>, guest: &GuestContext<'_>, cpus: &CpuSet, 
         let near = total(by_node.iter().filter(|(n, _)| nodes.contains(**n)).map(|(_, b)| *b));
         let local = 100.0 * near as f64 / all;
         let (warning, critical) = t.local_memory;
-        let starts = guest.not_judged.is_some() || guest.booting.is_some();
+        let starts = guest.not_judged.is_some();
         if starts || all < t.local_memory_least * MIB || local >= warning {
             return None;
         }

@@ -120,25 +120,6 @@ fn lockups_and_failed_entries_of_the_log() {
 }
 
 #[test]
-fn what_the_log_said_before_the_start_counts_only_where_it_can_be_judged() {
-    let at_start = |text: &str| {
-        let mut model = quiet();
-        model.mono_s = 1000.0;
-        logged(&mut model, text);
-        once(&model)
-    };
-    let nameless = "[990.0] kvm: INTERNAL_ERROR in emulation\n";
-    silent(&at_start(nameless), RuleId::AbnormalExit);
-    fires(&at_start("[990.0] *** Guest State ***\n"), RuleId::AbnormalExit, Severity::Critical);
-    let (mut model, mut memory, options) = (quiet(), RuleMemory::default(), Options::default());
-    model.mono_s = 1000.0;
-    logged(&mut model, "[980.0] kvm [99]: vcpu0 unhandled rdmsr: 0x1\n");
-    run(&model, &mut memory, &options);
-    logged(&mut model, nameless);
-    fires(&run(&model, &mut memory, &options), RuleId::AbnormalExit, Severity::Critical);
-}
-
-#[test]
 fn like_events_keep_the_first_and_the_last() {
     let mut model = quiet();
     model.mono_s = 1000.0;
@@ -178,35 +159,6 @@ fn different_kills_are_each_said_and_lead_to_their_limit() {
 }
 
 #[test]
-fn a_stack_decides_what_a_thread_waited_for() {
-    let hung = |function: &str| {
-        let log = format!(
-            "[9.0] INFO: task CPU 0/KVM:77 blocked for more than 120 seconds.\n[9.0] Call Trace:\n\
-             [9.0]  schedule+0x1/0x2\n[9.0]  {function}+0x1/0x2\n[9.0]  kvm_vcpu_ioctl+0x1/0x2 [kvm]\n"
-        );
-        get(&of_log(&log), RuleId::HostLockup).clone()
-    };
-    for (function, cause) in [
-        ("__synchronize_srcu", "for a change of the guest's memory"),
-        ("nfs_wait_bit_killable", "for the host's storage"),
-        ("shrink_lruvec", "for memory of the host"),
-        ("something_new", "in the kernel for minutes"),
-    ] {
-        assert!(hung(function).title.contains(cause), "{function}");
-    }
-    assert!(!words(&hung("__synchronize_srcu")).contains("iostat"));
-    let lockup = |function: &str| {
-        let log = format!(
-            "[9.0] watchdog: BUG: soft lockup - CPU#1 stuck for 22s! [CPU 1/KVM:7]\n[9.0] RIP: {function}+0x1/0x2\n"
-        );
-        get(&of_log(&log), RuleId::HostLockup).clone()
-    };
-    assert!(lockup("smp_call_function_many").title.contains("another CPU"));
-    let plain = lockup("vmx_vcpu_run");
-    assert!(plain.why.contains("likeliest first: a bug of the host's kernel"), "{}", plain.why);
-}
-
-#[test]
 fn what_keeps_kvm_away_has_its_own_fix() {
     for (log, word) in [
         ("[1.0] kvm: disabled by bios\n", "AMD-V"),
@@ -224,7 +176,7 @@ fn what_keeps_kvm_away_has_its_own_fix() {
     let judged = |model: &Model| run(model, &mut RuleMemory::default(), &options);
     let facts = Arc::make_mut(&mut model.host.facts);
     (facts.virtualised, facts.kvm_flavour) = (Some(true), None);
-    assert_eq!(get(&judged(&model), RuleId::NoKvm).problem, "nested KVM is off");
+    assert!(get(&judged(&model), RuleId::NoKvm).title.contains("nested virtualisation"));
     Arc::make_mut(&mut model.host.facts).kvm_flavour = Some("kvm_amd".into());
     silent(&judged(&model), RuleId::NoKvm);
 }
@@ -238,14 +190,14 @@ fn trouble_of_disks_of_the_host() {
 }
 
 #[test]
-fn events_of_one_guest_have_one_list_of_causes_and_the_exact_one_counts() {
+fn events_of_one_guest_have_one_list_of_causes() {
     let mut model = returned(17);
     logged(&mut model, "KVM internal error. Suberror: 1\nextra data[0]: 0x2\n");
     let options = Options { input: InputKind::File, ..Options::default() };
     let found = run(&model, &mut RuleMemory::default(), &options);
     let found = get(&found, RuleId::AbnormalExit);
-    assert_eq!(found.why.matches("QEMU stops the guest").count(), 1, "{}", found.why);
-    assert!(words(found).contains("suberror 1") && found.fix.len() == 1, "{found:#?}");
+    assert_eq!(found.why.matches("QEMU stops").count(), 1, "{}", found.why);
+    assert!(words(found).contains("Suberror: 1") && found.fix.len() == 1, "{found:#?}");
     let kernel = of_log("[1.0] INFO: task CPU 0/KVM:77 blocked for more than 120 seconds.\n");
     // The log is there already.
     assert!(!words(get(&kernel, RuleId::HostLockup)).contains("look at: "));

@@ -1,6 +1,6 @@
 use super::*;
 use kvm::cmdline;
-use sample::{DomainState, Job, JobKind, Stop, StopDisk, StopReason};
+use sample::{Job, JobKind, Stop, StopDisk, StopReason};
 use std::sync::Arc;
 
 const HOUR_NS: u64 = 3_600_000_000_000;
@@ -113,15 +113,6 @@ fn a_pause_without_a_reason_cannot_be_told() {
 }
 
 #[test]
-fn what_the_vcpus_did_decides_whatever_is_reported() {
-    let mut f = on(guest(full_disk()));
-    f.guests[0].threads.iter_mut().for_each(|t| t.burns = [40.0, 0.0, 0.0, 0.0]);
-    let model = f.model();
-    assert_eq!((model.domains[0].state, &model.domains[0].stop), (DomainState::Running, &None));
-    silent(&judge(&model), RuleId::GuestStopped);
-}
-
-#[test]
 fn the_order_has_a_stopped_guest_first() {
     let storm = Guest::new("a", 9).windows("").vcpus(1, |v, t| t.on(v).pio(0x608, Direction::Read, 90_000.0, 10.0));
     let report = judge(&on(storm).guest(guest(full_disk())).model());
@@ -151,27 +142,4 @@ fn a_finding_about_load_goes_when_the_guest_stops() {
     stopped.time_ms = load.time_ms + 12_000;
     let left = run(&stopped, &mut memory, &options);
     assert_eq!(of_guest(&left), [RuleId::GuestStopped], "before: {:?}", of_guest(&report));
-}
-
-#[test]
-fn a_line_of_the_log_without_a_name_belongs_to_the_only_guest_that_kvm_could_not_run() {
-    let logged = |guests: Vec<Guest>| {
-        let mut f = Fixture::new(host());
-        f.guests = guests;
-        let mut model = f.model();
-        let log = "[172850.0] kvm-pvm: INTERNAL_ERROR in batch emul: rip=0x7c10 cpl=0 cr3=0x0\n";
-        model.host.kernel_log = kvm::kernel_log::parse(log);
-        let mut memory = RuleMemory::default();
-        let mut earlier = model.clone();
-        earlier.host.kernel_log[0].time_s = Some(172_000.0);
-        run(&earlier, &mut memory, &Options::default());
-        let report = run(&model, &mut memory, &Options::default());
-        get(&report, RuleId::AbnormalExit).domain.clone()
-    };
-    let failed = || guest(stop(StopReason::InternalError, 1_000_000_000));
-    let other = || Guest::new("web", 77).linux("").vcpus(1, |v, t| t.on(v));
-    assert_eq!(logged(vec![failed(), other()]).as_deref(), Some("mail"));
-    let second = Guest::new("db", 88).linux("").vcpus(1, |v, t| t.on(v)).stopped(stop(StopReason::InternalError, 0));
-    assert_eq!(logged(vec![failed(), second]), None, "one of two");
-    assert_eq!(logged(vec![other()]), None);
 }

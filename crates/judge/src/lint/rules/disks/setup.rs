@@ -19,7 +19,7 @@ struct Flaw {
 }
 
 /// The worst first.
-static FLAWS: [Flaw; 6] = [
+static FLAWS: [Flaw; 5] = [
     Flaw {
         evidence: |_, _, disk| (disk.cache == Some("unsafe")).then(|| "cache=unsafe".to_owned()),
         prose: Prose {
@@ -64,16 +64,6 @@ static FLAWS: [Flaw; 6] = [
             "Add -object iothread,id=io1, and iothread=io1 to the -device of DISK",
             "qm set ID --DISK \"$(qm config ID | sed -n 's/^DISK: //p'),iothread=1\"",
         ],
-    },
-    Flaw {
-        evidence: |_, _, disk| disk.lacks_iothread.then(|| "iothread=1 without scsihw: virtio-scsi-single".to_owned()),
-        prose: Prose {
-            title: "The disk DISK gets no IOThread: Proxmox ignores iothread=1 with this SCSI controller",
-            problem: "IOThread ignored",
-            why: "An IOThread serves a controller, not a disk, and only with scsihw: virtio-scsi-single has each disk \
-                a controller of its own. With the others QEMU's main loop serves the disk",
-        },
-        fixes: ["", "", "qm set ID --scsihw virtio-scsi-single"],
     },
     Flaw {
         evidence: |_, _, disk| {

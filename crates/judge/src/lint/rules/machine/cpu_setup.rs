@@ -53,7 +53,7 @@ fn uses_kvm(guest: &GuestContext<'_>) -> bool {
 }
 
 pub(super) fn sockets(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let (Some(sockets), Some(vcpus)) = (guest.config.sockets.filter(|n| *n > 0), guest.config.vcpus) else { return };
+    let (Some(sockets), Some(vcpus)) = (guest.config.sockets().filter(|n| *n > 0), guest.config.vcpus) else { return };
     let usable = CLIENT_SOCKETS.saturating_mul(vcpus.div_ceil(sockets));
     if !is_client(guest) || sockets <= CLIENT_SOCKETS || !guest.config.is_x86() {
         return;

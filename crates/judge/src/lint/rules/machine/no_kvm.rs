@@ -2,8 +2,7 @@
 
 use crate::lint::facts::Context;
 use crate::lint::facts::finding::{Confidence, Finding, Fix, Severity};
-use crate::lint::facts::guest::GuestContext;
-use crate::lint::facts::guest::{BY_DEFAULT, BY_NO_EVENTS, BY_PROXMOX};
+use crate::lint::facts::guest::{BY_DEFAULT, BY_PROXMOX, GuestContext};
 use crate::lint::facts::verdicts::Verdicts;
 use crate::lint::fixes;
 use crate::lint::incidents;
@@ -32,7 +31,7 @@ pub(super) fn no_kvm(ctx: &Context<'_>, verdicts: &mut Verdicts) {
             continue;
         }
         let mut found = Finding { title: TITLE.into(), evidence: vec![shown.into()], ..Finding::default() };
-        let is_sure = ![BY_DEFAULT, BY_NO_EVENTS].contains(&shown);
+        let is_sure = shown != BY_DEFAULT;
         found.severity = if is_sure { Severity::Critical } else { Severity::Warning };
         found.confidence = if is_sure { Confidence::High } else { Confidence::Medium };
         // Proxmox refuses to start a guest without KVM, unless it was told to.

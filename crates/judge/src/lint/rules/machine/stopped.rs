@@ -100,7 +100,7 @@ pub(super) fn stopped(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     }
     let found = worded(stop, Finding::new(severity, confidence, evidence, ways_to_continue(guest, stop)));
     let since_ms = ctx.model.time_ms.saturating_sub((stop.for_ns / 1_000_000).cast_signed());
-    verdicts.find(Finding { since_ms: Some(since_ms), ..found });
+    verdicts.find(Finding { since_ms: Some(since_ms), comes_first: true, ..found });
 }
 
 /// Whether the stop is a part of something that ends it, or too short to matter.
