@@ -19,9 +19,13 @@ pub mod watch;
 use serde_json::Value;
 use std::io::Write;
 use std::process::{Command, Stdio};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 static MACHINE: RwLock<()> = RwLock::new(());
+/// Tests that may run beside each other.
+const PLACES: usize = 4;
+static FREE: Mutex<usize> = Mutex::new(PLACES);
+static LEFT: Condvar = Condvar::new();
 
 /// The machine for one test.
 pub type Alone = RwLockWriteGuard<'static, ()>;
@@ -31,9 +35,24 @@ pub fn alone() -> Alone {
     MACHINE.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until no test has the machine for itself.
-pub fn beside_others() -> RwLockReadGuard<'static, ()> {
-    MACHINE.read().unwrap_or_else(PoisonError::into_inner)
+/// A place on the machine beside a few other tests.
+pub struct Beside(Option<RwLockReadGuard<'static, ()>>);
+
+/// Waits until no test has the machine for itself, and until there is a place.
+pub fn beside_others() -> Beside {
+    let free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut free = LEFT.wait_while(free, |free| *free == 0).unwrap_or_else(PoisonError::into_inner);
+    *free -= 1;
+    drop(free);
+    Beside(Some(MACHINE.read().unwrap_or_else(PoisonError::into_inner)))
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        self.0 = None;
+        *FREE.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        LEFT.notify_one();
+    }
 }
 
 /// The binary under test.

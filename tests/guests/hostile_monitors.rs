@@ -189,7 +189,7 @@ fn stuffed(path: &Path) -> rustix::fd::OwnedFd {
 
 #[test]
 fn a_monitor_that_stalls_holds_up_no_other_and_leaves_nothing() {
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let dir = tempfile::tempdir().unwrap();
     let paths: Vec<_> = ["closes", "greets", "babbles", "silent"].map(|n| dir.path().join(n)).into();
     serve(&paths[0], drop);

@@ -138,7 +138,7 @@ fn hold_back_memory(folder: &Path) -> std::io::Result<()> {
 #[test]
 fn a_command_line_that_is_held_back_holds_up_no_tick() {
     const TEST: &str = "a_command_line_that_is_held_back_holds_up_no_tick";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     if let Some(why) = common::cannot_run_guests() {
         return common::skipped(TEST, &why);
     }
@@ -244,7 +244,7 @@ fn is_root(test: &str) -> bool {
 #[test]
 fn a_program_that_calls_itself_qemu_raises_no_alarm() {
     const TEST: &str = "a_program_that_calls_itself_qemu_raises_no_alarm";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     if !is_root(TEST) {
         return;
     }
@@ -268,7 +268,7 @@ fn a_program_that_calls_itself_qemu_raises_no_alarm() {
 #[test]
 fn another_users_guest_takes_no_name_away() {
     const TEST: &str = "another_users_guest_takes_no_name_away";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     if !is_root(TEST) {
         return;
     }
@@ -305,7 +305,7 @@ fn another_users_guest_takes_no_name_away() {
 #[test]
 fn a_guest_that_starts_is_no_task_of_the_host() {
     const TEST: &str = "a_guest_that_starts_is_no_task_of_the_host";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     if let Some(why) = common::cannot_run_guests() {
         return common::skipped(TEST, &why);
     }

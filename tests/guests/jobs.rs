@@ -124,7 +124,7 @@ fn never_ends(interval: &Value, guest: &str) -> bool {
 #[test]
 fn a_migration_that_never_ends_is_told_from_one_that_does() {
     const TEST: &str = "a_migration_that_never_ends_is_told_from_one_that_does";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     if let Some(why) = common::cannot_run_guests() {
         return common::skipped(TEST, &why);
     }
@@ -218,7 +218,7 @@ fn a_backup_shows_how_far_it_is() {
 #[test]
 fn libvirt_reports_a_copy() {
     const TEST: &str = "libvirt_reports_a_copy";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let _daemons = match libvirt::start() {
         Ok(daemons) => daemons,
         Err(why) => return common::skipped(TEST, &why),

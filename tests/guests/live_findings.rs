@@ -28,7 +28,7 @@ fn cpus() -> Option<Vec<usize>> {
 #[test]
 fn clocks_are_reported_and_withdrawn_and_an_idle_guest_is_left_alone() {
     const TEST: &str = "clocks_are_reported_and_withdrawn_and_an_idle_guest_is_left_alone";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     if let Some(why) = common::cannot_trace() {
         return common::skipped(TEST, &why);
     }
@@ -52,7 +52,7 @@ fn clocks_are_reported_and_withdrawn_and_an_idle_guest_is_left_alone() {
 #[test]
 fn what_breaks_a_guest_is_reported() {
     const TEST: &str = "what_breaks_a_guest_is_reported";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     if let Some(why) = common::cannot_trace() {
         return common::skipped(TEST, &why);
     }
@@ -74,7 +74,7 @@ fn what_breaks_a_guest_is_reported() {
 #[test]
 fn overlapping_pins_are_reported_and_withdrawn() {
     const TEST: &str = "overlapping_pins_are_reported_and_withdrawn";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     if let Some(why) = common::cannot_trace() {
         return common::skipped(TEST, &why);
     }

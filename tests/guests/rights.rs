@@ -39,7 +39,7 @@ fn assert_could_not_look(out: &Output, why: &str) -> Result<(), String> {
 #[test]
 fn root_without_ptrace_could_not_look() {
     const TEST: &str = "root_without_ptrace_could_not_look";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let without = ["--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace", env!("CARGO_BIN_EXE_kvmtop")];
     let Some(out) = under("setpriv", &[&without[..], &CHECK].concat()) else {
         return common::skipped(TEST, "not root, or no setpriv");
@@ -54,7 +54,7 @@ fn root_without_ptrace_could_not_look() {
 #[test]
 fn a_user_from_whom_processes_are_hidden_could_not_look() {
     const TEST: &str = "a_user_from_whom_processes_are_hidden_could_not_look";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("kvmtop");
     std::fs::copy(env!("CARGO_BIN_EXE_kvmtop"), &program).expect("a copy");
@@ -77,7 +77,7 @@ fn a_user_from_whom_processes_are_hidden_could_not_look() {
 #[test]
 fn a_read_only_place_is_said() {
     const TEST: &str = "a_read_only_place_is_said";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let folder = tempfile::tempdir().expect("a folder");
     let place = folder.path().join("place");
     std::fs::create_dir(&place).expect("a folder");
@@ -192,7 +192,7 @@ fn lines_up_to(source: impl Read, sign: &str) -> Vec<String> {
 #[test]
 fn samplers_keep_what_the_page_lists() {
     const TEST: &str = "samplers_keep_what_the_page_lists";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     if !rustix::process::geteuid().is_root() {
         return common::skipped(TEST, "not root");
     }
@@ -230,7 +230,7 @@ fn samplers_keep_what_the_page_lists() {
 #[test]
 fn the_screens_threads_have_no_rights() {
     const TEST: &str = "the_screens_threads_have_no_rights";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     if !rustix::process::geteuid().is_root() {
         return common::skipped(TEST, "not root");
     }
@@ -262,7 +262,7 @@ fn the_screens_threads_have_no_rights() {
 #[test]
 fn readers_can_only_read() {
     const TEST: &str = "readers_can_only_read";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     if !rustix::process::geteuid().is_root() {
         return common::skipped(TEST, "not root");
     }
@@ -285,7 +285,7 @@ fn readers_can_only_read() {
 #[test]
 fn file_capabilities_open_no_foreign_file() {
     const TEST: &str = "file_capabilities_open_no_foreign_file";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("kvmtop");
     std::fs::copy(env!("CARGO_BIN_EXE_kvmtop"), &program).expect("a copy");
@@ -322,7 +322,7 @@ fn file_capabilities_open_no_foreign_file() {
 #[test]
 fn the_environment_chooses_no_library() {
     const TEST: &str = "the_environment_chooses_no_library";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let folder = tempfile::tempdir().expect("a folder");
     let (source, trace, log) = (folder.path().join("l.c"), folder.path().join("loaded"), folder.path().join("log"));
     let code = format!(
@@ -353,7 +353,7 @@ fn the_environment_chooses_no_library() {
 #[test]
 fn it_starts_without_libvirts_library() {
     const TEST: &str = "it_starts_without_libvirts_library";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let doctor = "exec \"$0\" doctor --json --engine none --libvirt-uri test:///default";
     let hidden =
         "for f in $(ldconfig -p | sed -n 's/.*libvirt.* => //p'); do mount --bind /dev/null $f || exit 1; done";
@@ -379,7 +379,7 @@ fn it_starts_without_libvirts_library() {
 #[test]
 fn a_foreign_config_file_is_not_used() {
     const TEST: &str = "a_foreign_config_file_is_not_used";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     if !rustix::process::geteuid().is_root() {
         return common::skipped(TEST, "not root");
     }
@@ -414,7 +414,7 @@ fn cure_of(cures: &[(String, Option<String>)], name: &str) -> Option<String> {
 #[test]
 fn the_cure_of_an_unmounted_tracefs_cures() {
     const TEST: &str = "the_cure_of_an_unmounted_tracefs_cures";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let kvmtop = env!("CARGO_BIN_EXE_kvmtop");
     let unmount = "umount -l /sys/kernel/debug/tracing 2>/dev/null; umount -l /sys/kernel/debug 2>/dev/null; \
                    umount -l /sys/kernel/tracing || exit 77;";
@@ -435,7 +435,7 @@ fn the_cure_of_an_unmounted_tracefs_cures() {
 #[test]
 fn the_cure_of_missing_rights_cures() {
     const TEST: &str = "the_cure_of_missing_rights_cures";
-    let _alone = common::alone();
+    let _beside = common::beside_others();
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("kvmtop");
     std::fs::copy(env!("CARGO_BIN_EXE_kvmtop"), &program).expect("a copy");
