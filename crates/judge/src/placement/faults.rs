@@ -167,12 +167,6 @@ impl GuestLayout {
         are_apart(&bound, &self.nodes(map))
     }
 
-    /// Whether one of its helpers is pinned to nodes without any of its vCPUs.
-    pub fn is_elsewhere(&self, map: &CpuMap, helper: &HelperLayout) -> bool {
-        let nodes = helper.cpus.as_ref().map(|cpus| map.nodes_of(cpus)).unwrap_or_default();
-        helper.pinned && helper.load < HelperLoad::Rests && are_apart(&nodes, &self.nodes(map))
-    }
-
     /// Whether one of the guest's helpers disturbs its pinned vCPUs.
     pub fn disturbs(&self, map: &CpuMap, helper: &HelperLayout) -> bool {
         let single = self.single(map);

@@ -6,32 +6,17 @@ use kvm::CpuSet;
 /// The most CPUs of a helper that had all, or none that is online.
 const UNPINNED_WIDTH: usize = 8;
 
-/// For each guest, the CPUs that other running guests have pinned single vCPUs to.
-fn pinned_by_others(map: &CpuMap, guests: &[GuestLayout]) -> Vec<CpuSet> {
-    let (mut once, mut twice) = (CpuSet::new(), CpuSet::new());
-    let mut singles = Vec::new();
-    for guest in guests {
-        // A paused guest cannot be disturbed.
-        let single = if guest.running { guest.single(map) } else { CpuSet::new() };
-        twice = twice.union(&once.intersection(&single));
-        once = once.union(&single);
-        singles.push(single);
-    }
-    singles.iter().map(|own| once.difference(&own.difference(&twice))).collect()
-}
-
 /// Whether a helper has to move, given the current pins of vCPUs.
-fn is_wrong(map: &CpuMap, guest: &GuestLayout, helper: &HelperLayout, others: &CpuSet) -> bool {
-    let on_others = helper.pinned && helper.cpus.as_ref().is_some_and(|c| c.intersects(others));
-    helper.absent || guest.disturbs(map, helper) || on_others
+fn is_wrong(map: &CpuMap, guest: &GuestLayout, helper: &HelperLayout) -> bool {
+    helper.absent || guest.disturbs(map, helper)
 }
 
 /// CPUs of helpers that were pinned before the plan, and disturb no vCPU. Nothing else is placed there.
 pub(super) fn settled(map: &CpuMap, was: &[GuestLayout], now: &[GuestLayout]) -> CpuSet {
     let mut cpus = CpuSet::new();
-    for ((was, now), others) in was.iter().zip(now).zip(pinned_by_others(map, now)) {
+    for (was, now) in was.iter().zip(now) {
         for (id, helper) in now.helpers.iter().filter(|(_, helper)| helper.pinned) {
-            if was.helpers.get(id) == Some(helper) && !is_wrong(map, now, helper, &others) {
+            if was.helpers.get(id) == Some(helper) && !is_wrong(map, now, helper) {
                 cpus = cpus.union(&helper.cpus.clone().unwrap_or_default());
             }
         }
@@ -44,18 +29,13 @@ pub(super) fn place(map: &CpuMap, guests: &mut [GuestLayout]) {
     let free = map.general().difference(&singles(map, guests, true));
     // A paused guest keeps its CPUs if some are left for the others.
     let any = if free.is_empty() { map.general().difference(&singles(map, guests, false)) } else { free.clone() };
-    let others = pinned_by_others(map, guests);
-    for (guest, others) in guests.iter_mut().zip(others).filter(|(g, _)| g.running) {
-        let near = free.intersection(&map.cpus_of(&guest.nodes(map)));
+    for guest in guests.iter_mut().filter(|g| g.running) {
         let mut moved = Vec::new();
         for (id, helper) in &guest.helpers {
-            let mut new = helper.clone();
-            if is_wrong(map, guest, helper, &others) {
-                new = pinned_to(room_for(map, guest, helper, &any));
+            if !is_wrong(map, guest, helper) {
+                continue;
             }
-            if guest.is_elsewhere(map, &new) && !near.is_empty() {
-                new = pinned_to(room_for(map, guest, &new, &near));
-            }
+            let new = pinned_to(room_for(map, guest, helper, &any));
             if new != *helper && new.cpus.as_ref().is_some_and(|cpus| !cpus.is_empty()) {
                 moved.push((*id, new));
             }

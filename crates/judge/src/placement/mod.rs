@@ -96,8 +96,6 @@ pub enum HelperLoad {
     Busy,
     /// So little of the vCPUs' CPUs that it may share one at times.
     Idle,
-    /// So little that its place does not matter.
-    Rests,
 }
 
 /// Why the plan moves a thread, the most important reason first.

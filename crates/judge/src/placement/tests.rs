@@ -135,26 +135,6 @@ fn cpus_of_a_paused_guest_are_its_own_only_while_others_have_enough() {
 }
 
 #[test]
-fn helpers_come_to_the_node_of_the_vcpus_where_it_has_room() {
-    let map = host(&["0-3", "4-7"], "", "");
-    let pinned = |cpus: &str| HelperLayout { cpus: Some(set(cpus)), pinned: true, ..HelperLayout::default() };
-    let far = |vcpus: &[&str]| GuestLayout {
-        helpers: [(None, pinned("1")), (Some(1), pinned("2-3"))].into(),
-        ..guest(&map, vcpus)
-    };
-    let near = plan(&map, &[far(&["5", "6"])]);
-    assert_eq!(near.guests[0].helpers[&None], set("4"));
-    assert_eq!((near.guests[0].vcpus.len(), &near.guests[0].helpers[&Some(1)]), (0, &set("4,7")));
-    assert_eq!(plan(&map, &near.after).changed().count(), 0);
-    assert_eq!(plan(&map, &[far(&["4", "5", "6", "7"])]).changed().count(), 0, "no CPU is left on the node");
-    let both = GuestLayout { shape: Shape::Unknown, cells: None, ..far(&["5", "3-4"]) };
-    assert_eq!(plan(&map, &[both]).guests[0].helpers.get(&None), None, "a vCPU may be on its node");
-    let mut resting = far(&["5", "6"]);
-    resting.helpers.entry(None).or_default().load = HelperLoad::Rests;
-    assert_eq!(plan(&map, &[resting]).guests[0].helpers.get(&None), None);
-}
-
-#[test]
 fn the_plan_takes_no_last_cpu_from_the_host() {
     let map = host(&["0-3"], "", "");
     let guests = [guest(&map, &["3"]), guest(&map, &["0", "1", "1"])];

@@ -159,19 +159,11 @@ fn helpers(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, layout: &m
     }
 }
 
-/// Whether a helper thread uses a part of a CPU that matters.
-fn works(thread: &ThreadModel, options: &Options) -> bool {
-    options.thresholds.pinning.emulator.of(thread.cpu.map_or(0.0, |c| c.busy())).is_some()
-}
-
-/// How much a helper thread uses: of one of these CPUs, and of any.
+/// Whether a helper thread uses a part of one of these CPUs that matters.
 fn load(thread: &ThreadModel, cpus: &CpuSet, options: &Options) -> HelperLoad {
     let is_there = thread.place.cpu.is_some_and(|c| cpus.contains(c));
-    match works(thread, options) {
-        true if is_there => HelperLoad::Busy,
-        false if thread.cpu.is_some() => HelperLoad::Rests,
-        _ => HelperLoad::Idle,
-    }
+    let works = options.thresholds.pinning.emulator.of(thread.cpu.map_or(0.0, |c| c.busy())).is_some();
+    if works && is_there { HelperLoad::Busy } else { HelperLoad::Idle }
 }
 
 /// The guests whose busy vCPUs share a CPU of their sets of isolated CPUs with other such vCPUs.

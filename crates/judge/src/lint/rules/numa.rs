@@ -5,7 +5,6 @@ use crate::figures::{bytes, listed};
 use crate::lint::facts::finding::{Confidence, Finding, Fix, Mark, Severity, known};
 use crate::lint::facts::guest::GuestContext;
 use crate::lint::facts::hold::Hold;
-use crate::lint::facts::placement::helper_name;
 use crate::lint::facts::prose::Prose;
 use crate::lint::facts::rule::Check::Setup;
 use crate::lint::facts::rule::Rule;
@@ -17,7 +16,6 @@ use crate::lint::facts::{Context, links};
 use crate::lint::fixes;
 use crate::lint::fixes::placement::guest_placement;
 use crate::model::total;
-use crate::placement::HelperLayout;
 use crate::placement::faults::PinnedPair;
 use kvm::CpuSet;
 use std::collections::BTreeSet;
@@ -33,11 +31,11 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         links: &["https://libvirt.org/formatdomain.html#cpu-model-and-topology"],
     }),
     Rule::new(RuleId::NumaSplit, Setup(split), Hold::AT_ONCE).described(RuleDoc {
-        sees: "a guest's vCPUs, its memory or its emulator and IOThreads are spread over NUMA nodes",
+        sees: "a guest's vCPUs or its memory are spread over NUMA nodes",
         problem: "spread over NUMA nodes",
         why: "Half of its memory accesses cost more, and the guest cannot avoid that, because it sees one node. Red \
             Hat measured a loss of 10 % and more",
-        thresholds: thresholds![pinning.local_memory, pinning.local_memory_least, pinning.emulator],
+        thresholds: thresholds![pinning.local_memory, pinning.local_memory_least],
         limits: "Guests whose vCPUs are all pinned; a guest larger than a node is an info. Memory that automatic NUMA \
             balancing is about to move counts as remote",
         fix: "Pins and <numatune> in the domain's XML; migratepages moves memory at once",
@@ -57,11 +55,6 @@ const SHARED_CORE: Prose = Prose {
     problem: "vCPUs share a core",
     why: "Two busy threads of a core get about half of it each, and this guest cannot avoid that",
 };
-const HELPERS_ELSEWHERE: Prose = Prose {
-    title: "The guest's emulator or IOThreads are on another NUMA node than its vCPUs",
-    problem: "emulator on another node",
-    why: "These threads access the guest's memory and wake its vCPUs, each time over the link of the nodes",
-};
 const MEMORY_ELSEWHERE: Prose = Prose {
     title: "The guest's memory is on another NUMA node than its vCPUs",
     problem: "memory on another node",
@@ -79,14 +72,13 @@ fn split(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     }
     let Some(cpus) = layout.confined(map) else { return };
     let nodes = map.nodes_of(&cpus);
-    let marks: Vec<Mark> = (0..layout.vcpus.len() as u32).map(Mark::Vcpu).collect();
     let of_vcpus = if layout.is_split(map) {
         Some(vcpus_split(ctx, guest, &cpus, &nodes))
     } else {
         memory_elsewhere(ctx, guest, &cpus, &nodes)
     };
-    for found in [helpers_elsewhere(ctx, guest, &cpus, &nodes), of_vcpus].into_iter().flatten() {
-        verdicts.find(Finding { marks: marks.clone(), ..found });
+    if let Some(found) = of_vcpus {
+        verdicts.find(Finding { marks: (0..layout.vcpus.len() as u32).map(Mark::Vcpu).collect(), ..found });
     }
 }
 
@@ -100,26 +92,6 @@ fn vcpus_split(ctx: &Context<'_>, guest: &GuestContext<'_>, cpus: &CpuSet, nodes
     let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::libvirt_advice(SHOW_NODES));
     let title = "The guest's vCPUs are spread over NUMA nodes that it does not see".into();
     Finding { title, ..Finding::new(severity, Confidence::High, known([Some(seen), away]), fix) }
-}
-
-/// Reports helpers that are pinned to nodes without any of the guest's vCPUs. If the plan cannot place the helpers on
-/// the vCPUs' nodes either, it reports nothing.
-fn helpers_elsewhere(ctx: &Context<'_>, guest: &GuestContext<'_>, cpus: &CpuSet, nodes: &CpuSet) -> Option<Finding> {
-    let (map, layout) = (ctx.map(), ctx.layout(guest));
-    let helpers: Vec<_> = layout.helpers.iter().filter(|(_, h)| layout.is_elsewhere(map, h)).collect();
-    if helpers.is_empty() || ctx.planned(guest).is_none_or(|p| p.helpers.values().any(|h| p.is_elsewhere(map, h))) {
-        return None;
-    }
-    let busy = helpers.iter().filter_map(|(id, _)| guest.domain.helper(**id)?.cpu).map(|c| c.busy()).reduce(f64::max);
-    let line = |(id, h): &(&Option<u32>, &HelperLayout)| {
-        let cpus = h.cpus.clone().unwrap_or_default();
-        format!("{} is pinned to CPUs {cpus} on node {}", helper_name(**id), map.nodes_of(&cpus))
-    };
-    let last = format!("the vCPUs are pinned to CPUs {cpus} on node {nodes}");
-    let evidence = helpers.iter().map(line).chain([last]).collect();
-    let severity = busy.and_then(|b| ctx.thresholds().pinning.emulator.of(b)).unwrap_or_default();
-    let found = Finding::new(severity, Confidence::High, evidence, guest_placement(ctx, guest));
-    Some(Finding { cost: busy.filter(|b| *b > 0.0), ..found.saying(HELPERS_ELSEWHERE) })
 }
 
 fn memory_elsewhere(ctx: &Context<'_>, guest: &GuestContext<'_>, cpus: &CpuSet, nodes: &CpuSet) -> Option<Finding> {

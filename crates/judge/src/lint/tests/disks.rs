@@ -199,23 +199,3 @@ fn a_busy_disk_wants_an_iothread() {
 }
 
 /// The commands for Proxmox take the disk's other options along, and nothing of other disks.
-#[test]
-fn an_iothread_that_proxmox_ignores_is_said() {
-    let of = |scsihw: &str| {
-        let text = format!(
-            "boot: order=scsi0\ncores: 2\nmemory: 4096\nname: a\nostype: l26\nscsi0: z:vm-7-disk-0,iothread=1\n{scsihw}"
-        );
-        let config = import::proxmox::parse(&text, None).unwrap();
-        let guest = Guest::new("a", 5).facts(|f| f.command = Some(std::sync::Arc::new(config.command)));
-        of_file(&on(guest.vcpus(2, |v, t| t.on(v))).model())
-    };
-    let found = of("scsihw: virtio-scsi-pci\n");
-    assert_eq!(get(&found, RuleId::DiskSetup).fix[0].text, "qm set 7 --scsihw virtio-scsi-single");
-    silent(&of("scsihw: virtio-scsi-single\n"), RuleId::DiskSetup);
-    let other = of("scsihw: virtio-scsi-pci\nvirtio0: z:vm-7-disk-1,iothread=1\n");
-    let found = get(&other, RuleId::DiskSetup);
-    assert_eq!((found.evidence.len(), found.fix.len()), (1, 1), "{found:#?}");
-    let two = of("scsi1: z:vm-7-disk-1,iothread=1\nscsihw: virtio-scsi-pci\n");
-    assert_eq!(get(&two, RuleId::DiskSetup).fix.len(), 1, "one command for both disks");
-    fires(&of(""), RuleId::DiskSetup, Severity::Info);
-}

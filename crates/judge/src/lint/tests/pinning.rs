@@ -224,30 +224,6 @@ fn little_memory_and_that_of_a_guest_which_starts_is_not_judged() {
 }
 
 #[test]
-fn helpers_on_another_node_than_the_vcpus() {
-    let two = || Host::numa(2, 4, 1);
-    let pins = |emulator: &str| {
-        let text = format!(
-            "<iothreads>1</iothreads><cputune><vcpupin vcpu='0' cpuset='5'/><vcpupin vcpu='1' cpuset='6'/><emulatorpin \
-             cpuset='{emulator}'/><iothreadpin iothread='1' cpuset='4'/></cputune>"
-        );
-        configured(two(), vec![described("a", &text, 2)])
-    };
-    fires(&pins("1-2"), RuleId::NumaSplit, Severity::Info);
-    let f = get(&pins("1-2"), RuleId::NumaSplit).clone();
-    assert_eq!(f.evidence[0], "the emulator is pinned to CPUs 1-2 on node 0");
-    assert!(f.fix[0].text.starts_with("virsh emulatorpin a 4,7 "), "{f:#?}");
-    silent(&pins("0-4"), RuleId::NumaSplit);
-    silent(&pins("7"), RuleId::NumaSplit);
-    let measured = |busy: f64| {
-        let g = pinned("a", 10, &[5, 6], 50.0, 0.0).linux("<cputune><emulatorpin cpuset='1-2'/></cputune>");
-        judge(&Fixture::new(two()).guest(g.emulator(|t| t.cpu(0.0, busy, 0.0, 0.0).may_run("1-2").on(1))).model())
-    };
-    fires(&measured(30.0), RuleId::NumaSplit, Severity::Warning);
-    silent(&measured(0.5), RuleId::NumaSplit);
-}
-
-#[test]
 fn pile_up_on_isolated_cpus() {
     let at = |spread: bool| {
         let g = Guest::new("a", 10)
@@ -402,22 +378,6 @@ fn commands_about_a_guest_without_a_name_have_a_placeholder() {
 }
 
 #[test]
-fn another_guests_emulator_on_a_vcpus_cpu() {
-    let pins = |vcpu: u32, emulator: &str| {
-        format!("<cputune><vcpupin vcpu='0' cpuset='{vcpu}'/><emulatorpin cpuset='{emulator}'/></cputune>")
-    };
-    let both = |emulator: &str| {
-        configured(host(), vec![described("a", &pins(2, "0"), 1), described("b", &pins(4, emulator), 1)])
-    };
-    let report = both("2");
-    fires(&report, RuleId::EmulatorOnVcpu, Severity::Info);
-    let found = get(&report, RuleId::EmulatorOnVcpu);
-    assert!(found.concerns("a") && found.concerns("b"), "{found:#?}");
-    assert!(found.fix[0].text.starts_with("virsh emulatorpin b "), "{found:#?}");
-    silent(&both("0"), RuleId::EmulatorOnVcpu);
-}
-
-#[test]
 fn tasks_of_the_host_on_a_pinned_cpu() {
     let at = |task: f64, isolated: &str, wait: f64| {
         judge(
@@ -495,7 +455,7 @@ fn two_guests_on_one_core_beside_idle_ones() {
     let found = get(&report, RuleId::SiblingContention);
     assert!(found.concerns("a") && found.concerns("b"), "{found:#?}");
     assert!(found.evidence[0].contains("at least 72.2 % of the time"), "{found:#?}");
-    assert!(found.fix[0].text.starts_with("virsh vcpupin b 0 3 "), "{found:#?}");
+    assert!(found.fix[0].text.starts_with("Pin one of the two vCPUs"), "{found:#?}");
     silent(&at(host(), 20.0), RuleId::SiblingContention);
     // They may run in turn.
     let half = Fixture::new(host()).guest(pinned("a", 10, &[2], 52.0, 0.0)).guest(pinned("b", 20, &[6], 52.0, 0.0));

@@ -7,7 +7,7 @@ use crate::lint::facts::guest::GuestContext;
 use crate::lint::facts::verdicts::Verdicts;
 use crate::lint::fixes;
 use crate::model::ThreadModel;
-use crate::placement::{GuestPlan, PhysicalCore, Pinning, Shape, singles};
+use crate::placement::{PhysicalCore, singles};
 use kvm::CpuSet;
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ const TOGETHER: f64 = 10.0;
 /// What a vCPU loses while the other thread of its core is busy: two do 1.3 times the work of one (Marr et al.,
 /// Hyper-Threading Technology Architecture and Microarchitecture, Intel Technology Journal, 2002).
 const LOSS: f64 = 0.35;
-const TO_IDLE_CORE: &str = "Pin one of the two vCPUs to a CPU of an idle core";
+const TO_IDLE_CORE: &str = "Pin one of the two vCPUs to a CPU of an idle core (virsh vcpupin, qm set --affinity)";
 
 /// A busy vCPU that may run on one core only.
 #[derive(Clone, Copy)]
@@ -36,15 +36,14 @@ pub(super) fn siblings(ctx: &Context<'_>, verdicts: &mut Verdicts) {
             cores.entry(core).or_default().push(bound);
         }
     }
-    let mut idle = idle_cores(ctx);
+    let idle = idle_cores(ctx);
     for users in cores.values() {
         let Some(a) = users.first() else { continue };
         let is_beside = |b: &&Bound<'_>| b.guest.index != a.guest.index && b.cpu != a.cpu && together(a, b) >= TOGETHER;
         let Some(b) = users.iter().find(is_beside) else { continue };
-        // The guest whose vCPU can leave moves; the idle core serves no other one.
-        let found = [b, a].into_iter().find_map(|mover| Some((mover, take(ctx, &mut idle, mover)?)));
-        if let Some((mover, core)) = found {
-            verdicts.find_for(a.guest, finding(ctx, (a, b), mover, core));
+        let node = ctx.map().node_of(a.cpu);
+        if let Some(core) = idle.iter().find(|core| core.node == node) {
+            verdicts.find_for(a.guest, finding(a, b, core));
         }
     }
 }
@@ -61,39 +60,21 @@ fn bound<'a>(ctx: &Context<'_>, guest: &'a GuestContext<'a>, thread: &'a ThreadM
     (stays && busy >= ctx.thresholds().pinning.busy).then_some((core, Bound { guest, thread, cpu, busy }))
 }
 
-/// The cores that are idle and that no vCPU is pinned to.
+/// The cores that are idle and that no vCPU is pinned to, but for the host's own.
 fn idle_cores<'a>(ctx: &'a Context<'_>) -> Vec<&'a PhysicalCore> {
-    let pinned = singles(ctx.map(), &ctx.layouts, true);
+    let taken = singles(ctx.map(), &ctx.layouts, true).union(&ctx.map().first_cores());
     let is_idle = |cpu: u32| {
         let busy = ctx.model.host.cpu(cpu).and_then(|c| c.time).map(|time| time.busy());
-        busy.is_some_and(|busy| busy <= IDLE) && !pinned.contains(cpu)
+        busy.is_some_and(|busy| busy <= IDLE) && !taken.contains(cpu)
     };
     ctx.map().cores.iter().filter(|core| core.cpus.iter().all(|cpu| is_idle(*cpu))).collect()
 }
 
-/// Takes an idle core on the node of the vCPU, isolated if its CPU is. One that is not isolated stays for the host.
-fn take<'a>(ctx: &Context<'_>, idle: &mut Vec<&'a PhysicalCore>, mover: &Bound<'_>) -> Option<&'a PhysicalCore> {
-    let map = ctx.map();
-    let is_isolated = |cpu: u32| map.isolated.contains(cpu);
-    let own = map.cores.get(map.core_of(mover.cpu)?)?;
-    let fits = |core: &&&PhysicalCore| {
-        (core.node, core.kind) == (own.node, own.kind)
-            && core.cpus.iter().all(|c| is_isolated(*c) == is_isolated(mover.cpu))
-    };
-    let core = *idle.iter().rfind(fits)?;
-    let general = || idle.iter().filter(|core| !core.cpus.iter().any(|cpu| is_isolated(*cpu))).count();
-    if !is_isolated(mover.cpu) && general() < 2 {
-        return None;
-    }
-    idle.retain(|other| other.cpus != core.cpus);
-    Some(core)
-}
-
-fn finding(ctx: &Context<'_>, (a, b): (&Bound<'_>, &Bound<'_>), mover: &Bound<'_>, core: &PhysicalCore) -> Finding {
+fn finding(a: &Bound<'_>, b: &Bound<'_>, idle: &PhysicalCore) -> Finding {
     let together = together(a, b);
     let [first, second] = [a, b]
         .map(|v| format!("{} of {} on CPU {} ({} % busy)", v.thread.label(), v.guest.name(), v.cpu, figure(v.busy)));
-    let idle: CpuSet = core.cpus.iter().copied().collect();
+    let idle: CpuSet = idle.cpus.iter().copied().collect();
     let evidence = vec![
         format!(
             "{first} and {second} share a core {}: both ran at least {} % of the time",
@@ -102,20 +83,12 @@ fn finding(ctx: &Context<'_>, (a, b): (&Bound<'_>, &Bound<'_>), mover: &Bound<'_
         ),
         format!("CPUs {idle} are a core of their own and idle"),
     ];
-    let layout = ctx.layout(mover.guest);
-    // A guest that sees cores with two threads would have one of them elsewhere.
-    let moves = layout.pinning != Pinning::OneSet && (layout.threads <= 1 || layout.shape == Shape::Unknown);
-    let target = core.cpus.first().filter(|_| moves).map(|cpu| CpuSet::from_iter([*cpu]));
-    let vcpus = target.zip(mover.thread.index).map(|(cpus, vcpu)| (vcpu, cpus)).into_iter().collect();
-    let plan = GuestPlan { vcpus, ..GuestPlan::default() };
-    let pins = fixes::placement::changes(ctx, &[(mover.guest, &plan)]);
-    let fix = fixes::or_advice(pins, fixes::advice(TO_IDLE_CORE));
     Finding {
         also: vec![b.guest.name().to_owned()],
         target: Target::Pcpu(a.cpu),
         title: format!("vCPUs of {} and {} share a core while others are idle", a.guest.name(), b.guest.name()),
         cost: Some(together * LOSS),
         marks: vec![Mark::Pcpu(a.cpu), Mark::Pcpu(b.cpu), Mark::Thread(a.thread.tid), Mark::Thread(b.thread.tid)],
-        ..Finding::new(Severity::Warning, Confidence::High, evidence, fix)
+        ..Finding::new(Severity::Warning, Confidence::High, evidence, vec![fixes::advice(TO_IDLE_CORE)])
     }
 }
