@@ -16,7 +16,6 @@ pub mod proxmox;
 mod text;
 pub mod topology;
 mod trace;
-mod unread;
 
 pub use files::DescriptionFiles;
 pub use load::load;
@@ -70,20 +69,10 @@ pub(crate) fn file_name(path: &Path) -> String {
     sanitize(&path.file_name().unwrap_or(path.as_os_str()).to_string_lossy(), 80)
 }
 
-/// The system's message without "(os error N)".
-pub(crate) fn io_message(e: &io::Error) -> String {
-    let text = e.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_owned()
-}
-
 /// Says what cannot be done with a file, and why.
 pub(crate) fn cannot(what: &'static str) -> impl Fn(io::Error) -> String {
-    use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
-    // Decoders report damage with these kinds; of the system's errors only EINVAL has one of them.
-    move |e| match e.kind() {
-        UnexpectedEof | InvalidData | InvalidInput if e.raw_os_error().is_none() => "it is damaged or cut off".into(),
-        _ => format!("cannot {what}: {}", io_message(&e)),
-    }
+    // The system's message ends with "(os error N)".
+    move |e| format!("cannot {what}: {}", e.to_string().split(" (os error").next().unwrap_or_default())
 }
 
 #[cfg(test)]

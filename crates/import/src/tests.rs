@@ -74,7 +74,6 @@ fn two_descriptions_are_two_domains() {
         import(&[("a", XML), ("b", &other), ("c", TABLE), ("d", COMMAND), ("e", MTREE)], &ImportOptions::default());
     assert_eq!(names(&imported), ["web", "db", "guest"]);
     assert!(imported.sample.domains[0].facts.command.is_some(), "joined by UUID");
-    assert!(imported.notes.iter().any(|n| n.contains("no file describes the measured guest")), "{:?}", imported.notes);
     let [ImportError { what, .. }] = imported.errors.as_slice() else { panic!("{:?}", imported.errors) };
     assert!(what.contains("does not name its guest"), "{what}");
     // The same domain twice is one.
@@ -122,7 +121,6 @@ fn a_file_that_is_none_is_said_and_the_others_are_used() {
         ("notes", "Buy milk.\n"),
         ("broken", "<domain><name>x</domain>"),
         ("mail", &format!("Hello,\n\nthis is slow:\n\n{TABLE}")),
-        ("two.xml", &XML.repeat(2)),
     ]);
     std::fs::write(folder.path().join("zip"), b"PK\x03\x04whatever").unwrap();
     std::fs::write(folder.path().join("trace.dat"), b"\x17\x08\x44tracing6\0").unwrap();
@@ -145,15 +143,14 @@ fn a_file_that_is_none_is_said_and_the_others_are_used() {
     assert_eq!(said("absent"), "cannot open it: No such file or directory");
     assert!(said("broken").starts_with("not well-formed XML"));
     assert!(said("mail").starts_with("not the output of a tool"));
-    assert!(said("two.xml").contains("several domains"));
-    assert_eq!(imported.errors.len(), 9);
+    assert_eq!(imported.errors.len(), 8);
 }
 
 #[test]
 fn an_empty_folder_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let imported = load(&[folder.path().to_owned()], &ImportOptions::default());
-    assert_eq!(imported.errors[0].what, "the folder holds no file");
+    assert!(imported.errors[0].what.starts_with("the folder holds 0 files"));
     assert!(imported.sample.domains.is_empty());
     std::fs::create_dir(folder.path().join("within")).unwrap();
     std::fs::write(folder.path().join(".hidden"), "x").unwrap();
@@ -279,27 +276,10 @@ fn the_xml_of_a_running_guest_is_better_than_its_definition() {
 
 #[test]
 fn counts_of_another_time_are_left_out() {
-    let screen = "kvm statistics - summary\n\n Event     Total %Total CurAvg/s\n kvm_exit   90000   60.0     9000\n";
-    let alone = import(&[("a", screen)], &ImportOptions::default());
+    let batch = "kvm_exit                                         90000      9000\n";
+    let alone = import(&[("a", batch)], &ImportOptions::default());
     assert_eq!((alone.base, alone.sample.domains[0].kvm_events["kvm_exit"]), (Some(1.0), 9000));
     let options = ImportOptions { duration_s: Some(10.0), ..ImportOptions::default() };
-    let both = import(&[("a", screen), ("b", TABLE)], &options);
+    let both = import(&[("a", batch), ("b", TABLE)], &options);
     assert!(both.sample.domains[0].kvm_events.is_empty() && both.notes[0].contains("left out"), "{:?}", both.notes);
-}
-
-#[test]
-fn two_hosts_are_not_mixed() {
-    let other = "# CPU,Core,Socket,Node\n0,0,0,0\n1,1,0,0\n";
-    let imported = import(&[("a", LSCPU), ("b", other)], &ImportOptions::default());
-    assert_eq!(imported.sample.host.facts.topology.cpus.len(), 4);
-    assert!(imported.notes[0].contains("another host"), "{:?}", imported.notes);
-}
-
-#[test]
-fn a_command_that_is_held_to_cpus_holds_all_threads() {
-    let command = format!("taskset -c 4-7 {COMMAND}");
-    let imported = import(&[("a", &command)], &ImportOptions::default());
-    let threads = &imported.sample.domains[0].threads;
-    let held = threads.iter().filter(|t| t.place.affinity.as_deref().is_some_and(|cpus| cpus.to_string() == "4-7"));
-    assert_eq!((threads.len(), held.count()), (5, 5), "four vCPUs and the emulator");
 }

@@ -63,13 +63,6 @@ pub struct HostTopology {
 }
 
 impl HostTopology {
-    /// Whether both cannot be of one host: they have other CPUs, or a CPU is on another node.
-    pub fn contradicts(&self, other: &Self) -> bool {
-        let apart = |(a, b): (&CpuTopo, &CpuTopo)| a.cpu != b.cpu || a.node.zip(b.node).is_some_and(|(a, b)| a != b);
-        let is_known = !self.cpus.is_empty() && !other.cpus.is_empty();
-        is_known && (self.cpus.len() != other.cpus.len() || self.cpus.iter().zip(&other.cpus).any(apart))
-    }
-
     /// The entry of a CPU.
     pub fn cpu(&self, cpu: u32) -> Option<&CpuTopo> {
         let index = self.cpus.binary_search_by_key(&cpu, |entry| entry.cpu).ok()?;

@@ -95,13 +95,6 @@ impl Pairing {
         Self { names, topology, ..Self::default() }
     }
 
-    /// The kernel works for this thread, without an event that counts: the VMM's part of its exit is over.
-    pub fn in_kernel(&mut self, tid: i32, time: u64) {
-        if let Some(thread) = self.threads.get_mut(&tid) {
-            thread.leave_userspace(time, 0);
-        }
-    }
-
     /// Takes one event. Events of one thread must come in order of time.
     pub fn event(&mut self, event: &TracedEvent) {
         self.events += 1;

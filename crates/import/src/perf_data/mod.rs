@@ -1,126 +1,111 @@
 //! Reads a `perf.data` of `perf kvm stat record`, or of any `perf record` with kvm tracepoints: of any age
 //! and machine, written to a file or a pipe, compressed or not. It is read as a stream, whatever its size.
 //!
-//! Counts are perf's own (`counters`); times cover the whole exit.
+//! `perf kvm stat report` of the same file shows the same counts of exits. perf drops what a thread did before its
+//! first `kvm_entry`. Unlike perf, no exit counts that overlaps lost events, each access of an exit counts, and an access
+//! takes the whole exit.
 
-mod counters;
-mod event_reader;
+mod events;
 mod header;
 mod records;
 
-use crate::file_name;
+use crate::covered_time::CoveredTime;
 use crate::files::Files;
-use counters::PerfDataCounters;
-use event_reader::{EventReader, kernel_formats, no_event};
-use kvm::topology::CPU_MODEL;
-use linux_perf_data::Feature;
-use records::Records;
-use sample::{HostFacts, SourceId};
+use crate::guest::{KvmEventCounts, group_threads};
+use engine::pairing::{EventKind, MAX_THREADS, Pairing, TracedEvent};
+use events::{EventReader, PerfEvent, PerfEventKind};
+use foldhash::fast::RandomState;
+use header::KernelFormats;
+use kvm::topology::HostTopology;
+use sample::SourceId;
+use std::collections::HashSet;
 use std::fs::File;
-use std::io::Seek;
-use std::path::Path;
 
 /// How to record what is missing.
 const RECORD: &str = "record with 'perf kvm stat record -p PID sleep 10' while the guest runs";
 
-/// A `perf.data` that is being read.
-struct PerfData {
-    reader: EventReader,
-    counters: PerfDataCounters,
+/// The counts so far.
+#[derive(Default)]
+struct PerfDataCounters {
+    pairing: Pairing,
+    /// Threads that entered a guest.
+    entered: HashSet<i32, RandomState>,
+    /// How often each kvm event came.
+    counts: KvmEventCounts,
+    /// The time of the kvm events.
+    covered: CoveredTime,
+    lost: u64,
 }
 
-/// Reads a whole file.
-pub(crate) fn read(path: &Path, file: File, files: &mut Files) -> Result<(), String> {
-    let mut data = PerfData::open(file)?;
-    data.count()?;
-    if data.counters.covered.first.is_none() {
-        return Err(data.why_empty());
+/// Reads a whole file from its beginning.
+pub(crate) fn read(file: File, files: &mut Files) -> Result<(), String> {
+    let mut reader = EventReader::open(file)?;
+    reader.count()?;
+    let EventReader { records, mut counters, comms, samples, broken, .. } = reader;
+    if counters.covered.first.is_none() {
+        return Err(format!("it holds no kvm event: no guest ran where and while perf recorded; {RECORD}"));
     }
-    let name = file_name(path);
-    files.notes.extend(data.notes().into_iter().map(|note| format!("{name}: {note}")));
-    files.seconds.push((SourceId::PerfData, data.counters.covered.seconds()));
-    files.count_events(data.reader.samples, data.counters.lost, data.counters.counted().overflow);
-    files.measured.extend(data.counters.guests(&data.reader.comms));
-    files.host.get_or_insert(data.host());
+    if let Some(damage) = records.damaged {
+        files.note(&format!("{damage}; the events before it are used"));
+    }
+    if broken > 0 {
+        files.note(&format!("{broken} of its samples cannot be read and are left out"));
+    }
+    counters.add_notes(files);
+    files.cover(&counters.covered);
+    files.count_events(samples, counters.lost, counters.pairing.overflow);
+    counters.pairing.runs_until(counters.covered.last);
+    let mut threads = counters.pairing.snapshot();
+    for thread in &mut threads {
+        thread.comm = comms.get(&thread.key.tid).cloned().unwrap_or_default();
+    }
+    files.measured.extend(group_threads(threads, &counters.counts));
     files.types.insert(SourceId::PerfData);
     Ok(())
 }
 
-impl PerfData {
-    /// Opens a file. Whether it holds kvm events turns out when it is read.
-    fn open(mut file: File) -> Result<Self, String> {
-        // The beginning was read before, to detect the file's type.
-        file.rewind().map_err(|_| "a perf.data is read from a file, not from a pipe: save it first".to_owned())?;
-        Ok(Self { reader: EventReader::open(file)?, counters: PerfDataCounters::default() })
+impl PerfDataCounters {
+    /// Takes the formats of the events to come.
+    fn begin(&mut self, formats: &KernelFormats) {
+        self.pairing = Pairing::new(formats.decoder.names.clone(), HostTopology::default());
+        self.pairing.exact = true;
+        self.pairing.counts_migrations = formats.migrations;
     }
 
-    /// Counts all events.
-    fn count(&mut self) -> Result<(), String> {
-        while let Some(item) = self.reader.next()? {
-            if let Some(formats) = &self.reader.formats {
-                self.counters.begin(formats);
+    /// Takes one event. Events must come in order of time.
+    fn event(&mut self, event: &PerfEvent, formats: &KernelFormats) {
+        let PerfEvent { time, tid, pid, kind } = *event;
+        match kind {
+            PerfEventKind::Lost(count) => {
+                self.lost = self.lost.saturating_add(count);
+                if count > 0 {
+                    self.pairing.gap(self.covered.last.min(time), time);
+                }
             }
-            self.counters.item(&item);
-        }
-        Ok(())
-    }
-
-    /// Why no kvm event was counted.
-    fn why_empty(&self) -> String {
-        let none_came = "kvm events were enabled, and none came: no guest ran where and while perf recorded";
-        kernel_formats(&self.reader.records.header).map_or_else(|why| why, |_| no_event(none_came))
-    }
-
-    /// The host that was recorded.
-    fn host(&self) -> HostFacts {
-        let header = &self.reader.records.header;
-        let text = |feature| header.text(feature).unwrap_or_default();
-        HostFacts {
-            hostname: text(Feature::HOSTNAME),
-            kernel: text(Feature::OSRELEASE),
-            arch: text(Feature::ARCH),
-            params: header.text(Feature::CPUDESC).map(|model| (CPU_MODEL.to_owned(), model)).into_iter().collect(),
-            ..HostFacts::default()
+            PerfEventKind::Kvm(id) => {
+                self.covered.at(time);
+                self.counts.add(tid, pid, formats.names.get(&id).map_or("", String::as_str));
+            }
+            PerfEventKind::Traced(cpu, kind) => {
+                if matches!(kind, EventKind::Entry { .. }) && self.entered.len() < MAX_THREADS {
+                    self.entered.insert(tid);
+                }
+                let is_of_exit = matches!(kind, EventKind::Exit { .. } | EventKind::Access(_));
+                if !is_of_exit || self.entered.contains(&tid) {
+                    self.pairing.event(&TracedEvent { tid, pid, time, cpu, kind });
+                }
+            }
         }
     }
 
-    /// What is to be said of the counts, a sentence each.
-    fn notes(&self) -> Vec<String> {
-        let (reader, counters) = (&self.reader, &self.counters);
-        let Records { header, damaged, .. } = &reader.records;
-        let came = |event: &str| counters.kvm_events().any(|(_, _, name, _)| name == event);
-        let what = match (came("kvm_exit"), came("kvm_entry")) {
-            (true, true) => None,
-            (true, false) => Some(format!("no kvm:kvm_entry came, which ends an exit; {RECORD}")),
-            (false, _) if counters.enabled().iter().any(|name| name == "kvm_exit") => Some(
-                "kvm:kvm_exit was enabled and never came, though other kvm events did: the KVM of this kernel does not \
-                 fire it, as kvm_pvm does not, or no vCPU left the guest; the exits to the VMM (kvm_userspace_exit) \
-                 are all there is"
-                    .to_owned(),
-            ),
-            (false, _) => Some(format!("kvm:kvm_exit was not recorded; {RECORD}")),
-        };
-        let mut notes: Vec<String> = what.into_iter().map(|why| format!("no table of exits: {why}")).collect();
-        if let Some(damage) = damaged {
-            notes.push(format!("{damage}; the events before it are used"));
-        } else if header.cut {
-            notes.push("it was cut off after its records, which are all used".into());
+    /// Says what the counts lack.
+    fn add_notes(&self, files: &mut Files) {
+        if !self.counts.has("kvm_exit") || !self.counts.has("kvm_entry") {
+            files.note(&format!("no table of exits: kvm:kvm_exit or kvm:kvm_entry did not come; {RECORD}"));
         }
-        notes.extend(counters.covered.note());
-        if reader.broken > 0 {
-            notes.push(format!("{} of its records cannot be read and are left out", reader.broken));
+        if self.lost > 0 {
+            let lost = self.lost;
+            files.note(&format!("{lost} events were lost while it was recorded; exits around the gaps are left out"));
         }
-        if counters.lost > 0 {
-            notes.push(format!(
-                "{} events were lost while it was recorded; exits around the gaps are left out, whereas perf pairs \
-                 across them",
-                counters.lost
-            ));
-        }
-        let count = counters.uncounted();
-        if count > 0 {
-            notes.push(format!("{count} accesses are not counted, as in perf: they share an exit with another access"));
-        }
-        notes
     }
 }

@@ -1,21 +1,20 @@
 //! Reads the records of a `perf.data` one by one, recorded to a file or to a pipe, compressed or not.
 //!
-//! The formats and header parts that a pipe has between its records are stored on the way. The limits here bound the
-//! memory that a damaged file can make kvmtop use.
+//! The formats that a pipe has between its records are stored on the way. The limits here bound the memory that a
+//! damaged file can make kvmtop use.
 
-use super::header::{PartReader, PerfDataHeader};
+use super::header::{MAX_FORMATS, PartReader, PerfDataHeader};
+use linux_perf_data::UserRecordType;
 use linux_perf_data::linux_perf_event_reader::RecordType;
-use linux_perf_data::{Feature, UserRecordType};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Take, Write};
-use zstd::stream::write::Decoder;
+use std::io::{self, BufRead, BufReader, Read, Take};
+use zstd::stream::raw::{Decoder, Operation};
+use zstd::zstd_safe::DParameter;
 
-/// Limit of the formats of a kernel, which take a few MiB.
-const MAX_TRACING_DATA: u64 = 64 << 20;
-/// Limit of the parts of a header.
-const MAX_PARTS: usize = 64;
-/// Bytes read at a time.
+/// Bytes read and decompressed at a time.
 const BUFFER: usize = 512 * 1024;
+/// Limit of the bytes that wait in decompressed form. A compressed record has less than 64 KiB.
+const MAX_PLAIN: usize = 64 << 20;
 /// Compressed records need a window of at most 2^25 bytes (`perf record -z20`).
 const WINDOW_LOG: u32 = 25;
 const CUT: &str = "the file ends within a record: it was cut off";
@@ -31,45 +30,49 @@ pub(super) struct Records {
     pub damaged: Option<&'static str>,
     /// The current record without its header.
     pub body: Vec<u8>,
-    zstd: Option<Decompression>,
-    ended: bool,
-}
-
-/// Decompression of records.
-struct Decompression {
-    decoder: Decoder<'static, Vec<u8>>,
-    packed: Vec<u8>,
-    /// The position of the first byte of `packed` that was not decompressed yet; beyond it once all was flushed.
-    at: usize,
-    /// Decompressed bytes that were used.
+    decoder: Decoder<'static>,
+    /// Decompressed records. The last one may continue in the next compressed record.
+    plain: Vec<u8>,
+    /// Bytes of `plain` that were used.
     used: usize,
+    ended: bool,
 }
 
 impl Records {
     /// From the first record on.
-    pub fn new(source: File, header: PerfDataHeader) -> Self {
+    pub fn new(source: File, header: PerfDataHeader) -> io::Result<Self> {
         let source = BufReader::with_capacity(BUFFER, source).take(header.data_len.unwrap_or(u64::MAX));
-        Self { source, header, damaged: None, body: Vec::new(), zstd: None, ended: false }
+        let mut decoder = Decoder::new()?;
+        decoder.set_parameter(DParameter::WindowLogMax(WINDOW_LOG))?;
+        Ok(Self { source, header, damaged: None, body: Vec::new(), decoder, plain: Vec::new(), used: 0, ended: false })
     }
 
     /// Reads the next record into `body`; returns its type, or `None` at the end.
     pub fn next(&mut self) -> io::Result<Option<RecordType>> {
-        loop {
-            if let Some(kind) = self.decompressed() {
-                return Ok(Some(kind));
-            }
-            if self.ended {
-                return Ok(None);
-            }
-            let Some(kind) = self.plain()? else { continue };
-            if !self.handle(kind)? {
-                return Ok(Some(kind));
+        while !self.ended {
+            let rest = self.plain.get(self.used..).unwrap_or_default();
+            match head(rest) {
+                Some((_, size)) if size < 8 => self.end(Some(SIZE)),
+                Some((kind, size)) if size <= rest.len() => {
+                    self.body.clear();
+                    self.body.extend_from_slice(&rest[8..size]);
+                    self.used += size;
+                    return Ok(Some(kind));
+                }
+                _ => {
+                    if let Some(kind) = self.plain_record()?
+                        && !self.handle(kind)?
+                    {
+                        return Ok(Some(kind));
+                    }
+                }
             }
         }
+        Ok(None)
     }
 
     /// The next record of the file itself.
-    fn plain(&mut self) -> io::Result<Option<RecordType>> {
+    fn plain_record(&mut self) -> io::Result<Option<RecordType>> {
         if self.source.fill_buf()?.is_empty() {
             let is_short = self.header.data_len.is_some() && self.source.limit() > 0;
             self.end(is_short.then_some(CUT));
@@ -99,31 +102,24 @@ impl Records {
     /// Handles records about the file itself. Returns false for all others.
     fn handle(&mut self, kind: RecordType) -> io::Result<bool> {
         let Some(kind) = UserRecordType::try_from(kind) else { return Ok(false) };
-        let word = PartReader(&self.body).u64().unwrap_or(0);
-        let rest = self.body.get(8..).unwrap_or_default();
+        let body = std::mem::take(&mut self.body);
         match kind {
             UserRecordType::PERF_HEADER_TRACING_DATA => {
-                let size = u64::from(PartReader(&self.body).u32().unwrap_or(0)).next_multiple_of(8);
-                if size > MAX_TRACING_DATA {
-                    self.end(Some("its kernel event formats have an impossible size"));
-                    return Ok(true);
-                }
+                let size = u64::from(PartReader(&body).u32().unwrap_or(0)).next_multiple_of(8);
                 let mut formats = Vec::new();
-                self.source.by_ref().take(size).read_to_end(&mut formats)?;
-                self.keep(Feature::TRACING_DATA, formats);
+                self.source.by_ref().take(size.min(MAX_FORMATS)).read_to_end(&mut formats)?;
+                self.header.formats = Some(formats);
             }
-            UserRecordType::PERF_HEADER_FEATURE => {
-                let part = rest.to_vec();
-                self.keep(Feature(u32::try_from(word).unwrap_or(u32::MAX)), part);
-            }
-            // The data of a processor trace follows the record.
-            UserRecordType::PERF_AUXTRACE => drop(io::copy(&mut self.source.by_ref().take(word), &mut io::sink())?),
-            UserRecordType::PERF_COMPRESSED => self.decompress(self.body.clone())?,
+            UserRecordType::PERF_COMPRESSED => self.decompress(&body),
             UserRecordType::PERF_COMPRESSED2 => {
-                let size = usize::try_from(word).unwrap_or(usize::MAX).min(rest.len());
-                self.decompress(rest.get(..size).unwrap_or_default().to_vec())?;
+                let size = usize::try_from(PartReader(&body).u64().unwrap_or(0)).unwrap_or(usize::MAX);
+                let packed = body.get(8..).unwrap_or_default();
+                self.decompress(&packed[..size.min(packed.len())]);
             }
-            _ => return Ok(false),
+            _ => {
+                self.body = body;
+                return Ok(false);
+            }
         }
         Ok(true)
     }
@@ -133,64 +129,19 @@ impl Records {
         self.damaged = damage.or(self.damaged);
     }
 
-    fn keep(&mut self, feature: Feature, part: Vec<u8>) {
-        if self.header.parts.len() < MAX_PARTS {
-            self.header.parts.entry(feature).or_insert(part);
-        }
-    }
-
-    fn decompress(&mut self, packed: Vec<u8>) -> io::Result<()> {
-        if let Some(zstd) = &mut self.zstd {
-            (zstd.packed, zstd.at) = (packed, 0);
-        } else {
-            let mut decoder = Decoder::new(Vec::new())?;
-            decoder.window_log_max(WINDOW_LOG)?;
-            self.zstd = Some(Decompression { decoder, packed, at: 0, used: 0 });
-        }
-        Ok(())
-    }
-
-    /// The next decompressed record. Bytes after the last complete record are the beginning of one that continues in
-    /// the next compressed record.
-    fn decompressed(&mut self) -> Option<RecordType> {
-        loop {
-            let zstd = self.zstd.as_mut()?;
-            let rest = zstd.decoder.get_ref().get(zstd.used..).unwrap_or_default();
-            let damage = match head(rest) {
-                Some((_, size)) if size < 8 => SIZE,
-                Some((kind, size)) if rest.len() >= size => {
-                    self.body.clear();
-                    self.body.extend_from_slice(&rest[8..size]);
-                    zstd.used += size;
-                    return Some(kind);
-                }
-                _ => match zstd.piece() {
-                    Ok(true) => continue,
-                    Ok(false) => return None,
-                    Err(_) => COMPRESSION,
-                },
-            };
-            self.zstd = None;
-            self.end(Some(damage));
-        }
-    }
-}
-
-impl Decompression {
-    /// Decompresses at most some 100 KiB more, after the unused bytes. Returns false at the end.
-    fn piece(&mut self) -> io::Result<bool> {
-        if self.at > self.packed.len() {
-            return Ok(false);
-        }
-        self.decoder.get_mut().drain(..self.used);
+    fn decompress(&mut self, mut packed: &[u8]) {
+        self.plain.drain(..self.used);
         self.used = 0;
-        if self.at < self.packed.len() {
-            self.at += self.decoder.write(&self.packed[self.at..])?;
-        } else {
-            self.decoder.flush()?;
-            self.at += 1;
+        let mut buffer = vec![0; BUFFER];
+        while self.plain.len() < MAX_PLAIN {
+            let Ok(done) = self.decoder.run_on_buffers(packed, &mut buffer) else { break };
+            self.plain.extend_from_slice(&buffer[..done.bytes_written]);
+            packed = &packed[done.bytes_read..];
+            if packed.is_empty() && done.bytes_written < buffer.len() {
+                return;
+            }
         }
-        Ok(true)
+        self.end(Some(COMPRESSION));
     }
 }
 

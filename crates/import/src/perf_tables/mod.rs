@@ -1,264 +1,246 @@
-//! The tables that `perf kvm stat report` and `live` print, of every perf version: with and without the minimum,
-//! maximum and mean columns (tools/perf/builtin-kvm.c, `print_result`), for vmexit, ioport, mmio and msr.
+//! The table that `perf kvm stat report` prints, and those of `live`, of every perf version: with and without the
+//! minimum, maximum and mean columns (tools/perf/builtin-kvm.c, `print_result`), for vmexit, ioport, mmio and msr.
 
-mod tables;
+use super::files::Files;
+use super::guest::{measured, vcpu_thread};
+use kvm::exit_reason::{self, guess_isa};
+use kvm::isa::Isa;
+use kvm::pattern::{Captures, Pattern, group, number};
+use kvm::{Space, clock_seconds, sanitize};
+use sample::{AccessCell, Direction, ExitCell, MissingExtreme, ThreadEvents, Timing};
+use std::collections::BTreeSet;
 
-pub(super) use tables::{begins, find_tables};
+/// Lines of a text that are read. A guest has 65 536 ports, each in two directions.
+const MAX_LINES: usize = 500_000;
+/// Longest name of a reason, in characters. perf's own names are shorter than 30.
+const MAX_NAME: usize = 64;
 
-use kvm::exit_reason::{self, ESTIMATED, NOT_SHOWN};
-use kvm::{Isa, Space, sanitize};
-use sample::{AccessCell, ExitCell, MissingExtreme, ThreadEvents, Timing};
-use std::collections::{BTreeMap, BTreeSet};
-use tables::PrintedColumn::{Error, Max, Mean, Min, SamplesPercent, TimePercent, Total};
-use tables::{PrintedRow, PrintedTable, RowKey};
+/// A line of a table. C's `%#llx` prints no prefix before a port 0.
+static LINE: Pattern = Pattern::new(concat!(
+    r"^(?:(?P<heading>Analyze events for )(?:.*pid\(s\) (?P<pid>[0-9]+), )?(?:.*VCPU (?P<vcpu>[0-9]+):)?",
+    r"|(?P<clock>[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]+)$",
+    r"|(?P<title>VM-EXIT|IO Port Access|MMIO Access|MSR Access) +Samples +Samples%",
+    r"|Total Samples: *(?P<total>[0-9]+)",
+    r"|Lost events: *(?P<lost>[0-9]+)|unknown kvm exit code:(?P<code>[0-9]+)",
+    r"|(?P<name>0(?:x[0-9a-f]+)?:[A-Z]+|[A-Za-z][A-Za-z0-9_.-]*(?: [A-Za-z0-9_.-]+){0,2})",
+    r" +(?P<count>[0-9]+) +(?:[0-9.]+|-?nan)%(?: +(?:[0-9.]+|-?nan)%)?",
+    r"(?: +(?P<min>[0-9.]+)us +(?P<max>[0-9.]+)us)?(?: +(?P<mean>[0-9.]+)us)?",
+    r"(?: *\( *\+- *(?P<error>[0-9.]+|-?nan)%)?)",
+));
 
-/// The counters of one guest.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct TableCounters {
-    /// Sums over all vCPUs, without what the tables of single vCPUs hold.
-    pub all: ThreadEvents,
-    /// Counters of single vCPUs.
-    pub vcpus: BTreeMap<u32, ThreadEvents>,
-    /// Seconds that the text states by its clock.
-    pub seconds: Option<f64>,
-    /// Events that perf reported as lost.
-    pub lost: u64,
-    /// Remarks: rows that are missing, frames that were added up.
-    pub notes: Vec<String>,
+/// One table.
+#[derive(Debug, Default, PartialEq)]
+struct PrintedTable {
+    /// What its rows count: accesses of this space by address; `None`: exits by reason.
+    space: Option<Space>,
+    /// Time of day printed above it, seconds (`live`).
+    clock: Option<f64>,
+    rows: Vec<PrintedRow>,
+    /// `Total Samples`.
+    total: Option<u64>,
 }
 
-/// The remark on tables whose times do not measure the exits.
-const GUEST_TIMES: &str = "on this architecture perf measures how long the guest ran before each exit, not how long \
-    the exit took: the table's times are left out";
-
-type Cells = BTreeMap<RowKey, Timing>;
-
-/// Adds up the tables of one text by the processes that they are restricted to (`None`: not restricted).
-pub(crate) fn guest_counters(tables: &[PrintedTable]) -> BTreeMap<Option<String>, TableCounters> {
-    let mut guests: BTreeMap<Option<String>, Vec<&PrintedTable>> = BTreeMap::new();
-    for table in tables {
-        guests.entry(table.pids.clone()).or_default().push(table);
-    }
-    // A table of all guests beside one guest's tables describes this guest, too.
-    if guests.len() == 2
-        && let Some(of_all) = guests.remove(&None)
-    {
-        guests.values_mut().for_each(|tables| tables.extend(&of_all));
-    }
-    guests.into_iter().map(|(pids, tables)| (pids, add_up(&tables))).collect()
+/// What a row counts.
+#[derive(Debug, Clone, PartialEq)]
+enum RowKey {
+    /// A reason by its printed name, and its code if the line above states it.
+    Reason(String, Option<u32>),
+    /// A port, address or MSR.
+    Address(Space, u64, Direction),
 }
 
-fn add_up(tables: &[&PrintedTable]) -> TableCounters {
-    let mut counters = TableCounters::default();
-    let tables = &one_of_each_kind(tables, &mut counters.notes);
-    let rows = || tables.iter().flat_map(|t| &t.rows);
-    let names = || {
-        rows().filter_map(|row| match &row.key {
-            RowKey::Reason(name, _) => Some(name.as_str()),
-            RowKey::Address(..) => None,
-        })
-    };
-    let isa = exit_reason::guess_isa(names());
-    // There perf counts from the entry to the exit (tools/perf/util/kvm-stat-arch/kvm-stat-arm64.c and -riscv.c,
-    // `event_begin`).
-    let guest_times = isa == Isa::Arm64 || names().any(is_riscv);
-    let is_timed = |r: &PrintedRow| r.figures.contains_key(&Mean) || r.figures.contains_key(&Total);
-    if guest_times && rows().any(is_timed) {
-        counters.notes.push(GUEST_TIMES.into());
-    }
-    let mut scopes: BTreeMap<(Option<u32>, Option<Space>), Cells> = BTreeMap::new();
-    for table in tables {
-        counters.lost = counters.lost.saturating_add(table.lost);
-        let cells = scopes.entry((table.vcpu, table.space)).or_default();
-        for row in &table.rows {
-            let time = if guest_times {
-                Timing { count: row.count, ..Timing::default() }
-            } else {
-                timing(row, table.total.and_then(|t| t.1))
-            };
-            cells.entry(row.key.clone()).or_default().merge(&time, MissingExtreme::Unknown);
-        }
-        if table.space.is_none()
-            && let Some(mut rest) = rows_not_shown(table)
-        {
-            rest.total_ns = rest.total_ns.filter(|_| !guest_times);
-            let name = if table.total.is_some() { NOT_SHOWN } else { ESTIMATED };
-            cells.entry(RowKey::Reason(name.into(), None)).or_default().merge(&rest, MissingExtreme::Unknown);
-        }
-        if table.rows.is_empty() && table.total.is_none() {
-            let why = "it is cut off, or its numbers do not have perf's format (12.5, not 12,5)";
-            counters.notes.push(format!("a table without any readable row: {why}"));
-        }
-        let held = table.samples();
-        if let Some((stated, _)) = table.total.filter(|(stated, _)| *stated != held) {
-            let what = if held < stated { "rows are missing" } else { "a row or the total is wrong" };
-            counters.notes.push(format!("the table states {stated} samples and its rows hold {held}: {what}"));
-        }
-    }
-    counters.notes.dedup();
-    counters.seconds = covered_seconds(tables, &mut counters.notes);
-    // A text can hold a sum and its parts. The parts must not count twice.
-    let (mut sums, parts): (BTreeMap<_, _>, BTreeMap<_, _>) =
-        scopes.into_iter().partition(|((vcpu, _), _)| vcpu.is_none());
-    for ((vcpu, space), cells) in parts {
-        for (key, part) in &cells {
-            if let Some(sum) = sums.get_mut(&(None, space)).and_then(|sums| sums.get_mut(key)) {
-                subtract(sum, part);
-            }
-        }
-        let vcpu = counters.vcpus.entry(vcpu.unwrap_or_default()).or_default();
-        vcpu.merge(events(cells, isa), MissingExtreme::Unknown);
-    }
-    counters.all = events(sums.into_values().flatten().filter(|(_, time)| time.count > 0), isa);
-    counters
+/// One row.
+#[derive(Debug, PartialEq)]
+struct PrintedRow {
+    key: RowKey,
+    time: Timing,
 }
 
-/// The frames of `live`, which have clocks, and the first of other tables of each kind: a second one would be of
-/// another measurement, and their sum of a guest that never was.
-fn one_of_each_kind<'a>(tables: &[&'a PrintedTable], notes: &mut Vec<String>) -> Vec<&'a PrintedTable> {
+/// The tables of a text.
+#[derive(Debug, Default)]
+struct PrintedTables {
+    tables: Vec<PrintedTable>,
+    /// The vCPU and the process that they are restricted to.
+    vcpu: Option<u32>,
+    pid: Option<i32>,
+    /// `Lost events`.
+    lost: u64,
+    /// The clock above the next table.
+    clock: Option<f64>,
+    /// The code that the line above states for the next row.
+    code: Option<u32>,
+}
+
+/// Whether a text begins as such a table, or with the clock above one.
+pub(crate) fn begins(text: &str) -> bool {
+    let Some(first) = LINE.captures(text.lines().next().unwrap_or_default().trim()) else { return false };
+    ["heading", "title", "clock"].iter().any(|part| first.name(part).is_some())
+}
+
+/// Reads a text.
+pub(crate) fn read(text: &str, files: &mut Files) {
+    let mut found = PrintedTables::default();
+    for line in text.lines().take(MAX_LINES) {
+        if let Some(line) = LINE.captures(line.trim()) {
+            found.line(&line);
+        }
+    }
+    if text.lines().nth(MAX_LINES).is_some() {
+        files.note("it has more lines than any perf prints; the last ones are left out");
+    }
     let mut known = BTreeSet::new();
-    let mut kept = Vec::new();
-    for table in tables {
-        if table.clock.is_some() || known.insert((table.space, table.vcpu)) {
-            kept.push(*table);
-        }
+    let all = found.tables.len();
+    // The frames of `live` have clocks. A second table of one kind would be of another measurement.
+    found.tables.retain(|table| table.clock.is_some() || known.insert(table.space));
+    if found.tables.len() < all {
+        files.note("several tables of one kind are several measurements: the first is read");
     }
-    if kept.len() < tables.len() {
-        notes.push("several tables of one kind are several measurements: the first is read".to_owned());
-    }
-    kept
-}
-
-/// What a table leaves out, by its total or by the shares that its rows state, so that shares stay those that perf
-/// printed.
-fn rows_not_shown(table: &PrintedTable) -> Option<Timing> {
-    let sum = |column| {
-        let shares = || table.rows.iter().filter_map(|row| row.figures.get(&column));
-        // perf's terminal browser cuts shares to whole numbers.
-        let rounding = if shares().all(|share| share.fract() == 0.0) { table.rows.len() as f64 } else { 1.0 };
-        Some(shares().sum::<f64>()).filter(|sum| *sum > 0.0 && *sum < 100.0 - rounding)
-    };
-    let rest = |held: f64, percent: f64| (held * (100.0 / percent - 1.0)).round() as u64;
-    let held = table.samples();
-    let count = match table.total {
-        Some((stated, _)) => stated.saturating_sub(held),
-        None => rest(held as f64, sum(SamplesPercent)?),
-    };
-    let handled = table.total.and_then(|(_, ns)| ns);
-    let held_ns: f64 = table.rows.iter().filter_map(|row| timing(row, handled).total_ns).map(|ns| ns as f64).sum();
-    let total_ns = match handled {
-        Some(ns) => Some((ns - held_ns).max(0.0).round() as u64),
-        None => (held_ns > 0.0).then(|| sum(TimePercent).map_or(0, |percent| rest(held_ns, percent))),
-    };
-    (count > 0).then_some(Timing { count, total_ns, ..Timing::default() })
-}
-
-/// Two frames as far apart as this, seconds, are neighbours.
-const SHORT_STEP_S: f64 = 3.0;
-
-/// The seconds that the tables cover, by the clocks of `live`.
-fn covered_seconds(tables: &[&PrintedTable], notes: &mut Vec<String>) -> Option<f64> {
-    let mut groups: BTreeMap<(Option<Space>, Option<u32>), Vec<&PrintedTable>> = BTreeMap::new();
-    for t in tables.iter().filter(|t| !t.rows.is_empty()) {
-        groups.entry((t.space, t.vcpu)).or_default().push(t);
-    }
-    let largest = groups.into_values().max_by_key(Vec::len)?;
-    let frames = largest.len();
-    let clocks: Vec<f64> = largest.iter().filter_map(|t| t.clock).collect();
-    if frames > 1 {
-        notes.push(format!("{frames} frames of 'perf kvm stat live' were added up"));
-    } else if !clocks.is_empty() {
-        notes.push(
-            "'perf kvm stat live' prints one frame a second by default: one second is assumed without --duration"
-                .into(),
-        );
-        return Some(1.0);
-    }
-    // A text may quote a few of many frames. Each is one interval, as long as steps that agree or are short,
-    // else 1 s.
-    let steps = || clocks.windows(2).map(|w| (w[1] - w[0]).rem_euclid(86_400.0)).filter(|s| *s > 0.0);
-    let shortest = steps().reduce(f64::min)?;
-    let (sum, alike) = steps().filter(|s| *s <= 1.2 * shortest).fold((0.0, 0), |(sum, n), s| (sum + s, n + 1));
-    let frame = if alike > 1 || shortest <= SHORT_STEP_S { sum / f64::from(alike) } else { 1.0 };
-    Some(frame * frames as f64)
-}
-
-/// Whether perf printed this reason on RISC-V, where it names exits by their `scause`.
-fn is_riscv(name: &str) -> bool {
-    const NAMES: &[&str] = &["GUEST_PAGE_FAULT", "VIRTUAL_INST_FAULT", "SUPERVISOR_SYSCALL", "HYPERVISOR_SYSCALL"];
-    NAMES.iter().any(|n| name.ends_with(n)) || name.starts_with("IRQ_")
-}
-
-/// A row's durations. The sum comes from the printed mean, or from the printed share of the total where that is more
-/// exact (many short exits), within the range that the mean allows.
-fn timing(row: &PrintedRow, handled: Option<f64>) -> Timing {
-    /// Half of the last digit of a printed time, and of a printed percentage.
-    const HALF_DIGIT_NS: f64 = 5.0;
-    const HALF_DIGIT_SHARE: f64 = 0.000_05;
-    let figure = |column| row.figures.get(&column).copied();
-    let ns = |column| figure(column).map(|ns| ns as u64);
-    let mut timing = Timing { count: row.count, min_ns: ns(Min), max_ns: ns(Max), ..Timing::default() };
-    if row.count == 0 {
-        return timing;
-    }
-    let n = row.count as f64;
-    let by_mean = figure(Mean).map(|mean| mean * n);
-    let by_share = figure(TimePercent).zip(handled).map(|(p, all)| p / 100.0 * all);
-    let total = figure(Total).or(match (by_mean, by_share, handled) {
-        (Some(mean), Some(share), Some(all)) if all * HALF_DIGIT_SHARE < n * HALF_DIGIT_NS => {
-            // A little less than half a digit, so that the mean is printed as it was.
-            let room = 0.99 * n * HALF_DIGIT_NS;
-            Some(share.clamp((mean - room).max(0.0), mean + room))
-        }
-        (mean, share, _) => mean.or(share),
-    });
-    let Some(total) = total else { return timing };
-    let total = total.round();
-    timing.total_ns = Some(total as u64);
-    // perf prints 100 * sqrt(variance / n) / mean (tools/perf/util/stat.c); that gives the sum of squares.
-    let mean = total / n;
-    let spread = figure(Error).or((row.count == 1).then_some(0.0)).map(|e| (e / 100.0 * mean).powi(2) * n * (n - 1.0));
-    timing.sum_sq = spread.map(|s| (s + total * mean).round() as u128);
-    timing
-}
-
-/// Subtracts a part from a sum.
-fn subtract(sum: &mut Timing, part: &Timing) {
-    sum.count = sum.count.saturating_sub(part.count);
-    sum.total_ns = sum.total_ns.zip(part.total_ns).map(|(a, b)| a.saturating_sub(b));
-    sum.sum_sq = sum.sum_sq.zip(part.sum_sq).map(|(a, b)| a.saturating_sub(b));
-}
-
-fn events(cells: impl IntoIterator<Item = (RowKey, Timing)>, isa: Isa) -> ThreadEvents {
+    let isa = guess_isa(found.tables.iter().flat_map(|table| &table.rows).filter_map(PrintedRow::reason));
     let mut events = ThreadEvents::default();
-    for (key, time) in cells {
-        match key {
-            RowKey::Address(space, address, direction) => {
-                let address = Some(address);
-                events.accesses.push(AccessCell { space, address, direction, time, ..AccessCell::default() });
-            }
-            RowKey::Reason(name, printed) => {
-                let (isa, code, name) = reason(isa, &name, printed);
-                events.exits.push(ExitCell { isa, code, name, time, ..ExitCell::default() });
+    for table in &found.tables {
+        events.merge(table.events(isa), MissingExtreme::Unknown);
+        let sum = table.sum();
+        if let Some(total) = table.total.filter(|total| *total != sum) {
+            files.note(&format!("the table states {total} samples and its rows hold {sum}"));
+        }
+    }
+    let mut guest = measured(found.pid);
+    match found.vcpu {
+        Some(vcpu) => {
+            guest.threads.push(vcpu_thread(vcpu));
+            guest.threads[0].events = events;
+        }
+        None => guest.unattributed = events,
+    }
+    files.count_events(0, found.lost, 0);
+    files.has_tables = true;
+    files.table_seconds = found.seconds().or(files.table_seconds);
+    files.measured.push(guest);
+}
+
+impl PrintedTables {
+    fn line(&mut self, line: &Captures<'_>) {
+        if line.name("heading").is_some() {
+            self.vcpu = self.vcpu.or(number(line, "vcpu"));
+            self.pid = self.pid.or(number(line, "pid"));
+        } else if let Some(clock) = group(line, "clock") {
+            self.clock = clock_seconds(clock);
+        } else if let Some(title) = group(line, "title") {
+            let space = match title {
+                "IO Port Access" => Some(Space::Pio),
+                "MMIO Access" => Some(Space::Mmio),
+                "MSR Access" => Some(Space::Msr),
+                _ => None,
+            };
+            self.tables.push(PrintedTable { space, clock: self.clock.take(), ..PrintedTable::default() });
+        } else if let Some(lost) = number(line, "lost") {
+            self.lost = self.lost.saturating_add(lost);
+        } else if let Some(code) = number(line, "code") {
+            self.code = Some(code);
+        } else if let Some(table) = self.tables.last_mut()
+            && table.total.is_none()
+        {
+            if let Some(total) = number(line, "total") {
+                table.total = Some(total);
+            } else if let Some(row) = row(line, table.space, self.code.take()) {
+                table.rows.push(row);
             }
         }
     }
-    // A table can spell the same reason in two ways.
-    let mut merged = ThreadEvents::default();
-    merged.merge(events, MissingExtreme::Unknown);
-    merged
+
+    /// The seconds that frames of `live` cover: each the mean time from one to the next, or the default of a second.
+    fn seconds(&self) -> Option<f64> {
+        let clocks: Vec<f64> = self.tables.iter().filter_map(|table| table.clock).collect();
+        let steps: f64 = clocks.windows(2).map(|pair| (pair[1] - pair[0]).rem_euclid(86_400.0)).sum();
+        match clocks.len() {
+            0 => None,
+            1 => Some(1.0),
+            frames => Some(steps * frames as f64 / (frames - 1) as f64),
+        }
+    }
 }
 
-/// Instruction set and code of a reason, and its printed name if no built-in table has it.
-fn reason(isa: Isa, name: &str, printed: Option<u32>) -> (Isa, u32, Option<String>) {
-    // perf prints "on VMX" on every x86 host whose processor it does not recognise as AMD.
-    if let Some(code) = printed {
-        return (if isa == Isa::Other(0) { Isa::Vmx } else { isa }, code, None);
+/// The row of a table of this space. `code` is that of its reason.
+fn row(line: &Captures<'_>, space: Option<Space>, code: Option<u32>) -> Option<PrintedRow> {
+    let name = group(line, "name")?;
+    let key = match space {
+        Some(space) => {
+            let (address, access) = name.split_once(':')?;
+            let direction = match access {
+                "PIN" | "R" => Direction::Read,
+                "POUT" | "W" => Direction::Write,
+                _ => return None,
+            };
+            let digits = address.strip_prefix("0x").unwrap_or(address);
+            RowKey::Address(space, u64::from_str_radix(digits, 16).ok()?, direction)
+        }
+        None => RowKey::Reason(sanitize(name, MAX_NAME), code),
+    };
+    let ns = |column| figure(line, column).map(|us| (us * 1e3) as u64);
+    let count = number(line, "count")?;
+    let mut time = Timing { count, min_ns: ns("min"), max_ns: ns("max"), ..Timing::default() };
+    if let Some(mean) = figure(line, "mean").map(|us| us * 1e3) {
+        let (n, total) = (count as f64, mean * count as f64);
+        time.total_ns = Some(total.round() as u64);
+        // perf prints 100 * sqrt(variance / n) / mean (tools/perf/util/stat.c); that gives the sum of squares.
+        time.sum_sq = figure(line, "error").map(|error| {
+            let spread = (error / 100.0 * mean).powi(2) * n * (n - 1.0);
+            (spread + total * mean).round() as u128
+        });
     }
-    match exit_reason::code(isa, name) {
-        Some(code) => (isa, code, None),
-        None => (Isa::Other(0), 0, Some(sanitize(name, 64))),
+    Some(PrintedRow { key, time })
+}
+
+/// The figure in a column; a share of no time at all is C's `-nan%`.
+fn figure(line: &Captures<'_>, column: &str) -> Option<f64> {
+    number(line, column).filter(|figure: &f64| figure.is_finite())
+}
+
+impl PrintedTable {
+    /// The samples of its rows.
+    fn sum(&self) -> u64 {
+        self.rows.iter().fold(0, |sum, row| sum.saturating_add(row.time.count))
     }
+
+    fn events(&self, isa: Isa) -> ThreadEvents {
+        // Elsewhere perf measures how long the guest ran before each exit (tools/perf/util/kvm-stat-arch,
+        // `event_begin` of arm64 and RISC-V).
+        let has_times = self.space.is_some() || matches!(isa, Isa::Vmx | Isa::Svm);
+        let mut events = ThreadEvents::default();
+        for row in &self.rows {
+            let mut time = row.time.clone();
+            if !has_times {
+                time = Timing { count: time.count, ..Timing::default() };
+            }
+            match &row.key {
+                RowKey::Address(space, address, direction) => {
+                    let (space, address, direction) = (*space, Some(*address), *direction);
+                    events.accesses.push(AccessCell { space, address, direction, time, ..AccessCell::default() });
+                }
+                RowKey::Reason(name, printed) => events.exits.push(exit(isa, name, *printed, time)),
+            }
+        }
+        events
+    }
+}
+
+impl PrintedRow {
+    fn reason(&self) -> Option<&str> {
+        match &self.key {
+            RowKey::Reason(name, _) => Some(name),
+            RowKey::Address(..) => None,
+        }
+    }
+}
+
+/// The exits of a reason, with its printed name if no built-in table has it.
+fn exit(isa: Isa, name: &str, printed: Option<u32>, time: Timing) -> ExitCell {
+    let (isa, code, name) = match printed.or_else(|| exit_reason::code(isa, name)) {
+        // perf prints "on VMX" on every x86 host whose processor it does not recognise as AMD.
+        Some(code) => (if isa == Isa::Other(0) { Isa::Vmx } else { isa }, code, None),
+        None => (Isa::Other(0), 0, Some(name.to_owned())),
+    };
+    ExitCell { isa, code, name, time, ..ExitCell::default() }
 }
 
 #[cfg(test)]

@@ -1,9 +1,5 @@
-use super::guest_counters;
-use super::tables::{PrintedTable, RowKey};
-use kvm::Space;
-use kvm::isa::Isa;
+use super::*;
 use proptest::prelude::*;
-use sample::{Direction, ThreadEvents};
 
 const REPORT: &str = "
 Analyze events for all VMs, all VCPUs:
@@ -21,14 +17,18 @@ Total Samples:2000, Total events handled time:999086.10us.
 
 const TOTAL: u64 = 2000;
 
-fn find_tables(text: &str) -> Vec<PrintedTable> {
-    super::find_tables(text).0
+fn files(text: &str) -> (Files, Vec<String>) {
+    assert!(begins(text.trim_start()), "{text}");
+    let mut files = Files::default();
+    read(text, &mut files);
+    let notes = std::mem::take(&mut files.notes);
+    (files, notes)
 }
 
 fn one(text: &str) -> ThreadEvents {
-    let folded = guest_counters(&find_tables(text)).remove(&None).unwrap_or_default();
-    assert!(folded.vcpus.is_empty());
-    folded.all
+    let guest = files(text).0.measured.remove(0);
+    assert!(guest.threads.is_empty());
+    guest.unattributed
 }
 
 fn exits(events: &ThreadEvents) -> u64 {
@@ -44,18 +44,6 @@ fn every_figure_of_a_report_is_kept() {
     assert_eq!((io.time.min_ns, io.time.max_ns), (Some(2_100), Some(612_900)));
     let span = io.time.since(None);
     assert_eq!(format!("{:.2} {:.2}", span.mean_us().unwrap(), span.stderr_percent().unwrap()), "19.98 3.75");
-}
-
-#[test]
-fn many_short_exits_get_their_time_from_the_printed_share() {
-    let text = "VM-EXIT Samples Samples% Time% Min Time Max Time Avg time\n\
-        interrupt 600000 99.00% 98.50% 0.30us 88.00us 0.57us ( +- 0.14% )\n\
-        msr 6060 1.00% 1.50% 0.34us 4.22us 0.86us ( +- 0.58% )\n\
-        Total Samples:606060, Total events handled time:349000.00us.\n";
-    let events = one(text);
-    let interrupt = events.exits.iter().find(|c| c.isa == Isa::Svm && c.code == 0x60).unwrap();
-    assert_eq!(interrupt.time.total_ns, Some(343_765_000), "98.5 % of 349 ms, not 600 000 times 0.57 us");
-    assert_eq!(format!("{:.2}", interrupt.time.since(None).mean_us().unwrap()), "0.57");
 }
 
 #[test]
@@ -75,18 +63,12 @@ fn old_columns_and_missing_columns_are_read() {
     assert_eq!((exits(&events), events.exits[0].time.total_ns), (15_507, None));
     let counts_only = "VM-EXIT    Samples  Samples%\n HLT 5 50.00%\n CPUID 5 50.00%\n";
     assert_eq!(exits(&one(counts_only)), 10);
-    let rows_only = "  io  1700  50.00%  60.00%  1.00us  9.00us  3.00us ( +- 1.00% )\n npf 1700 50.00% 40.00% 1.00us \
-    9.00us 2.00us ( +- 1.00% )\n";
-    assert_eq!(exits(&one(rows_only)), 3400);
-    assert_eq!(one(rows_only).exits[0].isa, Isa::Svm);
     // A last row whose bracket was lost, and one that was cut in the middle.
     let cut = "VM-EXIT    Samples  Samples%     Time%    Min Time    Max Time         Avg time\n VMCALL 17 5.00% \
     1.00% 0.75us 15.64us 4.20us ( +- 0.33%\n CPUID 3 1.00%";
     let events = one(cut);
     let of = |code: u32| events.exits.iter().find(|c| c.isa == Isa::Vmx && c.code == code).map(|c| c.time.count);
     assert_eq!((of(18), of(10)), (Some(17), Some(3)));
-    // What a cut table leaves out has a row, so that shares stay those that perf printed: 6 % are 20.
-    assert_eq!(exits(&events), 333);
 }
 
 #[test]
@@ -118,10 +100,10 @@ Total Samples:5, Total events handled time:7.50us.
     assert_eq!(
         all,
         [
-            (Space::Pio, 0, Direction::Write, 30),
             (Space::Pio, 0x608, Direction::Read, 70),
-            (Space::Mmio, 0xfee0_0300, Direction::Read, 1),
+            (Space::Pio, 0, Direction::Write, 30),
             (Space::Mmio, 0xfee0_0300, Direction::Write, 9),
+            (Space::Mmio, 0xfee0_0300, Direction::Read, 1),
             (Space::Msr, 0x4000_0070, Direction::Write, 5),
         ]
     );
@@ -138,7 +120,7 @@ fn duplicate_rows_are_added_and_unknown_codes_kept_apart() {
         IO_INSTRUCTION      1    5.00%    0.01%   9.00us   9.00us    9.00us ( +- 0.00% )\n";
     let events = one(text);
     let all: Vec<_> = events.exits.iter().map(|c| (c.code, c.time.count)).collect();
-    assert_eq!(all, [(30, 15), (65_536, 2), (131_072, 3)]);
+    assert_eq!(all, [(30, 15), (131_072, 3), (65_536, 2)]);
     let io = &events.exits[0].time;
     assert_eq!((io.min_ns, io.max_ns, io.total_ns), (Some(9_000), Some(65_000), Some(359_000)));
 }
@@ -148,134 +130,8 @@ fn unknown_reasons_keep_their_names() {
     let text = REPORT.replace("EXCEPTION_NMI", "FROBNICATED").replace("MSR_WRITE", "  QUUXED");
     let events = one(&text);
     let names: Vec<_> = events.exits.iter().filter_map(|c| c.name.as_deref()).collect();
-    assert_eq!(names, ["FROBNICATED", "QUUXED"]);
+    assert_eq!(names, ["QUUXED", "FROBNICATED"]);
     assert_eq!(exits(&events), TOTAL);
-}
-
-#[test]
-fn tables_of_single_vcpus_are_not_counted_twice() {
-    let part = REPORT
-        .replace("all VCPUs", "VCPU 3")
-        .replace("        310 ", "        100 ")
-        .replace("Total Samples:2000", "Total Samples:1790");
-    let folded = guest_counters(&find_tables(&format!("{REPORT}{part}"))).remove(&None).unwrap();
-    assert_eq!(exits(&folded.vcpus[&3]), 1790);
-    assert_eq!(exits(&folded.all), 210, "what other vCPUs did");
-    let alone = guest_counters(&find_tables(&part)).remove(&None).unwrap();
-    assert_eq!((exits(&alone.all), exits(&alone.vcpus[&3])), (0, 1790));
-}
-
-#[test]
-fn missing_rows_are_said() {
-    let text = REPORT.lines().filter(|l| !l.contains("MSR_WRITE")).collect::<Vec<_>>().join("\n");
-    let folded = guest_counters(&find_tables(&text)).remove(&None).unwrap();
-    assert_eq!(folded.notes, ["the table states 2000 samples and its rows hold 800: rows are missing"]);
-    let folded = guest_counters(&find_tables(&REPORT.replace("Total Samples:2000", "Total Samples:1999")))
-        .remove(&None)
-        .unwrap();
-    assert_eq!(folded.notes, ["the table states 1999 samples and its rows hold 2000: a row or the total is wrong"]);
-}
-
-#[test]
-fn frames_of_live_add_up_and_tell_their_time() {
-    let frame = |clock: &str| format!("{clock}\n\n{}", REPORT.replace("all VMs", "pid(s) 4711"));
-    let text = format!("{}{}{}", frame("23:59:58.500000"), frame("23:59:59.500000"), frame("00:00:00.500000"));
-    let mut guests = guest_counters(&find_tables(&text));
-    let folded = guests.remove(&Some("4711".into())).unwrap();
-    assert_eq!(exits(&folded.all), 3 * TOTAL);
-    assert_eq!(folded.seconds, Some(3.0));
-    // Of a page that quotes single frames; the default is a second. `-d 5`, with one missing.
-    let seconds = |clocks: &[&str]| {
-        let text: String = clocks.iter().map(|clock| frame(&format!("{clock}.500000"))).collect();
-        guest_counters(&find_tables(&text))[&Some("4711".into())].seconds
-    };
-    assert_eq!(seconds(&["10:00:00", "17:00:00"]), Some(2.0));
-    assert_eq!(seconds(&["10:00:00", "10:00:02"]), Some(4.0));
-    assert_eq!(seconds(&["10:00:00", "10:00:05", "10:00:15", "10:00:20"]), Some(20.0));
-    // Without clocks nothing states the time.
-    let bare = REPORT.repeat(2);
-    assert_eq!(guest_counters(&find_tables(&bare))[&None].seconds, None);
-}
-
-#[test]
-fn an_empty_table_is_a_table() {
-    let text = "Analyze events for all VMs, all VCPUs:\n\n      IO Port Access    Samples  Samples%     Time%    Min \
-    Time    Max Time         Avg time\n\n\nTotal Samples:0, Total events handled time:0.00us.\n";
-    let scanned = find_tables(text);
-    assert!(super::begins(text));
-    assert_eq!(scanned.len(), 1);
-    let (space, columns) = (Some(Space::Pio), scanned[0].columns.clone());
-    let empty = PrintedTable { space, columns, total: Some((0, Some(0.0))), ..PrintedTable::default() };
-    assert_eq!(scanned[0], empty);
-    assert!(guest_counters(&scanned)[&None].notes.is_empty());
-}
-
-#[test]
-fn keys_are_read_as_perf_writes_them() {
-    let row = |title: &str, text: &str| {
-        let mut tables = find_tables(&format!("{title} Samples Samples% Time%\n{text}\n"));
-        tables.remove(0).rows.pop().map(|row| (row.key, row.count))
-    };
-    let msr = "MSR Access";
-    assert_eq!(row(msr, "0x10:R 7 100.00% 1.00us"), Some((RowKey::Address(Space::Msr, 0x10, Direction::Read), 7)));
-    assert_eq!(row(msr, "0xzz:R 7 100.00%"), None);
-    assert_eq!(row(msr, "0x10:PUT 7 100.00%"), None);
-    assert_eq!(row("VM-EXIT", "HLT 7"), None, "a name and a number alone are prose");
-}
-
-#[test]
-fn the_browsers_layout_is_read() {
-    // As perf's terminal browser has it since 6.4 (tools/perf/builtin-kvm.c, `kvm_hists__init`): bare nanoseconds.
-    let text = "# perf kvm stat report --event=vmexit\n\
-        Event name                Samples   Sample%    Time (ns)     Time%   Max Time (ns)   Min Time (ns)  Mean Time \
-        (ns)\n\
-        HLT                           310    15.00%    986268100    98.00%        90210400           10020         \
-        3181510\n\
-        IO_INSTRUCTION                480    24.00%      9590400     0.00%          612900            2100           \
-        19980\n";
-    let events = one(text);
-    let io = events.exits.iter().find(|c| c.code == 30).unwrap();
-    assert_eq!((io.isa, io.time.count, io.time.total_ns), (Isa::Vmx, 480, Some(9_590_400)));
-    assert_eq!((io.time.min_ns, io.time.max_ns), (Some(2_100), Some(612_900)));
-    // A narrow terminal, and a title without blanks.
-    let narrow = "Event name                Samples   Sample%    Time(ns)     Time%\nHLT 310 15.00% 986268100 98.00%\n";
-    let hlt = |text: &str| one(text).exits.iter().find(|c| c.isa == Isa::Vmx).map(|c| (c.time.count, c.time.total_ns));
-    assert_eq!(hlt(narrow), Some((310, Some(986_268_100))));
-    // Some columns only.
-    let few = "             Event name     Samples   Sample%       Time%   Mean Time (ns)\n\
-                HLT        3750    35.00%      99.00%          3945206\n";
-    assert_eq!(hlt(few), Some((3750, Some(14_794_522_500))));
-    // All kinds of rows have the same title.
-    let title = "Event name  Samples  Sample%  Time (ns)  Time%  Max Time (ns)  Min Time (ns)  Mean Time (ns)\n";
-    for (row, space) in [("0x608:PIN", Space::Pio), ("0xfed000f0:R", Space::Mmio), ("0x6e0:W", Space::Msr)] {
-        let events = one(&format!("{title}{row} 7 100.00% 700 100.00% 200 50 100\n"));
-        let cell = &events.accesses[0];
-        assert_eq!((cell.space, cell.time.count, cell.time.total_ns), (space, 7, Some(700)), "{row}");
-    }
-}
-
-#[test]
-fn a_lone_frame_of_live_covers_a_second() {
-    let folded = guest_counters(&find_tables(&format!("11:12:07.687968\n\n{REPORT}"))).remove(&None).unwrap();
-    assert_eq!(folded.seconds, Some(1.0));
-    assert!(folded.notes[0].contains("frame a second"), "{:?}", folded.notes);
-}
-
-#[test]
-fn arm64_times_are_the_guests_own() {
-    for rows in [
-        "DABT_LOW 661867 98.91% 40.45% 2.19us 3364.65us 6.24us ( +- 0.34% )\n\
-        IRQ 4598 0.69% 57.44% 2.89us 3397.59us 1276.27us\n",
-        "STORE_GUEST_PAGE_FAULT 5 50.00% 50.00% 1.00us 1.00us 1.00us\n\
-        VIRTUAL_INST_FAULT 5 50.00% 50.00% 1.00us 1.00us 1.00us\n",
-    ] {
-        let text = format!("VM-EXIT    Samples  Samples%     Time%    Min Time    Max Time         Avg time\n{rows}");
-        let folded = guest_counters(&find_tables(&text)).remove(&None).unwrap();
-        assert!(
-            folded.all.exits.iter().all(|c| c.time.count > 0 && c.time.total_ns.is_none() && c.time.max_ns.is_none())
-        );
-        assert!(folded.notes[0].contains("how long the guest ran"), "{:?}", folded.notes);
-    }
 }
 
 #[test]
@@ -310,19 +166,64 @@ fn pieces() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn no_text_makes_it_panic(text in pieces()) {
-        for folded in guest_counters(&find_tables(&text)).into_values() {
-            prop_assert!(folded.seconds.is_none_or(|s| s.is_finite() && s >= 0.0));
-            for cell in &folded.all.exits {
-                let _ = cell.time.since(None).stderr_percent();
-            }
+        let mut files = Files::default();
+        read(&text, &mut files);
+        prop_assert!(files.table_seconds.is_none_or(|s| s.is_finite() && s >= 0.0));
+        for cell in &files.measured[0].unattributed.exits {
+            let _ = cell.time.since(None).stderr_percent();
         }
     }
 }
 
 #[test]
-fn a_table_without_a_readable_row_is_said() {
-    let head = REPORT.lines().find(|line| line.contains("Samples%")).unwrap();
-    let row = "HLT 10132 81,22% 99,80% 1,40us 1001203,11us 7890,22us ( +- 1,24% )";
-    let folded = guest_counters(&find_tables(&format!("{head}\n\n{row}\n"))).remove(&None).unwrap();
-    assert!(folded.notes[0].contains("without any readable row"), "{:?}", folded.notes);
+fn the_table_of_a_vcpu_is_its_threads() {
+    let (files, notes) = files(&REPORT.replace("all VCPUs", "VCPU 3"));
+    let guest = &files.measured[0];
+    assert_eq!((guest.threads[0].index, exits(&guest.threads[0].events), notes.len()), (Some(3), TOTAL, 0));
+    assert_eq!(guest.unattributed, ThreadEvents::default());
+}
+
+#[test]
+fn missing_rows_are_said() {
+    let text = REPORT.lines().filter(|l| !l.contains("MSR_WRITE")).collect::<Vec<_>>().join("\n");
+    let (files, notes) = files(&text);
+    assert_eq!(notes, [": the table states 2000 samples and its rows hold 800"]);
+    assert_eq!(exits(&files.measured[0].unattributed), 800);
+}
+
+#[test]
+fn frames_of_live_add_up_and_tell_their_time() {
+    let frame = |clock: &str| format!("{clock}\n\n{}", REPORT.replace("all VMs", "pid(s) 4711"));
+    let text = format!("{}{}{}", frame("23:59:58.500000"), frame("23:59:59.500000"), frame("00:00:00.500000"));
+    let (several, notes) = files(&text);
+    let guest = &several.measured[0];
+    assert_eq!((guest.facts.pid, exits(&guest.unattributed), notes.len()), (Some(4711), 3 * TOTAL, 0));
+    assert_eq!(several.table_seconds, Some(3.0));
+    assert_eq!(files(&frame("11:12:07.687968")).0.table_seconds, Some(1.0));
+    // Without clocks nothing states the time, and a second table is of another measurement.
+    let (bare, notes) = files(&REPORT.repeat(2));
+    assert_eq!((bare.table_seconds, exits(&bare.measured[0].unattributed)), (None, TOTAL));
+    assert!(notes[0].contains("several measurements"), "{notes:?}");
+}
+
+#[test]
+fn an_empty_table_is_a_table() {
+    let text = "Analyze events for all VMs, all VCPUs:\n\n      IO Port Access    Samples  Samples%     Time%    Min \
+    Time    Max Time         Avg time\n\n\nTotal Samples:0, Total events handled time:0.00us.\n";
+    let (files, notes) = files(text);
+    assert_eq!((files.measured[0].unattributed.accesses.len(), notes.len()), (0, 0));
+}
+
+#[test]
+fn times_of_other_machines_are_the_guests_own() {
+    for rows in [
+        "DABT_LOW 661867 98.91% 40.45% 2.19us 3364.65us 6.24us ( +- 0.34% )\n\
+        IRQ 4598 0.69% 57.44% 2.89us 3397.59us 1276.27us\n",
+        "STORE_GUEST_PAGE_FAULT 5 50.00% 50.00% 1.00us 1.00us 1.00us\n\
+        VIRTUAL_INST_FAULT 5 50.00% 50.00% 1.00us 1.00us 1.00us\n",
+    ] {
+        let text = format!("VM-EXIT    Samples  Samples%     Time%    Min Time    Max Time         Avg time\n{rows}");
+        let exits = one(&text).exits;
+        assert!(exits.iter().all(|c| c.time.count > 0 && c.time.total_ns.is_none() && c.time.max_ns.is_none()));
+    }
 }

@@ -24,15 +24,6 @@ fn a_proxmox_configuration_becomes_what_it_starts_qemu_with() {
     assert_eq!((command.machine.as_deref(), command.memory), (Some("pc-q35-8.1"), Some(8192 * MIB)));
     assert_eq!((command.hpet, command.rtc_base.as_deref()), (Some(false), Some("localtime")));
     assert_eq!((c.guest_os.as_deref(), command.iothreads.len()), (Some("win11"), 1));
-    assert_eq!((command.vcpus(), command.held_to.as_ref().unwrap().to_string()), (Some(4), "4-7".into()));
-    assert_eq!(c.unread.first, [(21, "what is this".to_owned())]);
-}
-
-#[test]
-fn an_arm_guest_is_emulated() {
-    let c = only("arch: aarch64\nboot: c\ncores: 2\nmemory: 4096\nname: arm\nostype: l26\nsockets: 1\nvmgenid: 1\n");
-    assert_eq!((c.command.machine.as_deref(), c.command.accel.as_deref()), (Some("virt"), Some("tcg")));
-    assert!(c.command.cpu_options.is_empty());
 }
 
 #[test]
@@ -41,7 +32,7 @@ fn proxmox_adds_enlightenments_for_windows_and_none_for_others() {
     assert!(windows.command.hyperv_on("stimer") && windows.command.hv_time == Some(true));
     assert!(!windows.command.hyperv_on("evmcs"));
     let linux = only("cores: 2\nostype: l26\nmemory: 512\nscsihw: virtio-scsi-pci\nname: x\n");
-    assert!(linux.command.hyperv.is_empty() && linux.command.hpet.is_none() && linux.command.held_to.is_none());
+    assert!(linux.command.hyperv.is_empty() && linux.command.hpet.is_none());
 }
 
 const IDE: &str = "boot: order=ide0\ncores: 2\nide0: tank:vm-105-disk-1,cache=unsafe,size=32G\n\
@@ -60,14 +51,12 @@ fn disks_and_network_cards_become_devices() {
         (Some("unsafe"), "tank:vm-105-disk-1")
     );
     assert_eq!(command.disks[1].cache.as_deref(), Some("none"));
-    assert_eq!(command.disks[1].limits.values().collect::<Vec<_>>(), [&200, &1_572_864]);
     // Proxmox gives an IOThread to a disk on virtio-scsi-single alone.
     assert_eq!((command.disks[1].iothread.is_some(), command.iothreads.len()), (true, 0));
     let single = only(&IDE.replace("scsihw: lsi", "scsihw: virtio-scsi-single")).command;
     assert_eq!((single.disks[1].iothread.as_deref(), single.iothreads.len()), (Some("iothread-scsi1"), 1));
     let devices: Vec<_> = command.device_properties.iter().map(|p| (p.device.as_str(), p.value.as_str())).collect();
     assert_eq!(devices, [("net0", "e1000"), ("net1", "virtio-net-pci"), ("scsihw", "lsi53c895a")]);
-    assert_eq!(command.qmp_sockets, ["/var/run/qemu-server/105.qmp"]);
     assert_eq!(command.cpu_options, ["kvm64"], "Proxmox's default");
 }
 
@@ -93,9 +82,8 @@ fn a_containers_configuration_is_refused() {
 }
 
 #[test]
-fn counts_beyond_kvms_are_named_and_left_out() {
+fn counts_beyond_kvms_are_left_out() {
     let config = only("cores: 4294967295\nostype: l26\nmemory: 512\nscsihw: virtio-scsi-pci\n");
-    assert_eq!(config.unread.notes(), ["line 1 is not read: cores: 4294967295"]);
     assert_eq!(config.command.vcpus(), Some(1));
 }
 
@@ -111,7 +99,7 @@ fn what_nobody_wrote_down_is_a_default_and_the_files_name_is_the_number() {
     let text = "boot: order=ide0\ncores: 4\nide0: local:vm-100-disk-0,size=9G\nmemory: 512\nname: a\nsmbios1: uuid=1\n";
     let config = only(text);
     assert_eq!(config.command.defaults, ["cpu", "scsihw"]);
-    assert_eq!(config.command.qmp_sockets, ["/var/run/qemu-server/100.qmp"]);
+    assert_eq!(config.command.qmp_sockets, ["/var/run/qemu-server/VMID.qmp"]);
     let numbered = parse(text, Some("101")).unwrap();
     assert_eq!(numbered.command.qmp_sockets, ["/var/run/qemu-server/101.qmp"]);
     let own = text.replace("cores", "cpu: qemu64\ncores").replace("smbios1", "scsihw: lsi\nsmbios1");

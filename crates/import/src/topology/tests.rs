@@ -43,7 +43,6 @@ fn columns_are_found_by_their_titles() {
     let host = read(TABLE).topology;
     assert_eq!((host.all().to_string().as_str(), host.siblings(2).to_string().as_str()), ("0-2", "0,2"));
     assert_eq!((host.node_of(1), host.same_llc(0, 2), host.same_llc(0, 1)), (Some(1), Some(true), Some(false)));
-    assert_eq!(read("CPU ONLINE\n  0    yes\n  1     no\n").topology.all().to_string(), "0");
 }
 
 #[test]
@@ -52,11 +51,8 @@ fn a_summary_gives_nodes_and_cores_by_their_order() {
     let host = &found.topology;
     assert_eq!((host.cpus.len(), host.node_of(6), host.siblings(3).to_string()), (8, Some(1), "3,7".into()));
     assert_eq!(found.params[CPU_MODEL], "AMD EPYC 7302");
-    assert_eq!((found.virtualised, found.notes.as_slice()), (Some(true), &[SIBLINGS_BY_ORDER.to_owned()][..]));
     let interleaved = read(&SUMMARY.replace("0-1,4-5", "0,2,4,6").replace("2-3,6-7", "1,3,5,7"));
-    assert!(!interleaved.topology.has_smt() && interleaved.notes == [SIBLINGS_UNKNOWN]);
-    let german = "Architektur:      x86_64\nListe der Online-CPU(s):  0,1\n";
-    assert!(begins(german) && parse(german).unwrap_err().contains("LC_ALL=C"));
+    assert!(!interleaved.topology.has_smt());
 }
 
 #[test]
@@ -77,24 +73,10 @@ fn capabilities_are_read_without_the_guests() {
     assert!(error.starts_with("not well-formed XML"), "{error}");
 }
 
-/// Core i7-1260P as in public output of `lscpu -e`, shortened: two cores with two threads, and eight efficiency cores
-/// that share a second-level cache in fours.
 #[test]
 fn the_slower_cpus_of_a_hybrid_host_are_found() {
-    let mut table = "CPU NODE SOCKET CORE L1d:L1i:L2:L3 ONLINE    MAXMHZ   MINMHZ\n".to_owned();
-    let mut list = "# CPU,Core,Socket,Node,,L1d,L1i,L2,L3\n".to_owned();
-    for cpu in 0..12 {
-        let core = if cpu < 4 { cpu / 2 } else { cpu - 2 };
-        let l1 = core * 4;
-        let l2 = if cpu < 4 { core * 4 } else { 16 + (cpu - 4) / 4 };
-        table += &format!("{cpu} 0 0 {core} {l1}:{l1}:{l2}:0 yes 4600.0000 400.0000\n");
-        list += &format!("{cpu},{core},0,0,,{l1},{l1},{l2},0\n");
-    }
-    for text in [&table, &list] {
-        assert_eq!(read(text).efficiency.to_string(), "4-11", "{text}");
-    }
-    let by_frequency = "CPU SOCKET CORE L1d:L1i:L2 ONLINE MAXMHZ\n0 0 0 0:0:0 yes 2400.0000\n1 0 1 1:1:1 yes 1800.0\n";
-    assert_eq!(read(by_frequency).efficiency.to_string(), "1");
+    let text = "CPU SOCKET CORE L1d:L1i:L2 ONLINE MAXMHZ\n0 0 0 0:0:0 yes 2400.0000\n1 0 1 1:1:1 yes 1800.0\n";
+    assert_eq!(read(text).efficiency.to_string(), "1");
     for text in [TABLE, LIST] {
         assert!(read(text).efficiency.is_empty(), "{text}");
     }

@@ -126,10 +126,6 @@ pub struct QemuCommand {
     pub defaults: Vec<&'static str>,
     /// `-append`: the command line of a kernel that QEMU loads itself, sanitized.
     pub append: Option<String>,
-    /// The CPUs to which `taskset -c` or `numactl -C` before it, or Proxmox's `affinity`, holds all its threads. Not
-    /// recorded.
-    #[serde(skip)]
-    pub held_to: Option<CpuSet>,
 }
 
 impl QemuCommand {
@@ -245,12 +241,11 @@ pub fn shell_words(text: &str) -> Vec<String> {
 pub fn parse_text(text: &str) -> Result<QemuCommand> {
     let joined = joined_lines(text);
     let found = joined.lines().rev().find_map(split_line);
-    let (before, argv) = found.context("no QEMU program (qemu-system-*, qemu-kvm) found in the text")?;
+    let (_, argv) = found.context("no QEMU program (qemu-system-*, qemu-kvm) found in the text")?;
     for (option, value) in argv.iter().zip(argv.iter().skip(1)) {
         options::check(option.trim_start_matches('-'), value)?;
     }
     let mut command = parse_argv(&argv);
-    command.held_to = HOLDS.captures(before).and_then(|held| CpuSet::parse(&held["cpus"]).ok());
     if command.accel.is_none() && command.prefers_tcg() {
         command.accel = Some(TCG.to_owned());
         command.defaults.push("accel");
@@ -308,11 +303,6 @@ fn split_line(line: &str) -> Option<(&str, Vec<String>)> {
 
 /// JSON without quotes around it.
 static BARE_JSON: Pattern = Pattern::new(r#"(?P<before>[ \t])(?P<json>\{"[^']*?\})(?P<after>[ \t]|$)"#);
-
-/// What holds all threads of the program that follows to some CPUs.
-static HOLDS: Pattern = Pattern::new(
-    r"(?:taskset +(?:-c|--cpu-list)[ =]*|numactl(?: +-[^ ]+)*? +(?:-C *|--physcpubind[ =]))(?P<cpus>[0-9][0-9,-]*)",
-);
 
 /// Options without a value.
 static FLAG: Pattern = Pattern::new(concat!(

@@ -365,12 +365,3 @@ fn a_bare_image_is_the_first_disk() {
         }
     }
 }
-
-#[test]
-fn a_command_before_qemu_holds_it_to_cpus() {
-    let held = |before: &str| parse_text(&format!("{before} qemu-system-x86_64 -smp 8 -m 1G\n")).unwrap().held_to;
-    let cpus = |list: &str| Some(CpuSet::parse(list).unwrap());
-    assert_eq!(held("taskset -c 32"), cpus("32"));
-    assert_eq!(held("sudo numactl --membind=0 -C 4-7 nice -n 1"), cpus("4-7"));
-    assert_eq!(held("env LANG=C"), None);
-}

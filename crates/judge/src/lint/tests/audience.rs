@@ -344,7 +344,7 @@ fn a_pasted_element_says_what_it_stands_in_place_of() {
 fn a_proxmox_guest_without_kvm_gets_it_by_its_own_setting() {
     let text =
         "boot: c\ncores: 2\nkvm: 0\nmemory: 512\nname: a\nostype: l26\nscsi0: z:vm-100-disk-0\nsmbios1: uuid=1\n";
-    let config = import::proxmox::parse(text, None).unwrap();
+    let config = import::proxmox::parse(text, Some("100")).unwrap();
     let guest = Guest::new("a", 5).facts(|f| f.command = Some(Arc::new(config.command)));
     let report = of_file(&on(guest.vcpus(1, |v, t| t.on(v))).first());
     let found = get(&report, RuleId::NoKvm);
