@@ -47,11 +47,10 @@ impl RecordingTime {
     /// # Errors
     /// A sentence, for text that is neither a time nor an offset.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let text = text.trim();
         if let Some(offset) = text.strip_prefix('-') {
             return duration_or_zero(offset).map(Self::BeforeEnd);
         }
-        if text.starts_with('+') || !text.contains([':', '-', 'T']) {
+        if text.starts_with(|c: char| c == '+' || c.is_ascii_digit()) && !text.contains([':', '-', 'T']) {
             return duration_or_zero(text.trim_start_matches('+')).map(Self::AfterStart);
         }
         if let Ok(instant) = text.parse::<Timestamp>() {
