@@ -4,7 +4,7 @@ use super::View;
 use super::table::{cut, wrapped};
 use judge::figures::seconds;
 use judge::lint::{CannotTell, Finding, Fix, FixKind, Lasting, RuleId, StillWatched, is_command};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 
 /// The most guests or rules that one line names.
@@ -12,7 +12,7 @@ const MAX_NAMES: usize = 64;
 
 /// The findings in full, or `no findings`; then the rules that could not be judged, and why.
 pub fn all(view: &View<'_>, columns: usize) -> String {
-    let all: Vec<String> = view.selected_findings().map(|f| one(f, columns)).collect();
+    let all: Vec<String> = grouped(view.selected_findings()).iter().map(|equal| one(equal, columns)).collect();
     let (cannot_tell, watching): (Vec<_>, Vec<_>) =
         (view.selected_cannot_tell().collect(), view.selected_watching().collect());
     let mut out = if !all.is_empty() {
@@ -110,14 +110,32 @@ pub(super) fn line(f: &Finding) -> String {
     format!("{:<8} {}: {}{figure} [{}]", f.severity.as_str(), who(f), cut(&f.title, 200), f.rule)
 }
 
-/// A finding in full.
-fn one(f: &Finding, columns: usize) -> String {
+/// Findings of several guests that say the same, in the place of the first of them.
+fn grouped<'a>(findings: impl Iterator<Item = &'a Finding>) -> Vec<Vec<&'a Finding>> {
+    let mut groups: Vec<Vec<&Finding>> = Vec::new();
+    let mut places: HashMap<(RuleId, &str, &str), usize> = HashMap::new();
+    for f in findings {
+        let at = *places.entry((f.rule, f.severity.as_str(), &f.title)).or_insert(groups.len());
+        match groups.get_mut(at) {
+            Some(group) => group.push(f),
+            None => groups.push(vec![f]),
+        }
+    }
+    groups
+}
+
+/// Equal findings in full: all guests, what is seen of each, and each fix once.
+fn one(equal: &[&Finding], columns: usize) -> String {
+    let Some(f) = equal.first() else { return String::new() };
     let prose = |text: &str| wrapped(text, 8, columns);
-    let head = format!("{:<8} {}: {}", f.severity.as_str(), who(f), cut(&f.title, 400));
+    let names: BTreeSet<&str> = equal.iter().map(|f| f.domain.as_deref().unwrap_or("host")).collect();
+    let head = format!("{:<8} {}: {}", f.severity.as_str(), list(&names, MAX_NAMES), cut(&f.title, 400));
     let mut out = wrapped(&head, 9, columns);
     let rules: Vec<&str> = [&f.rule].into_iter().chain(&f.folded).map(|rule| rule.as_str()).collect();
     out.push_str(&prose(&format!("  rule  {}, {} confidence", rules.join(" + "), f.confidence.as_str())));
-    for e in &f.evidence {
+    let mut seen: Vec<&String> = equal.iter().flat_map(|f| &f.evidence).collect();
+    seen.dedup();
+    for e in seen {
         let line = format!("  seen  {}", cut(e, 500));
         // A command stays on one line, so that it can be pasted.
         out.push_str(&if is_command(e) { line + "\n" } else { prose(&line) });
@@ -128,7 +146,13 @@ fn one(f: &Finding, columns: usize) -> String {
     if !f.why.is_empty() {
         out.push_str(&prose(&format!("  why   {}", cut(&f.why, 2000))));
     }
-    f.fix.iter().for_each(|f| fix(&mut out, f, columns));
+    let mut fixes: Vec<&Fix> = Vec::new();
+    for of_one in equal.iter().flat_map(|f| &f.fix) {
+        if !fixes.iter().any(|known| (known.kind, &known.text, known.place()) == (of_one.kind, &of_one.text, of_one.place())) {
+            fixes.push(of_one);
+        }
+    }
+    fixes.into_iter().for_each(|f| fix(&mut out, f, columns));
     for s in &f.see {
         out.push_str(&prose(&format!("  see   {}", cut(s, 300))));
     }

@@ -92,6 +92,12 @@ impl<'a> GuestContext<'a> {
         self.domain.facts.xml.as_ref().is_some_and(|xml| xml.value.state.as_deref() == Some(SHUT_OFF))
     }
 
+    /// `, Proxmox's default` for a setting that nobody chose.
+    pub fn said_if_default(&self, setting: &str) -> &'static str {
+        let chosen = self.domain.facts.command.as_ref().is_none_or(|command| !command.defaults.contains(&setting));
+        if chosen { "" } else { ", Proxmox's default" }
+    }
+
     /// Its number in Proxmox, by its monitor (`/var/run/qemu-server/100.qmp`); `VMID` where a file does not name it.
     pub fn proxmox_id(&self) -> Option<&'a str> {
         proxmox_id(self.domain.facts.command.as_deref()?)

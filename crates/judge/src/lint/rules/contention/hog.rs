@@ -7,7 +7,7 @@ use crate::lint::facts::finding::{Confidence, Finding, Fix, Mark, Severity, know
 use crate::lint::facts::guest::GuestContext;
 use crate::lint::facts::verdicts::Verdicts;
 use crate::lint::fixes;
-use crate::model::ThreadModel;
+use crate::model::{HostTaskModel, ThreadModel};
 use kvm::CpuSet;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +20,8 @@ const MOVE_NEED: &str = "takes effect at once, as long as the process lives; wha
 const NICE_NEED: &str = "takes effect at once; a guest in another cgroup wins nothing by it, since a task gives way \
     only to tasks of its own cgroup";
 const IN_SLICE: &str = "or by `systemd-run --scope --slice=background.slice -p CPUWeight=1 COMMAND`";
+/// Processes that have run for so long are named in commands, seconds.
+const MIN_AGE_S: f64 = 60.0;
 const OWN_COST: &str = "Give kvmtop a longer interval (-d 5): it is this program that uses the CPU";
 const KERNEL_WORK: &str = "It is a kernel thread, so its cause has to go: KSM for ksmd, too little free memory for \
     kswapd and kcompactd, interrupts for ksoftirqd (irqaffinity=). perf record -g -a shows it; to other CPUs \
@@ -112,7 +114,9 @@ impl<'a> NamedTask<'a> {
         let group = host.task_groups.iter().flatten().find(|group| group.comm == name);
         // Processes that came and went are in the group alone.
         let used = tasks.iter().map(|task| task.cpu_percent).sum::<f64>().max(group.map_or(0.0, |g| g.cpu_percent));
-        let pids = tasks.iter().map(|task| task.pid).collect();
+        // A younger process may be gone before anyone types its number.
+        let is_old = |task: &&&HostTaskModel| age_s(ctx, task).is_none_or(|age| age >= MIN_AGE_S);
+        let pids = tasks.iter().filter(is_old).map(|task| task.pid).collect();
         let is_kernel = !tasks.is_empty() && tasks.iter().all(|task| task.kernel);
         Self { name, pids, is_kernel, used }
     }
@@ -124,7 +128,7 @@ impl<'a> NamedTask<'a> {
     fn describe(&self) -> String {
         let Self { name, used, .. } = self;
         if self.pids.is_empty() {
-            return format!("{name} comes and goes: processes of this name live for less than a few seconds");
+            return format!("{name} uses {} % of a CPU; it comes and goes: none of its processes is a minute old", figure(*used));
         }
         format!("{name} uses {} % of a CPU; PID {}", figure(*used), self.pids(", "))
     }
@@ -148,6 +152,12 @@ impl<'a> NamedTask<'a> {
         fix.push(fixes::advice(format!("Run {} on another host or at another time, {IN_SLICE}", self.name)));
         fix
     }
+}
+
+/// For how long a task's process has run, seconds.
+fn age_s(ctx: &Context<'_>, task: &HostTaskModel) -> Option<f64> {
+    let up_ms = ctx.model.time_ms - ctx.model.booted_ms?;
+    Some(up_ms as f64 / 1e3 - task.started_ns? as f64 / 1e9)
 }
 
 /// The CPUs on which a task hurts no guest: none of these guests may use them, no vCPU is pinned there, and they are

@@ -122,7 +122,10 @@ fn configured(guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let fix = all.iter().map(|device| made_virtio(guest, device));
     let evidence = all
         .iter()
-        .filter_map(|one| Some(format!("{} of {}: {}: {}", one.device, guest.name(), one.value, one.cost()?)))
+        .filter_map(|one| {
+            let default = guest.said_if_default(&one.device);
+            Some(format!("{} of {}: {}{default}: {}", one.device, guest.name(), one.value, one.cost()?))
+        })
         .collect();
     let found = Finding::new(Severity::Info, Confidence::Medium, evidence, fix.collect());
     let title = format!("The {what} {} is an emulated {}", first.device, first.value);

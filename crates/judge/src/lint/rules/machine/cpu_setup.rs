@@ -39,7 +39,7 @@ pub(super) fn model(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
         None => fixes::setting(guest, "<cpu mode='host-passthrough'/>", "-cpu host"),
     };
     let fix = fix.into_iter().map(|fix| fix.needing(MIGRATES)).collect();
-    let evidence = vec![format!("the CPU model is {model}, without SSE4 and AVX")];
+    let evidence = vec![format!("the CPU model is {model}{}: without SSE4 and AVX", guest.said_if_default("cpu"))];
     verdicts.find(Finding::new(Severity::Info, Confidence::Medium, evidence, fix));
 }
 
