@@ -17,6 +17,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+/// All vCPUs of a guest that is paused use less of a CPU together, percent.
+const MIN_RUN: f64 = 0.1;
+
 /// The source of a domain's exit rate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ExitRateSource {
@@ -201,10 +204,11 @@ impl DomainModel {
         let old = before.filter(|_| interval.engine_continues).map(|b| &b.kvm_events);
         let kvm_events = now.kvm_events.iter().filter(|_| interval.started);
         let kvm_events = kvm_events.map(|(k, n)| (k.clone(), growth(*n, old.and_then(|o| o.get(k)).copied())));
+        let paused = now.state == DomainState::Paused && !has_run(&threads, exits.count);
         Self {
             facts: now.facts.clone(),
-            state: now.state,
-            stop: now.stop.clone(),
+            state: if paused || now.state == DomainState::Ended { now.state } else { DomainState::Running },
+            stop: if paused { now.stop.clone() } else { None },
             uncounted_vcpus: now.uncounted_vcpus,
             cpu: threads.iter().filter_map(|t| t.cpu).reduce(CpuShare::plus),
             threads,
@@ -237,6 +241,13 @@ impl DomainModel {
 
 /// Exits to the VMM: the vCPU (`None`: all), the `KVM_EXIT_*` number, the count.
 type UserspaceRows = [(Option<u32>, i32, u64)];
+
+/// Whether a guest's vCPUs did something in the interval, whatever state is reported of it: the reports are up to some
+/// seconds old. A question of a monitor may wake the threads of vCPUs that KVM does not run.
+fn has_run(threads: &[ThreadModel], exits: u64) -> bool {
+    let vcpus = threads.iter().filter(|t| t.role == Role::Vcpu);
+    exits > 0 || vcpus.filter_map(|t| t.cpu).map(|cpu| cpu.busy()).sum::<f64>() >= MIN_RUN
+}
 
 /// Sets the exits per second of each vCPU.
 fn set_exit_rates(
