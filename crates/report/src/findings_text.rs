@@ -148,7 +148,10 @@ fn one(equal: &[&Finding], columns: usize) -> String {
     }
     let mut fixes: Vec<&Fix> = Vec::new();
     for of_one in equal.iter().flat_map(|f| &f.fix) {
-        if !fixes.iter().any(|known| (known.kind, &known.text, known.place()) == (of_one.kind, &of_one.text, of_one.place())) {
+        if !fixes
+            .iter()
+            .any(|known| (known.kind, &known.text, known.place()) == (of_one.kind, &of_one.text, of_one.place()))
+        {
             fixes.push(of_one);
         }
     }

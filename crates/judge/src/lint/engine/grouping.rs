@@ -1,8 +1,7 @@
 //! Groups findings that have one cause into one finding.
 
 use super::table::rank;
-use crate::lint::facts::finding::{Finding, Fix, Mark, Severity, join};
-use crate::lint::facts::rule_id::RuleId;
+use crate::lint::facts::{Finding, Fix, Mark, RuleId, Severity, join};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Timers of a Windows guest without enlightenments: one problem with one fix.

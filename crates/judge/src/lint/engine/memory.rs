@@ -4,9 +4,7 @@
 //! seconds, and is withdrawn when the pattern has been absent for a while.
 
 use super::pattern::PatternTrack;
-use crate::lint::facts::finding::{Finding, FindingId};
-use crate::lint::facts::hold::{Hold, REMEMBERED_S};
-use crate::lint::facts::rule_id::RuleId;
+use crate::lint::facts::{Finding, FindingId, Hold, REMEMBERED_S, RuleId};
 use crate::model::{DomainModel, GuestId, Model};
 use sample::DomainState;
 use std::collections::{BTreeMap, HashMap, HashSet};

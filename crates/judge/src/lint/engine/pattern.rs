@@ -2,8 +2,7 @@
 //! follows from the last minute, so that it does not matter how a sample of a recording was reached.
 
 use crate::figures::utc;
-use crate::lint::facts::finding::{Finding, Lasting, Severity};
-use crate::lint::facts::hold::{Hold, REMEMBERED_S};
+use crate::lint::facts::{Finding, Hold, Lasting, REMEMBERED_S, Severity};
 use std::collections::VecDeque;
 
 /// The most intervals that are kept of one pattern.

@@ -1,10 +1,6 @@
 //! The placement plan as a whole, with the text to paste.
 
-use crate::lint::facts::Context;
-use crate::lint::facts::finding::Fix;
-use crate::lint::facts::guest::GuestContext;
-use crate::lint::facts::options::Options;
-use crate::lint::facts::placement::host_tasks_by_cpu;
+use crate::lint::facts::{Context, Fix, GuestContext, Options, host_tasks_by_cpu};
 use crate::lint::fixes;
 use crate::model::Model;
 use crate::placement::{CpuMap, GuestLayout, GuestPlan};

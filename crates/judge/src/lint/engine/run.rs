@@ -4,13 +4,10 @@ use super::grouping;
 use super::memory::{NewInterval, RuleMemory};
 use super::table;
 use crate::figures::seconds;
-use crate::lint::facts::Context;
-use crate::lint::facts::finding::{Finding, Severity, order};
-use crate::lint::facts::guest::{Guard, GuestContext};
-use crate::lint::facts::hold::Hold;
-use crate::lint::facts::options::{InputKind, Options};
-use crate::lint::facts::rule::{Check, Rule};
-use crate::lint::facts::verdicts::{CannotTell, Report, StillWatched, Verdicts};
+use crate::lint::facts::{
+    CannotTell, Check, Context, Finding, Guard, GuestContext, Hold, InputKind, Options, Report, Rule, Severity,
+    StillWatched, Verdicts, order,
+};
 use crate::lint::fixes;
 use crate::lint::fixes::audience::Surroundings;
 use crate::model::Model;

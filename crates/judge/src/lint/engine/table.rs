@@ -1,8 +1,6 @@
 //! The table of all rules.
 
-use crate::lint::facts::hold::Hold;
-use crate::lint::facts::rule::{Family, Rule};
-use crate::lint::facts::rule_id::RuleId;
+use crate::lint::facts::{Family, Hold, Rule, RuleId};
 use crate::lint::rules::{apic, contention, devices, disks, jobs, machine, numa, pinning, scheduling, timers};
 
 /// All rules, by family. A new rule is a row in its family's `RULES`.

@@ -3,10 +3,7 @@
 //! Rules write for QEMU under libvirt on any host, by far the most common. Here each finding is cut to its guest.
 
 use super::{POWER_CYCLE, advice, is_transient};
-use crate::lint::facts::Context;
-use crate::lint::facts::finding::{Audience, FixKind, is_command};
-use crate::lint::facts::finding::{Finding, Fix};
-use crate::lint::facts::guest::GuestContext;
+use crate::lint::facts::{Audience, Context, Finding, Fix, FixKind, GuestContext, is_command};
 use sample::Vmm;
 use std::collections::BTreeSet;
 

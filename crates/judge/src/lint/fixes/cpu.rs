@@ -1,9 +1,7 @@
 //! Changes of a guest's `-cpu`: always the whole argument, because QEMU takes the last one alone.
 
 use super::{POWER_CYCLE, qemu, xml};
-use crate::lint::facts::finding::Fix;
-use crate::lint::facts::guest::GuestContext;
-use crate::lint::facts::shell;
+use crate::lint::facts::{Fix, GuestContext, shell};
 use crate::model::CpuPlace;
 
 /// QEMU's CPU model without `-cpu` (hw/i386/pc.c and target/i386/cpu.h, `TARGET_DEFAULT_CPU_TYPE`).

@@ -1,9 +1,7 @@
 //! Hyper-V enlightenments: which of them a guest lacks, and how to switch them on.
 
 use super::{advice, command, cpu, libvirt_advice, timer, xml};
-use crate::lint::facts::Context;
-use crate::lint::facts::finding::Fix;
-use crate::lint::facts::guest::GuestContext;
+use crate::lint::facts::{Context, Fix, GuestContext};
 use crate::model::drive_files;
 use kvm::hyperv::{self, Enlightenment};
 use kvm::pattern::Pattern;

@@ -2,9 +2,7 @@
 //! options that contradict each other.
 
 use super::{advice, kernel};
-use crate::lint::facts::Context;
-use crate::lint::facts::finding::Fix;
-use crate::lint::facts::guest::GuestContext;
+use crate::lint::facts::{Context, Fix, GuestContext};
 use kvm::CpuSet;
 
 /// What a host without a spare CPU can do.

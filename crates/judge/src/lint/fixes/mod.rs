@@ -6,10 +6,7 @@ pub(super) mod hyperv;
 pub(super) mod isolation;
 pub(super) mod placement;
 
-use crate::lint::facts::finding::FixKind;
-use crate::lint::facts::finding::{Audience, Fix};
-use crate::lint::facts::guest::GuestContext;
-use crate::lint::facts::shell::domain_argument;
+use crate::lint::facts::{Audience, Fix, FixKind, GuestContext, domain_argument};
 use kvm::domain_xml;
 use sample::Origin;
 

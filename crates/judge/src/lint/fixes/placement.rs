@@ -5,9 +5,7 @@ use super::{
     is_transient, qemu, scope, virsh, xml,
 };
 use crate::figures::bytes;
-use crate::lint::facts::Context;
-use crate::lint::facts::finding::{Audience, Fix};
-use crate::lint::facts::guest::GuestContext;
+use crate::lint::facts::{Audience, Context, Fix, GuestContext};
 use crate::model::ThreadModel;
 use crate::placement::{GuestLayout, GuestPlan, Pinning};
 use kvm::CpuSet;

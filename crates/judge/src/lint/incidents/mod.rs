@@ -3,14 +3,11 @@
 
 mod texts;
 
-use crate::lint::facts::Context;
 use crate::lint::facts::finding::Severity::{self, Critical, Info, Warning};
-use crate::lint::facts::finding::{Confidence, Finding, Mark};
-use crate::lint::facts::guest::GuestContext;
 use crate::lint::facts::rule_id::RuleId::{
     self, AbnormalExit, DiskErrors, GuestKilled, HostFrequency, HostLockup, NoKvm,
 };
-use crate::lint::facts::verdicts::Verdicts;
+use crate::lint::facts::{Confidence, Context, Finding, GuestContext, Mark, Verdicts};
 use crate::lint::fixes;
 use crate::model::ExitKind;
 use kvm::kernel_log::{CGROUP_LIMIT, LogKind, LogLine, no_kvm};

@@ -2,17 +2,11 @@
 
 use crate::figures::{bytes, seconds};
 use crate::figures::{duration, figure};
-use crate::lint::facts::finding::{Confidence, Finding, Fix, Severity, known};
-use crate::lint::facts::guest::GuestContext;
-use crate::lint::facts::hold::Hold;
-use crate::lint::facts::prose::Prose;
 use crate::lint::facts::rule::Check::Setup;
-use crate::lint::facts::rule::Rule;
-use crate::lint::facts::rule_doc::RuleDoc;
-use crate::lint::facts::rule_id::RuleId;
-use crate::lint::facts::thresholds::thresholds;
-use crate::lint::facts::verdicts::Verdicts;
-use crate::lint::facts::{Context, links};
+use crate::lint::facts::{
+    Confidence, Context, Finding, Fix, GuestContext, Hold, Prose, Rule, RuleDoc, RuleId, Severity, Verdicts, known,
+    links, thresholds,
+};
 use crate::lint::fixes;
 use crate::model::jobs::{allowed_bytes, converges, dirtied_percent, last_pass_bytes, progress};
 use sample::{Job, JobKind};

@@ -197,5 +197,3 @@ fn a_busy_disk_wants_an_iothread() {
     assert!(text.ends_with("iothread=io1 to the -device of vda"), "{text}");
     silent(&busy("scsi", "", 9000, 80.0), RuleId::DiskSetup);
 }
-
-/// The commands for Proxmox take the disk's other options along, and nothing of other disks.

@@ -1,12 +1,9 @@
 //! What keeps the hardware from accelerating the interrupt controller.
 
 use crate::figures::figure;
-use crate::lint::facts::Context;
-use crate::lint::facts::finding::{Confidence, Finding, Mark, Severity};
-use crate::lint::facts::guest::GuestContext;
-use crate::lint::facts::host::apic_parameter;
-use crate::lint::facts::totals::EventTotals;
-use crate::lint::facts::verdicts::Verdicts;
+use crate::lint::facts::{
+    Confidence, Context, EventTotals, Finding, GuestContext, Mark, Severity, Verdicts, apic_parameter,
+};
 use crate::lint::fixes;
 use crate::model::{ExitKind, total};
 use kvm::{Isa, Space};

@@ -1,10 +1,6 @@
 //! What the guest does with its local APIC: accesses as memory, where each is an exit, and interrupts between vCPUs.
 
-use crate::lint::facts::Context;
-use crate::lint::facts::finding::{Confidence, Finding, Mark, Severity};
-use crate::lint::facts::guest::GuestContext;
-use crate::lint::facts::host::apic_parameter;
-use crate::lint::facts::verdicts::Verdicts;
+use crate::lint::facts::{Confidence, Context, Finding, GuestContext, Mark, Severity, Verdicts, apic_parameter};
 use crate::lint::fixes;
 use crate::model::{AccessRow, ExitKind};
 use kvm::Space;

@@ -2,10 +2,7 @@
 
 use crate::cost::{Holder, WaitShares};
 use crate::figures::figure;
-use crate::lint::facts::Context;
-use crate::lint::facts::finding::{Confidence, Finding, Fix, Mark, Severity, known};
-use crate::lint::facts::guest::GuestContext;
-use crate::lint::facts::verdicts::Verdicts;
+use crate::lint::facts::{Confidence, Context, Finding, Fix, GuestContext, Mark, Severity, Verdicts, known};
 use crate::lint::fixes;
 use crate::model::{HostTaskModel, ThreadModel};
 use kvm::CpuSet;
@@ -128,7 +125,10 @@ impl<'a> NamedTask<'a> {
     fn describe(&self) -> String {
         let Self { name, used, .. } = self;
         if self.pids.is_empty() {
-            return format!("{name} uses {} % of a CPU; it comes and goes: none of its processes is a minute old", figure(*used));
+            return format!(
+                "{name} uses {} % of a CPU; it comes and goes: none of its processes is a minute old",
+                figure(*used)
+            );
         }
         format!("{name} uses {} % of a CPU; PID {}", figure(*used), self.pids(", "))
     }

@@ -2,10 +2,7 @@
 
 use crate::cost::Holder;
 use crate::figures::{figure, or_unknown};
-use crate::lint::facts::Context;
-use crate::lint::facts::finding::{Confidence, Finding, Fix, Mark, Severity, Target};
-use crate::lint::facts::guest::GuestContext;
-use crate::lint::facts::verdicts::Verdicts;
+use crate::lint::facts::{Confidence, Context, Finding, Fix, GuestContext, Mark, Severity, Target, Verdicts};
 use crate::lint::fixes;
 use crate::lint::fixes::isolation::Isolation;
 use crate::lint::fixes::placement::{guest_placement, placement};

@@ -1,11 +1,9 @@
 //! vCPUs that get too little of their CPUs: by a quota, by other vCPUs, by the limit of real-time tasks.
 
 use crate::figures::figure;
-use crate::lint::facts::Context;
-use crate::lint::facts::finding::{Confidence, Finding, Fix, Mark, Severity, Target, worst_of};
-use crate::lint::facts::guest::GuestContext;
-use crate::lint::facts::shell::unit_argument;
-use crate::lint::facts::verdicts::Verdicts;
+use crate::lint::facts::{
+    Confidence, Context, Finding, Fix, GuestContext, Mark, Severity, Target, Verdicts, unit_argument, worst_of,
+};
 use crate::lint::fixes;
 use crate::lint::fixes::isolation::Isolation;
 use crate::lint::fixes::placement::guest_placement;

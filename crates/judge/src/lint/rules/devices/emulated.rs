@@ -3,11 +3,9 @@
 
 use super::properties;
 use crate::figures::figure;
-use crate::lint::facts::Context;
-use crate::lint::facts::finding::{Confidence, Finding, Fix, Mark, Severity, known};
-use crate::lint::facts::guest::GuestContext;
-use crate::lint::facts::totals::EventTotals;
-use crate::lint::facts::verdicts::Verdicts;
+use crate::lint::facts::{
+    Confidence, Context, EventTotals, Finding, Fix, GuestContext, Mark, Severity, Verdicts, known,
+};
 use crate::lint::fixes;
 use crate::lint::fixes::hyperv;
 use crate::model::AccessRow;

@@ -4,13 +4,8 @@ mod emulated;
 mod properties;
 mod virtio;
 
-use crate::lint::facts::hold::Hold;
-use crate::lint::facts::links;
 use crate::lint::facts::rule::Check::{Behaviour, Setup};
-use crate::lint::facts::rule::Rule;
-use crate::lint::facts::rule_doc::RuleDoc;
-use crate::lint::facts::rule_id::RuleId;
-use crate::lint::facts::thresholds::thresholds;
+use crate::lint::facts::{Hold, Rule, RuleDoc, RuleId, links, thresholds};
 
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule::new(RuleId::VirtioIntx, Behaviour(virtio::intx), Hold::USUAL).described(RuleDoc {

@@ -1,9 +1,6 @@
 //! Properties of devices that make QEMU serve what the kernel could.
 
-use crate::lint::facts::Context;
-use crate::lint::facts::finding::{Confidence, Finding, Fix, Severity};
-use crate::lint::facts::guest::GuestContext;
-use crate::lint::facts::verdicts::Verdicts;
+use crate::lint::facts::{Confidence, Context, Finding, Fix, GuestContext, Severity, Verdicts};
 use crate::lint::fixes;
 use kvm::device_property::PropertyPlace::{CommandLine, Devices, Override};
 use kvm::device_property::{self, DRIVER, DeviceProperty};

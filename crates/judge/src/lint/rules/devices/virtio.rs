@@ -2,10 +2,7 @@
 
 use super::properties;
 use crate::figures::figure;
-use crate::lint::facts::Context;
-use crate::lint::facts::finding::{Confidence, Finding, Severity};
-use crate::lint::facts::guest::GuestContext;
-use crate::lint::facts::verdicts::Verdicts;
+use crate::lint::facts::{Confidence, Context, Finding, GuestContext, Severity, Verdicts};
 use crate::lint::fixes;
 use crate::model::{AccessRow, ThreadModel, total};
 use kvm::{CpuSet, Space};

@@ -3,13 +3,8 @@
 mod requests;
 mod setup;
 
-use crate::lint::facts::hold::Hold;
-use crate::lint::facts::links;
 use crate::lint::facts::rule::Check::{Behaviour, Host, Setup};
-use crate::lint::facts::rule::Rule;
-use crate::lint::facts::rule_doc::RuleDoc;
-use crate::lint::facts::rule_id::RuleId;
-use crate::lint::facts::thresholds::thresholds;
+use crate::lint::facts::{Hold, Rule, RuleDoc, RuleId, links, thresholds};
 
 /// Disks are read every 5 s: what holds for 8 of 15 s was seen in two readings.
 const TWO_READINGS: Hold = Hold::For(8.0, 15.0);

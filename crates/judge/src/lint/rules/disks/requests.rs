@@ -1,11 +1,7 @@
 //! Requests of a guest's disks: those that fail, wait for a limit or fill a queue, and where their time goes.
 
 use crate::figures::{duration, figure, or_unknown};
-use crate::lint::facts::Context;
-use crate::lint::facts::finding::{Confidence, Finding, Fix, Mark, Severity, known};
-use crate::lint::facts::guest::GuestContext;
-use crate::lint::facts::shell;
-use crate::lint::facts::verdicts::Verdicts;
+use crate::lint::facts::{Confidence, Context, Finding, Fix, GuestContext, Mark, Severity, Verdicts, known, shell};
 use crate::lint::fixes;
 use crate::lint::incidents;
 use crate::model::{DiskConfig, DiskRates, HostDiskModel, addressed};

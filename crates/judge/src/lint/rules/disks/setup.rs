@@ -1,11 +1,7 @@
 //! How a guest's disks are set up.
 
 use crate::figures::figure;
-use crate::lint::facts::Context;
-use crate::lint::facts::finding::{Confidence, Finding, Fix, Severity};
-use crate::lint::facts::guest::GuestContext;
-use crate::lint::facts::prose::Prose;
-use crate::lint::facts::verdicts::Verdicts;
+use crate::lint::facts::{Confidence, Context, Finding, Fix, GuestContext, Prose, Severity, Verdicts};
 use crate::lint::fixes;
 use crate::model::{DiskConfig, GuestKind};
 

@@ -1,9 +1,7 @@
 //! The frequency of the host's CPUs.
 
 use crate::figures::{duration, figure};
-use crate::lint::facts::Context;
-use crate::lint::facts::finding::{Confidence, Finding, Mark, Severity};
-use crate::lint::facts::verdicts::Verdicts;
+use crate::lint::facts::{Confidence, Context, Finding, Mark, Severity, Verdicts};
 use crate::lint::fixes;
 use crate::model::CpuModel;
 use kvm::CpuSet;

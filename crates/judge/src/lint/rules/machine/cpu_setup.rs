@@ -1,9 +1,6 @@
 //! How a guest's CPUs are set up: a model that hides what the host has, and sockets that its system does not use.
 
-use crate::lint::facts::Context;
-use crate::lint::facts::finding::{Confidence, Finding, Severity};
-use crate::lint::facts::guest::GuestContext;
-use crate::lint::facts::verdicts::Verdicts;
+use crate::lint::facts::{Confidence, Context, Finding, GuestContext, Severity, Verdicts};
 use crate::lint::fixes;
 use kvm::cmdline::QemuCommand;
 

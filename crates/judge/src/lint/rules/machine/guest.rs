@@ -2,10 +2,9 @@
 
 use crate::figures::bytes;
 use crate::figures::figure;
-use crate::lint::facts::Context;
-use crate::lint::facts::finding::{Confidence, Finding, Fix, Mark, Severity, Target, known};
-use crate::lint::facts::guest::{GuestContext, place_text};
-use crate::lint::facts::verdicts::Verdicts;
+use crate::lint::facts::{
+    Confidence, Context, Finding, Fix, GuestContext, Mark, Severity, Target, Verdicts, known, place_text,
+};
 use crate::lint::fixes;
 use crate::model::{ExitKind, total};
 use kvm::{Isa, Space};

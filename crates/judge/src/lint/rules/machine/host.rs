@@ -2,9 +2,7 @@
 
 use crate::figures::bytes;
 use crate::figures::figure;
-use crate::lint::facts::Context;
-use crate::lint::facts::finding::{Confidence, Finding, Mark, Severity};
-use crate::lint::facts::verdicts::Verdicts;
+use crate::lint::facts::{Confidence, Context, Finding, Mark, Severity, Verdicts};
 use crate::lint::fixes;
 
 const LESS_GUEST_MEMORY: &str = "Give the guests less memory in total than the host has, or run fewer of them";

@@ -8,13 +8,8 @@ mod no_kvm;
 mod stopped;
 mod unhandled_msrs;
 
-use crate::lint::facts::hold::Hold;
-use crate::lint::facts::links;
 use crate::lint::facts::rule::Check::{Behaviour, Host, Setup};
-use crate::lint::facts::rule::Rule;
-use crate::lint::facts::rule_doc::RuleDoc;
-use crate::lint::facts::rule_id::RuleId;
-use crate::lint::facts::thresholds::thresholds;
+use crate::lint::facts::{Hold, Rule, RuleDoc, RuleId, links, thresholds};
 use crate::lint::incidents;
 
 pub(in crate::lint) const RULES: &[Rule] = &[

@@ -1,9 +1,6 @@
 //! Guests whose CPU QEMU emulates, and what keeps a host from using KVM.
 
-use crate::lint::facts::Context;
-use crate::lint::facts::finding::{Confidence, Finding, Fix, Severity};
-use crate::lint::facts::guest::{BY_DEFAULT, BY_PROXMOX, GuestContext};
-use crate::lint::facts::verdicts::Verdicts;
+use crate::lint::facts::{BY_DEFAULT, BY_PROXMOX, Confidence, Context, Finding, Fix, GuestContext, Severity, Verdicts};
 use crate::lint::fixes;
 use crate::lint::incidents;
 

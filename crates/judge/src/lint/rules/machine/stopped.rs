@@ -1,11 +1,7 @@
 //! Guests that do not run.
 
 use crate::figures::{bytes, seconds};
-use crate::lint::facts::Context;
-use crate::lint::facts::finding::{Confidence, Finding, Fix, MAX_PROBLEM, Severity};
-use crate::lint::facts::guest::GuestContext;
-use crate::lint::facts::prose::Prose;
-use crate::lint::facts::verdicts::Verdicts;
+use crate::lint::facts::{Confidence, Context, Finding, Fix, GuestContext, MAX_PROBLEM, Prose, Severity, Verdicts};
 use crate::lint::fixes;
 use sample::{DomainState, JobKind, Stop, StopDisk, StopReason};
 use std::collections::BTreeSet;

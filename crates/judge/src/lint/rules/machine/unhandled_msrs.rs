@@ -1,9 +1,6 @@
 //! MSRs that KVM does not have.
 
-use crate::lint::facts::Context;
-use crate::lint::facts::finding::{Confidence, Finding, Severity};
-use crate::lint::facts::prose::Prose;
-use crate::lint::facts::verdicts::Verdicts;
+use crate::lint::facts::{Confidence, Context, Finding, Prose, Severity, Verdicts};
 use crate::lint::fixes;
 use kvm::Space;
 use kvm::kernel_log::LogKind;

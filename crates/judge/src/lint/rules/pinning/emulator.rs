@@ -1,11 +1,9 @@
 //! Emulator, `IOThreads` and vhost on the CPUs of pinned vCPUs.
 
 use crate::figures::figure;
-use crate::lint::facts::Context;
-use crate::lint::facts::finding::{Confidence, Finding, Fix, Mark, Severity, Target, worst_of};
-use crate::lint::facts::guest::GuestContext;
-use crate::lint::facts::placement::helper_name;
-use crate::lint::facts::verdicts::Verdicts;
+use crate::lint::facts::{
+    Confidence, Context, Finding, Fix, GuestContext, Mark, Severity, Target, Verdicts, helper_name, worst_of,
+};
 use crate::lint::fixes;
 use crate::lint::fixes::placement::guest_placement;
 use crate::model::ThreadModel;

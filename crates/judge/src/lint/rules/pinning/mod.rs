@@ -4,13 +4,8 @@ mod emulator;
 mod siblings;
 mod vcpus;
 
-use crate::lint::facts::hold::Hold;
-use crate::lint::facts::links;
 use crate::lint::facts::rule::Check::{Host, Setup};
-use crate::lint::facts::rule::Rule;
-use crate::lint::facts::rule_doc::RuleDoc;
-use crate::lint::facts::rule_id::RuleId;
-use crate::lint::facts::thresholds::thresholds;
+use crate::lint::facts::{Hold, Rule, RuleDoc, RuleId, links, thresholds};
 
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule::new(RuleId::PinOverlap, Host(vcpus::overlap), Hold::USUAL).described(RuleDoc {

@@ -1,10 +1,7 @@
 //! Busy vCPUs of two guests on the hardware threads of one core, while whole cores are idle.
 
 use crate::figures::figure;
-use crate::lint::facts::Context;
-use crate::lint::facts::finding::{Confidence, Finding, Mark, Severity, Target};
-use crate::lint::facts::guest::GuestContext;
-use crate::lint::facts::verdicts::Verdicts;
+use crate::lint::facts::{Confidence, Context, Finding, GuestContext, Mark, Severity, Target, Verdicts};
 use crate::lint::fixes;
 use crate::model::ThreadModel;
 use crate::placement::{PhysicalCore, singles};

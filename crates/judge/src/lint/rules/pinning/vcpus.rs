@@ -2,12 +2,9 @@
 
 use crate::figures::figure;
 use crate::figures::listed;
-use crate::lint::facts::Context;
-use crate::lint::facts::finding::{Confidence, Finding, Mark, Severity, Target};
-use crate::lint::facts::guest::GuestContext;
-use crate::lint::facts::placement::helper_name;
-use crate::lint::facts::prose::Prose;
-use crate::lint::facts::verdicts::Verdicts;
+use crate::lint::facts::{
+    Confidence, Context, Finding, GuestContext, Mark, Prose, Severity, Target, Verdicts, helper_name,
+};
 use crate::lint::fixes;
 use crate::lint::fixes::placement::{guest_placement, placement};
 use crate::placement::faults::CpuOverlap;

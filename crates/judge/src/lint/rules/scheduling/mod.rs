@@ -2,13 +2,8 @@
 
 mod vcpus;
 
-use crate::lint::facts::hold::Hold;
-use crate::lint::facts::links;
 use crate::lint::facts::rule::Check::Behaviour;
-use crate::lint::facts::rule::Rule;
-use crate::lint::facts::rule_doc::RuleDoc;
-use crate::lint::facts::rule_id::RuleId;
-use crate::lint::facts::thresholds::thresholds;
+use crate::lint::facts::{Hold, Rule, RuleDoc, RuleId, links, thresholds};
 use vcpus::interrupts;
 
 pub(in crate::lint) const RULES: &[Rule] = &[

@@ -3,10 +3,9 @@
 use crate::cost::Part;
 
 use crate::figures::figure;
-use crate::lint::facts::Context;
-use crate::lint::facts::finding::{Audience, Confidence, Finding, Fix, Mark, Severity, known, worst_of};
-use crate::lint::facts::guest::{GuestContext, NO_VCPUS};
-use crate::lint::facts::verdicts::Verdicts;
+use crate::lint::facts::{
+    Audience, Confidence, Context, Finding, Fix, GuestContext, Mark, NO_VCPUS, Severity, Verdicts, known, worst_of,
+};
 use crate::lint::fixes;
 use crate::lint::fixes::placement::guest_placement;
 use crate::model::{CpuShare, Rates};

@@ -2,10 +2,9 @@
 //! read the Hyper-V clock.
 
 use crate::figures::{figure, or_unknown};
-use crate::lint::facts::finding::{Confidence, Finding, Fix, Mark, Severity, known, worst};
-use crate::lint::facts::guest::{GuestContext, NO_VCPUS};
-use crate::lint::facts::verdicts::Verdicts;
-use crate::lint::facts::{Context, links};
+use crate::lint::facts::{
+    Confidence, Context, Finding, Fix, GuestContext, Mark, NO_VCPUS, Severity, Verdicts, known, links, worst,
+};
 use crate::lint::fixes;
 use crate::model::ExitKind;
 use kvm::Space;

@@ -1,10 +1,6 @@
 //! A Windows guest without the Hyper-V clock or timers, which spare it QEMU's.
 
-use crate::lint::facts::Context;
-use crate::lint::facts::finding::{Confidence, Finding, Severity, known, worst};
-use crate::lint::facts::guest::GuestContext;
-use crate::lint::facts::prose::Prose;
-use crate::lint::facts::verdicts::Verdicts;
+use crate::lint::facts::{Confidence, Context, Finding, GuestContext, Prose, Severity, Verdicts, known, worst};
 use crate::lint::fixes::hyperv;
 use crate::model::CpuPlace;
 use crate::model::ExitKind;

@@ -1,10 +1,7 @@
 //! Idle guests that are woken often: a Windows guest by its timers, a Linux guest by its tick.
 
 use crate::figures::figure;
-use crate::lint::facts::Context;
-use crate::lint::facts::finding::{Confidence, Finding, Mark, Severity};
-use crate::lint::facts::guest::GuestContext;
-use crate::lint::facts::verdicts::Verdicts;
+use crate::lint::facts::{Confidence, Context, Finding, GuestContext, Mark, Severity, Verdicts};
 use crate::lint::fixes;
 use crate::model::{AccessRow, total};
 use kvm::Space;

@@ -4,13 +4,8 @@ mod clocks;
 mod enlightenments;
 mod idle;
 
-use crate::lint::facts::hold::Hold;
-use crate::lint::facts::links;
 use crate::lint::facts::rule::Check::{Behaviour, Setup};
-use crate::lint::facts::rule::Rule;
-use crate::lint::facts::rule_doc::RuleDoc;
-use crate::lint::facts::rule_id::RuleId;
-use crate::lint::facts::thresholds::thresholds;
+use crate::lint::facts::{Hold, Rule, RuleDoc, RuleId, links, thresholds};
 
 const CLOCK_FIX: &str = "Windows: Hyper-V clock and timers, after a power cycle. Linux: the clocksource, at once";
 
