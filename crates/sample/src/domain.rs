@@ -7,7 +7,6 @@ use super::host_disk::HostDisk;
 use super::interrupts::GuestInterrupts;
 use super::job::Job;
 use super::stop::Stop;
-use kvm::CpuSet;
 use kvm::cmdline::QemuCommand;
 use kvm::device_map::DeviceMap;
 use kvm::domain_xml::DomainXml;
@@ -129,13 +128,10 @@ pub struct DomainFacts {
     /// Whether its process is of a user other than root and kvmtop's own, and libvirt does not know it. Such a user may
     /// write any name and any configuration.
     pub foreign: bool,
-    /// The groups of processes above its threads that leave it fewer CPUs than the group above them, from the root
-    /// downwards.
-    pub cpu_groups: Vec<GroupCpus>,
 }
 
 bounded!(DomainFacts { start_ticks } name, uuid, vmm, pid, started_ms, machine, vcpus, guest_os, xml, xml_text, command,
-    devices, persistent, emulated, foreign, cpu_groups);
+    devices, persistent, emulated, foreign);
 
 /// Identifies a guest in different samples: by its process or, without one, by its name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -159,16 +155,6 @@ impl DomainFacts {
             None => GuestId::Name(self.name.value.clone()),
         }
     }
-}
-
-/// The CPUs that a cgroup leaves to the processes in it (`cpuset.cpus.effective`).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct GroupCpus {
-    /// Its folder: `/sys/fs/cgroup/machine.slice`.
-    pub folder: String,
-    /// Its CPUs.
-    pub cpus: CpuSet,
 }
 
 /// One reading of a guest.

@@ -30,7 +30,7 @@ pub use host_disk::*;
 pub use interrupts::*;
 pub use job::*;
 pub use merge::{Joining, MissingExtreme, Row, Sum, sum_of_known};
-pub use normalise::{MAX_FOLDER, MAX_GROUPS, MAX_JOBS, calendar_ms};
+pub use normalise::{MAX_FOLDER, MAX_JOBS, calendar_ms};
 pub use profile::*;
 pub use status::*;
 pub use stop::*;

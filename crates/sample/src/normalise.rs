@@ -26,9 +26,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Maximum number of cgroups of one guest that limit its CPUs.
-pub const MAX_GROUPS: usize = 16;
-/// Maximum length of a cgroup's folder, characters.
+/// Maximum length of a path, characters.
 pub const MAX_FOLDER: usize = 1024;
 /// Maximum number of jobs of a guest.
 pub const MAX_JOBS: usize = 64;
@@ -72,8 +70,6 @@ impl DomainFacts {
         for known in [&mut self.uuid, &mut self.machine, &mut self.guest_os].into_iter().flatten() {
             clean_name(&mut known.value);
         }
-        self.cpu_groups.truncate(MAX_GROUPS);
-        self.cpu_groups.iter_mut().for_each(|group| clean(&mut group.folder, MAX_FOLDER, sanitize));
         self.started_ms = self.started_ms.map(calendar_ms);
         self.vcpus.take_if(|known| known.value > limits::VCPUS);
         if let Some(xml) = &mut self.xml {

@@ -1,4 +1,4 @@
-//! The cgroups of guests: which groups bound a guest's CPUs, and how often its CPU bandwidth was throttled.
+//! The cgroups of guests: how often their CPU bandwidth was throttled.
 //!
 //! libvirt puts the vCPUs, the emulator and the IOThreads of a domain into groups below the domain's
 //! (`machine-qemu….scope/libvirt/vcpu0`; without systemd `qemu-1-NAME.libvirt-qemu/vcpu0`; before libvirt 7.1 without
@@ -9,49 +9,20 @@ use crate::proc::cgroup_mounts::Hierarchies;
 use crate::proc::file;
 use crate::proc::read_context::ReadContext;
 use crate::proc::stat::value;
-use kvm::{CpuSet, sanitize, sanitize_name};
+use kvm::sanitize_name;
 use procfs::ProcessCGroups;
-use sample::{GroupCpus, MAX_FOLDER, MAX_GROUPS, Throttling};
+use sample::Throttling;
 use std::path::{Path, PathBuf};
 
 /// The group of a domain and the one that holds its parts, where this one is the emulator's.
-pub(super) fn libvirt_groups(own: &Path) -> Option<(&Path, &Path)> {
+fn libvirt_groups(own: &Path) -> Option<(&Path, &Path)> {
     let parts = own.parent().filter(|_| own.file_name().is_some_and(|name| name == "emulator"))?;
     let is_between = parts.file_name().is_some_and(|name| name == "libvirt");
     Some((parts.parent().filter(|_| is_between).unwrap_or(parts), parts))
 }
 
-/// The CPUs that a group really has: in cgroup v2, in v1 since Linux 3.17, and in v1 before.
-const FILES: [&str; 3] = ["cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"];
 /// Groups are nested less deep than this.
 const MAX_LEVELS: usize = 64;
-
-/// The groups of processes that leave a guest fewer CPUs than the host has, such as a `machine.slice` with
-/// `AllowedCPUs=` (systemd.resource-control(5)), from the root downwards. No pin reaches beyond them: the kernel
-/// refuses it, or keeps the part that they have (kernel/sched/syscalls.c, `__sched_setaffinity`). Below the group of a
-/// domain libvirt sets the pins themselves.
-pub(super) fn cpu_bounds(hierarchies: &Hierarchies, groups: &ProcessCGroups) -> Vec<GroupCpus> {
-    let Some((own, _)) = hierarchies.folder(groups, "cpuset", &FILES) else { return Vec::new() };
-    let domain = libvirt_groups(&own).map_or(own.as_path(), |(domain, _)| domain);
-    let mut all: Vec<GroupCpus> = domain.ancestors().take(MAX_LEVELS).map_while(group).collect();
-    all.reverse();
-    let (mut bounds, mut above) = (Vec::new(), None::<CpuSet>);
-    for group in all {
-        if above.as_ref().is_some_and(|above| *above != group.cpus) {
-            bounds.push(group.clone());
-        }
-        above = Some(group.cpus);
-    }
-    bounds.truncate(MAX_GROUPS);
-    bounds
-}
-
-fn group(folder: &Path) -> Option<GroupCpus> {
-    let text = FILES.iter().find_map(|name| file::read_bytes(&folder.join(name), 64 * 1024).ok())?;
-    let cpus = CpuSet::parse(String::from_utf8_lossy(&text).trim()).ok()?;
-    Some(GroupCpus { folder: sanitize(&folder.to_string_lossy(), MAX_FOLDER), cpus })
-}
-
 /// At most this many entries of a group's folder are looked at: a user may own a part of the hierarchy.
 const MAX_ENTRIES: usize = 4096;
 /// At most this many groups of one guest are watched.
@@ -75,8 +46,6 @@ struct CpuGroup {
 #[derive(Debug, Default)]
 pub(crate) struct CpuLimits {
     groups: Vec<CpuGroup>,
-    /// The groups that bound its CPUs, as last read.
-    pub(super) cpus: Vec<GroupCpus>,
     /// The group that holds this guest and nothing else.
     pub(super) own: Option<PathBuf>,
     look_due_ns: u64,
@@ -110,7 +79,6 @@ impl CpuLimits {
 
     fn look(&mut self, pid: i32, ReadContext { hierarchies, paths, .. }: &ReadContext) {
         let groups = file::read_as::<ProcessCGroups>(&paths.process(pid, "cgroup"), 64 * 1024);
-        self.cpus = groups.as_ref().map(|groups| cpu_bounds(hierarchies, groups)).unwrap_or_default();
         self.own = groups.as_ref().and_then(|groups| own_group(hierarchies, groups));
         let found = groups.and_then(|g| hierarchies.folder(&g, "cpu", &["cpu.stat"]));
         let Some((own, unified)) = found else { return self.groups.clear() };
@@ -189,49 +157,6 @@ mod tests {
     use super::*;
     use crate::tests::fake_proc::FakeProc;
     use procfs::FromRead as _;
-
-    fn bounds(fake: &FakeProc, kind: &str, cgroup: &str) -> Vec<(String, String)> {
-        let mount = fake.paths().sys.join("fs/cgroup");
-        fake.write("proc/self/mountinfo", &format!("30 25 0:26 / {} rw shared:4 - {kind}\n", mount.display()));
-        let groups = ProcessCGroups::from_read(cgroup.as_bytes()).unwrap();
-        let below = |folder: &str| folder.strip_prefix(&*mount.to_string_lossy()).unwrap().to_owned();
-        let found = cpu_bounds(&Hierarchies::read(&fake.paths()), &groups);
-        found.into_iter().map(|g| (below(&g.folder), g.cpus.to_string())).collect()
-    }
-
-    #[test]
-    fn a_slice_that_leaves_less_is_named_and_pins_are_not() {
-        let fake = FakeProc::new();
-        let scope = "/machine.slice/machine-qemu.scope";
-        for (group, cpus) in [
-            ("", "0-7"),
-            ("/machine.slice", "0-3"),
-            (scope, "0-3"),
-            (&*format!("{scope}/libvirt"), "0-3"),
-            (&*format!("{scope}/libvirt/emulator"), "1"),
-        ] {
-            fake.write(&format!("sys/fs/cgroup{group}/cpuset.cpus.effective"), &format!("{cpus}\n"));
-        }
-        let found = bounds(&fake, "cgroup2 none rw", &format!("0::{scope}/libvirt/emulator\n"));
-        assert_eq!(found, [("/machine.slice".to_owned(), "0-3".to_owned())]);
-    }
-
-    #[test]
-    fn the_controller_of_version_1_has_its_own_groups() {
-        let fake = FakeProc::new();
-        for (group, cpus) in [("", "0-3"), ("/vm", "0"), ("/x", "1")] {
-            fake.write(&format!("sys/fs/cgroup{group}/cpuset.effective_cpus"), cpus);
-        }
-        let found = bounds(&fake, "cgroup none rw,cpuset", "7:cpuset:/vm\n4:cpu,cpuacct:/x\n0::/y\n");
-        assert_eq!(found, [("/vm".to_owned(), "0".to_owned())]);
-    }
-
-    #[test]
-    fn without_the_controller_nothing_is_known() {
-        let fake = FakeProc::new();
-        fake.write("sys/fs/cgroup/a/cpu.stat", "usage_usec 1\n");
-        assert_eq!(bounds(&fake, "cgroup2 none rw", "0::/a\n"), []);
-    }
 
     const V2: &str = "usage_usec 5\nnr_periods 100\nnr_throttled 7\nthrottled_usec 12\nnr_bursts 0\n";
     const V1: &str = "nr_periods 100\nnr_throttled 7\nthrottled_time 12000\n";

@@ -14,7 +14,7 @@ use kvm::domain_xml::DomainXml;
 use kvm::{guest_name, sanitize_name};
 use procfs::process::Status;
 use rights::own_user;
-use sample::{DomainFacts, GroupCpus, Known, Origin, Vmm};
+use sample::{DomainFacts, Known, Origin, Vmm};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -52,8 +52,6 @@ pub(crate) struct ProcessIdentity {
     pub vcpu_files: u32,
     /// Whether its open files were read, and no VM of KVM is among them.
     pub emulated: bool,
-    /// The groups of processes that bound its CPUs.
-    pub cpu_groups: Vec<GroupCpus>,
 }
 
 impl ProcessIdentity {
@@ -143,7 +141,6 @@ impl ProcessIdentity {
             persistent: report.persistent,
             foreign,
             emulated: self.emulated && command.is_some_and(QemuCommand::may_be_emulated),
-            cpu_groups: self.cpu_groups.clone(),
         }
     }
 }
@@ -273,12 +270,11 @@ impl GuestDescription {
     }
 
     /// Takes over what `/proc` and the cgroups show now.
-    pub(super) fn update(&mut self, vcpu_threads: u32, files: &KvmFiles, cpu_groups: &[GroupCpus]) {
+    pub(super) fn update(&mut self, vcpu_threads: u32, files: &KvmFiles) {
         let known = &mut self.identity;
         let now = (vcpu_threads, files.vcpus.len() as u32, !files.vm);
-        if (known.vcpu_threads, known.vcpu_files, known.emulated) != now || known.cpu_groups != cpu_groups {
+        if (known.vcpu_threads, known.vcpu_files, known.emulated) != now {
             (known.vcpu_threads, known.vcpu_files, known.emulated) = now;
-            known.cpu_groups = cpu_groups.to_vec();
             self.changed = true;
         }
     }

@@ -139,7 +139,7 @@ impl LiveGuest {
         self.roles.look(&self.threads);
         // vCPUs come and go while the guest runs (`virsh setvcpus --live`).
         let named = self.threads.living.values().filter(|t| vcpu_index(&t.comm).is_some()).count();
-        self.description.update(named as u32, &self.files, &self.resources.limits.cpus);
+        self.description.update(named as u32, &self.files);
         self.description.merge();
         self.stop.observe(self.vcpus_ran_ns(), reader.now_ns);
         let mut stop = std::mem::take(&mut self.stop);
