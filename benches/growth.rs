@@ -1,10 +1,12 @@
-//! What a tick costs as the host grows: with the number of vCPUs, by what they do, and with the rate of events.
+//! What a tick costs as the host grows: with the number of vCPUs, by what they do, and with the
+//! rate of events.
 //!
-//! The guests are tiny: each process holds a KVM VM whose vCPUs have run and sleep, wake once a second, or always want
-//! to run (growth in threads), or read a port so often a second (growth in events). kvmtop and htop run as their user
-//! sees them, with the screen in a terminal; `top -H -b` writes to nowhere. They take turns in rounds, and the time of
-//! kvmtop is compared with htop's of the same round. A tick's CPU is what all threads of the program used over some
-//! seconds, divided by those seconds.
+//! The guests are tiny: each process holds a KVM VM whose vCPUs have run and sleep, wake once a
+//! second, or always want to run (growth in threads), or read a port so often a second (growth in
+//! events). kvmtop and htop run as their user sees them, with the screen in a terminal; `top -H -b`
+//! writes to nowhere. They take turns in rounds, and the time of kvmtop is compared with htop's of
+//! the same round. A tick's CPU is what all threads of the program used over some seconds, divided
+//! by those seconds.
 //!
 //! ```console
 //! cargo bench --bench growth -- [--rounds 3] [--ticks 8] [--vcpus 10,100,1000,2000] [--loads asleep,waking,running] \
@@ -73,7 +75,10 @@ impl Load {
         rustix::process::nice(19).expect("it may give way");
         let mut guests = Vec::new();
         for first in (0..vcpus).step_by(VCPUS) {
-            guests.push(Guest::start(&vec![self.work(); VCPUS.min(vcpus - first)], true));
+            guests.push(Guest::start(
+                &vec![self.work(); VCPUS.min(vcpus - first)],
+                true,
+            ));
         }
         rustix::process::nice(-19).expect("it may go first again");
         for guest in &mut guests {
@@ -89,7 +94,10 @@ impl Load {
 /// Starts a guest that reads a port so often a second, over as many vCPUs as that takes.
 fn reader(rate: u32) -> Guest {
     let vcpus = rate.div_ceil(MAX_READS);
-    let mut guest = Guest::start(&vec![Work::PacedReads(0x71, rate / vcpus); vcpus as usize], true);
+    let mut guest = Guest::start(
+        &vec![Work::PacedReads(0x71, rate / vcpus); vcpus as usize],
+        true,
+    );
     guest.go();
     guest
 }
@@ -99,7 +107,10 @@ fn cost(pid: u32, ticks: u32) -> Cost {
     std::thread::sleep(WARM);
     let before = used_ns(pid);
     std::thread::sleep(Duration::from_secs(ticks.into()));
-    Cost { ms: (used_ns(pid) - before) as f64 / 1e6 / f64::from(ticks), mib: resident_mib(pid) }
+    Cost {
+        ms: (used_ns(pid) - before) as f64 / 1e6 / f64::from(ticks),
+        mib: resident_mib(pid),
+    }
 }
 
 /// CPU time of all threads of a process, nanoseconds.
@@ -113,13 +124,24 @@ fn used_ns(pid: u32) -> u64 {
 
 fn resident_mib(pid: u32) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let kib = status.lines().find_map(|l| l.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse::<f64>().ok());
+    let kib = status.lines().find_map(|l| {
+        l.strip_prefix("VmRSS:")?
+            .split_whitespace()
+            .next()?
+            .parse::<f64>()
+            .ok()
+    });
     kib.unwrap_or(0.0) / 1024.0
 }
 
 /// A program that draws its screen in a terminal; none where it is not installed.
 fn drawing(program: &str, args: &[&str], ticks: u32) -> Option<Cost> {
-    let size = PtySize { rows: 40, cols: 140, pixel_width: 0, pixel_height: 0 };
+    let size = PtySize {
+        rows: 40,
+        cols: 140,
+        pixel_width: 0,
+        pixel_height: 0,
+    };
     let pair = native_pty_system().openpty(size).expect("a terminal");
     let mut command = CommandBuilder::new(program);
     command.args(args);
@@ -148,7 +170,10 @@ fn htop(ticks: u32) -> Option<Cost> {
 
 fn top(ticks: u32) -> Option<Cost> {
     let mut command = Command::new("top");
-    command.args(["-H", "-b", "-d", "1"]).stdin(Stdio::null()).stdout(Stdio::null());
+    command
+        .args(["-H", "-b", "-d", "1"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
     let mut child = command.spawn().ok()?;
     let cost = cost(child.id(), ticks);
     child.kill().expect("it ends");
@@ -162,23 +187,39 @@ fn counted(pid: u32) -> f64 {
     let interval = watch.next().clone();
     watch.stop();
     let domain = common::of_pid(std::slice::from_ref(&interval), pid)[0];
-    let rows = domain["accesses"].as_array().expect("accesses").iter().filter(|a| a["vcpu"].is_null());
+    let rows = domain["accesses"]
+        .as_array()
+        .expect("accesses")
+        .iter()
+        .filter(|a| a["vcpu"].is_null());
     rows.map(|a| a["rate"].as_f64().expect("a rate")).sum()
 }
 
 fn cells(cost: Option<Cost>) -> String {
-    cost.map_or_else(|| format!("{:>10} {:>8}", "-", "-"), |cost| format!("{:>10.2} {:>8.1}", cost.ms, cost.mib))
+    cost.map_or_else(
+        || format!("{:>10} {:>8}", "-", "-"),
+        |cost| format!("{:>10.2} {:>8.1}", cost.ms, cost.mib),
+    )
 }
 
 /// The words of an option's list.
 fn list(args: &[String], name: &str, default: &str) -> Vec<String> {
-    let given = args.iter().position(|a| a == name).and_then(|i| args.get(i + 1));
+    let given = args
+        .iter()
+        .position(|a| a == name)
+        .and_then(|i| args.get(i + 1));
     let text = given.map_or(default, String::as_str);
-    text.split(',').filter(|w| !w.is_empty()).map(str::to_owned).collect()
+    text.split(',')
+        .filter(|w| !w.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 fn numbers(args: &[String], name: &str, default: &str) -> Vec<u32> {
-    list(args, name, default).iter().map(|w| w.parse().expect("numbers with commas")).collect()
+    list(args, name, default)
+        .iter()
+        .map(|w| w.parse().expect("numbers with commas"))
+        .collect()
 }
 
 fn median(mut figures: Vec<f64>) -> Option<f64> {
@@ -215,7 +256,9 @@ fn compare(load: &str, vcpus: u32, rounds: u32, ticks: u32) {
         Some(ratio) => format!("{ratio:.2}"),
         None => "-".into(),
     };
-    let costs = [none, bpf, tops, htops].map(|rounds| cells(median_cost(&rounds))).join(" ");
+    let costs = [none, bpf, tops, htops]
+        .map(|rounds| cells(median_cost(&rounds)))
+        .join(" ");
     println!("{load:>8} {vcpus:>6} {costs}  {ratio}");
 }
 
@@ -228,27 +271,38 @@ fn main() {
         println!("growth: not run: {why}");
         return;
     }
-    let (rounds, ticks) = (numbers(&args, "--rounds", "3")[0], numbers(&args, "--ticks", "8")[0]);
+    let (rounds, ticks) = (
+        numbers(&args, "--rounds", "3")[0],
+        numbers(&args, "--ticks", "8")[0],
+    );
     let rates = numbers(&args, "--rates", "1000,10000,50000,100000,200000");
-    let watchers = ["kvmtop none", "kvmtop bpf", "top -H -b -d 1", "htop -d 10"].map(|name| format!("{name:>19}"));
+    let watchers = ["kvmtop none", "kvmtop bpf", "top -H -b -d 1", "htop -d 10"]
+        .map(|name| format!("{name:>19}"));
     println!("{:>15} {}  bpf/htop", "", watchers.join(" "));
     println!(
         "{:>8} {:>6} {}",
         "vCPUs",
         "number",
-        format!("{:>10} {:>8} ", "ms a tick", "RSS MiB").repeat(4).trim_end()
+        format!("{:>10} {:>8} ", "ms a tick", "RSS MiB")
+            .repeat(4)
+            .trim_end()
     );
     for load in list(&args, "--loads", "asleep,waking,running") {
         for vcpus in numbers(&args, "--vcpus", "10,100,1000,2000") {
             compare(&load, vcpus, rounds, ticks);
         }
     }
-    println!("\n{:>9} {:>9} {:>19} {:>19}", "", "", "kvmtop none", "kvmtop bpf");
+    println!(
+        "\n{:>9} {:>9} {:>19} {:>19}",
+        "", "", "kvmtop none", "kvmtop bpf"
+    );
     println!(
         "{:>9} {:>9} {}",
         "reads/s",
         "counted",
-        format!("{:>10} {:>8} ", "ms a tick", "RSS MiB").repeat(2).trim_end()
+        format!("{:>10} {:>8} ", "ms a tick", "RSS MiB")
+            .repeat(2)
+            .trim_end()
     );
     for rate in rates {
         let guest = reader(rate);

@@ -1,4 +1,5 @@
-//! What `kvmtop report` costs as its input grows: CPU time, memory and output, for each kind of made input.
+//! What `kvmtop report` costs as its input grows: CPU time, memory and output, for each kind of
+//! made input.
 //!
 //! ```console
 //! cargo bench --bench report_growth -- [--only NAME] [--most N]
@@ -13,11 +14,29 @@ use std::process::Command;
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
-    let option = |name: &str| args.iter().position(|a| a == name).and_then(|at| args.get(at + 1));
+    let option = |name: &str| {
+        args.iter()
+            .position(|a| a == name)
+            .and_then(|at| args.get(at + 1))
+    };
     let only = option("--only");
     let most: usize = option("--most").map_or(usize::MAX, |n| n.parse().expect("a number"));
-    println!("{:<20} {:>8} {:<20} {:>9} {:>9} {:>8} {:>10}", "input", "n", "of", "MiB", "CPU s", "RSS MiB", "JSON MiB");
-    for input in inputs::ALL.iter().filter(|i| only.is_none_or(|name| i.name.starts_with(name.as_str()))) {
+    println!(
+        "{:<20} {:>8} {:<20} {:>9} {:>9} {:>8} {:>10}",
+        "input",
+        "n",
+        "of",
+        "MiB",
+        "CPU s",
+        "RSS \
+        MiB",
+        "JSON \
+        MiB"
+    );
+    for input in inputs::ALL
+        .iter()
+        .filter(|i| only.is_none_or(|name| i.name.starts_with(name.as_str())))
+    {
         for n in input.sizes.iter().copied().filter(|n| *n <= most) {
             let folder = tempfile::tempdir().expect("a folder");
             let bytes = input.write(n, folder.path()).expect("room for the input");

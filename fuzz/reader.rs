@@ -14,7 +14,8 @@ static READER: LazyLock<&Reader> = LazyLock::new(|| {
     READERS.iter().find(|reader| reader.name == name).expect("a reader of this name")
 });
 
-/// Writes the reader's seeds into the folder `KVMTOP_FUZZ_SEEDS`, where libFuzzer then looks for them.
+/// Writes the reader's seeds into the folder `KVMTOP_FUZZ_SEEDS`, where libFuzzer then looks for
+/// them.
 fn write_seeds() {
     let Some(folder) = std::env::var_os("KVMTOP_FUZZ_SEEDS").map(PathBuf::from) else { return };
     std::fs::create_dir_all(&folder).expect("a folder");

@@ -1,5 +1,5 @@
-//! The readers of what others wrote: each takes any bytes and must not panic. `cargo test --test it fuzz` and
-//! `make fuzz` run them.
+//! The readers of what others wrote: each takes any bytes and must not panic. `cargo test --test it
+//! fuzz` and `make fuzz` run them.
 
 use super::seeds::Source;
 use import::{ImportOptions, Imported};
@@ -7,8 +7,8 @@ use judge::analysis::{DomainFilter, Pattern, Pipeline};
 use judge::lint::{InputKind, Options};
 use judge::model::Base;
 use kvm::{
-    CpuSet, Space, cmdline, device_map, domain_xml as xml, format, guest_name, kernel_log as log, mtree as tree,
-    sanitize, sanitize_name, thread_name,
+    CpuSet, Space, cmdline, device_map, domain_xml as xml, format, guest_name, kernel_log as log,
+    mtree as tree, sanitize, sanitize_name, thread_name,
 };
 use kvmtop::cli::args::ChoiceArgs;
 use kvmtop::cli::{Settings, config::Config};
@@ -44,21 +44,59 @@ pub const READERS: &[Reader] = &[
     reader("cmdline", cmdline, Source::Texts(cmdline::looks_like)),
     reader("config", config, Source::Files("assets/kvmtop.toml")),
     reader("cpu_list", cpu_list, Source::Written),
-    reader("domain_xml", domain_xml, Source::Texts(|text| text.contains("<domain"))),
+    reader(
+        "domain_xml",
+        domain_xml,
+        Source::Texts(|text| text.contains("<domain")),
+    ),
     reader("filter", filter, Source::Written),
-    reader("kernel_log", kernel_log, Source::Texts(|text| text.contains("kvm ["))),
+    reader(
+        "kernel_log",
+        kernel_log,
+        Source::Texts(|text| text.contains("kvm [")),
+    ),
     reader("kvm_stat", input, Source::Written),
     reader("mtree", mtree, Source::Texts(tree::looks_like)),
     reader("names", names, Source::Written),
-    reader("perf_data", perf_data, Source::Files("tests/fixtures/import/perf_data")),
-    reader("perf_tables", input, Source::Texts(|text| text.contains("Samples%") || text.contains("Total Samples"))),
-    reader("proxmox", input, Source::Texts(|text| text.contains("ostype: "))),
+    reader(
+        "perf_data",
+        perf_data,
+        Source::Files("tests/fixtures/import/perf_data"),
+    ),
+    reader(
+        "perf_tables",
+        input,
+        Source::Texts(|text| {
+            text.contains("Samples%")
+                || text.contains(
+                    "Total \
+        Samples",
+                )
+        }),
+    ),
+    reader(
+        "proxmox",
+        input,
+        Source::Texts(|text| text.contains("ostype: ")),
+    ),
     reader("qmp", qmp, Source::Written),
     reader("report", report, Source::Texts(|_| true)),
     reader("session", session, Source::Files("tests/fixtures/session")),
-    reader("topology", input, Source::Texts(|text| text.starts_with("Architecture:") || text.contains("CPU,"))),
-    reader("trace", input, Source::Texts(|text| text.contains("kvm_entry"))),
-    reader("tracefs_format", tracefs_format, Source::Texts(|text| text.contains("print fmt:"))),
+    reader(
+        "topology",
+        input,
+        Source::Texts(|text| text.starts_with("Architecture:") || text.contains("CPU,")),
+    ),
+    reader(
+        "trace",
+        input,
+        Source::Texts(|text| text.contains("kvm_entry")),
+    ),
+    reader(
+        "tracefs_format",
+        tracefs_format,
+        Source::Texts(|text| text.contains("print fmt:")),
+    ),
 ];
 
 fn text_of(input: &[u8]) -> Cow<'_, str> {
@@ -76,11 +114,21 @@ fn with_file<T>(input: &[u8], read: impl FnOnce(&Path) -> T) -> T {
     FILE.with_borrow_mut(|file| {
         let file = file.get_or_insert_with(|| {
             let memory = Path::new("/dev/shm");
-            let folder = if memory.is_dir() { memory.into() } else { std::env::temp_dir() };
+            let folder = if memory.is_dir() {
+                memory.into()
+            } else {
+                std::env::temp_dir()
+            };
             NamedTempFile::new_in(folder).expect("a temporary file")
         });
         let open: &mut File = file.as_file_mut();
-        open.set_len(0).and_then(|()| open.rewind()).and_then(|()| open.write_all(input)).expect("the file is written");
+        open.set_len(0)
+            .and_then(|()| open.rewind())
+            .and_then(|()| open.write_all(input))
+            .expect(
+                "the \
+            file is written",
+            );
         read(file.path())
     })
 }
@@ -101,20 +149,41 @@ fn input(input: &[u8]) {
 /// A file of any type: imported, judged, as text and as JSON.
 fn report(input: &[u8]) {
     let imported = with_file(input, |path| import(path.to_owned()));
-    let options = Options { input: InputKind::File, ..Options::default() };
+    let options = Options {
+        input: InputKind::File,
+        ..Options::default()
+    };
     let judged = Pipeline::new(options).judge(&imported.sample, Base::Whole(imported.base));
     let domains = DomainFilter::default();
-    let view = View { model: &judged.model, findings: &judged.report, source: imported.source, domains: &domains };
+    let view = View {
+        model: &judged.model,
+        findings: &judged.report,
+        source: imported.source,
+        domains: &domains,
+    };
     text::report(&view, COLUMNS);
     json::line(&view).expect("JSON");
 }
 
 /// A recording: every sample, and every way to look for one.
 fn session(input: &[u8]) {
-    let open = |path: &Path| Some(Session::from_file(File::open(path).ok()?, path).ok()?.cursor());
-    let Some(mut cursor) = with_file(input, open) else { return };
+    let open = |path: &Path| {
+        Some(
+            Session::from_file(File::open(path).ok()?, path)
+                .ok()?
+                .cursor(),
+        )
+    };
+    let Some(mut cursor) = with_file(input, open) else {
+        return;
+    };
     for time in [i64::MIN, 0, i64::MAX] {
-        let _ = (cursor.index_at(time), cursor.index_from(time), cursor.begins_run(0), cursor.session().damage());
+        let _ = (
+            cursor.index_at(time),
+            cursor.index_from(time),
+            cursor.begins_run(0),
+            cursor.session().damage(),
+        );
     }
     let mut next = 0;
     while let Some((index, _)) = cursor.readable_from(next) {
@@ -123,7 +192,9 @@ fn session(input: &[u8]) {
 }
 
 fn perf_data(input: &[u8]) {
-    with_file(input, |path| drop(import::load(&[path.to_owned()], &ImportOptions::default())));
+    with_file(input, |path| {
+        drop(import::load(&[path.to_owned()], &ImportOptions::default()));
+    });
 }
 
 /// A command line as tools print it, and one as `/proc` has it.
@@ -163,7 +234,10 @@ fn filter(input: &[u8]) {
     let text: String = text.chars().filter(|c| !c.is_control()).take(300).collect();
     let _ = Pattern::new(&text);
     let mut state = AppState::new(ScreenSession::default(), (80, 24));
-    let keys = std::iter::once('/').chain(text.chars()).map(KeyCode::Char).chain([KeyCode::Enter]);
+    let keys = std::iter::once('/')
+        .chain(text.chars())
+        .map(KeyCode::Char)
+        .chain([KeyCode::Enter]);
     keys.for_each(|code| drop(key(&mut state, code.into())));
 }
 
@@ -178,7 +252,10 @@ fn mtree(input: &[u8]) {
     if tree::looks_like(&text)
         && let Ok(map) = tree::parse(&text)
     {
-        for region in [Space::Pio, Space::Mmio].into_iter().flat_map(|space| map.regions(space)) {
+        for region in [Space::Pio, Space::Mmio]
+            .into_iter()
+            .flat_map(|space| map.regions(space))
+        {
             device_map::friendly(&region.name);
         }
     }
@@ -204,10 +281,12 @@ fn names(input: &[u8]) {
 /// The answers of a QEMU monitor.
 fn qmp(input: &[u8]) {
     let (near, mut far) = UnixStream::pair().expect("a pair of sockets");
-    far.set_nonblocking(true).expect("a socket that does not wait");
+    far.set_nonblocking(true)
+        .expect("a socket that does not wait");
     // What the socket does not take is not sent: such a monitor closes early.
     let _ = far.write_all(input);
-    far.shutdown(Shutdown::Write).expect("an end of what is sent");
+    far.shutdown(Shutdown::Write)
+        .expect("an end of what is sent");
     let _ = live::ask_all(near);
 }
 

@@ -1,5 +1,5 @@
-//! The program `kvmtop`: its command line, its commands and its screen. The crates under `crates` do the work, and
-//! `ARCHITECTURE.md` says which does what.
+//! The program `kvmtop`: its command line, its commands and its screen. The crates under `crates`
+//! do the work, and `ARCHITECTURE.md` says which does what.
 
 pub mod cli;
 pub mod command;

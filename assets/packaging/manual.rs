@@ -1,5 +1,6 @@
-//! Writes the manual pages (`man`) and completions (`completions/bash`, `zsh`, `fish`) into a folder, from the command
-//! line as clap sees it: `cargo run --example manual -- FOLDER`. The packages contain them.
+//! Writes the manual pages (`man`) and completions (`completions/bash`, `zsh`, `fish`) into a
+//! folder, from the command line as clap sees it: `cargo run --example manual -- FOLDER`. The
+//! packages contain them.
 #![allow(missing_docs, clippy::expect_used, clippy::missing_panics_doc)]
 
 use clap::{Command, CommandFactory};
@@ -9,7 +10,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 fn main() {
-    write(&PathBuf::from(std::env::args_os().nth(1).expect("a folder")));
+    write(&PathBuf::from(
+        std::env::args_os().nth(1).expect("a folder"),
+    ));
 }
 
 /// Writes all of them below this folder.
@@ -18,7 +21,11 @@ pub fn write(folder: &Path) {
     let man = folder.join("man");
     std::fs::create_dir_all(&man).expect("the folder");
     for command in &all {
-        std::fs::write(man.join(format!("{}.1", name(command))), page(command, &all)).expect("written");
+        std::fs::write(
+            man.join(format!("{}.1", name(command))),
+            page(command, &all),
+        )
+        .expect("written");
     }
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
         let folder = folder.join("completions").join(shell.to_string());
@@ -35,26 +42,35 @@ pub fn write(folder: &Path) {
     }
 }
 
-/// Without these changes bash offers options, not files, where a word begins that is no option; and fish offers files,
-/// not values, after an option in front of the command.
+/// Without these changes bash offers options, not files, where a word begins that is no option; and
+/// fish offers files, not values, after an option in front of the command.
 fn completing_values(script: &str) -> String {
     let all_options = "esac\n            COMPREPLY=( $(compgen -W \"${opts}\" -- \"${cur}\") )";
     script
         .replace(" || ${COMP_CWORD} -eq 2 ]]", " ]]")
         .replace(all_options, "esac")
-        .replace("2>/dev/null\n    or return\n", "2>/dev/null\n    or return 0\n")
+        .replace(
+            "2>/dev/null\n    or return\n",
+            "2>/dev/null\n    or return 0\n",
+        )
 }
 
 /// kvmtop and each of its commands, with the names of their pages.
 fn commands() -> Vec<Command> {
     let mut kvmtop = kvmtop::cli::Cli::command();
     kvmtop.build();
-    let commands: Vec<_> = kvmtop.get_subcommands().filter(|c| c.get_name() != "help").cloned().collect();
+    let commands: Vec<_> = kvmtop
+        .get_subcommands()
+        .filter(|c| c.get_name() != "help")
+        .cloned()
+        .collect();
     [kvmtop].into_iter().chain(commands).collect()
 }
 
 fn name(command: &Command) -> &str {
-    command.get_display_name().unwrap_or_else(|| command.get_name())
+    command
+        .get_display_name()
+        .unwrap_or_else(|| command.get_name())
 }
 
 /// A line as roff prints it, whatever it begins with.
@@ -75,11 +91,17 @@ fn roff(line: &str) -> String {
 
 /// The end of the help as sections: `clap_mangen` would fill lines that have to stay as they are.
 fn sections_of_the_end(command: &Command) -> String {
-    let end = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string).unwrap_or_default();
+    let end = command
+        .get_after_long_help()
+        .or(command.get_after_help())
+        .map(ToString::to_string)
+        .unwrap_or_default();
     let mut out = String::new();
     let mut section = |title: &str, lines: &[&str]| {
         writeln!(out, ".SH \"{}\"\n.nf", title.to_uppercase()).expect("a string takes it");
-        lines.iter().for_each(|line| writeln!(out, "{}", roff(line)).expect("a string takes it"));
+        lines
+            .iter()
+            .for_each(|line| writeln!(out, "{}", roff(line)).expect("a string takes it"));
         out.push_str(".fi\n");
     };
     for paragraph in end.split("\n\n") {
@@ -99,10 +121,12 @@ fn sections_of_the_end(command: &Command) -> String {
 /// The day of the newest release.
 fn date() -> String {
     let changes =
-        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("CHANGELOG.md")).expect("CHANGELOG");
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("CHANGELOG.md"))
+            .expect("CHANGELOG");
     let head = concat!("## [", env!("CARGO_PKG_VERSION"), "] - ");
     let date = changes.lines().find_map(|line| line.strip_prefix(head));
-    date.expect("the CHANGELOG has this version with its day").to_owned()
+    date.expect("the CHANGELOG has this version with its day")
+        .to_owned()
 }
 
 fn page(command: &Command, all: &[Command]) -> String {
@@ -111,16 +135,28 @@ fn page(command: &Command, all: &[Command]) -> String {
     let command = command.clone().after_help(None).after_long_help(None);
     let title = name(&command).to_uppercase();
     let version = concat!("kvmtop ", env!("CARGO_PKG_VERSION"));
-    let man = Man::new(command.clone()).title(title).date(date()).source(version).manual("User Commands");
+    let man = Man::new(command.clone())
+        .title(title)
+        .date(date())
+        .source(version)
+        .manual(
+            "User \
+        Commands",
+        );
     man.render(&mut text).expect("a page");
     // Before a list of values clap_mangen breaks the line, skips one and breaks it again.
-    let mut text = String::from_utf8(text).expect("UTF-8").replace(".br\n\n.br\n", ".sp\n");
+    let mut text = String::from_utf8(text)
+        .expect("UTF-8")
+        .replace(".br\n\n.br\n", ".sp\n");
     text.push_str(&end);
     text.push_str(".SH \"SEE ALSO\"\n");
     let others: Vec<_> = all.iter().filter(|c| name(c) != name(&command)).collect();
     for (i, other) in others.iter().enumerate() {
         let comma = if i + 1 < others.len() { "," } else { "" };
-        writeln!(text, ".BR {} (1){comma}", name(other).replace('-', "\\-")).expect("a string takes it");
+        writeln!(text, ".BR {} (1){comma}", name(other).replace('-', "\\-")).expect(
+            "a string \
+            takes it",
+        );
     }
     text
 }

@@ -55,17 +55,29 @@ impl Guests {
         assert_ne!(memory, libc::MAP_FAILED);
         guest.go();
         std::thread::sleep(WARM);
-        Self { guest, memory: memory.cast(), vcpus, tids }
+        Self {
+            guest,
+            memory: memory.cast(),
+            vcpus,
+            tids,
+        }
     }
 
     fn rounds(&self) -> Vec<u32> {
-        // SAFETY: within the mapping; the guest writes it, so each number is read once and as it is.
-        (0..self.vcpus).map(|i| unsafe { self.memory.add(PROGRESS / 4 + i).read_volatile() }).collect()
+        // SAFETY: within the mapping; the guest writes it, so each number is read once and as it
+        // is.
+        (0..self.vcpus)
+            .map(|i| unsafe { self.memory.add(PROGRESS / 4 + i).read_volatile() })
+            .collect()
     }
 
     /// Stops the whole guest, or continues it.
     pub fn stop(&self, stopped: bool) {
-        let signal = if stopped { rustix::process::Signal::STOP } else { rustix::process::Signal::CONT };
+        let signal = if stopped {
+            rustix::process::Signal::STOP
+        } else {
+            rustix::process::Signal::CONT
+        };
         let pid = rustix::process::Pid::from_raw(self.guest.pid() as i32).expect("its pid");
         rustix::process::kill_process(pid, signal).expect("its parent may");
     }
@@ -74,15 +86,26 @@ impl Guests {
     pub fn speed(&self) -> (f64, f64) {
         let (began, rounds, cpu) = (Instant::now(), self.rounds(), on_cpu(&self.tids));
         std::thread::sleep(WINDOW);
-        let done: u64 = self.rounds().iter().zip(&rounds).map(|(b, a)| u64::from(b.wrapping_sub(*a))).sum();
-        (done as f64 / (on_cpu(&self.tids) - cpu), done as f64 / began.elapsed().as_secs_f64())
+        let done: u64 = self
+            .rounds()
+            .iter()
+            .zip(&rounds)
+            .map(|(b, a)| u64::from(b.wrapping_sub(*a)))
+            .sum();
+        (
+            done as f64 / (on_cpu(&self.tids) - cpu),
+            done as f64 / began.elapsed().as_secs_f64(),
+        )
     }
 }
 
 fn vcpu_threads(pid: u32) -> Vec<i32> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("threads");
     let tids = threads.filter_map(|e| e.ok()?.file_name().to_string_lossy().parse::<i32>().ok());
-    tids.filter(|tid| std::fs::read_to_string(format!("/proc/{tid}/comm")).is_ok_and(|c| c.contains("/KVM"))).collect()
+    tids.filter(|tid| {
+        std::fs::read_to_string(format!("/proc/{tid}/comm")).is_ok_and(|c| c.contains("/KVM"))
+    })
+    .collect()
 }
 
 /// CPU time of threads, seconds.
@@ -104,11 +127,19 @@ fn pin(tid: i32, cpu: usize) {
 pub fn family(pid: i32) -> Vec<i32> {
     let (mut tids, mut todo) = (Vec::new(), vec![pid]);
     while let Some(pid) = todo.pop() {
-        let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { continue };
-        for tid in threads.filter_map(|e| e.ok()?.file_name().to_string_lossy().parse::<i32>().ok()) {
+        let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+            continue;
+        };
+        for tid in threads.filter_map(|e| e.ok()?.file_name().to_string_lossy().parse::<i32>().ok())
+        {
             tids.push(tid);
-            let children = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/children")).unwrap_or_default();
-            todo.extend(children.split_whitespace().filter_map(|c| c.parse::<i32>().ok()));
+            let children = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/children"))
+                .unwrap_or_default();
+            todo.extend(
+                children
+                    .split_whitespace()
+                    .filter_map(|c| c.parse::<i32>().ok()),
+            );
         }
     }
     tids
@@ -118,7 +149,14 @@ pub fn family(pid: i32) -> Vec<i32> {
 pub fn watcher(command: &str, output: Stdio) -> Child {
     let last = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) - 1;
     Command::new("setsid")
-        .args(["taskset", "-c", &last.to_string(), "sh", "-c", &format!("exec {command}")])
+        .args([
+            "taskset",
+            "-c",
+            &last.to_string(),
+            "sh",
+            "-c",
+            &format!("exec {command}"),
+        ])
         // perf leaves an empty perf.data where it is run.
         .current_dir(std::env::temp_dir())
         .stdin(Stdio::null())

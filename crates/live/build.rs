@@ -1,6 +1,7 @@
-//! Puts empty libraries where the linker finds them before libvirt's. `virt` asks the linker for libvirt, and GNU ld
-//! then makes it a library that the program needs to start, for functions of `virt` that nothing calls and that are
-//! left out in the end. What is called is defined in `src/metadata/libvirt/library.rs`.
+//! Puts empty libraries where the linker finds them before libvirt's. `virt` asks the linker for
+//! libvirt, and GNU ld then makes it a library that the program needs to start, for functions of
+//! `virt` that nothing calls and that are left out in the end. What is called is defined in
+//! `src/metadata/libvirt/library.rs`.
 
 use std::path::PathBuf;
 use std::{env, fs, io};
@@ -13,8 +14,8 @@ fn main() -> io::Result<()> {
         for name in ["libvirt.a", "libvirt-qemu.a"] {
             fs::write(folder.join(name), "!<arch>\n")?;
         }
-        // The linker looks here before it looks where virt-sys found libvirt: cargo names a crate's folder before
-        // those of its dependencies.
+        // The linker looks here before it looks where virt-sys found libvirt: cargo names a crate's
+        // folder before those of its dependencies.
         println!("cargo:rustc-link-search=native={}", folder.display());
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! The command line as clap sees it. Doc comments here are the help: `-h` shows the first line, `--help` all of it.
+//! The command line as clap sees it. Doc comments here are the help: `-h` shows the first line,
+//! `--help` all of it.
 
 use super::{file_values, values};
 use crate::ui::{EngineDetail, ThemeChoice};
@@ -56,8 +57,9 @@ Config file: $XDG_CONFIG_HOME/kvmtop/config.toml (~/.config), else /etc/kvmtop.t
 
 /// The screen a KVM host's admin opens first when a guest is slow.
 ///
-/// One top-like screen shows how much CPU time each guest's threads use, why its vCPUs exit, which devices own the
-/// addresses that it accesses most, and where its vCPUs run. Without a command, kvmtop shows the live screen.
+/// One top-like screen shows how much CPU time each guest's threads use, why its vCPUs exit, which
+/// devices own the addresses that it accesses most, and where its vCPUs run. Without a command,
+/// kvmtop shows the live screen.
 #[derive(Debug, Clone, Parser)]
 #[command(
     name = "kvmtop",
@@ -126,9 +128,10 @@ pub struct SamplingArgs {
     pub engine: Option<EngineChoice>,
     /// Also ask the QEMU monitor of libvirt's guests, which marks their domains as tainted
     ///
-    /// The monitor names the device behind an address (`info mtree -f`, once after each start of a guest). Through
-    /// libvirt this marks the domain as tainted (custom-monitor) until it restarts, so it is not asked by default. A
-    /// guest's own QMP socket is asked without this option, and marks nothing.
+    /// The monitor names the device behind an address (`info mtree -f`, once after each start of a
+    /// guest). Through libvirt this marks the domain as tainted (custom-monitor) until it restarts,
+    /// so it is not asked by default. A guest's own QMP socket is asked without this option, and
+    /// marks nothing.
     #[arg(long, overrides_with = "no_monitor")]
     #[serde(skip)]
     pub monitor: bool,
@@ -152,11 +155,11 @@ pub struct SamplingArgs {
     pub kvm_events: bool,
     /// What to trace beyond exits and the scheduler; each costs the guests something
     ///
-    /// disks: what the host's block devices take for the guests' requests. A guest's page and the view of
-    /// storage trace it while they are open.
+    /// disks: what the host's block devices take for the guests' requests. A guest's page and the
+    /// view of storage trace it while they are open.
     ///
-    /// interrupts: what interrupts vCPUs, and how long it is on its way. A guest's page and the view of
-    /// latency trace it while they are open.
+    /// interrupts: what interrupts vCPUs, and how long it is on its way. A guest's page and the
+    /// view of latency trace it while they are open.
     #[arg(long, value_enum, value_name = "DETAIL", value_delimiter = ',')]
     pub engine_detail: Vec<EngineDetail>,
 }
@@ -234,7 +237,8 @@ pub struct RecordArgs {
 pub struct LimitArgs {
     /// Limit the size, such as 500M; the oldest samples go first
     ///
-    /// A recording with a limit is FILE and its older parts FILE.1, FILE.2, …: copy and delete them together.
+    /// A recording with a limit is FILE and its older parts FILE.1, FILE.2, …: copy and delete them
+    /// together.
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     #[serde(deserialize_with = "file_values::size")]
     pub max_size: Option<u64>,
@@ -282,7 +286,8 @@ pub struct InputArgs {
     /// Read a session from this time on; in diff, AFTER alone
     #[arg(long, value_name = "TIME", value_parser = RecordingTime::parse, allow_hyphen_values = true)]
     pub from: Option<RecordingTime>,
-    /// Read a session up to this time; in diff, BEFORE alone: two parts of one session can be compared
+    /// Read a session up to this time; in diff, BEFORE alone: two parts of one session can be
+    /// compared
     #[arg(long, value_name = "TIME", value_parser = RecordingTime::parse, allow_hyphen_values = true)]
     pub to: Option<RecordingTime>,
     /// Print one JSON object
@@ -319,8 +324,9 @@ pub struct ReportArgs {
     pub inputs: Vec<PathBuf>,
     /// Write one self-contained HTML page to FILE
     ///
-    /// Findings, tables, and charts of everything over time. The page loads nothing from the network, so it can be
-    /// mailed or attached to a ticket. It is about as private as the recording: it holds the guests' names.
+    /// Findings, tables, and charts of everything over time. The page loads nothing from the
+    /// network, so it can be mailed or attached to a ticket. It is about as private as the
+    /// recording: it holds the guests' names.
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     pub html: Option<PathBuf>,
     /// How to read them.
@@ -351,8 +357,8 @@ pub struct DiffArgs {
 
 /// `kvmtop plan`.
 ///
-/// One placement for all guests: the host's CPUs before and after, why each thread moves, and the commands and XML to
-/// get there. Nothing is applied. What is placed well stays.
+/// One placement for all guests: the host's CPUs before and after, why each thread moves, and the
+/// commands and XML to get there. Nothing is applied. What is placed well stays.
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = INPUTS)]
 pub struct PlanArgs {
@@ -370,9 +376,8 @@ pub struct PlanArgs {
     pub choice: ChoiceArgs,
 }
 
-const CHECK_STATUS: &str = "\
-Exit status: 0 nothing found, 1 warnings, 2 critical findings, 3 could not look, saw too little to tell, wrong usage, \
-or nobody reads the result.";
+const CHECK_STATUS: &str = "Exit status: 0 nothing found, 1 warnings, 2 critical findings, 3 could \
+not look, saw too little to tell, wrong usage, or nobody reads the result.";
 
 /// `kvmtop check`.
 #[derive(Debug, Clone, Args)]
@@ -401,9 +406,9 @@ Folded stacks are for programs that draw flame graphs, such as inferno-flamegrap
 
 /// `kvmtop profile`.
 ///
-/// Samples where the threads of a guest's process on the host are, 199 times for each second of CPU time that they use:
-/// what QEMU and the kernel do, such as polling a timer, compressing a display or writing a log. Time in the guest is
-/// shown as `[guest]`. Nothing stays attached at the end.
+/// Samples where the threads of a guest's process on the host are, 199 times for each second of CPU
+/// time that they use: what QEMU and the kernel do, such as polling a timer, compressing a display
+/// or writing a log. Time in the guest is shown as `[guest]`. Nothing stays attached at the end.
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = FLAME)]
 pub struct ProfileArgs {
@@ -423,9 +428,9 @@ pub struct ProfileArgs {
 
 /// `kvmtop export`.
 ///
-/// OpenMetrics over HTTP, on a separate thread: /metrics has counters that begin when kvmtop first sees a guest, and
-/// /healthz says whether samples are taken. docs/metrics.md lists them, docs/fleet.md shows many hosts. For TLS and
-/// passwords, put a reverse proxy before it.
+/// OpenMetrics over HTTP, on a separate thread: /metrics has counters that begin when kvmtop first
+/// sees a guest, and /healthz says whether samples are taken. docs/metrics.md lists them,
+/// docs/fleet.md shows many hosts. For TLS and passwords, put a reverse proxy before it.
 #[derive(Debug, Clone, Args)]
 pub struct ExportArgs {
     /// The address and port to serve on
@@ -499,5 +504,9 @@ pub fn rule(name: &str) -> Result<RuleId, String> {
 /// # Errors
 /// As [`rule`].
 pub fn rule_or_all(name: &str) -> Result<RuleId, String> {
-    if name == "all" { Ok(RuleId::Every) } else { rule(name) }
+    if name == "all" {
+        Ok(RuleId::Every)
+    } else {
+        rule(name)
+    }
 }

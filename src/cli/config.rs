@@ -1,5 +1,6 @@
-//! The config file. Every key has a default. An unknown key is an error: it is probably misspelt, and dropping it
-//! silently would be worse. `assets/kvmtop.toml` shows all keys, and a test checks that it equals the defaults.
+//! The config file. Every key has a default. An unknown key is an error: it is probably misspelt,
+//! and dropping it silently would be worse. `assets/kvmtop.toml` shows all keys, and a test checks
+//! that it equals the defaults.
 
 use super::args::{self, LimitArgs, SamplingArgs};
 use super::file_values::each;
@@ -55,21 +56,30 @@ impl Config {
     }
 }
 
-/// The config file to read: the one the user asked for, else the user's own, else the system's; `None` if there is
-/// none.
+/// The config file to read: the one the user asked for, else the user's own, else the system's;
+/// `None` if there is none.
 fn find(
     asked: Option<&Path>,
     variable: impl Fn(&str) -> Option<std::ffi::OsString>,
     exists: impl Fn(&Path) -> bool,
 ) -> Option<PathBuf> {
     let user = user_folder(&variable).map(|folder| folder.join("config.toml"));
-    let usual = || user.into_iter().chain([PathBuf::from(SYSTEM)]).find(|path| exists(path));
+    let usual = || {
+        user.into_iter()
+            .chain([PathBuf::from(SYSTEM)])
+            .find(|path| exists(path))
+    };
     asked.map(PathBuf::from).or_else(usual)
 }
 
 /// The folder of the user's own config file; `None` if the environment names no home.
 fn user_folder(variable: &impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<PathBuf> {
-    let set = |name: &str| variable(name).filter(|v| !v.is_empty()).map(PathBuf::from).filter(|p| p.is_absolute());
+    let set = |name: &str| {
+        variable(name)
+            .filter(|v| !v.is_empty())
+            .map(PathBuf::from)
+            .filter(|p| p.is_absolute())
+    };
     let folder = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")));
     folder.map(|folder| folder.join("kvmtop"))
 }
@@ -82,20 +92,32 @@ const MAX_BYTES: u64 = 1 << 20;
 /// # Errors
 /// When the file cannot be read or is wrong.
 pub fn load(asked: Option<&Path>) -> anyhow::Result<Config> {
-    let Some(path) = find(asked, |name| std::env::var_os(name), Path::exists) else { return Ok(Config::default()) };
-    let text = if asked.is_some() { File::open(&path).and_then(read_text) } else { read_trusted(&path) };
+    let Some(path) = find(asked, |name| std::env::var_os(name), Path::exists) else {
+        return Ok(Config::default());
+    };
+    let text = if asked.is_some() {
+        File::open(&path).and_then(read_text)
+    } else {
+        read_trusted(&path)
+    };
     let text = text.with_context(|| format!("cannot read the config file {}", path.display()))?;
     Config::parse(&text, &path)
 }
 
-/// Reads a config file that nobody named. HOME may be another user's, and whoever writes the file decides what root is
-/// shown and which libvirt it connects to: it has to be root's, kvmtop's user's, or of the user who ran sudo.
+/// Reads a config file that nobody named. HOME may be another user's, and whoever writes the file
+/// decides what root is shown and which libvirt it connects to: it has to be root's, kvmtop's
+/// user's, or of the user who ran sudo.
 fn read_trusted(path: &Path) -> std::io::Result<String> {
     let file = File::open(path)?;
     let owner = file.metadata()?.uid();
-    let sudo = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
+    let sudo = std::env::var("SUDO_UID")
+        .ok()
+        .and_then(|uid| uid.parse().ok());
     if ![Some(0), Some(geteuid().as_raw()), sudo].contains(&Some(owner)) {
-        let why = format!("it belongs to user {owner}; set HOME to your own folder, or name the file with --config");
+        let why = format!(
+            "it belongs to user {owner}; set HOME to your own folder, or name the \
+            file with --config"
+        );
         return Err(std::io::Error::other(why));
     }
     read_text(file)
@@ -105,7 +127,10 @@ fn read_trusted(path: &Path) -> std::io::Result<String> {
 fn read_text(file: File) -> std::io::Result<String> {
     let mut text = String::new();
     if file.take(MAX_BYTES + 1).read_to_string(&mut text)? as u64 > MAX_BYTES {
-        return Err(std::io::Error::other(format!("it is longer than {} KiB", MAX_BYTES >> 10)));
+        return Err(std::io::Error::other(format!(
+            "it is longer than {} KiB",
+            MAX_BYTES >> 10
+        )));
     }
     Ok(text)
 }
@@ -139,12 +164,20 @@ mod tests {
     fn the_sample_file_has_the_defaults() {
         let sample = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/kvmtop.toml"));
         let settings = |config: &Config| Settings::new(config, None, &ChoiceArgs::default(), None);
-        assert_eq!(settings(&parse(sample).unwrap()), settings(&Config::default()));
+        assert_eq!(
+            settings(&parse(sample).unwrap()),
+            settings(&Config::default())
+        );
         // Each commented-out setting is valid once the comment mark is removed.
-        let all: String = sample.lines().map(|l| l.strip_prefix("#: ").unwrap_or(l)).collect::<Vec<_>>().join("\n");
+        let all: String = sample
+            .lines()
+            .map(|l| l.strip_prefix("#: ").unwrap_or(l))
+            .collect::<Vec<_>>()
+            .join("\n");
         let set = parse(&all).expect("the commented settings");
         assert_ne!(set, Config::default());
-        // Every section and key of the structs is in the sample file: nobody finds a key that is missing there.
+        // Every section and key of the structs is in the sample file: nobody finds a key that is
+        // missing there.
         let words = [
             "[sampling]",
             "interval",
@@ -180,31 +213,66 @@ mod tests {
         assert_eq!(c.sampling.engine, Some(EngineChoice::Perf));
         assert_eq!(c.sampling.monitor_in_file, Some(false));
         assert_eq!(c.sampling.domains, [Pattern::new("web-*").unwrap()]);
-        assert_eq!(c.record, LimitArgs { max_size: Some(2 << 30), max_age: Some(Duration::from_secs(604_800)) });
+        assert_eq!(
+            c.record,
+            LimitArgs {
+                max_size: Some(2 << 30),
+                max_age: Some(Duration::from_secs(604_800))
+            }
+        );
     }
 
     #[test]
     fn errors_name_file_line_and_remedy() {
         let rows = [
-            ("[sampling]\nintervall = 1\n", ("2", "unknown field `intervall`, expected one of `interval`,")),
-            ("\n[sampling]\ninterval = 0\n", ("3", "the interval is seconds from 0.1 to 60, as in -d 0.5")),
+            (
+                "[sampling]\nintervall = 1\n",
+                (
+                    "2",
+                    "unknown field `intervall`, expected one of \
+                `interval`,",
+                ),
+            ),
+            (
+                "\n[sampling]\ninterval = 0\n",
+                (
+                    "3",
+                    "the interval is seconds from 0.1 to 60, as in \
+                -d 0.5",
+                ),
+            ),
             (
                 "[sampling]\nengine = 'fast'\n",
-                ("2", "unknown variant `fast`, expected one of `auto`, `bpf`, `perf`, `none`"),
+                (
+                    "2",
+                    "unknown variant `fast`, expected one of `auto`, `bpf`, `perf`, `none`",
+                ),
             ),
-            ("[sampling]\ndomains = ['vm[']\n", ("2", "vm[: unclosed character class")),
+            (
+                "[sampling]\ndomains = ['vm[']\n",
+                ("2", "vm[: unclosed character class"),
+            ),
             (
                 "[findings]\nwarn = ['rtc-tik']\n",
-                ("2", "rtc-tik: there is no such rule; `kvmtop check --list-rules` lists them"),
+                (
+                    "2",
+                    "rtc-tik: there is no such rule; `kvmtop check --list-rules` lists them",
+                ),
             ),
-            ("[record]\nmax_size = 'big'\n", ("2", "a size is a number of bytes")),
+            (
+                "[record]\nmax_size = 'big'\n",
+                ("2", "a size is a number of bytes"),
+            ),
             ("[nope]\n", ("1", "unknown field `nope`")),
             ("a = [\n", ("1", "")),
         ];
         for (text, (line, remedy)) in rows {
             let said = parse(text).unwrap_err();
             let begin = format!("kvmtop.toml: TOML parse error at line {line}, column ");
-            assert!(said.starts_with(&begin) && said.contains(remedy), "{text:?}: {said}");
+            assert!(
+                said.starts_with(&begin) && said.contains(remedy),
+                "{text:?}: {said}"
+            );
         }
     }
 
@@ -218,11 +286,32 @@ mod tests {
             )
             .map(|p| p.display().to_string())
         };
-        let both = ["/home/a/.config/kvmtop/config.toml", "/x/kvmtop/config.toml", SYSTEM];
-        assert_eq!(find(Some("my.toml"), &[], &both).as_deref(), Some("my.toml"));
-        assert_eq!(find(None, &[("HOME", "/home/a")], &both).as_deref(), Some(both[0]));
-        assert_eq!(find(None, &[("HOME", "/home/a"), ("XDG_CONFIG_HOME", "/x")], &both).as_deref(), Some(both[1]));
-        assert_eq!(find(None, &[("HOME", "/root")], &both).as_deref(), Some(SYSTEM));
+        let both = [
+            "/home/a/.config/kvmtop/config.toml",
+            "/x/kvmtop/config.toml",
+            SYSTEM,
+        ];
+        assert_eq!(
+            find(Some("my.toml"), &[], &both).as_deref(),
+            Some("my.toml")
+        );
+        assert_eq!(
+            find(None, &[("HOME", "/home/a")], &both).as_deref(),
+            Some(both[0])
+        );
+        assert_eq!(
+            find(
+                None,
+                &[("HOME", "/home/a"), ("XDG_CONFIG_HOME", "/x")],
+                &both
+            )
+            .as_deref(),
+            Some(both[1])
+        );
+        assert_eq!(
+            find(None, &[("HOME", "/root")], &both).as_deref(),
+            Some(SYSTEM)
+        );
         assert_eq!(find(None, &[], &[]), None);
     }
 }

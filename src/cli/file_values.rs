@@ -6,7 +6,10 @@ use serde::{Deserialize, Deserializer};
 use std::time::Duration;
 
 /// A number, or text with a unit.
-fn parsed<'de, D: Deserializer<'de>, T>(d: D, parse: fn(&str) -> Result<T, String>) -> Result<T, D::Error> {
+fn parsed<'de, D: Deserializer<'de>, T>(
+    d: D,
+    parse: fn(&str) -> Result<T, String>,
+) -> Result<T, D::Error> {
     let text = match toml::Value::deserialize(d)? {
         toml::Value::String(text) => text,
         number => number.to_string(),
@@ -15,9 +18,15 @@ fn parsed<'de, D: Deserializer<'de>, T>(d: D, parse: fn(&str) -> Result<T, Strin
 }
 
 /// A list of texts, each read by `parse`.
-pub fn each<'de, D: Deserializer<'de>, T>(d: D, parse: fn(&str) -> Result<T, String>) -> Result<Vec<T>, D::Error> {
+pub fn each<'de, D: Deserializer<'de>, T>(
+    d: D,
+    parse: fn(&str) -> Result<T, String>,
+) -> Result<Vec<T>, D::Error> {
     let texts = Vec::<String>::deserialize(d)?;
-    texts.iter().map(|t| parse(t).map_err(|e| serde::de::Error::custom(format!("{t}: {e}")))).collect()
+    texts
+        .iter()
+        .map(|t| parse(t).map_err(|e| serde::de::Error::custom(format!("{t}: {e}"))))
+        .collect()
 }
 
 /// A sampling interval.

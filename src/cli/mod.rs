@@ -1,4 +1,5 @@
-//! The command line ([`args`]) and the config file ([`config`]), merged into what a command runs with ([`settings`]).
+//! The command line ([`args`]) and the config file ([`config`]), merged into what a command runs
+//! with ([`settings`]).
 
 pub mod args;
 pub mod config;

@@ -45,24 +45,46 @@ impl Settings {
     ) -> Self {
         let none = SamplingArgs::default();
         let (given, file) = (sampling.unwrap_or(&none), &config.sampling);
-        let or = |given: &[RuleId], file: &[RuleId]| if given.is_empty() { file.to_vec() } else { given.to_vec() };
-        let (warn, allow) = (or(&choice.warn, &config.findings.warn), or(&choice.allow, &config.findings.allow));
+        let or = |given: &[RuleId], file: &[RuleId]| {
+            if given.is_empty() {
+                file.to_vec()
+            } else {
+                given.to_vec()
+            }
+        };
+        let (warn, allow) = (
+            or(&choice.warn, &config.findings.warn),
+            or(&choice.allow, &config.findings.allow),
+        );
         let rules = lint::Options::default();
         Self {
-            interval: given.interval.or(file.interval).unwrap_or(Duration::from_secs(1)),
+            interval: given
+                .interval
+                .or(file.interval)
+                .unwrap_or(Duration::from_secs(1)),
             engine: given.engine.or(file.engine).unwrap_or_default(),
             monitor: monitor_use(given, file),
-            libvirt_uri: given.libvirt_uri.clone().or_else(|| file.libvirt_uri.clone()),
+            libvirt_uri: given
+                .libvirt_uri
+                .clone()
+                .or_else(|| file.libvirt_uri.clone()),
             kvm_events: file.kvm_events || given.kvm_events,
             engine_detail: [&file.engine_detail[..], &given.engine_detail].concat(),
             domains: DomainFilter {
-                patterns: if choice.domains.is_empty() { file.domains.clone() } else { choice.domains.clone() },
+                patterns: if choice.domains.is_empty() {
+                    file.domains.clone()
+                } else {
+                    choice.domains.clone()
+                },
             },
             findings: lint::Options {
                 thresholds: config.thresholds,
                 warn: warn.into_iter().collect(),
                 allow: allow.into_iter().collect(),
-                startup_guard_s: config.findings.startup_guard.unwrap_or(rules.startup_guard_s),
+                startup_guard_s: config
+                    .findings
+                    .startup_guard
+                    .unwrap_or(rules.startup_guard_s),
                 resume_guard_s: config.findings.resume_guard.unwrap_or(rules.resume_guard_s),
                 ..rules
             },
@@ -70,7 +92,10 @@ impl Settings {
                 ascii: screen.is_some_and(|screen| screen.ascii),
                 theme: screen.and_then(|screen| screen.theme).unwrap_or_default(),
             },
-            limits: Limits { size: config.record.max_size, age: config.record.max_age },
+            limits: Limits {
+                size: config.record.max_size,
+                age: config.record.max_age,
+            },
         }
     }
 }

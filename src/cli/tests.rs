@@ -38,7 +38,10 @@ fn definitions_are_consistent() {
 
 #[test]
 fn a_monitor_is_asked_through_libvirt_on_request_alone() {
-    let (on, off) = ("[sampling]\nmonitor = true\n", "[sampling]\nmonitor = false\n");
+    let (on, off) = (
+        "[sampling]\nmonitor = true\n",
+        "[sampling]\nmonitor = false\n",
+    );
     for (line, file, expected) in [
         ("", "", MonitorUse::OwnSocket),
         ("--monitor", "", MonitorUse::ThroughLibvirt),
@@ -57,7 +60,10 @@ fn a_monitor_is_asked_through_libvirt_on_request_alone() {
 fn options_win_over_the_file_and_the_file_over_defaults() {
     let default = settings("", "");
     assert_eq!(default.interval, Duration::from_secs(1));
-    assert_eq!((default.engine, default.kvm_events), (EngineChoice::Auto, false));
+    assert_eq!(
+        (default.engine, default.kvm_events),
+        (EngineChoice::Auto, false)
+    );
     assert_eq!(default.findings, judge::lint::Options::default());
 
     let file = "[sampling]\ninterval = 5\nengine = 'none'\nmonitor = false\ndomains = ['a*']\n\
@@ -72,43 +78,83 @@ fn options_win_over_the_file_and_the_file_over_defaults() {
     assert_eq!(from_file.findings.thresholds.timers.pit.to_string(), "7");
     assert_eq!(from_file.findings.startup_guard_s.to_string(), "0");
 
-    let line = "-d 0.25 --engine perf --domain b --domain c --allow rtc-tick,pit-timer --warn vcpu-wait \
-                --libvirt-uri qemu:///session";
+    let line = "-d 0.25 --engine perf --domain b --domain c --allow rtc-tick,pit-timer --warn \
+                vcpu-wait --libvirt-uri qemu:///session";
     let given = settings(line, file);
     assert_eq!(given.interval, Duration::from_millis(250));
     assert_eq!(given.engine, EngineChoice::Perf);
-    assert_eq!(given.domains.patterns, ["b", "c"].map(|p| Pattern::new(p).unwrap()));
-    assert_eq!(given.findings.allow.into_iter().collect::<Vec<_>>(), [RuleId::PitTimer, RuleId::RtcTick]);
-    assert_eq!(given.findings.warn.into_iter().collect::<Vec<_>>(), [RuleId::VcpuWait]);
+    assert_eq!(
+        given.domains.patterns,
+        ["b", "c"].map(|p| Pattern::new(p).unwrap())
+    );
+    assert_eq!(
+        given.findings.allow.into_iter().collect::<Vec<_>>(),
+        [RuleId::PitTimer, RuleId::RtcTick]
+    );
+    assert_eq!(
+        given.findings.warn.into_iter().collect::<Vec<_>>(),
+        [RuleId::VcpuWait]
+    );
     assert_eq!(given.libvirt_uri.as_deref(), Some("qemu:///session"));
 
-    assert_eq!(settings("--theme 16", "").screen.theme, ThemeChoice::Sixteen);
-    assert!(parse("--theme blue").unwrap_err().contains("[possible values: auto, dark, light, 16, mono]"));
+    assert_eq!(
+        settings("--theme 16", "").screen.theme,
+        ThemeChoice::Sixteen
+    );
+    assert!(parse("--theme blue").unwrap_err().contains(
+        "[possible values: auto, dark, light, 16, \
+        mono]"
+    ));
 }
 
 #[test]
 fn commands_take_their_arguments() {
-    let Some(Command::Report(r)) = parse("report a b --json --duration 10m --vcpus 8 --at +10m").unwrap().command
+    let Some(Command::Report(r)) = parse("report a b --json --duration 10m --vcpus 8 --at +10m")
+        .unwrap()
+        .command
     else {
         panic!("report")
     };
     assert_eq!(r.inputs.len(), 2);
     assert_eq!(r.reading.duration, Some(Duration::from_secs(600)));
     assert!(r.reading.json && r.reading.vcpus == Some(8) && r.reading.at.is_some());
-    let Some(Command::Check(c)) = parse("check --duration 30s --json -d 2 --domain web-*").unwrap().command else {
+    let Some(Command::Check(c)) = parse("check --duration 30s --json -d 2 --domain web-*")
+        .unwrap()
+        .command
+    else {
         panic!("check")
     };
-    assert_eq!((c.duration, c.sampling.interval), (Some(Duration::from_secs(30)), Some(Duration::from_secs(2))));
+    assert_eq!(
+        (c.duration, c.sampling.interval),
+        (Some(Duration::from_secs(30)), Some(Duration::from_secs(2)))
+    );
     let Some(Command::Record(r)) =
-        parse("record f --duration 10m --max-size 500M --max-age 7d --domain a").unwrap().command
+        parse("record f --duration 10m --max-size 500M --max-age 7d --domain a")
+            .unwrap()
+            .command
     else {
         panic!("record")
     };
-    assert_eq!((r.limits.max_size, r.limits.max_age), (Some(500 << 20), Some(Duration::from_secs(604_800))));
-    assert!(matches!(parse("replay f --at 14:03 -b --json -n 3").unwrap().command, Some(Command::Replay(_))));
-    assert!(matches!(parse("replay f --at -5m").unwrap().command, Some(Command::Replay(_))));
-    assert!(matches!(parse("diff a b --duration 10s").unwrap().command, Some(Command::Diff(_))));
-    assert!(matches!(parse("doctor --json").unwrap().command, Some(Command::Doctor(_))));
+    assert_eq!(
+        (r.limits.max_size, r.limits.max_age),
+        (Some(500 << 20), Some(Duration::from_secs(604_800)))
+    );
+    assert!(matches!(
+        parse("replay f --at 14:03 -b --json -n 3").unwrap().command,
+        Some(Command::Replay(_))
+    ));
+    assert!(matches!(
+        parse("replay f --at -5m").unwrap().command,
+        Some(Command::Replay(_))
+    ));
+    assert!(matches!(
+        parse("diff a b --duration 10s").unwrap().command,
+        Some(Command::Diff(_))
+    ));
+    assert!(matches!(
+        parse("doctor --json").unwrap().command,
+        Some(Command::Doctor(_))
+    ));
     let batch = parse("-b --json -n 5").unwrap().batch;
     assert!(batch.batch && batch.json && batch.count == Some(5));
 }
@@ -171,7 +217,12 @@ fn help_texts() {
     ] {
         // Not the width of the terminal that the test happens to run in.
         let command = Cli::command().term_width(100);
-        let help = command.try_get_matches_from(["kvmtop"].into_iter().chain(line.split(' '))).expect_err("no command");
+        let help = command
+            .try_get_matches_from(["kvmtop"].into_iter().chain(line.split(' ')))
+            .expect_err(
+                "no \
+            command",
+            );
         assert_eq!(help.exit_code(), 0);
         let text = help.to_string();
         for l in text.lines() {
@@ -191,13 +242,20 @@ fn examples_of_the_help_are_valid() {
         .skip_while(|l| *l != "Examples:")
         .skip(1)
         .take_while(|l| !l.is_empty())
-        .filter_map(|l| l.strip_prefix("  kvmtop").filter(|rest| rest.starts_with(' ')))
+        .filter_map(|l| {
+            l.strip_prefix("  kvmtop")
+                .filter(|rest| rest.starts_with(' '))
+        })
         .collect();
     assert!(examples.len() >= 9, "{help}");
     for example in examples {
         // Two or more spaces separate the explanation.
         let command = example.trim_start();
-        let command = if example.starts_with("   ") { "" } else { command.split("  ").next().unwrap_or_default() };
+        let command = if example.starts_with("   ") {
+            ""
+        } else {
+            command.split("  ").next().unwrap_or_default()
+        };
         let words = command.split_whitespace().map(|w| w.trim_matches('\''));
         if let Err(e) = Cli::try_parse_from(std::iter::once("kvmtop").chain(words)) {
             panic!("kvmtop {command}: {e}");

@@ -12,9 +12,18 @@ pub const INTERVAL_RANGE: (f64, f64) = (0.1, 60.0);
 /// # Errors
 /// A sentence, for anything outside of [`INTERVAL_RANGE`].
 pub fn interval(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("the interval is seconds from {} to {}, as in -d 0.5", INTERVAL_RANGE.0, INTERVAL_RANGE.1);
+    let wrong = || {
+        format!(
+            "the interval is seconds from {} to {}, as in -d 0.5",
+            INTERVAL_RANGE.0, INTERVAL_RANGE.1
+        )
+    };
     let value = duration(text).map_err(|_| wrong())?;
-    if (INTERVAL_RANGE.0..=INTERVAL_RANGE.1).contains(&value.as_secs_f64()) { Ok(value) } else { Err(wrong()) }
+    if (INTERVAL_RANGE.0..=INTERVAL_RANGE.1).contains(&value.as_secs_f64()) {
+        Ok(value)
+    } else {
+        Err(wrong())
+    }
 }
 
 /// A number of intervals.
@@ -32,7 +41,11 @@ pub fn count(text: &str) -> Result<u64, String> {
 /// A sentence, for zero and any other text.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let value = duration_or_zero(text)?;
-    if value.is_zero() { Err(NO_DURATION.into()) } else { Ok(value) }
+    if value.is_zero() {
+        Err(NO_DURATION.into())
+    } else {
+        Ok(value)
+    }
 }
 
 /// A number of bytes: `500M`, `2G`, `65536`; the units are powers of 1024.
@@ -42,10 +55,15 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 pub fn size(text: &str) -> Result<u64, String> {
     let wrong = || "a size is a number of bytes with K, M, G or T, as in 500M".to_string();
     let units = [('K', 10), ('M', 20), ('G', 30), ('T', 40)];
-    let with_unit = units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(*unit)?, *shift)));
+    let with_unit = units
+        .iter()
+        .find_map(|(unit, shift)| Some((text.strip_suffix(*unit)?, *shift)));
     let (number, shift) = with_unit.unwrap_or((text, 0));
     let number: u64 = number.parse().map_err(|_| wrong())?;
-    number.checked_mul(1 << shift).filter(|bytes| *bytes > 0).ok_or_else(wrong)
+    number
+        .checked_mul(1 << shift)
+        .filter(|bytes| *bytes > 0)
+        .ok_or_else(wrong)
 }
 
 /// An address with its port to listen on.
@@ -53,7 +71,8 @@ pub fn size(text: &str) -> Result<u64, String> {
 /// # Errors
 /// A sentence, for any other text.
 pub fn listen(text: &str) -> Result<SocketAddr, String> {
-    let wrong = "an address and port is 127.0.0.1:9753, [::1]:9753, or 0.0.0.0:9753 for all networks";
+    let wrong = "an address and port is 127.0.0.1:9753, [::1]:9753, or 0.0.0.0:9753 for all \
+        networks";
     text.trim().parse().map_err(|_| wrong.to_string())
 }
 
@@ -64,28 +83,63 @@ mod tests {
     #[test]
     fn intervals() {
         let ms = Duration::from_millis;
-        for (text, want) in [("1", 1000), ("0.1", 100), ("60", 60_000), ("0.25", 250), ("2s", 2000), ("500ms", 500)] {
+        for (text, want) in [
+            ("1", 1000),
+            ("0.1", 100),
+            ("60", 60_000),
+            ("0.25", 250),
+            ("2s", 2000),
+            ("500ms", 500),
+        ] {
             assert_eq!(interval(text), Ok(ms(want)), "{text}");
         }
-        for text in ["0", "0.05", "61", "-1", "", "x", "nan", "inf", "1e9", "5m", "1,5"] {
+        for text in [
+            "0", "0.05", "61", "-1", "", "x", "nan", "inf", "1e9", "5m", "1,5",
+        ] {
             let said = interval(text).unwrap_err();
-            assert_eq!(said, "the interval is seconds from 0.1 to 60, as in -d 0.5", "{text}");
+            assert_eq!(
+                said, "the interval is seconds from 0.1 to 60, as in -d 0.5",
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn durations() {
-        for (text, want) in [("10s", 10), ("10m", 600), ("1h30m", 5400), ("7d", 604_800), ("1w", 604_800), ("90", 90)] {
+        for (text, want) in [
+            ("10s", 10),
+            ("10m", 600),
+            ("1h30m", 5400),
+            ("7d", 604_800),
+            ("1w", 604_800),
+            ("90", 90),
+        ] {
             assert_eq!(duration(text), Ok(Duration::from_secs(want)), "{text}");
         }
-        for text in ["0", "0s", "-5s", "", "ten", "10 parsecs", "1mo", "1y", "99999999999999999999"] {
+        for text in [
+            "0",
+            "0s",
+            "-5s",
+            "",
+            "ten",
+            "10 parsecs",
+            "1mo",
+            "1y",
+            "99999999999999999999",
+        ] {
             assert!(duration(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn sizes() {
-        for (text, want) in [("1", 1), ("64K", 65_536), ("500M", 500 << 20), ("2G", 2 << 30), ("1T", 1 << 40)] {
+        for (text, want) in [
+            ("1", 1),
+            ("64K", 65_536),
+            ("500M", 500 << 20),
+            ("2G", 2 << 30),
+            ("1T", 1 << 40),
+        ] {
             assert_eq!(size(text), Ok(want), "{text}");
         }
         for text in ["", "0", "M", "-1M", "1.5G", "99999999999T", "1X", "1k", "é"] {
@@ -98,8 +152,18 @@ mod tests {
         for text in ["127.0.0.1:9753", "[::1]:9753", "0.0.0.0:80"] {
             assert_eq!(listen(text).map(|a| a.to_string()), Ok(text.into()));
         }
-        for text in ["", ":9753", "9753", "localhost:9753", "127.0.0.1", "127.0.0.1:99999"] {
-            assert!(listen(text).is_err_and(|said| said.contains("127.0.0.1:9753")), "{text}");
+        for text in [
+            "",
+            ":9753",
+            "9753",
+            "localhost:9753",
+            "127.0.0.1",
+            "127.0.0.1:99999",
+        ] {
+            assert!(
+                listen(text).is_err_and(|said| said.contains("127.0.0.1:9753")),
+                "{text}"
+            );
         }
     }
 

@@ -24,11 +24,18 @@ impl<'a> BatchPrinter<'a> {
     /// Nothing is printed yet. `source` is JSON's word for where the samples come from.
     pub fn new(settings: &'a Settings, args: &'a BatchArgs, source: &'a str) -> Self {
         let pipeline = Pipeline::new(settings.findings.clone());
-        Self { settings, args, source, pipeline, shown: Vec::new(), printed: 0 }
+        Self {
+            settings,
+            args,
+            source,
+            pipeline,
+            shown: Vec::new(),
+            printed: 0,
+        }
     }
 
-    /// Prints intervals until the feed ends or enough are printed. The first sample is only the base of the first
-    /// interval. Returns whether there was one.
+    /// Prints intervals until the feed ends or enough are printed. The first sample is only the
+    /// base of the first interval. Returns whether there was one.
     pub fn run(&mut self, feed: &mut dyn Feed) -> anyhow::Result<bool> {
         let mut has_sample = false;
         while !self.enough() {
@@ -49,7 +56,12 @@ impl<'a> BatchPrinter<'a> {
     /// Prints an interval.
     pub fn print(&mut self, interval: &JudgedInterval) -> io::Result<()> {
         let JudgedInterval { model, report } = interval;
-        let view = View { model, findings: report, source: self.source, domains: &self.settings.domains };
+        let view = View {
+            model,
+            findings: report,
+            source: self.source,
+            domains: &self.settings.domains,
+        };
         if self.printed == 0 && self.args.json {
             // Text has it above each table.
             super::say_unmatched(&view);

@@ -24,7 +24,10 @@ pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
         return Ok(0);
     }
     let duration = args.duration.unwrap_or(DURATION);
-    let mut settings = Settings { interval: settings.interval.min(duration), ..settings.clone() };
+    let mut settings = Settings {
+        interval: settings.interval.min(duration),
+        ..settings.clone()
+    };
     settings.findings.keep_events = true;
     let mut live = live::start(&settings);
     live::stop_on_signals(live.commands, Some(COULD_NOT_LOOK))?;
@@ -32,7 +35,12 @@ pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
     let JudgedInterval { model, mut report } = seen.context("stopped before anything was seen")?;
     // Nobody watches this list change: the most costly comes first.
     report.findings.sort_by(lint::order);
-    let view = View { model: &model, findings: &report, source: "live", domains: &settings.domains };
+    let view = View {
+        model: &model,
+        findings: &report,
+        source: "live",
+        domains: &settings.domains,
+    };
     if args.json {
         say_unmatched(&view);
         print(&(json::line(&view)? + "\n"))?;
@@ -43,7 +51,10 @@ pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
         && model.engine.kind == EngineKind::None
         && view.selected_findings().next().is_none()
     {
-        say("exits could not be counted, so most rules could not judge; `kvmtop doctor` shows how to enable it");
+        say(
+            "exits could not be counted, so most rules could not judge; `kvmtop doctor` shows how \
+            to enable it",
+        );
         return Ok(COULD_NOT_LOOK);
     }
     let status = status(&view);
@@ -53,9 +64,16 @@ pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
     Ok(status)
 }
 
-/// The whole time as one interval, with the findings at its end: the rules remember what came before.
-fn watch(feed: &mut dyn Feed, duration: Duration, settings: &Settings) -> anyhow::Result<Option<JudgedInterval>> {
-    let Some(first) = feed.next()? else { return Ok(None) };
+/// The whole time as one interval, with the findings at its end: the rules remember what came
+/// before.
+fn watch(
+    feed: &mut dyn Feed,
+    duration: Duration,
+    settings: &Settings,
+) -> anyhow::Result<Option<JudgedInterval>> {
+    let Some(first) = feed.next()? else {
+        return Ok(None);
+    };
     let first = Arc::new(first);
     let mut pipeline = Pipeline::new(settings.findings.clone());
     pipeline.next(first.clone());
@@ -72,14 +90,24 @@ fn watch(feed: &mut dyn Feed, duration: Duration, settings: &Settings) -> anyhow
             break;
         }
     }
-    Ok(report.map(|report| JudgedInterval { model: sum.finish(), report }))
+    Ok(report.map(|report| JudgedInterval {
+        model: sum.finish(),
+        report,
+    }))
 }
 
 fn text_of(view: &View<'_>) -> String {
-    let time = view.model.interval_s.map(figures::seconds).unwrap_or_default();
+    let time = view
+        .model
+        .interval_s
+        .map(figures::seconds)
+        .unwrap_or_default();
     let complaints = text::complaints(&view.sources(), columns());
     let guests = figures::count(view.guests().count(), "guest");
-    format!("watched {guests} for {time}\n{complaints}{}", findings_text::all(view, columns()))
+    format!(
+        "watched {guests} for {time}\n{complaints}{}",
+        findings_text::all(view, columns())
+    )
 }
 
 fn status(view: &View<'_>) -> u8 {
@@ -92,11 +120,15 @@ fn status(view: &View<'_>) -> u8 {
         Some(Severity::Warning) => 1,
         Some(Severity::Info) | None => 0,
     };
-    // Guests that were seen too short may have findings later; so may those that could not be seen, unless the selected
-    // guests were seen.
+    // Guests that were seen too short may have findings later; so may those that could not be seen,
+    // unless the selected guests were seen.
     let is_young = view.selected_watching().next().is_some();
     let is_blind = view.model.unseen_processes().is_some() && view.domains.patterns.is_empty();
-    if status == 0 && (is_young || is_blind) { COULD_NOT_LOOK } else { status }
+    if status == 0 && (is_young || is_blind) {
+        COULD_NOT_LOOK
+    } else {
+        status
+    }
 }
 
 #[cfg(test)]
@@ -121,8 +153,15 @@ mod tests {
     fn checked(fixture: &Fixture, seconds: u64) -> u8 {
         let settings = Settings::new(&Config::default(), None, &ChoiceArgs::default(), None);
         let feed = &mut Seconds(fixture.clone(), 0.0);
-        let seen = watch(feed, Duration::from_secs(seconds), &settings).unwrap().unwrap();
-        status(&View { model: &seen.model, findings: &seen.report, source: "live", domains: &settings.domains })
+        let seen = watch(feed, Duration::from_secs(seconds), &settings)
+            .unwrap()
+            .unwrap();
+        status(&View {
+            model: &seen.model,
+            findings: &seen.report,
+            source: "live",
+            domains: &settings.domains,
+        })
     }
 
     #[test]
@@ -133,7 +172,8 @@ mod tests {
 
     #[test]
     fn a_short_look_at_a_guest_tells_nothing() {
-        let windows = Fixture::new(testkit::Host::numa(2, 9, 2)).guest(Fixture::windows_on_pm_timer());
+        let windows =
+            Fixture::new(testkit::Host::numa(2, 9, 2)).guest(Fixture::windows_on_pm_timer());
         assert_eq!(checked(&windows, 2), COULD_NOT_LOOK);
         assert_eq!(checked(&windows, 200), 1);
     }

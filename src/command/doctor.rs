@@ -40,13 +40,18 @@ objects! {
 
 /// Runs it on the live host.
 pub fn run(args: &DoctorArgs, settings: &Settings) -> anyhow::Result<u8> {
-    let settings = Settings { interval: PATIENCE, ..settings.clone() };
+    let settings = Settings {
+        interval: PATIENCE,
+        ..settings.clone()
+    };
     // Asked before the sources start: what they no longer need is given up then.
     let held = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.permitted);
     let mut live = live::start_with(&settings, None, true);
     live::stop_on_signals(live.commands, Some(super::FAILED))?;
     let first = live.feed.next()?;
-    let Some(sample) = live.feed.next()?.or(first) else { return Ok(0) };
+    let Some(sample) = live.feed.next()?.or(first) else {
+        return Ok(0);
+    };
     let host = prerequisites(&SystemPaths::default(), held, &sample.host.facts);
     if args.json {
         print(&(json::text(&DoctorJson::new(&sample, host))? + "\n"))?;
@@ -91,10 +96,19 @@ mod tests {
     fn each_source_has_its_cure() {
         let missing = |id| SourceStatus::missing(id, format!("no {}", id.as_str()), "setcap");
         let host = testkit::Fixture::empty_host();
-        let host = host.source(missing(SourceId::Tracepoints)).source(missing(SourceId::KernelLog));
-        let rights = Prerequisite { name: "rights", value: "none".into(), fix: Some("setcap".into()) };
+        let host = host
+            .source(missing(SourceId::Tracepoints))
+            .source(missing(SourceId::KernelLog));
+        let rights = Prerequisite {
+            name: "rights",
+            value: "none".into(),
+            fix: Some("setcap".into()),
+        };
         let said = text(&host.sample(0.0), &[rights]);
         assert_eq!(said.matches("setcap").count(), 3, "{said}");
-        assert!(said.contains("no kernel-log") && said.contains("rights: none"), "{said}");
+        assert!(
+            said.contains("no kernel-log") && said.contains("rights: none"),
+            "{said}"
+        );
     }
 }

@@ -15,9 +15,13 @@ use std::path::Path;
 pub fn write(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     let existing = fs::symlink_metadata(path).ok();
     if let Some(why) = existing.and_then(|meta| not_ours(&meta)) {
-        bail!("cannot write {}: it {why}; remove it or choose another name", path.display());
+        bail!(
+            "cannot write {}: it {why}; remove it or choose another name",
+            path.display()
+        );
     }
-    replace(path, content).with_context(|| format!("cannot write {}; give --html another file", path.display()))
+    replace(path, content)
+        .with_context(|| format!("cannot write {}; give --html another file", path.display()))
 }
 
 fn replace(path: &Path, content: &[u8]) -> anyhow::Result<()> {
@@ -27,7 +31,8 @@ fn replace(path: &Path, content: &[u8]) -> anyhow::Result<()> {
         .permissions(fs::Permissions::from_mode(0o600))
         .tempfile_in(folder_of(path))
         .context("no new file in its folder")?;
-    file.write_all(content).and_then(|()| file.as_file().sync_all())?;
+    file.write_all(content)
+        .and_then(|()| file.as_file().sync_all())?;
     file.persist(path).map_err(|e| e.error)?;
     Ok(())
 }
@@ -44,9 +49,16 @@ mod tests {
         for text in ["one", "two"] {
             write(&path, text.as_bytes()).unwrap();
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
-            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+            assert_eq!(
+                fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+                0o600
+            );
         }
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing else is left");
+        assert_eq!(
+            fs::read_dir(dir.path()).unwrap().count(),
+            1,
+            "nothing else is left"
+        );
     }
 
     #[test]
@@ -56,10 +68,18 @@ mod tests {
         fs::write(&target, "mine").unwrap();
         symlink(&target, &link).unwrap();
         let refused = |path: &Path| write(path, b"page").unwrap_err().to_string();
-        assert!(refused(&link).contains("symbolic link"), "{}", refused(&link));
+        assert!(
+            refused(&link).contains("symbolic link"),
+            "{}",
+            refused(&link)
+        );
         assert_eq!(fs::read_to_string(&target).unwrap(), "mine");
         for path in [dir.path(), Path::new("/dev/null"), Path::new("..")] {
-            assert!(refused(path).contains("not a regular file"), "{}", refused(path));
+            assert!(
+                refused(path).contains("not a regular file"),
+                "{}",
+                refused(path)
+            );
         }
         assert!(refused(&dir.path().join("no/page.html")).contains("/no"));
         assert!(refused(&target.join("page.html")).contains("cannot write"));

@@ -1,4 +1,5 @@
-//! Makes `docs/kvmtop.schema.json` and the reference in `docs/json.md` of the types that `--json` prints.
+//! Makes `docs/kvmtop.schema.json` and the reference in `docs/json.md` of the types that `--json`
+//! prints.
 
 use super::doctor::DoctorJson;
 use ::report::diff::Diff;
@@ -12,7 +13,9 @@ use std::path::Path;
 const OUTPUTS: [&str; 5] = ["report", "diff", "plan", "profile", "doctor"];
 
 fn schema() -> Value {
-    let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
+    let mut generator = SchemaSettings::draft2020_12()
+        .for_serialize()
+        .into_generator();
     generator.subschema_for::<JsonDocument>();
     generator.subschema_for::<Diff>();
     generator.subschema_for::<JsonPlan>();
@@ -27,7 +30,8 @@ fn schema() -> Value {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "JSON output of kvmtop, schema 1",
-        "description": "What `--batch`, `report`, `check`, `diff`, `plan`, `profile` and `doctor` print with `--json`.",
+        "description": "What `--batch`, `report`, `check`, `diff`, `plan`, `profile` and `doctor` \
+            print with `--json`.",
         "anyOf": OUTPUTS.map(|name| json!({ "$ref": format!("#/$defs/{name}") })),
         "$defs": definitions,
     })
@@ -45,7 +49,8 @@ fn definition_name(type_name: &str) -> String {
     name
 }
 
-/// Closes objects to further fields, makes absent fields other than null, and takes out what only Rust knows.
+/// Closes objects to further fields, makes absent fields other than null, and takes out what only
+/// Rust knows.
 fn tidy(value: &mut Value, is_positive: bool) {
     if let Value::Array(all) = value {
         all.iter_mut().for_each(|v| tidy(v, is_positive));
@@ -54,7 +59,10 @@ fn tidy(value: &mut Value, is_positive: bool) {
     let required = map.get("required").cloned().unwrap_or_default();
     if let Some(properties) = map.get_mut("properties").and_then(Value::as_object_mut) {
         for (name, property) in properties {
-            if !required.as_array().is_some_and(|all| all.contains(&json!(name))) {
+            if !required
+                .as_array()
+                .is_some_and(|all| all.contains(&json!(name)))
+            {
                 take_out_null(property);
             }
         }
@@ -62,7 +70,10 @@ fn tidy(value: &mut Value, is_positive: bool) {
     }
     map.retain(|key, word| key != "format" || word == "date-time" || word == "uri");
     if let Some(Value::String(name)) = map.get_mut("$ref") {
-        *name = format!("#/$defs/{}", definition_name(name.trim_start_matches("#/$defs/")));
+        *name = format!(
+            "#/$defs/{}",
+            definition_name(name.trim_start_matches("#/$defs/"))
+        );
     }
     if let Some(Value::String(text)) = map.get_mut("description") {
         *text = text.replace('\n', " ");
@@ -81,28 +92,52 @@ fn take_out_null(property: &mut Value) {
     {
         property["type"] = name.clone();
     }
-    let Some([inner, _null]) = property["anyOf"].as_array().map(Vec::as_slice) else { return };
+    let Some([inner, _null]) = property["anyOf"].as_array().map(Vec::as_slice) else {
+        return;
+    };
     let mut inner = inner.clone();
     inner["description"] = property["description"].clone();
     *property = inner;
 }
 
-/// The definition that a property refers to: directly, through its items or through the first option of `anyOf`.
+/// The definition that a property refers to: directly, through its items or through the first
+/// option of `anyOf`.
 fn referred(property: &Value) -> Option<&str> {
-    let direct = [&property["$ref"], &property["items"]["$ref"], &property["anyOf"][0]["$ref"]];
-    direct.iter().find_map(|name| name.as_str()).map(|name| name.trim_start_matches("#/$defs/"))
+    let direct = [
+        &property["$ref"],
+        &property["items"]["$ref"],
+        &property["anyOf"][0]["$ref"],
+    ];
+    direct
+        .iter()
+        .find_map(|name| name.as_str())
+        .map(|name| name.trim_start_matches("#/$defs/"))
 }
 
 /// The fields of a definition in the order of the output; fields that may be absent come last.
 fn fields_of(definition: &Value) -> Vec<(&str, &Value)> {
-    let Some(properties) = definition["properties"].as_object() else { return Vec::new() };
-    let required = definition["required"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let mut fields: Vec<(&str, &Value)> = properties.iter().map(|(name, p)| (name.as_str(), p)).collect();
-    fields.sort_by_key(|(name, _)| required.iter().position(|r| r == name).unwrap_or(usize::MAX));
+    let Some(properties) = definition["properties"].as_object() else {
+        return Vec::new();
+    };
+    let required = definition["required"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let mut fields: Vec<(&str, &Value)> = properties
+        .iter()
+        .map(|(name, p)| (name.as_str(), p))
+        .collect();
+    fields.sort_by_key(|(name, _)| {
+        required
+            .iter()
+            .position(|r| r == name)
+            .unwrap_or(usize::MAX)
+    });
     fields
 }
 
-/// A table for the report and each definition that it reaches, in the order in which they refer to them.
+/// A table for the report and each definition that it reaches, in the order in which they refer to
+/// them.
 fn reference(schema: &Value) -> String {
     let mut names = vec![OUTPUTS[0]];
     let mut out = String::new();
@@ -123,8 +158,11 @@ fn reference(schema: &Value) -> String {
         out += &format!("\n### {name}\n\n{}\n\n", text(definition));
         out += "| field | meaning |\n|---|---|\n";
         for (field, property) in fields {
-            let link = referred(property).filter(|inner| !fields_of(&schema["$defs"][inner]).is_empty());
-            let link = link.map(|inner| format!(" [{inner}](#{inner})")).unwrap_or_default();
+            let link =
+                referred(property).filter(|inner| !fields_of(&schema["$defs"][inner]).is_empty());
+            let link = link
+                .map(|inner| format!(" [{inner}](#{inner})"))
+                .unwrap_or_default();
             out += &format!("| `{field}` | {}{link} |\n", text(property));
         }
     }
@@ -132,7 +170,10 @@ fn reference(schema: &Value) -> String {
 }
 
 fn text(described: &Value) -> String {
-    described["description"].as_str().expect("a description").replace('|', "\\|")
+    described["description"]
+        .as_str()
+        .expect("a description")
+        .replace('|', "\\|")
 }
 
 /// `make accept` writes both files.
@@ -142,15 +183,24 @@ fn the_schema_and_its_reference_are_those_of_the_types() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
     let schema = schema();
     let page = std::fs::read_to_string(docs.join("json.md")).unwrap();
-    let (prose, _) = page.split_once(HEADING).expect("the heading of the reference");
+    let (prose, _) = page
+        .split_once(HEADING)
+        .expect("the heading of the reference");
     let files = [
-        ("kvmtop.schema.json", serde_json::to_string_pretty(&schema).unwrap() + "\n"),
+        (
+            "kvmtop.schema.json",
+            serde_json::to_string_pretty(&schema).unwrap() + "\n",
+        ),
         ("json.md", format!("{prose}{HEADING}{}", reference(&schema))),
     ];
     for (name, content) in files {
         if std::env::var_os("KVMTOP_ACCEPT").is_some() {
             std::fs::write(docs.join(name), &content).unwrap();
         }
-        assert!(std::fs::read_to_string(docs.join(name)).unwrap() == content, "docs/{name} is old: run `make accept`");
+        assert!(
+            std::fs::read_to_string(docs.join(name)).unwrap() == content,
+            "docs/{name} is old: \
+            run `make accept`"
+        );
     }
 }

@@ -6,7 +6,9 @@ use crate::cli::Settings;
 use crate::cli::args::{BatchArgs, EngineChoice};
 use crate::ui::EngineDetail;
 use ::live::metadata::libvirt::Libvirt;
-use ::live::{self, Collector, CollectorCommand, CollectorOptions, LibvirtAndQmp, MonitorUse, SystemPaths};
+use ::live::{
+    self, Collector, CollectorCommand, CollectorOptions, LibvirtAndQmp, MonitorUse, SystemPaths,
+};
 use clap::ValueEnum;
 use engine::events::{Engine, EngineError, OnDemand};
 use engine::{bpf::BpfEngine, perf::PerfEngine};
@@ -32,17 +34,19 @@ pub struct LiveHost {
     pub commands: Sender<CollectorCommand>,
 }
 
-/// Starts every source. Each sample reports sources that are missing; none of them is an error here. From then on the
-/// calling thread, which is to sample, has the rights that sampling needs and no others, and is not root.
+/// Starts every source. Each sample reports sources that are missing; none of them is an error
+/// here. From then on the calling thread, which is to sample, has the rights that sampling needs
+/// and no others, and is not root.
 pub fn start(settings: &Settings) -> LiveHost {
     start_with(settings, None, false)
 }
 
-/// The same. With `files`, the calling thread writes files: it stays root if it is, and keeps these rights as well.
-/// `at_once` connects to libvirt even without guests of it.
+/// The same. With `files`, the calling thread writes files: it stays root if it is, and keeps these
+/// rights as well. `at_once` connects to libvirt even without guests of it.
 pub fn start_with(settings: &Settings, files: Option<CapabilitySet>, at_once: bool) -> LiveHost {
     let paths = SystemPaths::default();
-    // Its thread stays root, without capabilities: the daemon lets root query a guest's monitor, and hardly others.
+    // Its thread stays root, without capabilities: the daemon lets root query a guest's monitor,
+    // and hardly others.
     let asks_monitors = settings.monitor != MonitorUse::Never;
     let libvirt = Libvirt::start(settings.libvirt_uri.clone(), at_once);
     let start = rights::for_start(asks_monitors);
@@ -51,7 +55,9 @@ pub fn start_with(settings: &Settings, files: Option<CapabilitySet>, at_once: bo
         None => say_kept(rights::give_up_root(start)),
     }
     let (engine, problems) = engine(settings.engine, &paths);
-    let kind = engine.as_ref().map_or(EngineKind::None, |engine| engine.kind());
+    let kind = engine
+        .as_ref()
+        .map_or(EngineKind::None, |engine| engine.kind());
     let outside = LibvirtAndQmp::new(libvirt, settings.monitor);
     let (commands, receiver) = channel();
     let mut feed = Collector::new(CollectorOptions {
@@ -64,10 +70,15 @@ pub fn start_with(settings: &Settings, files: Option<CapabilitySet>, at_once: bo
         ..CollectorOptions::default()
     });
     let events = CollectorCommand::OnDemand(OnDemand::KvmEvents, true);
-    let events = settings.kvm_events.then(|| ("--kvm-events".to_owned(), events));
+    let events = settings
+        .kvm_events
+        .then(|| ("--kvm-events".to_owned(), events));
     let details = settings.engine_detail.iter().map(|detail| {
         let name = detail.to_possible_value().unwrap_or_default();
-        (format!("--engine-detail {}", name.get_name()), detail.command(true))
+        (
+            format!("--engine-detail {}", name.get_name()),
+            detail.command(true),
+        )
     });
     for (option, command) in events.into_iter().chain(details) {
         if let Err(why) = feed.execute(command) {
@@ -76,8 +87,12 @@ pub fn start_with(settings: &Settings, files: Option<CapabilitySet>, at_once: bo
     }
     keep(rights::for_sampling(kind, asks_monitors) | files.unwrap_or(CapabilitySet::empty()));
     // libvirt starts ssh, or a user's own daemon, for URIs of that kind.
-    let has_uri = settings.libvirt_uri.is_some() || std::env::var_os("LIBVIRT_DEFAULT_URI").is_some();
-    rights::forbid_system_calls(LaterCalls { programs: has_uri, monitors: asks_monitors });
+    let has_uri =
+        settings.libvirt_uri.is_some() || std::env::var_os("LIBVIRT_DEFAULT_URI").is_some();
+    rights::forbid_system_calls(LaterCalls {
+        programs: has_uri,
+        monitors: asks_monitors,
+    });
     LiveHost { feed, commands }
 }
 
@@ -92,9 +107,13 @@ impl EngineDetail {
 }
 
 /// The first of the chosen engines that this host allows, and why better ones failed.
-fn engine(choice: EngineChoice, paths: &SystemPaths) -> (Option<Box<dyn Engine>>, Vec<EngineError>) {
+fn engine(
+    choice: EngineChoice,
+    paths: &SystemPaths,
+) -> (Option<Box<dyn Engine>>, Vec<EngineError>) {
     type OpenEngine = fn(HostTopology, &SystemPaths) -> Result<Box<dyn Engine>, EngineError>;
-    let bpf: OpenEngine = |topology, paths| Ok(Box::new(BpfEngine::new(topology, live::vcpus(paths))?));
+    let bpf: OpenEngine =
+        |topology, paths| Ok(Box::new(BpfEngine::new(topology, live::vcpus(paths))?));
     let perf: OpenEngine = |topology, _| Ok(Box::new(PerfEngine::open(topology)?));
     let candidates: &[OpenEngine] = match choice {
         EngineChoice::Auto => &[bpf, perf],
@@ -113,40 +132,47 @@ fn engine(choice: EngineChoice, paths: &SystemPaths) -> (Option<Box<dyn Engine>>
     (None, problems)
 }
 
-/// How long a writer may take to end after a signal, before its reader counts as one that takes nothing.
+/// How long a writer may take to end after a signal, before its reader counts as one that takes
+/// nothing.
 const MAX_WAIT_AT_END: Duration = Duration::from_secs(3);
 
-/// Ends the feed at the first SIGINT, SIGTERM or SIGHUP; a second one ends the process at once, in case something hangs.
-/// A writer of text whose reader takes nothing is not waited for: the process then ends with the status `unread`.
+/// Ends the feed at the first SIGINT, SIGTERM or SIGHUP; a second one ends the process at once, in
+/// case something hangs. A writer of text whose reader takes nothing is not waited for: the process
+/// then ends with the status `unread`.
 ///
 /// # Errors
 /// The kernel gives no thread.
-pub fn stop_on_signals(commands: Sender<CollectorCommand>, unread: Option<u8>) -> std::io::Result<()> {
+pub fn stop_on_signals(
+    commands: Sender<CollectorCommand>,
+    unread: Option<u8>,
+) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
-        rights::keep_none();
-        signals.forever().next();
-        // A feed that is gone already needs no stop.
-        let _ = commands.send(CollectorCommand::Stop);
-        let end = unread.map(|status| (Instant::now() + MAX_WAIT_AT_END, status));
-        loop {
-            if let Some(signal) = signals.pending().next() {
-                std::process::exit(128 + signal);
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            rights::keep_none();
+            signals.forever().next();
+            // A feed that is gone already needs no stop.
+            let _ = commands.send(CollectorCommand::Stop);
+            let end = unread.map(|status| (Instant::now() + MAX_WAIT_AT_END, status));
+            loop {
+                if let Some(signal) = signals.pending().next() {
+                    std::process::exit(128 + signal);
+                }
+                if let Some((at, status)) = end
+                    && Instant::now() >= at
+                {
+                    std::process::exit(status.into());
+                }
+                std::thread::sleep(LOOK);
             }
-            if let Some((at, status)) = end
-                && Instant::now() >= at
-            {
-                std::process::exit(status.into());
-            }
-            std::thread::sleep(LOOK);
-        }
-    })?;
+        })?;
     Ok(())
 }
 
-/// Waits for libvirt and the monitors before the first interval begins: the first look finds the guests, the next asks
-/// who owns their addresses. The screen need not wait, because it shows names as they come; a single interval of text
-/// cannot show them later.
+/// Waits for libvirt and the monitors before the first interval begins: the first look finds the
+/// guests, the next asks who owns their addresses. The screen need not wait, because it shows names
+/// as they come; a single interval of text cannot show them later.
 fn settle(feed: &mut Collector) {
     for _ in 0..LOOKS {
         feed.tick();

@@ -1,5 +1,5 @@
-//! What each command does: arguments in, output and an exit status out. Everything that reads, waits and prints is
-//! here; [`::report`] and [`crate::ui`] decide what is shown.
+//! What each command does: arguments in, output and an exit status out. Everything that reads,
+//! waits and prints is here; [`::report`] and [`crate::ui`] decide what is shown.
 
 mod batch;
 mod check;
@@ -39,7 +39,11 @@ pub fn start() -> ExitCode {
     if let Err(why) = rights::start_clean() {
         say(&why);
         let args: Vec<OsString> = std::env::args_os().collect();
-        return ExitCode::from(if is_check(&args) { check::COULD_NOT_LOOK } else { FAILED });
+        return ExitCode::from(if is_check(&args) {
+            check::COULD_NOT_LOOK
+        } else {
+            FAILED
+        });
     }
     say_kept(rights::renounce());
     run(std::env::args_os())
@@ -54,7 +58,11 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             // Help and version come this way, too. A reader that is gone wants no complaint.
             let _ = e.print();
             let status = u8::try_from(e.exit_code()).unwrap_or(FAILED);
-            return ExitCode::from(if status > 0 && is_check(&args) { check::COULD_NOT_LOOK } else { status });
+            return ExitCode::from(if status > 0 && is_check(&args) {
+                check::COULD_NOT_LOOK
+            } else {
+                status
+            });
         }
     };
     // A monitoring plugin whose result nobody can read has not said that all is well.
@@ -72,10 +80,14 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Whether a command line, maybe one with mistakes, is that of `kvmtop check`: the first command in it counts.
+/// Whether a command line, maybe one with mistakes, is that of `kvmtop check`: the first command in
+/// it counts.
 fn is_check(args: &[OsString]) -> bool {
     let known = Cli::command();
-    let command = args.iter().skip(1).find(|word| known.find_subcommand(word).is_some());
+    let command = args
+        .iter()
+        .skip(1)
+        .find(|word| known.find_subcommand(word).is_some());
     command.is_some_and(|command| command == "check")
 }
 
@@ -84,8 +96,13 @@ fn dispatch(cli: Cli) -> anyhow::Result<u8> {
         None => {
             let is_batch = cli.batch.batch;
             let terminal = if is_batch { Ok(()) } else { needs_terminal() };
-            let settings = terminal.and_then(|()| settings(Some(&cli.sampling), &cli.choice, Some(&cli.screen)))?;
-            if is_batch { live::batch(&settings, &cli.batch) } else { screen::live(&settings) }
+            let settings = terminal
+                .and_then(|()| settings(Some(&cli.sampling), &cli.choice, Some(&cli.screen)))?;
+            if is_batch {
+                live::batch(&settings, &cli.batch)
+            } else {
+                screen::live(&settings)
+            }
         }
         Some(Command::Plan(args)) => {
             let settings = settings(Some(&args.sampling), &args.choice, None)?;
@@ -107,7 +124,9 @@ fn dispatch(cli: Cli) -> anyhow::Result<u8> {
             only_files(&[args.before.clone(), args.after.clone()], None);
             report::diff(&args, &settings)
         }
-        Some(Command::Record(args)) => record::run(&args, &settings(Some(&args.sampling), &args.choice, None)?),
+        Some(Command::Record(args)) => {
+            record::run(&args, &settings(Some(&args.sampling), &args.choice, None)?)
+        }
         Some(Command::Replay(args)) => {
             let settings = settings(None, &args.choice, Some(&args.screen))?;
             only_files(std::slice::from_ref(&args.file), screen_folder(&args.batch));
@@ -118,18 +137,25 @@ fn dispatch(cli: Cli) -> anyhow::Result<u8> {
             only_files(&[], screen_folder(&args.batch));
             replay::demo(&args, &settings)
         }
-        Some(Command::Check(args)) => check::run(&args, &settings(Some(&args.sampling), &args.choice, None)?),
+        Some(Command::Check(args)) => {
+            check::run(&args, &settings(Some(&args.sampling), &args.choice, None)?)
+        }
         Some(Command::Profile(args)) => profile::run(&args),
         Some(Command::Doctor(args)) => {
-            let choice = ChoiceArgs { config: args.config.clone(), ..ChoiceArgs::default() };
+            let choice = ChoiceArgs {
+                config: args.config.clone(),
+                ..ChoiceArgs::default()
+            };
             doctor::run(&args, &settings(Some(&args.sampling), &choice, None)?)
         }
-        Some(Command::Export(args)) => export::run(&args, &settings(Some(&args.sampling), &args.choice, None)?),
+        Some(Command::Export(args)) => {
+            export::run(&args, &settings(Some(&args.sampling), &args.choice, None)?)
+        }
     }
 }
 
-/// Keeps what a command needs that reads these files and writes into this folder, as the user who started it, or writes
-/// nothing.
+/// Keeps what a command needs that reads these files and writes into this folder, as the user who
+/// started it, or writes nothing.
 fn only_files(inputs: &[PathBuf], output: Option<&Path>) {
     match output {
         Some(_) => keep(for_files(inputs, output)),
@@ -150,13 +176,18 @@ fn keep(rights: CapabilitySet) {
 
 fn say_kept(given_up: Result<(), rustix::io::Errno>) {
     if let Err(e) = given_up {
-        say(&format!("rights that are not needed cannot be given up ({e}): kvmtop goes on with them"));
+        say(&format!(
+            "rights that are not needed cannot be given up ({e}): kvmtop goes on with \
+            them"
+        ));
     }
 }
 
 /// The folder of a file.
 fn folder_of(file: &Path) -> &Path {
-    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(HERE.as_ref())
+    file.parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(HERE.as_ref())
 }
 
 /// Fails without a terminal, and names what to use instead.
@@ -164,8 +195,8 @@ fn needs_terminal() -> anyhow::Result<()> {
     let (input, output) = (io::stdin().is_terminal(), io::stdout().is_terminal());
     anyhow::ensure!(
         input && output,
-        "the screen needs a terminal, and standard {} is none; `kvmtop --batch` prints text, `kvmtop --batch --json` \
-         prints JSON",
+        "the screen needs a terminal, and standard {} is none; `kvmtop --batch` prints text, \
+         `kvmtop --batch --json` prints JSON",
         if output { "input" } else { "output" }
     );
     Ok(())
@@ -191,35 +222,52 @@ fn say(message: &str) {
 
 /// Reports on stderr which `--domain` patterns match nothing; JSON has them as sources.
 fn say_unmatched(view: &::report::View<'_>) {
-    for s in view.domains.unmatched(view.model.domains.iter().map(|d| &*d.facts)) {
+    for s in view
+        .domains
+        .unmatched(view.model.domains.iter().map(|d| &*d.facts))
+    {
         say(&s.sentence());
     }
 }
 
 /// Whether the reader of the output has gone (`kvmtop … | head`), which is not an error.
 fn reader_is_gone(e: &anyhow::Error) -> bool {
-    e.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe))
+    e.chain().any(|cause| {
+        cause
+            .downcast_ref::<io::Error>()
+            .is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+    })
 }
 
 /// How wide text is: as the terminal, where the standard output is one.
 fn columns() -> usize {
-    let size = rustix::termios::tcgetwinsize(io::stdout()).ok().filter(|size| size.ws_col > 0);
+    let size = rustix::termios::tcgetwinsize(io::stdout())
+        .ok()
+        .filter(|size| size.ws_col > 0);
     size.map_or(::report::table::COLUMNS, |size| size.ws_col.into())
 }
 
 /// Prints a text that ends in a line break, all of it at once.
 fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    let written = out.write_all(kvm::without_hidden(text).as_bytes()).and_then(|()| out.flush());
+    let written = out
+        .write_all(kvm::without_hidden(text).as_bytes())
+        .and_then(|()| out.flush());
     written.map_err(|e| {
         // A terminal that is gone, as a pipe without a reader.
         let gone = e.raw_os_error() == Some(libc::EIO) && is_device(&out);
-        let kind = if gone { io::ErrorKind::BrokenPipe } else { e.kind() };
+        let kind = if gone {
+            io::ErrorKind::BrokenPipe
+        } else {
+            e.kind()
+        };
         io::Error::new(kind, format!("cannot write to the standard output: {e}"))
     })
 }
 
 fn is_device(file: impl std::os::fd::AsFd) -> bool {
     let mode = rustix::fs::fstat(file).map(|stat| stat.st_mode);
-    mode.is_ok_and(|mode| rustix::fs::FileType::from_raw_mode(mode) == rustix::fs::FileType::CharacterDevice)
+    mode.is_ok_and(|mode| {
+        rustix::fs::FileType::from_raw_mode(mode) == rustix::fs::FileType::CharacterDevice
+    })
 }

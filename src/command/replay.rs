@@ -21,16 +21,34 @@ const DEMO: &[u8] = include_bytes!("../../assets/demo.kvmtop");
 /// `kvmtop replay FILE`.
 pub fn run(args: &ReplayArgs, settings: &Settings) -> anyhow::Result<u8> {
     let title = args.file.display().to_string();
-    show(Session::open(&args.file)?, ScreenSource::Replay, title, args.at, &args.batch, settings)
+    show(
+        Session::open(&args.file)?,
+        ScreenSource::Replay,
+        title,
+        args.at,
+        &args.batch,
+        settings,
+    )
 }
 
 /// `kvmtop demo`.
 pub fn demo(args: &DemoArgs, settings: &Settings) -> anyhow::Result<u8> {
     // A file in memory; it is gone when it is closed.
-    let mut file = File::from(memfd_create("kvmtop", MemfdFlags::CLOEXEC).context("cannot make a file in memory")?);
-    file.write_all(DEMO).context("cannot unpack the demo recording")?;
+    let mut file = File::from(memfd_create("kvmtop", MemfdFlags::CLOEXEC).context(
+        "cannot make a \
+        file in memory",
+    )?);
+    file.write_all(DEMO)
+        .context("cannot unpack the demo recording")?;
     let session = Session::from_file(file, Path::new("the demo recording"))?;
-    show(session, ScreenSource::Demo, "of real guests".into(), None, &args.batch, settings)
+    show(
+        session,
+        ScreenSource::Demo,
+        "of real guests".into(),
+        None,
+        &args.batch,
+        settings,
+    )
 }
 
 fn show(
@@ -44,7 +62,12 @@ fn show(
     if let Some(damage) = session.damage() {
         say(&damage);
     }
-    let range = session.range_ms().with_context(|| format!("{title}: the recording holds no sample"))?;
+    let range = session.range_ms().with_context(|| {
+        format!(
+            "{title}: the recording holds no \
+        sample"
+        )
+    })?;
     let start_ms = time_ms(range, start, "--at")?;
     let cursor = session.cursor();
     if batch.batch {
@@ -55,9 +78,15 @@ fn show(
     Ok(0)
 }
 
-fn print_all(cursor: Cursor, mut next: usize, args: &BatchArgs, settings: &Settings) -> anyhow::Result<u8> {
+fn print_all(
+    cursor: Cursor,
+    mut next: usize,
+    args: &BatchArgs,
+    settings: &Settings,
+) -> anyhow::Result<u8> {
     let mut batch = BatchPrinter::new(settings, args, SourceId::Session.as_str());
-    let mut intervals = RecordedIntervals::new(cursor, settings.findings.clone(), DomainFilter::default());
+    let mut intervals =
+        RecordedIntervals::new(cursor, settings.findings.clone(), DomainFilter::default());
     while !batch.enough()
         && let Some((index, interval)) = intervals.first_from(next)
     {

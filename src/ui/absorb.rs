@@ -19,7 +19,10 @@ impl AppState {
     /// Takes in a new interval. A paused live screen keeps it for later.
     pub fn absorb(&mut self, tick: Tick) {
         if self.paused && tick.playback.is_none() {
-            let mut history = self.held.take().map_or_else(|| self.history.clone(), |held| held.history);
+            let mut history = self
+                .held
+                .take()
+                .map_or_else(|| self.history.clone(), |held| held.history);
             history.push(&tick.model);
             self.held = Some(Box::new(Held { tick, history }));
             return;
@@ -31,7 +34,10 @@ impl AppState {
         if tick.passed.is_jump {
             self.history.clear();
         }
-        tick.passed.before.iter().for_each(|model| self.history.push(model));
+        tick.passed
+            .before
+            .iter()
+            .for_each(|model| self.history.push(model));
         if !tick.again {
             self.history.push(&tick.model);
         }
@@ -39,7 +45,10 @@ impl AppState {
         if self.message_age > MESSAGE_LASTS {
             self.message = None;
         }
-        if let Some(now) = self.new_trouble(&tick.model).filter(|_| tick.playback.is_none()) {
+        if let Some(now) = self
+            .new_trouble(&tick.model)
+            .filter(|_| tick.playback.is_none())
+        {
             self.say(now);
         }
         // A step through a recording is to show what was found at that time.
@@ -48,7 +57,9 @@ impl AppState {
         }
         let shown = std::mem::replace(&mut self.report, tick.report);
         let now = std::mem::take(&mut self.report.findings);
-        self.report.findings = self.held_findings.settle(&shown.findings, now, tick.model.time_ms);
+        self.report.findings = self
+            .held_findings
+            .settle(&shown.findings, now, tick.model.time_ms);
         self.playback = tick.playback;
         let busy = guests::busy(&tick.model).chain(threads::busy(&tick.model));
         self.awake.watch(busy.chain(disks::busy(&tick.model)));
@@ -62,19 +73,45 @@ impl AppState {
 
     /// Lets the rows of tables change places, where they kept them for long enough.
     fn release_places(&mut self) {
-        let Some(now_ms) = self.model.as_ref().map(|m| m.time_ms) else { return };
-        for table in self.tables.values_mut().filter(|table| table.order.is_due(now_ms)) {
+        let Some(now_ms) = self.model.as_ref().map(|m| m.time_ms) else {
+            return;
+        };
+        for table in self
+            .tables
+            .values_mut()
+            .filter(|table| table.order.is_due(now_ms))
+        {
             table.order = RowOrder::default();
         }
     }
 
-    /// Keeps the places that the rows of the list and of the view's tables have now. The first sample has no rates: its
-    /// order is held by nothing.
+    /// Keeps the places that the rows of the list and of the view's tables have now. The first
+    /// sample has no rates: its order is held by nothing.
     fn keep_places(&mut self) {
-        let Some(now_ms) = self.model.as_ref().filter(|m| m.interval_s.is_some()).map(|m| m.time_ms) else { return };
-        let keys = |table: &dyn AnyTable| (0..table.len()).map(|row| table.key(row)).collect::<Vec<RowKey>>();
-        let guests = self.list.guests.iter().map(|at| guests::key(self, ListRow::Guest(*at))).collect();
-        let mut places: Vec<_> = self.shown_page().tables().map(|table| (table.id(), keys(table))).collect();
+        let Some(now_ms) = self
+            .model
+            .as_ref()
+            .filter(|m| m.interval_s.is_some())
+            .map(|m| m.time_ms)
+        else {
+            return;
+        };
+        let keys = |table: &dyn AnyTable| {
+            (0..table.len())
+                .map(|row| table.key(row))
+                .collect::<Vec<RowKey>>()
+        };
+        let guests = self
+            .list
+            .guests
+            .iter()
+            .map(|at| guests::key(self, ListRow::Guest(*at)))
+            .collect();
+        let mut places: Vec<_> = self
+            .shown_page()
+            .tables()
+            .map(|table| (table.id(), keys(table)))
+            .collect();
         places.push((TableId::Guests, guests));
         for (id, rows) in places {
             let order = &mut self.tables.entry(id).or_default().order;
@@ -89,7 +126,10 @@ impl AppState {
         self.paused = false;
         if let Some(held) = self.held.take() {
             self.history = held.history;
-            self.take_in(Tick { again: true, ..held.tick });
+            self.take_in(Tick {
+                again: true,
+                ..held.tick
+            });
         }
     }
 
@@ -117,21 +157,37 @@ impl AppState {
             list.top = list.at + 1 - height;
         }
     }
-    /// A source that is not whole and was so far: it is said once. The view of sources says it for as long as it lasts.
+    /// A source that is not whole and was so far: it is said once. The view of sources says it for
+    /// as long as it lasts.
     fn new_trouble(&self, now: &Model) -> Option<String> {
-        let known = self.model.as_ref().map(Model::troubled_sources).unwrap_or_default();
-        let is_new = |s: &&SourceStatus| s.state != SourceState::Ok && !known.contains(&(s.id, s.state));
+        let known = self
+            .model
+            .as_ref()
+            .map(Model::troubled_sources)
+            .unwrap_or_default();
+        let is_new =
+            |s: &&SourceStatus| s.state != SourceState::Ok && !known.contains(&(s.id, s.state));
         let new: Vec<&SourceStatus> = now.sources.iter().filter(is_new).collect();
         // A recording that fails is reported in the line that reported its start.
         if let Some(recording) = new.iter().find(|s| s.id == SourceId::Recording) {
             return (!self.session.source.is_recorded()).then(|| recording.sentence());
         }
         let source = new.first()?;
-        let more = if new.len() > 1 { format!(" (and {} more)", new.len() - 1) } else { String::new() };
-        let (key, id) = (self.key_name(Action::Show(ScreenView::Sources)), source.id.as_str());
+        let more = if new.len() > 1 {
+            format!(" (and {} more)", new.len() - 1)
+        } else {
+            String::new()
+        };
+        let (key, id) = (
+            self.key_name(Action::Show(ScreenView::Sources)),
+            source.id.as_str(),
+        );
         let cause = source.cause.as_deref().unwrap_or_default();
-        let named =
-            if cause.starts_with(id) { cause.to_owned() } else { format!("{id} {}: {cause}", source.state.as_str()) };
+        let named = if cause.starts_with(id) {
+            cause.to_owned()
+        } else {
+            format!("{id} {}: {cause}", source.state.as_str())
+        };
         Some(format!("{key} shows the cure{more}: {named}"))
     }
 }

@@ -29,7 +29,8 @@ pub enum Action {
     Open,
     /// Close the popup, return to the list of guests, or clear the filter.
     Back,
-    /// Show the view so many places further; on a page, go to the next section, or back where negative.
+    /// Show the view so many places further; on a page, go to the next section, or back where
+    /// negative.
     Turn(isize),
     /// Show a view.
     Show(ScreenView),
@@ -105,8 +106,17 @@ impl SaveFormat {
     /// All with the ends of their files' names and their lines of the menu, in its order.
     pub const ALL: [(Self, &str, &str); 3] = [
         (Self::Text, "txt", "the text of the screen, for a ticket"),
-        (Self::Csv, "csv", "the figures of the view, not rounded, for a spreadsheet"),
-        (Self::Json, "json", "the whole interval of the guests in the view, as --batch --json prints it"),
+        (
+            Self::Csv,
+            "csv",
+            "the figures of the view, not rounded, for a spreadsheet",
+        ),
+        (
+            Self::Json,
+            "json",
+            "the whole interval of the guests in the view, as --batch --json \
+            prints it",
+        ),
     ];
 }
 
@@ -172,12 +182,13 @@ pub enum Replay {
 pub enum Control {
     /// Set the tracing level.
     SetEngineLevel(EngineLevel),
-    /// A view is open (`true`) or closed that shows figures which cost guests something: they are to be taken or need
-    /// not be.
+    /// A view is open (`true`) or closed that shows figures which cost guests something: they are
+    /// to be taken or need not be.
     Show(EngineDetail, bool),
     /// Ask the monitor of the guest with this process id through libvirt.
     AskMonitor(i32),
-    /// Record into this file from now on. The source `recording` of the samples reports how that goes.
+    /// Record into this file from now on. The source `recording` of the samples reports how that
+    /// goes.
     StartRecord(PathBuf),
     /// Close the recording.
     StopRecord,

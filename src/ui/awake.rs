@@ -6,7 +6,8 @@ use std::collections::HashMap;
 /// For so many intervals something keeps its row after it did something.
 pub const KEPT: u8 = 30;
 
-/// The guests, threads and devices that did something lately, and for how many intervals they keep their rows.
+/// The guests, threads and devices that did something lately, and for how many intervals they keep
+/// their rows.
 #[derive(Debug, Clone, Default)]
 pub struct Awake(HashMap<RowKey, u8>);
 

@@ -36,8 +36,14 @@ const MAX_LEAVE_WAIT: Duration = Duration::from_millis(1500);
 const MAX_BLOCKED: Duration = Duration::from_secs(10);
 /// The views whose figures cost guests something: they are traced while the view is open.
 const ON_DEMAND: [(&[ScreenView], EngineDetail); 2] = [
-    (&[ScreenView::Storage, ScreenView::Page], EngineDetail::Disks),
-    (&[ScreenView::Latency, ScreenView::Page], EngineDetail::Interrupts),
+    (
+        &[ScreenView::Storage, ScreenView::Page],
+        EngineDetail::Disks,
+    ),
+    (
+        &[ScreenView::Latency, ScreenView::Page],
+        EngineDetail::Interrupts,
+    ),
 ];
 
 /// Who carries out what the screen asks for.
@@ -49,8 +55,9 @@ pub struct ScreenHandlers {
     pub replay: Option<Sender<Replay>>,
 }
 
-/// Shows what a feeder sends until the user quits; the time zone is the system's. The feeder runs on a separate thread
-/// and ends when nobody receives its events, or when the senders of `handlers` are dropped.
+/// Shows what a feeder sends until the user quits; the time zone is the system's. The feeder runs
+/// on a separate thread and ends when nobody receives its events, or when the senders of `handlers`
+/// are dropped.
 ///
 /// # Errors
 /// When there is no terminal or it goes away, or when the feeder reports an error.
@@ -60,24 +67,37 @@ pub fn run(
     mut handlers: ScreenHandlers,
     feeder: impl FnOnce(SyncSender<ScreenEvent>) + Send + 'static,
 ) -> anyhow::Result<()> {
-    let theme = terminal::theme(settings.theme, settings.ascii, &|name| std::env::var(name).ok());
-    let session = ScreenSession { zone: TimeZone::system(), ..session };
+    let theme = terminal::theme(settings.theme, settings.ascii, &|name| {
+        std::env::var(name).ok()
+    });
+    let session = ScreenSession {
+        zone: TimeZone::system(),
+        ..session
+    };
     let (events, wake) = mpsc::sync_channel(MAX_QUEUED_EVENTS);
     signals(events.clone())?;
     let mut guard = Guard::enter().context("cannot take over the terminal")?;
     keys(events.clone())?;
     hang_up(events.clone())?;
     let (gone, wait) = mpsc::channel();
-    std::thread::Builder::new().name("kvmtop/feeder".into()).spawn(move || {
-        feeder(events);
-        let _ = gone.send(());
-    })?;
+    std::thread::Builder::new()
+        .name("kvmtop/feeder".into())
+        .spawn(move || {
+            feeder(events);
+            let _ = gone.send(());
+        })?;
     let size = Guard::size()?;
     let mut state = AppState::new(session, (size.width, size.height));
     let result = event_loop(&mut guard, &mut state, &theme, &mut handlers, &wake);
     drop(guard);
     // A terminal that is gone means that its user left, which is not an error.
-    let result = result.or_else(|e| if std::io::stdout().is_terminal() { Err(e) } else { Ok(()) });
+    let result = result.or_else(|e| {
+        if std::io::stdout().is_terminal() {
+            Err(e)
+        } else {
+            Ok(())
+        }
+    });
     // The collector closes a recording and detaches what it has in the kernel when it is dropped.
     if let Some(control) = &handlers.control {
         control(Control::Quit);
@@ -97,71 +117,80 @@ fn last_words(wake: &Receiver<ScreenEvent>, gone: &Receiver<()>) -> Option<anyho
         }
     };
     while gone.try_recv() == Err(TryRecvError::Empty) && begin.elapsed() < MAX_LEAVE_WAIT {
-        wake.recv_timeout(Duration::from_millis(10)).into_iter().for_each(&mut hear);
+        wake.recv_timeout(Duration::from_millis(10))
+            .into_iter()
+            .for_each(&mut hear);
     }
     wake.try_iter().for_each(hear);
     ended
 }
 
-/// Leaves when the terminal is gone. SIGHUP and failing writes may not report this: the signal goes only to the leader
-/// of the terminal's session, an unchanged screen writes nothing, and crossterm reads the end of its input again and
-/// again.
+/// Leaves when the terminal is gone. SIGHUP and failing writes may not report this: the signal goes
+/// only to the leader of the terminal's session, an unchanged screen writes nothing, and crossterm
+/// reads the end of its input again and again.
 fn hang_up(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
-    std::thread::Builder::new().name("hang-up".into()).spawn(move || {
-        let stdin = std::io::stdin();
-        // poll(2) reports POLLHUP and POLLERR unasked, and nothing else here.
-        let mut terminal = [PollFd::new(&stdin, PollFlags::empty())];
-        while poll(&mut terminal, None) == Err(Errno::INTR) {}
-        let _ = events.send(ScreenEvent::Leave);
-    })?;
+    std::thread::Builder::new()
+        .name("hang-up".into())
+        .spawn(move || {
+            let stdin = std::io::stdin();
+            // poll(2) reports POLLHUP and POLLERR unasked, and nothing else here.
+            let mut terminal = [PollFd::new(&stdin, PollFlags::empty())];
+            while poll(&mut terminal, None) == Err(Errno::INTR) {}
+            let _ = events.send(ScreenEvent::Leave);
+        })?;
     Ok(())
 }
 
 /// Reads keys on a separate thread, which ends with the process.
 fn keys(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
-    std::thread::Builder::new().name("keys".into()).spawn(move || {
-        loop {
-            // An error says that the terminal is gone.
-            let Ok(event) = event::read() else {
-                let _ = events.send(ScreenEvent::Leave);
-                return;
-            };
-            let event = match event {
-                event::Event::Key(key) => ScreenEvent::Key(key),
-                event::Event::Paste(text) => ScreenEvent::Paste(text),
-                event::Event::Resize(..) => ScreenEvent::Resize,
-                _ => continue,
-            };
-            if events.send(event).is_err() {
-                return;
+    std::thread::Builder::new()
+        .name("keys".into())
+        .spawn(move || {
+            loop {
+                // An error says that the terminal is gone.
+                let Ok(event) = event::read() else {
+                    let _ = events.send(ScreenEvent::Leave);
+                    return;
+                };
+                let event = match event {
+                    event::Event::Key(key) => ScreenEvent::Key(key),
+                    event::Event::Paste(text) => ScreenEvent::Paste(text),
+                    event::Event::Resize(..) => ScreenEvent::Resize,
+                    _ => continue,
+                };
+                if events.send(event).is_err() {
+                    return;
+                }
             }
-        }
-    })?;
+        })?;
     Ok(())
 }
 
 fn signals(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
     let handled = [SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGCONT];
     let mut signals = Signals::new(handled).context("cannot watch for signals")?;
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
-        for signal in &mut signals {
-            let event = if signal == SIGCONT {
-                ScreenEvent::Continued
-            } else {
-                // A terminal that takes no output holds the screen up, which then hears nothing.
-                let _ = std::thread::Builder::new().spawn(move || {
-                    std::thread::sleep(MAX_BLOCKED);
-                    // The rest of it would be output.
-                    let _ = disable_raw_mode();
-                    std::process::exit(128 + signal);
-                });
-                ScreenEvent::Leave
-            };
-            if events.send(event).is_err() {
-                return;
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            for signal in &mut signals {
+                let event = if signal == SIGCONT {
+                    ScreenEvent::Continued
+                } else {
+                    // A terminal that takes no output holds the screen up, which then hears
+                    // nothing.
+                    let _ = std::thread::Builder::new().spawn(move || {
+                        std::thread::sleep(MAX_BLOCKED);
+                        // The rest of it would be output.
+                        let _ = disable_raw_mode();
+                        std::process::exit(128 + signal);
+                    });
+                    ScreenEvent::Leave
+                };
+                if events.send(event).is_err() {
+                    return;
+                }
             }
-        }
-    })?;
+        })?;
     Ok(())
 }
 
@@ -191,7 +220,9 @@ fn event_loop(
                 control(Control::Show(detail, is_shown));
             }
         }
-        let Ok(first) = wake.recv() else { return Ok(()) };
+        let Ok(first) = wake.recv() else {
+            return Ok(());
+        };
         let mut next = Some(first);
         by_user = false;
         while let Some(event) = next {
@@ -219,7 +250,8 @@ fn event_loop(
     }
 }
 
-/// Takes the terminal's size, for each picture: no event tells a change before the keys' thread listens.
+/// Takes the terminal's size, for each picture: no event tells a change before the keys' thread
+/// listens.
 fn fit(state: &mut AppState) -> anyhow::Result<()> {
     let size = Guard::size()?;
     if state.size != (size.width, size.height) {
@@ -248,12 +280,19 @@ fn carry_out(
         Effect::StartRecord => {
             let name = PathBuf::from(export::file_name(state, "", "kvmtop"));
             let path = std::path::absolute(&name).unwrap_or(name);
-            state.say(format!("recording into {}; {} stops", path.display(), state.key_name(Action::Record)));
+            state.say(format!(
+                "recording into {}; {} stops",
+                path.display(),
+                state.key_name(Action::Record)
+            ));
             control(state, Control::StartRecord(path));
         }
         Effect::Copy { text, what } => {
             Guard::copy(&text)?;
-            state.say(format!("copied {what}, if the terminal allows OSC 52; w writes a file instead"));
+            state.say(format!(
+                "copied {what}, if the terminal allows OSC 52; w writes a file \
+                instead"
+            ));
         }
         Effect::WriteFile(name, text) => state.say(written(&name, &text)),
         Effect::SaveView(format) => state.say(match export::view(state, theme, format) {
@@ -275,21 +314,33 @@ fn written(name: &str, text: &str) -> String {
         Ok(path) => format!("written to {}", path.display()),
         Err(e) => {
             let folder = std::env::current_dir().unwrap_or_default();
-            format!("cannot write {name} in {}: {e}; start kvmtop in a folder of yours", folder.display())
+            format!(
+                "cannot write {name} in {}: {e}; start kvmtop in a folder of yours",
+                folder.display()
+            )
         }
     }
 }
 
-/// Writes a file that was not there, for its owner alone: never over another one, never through a link that somebody
-/// laid (`O_EXCL` follows none, open(2)).
+/// Writes a file that was not there, for its owner alone: never over another one, never through a
+/// link that somebody laid (`O_EXCL` follows none, open(2)).
 fn write_new(path: &Path, text: &str) -> std::io::Result<PathBuf> {
     let (stem, ext) = (
         path.file_stem().unwrap_or_default().to_string_lossy(),
         path.extension().unwrap_or_default().to_string_lossy(),
     );
     for n in 0..100 {
-        let path = if n == 0 { path.to_path_buf() } else { path.with_file_name(format!("{stem}-{n}.{ext}")) };
-        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
+        let path = if n == 0 {
+            path.to_path_buf()
+        } else {
+            path.with_file_name(format!("{stem}-{n}.{ext}"))
+        };
+        match OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)
+        {
             Ok(mut file) => {
                 file.write_all(without_hidden(text).as_bytes())?;
                 return Ok(std::path::absolute(&path).unwrap_or(path));
@@ -311,9 +362,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("kvmtop-fix.txt");
         assert_eq!(write_new(&path, "one").unwrap(), path);
-        assert_eq!(write_new(&path, "two").unwrap(), dir.path().join("kvmtop-fix-1.txt"));
+        assert_eq!(
+            write_new(&path, "two").unwrap(),
+            dir.path().join("kvmtop-fix-1.txt")
+        );
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one");
-        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
     }
 
     #[test]
@@ -321,7 +378,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (path, target) = (dir.path().join("view.svg"), dir.path().join("target"));
         std::os::unix::fs::symlink(&target, &path).unwrap();
-        assert_eq!(write_new(&path, "picture").unwrap(), dir.path().join("view-1.svg"));
+        assert_eq!(
+            write_new(&path, "picture").unwrap(),
+            dir.path().join("view-1.svg")
+        );
         assert!(!target.exists());
     }
 }

@@ -22,7 +22,8 @@ pub enum ListRow {
 pub struct GuestList {
     /// The rows, top to bottom.
     pub rows: Vec<ListRow>,
-    /// The guests that pass the filter, in the order of the list, folded ones too: indices into the model's list.
+    /// The guests that pass the filter, in the order of the list, folded ones too: indices into the
+    /// model's list.
     pub guests: Vec<usize>,
     /// The selected row. `None` until a key selects one; the first row is selected then.
     pub cursor: Option<RowKey>,
@@ -39,9 +40,13 @@ pub struct GuestList {
 }
 
 impl GuestList {
-    /// Takes in what the guests did in a new interval; `before` is the interval of the costs so far.
+    /// Takes in what the guests did in a new interval; `before` is the interval of the costs so
+    /// far.
     pub fn watch(&mut self, before: Option<&Model>, model: &Model) {
-        let before = before.into_iter().flat_map(|m| &m.domains).map(DomainModel::key);
+        let before = before
+            .into_iter()
+            .flat_map(|m| &m.domains)
+            .map(DomainModel::key);
         let before: HashMap<GuestId, &GuestCosts> = before.zip(&self.costs).collect();
         let mut costs = guest_costs(model);
         for (domain, costs) in model.domains.iter().zip(&mut costs) {

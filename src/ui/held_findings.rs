@@ -1,5 +1,6 @@
-//! Texts of findings on a live screen. The figures in a text cover one interval and differ in each; the screen keeps
-//! them for some seconds, so that a list can be read. New findings and changed severities appear immediately.
+//! Texts of findings on a live screen. The figures in a text cover one interval and differ in each;
+//! the screen keeps them for some seconds, so that a list can be read. New findings and changed
+//! severities appear immediately.
 
 use super::table::is_due;
 use judge::lint::{Finding, FindingId};
@@ -13,19 +14,30 @@ pub struct HeldFindings {
 }
 
 impl HeldFindings {
-    /// The findings to show at a time: those that are new or judged differently as they are now, the others as they are
-    /// shown, and in that order, until their time is over.
+    /// The findings to show at a time: those that are new or judged differently as they are now,
+    /// the others as they are shown, and in that order, until their time is over.
     pub fn settle(&mut self, shown: &[Finding], now: Vec<Finding>, now_ms: i64) -> Vec<Finding> {
         if is_due(self.taken_ms, now_ms) {
             self.taken_ms = Some(now_ms);
             return now;
         }
-        let places: HashMap<FindingId, usize> = shown.iter().enumerate().map(|(at, f)| (f.id(), at)).collect();
+        let places: HashMap<FindingId, usize> = shown
+            .iter()
+            .enumerate()
+            .map(|(at, f)| (f.id(), at))
+            .collect();
         let same = |a: &Finding, b: &Finding| {
-            (a.severity, a.confidence, &a.title, &a.folded) == (b.severity, b.confidence, &b.title, &b.folded)
+            (a.severity, a.confidence, &a.title, &a.folded)
+                == (b.severity, b.confidence, &b.title, &b.folded)
         };
         let place = |f: &Finding| places.get(&f.id()).copied();
-        let held = |f: Finding| place(&f).map(|at| &shown[at]).filter(|shown| same(shown, &f)).cloned().unwrap_or(f);
+        let held = |f: Finding| {
+            place(&f)
+                .map(|at| &shown[at])
+                .filter(|shown| same(shown, &f))
+                .cloned()
+                .unwrap_or(f)
+        };
         let mut now: Vec<Finding> = now.into_iter().map(held).collect();
         now.sort_by_key(|f| (Reverse(f.severity), place(f).unwrap_or(usize::MAX)));
         now
@@ -38,7 +50,12 @@ mod tests {
     use judge::lint::{RuleId, Severity};
 
     fn finding(rule: RuleId, severity: Severity, figure: &str) -> Finding {
-        Finding { rule, severity, evidence: vec![figure.into()], ..Finding::default() }
+        Finding {
+            rule,
+            severity,
+            evidence: vec![figure.into()],
+            ..Finding::default()
+        }
     }
 
     #[test]
@@ -47,17 +64,42 @@ mod tests {
         let (mut held, mut shown) = (HeldFindings::default(), Vec::new());
         let mut at = |ms: i64, now: Vec<Finding>| {
             shown = held.settle(&shown, now, ms);
-            shown.iter().map(|f| f.evidence[0].clone()).collect::<Vec<_>>()
+            shown
+                .iter()
+                .map(|f| f.evidence[0].clone())
+                .collect::<Vec<_>>()
         };
         assert_eq!(at(0, vec![finding(RuleId::RtcTick, Warning, "1")]), ["1"]);
         assert_eq!(
-            at(1000, vec![finding(RuleId::PinOverlap, Critical, "9"), finding(RuleId::RtcTick, Warning, "2")]),
+            at(
+                1000,
+                vec![
+                    finding(RuleId::PinOverlap, Critical, "9"),
+                    finding(RuleId::RtcTick, Warning, "2")
+                ]
+            ),
             ["9", "1"]
         );
-        assert_eq!(at(2000, vec![finding(RuleId::RtcTick, Critical, "3")]), ["3"], "worse than it was");
-        assert_eq!(at(4700, vec![finding(RuleId::RtcTick, Critical, "4")]), ["3"]);
-        assert_eq!(at(4900, vec![finding(RuleId::RtcTick, Critical, "5")]), ["5"]);
-        assert_eq!(at(3000, vec![finding(RuleId::RtcTick, Critical, "6")]), ["6"], "the clock was set");
+        assert_eq!(
+            at(2000, vec![finding(RuleId::RtcTick, Critical, "3")]),
+            ["3"],
+            "worse than it \
+            was"
+        );
+        assert_eq!(
+            at(4700, vec![finding(RuleId::RtcTick, Critical, "4")]),
+            ["3"]
+        );
+        assert_eq!(
+            at(4900, vec![finding(RuleId::RtcTick, Critical, "5")]),
+            ["5"]
+        );
+        assert_eq!(
+            at(3000, vec![finding(RuleId::RtcTick, Critical, "6")]),
+            ["6"],
+            "the clock was \
+            set"
+        );
         assert_eq!(at(3100, Vec::new()), [""; 0]);
     }
 }

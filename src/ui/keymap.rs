@@ -64,9 +64,16 @@ fn key_press(name: &str) -> KeyPress {
         Some(("Shift", key)) if key != "Tab" => (KeyModifiers::SHIFT, key),
         _ => (KeyModifiers::NONE, name),
     };
-    let special = SPECIAL.iter().find(|(special, _)| *special == name).map(|(_, code)| *code);
+    let special = SPECIAL
+        .iter()
+        .find(|(special, _)| *special == name)
+        .map(|(_, code)| *code);
     let letter = name.chars().next().unwrap_or_default();
-    let letter = if mods == KeyModifiers::CONTROL { letter.to_ascii_lowercase() } else { letter };
+    let letter = if mods == KeyModifiers::CONTROL {
+        letter.to_ascii_lowercase()
+    } else {
+        letter
+    };
     (special.unwrap_or(KeyCode::Char(letter)), mods)
 }
 
@@ -92,65 +99,243 @@ impl Binding {
 
 /// The name of an action's first key, on a live screen or in a recording.
 pub fn key_name(action: Action, recorded: bool) -> Option<&'static str> {
-    let binding = KEYMAP.iter().find(|b| b.action == action && b.when.is_for(recorded))?;
+    let binding = KEYMAP
+        .iter()
+        .find(|b| b.action == action && b.when.is_for(recorded))?;
     binding.keys.split(' ').next()
 }
 
 const fn bind(keys: &'static str, action: Action, when: When, help: &'static str) -> Binding {
-    Binding { keys, action, when, help }
+    Binding {
+        keys,
+        action,
+        when,
+        help,
+    }
 }
 
 use {Action as A, Replay as R, ScreenView as V, When as W};
 
-/// All bindings. The first ones, as many of them as act on the screen, are the first page of the help.
+/// All bindings. The first ones, as many of them as act on the screen, are the first page of the
+/// help.
 pub static KEYMAP: &[Binding] = &[
-    bind("Enter", A::Open, W::Always, "opens the guest's page, a problem, what is folded; confirms"),
-    bind("Esc Backspace", A::Back, W::Always, "goes one step back: closes, to the list, ends the filter"),
-    bind("n", A::Problem(1), W::Screen, "goes to the next problem, of this guest or the next"),
-    bind("y", A::Copy, W::Screen, "copies the fix to the terminal's clipboard (OSC 52)"),
-    bind("w", A::Write, W::Screen, "writes the fix to a file in the current folder"),
-    bind("Tab", A::Turn(1), W::Screen, "goes to the next view, on a page to the next section"),
-    bind("/", A::Filter, W::Screen, "shows only guests with this in their name, or with cpu>50"),
-    bind("s", A::Sort, W::Screen, "chooses the column that the table is sorted by"),
-    bind("C", A::Columns, W::Screen, "chooses the columns of the table and their order"),
+    bind(
+        "Enter",
+        A::Open,
+        W::Always,
+        "opens the guest's page, a problem, what is folded; \
+        confirms",
+    ),
+    bind(
+        "Esc Backspace",
+        A::Back,
+        W::Always,
+        "goes one step back: closes, to the list, ends the \
+        filter",
+    ),
+    bind(
+        "n",
+        A::Problem(1),
+        W::Screen,
+        "goes to the next problem, of this guest or the next",
+    ),
+    bind(
+        "y",
+        A::Copy,
+        W::Screen,
+        "copies the fix to the terminal's clipboard (OSC 52)",
+    ),
+    bind(
+        "w",
+        A::Write,
+        W::Screen,
+        "writes the fix to a file in the current folder",
+    ),
+    bind(
+        "Tab",
+        A::Turn(1),
+        W::Screen,
+        "goes to the next view, on a page to the next section",
+    ),
+    bind(
+        "/",
+        A::Filter,
+        W::Screen,
+        "shows only guests with this in their name, or with cpu>50",
+    ),
+    bind(
+        "s",
+        A::Sort,
+        W::Screen,
+        "chooses the column that the table is sorted by",
+    ),
+    bind(
+        "C",
+        A::Columns,
+        W::Screen,
+        "chooses the columns of the table and their order",
+    ),
     bind("space p", A::Pause, W::Live, "pauses or resumes the screen"),
-    bind("r", A::Record, W::Live, "records into a file in the current folder, or stops that"),
+    bind(
+        "r",
+        A::Record,
+        W::Live,
+        "records into a file in the current folder, or stops that",
+    ),
     bind("e", A::EngineLevel, W::Live, "turns tracing off and on"),
     bind("space p", A::Pause, W::Recorded, "plays or pauses"),
-    bind("Right", A::Replay(R::Step(1)), W::Recorded, "goes one sample forward"),
-    bind("g", A::Goto, W::Recorded, "goes to a clock time (14:03, 14:03:22) or an offset (90s, 2h)"),
+    bind(
+        "Right",
+        A::Replay(R::Step(1)),
+        W::Recorded,
+        "goes one sample forward",
+    ),
+    bind(
+        "g",
+        A::Goto,
+        W::Recorded,
+        "goes to a clock time (14:03, 14:03:22) or an offset (90s, \
+        2h)",
+    ),
     bind("? h F1", A::Help, W::Always, "shows this help"),
-    bind("q Ctrl-C", A::Quit, W::Always, "closes what is open, else quits; Ctrl-C always quits"),
+    bind(
+        "q Ctrl-C",
+        A::Quit,
+        W::Always,
+        "closes what is open, else quits; Ctrl-C always quits",
+    ),
     bind("Up k", A::Up, W::Always, "goes up"),
     bind("Down j", A::Down, W::Always, "goes down"),
     bind("PgUp Ctrl-B", A::PageUp, W::Always, "goes a page up"),
     bind("PgDn Ctrl-F", A::PageDown, W::Always, "goes a page down"),
     bind("Home", A::First, W::Always, "goes to the first row"),
     bind("End", A::Last, W::Always, "goes to the last row"),
-    bind("i", A::AskMonitor, W::Live, "asks QEMU through libvirt to name devices; says first what that marks"),
-    bind("Ctrl-Z", A::Suspend, W::Always, "suspends kvmtop; fg resumes it"),
-    bind("N", A::Problem(-1), W::Screen, "goes to the previous problem"),
-    bind("I", A::Reverse, W::Screen, "reverses the order of the table"),
-    bind("Shift-Tab", A::Turn(-1), W::Screen, "goes to the previous view or section"),
-    bind("1", A::Show(V::Guests), W::Screen, "shows the list of guests"),
-    bind("2", A::Show(V::Cpus), W::Screen, "shows the host's CPUs, and which threads run where"),
-    bind("3", A::Show(V::Latency), W::Screen, "shows how long vCPUs wait for a CPU"),
-    bind("4", A::Show(V::Storage), W::Screen, "shows disks, network interfaces and memory"),
-    bind("5", A::Show(V::Sources), W::Screen, "shows what the host hides, and how to get it"),
+    bind(
+        "i",
+        A::AskMonitor,
+        W::Live,
+        "asks QEMU through libvirt to name devices; says first what \
+        that marks",
+    ),
+    bind(
+        "Ctrl-Z",
+        A::Suspend,
+        W::Always,
+        "suspends kvmtop; fg resumes it",
+    ),
+    bind(
+        "N",
+        A::Problem(-1),
+        W::Screen,
+        "goes to the previous problem",
+    ),
+    bind(
+        "I",
+        A::Reverse,
+        W::Screen,
+        "reverses the order of the table",
+    ),
+    bind(
+        "Shift-Tab",
+        A::Turn(-1),
+        W::Screen,
+        "goes to the previous view or section",
+    ),
+    bind(
+        "1",
+        A::Show(V::Guests),
+        W::Screen,
+        "shows the list of guests",
+    ),
+    bind(
+        "2",
+        A::Show(V::Cpus),
+        W::Screen,
+        "shows the host's CPUs, and which threads run where",
+    ),
+    bind(
+        "3",
+        A::Show(V::Latency),
+        W::Screen,
+        "shows how long vCPUs wait for a CPU",
+    ),
+    bind(
+        "4",
+        A::Show(V::Storage),
+        W::Screen,
+        "shows disks, network interfaces and memory",
+    ),
+    bind(
+        "5",
+        A::Show(V::Sources),
+        W::Screen,
+        "shows what the host hides, and how to get it",
+    ),
     bind(">", A::Guest(1), W::Screen, "selects the next guest"),
     bind("<", A::Guest(-1), W::Screen, "selects the previous guest"),
-    bind("S", A::SaveView, W::Screen, "writes the view as text, CSV or JSON"),
-    bind("Left", A::Replay(R::Step(-1)), W::Recorded, "goes one sample back"),
-    bind("Shift-Right Ctrl-Right", A::Replay(R::Jump(60_000)), W::Recorded, "goes a minute forward"),
-    bind("Shift-Left Ctrl-Left", A::Replay(R::Jump(-60_000)), W::Recorded, "goes a minute back"),
-    bind("]", A::Replay(R::Faster), W::Recorded, "plays twice as fast, up to 64x"),
-    bind("[", A::Replay(R::Slower), W::Recorded, "plays half as fast, down to 0.25x"),
-    bind("Ctrl-Home", A::Replay(R::First), W::Recorded, "goes to the first sample"),
-    bind("Ctrl-End", A::Replay(R::Last), W::Recorded, "goes to the last sample"),
+    bind(
+        "S",
+        A::SaveView,
+        W::Screen,
+        "writes the view as text, CSV or JSON",
+    ),
+    bind(
+        "Left",
+        A::Replay(R::Step(-1)),
+        W::Recorded,
+        "goes one sample back",
+    ),
+    bind(
+        "Shift-Right Ctrl-Right",
+        A::Replay(R::Jump(60_000)),
+        W::Recorded,
+        "goes a minute \
+        forward",
+    ),
+    bind(
+        "Shift-Left Ctrl-Left",
+        A::Replay(R::Jump(-60_000)),
+        W::Recorded,
+        "goes a minute back",
+    ),
+    bind(
+        "]",
+        A::Replay(R::Faster),
+        W::Recorded,
+        "plays twice as fast, up to 64x",
+    ),
+    bind(
+        "[",
+        A::Replay(R::Slower),
+        W::Recorded,
+        "plays half as fast, down to 0.25x",
+    ),
+    bind(
+        "Ctrl-Home",
+        A::Replay(R::First),
+        W::Recorded,
+        "goes to the first sample",
+    ),
+    bind(
+        "Ctrl-End",
+        A::Replay(R::Last),
+        W::Recorded,
+        "goes to the last sample",
+    ),
     bind("space", A::Toggle, W::Columns, "shows or hides the column"),
     bind("Shift-Up K", A::MoveUp, W::Columns, "moves the column left"),
-    bind("Shift-Down J", A::MoveDown, W::Columns, "moves the column right"),
-    bind("r", A::Reset, W::Columns, "restores the columns that the table has at first"),
+    bind(
+        "Shift-Down J",
+        A::MoveDown,
+        W::Columns,
+        "moves the column right",
+    ),
+    bind(
+        "r",
+        A::Reset,
+        W::Columns,
+        "restores the columns that the table has at first",
+    ),
 ];
 
 #[cfg(test)]
@@ -167,7 +352,12 @@ mod tests {
         for (i, a) in KEYMAP.iter().enumerate() {
             for b in KEYMAP.iter().skip(i + 1).filter(|b| meets(a.when, b.when)) {
                 for key in a.presses() {
-                    assert!(b.presses().all(|other| other != key), "{key:?}: {} / {}", a.help, b.help);
+                    assert!(
+                        b.presses().all(|other| other != key),
+                        "{key:?}: {} / {}",
+                        a.help,
+                        b.help
+                    );
                 }
             }
         }
@@ -178,8 +368,13 @@ mod tests {
         for b in KEYMAP {
             assert!(!b.help.is_empty() && b.help.len() <= 72, "{}", b.help);
             for name in b.keys.split(' ') {
-                let rest = name.strip_prefix("Ctrl-").or_else(|| name.strip_prefix("Shift-")).unwrap_or(name);
-                let is_special = SPECIAL.iter().any(|(special, _)| [name, rest].contains(special));
+                let rest = name
+                    .strip_prefix("Ctrl-")
+                    .or_else(|| name.strip_prefix("Shift-"))
+                    .unwrap_or(name);
+                let is_special = SPECIAL
+                    .iter()
+                    .any(|(special, _)| [name, rest].contains(special));
                 assert!(is_special || rest.chars().count() == 1, "{name} is no key");
             }
         }

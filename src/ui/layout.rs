@@ -1,4 +1,5 @@
-//! Lays the screen out. Places depend on the size of the screen alone, so nothing moves because data came. Pure.
+//! Lays the screen out. Places depend on the size of the screen alone, so nothing moves because
+//! data came. Pure.
 //!
 //! ```text
 //!  header, two lines
@@ -66,22 +67,47 @@ pub fn plan(state: &AppState) -> Plan {
     let lines = Constraint::Length;
     let timeline = u16::from(state.session.source.is_recorded());
     let header = if rows >= ROOMY { 2 } else { 1 };
-    let [header, body, timeline, footer] =
-        Layout::vertical([lines(header), Constraint::Fill(1), lines(timeline), lines(1)])
-            .areas(Rect::new(0, 0, columns, rows));
-    let plan = Plan { header, timeline, footer, ..Plan::default() };
+    let [header, body, timeline, footer] = Layout::vertical([
+        lines(header),
+        Constraint::Fill(1),
+        lines(timeline),
+        lines(1),
+    ])
+    .areas(Rect::new(0, 0, columns, rows));
+    let plan = Plan {
+        header,
+        timeline,
+        footer,
+        ..Plan::default()
+    };
     if state.view != ScreenView::Guests {
         return Plan { page: body, ..plan };
     }
     if columns >= PAGE_BESIDE.0 && rows >= PAGE_BESIDE.1 {
-        let [left, page] = Layout::horizontal([Constraint::Percentage(55), Constraint::Fill(1)]).spacing(1).areas(body);
+        let [left, page] = Layout::horizontal([Constraint::Percentage(55), Constraint::Fill(1)])
+            .spacing(1)
+            .areas(body);
         let [list, minute] = Layout::vertical([Constraint::Fill(1), lines(MINUTE.1)]).areas(left);
-        return Plan { list, minute, page, ..plan };
+        return Plan {
+            list,
+            minute,
+            page,
+            ..plan
+        };
     }
-    let detail = DETAIL.iter().find(|(from, _)| rows >= *from).map_or(0, |(_, height)| *height);
+    let detail = DETAIL
+        .iter()
+        .find(|(from, _)| rows >= *from)
+        .map_or(0, |(_, height)| *height);
     let minute = if rows >= MINUTE.0 { MINUTE.1 } else { 0 };
-    let [list, detail, minute] = Layout::vertical([Constraint::Fill(1), lines(detail), lines(minute)]).areas(body);
-    Plan { list, detail, minute, ..plan }
+    let [list, detail, minute] =
+        Layout::vertical([Constraint::Fill(1), lines(detail), lines(minute)]).areas(body);
+    Plan {
+        list,
+        detail,
+        minute,
+        ..plan
+    }
 }
 
 #[cfg(test)]
@@ -96,11 +122,21 @@ mod tests {
                 for view in ScreenView::ALL {
                     (state.size, state.view) = ((columns, rows), view);
                     let p = plan(&state);
-                    let mut areas = vec![p.header, p.list, p.detail, p.minute, p.page, p.timeline, p.footer];
+                    let mut areas = vec![
+                        p.header, p.list, p.detail, p.minute, p.page, p.timeline, p.footer,
+                    ];
                     areas.retain(|a| !a.is_empty());
                     for (i, a) in areas.iter().enumerate() {
-                        assert!(a.right() <= columns && a.bottom() <= rows, "{columns}x{rows} {p:?}");
-                        assert!(areas[i + 1..].iter().all(|b| !a.intersects(*b)), "{columns}x{rows} {p:?}");
+                        assert!(
+                            a.right() <= columns && a.bottom() <= rows,
+                            "{columns}x{rows} \
+                            {p:?}"
+                        );
+                        assert!(
+                            areas[i + 1..].iter().all(|b| !a.intersects(*b)),
+                            "{columns}x{rows} \
+                            {p:?}"
+                        );
                     }
                 }
             }

@@ -19,7 +19,9 @@ pub fn update(state: &mut AppState, (menu, at): (Menu, usize), action: Action) -
                 Menu::Sort(table) if action == Action::Open => {
                     state.tables.entry(table).or_default().sort_by(ColumnId(at));
                 }
-                Menu::Save if action == Action::Open => return vec![Effect::SaveView(SaveFormat::ALL[at].0)],
+                Menu::Save if action == Action::Open => {
+                    return vec![Effect::SaveView(SaveFormat::ALL[at].0)];
+                }
                 _ => {}
             }
             return Vec::new();
@@ -31,12 +33,18 @@ pub fn update(state: &mut AppState, (menu, at): (Menu, usize), action: Action) -
     Vec::new()
 }
 
-/// Handles an action in the menu of columns, which lists the chosen ones in their order, then the others. Returns the
-/// entry that is selected then.
+/// Handles an action in the menu of columns, which lists the chosen ones in their order, then the
+/// others. Returns the entry that is selected then.
 fn columns(state: &mut AppState, table: TableId, action: Action, at: usize) -> usize {
     let listed = listed(state, table);
-    let Some(&(id, is_chosen)) = listed.get(at) else { return at };
-    let mut chosen: Vec<ColumnId> = listed.iter().filter(|(_, chosen)| *chosen).map(|(id, _)| *id).collect();
+    let Some(&(id, is_chosen)) = listed.get(at) else {
+        return at;
+    };
+    let mut chosen: Vec<ColumnId> = listed
+        .iter()
+        .filter(|(_, chosen)| *chosen)
+        .map(|(id, _)| *id)
+        .collect();
     match action {
         Action::Toggle if id == ColumnId(0) => {
             state.say("the first column stays: it says what a row is about");
@@ -53,7 +61,10 @@ fn columns(state: &mut AppState, table: TableId, action: Action, at: usize) -> u
         _ => return at,
     }
     state.tables.entry(table).or_default().columns = Some(chosen);
-    self::listed(state, table).iter().position(|(c, _)| *c == id).unwrap_or(at)
+    self::listed(state, table)
+        .iter()
+        .position(|(c, _)| *c == id)
+        .unwrap_or(at)
 }
 
 /// All columns as the menu lists them, and whether each is shown.
@@ -63,5 +74,9 @@ pub fn listed(state: &AppState, table: TableId) -> Vec<(ColumnId, bool)> {
     let at_first = || all.clone().filter(|id| !heads[id.0].is_hidden).collect();
     let chosen = state.table(table).columns.clone().unwrap_or_else(at_first);
     let others = all.filter(|id| !chosen.contains(id));
-    chosen.iter().map(|id| (*id, true)).chain(others.map(|id| (id, false))).collect()
+    chosen
+        .iter()
+        .map(|id| (*id, true))
+        .chain(others.map(|id| (id, false)))
+        .collect()
 }

@@ -39,7 +39,9 @@ pub use event_loop::{ScreenHandlers, run};
 pub use keymap::{Binding, KEYMAP, KeyPress, When};
 pub use render::paint;
 pub use screen_view::ScreenView;
-pub use state::{AppState, Passed, Playback, Popup, ScreenSession, ScreenSettings, ScreenSource, Tick};
+pub use state::{
+    AppState, Passed, Playback, Popup, ScreenSession, ScreenSettings, ScreenSource, Tick,
+};
 pub use table::{ColumnHead, ColumnId, Sort, TableId};
 pub use terminal::{ThemeChoice, write_changes};
 pub use theme::{Charset, Palette, Theme, Tone};

@@ -11,13 +11,15 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Position;
 use ratatui::style::Modifier;
 
-/// Draws the whole screen into a buffer. Returns the position of the text cursor while text is typed.
+/// Draws the whole screen into a buffer. Returns the position of the text cursor while text is
+/// typed.
 pub fn paint(buf: &mut Buffer, state: &AppState, theme: &Theme) -> Option<Position> {
     let area = buf.area;
     if layout::is_too_small(state.size) || area.width < state.size.0 || area.height < state.size.1 {
         let (columns, rows) = layout::SMALLEST;
         let text = format!(
-            "kvmtop needs at least {columns} columns and {rows} rows; this terminal has {} x {}. Please enlarge it.",
+            "kvmtop needs at least {columns} columns and {rows} rows; this terminal has {} x {}. \
+                Please enlarge it.",
             area.width, area.height
         );
         say(buf, area, &text, StyleId::Text, theme);
@@ -31,8 +33,14 @@ pub fn paint(buf: &mut Buffer, state: &AppState, theme: &Theme) -> Option<Positi
         minute::paint(buf, plan.minute, state, theme);
     }
     if !plan.page.is_empty() {
-        let shown = if state.view == ScreenView::Guests { PageState::default() } else { state.page };
-        state.shown_page().paint(buf, plan.page, shown, state, theme);
+        let shown = if state.view == ScreenView::Guests {
+            PageState::default()
+        } else {
+            state.page
+        };
+        state
+            .shown_page()
+            .paint(buf, plan.page, shown, state, theme);
     }
     if !plan.timeline.is_empty() {
         timeline::paint(buf, plan.timeline, state, theme);
@@ -45,12 +53,17 @@ pub fn paint(buf: &mut Buffer, state: &AppState, theme: &Theme) -> Option<Positi
     }
     if theme.is_ascii() {
         // Names of guests may be in any script.
-        buf.content.iter_mut().filter(|c| !c.symbol().is_ascii()).for_each(|c| {
-            c.set_symbol("?");
-        });
+        buf.content
+            .iter_mut()
+            .filter(|c| !c.symbol().is_ascii())
+            .for_each(|c| {
+                c.set_symbol("?");
+            });
     }
     if theme.is_plain() {
-        buf.content.iter_mut().for_each(|cell| cell.modifier = Modifier::empty());
+        buf.content
+            .iter_mut()
+            .for_each(|cell| cell.modifier = Modifier::empty());
     }
     cursor
 }

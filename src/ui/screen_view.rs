@@ -23,7 +23,13 @@ pub enum ScreenView {
 
 impl ScreenView {
     /// The views that a number and Tab show, in this order.
-    pub const ALL: [Self; 5] = [Self::Guests, Self::Cpus, Self::Latency, Self::Storage, Self::Sources];
+    pub const ALL: [Self; 5] = [
+        Self::Guests,
+        Self::Cpus,
+        Self::Latency,
+        Self::Storage,
+        Self::Sources,
+    ];
 
     /// Its name in names of files.
     pub fn name(self) -> &'static str {

@@ -1,5 +1,5 @@
-//! All that the screen shows, as plain data. [`super::update`] (keys) and [`AppState::absorb`] (new samples) change it,
-//! [`super::render`] draws it.
+//! All that the screen shows, as plain data. [`super::update`] (keys) and [`AppState::absorb`] (new
+//! samples) change it, [`super::render`] draws it.
 
 use super::action::Action;
 use super::awake::Awake;
@@ -185,7 +185,8 @@ pub struct AppState {
     pub shows_idle_helpers: bool,
     /// The problem that is shown in full; `None` for the worst one.
     pub open_problem: Option<FindingId>,
-    /// The process of the guest whose monitor the key of [`Action::AskMonitor`] asks if it is pressed again.
+    /// The process of the guest whose monitor the key of [`Action::AskMonitor`] asks if it is
+    /// pressed again.
     pub unconfirmed_ask: Option<i32>,
     /// The open popup.
     pub popup: Option<Popup>,
@@ -209,7 +210,11 @@ static AS_AT_FIRST: LazyLock<TableState> = LazyLock::new(TableState::default);
 impl AppState {
     /// A screen that waits for its first sample.
     pub fn new(session: ScreenSession, size: (u16, u16)) -> Self {
-        Self { session, size, ..Self::default() }
+        Self {
+            session,
+            size,
+            ..Self::default()
+        }
     }
 
     /// Shows a message in the last line.
@@ -226,7 +231,10 @@ impl AppState {
 
     /// The newest interval; a paused screen shows an older one.
     pub fn newest_model(&self) -> Option<&Model> {
-        self.held.as_ref().map(|held| &held.tick.model).or(self.model.as_ref())
+        self.held
+            .as_ref()
+            .map(|held| &held.tick.model)
+            .or(self.model.as_ref())
     }
 
     /// Shows another view, from its top.
@@ -249,7 +257,11 @@ impl AppState {
 
     /// The guests that pass the filter, in the order of the list.
     pub fn guests(&self) -> Vec<&DomainModel> {
-        self.list.guests.iter().filter_map(|at| self.model.as_ref()?.domains.get(*at)).collect()
+        self.list
+            .guests
+            .iter()
+            .filter_map(|at| self.model.as_ref()?.domains.get(*at))
+            .collect()
     }
 
     /// The selected guest; `None` where the row is about the host.
@@ -257,17 +269,28 @@ impl AppState {
         self.guest_at(*self.list.rows.get(self.list.at)?)
     }
 
-    /// Whether only QEMU's monitor, asked through libvirt, can name what the built-in tables do not: a live guest of
-    /// libvirt that was not asked.
+    /// Whether only QEMU's monitor, asked through libvirt, can name what the built-in tables do
+    /// not: a live guest of libvirt that was not asked.
     pub fn may_ask_monitor_of(&self, guest: &DomainModel) -> bool {
-        let is_libvirts = guest.facts.uuid.as_ref().is_some_and(|uuid| uuid.from == Origin::Libvirt);
-        let was_asked = guest.facts.devices.as_ref().is_some_and(|map| map.from == Origin::Monitor);
+        let is_libvirts = guest
+            .facts
+            .uuid
+            .as_ref()
+            .is_some_and(|uuid| uuid.from == Origin::Libvirt);
+        let was_asked = guest
+            .facts
+            .devices
+            .as_ref()
+            .is_some_and(|map| map.from == Origin::Monitor);
         let is_live = !self.session.source.is_recorded() && guest.state != DomainState::Ended;
         is_live && self.session.may_ask_monitors && is_libvirts && !was_asked
     }
 
     /// The findings about a guest, worst first; about the host itself for `None`.
-    pub fn findings_about<'a>(&'a self, guest: Option<&'a str>) -> impl Iterator<Item = &'a Finding> {
+    pub fn findings_about<'a>(
+        &'a self,
+        guest: Option<&'a str>,
+    ) -> impl Iterator<Item = &'a Finding> {
         self.report.findings.iter().filter(move |f| match guest {
             Some(name) => f.domain.is_some() && f.concerns(name),
             None => f.domain.is_none(),
@@ -276,7 +299,13 @@ impl AppState {
 
     /// The findings about the selected row, worst first; none about the row of idle guests.
     pub fn problems(&self) -> Vec<&Finding> {
-        self.problems_of(self.list.rows.get(self.list.at).copied().unwrap_or(ListRow::Other))
+        self.problems_of(
+            self.list
+                .rows
+                .get(self.list.at)
+                .copied()
+                .unwrap_or(ListRow::Other),
+        )
     }
 
     /// The findings about a row, worst first; none about the row of idle guests.
@@ -284,7 +313,8 @@ impl AppState {
         if let ListRow::Idle(_) = row {
             return Vec::new();
         }
-        self.findings_about(self.guest_at(row).map(DomainModel::name)).collect()
+        self.findings_about(self.guest_at(row).map(DomainModel::name))
+            .collect()
     }
 
     /// The problem of the selected row that is shown in full.

@@ -20,7 +20,10 @@ pub fn clean_line(text: &str) -> String {
 
 /// The same for the sentences and commands of findings and sources; line breaks stay.
 pub fn clean_lines(text: &str) -> String {
-    text.lines().map(|line| sanitize(line, MAX_LINE)).collect::<Vec<_>>().join("\n")
+    text.lines()
+        .map(|line| sanitize(line, MAX_LINE))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// Width on the screen in columns.
@@ -38,21 +41,30 @@ pub fn fit(text: &str, columns: u16, mark: char) -> String {
     kept
 }
 
-/// Cuts a sentence after a word to fit a width in columns; `mark` ends text that was cut. A first word wider than the
-/// whole width is cut itself.
+/// Cuts a sentence after a word to fit a width in columns; `mark` ends text that was cut. A first
+/// word wider than the whole width is cut itself.
 pub fn fit_words(text: &str, columns: u16, mark: char) -> String {
     if width(text) <= columns {
         return text.to_string();
     }
     // A blank and the mark follow.
     let fits = |at: &usize| width(&text[..*at]).saturating_add(2) <= columns;
-    let end = text.match_indices(' ').map(|(at, _)| at).take_while(fits).last().unwrap_or(0);
+    let end = text
+        .match_indices(' ')
+        .map(|(at, _)| at)
+        .take_while(fits)
+        .last()
+        .unwrap_or(0);
     let kept = text[..end].trim_end_matches([' ', ',', ';', ':', '(']);
-    if kept.is_empty() { fit(text, columns, mark) } else { format!("{kept} {mark}") }
+    if kept.is_empty() {
+        fit(text, columns, mark)
+    } else {
+        format!("{kept} {mark}")
+    }
 }
 
-/// Cuts a name to a width in columns in its middle: names of guests differ at their ends as often as at their
-/// beginnings.
+/// Cuts a name to a width in columns in its middle: names of guests differ at their ends as often
+/// as at their beginnings.
 pub fn fit_middle(name: &str, columns: u16, mark: char) -> String {
     if width(name) <= columns || columns < 4 {
         return fit(name, columns, mark);
@@ -61,7 +73,10 @@ pub fn fit_middle(name: &str, columns: u16, mark: char) -> String {
     let head = cut(name, room.div_ceil(2));
     let backwards: String = name.chars().rev().collect();
     let tail = cut(&backwards, room - width(&head));
-    head.chars().chain([mark]).chain(tail.chars().rev()).collect()
+    head.chars()
+        .chain([mark])
+        .chain(tail.chars().rev())
+        .collect()
 }
 
 /// Units that stay on the line of their figure.
@@ -72,7 +87,10 @@ fn words(line: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in line.split(' ').filter(|w| !w.is_empty()) {
         let is_unit = UNITS.contains(&word.trim_end_matches(|c: char| ",.;:)".contains(c)));
-        match words.last_mut().filter(|last| is_unit && last.ends_with(|c: char| c.is_ascii_alphanumeric())) {
+        match words
+            .last_mut()
+            .filter(|last| is_unit && last.ends_with(|c: char| c.is_ascii_alphanumeric()))
+        {
             Some(last) if last.starts_with(|c: char| "(+-<".contains(c) || c.is_ascii_digit()) => {
                 *last = format!("{last} {word}");
             }
@@ -82,7 +100,8 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// Breaks text into lines of at most `columns` columns, at spaces where there are any; line breaks in the text stay.
+/// Breaks text into lines of at most `columns` columns, at spaces where there are any; line breaks
+/// in the text stay.
 pub fn wrap(text: &str, columns: u16) -> Vec<String> {
     let columns = columns.max(1);
     let mut lines = Vec::new();
@@ -91,7 +110,12 @@ pub fn wrap(text: &str, columns: u16) -> Vec<String> {
         let mut line = indent.clone();
         for mut word in words(paragraph) {
             let gap = u16::from(line.len() > indent.len());
-            if width(&line).saturating_add(gap).saturating_add(width(&word)) > columns && line.len() > indent.len() {
+            if width(&line)
+                .saturating_add(gap)
+                .saturating_add(width(&word))
+                > columns
+                && line.len() > indent.len()
+            {
                 lines.push(std::mem::replace(&mut line, indent.clone()));
             }
             if line.len() > indent.len() {
@@ -100,7 +124,11 @@ pub fn wrap(text: &str, columns: u16) -> Vec<String> {
             while width(&line).saturating_add(width(&word)) > columns {
                 let first = word.chars().next().map_or(0, char::len_utf8);
                 let head = cut(&word, columns.saturating_sub(width(&line)));
-                let head = if head.is_empty() { word[..first].to_owned() } else { head };
+                let head = if head.is_empty() {
+                    word[..first].to_owned()
+                } else {
+                    head
+                };
                 word = word[head.len()..].to_string();
                 line.push_str(&head);
                 if word.is_empty() {
@@ -130,12 +158,21 @@ pub fn wrap_to(text: &str, (columns, lines): (u16, usize), mark: char) -> Vec<St
 }
 
 /// Puts items beside each other in at most `lines` lines; none is broken over a line.
-pub fn pack(items: impl IntoIterator<Item = String>, (columns, lines): (u16, usize), mark: char) -> Vec<String> {
+pub fn pack(
+    items: impl IntoIterator<Item = String>,
+    (columns, lines): (u16, usize),
+    mark: char,
+) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for item in items {
         let is_full = all.len() == lines;
         match all.last_mut() {
-            Some(line) if width(line) + 3 + width(&item) <= columns => *line = format!("{line}   {item}"),
+            Some(line) if width(line) + 3 + width(&item) <= columns => {
+                *line = format!(
+                    "{line}   \
+                {item}"
+                );
+            }
             _ if is_full => break,
             _ => all.push(fit_words(&item, columns, mark)),
         }
@@ -168,7 +205,10 @@ mod tests {
     fn long_sentences_are_kept_whole_and_harmless() {
         let why = "word ".repeat(200) + "end";
         assert_eq!(clean_lines(&why), why);
-        assert_eq!(clean_lines("one\n  two\u{1b}[2J"), format!("one\n{}", clean("  two\u{1b}[2J")));
+        assert_eq!(
+            clean_lines("one\n  two\u{1b}[2J"),
+            format!("one\n{}", clean("  two\u{1b}[2J"))
+        );
         assert!(!clean_lines("\u{1b}]52;c;x\u{7}").contains(['\u{1b}', '\u{7}']));
     }
 
@@ -193,17 +233,29 @@ mod tests {
         assert_eq!(fit_middle("数据库主机数据", 8, '~'), "数据~据");
         assert_eq!(fit_middle("abc", 2, '~'), "a~");
         for columns in 0..20 {
-            assert!(width(&fit_middle("数据库-主机-web", columns, '~')) <= columns, "{columns}");
-            assert!(width(&fit_words("数据库 主机 web", columns, '~')) <= columns, "{columns}");
+            assert!(
+                width(&fit_middle("数据库-主机-web", columns, '~')) <= columns,
+                "{columns}"
+            );
+            assert!(
+                width(&fit_words("数据库 主机 web", columns, '~')) <= columns,
+                "{columns}"
+            );
         }
     }
 
     #[test]
     fn text_keeps_to_its_lines() {
-        assert_eq!(wrap_to("one two three four", (9, 2), '~'), ["one two", "three ~"]);
+        assert_eq!(
+            wrap_to("one two three four", (9, 2), '~'),
+            ["one two", "three ~"]
+        );
         assert_eq!(wrap_to("one two", (9, 2), '~'), ["one two"]);
         let items = |items: &[&str]| pack(items.iter().map(|i| (*i).to_owned()), (9, 2), '~');
-        assert_eq!(items(&["a 1", "b 2", "c 3", "d 4", "e 5"]), ["a 1   b 2", "c 3   d 4"]);
+        assert_eq!(
+            items(&["a 1", "b 2", "c 3", "d 4", "e 5"]),
+            ["a 1   b 2", "c 3   d 4"]
+        );
         assert_eq!(items(&["one two three", "b"]), ["one two ~", "b"]);
     }
 
@@ -215,6 +267,9 @@ mod tests {
         assert_eq!(wrap("数据库", 2), ["数", "据", "库"]);
         assert_eq!(wrap("a\n\nb", 5), ["a", "", "b"]);
         assert_eq!(wrap("数", 1), ["数"]);
-        assert_eq!(wrap("takes 583 us, 22 % of it", 9), ["takes", "583 us,", "22 % of", "it"]);
+        assert_eq!(
+            wrap("takes 583 us, 22 % of it", 9),
+            ["takes", "583 us,", "22 % of", "it"]
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Colours and characters. A colour always has the same meaning: a severity, or guest, usr, sys and wait. Whatever a
-//! colour says, a shape says as well, so that nothing is lost without colour.
+//! Colours and characters. A colour always has the same meaning: a severity, or guest, usr, sys and
+//! wait. Whatever a colour says, a shape says as well, so that nothing is lost without colour.
 
 use ratatui::style::{Color, Modifier, Style};
 
@@ -66,7 +66,8 @@ pub enum Tone {
 pub enum Charset {
     /// Those of Unicode.
     Unicode,
-    /// Those of code page 437, which every font of the Linux console has (`drivers/tty/vt/cp437.uni`).
+    /// Those of code page 437, which every font of the Linux console has
+    /// (`drivers/tty/vt/cp437.uni`).
     Console,
     /// ASCII.
     Ascii,
@@ -97,7 +98,8 @@ pub struct Glyphs {
     pub dot: char,
     /// Sorted downwards, upwards.
     pub sort: [char; 2],
-    /// Frame of a popup: corner top left, top right, bottom left, bottom right, horizontal, vertical.
+    /// Frame of a popup: corner top left, top right, bottom left, bottom right, horizontal,
+    /// vertical.
     pub frame: [char; 6],
 }
 
@@ -196,7 +198,12 @@ impl Theme {
             Charset::Console => CONSOLE,
             Charset::Ascii => ASCII,
         };
-        Self { palette, tone, charset, glyphs }
+        Self {
+            palette,
+            tone,
+            charset,
+            glyphs,
+        }
     }
 
     /// Whether only ASCII may be written.
@@ -233,9 +240,14 @@ impl Theme {
 
     /// Style of a meaning.
     pub fn style(&self, role: StyleId) -> Style {
-        let style = Style { fg: self.colour(role), ..Style::new() };
+        let style = Style {
+            fg: self.colour(role),
+            ..Style::new()
+        };
         match role {
-            StyleId::Strong | StyleId::Head | StyleId::Critical | StyleId::Key => style.add_modifier(Modifier::BOLD),
+            StyleId::Strong | StyleId::Head | StyleId::Critical | StyleId::Key => {
+                style.add_modifier(Modifier::BOLD)
+            }
             StyleId::Warning if self.palette == Palette::None => style.add_modifier(Modifier::BOLD),
             StyleId::Dim if self.palette == Palette::None => style.add_modifier(Modifier::DIM),
             _ => style,
@@ -247,7 +259,8 @@ impl Theme {
         one_of(self.glyphs.levels, share)
     }
 
-    /// Whether the terminal has neither colours nor modifiers; modifiers are then removed from a picture.
+    /// Whether the terminal has neither colours nor modifiers; modifiers are then removed from a
+    /// picture.
     pub fn is_plain(&self) -> bool {
         self.palette == Palette::Plain
     }
@@ -257,13 +270,22 @@ impl Theme {
         !matches!(self.palette, Palette::Plain | Palette::None)
     }
 
-    /// The selected row. Its background and text suit each other, whatever the terminal's own background is.
+    /// The selected row. Its background and text suit each other, whatever the terminal's own
+    /// background is.
     pub fn selected(&self) -> Style {
         match self.palette {
-            Palette::Plain | Palette::None | Palette::Sixteen => Style::new().add_modifier(Modifier::REVERSED),
+            Palette::Plain | Palette::None | Palette::Sixteen => {
+                Style::new().add_modifier(Modifier::REVERSED)
+            }
             Palette::Xterm | Palette::True => {
-                let (text, ground) = if self.tone == Tone::Dark { (255, 238) } else { (234, 253) };
-                Style::new().fg(Color::Indexed(text)).bg(Color::Indexed(ground))
+                let (text, ground) = if self.tone == Tone::Dark {
+                    (255, 238)
+                } else {
+                    (234, 253)
+                };
+                Style::new()
+                    .fg(Color::Indexed(text))
+                    .bg(Color::Indexed(ground))
             }
         }
     }
@@ -271,7 +293,11 @@ impl Theme {
 
 /// The character for a share from 0 to 1 among those from the least to the most.
 fn one_of<const N: usize>(glyphs: [char; N], share: f64) -> char {
-    let n = if share.is_finite() { (share.clamp(0.0, 1.0) * N as f64).ceil() as usize } else { 0 };
+    let n = if share.is_finite() {
+        (share.clamp(0.0, 1.0) * N as f64).ceil() as usize
+    } else {
+        0
+    };
     glyphs[n.clamp(1, N) - 1]
 }
 
@@ -282,7 +308,14 @@ mod tests {
     #[test]
     fn without_colour_no_style_sets_one() {
         let theme = Theme::new(Palette::None, Tone::Dark, Charset::Ascii);
-        for role in [StyleId::Dim, StyleId::Guest, StyleId::Critical, StyleId::Warning, StyleId::Info, StyleId::Key] {
+        for role in [
+            StyleId::Dim,
+            StyleId::Guest,
+            StyleId::Critical,
+            StyleId::Warning,
+            StyleId::Info,
+            StyleId::Key,
+        ] {
             assert_eq!(theme.style(role).fg, None);
         }
     }
@@ -293,7 +326,8 @@ mod tests {
         let palettes = [Palette::Sixteen, Palette::Xterm, Palette::True];
         for (palette, tone) in palettes.into_iter().flat_map(|p| tones.map(|t| (p, t))) {
             let theme = Theme::new(palette, tone, Charset::Unicode);
-            let hues = [StyleId::Guest, StyleId::Usr, StyleId::Sys, StyleId::Wait].map(|r| theme.style(r).fg);
+            let hues = [StyleId::Guest, StyleId::Usr, StyleId::Sys, StyleId::Wait]
+                .map(|r| theme.style(r).fg);
             for (i, a) in hues.iter().enumerate() {
                 assert!(hues[i + 1..].iter().all(|b| a != b));
             }
@@ -306,7 +340,11 @@ mod tests {
         let light = |(r, g, b): (u8, u8, u8)| {
             let part = |c: u8| {
                 let c = f64::from(c) / 255.0;
-                if c <= 0.04045 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) }
+                if c <= 0.04045 {
+                    c / 12.92
+                } else {
+                    ((c + 0.055) / 1.055).powf(2.4)
+                }
             };
             0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b)
         };
@@ -314,15 +352,25 @@ mod tests {
             232.. => (8 + 10 * (n - 232), 8 + 10 * (n - 232), 8 + 10 * (n - 232)),
             _ => {
                 let level = |i: u8| if i == 0 { 0 } else { 55 + 40 * i };
-                (level((n - 16) / 36), level((n - 16) / 6 % 6), level((n - 16) % 6))
+                (
+                    level((n - 16) / 36),
+                    level((n - 16) / 6 % 6),
+                    level((n - 16) % 6),
+                )
             }
         };
-        for (hues, background) in [(ON_DARK, (0x0d, 0x11, 0x17)), (ON_LIGHT, (0xff, 0xff, 0xff))] {
+        for (hues, background) in [
+            (ON_DARK, (0x0d, 0x11, 0x17)),
+            (ON_LIGHT, (0xff, 0xff, 0xff)),
+        ] {
             for (_, index, rgb) in hues {
                 for colour in [xterm(index), rgb] {
                     let (a, b) = (light(colour), light(background));
                     let contrast = (a.max(b) + 0.05) / (a.min(b) + 0.05);
-                    assert!(contrast >= 4.5, "{index} {colour:?} on {background:?}: {contrast:.1}");
+                    assert!(
+                        contrast >= 4.5,
+                        "{index} {colour:?} on {background:?}: {contrast:.1}"
+                    );
                 }
             }
         }
@@ -331,13 +379,27 @@ mod tests {
     #[test]
     fn ascii_is_ascii() {
         let g = Theme::new(Palette::None, Tone::Dark, Charset::Ascii).glyphs;
-        let all = g.bar.iter().chain(&g.edges).chain(&g.levels).chain(&g.severity).chain(&g.run).chain(&g.frame);
-        assert!(all.chain(&g.sort).chain([&g.cursor, &g.rule, &g.cut, &g.dot]).all(char::is_ascii));
+        let all = g
+            .bar
+            .iter()
+            .chain(&g.edges)
+            .chain(&g.levels)
+            .chain(&g.severity)
+            .chain(&g.run)
+            .chain(&g.frame);
+        assert!(
+            all.chain(&g.sort)
+                .chain([&g.cursor, &g.rule, &g.cut, &g.dot])
+                .all(char::is_ascii)
+        );
     }
 
     #[test]
     fn heights() {
         let theme = Theme::default();
-        assert_eq!([0.0, 0.5, 1.0, f64::NAN].map(|share| theme.level(share)), ['▁', '▄', '█', '▁']);
+        assert_eq!(
+            [0.0, 0.5, 1.0, f64::NAN].map(|share| theme.level(share)),
+            ['▁', '▄', '█', '▁']
+        );
     }
 }

@@ -50,9 +50,12 @@ pub fn paste(state: &mut AppState, text: &str) {
     }
 }
 
-/// Applies a filter that is valid. One that is half typed changes nothing, nor does the beginning of a column's name.
+/// Applies a filter that is valid. One that is half typed changes nothing, nor does the beginning
+/// of a column's name.
 fn typed(state: &mut AppState) {
-    let Some(Popup::Input(Prompt::Filter { before, error }, input)) = &mut state.popup else { return };
+    let Some(Popup::Input(Prompt::Filter { before, error }, input)) = &mut state.popup else {
+        return;
+    };
     let (text, fields) = (input.value(), filter_fields());
     let is_open = !text.is_empty() && !filter::suggestions(text, &fields).is_empty();
     match TableFilter::read(text, &fields) {
@@ -72,7 +75,11 @@ fn typed(state: &mut AppState) {
 fn end(state: &mut AppState, accept: bool) -> Vec<Effect> {
     match state.popup.take() {
         Some(Popup::Input(Prompt::Filter { before, .. }, input)) => {
-            let read = if accept { TableFilter::read(input.value(), &filter_fields()) } else { Ok((*before).clone()) };
+            let read = if accept {
+                TableFilter::read(input.value(), &filter_fields())
+            } else {
+                Ok((*before).clone())
+            };
             state.list.filter = read.unwrap_or_else(|error| {
                 state.say(format!("{error}; the filter is as before"));
                 *before
@@ -86,13 +93,20 @@ fn end(state: &mut AppState, accept: bool) -> Vec<Effect> {
 
 fn go_to(state: &mut AppState, text: &str) -> Vec<Effect> {
     let range = state.playback.as_ref().map_or((0, 0), |p| p.range_ms);
-    let time = RecordingTime::parse(text).ok().and_then(|time| time.time_ms(range, &state.session.zone));
+    let time = RecordingTime::parse(text)
+        .ok()
+        .and_then(|time| time.time_ms(range, &state.session.zone));
     let Some(ms) = time else {
-        state.say(format!("invalid time '{}'; use 14:03, 14:03:22, 90s, 12m or 2h", clean(text)));
+        state.say(format!(
+            "invalid time '{}'; use 14:03, 14:03:22, 90s, 12m or 2h",
+            clean(text)
+        ));
         return Vec::new();
     };
     if !is_within(ms, range) {
         state.say(format!("'{}' is outside the recording", clean(text)));
     }
-    vec![Effect::Replay(Replay::Seek(ms.clamp(range.0, range.1.max(range.0))))]
+    vec![Effect::Replay(Replay::Seek(
+        ms.clamp(range.0, range.1.max(range.0)),
+    ))]
 }

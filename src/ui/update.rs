@@ -49,10 +49,13 @@ pub fn lookup(event: KeyEvent, state: &AppState) -> Option<Action> {
     let holds = |when: When| match when {
         When::Always => true,
         When::Screen => state.popup.is_none(),
-        When::Live | When::Recorded => state.popup.is_none() && when.is_for(state.session.source.is_recorded()),
+        When::Live | When::Recorded => {
+            state.popup.is_none() && when.is_for(state.session.source.is_recorded())
+        }
         When::Columns => matches!(state.popup, Some(Popup::Menu(Menu::Columns(_), _))),
     };
-    let is_pressed = |b: &&Binding| holds(b.when) && b.presses().any(|press| press == (event.code, mods));
+    let is_pressed =
+        |b: &&Binding| holds(b.when) && b.presses().any(|press| press == (event.code, mods));
     KEYMAP.iter().find(is_pressed).map(|b| b.action)
 }
 
@@ -89,7 +92,13 @@ fn screen(state: &mut AppState, action: Action) -> Vec<Effect> {
         Action::Filter => {
             let before = Box::new(state.list.filter.clone());
             let input = Input::new(before.text().to_string());
-            state.popup = Some(Popup::Input(Prompt::Filter { before, error: None }, input));
+            state.popup = Some(Popup::Input(
+                Prompt::Filter {
+                    before,
+                    error: None,
+                },
+                input,
+            ));
         }
         Action::Goto => state.popup = Some(Popup::Input(Prompt::Time, Input::default())),
         Action::Sort | Action::Reverse | Action::Columns => of_table(state, action),
@@ -102,17 +111,34 @@ fn screen(state: &mut AppState, action: Action) -> Vec<Effect> {
 
 /// Sorts the table under the cursor, or opens its menus.
 fn of_table(state: &mut AppState, action: Action) {
-    let on_page = || state.page_of(state.view).table_at(state.page.at).map(AnyTable::id);
-    let found = if state.view == ScreenView::Guests { Some(TableId::Guests) } else { on_page() };
-    let Some(table) = found else { return state.say("there is no table here") };
+    let on_page = || {
+        state
+            .page_of(state.view)
+            .table_at(state.page.at)
+            .map(AnyTable::id)
+    };
+    let found = if state.view == ScreenView::Guests {
+        Some(TableId::Guests)
+    } else {
+        on_page()
+    };
+    let Some(table) = found else {
+        return state.say("there is no table here");
+    };
     let sort = state.table(table).sort;
     match (action, sort) {
         (Action::Sort, _) => {
-            state.popup = Some(Popup::Menu(Menu::Sort(table), sort.map_or(0, |sort| sort.column.0)));
+            state.popup = Some(Popup::Menu(
+                Menu::Sort(table),
+                sort.map_or(0, |sort| sort.column.0),
+            ));
         }
         (Action::Columns, _) => state.popup = Some(Popup::Menu(Menu::Columns(table), 0)),
         (_, Some(sort)) => state.tables.entry(table).or_default().sort_by(sort.column),
-        (_, None) => state.say(format!("no column is chosen; {} chooses one", state.key_name(Action::Sort))),
+        (_, None) => state.say(format!(
+            "no column is chosen; {} chooses one",
+            state.key_name(Action::Sort)
+        )),
     }
 }
 
@@ -126,9 +152,14 @@ fn open(state: &mut AppState) {
         }
         (ScreenView::Page, _) => {
             let key = state.page_of(state.view).key(state.page.at);
-            let is_thread = key.is_some_and(|key| key.section == SectionId::Table(TableId::Threads));
+            let is_thread =
+                key.is_some_and(|key| key.section == SectionId::Table(TableId::Threads));
             let row = key.and_then(|key| key.row);
-            let found = state.problems().into_iter().map(Finding::id).find(|id| Some(RowKey::of(id)) == row);
+            let found = state
+                .problems()
+                .into_iter()
+                .map(Finding::id)
+                .find(|id| Some(RowKey::of(id)) == row);
             match found {
                 Some(problem) => state.open_problem = Some(problem),
                 None if is_thread => state.shows_idle_helpers = !state.shows_idle_helpers,
@@ -147,7 +178,10 @@ fn turn(state: &mut AppState, by: isize) {
     }
     let moved = {
         let page = state.page_of(state.view);
-        page.next_section(state.page.at, by).map(|to| PageState { top: to, ..page.moved(state.page, to) })
+        page.next_section(state.page.at, by).map(|to| PageState {
+            top: to,
+            ..page.moved(state.page, to)
+        })
     };
     state.page = moved.unwrap_or(state.page);
 }
@@ -155,8 +189,12 @@ fn turn(state: &mut AppState, by: isize) {
 /// Selects the next problem: first of the selected row, then of the next row that has some.
 fn next_problem(state: &mut AppState, by: isize) {
     let ids: Vec<_> = state.problems().iter().map(|f| f.id()).collect();
-    let at = state.problem().and_then(|f| ids.iter().position(|id| *id == f.id()));
-    let next = at.and_then(|at| at.checked_add_signed(by)).and_then(|at| ids.get(at));
+    let at = state
+        .problem()
+        .and_then(|f| ids.iter().position(|id| *id == f.id()));
+    let next = at
+        .and_then(|at| at.checked_add_signed(by))
+        .and_then(|at| ids.get(at));
     if let Some(id) = next {
         state.open_problem = Some(id.clone());
     } else if let Some(row) = next_row(state, by, |row| !state.problems_of(row).is_empty()) {
@@ -165,17 +203,25 @@ fn next_problem(state: &mut AppState, by: isize) {
             state.open_problem = state.problems().last().map(|f| f.id());
         }
     } else {
-        let filtered = if state.list.filter.is_empty() { "" } else { " among the guests of the filter" };
+        let filtered = if state.list.filter.is_empty() {
+            ""
+        } else {
+            " among the guests of the \
+            filter"
+        };
         state.say(format!("there is no problem{filtered}"));
     }
 }
 
-/// Actions on pausing, tracing, recording and replay. What stops or starts something says how to undo that.
+/// Actions on pausing, tracing, recording and replay. What stops or starts something says how to
+/// undo that.
 fn outward(state: &mut AppState, action: Action) -> Vec<Effect> {
     let key = state.key_name(action);
     match action {
         Action::Pause if state.session.source.is_recorded() => {
-            vec![Effect::Replay(Replay::Play(!state.playback.as_ref().is_some_and(|p| p.playing)))]
+            vec![Effect::Replay(Replay::Play(
+                !state.playback.as_ref().is_some_and(|p| p.playing),
+            ))]
         }
         Action::Pause if state.paused => {
             state.resume();
@@ -183,19 +229,40 @@ fn outward(state: &mut AppState, action: Action) -> Vec<Effect> {
         }
         Action::Pause => {
             state.paused = true;
-            state.say(format!("the screen is paused, sampling goes on; {key} resumes it"));
+            state.say(format!(
+                "the screen is paused, sampling goes on; {key} resumes it"
+            ));
             Vec::new()
         }
         Action::EngineLevel => {
-            let (level, said) = match state.newest_model().map(|m| m.engine.level).unwrap_or_default() {
-                EngineLevel::Full => (EngineLevel::None, format!("tracing is off: {key} traces again")),
-                EngineLevel::None => (EngineLevel::Full, format!("everything is traced: {key} turns tracing off")),
+            let (level, said) = match state
+                .newest_model()
+                .map(|m| m.engine.level)
+                .unwrap_or_default()
+            {
+                EngineLevel::Full => (
+                    EngineLevel::None,
+                    format!(
+                        "tracing is off: {key} traces \
+                    again"
+                    ),
+                ),
+                EngineLevel::None => (
+                    EngineLevel::Full,
+                    format!(
+                        "everything is traced: {key} \
+                    turns tracing off"
+                    ),
+                ),
             };
             state.say(said);
             vec![Effect::Control(Control::SetEngineLevel(level))]
         }
         Action::Record if footer::is_recording(state) => {
-            state.say(format!("recording is stopped, its file is complete; {key} records into another one"));
+            state.say(format!(
+                "recording is stopped, its file is complete; {key} records into \
+                another one"
+            ));
             vec![Effect::Control(Control::StopRecord)]
         }
         Action::Record => vec![Effect::StartRecord],
@@ -206,17 +273,27 @@ fn outward(state: &mut AppState, action: Action) -> Vec<Effect> {
 
 /// Asks the monitor of the selected guest if that was said before, else says what it does.
 fn ask_monitor(state: &mut AppState, said_of: Option<i32>) -> Vec<Effect> {
-    let guest = state.domain().filter(|guest| state.may_ask_monitor_of(guest));
+    let guest = state
+        .domain()
+        .filter(|guest| state.may_ask_monitor_of(guest));
     let Some((name, Some(pid))) = guest.map(|guest| (clean(guest.name()), guest.facts.pid)) else {
-        state.say("QEMU's monitor is not asked: only guests of libvirt need it, and not with --no-monitor");
+        state.say(
+            "QEMU's monitor is not asked: only guests of libvirt need it, and not with \
+            --no-monitor",
+        );
         return Vec::new();
     };
     if said_of == Some(pid) {
-        state.say(format!("QEMU of {name} is asked for the names of its devices"));
+        state.say(format!(
+            "QEMU of {name} is asked for the names of its devices"
+        ));
         return vec![Effect::Control(Control::AskMonitor(pid))];
     }
     let key = state.key_name(Action::AskMonitor);
-    state.say(format!("press {key} again to ask QEMU for names: libvirt marks {name} as tainted until it restarts"));
+    state.say(format!(
+        "press {key} again to ask QEMU for names: libvirt marks {name} as tainted \
+        until it restarts"
+    ));
     state.unconfirmed_ask = Some(pid);
     Vec::new()
 }
@@ -241,7 +318,9 @@ fn travel(state: &mut AppState, by: isize) {
 
 /// Selects a row of the list.
 pub(super) fn select(state: &mut AppState, at: usize) {
-    let Some(row) = state.list.rows.get(at).copied() else { return };
+    let Some(row) = state.list.rows.get(at).copied() else {
+        return;
+    };
     (state.list.at, state.list.cursor) = (at, Some(guests::key(state, row)));
     state.open_problem = None;
 }
@@ -253,12 +332,15 @@ fn next_guest(state: &mut AppState, by: isize) {
     }
 }
 
-/// The nearest row in steps of `by` that is `wanted` and not that of idle guests; the selected row comes last.
+/// The nearest row in steps of `by` that is `wanted` and not that of idle guests; the selected row
+/// comes last.
 fn next_row(state: &AppState, by: isize, wanted: impl Fn(ListRow) -> bool) -> Option<usize> {
     let rows = &state.list.rows;
     for n in 1..=rows.len() as isize {
         let at = (state.list.at as isize + by * n).rem_euclid(rows.len() as isize) as usize;
-        let Some(row) = rows.get(at).copied() else { continue };
+        let Some(row) = rows.get(at).copied() else {
+            continue;
+        };
         if !matches!(row, ListRow::Idle(_)) && wanted(row) {
             return Some(at);
         }
@@ -274,7 +356,11 @@ fn open_row(state: &mut AppState, at: usize) {
 
 fn page_lines(state: &AppState) -> isize {
     let plan = layout::plan(state);
-    let rows = if state.view == ScreenView::Guests { plan.list_rows() } else { plan.page.height.into() };
+    let rows = if state.view == ScreenView::Guests {
+        plan.list_rows()
+    } else {
+        plan.page.height.into()
+    };
     rows.saturating_sub(1).max(1) as isize
 }
 
@@ -298,9 +384,15 @@ fn scroll(state: &mut AppState, action: Action) {
     let page = usize::from(state.size.1.saturating_sub(4)).max(1);
     match (&mut state.popup, action.motion(page as isize)) {
         (Some(Popup::Help(scroll)), Some(by)) => {
-            *scroll = usize::from(*scroll).saturating_add_signed(by).min(lines.saturating_sub(page)) as u16;
+            *scroll = usize::from(*scroll)
+                .saturating_add_signed(by)
+                .min(lines.saturating_sub(page)) as u16;
         }
-        (popup, None) if [Action::Back, Action::Quit, Action::Help, Action::Open].contains(&action) => *popup = None,
+        (popup, None)
+            if [Action::Back, Action::Quit, Action::Help, Action::Open].contains(&action) =>
+        {
+            *popup = None;
+        }
         _ => {}
     }
 }
@@ -313,23 +405,50 @@ fn hand_out(state: &mut AppState, copy: bool) -> Vec<Effect> {
     };
     if copy {
         let Some(fix) = f.first_fix() else {
-            state.say(format!("this fix cannot be pasted; {} writes it to a file", state.key_name(Action::Write)));
+            state.say(format!(
+                "this fix cannot be pasted; {} writes it to a file",
+                state.key_name(Action::Write)
+            ));
             return Vec::new();
         };
         let whose = fix.domain.clone().unwrap_or_else(|| f.subjects());
         let what = format!("the fix for {whose} ({})", fix.place());
-        return vec![Effect::Copy { text: fix.text.clone(), what }];
+        return vec![Effect::Copy {
+            text: fix.text.clone(),
+            what,
+        }];
     }
-    let part =
-        |text: &str| text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect::<String>();
-    let name = format!("kvmtop-{}-{}.txt", part(f.rule.as_str()), part(f.domain.as_deref().unwrap_or("host")));
+    let part = |text: &str| {
+        text.chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+            .take(40)
+            .collect::<String>()
+    };
+    let name = format!(
+        "kvmtop-{}-{}.txt",
+        part(f.rule.as_str()),
+        part(f.domain.as_deref().unwrap_or("host"))
+    );
     let mut text = format!("# {}\n# {}\n", f.subjects(), f.title);
     for fix in &f.fix {
-        let needs = fix.needs.as_ref().map(|n| format!(", needs: {n}")).unwrap_or_default();
-        let comment = if fix.kind == FixKind::Advice { "# " } else { "" };
+        let needs = fix
+            .needs
+            .as_ref()
+            .map(|n| format!(", needs: {n}"))
+            .unwrap_or_default();
+        let comment = if fix.kind == FixKind::Advice {
+            "# "
+        } else {
+            ""
+        };
         text += &format!("\n# {}{needs}\n", fix.place());
         text.extend(fix.text.lines().map(|l| format!("{comment}{l}\n")));
-        text.extend(fix.undo.iter().flat_map(|undo| undo.lines()).map(|l| format!("# to go back: {l}\n")));
+        text.extend(fix.undo.iter().flat_map(|undo| undo.lines()).map(|l| {
+            format!(
+                "# to go back: \
+            {l}\n"
+            )
+        }));
     }
     vec![Effect::WriteFile(name, text)]
 }

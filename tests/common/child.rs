@@ -30,7 +30,10 @@ pub fn measure(command: &mut Command) -> std::io::Result<ChildCost> {
     // SAFETY: between fork and exec only setrlimit is called, which is async-signal-safe.
     unsafe {
         command.pre_exec(|| {
-            let limit = libc::rlimit { rlim_cur: MAX_CPU_S, rlim_max: MAX_CPU_S };
+            let limit = libc::rlimit {
+                rlim_cur: MAX_CPU_S,
+                rlim_max: MAX_CPU_S,
+            };
             if libc::setrlimit(libc::RLIMIT_CPU, &raw const limit) == 0 {
                 Ok(())
             } else {
@@ -38,22 +41,35 @@ pub fn measure(command: &mut Command) -> std::io::Result<ChildCost> {
             }
         });
     }
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
     let stderr = child.stderr.take();
     let said = std::thread::spawn(move || {
         let mut said = Vec::new();
-        for byte in stderr.into_iter().flat_map(|e| std::io::BufReader::new(e).bytes()).map_while(Result::ok) {
+        for byte in stderr
+            .into_iter()
+            .flat_map(|e| std::io::BufReader::new(e).bytes())
+            .map_while(Result::ok)
+        {
             said.extend((said.len() < 4096).then_some(byte));
         }
         String::from_utf8_lossy(&said).into_owned()
     });
-    let output = child.stdout.take().map_or(Ok(0), |mut stdout| std::io::copy(&mut stdout, &mut std::io::sink()))?;
+    let output = child.stdout.take().map_or(Ok(0), |mut stdout| {
+        std::io::copy(&mut stdout, &mut std::io::sink())
+    })?;
     let mut status = 0;
-    // SAFETY: plain data, for which all zeros are valid, and both pointers live through the call. Nobody else waits for
-    // this child.
+    // SAFETY: plain data, for which all zeros are valid, and both pointers live through the call.
+    // Nobody else waits for this child.
     let (pid, usage) = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
-        (libc::wait4(child.id() as i32, &raw mut status, 0, &raw mut usage), usage)
+        (
+            libc::wait4(child.id() as i32, &raw mut status, 0, &raw mut usage),
+            usage,
+        )
     };
     if pid < 0 {
         return Err(std::io::Error::last_os_error());

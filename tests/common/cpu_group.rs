@@ -20,11 +20,19 @@ impl CpuGroup {
         let root = old.unwrap_or(Path::new("/sys/fs/cgroup"));
         if old.is_none() {
             // In version 2 a group hands its controllers down.
-            std::fs::write(root.join("cgroup.subtree_control"), "+cpu").map_err(|e| format!("cgroup v2: {e}"))?;
+            std::fs::write(root.join("cgroup.subtree_control"), "+cpu").map_err(|e| {
+                format!(
+                    "cgroup \
+                v2: {e}"
+                )
+            })?;
         }
         let folder = root.join(format!("{name}-{}", std::process::id()));
         std::fs::create_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-        Ok(Self { folder, unified: old.is_none() })
+        Ok(Self {
+            folder,
+            unified: old.is_none(),
+        })
     }
 
     fn write(&self, file: &str, text: &str) {
@@ -50,17 +58,33 @@ impl CpuGroup {
     pub fn quota(&self, quota: Option<Duration>) {
         let us = quota.map(|q| q.as_micros());
         if self.unified {
-            self.write("cpu.max", &format!("{} {PERIOD_US}", us.map_or_else(|| "max".into(), |n| n.to_string())));
+            self.write(
+                "cpu.max",
+                &format!(
+                    "{} {PERIOD_US}",
+                    us.map_or_else(|| "max".into(), |n| n.to_string())
+                ),
+            );
         } else {
-            self.write("cpu.cfs_quota_us", &us.map_or_else(|| "-1".into(), |n| n.to_string()));
+            self.write(
+                "cpu.cfs_quota_us",
+                &us.map_or_else(|| "-1".into(), |n| n.to_string()),
+            );
         }
     }
 }
 
 impl Drop for CpuGroup {
     fn drop(&mut self) {
-        let root = self.folder.parent().unwrap_or(&self.folder).join("cgroup.procs");
-        for pid in std::fs::read_to_string(self.folder.join("cgroup.procs")).unwrap_or_default().lines() {
+        let root = self
+            .folder
+            .parent()
+            .unwrap_or(&self.folder)
+            .join("cgroup.procs");
+        for pid in std::fs::read_to_string(self.folder.join("cgroup.procs"))
+            .unwrap_or_default()
+            .lines()
+        {
             let _ = std::fs::write(&root, pid);
         }
         let _ = std::fs::remove_dir(&self.folder);

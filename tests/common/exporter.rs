@@ -37,12 +37,20 @@ impl Exporter {
     pub fn on(listen: &str, options: &[&str]) -> Self {
         let mut command = super::kvmtop();
         command.args(["export", "--listen", listen]).args(options);
-        let mut child = command.stderr(Stdio::piped()).spawn().expect("kvmtop starts");
+        let mut child = command
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("kvmtop starts");
         let mut lines = BufReader::new(child.stderr.take().expect("stderr")).lines();
         let mut said = String::new();
         let address = loop {
-            let line = lines.next().unwrap_or_else(|| panic!("it ended: {said}")).expect("text");
-            let served = line.strip_prefix("kvmtop: serving ").and_then(|rest| rest.split_once("://"));
+            let line = lines
+                .next()
+                .unwrap_or_else(|| panic!("it ended: {said}"))
+                .expect("text");
+            let served = line
+                .strip_prefix("kvmtop: serving ")
+                .and_then(|rest| rest.split_once("://"));
             if let Some((_, rest)) = served {
                 break rest.split('/').next().expect("an address").to_owned();
             }
@@ -51,7 +59,11 @@ impl Exporter {
         };
         // A full pipe would hold it up.
         std::thread::spawn(move || lines.for_each(drop));
-        Self { child, address, said }
+        Self {
+            child,
+            address,
+            said,
+        }
     }
 
     /// Its process.
@@ -84,7 +96,9 @@ impl Exporter {
     }
 
     pub fn get(&self, path: &str, headers: &str) -> Answer {
-        self.send(&format!("GET {path} HTTP/1.1\r\nHost: kvmtop\r\n{headers}\r\n"))
+        self.send(&format!(
+            "GET {path} HTTP/1.1\r\nHost: kvmtop\r\n{headers}\r\n"
+        ))
     }
 
     /// Sends this and reads until the server closes.
@@ -104,13 +118,23 @@ pub fn answer(stream: &mut impl Read) -> Answer {
     let _ = stream.read_to_end(&mut bytes);
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
-    Answer { status, head: head.to_owned(), body: body.to_owned() }
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|code| code.parse().ok())
+        .unwrap_or(0);
+    Answer {
+        status,
+        head: head.to_owned(),
+        body: body.to_owned(),
+    }
 }
 
 /// The value of a row.
 pub fn value(metrics: &str, row: &str) -> Option<f64> {
-    let found = metrics.lines().find_map(|line| line.strip_prefix(row)?.strip_prefix(' '));
+    let found = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix(row)?.strip_prefix(' '));
     found.map(|value| value.parse().expect("a number"))
 }
 

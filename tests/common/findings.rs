@@ -38,14 +38,19 @@ impl Judge {
         let mut arguments = vec![OsStr::new("--config"), config.path().as_os_str()];
         arguments.extend(options.iter().map(OsStr::new));
         let watch = Watch::start(&arguments);
-        // kvmtop runs before other load of this machine: the test measures the time of the rules. Without cgroups
-        // it competes with that load.
+        // kvmtop runs before other load of this machine: the test measures the time of the rules.
+        // Without cgroups it competes with that load.
         let group = CpuGroup::new(&format!("kvmtop-judge-{}", watch.pid())).ok();
         if let Some(group) = &group {
             group.first();
             group.take(watch.pid());
         }
-        Self { last: watch.last().clone(), watch, _config: config, _group: group }
+        Self {
+            last: watch.last().clone(),
+            watch,
+            _config: config,
+            _group: group,
+        }
     }
 
     pub fn next(&mut self) -> &Value {
@@ -54,7 +59,12 @@ impl Judge {
     }
 
     /// Waits until a test of an interval holds, at most `limit`; returns how long it took.
-    pub fn until(&mut self, limit: Duration, what: &str, holds: impl Fn(&Value) -> bool) -> Duration {
+    pub fn until(
+        &mut self,
+        limit: Duration,
+        what: &str,
+        holds: impl Fn(&Value) -> bool,
+    ) -> Duration {
         let began = Instant::now();
         while !holds(self.next()) {
             assert!(
@@ -72,19 +82,31 @@ impl Judge {
         self.until(REPORTED, "the guest is seen", |v| {
             domain(v, pid).is_some_and(|d| d["threads"].as_array().is_some_and(|t| t.len() > 1))
         });
-        domain(&self.last, pid).expect("seen")["name"].as_str().expect("a name").to_owned()
+        domain(&self.last, pid).expect("seen")["name"]
+            .as_str()
+            .expect("a name")
+            .to_owned()
     }
 
     /// The thread of the guest's first vCPU.
     pub fn vcpu(&self, pid: u32) -> i32 {
-        let threads = domain(&self.last, pid).expect("the guest")["threads"].as_array().expect("threads");
-        let thread = threads.iter().find(|t| t["role"] == "vcpu").expect("a vCPU");
+        let threads = domain(&self.last, pid).expect("the guest")["threads"]
+            .as_array()
+            .expect("threads");
+        let thread = threads
+            .iter()
+            .find(|t| t["role"] == "vcpu")
+            .expect("a vCPU");
         i32::try_from(thread["tid"].as_i64().expect("a TID")).expect("a TID")
     }
 }
 
 fn domain(interval: &Value, pid: u32) -> Option<&Value> {
-    interval["domains"].as_array().into_iter().flatten().find(|d| d["pid"] == pid)
+    interval["domains"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|d| d["pid"] == pid)
 }
 
 /// All findings of an interval.
@@ -94,20 +116,32 @@ pub fn findings(interval: &Value) -> impl Iterator<Item = &Value> {
 
 /// Who found what, for messages.
 pub fn rules(interval: &Value) -> String {
-    let all: Vec<String> = findings(interval).map(|f| format!("{} of {}", f["rule"], f["domain"])).collect();
+    let all: Vec<String> = findings(interval)
+        .map(|f| format!("{} of {}", f["rule"], f["domain"]))
+        .collect();
     all.join(", ")
 }
 
 /// The findings that concern a guest, alone or with others.
 pub fn about<'v>(interval: &'v Value, domain: &'v str) -> impl Iterator<Item = &'v Value> {
-    let also = move |f: &Value| f["also"].as_array().into_iter().flatten().any(|other| other == domain);
+    let also = move |f: &Value| {
+        f["also"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(|other| other == domain)
+    };
     findings(interval).filter(move |f| f["domain"] == domain || also(f))
 }
 
 /// The findings of a rule about a guest, alone or as part of another finding.
 fn of<'v>(interval: &'v Value, rule: &'v str, domain: &'v str) -> impl Iterator<Item = &'v Value> {
     about(interval, domain).filter(move |f| {
-        let folded = f["folded"].as_array().into_iter().flatten().any(|r| r == rule);
+        let folded = f["folded"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(|r| r == rule);
         f["rule"] == rule || folded
     })
 }
@@ -119,5 +153,7 @@ pub fn reported(interval: &Value, rule: &str, domain: &str) -> bool {
 
 /// What a rule shows of a guest.
 pub fn evidence(interval: &Value, rule: &str, domain: &str) -> String {
-    of(interval, rule, domain).map(|f| f["evidence"].to_string()).collect()
+    of(interval, rule, domain)
+        .map(|f| f["evidence"].to_string())
+        .collect()
 }

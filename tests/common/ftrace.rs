@@ -9,7 +9,8 @@ pub struct Instance(PathBuf);
 impl Instance {
     /// Tracefs must be mounted, and ours to write.
     pub fn new() -> Result<Self> {
-        let folder = Path::new("/sys/kernel/tracing/instances").join(format!("kvmtop-{}", std::process::id()));
+        let folder = Path::new("/sys/kernel/tracing/instances")
+            .join(format!("kvmtop-{}", std::process::id()));
         std::fs::create_dir(&folder)?;
         let instance = Self(folder);
         // By its own clock, CPUs of a virtual machine need not agree on what was first.
@@ -55,14 +56,21 @@ pub struct Event<'t> {
     pub name: &'t str,
 }
 
-/// `  IO io1-99   [000] d..2. 2419.771216: sched_waking: comm=CPU 0/KVM pid=97 prio=120 target_cpu=001`
+/// ` IO io1-99 [000] d..2. 2419.771216: sched_waking: comm=CPU 0/KVM pid=97 prio=120
+/// target_cpu=001`
 pub fn events(text: &str) -> impl Iterator<Item = Event<'_>> {
-    text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
-        let (head, rest) = line.split_once(" [")?;
-        let mut parts = rest.split(": ");
-        let seconds: f64 = parts.next()?.split_whitespace().last()?.parse().ok()?;
-        Some(Event { task: head.trim(), us: seconds * 1e6, name: parts.next()? })
-    })
+    text.lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| {
+            let (head, rest) = line.split_once(" [")?;
+            let mut parts = rest.split(": ");
+            let seconds: f64 = parts.next()?.split_whitespace().last()?.parse().ok()?;
+            Some(Event {
+                task: head.trim(),
+                us: seconds * 1e6,
+                name: parts.next()?,
+            })
+        })
 }
 
 impl Drop for Instance {

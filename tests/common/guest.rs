@@ -1,13 +1,13 @@
 //! A KVM guest of a few bytes of real-mode code, in its own process.
 //!
-//! The test binary starts itself again: the test named `guest_process` (see [`guest_process!`]) is the guest when the
-//! environment says so, and an empty test otherwise. The parent says over a pipe when to continue, so that a watcher
-//! can be in place before the first access.
+//! The test binary starts itself again: the test named `guest_process` (see [`guest_process!`]) is
+//! the guest when the environment says so, and an empty test otherwise. The parent says over a pipe
+//! when to continue, so that a watcher can be in place before the first access.
 #![allow(unsafe_code, reason = "maps a guest's memory and hands it to KVM")]
 
 use kvm_bindings::{
-    KVM_IRQ_ROUTING_MSI, KVM_IRQCHIP_IOAPIC, kvm_irq_routing, kvm_irq_routing_entry, kvm_irqchip, kvm_irqfd, kvm_msi,
-    kvm_regs, kvm_userspace_memory_region,
+    KVM_IRQ_ROUTING_MSI, KVM_IRQCHIP_IOAPIC, kvm_irq_routing, kvm_irq_routing_entry, kvm_irqchip,
+    kvm_irqfd, kvm_msi, kvm_regs, kvm_userspace_memory_region,
 };
 use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
 use std::io::{BufRead, BufReader, Write};
@@ -54,10 +54,11 @@ pub enum Work {
     TripleFault,
     /// Loads a float from device memory, which KVM's emulator does not have.
     UnknownInstruction,
-    /// Sleeps (`true`) or spins (`false`) until it is interrupted as [`Guest::interrupt`] orders, and counts that at
-    /// [`PROGRESS`].
+    /// Sleeps (`true`) or spins (`false`) until it is interrupted as [`Guest::interrupt`] orders,
+    /// and counts that at [`PROGRESS`].
     Interrupted(bool),
-    /// Is not run: `KVM_RUN` returns EINVAL, because the process asks for registers that do not exist.
+    /// Is not run: `KVM_RUN` returns EINVAL, because the process asks for registers that do not
+    /// exist.
     RefusedRun,
 }
 
@@ -67,7 +68,8 @@ pub const PROGRESS: usize = 0x6000;
 pub const MEMORY_ENV: &str = "KVMTOP_TEST_GUEST_MEMORY";
 /// The user that the guest's process becomes once it has opened `/dev/kvm`.
 pub const USER_ENV: &str = "KVMTOP_TEST_GUEST_USER";
-/// For how many milliseconds the process uses a CPU under the name of a QEMU before it opens its VM.
+/// For how many milliseconds the process uses a CPU under the name of a QEMU before it opens its
+/// VM.
 pub const LOADS_ENV: &str = "KVMTOP_TEST_GUEST_LOADS";
 /// Whether the vCPUs rest in user space, as ordered.
 static REST: AtomicBool = AtomicBool::new(false);
@@ -101,7 +103,13 @@ impl Work {
     fn parse(word: &str) -> Self {
         let mut parts = word.split(':');
         let kind = parts.next().expect("kind");
-        let mut number = || parts.next().expect("number").parse::<u32>().expect("number");
+        let mut number = || {
+            parts
+                .next()
+                .expect("number")
+                .parse::<u32>()
+                .expect("number")
+        };
         let (a, n) = (number(), number());
         match kind {
             "in" => Self::PortReads(a as u16, n),
@@ -161,7 +169,13 @@ impl Work {
             }
             // xor eax, eax; cpuid; mov eax, cr4; mov cr4, eax
             Self::CpuidAndCr4(n) => {
-                counted(&mut c, n, &[0x66, 0x31, 0xc0, 0x0f, 0xa2, 0x0f, 0x20, 0xe0, 0x0f, 0x22, 0xe0]);
+                counted(
+                    &mut c,
+                    n,
+                    &[
+                        0x66, 0x31, 0xc0, 0x0f, 0xa2, 0x0f, 0x20, 0xe0, 0x0f, 0x22, 0xe0,
+                    ],
+                );
             }
             Self::PortSweep(n) => {
                 c.extend([0x31, 0xd2]); // xor dx, dx
@@ -204,7 +218,11 @@ impl Work {
             Self::UnknownInstruction => c.extend([0xd9, 0x06, 0, 0]), // fld dword [0]; ds is no memory
             Self::Interrupted(sleeps) => {
                 c.push(0xfb); // sti
-                c.extend(if sleeps { [0xf4, 0xeb, 0xfd] } else { [0x90, 0xeb, 0xfd] }); // again: hlt or nop; jmp again
+                c.extend(if sleeps {
+                    [0xf4, 0xeb, 0xfd]
+                } else {
+                    [0x90, 0xeb, 0xfd]
+                }); // again: hlt or nop; jmp again
                 c.resize(HANDLER as usize, 0xf4);
                 count(&mut c);
                 c.extend([0x66, 0xa3, 0xb0, 0x00, 0xcf]); // mov [0xb0], eax (end of interrupt); iret
@@ -215,9 +233,19 @@ impl Work {
     }
 
     fn is_endless(self) -> bool {
-        use Work::{CountedApic, CountedMsr, CountedPort, Idle, MmioLoop, PacedReads, PortLoop, SweepThenLoop};
-        let counted = matches!(self, CountedPort(_) | CountedMsr(_) | CountedApic | Self::Interrupted(_));
-        counted || matches!(self, PortLoop(_) | MmioLoop(_) | SweepThenLoop(_) | Idle | PacedReads(..))
+        use Work::{
+            CountedApic, CountedMsr, CountedPort, Idle, MmioLoop, PacedReads, PortLoop,
+            SweepThenLoop,
+        };
+        let counted = matches!(
+            self,
+            CountedPort(_) | CountedMsr(_) | CountedApic | Self::Interrupted(_)
+        );
+        counted
+            || matches!(
+                self,
+                PortLoop(_) | MmioLoop(_) | SweepThenLoop(_) | Idle | PacedReads(..)
+            )
     }
 
     fn data_base(self) -> u64 {
@@ -265,7 +293,10 @@ fn interrupt(vm: &VmFd, progress: &AtomicU32, way: Way, times: u32) {
     match way {
         Way::Message => {}
         Way::Line => {
-            let mut chip = kvm_irqchip { chip_id: KVM_IRQCHIP_IOAPIC, ..kvm_irqchip::default() };
+            let mut chip = kvm_irqchip {
+                chip_id: KVM_IRQCHIP_IOAPIC,
+                ..kvm_irqchip::default()
+            };
             vm.get_irqchip(&mut chip).expect("the IOAPIC");
             // SAFETY: the chip asked for has this part. An edge to vCPU 0, not masked.
             unsafe { chip.chip.ioapic.redirtbl[LINE as usize].bits = u64::from(vector) };
@@ -282,9 +313,16 @@ fn interrupt(vm: &VmFd, progress: &AtomicU32, way: Way, times: u32) {
                 vm.set_irq_line(LINE, true).expect("a line");
                 vm.set_irq_line(LINE, false).expect("a line");
             }
-            (_, Some(eventfd)) => drop(rustix::io::write(eventfd, &1_u64.to_ne_bytes()).expect("an eventfd")),
+            (_, Some(eventfd)) => drop(rustix::io::write(eventfd, &1_u64.to_ne_bytes()).expect(
+                "an \
+                eventfd",
+            )),
             _ => {
-                let message = kvm_msi { address_lo: MESSAGE, data: vector, ..kvm_msi::default() };
+                let message = kvm_msi {
+                    address_lo: MESSAGE,
+                    data: vector,
+                    ..kvm_msi::default()
+                };
                 assert_eq!(vm.signal_msi(message).expect("a message"), 1);
             }
         }
@@ -309,12 +347,22 @@ fn irqfd(vm: &VmFd, vector: u32) -> OwnedFd {
         head: kvm_irq_routing,
         entry: kvm_irq_routing_entry,
     }
-    let mut routing = Routing { head: kvm_irq_routing::default(), entry: kvm_irq_routing_entry::default() };
+    let mut routing = Routing {
+        head: kvm_irq_routing::default(),
+        entry: kvm_irq_routing_entry::default(),
+    };
     routing.head.nr = 1;
     (routing.entry.gsi, routing.entry.type_) = (24, KVM_IRQ_ROUTING_MSI);
     (routing.entry.u.msi.address_lo, routing.entry.u.msi.data) = (MESSAGE, vector);
-    let eventfd = rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).expect("an eventfd");
-    let request = kvm_irqfd { fd: eventfd.as_raw_fd() as u32, gsi: 24, ..kvm_irqfd::default() };
+    let eventfd = rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).expect(
+        "an \
+        eventfd",
+    );
+    let request = kvm_irqfd {
+        fd: eventfd.as_raw_fd() as u32,
+        gsi: 24,
+        ..kvm_irqfd::default()
+    };
     // SAFETY: both are what the kernel reads for these requests, one entry with its head.
     let done = unsafe {
         [
@@ -355,9 +403,17 @@ impl Guest {
         let words: Vec<_> = work.iter().map(|w| w.word()).collect();
         let mut command = Command::new(std::env::current_exe().expect("own path"));
         command
-            .args(["guest_process", "--exact", "--nocapture", "--test-threads=1"])
+            .args([
+                "guest_process",
+                "--exact",
+                "--nocapture",
+                "--test-threads=1",
+            ])
             .env(ENV, words.join(","))
-            .env("KVMTOP_TEST_GUEST_NAMES", if vcpu_names { "1" } else { "0" })
+            .env(
+                "KVMTOP_TEST_GUEST_NAMES",
+                if vcpu_names { "1" } else { "0" },
+            )
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         command
@@ -387,10 +443,12 @@ impl Guest {
         self.to.write_all(b"rest\n").expect("the guest listens");
     }
 
-    /// Interrupts vCPU 0 `times` times in this way, each time after it has handled the previous interrupt and could
-    /// sleep again.
+    /// Interrupts vCPU 0 `times` times in this way, each time after it has handled the previous
+    /// interrupt and could sleep again.
     pub fn interrupt(&mut self, way: Way, times: u32) {
-        self.to.write_all(format!("{way:?} {times}\n").as_bytes()).expect("the guest listens");
+        self.to
+            .write_all(format!("{way:?} {times}\n").as_bytes())
+            .expect("the guest listens");
         self.wait_for("guest interrupted");
     }
 
@@ -427,7 +485,9 @@ impl Drop for Guest {
 
 /// The guest process itself; returns at once where this is an ordinary test run.
 pub fn main() {
-    let Ok(words) = std::env::var(ENV) else { return };
+    let Ok(words) = std::env::var(ENV) else {
+        return;
+    };
     let names = std::env::var("KVMTOP_TEST_GUEST_NAMES").is_ok_and(|v| v == "1");
     let kvm = Kvm::new().expect("/dev/kvm");
     if let Ok(user) = std::env::var(USER_ENV) {
@@ -446,14 +506,32 @@ pub fn main() {
         vm.create_irq_chip().expect("an interrupt controller");
     }
     let size = MEMORY;
-    let shared = std::env::var_os(MEMORY_ENV)
-        .map(|path| std::fs::OpenOptions::new().read(true).write(true).open(path).expect("the file for the memory"));
+    let shared = std::env::var_os(MEMORY_ENV).map(|path| {
+        std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(path)
+            .expect(
+                "the file \
+            for the memory",
+            )
+    });
     let (kind, fd) = match &shared {
         Some(file) => (libc::MAP_SHARED, std::os::fd::AsRawFd::as_raw_fd(file)),
         None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1),
     };
-    // SAFETY: a fresh mapping, never unmapped while the process lives; KVM and this function are its only users.
-    let memory = unsafe { libc::mmap(std::ptr::null_mut(), size, libc::PROT_READ | libc::PROT_WRITE, kind, fd, 0) };
+    // SAFETY: a fresh mapping, never unmapped while the process lives; KVM and this function are
+    // its only users.
+    let memory = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            size,
+            libc::PROT_READ | libc::PROT_WRITE,
+            kind,
+            fd,
+            0,
+        )
+    };
     assert_ne!(memory, libc::MAP_FAILED);
     for (i, w) in work.iter().enumerate() {
         let code = w.code(i);
@@ -466,7 +544,13 @@ pub fn main() {
     for vector in Way::ALL.map(Way::vector) {
         let handler = (LOAD as u16 + HANDLER).to_le_bytes();
         // SAFETY: the real-mode interrupt table is at the beginning of the mapping.
-        unsafe { std::ptr::copy_nonoverlapping(handler.as_ptr(), memory.cast::<u8>().add(4 * usize::from(vector)), 2) };
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                handler.as_ptr(),
+                memory.cast::<u8>().add(4 * usize::from(vector)),
+                2,
+            );
+        };
     }
     let region = kvm_userspace_memory_region {
         slot: 0,
@@ -483,7 +567,11 @@ pub fn main() {
         for (i, w) in work.iter().copied().enumerate() {
             let vcpu = vm.create_vcpu(i as u64).expect("a vCPU");
             let (go, done) = (&go, &done);
-            let name = if names { format!("CPU {i}/KVM") } else { "worker".into() };
+            let name = if names {
+                format!("CPU {i}/KVM")
+            } else {
+                "worker".into()
+            };
             std::thread::Builder::new()
                 .name(name)
                 .spawn_scoped(scope, move || {
@@ -507,7 +595,12 @@ pub fn main() {
 /// Becomes another user, with all threads.
 pub fn become_user(user: u32) {
     // SAFETY: plain system calls; the C library changes all threads.
-    let done = unsafe { [libc::setresgid(user, user, user), libc::setresuid(user, user, user)] };
+    let done = unsafe {
+        [
+            libc::setresgid(user, user, user),
+            libc::setresuid(user, user, user),
+        ]
+    };
     assert_eq!(done, [0, 0], "{}", std::io::Error::last_os_error());
 }
 
@@ -517,7 +610,10 @@ fn handle_command(vm: &VmFd, progress: &AtomicU32) -> bool {
     let _ = std::io::stdin().read_line(&mut line);
     let order = line.trim();
     if let Some((way, times)) = order.split_once(' ') {
-        let way = Way::ALL.into_iter().find(|w| format!("{w:?}") == way).expect("a way");
+        let way = Way::ALL
+            .into_iter()
+            .find(|w| format!("{w:?}") == way)
+            .expect("a way");
         interrupt(vm, progress, way, times.parse().expect("a number"));
         say("guest interrupted");
         return true;
@@ -533,13 +629,16 @@ fn say(what: &str) {
 
 fn expect(what: &str) {
     let mut line = String::new();
-    std::io::stdin().read_line(&mut line).expect("the parent speaks");
+    std::io::stdin()
+        .read_line(&mut line)
+        .expect("the parent speaks");
     if line.trim() != what {
         std::process::exit(0); // the parent is gone
     }
 }
 
-/// Limits a vCPU to a number of accesses per second: in bursts every five milliseconds, or one at a time at low rates.
+/// Limits a vCPU to a number of accesses per second: in bursts every five milliseconds, or one at a
+/// time at low rates.
 struct Pace {
     /// Accesses in a burst; `None`: as fast as it goes.
     burst: Option<u32>,
@@ -555,7 +654,12 @@ impl Pace {
             _ => (None, 200),
         };
         let period = Duration::from_secs(1) / periods;
-        Self { burst, period, left: burst.unwrap_or(0), next: Instant::now() + period }
+        Self {
+            burst,
+            period,
+            left: burst.unwrap_or(0),
+            next: Instant::now() + period,
+        }
     }
 
     fn step(&mut self) {
@@ -570,11 +674,12 @@ impl Pace {
     }
 }
 
-/// Enables the local APIC. A separate function: its copies of the registers would take half of the stack that a sample
-/// of `run` holds.
+/// Enables the local APIC. A separate function: its copies of the registers would take half of the
+/// stack that a sample of `run` holds.
 fn enable_apic(vcpu: &VcpuFd) {
     let mut lapic = vcpu.get_lapic().expect("the local APIC");
-    // The spurious-interrupt vector register: enabled. LVT0 masked: the PIC does not reach this vCPU.
+    // The spurious-interrupt vector register: enabled. LVT0 masked: the PIC does not reach this
+    // vCPU.
     (lapic.regs[0xf0], lapic.regs[0xf1], lapic.regs[0x352]) = (-1, 1, 1);
     vcpu.set_lapic(&lapic).expect("the local APIC");
 }
@@ -588,7 +693,13 @@ fn run(mut vcpu: VcpuFd, index: usize, work: Work, done: &std::sync::Barrier) {
         s.cr0 |= 1;
         s.idt.limit = 0;
         for segment in [&mut s.cs, &mut s.ds, &mut s.es, &mut s.ss] {
-            (segment.base, segment.limit, segment.g, segment.db, segment.selector) = (0, u32::MAX, 1, 1, 8);
+            (
+                segment.base,
+                segment.limit,
+                segment.g,
+                segment.db,
+                segment.selector,
+            ) = (0, u32::MAX, 1, 1, 8);
         }
     }
     vcpu.set_sregs(&s).expect("sregs");
@@ -596,7 +707,12 @@ fn run(mut vcpu: VcpuFd, index: usize, work: Work, done: &std::sync::Barrier) {
         enable_apic(&vcpu);
     }
     let rip = LOAD + index as u64 * 256;
-    vcpu.set_regs(&kvm_regs { rip, rflags: 2, ..kvm_regs::default() }).expect("regs");
+    vcpu.set_regs(&kvm_regs {
+        rip,
+        rflags: 2,
+        ..kvm_regs::default()
+    })
+    .expect("regs");
     if work.is_endless() {
         done.wait();
     }

@@ -12,7 +12,8 @@ pub struct Hog {
 impl Hog {
     /// Starts one that goes by this name.
     pub fn start(name: &str) -> Self {
-        // A task is called by the file it was started from: a link to the shell, since a file just written may be busy.
+        // A task is called by the file it was started from: a link to the shell, since a file just
+        // written may be busy.
         let dir = tempfile::tempdir().expect("a folder");
         let shell = dir.path().join(name);
         std::os::unix::fs::symlink("/bin/sh", &shell).expect("a link");

@@ -10,11 +10,16 @@ const URI: &str = "qemu:///system";
 
 /// Runs virsh.
 pub fn virsh(args: &[&str]) -> Output {
-    Command::new("virsh").args(["-c", URI, "-q"]).args(args).stdin(Stdio::null()).output().expect("virsh")
+    Command::new("virsh")
+        .args(["-c", URI, "-q"])
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .expect("virsh")
 }
 
-/// Libvirt's daemons, for one test at a time: two at once would start and end each other's daemons, and each would be
-/// the other's unsteady load.
+/// Libvirt's daemons, for one test at a time: two at once would start and end each other's daemons,
+/// and each would be the other's unsteady load.
 pub struct Daemons {
     started: Vec<PathBuf>,
     _alone: MutexGuard<'static, ()>,
@@ -27,16 +32,25 @@ pub fn start() -> Result<Daemons, String> {
         return Err(why);
     }
     for tool in ["virsh", "libvirtd", "virtlogd", "qemu-system-x86_64"] {
-        let found = ["/usr/bin", "/usr/sbin"].iter().any(|d| Path::new(d).join(tool).exists());
+        let found = ["/usr/bin", "/usr/sbin"]
+            .iter()
+            .any(|d| Path::new(d).join(tool).exists());
         if !found {
             return Err(format!("{tool} is not installed"));
         }
     }
-    let mut daemons = Daemons { started: Vec::new(), _alone: ALONE.lock().unwrap_or_else(PoisonError::into_inner) };
+    let mut daemons = Daemons {
+        started: Vec::new(),
+        _alone: ALONE.lock().unwrap_or_else(PoisonError::into_inner),
+    };
     if !virsh(&["version"]).status.success() {
         for daemon in ["virtlogd", "libvirtd"] {
             let pid_file = PathBuf::from(format!("/run/{daemon}.pid"));
-            if Command::new(daemon).arg("-d").status().is_ok_and(|s| s.success()) {
+            if Command::new(daemon)
+                .arg("-d")
+                .status()
+                .is_ok_and(|s| s.success())
+            {
                 daemons.started.push(pid_file);
             }
         }
@@ -64,11 +78,14 @@ pub fn daemon() -> u32 {
     text.trim().parse().expect("a PID")
 }
 
-/// Ends what was started here, and waits until no daemon answers, so that the next test starts its own.
+/// Ends what was started here, and waits until no daemon answers, so that the next test starts its
+/// own.
 impl Drop for Daemons {
     fn drop(&mut self) {
         for pid_file in self.started.iter().rev() {
-            let Ok(pid) = std::fs::read_to_string(pid_file) else { continue };
+            let Ok(pid) = std::fs::read_to_string(pid_file) else {
+                continue;
+            };
             let process = PathBuf::from("/proc").join(pid.trim());
             let _ = Command::new("kill").arg(pid.trim()).status();
             let until = Instant::now() + Duration::from_secs(10);
@@ -100,7 +117,12 @@ pub struct Domain {
 impl Domain {
     /// Starts a guest that boots this sector.
     pub fn start(name: &str, sector: &[u8], setup: &Setup<'_>) -> Result<Self, String> {
-        let Setup { vcpus, max_vcpus, tune, clock } = setup;
+        let Setup {
+            vcpus,
+            max_vcpus,
+            tune,
+            clock,
+        } = setup;
         let image = PathBuf::from(format!("/var/lib/libvirt/images/{name}.img"));
         let mut disk = sector.to_vec();
         disk.resize(510, 0);
@@ -123,14 +145,23 @@ impl Domain {
         let made = virsh(&["create", &file.to_string_lossy()]);
         let _ = std::fs::remove_file(file);
         if !made.status.success() {
-            return Err(format!("virsh create: {}", String::from_utf8_lossy(&made.stderr).trim()));
+            return Err(format!(
+                "virsh create: {}",
+                String::from_utf8_lossy(&made.stderr).trim()
+            ));
         }
-        Ok(Self { name: name.into(), image })
+        Ok(Self {
+            name: name.into(),
+            image,
+        })
     }
 
     /// QEMU's process.
     pub fn pid(&self) -> u32 {
-        let text = std::fs::read_to_string(format!("/run/libvirt/qemu/{}.pid", self.name)).expect("pid file");
+        let text = std::fs::read_to_string(format!("/run/libvirt/qemu/{}.pid", self.name)).expect(
+            "pid \
+            file",
+        );
         text.trim().parse().expect("a PID")
     }
 }

@@ -1,5 +1,5 @@
-//! What the real-guest tests share: a guest of a few bytes that does exactly what a test asks for, and the log of what
-//! ran.
+//! What the real-guest tests share: a guest of a few bytes that does exactly what a test asks for,
+//! and the log of what ran.
 #![allow(dead_code, missing_docs)]
 
 pub mod child;
@@ -30,7 +30,8 @@ static LEFT: Condvar = Condvar::new();
 /// The machine for one test.
 pub type Alone = RwLockWriteGuard<'static, ()>;
 
-/// Waits until no other test of this binary runs. Rings overflow on a busy machine, and an engine counts every guest.
+/// Waits until no other test of this binary runs. Rings overflow on a busy machine, and an engine
+/// counts every guest.
 pub fn alone() -> Alone {
     MACHINE.write().unwrap_or_else(PoisonError::into_inner)
 }
@@ -41,7 +42,9 @@ pub struct Beside(Option<RwLockReadGuard<'static, ()>>);
 /// Waits until no test has the machine for itself, and until there is a place.
 pub fn beside_others() -> Beside {
     let free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut free = LEFT.wait_while(free, |free| *free == 0).unwrap_or_else(PoisonError::into_inner);
+    let mut free = LEFT
+        .wait_while(free, |free| *free == 0)
+        .unwrap_or_else(PoisonError::into_inner);
     *free -= 1;
     drop(free);
     Beside(Some(MACHINE.read().unwrap_or_else(PoisonError::into_inner)))
@@ -74,8 +77,14 @@ pub fn skipped(test: &str, why: &str) {
 
 fn log(line: &str) {
     eprintln!("{line}");
-    let Some(path) = std::env::var_os("KVMTOP_TEST_LOG") else { return };
-    if let Ok(mut f) = std::fs::OpenOptions::new().create(true).append(true).open(path) {
+    let Some(path) = std::env::var_os("KVMTOP_TEST_LOG") else {
+        return;
+    };
+    if let Ok(mut f) = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+    {
         // One write a line: tests of several processes append at once.
         let _ = f.write_all(format!("{line}\n").as_bytes());
     }
@@ -89,7 +98,10 @@ pub fn cannot_trace() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("not root".into());
     }
-    let events = ["/sys/kernel/tracing/events/kvm", "/sys/kernel/debug/tracing/events/kvm"];
+    let events = [
+        "/sys/kernel/tracing/events/kvm",
+        "/sys/kernel/debug/tracing/events/kvm",
+    ];
     if !events.iter().any(|p| std::path::Path::new(p).is_dir()) {
         return Some("tracefs shows no kvm events".into());
     }
@@ -98,7 +110,9 @@ pub fn cannot_trace() -> Option<String> {
 
 /// `KVMTOP_TEST_GUESTS=0` leaves out every test that starts a guest.
 pub fn guests_refused() -> Option<String> {
-    std::env::var_os("KVMTOP_TEST_GUESTS").is_some_and(|v| v == "0").then(|| "KVMTOP_TEST_GUESTS=0".into())
+    std::env::var_os("KVMTOP_TEST_GUESTS")
+        .is_some_and(|v| v == "0")
+        .then(|| "KVMTOP_TEST_GUESTS=0".into())
 }
 
 /// What a test that starts a guest needs and this machine lacks.
@@ -106,7 +120,11 @@ pub fn cannot_run_guests() -> Option<String> {
     if let Some(why) = guests_refused() {
         return Some(why);
     }
-    match std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm") {
+    match std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/kvm")
+    {
         Ok(_) => None,
         Err(e) => Some(format!("/dev/kvm: {e}")),
     }
@@ -114,10 +132,22 @@ pub fn cannot_run_guests() -> Option<String> {
 
 /// One JSON object per interval of a finished `--batch --json` run.
 pub fn intervals(stdout: &[u8]) -> Vec<Value> {
-    String::from_utf8_lossy(stdout).lines().map(|l| serde_json::from_str(l).expect("a JSON object a line")).collect()
+    String::from_utf8_lossy(stdout)
+        .lines()
+        .map(|l| {
+            serde_json::from_str(l).expect(
+                "a JSON object \
+        a line",
+            )
+        })
+        .collect()
 }
 
 /// The domains of all intervals that belong to this process.
 pub fn of_pid(intervals: &[Value], pid: u32) -> Vec<&Value> {
-    intervals.iter().flat_map(|i| i["domains"].as_array().expect("domains")).filter(|d| d["pid"] == pid).collect()
+    intervals
+        .iter()
+        .flat_map(|i| i["domains"].as_array().expect("domains"))
+        .filter(|d| d["pid"] == pid)
+        .collect()
 }

@@ -1,4 +1,5 @@
-//! A host that QEMU emulates in software, with a real KVM in it: `tests/nested/` prepares and boots it.
+//! A host that QEMU emulates in software, with a real KVM in it: `tests/nested/` prepares and boots
+//! it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,14 +15,22 @@ pub fn missing(host: Host, tools: &[&str]) -> Option<String> {
     }
     let emulator = match host.machine {
         Machine::Arm64 => "qemu-system-aarch64",
-        _ if !cfg!(target_arch = "x86_64") => return Some("the emulated host is an x86 one".into()),
+        _ if !cfg!(target_arch = "x86_64") => {
+            return Some("the emulated host is an x86 one".into());
+        }
         _ => "qemu-system-x86_64",
     };
     let have = |tool: &str| {
-        Command::new("sh").args(["-c", &format!("command -v {tool}")]).output().is_ok_and(|o| o.status.success())
+        Command::new("sh")
+            .args(["-c", &format!("command -v {tool}")])
+            .output()
+            .is_ok_and(|o| o.status.success())
     };
     let all = [emulator, "apt-get", "dpkg-deb", "timeout"];
-    all.iter().chain(tools).find(|tool| !have(tool)).map(|tool| format!("no {tool}"))
+    all.iter()
+        .chain(tools)
+        .find(|tool| !have(tool))
+        .map(|tool| format!("no {tool}"))
 }
 
 /// The folder of the scripts.
@@ -38,12 +47,14 @@ pub fn job(name: &str) -> String {
 /// What is emulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Machine {
-    /// An AMD host whose clock follows real time, on two CPUs where the kernel takes them (`boot.sh`): whatever else
-    /// runs on this machine takes time from the emulated one.
+    /// An AMD host whose clock follows real time, on two CPUs where the kernel takes them
+    /// (`boot.sh`): whatever else runs on this machine takes time from the emulated one.
     Amd,
-    /// The same with a clock of instructions, 16 ns each, on one CPU: no other program shows in its times.
+    /// The same with a clock of instructions, 16 ns each, on one CPU: no other program shows in its
+    /// times.
     AmdOfInstructions,
-    /// An arm64 host in real time. It does not run the programs of this machine, whose files it has in `/machine`.
+    /// An arm64 host in real time. It does not run the programs of this machine, whose files it has
+    /// in `/machine`.
     Arm64,
 }
 
@@ -57,7 +68,10 @@ pub struct Host {
 
 impl Host {
     /// With Linux 6.1.
-    pub const AMD: Self = Self { machine: Machine::Amd, suite: "bookworm" };
+    pub const AMD: Self = Self {
+        machine: Machine::Amd,
+        suite: "bookworm",
+    };
 
     /// How the scripts name the machine.
     fn word(self) -> &'static str {
@@ -70,14 +84,21 @@ impl Host {
 
     /// The folder of its kernel and initrd.
     pub fn folder(self) -> PathBuf {
-        let architecture = if self.machine == Machine::Arm64 { "-arm64" } else { "" };
+        let architecture = if self.machine == Machine::Arm64 {
+            "-arm64"
+        } else {
+            ""
+        };
         let name = format!("nested{architecture}-{}", self.suite);
         Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
     }
 
     /// The version of its kernel, once it is prepared.
     pub fn kernel(self) -> String {
-        std::fs::read_to_string(self.folder().join("version")).unwrap_or_default().trim().to_owned()
+        std::fs::read_to_string(self.folder().join("version"))
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
     }
 }
 
@@ -89,8 +110,8 @@ enum Failure {
     Job(String),
 }
 
-/// Runs a job in the emulated host for at most `seconds`, until the job has written `finished` to its shared folder.
-/// Returns that folder, or why the host did not live to see that.
+/// Runs a job in the emulated host for at most `seconds`, until the job has written `finished` to
+/// its shared folder. Returns that folder, or why the host did not live to see that.
 ///
 /// # Panics
 /// When the job failed in its last try, in a host that lived.
@@ -109,21 +130,42 @@ pub fn run(name: &str, host: Host, job: &str, seconds: u32) -> Result<PathBuf, S
         }
     }
     match last {
-        Failure::Host(why) => Err(format!("the emulated host did not finish in {TRIES} tries: {why}")),
-        Failure::Job(why) => panic!("{name}, {}: the job failed in an emulated host that lived: {why}", host.kernel()),
+        Failure::Host(why) => Err(format!(
+            "the emulated host did not finish in {TRIES} tries: \
+            {why}"
+        )),
+        Failure::Job(why) => panic!(
+            "{name}, {}: the job failed in an emulated host that lived: \
+            {why}",
+            host.kernel()
+        ),
     }
 }
 
-/// Runs these tests of the calling binary in the emulated host, with these environment settings, for at most `seconds`.
-/// The tests have to pass and to say `ran` times that they ran. Returns an error if the host is not available.
-pub fn run_tests(name: &str, environment: &str, tests: &[&str], seconds: u32, ran: usize) -> Result<(), String> {
-    let shared = run(name, Host::AMD, &(tests_job(environment, tests) + "touch /shared/finished\n"), seconds)?;
+/// Runs these tests of the calling binary in the emulated host, with these environment settings,
+/// for at most `seconds`. The tests have to pass and to say `ran` times that they ran. Returns an
+/// error if the host is not available.
+pub fn run_tests(
+    name: &str,
+    environment: &str,
+    tests: &[&str],
+    seconds: u32,
+    ran: usize,
+) -> Result<(), String> {
+    let shared = run(
+        name,
+        Host::AMD,
+        &(tests_job(environment, tests)
+            + "touch \
+        /shared/finished\n"),
+        seconds,
+    )?;
     assert_passed(&shared, ran);
     Ok(())
 }
 
-/// Runs tests as [`run_tests`] does, then the tests of `alone` as `alone.sh` runs them. The log lines of the latter go
-/// to this machine's test log.
+/// Runs tests as [`run_tests`] does, then the tests of `alone` as `alone.sh` runs them. The log
+/// lines of the latter go to this machine's test log.
 pub fn run_tests_then_alone(
     name: &str,
     environment: &str,
@@ -143,7 +185,13 @@ pub fn run_tests_then_alone(
     assert_passed(&shared, ran);
     let read = |name: &str| std::fs::read_to_string(shared.join(name)).unwrap_or_default();
     if read("alone-status").is_empty() {
-        alone.iter().for_each(|test| super::skipped(test, "the emulated host did not come back from it"));
+        alone.iter().for_each(|test| {
+            super::skipped(
+                test,
+                "the emulated host did not come back \
+            from it",
+            );
+        });
     } else {
         assert_eq!(read("alone-status").trim(), "0", "{}", read("alone-said"));
         read("alone-log").lines().for_each(super::log);
@@ -152,13 +200,16 @@ pub fn run_tests_then_alone(
 }
 
 fn own_path() -> String {
-    std::env::current_exe().expect("own path").display().to_string()
+    std::env::current_exe()
+        .expect("own path")
+        .display()
+        .to_string()
 }
 
 fn tests_job(environment: &str, tests: &[&str]) -> String {
     format!(
-        "cd /run\n{environment} KVMTOP_TEST_LOG=/shared/log {} --exact --nocapture --test-threads=1 {} > /shared/said \
-         2>&1\necho $? > /shared/status\n",
+        "cd /run\n{environment} KVMTOP_TEST_LOG=/shared/log {} --exact --nocapture \
+         --test-threads=1 {} > /shared/said 2>&1\necho $? > /shared/status\n",
         own_path(),
         tests.join(" ")
     )
@@ -168,7 +219,11 @@ fn assert_passed(shared: &Path, ran: usize) {
     let read = |name: &str| std::fs::read_to_string(shared.join(name)).unwrap_or_default();
     let (log, said) = (read("log"), read("said"));
     assert_eq!(read("status").trim(), "0", "{said}");
-    assert_eq!(log.lines().filter(|line| line.starts_with("RAN")).count(), ran, "{log}{said}");
+    assert_eq!(
+        log.lines().filter(|line| line.starts_with("RAN")).count(),
+        ran,
+        "{log}{said}"
+    );
 }
 
 /// Runs a script of `tests/nested`; its output, or the last line of what went wrong.
@@ -182,12 +237,22 @@ fn script(name: &str, args: &[&Path], last: &str, host: Host) -> Result<String, 
     if out.status.success() {
         return Ok(stdout);
     }
-    let said = if stderr.trim().is_empty() { stdout } else { stderr };
+    let said = if stderr.trim().is_empty() {
+        stdout
+    } else {
+        stderr
+    };
     Err(format!("{name}: {}", last_line(&said)))
 }
 
 fn last_line(text: &str) -> &str {
-    text.lines().rfind(|line| !line.trim().is_empty() && !line.contains("reboot:")).unwrap_or("it said nothing").trim()
+    text.lines()
+        .rfind(|line| !line.trim().is_empty() && !line.contains("reboot:"))
+        .unwrap_or(
+            "it \
+        said nothing",
+        )
+        .trim()
 }
 
 /// One life of the emulated host.
@@ -196,7 +261,12 @@ fn life(shared: &Path, host: Host, job: &str, seconds: u32) -> Result<PathBuf, F
     let _ = std::fs::remove_dir_all(shared);
     std::fs::create_dir_all(shared).map_err(no_folder)?;
     std::fs::write(shared.join("job"), job).map_err(no_folder)?;
-    let said = script("boot.sh", &[&host.folder(), shared], &seconds.to_string(), host);
+    let said = script(
+        "boot.sh",
+        &[&host.folder(), shared],
+        &seconds.to_string(),
+        host,
+    );
     if shared.join("finished").exists() {
         return Ok(shared.to_path_buf());
     }

@@ -34,21 +34,44 @@ impl Screen {
     /// The same in a terminal that says which colours it has (`COLORTERM`).
     pub fn in_terminal(options: &[&str], (cols, rows): (u16, u16), colours: Option<&str>) -> Self {
         let home = tempfile::tempdir().expect("a folder");
-        let pty = native_pty_system().openpty(PtySize { rows, cols, ..PtySize::default() }).expect("a terminal");
+        let pty = native_pty_system()
+            .openpty(PtySize {
+                rows,
+                cols,
+                ..PtySize::default()
+            })
+            .expect(
+                "a \
+            terminal",
+            );
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_kvmtop"));
         command.args(options);
-        for (name, value) in [("TERM", "xterm-256color"), ("LC_ALL", "C.UTF-8"), ("TZ", "UTC")] {
+        for (name, value) in [
+            ("TERM", "xterm-256color"),
+            ("LC_ALL", "C.UTF-8"),
+            ("TZ", "UTC"),
+        ] {
             command.env(name, value);
         }
         command.env("HOME", home.path());
-        ["XDG_CONFIG_HOME", "NO_COLOR", "COLORTERM"].into_iter().for_each(|name| command.env_remove(name));
-        colours.into_iter().for_each(|colours| command.env("COLORTERM", colours));
+        ["XDG_CONFIG_HOME", "NO_COLOR", "COLORTERM"]
+            .into_iter()
+            .for_each(|name| command.env_remove(name));
+        colours
+            .into_iter()
+            .for_each(|colours| command.env("COLORTERM", colours));
         command.cwd(home.path());
         let child = pty.slave.spawn_command(command).expect("kvmtop starts");
         drop(pty.slave);
         let n = |n| NonZero::new(n).expect("a size");
-        let seen = Arc::new(Mutex::new(Seen { parser: vt100::Parser::new(n(rows), n(cols), 0), bytes: 0 }));
-        let (mut reader, heard) = (pty.master.try_clone_reader().expect("a reader"), seen.clone());
+        let seen = Arc::new(Mutex::new(Seen {
+            parser: vt100::Parser::new(n(rows), n(cols), 0),
+            bytes: 0,
+        }));
+        let (mut reader, heard) = (
+            pty.master.try_clone_reader().expect("a reader"),
+            seen.clone(),
+        );
         let keys = pty.master.take_writer().expect("a writer");
         std::thread::spawn(move || {
             let mut buf = [0; 4096];
@@ -58,12 +81,23 @@ impl Screen {
                 seen.bytes += n;
             }
         });
-        Self { child, keys, _terminal: pty.master, seen, home }
+        Self {
+            child,
+            keys,
+            _terminal: pty.master,
+            seen,
+            home,
+        }
     }
 
     /// The text on the screen.
     pub fn text(&self) -> String {
-        self.seen.lock().expect("no panic").parser.screen().contents()
+        self.seen
+            .lock()
+            .expect("no panic")
+            .parser
+            .screen()
+            .contents()
     }
 
     /// What the screen shows, with colours.
@@ -72,12 +106,28 @@ impl Screen {
         let (rows, cols) = seen.parser.screen().size();
         let mut buffer = Buffer::empty(Rect::new(0, 0, cols.into(), rows.into()));
         for (y, x) in (0..u16::from(rows)).flat_map(|y| (0..u16::from(cols)).map(move |x| (y, x))) {
-            let Some(cell) = seen.parser.screen().cell(y, x) else { continue };
-            let (fg, bg) =
-                if cell.inverse() { (cell.bgcolor(), cell.fgcolor()) } else { (cell.fgcolor(), cell.bgcolor()) };
-            let bold = if cell.bold() { Modifier::BOLD } else { Modifier::empty() };
-            let style = Style::new().fg(colour(fg)).bg(colour(bg)).add_modifier(bold);
-            let symbol = if cell.has_contents() { cell.contents() } else { " " };
+            let Some(cell) = seen.parser.screen().cell(y, x) else {
+                continue;
+            };
+            let (fg, bg) = if cell.inverse() {
+                (cell.bgcolor(), cell.fgcolor())
+            } else {
+                (cell.fgcolor(), cell.bgcolor())
+            };
+            let bold = if cell.bold() {
+                Modifier::BOLD
+            } else {
+                Modifier::empty()
+            };
+            let style = Style::new()
+                .fg(colour(fg))
+                .bg(colour(bg))
+                .add_modifier(bold);
+            let symbol = if cell.has_contents() {
+                cell.contents()
+            } else {
+                " "
+            };
             buffer[(x, y)].set_symbol(symbol).set_style(style);
         }
         buffer
@@ -107,9 +157,15 @@ impl Screen {
         }
     }
 
-    /// Waits for the screen of the next interval: the clock in its first line has moved on. Returns the text.
+    /// Waits for the screen of the next interval: the clock in its first line has moved on. Returns
+    /// the text.
     pub fn next(&self) -> String {
-        let clock = |text: &str| text.lines().next().and_then(|l| l.split_whitespace().last()).map(str::to_owned);
+        let clock = |text: &str| {
+            text.lines()
+                .next()
+                .and_then(|l| l.split_whitespace().last())
+                .map(str::to_owned)
+        };
         let before = clock(&self.text());
         self.wait("the next interval", |text| clock(text) != before)
     }

@@ -18,16 +18,22 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts it with these options and waits for its first interval: the engine is in place from then on.
+    /// Starts it with these options and waits for its first interval: the engine is in place from
+    /// then on.
     pub fn start<S: AsRef<std::ffi::OsStr>>(options: &[S]) -> Self {
         let mut command = super::kvmtop();
-        command.args(["--batch", "--json", "-n", "1000"]).args(options);
+        command
+            .args(["--batch", "--json", "-n", "1000"])
+            .args(options);
         Self::of(command)
     }
 
     /// The same for a command that becomes kvmtop and prints JSON.
     pub fn of(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("kvmtop starts");
+        let mut child = command
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("kvmtop starts");
         let stdout = BufReader::new(child.stdout.take().expect("stdout"));
         let (send, lines) = channel();
         std::thread::spawn(move || {
@@ -38,7 +44,11 @@ impl Watch {
                 }
             }
         });
-        let mut watch = Self { child, lines, seen: Vec::new() };
+        let mut watch = Self {
+            child,
+            lines,
+            seen: Vec::new(),
+        };
         watch.next();
         watch
     }
@@ -55,7 +65,8 @@ impl Watch {
 
     /// Waits for the next interval.
     pub fn next(&mut self) -> &Value {
-        self.seen.push(self.lines.recv_timeout(SILENCE).expect("an interval"));
+        self.seen
+            .push(self.lines.recv_timeout(SILENCE).expect("an interval"));
         self.last()
     }
 
@@ -67,8 +78,14 @@ impl Watch {
     /// The state of a source in the newest interval, and why it is not whole.
     pub fn source(&self, name: &str) -> (String, String) {
         let all = self.last()["sources"].as_array().expect("sources");
-        let source = all.iter().find(|s| s["name"] == name).unwrap_or(&Value::Null);
-        (source["state"].as_str().unwrap_or("").into(), source["cause"].as_str().unwrap_or("").into())
+        let source = all
+            .iter()
+            .find(|s| s["name"] == name)
+            .unwrap_or(&Value::Null);
+        (
+            source["state"].as_str().unwrap_or("").into(),
+            source["cause"].as_str().unwrap_or("").into(),
+        )
     }
 
     /// Ends it as Ctrl-C does; answers with all that it printed.

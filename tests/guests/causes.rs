@@ -1,4 +1,5 @@
-//! Who has the CPU that a guest wants: each cause on real guests, named right within ten seconds, and nothing else.
+//! Who has the CPU that a guest wants: each cause on real guests, named right within ten seconds,
+//! and nothing else.
 
 use crate::common;
 use crate::common::cpu_group::CpuGroup;
@@ -19,8 +20,8 @@ fn pin(tid: i32, cpus: &[usize]) {
     sched_setaffinity(Pid::from_raw(tid), &set).expect("affinity");
 }
 
-/// The rules that report something worse than an info of a guest: whoever else works on this machine takes a few
-/// percent of its CPUs.
+/// The rules that report something worse than an info of a guest: whoever else works on this
+/// machine takes a few percent of its CPUs.
 fn reported<'v>(interval: &'v Value, name: &'v str) -> Vec<&'v str> {
     let worse = about(interval, name).filter(|f| f["severity"] != "info");
     worse.filter_map(|f| f["rule"].as_str()).collect()
@@ -41,7 +42,10 @@ fn row(name: &str, holds: impl Fn(&str) -> bool) -> String {
     let (until, mut row) = (Instant::now() + REPORTED, String::new());
     while !holds(&row) && Instant::now() < until {
         let text = screen.next();
-        text.lines().find(|line| line.contains(name)).unwrap_or_default().clone_into(&mut row);
+        text.lines()
+            .find(|line| line.contains(name))
+            .unwrap_or_default()
+            .clone_into(&mut row);
     }
     row
 }
@@ -55,8 +59,11 @@ fn each_cause_of_a_wait_is_named() {
     }
     let set = sched_getaffinity(None).expect("affinity");
     let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|c| set.is_set(*c)).collect();
-    let [first, .., last] = cpus.as_slice() else { return common::skipped(TEST, "one CPU only") };
-    let groups = CpuGroup::new("kvmtop-causes").and_then(|all| Ok((all, CpuGroup::new("kvmtop-limited")?)));
+    let [first, .., last] = cpus.as_slice() else {
+        return common::skipped(TEST, "one CPU only");
+    };
+    let groups =
+        CpuGroup::new("kvmtop-causes").and_then(|all| Ok((all, CpuGroup::new("kvmtop-limited")?)));
     let (all, limited) = match groups {
         Ok(groups) => groups,
         Err(why) => return common::skipped(TEST, &why),
@@ -71,7 +78,8 @@ fn each_cause_of_a_wait_is_named() {
     let (mut one, name) = guest(&mut watch, &all, &[Work::PortLoop(0x80)]);
     let (mut two, other) = guest(&mut watch, &all, &[Work::PortLoop(0x80)]);
     let pids = [one.pid(), two.pid()];
-    pids.into_iter().for_each(|pid| pin(watch.vcpu(pid), &[*first, *last]));
+    pids.into_iter()
+        .for_each(|pid| pin(watch.vcpu(pid), &[*first, *last]));
     let hogs: Vec<Hog> = (0..4).map(|_| Hog::start("kvmtop-hog")).collect();
     for pid in hogs.iter().map(Hog::pid) {
         all.take(pid);
@@ -79,13 +87,28 @@ fn each_cause_of_a_wait_is_named() {
     }
     [&mut one, &mut two].into_iter().for_each(Guest::go);
     let hogged = |v: &Value| {
-        let named = |f: &Value| f["title"].as_str().is_some_and(|t| t.starts_with("kvmtop-hog takes the CPUs"));
-        [&name, &other].iter().all(|n| about(v, n).any(|f| f["rule"] == "host-task-hog" && named(f)))
+        let named = |f: &Value| {
+            f["title"].as_str().is_some_and(|t| {
+                t.starts_with(
+                    "kvmtop-hog \
+            takes the CPUs",
+                )
+            })
+        };
+        [&name, &other]
+            .iter()
+            .all(|n| about(v, n).any(|f| f["rule"] == "host-task-hog" && named(f)))
     };
     watch.until(REPORTED, "tasks of the host", hogged);
-    assert!(findings(&watch.last).all(|f| f["rule"] != "overcommit"), "{}", rules(&watch.last));
     assert!(
-        [&name, &other].iter().all(|n| about(&watch.last, n).all(|f| f["rule"] != "vcpu-wait")),
+        findings(&watch.last).all(|f| f["rule"] != "overcommit"),
+        "{}",
+        rules(&watch.last)
+    );
+    assert!(
+        [&name, &other]
+            .iter()
+            .all(|n| about(&watch.last, n).all(|f| f["rule"] != "vcpu-wait")),
         "a cause of its own"
     );
     drop(hogs);
@@ -94,10 +117,14 @@ fn each_cause_of_a_wait_is_named() {
     drop((one, two));
     let (mut one, name) = guest(&mut watch, &all, &[Work::PortLoop(0x80)]);
     let (mut two, other) = guest(&mut watch, &all, &[Work::PortLoop(0x80)]);
-    [one.pid(), two.pid()].into_iter().for_each(|pid| pin(watch.vcpu(pid), &[*first]));
+    [one.pid(), two.pid()]
+        .into_iter()
+        .for_each(|pid| pin(watch.vcpu(pid), &[*first]));
     [&mut one, &mut two].into_iter().for_each(Guest::go);
     watch.until(REPORTED, "two guests on one pin", |v| {
-        [&name, &other].iter().all(|n| reported(v, n) == ["pin-overlap"])
+        [&name, &other]
+            .iter()
+            .all(|n| reported(v, n) == ["pin-overlap"])
     });
     drop((one, two));
 
@@ -106,7 +133,9 @@ fn each_cause_of_a_wait_is_named() {
     pin(watch.vcpu(one.pid()), &[*first]);
     limited.quota(Some(Duration::from_millis(20)));
     one.go();
-    watch.until(REPORTED, "a quota", |v| reported(v, &name) == ["quota-throttled"]);
+    watch.until(REPORTED, "a quota", |v| {
+        reported(v, &name) == ["quota-throttled"]
+    });
     let shown = row(&name, |row| row.contains("CPU quota"));
     assert!(shown.contains("CPU quota"), "{shown}");
     limited.quota(None);
@@ -118,7 +147,11 @@ fn each_cause_of_a_wait_is_named() {
     one.go();
     let until = Instant::now() + REPORTED;
     while Instant::now() < until {
-        assert!(reported(watch.next(), &name).is_empty(), "{}", rules(&watch.last));
+        assert!(
+            reported(watch.next(), &name).is_empty(),
+            "{}",
+            rules(&watch.last)
+        );
     }
     let shown = row(&name, |row| row.contains(" 9") || row.contains("100"));
     assert!(shown.contains(&name) && !shown.contains("waits"), "{shown}");
@@ -126,12 +159,30 @@ fn each_cause_of_a_wait_is_named() {
 
     // QEMU emulates the CPU of a guest without KVM.
     let qemu = Command::new("qemu-system-x86_64")
-        .args(["-name", "kvmtop-tcg,debug-threads=on", "-accel", "tcg", "-m", "16", "-display", "none", "-nodefaults"])
+        .args([
+            "-name",
+            "kvmtop-tcg,debug-threads=on",
+            "-accel",
+            "tcg",
+            "-m",
+            "16",
+            "-display",
+            "none",
+            "-nodefaults",
+        ])
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
-    let Ok(qemu) = qemu.map(Running) else { return common::skipped("a guest under TCG", "no qemu-system-x86_64") };
+    let Ok(qemu) = qemu.map(Running) else {
+        return common::skipped(
+            "a guest under TCG",
+            "no \
+        qemu-system-x86_64",
+        );
+    };
     all.take(u32::try_from(qemu.pid()).expect("a PID"));
-    watch.until(REPORTED, "a guest without KVM", |v| reported(v, "kvmtop-tcg") == ["no-kvm"]);
+    watch.until(REPORTED, "a guest without KVM", |v| {
+        reported(v, "kvmtop-tcg") == ["no-kvm"]
+    });
     common::ran(TEST);
 }

@@ -8,8 +8,14 @@ use std::collections::BTreeMap;
 
 /// All that is seen until the guest has been reported as ended.
 fn until_ended(mut watch: Watch, pid: u32) -> Vec<Value> {
-    while !common::of_pid(&watch.seen, pid).iter().any(|d| d["state"] == "ended") {
-        assert!(watch.seen.len() < 500, "the end of the guest was never seen");
+    while !common::of_pid(&watch.seen, pid)
+        .iter()
+        .any(|d| d["state"] == "ended")
+    {
+        assert!(
+            watch.seen.len() < 500,
+            "the end of the guest was never seen"
+        );
         watch.next();
     }
     watch.stop()
@@ -18,10 +24,14 @@ fn until_ended(mut watch: Watch, pid: u32) -> Vec<Value> {
 /// Counts by the words of these keys, each vCPU and their sum apart.
 fn rows(seen: &[Value], pid: u32, rows: &str, keys: &[&str]) -> BTreeMap<String, u64> {
     let mut table = BTreeMap::new();
-    for row in common::of_pid(seen, pid).iter().flat_map(|d| d[rows].as_array().expect("rows")) {
+    for row in common::of_pid(seen, pid)
+        .iter()
+        .flat_map(|d| d[rows].as_array().expect("rows"))
+    {
         let name: Vec<String> = keys.iter().map(|key| row[*key].to_string()).collect();
-        *table.entry(format!("{} vcpu {}", name.join(" "), row["vcpu"])).or_default() +=
-            row["count"].as_u64().expect("count");
+        *table
+            .entry(format!("{} vcpu {}", name.join(" "), row["vcpu"]))
+            .or_default() += row["count"].as_u64().expect("count");
     }
     table.retain(|_, count| *count > 0);
     table
@@ -50,7 +60,12 @@ fn both_engines_count_the_same() {
     let [perf, bpf] = watches.map(|watch| until_ended(watch, pid));
 
     for seen in [&perf, &bpf] {
-        assert_eq!(seen.iter().map(|i| i["lost_events"].as_u64().expect("lost")).sum::<u64>(), 0);
+        assert_eq!(
+            seen.iter()
+                .map(|i| i["lost_events"].as_u64().expect("lost"))
+                .sum::<u64>(),
+            0
+        );
     }
     let accesses = |seen| rows(seen, pid, "accesses", &["space", "address", "access"]);
     assert_eq!(accesses(&perf), accesses(&bpf));

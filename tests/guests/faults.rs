@@ -1,5 +1,6 @@
-//! Faults of a host that kvmtop outlives: guests that come and go, tracefs that goes away, other tracers, no more
-//! files, no more memory, a CPU that goes, a clock that is set, a host that sleeps.
+//! Faults of a host that kvmtop outlives: guests that come and go, tracefs that goes away, other
+//! tracers, no more files, no more memory, a CPU that goes, a clock that is set, a host that
+//! sleeps.
 #![allow(unsafe_code, reason = "asks the kernel what no crate asks")]
 
 use crate::common;
@@ -36,17 +37,31 @@ fn length(interval: &Value) -> f64 {
 
 /// Reads of the port by these processes, and the events lost.
 fn reads(seen: &[Value], pids: &BTreeSet<u32>) -> (u64, u64) {
-    let domains = seen.iter().flat_map(|i| i["domains"].as_array().expect("domains"));
-    let own = domains.filter(|d| d["pid"].as_u64().is_some_and(|pid| pids.contains(&(pid as u32))));
+    let domains = seen
+        .iter()
+        .flat_map(|i| i["domains"].as_array().expect("domains"));
+    let own = domains.filter(|d| {
+        d["pid"]
+            .as_u64()
+            .is_some_and(|pid| pids.contains(&(pid as u32)))
+    });
     let rows = own.flat_map(|d| d["accesses"].as_array().expect("accesses"));
-    // Without an address where the table of addresses was full: other guests of this machine may fill it.
-    let is_read = |a: &&Value| a["address"] == "0x608" || (a["address"].is_null() && a["space"] == "pio");
+    // Without an address where the table of addresses was full: other guests of this machine may
+    // fill it.
+    let is_read =
+        |a: &&Value| a["address"] == "0x608" || (a["address"].is_null() && a["space"] == "pio");
     let sums = rows.filter(is_read).filter(|a| a["vcpu"].is_null());
-    let lost = seen.iter().map(|i| i["lost_events"].as_u64().expect("lost_events"));
-    (sums.map(|a| a["count"].as_u64().expect("count")).sum(), lost.sum())
+    let lost = seen
+        .iter()
+        .map(|i| i["lost_events"].as_u64().expect("lost_events"));
+    (
+        sums.map(|a| a["count"].as_u64().expect("count")).sum(),
+        lost.sum(),
+    )
 }
 
-/// Asserts that no read was counted twice, and that no more reads are missing than events were lost.
+/// Asserts that no read was counted twice, and that no more reads are missing than events were
+/// lost.
 fn assert_counted(what: &str, seen: &[Value], pids: &BTreeSet<u32>) {
     assert_counted_of(what, seen, pids, pids.len());
 }
@@ -56,20 +71,41 @@ fn assert_counted_of(what: &str, seen: &[Value], pids: &BTreeSet<u32>, guests: u
     let (counted, lost) = reads(seen, pids);
     let expected = u64::from(READS) * guests as u64;
     if counted + lost < expected {
-        let of_each = pids.iter().map(|pid| (*pid, reads(seen, &BTreeSet::from([*pid])).0));
-        eprintln!("{what}: reads by process: {:?}", of_each.collect::<Vec<_>>());
+        let of_each = pids
+            .iter()
+            .map(|pid| (*pid, reads(seen, &BTreeSet::from([*pid])).0));
+        eprintln!(
+            "{what}: reads by process: {:?}",
+            of_each.collect::<Vec<_>>()
+        );
     }
-    assert!(counted <= expected && counted + lost >= expected, "{what}: {counted} of {expected}, {lost} lost");
+    assert!(
+        counted <= expected && counted + lost >= expected,
+        "{what}: {counted} of {expected}, \
+        {lost} lost"
+    );
     eprintln!("{what}: {counted} of {expected} reads counted, {lost} events lost");
 }
 
 fn files(pid: u32) -> usize {
-    std::fs::read_dir(format!("/proc/{pid}/fd")).expect("kvmtop lives").count()
+    std::fs::read_dir(format!("/proc/{pid}/fd"))
+        .expect("kvmtop lives")
+        .count()
 }
 
 fn guests_come_and_go(engine: &str, guests: usize) {
     let mut command = common::kvmtop();
-    command.args(["--batch", "--json", "-n", "100000", "-d", "0.2", "--no-monitor", "--engine", engine]);
+    command.args([
+        "--batch",
+        "--json",
+        "-n",
+        "100000",
+        "-d",
+        "0.2",
+        "--no-monitor",
+        "--engine",
+        engine,
+    ]);
     let mut watch = Watch::of(command);
     let mut pids = BTreeSet::new();
     let mut early = (0, 0);
@@ -77,17 +113,32 @@ fn guests_come_and_go(engine: &str, guests: usize) {
         pids.insert(short_life());
         if n == guests / 3 {
             catch_up(&mut watch);
-            early = (files(watch.pid()), watch.last()["self"]["rss_bytes"].as_u64().expect("memory"));
+            early = (
+                files(watch.pid()),
+                watch.last()["self"]["rss_bytes"].as_u64().expect("memory"),
+            );
         }
     }
     catch_up(&mut watch);
     catch_up(&mut watch);
-    let late = (files(watch.pid()), watch.last()["self"]["rss_bytes"].as_u64().expect("memory"));
+    let late = (
+        files(watch.pid()),
+        watch.last()["self"]["rss_bytes"].as_u64().expect("memory"),
+    );
     let seen = watch.stop();
     assert_counted_of(&format!("{engine}, {guests} guests"), &seen, &pids, guests);
-    eprintln!("{engine}: {early:?} files and bytes after a third, {late:?} at the end, {} intervals", seen.len());
+    eprintln!(
+        "{engine}: {early:?} files and bytes after a third, {late:?} at the end, {} \
+        intervals",
+        seen.len()
+    );
     assert!(late.0 <= early.0, "open files: {} then {}", early.0, late.0);
-    assert!(late.1 <= early.1 + MAX_GROWTH, "resident bytes: {} then {}", early.1, late.1);
+    assert!(
+        late.1 <= early.1 + MAX_GROWTH,
+        "resident bytes: {} then {}",
+        early.1,
+        late.1
+    );
 }
 
 fn come_and_go(test: &str, guests: usize) {
@@ -103,20 +154,29 @@ fn come_and_go(test: &str, guests: usize) {
 
 #[test]
 fn guests_that_are_killed_in_a_row_lose_nothing_and_leave_nothing() {
-    come_and_go("guests_that_are_killed_in_a_row_lose_nothing_and_leave_nothing", 60);
+    come_and_go(
+        "guests_that_are_killed_in_a_row_lose_nothing_and_leave_nothing",
+        60,
+    );
 }
 
 /// Some minutes: `cargo test --test guests faults -- --ignored --nocapture a_thousand_guests`
 #[test]
 #[ignore = "some minutes"]
 fn a_thousand_guests_that_are_killed_lose_nothing_and_leave_nothing() {
-    come_and_go("a_thousand_guests_that_are_killed_lose_nothing_and_leave_nothing", 1000);
+    come_and_go(
+        "a_thousand_guests_that_are_killed_lose_nothing_and_leave_nothing",
+        1000,
+    );
 }
 
 /// Runs a command in the mount namespace of a process.
 fn within(pid: u32, command: &[&str]) -> bool {
     let mut nsenter = Command::new("nsenter");
-    nsenter.args(["-m", "-t", &pid.to_string()]).args(command).stderr(Stdio::null());
+    nsenter
+        .args(["-m", "-t", &pid.to_string()])
+        .args(command)
+        .stderr(Stdio::null());
     nsenter.status().is_ok_and(|status| status.success())
 }
 
@@ -129,25 +189,54 @@ fn tracefs_may_go_away_and_come_back() {
     let _alone = common::alone();
     for engine in ["bpf", "perf"] {
         let mut command = Command::new("unshare");
-        command.args(["-m", "--propagation", "private", env!("CARGO_BIN_EXE_kvmtop")]);
-        command.args(["--batch", "--json", "-n", "1000", "-d", "0.3", "--no-monitor", "--engine", engine]);
+        command.args([
+            "-m",
+            "--propagation",
+            "private",
+            env!("CARGO_BIN_EXE_kvmtop"),
+        ]);
+        command.args([
+            "--batch",
+            "--json",
+            "-n",
+            "1000",
+            "-d",
+            "0.3",
+            "--no-monitor",
+            "--engine",
+            engine,
+        ]);
         command.stdin(Stdio::null());
         let mut watch = Watch::of(command);
         let mut pids = BTreeSet::from([short_life()]);
         let gone = || {
-            for place in ["/sys/kernel/tracing", "/sys/kernel/debug/tracing", "/sys/kernel/debug"] {
+            for place in [
+                "/sys/kernel/tracing",
+                "/sys/kernel/debug/tracing",
+                "/sys/kernel/debug",
+            ] {
                 while within(watch.pid(), &["umount", "-l", place]) {}
             }
-            within(watch.pid(), &["test", "!", "-e", "/sys/kernel/tracing/events"])
+            within(
+                watch.pid(),
+                &["test", "!", "-e", "/sys/kernel/tracing/events"],
+            )
         };
         if !gone() {
-            return common::skipped(TEST, "tracefs cannot be unmounted, even in a namespace of its own");
+            return common::skipped(
+                TEST,
+                "tracefs cannot be unmounted, even in a namespace of its \
+                own",
+            );
         }
         pids.insert(short_life());
         catch_up(&mut watch);
         pids.insert(short_life());
         catch_up(&mut watch);
-        assert!(within(watch.pid(), &["mount", "-t", "tracefs", "nodev", "/sys/kernel/tracing"]));
+        assert!(within(
+            watch.pid(),
+            &["mount", "-t", "tracefs", "nodev", "/sys/kernel/tracing"]
+        ));
         pids.insert(short_life());
         catch_up(&mut watch);
         catch_up(&mut watch);
@@ -167,7 +256,9 @@ fn other_tracers_of_the_same_events_take_none_away() {
     let mut pids = BTreeSet::from([short_life()]);
     let instance = Instance::new().and_then(|i| i.enable("kvm").map(|()| i));
     let mut perf = Command::new("perf");
-    perf.args(["stat", "-a", "-e", "kvm:*"]).stdout(Stdio::null()).stderr(Stdio::null());
+    perf.args(["stat", "-a", "-e", "kvm:*"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let perf = perf.spawn();
     let mut second = Watch::with_engine("perf");
     let of_both = BTreeSet::from([short_life(), short_life()]);
@@ -187,21 +278,39 @@ fn other_tracers_of_the_same_events_take_none_away() {
     catch_up(&mut first);
     assert_counted("the first", &first.stop(), &pids);
     assert_counted("the second", &seen_by_second, &of_both);
-    common::ran(&format!("{TEST} (with another kvmtop; ftrace: {}, perf: {})", others.0, others.1));
+    common::ran(&format!(
+        "{TEST} (with another kvmtop; ftrace: {}, perf: {})",
+        others.0, others.1
+    ));
 }
 
 /// Sets how many files a process may open; the limit that it may be raised to stays.
 fn limit_files(pid: u32, most: u64) -> Result<u64, std::io::Error> {
-    let mut old = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let mut old = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
     let pid = pid.cast_signed();
     // SAFETY: both structures live through the calls.
     let done = unsafe {
         libc::prlimit(pid, libc::RLIMIT_NOFILE, std::ptr::null(), &raw mut old) == 0 && {
-            let new = libc::rlimit { rlim_cur: most.min(old.rlim_max), ..old };
-            libc::prlimit(pid, libc::RLIMIT_NOFILE, &raw const new, std::ptr::null_mut()) == 0
+            let new = libc::rlimit {
+                rlim_cur: most.min(old.rlim_max),
+                ..old
+            };
+            libc::prlimit(
+                pid,
+                libc::RLIMIT_NOFILE,
+                &raw const new,
+                std::ptr::null_mut(),
+            ) == 0
         }
     };
-    if done { Ok(old.rlim_cur) } else { Err(std::io::Error::last_os_error()) }
+    if done {
+        Ok(old.rlim_cur)
+    } else {
+        Err(std::io::Error::last_os_error())
+    }
 }
 
 #[test]
@@ -212,7 +321,9 @@ fn no_more_files_are_said_and_passed() {
     }
     let _alone = common::alone();
     let mut watch = Watch::start(&["-d", "0.3", "--engine", "none", "--no-monitor"]);
-    let guests: Vec<Guest> = (0..3).map(|_| Guest::start(&[Work::Idle, Work::Idle], true)).collect();
+    let guests: Vec<Guest> = (0..3)
+        .map(|_| Guest::start(&[Work::Idle, Work::Idle], true))
+        .collect();
     catch_up(&mut watch);
     let before = match limit_files(watch.pid(), 3) {
         Ok(before) => before,
@@ -222,15 +333,24 @@ fn no_more_files_are_said_and_passed() {
     catch_up(&mut watch);
     catch_up(&mut watch);
     let (state, cause) = watch.source("procfs");
-    assert!(state != "ok" && cause.contains("open files"), "{state}: {cause}");
+    assert!(
+        state != "ok" && cause.contains("open files"),
+        "{state}: {cause}"
+    );
     limit_files(watch.pid(), before).expect("the limit it had");
     catch_up(&mut watch);
     catch_up(&mut watch);
     assert_eq!(watch.source("procfs"), ("ok".into(), String::new()));
     for guest in guests.iter().chain([&late]) {
-        assert_eq!(common::of_pid(std::slice::from_ref(watch.last()), guest.pid()).len(), 1);
+        assert_eq!(
+            common::of_pid(std::slice::from_ref(watch.last()), guest.pid()).len(),
+            1
+        );
     }
-    assert!(watch.seen.iter().all(|i| length(i) < 5.0), "no tick is held up");
+    assert!(
+        watch.seen.iter().all(|i| length(i) < 5.0),
+        "no tick is held up"
+    );
     watch.stop();
     common::ran(TEST);
 }
@@ -239,7 +359,9 @@ fn no_more_files_are_said_and_passed() {
 fn no_memory_for_a_map_is_said_and_leaves_the_other_engine() {
     const TEST: &str = "no_memory_for_a_map_is_said_and_leaves_the_other_engine";
     let has_strace = || Command::new("strace").arg("-V").output().is_ok();
-    if let Some(why) = common::cannot_trace().or_else(|| (!has_strace()).then(|| "no strace".into())) {
+    if let Some(why) =
+        common::cannot_trace().or_else(|| (!has_strace()).then(|| "no strace".into()))
+    {
         return common::skipped(TEST, &why);
     }
     let _alone = common::alone();
@@ -247,9 +369,32 @@ fn no_memory_for_a_map_is_said_and_leaves_the_other_engine() {
     // The first calls find out what the kernel can do; then come maps, programs, links.
     for nth in [1, 2, 4, 8, 12, 16, 20] {
         let inject = format!("inject=bpf:error=ENOMEM:when={nth}+");
-        let strace = ["-f", "-qq", "-o", "/dev/null", "-e", "trace=bpf", "-e", &inject];
-        let kvmtop = [env!("CARGO_BIN_EXE_kvmtop"), "-b", "--json", "-n", "2", "-d", "0.2", "--no-monitor"];
-        let out = Command::new("strace").args(strace).args(kvmtop).stdin(Stdio::null()).output().expect("strace");
+        let strace = [
+            "-f",
+            "-qq",
+            "-o",
+            "/dev/null",
+            "-e",
+            "trace=bpf",
+            "-e",
+            &inject,
+        ];
+        let kvmtop = [
+            env!("CARGO_BIN_EXE_kvmtop"),
+            "-b",
+            "--json",
+            "-n",
+            "2",
+            "-d",
+            "0.2",
+            "--no-monitor",
+        ];
+        let out = Command::new("strace")
+            .args(strace)
+            .args(kvmtop)
+            .stdin(Stdio::null())
+            .output()
+            .expect("strace");
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
         if said.contains("strace:") {
             return common::skipped(TEST, said.trim());
@@ -258,23 +403,31 @@ fn no_memory_for_a_map_is_said_and_leaves_the_other_engine() {
         let seen = common::intervals(&out.stdout);
         let last = seen.last().expect("an interval");
         let sources = last["sources"].as_array().expect("sources");
-        let tracepoints = sources.iter().find(|s| s["name"] == "tracepoints").expect("tracepoints");
+        let tracepoints = sources
+            .iter()
+            .find(|s| s["name"] == "tracepoints")
+            .expect("tracepoints");
         eprintln!("from call {nth}: engine {}, {tracepoints}", last["engine"]);
         if last["engine"] != "bpf" {
             without += 1;
             assert_eq!(last["engine"], "perf", "{tracepoints}");
             let cause = tracepoints["cause"].as_str().unwrap_or_default();
-            assert!(cause.contains("memory") || cause.contains("BPF") || cause.contains("bpf"), "{tracepoints}");
+            assert!(
+                cause.contains("memory") || cause.contains("BPF") || cause.contains("bpf"),
+                "{tracepoints}"
+            );
         }
     }
     assert!(without > 0, "no call of bpf(2) failed");
     common::ran(TEST);
 }
 
-/// Whether a test may change what all of this machine feels: only a machine that is there for it says so.
+/// Whether a test may change what all of this machine feels: only a machine that is there for it
+/// says so.
 fn may_change_the_host() -> Option<String> {
     let asked = std::env::var_os("KVMTOP_TEST_CHANGE_HOST").is_some();
-    common::cannot_trace().or_else(|| (!asked).then(|| "KVMTOP_TEST_CHANGE_HOST=1 is not set".into()))
+    common::cannot_trace()
+        .or_else(|| (!asked).then(|| "KVMTOP_TEST_CHANGE_HOST=1 is not set".into()))
 }
 
 /// The second CPU, set back when dropped.
@@ -310,7 +463,11 @@ fn a_cpu_may_go_and_come_back() {
         }
         pids.insert(short_life());
         catch_up(&mut watch);
-        assert_eq!(watch.last()["host"]["cpus"].as_array().expect("cpus").len(), 1, "{engine}");
+        assert_eq!(
+            watch.last()["host"]["cpus"].as_array().expect("cpus").len(),
+            1,
+            "{engine}"
+        );
         drop(cpu);
         catch_up(&mut watch);
         pids.insert(short_life());
@@ -330,7 +487,10 @@ struct WallClock {
 impl WallClock {
     fn step(&mut self, seconds: i64) -> std::io::Result<()> {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-        let to = rustix::time::Timespec { tv_sec: now.tv_sec + seconds, ..now };
+        let to = rustix::time::Timespec {
+            tv_sec: now.tv_sec + seconds,
+            ..now
+        };
         rustix::time::clock_settime(rustix::time::ClockId::Realtime, to)?;
         self.moved_s += seconds;
         Ok(())
@@ -343,10 +503,13 @@ impl Drop for WallClock {
     }
 }
 
-/// Numbers that no clock may turn negative or huge: every one of an interval but identifiers and times of day.
+/// Numbers that no clock may turn negative or huge: every one of an interval but identifiers and
+/// times of day.
 fn assert_sound(what: &str, value: &Value) {
     match value {
-        Value::Object(all) => all.iter().for_each(|(name, value)| assert_sound(&format!("{what}.{name}"), value)),
+        Value::Object(all) => all
+            .iter()
+            .for_each(|(name, value)| assert_sound(&format!("{what}.{name}"), value)),
         Value::Array(all) => all.iter().for_each(|value| assert_sound(what, value)),
         Value::Number(n) => {
             let n = n.as_f64().expect("a number");
@@ -367,10 +530,15 @@ impl Recorder {
     /// Starts it and waits for the first sample.
     fn start(session: PathBuf, engine: &str) -> Self {
         let mut command = common::kvmtop();
-        command.args(["record", "-d", "0.5", "--engine", engine]).arg(&session).stderr(Stdio::null());
+        command
+            .args(["record", "-d", "0.5", "--engine", engine])
+            .arg(&session)
+            .stderr(Stdio::null());
         let child = command.spawn().expect("kvmtop records");
         let begun = Instant::now();
-        while std::fs::metadata(&session).map_or(0, |m| m.len()) == 0 && begun.elapsed() < Duration::from_secs(60) {
+        while std::fs::metadata(&session).map_or(0, |m| m.len()) == 0
+            && begun.elapsed() < Duration::from_secs(60)
+        {
             std::thread::sleep(Duration::from_millis(100));
         }
         Self { child, session }
@@ -378,12 +546,26 @@ impl Recorder {
 
     /// Ends it as Ctrl-C does, and plays what it recorded.
     fn stop_and_replay(mut self) -> Vec<Value> {
-        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), rustix::process::Signal::INT)
-            .expect("kvmtop lives");
+        rustix::process::kill_process(
+            rustix::process::Pid::from_child(&self.child),
+            rustix::process::Signal::INT,
+        )
+        .expect("kvmtop lives");
         assert!(self.child.wait().expect("it ends").success());
         let mut replay = common::kvmtop();
-        let replayed = replay.args(["replay", "--batch", "--json"]).arg(&self.session).output().expect("it replays");
-        assert!(replayed.status.success(), "{}", String::from_utf8_lossy(&replayed.stderr));
+        let replayed = replay
+            .args(["replay", "--batch", "--json"])
+            .arg(&self.session)
+            .output()
+            .expect(
+                "it \
+            replays",
+            );
+        assert!(
+            replayed.status.success(),
+            "{}",
+            String::from_utf8_lossy(&replayed.stderr)
+        );
         let replayed = common::intervals(&replayed.stdout);
         assert!(replayed.len() > 3, "{} intervals recorded", replayed.len());
         replayed
@@ -427,7 +609,8 @@ fn the_clock_may_be_set() {
     }
 }
 
-/// Suspends the host to memory until its real-time clock rings, and answers how long it slept; or why it cannot.
+/// Suspends the host to memory until its real-time clock rings, and answers how long it slept; or
+/// why it cannot.
 fn sleep_and_wake(seconds: u32) -> Result<Duration, String> {
     const ALARM: &str = "/sys/class/rtc/rtc0/wakealarm";
     let asleep = || {
@@ -441,15 +624,31 @@ fn sleep_and_wake(seconds: u32) -> Result<Duration, String> {
     Ok(asleep().saturating_sub(before))
 }
 
-/// The longest stretch of wall time that lies between two intervals and is in none of them, seconds.
+/// The longest stretch of wall time that lies between two intervals and is in none of them,
+/// seconds.
 fn longest_gap(seen: &[Value]) -> f64 {
-    let end = |i: &Value| i["time"].as_str().and_then(|t| t.parse::<jiff::Timestamp>().ok()).expect("a time");
-    let gaps = seen.windows(2).map(|pair| (end(&pair[1]) - end(&pair[0])).total(jiff::Unit::Second).expect("seconds"));
-    gaps.zip(&seen[1..]).map(|(passed, interval)| passed - length(interval)).fold(0.0, f64::max)
+    let end = |i: &Value| {
+        i["time"]
+            .as_str()
+            .and_then(|t| t.parse::<jiff::Timestamp>().ok())
+            .expect(
+                "a \
+        time",
+            )
+    };
+    let gaps = seen.windows(2).map(|pair| {
+        (end(&pair[1]) - end(&pair[0]))
+            .total(jiff::Unit::Second)
+            .expect("seconds")
+    });
+    gaps.zip(&seen[1..])
+        .map(|(passed, interval)| passed - length(interval))
+        .fold(0.0, f64::max)
 }
 
-/// Checks that reads made while the host falls asleep and after it wakes are counted once each, or reported as missing.
-/// No interval includes the time asleep, and the times of the neighbouring intervals show it as a gap.
+/// Checks that reads made while the host falls asleep and after it wakes are counted once each, or
+/// reported as missing. No interval includes the time asleep, and the times of the neighbouring
+/// intervals show it as a gap.
 #[test]
 fn the_host_may_sleep() {
     const TEST: &str = "the_host_may_sleep";
@@ -463,7 +662,11 @@ fn the_host_may_sleep() {
     let recorder = Recorder::start(dir.path().join("recording"), "bpf");
     let mut check = common::kvmtop();
     let check = check.args(["check", "--duration", "6s", "--engine", "none"]);
-    let check = check.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("kvmtop checks");
+    let check = check
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("kvmtop checks");
     let mut guest = Guest::start(&[Work::PortReads(0x608, ACROSS)], true);
     watches.iter_mut().for_each(|(_, watch)| catch_up(watch));
     guest.go();
@@ -488,14 +691,29 @@ fn the_host_may_sleep() {
     for (what, seen) in [bpf, perf, ("replay", replayed)] {
         let (counted, lost) = reads(&seen, &pids);
         let gap = longest_gap(&seen);
-        // A ring of perf ends with its CPU, and a new one is there as soon as kvmtop runs again: what the guest
-        // did before that is said to be missing.
-        let said = seen.iter().flat_map(|i| i["sources"].as_array().expect("sources"));
-        let said = said.filter_map(|source| source["cause"].as_str()).find(|cause| cause.contains("came online"));
-        eprintln!("{what}: {counted} of {expected} reads, {lost} lost; {asleep:.1} s asleep, a gap of {gap:.1} s");
+        // A ring of perf ends with its CPU, and a new one is there as soon as kvmtop runs again:
+        // what the guest did before that is said to be missing.
+        let said = seen
+            .iter()
+            .flat_map(|i| i["sources"].as_array().expect("sources"));
+        let said = said
+            .filter_map(|source| source["cause"].as_str())
+            .find(|cause| {
+                cause.contains(
+                    "came \
+            online",
+                )
+            });
+        eprintln!(
+            "{what}: {counted} of {expected} reads, {lost} lost; {asleep:.1} s asleep, a gap \
+            of {gap:.1} s"
+        );
         eprintln!("{what}: {}", said.unwrap_or("no gap is said"));
         assert!(counted <= expected, "{what}");
-        assert!(counted + lost >= expected || (what == "perf" && said.is_some()), "{what}");
+        assert!(
+            counted + lost >= expected || (what == "perf" && said.is_some()),
+            "{what}"
+        );
         assert!((gap - asleep).abs() < 1.5, "{what}");
         for interval in &seen {
             assert_sound("", interval);
@@ -503,7 +721,11 @@ fn the_host_may_sleep() {
         }
     }
     // 3: too little was seen, on a machine as slow as this one.
-    assert!(check.status.code().is_some_and(|code| code <= 3), "{}", String::from_utf8_lossy(&check.stderr));
+    assert!(
+        check.status.code().is_some_and(|code| code <= 3),
+        "{}",
+        String::from_utf8_lossy(&check.stderr)
+    );
     common::ran(TEST);
 }
 
@@ -513,9 +735,18 @@ pub fn faults_of_an_emulated_host() {
     if let Some(why) = common::nested::missing(common::nested::Host::AMD, &[]) {
         return common::skipped(TEST, &why);
     }
-    let tests = ["faults::a_cpu_may_go_and_come_back", "faults::the_clock_may_be_set"];
+    let tests = [
+        "faults::a_cpu_may_go_and_come_back",
+        "faults::the_clock_may_be_set",
+    ];
     let alone = ["faults::the_host_may_sleep"];
-    match common::nested::run_tests_then_alone("faults", "KVMTOP_TEST_CHANGE_HOST=1", (&tests, 4), &alone, 400) {
+    match common::nested::run_tests_then_alone(
+        "faults",
+        "KVMTOP_TEST_CHANGE_HOST=1",
+        (&tests, 4),
+        &alone,
+        400,
+    ) {
         Ok(()) => common::ran(TEST),
         Err(why) => common::skipped(TEST, &why),
     }

@@ -1,4 +1,5 @@
-//! The first screen over real guests: the culprit is on top, and what does not change does not move.
+//! The first screen over real guests: the culprit is on top, and what does not change does not
+//! move.
 
 use crate::common;
 use crate::common::guest::{Guest, Work};
@@ -6,14 +7,20 @@ use crate::common::screen::Screen;
 
 /// The rows of the list, top to bottom.
 fn list(text: &str) -> impl Iterator<Item = &str> {
-    let list = text.lines().skip_while(|line| !line.contains("GUEST ")).skip(1);
+    let list = text
+        .lines()
+        .skip_while(|line| !line.contains("GUEST "))
+        .skip(1);
     list.take_while(|line| !line.trim_start().starts_with('─'))
 }
 
 /// The names in the rows of the list: the first word that is not a mark.
 fn rows(text: &str) -> Vec<String> {
-    let name =
-        |line: &str| line.split_whitespace().find(|word| word.contains(char::is_alphanumeric)).map(str::to_owned);
+    let name = |line: &str| {
+        line.split_whitespace()
+            .find(|word| word.contains(char::is_alphanumeric))
+            .map(str::to_owned)
+    };
     list(text).filter_map(name).collect()
 }
 
@@ -36,7 +43,9 @@ fn a_storm_is_among_the_first_three_of_200_guests() {
     storm.go();
     let name = storm.pid().to_string();
     let screen = Screen::start(&["--no-monitor"], (120, 40));
-    screen.wait("the list", |text| text.contains(" 200 guests") && text.contains("EXITS/s"));
+    screen.wait("the list", |text| {
+        text.contains(" 200 guests") && text.contains("EXITS/s")
+    });
     let place = |text: &str| rows(text).iter().position(|row| row.contains(&name));
     let mut text = screen.next();
     // A loaded host counts a new guest some updates later.
@@ -46,11 +55,18 @@ fn a_storm_is_among_the_first_three_of_200_guests() {
         }
         text = screen.next();
     }
-    assert!(place(&text).is_some_and(|at| at < 3), "{name} is not among the first three:\n{text}");
+    assert!(
+        place(&text).is_some_and(|at| at < 3),
+        "{name} is not among the first three:\n{text}"
+    );
     // It stays there.
     for _ in 0..5 {
         text = screen.next();
-        assert!(place(&text).is_some_and(|at| at < 3), "{name} is not among the first three any more:\n{text}");
+        assert!(
+            place(&text).is_some_and(|at| at < 3),
+            "{name} is not among the first three any \
+            more:\n{text}"
+        );
     }
     common::ran(TEST);
 }
@@ -59,7 +75,14 @@ fn a_storm_is_among_the_first_three_of_200_guests() {
 fn labels(text: &str) -> Vec<String> {
     let figure = |c: char| c.is_ascii_digit() || ".,-+<%▁▂▃▄▅▆▇█▓▒▚▏▎▍▌▋▊▉▕".contains(c);
     let word = |word: &&str| !word.trim_end_matches(['k', 'M']).chars().all(figure);
-    text.lines().map(|line| line.split_whitespace().filter(word).collect::<Vec<_>>().join(" ")).collect()
+    text.lines()
+        .map(|line| {
+            line.split_whitespace()
+                .filter(word)
+                .collect::<Vec<_>>()
+                .join(" ")
+        })
+        .collect()
 }
 
 #[test]
@@ -69,30 +92,50 @@ fn nothing_moves_while_four_guests_are_steady() {
     if let Some(why) = common::cannot_trace() {
         return common::skipped(TEST, &why);
     }
-    let works = [Work::PacedReads(0x608, 2_000), Work::PacedReads(0x80, 300), Work::Idle, Work::Idle];
+    let works = [
+        Work::PacedReads(0x608, 2_000),
+        Work::PacedReads(0x80, 300),
+        Work::Idle,
+        Work::Idle,
+    ];
     let mut guests = works.map(|work| Guest::start(&[work], true));
     guests.iter_mut().for_each(Guest::go);
     let screen = Screen::start(&["--no-monitor", "-d", "0.5"], (120, 40));
-    screen.wait("the list", |text| text.contains(" 4 guests") && text.contains("EXITS/s"));
+    screen.wait("the list", |text| {
+        text.contains(" 4 guests") && text.contains("EXITS/s")
+    });
     // A finding needs some intervals; what is new may be said when it is new.
     let mut before = String::new();
     for _ in 0..15 {
         before = screen.next();
     }
-    // What the rows say, in any order: others that work on this machine can make a guest late, which moves its row.
+    // What the rows say, in any order: others that work on this machine can make a guest late,
+    // which moves its row.
     let said = |text: &str| {
         let mut words = labels(&list(text).collect::<Vec<_>>().join("\n"));
         words.sort();
         words
     };
-    let heads = |text: &str| labels(text).into_iter().filter(|line| line.contains('─')).collect::<Vec<_>>();
+    let heads = |text: &str| {
+        labels(text)
+            .into_iter()
+            .filter(|line| line.contains('─'))
+            .collect::<Vec<_>>()
+    };
     let (mut moves, sections) = (0, heads(&screen.text()));
     for _ in 0..30 {
         let text = screen.next();
-        assert_eq!(heads(&text), sections, "a section moved or changed its label:\n{text}");
+        assert_eq!(
+            heads(&text),
+            sections,
+            "a section moved or changed its label:\n{text}"
+        );
         moves += usize::from(rows(&text) != rows(&before) && said(&text) == said(&before));
         before = text;
     }
-    assert!(moves <= 2, "rows changed places {moves} times and said the same");
+    assert!(
+        moves <= 2,
+        "rows changed places {moves} times and said the same"
+    );
     common::ran(TEST);
 }

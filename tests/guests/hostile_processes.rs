@@ -1,5 +1,5 @@
-//! Processes that hold a VM and block what kvmtop reads about them: the tick continues, and other guests keep their
-//! names.
+//! Processes that hold a VM and block what kvmtop reads about them: the tick continues, and other
+//! guests keep their names.
 #![allow(unsafe_code, reason = "asks the kernel what no crate asks")]
 
 use crate::common;
@@ -33,7 +33,8 @@ struct HeldBack {
 
 impl Drop for HeldBack {
     fn drop(&mut self) {
-        // The server first: the child cannot end while it waits for the server's answer. Both may have ended already.
+        // The server first: the child cannot end while it waits for the server's answer. Both may
+        // have ended already.
         let _ = self.server.map(|server| kill_process(server, Signal::KILL));
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -61,7 +62,12 @@ impl HeldBack {
     fn start() -> Result<Self, String> {
         let folder = tempfile::tempdir().expect("a folder");
         let mut child = Command::new(std::env::current_exe().expect("own path"))
-            .args(["hostile_processes::held_back_process", "--exact", "--nocapture", "--test-threads=1"])
+            .args([
+                "hostile_processes::held_back_process",
+                "--exact",
+                "--nocapture",
+                "--test-threads=1",
+            ])
             .env(ENV, folder.path())
             .env(PARENT, std::process::id().to_string())
             .stdin(Stdio::piped())
@@ -69,7 +75,11 @@ impl HeldBack {
             .spawn()
             .expect("the test binary starts itself");
         let said = BufReader::new(child.stdout.take().expect("stdout"));
-        let mut held = Self { child, server: None, _folder: folder };
+        let mut held = Self {
+            child,
+            server: None,
+            _folder: folder,
+        };
         let mut lines = said.lines().map_while(Result::ok);
         match lines.find_map(|line| Some(line.split_once(READY)?.1.trim().to_owned())) {
             Some(said) => match said.parse().ok().and_then(Pid::from_raw) {
@@ -87,8 +97,12 @@ impl HeldBack {
 /// The process itself; returns at once where this is an ordinary test run.
 #[test]
 fn held_back_process() {
-    let Some(folder) = std::env::var_os(ENV) else { return };
-    let vm = kvm_ioctls::Kvm::new().and_then(|kvm| kvm.create_vm()).expect("a VM");
+    let Some(folder) = std::env::var_os(ENV) else {
+        return;
+    };
+    let vm = kvm_ioctls::Kvm::new()
+        .and_then(|kvm| kvm.create_vm())
+        .expect("a VM");
     if let Err(why) = hold_back_memory(folder.as_ref()) {
         println!("{READY} {why}");
     }
@@ -101,21 +115,30 @@ fn stalled_fs_server() {
     if std::env::var_os(SERVER).is_none() {
         return;
     }
-    let device = std::io::stdin().as_fd().try_clone_to_owned().expect("stdin");
+    let device = std::io::stdin()
+        .as_fd()
+        .try_clone_to_owned()
+        .expect("stdin");
     let parent = format!("/proc/{}", std::env::var(PARENT).expect("the test"));
     // Whatever becomes of the test, nobody waits for ever.
     stalled_fs::serve(device.into(), || Path::new(&parent).exists());
     std::process::exit(0);
 }
 
-/// Makes reading `/proc/PID/cmdline` wait for ever, as any user can. A read of memory that maps a file whose server
-/// does not answer holds the lock of this process's memory. A change of the memory waits for that lock, and whoever
-/// reads the command line then waits for the change (mm/memory.c, `__access_remote_vm`; fs/proc/base.c).
+/// Makes reading `/proc/PID/cmdline` wait for ever, as any user can. A read of memory that maps a
+/// file whose server does not answer holds the lock of this process's memory. A change of the
+/// memory waits for that lock, and whoever reads the command line then waits for the change
+/// (mm/memory.c, `__access_remote_vm`; fs/proc/base.c).
 fn hold_back_memory(folder: &Path) -> std::io::Result<()> {
     use std::os::fd::AsRawFd;
     use std::os::unix::fs::FileExt;
     let server = Command::new(std::env::current_exe()?)
-        .args(["hostile_processes::stalled_fs_server", "--exact", "--nocapture", "--test-threads=1"])
+        .args([
+            "hostile_processes::stalled_fs_server",
+            "--exact",
+            "--nocapture",
+            "--test-threads=1",
+        ])
         .env(SERVER, "1")
         .stdin(stalled_fs::mount(folder)?)
         .stdout(Stdio::null())
@@ -129,7 +152,8 @@ fn hold_back_memory(folder: &Path) -> std::io::Result<()> {
     println!("{READY} {}", server.id());
     let memory = std::fs::File::open("/proc/self/mem")?;
     std::thread::spawn(move || memory.read_at(&mut [0; 16], page as u64));
-    // The reader is in the kernel soon; until then a change of the memory does not wait. So it is changed for ever.
+    // The reader is in the kernel soon; until then a change of the memory does not wait. So it is
+    // changed for ever.
     loop {
         map(-1, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     }
@@ -156,21 +180,47 @@ fn a_command_line_that_is_held_back_holds_up_no_tick() {
     let pids: Vec<u32> = held.iter().map(|process| process.child.id()).collect();
     let shown = |watch: &Watch| {
         let domains = watch.last()["domains"].as_array().expect("domains").iter();
-        domains.filter(|d| d["pid"].as_u64().is_some_and(|pid| pids.contains(&(pid as u32)))).count()
+        domains
+            .filter(|d| {
+                d["pid"]
+                    .as_u64()
+                    .is_some_and(|pid| pids.contains(&(pid as u32)))
+            })
+            .count()
     };
     assert_eq!(shown(&watch), PROCESSES, "each is shown, by its process");
-    let threads = std::fs::read_dir(format!("/proc/{}/task", watch.pid())).expect("kvmtop lives").count();
-    assert!(threads > PROCESSES && threads < 48, "{threads} threads of kvmtop");
-    assert!(took < Duration::from_secs(30), "16 intervals of 0.5 s took {took:?}");
-    let status = watch.last()["sources"].as_array().expect("sources").iter().find(|s| s["name"] == "procfs").cloned();
+    let threads = std::fs::read_dir(format!("/proc/{}/task", watch.pid()))
+        .expect("kvmtop lives")
+        .count();
+    assert!(
+        threads > PROCESSES && threads < 48,
+        "{threads} threads of kvmtop"
+    );
+    assert!(
+        took < Duration::from_secs(30),
+        "16 intervals of 0.5 s took {took:?}"
+    );
+    let status = watch.last()["sources"]
+        .as_array()
+        .expect("sources")
+        .iter()
+        .find(|s| s["name"] == "procfs")
+        .cloned();
     let cause = status.expect("procfs")["cause"].to_string();
     assert!(cause.contains("command line"), "{cause}");
     // They end, and so do the threads that wait for them.
     drop(held);
     let until = Instant::now() + Duration::from_secs(20);
-    while std::fs::read_dir(format!("/proc/{}/task", watch.pid())).expect("kvmtop lives").count() + PROCESSES > threads
+    while std::fs::read_dir(format!("/proc/{}/task", watch.pid()))
+        .expect("kvmtop lives")
+        .count()
+        + PROCESSES
+        > threads
     {
-        assert!(Instant::now() < until, "the threads that waited are still there");
+        assert!(
+            Instant::now() < until,
+            "the threads that waited are still there"
+        );
         watch.next();
     }
     // A guest that comes then has its name.
@@ -178,20 +228,28 @@ fn a_command_line_that_is_held_back_holds_up_no_tick() {
     let pid = guest.pid();
     watch.next();
     watch.next();
-    assert!(!common::of_pid(std::slice::from_ref(watch.last()), pid).is_empty(), "a new guest is seen");
+    assert!(
+        !common::of_pid(std::slice::from_ref(watch.last()), pid).is_empty(),
+        "a new guest is \
+        seen"
+    );
     watch.stop();
     common::ran(TEST);
 }
 
-/// A program with the name of a QEMU that is none; returns at once where this is an ordinary test run.
+/// A program with the name of a QEMU that is none; returns at once where this is an ordinary test
+/// run.
 #[test]
 fn false_qemu_process() {
-    let Ok(works) = std::env::var(FALSE_QEMU) else { return };
+    let Ok(works) = std::env::var(FALSE_QEMU) else {
+        return;
+    };
     std::fs::write("/proc/self/comm", "qemu-system-x86").expect("a name");
     become_user(NOBODY);
     if works == "1" {
         let vcpu = std::thread::Builder::new().name("CPU 0/TCG".into());
-        vcpu.spawn(|| std::thread::sleep(Duration::from_secs(300))).expect("a thread");
+        vcpu.spawn(|| std::thread::sleep(Duration::from_secs(300)))
+            .expect("a thread");
     }
     println!("{READY}");
     std::thread::sleep(Duration::from_secs(300));
@@ -207,7 +265,12 @@ impl FalseQemu {
         use std::os::unix::process::CommandExt;
         let mut child = Command::new(std::env::current_exe().expect("own path"))
             .arg0("qemu-system-x86_64")
-            .args(["hostile_processes::false_qemu_process", "--exact", "--nocapture", "--test-threads=1"])
+            .args([
+                "hostile_processes::false_qemu_process",
+                "--exact",
+                "--nocapture",
+                "--test-threads=1",
+            ])
             .args(["--", "-name", "guest=payroll"])
             .env(FALSE_QEMU, if works { "1" } else { "0" })
             .stdin(Stdio::null())
@@ -215,7 +278,10 @@ impl FalseQemu {
             .spawn()
             .expect("the test binary starts itself");
         let said = BufReader::new(child.stdout.take().expect("stdout"));
-        let is_ready = said.lines().map_while(Result::ok).any(|line| line.contains(READY));
+        let is_ready = said
+            .lines()
+            .map_while(Result::ok)
+            .any(|line| line.contains(READY));
         assert!(is_ready, "it ended");
         Self(child)
     }
@@ -240,7 +306,8 @@ fn is_root(test: &str) -> bool {
     is_root
 }
 
-/// Any user can start a program with any name: it is a guest only if it does what a guest does, and no alarm then.
+/// Any user can start a program with any name: it is a guest only if it does what a guest does, and
+/// no alarm then.
 #[test]
 fn a_program_that_calls_itself_qemu_raises_no_alarm() {
     const TEST: &str = "a_program_that_calls_itself_qemu_raises_no_alarm";
@@ -252,15 +319,38 @@ fn a_program_that_calls_itself_qemu_raises_no_alarm() {
     // QEMU opens its VM in its first two seconds; what has none by then may emulate.
     std::thread::sleep(Duration::from_secs(2));
     let mut check = common::kvmtop();
-    let out = check.args(["check", "--json", "--duration", "4", "--engine", "none"]).output().expect("kvmtop runs");
+    let out = check
+        .args(["check", "--json", "--duration", "4", "--engine", "none"])
+        .output()
+        .expect(
+            "kvmtop \
+        runs",
+        );
     let seen = common::intervals(&out.stdout);
-    assert!(common::of_pid(&seen, asleep.pid()).is_empty(), "it only sleeps");
+    assert!(
+        common::of_pid(&seen, asleep.pid()).is_empty(),
+        "it only sleeps"
+    );
     let guests = common::of_pid(&seen, threaded.pid());
-    assert!(matches!(&guests[..], [guest] if guest["name"] == "payroll"), "{guests:?}");
+    assert!(
+        matches!(&guests[..], [guest] if guest["name"] == "payroll"),
+        "{guests:?}"
+    );
     let findings = seen[0]["findings"].as_array().expect("findings");
-    let about: Vec<_> = findings.iter().filter(|finding| finding["domain"] == "payroll").collect();
-    assert!(about.iter().any(|finding| finding["rule"] == "no-kvm"), "{findings:?}");
-    assert!(about.iter().all(|finding| finding["severity"] != "critical"), "{about:?}");
+    let about: Vec<_> = findings
+        .iter()
+        .filter(|finding| finding["domain"] == "payroll")
+        .collect();
+    assert!(
+        about.iter().any(|finding| finding["rule"] == "no-kvm"),
+        "{findings:?}"
+    );
+    assert!(
+        about
+            .iter()
+            .all(|finding| finding["severity"] != "critical"),
+        "{about:?}"
+    );
     common::ran(TEST);
 }
 
@@ -286,7 +376,9 @@ fn another_users_guest_takes_no_name_away() {
     let theirs = named(Some(NOBODY));
     let mut watch = Watch::start(&["-d", "0.5", "--engine", "none", "--no-monitor"]);
     let name = |watch: &Watch, guest: &Guest| {
-        common::of_pid(std::slice::from_ref(watch.last()), guest.pid()).first().map(|d| d["name"].clone())
+        common::of_pid(std::slice::from_ref(watch.last()), guest.pid())
+            .first()
+            .map(|d| d["name"].clone())
     };
     assert_eq!(name(&watch, &theirs).expect("it runs"), "db-prod");
     let ours = named(None);
@@ -296,7 +388,10 @@ fn another_users_guest_takes_no_name_away() {
         watch.next();
     }
     assert_eq!(name(&watch, &ours).expect("seen"), "db-prod");
-    assert_eq!(name(&watch, &theirs).expect("it runs"), format!("db-prod#{}", theirs.pid()));
+    assert_eq!(
+        name(&watch, &theirs).expect("it runs"),
+        format!("db-prod#{}", theirs.pid())
+    );
     watch.stop();
     common::ran(TEST);
 }
@@ -316,11 +411,20 @@ fn a_guest_that_starts_is_no_task_of_the_host() {
             watch.next();
         }
         let domains = watch.last()["domains"].as_array().expect("domains");
-        assert!(domains.iter().any(|d| d["pid"] == guest.pid()), "it is a guest by now");
+        assert!(
+            domains.iter().any(|d| d["pid"] == guest.pid()),
+            "it is a guest by now"
+        );
     }
     for interval in watch.stop() {
-        let tasks = interval["host"]["tasks"].as_array().cloned().unwrap_or_default();
-        assert!(tasks.iter().all(|task| task["comm"] != "qemu-system-x86"), "{tasks:?}");
+        let tasks = interval["host"]["tasks"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        assert!(
+            tasks.iter().all(|task| task["comm"] != "qemu-system-x86"),
+            "{tasks:?}"
+        );
     }
     common::ran(TEST);
 }

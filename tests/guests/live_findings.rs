@@ -1,5 +1,5 @@
-//! Findings about real guests: each is reported within ten seconds of the beginning of its cause and withdrawn within
-//! thirty seconds of its end. An idle guest gets no findings.
+//! Findings about real guests: each is reported within ten seconds of the beginning of its cause
+//! and withdrawn within thirty seconds of its end. An idle guest gets no findings.
 
 use crate::common;
 use crate::common::cpu_group::CpuGroup;
@@ -32,23 +32,40 @@ fn clocks_are_reported_and_withdrawn_and_an_idle_guest_is_left_alone() {
     if let Some(why) = common::cannot_trace() {
         return common::skipped(TEST, &why);
     }
-    let work = [Work::PortLoop(0x608), Work::PortLoop(0x71), Work::MmioLoop(0xfed0_00f0), Work::Idle];
+    let work = [
+        Work::PortLoop(0x608),
+        Work::PortLoop(0x71),
+        Work::MmioLoop(0xfed0_00f0),
+        Work::Idle,
+    ];
     let mut guests = work.map(|w| Guest::start(&[w], true));
     let mut watch = Judge::start();
     let names = guests.each_ref().map(|g| watch.name(g.pid()));
-    let clocks: Vec<(&str, &str)> =
-        ["acpi-pm-timer", "rtc-tick", "hpet-clock"].into_iter().zip(names.iter().map(String::as_str)).collect();
+    let clocks: Vec<(&str, &str)> = ["acpi-pm-timer", "rtc-tick", "hpet-clock"]
+        .into_iter()
+        .zip(names.iter().map(String::as_str))
+        .collect();
     guests.iter_mut().for_each(Guest::go);
-    watch.until(REPORTED, "the clocks", |v| clocks.iter().all(|(rule, name)| reported(v, rule, name)));
+    watch.until(REPORTED, "the clocks", |v| {
+        clocks.iter().all(|(rule, name)| reported(v, rule, name))
+    });
     // Waiting for a CPU is the machine's affair: who else loads it is not in this test's hands.
     let of_idle = |f: &&Value| f["domain"] == names[3].as_str() && f["rule"] != "vcpu-wait";
-    assert_eq!(findings(&watch.last).find(of_idle), None, "{}", rules(&watch.last));
+    assert_eq!(
+        findings(&watch.last).find(of_idle),
+        None,
+        "{}",
+        rules(&watch.last)
+    );
     guests.iter_mut().for_each(Guest::rest);
-    watch.until(WITHDRAWN, "the clocks rest", |v| !clocks.iter().any(|(rule, name)| reported(v, rule, name)));
+    watch.until(WITHDRAWN, "the clocks rest", |v| {
+        !clocks.iter().any(|(rule, name)| reported(v, rule, name))
+    });
     common::ran(TEST);
 }
 
-/// What breaks a guest is reported within ten seconds, although the guest has only just started, and stays for a while.
+/// What breaks a guest is reported within ten seconds, although the guest has only just started,
+/// and stays for a while.
 #[test]
 fn what_breaks_a_guest_is_reported() {
     const TEST: &str = "what_breaks_a_guest_is_reported";
@@ -57,14 +74,25 @@ fn what_breaks_a_guest_is_reported() {
         return common::skipped(TEST, &why);
     }
     for engine in ["bpf", "perf"] {
-        let work = [Work::TripleFault, Work::UnknownInstruction, Work::RefusedRun];
+        let work = [
+            Work::TripleFault,
+            Work::UnknownInstruction,
+            Work::RefusedRun,
+        ];
         let mut guests = work.map(|w| Guest::start(&[w], true));
         let mut watch = Judge::with(600, &["--engine", engine]);
         let names = guests.each_ref().map(|g| watch.name(g.pid()));
         guests.iter_mut().for_each(Guest::go);
-        watch.until(REPORTED, "broken guests", |v| names.iter().all(|name| reported(v, "abnormal-exit", name)));
-        let seen = names.each_ref().map(|name| evidence(&watch.last, "abnormal-exit", name));
-        for (seen, word) in seen.iter().zip(["KVM_EXIT_SHUTDOWN", "KVM_EXIT_INTERNAL_ERROR", "EINVAL"]) {
+        watch.until(REPORTED, "broken guests", |v| {
+            names.iter().all(|name| reported(v, "abnormal-exit", name))
+        });
+        let seen = names
+            .each_ref()
+            .map(|name| evidence(&watch.last, "abnormal-exit", name));
+        for (seen, word) in
+            seen.iter()
+                .zip(["KVM_EXIT_SHUTDOWN", "KVM_EXIT_INTERNAL_ERROR", "EINVAL"])
+        {
             assert!(seen.contains(word), "{engine}: {word} in {seen}");
         }
     }
@@ -78,8 +106,13 @@ fn overlapping_pins_are_reported_and_withdrawn() {
     if let Some(why) = common::cannot_trace() {
         return common::skipped(TEST, &why);
     }
-    let Some(cpus) = cpus() else { return common::skipped(TEST, "one CPU only") };
-    let mut guests = [Guest::start(&[Work::PortLoop(0x80)], true), Guest::start(&[Work::PortLoop(0x80)], true)];
+    let Some(cpus) = cpus() else {
+        return common::skipped(TEST, "one CPU only");
+    };
+    let mut guests = [
+        Guest::start(&[Work::PortLoop(0x80)], true),
+        Guest::start(&[Work::PortLoop(0x80)], true),
+    ];
     let mut watch = Judge::start();
     let pids = [guests[0].pid(), guests[1].pid()];
     let names = pids.map(|p| watch.name(p));
@@ -99,9 +132,10 @@ fn overlapping_pins_are_reported_and_withdrawn() {
     pin(main, &cpus);
     watch.until(WITHDRAWN, "emulator-on-vcpu ends", |v| !helper(v));
 
-    // A task of the host that never sleeps, on the CPU of a pinned vCPU that never sleeps. The evidence has to name it:
-    // whoever else runs on this machine may disturb that vCPU as well, before and after. Both go before everyone else
-    // here, so that it is among the busiest of that CPU.
+    // A task of the host that never sleeps, on the CPU of a pinned vCPU that never sleeps. The
+    // evidence has to name it: whoever else runs on this machine may disturb that vCPU as well,
+    // before and after. Both go before everyone else here, so that it is among the busiest of that
+    // CPU.
     let hog = Hog::start("kvmtop-hog");
     let group = CpuGroup::new("kvmtop-pins");
     if let Ok(group) = &group {
@@ -115,7 +149,9 @@ fn overlapping_pins_are_reported_and_withdrawn() {
     drop(hog);
     watch.until(WITHDRAWN, "the task's end", |v| !hogged(v));
     pin(vcpus[0], &cpus);
-    watch.until(WITHDRAWN, "pinned-not-isolated ends", |v| !reported(v, "pinned-not-isolated", &names[0]));
+    watch.until(WITHDRAWN, "pinned-not-isolated ends", |v| {
+        !reported(v, "pinned-not-isolated", &names[0])
+    });
     common::ran(TEST);
 }
 
@@ -126,13 +162,19 @@ fn a_loaded_host_and_a_quota_are_reported_and_withdrawn() {
     if let Some(why) = common::cannot_trace() {
         return common::skipped(TEST, &why);
     }
-    let Some(cpus) = cpus() else { return common::skipped(TEST, "one CPU only") };
-    let groups = CpuGroup::new("kvmtop-load").and_then(|load| Ok((load, CpuGroup::new("kvmtop-quota")?)));
+    let Some(cpus) = cpus() else {
+        return common::skipped(TEST, "one CPU only");
+    };
+    let groups =
+        CpuGroup::new("kvmtop-load").and_then(|load| Ok((load, CpuGroup::new("kvmtop-quota")?)));
     let (load, quota) = match groups {
         Ok(groups) => groups,
         Err(why) => return common::skipped(TEST, &why),
     };
-    let mut guests = [Guest::start(&[Work::PortLoop(0x80)], true), Guest::start(&[Work::PortLoop(0x80)], true)];
+    let mut guests = [
+        Guest::start(&[Work::PortLoop(0x80)], true),
+        Guest::start(&[Work::PortLoop(0x80)], true),
+    ];
     load.take(guests[0].pid());
     quota.take(guests[1].pid());
     let mut watch = Judge::start();
@@ -141,18 +183,25 @@ fn a_loaded_host_and_a_quota_are_reported_and_withdrawn() {
     // Long after kvmtop first looked at the guests' groups.
     guests.iter_mut().for_each(Guest::go);
     quota.quota(Some(Duration::from_millis(10)));
-    let hogs: Vec<Hog> =
-        (0..2 * cpus.len()).map(|_| Hog::start("kvmtop-hog")).inspect(|h| load.take(h.pid())).collect();
+    let hogs: Vec<Hog> = (0..2 * cpus.len())
+        .map(|_| Hog::start("kvmtop-hog"))
+        .inspect(|h| load.take(h.pid()))
+        .collect();
     let waits = |v: &Value| reported(v, "vcpu-wait", &names[0]);
     let held = |v: &Value| reported(v, "quota-throttled", &names[1]);
-    watch.until(REPORTED, "vcpu-wait and quota-throttled", |v| waits(v) && held(v));
-    // Whoever else loads this machine comes after the vCPU from here on, and moves it to no other CPU.
+    watch.until(REPORTED, "vcpu-wait and quota-throttled", |v| {
+        waits(v) && held(v)
+    });
+    // Whoever else loads this machine comes after the vCPU from here on, and moves it to no other
+    // CPU.
     load.first();
     pin(watch.vcpu(guests[0].pid()), &cpus[..1]);
     drop(hogs);
     quota.quota(None);
     pin(watch.vcpu(guests[1].pid()), &cpus[1..2]);
-    watch.until(WITHDRAWN, "both end", |v| !waits(v) && !held(v) && !reported(v, "vcpu-migrating", &names[0]));
+    watch.until(WITHDRAWN, "both end", |v| {
+        !waits(v) && !held(v) && !reported(v, "vcpu-migrating", &names[0])
+    });
     common::ran(TEST);
 }
 
@@ -168,20 +217,51 @@ const BUSY: [u8; 4] = [0xfb, 0x40, 0xeb, 0xfd];
 fn silence() {
     const TEST: &str = "silence";
     let _alone = common::alone();
-    let seconds = std::env::var("KVMTOP_SILENCE_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(600);
-    let Some(cpus) = cpus() else { return common::skipped(TEST, "one CPU only") };
+    let seconds = std::env::var("KVMTOP_SILENCE_SECONDS")
+        .ok()
+        .and_then(|s| s.parse().ok())
+        .unwrap_or(600);
+    let Some(cpus) = cpus() else {
+        return common::skipped(TEST, "one CPU only");
+    };
     let daemons = match libvirt::start() {
         Ok(daemons) => daemons,
         Err(why) => return common::skipped(TEST, &why),
     };
-    // The busy guest has the last CPU for itself; everything that this test starts keeps to the others.
+    // The busy guest has the last CPU for itself; everything that this test starts keeps to the
+    // others.
     let (last, rest) = cpus.split_last().expect("two CPUs");
     pin(0, rest);
-    let rest = rest.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-    let tune = format!("<cputune><vcpupin vcpu='0' cpuset='{last}'/><emulatorpin cpuset='{rest}'/></cputune>");
+    let rest = rest
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(",");
+    let tune = format!(
+        "<cputune><vcpupin vcpu='0' cpuset='{last}'/><emulatorpin \
+        cpuset='{rest}'/></cputune>"
+    );
     let clock = "<clock offset='utc'><timer name='hpet' present='no'/></clock>";
-    let busy = Domain::start("kvmtop-healthy", &BUSY, &Setup { vcpus: 1, max_vcpus: 1, tune: &tune, clock });
-    let idle = Domain::start("kvmtop-quiet", &IDLE, &Setup { vcpus: 1, max_vcpus: 1, tune: "", clock });
+    let busy = Domain::start(
+        "kvmtop-healthy",
+        &BUSY,
+        &Setup {
+            vcpus: 1,
+            max_vcpus: 1,
+            tune: &tune,
+            clock,
+        },
+    );
+    let idle = Domain::start(
+        "kvmtop-quiet",
+        &IDLE,
+        &Setup {
+            vcpus: 1,
+            max_vcpus: 1,
+            tune: "",
+            clock,
+        },
+    );
     let (busy, idle) = match (busy, idle) {
         (Ok(a), Ok(b)) => (a, b),
         (Err(why), _) | (_, Err(why)) => return common::skipped(TEST, &why),
@@ -195,9 +275,13 @@ fn silence() {
         let interval = watch.next();
         intervals += 1;
         for f in findings(interval).filter(|f| names.iter().any(|n| f["domain"] == n.as_str())) {
-            let line = format!("{} {} of {}: {}", f["severity"], f["rule"], f["domain"], f["evidence"][0]);
+            let line = format!(
+                "{} {} of {}: {}",
+                f["severity"], f["rule"], f["domain"], f["evidence"][0]
+            );
             eprintln!("{} {line}", interval["time"]);
-            // A few percent of the busy guest's CPU go to daemons of this machine, which cannot be sent away.
+            // A few percent of the busy guest's CPU go to daemons of this machine, which cannot be
+            // sent away.
             if f["rule"] == "pinned-not-isolated" && f["severity"] == "info" {
                 disturbed += 1;
             } else {
@@ -205,10 +289,18 @@ fn silence() {
             }
         }
     }
-    eprintln!("{intervals} intervals, in {disturbed} of them tasks of this machine on the busy guest's CPU");
+    eprintln!(
+        "{intervals} intervals, in {disturbed} of them tasks of this machine on the busy \
+        guest's CPU"
+    );
     drop((busy, idle));
     drop(daemons);
     assert!(intervals + 5 > seconds / 2, "{intervals} intervals only");
-    assert!(reported.is_empty(), "{} findings in {intervals} intervals, the first {}", reported.len(), reported[0]);
+    assert!(
+        reported.is_empty(),
+        "{} findings in {intervals} intervals, the first {}",
+        reported.len(),
+        reported[0]
+    );
     common::ran(TEST);
 }

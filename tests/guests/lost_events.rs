@@ -1,4 +1,5 @@
-//! What a watcher that was stopped for a while cannot know is counted as lost and shown, never made up.
+//! What a watcher that was stopped for a while cannot know is counted as lost and shown, never made
+//! up.
 
 use crate::common;
 use crate::common::guest::{Guest, Work};
@@ -11,8 +12,8 @@ const READS: u32 = 150_007;
 /// How long the watcher is stopped.
 const STOP: Duration = Duration::from_secs(5);
 
-/// Stops a watcher for 5 s, in which a guest does all of its work. Returns how many reads the watcher counted, how many
-/// events it says it lost, and the length of its longest interval.
+/// Stops a watcher for 5 s, in which a guest does all of its work. Returns how many reads the
+/// watcher counted, how many events it says it lost, and the length of its longest interval.
 fn stopped(engine: &str) -> (u64, u64, f64) {
     let mut guest = Guest::start(&[Work::PortReads(0x608, READS)], true);
     let of = guest.pid();
@@ -32,13 +33,19 @@ fn stopped(engine: &str) -> (u64, u64, f64) {
     guest.end();
     watch.next();
     let seen = watch.stop();
-    let lost = seen.iter().map(|i| i["lost_events"].as_u64().expect("lost_events")).sum();
+    let lost = seen
+        .iter()
+        .map(|i| i["lost_events"].as_u64().expect("lost_events"))
+        .sum();
     let of_guest = common::of_pid(&seen, of).into_iter();
     let counted = of_guest
         .flat_map(|d| d["accesses"].as_array().expect("accesses"))
         .filter(|a| a["address"] == "0x608" && a["vcpu"].is_null());
     let counted = counted.map(|a| a["count"].as_u64().expect("count")).sum();
-    let longest = seen.iter().filter_map(|i| i["interval_s"].as_f64()).fold(0.0, f64::max);
+    let longest = seen
+        .iter()
+        .filter_map(|i| i["interval_s"].as_f64())
+        .fold(0.0, f64::max);
     (counted, lost, longest)
 }
 
@@ -50,10 +57,20 @@ fn a_watcher_that_stood_still_says_what_it_lost() {
         return common::skipped(TEST, &why);
     }
     let (counted, lost, longest) = stopped("perf");
-    assert!(counted > 0 && counted < u64::from(READS), "{counted} counted");
-    // Each read that was not counted is among the lost; so is its exit to the VMM, and what others did.
-    assert!(lost >= u64::from(READS) - counted, "{lost} lost, {counted} counted of {READS}");
-    assert!(longest >= STOP.as_secs_f64(), "an interval that holds the stop is as long: {longest}");
+    assert!(
+        counted > 0 && counted < u64::from(READS),
+        "{counted} counted"
+    );
+    // Each read that was not counted is among the lost; so is its exit to the VMM, and what others
+    // did.
+    assert!(
+        lost >= u64::from(READS) - counted,
+        "{lost} lost, {counted} counted of {READS}"
+    );
+    assert!(
+        longest >= STOP.as_secs_f64(),
+        "an interval that holds the stop is as long: {longest}"
+    );
     common::ran(&format!("{TEST} (perf)"));
 
     // The BPF engine counts in the kernel, whether kvmtop runs or not.

@@ -1,5 +1,5 @@
-//! Real guests, real hosts and the emulated one. What is compared here needs a quiet machine: tests take
-//! [`common::alone`], and nothing else runs beside this binary.
+//! Real guests, real hosts and the emulated one. What is compared here needs a quiet machine: tests
+//! take [`common::alone`], and nothing else runs beside this binary.
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
 #[macro_use]

@@ -1,5 +1,5 @@
-//! A busy guest that is stopped for twelve seconds, by SIGSTOP and by its monitor, in a host that QEMU emulates: the
-//! time in which it does not run is no time of an exit.
+//! A busy guest that is stopped for twelve seconds, by SIGSTOP and by its monitor, in a host that
+//! QEMU emulates: the time in which it does not run is no time of an exit.
 
 use crate::common;
 use crate::common::nested::{self, Host};
@@ -23,15 +23,27 @@ pub fn a_pause_is_no_time_of_an_exit(host: Host) {
     // The guest reads the first 8 MiB.
     image.resize(9 << 20, 0);
     std::fs::write(&disk, image).expect("a disk");
-    let settings = format!("KVMTOP={}\nDISK={}\n", env!("CARGO_BIN_EXE_kvmtop"), disk.display());
-    let shared = match nested::run("pauses", host, &(settings + &nested::job("job-pause.sh")), 300) {
+    let settings = format!(
+        "KVMTOP={}\nDISK={}\n",
+        env!("CARGO_BIN_EXE_kvmtop"),
+        disk.display()
+    );
+    let shared = match nested::run(
+        "pauses",
+        host,
+        &(settings + &nested::job("job-pause.sh")),
+        300,
+    ) {
         Ok(shared) => shared,
         Err(why) => return common::skipped(&format!("{TEST}, {}", host.suite), &why),
     };
     for engine in ["bpf", "perf"] {
         let text = std::fs::read(shared.join(format!("{engine}.json"))).expect("intervals");
         let intervals = common::intervals(&text);
-        assert!(intervals.iter().all(|i| i["engine"] == engine), "asked for {engine}");
+        assert!(
+            intervals.iter().all(|i| i["engine"] == engine),
+            "asked for {engine}"
+        );
         never_busier_than_a_cpu(engine, &intervals);
         common::ran(&format!("{TEST} ({engine}, {})", host.kernel()));
     }
@@ -59,13 +71,18 @@ fn never_busier_than_a_cpu(engine: &str, intervals: &[Value]) {
             "{engine}: vCPU {vcpu} was in exits for {in_exits:.0} us in {running:.0} us"
         );
     }
-    assert!(stopped >= MIN_STOPPED, "{engine}: the guest stood still in {stopped} intervals only");
+    assert!(
+        stopped >= MIN_STOPPED,
+        "{engine}: the guest stood still in {stopped} intervals only"
+    );
 }
 
 fn exit_us_by_vcpu(domain: &Value) -> BTreeMap<u64, f64> {
     let mut sums = BTreeMap::new();
     for exit in domain["exits"].as_array().expect("exits") {
-        let (Some(vcpu), Some(mean)) = (exit["vcpu"].as_u64(), exit["mean_us"].as_f64()) else { continue };
+        let (Some(vcpu), Some(mean)) = (exit["vcpu"].as_u64(), exit["mean_us"].as_f64()) else {
+            continue;
+        };
         let count = exit["count"].as_f64().expect("a count");
         if count > 0.0 {
             *sums.entry(vcpu).or_default() += mean * count;

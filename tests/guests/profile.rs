@@ -14,8 +14,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A guest that leaves for its VMM at every access: the VMM's own function, the system call and KVM are in its stacks,
-/// in that order, and the CPU time is the kernel's.
+/// A guest that leaves for its VMM at every access: the VMM's own function, the system call and KVM
+/// are in its stacks, in that order, and the CPU time is the kernel's.
 #[test]
 fn a_vcpu_that_is_served_by_its_vmm() {
     const TEST: &str = "a_vcpu_that_is_served_by_its_vmm";
@@ -27,10 +27,14 @@ fn a_vcpu_that_is_served_by_its_vmm() {
     guest.go();
     let pid = guest.pid().to_string();
     let out = profile(&pid, &["--json"]);
-    let json: Value = serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {}", text(&out.stderr)));
+    let json: Value = serde_json::from_slice(&out.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", text(&out.stderr)));
     let threads = json["threads"].as_array().expect("threads");
     let busy = threads.iter().find(|t| t["vcpu"] == 0).expect("vCPU 0");
-    let (cpu, samples) = (busy["cpu_percent"].as_f64().expect("CPU"), busy["samples"].as_u64().expect("samples"));
+    let (cpu, samples) = (
+        busy["cpu_percent"].as_f64().expect("CPU"),
+        busy["samples"].as_u64().expect("samples"),
+    );
     assert!(cpu > 2.0, "{busy}");
     // What the kernel counted as its CPU time is what the samples add up to.
     let wanted = cpu / 100.0 * json["duration_s"].as_f64().expect("duration") * 199.0;
@@ -42,21 +46,40 @@ fn a_vcpu_that_is_served_by_its_vmm() {
     let stacks = json["stacks"].as_array().expect("stacks");
     let name = |number: &Value| {
         let number = usize::try_from(number.as_u64().expect("a number")).expect("a position");
-        json["functions"][number]["name"].as_str().expect("a name").to_owned()
+        json["functions"][number]["name"]
+            .as_str()
+            .expect("a name")
+            .to_owned()
     };
-    let names =
-        |stack: &Value| -> Vec<String> { stack["functions"].as_array().expect("functions").iter().map(name).collect() };
+    let names = |stack: &Value| -> Vec<String> {
+        stack["functions"]
+            .as_array()
+            .expect("functions")
+            .iter()
+            .map(name)
+            .collect()
+    };
     // From the thread's first function down into KVM, as `gdb` would show it.
     let is_whole = |stack: &&Value| {
         let names = names(stack);
         let at = |part: &str| names.iter().position(|name| name.contains(part));
-        let order = [at("start_thread"), at("ioctl"), at("kvm_vcpu_ioctl"), at("kvm_arch_vcpu_ioctl_run")];
+        let order = [
+            at("start_thread"),
+            at("ioctl"),
+            at("kvm_vcpu_ioctl"),
+            at("kvm_arch_vcpu_ioctl_run"),
+        ];
         order.iter().all(Option::is_some) && order.is_sorted()
     };
     let vcpu = busy["tid"].clone();
     let whole = stacks.iter().filter(|s| s["tid"] == vcpu).filter(is_whole);
-    let whole: u64 = whole.map(|stack| stack["samples"].as_u64().expect("samples")).sum();
-    assert!(whole * 10 > samples * 7, "{whole} of {samples} stacks are whole: {json:#}");
+    let whole: u64 = whole
+        .map(|stack| stack["samples"].as_u64().expect("samples"))
+        .sum();
+    assert!(
+        whole * 10 > samples * 7,
+        "{whole} of {samples} stacks are whole: {json:#}"
+    );
     common::ran(TEST);
 }
 
@@ -80,7 +103,11 @@ fn one_thread_as_folded_stacks() {
     for line in folded.lines() {
         let (stack, count) = line.rsplit_once(' ').expect("a count");
         assert!(count.parse::<u64>().is_ok_and(|n| n > 0), "{line}");
-        assert_eq!(stack.split(';').nth(1), Some(&*format!("vcpu 1 ({tid})")), "{line}");
+        assert_eq!(
+            stack.split(';').nth(1),
+            Some(&*format!("vcpu 1 ({tid})")),
+            "{line}"
+        );
     }
     common::ran(TEST);
 }
@@ -91,5 +118,12 @@ fn what_is_not_there_is_said() {
     let out = profile("no-such-guest", &[]);
     assert_eq!(out.status.code(), Some(1));
     let said = text(&out.stderr);
-    assert!(said.contains("no guest is running") || said.contains("no guest and no thread of one is"), "{said}");
+    assert!(
+        said.contains("no guest is running")
+            || said.contains(
+                "no guest and no thread of one \
+        is"
+            ),
+        "{said}"
+    );
 }

@@ -12,35 +12,62 @@ use std::time::{Duration, Instant};
 
 /// Runs a program that runs kvmtop; `None` if it is not here or may not.
 fn under(program: &str, arguments: &[&str]) -> Option<Output> {
-    Command::new(program).args(arguments).output().ok().filter(|_| rustix::process::geteuid().is_root())
+    Command::new(program)
+        .args(arguments)
+        .output()
+        .ok()
+        .filter(|_| rustix::process::geteuid().is_root())
 }
 
 fn said(out: &Output) -> String {
     String::from_utf8_lossy(&out.stderr).into_owned()
 }
 
-const CHECK: [&str; 9] = ["check", "--json", "--duration", "1s", "--engine", "none", "--no-monitor", "--allow", "all"];
+const CHECK: [&str; 9] = [
+    "check",
+    "--json",
+    "--duration",
+    "1s",
+    "--engine",
+    "none",
+    "--no-monitor",
+    "--allow",
+    "all",
+];
 
-/// `check` says why not all processes could be seen, names the cure, and ends with 3; or it did not run.
+/// `check` says why not all processes could be seen, names the cure, and ends with 3; or it did not
+/// run.
 fn assert_could_not_look(out: &Output, why: &str) -> Result<(), String> {
     let check = serde_json::from_slice::<Value>(&out.stdout).map_err(|_| said(out))?;
     let sources = check["sources"].as_array().expect("sources");
-    let procfs = sources.iter().find(|s| s["name"] == "procfs").expect("procfs");
+    let procfs = sources
+        .iter()
+        .find(|s| s["name"] == "procfs")
+        .expect("procfs");
     assert_eq!(procfs["state"], "degraded", "{procfs}");
     let [cause, fix] = ["cause", "fix"].map(|key| procfs[key].as_str().expect("a text"));
     assert!(cause.contains(why), "{cause}");
     assert!(fix.contains("cap_sys_ptrace"), "{fix}");
-    assert_eq!(out.status.code(), Some(3), "it could not look: {}", said(out));
+    assert_eq!(
+        out.status.code(),
+        Some(3),
+        "it could not look: {}",
+        said(out)
+    );
     Ok(())
 }
 
-/// Checks root without `CAP_SYS_PTRACE`, who sees no open files of processes with more rights: guests among those
-/// processes lack a name.
+/// Checks root without `CAP_SYS_PTRACE`, who sees no open files of processes with more rights:
+/// guests among those processes lack a name.
 #[test]
 fn root_without_ptrace_could_not_look() {
     const TEST: &str = "root_without_ptrace_could_not_look";
     let _beside = common::beside_others();
-    let without = ["--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace", env!("CARGO_BIN_EXE_kvmtop")];
+    let without = [
+        "--bounding-set=-sys_ptrace",
+        "--inh-caps=-sys_ptrace",
+        env!("CARGO_BIN_EXE_kvmtop"),
+    ];
     let Some(out) = under("setpriv", &[&without[..], &CHECK].concat()) else {
         return common::skipped(TEST, "not root, or no setpriv");
     };
@@ -81,9 +108,18 @@ fn a_read_only_place_is_said() {
     let folder = tempfile::tempdir().expect("a folder");
     let place = folder.path().join("place");
     std::fs::create_dir(&place).expect("a folder");
-    let script = "mount -t tmpfs -o ro tmpfs \"$1\" || exit 77; exec \"$2\" record --duration 1s \"$1/a.kvmtop\"";
+    let script = "mount -t tmpfs -o ro tmpfs \"$1\" || exit 77; exec \"$2\" record --duration 1s \
+        \"$1/a.kvmtop\"";
     let place_text = place.to_string_lossy();
-    let arguments = ["-m", "sh", "-c", script, "sh", &place_text, env!("CARGO_BIN_EXE_kvmtop")];
+    let arguments = [
+        "-m",
+        "sh",
+        "-c",
+        script,
+        "sh",
+        &place_text,
+        env!("CARGO_BIN_EXE_kvmtop"),
+    ];
     let Some(out) = under("unshare", &arguments) else {
         return common::skipped(TEST, "not root, or no unshare");
     };
@@ -91,7 +127,11 @@ fn a_read_only_place_is_said() {
         return common::skipped(TEST, &said(&out));
     }
     assert_eq!(out.status.code(), Some(1), "{}", said(&out));
-    assert!(said(&out).contains("Read-only file system"), "{}", said(&out));
+    assert!(
+        said(&out).contains("Read-only file system"),
+        "{}",
+        said(&out)
+    );
     assert!(said(&out).contains("a.kvmtop"), "{}", said(&out));
     common::ran(TEST);
 }
@@ -121,10 +161,27 @@ struct ThreadRights {
 
 fn threads(pid: u32) -> Vec<ThreadRights> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("threads");
-    let statuses = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
+    let statuses = tasks
+        .flatten()
+        .filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
     let rights = |status: String| {
-        let field = |name: &str| status.lines().find_map(|l| l.strip_prefix(name)).expect("a field").trim().to_owned();
-        let set = |name| CapabilitySet::from_bits_retain(u64::from_str_radix(&field(name), 16).expect("a set"));
+        let field = |name: &str| {
+            status
+                .lines()
+                .find_map(|l| l.strip_prefix(name))
+                .expect(
+                    "a \
+            field",
+                )
+                .trim()
+                .to_owned()
+        };
+        let set = |name| {
+            CapabilitySet::from_bits_retain(u64::from_str_radix(&field(name), 16).expect(
+                "a \
+            set",
+            ))
+        };
         assert_eq!(field("NoNewPrivs:"), "1", "{}", field("Name:"));
         ThreadRights {
             name: field("Name:"),
@@ -136,10 +193,10 @@ fn threads(pid: u32) -> Vec<ThreadRights> {
     statuses.map(rights).collect()
 }
 
-/// Asserts that the sampling thread has exactly `expected`, that the threads for rings and files have what they
-/// need, and that all others have nothing; that nobody but the threads of libvirt is root, unless kvmtop writes files;
-/// and that no thread makes a system call that kvmtop does not need. A thread that has not run yet still has its
-/// inherited rights, and not yet a name.
+/// Asserts that the sampling thread has exactly `expected`, that the threads for rings and files
+/// have what they need, and that all others have nothing; that nobody but the threads of libvirt is
+/// root, unless kvmtop writes files; and that no thread makes a system call that kvmtop does not
+/// need. A thread that has not run yet still has its inherited rights, and not yet a name.
 fn assert_rights(pid: u32, sampler: &str, expected: CapabilitySet, writes: bool) {
     let expected_of = |name: &str| match name {
         name if name == sampler => expected,
@@ -150,29 +207,49 @@ fn assert_rights(pid: u32, sampler: &str, expected: CapabilitySet, writes: bool)
     let until = Instant::now() + Duration::from_secs(30);
     loop {
         let threads = threads(pid);
-        assert!(threads.iter().any(|thread| thread.name == sampler), "{threads:?}");
-        let wrong = threads.iter().find(|ThreadRights { name, sets, ids, filtered }| {
-            let [permitted, effective, inheritable, ambient, bounding] = *sets;
-            let kept = expected_of(name);
-            let is_root = writes || name.starts_with("libvirt");
-            let id = if is_root { 0 } else { rights::NO_ACCOUNT };
-            let ids_are_right =
-                ids[..2].iter().all(|ids| *ids == format!("{id} {id} {id} {id}")) && (is_root || ids[2].is_empty());
-            (permitted, effective) != (kept, kept)
-                || !(inheritable | ambient | bounding).is_empty()
-                || !ids_are_right
-                || !filtered
-        });
+        assert!(
+            threads.iter().any(|thread| thread.name == sampler),
+            "{threads:?}"
+        );
+        let wrong = threads.iter().find(
+            |ThreadRights {
+                 name,
+                 sets,
+                 ids,
+                 filtered,
+             }| {
+                let [permitted, effective, inheritable, ambient, bounding] = *sets;
+                let kept = expected_of(name);
+                let is_root = writes || name.starts_with("libvirt");
+                let id = if is_root { 0 } else { rights::NO_ACCOUNT };
+                let ids_are_right = ids[..2]
+                    .iter()
+                    .all(|ids| *ids == format!("{id} {id} {id} {id}"))
+                    && (is_root || ids[2].is_empty());
+                (permitted, effective) != (kept, kept)
+                    || !(inheritable | ambient | bounding).is_empty()
+                    || !ids_are_right
+                    || !filtered
+            },
+        );
         let Some(thread) = wrong else { return };
-        let (kept, has) = (rights::named(expected_of(&thread.name)), thread.sets.map(rights::named));
-        assert!(Instant::now() < until, "{thread:?} has {has:?}, expected {kept}");
+        let (kept, has) = (
+            rights::named(expected_of(&thread.name)),
+            thread.sets.map(rights::named),
+        );
+        assert!(
+            Instant::now() < until,
+            "{thread:?} has {has:?}, expected {kept}"
+        );
         std::thread::yield_now();
     }
 }
 
 /// A right that this process does not have, kvmtop cannot keep either.
 fn own_rights() -> CapabilitySet {
-    rustix::thread::capabilities(None).expect("capabilities").permitted
+    rustix::thread::capabilities(None)
+        .expect("capabilities")
+        .permitted
 }
 
 /// The lines up to the first one that contains the sign.
@@ -199,27 +276,50 @@ fn samplers_keep_what_the_page_lists() {
     let folder = tempfile::tempdir().expect("a folder");
     let recording = folder.path().join("a.kvmtop");
     let page = std::fs::read_to_string("docs/security.md").expect("the page");
-    for (engine, kind) in [("bpf", EngineKind::Bpf), ("perf", EngineKind::Perf), ("none", EngineKind::None)] {
+    for (engine, kind) in [
+        ("bpf", EngineKind::Bpf),
+        ("perf", EngineKind::Perf),
+        ("none", EngineKind::None),
+    ] {
         let batch = ["--batch", "-d", "0.2", "--engine", engine];
-        let record = ["record", recording.to_str().expect("text"), "-d", "0.2", "--engine", engine, "--no-monitor"];
+        let record = [
+            "record",
+            recording.to_str().expect("text"),
+            "-d",
+            "0.2",
+            "--engine",
+            engine,
+            "--no-monitor",
+        ];
         for (arguments, monitor) in [(&batch[..], true), (&record[..], false)] {
             let mut command = common::kvmtop();
-            let output = if monitor { command.stdout(Stdio::piped()) } else { command.stderr(Stdio::piped()) };
+            let output = if monitor {
+                command.stdout(Stdio::piped())
+            } else {
+                command.stderr(Stdio::piped())
+            };
             let mut kvmtop = Watched(output.args(arguments).spawn().expect("kvmtop"));
             // This line comes when all sources are open.
-            let (source, sign): (Box<dyn Read>, &str) = match (kvmtop.0.stdout.take(), kvmtop.0.stderr.take()) {
-                (Some(stdout), _) => (Box::new(stdout), ""),
-                (_, stderr) => (Box::new(stderr.expect("a pipe")), "recording into"),
-            };
+            let (source, sign): (Box<dyn Read>, &str) =
+                match (kvmtop.0.stdout.take(), kvmtop.0.stderr.take()) {
+                    (Some(stdout), _) => (Box::new(stdout), ""),
+                    (_, stderr) => (Box::new(stderr.expect("a pipe")), "recording into"),
+                };
             let lines = lines_up_to(source, sign);
-            if let Some(why) = lines.iter().find(|line| line.contains("going on without exits")) {
+            if let Some(why) = lines
+                .iter()
+                .find(|line| line.contains("going on without exits"))
+            {
                 common::skipped(&format!("{TEST} ({engine})"), why);
                 continue;
             }
             let expected = rights::for_sampling(kind, monitor) & own_rights();
             assert_rights(kvmtop.0.id(), "kvmtop", expected, !monitor);
             for (name, _) in expected.iter_names() {
-                assert!(page.contains(&format!("cap_{}", name.to_lowercase())), "{name}");
+                assert!(
+                    page.contains(&format!("cap_{}", name.to_lowercase())),
+                    "{name}"
+                );
             }
         }
     }
@@ -235,9 +335,22 @@ fn the_screens_threads_have_no_rights() {
         return common::skipped(TEST, "not root");
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let pair = native_pty_system().openpty(PtySize { rows: 40, cols: 120, ..PtySize::default() }).expect("a terminal");
+    let pair = native_pty_system()
+        .openpty(PtySize {
+            rows: 40,
+            cols: 120,
+            ..PtySize::default()
+        })
+        .expect(
+            "a \
+        terminal",
+        );
     for (arguments, sampler, expected) in [
-        (&["-d", "0.2", "--engine", "none"][..], "kvmtop/collect", rights::for_sampling(EngineKind::None, true)),
+        (
+            &["-d", "0.2", "--engine", "none"][..],
+            "kvmtop/collect",
+            rights::for_sampling(EngineKind::None, true),
+        ),
         (&["demo"][..], "kvmtop", CapabilitySet::empty()),
     ] {
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_kvmtop"));
@@ -251,7 +364,12 @@ fn the_screens_threads_have_no_rights() {
             let n = reader.read(&mut piece).expect("output");
             shown.extend_from_slice(&piece[..n]);
         }
-        assert_rights(child.process_id().expect("a process"), sampler, expected & own_rights(), true);
+        assert_rights(
+            child.process_id().expect("a process"),
+            sampler,
+            expected & own_rights(),
+            true,
+        );
         child.kill().expect("kill");
         child.wait().expect("its end");
     }
@@ -269,19 +387,42 @@ fn readers_can_only_read() {
     let folder = tempfile::tempdir().expect("a folder");
     let pipe = folder.path().join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).expect("a pipe");
-    for command in [&["report"][..], &["diff", "tests/fixtures/readme/vmexit.txt"]] {
+    for command in [
+        &["report"][..],
+        &["diff", "tests/fixtures/readme/vmexit.txt"],
+    ] {
         let mut kvmtop = common::kvmtop();
-        let mut kvmtop = Watched(kvmtop.args(command).arg(&pipe).stderr(Stdio::piped()).spawn().expect("kvmtop"));
+        let mut kvmtop = Watched(
+            kvmtop
+                .args(command)
+                .arg(&pipe)
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("kvmtop"),
+        );
         // Opens as soon as kvmtop opens its end.
-        let writer = std::fs::OpenOptions::new().write(true).open(&pipe).expect("a reader");
-        assert_rights(kvmtop.0.id(), "kvmtop", CapabilitySet::DAC_READ_SEARCH, false);
+        let writer = std::fs::OpenOptions::new()
+            .write(true)
+            .open(&pipe)
+            .expect("a reader");
+        assert_rights(
+            kvmtop.0.id(),
+            "kvmtop",
+            CapabilitySet::DAC_READ_SEARCH,
+            false,
+        );
         drop(writer);
-        assert_eq!(kvmtop.0.wait().expect("its end").code(), Some(1), "an empty file");
+        assert_eq!(
+            kvmtop.0.wait().expect("its end").code(),
+            Some(1),
+            "an empty file"
+        );
     }
     common::ran(TEST);
 }
 
-/// A user who has kvmtop's rights from the file of the program reads no file with them that he could not read himself.
+/// A user who has kvmtop's rights from the file of the program reads no file with them that he
+/// could not read himself.
 #[test]
 fn file_capabilities_open_no_foreign_file() {
     const TEST: &str = "file_capabilities_open_no_foreign_file";
@@ -295,25 +436,50 @@ fn file_capabilities_open_no_foreign_file() {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("a mode");
     }
     let [program, secret] = [&program, &secret].map(|path| path.to_str().expect("text"));
-    let rights = format!("{}=ep", rights::named(rights::for_start(true) & own_rights()));
+    let rights = format!(
+        "{}=ep",
+        rights::named(rights::for_start(true) & own_rights())
+    );
     match under("setcap", &[&rights, program]) {
         Some(out) if out.status.success() => {}
         other => return common::skipped(TEST, &format!("setcap: {other:?}")),
     }
     let as_nobody = |arguments: &[&str]| {
-        let user = ["--reuid=65534", "--regid=65534", "--clear-groups", "--", program];
+        let user = [
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            "--",
+            program,
+        ];
         under("setpriv", &[&user[..], arguments].concat())
     };
-    for arguments in
-        [&["report", secret][..], &["diff", secret, secret], &["--config", secret, "-b"], &["replay", secret]]
-    {
-        let Some(out) = as_nobody(arguments) else { return common::skipped(TEST, "no setpriv") };
+    for arguments in [
+        &["report", secret][..],
+        &["diff", secret, secret],
+        &["--config", secret, "-b"],
+        &["replay", secret],
+    ] {
+        let Some(out) = as_nobody(arguments) else {
+            return common::skipped(TEST, "no setpriv");
+        };
         assert_eq!(out.status.code(), Some(1), "{arguments:?}: {}", said(&out));
-        assert!(said(&out).contains("ermission denied") && !said(&out).contains("mallorn"), "{}", said(&out));
+        assert!(
+            said(&out).contains("ermission denied") && !said(&out).contains("mallorn"),
+            "{}",
+            said(&out)
+        );
     }
-    let out = as_nobody(&["--batch", "--json", "-n", "1", "-d", "0.1", "--engine", "none"]).expect("setpriv");
+    let out = as_nobody(&[
+        "--batch", "--json", "-n", "1", "-d", "0.1", "--engine", "none",
+    ])
+    .expect("setpriv");
     let interval: Value = serde_json::from_slice(&out.stdout).expect("JSON");
-    let procfs = interval["sources"].as_array().expect("sources").iter().find(|s| s["name"] == "procfs");
+    let procfs = interval["sources"]
+        .as_array()
+        .expect("sources")
+        .iter()
+        .find(|s| s["name"] == "procfs");
     assert_eq!(procfs.expect("procfs")["state"], "ok", "{}", said(&out));
     common::ran(TEST);
 }
@@ -324,19 +490,33 @@ fn the_environment_chooses_no_library() {
     const TEST: &str = "the_environment_chooses_no_library";
     let _beside = common::beside_others();
     let folder = tempfile::tempdir().expect("a folder");
-    let (source, trace, log) = (folder.path().join("l.c"), folder.path().join("loaded"), folder.path().join("log"));
+    let (source, trace, log) = (
+        folder.path().join("l.c"),
+        folder.path().join("loaded"),
+        folder.path().join("log"),
+    );
     let code = format!(
-        "#include <fcntl.h>\n__attribute__((constructor)) void f(void) {{ creat(\"{}\", 0600); }}\n",
+        "#include <fcntl.h>\n__attribute__((constructor)) void f(void) {{ creat(\"{}\", 0600); \
+            }}\n",
         trace.display()
     );
     std::fs::write(&source, code).expect("a file");
     let library = folder.path().join("libvirt-qemu.so.0");
-    let made = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&library, &source]).output();
+    let made = Command::new("cc")
+        .args(["-shared", "-fPIC", "-o"])
+        .args([&library, &source])
+        .output();
     if !made.is_ok_and(|out| out.status.success()) || !rustix::process::geteuid().is_root() {
         return common::skipped(TEST, "no cc, or not root");
     }
     let out = common::kvmtop()
-        .args(["doctor", "--engine", "none", "--libvirt-uri", "test:///default"])
+        .args([
+            "doctor",
+            "--engine",
+            "none",
+            "--libvirt-uri",
+            "test:///default",
+        ])
         .env("LD_LIBRARY_PATH", folder.path())
         .env("GIO_MODULE_DIR", folder.path())
         .env("LIBVIRT_DEBUG", "1")
@@ -349,19 +529,27 @@ fn the_environment_chooses_no_library() {
     common::ran(TEST);
 }
 
-/// One binary for hosts with and without libvirt: it starts where the library is not, and says what to install.
+/// One binary for hosts with and without libvirt: it starts where the library is not, and says what
+/// to install.
 #[test]
 fn it_starts_without_libvirts_library() {
     const TEST: &str = "it_starts_without_libvirts_library";
     let _beside = common::beside_others();
     let doctor = "exec \"$0\" doctor --json --engine none --libvirt-uri test:///default";
-    let hidden =
-        "for f in $(ldconfig -p | sed -n 's/.*libvirt.* => //p'); do mount --bind /dev/null $f || exit 1; done";
+    let hidden = "for f in $(ldconfig -p | sed -n 's/.*libvirt.* => //p'); do mount --bind \
+            /dev/null $f || exit 1; done";
     let libvirt = |before: &str| {
         let script = format!("{before}; {doctor}");
-        let out = under("unshare", &["-m", "sh", "-c", &script, env!("CARGO_BIN_EXE_kvmtop")])?;
+        let out = under(
+            "unshare",
+            &["-m", "sh", "-c", &script, env!("CARGO_BIN_EXE_kvmtop")],
+        )?;
         let doctor: Value = serde_json::from_slice(&out.stdout).ok()?;
-        doctor["sources"].as_array()?.iter().find(|source| source["name"] == "libvirt").cloned()
+        doctor["sources"]
+            .as_array()?
+            .iter()
+            .find(|source| source["name"] == "libvirt")
+            .cloned()
     };
     let (Some(with), Some(without)) = (libvirt(":"), libvirt(hidden)) else {
         return common::skipped(TEST, "not root, or no unshare");
@@ -370,8 +558,17 @@ fn it_starts_without_libvirts_library() {
         return common::skipped(TEST, &format!("no libvirt: {with}"));
     }
     assert_eq!(without["state"], "missing");
-    assert!(without["cause"].as_str().expect("a cause").contains("libvirt-qemu.so.0"), "{without}");
-    assert!(without["fix"].as_str().expect("a fix").contains("libvirt0"), "{without}");
+    assert!(
+        without["cause"]
+            .as_str()
+            .expect("a cause")
+            .contains("libvirt-qemu.so.0"),
+        "{without}"
+    );
+    assert!(
+        without["fix"].as_str().expect("a fix").contains("libvirt0"),
+        "{without}"
+    );
     common::ran(TEST);
 }
 
@@ -390,34 +587,54 @@ fn a_foreign_config_file_is_not_used() {
     std::os::unix::fs::chown(&config, Some(65_534), None).expect("an owner");
     let batch = |sudo: &str| {
         let mut kvmtop = common::kvmtop();
-        kvmtop.args(["--batch", "-n", "1", "--no-monitor"]).env("XDG_CONFIG_HOME", home.path()).env("SUDO_UID", sudo);
+        kvmtop
+            .args(["--batch", "-n", "1", "--no-monitor"])
+            .env("XDG_CONFIG_HOME", home.path())
+            .env("SUDO_UID", sudo);
         kvmtop.output().expect("kvmtop")
     };
     let out = batch("1000");
-    assert!(out.status.code() == Some(1) && said(&out).contains("belongs to user 65534"), "{}", said(&out));
+    assert!(
+        out.status.code() == Some(1) && said(&out).contains("belongs to user 65534"),
+        "{}",
+        said(&out)
+    );
     assert_eq!(batch("65534").status.code(), Some(0));
     common::ran(TEST);
 }
 
 /// What doctor says of this host as a command sees it: name, and the cure where something is wrong.
 fn cures(out: &Output) -> Vec<(String, Option<String>)> {
-    let doctor: Value = serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(out)));
+    let doctor: Value =
+        serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(out)));
     let host = doctor["host"].as_array().expect("host").iter();
-    host.map(|p| (p["name"].as_str().expect("a name").to_owned(), p["fix"].as_str().map(str::to_owned))).collect()
+    host.map(|p| {
+        (
+            p["name"].as_str().expect("a name").to_owned(),
+            p["fix"].as_str().map(str::to_owned),
+        )
+    })
+    .collect()
 }
 
 fn cure_of(cures: &[(String, Option<String>)], name: &str) -> Option<String> {
-    cures.iter().find(|(other, _)| other == name).expect("an entry").1.clone()
+    cures
+        .iter()
+        .find(|(other, _)| other == name)
+        .expect("an entry")
+        .1
+        .clone()
 }
 
-/// Unmounts tracefs in a separate mount namespace and runs doctor's command: doctor is then content.
+/// Unmounts tracefs in a separate mount namespace and runs doctor's command: doctor is then
+/// content.
 #[test]
 fn the_cure_of_an_unmounted_tracefs_cures() {
     const TEST: &str = "the_cure_of_an_unmounted_tracefs_cures";
     let _beside = common::beside_others();
     let kvmtop = env!("CARGO_BIN_EXE_kvmtop");
-    let unmount = "umount -l /sys/kernel/debug/tracing 2>/dev/null; umount -l /sys/kernel/debug 2>/dev/null; \
-                   umount -l /sys/kernel/tracing || exit 77;";
+    let unmount = "umount -l /sys/kernel/debug/tracing 2>/dev/null; umount -l /sys/kernel/debug \
+                   2>/dev/null; umount -l /sys/kernel/tracing || exit 77;";
     let doctor = |cure: &str| {
         let script = format!("{unmount} {cure} exec \"$0\" doctor --json --engine none");
         under("unshare", &["-m", "sh", "-c", &script, kvmtop])
@@ -444,13 +661,26 @@ fn the_cure_of_missing_rights_cures() {
     }
     let program = program.to_str().expect("text");
     let doctor = || {
-        let arguments = ["--reuid=65534", "--regid=65534", "--clear-groups", "--", program, "doctor", "--json"];
+        let arguments = [
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            "--",
+            program,
+            "doctor",
+            "--json",
+        ];
         under("setpriv", &arguments)
     };
-    let Some(before) = doctor() else { return common::skipped(TEST, "not root, or no setpriv") };
+    let Some(before) = doctor() else {
+        return common::skipped(TEST, "not root, or no setpriv");
+    };
     let before = cures(&before);
     let cure = cure_of(&before, "rights").expect("a complaint");
-    for (_, other) in before.iter().filter(|(_, fix)| fix.as_deref().is_some_and(|fix| fix.contains("setcap"))) {
+    for (_, other) in before
+        .iter()
+        .filter(|(_, fix)| fix.as_deref().is_some_and(|fix| fix.contains("setcap")))
+    {
         assert_eq!(other.as_ref(), Some(&cure), "one command");
     }
     let command = cure.split_once("once: ").expect("a command").1;
@@ -460,10 +690,24 @@ fn the_cure_of_missing_rights_cures() {
     }
     let after = doctor().expect("setpriv");
     for name in ["rights", "tracefs", "kernel.perf_event_paranoid"] {
-        assert_eq!(cure_of(&cures(&after), name), None, "{name}: {}", String::from_utf8_lossy(&after.stdout));
+        assert_eq!(
+            cure_of(&cures(&after), name),
+            None,
+            "{name}: {}",
+            String::from_utf8_lossy(&after.stdout)
+        );
     }
     let doctor: Value = serde_json::from_slice(&after.stdout).expect("JSON");
     let with_cure = |s: &&Value| s["fix"].as_str().is_some_and(|fix| fix.contains("setcap"));
-    assert_eq!(doctor["sources"].as_array().expect("sources").iter().find(with_cure), None, "nothing is missing");
+    assert_eq!(
+        doctor["sources"]
+            .as_array()
+            .expect("sources")
+            .iter()
+            .find(with_cure),
+        None,
+        "nothing \
+        is missing"
+    );
     common::ran(TEST);
 }

@@ -18,8 +18,18 @@ use std::time::Duration;
 
 fn line(now: &Sample, before: &Sample) -> String {
     let model = Model::new(now, Base::Previous(before));
-    let findings = lint::run(&model, &mut lint::RuleMemory::default(), &lint::Options::default());
-    json::line(&View { model: &model, findings: &findings, source: "live", domains: &DomainFilter::default() }).unwrap()
+    let findings = lint::run(
+        &model,
+        &mut lint::RuleMemory::default(),
+        &lint::Options::default(),
+    );
+    json::line(&View {
+        model: &model,
+        findings: &findings,
+        source: "live",
+        domains: &DomainFilter::default(),
+    })
+    .unwrap()
 }
 
 #[test]
@@ -31,9 +41,15 @@ fn live_json_equals_replayed_json() {
     }
     let mut guest = Guest::start(&[Work::PortLoop(0x608)], true);
     let paths = SystemPaths::default();
-    let engine = BpfEngine::new(topology(&paths.sys), 16).ok().map(|e| Box::new(e) as Box<dyn Engine>);
-    let options =
-        CollectorOptions { interval: Duration::from_millis(300), engine, paths, ..CollectorOptions::default() };
+    let engine = BpfEngine::new(topology(&paths.sys), 16)
+        .ok()
+        .map(|e| Box::new(e) as Box<dyn Engine>);
+    let options = CollectorOptions {
+        interval: Duration::from_millis(300),
+        engine,
+        paths,
+        ..CollectorOptions::default()
+    };
     let mut live = Collector::new(options);
     let mut samples = vec![live.next().unwrap().unwrap()];
     guest.go();
@@ -61,7 +77,15 @@ fn live_json_equals_replayed_json() {
 
 fn record(path: &Path) -> Command {
     let mut c = common::kvmtop();
-    c.args(["record", path.to_str().unwrap(), "-d", "0.1", "--engine", "none", "--no-monitor"]);
+    c.args([
+        "record",
+        path.to_str().unwrap(),
+        "-d",
+        "0.1",
+        "--engine",
+        "none",
+        "--no-monitor",
+    ]);
     c.stderr(Stdio::piped());
     c
 }
@@ -85,15 +109,31 @@ fn killed_or_stopped_a_recording_keeps_what_was_written() {
         }
         let written = samples_in(&path);
         let pid = rustix::process::Pid::from_child(&child);
-        rustix::process::kill_process(pid, rustix::process::Signal::from_named_raw(signal).unwrap()).unwrap();
+        rustix::process::kill_process(
+            pid,
+            rustix::process::Signal::from_named_raw(signal).unwrap(),
+        )
+        .unwrap();
         let status = child.wait().unwrap();
         assert_eq!(status.success(), signal != libc::SIGKILL, "{status}");
         let session = Session::open(&path).unwrap();
         assert!(session.len() >= written);
-        assert!(session.damage().is_none() || signal == libc::SIGKILL, "{:?}", session.damage());
-        let out = common::kvmtop().args(["replay", path.to_str().unwrap(), "-b", "--json"]).output().unwrap();
+        assert!(
+            session.damage().is_none() || signal == libc::SIGKILL,
+            "{:?}",
+            session.damage()
+        );
+        let out = common::kvmtop()
+            .args(["replay", path.to_str().unwrap(), "-b", "--json"])
+            .output()
+            .unwrap();
         let intervals = common::intervals(&out.stdout);
-        assert_eq!(intervals.len(), session.len() - 1, "{}", String::from_utf8_lossy(&out.stderr));
+        assert_eq!(
+            intervals.len(),
+            session.len() - 1,
+            "{}",
+            String::from_utf8_lossy(&out.stderr)
+        );
         assert_eq!(intervals[0]["source"], "session");
     }
 }
@@ -109,10 +149,17 @@ fn a_full_disk_is_said_and_what_was_written_is_whole() {
         env!("CARGO_BIN_EXE_kvmtop"),
         path.display()
     );
-    let out = Command::new("bash").args(["-c", &script]).stdin(Stdio::null()).output().unwrap();
+    let out = Command::new("bash")
+        .args(["-c", &script])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(1), "{said}");
-    assert!(said.contains("cannot write to") && said.contains("samples recorded before are safe"), "{said}");
+    assert!(
+        said.contains("cannot write to") && said.contains("samples recorded before are safe"),
+        "{said}"
+    );
     let session = Session::open(&path).unwrap();
     assert_eq!(session.damage(), None);
     assert!(session.len() > 3);
@@ -124,16 +171,32 @@ fn at_chooses_where_a_replay_begins() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a");
     let out = record(&path).args(["--duration", "1.2s"]).output().unwrap();
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    assert!(
+        out.status.success(),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
     let replay = |args: &[&str]| {
-        let out =
-            common::kvmtop().args(["replay", path.to_str().unwrap(), "-b", "--json"]).args(args).output().unwrap();
-        (common::intervals(&out.stdout).len(), String::from_utf8_lossy(&out.stderr).into_owned())
+        let out = common::kvmtop()
+            .args(["replay", path.to_str().unwrap(), "-b", "--json"])
+            .args(args)
+            .output()
+            .unwrap();
+        (
+            common::intervals(&out.stdout).len(),
+            String::from_utf8_lossy(&out.stderr).into_owned(),
+        )
     };
     let all = replay(&[]).0;
     let end = replay(&["--at=-100ms"]).0;
-    assert!(all > 5 && (1..=3).contains(&end), "{all} and {end} intervals");
+    assert!(
+        all > 5 && (1..=3).contains(&end),
+        "{all} and {end} intervals"
+    );
     assert_eq!(replay(&["-n", "2"]).0, 2);
     let (none, said) = replay(&["--at", "+1h"]);
-    assert!(none == 0 && said.contains("is outside of the recording, which lasts from"), "{said}");
+    assert!(
+        none == 0 && said.contains("is outside of the recording, which lasts from"),
+        "{said}"
+    );
 }

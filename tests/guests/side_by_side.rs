@@ -1,5 +1,5 @@
-//! Tests that may run beside each other: they wait for libvirt and measure nothing. They are next to each other in the
-//! order of tests.
+//! Tests that may run beside each other: they wait for libvirt and measure nothing. They are next
+//! to each other in the order of tests.
 
 use crate::common::beside_others;
 use crate::libvirt_guests;

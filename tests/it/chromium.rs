@@ -1,5 +1,6 @@
-//! A headless Chromium, driven by its debugging protocol over its pipe (`--remote-debugging-pipe`): messages of JSON,
-//! each ended by a zero byte (<https://chromedevtools.github.io/devtools-protocol/>).
+//! A headless Chromium, driven by its debugging protocol over its pipe (`--remote-debugging-pipe`):
+//! messages of JSON, each ended by a zero byte
+//! (<https://chromedevtools.github.io/devtools-protocol/>).
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
@@ -9,7 +10,12 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// Programs that are a headless Chromium, the smallest first.
-const PROGRAMS: [&str; 4] = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"];
+const PROGRAMS: [&str; 4] = [
+    "chromium-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+];
 
 /// A page in its own browser, which ends with the page.
 pub struct Tab {
@@ -24,12 +30,16 @@ pub struct Tab {
 
 /// Why no browser can run here.
 pub fn missing() -> Option<String> {
-    program().is_none().then(|| format!("none of these is installed: {}", PROGRAMS.join(", ")))
+    program()
+        .is_none()
+        .then(|| format!("none of these is installed: {}", PROGRAMS.join(", ")))
 }
 
 fn program() -> Option<&'static str> {
     let path = std::env::var_os("PATH")?;
-    PROGRAMS.into_iter().find(|name| std::env::split_paths(&path).any(|folder| folder.join(name).is_file()))
+    PROGRAMS
+        .into_iter()
+        .find(|name| std::env::split_paths(&path).any(|folder| folder.join(name).is_file()))
 }
 
 impl Tab {
@@ -40,11 +50,25 @@ impl Tab {
             mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");
             path
         });
-        // The shell opens the pipes as the descriptors that Chromium expects. It waits for the other ends below.
+        // The shell opens the pipes as the descriptors that Chromium expects. It waits for the
+        // other ends below.
         let browser = Command::new("sh")
-            .args(["-c", "exec \"$0\" \"$@\" 3<\"$TO\" 4>\"$FROM\"", program().expect("a browser")])
-            .args(["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--no-first-run"])
-            .arg(format!("--user-data-dir={}", folder.join("profile").display()))
+            .args([
+                "-c",
+                "exec \"$0\" \"$@\" 3<\"$TO\" 4>\"$FROM\"",
+                program().expect("a browser"),
+            ])
+            .args([
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--remote-debugging-pipe",
+                "--no-first-run",
+            ])
+            .arg(format!(
+                "--user-data-dir={}",
+                folder.join("profile").display()
+            ))
             .env("TO", &pipes[0])
             .env("FROM", &pipes[1])
             .env("HOME", folder)
@@ -53,16 +77,31 @@ impl Tab {
             .stderr(Stdio::null())
             .spawn()
             .expect("sh");
-        let to = OpenOptions::new().write(true).open(&pipes[0]).expect("a pipe");
+        let to = OpenOptions::new()
+            .write(true)
+            .open(&pipes[0])
+            .expect("a pipe");
         let from = BufReader::new(File::open(&pipes[1]).expect("a pipe"));
-        let mut tab = Self { browser, to, from, session: None, last_id: 0, events: Vec::new() };
-        let target = tab.call("Target.createTarget", &json!({ "url": "about:blank" }))["targetId"].clone();
-        let session = tab.call("Target.attachToTarget", &json!({ "targetId": target, "flatten": true }));
+        let mut tab = Self {
+            browser,
+            to,
+            from,
+            session: None,
+            last_id: 0,
+            events: Vec::new(),
+        };
+        let target =
+            tab.call("Target.createTarget", &json!({ "url": "about:blank" }))["targetId"].clone();
+        let session = tab.call(
+            "Target.attachToTarget",
+            &json!({ "targetId": target, "flatten": true }),
+        );
         tab.session = session["sessionId"].as_str().map(ToString::to_string);
         for domain in ["Page", "Runtime", "Log", "Network"] {
             tab.call(&format!("{domain}.enable"), &json!({}));
         }
-        let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        let size =
+            json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
         tab.call("Emulation.setDeviceMetricsOverride", &size);
         tab
     }
@@ -89,7 +128,9 @@ impl Tab {
 
     fn next_message(&mut self) -> Value {
         let mut bytes = Vec::new();
-        self.from.read_until(0, &mut bytes).expect("the browser answers");
+        self.from
+            .read_until(0, &mut bytes)
+            .expect("the browser answers");
         assert_eq!(bytes.pop(), Some(0), "the browser ended");
         serde_json::from_slice(&bytes).expect("JSON")
     }
@@ -98,7 +139,11 @@ impl Tab {
     pub fn go(&mut self, url: &str) {
         self.events.clear();
         self.call("Page.navigate", &json!({ "url": url }));
-        while !self.events.iter().any(|e| e["method"] == "Page.loadEventFired") {
+        while !self
+            .events
+            .iter()
+            .any(|e| e["method"] == "Page.loadEventFired")
+        {
             let event = self.next_message();
             self.events.push(event);
         }
@@ -106,16 +151,25 @@ impl Tab {
 
     /// The value of an expression in the page; a promise is waited for.
     pub fn eval(&mut self, expression: &str) -> Value {
-        let parameters = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
+        let parameters =
+            json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         let mut result = self.call("Runtime.evaluate", &parameters);
-        assert!(result["exceptionDetails"].is_null(), "{expression}: {}", result["exceptionDetails"]);
+        assert!(
+            result["exceptionDetails"].is_null(),
+            "{expression}: {}",
+            result["exceptionDetails"]
+        );
         result["result"]["value"].take()
     }
 
     /// Presses the left button at one place and releases it at another.
     pub fn drag(&mut self, from: (f64, f64), to: (f64, f64)) {
-        let places =
-            [("mouseMoved", from, 0), ("mousePressed", from, 1), ("mouseMoved", to, 1), ("mouseReleased", to, 0)];
+        let places = [
+            ("mouseMoved", from, 0),
+            ("mousePressed", from, 1),
+            ("mouseMoved", to, 1),
+            ("mouseReleased", to, 0),
+        ];
         for (kind, (x, y), buttons) in places {
             let button = if kind == "mouseMoved" { "none" } else { "left" };
             let event = json!({ "type": kind, "x": x, "y": y, "button": button, "buttons": buttons, "clickCount": 1 });
@@ -126,12 +180,15 @@ impl Tab {
     /// Presses a key.
     pub fn press(&mut self, key: &str) {
         for kind in ["keyDown", "keyUp"] {
-            self.call("Input.dispatchKeyEvent", &json!({ "type": kind, "key": key }));
+            self.call(
+                "Input.dispatchKeyEvent",
+                &json!({ "type": kind, "key": key }),
+            );
         }
     }
 
-    /// Everything that must not happen: exceptions, messages on the console, dialogs, and requests for anything but
-    /// this address.
+    /// Everything that must not happen: exceptions, messages on the console, dialogs, and requests
+    /// for anything but this address.
     pub fn complaints(&self, url: &str) -> Vec<String> {
         let is_bad = |e: &&Value| match e["method"].as_str().unwrap_or_default() {
             "Runtime.exceptionThrown"
@@ -141,7 +198,11 @@ impl Tab {
             "Network.requestWillBeSent" => e["params"]["request"]["url"] != url,
             _ => false,
         };
-        self.events.iter().filter(is_bad).map(ToString::to_string).collect()
+        self.events
+            .iter()
+            .filter(is_bad)
+            .map(ToString::to_string)
+            .collect()
     }
 }
 

@@ -1,5 +1,5 @@
-//! Presses every key of the table of keys on the demo in a pseudo terminal: the screen has to change. A new key is
-//! covered as soon as it is in the table.
+//! Presses every key of the table of keys on the demo in a pseudo terminal: the screen has to
+//! change. A new key is covered as soon as it is in the table.
 
 use crate::common::screen::Screen;
 use crossterm::event::{KeyCode, KeyModifiers};
@@ -24,7 +24,8 @@ impl Demo {
         Self(screen)
     }
 
-    /// Waits until nothing more is drawn. A machine that draws later than this can hide a dead key, not make one.
+    /// Waits until nothing more is drawn. A machine that draws later than this can hide a dead key,
+    /// not make one.
     fn settle(&self) {
         let bytes = || self.0.bytes();
         let (mut before, mut since) = (bytes(), Instant::now());
@@ -52,15 +53,24 @@ impl Demo {
     fn set(&mut self, scene: &str) {
         let place = |text: &str| {
             let line = text.lines().rev().nth(1).unwrap_or_default().to_string();
-            let word = line.split_whitespace().find(|w| w.split('/').all(|n| n.parse::<u32>().is_ok()))?.to_string();
-            word.split_once('/').map(|(at, all)| (at.to_string(), all.to_string()))
+            let word = line
+                .split_whitespace()
+                .find(|w| w.split('/').all(|n| n.parse::<u32>().is_ok()))?
+                .to_string();
+            word.split_once('/')
+                .map(|(at, all)| (at.to_string(), all.to_string()))
         };
         // Moving to either end of the recording takes a while.
         let (key, rest) = scene.split_at(usize::from(scene.starts_with(['{', '}'])));
         if !key.is_empty() {
-            self.0.send(if key == "{" { b"\x1b[1;5H" } else { b"\x1b[1;5F" });
-            let there =
-                |text: &str| place(text).is_some_and(|(at, all)| if key == "{" { at == "1" } else { at == all });
+            self.0.send(if key == "{" {
+                b"\x1b[1;5H"
+            } else {
+                b"\x1b[1;5F"
+            });
+            let there = |text: &str| {
+                place(text).is_some_and(|(at, all)| if key == "{" { at == "1" } else { at == all })
+            };
             self.0.wait("the end of the recording", there);
             self.settle();
         }
@@ -82,7 +92,9 @@ fn bytes(key: KeyPress) -> Vec<u8> {
         _ => format!("\x1b[{end}"),
     };
     let text = match key.0 {
-        KeyCode::Char(c) if key.1 == KeyModifiers::CONTROL => char::from(c as u8 & 0x1f).to_string(),
+        KeyCode::Char(c) if key.1 == KeyModifiers::CONTROL => {
+            char::from(c as u8 & 0x1f).to_string()
+        }
         KeyCode::Char(c) => c.to_string(),
         KeyCode::Enter => "\r".into(),
         KeyCode::Tab => "\t".into(),
@@ -146,21 +158,36 @@ fn no_key_of_a_recording_is_dead() {
                 std::thread::sleep(Duration::from_millis(5));
             }
             if demo.0.text() == before {
-                dead.push(format!("{key:?} ({}) after {:?} on:\n{before}", b.help, scene(b.action, b.when)));
+                dead.push(format!(
+                    "{key:?} ({}) after {:?} on:\n{before}",
+                    b.help,
+                    scene(b.action, b.when)
+                ));
             }
             pressed += 1;
         }
     }
-    assert!(dead.is_empty(), "{} of {pressed} keys are dead:\n{}", dead.len(), dead.join("\n"));
+    assert!(
+        dead.is_empty(),
+        "{} of {pressed} keys are dead:\n{}",
+        dead.len(),
+        dead.join("\n")
+    );
     // The keys that write have written where kvmtop was started, for its user alone.
-    let files: Vec<String> =
-        std::fs::read_dir(demo.0.home.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    let files: Vec<String> = std::fs::read_dir(demo.0.home.path())
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
     assert!(files.iter().any(|f| f.starts_with("kvmtop-")), "{files:?}");
 }
 
 #[test]
 fn every_key_that_leaves_leaves() {
-    for key in KEYMAP.iter().filter(|b| b.action == Action::Quit).flat_map(Binding::presses) {
+    for key in KEYMAP
+        .iter()
+        .filter(|b| b.action == Action::Quit)
+        .flat_map(Binding::presses)
+    {
         let mut demo = Demo::start();
         demo.0.send(&bytes(key));
         assert!(demo.0.ends(), "{key:?}");
@@ -172,19 +199,30 @@ fn a_view_is_saved_in_each_format_and_settings_are_read_again() {
     let mut demo = Demo::start();
     for n in 0..3 {
         demo.0.send(b"S");
-        demo.0.wait("the menu", |text| text.contains("the text of the screen"));
+        demo.0
+            .wait("the menu", |text| text.contains("the text of the screen"));
         demo.0.send("\x1b[B".repeat(n).as_bytes());
         demo.settle();
         demo.0.send(b"\r");
-        demo.0.wait("the path", |text| text.contains("written to /"));
+        demo.0
+            .wait("the path", |text| text.contains("written to /"));
         demo.0.send(b"j");
-        demo.0.wait("the keys", |text| !text.contains("written to /"));
+        demo.0
+            .wait("the keys", |text| !text.contains("written to /"));
     }
     let ends: Vec<String> = std::fs::read_dir(demo.0.home.path())
         .unwrap()
-        .filter_map(|e| e.unwrap().path().extension().map(|e| e.to_string_lossy().into_owned()))
+        .filter_map(|e| {
+            e.unwrap()
+                .path()
+                .extension()
+                .map(|e| e.to_string_lossy().into_owned())
+        })
         .collect();
     for format in ["txt", "csv", "json"] {
-        assert!(ends.iter().any(|e| e == format), "{format} is not in {ends:?}");
+        assert!(
+            ends.iter().any(|e| e == format),
+            "{format} is not in {ends:?}"
+        );
     }
 }

@@ -1,7 +1,8 @@
-//! Recordings with figures that no host has, all the way through: file, report, comparison, JSON and screen.
+//! Recordings with figures that no host has, all the way through: file, report, comparison, JSON
+//! and screen.
 //!
-//! Bytes at random hardly ever make a sample: here whole samples are forged, field by field. Overflow is checked as in
-//! every test.
+//! Bytes at random hardly ever make a sample: here whole samples are forged, field by field.
+//! Overflow is checked as in every test.
 
 use crate::whole;
 use kvm::{cmdline, domain_xml};
@@ -16,7 +17,8 @@ use std::time::{Duration, Instant};
 use testkit::random::{Random, RandomHost, storming};
 use testkit::{Fixture, Host};
 
-/// What one forged recording may take, in a debug build on a busy machine: it takes some milliseconds.
+/// What one forged recording may take, in a debug build on a busy machine: it takes some
+/// milliseconds.
 const LONGEST: Duration = Duration::from_secs(60);
 const SIZES: [(u16, u16); 4] = [(80, 24), (200, 60), (40, 10), (1, 1)];
 
@@ -32,9 +34,17 @@ impl Parts {
     fn of(mut sample: Sample) -> Self {
         // JSON's numbers have 64 bits.
         squares(&mut sample, None);
-        let domains = sample.domains.iter().map(|d| serde_json::to_value(&*d.facts).unwrap()).collect();
+        let domains = sample
+            .domains
+            .iter()
+            .map(|d| serde_json::to_value(&*d.facts).unwrap())
+            .collect();
         let host = serde_json::to_value(&*sample.host.facts).unwrap();
-        Self { sample: serde_json::to_value(&sample).unwrap(), host, domains }
+        Self {
+            sample: serde_json::to_value(&sample).unwrap(),
+            host,
+            domains,
+        }
     }
 
     /// Changes a value, or nothing where no sample could hold the new one.
@@ -50,7 +60,11 @@ impl Parts {
         let mut sample = Sample::deserialize(&self.sample).unwrap();
         squares(&mut sample, Some(sum_sq));
         sample.host.facts = Arc::new(HostFacts::deserialize(&self.host).unwrap());
-        let facts: Vec<_> = self.domains.iter().map(|d| Arc::new(DomainFacts::deserialize(d).unwrap())).collect();
+        let facts: Vec<_> = self
+            .domains
+            .iter()
+            .map(|d| Arc::new(DomainFacts::deserialize(d).unwrap()))
+            .collect();
         for (n, domain) in sample.domains.iter_mut().enumerate() {
             domain.facts = facts[n % facts.len()].clone();
         }
@@ -69,8 +83,9 @@ fn forge_as<T: DeserializeOwned>(value: &mut Value, r: &mut Random) {
 fn squares(sample: &mut Sample, to: Option<u128>) {
     for t in sample.domains.iter_mut().flat_map(|d| &mut d.threads) {
         let timings = t.events.exits.iter_mut().map(|c| &mut c.time);
-        let timings =
-            timings.chain(t.events.accesses.iter_mut().map(|c| &mut c.time)).chain(t.events.wakeups.as_deref_mut());
+        let timings = timings
+            .chain(t.events.accesses.iter_mut().map(|c| &mut c.time))
+            .chain(t.events.wakeups.as_deref_mut());
         timings.for_each(|timing| timing.sum_sq = to);
     }
 }
@@ -93,13 +108,24 @@ fn forge(value: &mut Value, r: &mut Random) {
             let name = fields.keys().nth(at).unwrap().clone();
             if r.next().is_multiple_of(40) {
                 let value = fields[&name].clone();
-                fields.insert(["4294967295", "9999", "\u{1b}[2J\u{202e}", ""][at % 4].into(), value);
+                fields.insert(
+                    ["4294967295", "9999", "\u{1b}[2J\u{202e}", ""][at % 4].into(),
+                    value,
+                );
             }
             forge(fields.get_mut(&name).unwrap(), r);
         }
         Value::String(text) => {
-            let texts =
-                ["", "0-8191", "0", "8191", "^0", "\u{1b}]0;x\u{7}\u{9b}\u{202e}", "a\nb\tc", "-18446744073709551616"];
+            let texts = [
+                "",
+                "0-8191",
+                "0",
+                "8191",
+                "^0",
+                "\u{1b}]0;x\u{7}\u{9b}\u{202e}",
+                "a\nb\tc",
+                "-18446744073709551616",
+            ];
             *text = match r.next() % 10 {
                 n @ 0..8 => texts[n as usize].into(),
                 8 => "x".repeat(70_000),
@@ -141,16 +167,25 @@ fn samples() -> Vec<Sample> {
     const XML: &str = include_str!("../fixtures/forged/guest.xml");
     let mut random = RandomHost::new(5, 1, 1, |_, r| storming(r));
     // Few CPUs and guests: forging takes most of the time.
-    let fixture = Fixture { host: Host::numa(2, 2, 2).isolated("2-3"), ..Fixture::busy_host() };
+    let fixture = Fixture {
+        host: Host::numa(2, 2, 2).isolated("2-3"),
+        ..Fixture::busy_host()
+    };
     let samples = (0..3).map(|second| {
         let mut sample = fixture.sample(f64::from(second));
         let other = random.tick();
-        (sample.host.kernel_log, sample.host.tasks, sample.host.memory) =
-            (other.host.kernel_log, other.host.tasks, other.host.memory);
+        (
+            sample.host.kernel_log,
+            sample.host.tasks,
+            sample.host.memory,
+        ) = (other.host.kernel_log, other.host.tasks, other.host.memory);
         sample.domains.truncate(2);
         sample.domains.extend(other.domains);
         let facts = Arc::make_mut(&mut sample.domains[0].facts);
-        facts.xml = Some(Known::new(Arc::new(domain_xml::parse(XML).unwrap()), Origin::Libvirt));
+        facts.xml = Some(Known::new(
+            Arc::new(domain_xml::parse(XML).unwrap()),
+            Origin::Libvirt,
+        ));
         let command = "qemu-system-x86_64 -name guest=g -smp 4,sockets=1,cores=2,threads=2 -m 4096";
         facts.command = Some(Arc::new(cmdline::parse_text(command).unwrap()));
         sample
@@ -162,25 +197,43 @@ fn samples() -> Vec<Sample> {
 fn read_whole(path: &Path, samples: &[Sample], size: (u16, u16), r: &mut Random) {
     let _ = std::fs::remove_file(path);
     let mut recorder = Recorder::create(path, Limits::default()).unwrap();
-    samples.iter().for_each(|sample| recorder.append(sample).unwrap());
+    samples
+        .iter()
+        .for_each(|sample| recorder.append(sample).unwrap());
     recorder.close().unwrap();
     let mut cursor = Session::open(path).unwrap().cursor();
     for time in [i64::MIN, 0, i64::MAX] {
-        let _ = (cursor.index_at(time), cursor.index_from(time), cursor.begins_run(0), cursor.session().damage());
+        let _ = (
+            cursor.index_at(time),
+            cursor.index_from(time),
+            cursor.begins_run(0),
+            cursor.session().damage(),
+        );
     }
     whole::show(&mut cursor, size, &[r.next() as u8, r.next() as u8]);
 }
 
 /// Makes hostile what is a text in a sample: each string, and each key of a map, that may be any.
 fn taint<T: DeserializeOwned>(whole: &mut Value) {
-    const HOSTILE: &str =
-        "a\u{7f}\u{9b}31m\u{202e}\u{200f}\u{2067}\u{e0041}\u{fe0f}\u{1b}[2J\u{1b}]0;x\u{7}\r\n\tb\u{85}";
-    const MAPS: [&str; 6] = ["counters", "kvm_events", "params", "features", "cpu_features", "hyperv"];
+    const HOSTILE: &str = "a\u{7f}\u{9b}31m\u{202e}\u{200f}\u{2067}\u{e0041}\u{fe0f}\u{1b}[2J\u{1b}]0;x\u{7}\r\n\tb\u{85}";
+    const MAPS: [&str; 6] = [
+        "counters",
+        "kvm_events",
+        "params",
+        "features",
+        "cpu_features",
+        "hyperv",
+    ];
     for place in strings(whole, "") {
-        let Some(Value::String(text)) = whole.pointer_mut(&place) else { continue };
+        let Some(Value::String(text)) = whole.pointer_mut(&place) else {
+            continue;
+        };
         let before = std::mem::replace(text, format!("{text}{HOSTILE}"));
         if T::deserialize(&*whole).is_err() {
-            whole.pointer_mut(&place).unwrap().clone_from(&Value::String(before));
+            whole
+                .pointer_mut(&place)
+                .unwrap()
+                .clone_from(&Value::String(before));
         }
     }
     let mut values = vec![whole];
@@ -188,9 +241,15 @@ fn taint<T: DeserializeOwned>(whole: &mut Value) {
         match value {
             Value::Array(list) => values.extend(list),
             Value::Object(fields) => {
-                for (_, map) in fields.iter_mut().filter(|(name, _)| MAPS.contains(&name.as_str())) {
+                for (_, map) in fields
+                    .iter_mut()
+                    .filter(|(name, _)| MAPS.contains(&name.as_str()))
+                {
                     let Value::Object(map) = map else { continue };
-                    *map = std::mem::take(map).into_iter().map(|(key, v)| (format!("{key}{HOSTILE}"), v)).collect();
+                    *map = std::mem::take(map)
+                        .into_iter()
+                        .map(|(key, v)| (format!("{key}{HOSTILE}"), v))
+                        .collect();
                 }
                 values.extend(fields.values_mut());
             }
@@ -203,10 +262,17 @@ fn taint<T: DeserializeOwned>(whole: &mut Value) {
 fn strings(value: &Value, at: &str) -> Vec<String> {
     match value {
         Value::String(_) => vec![at.to_owned()],
-        Value::Array(list) => list.iter().enumerate().flat_map(|(n, v)| strings(v, &format!("{at}/{n}"))).collect(),
+        Value::Array(list) => list
+            .iter()
+            .enumerate()
+            .flat_map(|(n, v)| strings(v, &format!("{at}/{n}")))
+            .collect(),
         Value::Object(fields) => {
             let below = |(name, v): (&String, &Value)| {
-                strings(v, &format!("{at}/{}", name.replace('~', "~0").replace('/', "~1")))
+                strings(
+                    v,
+                    &format!("{at}/{}", name.replace('~', "~0").replace('/', "~1")),
+                )
             };
             fields.iter().flat_map(below).collect()
         }
@@ -227,9 +293,17 @@ fn no_text_acts_on_a_terminal() {
             parts.sample(0)
         })
         .collect();
-    assert!(tainted[0].domains[0].facts.name.value.contains('\u{202e}'), "names are tainted");
+    assert!(
+        tainted[0].domains[0].facts.name.value.contains('\u{202e}'),
+        "names are tainted"
+    );
     for (n, size) in SIZES.into_iter().cycle().take(12).enumerate() {
-        read_whole(&dir.path().join("tainted"), &tainted, size, &mut Random::new(n as u64));
+        read_whole(
+            &dir.path().join("tainted"),
+            &tainted,
+            size,
+            &mut Random::new(n as u64),
+        );
     }
 }
 
@@ -240,7 +314,12 @@ fn forged(seed: u64, times: u64) {
     for n in 0..times {
         let r = &mut Random::new(seed + n);
         // The same change in all samples, or another one in each.
-        let (seed, alike, changes, sum_sq) = (r.next(), r.next().is_multiple_of(2), 1 + r.next() % 6, r.next() % 3);
+        let (seed, alike, changes, sum_sq) = (
+            r.next(),
+            r.next().is_multiple_of(2),
+            1 + r.next() % 6,
+            r.next() % 3,
+        );
         let forged: Vec<Sample> = whole
             .iter()
             .enumerate()
@@ -252,10 +331,15 @@ fn forged(seed: u64, times: u64) {
             })
             .collect();
         let begin = Instant::now();
-        let done =
-            std::panic::catch_unwind(|| read_whole(&path, &forged, SIZES[(n % 4) as usize], &mut Random::new(n)));
+        let done = std::panic::catch_unwind(|| {
+            read_whole(&path, &forged, SIZES[(n % 4) as usize], &mut Random::new(n));
+        });
         assert!(done.is_ok(), "recording {n} of seed {seed}");
-        assert!(begin.elapsed() < LONGEST, "recording {n} took {:?}", begin.elapsed());
+        assert!(
+            begin.elapsed() < LONGEST,
+            "recording {n} took {:?}",
+            begin.elapsed()
+        );
     }
 }
 

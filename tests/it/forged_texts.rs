@@ -1,4 +1,5 @@
-//! Texts of other tools with figures that no host has, all the way through: file, report, comparison, JSON.
+//! Texts of other tools with figures that no host has, all the way through: file, report,
+//! comparison, JSON.
 //!
 //! Overflow is checked as in every test.
 
@@ -14,14 +15,25 @@ use std::path::Path;
 use testkit::random::Random;
 
 fn judged(folder: &Path, duration_s: Option<f64>) -> JudgedInterval {
-    let options = ImportOptions { duration_s, ..ImportOptions::default() };
+    let options = ImportOptions {
+        duration_s,
+        ..ImportOptions::default()
+    };
     let imported = import::load(&[folder.to_owned()], &options);
-    let options = Options { input: InputKind::File, ..Options::default() };
+    let options = Options {
+        input: InputKind::File,
+        ..Options::default()
+    };
     Pipeline::new(options).judge(&imported.sample, Base::Whole(imported.base))
 }
 
 fn view<'a>(judged: &'a JudgedInterval, domains: &'a DomainFilter) -> View<'a> {
-    View { model: &judged.model, findings: &judged.report, source: "text", domains }
+    View {
+        model: &judged.model,
+        findings: &judged.report,
+        source: "text",
+        domains,
+    }
 }
 
 fn forge(runs: usize) {
@@ -39,7 +51,11 @@ fn forge(runs: usize) {
                     let one = (random.next() % NUMBERS.len() as u64) as usize;
                     random.next().is_multiple_of(share).then_some(NUMBERS[one])
                 };
-                std::fs::write(folder.path().join(name), with_numbers(text.as_bytes(), number)).unwrap();
+                std::fs::write(
+                    folder.path().join(name),
+                    with_numbers(text.as_bytes(), number),
+                )
+                .unwrap();
             }
             let after = judged(folder.path(), Some(10.0).filter(|_| run % 3 > 0));
             let _ = text::report(&view(&after, &all), COLUMNS);

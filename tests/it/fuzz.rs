@@ -1,5 +1,6 @@
-//! Every reader of `fuzz/readers.rs` with damaged inputs: no panic, no overflow, no endless work. The inputs are the
-//! same in each run; `PROPTEST_CASES=25600` makes a hundred times as many. `make fuzz` looks where coverage leads.
+//! Every reader of `fuzz/readers.rs` with damaged inputs: no panic, no overflow, no endless work.
+//! The inputs are the same in each run; `PROPTEST_CASES=25600` makes a hundred times as many. `make
+//! fuzz` looks where coverage leads.
 
 use crate::readers::READERS;
 use proptest::prelude::*;
@@ -75,9 +76,12 @@ enum Edit {
 fn edit() -> impl Strategy<Value = Edit> {
     let times = || prop_oneof![9 => 1..40_usize, 1 => Just(MAX_LENGTH)];
     prop_oneof![
-        (any::<Index>(), prop_oneof![1..64_usize, Just(MAX_LENGTH)]).prop_map(|(at, n)| Edit::Cut(at, n)),
-        (any::<Index>(), 1..200_usize, times()).prop_map(|(at, n, times)| Edit::Repeat(at, n, times)),
-        (any::<Index>(), select(PIECES), times()).prop_map(|(at, piece, times)| Edit::Insert(at, piece, times)),
+        (any::<Index>(), prop_oneof![1..64_usize, Just(MAX_LENGTH)])
+            .prop_map(|(at, n)| Edit::Cut(at, n)),
+        (any::<Index>(), 1..200_usize, times())
+            .prop_map(|(at, n, times)| Edit::Repeat(at, n, times)),
+        (any::<Index>(), select(PIECES), times())
+            .prop_map(|(at, piece, times)| Edit::Insert(at, piece, times)),
         (any::<Index>(), any::<u8>()).prop_map(|(at, byte)| Edit::Byte(at, byte)),
         (select(NUMBERS), 1..16_usize).prop_map(|(number, each)| Edit::Numbers(number, each)),
     ]
@@ -97,7 +101,10 @@ fn apply(mut input: Vec<u8>, edit: &Edit) -> Vec<u8> {
             input.splice(at..at, piece.repeat((*times).min(room)));
         }
         Edit::Insert(at, piece, times) => {
-            let (at, room) = (place(at), MAX_LENGTH.saturating_sub(input.len()) / piece.len());
+            let (at, room) = (
+                place(at),
+                MAX_LENGTH.saturating_sub(input.len()) / piece.len(),
+            );
             input.splice(at..at, piece.repeat((*times).min(room)).into_bytes());
         }
         Edit::Byte(at, byte) => {
@@ -106,21 +113,28 @@ fn apply(mut input: Vec<u8>, edit: &Edit) -> Vec<u8> {
                 *old = *byte;
             }
         }
-        Edit::Numbers(number, each) => return with_numbers(&input, |n| (n % each == 0).then_some(number)),
+        Edit::Numbers(number, each) => {
+            return with_numbers(&input, |n| (n % each == 0).then_some(number));
+        }
     }
     input
 }
 
 /// The input with its decimal numbers replaced where `number` of their place gives another.
-pub fn with_numbers(input: &[u8], mut number: impl FnMut(usize) -> Option<&'static str>) -> Vec<u8> {
+pub fn with_numbers(
+    input: &[u8],
+    mut number: impl FnMut(usize) -> Option<&'static str>,
+) -> Vec<u8> {
     let mut place = 0;
-    let parts = input.chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit()).map(|part| {
-        if !part[0].is_ascii_digit() {
-            return part;
-        }
-        place += 1;
-        number(place - 1).map_or(part, str::as_bytes)
-    });
+    let parts = input
+        .chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit())
+        .map(|part| {
+            if !part[0].is_ascii_digit() {
+                return part;
+            }
+            place += 1;
+            number(place - 1).map_or(part, str::as_bytes)
+        });
     parts.collect::<Vec<_>>().concat()
 }
 
@@ -130,20 +144,33 @@ fn cpu_seconds() -> i64 {
 
 #[test]
 fn no_input_breaks_a_reader() {
-    let config = Config { cases: Config::default().cases / 4, failure_persistence: None, ..Config::default() };
+    let config = Config {
+        cases: Config::default().cases / 4,
+        failure_persistence: None,
+        ..Config::default()
+    };
     for reader in READERS {
         let read = |input: &[u8]| {
             let start = cpu_seconds();
             catch_unwind(AssertUnwindSafe(|| (reader.read)(input)))
                 .map_err(|_| TestCaseError::fail(format!("{} panics", reader.name)))?;
-            prop_assert!(cpu_seconds() - start <= MAX_SECONDS, "{} takes too long", reader.name);
+            prop_assert!(
+                cpu_seconds() - start <= MAX_SECONDS,
+                "{} takes too long",
+                reader.name
+            );
             Ok(())
         };
         let seeds = reader.seeds();
-        seeds.iter().for_each(|seed| read(seed).expect("an undamaged input"));
+        seeds
+            .iter()
+            .for_each(|seed| read(seed).expect("an undamaged input"));
         let inputs = (select(seeds), prop::collection::vec(edit(), 1..6))
             .prop_map(|(seed, edits)| edits.iter().fold(seed, apply));
-        let mut runner = TestRunner::new_with_rng(config.clone(), TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+        let mut runner = TestRunner::new_with_rng(
+            config.clone(),
+            TestRng::deterministic_rng(RngAlgorithm::ChaCha),
+        );
         if let Err(error) = runner.run(&inputs, |input| read(&input)) {
             panic!("{}: {error}", reader.name);
         }

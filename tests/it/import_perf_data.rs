@@ -1,4 +1,5 @@
-//! perf.data files recorded on a real KVM (kernel 6.1, AMD) against what perf itself prints of them.
+//! perf.data files recorded on a real KVM (kernel 6.1, AMD) against what perf itself prints of
+//! them.
 
 use import::{ImportOptions, Imported, load};
 use judge::model::{AccessRow, Base, DomainModel, ExitRow, Model};
@@ -6,7 +7,10 @@ use sample::{MissingExtreme, Timing};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/import/perf_data");
+const FIXTURES: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/tests/fixtures/import/perf_data"
+);
 
 /// A fixture, unpacked into a folder where need be.
 fn fixture(name: &str, folder: &Path) -> PathBuf {
@@ -56,19 +60,33 @@ fn table<'a, R: 'a, K: Ord>(
 ) -> BTreeMap<K, Timing> {
     let mut sums: BTreeMap<K, Timing> = BTreeMap::new();
     for r in rows {
-        sums.entry(key(r)).or_default().merge(span(r), MissingExtreme::Unknown);
+        sums.entry(key(r))
+            .or_default()
+            .merge(span(r), MissingExtreme::Unknown);
     }
     sums
 }
 
 fn exits(model: &Model) -> BTreeMap<String, Timing> {
-    let rows = model.domains.iter().flat_map(|d: &DomainModel| &d.exits.rows);
+    let rows = model
+        .domains
+        .iter()
+        .flat_map(|d: &DomainModel| &d.exits.rows);
     table(rows, |r: &ExitRow| r.reason.clone(), |r| &r.span)
 }
 
 fn accesses(model: &Model) -> BTreeMap<String, Timing> {
-    let key = |r: &AccessRow| format!("{} {} {}", r.space.as_str(), r.address_text(), r.direction.as_str());
-    table(model.domains.iter().flat_map(|d| &d.accesses), key, |r| &r.span)
+    let key = |r: &AccessRow| {
+        format!(
+            "{} {} {}",
+            r.space.as_str(),
+            r.address_text(),
+            r.direction.as_str()
+        )
+    };
+    table(model.domains.iter().flat_map(|d| &d.accesses), key, |r| {
+        &r.span
+    })
 }
 
 fn all(spans: &BTreeMap<String, Timing>) -> BTreeMap<String, String> {
@@ -83,9 +101,16 @@ fn counts(spans: &BTreeMap<String, Timing>) -> BTreeMap<String, u64> {
 fn agrees(data: &str, text: &str) {
     let report = printed(text);
     let (_, own) = read(data);
-    assert!(!exits(&report).is_empty() && !accesses(&report).is_empty(), "{text} holds tables");
+    assert!(
+        !exits(&report).is_empty() && !accesses(&report).is_empty(),
+        "{text} holds tables"
+    );
     assert_eq!(all(&exits(&own)), all(&exits(&report)), "exits of {data}");
-    assert_eq!(counts(&accesses(&own)), counts(&accesses(&report)), "accesses of {data}");
+    assert_eq!(
+        counts(&accesses(&own)),
+        counts(&accesses(&report)),
+        "accesses of {data}"
+    );
 }
 
 /// The last sample of a recording at the largest time there is: reading ends, and no event is lost.
@@ -100,11 +125,16 @@ fn a_sample_at_the_end_of_time_is_read() {
         let imported = load(&[path.to_owned()], &ImportOptions::default());
         assert_eq!(imported.errors, []);
         let threads = imported.sample.domains.iter().flat_map(|d| &d.threads);
-        threads.flat_map(|t| &t.events.exits).map(|exit| exit.time.count).sum::<u64>()
+        threads
+            .flat_map(|t| &t.events.exits)
+            .map(|exit| exit.time.count)
+            .sum::<u64>()
     };
     let before = count(&path);
     let mut bytes = std::fs::read(&path).unwrap();
-    let number = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+    let number = |bytes: &[u8], at: usize| {
+        u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize
+    };
     let (mut at, size) = (number(&bytes, 40), number(&bytes, 48));
     let (end, mut last) = (at + size, 0);
     while at < end {
@@ -118,7 +148,9 @@ fn a_sample_at_the_end_of_time_is_read() {
     std::fs::write(&path, bytes).unwrap();
     let (send, done) = std::sync::mpsc::channel();
     std::thread::spawn(move || send.send(count(&path)));
-    let after = done.recv_timeout(std::time::Duration::from_secs(60)).expect("reading ends");
+    let after = done
+        .recv_timeout(std::time::Duration::from_secs(60))
+        .expect("reading ends");
     assert!(before - after <= 1, "{before} exits, then {after}");
 }
 
@@ -136,8 +168,18 @@ fn a_compressed_file_is_as_perf_prints_it() {
 fn two_guests_are_apart_and_together_as_perf_prints_them() {
     agrees("two-guests.data", "two-guests.txt");
     let (imported, model) = read("two-guests.data");
-    let names: Vec<_> = model.domains.iter().map(|d| (d.name(), d.facts.pid, d.vcpus().count())).collect();
-    assert_eq!(names, [("kvmguest-169", Some(169), 1), ("kvmguest-170", Some(170), 2)]);
+    let names: Vec<_> = model
+        .domains
+        .iter()
+        .map(|d| (d.name(), d.facts.pid, d.vcpus().count()))
+        .collect();
+    assert_eq!(
+        names,
+        [
+            ("kvmguest-169", Some(169), 1),
+            ("kvmguest-170", Some(170), 2)
+        ]
+    );
     // perf kvm stat report --vcpu=1, -p 170
     let second = &model.domains[1];
     assert_eq!(second.exits.count, 7603);
@@ -150,36 +192,72 @@ fn two_guests_are_apart_and_together_as_perf_prints_them() {
 /// perf times a port access from its own event on, when most of the exit is over.
 #[test]
 fn an_access_is_charged_its_whole_exit() {
-    let (own, perfs) = (accesses(&read("plain.data").1), accesses(&printed("plain.txt")));
+    let (own, perfs) = (
+        accesses(&read("plain.data").1),
+        accesses(&printed("plain.txt")),
+    );
     for (key, span) in &own {
-        assert!(span.total_ns >= perfs[key].total_ns, "{key}: {span:?} against {:?}", perfs[key]);
+        assert!(
+            span.total_ns >= perfs[key].total_ns,
+            "{key}: {span:?} against {:?}",
+            perfs[key]
+        );
     }
     let port = "pio 0x608 read";
-    assert!(own[port].total_ns > perfs[port].total_ns.map(|t| 2 * t), "{:?}", own[port]);
+    assert!(
+        own[port].total_ns > perfs[port].total_ns.map(|t| 2 * t),
+        "{:?}",
+        own[port]
+    );
 }
 
-/// Reads what perf wrote to a pipe, which perf's own report does not read; the expected number of exits comes from the
-/// lines of `perf script`.
+/// Reads what perf wrote to a pipe, which perf's own report does not read; the expected number of
+/// exits comes from the lines of `perf script`.
 #[test]
 fn what_was_written_to_a_pipe_is_read_too() {
     let (imported, model) = read("pipe.data");
-    assert_eq!((imported.sample.engine.events, exits(&model).values().map(|s| s.count).sum::<u64>()), (4058, 1412));
+    assert_eq!(
+        (
+            imported.sample.engine.events,
+            exits(&model).values().map(|s| s.count).sum::<u64>()
+        ),
+        (4058, 1412)
+    );
     assert_eq!(accesses(&model)["pio 0x608 read"].count, 88);
     let (imported, model) = read("compressed-pipe.data");
-    assert_eq!((imported.sample.engine.events, exits(&model).values().map(|s| s.count).sum::<u64>()), (3077, 1076));
+    assert_eq!(
+        (
+            imported.sample.engine.events,
+            exits(&model).values().map(|s| s.count).sum::<u64>()
+        ),
+        (3077, 1076)
+    );
 }
 
 #[test]
 fn exits_around_lost_events_are_left_out_and_said() {
     let (imported, model) = read("lost.data");
     assert_eq!(imported.sample.engine.lost, 549);
-    assert!(imported.notes.iter().any(|n| n.contains("549 events were lost")), "{:?}", imported.notes);
+    assert!(
+        imported
+            .notes
+            .iter()
+            .any(|n| n.contains("549 events were lost")),
+        "{:?}",
+        imported.notes
+    );
     let (report, own) = (exits(&printed("lost.txt")), exits(&model));
     let sum = |t: &BTreeMap<String, Timing>| t.values().map(|s| s.count).sum::<u64>();
-    assert!(sum(&own) < sum(&report) && sum(&own) > sum(&report) * 9 / 10, "{} of {}", sum(&own), sum(&report));
+    assert!(
+        sum(&own) < sum(&report) && sum(&own) > sum(&report) * 9 / 10,
+        "{} of {}",
+        sum(&own),
+        sum(&report)
+    );
 }
 
-/// One damaged time stamp, at the beginning, in the middle and at the end of a file: years ahead or back.
+/// One damaged time stamp, at the beginning, in the middle and at the end of a file: years ahead or
+/// back.
 #[test]
 fn a_time_stamp_years_away_is_a_gap() {
     let folder = tempfile::tempdir().unwrap();
@@ -192,7 +270,9 @@ fn a_time_stamp_years_away_is_a_gap() {
     };
     let stamps: Vec<usize> = (0..whole.len() - 8).step_by(8).filter(is_time).collect();
     assert!(stamps.len() > 1000);
-    let seconds = load(std::slice::from_ref(&path), &ImportOptions::default()).base.unwrap();
+    let seconds = load(std::slice::from_ref(&path), &ImportOptions::default())
+        .base
+        .unwrap();
     let damaged = folder.path().join("damaged.data");
     for place in [0, 1, stamps.len() / 2, stamps.len() - 1] {
         for bit in [54, 62, 63] {
@@ -201,27 +281,50 @@ fn a_time_stamp_years_away_is_a_gap() {
             std::fs::write(&damaged, &bytes).unwrap();
             let imported = load(std::slice::from_ref(&damaged), &ImportOptions::default());
             let base = imported.base.unwrap();
-            assert!((base - seconds).abs() < 0.5, "stamp {place}, bit {bit}: {base} of {seconds} s");
+            assert!(
+                (base - seconds).abs() < 0.5,
+                "stamp {place}, bit {bit}: {base} of {seconds} \
+                s"
+            );
         }
     }
 }
 
-/// Checks a file that was cut off while it was written or copied. The formats are at the file's end, so nothing can be
-/// read without them, and the note says this. A cut stream is read up to the cut.
+/// Checks a file that was cut off while it was written or copied. The formats are at the file's
+/// end, so nothing can be read without them, and the note says this. A cut stream is read up to the
+/// cut.
 #[test]
 fn a_cut_file_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let whole = std::fs::read(fixture("plain.data", folder.path())).unwrap();
     let cut = folder.path().join("cut.data");
-    for (length, words) in [(50, "within its header"), (400_000, "cut off"), (whole.len() - 1000, "cut off")] {
+    for (length, words) in [
+        (50, "within its header"),
+        (400_000, "cut off"),
+        (
+            whole.len() - 1000,
+            "cut \
+        off",
+        ),
+    ] {
         std::fs::write(&cut, &whole[..length]).unwrap();
         let imported = load(std::slice::from_ref(&cut), &ImportOptions::default());
-        let said: String = imported.errors.iter().map(|e| &e.what).chain(&imported.notes).cloned().collect();
+        let said: String = imported
+            .errors
+            .iter()
+            .map(|e| &e.what)
+            .chain(&imported.notes)
+            .cloned()
+            .collect();
         assert!(said.contains(words), "{length}: {said}");
     }
     let stream = std::fs::read(fixture("pipe.data", folder.path())).unwrap();
     std::fs::write(&cut, &stream[..stream.len() / 2]).unwrap();
     let imported = load(std::slice::from_ref(&cut), &ImportOptions::default());
     assert_eq!(imported.errors, []);
-    assert!(imported.sample.engine.events > 1000 && imported.notes[0].contains("cut off"), "{:?}", imported.notes);
+    assert!(
+        imported.sample.engine.events > 1000 && imported.notes[0].contains("cut off"),
+        "{:?}",
+        imported.notes
+    );
 }

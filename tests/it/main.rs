@@ -1,5 +1,5 @@
-//! The program as its users meet it: one test binary, its modules by what they test. Tests of real guests are in
-//! `tests/guests`.
+//! The program as its users meet it: one test binary, its modules by what they test. Tests of real
+//! guests are in `tests/guests`.
 #![allow(missing_docs, clippy::expect_used, clippy::unwrap_used)]
 
 #[macro_use]

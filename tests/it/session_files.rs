@@ -45,7 +45,10 @@ fn a_file_cut_at_any_byte_opens_up_to_there() {
         let damage = session.damage();
         if n > seen || cut + 1 == bytes.len() {
             let mut c = session.cursor();
-            assert!(n == 0 || *c.at(n - 1).unwrap() == samples[n - 1], "cut at {cut}");
+            assert!(
+                n == 0 || *c.at(n - 1).unwrap() == samples[n - 1],
+                "cut at {cut}"
+            );
         } else if let Some(damage) = damage {
             assert!(damage.contains("is cut off at byte"), "{damage}");
         }
@@ -65,7 +68,10 @@ fn a_flipped_bit_is_noticed_and_what_stands_before_it_is_there() {
             assert!(at < 16, "byte {at}: {}", said(&path));
             continue;
         };
-        assert!(session.damage().is_some(), "byte {at} was flipped and nobody noticed");
+        assert!(
+            session.damage().is_some(),
+            "byte {at} was flipped and nobody noticed"
+        );
         let n = session.len();
         let mut c = session.cursor();
         for (i, s) in samples.iter().enumerate().take(n) {
@@ -93,12 +99,18 @@ fn what_is_no_session_is_said() {
         b
     };
     let newer = say(&with_schema(7u32.to_le_bytes()));
-    assert!(newer.contains("schema version 7") && newer.contains("use a newer kvmtop"), "{newer}");
+    assert!(
+        newer.contains("schema version 7") && newer.contains("use a newer kvmtop"),
+        "{newer}"
+    );
     assert!(say(&with_schema(1u32.to_le_bytes())).contains("no longer read"));
     assert!(say(&with_schema(2u32.to_be_bytes())).contains("schema version 33554432"));
     assert!(said(dir.path()).contains("not a regular file"));
     assert!(said(&dir.path().join("none")).contains("cannot open"));
-    let error = format!("{:#}", Recorder::create(&path, Limits::default()).err().unwrap());
+    let error = format!(
+        "{:#}",
+        Recorder::create(&path, Limits::default()).err().unwrap()
+    );
     assert!(error.contains("use a newer kvmtop"), "{error}");
 }
 
@@ -107,18 +119,40 @@ fn a_recorder_takes_no_file_that_is_not_its_own() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("notes.txt");
     std::fs::write(&path, "what I must not lose").unwrap();
-    let error = format!("{:#}", Recorder::create(&path, Limits::default()).err().unwrap());
-    assert!(error.contains("no kvmtop session") && error.contains("another name"), "{error}");
+    let error = format!(
+        "{:#}",
+        Recorder::create(&path, Limits::default()).err().unwrap()
+    );
+    assert!(
+        error.contains("no kvmtop session") && error.contains("another name"),
+        "{error}"
+    );
     assert_eq!(std::fs::read(&path).unwrap(), b"what I must not lose");
 
     let path = dir.path().join("a.kvmtop");
     let _first = Recorder::create(&path, Limits::default()).unwrap();
-    let error = format!("{:#}", Recorder::create(&path, Limits::default()).err().unwrap());
-    assert!(error.contains("another kvmtop is recording into"), "{error}");
+    let error = format!(
+        "{:#}",
+        Recorder::create(&path, Limits::default()).err().unwrap()
+    );
+    assert!(
+        error.contains("another kvmtop is recording into"),
+        "{error}"
+    );
 
-    let error = format!("{:#}", Recorder::create(&dir.path().join("no/such/folder"), Limits::default()).err().unwrap());
+    let error = format!(
+        "{:#}",
+        Recorder::create(&dir.path().join("no/such/folder"), Limits::default())
+            .err()
+            .unwrap()
+    );
     assert!(error.contains("does the folder"), "{error}");
-    let error = format!("{:#}", Recorder::create(dir.path(), Limits::default()).err().unwrap());
+    let error = format!(
+        "{:#}",
+        Recorder::create(dir.path(), Limits::default())
+            .err()
+            .unwrap()
+    );
     assert!(error.contains("not a regular file"), "{error}");
 }
 
@@ -134,7 +168,11 @@ fn a_recording_is_gone_on_with_also_after_a_kill() {
     samples.pop();
     let more = self::samples(5);
     let mut r = Recorder::create(&path, Limits::default()).unwrap();
-    assert!(r.note().unwrap().contains("recording continues after its 19 samples"));
+    assert!(
+        r.note()
+            .unwrap()
+            .contains("recording continues after its 19 samples")
+    );
     more.iter().for_each(|s| r.append(s).unwrap());
     // A reader next to the recorder sees whole samples and no damage.
     let mut reading = Session::open(&path).unwrap();
@@ -178,13 +216,23 @@ fn a_damaged_recording_is_moved_aside() {
     bytes[middle] ^= 0x55;
     std::fs::write(&path, &bytes).unwrap();
     let mut r = Recorder::create(&path, Limits::default()).unwrap();
-    assert!(r.note().unwrap().contains("damaged and was moved to"), "{:?}", r.note());
+    assert!(
+        r.note().unwrap().contains("damaged and was moved to"),
+        "{:?}",
+        r.note()
+    );
     r.append(&samples[0]).unwrap();
     r.close().unwrap();
     assert_eq!(std::fs::read(dir.path().join("a.kvmtop.1")).unwrap(), bytes);
     let session = Session::open(&path).unwrap();
     // Both are one recording.
-    assert!(session.len() > 1 && session.damage().unwrap().contains("a.kvmtop.1 is damaged at byte"));
+    assert!(
+        session.len() > 1
+            && session.damage().unwrap().contains(
+                "a.kvmtop.1 is damaged at \
+        byte"
+            )
+    );
 }
 
 #[test]
@@ -193,21 +241,37 @@ fn limits_drop_the_oldest_parts() {
     let path = dir.path().join("a.kvmtop");
     let size = 256 << 10;
     let mut host = RandomHost::new(3, 2, 2, |_, r| testkit::random::working(r));
-    let mut r = Recorder::create(&path, Limits { size: Some(size), age: None }).unwrap();
+    let mut r = Recorder::create(
+        &path,
+        Limits {
+            size: Some(size),
+            age: None,
+        },
+    )
+    .unwrap();
     let mut all = Vec::new();
     for _ in 0..600 {
         all.push(host.tick());
         r.append(all.last().unwrap()).unwrap();
-        let sum: u64 = std::fs::read_dir(dir.path()).unwrap().map(|f| f.unwrap().metadata().unwrap().len()).sum();
+        let sum: u64 = std::fs::read_dir(dir.path())
+            .unwrap()
+            .map(|f| f.unwrap().metadata().unwrap().len())
+            .sum();
         assert!(sum <= size + size / 8, "{sum} bytes on disk");
     }
     let (older, bytes) = r.size();
-    assert!(older > 3 && bytes > size / 2, "{older} older parts, {bytes} bytes");
+    assert!(
+        older > 3 && bytes > size / 2,
+        "{older} older parts, {bytes} bytes"
+    );
     r.close().unwrap();
     let copy = dir.path().join("copy.kvmtop");
     std::fs::copy(&path, &copy).unwrap();
     let damage = Session::open(&copy).unwrap().damage().unwrap();
-    assert!(damage.contains("copy.kvmtop is one part of a recording"), "{damage}");
+    assert!(
+        damage.contains("copy.kvmtop is one part of a recording"),
+        "{damage}"
+    );
     std::fs::remove_file(&copy).unwrap();
     let session = Session::open(&path).unwrap();
     let n = session.len();
@@ -222,19 +286,35 @@ fn limits_drop_the_oldest_parts() {
 
     // By age: a part lasts an eighth of it, and is dropped when its last write is older.
     let path = dir.path().join("b.kvmtop");
-    let mut r = Recorder::create(&path, Limits { size: None, age: Some(Duration::from_secs(80)) }).unwrap();
+    let mut r = Recorder::create(
+        &path,
+        Limits {
+            size: None,
+            age: Some(Duration::from_secs(80)),
+        },
+    )
+    .unwrap();
     all.iter().take(100).for_each(|s| r.append(s).unwrap());
     r.close().unwrap();
     assert!(dir.path().join("b.kvmtop.5").exists());
     assert_eq!(Session::open(&path).unwrap().len(), 100);
     let parts = |name: &str| {
-        let names = std::fs::read_dir(dir.path()).unwrap().map(|f| f.unwrap().file_name().into_string().unwrap());
+        let names = std::fs::read_dir(dir.path())
+            .unwrap()
+            .map(|f| f.unwrap().file_name().into_string().unwrap());
         names.filter(|n| n.starts_with(name)).count()
     };
 
     // A stopped wall clock, or one that is set back, makes no part longer.
     let path = dir.path().join("c.kvmtop");
-    let mut r = Recorder::create(&path, Limits { size: None, age: Some(Duration::from_secs(80)) }).unwrap();
+    let mut r = Recorder::create(
+        &path,
+        Limits {
+            size: None,
+            age: Some(Duration::from_secs(80)),
+        },
+    )
+    .unwrap();
     for (n, sample) in all.iter_mut().take(100).enumerate() {
         sample.time_ms -= 2000 * n as i64;
         r.append(sample).unwrap();
@@ -252,10 +332,21 @@ fn times_are_found_without_reading_samples() {
         assert_eq!(c.index_at(samples[i].time_ms), i);
         assert_eq!(c.index_at(samples[i].time_ms + 500), i);
         assert_eq!(c.index_from(samples[i].time_ms), i);
-        assert_eq!(c.index_from(samples[i].time_ms - 500), i, "the interval that a time is in");
+        assert_eq!(
+            c.index_from(samples[i].time_ms - 500),
+            i,
+            "the interval that a time is in"
+        );
     }
     assert_eq!(c.index_at(0), 0);
-    assert_eq!((c.index_at(i64::MAX), c.index_from(i64::MAX), c.index_from(0)), (99, 99, 0));
+    assert_eq!(
+        (
+            c.index_at(i64::MAX),
+            c.index_from(i64::MAX),
+            c.index_from(0)
+        ),
+        (99, 99, 0)
+    );
     assert_eq!(c.time_ms(100), None);
     assert!(c.at(100).is_err());
 }
@@ -274,7 +365,9 @@ fn frames(bytes: &[u8]) -> Vec<(usize, u8)> {
 
 /// The samples that are the first of a run.
 fn begins(cursor: &Cursor) -> Vec<usize> {
-    (0..cursor.len()).filter(|i| cursor.begins_run(*i)).collect()
+    (0..cursor.len())
+        .filter(|i| cursor.begins_run(*i))
+        .collect()
 }
 
 #[test]
@@ -291,8 +384,11 @@ fn reading_goes_on_behind_damage_at_the_next_segment() {
     assert_eq!((c.len(), begins(&c)), (18, vec![0, 6, 12]));
     assert!(c.readable_from(17).is_some() && c.readable_from(18).is_none());
     let frames = frames(&bytes);
-    let sample_frames: Vec<usize> =
-        frames.iter().filter(|(_, kind)| matches!(kind, 2 | 3)).map(|(at, _)| *at).collect();
+    let sample_frames: Vec<usize> = frames
+        .iter()
+        .filter(|(_, kind)| matches!(kind, 2 | 3))
+        .map(|(at, _)| *at)
+        .collect();
     assert_eq!(sample_frames.len(), 18);
     // In a sample's bytes, in its length, in its kind.
     for (offset, bit) in [(20, 1), (2, 0x80), (0, 0x40)] {
@@ -301,7 +397,13 @@ fn reading_goes_on_behind_damage_at_the_next_segment() {
         std::fs::write(&path, &bad).unwrap();
         let session = Session::open(&path).unwrap();
         let damage = session.damage().unwrap();
-        assert!(damage.contains(&format!("is damaged at byte {}: 4 samples between", sample_frames[8])), "{damage}");
+        assert!(
+            damage.contains(&format!(
+                "is damaged at byte {}: 4 samples between",
+                sample_frames[8]
+            )),
+            "{damage}"
+        );
         let mut c = session.cursor();
         assert_eq!((c.len(), begins(&c)), (14, vec![0, 6, 8]), "byte {offset}");
         for (i, s) in all[..8].iter().chain(&all[12..]).enumerate() {
@@ -310,13 +412,20 @@ fn reading_goes_on_behind_damage_at_the_next_segment() {
         }
     }
     // An index or header that is damaged costs no sample.
-    for (at, _) in frames.iter().filter(|(at, kind)| matches!(kind, 1 | 4) && *at < sample_frames[12]) {
+    for (at, _) in frames
+        .iter()
+        .filter(|(at, kind)| matches!(kind, 1 | 4) && *at < sample_frames[12])
+    {
         let mut bad = bytes.clone();
         bad[at + 12] ^= 1;
         std::fs::write(&path, &bad).unwrap();
         let session = Session::open(&path).unwrap();
         assert_eq!(session.len(), 18, "{:?}", session.damage());
-        assert!(session.damage().unwrap().contains("no sample is missing"), "{:?}", session.damage());
+        assert!(
+            session.damage().unwrap().contains("no sample is missing"),
+            "{:?}",
+            session.damage()
+        );
     }
 }
 

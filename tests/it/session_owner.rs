@@ -1,5 +1,5 @@
-//! Whose files a recorder writes, moves and deletes, as in a folder where others may write; and what becomes of a
-//! recording whose file is taken away.
+//! Whose files a recorder writes, moves and deletes, as in a folder where others may write; and
+//! what becomes of a recording whose file is taken away.
 
 use crate::common;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -13,14 +13,23 @@ use std::process::Stdio;
 use std::time::Duration;
 
 /// A part of a recording lasts a second.
-const AGE: Limits = Limits { size: None, age: Some(Duration::from_secs(8)) };
+const AGE: Limits = Limits {
+    size: None,
+    age: Some(Duration::from_secs(8)),
+};
 
 fn sample(time_ms: i64) -> Sample {
-    Sample { time_ms, ..Sample::default() }
+    Sample {
+        time_ms,
+        ..Sample::default()
+    }
 }
 
 fn refused(path: &Path) -> String {
-    format!("{:#}", Recorder::create(path, Limits::default()).err().unwrap())
+    format!(
+        "{:#}",
+        Recorder::create(path, Limits::default()).err().unwrap()
+    )
 }
 
 fn recording(path: &Path) -> Vec<u8> {
@@ -41,7 +50,8 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 #[test]
 fn a_recording_is_its_users_alone_and_goes_through_no_link() {
     let dir = tempfile::tempdir().unwrap();
-    let [own, link, dangling, pipe] = ["own", "link", "dangling", "pipe"].map(|name| dir.path().join(name));
+    let [own, link, dangling, pipe] =
+        ["own", "link", "dangling", "pipe"].map(|name| dir.path().join(name));
     let bytes = recording(&own);
     assert_eq!(fs::metadata(&own).unwrap().mode() & 0o777, 0o600);
     symlink(&own, &link).unwrap();
@@ -61,18 +71,31 @@ fn a_recording_is_its_users_alone_and_goes_through_no_link() {
     common::ran("a recording of another user");
 }
 
-/// The suffix of the file in the way, a function that creates the file, and the error's words for it.
+/// The suffix of the file in the way, a function that creates the file, and the error's words for
+/// it.
 type Case = (&'static str, fn(&Path), &'static str);
 
 #[test]
 fn rotation_touches_no_file_that_is_not_its_own() {
     let dir = tempfile::tempdir().unwrap();
     let cases: [Case; 5] = [
-        (".next", |p| fs::write(p, "another's").unwrap(), "is in the way"),
-        (".next", |p| symlink("/etc/passwd", p).unwrap(), "is in the way"),
+        (
+            ".next",
+            |p| fs::write(p, "another's").unwrap(),
+            "is in the way",
+        ),
+        (
+            ".next",
+            |p| symlink("/etc/passwd", p).unwrap(),
+            "is in the way",
+        ),
         (".next", fifo, "is in the way"),
         (".1", fifo, "is not a regular file"),
-        (".1", |p| symlink("/nowhere", p).unwrap(), "is a symbolic link"),
+        (
+            ".1",
+            |p| symlink("/nowhere", p).unwrap(),
+            "is a symbolic link",
+        ),
     ];
     for (n, (suffix, make, error)) in cases.into_iter().enumerate() {
         let path = dir.path().join(n.to_string());
@@ -82,7 +105,10 @@ fn rotation_touches_no_file_that_is_not_its_own() {
         let mut recorder = Recorder::create(&path, AGE).unwrap();
         recorder.append(&sample(0)).unwrap();
         let said = format!("{:#}", recorder.append(&sample(5000)).unwrap_err());
-        assert!(said.contains(error) && said.contains(&*stranger.to_string_lossy()), "{said}");
+        assert!(
+            said.contains(error) && said.contains(&*stranger.to_string_lossy()),
+            "{said}"
+        );
         let after = fs::symlink_metadata(&stranger).unwrap();
         assert_eq!((before.ino(), before.len()), (after.ino(), after.len()));
         drop(recorder);
@@ -92,7 +118,9 @@ fn rotation_touches_no_file_that_is_not_its_own() {
     let path = dir.path().join("killed");
     fs::write(beside(&path, ".next"), "").unwrap();
     let mut recorder = Recorder::create(&path, AGE).unwrap();
-    [0, 5000].into_iter().for_each(|ms| recorder.append(&sample(ms)).unwrap());
+    [0, 5000]
+        .into_iter()
+        .for_each(|ms| recorder.append(&sample(ms)).unwrap());
     recorder.close().unwrap();
     assert_eq!(Session::open(&path).unwrap().len(), 2);
 }
@@ -108,13 +136,29 @@ fn a_pipe_in_the_place_of_a_part_blocks_nobody() {
     fifo(&pipe);
     for arguments in [["replay", "-b"], ["report", "--json"]] {
         // The folder has the pipes in it.
-        let input = if arguments[0] == "replay" { &pipe } else { dir.path() };
-        let out = common::kvmtop().args(arguments).arg(input).output().unwrap();
+        let input = if arguments[0] == "replay" {
+            &pipe
+        } else {
+            dir.path()
+        };
+        let out = common::kvmtop()
+            .args(arguments)
+            .arg(input)
+            .output()
+            .unwrap();
         assert_eq!(out.status.success(), arguments[0] == "report", "{out:?}");
     }
     // A pipe that the user names is read: `report <(zcat table.gz)`.
-    let table = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/forged/guest.xml");
-    let mut child = common::kvmtop().arg("report").arg(&pipe).stdout(Stdio::piped()).spawn().unwrap();
+    let table = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/fixtures/forged/guest.xml"
+    );
+    let mut child = common::kvmtop()
+        .arg("report")
+        .arg(&pipe)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     fs::write(&pipe, fs::read(table).unwrap()).unwrap();
     assert!(child.wait().unwrap().success());
 }
@@ -133,14 +177,20 @@ fn a_recording_that_is_taken_away_is_an_error() {
     fs::remove_dir_all(path.parent().unwrap()).unwrap();
     assert!(recorder.is_lost());
     let said = format!("{:#}", recorder.append(&sample(1)).unwrap_err());
-    assert!(said.contains("was deleted") && said.contains("the sample in it is lost"), "{said}");
+    assert!(
+        said.contains("was deleted") && said.contains("the sample in it is lost"),
+        "{said}"
+    );
     let said = format!("{:#}", recorder.close().unwrap_err());
     assert!(said.contains("was deleted"), "{said}");
     let recorder = begin();
     fs::rename(&path, dir.path().join("elsewhere")).unwrap();
     let said = format!("{:#}", recorder.close().unwrap_err());
     assert!(said.contains("was moved away"), "{said}");
-    assert_eq!(Session::open(&dir.path().join("elsewhere")).unwrap().len(), 1);
+    assert_eq!(
+        Session::open(&dir.path().join("elsewhere")).unwrap().len(),
+        1
+    );
 }
 
 #[test]
@@ -152,7 +202,10 @@ fn a_recording_that_is_cut_while_it_is_written_ends_with_a_sentence() {
     recorder.append(&fixture.sample(1.0)).unwrap();
     fs::File::create(&path).unwrap();
     let said = format!("{:#}", recorder.append(&fixture.sample(2.0)).unwrap_err());
-    assert!(said.contains("was cut while it was being recorded into: samples are lost"), "{said}");
+    assert!(
+        said.contains("was cut while it was being recorded into: samples are lost"),
+        "{said}"
+    );
     assert!(recorder.is_lost() && recorder.close().is_err());
 }
 
@@ -163,7 +216,10 @@ fn the_program_says_that_its_recording_is_gone() {
     fs::create_dir(&folder).unwrap();
     let path = folder.join("a");
     let mut command = common::kvmtop();
-    command.arg("record").arg(&path).args(["-d", "0.1", "--engine", "none", "--no-monitor"]);
+    command
+        .arg("record")
+        .arg(&path)
+        .args(["-d", "0.1", "--engine", "none", "--no-monitor"]);
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
@@ -175,5 +231,8 @@ fn the_program_says_that_its_recording_is_gone() {
     let mut rest = String::new();
     std::io::Read::read_to_string(&mut said, &mut rest).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(1), "{rest}");
-    assert!(rest.contains("was deleted while it was being recorded into"), "{rest}");
+    assert!(
+        rest.contains("was deleted while it was being recorded into"),
+        "{rest}"
+    );
 }

@@ -33,11 +33,12 @@ fn every_sample_comes_back_as_it_was() {
     }
 }
 
-/// A recording of schema 2 as it was first written: later versions must read the same values from it.
-/// `KVMTOP_WRITE_GOLDEN=1` rewrites it while the schema is being made.
+/// A recording of schema 2 as it was first written: later versions must read the same values from
+/// it. `KVMTOP_WRITE_GOLDEN=1` rewrites it while the schema is being made.
 #[test]
 fn schema_2_stays_readable() {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/session/schema-2.kvmtop");
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures/session/schema-2.kvmtop");
     if std::env::var_os("KVMTOP_WRITE_GOLDEN").is_some() {
         let mut host = RandomHost::new(11, 1, 1, mixed);
         // A recorder would continue it.
@@ -63,7 +64,10 @@ fn schema_2_stays_readable() {
             s.domains[0].threads[2].counters,
         )
     };
-    let mut lines: Vec<String> = [0, 1, 4].iter().map(|i| summary(&c.at(*i).unwrap())).collect();
+    let mut lines: Vec<String> = [0, 1, 4]
+        .iter()
+        .map(|i| summary(&c.at(*i).unwrap()))
+        .collect();
     // Every figure of every sample.
     let mut all = crc32fast::Hasher::new();
     (0..5).for_each(|i| all.update(&serde_json::to_vec(&*c.at(i).unwrap()).unwrap()));
@@ -76,13 +80,21 @@ fn schema_2_stays_readable() {
     });
 }
 
-/// What PERFORMANCE.md quotes: `cargo test --release --test it session_round_trip -- --ignored --nocapture`.
+/// What PERFORMANCE.md quotes: `cargo test --release --test it session_round_trip -- --ignored
+/// --nocapture`.
 #[test]
 #[ignore = "a measurement"]
 fn size_and_cost_of_recordings() {
-    let kinds: [(&str, fn(usize, &mut Random) -> Load); 4] =
-        [("idle", |_, r| idle(r)), ("mixed", mixed), ("working", |_, r| working(r)), ("storming", |_, r| storming(r))];
-    let n: usize = std::env::var("N").ok().and_then(|n| n.parse().ok()).unwrap_or(300);
+    let kinds: [(&str, fn(usize, &mut Random) -> Load); 4] = [
+        ("idle", |_, r| idle(r)),
+        ("mixed", mixed),
+        ("working", |_, r| working(r)),
+        ("storming", |_, r| storming(r)),
+    ];
+    let n: usize = std::env::var("N")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(300);
     let cpu_ms = || {
         let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         t.tv_sec as f64 * 1e3 + t.tv_nsec as f64 / 1e6
@@ -113,8 +125,8 @@ fn size_and_cost_of_recordings() {
             worst = worst.max(cpu_ms() - begin);
         }
         println!(
-            "10 x 8 vCPUs, {name}: {:.0} B a sample, {:.2} MB an hour; CPU {:.2} ms to write, {:.2} ms to read one, \
-             {worst:.1} ms to seek",
+            "10 x 8 vCPUs, {name}: {:.0} B a sample, {:.2} MB an hour; CPU {:.2} ms to write, \
+             {:.2} ms to read one, {worst:.1} ms to seek",
             all as f64 / n as f64,
             all as f64 / n as f64 * 3600.0 / 1e6,
             wrote / n as f64,
@@ -127,7 +139,10 @@ fn size_and_cost_of_recordings() {
 #[test]
 #[ignore = "a measurement"]
 fn a_day_long_recording() {
-    let n: usize = std::env::var("DAY").ok().and_then(|n| n.parse().ok()).unwrap_or(86_400);
+    let n: usize = std::env::var("DAY")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(86_400);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("day");
     let mut host = RandomHost::new(1, 4, 4, mixed);
@@ -157,15 +172,23 @@ fn a_day_long_recording() {
     let begin = std::time::Instant::now();
     let session = Session::open(&cut).unwrap();
     println!(
-        "{n} samples of 4 x 4 vCPUs, {size:.0} MB: open {opened:.1} ms, seek median {:.1} ms, worst of 100 {:.1} ms; \
-         cut off at the end: open {:.1} ms, {} samples",
+        "{n} samples of 4 x 4 vCPUs, {size:.0} MB: open {opened:.1} ms, seek median {:.1} ms, \
+         worst of 100 {:.1} ms; cut off at the end: open {:.1} ms, {} samples",
         seeks[50],
         seeks[99],
         ms(begin),
         session.len(),
     );
     let begin = std::time::Instant::now();
-    let report = std::process::Command::new(env!("CARGO_BIN_EXE_kvmtop")).arg("report").arg(&path).output().unwrap();
-    assert!(report.status.success(), "{}", String::from_utf8_lossy(&report.stderr));
+    let report = std::process::Command::new(env!("CARGO_BIN_EXE_kvmtop"))
+        .arg("report")
+        .arg(&path)
+        .output()
+        .unwrap();
+    assert!(
+        report.status.success(),
+        "{}",
+        String::from_utf8_lossy(&report.stderr)
+    );
     println!("kvmtop report: {:.1} s", ms(begin) / 1e3);
 }

@@ -1,7 +1,8 @@
 //! A screen as SVG that looks the same wherever it is shown.
 //!
-//! Letters are text in whatever monospaced font the viewer has, stretched to the width of their columns. Blocks, shades
-//! and rules are drawn as shapes: in a font they differ in width or leave gaps.
+//! Letters are text in whatever monospaced font the viewer has, stretched to the width of their
+//! columns. Blocks, shades and rules are drawn as shapes: in a font they differ in width or leave
+//! gaps.
 
 use kvm::without_hidden;
 use ratatui::buffer::{Buffer, Cell};
@@ -14,7 +15,8 @@ const CELL: (f64, f64) = (8.0, 17.0);
 const MARGIN: f64 = 14.0;
 /// The baseline of text within the height of its cell.
 const BASELINE: f64 = 13.0;
-const FONT: &str = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono','Liberation Mono',monospace";
+const FONT: &str = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono','Liberation \
+    Mono',monospace";
 
 const BACKGROUND: &str = "#0d1117";
 const FOREGROUND: &str = "#d0d7de";
@@ -32,12 +34,16 @@ struct CellLook {
 /// The picture of a screen. `title` is read to those who do not see it.
 pub fn picture(screen: &Buffer, title: &str) -> String {
     let (columns, rows) = (screen.area.width, screen.area.height);
-    let (width, height) = (f64::from(columns) * CELL.0 + 2.0 * MARGIN, f64::from(rows) * CELL.1 + 2.0 * MARGIN);
+    let (width, height) = (
+        f64::from(columns) * CELL.0 + 2.0 * MARGIN,
+        f64::from(rows) * CELL.1 + 2.0 * MARGIN,
+    );
     let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
-         height=\"{height}\" role=\"img\" aria-label=\"{title}\">\n<title>{title}</title>\n\
-         <style>text{{font:13px {FONT};white-space:pre}}.b{{font-weight:700}}</style>\n\
-         <rect x=\"0.5\" y=\"0.5\" width=\"{}\" height=\"{}\" rx=\"8\" fill=\"{}\" stroke=\"{}\"/>\n",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
+         width=\"{width}\" height=\"{height}\" role=\"img\" \
+         aria-label=\"{title}\">\n<title>{title}</title>\n<style>text{{font:13px \
+         {FONT};white-space:pre}}.b{{font-weight:700}}</style>\n<rect x=\"0.5\" y=\"0.5\" \
+         width=\"{}\" height=\"{}\" rx=\"8\" fill=\"{}\" stroke=\"{}\"/>\n",
         width - 1.0,
         height - 1.0,
         BACKGROUND,
@@ -45,7 +51,9 @@ pub fn picture(screen: &Buffer, title: &str) -> String {
         title = escaped(title),
     );
     for y in 0..rows {
-        let cells: Vec<&Cell> = (0..columns).map(|x| &screen[(screen.area.x + x, screen.area.y + y)]).collect();
+        let cells: Vec<&Cell> = (0..columns)
+            .map(|x| &screen[(screen.area.x + x, screen.area.y + y)])
+            .collect();
         line(&mut out, &cells, MARGIN + f64::from(y) * CELL.1);
     }
     out.push_str("</svg>\n");
@@ -60,7 +68,11 @@ fn line(out: &mut String, cells: &[&Cell], top: f64) {
         let shape = shape_of(cells[x]);
         let same = |c: &&&Cell| {
             self::look(c) == look
-                && if shape.is_some() { c.symbol() == cells[x].symbol() } else { shape_of(c).is_none() }
+                && if shape.is_some() {
+                    c.symbol() == cells[x].symbol()
+                } else {
+                    shape_of(c).is_none()
+                }
         };
         let n = cells[x..].iter().take_while(same).count();
         let left = MARGIN + x as f64 * CELL.0;
@@ -91,12 +103,15 @@ fn words(out: &mut String, cells: &[&Cell], (left, top): (f64, f64), look: &Cell
             continue;
         }
         // A piece ends where two blanks follow: short pieces stay on their columns in every font.
-        let end = (at..text.len()).find(|&i| text[i..].iter().take(2).all(|c| *c == " ")).unwrap_or(text.len());
+        let end = (at..text.len())
+            .find(|&i| text[i..].iter().take(2).all(|c| *c == " "))
+            .unwrap_or(text.len());
         let n = (end - at) as f64;
         let class = if look.bold { " class=\"b\"" } else { "" };
         let _ = writeln!(
             out,
-            "<text x=\"{}\" y=\"{}\" textLength=\"{}\" lengthAdjust=\"spacingAndGlyphs\" fill=\"{}\"{class}>{}</text>",
+            "<text x=\"{}\" y=\"{}\" textLength=\"{}\" lengthAdjust=\"spacingAndGlyphs\" \
+                fill=\"{}\"{class}>{}</text>",
             left + at as f64 * CELL.0,
             top + BASELINE,
             n * CELL.0,
@@ -117,7 +132,13 @@ fn shape_of(cell: &Cell) -> Option<Shape> {
     let c = cell.symbol().chars().next()?;
     let eighths = |of: f64, from: char| of / 8.0 * f64::from((c as u32).abs_diff(from as u32));
     Some(match c {
-        '▁'..='█' => [0.0, EDGE + BAR - eighths(BAR, '▀'), CELL.0, eighths(BAR, '▀'), 1.0],
+        '▁'..='█' => [
+            0.0,
+            EDGE + BAR - eighths(BAR, '▀'),
+            CELL.0,
+            eighths(BAR, '▀'),
+            1.0,
+        ],
         '▉'..='▏' => [0.0, EDGE, eighths(CELL.0, '▐'), BAR, 1.0],
         '▕' => [CELL.0 * 0.875, EDGE, CELL.0 / 8.0, BAR, 1.0],
         '▓' => [0.0, EDGE, CELL.0, BAR, 0.78],
@@ -132,21 +153,42 @@ fn shape_of(cell: &Cell) -> Option<Shape> {
 /// Draws a run of one shape: in one piece where it fills its cells from side to side.
 fn draw(out: &mut String, shape: Shape, (left, top, cells): (f64, f64, usize), ink: &str) {
     let [x, y, width, height, opacity] = shape;
-    let (pieces, width) = if width < CELL.0 { (cells, width) } else { (1, cells as f64 * CELL.0) };
+    let (pieces, width) = if width < CELL.0 {
+        (cells, width)
+    } else {
+        (1, cells as f64 * CELL.0)
+    };
     for i in 0..pieces {
-        rect(out, (left + i as f64 * CELL.0 + x, top + y, width, height), ink, opacity);
+        rect(
+            out,
+            (left + i as f64 * CELL.0 + x, top + y, width, height),
+            ink,
+            opacity,
+        );
     }
 }
 
 fn rect(out: &mut String, (x, y, width, height): (f64, f64, f64, f64), fill: &str, opacity: f64) {
-    let opacity = if opacity < 1.0 { format!(" fill-opacity=\"{opacity}\"") } else { String::new() };
-    let _ = writeln!(out, "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" fill=\"{fill}\"{opacity}/>");
+    let opacity = if opacity < 1.0 {
+        format!(" fill-opacity=\"{opacity}\"")
+    } else {
+        String::new()
+    };
+    let _ = writeln!(
+        out,
+        "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" \
+        fill=\"{fill}\"{opacity}/>"
+    );
 }
 
 fn look(cell: &Cell) -> CellLook {
     let bold = cell.modifier.contains(Modifier::BOLD);
     let plain = if bold { BRIGHT } else { FOREGROUND };
-    CellLook { ink: colour(cell.fg).unwrap_or_else(|| plain.into()), paper: colour(cell.bg), bold }
+    CellLook {
+        ink: colour(cell.fg).unwrap_or_else(|| plain.into()),
+        paper: colour(cell.bg),
+        bold,
+    }
 }
 
 /// A colour of the theme for true colours, which takes the greys of the selected row from the 256.
@@ -160,7 +202,11 @@ fn colour(c: Color) -> Option<String> {
 }
 
 fn escaped(text: &str) -> String {
-    without_hidden(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    without_hidden(text)
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
 #[test]
@@ -173,7 +219,10 @@ fn blocks_of_the_picture_are_shapes_on_whole_eighths() {
         .descendants()
         .filter(|n| n.has_tag_name("rect"))
         .skip(1)
-        .map(|n| ["x", "y", "width", "height"].map(|name| n.attribute(name).unwrap().parse::<f64>().unwrap()))
+        .map(|n| {
+            ["x", "y", "width", "height"]
+                .map(|name| n.attribute(name).unwrap().parse::<f64>().unwrap())
+        })
         .collect();
     let expected = [
         [14.0, 15.5, 16.0, 14.0],
@@ -184,5 +233,11 @@ fn blocks_of_the_picture_are_shapes_on_whole_eighths() {
         [62.0, 22.0, 16.0, 1.0],
     ];
     assert_eq!(shapes, expected);
-    assert_eq!(document.descendants().filter(|n| n.has_tag_name("text")).count(), 1);
+    assert_eq!(
+        document
+            .descendants()
+            .filter(|n| n.has_tag_name("text"))
+            .count(),
+        1
+    );
 }

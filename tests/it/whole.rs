@@ -38,14 +38,20 @@ struct Intervals {
 }
 
 fn judged(cursor: &mut Cursor) -> Intervals {
-    let (mut summary, mut pipeline) = (SessionSummary::new(Pipeline::default()), Pipeline::default());
+    let (mut summary, mut pipeline) = (
+        SessionSummary::new(Pipeline::default()),
+        Pipeline::default(),
+    );
     let (mut each, mut next) = (Vec::new(), 0);
     while let Some((index, sample)) = cursor.readable_from(next) {
         next = index + 1;
         summary.add_watched(sample.clone(), cursor.begins_run(index), |_| {});
         each.push(pipeline.next_or_first(sample));
     }
-    Intervals { each, all: summary.finish() }
+    Intervals {
+        each,
+        all: summary.finish(),
+    }
 }
 
 /// All that `report`, `diff`, the screen and the HTML page make of a recording.
@@ -60,8 +66,10 @@ pub fn show(cursor: &mut Cursor, size: (u16, u16), keys: &[u8]) {
 fn print(intervals: &Intervals) {
     for interval in intervals.each.iter().rev().take(1).chain([&intervals.all]) {
         let domains = DomainFilter::default();
-        let (text, json) =
-            (text::report(&view(interval, &domains), COLUMNS), json::line(&view(interval, &domains)).unwrap());
+        let (text, json) = (
+            text::report(&view(interval, &domains), COLUMNS),
+            json::line(&view(interval, &domains)).unwrap(),
+        );
         assert_plain(&text);
         let json: Value = serde_json::from_str(&json).unwrap();
         assert!(json["domains"].is_array());
@@ -77,7 +85,10 @@ fn print(intervals: &Intervals) {
 fn compare(intervals: &Intervals) {
     let domains = DomainFilter::default();
     let view = |i| view(i, &domains);
-    let (before, after) = (view(&intervals.all), intervals.each.last().map_or(view(&intervals.all), view));
+    let (before, after) = (
+        view(&intervals.all),
+        intervals.each.last().map_or(view(&intervals.all), view),
+    );
     let diff = comparison::compare(&before, &after);
     assert_plain(&diff_text::text(&diff, COLUMNS));
     assert_plain(&text::interval(&after, &[], COLUMNS));
@@ -89,8 +100,14 @@ fn draw(intervals: &Intervals, size: (u16, u16), keys: &[u8]) {
     let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
     let theme = Theme::new(Palette::None, Tone::Dark, Charset::Unicode);
     let mut draw = |state: &AppState| {
-        let drawn = terminal.draw(|frame| _ = paint(frame.buffer_mut(), state, &theme)).unwrap();
-        drawn.buffer.content.iter().for_each(|cell| assert_plain(cell.symbol()));
+        let drawn = terminal
+            .draw(|frame| _ = paint(frame.buffer_mut(), state, &theme))
+            .unwrap();
+        drawn
+            .buffer
+            .content
+            .iter()
+            .for_each(|cell| assert_plain(cell.symbol()));
     };
     for interval in &intervals.each {
         state.absorb(interval.clone().into());
@@ -103,13 +120,26 @@ fn draw(intervals: &Intervals, size: (u16, u16), keys: &[u8]) {
 }
 
 fn view<'a>(interval: &'a JudgedInterval, domains: &'a DomainFilter) -> View<'a> {
-    View { model: &interval.model, findings: &interval.report, source: "session", domains }
+    View {
+        model: &interval.model,
+        findings: &interval.report,
+        source: "session",
+        domains,
+    }
 }
 
 fn draw_page(intervals: &Intervals) {
     let mut timeline = TimelineBuilder::new(DomainFilter::default());
-    intervals.each.iter().for_each(|interval| timeline.add(interval));
-    let page = page(&view(&intervals.all, &DomainFilter::default()), timeline, "forged").unwrap();
+    intervals
+        .each
+        .iter()
+        .for_each(|interval| timeline.add(interval));
+    let page = page(
+        &view(&intervals.all, &DomainFilter::default()),
+        timeline,
+        "forged",
+    )
+    .unwrap();
     assert!(page.html.ends_with("</html>\n"));
 }
 

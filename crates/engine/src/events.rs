@@ -1,9 +1,9 @@
-//! What the tracing engines and the importers of recorded events have in common: counters by thread, and the engines'
-//! trait.
+//! What the tracing engines and the importers of recorded events have in common: counters by
+//! thread, and the engines' trait.
 //!
-//! Every engine follows these rules. Offsets and names come from the running kernel's `format` files. An exit is
-//! paired with the next entry of the same thread, never by CPU and never across a gap of lost events. The whole exit
-//! is charged to the port, address or MSR seen inside it.
+//! Every engine follows these rules. Offsets and names come from the running kernel's `format`
+//! files. An exit is paired with the next entry of the same thread, never by CPU and never across a
+//! gap of lost events. The whole exit is charged to the port, address or MSR seen inside it.
 
 use sample::{EngineKind, EngineLevel, GuestInterrupts, HostDisk, ThreadEvents};
 use std::collections::{BTreeMap, HashMap};
@@ -13,7 +13,8 @@ use std::collections::{BTreeMap, HashMap};
 pub struct ThreadKey {
     /// Thread id.
     pub tid: i32,
-    /// When the engine first saw the thread, `CLOCK_MONOTONIC` in nanoseconds: no two threads of one id have the same.
+    /// When the engine first saw the thread, `CLOCK_MONOTONIC` in nanoseconds: no two threads of
+    /// one id have the same.
     pub born_ns: u64,
 }
 
@@ -22,7 +23,8 @@ pub struct ThreadKey {
 pub struct TracedThread {
     /// The thread.
     pub key: ThreadKey,
-    /// When it ended, on the same clock; `None` while it lives, or where the engine does not see threads end.
+    /// When it ended, on the same clock; `None` while it lives, or where the engine does not see
+    /// threads end.
     pub died_ns: Option<u64>,
     /// Process id (thread group).
     pub pid: i32,
@@ -34,7 +36,8 @@ pub struct TracedThread {
     pub ran_ns: Option<u64>,
     /// Time runnable without a CPU, nanoseconds; `None` where it is not known as a whole.
     pub waited_ns: Option<u64>,
-    /// The counters, cumulative since the engine started; extremes of the interval since the reading before.
+    /// The counters, cumulative since the engine started; extremes of the interval since the
+    /// reading before.
     pub events: ThreadEvents,
 }
 
@@ -47,14 +50,15 @@ pub(crate) fn task_name(comm: [u8; 16]) -> String {
 /// All that an engine counted. Counters are cumulative since it started.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reading {
-    /// `CLOCK_MONOTONIC` at which the counters had these values, nanoseconds; `None` where no engine counts.
+    /// `CLOCK_MONOTONIC` at which the counters had these values, nanoseconds; `None` where no
+    /// engine counts.
     pub mono_ns: Option<u64>,
     /// All threads that fired KVM's events, those that ended too until they are forgotten.
     pub threads: Vec<TracedThread>,
     /// Counts of all `kvm:*` tracepoints by process id, where switched on.
     pub kvm_events: HashMap<i32, BTreeMap<String, u64>>,
-    /// What the host's block devices did for each guest, by its process; no guest where they are not timed. Names are
-    /// missing.
+    /// What the host's block devices did for each guest, by its process; no guest where they are
+    /// not timed. Names are missing.
     pub disks: HashMap<i32, Vec<HostDisk>>,
     /// What interrupted each guest, by its process; no guest where it is not traced.
     pub interrupts: HashMap<i32, GuestInterrupts>,
@@ -135,22 +139,27 @@ pub trait Engine: Send {
             OnDemand::Interrupts => "trace interrupts of guests",
         };
         let cause = format!("the {} engine does not {does}", self.kind().as_str());
-        Err(EngineError { cause, fix: "use --engine bpf".into() })
+        Err(EngineError {
+            cause,
+            fix: "use --engine bpf".into(),
+        })
     }
 
-    /// Whose requests of block devices and whose interrupts count: processes, and the guest's process that each works
-    /// for; and the vCPU threads: the targets of interrupts.
+    /// Whose requests of block devices and whose interrupts count: processes, and the guest's
+    /// process that each works for; and the vCPU threads: the targets of interrupts.
     fn watch(&mut self, processes: &[(i32, i32)], vcpus: &mut dyn Iterator<Item = VcpuThread>) {
         let _ = (processes, vcpus);
     }
 
-    /// Everything counted so far. Extremes (`min_ns`, `max_ns`, bursts) cover the time since the call before.
+    /// Everything counted so far. Extremes (`min_ns`, `max_ns`, bursts) cover the time since the
+    /// call before.
     fn read(&mut self) -> Reading;
 
     /// Frees the cells of threads, and of whole processes, that ended and were reported.
     fn forget(&mut self, threads: &[ThreadKey], processes: &[i32]);
 
-    /// Makes room for the vCPU threads of guests, given by their number in each guest, if its tables have less.
+    /// Makes room for the vCPU threads of guests, given by their number in each guest, if its
+    /// tables have less.
     ///
     /// # Errors
     /// When the kernel refuses; the engine then stays as it was.

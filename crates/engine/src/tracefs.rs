@@ -1,13 +1,16 @@
-//! The kernel's list of tracepoints: where tracefs is mounted, and the number and `format` text of each event.
+//! The kernel's list of tracepoints: where tracefs is mounted, and the number and `format` text of
+//! each event.
 //!
-//! Both tracing engines start here, so errors explain why a host cannot be traced and what to do about it.
+//! Both tracing engines start here, so errors explain why a host cannot be traced and what to do
+//! about it.
 
 use crate::events::{EngineError, LOAD_KVM};
 use kvm::format::{self, EventFormat};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Where tracefs is mounted, and where older systems have it below debugfs (Documentation/trace/ftrace.rst).
+/// Where tracefs is mounted, and where older systems have it below debugfs
+/// (Documentation/trace/ftrace.rst).
 const ROOTS: [&str; 2] = ["kernel/tracing", "kernel/debug/tracing"];
 /// The state of kernel lockdown: `none [integrity] confidentiality`.
 const LOCKDOWN: &str = "kernel/security/lockdown";
@@ -35,7 +38,10 @@ impl Tracefs {
     pub fn open_in(sys: &Path) -> Result<Self, EngineError> {
         let mut refused = None;
         for root in ROOTS {
-            let fs = Self { root: sys.join(root), lockdown: sys.join(LOCKDOWN) };
+            let fs = Self {
+                root: sys.join(root),
+                lockdown: sys.join(LOCKDOWN),
+            };
             match std::fs::read_dir(fs.root.join("events")) {
                 Ok(_) => return fs.with_kvm(),
                 Err(e) if e.kind() == ErrorKind::NotFound => {}
@@ -43,7 +49,9 @@ impl Tracefs {
             }
         }
         Err(refused.unwrap_or_else(|| EngineError {
-            cause: "tracefs is not mounted on /sys/kernel/tracing, so the kernel's tracepoints cannot be found".into(),
+            cause: "tracefs is not mounted on /sys/kernel/tracing, so the kernel's tracepoints \
+                cannot be found"
+                .into(),
             fix: "`mount -t tracefs tracefs /sys/kernel/tracing`".into(),
         }))
     }
@@ -53,7 +61,10 @@ impl Tracefs {
         match self.format("kvm", "kvm_userspace_exit") {
             Ok(_) => Ok(self),
             Err(_) if !self.root.join("events/kvm").is_dir() => Err(EngineError {
-                cause: format!("{} has no kvm events: the kvm module is not loaded", self.root.display()),
+                cause: format!(
+                    "{} has no kvm events: the kvm module is not loaded",
+                    self.root.display()
+                ),
                 fix: LOAD_KVM.into(),
             }),
             Err(e) => Err(e),
@@ -62,7 +73,12 @@ impl Tracefs {
 
     /// Whether the running kernel has this event.
     pub fn has(&self, group: &str, name: &str) -> bool {
-        self.root.join("events").join(group).join(name).join("format").exists()
+        self.root
+            .join("events")
+            .join(group)
+            .join(name)
+            .join("format")
+            .exists()
     }
 
     /// The event's number, its fields and the names of their values.
@@ -93,7 +109,8 @@ impl Tracefs {
     /// No such group on this kernel, or not readable.
     pub fn events(&self, group: &str) -> Result<Vec<String>, EngineError> {
         let path = format!("events/{group}");
-        let entries = std::fs::read_dir(self.root.join(&path)).map_err(|e| self.error(&path, &e))?;
+        let entries =
+            std::fs::read_dir(self.root.join(&path)).map_err(|e| self.error(&path, &e))?;
         let mut names: Vec<String> = entries
             .flatten()
             .filter_map(|entry| entry.file_name().into_string().ok())
@@ -103,22 +120,34 @@ impl Tracefs {
         Ok(names)
     }
 
-    /// Explains why a file of tracefs could not be read. Lockdown `confidentiality` refuses every open, even root's,
-    /// with EPERM (fs/tracefs/inode.c, `LOCKDOWN_TRACEFS`); a missing capability is EACCES from the directory's mode.
+    /// Explains why a file of tracefs could not be read. Lockdown `confidentiality` refuses every
+    /// open, even root's, with EPERM (fs/tracefs/inode.c, `LOCKDOWN_TRACEFS`); a missing capability
+    /// is EACCES from the directory's mode.
     fn error(&self, path: &str, error: &std::io::Error) -> EngineError {
         let path = self.root.join(path);
         let path = path.display();
         if error.kind() != ErrorKind::PermissionDenied {
             let fix = "`mount -t tracefs tracefs /sys/kernel/tracing`".into();
-            return EngineError { cause: format!("cannot read {path}: {error}"), fix };
-        }
-        if std::fs::read_to_string(&self.lockdown).is_ok_and(|text| text.contains("[confidentiality]")) {
             return EngineError {
-                cause: format!("kernel lockdown \"confidentiality\" closes {path}, so nothing can be traced"),
+                cause: format!("cannot read {path}: {error}"),
+                fix,
+            };
+        }
+        if std::fs::read_to_string(&self.lockdown)
+            .is_ok_and(|text| text.contains("[confidentiality]"))
+        {
+            return EngineError {
+                cause: format!(
+                    "kernel lockdown \"confidentiality\" closes {path}, so nothing can \
+                    be traced"
+                ),
                 fix: "boot with lockdown=integrity, or use --engine none".into(),
             };
         }
-        EngineError { cause: format!("no permission to read {path}"), fix: rights::hint() }
+        EngineError {
+            cause: format!("no permission to read {path}"),
+            fix: rights::hint(),
+        }
     }
 }
 
@@ -138,13 +167,30 @@ mod tests {
     #[test]
     fn ids_formats_and_lists_of_the_second_root() {
         let dir = tempfile::tempdir().unwrap();
-        tree(dir.path(), &[("kvm/kvm_userspace_exit", "101"), ("kvm/kvm_exit", "103")]);
-        std::fs::write(dir.path().join("kernel/debug/tracing/events/kvm/enable"), "0\n").unwrap();
+        tree(
+            dir.path(),
+            &[("kvm/kvm_userspace_exit", "101"), ("kvm/kvm_exit", "103")],
+        );
+        std::fs::write(
+            dir.path().join("kernel/debug/tracing/events/kvm/enable"),
+            "0\n",
+        )
+        .unwrap();
         let fs = Tracefs::open_in(dir.path()).unwrap();
-        assert_eq!(fs.format("kvm", "kvm_exit").map(|format| format.id), Ok(103));
-        assert_eq!(fs.events("kvm").unwrap(), ["kvm_exit", "kvm_userspace_exit"]);
+        assert_eq!(
+            fs.format("kvm", "kvm_exit").map(|format| format.id),
+            Ok(103)
+        );
+        assert_eq!(
+            fs.events("kvm").unwrap(),
+            ["kvm_exit", "kvm_userspace_exit"]
+        );
         assert!(fs.has("kvm", "kvm_exit") && !fs.has("kvm", "kvm_entry"));
-        assert_eq!(fs.format("kvm", "kvm_entry").unwrap_err().cause, "this kernel has no tracepoint kvm:kvm_entry");
+        assert_eq!(
+            fs.format("kvm", "kvm_entry").unwrap_err().cause,
+            "this kernel has no \
+            tracepoint kvm:kvm_entry"
+        );
     }
 
     #[test]
@@ -156,21 +202,38 @@ mod tests {
 
         tree(dir.path(), &[("sched/sched_switch", "300")]);
         let error = Tracefs::open_in(dir.path()).unwrap_err();
-        assert!(error.cause.contains("kvm module is not loaded"), "{error:?}");
+        assert!(
+            error.cause.contains("kvm module is not loaded"),
+            "{error:?}"
+        );
 
         tree(dir.path(), &[("kvm/kvm_userspace_exit", "many")]);
         let error = Tracefs::open_in(dir.path()).unwrap_err();
-        assert!(error.cause.contains("no 'ID:' line with a number"), "{error:?}");
+        assert!(
+            error.cause.contains("no 'ID:' line with a number"),
+            "{error:?}"
+        );
     }
 
     #[test]
     fn refused_by_rights_or_by_lockdown() {
         let dir = tempfile::tempdir().unwrap();
-        let fs = Tracefs { root: dir.path().to_owned(), lockdown: dir.path().join("lockdown") };
+        let fs = Tracefs {
+            root: dir.path().to_owned(),
+            lockdown: dir.path().join("lockdown"),
+        };
         let denied = std::io::Error::from_raw_os_error(1);
-        std::fs::write(dir.path().join("lockdown"), "none [integrity] confidentiality\n").unwrap();
+        std::fs::write(
+            dir.path().join("lockdown"),
+            "none [integrity] confidentiality\n",
+        )
+        .unwrap();
         assert!(fs.error("events", &denied).cause.contains("no permission"));
-        std::fs::write(dir.path().join("lockdown"), "none integrity [confidentiality]\n").unwrap();
+        std::fs::write(
+            dir.path().join("lockdown"),
+            "none integrity [confidentiality]\n",
+        )
+        .unwrap();
         assert!(fs.error("events", &denied).cause.contains("lockdown"));
 
         // As a user without rights sees it; root passes through the mode.

@@ -54,7 +54,10 @@ mod tests {
             (time.seconds(), jumps)
         };
         assert_eq!(covered(&[10 * S, 12 * S, 11 * S, 15 * S]), (5.0, 0));
-        assert_eq!(covered(&[10 * S, 12 * S, 1 << 62, 13 * S, 15 * S]), (4.0, 2));
+        assert_eq!(
+            covered(&[10 * S, 12 * S, 1 << 62, 13 * S, 15 * S]),
+            (4.0, 2)
+        );
         assert_eq!(covered(&[u64::MAX, 12 * S, 15 * S]), (3.0, 1));
     }
 }

@@ -1,4 +1,5 @@
-//! What the files gave, and how the files of one host come together: by the guest's name, or as one guest.
+//! What the files gave, and how the files of one host come together: by the guest's name, or as one
+//! guest.
 
 use super::covered_time::CoveredTime;
 use super::guest::{self, UNNAMED, merge_same_guests};
@@ -9,8 +10,13 @@ use kvm::device_map::DeviceMap;
 use kvm::domain_xml::{DomainXml, SHUT_OFF};
 use kvm::kernel_log::LogLine;
 use kvm::topology::{EFFICIENCY_CPUS, HostTopology};
-use sample::SourceId::{self, Cmdline, Config, KernelLog, Mtree, PerfData, Text, Topology, Trace, Xml};
-use sample::{DomainFacts, DomainSample, EngineStatus, HostFacts, HostSample, Known, Origin, Sample, SourceStatus};
+use sample::SourceId::{
+    self, Cmdline, Config, KernelLog, Mtree, PerfData, Text, Topology, Trace, Xml,
+};
+use sample::{
+    DomainFacts, DomainSample, EngineStatus, HostFacts, HostSample, Known, Origin, Sample,
+    SourceStatus,
+};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,7 +28,9 @@ const MAX_DOMAINS: usize = 4096;
 /// The most remarks.
 const MAX_NOTES: usize = 32;
 /// The types of files, the one that gives most first.
-const SOURCES: [SourceId; 9] = [PerfData, Text, Trace, Xml, Cmdline, Mtree, KernelLog, Topology, Config];
+const SOURCES: [SourceId; 9] = [
+    PerfData, Text, Trace, Xml, Cmdline, Mtree, KernelLog, Topology, Config,
+];
 
 /// The content of all files.
 #[derive(Debug, Default)]
@@ -74,7 +82,8 @@ pub(super) struct Description {
 }
 
 impl Files {
-    /// Adds to what is known of the events: how many there are, and how many were lost or found no room.
+    /// Adds to what is known of the events: how many there are, and how many were lost or found no
+    /// room.
     pub fn count_events(&mut self, events: u64, lost: u64, overflow: u64) {
         self.engine.events += events;
         self.engine.lost = self.engine.lost.saturating_add(lost);
@@ -105,7 +114,8 @@ impl Files {
         host.topology.normalise();
         host.params.extend(printed.params);
         if !printed.efficiency.is_empty() {
-            host.params.insert(EFFICIENCY_CPUS.to_owned(), printed.efficiency.to_string());
+            host.params
+                .insert(EFFICIENCY_CPUS.to_owned(), printed.efficiency.to_string());
         }
     }
 
@@ -114,37 +124,69 @@ impl Files {
         let base = self.base(options);
         let mut guests = self.guests();
         if guests.len() > MAX_DOMAINS {
-            self.notes.insert(0, format!("{} guests: all but the first {MAX_DOMAINS} are left out", guests.len()));
+            self.notes.insert(
+                0,
+                format!(
+                    "{} guests: all but the first {MAX_DOMAINS} are left \
+                out",
+                    guests.len()
+                ),
+            );
             guests.truncate(MAX_DOMAINS);
         }
-        let sources: Vec<SourceId> = SOURCES.into_iter().filter(|id| self.types.contains(id)).collect();
-        let mut domains: Vec<DomainSample> = guests.into_iter().map(|guest| guest.sample(options)).collect();
+        let sources: Vec<SourceId> = SOURCES
+            .into_iter()
+            .filter(|id| self.types.contains(id))
+            .collect();
+        let mut domains: Vec<DomainSample> = guests
+            .into_iter()
+            .map(|guest| guest.sample(options))
+            .collect();
         guest::name_unnamed(&mut domains);
         let engine = guest::engine(&domains, self.engine);
         let mut sample = Sample {
             mono_ns: base.map_or(0, |seconds| (seconds * 1e9) as u64),
-            host: HostSample { facts: Arc::new(self.host), kernel_log: self.log, ..HostSample::default() },
+            host: HostSample {
+                facts: Arc::new(self.host),
+                kernel_log: self.log,
+                ..HostSample::default()
+            },
             domains,
-            sources: sources.iter().map(|id| source_status(*id, engine.overflow)).collect(),
+            sources: sources
+                .iter()
+                .map(|id| source_status(*id, engine.overflow))
+                .collect(),
             engine,
             ..Sample::default()
         };
         sample.normalise();
         let source = sources.first().map_or("file", |id| id.as_str());
-        Imported { sample, base, source, errors: self.errors, notes: self.notes }
+        Imported {
+            sample,
+            base,
+            source,
+            errors: self.errors,
+            notes: self.notes,
+        }
     }
 
-    /// Seconds that the counters cover. For tables it is `--duration`, else what their text states; a trace and a
-    /// perf.data have their own. `kvm_stat` counts for another time than other files.
+    /// Seconds that the counters cover. For tables it is `--duration`, else what their text states;
+    /// a trace and a perf.data have their own. `kvm_stat` counts for another time than other files.
     fn base(&mut self, options: &ImportOptions) -> Option<f64> {
         let base = if self.has_tables {
             options.duration_s.or(self.table_seconds)
         } else {
             self.seconds.or(options.duration_s)
         };
-        let Some((seconds, guest)) = self.counted.take() else { return base };
+        let Some((seconds, guest)) = self.counted.take() else {
+            return base;
+        };
         if !self.measured.is_empty() {
-            self.notes.push("the counts of kvm_stat are of another time than the other files: left out".to_owned());
+            self.notes.push(
+                "the counts of kvm_stat are of another time than the other files: left \
+                out"
+                .to_owned(),
+            );
             return base;
         }
         self.measured.push(guest);
@@ -154,11 +196,15 @@ impl Files {
     /// The guests, each described and measured once.
     fn guests(&mut self) -> Vec<Description> {
         let mut guests: Vec<Description> = Vec::new();
-        let (named, nameless): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.described).into_iter().partition(|one| one.name().or(one.uuid()).is_some());
+        let (named, nameless): (Vec<_>, Vec<_>) = std::mem::take(&mut self.described)
+            .into_iter()
+            .partition(|one| one.name().or(one.uuid()).is_some());
         let is_single = named.len() == 1 && nameless.len() == 1;
         for description in named.into_iter().chain(nameless) {
-            match guests.iter_mut().find(|guest| is_single || guest.is_same(&description)) {
+            match guests
+                .iter_mut()
+                .find(|guest| is_single || guest.is_same(&description))
+            {
                 Some(same) => same.merge(description),
                 None => guests.push(description),
             }
@@ -166,10 +212,15 @@ impl Files {
         let measured = merge_same_guests(std::mem::take(&mut self.measured));
         let is_single = measured.len() == 1 && guests.len() == 1;
         for sample in measured {
-            let same = |guest: &&mut Description| guest.measured.is_none() && (is_single || guest.is_of(&sample));
+            let same = |guest: &&mut Description| {
+                guest.measured.is_none() && (is_single || guest.is_of(&sample))
+            };
             match guests.iter_mut().find(same) {
                 Some(guest) => guest.measured = Some(sample),
-                None => guests.push(Description { measured: Some(sample), ..Description::default() }),
+                None => guests.push(Description {
+                    measured: Some(sample),
+                    ..Description::default()
+                }),
             }
         }
         for (path, tree) in std::mem::take(&mut self.trees) {
@@ -179,7 +230,9 @@ impl Files {
             match guests.as_mut_slice() {
                 [only] if only.tree.is_none() => only.tree = Some(tree),
                 _ => {
-                    let what = "a memory tree does not name its guest: report it with one guest alone".into();
+                    let what = "a memory tree does not name its guest: report it with one guest \
+                        alone"
+                        .into();
                     self.errors.push(ImportError { path, what });
                 }
             }
@@ -194,11 +247,15 @@ impl Description {
     }
 
     fn name(&self) -> Option<&str> {
-        self.xml().and_then(|xml| xml.name.as_deref()).or_else(|| self.command.as_ref()?.name.as_deref())
+        self.xml()
+            .and_then(|xml| xml.name.as_deref())
+            .or_else(|| self.command.as_ref()?.name.as_deref())
     }
 
     fn uuid(&self) -> Option<&str> {
-        self.xml().and_then(|xml| xml.uuid.as_deref()).or_else(|| self.command.as_ref()?.uuid.as_deref())
+        self.xml()
+            .and_then(|xml| xml.uuid.as_deref())
+            .or_else(|| self.command.as_ref()?.uuid.as_deref())
     }
 
     /// Whether both are of one guest: by UUID, else by name.
@@ -209,7 +266,8 @@ impl Description {
         }
     }
 
-    /// Adds another description of the same guest. The XML of the running domain is better than its definition.
+    /// Adds another description of the same guest. The XML of the running domain is better than its
+    /// definition.
     fn merge(&mut self, other: Self) {
         if self.xml.is_none() || other.is_running && other.xml.is_some() {
             self.xml = other.xml;
@@ -219,7 +277,8 @@ impl Description {
         self.is_running |= other.is_running;
     }
 
-    /// Whether a measured guest is this one: by its process, which a status XML names, or by its name.
+    /// Whether a measured guest is this one: by its process, which a status XML names, or by its
+    /// name.
     fn is_of(&self, sample: &DomainSample) -> bool {
         let facts = &sample.facts;
         let process = self.xml().and_then(|xml| xml.pid);
@@ -236,8 +295,12 @@ impl Description {
         let mut domain = self.measured.take().unwrap_or_default();
         let (xml, command) = (self.xml(), self.command.as_deref());
         let configured_vcpus = xml.and_then(|xml| xml.vcpus).or_else(|| command?.vcpus());
-        let machine = xml.and_then(|xml| xml.machine.clone()).or_else(|| command?.machine.clone());
-        let guest_os = xml.and_then(|xml| xml.os_id.clone()).or(self.guest_os.clone());
+        let machine = xml
+            .and_then(|xml| xml.machine.clone())
+            .or_else(|| command?.machine.clone());
+        let guest_os = xml
+            .and_then(|xml| xml.os_id.clone())
+            .or(self.guest_os.clone());
         let known = |text: Option<String>| text.map(|text| Known::new(text, Origin::File));
         let mut facts = DomainFacts {
             name: Known::new(self.name().unwrap_or_default().to_owned(), Origin::File),
@@ -245,7 +308,10 @@ impl Description {
             vmm: domain.facts.vmm.clone(),
             pid: domain.facts.pid,
             machine: known(machine),
-            vcpus: options.vcpus.or(configured_vcpus).map(|vcpus| Known::new(vcpus, Origin::File)),
+            vcpus: options
+                .vcpus
+                .or(configured_vcpus)
+                .map(|vcpus| Known::new(vcpus, Origin::File)),
             guest_os: known(guest_os),
             ..DomainFacts::default()
         };
@@ -255,7 +321,9 @@ impl Description {
         }
         facts.command = self.command;
         // The monitor printed it, whoever saved it.
-        facts.devices = self.tree.map(|tree| Known::new(Arc::new(tree), Origin::Monitor));
+        facts.devices = self
+            .tree
+            .map(|tree| Known::new(Arc::new(tree), Origin::Monitor));
         facts.normalise();
         if facts.name.value.is_empty() {
             facts.name = domain.facts.name.clone();
@@ -265,8 +333,8 @@ impl Description {
     }
 }
 
-/// Completes the samples of a recording by files that describe its guests and its host: they fill what a sample leaves
-/// open and replace nothing that it has.
+/// Completes the samples of a recording by files that describe its guests and its host: they fill
+/// what a sample leaves open and replace nothing that it has.
 #[derive(Debug, Default)]
 pub struct DescriptionFiles {
     domains: Vec<Arc<DomainFacts>>,
@@ -274,13 +342,26 @@ pub struct DescriptionFiles {
 }
 
 impl DescriptionFiles {
-    /// Takes the descriptions of imported files. Also returns the names of guests that a file measured: only a
-    /// recording's own measurements are used.
+    /// Takes the descriptions of imported files. Also returns the names of guests that a file
+    /// measured: only a recording's own measurements are used.
     pub fn new(imported: Imported) -> (Self, Vec<String>) {
-        let (measured, described): (Vec<_>, Vec<_>) = imported.sample.domains.into_iter().partition(guest::is_measured);
-        let measured = measured.into_iter().map(|domain| domain.facts.name.value.clone()).collect();
+        let (measured, described): (Vec<_>, Vec<_>) = imported
+            .sample
+            .domains
+            .into_iter()
+            .partition(guest::is_measured);
+        let measured = measured
+            .into_iter()
+            .map(|domain| domain.facts.name.value.clone())
+            .collect();
         let domains = described.into_iter().map(|domain| domain.facts).collect();
-        (Self { domains, host: imported.sample.host }, measured)
+        (
+            Self {
+                domains,
+                host: imported.sample.host,
+            },
+            measured,
+        )
     }
 
     /// Completes a sample.
@@ -298,7 +379,10 @@ impl DescriptionFiles {
                 facts.topology.clone_from(&own.topology);
             }
             for (name, value) in &own.params {
-                facts.params.entry(name.clone()).or_insert_with(|| value.clone());
+                facts
+                    .params
+                    .entry(name.clone())
+                    .or_insert_with(|| value.clone());
             }
         }
         if sample.host.kernel_log.is_empty() {
@@ -306,12 +390,15 @@ impl DescriptionFiles {
         }
     }
 
-    /// The description of a recorded guest: by UUID or else by name. A single one without a name belongs to the only
-    /// guest.
+    /// The description of a recorded guest: by UUID or else by name. A single one without a name
+    /// belongs to the only guest.
     fn description(&self, recorded: &DomainFacts, is_only: bool) -> Option<&DomainFacts> {
         let is_same = |described: &&Arc<DomainFacts>| match (&described.uuid, &recorded.uuid) {
             (Some(one), Some(other)) => one.value.eq_ignore_ascii_case(&other.value),
-            _ => described.name.value == recorded.name.value || is_only && described.name.value == UNNAMED,
+            _ => {
+                described.name.value == recorded.name.value
+                    || is_only && described.name.value == UNNAMED
+            }
         };
         self.domains.iter().find(is_same).map(|facts| &**facts)
     }
@@ -328,7 +415,12 @@ fn fill(recorded: &mut DomainFacts, described: DomainFacts) {
     }
     recorded.command = recorded.command.take().or(described.command);
     // The guest's own memory tree is better than built-in names, which are a guess.
-    if described.devices.is_some() && recorded.devices.as_ref().is_none_or(|devices| devices.from == Origin::BuiltIn) {
+    if described.devices.is_some()
+        && recorded
+            .devices
+            .as_ref()
+            .is_none_or(|devices| devices.from == Origin::BuiltIn)
+    {
         recorded.devices = described.devices;
     }
 }
@@ -339,7 +431,13 @@ fn source_status(id: SourceId, overflow: u64) -> SourceStatus {
         return SourceStatus::ok(id);
     }
     let cause = format!(
-        "{overflow} events have no row of their own: more exit reasons, addresses or threads than kvmtop keeps"
+        "{overflow} events have no row of their own: more exit reasons, addresses or threads than \
+            kvmtop keeps"
     );
-    SourceStatus::degraded(id, cause, "record a shorter time, or one guest alone (perf record -p PID)")
+    SourceStatus::degraded(
+        id,
+        cause,
+        "record a shorter time, or one guest alone (perf record -p \
+        PID)",
+    )
 }

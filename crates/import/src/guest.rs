@@ -1,12 +1,13 @@
-//! The guests that files measured: traced threads in groups, and the merge of one that several files measured.
+//! The guests that files measured: traced threads in groups, and the merge of one that several
+//! files measured.
 
 use engine::events::TracedThread;
 use foldhash::fast::RandomState;
 use kvm::sanitize;
 use kvm::thread_name::{Role, classify, vcpu_index};
 use sample::{
-    DomainFacts, DomainSample, EngineKind, EngineStatus, Joining, Known, MissingExtreme, Origin, Sum, ThreadEvents,
-    ThreadSample, ThreadTimes,
+    DomainFacts, DomainSample, EngineKind, EngineStatus, Joining, Known, MissingExtreme, Origin,
+    Sum, ThreadEvents, ThreadSample, ThreadTimes,
 };
 use std::collections::{BTreeMap, HashMap, HashSet, btree_map::Entry};
 use std::sync::Arc;
@@ -20,7 +21,11 @@ pub(super) const UNNAMED: &str = "guest";
 
 /// All event counters of a guest.
 fn events(guest: &DomainSample) -> impl Iterator<Item = &ThreadEvents> {
-    guest.threads.iter().map(|t| &t.events).chain([&guest.unattributed])
+    guest
+        .threads
+        .iter()
+        .map(|t| &t.events)
+        .chain([&guest.unattributed])
 }
 
 /// Whether any counter of a guest is known.
@@ -32,16 +37,32 @@ pub(super) fn is_measured(guest: &DomainSample) -> bool {
 /// The engine that counted these guests: a file. Its counts are those of `status`.
 pub(super) fn engine(guests: &[DomainSample], mut status: EngineStatus) -> EngineStatus {
     let exits = guests.iter().flat_map(events).any(|e| !e.exits.is_empty());
-    let served = guests.iter().flat_map(events).flat_map(|e| &e.userspace).any(|u| u.count > 0);
+    let served = guests
+        .iter()
+        .flat_map(events)
+        .flat_map(|e| &e.userspace)
+        .any(|u| u.count > 0);
     status.kind = EngineKind::File;
-    status.fires_kvm_exit = if exits { Some(true) } else { served.then_some(false) };
+    status.fires_kvm_exit = if exits {
+        Some(true)
+    } else {
+        served.then_some(false)
+    };
     status
 }
 
 /// Names the guests that no file names: by their process, or by a number.
 pub(super) fn name_unnamed(guests: &mut [DomainSample]) {
-    let is_single = guests.iter().filter(|guest| guest.facts.name.value.is_empty()).count() == 1;
-    for (guest, number) in guests.iter_mut().zip(1..).filter(|(guest, _)| guest.facts.name.value.is_empty()) {
+    let is_single = guests
+        .iter()
+        .filter(|guest| guest.facts.name.value.is_empty())
+        .count()
+        == 1;
+    for (guest, number) in guests
+        .iter_mut()
+        .zip(1..)
+        .filter(|(guest, _)| guest.facts.name.value.is_empty())
+    {
         let facts = Arc::make_mut(&mut guest.facts);
         let name = match facts.pid {
             _ if is_single => UNNAMED.to_owned(),
@@ -54,8 +75,14 @@ pub(super) fn name_unnamed(guests: &mut [DomainSample]) {
 
 /// A measured guest of which nothing but its process is known.
 pub(super) fn measured(pid: Option<i32>) -> DomainSample {
-    let facts = Arc::new(DomainFacts { pid, ..DomainFacts::default() });
-    DomainSample { facts, ..DomainSample::default() }
+    let facts = Arc::new(DomainFacts {
+        pid,
+        ..DomainFacts::default()
+    });
+    DomainSample {
+        facts,
+        ..DomainSample::default()
+    }
 }
 
 /// A vCPU's thread of unknown id; the vCPU's number keeps such threads apart.
@@ -69,8 +96,9 @@ pub(super) fn vcpu_thread(vcpu: u32) -> ThreadSample {
     }
 }
 
-/// Merges guests that have the same process and name: tables of exits and of accesses come in a file each. If there are
-/// two guests, one of them without name and process, it belongs to the other.
+/// Merges guests that have the same process and name: tables of exits and of accesses come in a
+/// file each. If there are two guests, one of them without name and process, it belongs to the
+/// other.
 pub(super) fn merge_same_guests(guests: Vec<DomainSample>) -> Vec<DomainSample> {
     let mut merged: BTreeMap<(Option<i32>, String), DomainSample> = BTreeMap::new();
     for guest in guests {
@@ -91,7 +119,12 @@ pub(super) fn merge_same_guests(guests: Vec<DomainSample>) -> Vec<DomainSample> 
 /// Adds what another file measured of the same guest.
 fn merge(own: &mut DomainSample, other: DomainSample) {
     let key = |thread: &ThreadSample| (thread.tid, thread.start_ticks);
-    let places: HashMap<_, _> = own.threads.iter().enumerate().map(|(place, thread)| (key(thread), place)).collect();
+    let places: HashMap<_, _> = own
+        .threads
+        .iter()
+        .enumerate()
+        .map(|(place, thread)| (key(thread), place))
+        .collect();
     for thread in other.threads {
         match places.get(&key(&thread)) {
             Some(place) => {
@@ -102,15 +135,22 @@ fn merge(own: &mut DomainSample, other: DomainSample) {
             None => own.threads.push(thread),
         }
     }
-    own.unattributed.merge(other.unattributed, MissingExtreme::Unknown);
+    own.unattributed
+        .merge(other.unattributed, MissingExtreme::Unknown);
     own.places.extend(other.places);
-    own.kvm_events.join(other.kvm_events, &mut Joining::with(MissingExtreme::Unknown));
+    own.kvm_events.join(
+        other.kvm_events,
+        &mut Joining::with(MissingExtreme::Unknown),
+    );
     own.counters.extend(other.counters);
 }
 
-/// How often each kvm event occurred on each thread: by event and thread, the thread's process and the count.
+/// How often each kvm event occurred on each thread: by event and thread, the thread's process and
+/// the count.
 #[derive(Debug, Clone, Default)]
-pub(super) struct KvmEventCounts(HashMap<String, HashMap<i32, (i32, u64), RandomState>, RandomState>);
+pub(super) struct KvmEventCounts(
+    HashMap<String, HashMap<i32, (i32, u64), RandomState>, RandomState>,
+);
 
 impl KvmEventCounts {
     /// Counts an event.
@@ -135,14 +175,22 @@ impl KvmEventCounts {
 }
 
 /// Groups threads into guests by process; without a process, by vCPU numbers.
-pub(super) fn group_threads(threads: Vec<TracedThread>, counts: &KvmEventCounts) -> Vec<DomainSample> {
+pub(super) fn group_threads(
+    threads: Vec<TracedThread>,
+    counts: &KvmEventCounts,
+) -> Vec<DomainSample> {
     let mut by_pid: BTreeMap<i32, Vec<TracedThread>> = BTreeMap::new();
     for thread in threads {
         by_pid.entry(thread.pid.max(0)).or_default().push(thread);
     }
     let without_process = split_by_vcpu(by_pid.remove(&0).unwrap_or_default());
-    let mut groups: Vec<(Option<i32>, Vec<TracedThread>)> = without_process.into_iter().map(|t| (None, t)).collect();
-    groups.extend(by_pid.into_iter().map(|(pid, threads)| (Some(pid), threads)));
+    let mut groups: Vec<(Option<i32>, Vec<TracedThread>)> =
+        without_process.into_iter().map(|t| (None, t)).collect();
+    groups.extend(
+        by_pid
+            .into_iter()
+            .map(|(pid, threads)| (Some(pid), threads)),
+    );
     if groups.is_empty() && !counts.0.is_empty() {
         // Events outside any exit still show that a guest exists.
         groups.push((None, Vec::new()));
@@ -158,14 +206,19 @@ pub(super) fn group_threads(threads: Vec<TracedThread>, counts: &KvmEventCounts)
         if !is_single {
             // Several guests can only be named by their processes or threads.
             let id = pid.or_else(|| Some(threads.first()?.key.tid)).unwrap_or(0);
-            Arc::make_mut(&mut guest.facts).name = Known::new(format!("{UNNAMED}-{id}"), Origin::BuiltIn);
+            Arc::make_mut(&mut guest.facts).name =
+                Known::new(format!("{UNNAMED}-{id}"), Origin::BuiltIn);
         }
         guest.threads = threads.into_iter().map(thread_sample).collect();
         guests.push(guest);
     }
     for (event, threads) in &counts.0 {
         for (tid, (pid, count)) in threads {
-            let place = by_tid.get(tid).or_else(|| by_pid.get(pid)).copied().or(is_single.then_some(0));
+            let place = by_tid
+                .get(tid)
+                .or_else(|| by_pid.get(pid))
+                .copied()
+                .or(is_single.then_some(0));
             if let Some(guest) = place.and_then(|place| guests.get_mut(place)) {
                 *guest.kvm_events.entry(sanitize(event, 64)).or_default() += count;
             }
@@ -174,8 +227,8 @@ pub(super) fn group_threads(threads: Vec<TracedThread>, counts: &KvmEventCounts)
     guests
 }
 
-/// Splits threads in order of their ids into guests. A VMM starts its vCPU threads in order, so a vCPU number that
-/// occurs a second time belongs to the next guest.
+/// Splits threads in order of their ids into guests. A VMM starts its vCPU threads in order, so a
+/// vCPU number that occurs a second time belongs to the next guest.
 fn split_by_vcpu(mut threads: Vec<TracedThread>) -> Vec<Vec<TracedThread>> {
     threads.sort_by_key(|thread| thread.key.tid);
     let mut groups: Vec<Vec<TracedThread>> = Vec::new();
@@ -202,8 +255,20 @@ fn thread_sample(traced: TracedThread) -> ThreadSample {
     let index = traced.vcpu.or(index).or_else(|| vcpu_index(&traced.comm));
     let role = if runs { Role::Vcpu } else { role };
     let (run_ns, wait_ns) = (traced.ran_ns, traced.waited_ns);
-    let cpu = run_ns.map(|_| ThreadTimes { run_ns, wait_ns, ..ThreadTimes::default() });
-    ThreadSample { cpu, tid, comm: traced.comm, role, index, events: traced.events, ..ThreadSample::default() }
+    let cpu = run_ns.map(|_| ThreadTimes {
+        run_ns,
+        wait_ns,
+        ..ThreadTimes::default()
+    });
+    ThreadSample {
+        cpu,
+        tid,
+        comm: traced.comm,
+        role,
+        index,
+        events: traced.events,
+        ..ThreadSample::default()
+    }
 }
 
 #[cfg(test)]
@@ -213,16 +278,34 @@ mod tests {
 
     #[test]
     fn two_files_of_the_same_threads_keep_who_woke_and_who_preempted() {
-        let task = |tid, count, ns| OtherTask { tid, comm: "kworker".into(), count, ns };
+        let task = |tid, count, ns| OtherTask {
+            tid,
+            comm: "kworker".into(),
+            count,
+            ns,
+        };
         let guest = |woken_by, preempted_by| {
-            let events = ThreadEvents { woken_by, preempted_by, ..ThreadEvents::default() };
-            let thread = ThreadSample { tid: 7, events, ..ThreadSample::default() };
-            DomainSample { threads: vec![thread], ..DomainSample::default() }
+            let events = ThreadEvents {
+                woken_by,
+                preempted_by,
+                ..ThreadEvents::default()
+            };
+            let thread = ThreadSample {
+                tid: 7,
+                events,
+                ..ThreadSample::default()
+            };
+            DomainSample {
+                threads: vec![thread],
+                ..DomainSample::default()
+            }
         };
         let first = guest(vec![task(1, 2, 0)], vec![task(3, 1, 100)]);
         let second = guest(vec![task(1, 5, 0), task(2, 1, 0)], vec![task(3, 1, 50)]);
         let merged = merge_same_guests(vec![first, second]);
-        let [guest] = merged.as_slice() else { panic!("{merged:?}") };
+        let [guest] = merged.as_slice() else {
+            panic!("{merged:?}")
+        };
         let events = &guest.threads[0].events;
         assert_eq!(events.woken_by, [task(1, 7, 0), task(2, 1, 0)]);
         assert_eq!(events.preempted_by, [task(3, 2, 150)]);

@@ -1,5 +1,5 @@
-//! What `kvm_stat` prints: of `-1`, and its log (`-l`, with `-c` as CSV): `tools/kvm/kvm_stat/kvm_stat` of the kernel's
-//! sources (`batch`, `StdFormat`, `CSVFormat`).
+//! What `kvm_stat` prints: of `-1`, and its log (`-l`, with `-c` as CSV):
+//! `tools/kvm/kvm_stat/kvm_stat` of the kernel's sources (`batch`, `StdFormat`, `CSVFormat`).
 
 use super::guest::measured;
 use kvm::exit_reason::{code, guess_isa};
@@ -23,43 +23,75 @@ type Counts = BTreeMap<String, u64>;
 /// Whether a text begins as one of these outputs does.
 pub(crate) fn begins(text: &str) -> bool {
     let first = text.lines().next().unwrap_or_default().trim_end();
-    let is_kvms = || ["kvm_", "exits", "halt_"].iter().any(|word| first.contains(word));
+    let is_kvms = || {
+        ["kvm_", "exits", "halt_"]
+            .iter()
+            .any(|word| first.contains(word))
+    };
     (ROW.is_match(first) || HEADING.is_match(first)) && is_kvms()
 }
 
 /// Reads a text. Returns the seconds that it covers, and its guest.
 pub(crate) fn read(text: &str) -> (f64, DomainSample) {
     let first = text.lines().next().unwrap_or_default().trim_end();
-    let (seconds, counts) = if HEADING.is_match(first) { log(text, first) } else { (1.0, batch(text)) };
+    let (seconds, counts) = if HEADING.is_match(first) {
+        log(text, first)
+    } else {
+        (1.0, batch(text))
+    };
     (seconds, guest(counts))
 }
 
-/// Adds up the lines of a log. They cover the time between their time stamps, else a second each, the default of `-s`.
+/// Adds up the lines of a log. They cover the time between their time stamps, else a second each,
+/// the default of `-s`.
 fn log(text: &str, heading: &str) -> (f64, Counts) {
     let values = |line| str::split(line, [' ', ',']).filter(|word| !word.is_empty());
-    let names: Vec<&str> = values(heading).filter(|word| *word != "timestamp").take(MAX_NAMES).collect();
+    let names: Vec<&str> = values(heading)
+        .filter(|word| *word != "timestamp")
+        .take(MAX_NAMES)
+        .collect();
     let mut counts = Counts::new();
     let (mut lines, mut first, mut last) = (0.0, None, None);
     for line in text.lines() {
         let words: Vec<&str> = values(line).collect();
         // `2020-04-01 10:00:05` comes before the values.
-        let row: Vec<u64> = words.iter().rev().map_while(|word| word.parse().ok()).collect();
+        let row: Vec<u64> = words
+            .iter()
+            .rev()
+            .map_while(|word| word.parse().ok())
+            .collect();
         if row.len() == names.len() {
-            names.iter().rev().zip(row).for_each(|(name, count)| add(&mut counts, name, count));
+            names
+                .iter()
+                .rev()
+                .zip(row)
+                .for_each(|(name, count)| add(&mut counts, name, count));
             lines += 1.0;
             last = clock_seconds(line);
             first = first.or(last);
         }
     }
-    let covered = first.zip(last).map(|(first, last): (f64, f64)| (last - first).rem_euclid(86_400.0));
+    let covered = first
+        .zip(last)
+        .map(|(first, last): (f64, f64)| (last - first).rem_euclid(86_400.0));
     let covered = covered.filter(|covered| *covered > 0.0);
-    (covered.map_or(lines, |covered| covered * lines / (lines - 1.0)), counts)
+    (
+        covered.map_or(lines, |covered| covered * lines / (lines - 1.0)),
+        counts,
+    )
 }
 
 fn batch(text: &str) -> Counts {
     let mut counts = Counts::new();
-    for row in text.lines().filter_map(|line| ROW.captures(line.trim_end())) {
-        add(&mut counts, &row["name"], pattern::number(&row, "change").unwrap_or(0));
+    for row in text
+        .lines()
+        .filter_map(|line| ROW.captures(line.trim_end()))
+    {
+        add(
+            &mut counts,
+            &row["name"],
+            pattern::number(&row, "change").unwrap_or(0),
+        );
     }
     counts
 }
@@ -77,7 +109,9 @@ fn guest(counts: Counts) -> DomainSample {
     let mut exits: Vec<(String, u64)> = Vec::new();
     for (name, count) in counts {
         match name.split_once('(') {
-            Some(("kvm_exit", reason)) if count > 0 => exits.push((reason.trim_end_matches(')').to_owned(), count)),
+            Some(("kvm_exit", reason)) if count > 0 => {
+                exits.push((reason.trim_end_matches(')').to_owned(), count));
+            }
             Some(_) => {}
             None if name.starts_with("kvm_") => _ = guest.kvm_events.insert(name, count),
             None => _ = guest.counters.insert(name, count),
@@ -94,7 +128,10 @@ fn guest(counts: Counts) -> DomainSample {
             isa: if known.is_some() { isa } else { Isa::Other(0) },
             code: known.unwrap_or(at),
             name: Some(name),
-            time: Timing { count, ..Timing::default() },
+            time: Timing {
+                count,
+                ..Timing::default()
+            },
             ..ExitCell::default()
         });
     }
@@ -113,9 +150,10 @@ mod tests {
         kvm_exit(HLT)                                     1105       105\n\
         kvm_exit(IO_INSTRUCTION)                        256738     25673\n\
         kvm_userspace_exit(IO)                          256738     25673\n";
-    const LOG: &str =
-        "exits halt_exits kvm_exit(HLT) \n       100        10        10\n       300        20        20\n";
-    const CSV: &str = "timestamp,exits,halt_exits\n2020-04-01 10:00:00,100,10\n2020-04-01 10:00:02,300,20\n";
+    const LOG: &str = "exits halt_exits kvm_exit(HLT) \n       100        10        10\n       \
+            300        20        20\n";
+    const CSV: &str = "timestamp,exits,halt_exits\n2020-04-01 10:00:00,100,10\n2020-04-01 \
+        10:00:02,300,20\n";
 
     fn counted(text: &str) -> (f64, DomainSample) {
         assert!(begins(text), "{text}");
@@ -125,18 +163,45 @@ mod tests {
     #[test]
     fn all_its_forms_are_read() {
         let (seconds, batch) = counted(BATCH);
-        assert_eq!((seconds, batch.counters["exits"], batch.kvm_events["kvm_exit"]), (1.0, 51826, 51826));
-        let exits: Vec<_> = batch.unattributed.exits.iter().map(|exit| (exit.code, exit.time.count)).collect();
+        assert_eq!(
+            (
+                seconds,
+                batch.counters["exits"],
+                batch.kvm_events["kvm_exit"]
+            ),
+            (1.0, 51826, 51826)
+        );
+        let exits: Vec<_> = batch
+            .unattributed
+            .exits
+            .iter()
+            .map(|exit| (exit.code, exit.time.count))
+            .collect();
         assert_eq!(exits, [(12, 105), (30, 25673)]);
         let (seconds, log) = counted(LOG);
-        assert_eq!((seconds, log.counters["exits"], log.unattributed.exits[0].time.count), (2.0, 400, 30));
+        assert_eq!(
+            (
+                seconds,
+                log.counters["exits"],
+                log.unattributed.exits[0].time.count
+            ),
+            (2.0, 400, 30)
+        );
         let (seconds, csv) = counted(CSV);
         assert_eq!((seconds, csv.counters["halt_exits"]), (4.0, 30));
     }
 
     #[test]
     fn other_text_is_none() {
-        for text in ["", "HLT 123 456\n", "foo 1 2\nbar 3 4\n", "the kvm_stat command is a script.\n", "cores 4 2\n"] {
+        for text in [
+            "",
+            "HLT 123 456\n",
+            "foo 1 2\nbar 3 4\n",
+            "the kvm_stat command is a \
+            script.\n",
+            "cores \
+            4 2\n",
+        ] {
             assert!(!begins(text), "{text}");
         }
     }

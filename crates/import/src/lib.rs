@@ -1,9 +1,10 @@
 //! Files made elsewhere: reads what other tools recorded or printed into one [`Sample`].
 //!
-//! A file is the output of one tool, as that tool wrote it; its first bytes or lines tell which. [`load`] opens the
-//! files, `perf_data` and `text` (with a module for each tool) read them into `files`, which puts the files of one host
-//! together: a table of exits, the domain's XML and its memory tree give named devices. A file that cannot be used is
-//! reported by name, and the others are still used.
+//! A file is the output of one tool, as that tool wrote it; its first bytes or lines tell which.
+//! [`load`] opens the files, `perf_data` and `text` (with a module for each tool) read them into
+//! `files`, which puts the files of one host together: a table of exits, the domain's XML and its
+//! memory tree give named devices. A file that cannot be used is reported by name, and the others
+//! are still used.
 
 mod covered_time;
 mod files;
@@ -21,9 +22,9 @@ pub use files::DescriptionFiles;
 pub use load::load;
 
 /// What errors say was expected.
-pub(crate) const EXPECTED: &str = "a kvmtop recording, perf.data, the text of 'perf kvm stat', kvm_stat or a trace of \
-    kvm events, 'info mtree', a libvirt domain XML, a QEMU command line, a Proxmox configuration, a kernel log, or the \
-    output of lscpu, numactl -H or virsh capabilities";
+pub(crate) const EXPECTED: &str = "a kvmtop recording, perf.data, the text of 'perf kvm stat', \
+    kvm_stat or a trace of kvm events, 'info mtree', a libvirt domain XML, a QEMU command line, a \
+    Proxmox configuration, a kernel log, or the output of lscpu, numactl -H or virsh capabilities";
 
 use kvm::sanitize;
 use sample::Sample;
@@ -52,11 +53,13 @@ pub struct ImportError {
 /// The content of all files.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Imported {
-    /// The counters. They already cover one whole interval: `Model::new(&sample, Base::Whole(base))`.
+    /// The counters. They already cover one whole interval: `Model::new(&sample,
+    /// Base::Whole(base))`.
     pub sample: Sample,
     /// Length of that interval in seconds, where it is known.
     pub base: Option<f64>,
-    /// JSON's `source`: the type of the file that gave the most: `perf.data`, `trace`, `text`, `xml`, ….
+    /// JSON's `source`: the type of the file that gave the most: `perf.data`, `trace`, `text`,
+    /// `xml`, ….
     pub source: &'static str,
     /// Files that were not used.
     pub errors: Vec<ImportError>,
@@ -66,13 +69,24 @@ pub struct Imported {
 
 /// A file as remarks name it.
 pub(crate) fn file_name(path: &Path) -> String {
-    sanitize(&path.file_name().unwrap_or(path.as_os_str()).to_string_lossy(), 80)
+    sanitize(
+        &path
+            .file_name()
+            .unwrap_or(path.as_os_str())
+            .to_string_lossy(),
+        80,
+    )
 }
 
 /// Says what cannot be done with a file, and why.
 pub(crate) fn cannot(what: &'static str) -> impl Fn(io::Error) -> String {
     // The system's message ends with "(os error N)".
-    move |e| format!("cannot {what}: {}", e.to_string().split(" (os error").next().unwrap_or_default())
+    move |e| {
+        format!(
+            "cannot {what}: {}",
+            e.to_string().split(" (os error").next().unwrap_or_default()
+        )
+    }
 }
 
 #[cfg(test)]

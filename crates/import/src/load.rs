@@ -18,8 +18,15 @@ const UNSUPPORTED: [(&[u8], &str); 6] = [
     (b"\xfd7zXZ", PACKED),
     (b"\x28\xb5\x2f\xfd", PACKED),
     (b"PK\x03\x04", PACKED),
-    (b"\x17\x08\x44tracing", "this is a trace.dat: run 'trace-cmd report' on it and pass its output"),
-    (b"2ELIFREP", "this is a perf.data of a big-endian machine, which kvmtop does not read"),
+    (
+        b"\x17\x08\x44tracing",
+        "this is a trace.dat: run 'trace-cmd report' on it and pass its \
+        output",
+    ),
+    (
+        b"2ELIFREP",
+        "this is a perf.data of a big-endian machine, which kvmtop does not read",
+    ),
 ];
 const PACKED: &str = "this is packed: unpack it first";
 
@@ -31,10 +38,15 @@ pub fn load(paths: &[PathBuf], options: &ImportOptions) -> Imported {
             read_folder(path, &mut files)
         } else {
             // What the user names may be a pipe, as of `<(zcat FILE)`.
-            open_input(path).map_err(cannot("open it")).and_then(|file| read(path, file, &mut files))
+            open_input(path)
+                .map_err(cannot("open it"))
+                .and_then(|file| read(path, file, &mut files))
         };
         if let Err(what) = result {
-            files.errors.push(ImportError { path: path.clone(), what });
+            files.errors.push(ImportError {
+                path: path.clone(),
+                what,
+            });
         }
     }
     files.assemble(options)
@@ -44,7 +56,10 @@ pub fn load(paths: &[PathBuf], options: &ImportOptions) -> Imported {
 fn read_folder(folder: &Path, files: &mut Files) -> Result<(), String> {
     let paths = files_of_folder(folder).map_err(cannot("list the folder"))?;
     if paths.is_empty() || paths.len() > MAX_FILES {
-        return Err(format!("the folder holds {} files; expected 1 to {MAX_FILES}", paths.len()));
+        return Err(format!(
+            "the folder holds {} files; expected 1 to {MAX_FILES}",
+            paths.len()
+        ));
     }
     for path in paths {
         let file = open_regular(&path).map_err(cannot("open it"));
@@ -60,7 +75,13 @@ fn files_of_folder(path: &Path) -> io::Result<Vec<PathBuf>> {
     for entry in std::fs::read_dir(path)?.take(4 * MAX_FILES) {
         let path = entry?.path();
         // Reading anything but a regular file (a pipe, a device) could block for ever.
-        if path.is_file() && !path.file_name().unwrap_or_default().as_encoded_bytes().starts_with(b".") {
+        if path.is_file()
+            && !path
+                .file_name()
+                .unwrap_or_default()
+                .as_encoded_bytes()
+                .starts_with(b".")
+        {
             found.push(path);
         }
     }
@@ -71,19 +92,33 @@ fn files_of_folder(path: &Path) -> io::Result<Vec<PathBuf>> {
 /// Adds the content of one file.
 fn read(path: &Path, mut file: File, files: &mut Files) -> Result<(), String> {
     if files.bytes > MAX_BYTES {
-        return Err(format!("not read: the files hold more than {} MiB of text", MAX_BYTES >> 20));
+        return Err(format!(
+            "not read: the files hold more than {} MiB of text",
+            MAX_BYTES >> 20
+        ));
     }
     let mut head = Vec::new();
-    file.by_ref().take(HEAD).read_to_end(&mut head).map_err(cannot("read it"))?;
+    file.by_ref()
+        .take(HEAD)
+        .read_to_end(&mut head)
+        .map_err(cannot("read it"))?;
     if head.is_empty() {
-        return Err(format!("it is empty, or a pipe into which nobody writes; expected {EXPECTED}"));
+        return Err(format!(
+            "it is empty, or a pipe into which nobody writes; expected {EXPECTED}"
+        ));
     }
     path.clone_into(&mut files.path);
     if head.starts_with(b"PERFILE2") {
-        file.rewind().map_err(|_| "a perf.data is read from a file, not from a pipe: save it first")?;
+        file.rewind().map_err(|_| {
+            "a perf.data is read from a file, not from a pipe: save it \
+            first"
+        })?;
         return perf_data::read(file, files);
     }
-    if let Some((_, what)) = UNSUPPORTED.iter().find(|(magic, _)| head.starts_with(magic)) {
+    if let Some((_, what)) = UNSUPPORTED
+        .iter()
+        .find(|(magic, _)| head.starts_with(magic))
+    {
         return Err((*what).into());
     }
     // Only UTF-16 has zeros.

@@ -1,5 +1,6 @@
-//! The configuration of a QEMU guest under Proxmox VE: `/etc/pve/qemu-server/100.conf` (qm.conf(5)). It is read as the
-//! command line with which Proxmox starts QEMU (its PVE/QemuServer.pm and CPUConfig.pm).
+//! The configuration of a QEMU guest under Proxmox VE: `/etc/pve/qemu-server/100.conf`
+//! (qm.conf(5)). It is read as the command line with which Proxmox starts QEMU (its
+//! PVE/QemuServer.pm and CPUConfig.pm).
 
 use super::files::{Description, Files};
 use kvm::cmdline::{QemuCommand, UNKNOWN_PROXMOX_ID, parse_argv, shell_words};
@@ -12,8 +13,10 @@ use std::sync::Arc;
 const MAX_KEYS: usize = 1024;
 /// A line of a configuration.
 static LINE: Pattern = Pattern::new("^[a-z]+[a-z_]*[0-9]*: ");
-/// Keys that tell a guest's configuration from other texts, and those of a container's (pct.conf(5)).
-static KEY: Pattern = Pattern::new("(?m)^(?:ostype|scsihw|smbios1|bootdisk|cores|sockets|vmgenid|rootfs): ");
+/// Keys that tell a guest's configuration from other texts, and those of a container's
+/// (pct.conf(5)).
+static KEY: Pattern =
+    Pattern::new("(?m)^(?:ostype|scsihw|smbios1|bootdisk|cores|sockets|vmgenid|rootfs): ");
 /// A disk and a network card of a guest.
 static DISK: Pattern = Pattern::new("^(?:virtio|scsi|sata|ide)[0-9]{1,2}$");
 static CARD: Pattern = Pattern::new("^net[0-9]{1,2}$");
@@ -29,7 +32,9 @@ pub struct ProxmoxConfig {
 
 /// Whether a text begins as a configuration: after notes, its first lines have keys.
 pub(crate) fn begins(text: &str) -> bool {
-    let mut lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
+    let mut lines = text
+        .lines()
+        .filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
     KEY.is_match(text) && lines.by_ref().take(2).all(|line| LINE.is_match(line))
 }
 
@@ -53,48 +58,82 @@ pub(crate) fn read(text: &str, files: &mut Files) -> Result<(), String> {
 /// If it is a container's.
 pub fn parse(text: &str, number: Option<&str>) -> Result<ProxmoxConfig, String> {
     // Snapshots follow the present configuration.
-    let lines = text.lines().take_while(|line| !line.starts_with('[')).filter(|line| LINE.is_match(line));
-    let keys: BTreeMap<&str, &str> =
-        lines.filter_map(|line| line.split_once(':')).map(|(key, value)| (key, value.trim())).take(MAX_KEYS).collect();
+    let lines = text
+        .lines()
+        .take_while(|line| !line.starts_with('['))
+        .filter(|line| LINE.is_match(line));
+    let keys: BTreeMap<&str, &str> = lines
+        .filter_map(|line| line.split_once(':'))
+        .map(|(key, value)| (key, value.trim()))
+        .take(MAX_KEYS)
+        .collect();
     if keys.contains_key("rootfs") {
         return Err("the configuration of a container, which is no KVM guest".into());
     }
     let mut command = parse_argv(&argv(&keys, number));
-    command.defaults = ["cpu", "scsihw"].into_iter().filter(|key| !keys.contains_key(key)).collect();
+    command.defaults = ["cpu", "scsihw"]
+        .into_iter()
+        .filter(|key| !keys.contains_key(key))
+        .collect();
     // `args` can have a CPU as well.
     if command.cpu_options.len() > 1 {
         command.defaults.retain(|key| *key != "cpu");
     }
-    let guest_os = keys.get("ostype").map(|name| sanitize(name, 40)).filter(|name| name != "other");
+    let guest_os = keys
+        .get("ostype")
+        .map(|name| sanitize(name, 40))
+        .filter(|name| name != "other");
     Ok(ProxmoxConfig { command, guest_os })
 }
 
-/// QEMU's command line for a configuration; the options of `args` come last, as Proxmox appends them.
+/// QEMU's command line for a configuration; the options of `args` come last, as Proxmox appends
+/// them.
 fn argv(keys: &BTreeMap<&str, &str>, number: Option<&str>) -> Vec<String> {
     let get = |key: &str| keys.get(key).copied();
     let mut argv = vec!["/usr/bin/kvm".to_owned(), "-nodefaults".to_owned()];
     let mut add = |option: &str, value: String| argv.extend([option.to_owned(), value]);
     if let Some(name) = get("name").or(number) {
-        add("-name", format!("{},debug-threads=on", name.replace(',', ",,")));
+        add(
+            "-name",
+            format!("{},debug-threads=on", name.replace(',', ",,")),
+        );
     }
     if let Some(uuid) = get("smbios1").and_then(|value| part(value, "uuid")) {
         add("-uuid", uuid.to_owned());
     }
-    let count = |key: &str| get(key)?.parse::<u32>().ok().filter(|count| (1..=limits::VCPUS).contains(count));
+    let count = |key: &str| {
+        get(key)?
+            .parse::<u32>()
+            .ok()
+            .filter(|count| (1..=limits::VCPUS).contains(count))
+    };
     let (sockets, cores) = (count("sockets").unwrap_or(1), count("cores").unwrap_or(1));
     let most = sockets.saturating_mul(cores);
     let vcpus = count("vcpus").unwrap_or(most);
-    add("-smp", format!("{vcpus},sockets={sockets},cores={cores},maxcpus={most}"));
+    add(
+        "-smp",
+        format!("{vcpus},sockets={sockets},cores={cores},maxcpus={most}"),
+    );
     if let Some(memory) = get("memory") {
         add("-m", first(memory, "current=").to_owned());
     }
-    // `wxp`, `w2k8`, `win10`. Since Vista Proxmox switches the HPET off, and since 7 it adds these enlightenments
-    // (`get_hyperv_enlightenments`).
+    // `wxp`, `w2k8`, `win10`. Since Vista Proxmox switches the HPET off, and since 7 it adds these
+    // enlightenments (`get_hyperv_enlightenments`).
     let ostype = get("ostype").unwrap_or_default();
     let (is_windows, is_modern) = (ostype.starts_with('w'), ostype.starts_with("win"));
-    let accel = if get("kvm") == Some("0") { "tcg" } else { "kvm" };
+    let accel = if get("kvm") == Some("0") {
+        "tcg"
+    } else {
+        "kvm"
+    };
     let hpet = if is_modern { ",hpet=off" } else { "" };
-    add("-machine", format!("{},accel={accel}{hpet}", first(get("machine").unwrap_or("pc"), "type=")));
+    add(
+        "-machine",
+        format!(
+            "{},accel={accel}{hpet}",
+            first(get("machine").unwrap_or("pc"), "type=")
+        ),
+    );
     // The default that Proxmox's screens do not write down (`get_default_cpu_type`).
     let configured = get("cpu").unwrap_or("kvm64");
     let mut cpu = first(configured, "cputype=").to_owned();
@@ -103,17 +142,36 @@ fn argv(keys: &BTreeMap<&str, &str>, number: Option<&str>) -> Vec<String> {
         cpu.push_str(",hv_relaxed,hv_synic,hv_stimer,hv_ipi");
     }
     // `flags=+pcid;-spec-ctrl`
-    for flag in part(configured, "flags").into_iter().flat_map(|flags| flags.split(';')) {
+    for flag in part(configured, "flags")
+        .into_iter()
+        .flat_map(|flags| flags.split(';'))
+    {
         cpu.push_str(&format!(",{flag}"));
     }
     add("-cpu", cpu);
     let is_local = get("localtime").map_or(is_windows, |on| on == "1");
-    add("-rtc", format!("base={}", if is_local { "localtime,driftfix=slew" } else { "utc" }));
+    add(
+        "-rtc",
+        format!(
+            "base={}",
+            if is_local {
+                "localtime,driftfix=slew"
+            } else {
+                "utc"
+            }
+        ),
+    );
     if is_windows {
         add("-global", "kvm-pit.lost_tick_policy=discard".to_owned());
     }
     // Its QMP socket has the guest's number.
-    add("-qmp", format!("unix:/var/run/qemu-server/{}.qmp,server", number.unwrap_or(UNKNOWN_PROXMOX_ID)));
+    add(
+        "-qmp",
+        format!(
+            "unix:/var/run/qemu-server/{}.qmp,server",
+            number.unwrap_or(UNKNOWN_PROXMOX_ID)
+        ),
+    );
     let scsihw = get("scsihw").unwrap_or("lsi");
     for (key, value) in keys {
         if DISK.is_match(key) {
@@ -121,7 +179,17 @@ fn argv(keys: &BTreeMap<&str, &str>, number: Option<&str>) -> Vec<String> {
         } else if CARD.is_match(key) {
             // `e1000=BC:24:11:00:00:01,bridge=vmbr0`
             let model = first(value, "model=").split('=').next().unwrap_or_default();
-            add("-device", format!("{},id={key}", if model == "virtio" { "virtio-net-pci" } else { model }));
+            add(
+                "-device",
+                format!(
+                    "{},id={key}",
+                    if model == "virtio" {
+                        "virtio-net-pci"
+                    } else {
+                        model
+                    }
+                ),
+            );
         }
     }
     if scsihw.starts_with("virtio-scsi") {
@@ -133,22 +201,32 @@ fn argv(keys: &BTreeMap<&str, &str>, number: Option<&str>) -> Vec<String> {
 
 /// The first part of a value, whose name can be left out: `local-lvm:vm-100-disk-0,size=32G`.
 fn first<'a>(value: &'a str, name: &str) -> &'a str {
-    value.split(',').next().unwrap_or_default().trim_start_matches(name)
+    value
+        .split(',')
+        .next()
+        .unwrap_or_default()
+        .trim_start_matches(name)
 }
 
 /// A named part of a value.
 fn part<'a>(value: &'a str, name: &str) -> Option<&'a str> {
-    value.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
+    value
+        .split(',')
+        .find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
 }
 
-/// The drive and the device of a disk: `scsi0: local-lvm:vm-100-disk-0,aio=native,iothread=1,size=32G`.
+/// The drive and the device of a disk: `scsi0:
+/// local-lvm:vm-100-disk-0,aio=native,iothread=1,size=32G`.
 fn disk(key: &str, value: &str, scsihw: &str, add: &mut impl FnMut(&str, String)) {
     let volume = first(value, "file=");
     if volume.ends_with("cloudinit") || part(value, "media") == Some("cdrom") {
         return;
     }
     // Without another mode Proxmox opens disks past the host's page cache.
-    let mut drive = format!("file={volume},if=none,id=drive-{key},cache={}", part(value, "cache").unwrap_or("none"));
+    let mut drive = format!(
+        "file={volume},if=none,id=drive-{key},cache={}",
+        part(value, "cache").unwrap_or("none")
+    );
     if let Some(aio) = part(value, "aio") {
         drive.push_str(&format!(",aio={aio}"));
     }
@@ -170,7 +248,17 @@ fn disk(key: &str, value: &str, scsihw: &str, add: &mut impl FnMut(&str, String)
     add("-device", device);
     if is_scsi && !scsihw.starts_with("virtio") {
         // Proxmox's `lsi` is QEMU's lsi53c895a.
-        add("-device", format!("{},id=scsihw", if scsihw == "lsi" { "lsi53c895a" } else { scsihw }));
+        add(
+            "-device",
+            format!(
+                "{},id=scsihw",
+                if scsihw == "lsi" {
+                    "lsi53c895a"
+                } else {
+                    scsihw
+                }
+            ),
+        );
     }
 }
 

@@ -1,4 +1,5 @@
-//! Text files: which tool printed a text, as its first lines tell, and the reader of each tool's output.
+//! Text files: which tool printed a text, as its first lines tell, and the reader of each tool's
+//! output.
 
 use super::files::{Description, Files};
 use super::{EXPECTED, cannot, kvm_stat, perf_tables, proxmox, topology, trace};
@@ -19,10 +20,16 @@ const MAX_COMMANDS: usize = 1024;
 const HEAD_LINES: usize = 20;
 
 /// How a type of text begins, what JSON's `source` calls it, and its reader.
-type Kind = (fn(&str) -> bool, SourceId, fn(&str, &mut Files) -> Result<(), String>);
+type Kind = (
+    fn(&str) -> bool,
+    SourceId,
+    fn(&str, &mut Files) -> Result<(), String>,
+);
 
 const KINDS: &[Kind] = &[
-    (topology::begins, SourceId::Topology, |text, files| topology::parse(text).map(|host| files.add_topology(host))),
+    (topology::begins, SourceId::Topology, |text, files| {
+        topology::parse(text).map(|host| files.add_topology(host))
+    }),
     (|text| DOMAIN.is_match(text), SourceId::Xml, domain),
     (perf_tables::begins, SourceId::Text, |text, files| {
         perf_tables::read(text, files);
@@ -33,7 +40,9 @@ const KINDS: &[Kind] = &[
         Ok(())
     }),
     (mtree::looks_like, SourceId::Mtree, memory_tree),
-    (trace::begins, SourceId::Trace, |text, files| trace::read(text, None, files)),
+    (trace::begins, SourceId::Trace, |text, files| {
+        trace::read(text, None, files)
+    }),
     (cmdline::looks_like, SourceId::Cmdline, command),
     (proxmox::begins, SourceId::Config, proxmox::read),
     (
@@ -47,10 +56,12 @@ const KINDS: &[Kind] = &[
 ];
 
 /// A libvirt domain XML, with a declaration and comments before it.
-static DOMAIN: Pattern = Pattern::new(r"^(?s:<\?.*?\?>|<!--.*?-->|[ \t\r\n])*<(?:domain|domstatus)[ >]");
+static DOMAIN: Pattern =
+    Pattern::new(r"^(?s:<\?.*?\?>|<!--.*?-->|[ \t\r\n])*<(?:domain|domstatus)[ >]");
 /// Only a running domain has an id in its XML.
 static RUNNING: Pattern = Pattern::new(r#"<domain [^>]*id=['"][0-9]"#);
-/// The first line of a kernel log: of `dmesg`, of syslog, of the journal (`journalctl -k`, also with `-o short-iso`).
+/// The first line of a kernel log: of `dmesg`, of syslog, of the journal (`journalctl -k`, also
+/// with `-o short-iso`).
 static LOG_LINE: Pattern = Pattern::new(
     r"(?x)^(?:<[0-9]+>)?(?:\[[\ 0-9]+\.[0-9]+\] | \[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\ [A-Z]
     | (?:kern|user)\ *:[a-z]+ | [A-Z][a-z]{2}\ +[0-9]{1,2}\ [0-9:]{8}\x20
@@ -63,13 +74,20 @@ static LOG_LINE: Pattern = Pattern::new(
 /// If it is no tool's output that kvmtop reads, or damaged.
 pub(super) fn read(head: Vec<u8>, rest: &mut dyn Read, files: &mut Files) -> Result<(), String> {
     let mut bytes = head;
-    rest.take(MAX_TEXT + 1 - bytes.len() as u64).read_to_end(&mut bytes).map_err(cannot("read it"))?;
+    rest.take(MAX_TEXT + 1 - bytes.len() as u64)
+        .read_to_end(&mut bytes)
+        .map_err(cannot("read it"))?;
     let is_whole = bytes.len() as u64 <= MAX_TEXT;
     let text = decoded(&bytes);
     let text = text.trim_start_matches(['\n', '\r']);
-    let end = text.match_indices('\n').nth(HEAD_LINES).map_or(text.len(), |(at, _)| at);
+    let end = text
+        .match_indices('\n')
+        .nth(HEAD_LINES)
+        .map_or(text.len(), |(at, _)| at);
     let Some((_, source, read)) = KINDS.iter().find(|(begins, ..)| begins(&text[..end])) else {
-        return Err(format!("not the output of a tool that kvmtop reads; expected {EXPECTED}"));
+        return Err(format!(
+            "not the output of a tool that kvmtop reads; expected {EXPECTED}"
+        ));
     };
     files.bytes += text.len() as u64;
     if is_whole {
@@ -77,7 +95,10 @@ pub(super) fn read(head: Vec<u8>, rest: &mut dyn Read, files: &mut Files) -> Res
     } else if *source == SourceId::Trace {
         trace::read(text, Some(rest), files)?;
     } else {
-        files.note(&format!("larger than {} MiB: its beginning is used", MAX_TEXT >> 20));
+        files.note(&format!(
+            "larger than {} MiB: its beginning is used",
+            MAX_TEXT >> 20
+        ));
         read(text, files)?;
     }
     files.types.insert(*source);
@@ -87,7 +108,12 @@ pub(super) fn read(head: Vec<u8>, rest: &mut dyn Read, files: &mut Files) -> Res
 /// UTF-8, or UTF-16 by its byte order mark, without the escape sequences of a terminal.
 fn decoded(bytes: &[u8]) -> String {
     let utf16 = |bytes: &[u8], unit: fn([u8; 2]) -> u16| {
-        let units: Vec<u16> = bytes.as_chunks::<2>().0.iter().map(|pair| unit(*pair)).collect();
+        let units: Vec<u16> = bytes
+            .as_chunks::<2>()
+            .0
+            .iter()
+            .map(|pair| unit(*pair))
+            .collect();
         String::from_utf16_lossy(&units)
     };
     let text = match bytes {
@@ -96,18 +122,28 @@ fn decoded(bytes: &[u8]) -> String {
         [0xef, 0xbb, 0xbf, rest @ ..] => String::from_utf8_lossy(rest).into_owned(),
         _ => String::from_utf8_lossy(bytes).into_owned(),
     };
-    if text.contains('\u{1b}') { sanitized(&text) } else { text }
+    if text.contains('\u{1b}') {
+        sanitized(&text)
+    } else {
+        text
+    }
 }
 
 fn sanitized(text: &str) -> String {
-    text.lines().map(|line| sanitize(line, MAX_LINE) + "\n").collect()
+    text.lines()
+        .map(|line| sanitize(line, MAX_LINE) + "\n")
+        .collect()
 }
 
 fn domain(text: &str, files: &mut Files) -> Result<(), String> {
     let xml = domain_xml::parse(text).map_err(|error| error.to_string())?;
     let is_running = xml.pid.is_some() || RUNNING.is_match(text);
     let xml = Some((Arc::new(xml), sanitized(text).into()));
-    files.described.push(Description { xml, is_running, ..Description::default() });
+    files.described.push(Description {
+        xml,
+        is_running,
+        ..Description::default()
+    });
     Ok(())
 }
 
@@ -126,7 +162,11 @@ fn command(text: &str, files: &mut Files) -> Result<(), String> {
         commands.push(command);
     }
     let commands = commands.into_iter().map(|command| Some(Arc::new(command)));
-    files.described.extend(commands.map(|command| Description { command, is_running: true, ..Description::default() }));
+    files.described.extend(commands.map(|command| Description {
+        command,
+        is_running: true,
+        ..Description::default()
+    }));
     Ok(())
 }
 
@@ -147,28 +187,65 @@ mod tests {
         let source = |text: &str| Some(KINDS.iter().find(|(begins, ..)| begins(text))?.1);
         let command = "/usr/bin/qemu-system-x86_64 -name guest=a -m 2G";
         for (text, expected) in [
-            ("Analyze events for all VMs, all VCPUs:\n\n VM-EXIT Samples Samples%\n", SourceId::Text),
+            (
+                "Analyze events for all VMs, all VCPUs:\n\n VM-EXIT Samples Samples%\n",
+                SourceId::Text,
+            ),
             ("kvm_exit                1234         56\n", SourceId::Text),
-            ("# tracer: nop\n#\n <...>-131 [001] d..1. 58.246573: kvm_exit: vcpu 1 reason npf\n", SourceId::Trace),
-            ("cpus=2\n CPU 1/KVM-131 [001] 58.246573: kvm_entry: vcpu 1\n", SourceId::Trace),
-            ("<?xml version='1.0'?>\n<!-- <domain> -->\n<domain type='kvm'>\n", SourceId::Xml),
+            (
+                "# tracer: nop\n#\n <...>-131 [001] d..1. 58.246573: kvm_exit: vcpu 1 reason npf\n",
+                SourceId::Trace,
+            ),
+            (
+                "cpus=2\n CPU 1/KVM-131 [001] 58.246573: kvm_entry: vcpu 1\n",
+                SourceId::Trace,
+            ),
+            (
+                "<?xml version='1.0'?>\n<!-- <domain> -->\n<domain type='kvm'>\n",
+                SourceId::Xml,
+            ),
             ("<domstatus state='running'>", SourceId::Xml),
             ("<capabilities>\n", SourceId::Topology),
             ("Architecture:   x86_64\n", SourceId::Topology),
             ("CPU NODE SOCKET CORE ONLINE\n", SourceId::Topology),
-            ("available: 2 nodes (0-1)\nnode 0 cpus: 0 1\n", SourceId::Topology),
-            ("address-space: memory\n  0-7fff (prio 0, i/o): system\n", SourceId::Mtree),
+            (
+                "available: 2 nodes (0-1)\nnode 0 cpus: 0 1\n",
+                SourceId::Topology,
+            ),
+            (
+                "address-space: memory\n  0-7fff (prio 0, i/o): system\n",
+                SourceId::Mtree,
+            ),
             (command, SourceId::Cmdline),
-            ("boot: order=scsi0\ncores: 4\nmemory: 2048\nscsihw: virtio-scsi-pci\n", SourceId::Config),
-            ("Mar  7 13:38:04 host kernel: EPT: Misconfiguration.\n", SourceId::KernelLog),
-            ("[592420.654337] kvm [21715]: vcpu1 unhandled rdmsr: 0x611\n", SourceId::KernelLog),
+            (
+                "boot: order=scsi0\ncores: 4\nmemory: 2048\nscsihw: virtio-scsi-pci\n",
+                SourceId::Config,
+            ),
+            (
+                "Mar  7 13:38:04 host kernel: EPT: Misconfiguration.\n",
+                SourceId::KernelLog,
+            ),
+            (
+                "[592420.654337] kvm [21715]: vcpu1 unhandled rdmsr: 0x611\n",
+                SourceId::KernelLog,
+            ),
         ] {
             assert_eq!(source(text), Some(expected), "{text}");
-            for disguised in [format!("Hello,\n\nhere it is:\n\n{text}"), format!("> {}", text.trim_start())] {
+            for disguised in [
+                format!("Hello,\n\nhere it is:\n\n{text}"),
+                format!("> {}", text.trim_start()),
+            ] {
                 assert_eq!(source(&disguised), None, "{disguised}");
             }
         }
-        for other in ["", "Buy milk.\n", "<domainsnapshot>\n", "<network>\n", "#!/bin/sh\nkvm -m 2G\n"] {
+        for other in [
+            "",
+            "Buy milk.\n",
+            "<domainsnapshot>\n",
+            "<network>\n",
+            "#!/bin/sh\nkvm -m \
+            2G\n",
+        ] {
             assert_eq!(source(other), None, "{other}");
         }
     }

@@ -1,4 +1,5 @@
-//! The host's CPUs from one of `lscpu`, `lscpu -e`, `lscpu -p`, `numactl -H` and `virsh capabilities`.
+//! The host's CPUs from one of `lscpu`, `lscpu -e`, `lscpu -p`, `numactl -H` and `virsh
+//! capabilities`.
 
 use kvm::CpuSet;
 use kvm::cpu_set::MAX_CPUS;
@@ -7,7 +8,8 @@ use kvm::sanitize;
 use kvm::topology::{CPU_MODEL, CpuTopo, HostTopology, slower};
 use std::collections::BTreeMap;
 
-/// Lines of a text that are read: a row for each CPU of the largest host, and what stands around them.
+/// Lines of a text that are read: a row for each CPU of the largest host, and what stands around
+/// them.
 const MAX_LINES: usize = 2 * MAX_CPUS as usize;
 
 /// The host's CPUs as a text describes them.
@@ -23,8 +25,14 @@ pub struct PrintedTopology {
 
 /// Whether a text begins as one of these outputs does.
 pub(crate) fn begins(text: &str) -> bool {
-    let begins = ["Architecture:", "available: ", "# The following is the parsable format", "<capabilities"];
-    begins.iter().any(|begin| text.starts_with(begin)) || columns(text.lines().next().unwrap_or_default()).is_some()
+    let begins = [
+        "Architecture:",
+        "available: ",
+        "# The following is the parsable format",
+        "<capabilities",
+    ];
+    begins.iter().any(|begin| text.starts_with(begin))
+        || columns(text.lines().next().unwrap_or_default()).is_some()
 }
 
 /// Reads a text.
@@ -38,7 +46,12 @@ pub fn parse(text: &str) -> Result<PrintedTopology, String> {
     } else if text.starts_with("Architecture:") {
         summary(text, &mut found);
     } else if text.starts_with("available:") {
-        found.topology.cpus = text.lines().take(MAX_LINES).filter_map(numa_node).flatten().collect();
+        found.topology.cpus = text
+            .lines()
+            .take(MAX_LINES)
+            .filter_map(numa_node)
+            .flatten()
+            .collect();
     } else {
         table(text, &mut found);
     }
@@ -56,10 +69,16 @@ fn capabilities(text: &str) -> anyhow::Result<Vec<CpuTopo>> {
         let mut cpus: Vec<CpuTopo> = Vec::new();
         for node in children(root, "host").flat_map(|host| host.descendants()) {
             let number = |name: &str| node.attribute(name)?.parse::<u32>().ok();
-            let list = |name: &str| node.attribute(name).and_then(|list| CpuSet::parse(list).ok()).unwrap_or_default();
+            let list = |name: &str| {
+                node.attribute(name)
+                    .and_then(|list| CpuSet::parse(list).ok())
+                    .unwrap_or_default()
+            };
             let name = node.tag_name().name();
             if let ("cpu", Some(cpu)) = (name, number("id").filter(|id| *id < MAX_CPUS)) {
-                let cell = node.ancestors().find(|node| node.tag_name().name() == "cell");
+                let cell = node
+                    .ancestors()
+                    .find(|node| node.tag_name().name() == "cell");
                 cpus.push(CpuTopo {
                     cpu,
                     core: number("core_id"),
@@ -84,17 +103,30 @@ fn capabilities(text: &str) -> anyhow::Result<Vec<CpuTopo>> {
 fn numa_node(line: &str) -> Option<impl Iterator<Item = CpuTopo>> {
     let (node, cpus) = line.strip_prefix("node ")?.split_once(" cpus:")?;
     let node = Some(node.parse().ok()?);
-    let numbers = cpus.split_whitespace().filter_map(|word| word.parse().ok()).filter(|cpu| *cpu < MAX_CPUS);
-    Some(numbers.map(move |cpu| CpuTopo { cpu, node, ..CpuTopo::default() }))
+    let numbers = cpus
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .filter(|cpu| *cpu < MAX_CPUS);
+    Some(numbers.map(move |cpu| CpuTopo {
+        cpu,
+        node,
+        ..CpuTopo::default()
+    }))
 }
 
 /// Reads `lscpu` without options: a line for each property.
 fn summary(text: &str, found: &mut PrintedTopology) {
     let mut nodes: BTreeMap<u32, CpuSet> = BTreeMap::new();
     let mut threads = 1;
-    for (label, value) in text.lines().take(MAX_LINES).filter_map(|line| line.trim().split_once(':')) {
+    for (label, value) in text
+        .lines()
+        .take(MAX_LINES)
+        .filter_map(|line| line.trim().split_once(':'))
+    {
         let value = value.trim();
-        let node = label.strip_prefix("NUMA node").and_then(|rest| rest.strip_suffix(" CPU(s)"));
+        let node = label
+            .strip_prefix("NUMA node")
+            .and_then(|rest| rest.strip_suffix(" CPU(s)"));
         if let Some(node) = node.and_then(|node| node.parse().ok()) {
             nodes.insert(node, CpuSet::parse(value).unwrap_or_default());
         }
@@ -108,19 +140,32 @@ fn summary(text: &str, found: &mut PrintedTopology) {
     // A node lists the CPUs that are online (drivers/base/node.c, `node_read_cpumap`).
     for (node, cpus) in &nodes {
         for cpu in cpus.iter() {
-            let siblings = cores.iter().find(|core| core.contains(cpu)).cloned().unwrap_or_default();
-            found.topology.cpus.push(CpuTopo { cpu, node: Some(*node), siblings, ..CpuTopo::default() });
+            let siblings = cores
+                .iter()
+                .find(|core| core.contains(cpu))
+                .cloned()
+                .unwrap_or_default();
+            found.topology.cpus.push(CpuTopo {
+                cpu,
+                node: Some(*node),
+                siblings,
+                ..CpuTopo::default()
+            });
         }
     }
 }
 
-/// The cores of nodes whose lists each have as many equal ranges as a core has threads (`0-7,32-39`): firmware lists
-/// the first threads of all cores before the second ones. Empty where a node's list is another one.
+/// The cores of nodes whose lists each have as many equal ranges as a core has threads
+/// (`0-7,32-39`): firmware lists the first threads of all cores before the second ones. Empty where
+/// a node's list is another one.
 fn cores_by_order<'a>(nodes: impl Iterator<Item = &'a CpuSet>, threads: usize) -> Vec<CpuSet> {
     let mut cores = Vec::new();
     for ranges in nodes.map(CpuSet::ranges) {
         let length = ranges.first().map_or(0, |(first, last)| last - first);
-        if threads < 2 || ranges.len() != threads || ranges.iter().any(|(first, last)| last - first != length) {
+        if threads < 2
+            || ranges.len() != threads
+            || ranges.iter().any(|(first, last)| last - first != length)
+        {
             return Vec::new();
         }
         for at in 0..=length {
@@ -130,16 +175,28 @@ fn cores_by_order<'a>(nodes: impl Iterator<Item = &'a CpuSet>, threads: usize) -
     cores
 }
 
-/// The titles in the first line of `lscpu -e`, or in the comment before a list of `lscpu -p`, in lower case.
+/// The titles in the first line of `lscpu -e`, or in the comment before a list of `lscpu -p`, in
+/// lower case.
 fn columns(line: &str) -> Option<Vec<String>> {
-    let titles: Vec<String> = values(line.trim_start_matches(['#', ' '])).iter().map(|t| t.to_lowercase()).collect();
+    let titles: Vec<String> = values(line.trim_start_matches(['#', ' ']))
+        .iter()
+        .map(|t| t.to_lowercase())
+        .collect();
     let is_heading = titles.first().is_some_and(|title| title == "cpu");
-    (is_heading && titles.iter().any(|title| ["core", "node"].contains(&title.as_str()))).then_some(titles)
+    (is_heading
+        && titles
+            .iter()
+            .any(|title| ["core", "node"].contains(&title.as_str())))
+    .then_some(titles)
 }
 
 /// The values of a row of `lscpu -e` or of `lscpu -p`, in which they can be empty.
 fn values(line: &str) -> Vec<&str> {
-    if line.contains(',') { line.split(',').collect() } else { line.split_whitespace().collect() }
+    if line.contains(',') {
+        line.split(',').collect()
+    } else {
+        line.split_whitespace().collect()
+    }
 }
 
 /// Reads `lscpu -e` and `lscpu -p`: a row for each CPU.
@@ -152,18 +209,35 @@ fn table(text: &str, found: &mut PrintedTopology) {
             continue;
         }
         let row = values(line);
-        let value = |title: &str| row.get(titles.iter().position(|known| known == title)?).copied();
+        let value = |title: &str| {
+            row.get(titles.iter().position(|known| known == title)?)
+                .copied()
+        };
         let number = |title: &str| value(title)?.parse::<u32>().ok();
         // CPUs that are offline have no core.
-        let (Some(cpu), core @ Some(_)) = (number("cpu").filter(|cpu| *cpu < MAX_CPUS), number("core")) else {
+        let (Some(cpu), core @ Some(_)) =
+            (number("cpu").filter(|cpu| *cpu < MAX_CPUS), number("core"))
+        else {
             continue;
         };
         // All levels in one column: `0:0:0:0`, L1d first.
-        let caches = titles.iter().find(|title| title.starts_with("l1d:")).and_then(|title| value(title));
+        let caches = titles
+            .iter()
+            .find(|title| title.starts_with("l1d:"))
+            .and_then(|title| value(title));
         let llc = number("l3").or_else(|| caches?.split(':').next_back()?.parse().ok());
-        speeds.extend(value("maxmhz").and_then(|mhz| Some((cpu, mhz.split('.').next()?.parse().ok()?))));
+        speeds.extend(
+            value("maxmhz").and_then(|mhz| Some((cpu, mhz.split('.').next()?.parse().ok()?))),
+        );
         let (socket, node) = (number("socket"), number("node"));
-        found.topology.cpus.push(CpuTopo { cpu, core, socket, node, llc, ..CpuTopo::default() });
+        found.topology.cpus.push(CpuTopo {
+            cpu,
+            core,
+            socket,
+            node,
+            llc,
+            ..CpuTopo::default()
+        });
     }
     found.efficiency = slower(&speeds);
 }

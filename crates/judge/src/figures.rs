@@ -1,8 +1,10 @@
-//! How a figure is printed, everywhere that a person reads one: the screen, the reports, the findings and the messages.
+//! How a figure is printed, everywhere that a person reads one: the screen, the reports, the
+//! findings and the messages.
 //!
-//! This is the only place that rounds; until here a value is as the kernel gave it. A figure shows three significant
-//! digits, four from 1000 on, and at most two decimals; thousands are `k`, `M`, `G` and `T`. JSON holds the values
-//! themselves. Exact counts are whole numbers, printed by `to_string`.
+//! This is the only place that rounds; until here a value is as the kernel gave it. A figure shows
+//! three significant digits, four from 1000 on, and at most two decimals; thousands are `k`, `M`,
+//! `G` and `T`. JSON holds the values themselves. Exact counts are whole numbers, printed by
+//! `to_string`.
 //!
 //! | function        | for                                       | examples                               |
 //! |-----------------|-------------------------------------------|----------------------------------------|
@@ -19,8 +21,8 @@
 /// Printed for a value that no source gave.
 pub const UNKNOWN: &str = "-";
 
-/// A figure in a cell of a table, at most five characters below 10^15: `0.42`, `4.00`, `960`, `9999`, `15.9k`.
-/// Trailing zeros stay, so that the digits of a column do not move.
+/// A figure in a cell of a table, at most five characters below 10^15: `0.42`, `4.00`, `960`,
+/// `9999`, `15.9k`. Trailing zeros stay, so that the digits of a column do not move.
 pub fn rate(value: f64) -> String {
     if !value.is_finite() {
         return UNKNOWN.into();
@@ -40,7 +42,8 @@ pub fn rate(value: f64) -> String {
     format!("{sign}{digits}{unit}")
 }
 
-/// Three digits in the largest of some units that leaves a whole number, each `step` times the one before.
+/// Three digits in the largest of some units that leaves a whole number, each `step` times the one
+/// before.
 fn scaled<'a>(size: f64, step: f64, units: &[&'a str]) -> (String, &'a str) {
     let (mut size, mut unit) = (size / step, 0);
     while size >= step - 0.5 && unit + 1 < units.len() {
@@ -83,8 +86,8 @@ pub fn change(percent_more: f64) -> String {
     format!("{sign}{} %", percent(percent_more.abs()))
 }
 
-/// A duration given in microseconds, in a column headed `us`, at most six characters up to a day. From 1 s on it
-/// carries its unit: `4.39`, `310`, `6710`, `15900`, `1.20s`.
+/// A duration given in microseconds, in a column headed `us`, at most six characters up to a day.
+/// From 1 s on it carries its unit: `4.39`, `310`, `6710`, `15900`, `1.20s`.
 pub fn micros(us: f64) -> String {
     let to_digits = |us: f64| {
         let step = 10_f64.powf(us.log10().floor() - 2.0);
@@ -99,7 +102,11 @@ pub fn micros(us: f64) -> String {
 /// A duration given in microseconds, in a sentence: `4.39 us`, `310 us`, `5.05 ms`, `1.2 s`.
 pub fn duration(us: f64) -> String {
     let (digits, unit) = in_unit(us, 999.5);
-    if digits == UNKNOWN { digits } else { format!("{} {unit}", without_trailing_zeros(&digits)) }
+    if digits == UNKNOWN {
+        digits
+    } else {
+        format!("{} {unit}", without_trailing_zeros(&digits))
+    }
 }
 
 /// A length of time as an admin says it: `0.50 s`, `10 s`, `2 min 10 s`, `3 h 5 min`.
@@ -163,7 +170,11 @@ fn in_unit(us: f64, ms_from: f64) -> (String, &'static str) {
 fn without_trailing_zeros(text: &str) -> String {
     let end = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = &text[end.len()..];
-    let digits = if end.contains('.') { end.trim_end_matches('0').trim_end_matches('.') } else { end };
+    let digits = if end.contains('.') {
+        end.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        end
+    };
     format!("{digits}{unit}")
 }
 
@@ -176,13 +187,19 @@ pub fn count(n: usize, what: &str) -> String {
 pub fn listed(mut all: Vec<String>) -> String {
     let more = all.len().saturating_sub(8);
     all.truncate(8);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let more = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
     all.join(", ") + &more
 }
 
 /// A time as RFC 3339 in UTC with milliseconds; `None` for an input without clock times.
 pub fn utc(ms: i64) -> Option<String> {
-    let instant = jiff::Timestamp::from_millisecond(ms).ok().filter(|_| ms > 0)?;
+    let instant = jiff::Timestamp::from_millisecond(ms)
+        .ok()
+        .filter(|_| ms > 0)?;
     Some(instant.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
 }
 
@@ -241,13 +258,24 @@ mod tests {
 
     #[test]
     fn percents_and_shares() {
-        for (value, text) in [(0.04, "0.0"), (-0.01, "0.0"), (12.0, "12.0"), (999.9, "999.9"), (6400.0, "6400")] {
+        for (value, text) in [
+            (0.04, "0.0"),
+            (-0.01, "0.0"),
+            (12.0, "12.0"),
+            (999.9, "999.9"),
+            (6400.0, "6400"),
+        ] {
             assert_eq!(percent(value), text);
         }
         for (value, text) in [(0.2, "<1"), (0.0, "0"), (88.78, "89"), (f64::NAN, "-")] {
             assert_eq!(share(value), text);
         }
-        for (value, text) in [(12.34, "+12.3 %"), (-96.55, "-96.5 %"), (1234.0, "+1234 %"), (f64::NAN, "-")] {
+        for (value, text) in [
+            (12.34, "+12.3 %"),
+            (-96.55, "-96.5 %"),
+            (1234.0, "+1234 %"),
+            (f64::NAN, "-"),
+        ] {
             assert_eq!(change(value), text);
         }
     }

@@ -11,7 +11,8 @@ pub trait FixtureModel {
     /// The first sample, with nothing before it.
     fn first(&self) -> Model;
 
-    /// A minute of one-second intervals, with exit rates that rise over the minute for every other guest.
+    /// A minute of one-second intervals, with exit rates that rise over the minute for every other
+    /// guest.
     fn history(&self) -> History;
 }
 
@@ -31,7 +32,11 @@ impl FixtureModel for Fixture {
             let mut model = still.clone();
             model.time_ms -= 1000 * i64::from(60 - s);
             for (i, d) in model.domains.iter_mut().enumerate() {
-                let wave = if i % 2 == 0 { 0.55 + 0.45 * f64::from(s % 8) / 7.0 } else { 1.0 };
+                let wave = if i % 2 == 0 {
+                    0.55 + 0.45 * f64::from(s % 8) / 7.0
+                } else {
+                    1.0
+                };
                 d.exit_rate.0 = d.exit_rate.0.map(|r| r * wave);
             }
             history.push(&model);

@@ -30,11 +30,17 @@ impl CpuSet {
     /// The CPUs whose bits are set, 64 in a word; cut at [`MAX_CPUS`].
     pub fn of_words(words: &[u64]) -> Self {
         let words = words.iter().take(MAX_CPUS as usize / 64);
-        let used = words.clone().rposition(|word| *word != 0).map_or(0, |last| last + 1);
-        Self { words: words.take(used).copied().collect() }
+        let used = words
+            .clone()
+            .rposition(|word| *word != 0)
+            .map_or(0, |last| last + 1);
+        Self {
+            words: words.take(used).copied().collect(),
+        }
     }
 
-    /// Reads a list. Empty text (as the kernel prints for "none") is the empty set; `^N` removes CPUs.
+    /// Reads a list. Empty text (as the kernel prints for "none") is the empty set; `^N` removes
+    /// CPUs.
     ///
     /// # Errors
     /// If an element is not a number or range, or is beyond [`MAX_CPUS`].
@@ -62,7 +68,8 @@ impl CpuSet {
         is_new
     }
 
-    /// Adds a range, a word at a time: a few bytes of a file can name all CPUs, thousands of times over.
+    /// Adds a range, a word at a time: a few bytes of a file can name all CPUs, thousands of times
+    /// over.
     fn insert_range(&mut self, first: u32, last: u32) {
         let last = last.min(MAX_CPUS - 1);
         if first > last {
@@ -72,21 +79,40 @@ impl CpuSet {
         if self.words.len() <= last_word {
             self.words.resize(last_word + 1, 0);
         }
-        for (index, word) in self.words.iter_mut().enumerate().take(last_word + 1).skip(first_word) {
-            let low = if index == first_word { u64::MAX << (first % 64) } else { u64::MAX };
-            let high = if index == last_word { u64::MAX >> (63 - last % 64) } else { u64::MAX };
+        for (index, word) in self
+            .words
+            .iter_mut()
+            .enumerate()
+            .take(last_word + 1)
+            .skip(first_word)
+        {
+            let low = if index == first_word {
+                u64::MAX << (first % 64)
+            } else {
+                u64::MAX
+            };
+            let high = if index == last_word {
+                u64::MAX >> (63 - last % 64)
+            } else {
+                u64::MAX
+            };
             *word |= low & high;
         }
     }
 
     /// Whether this CPU is in the set.
     pub fn contains(&self, cpu: u32) -> bool {
-        self.words.get(cpu as usize / 64).is_some_and(|word| word & (1 << (cpu % 64)) != 0)
+        self.words
+            .get(cpu as usize / 64)
+            .is_some_and(|word| word & (1 << (cpu % 64)) != 0)
     }
 
     /// Number of CPUs in the set.
     pub fn len(&self) -> usize {
-        self.words.iter().map(|word| word.count_ones() as usize).sum()
+        self.words
+            .iter()
+            .map(|word| word.count_ones() as usize)
+            .sum()
     }
 
     /// Whether no CPU is in the set.
@@ -108,7 +134,9 @@ impl CpuSet {
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.words.iter().enumerate().flat_map(|(index, word)| {
             let word = *word;
-            (0..64u32).filter(move |bit| word & (1 << bit) != 0).map(move |bit| index as u32 * 64 + bit)
+            (0..64u32)
+                .filter(move |bit| word & (1 << bit) != 0)
+                .map(move |bit| index as u32 * 64 + bit)
         })
     }
 
@@ -144,8 +172,9 @@ impl CpuSet {
 
     fn combined(&self, other: &Self, op: fn(u64, u64) -> u64) -> Self {
         let word = |set: &Self, at: usize| set.words.get(at).copied().unwrap_or(0);
-        let mut words: Vec<u64> =
-            (0..self.words.len().max(other.words.len())).map(|at| op(word(self, at), word(other, at))).collect();
+        let mut words: Vec<u64> = (0..self.words.len().max(other.words.len()))
+            .map(|at| op(word(self, at), word(other, at)))
+            .collect();
         while words.last() == Some(&0) {
             words.pop();
         }
@@ -162,9 +191,13 @@ impl CpuSet {
         self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
     }
 
-    /// As a mask in hexadecimal, in groups of 32 CPUs (Documentation/core-api/irq/irq-affinity.rst).
+    /// As a mask in hexadecimal, in groups of 32 CPUs
+    /// (Documentation/core-api/irq/irq-affinity.rst).
     pub fn mask(&self) -> String {
-        let halves = self.words.iter().flat_map(|word| [*word as u32, (word >> 32) as u32]);
+        let halves = self
+            .words
+            .iter()
+            .flat_map(|word| [*word as u32, (word >> 32) as u32]);
         let groups: Vec<u32> = halves.collect();
         let mut groups = groups.into_iter().rev().skip_while(|group| *group == 0);
         let first = format!("{:x}", groups.next().unwrap_or(0));
@@ -173,17 +206,33 @@ impl CpuSet {
 }
 
 fn parse_part(part: &str, set: &mut CpuSet) -> Result<()> {
-    let syntax = || format!("'{}' is not a CPU number or a range such as 0-3", super::sanitize(part, 40));
+    let syntax = || {
+        format!(
+            "'{}' is not a CPU number or a range such as 0-3",
+            super::sanitize(part, 40)
+        )
+    };
     let number = |text: &str| -> Result<u32> {
-        ensure!(!text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()), syntax());
+        ensure!(
+            !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()),
+            syntax()
+        );
         let value = text.parse::<u64>().unwrap_or(u64::MAX);
         let is_cpu = value < u64::from(MAX_CPUS);
-        ensure!(is_cpu, "CPU {value} is beyond the largest supported number {}", MAX_CPUS - 1);
+        ensure!(
+            is_cpu,
+            "CPU {value} is beyond the largest supported number {}",
+            MAX_CPUS - 1
+        );
         Ok(value as u32)
     };
     let (first, last) = part.split_once('-').unwrap_or((part, part));
     let (first, last) = (number(first)?, number(last)?);
-    ensure!(first <= last, "the CPU range '{}' ends before it begins", super::sanitize(part, 40));
+    ensure!(
+        first <= last,
+        "the CPU range '{}' ends before it begins",
+        super::sanitize(part, 40)
+    );
     set.insert_range(first, last);
     Ok(())
 }
@@ -243,7 +292,10 @@ mod tests {
 
     #[test]
     fn lists_read_as_the_kernel_and_libvirt_write_them() {
-        assert_eq!(set("0-3,^2,8-9").iter().collect::<Vec<_>>(), [0, 1, 3, 8, 9]);
+        assert_eq!(
+            set("0-3,^2,8-9").iter().collect::<Vec<_>>(),
+            [0, 1, 3, 8, 9]
+        );
         assert_eq!(set(" 0-3,8 \n").to_string(), "0-3,8");
         assert_eq!(set("\n"), CpuSet::new());
         assert_eq!(set("3,1,2,1").to_string(), "1-3");
@@ -254,15 +306,38 @@ mod tests {
     fn words_are_64_cpus_each() {
         assert_eq!(CpuSet::of_words(&[0b1001, 1 << 6, 0, 0]), set("0,3,70"));
         assert_eq!(CpuSet::of_words(&[0, 0]), CpuSet::new());
-        assert_eq!(CpuSet::of_words(&vec![u64::MAX; MAX_CPUS as usize]), CpuSet::range(0, MAX_CPUS - 1));
+        assert_eq!(
+            CpuSet::of_words(&vec![u64::MAX; MAX_CPUS as usize]),
+            CpuSet::range(0, MAX_CPUS - 1)
+        );
     }
 
     #[test]
     fn nonsense_is_refused_with_a_sentence() {
         assert!(CpuSet::parse("a").unwrap_err().to_string().contains("'a'"));
-        assert_eq!(CpuSet::parse("5-2").unwrap_err().to_string(), "the CPU range '5-2' ends before it begins");
-        assert!(CpuSet::parse("0-99999999").unwrap_err().to_string().starts_with("CPU 99999999 is beyond"));
-        for bad in ["1-", "-", "1--2", "0-3:1/2", "+1", "0x1", "99999999999999999999999-"] {
+        assert_eq!(
+            CpuSet::parse("5-2").unwrap_err().to_string(),
+            "the CPU range '5-2' ends before \
+            it begins"
+        );
+        assert!(
+            CpuSet::parse("0-99999999")
+                .unwrap_err()
+                .to_string()
+                .starts_with(
+                    "CPU 99999999 is \
+            beyond"
+                )
+        );
+        for bad in [
+            "1-",
+            "-",
+            "1--2",
+            "0-3:1/2",
+            "+1",
+            "0x1",
+            "99999999999999999999999-",
+        ] {
             assert!(CpuSet::parse(bad).is_err(), "{bad}");
         }
     }
@@ -278,7 +353,12 @@ mod tests {
 
     #[test]
     fn a_mask_is_as_the_kernel_reads_it() {
-        for (list, mask) in [("", "0"), ("0-3", "f"), ("0-1,33", "2,00000003"), ("64", "1,00000000,00000000")] {
+        for (list, mask) in [
+            ("", "0"),
+            ("0-3", "f"),
+            ("0-1,33", "2,00000003"),
+            ("64", "1,00000000,00000000"),
+        ] {
             assert_eq!(CpuSet::parse(list).unwrap().mask(), mask, "{list}");
         }
     }

@@ -1,7 +1,7 @@
 //! The `format` file of a tracepoint: offsets of its fields and names of its values.
 //!
-//! Kernels add, reorder and backport fields, so offsets are always read from here (tracefs `events/*/*/format`, or
-//! the copies that a `perf.data` carries), never assumed from a version.
+//! Kernels add, reorder and backport fields, so offsets are always read from here (tracefs
+//! `events/*/*/format`, or the copies that a `perf.data` carries), never assumed from a version.
 
 mod symbols;
 
@@ -54,14 +54,21 @@ pub struct EventFormat {
 /// When the name, the id or a field line is missing or malformed.
 pub fn parse(text: &str) -> Result<EventFormat> {
     let is_too_large = text.len() > MAX_TEXT || text.matches("field:").count() > MAX_FIELDS;
-    ensure!(!is_too_large, "too large for the format file of a tracepoint");
+    ensure!(
+        !is_too_large,
+        "too large for the format file of a tracepoint"
+    );
     let mut format = EventFormat::default();
     let mut id = None;
     for line in text.lines() {
         let line = line.trim();
         if let Some(rest) = line.strip_prefix("field:") {
             let field = parse_field(rest);
-            format.fields.push(field.with_context(|| format!("cannot read the field line '{}'", sanitize(line, 80)))?);
+            format.fields.push(
+                field.with_context(|| {
+                    format!("cannot read the field line '{}'", sanitize(line, 80))
+                })?,
+            );
         } else if let Some(rest) = line.strip_prefix("name:") {
             format.name = sanitize(rest.trim(), MAX_NAME);
         } else if let Some(rest) = line.strip_prefix("ID:") {
@@ -70,13 +77,17 @@ pub fn parse(text: &str) -> Result<EventFormat> {
             format.symbols = symbols::parse(rest);
         }
     }
-    ensure!(!format.name.is_empty(), "no 'name:' line: this is not the format file of a tracepoint");
+    ensure!(
+        !format.name.is_empty(),
+        "no 'name:' line: this is not the format file of a \
+        tracepoint"
+    );
     format.id = id.context("no 'ID:' line with a number")?;
     Ok(format)
 }
 
-/// `unsigned int vcpu_id; offset:8; size:4; signed:0;`, with brackets behind the name (`char comm[16]`) or before it
-/// (`__data_loc char[] comm`).
+/// `unsigned int vcpu_id; offset:8; size:4; signed:0;`, with brackets behind the name (`char
+/// comm[16]`) or before it (`__data_loc char[] comm`).
 static FIELD: Pattern = Pattern::new(concat!(
     r"^(?P<type>.*?) *[ *](?P<name>[^ *\[\];]+)(?P<brackets>\[[^\]]*\])?;[ \t]*offset:(?P<offset>[0-9]+);",
     r"[ \t]*size:(?P<size>[0-9]+);(?:[ \t]*signed:(?P<signed>[0-9]))?",
@@ -84,9 +95,22 @@ static FIELD: Pattern = Pattern::new(concat!(
 
 fn parse_field(text: &str) -> Option<Field> {
     let found = FIELD.captures(text.trim())?;
-    let (ty, brackets) = (found["type"].trim(), group(&found, "brackets").unwrap_or_default());
+    let (ty, brackets) = (
+        found["type"].trim(),
+        group(&found, "brackets").unwrap_or_default(),
+    );
     // Kernels before 2.6.33 do not state whether a field is signed.
-    let is_signed_type = matches!(ty, "int" | "long" | "short" | "s32" | "s64" | "pid_t" | "long long");
+    let is_signed_type = matches!(
+        ty,
+        "int"
+            | "long"
+            | "short"
+            | "s32"
+            | "s64"
+            | "pid_t"
+            | "long \
+        long"
+    );
     Some(Field {
         name: sanitize(&found["name"], MAX_NAME),
         offset: number::<u32>(&found, "offset")? as usize,
@@ -103,14 +127,19 @@ impl EventFormat {
         self.fields.iter().find(|field| field.name == name)
     }
 
-    /// The exit reason names of `kvm_exit` (or `kvm_nested_vmexit`): on x86 one list for VMX and one for SVM,
-    /// distinguished by their names; on arm64 one for `ret` and one for `esr_ec`. Empty for other events.
+    /// The exit reason names of `kvm_exit` (or `kvm_nested_vmexit`): on x86 one list for VMX and
+    /// one for SVM, distinguished by their names; on arm64 one for `ret` and one for `esr_ec`.
+    /// Empty for other events.
     pub fn reason_names(&self) -> ReasonNames {
         let mut names = ReasonNames::new();
         for list in self.symbols.iter().filter(|list| !list.flags) {
             let isa = guess_isa(list.names.iter().map(|(_, name)| name.as_str()));
             let base = match isa {
-                Isa::Vmx | Isa::Svm if list.mentions("exit_reason") || list.mentions("exit_code") => 0,
+                Isa::Vmx | Isa::Svm
+                    if list.mentions("exit_reason") || list.mentions("exit_code") =>
+                {
+                    0
+                }
                 Isa::Arm64 if list.mentions("esr_ec") => 0,
                 Isa::Arm64 if list.mentions("ret") => ARM64_RET,
                 _ => continue,
@@ -118,7 +147,9 @@ impl EventFormat {
             for (value, name) in &list.names {
                 // Codes are 32 bits wide in the record; -1 is written as a 64-bit value here.
                 // The first name of a code wins, as in the kernel's own lookup.
-                names.entry((isa, (*value as u32).wrapping_add(base))).or_insert_with(|| name.clone());
+                names
+                    .entry((isa, (*value as u32).wrapping_add(base)))
+                    .or_insert_with(|| name.clone());
             }
         }
         names

@@ -1,6 +1,7 @@
 //! Names of guests without libvirt, from the VMM's command line or cgroup.
 //!
-//! A process id changes with each start of a guest. These names do not, so two recordings of a guest show the same.
+//! A process id changes with each start of a guest. These names do not, so two recordings of a
+//! guest show the same.
 
 use super::pattern::{Pattern, group};
 use super::sanitize;
@@ -16,25 +17,40 @@ static FIRMWARE: Pattern = Pattern::new("(?:^|/)(?:OVMF|AAVMF|edk2|efi)[^/]*$");
 /// A scope of systemd-machined; libvirt numbers its guests.
 static SCOPE: Pattern = Pattern::new(r"machine-(?:qemu\\x2d[0-9]+\\x2d)?(?P<name>[^/ ]*?)\.scope");
 /// `(vm='web')`, `/var/lib/libvirt/qemu/domain-3-web/`, `/dev/hugepages/libvirt/qemu/3-web`.
-static BY_LIBVIRT: Pattern = Pattern::new(r"(?:\(vm='|libvirt/qemu/(?:domain-)?[0-9]+-)(?P<name>[^',/ )]+)");
+static BY_LIBVIRT: Pattern =
+    Pattern::new(r"(?:\(vm='|libvirt/qemu/(?:domain-)?[0-9]+-)(?P<name>[^',/ )]+)");
 static ESCAPE: Pattern = Pattern::new(r"\\x(?P<code>[0-7][0-9a-f])");
 /// A container's scope or folder. An id is 64 hexadecimal digits, of which its tools show twelve.
-static CONTAINER: Pattern = Pattern::new(r"^(?:(?P<tool>.*)-)?(?P<id>[0-9a-fA-F]{12})[0-9a-fA-F]{52}(?:\.scope)?$");
+static CONTAINER: Pattern =
+    Pattern::new(r"^(?:(?P<tool>.*)-)?(?P<id>[0-9a-fA-F]{12})[0-9a-fA-F]{52}(?:\.scope)?$");
 
-/// The name that the command line gives: `--id` of Firecracker (docs/jailer.md), `--name` of crosvm and kvmtool,
-/// else the API socket that a management tool made for this guest.
+/// The name that the command line gives: `--id` of Firecracker (docs/jailer.md), `--name` of crosvm
+/// and kvmtool, else the API socket that a management tool made for this guest.
 pub fn of_command(argv: &[String]) -> Option<String> {
     let (program, args) = argv.split_first()?;
     let program = program.rsplit('/').next().unwrap_or(program);
-    let names: &[&str] = if program.starts_with("firecracker") { &["--id"] } else { &["--name", "-name"] };
+    let names: &[&str] = if program.starts_with("firecracker") {
+        &["--id"]
+    } else {
+        &["--name", "-name"]
+    };
     let given = option(args, names).filter(|id| *id != "anonymous-instance");
-    let given = given.map(|name| name.strip_prefix("guest=").unwrap_or(name).split(',').next().unwrap_or(name));
+    let given = given.map(|name| {
+        name.strip_prefix("guest=")
+            .unwrap_or(name)
+            .split(',')
+            .next()
+            .unwrap_or(name)
+    });
     let sockets: &[&str] = match program {
         "crosvm" => &["--socket", "-s"],
         _ => &["--api-socket", "--api-sock"],
     };
     let socket = || of_socket(option(args, sockets)?);
-    given.filter(|name| !name.is_empty() && !name.starts_with('-')).map(str::to_owned).or_else(socket)
+    given
+        .filter(|name| !name.is_empty() && !name.starts_with('-'))
+        .map(str::to_owned)
+        .or_else(socket)
 }
 
 /// The value of an option: `--id web`, `--id=web`. The first one counts.
@@ -43,7 +59,9 @@ fn option<'a>(args: &'a [String], names: &[&str]) -> Option<&'a str> {
         if names.contains(&arg.as_str()) {
             return args.get(at + 1).map(String::as_str);
         }
-        arg.split_once('=').filter(|(name, _)| name.starts_with("--") && names.contains(name)).map(|(_, value)| value)
+        arg.split_once('=')
+            .filter(|(name, _)| name.starts_with("--") && names.contains(name))
+            .map(|(_, value)| value)
     })
 }
 
@@ -52,7 +70,8 @@ pub fn of_socket(option: &str) -> Option<String> {
     own_file(option.split(',').next()?).map(|name| sanitize(name, 80))
 }
 
-/// The first disk image of the command line, without folder and extension. Several guests may run from one.
+/// The first disk image of the command line, without folder and extension. Several guests may run
+/// from one.
 pub fn of_disk(argv: &[String]) -> Option<String> {
     let parts = argv.iter().skip(1).flat_map(|arg| arg.split([',', '"']));
     let paths = parts.map(|part| part.split_once('=').map_or(part, |(_, value)| value));
@@ -60,19 +79,31 @@ pub fn of_disk(argv: &[String]) -> Option<String> {
     images.find_map(own_file).map(str::to_owned)
 }
 
-/// The name of a file without its extension, or of its folder if any guest may have a file of this name.
+/// The name of a file without its extension, or of its folder if any guest may have a file of this
+/// name.
 fn own_file(path: &str) -> Option<&str> {
     let path = path.strip_prefix("path=").unwrap_or(path);
-    let stem = |name: &'_ str| name.split_once('.').map_or(name.len(), |(stem, _)| stem.len());
-    let mut parts = path.rsplit('/').take(2).map(|name| name.get(..stem(name)).unwrap_or(name));
+    let stem = |name: &'_ str| {
+        name.split_once('.')
+            .map_or(name.len(), |(stem, _)| stem.len())
+    };
+    let mut parts = path
+        .rsplit('/')
+        .take(2)
+        .map(|name| name.get(..stem(name)).unwrap_or(name));
     parts.find(|name| !name.is_empty() && !ANY_GUEST.is_match(name))
 }
 
-/// Reads `/proc/PID/cgroup`: of its paths the innermost folder that names a machine, as systemd-machined or libvirt
-/// registered it, and a container or pod that the VMM runs in, `docker-0a1b2c3d4e5f`. Others may run in it too.
+/// Reads `/proc/PID/cgroup`: of its paths the innermost folder that names a machine, as
+/// systemd-machined or libvirt registered it, and a container or pod that the VMM runs in,
+/// `docker-0a1b2c3d4e5f`. Others may run in it too.
 pub fn of_cgroup(text: &str) -> (Option<String>, Option<String>) {
     let (mut machine, mut of_container) = (None, None);
-    for folder in text.lines().take(64).filter_map(|line| line.splitn(3, ':').nth(2)).flat_map(|path| path.rsplit('/'))
+    for folder in text
+        .lines()
+        .take(64)
+        .filter_map(|line| line.splitn(3, ':').nth(2))
+        .flat_map(|path| path.rsplit('/'))
     {
         machine = machine.or_else(|| of_scope(folder));
         of_container = of_container.or_else(|| container(folder));
@@ -80,15 +111,17 @@ pub fn of_cgroup(text: &str) -> (Option<String>, Option<String>) {
     (machine, of_container)
 }
 
-/// The guest of a scope in a text: `machine-qemu\x2d3\x2dweb.scope` is the guest `web`. systemd escapes all but plain
-/// characters (systemd.unit(5)).
+/// The guest of a scope in a text: `machine-qemu\x2d3\x2dweb.scope` is the guest `web`. systemd
+/// escapes all but plain characters (systemd.unit(5)).
 pub(crate) fn of_scope(text: &str) -> Option<String> {
     let scope = SCOPE.captures(text)?;
     let unescape = |escape: &regex::Captures<'_>| {
         let code = group(escape, "code").and_then(|code| u8::from_str_radix(code, 16).ok());
         code.map(char::from).map(String::from).unwrap_or_default()
     };
-    let name = ESCAPE.regex()?.replace_all(group(&scope, "name")?, unescape);
+    let name = ESCAPE
+        .regex()?
+        .replace_all(group(&scope, "name")?, unescape);
     Some(sanitize(&name, 128)).filter(|name| !name.is_empty())
 }
 
@@ -98,7 +131,8 @@ pub(crate) fn of_log_line(text: &str) -> Option<String> {
     of_scope(text).or_else(by_libvirt)
 }
 
-/// `docker-<id>.scope`, `libpod-<id>.scope`, `cri-containerd-<id>.scope`, or the bare id of cgroup v1.
+/// `docker-<id>.scope`, `libpod-<id>.scope`, `cri-containerd-<id>.scope`, or the bare id of cgroup
+/// v1.
 fn container(folder: &str) -> Option<String> {
     let found = CONTAINER.captures(folder)?;
     let tool = match group(&found, "tool").unwrap_or("container") {
@@ -119,15 +153,33 @@ mod tests {
     #[test]
     fn a_vmm_names_its_guest() {
         for (line, name) in [
-            ("/firecracker --id 551e7604-e35c --start-time-us 1", Some("551e7604-e35c")),
+            (
+                "/firecracker --id 551e7604-e35c --start-time-us 1",
+                Some("551e7604-e35c"),
+            ),
             ("firecracker --id=web1 --api-sock /run/a.sock", Some("web1")),
             ("firecracker --api-sock /srv/fc/web2.socket", Some("web2")),
-            ("firecracker --id anonymous-instance --api-sock /tmp/firecracker.socket", None),
+            (
+                "firecracker --id anonymous-instance --api-sock /tmp/firecracker.socket",
+                None,
+            ),
             ("lkvm run --name build -k bzImage -c 2", Some("build")),
-            ("crosvm run --name arcvm --cpus 4 -s /run/vm/1/crosvm.sock k", Some("arcvm")),
-            ("crosvm run -s /run/vms/termina/crosvm.sock k", Some("termina")),
-            ("cloud-hypervisor --api-socket path=/run/ch/db1.sock --cpus boot=4", Some("db1")),
-            ("/opt/kata/bin/cloud-hypervisor --api-socket /run/vc/vm/5af9/clh-api.sock", Some("5af9")),
+            (
+                "crosvm run --name arcvm --cpus 4 -s /run/vm/1/crosvm.sock k",
+                Some("arcvm"),
+            ),
+            (
+                "crosvm run -s /run/vms/termina/crosvm.sock k",
+                Some("termina"),
+            ),
+            (
+                "cloud-hypervisor --api-socket path=/run/ch/db1.sock --cpus boot=4",
+                Some("db1"),
+            ),
+            (
+                "/opt/kata/bin/cloud-hypervisor --api-socket /run/vc/vm/5af9/clh-api.sock",
+                Some("5af9"),
+            ),
             ("my-qemu -name guest=b,debug-threads=on -m 1G", Some("b")),
             ("cloud-hypervisor --kernel vmlinux", None),
             ("vmm --name", None),
@@ -141,13 +193,26 @@ mod tests {
     #[test]
     fn a_disk_names_its_guest() {
         for (line, name) in [
-            ("qemu-system-x86_64 -drive file=/vm/alpine.qcow2,if=virtio -cdrom a.iso", Some("alpine")),
+            (
+                "qemu-system-x86_64 -drive file=/vm/alpine.qcow2,if=virtio -cdrom a.iso",
+                Some("alpine"),
+            ),
             ("qemu-system-x86_64 -hda win10.img", Some("win10")),
-            (r#"qemu-system-x86_64 -blockdev {"driver":"file","filename":"/vm/web/disk.qcow2"}"#, Some("web")),
-            ("qemu-system-x86_64 -drive if=pflash,file=/usr/share/OVMF_CODE.raw -hda /vm/web/disk.img", Some("web")),
+            (
+                r#"qemu-system-x86_64 -blockdev {"driver":"file","filename":"/vm/web/disk.qcow2"}"#,
+                Some("web"),
+            ),
+            (
+                "qemu-system-x86_64 -drive if=pflash,file=/usr/share/OVMF_CODE.raw -hda \
+                /vm/web/disk.img",
+                Some("web"),
+            ),
             ("lkvm run -d rootfs.ext4", None),
             ("lkvm run -d /guests/ci/rootfs.ext4", Some("ci")),
-            ("cloud-hypervisor --disk path=/vm/jammy.raw,readonly=on path=seed.img", Some("jammy")),
+            (
+                "cloud-hypervisor --disk path=/vm/jammy.raw,readonly=on path=seed.img",
+                Some("jammy"),
+            ),
             ("qemu-system-x86_64 -m 1G", None),
         ] {
             assert_eq!(of_disk(&argv(line)).as_deref(), name, "{line}");
@@ -161,14 +226,32 @@ mod tests {
             machine("0::/machine.slice/machine-qemu\\x2d3\\x2dweb\\x2d1.scope/libvirt/emulator"),
             Some("web-1".into())
         );
-        assert_eq!(machine("0::/machine.slice/machine-db.scope\n"), Some("db".into()));
-        assert_eq!(machine("0::/user.slice/user-0.slice/session-3.scope\n"), None);
-        let id = "0a1b2c3d4e5f".repeat(6).chars().take(64).collect::<String>();
-        let container = |text: String| of_cgroup(&text).1;
-        assert_eq!(container(format!("0::/system.slice/docker-{id}.scope")), Some("docker-0a1b2c3d4e5f".into()));
-        assert_eq!(container(format!("4:cpu:/docker/{id}\n")), Some("container-0a1b2c3d4e5f".into()));
         assert_eq!(
-            container(format!("0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-{id}.scope")),
+            machine("0::/machine.slice/machine-db.scope\n"),
+            Some("db".into())
+        );
+        assert_eq!(
+            machine("0::/user.slice/user-0.slice/session-3.scope\n"),
+            None
+        );
+        let id = "0a1b2c3d4e5f"
+            .repeat(6)
+            .chars()
+            .take(64)
+            .collect::<String>();
+        let container = |text: String| of_cgroup(&text).1;
+        assert_eq!(
+            container(format!("0::/system.slice/docker-{id}.scope")),
+            Some("docker-0a1b2c3d4e5f".into())
+        );
+        assert_eq!(
+            container(format!("4:cpu:/docker/{id}\n")),
+            Some("container-0a1b2c3d4e5f".into())
+        );
+        assert_eq!(
+            container(format!(
+                "0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-{id}.scope"
+            )),
             Some("containerd-0a1b2c3d4e5f".into())
         );
         assert_eq!(

@@ -1,7 +1,7 @@
 //! The Hyper-V enlightenments of KVM: their names, and what each of them needs.
 //!
-//! The names come from libvirt's elements in `<hyperv>`; the name of an inner element follows the name of its outer
-//! element (`stimer_direct`). The clock is libvirt's timer `hypervclock`.
+//! The names come from libvirt's elements in `<hyperv>`; the name of an inner element follows the
+//! name of its outer element (`stimer_direct`). The clock is libvirt's timer `hypervclock`.
 
 use std::collections::BTreeSet;
 
@@ -21,8 +21,8 @@ pub struct Enlightenment {
     pub flag: Name,
     /// What QEMU requires beside it, or does not start (docs/system/i386/hyperv.rst, "Requires").
     pub needs: &'static [Name],
-    /// Where KVM says that it offers it: all of these bits
-    /// (`kvm_hyperv_properties` of QEMU's target/i386/kvm/kvm.c, Hyper-V TLFS). Empty: with any leaf.
+    /// Where KVM says that it offers it: all of these bits (`kvm_hyperv_properties` of QEMU's
+    /// target/i386/kvm/kvm.c, Hyper-V TLFS). Empty: with any leaf.
     cpuid: &'static [Bits],
 }
 
@@ -30,8 +30,18 @@ const FEATURES: u32 = 0x4000_0003;
 const RECOMMENDATIONS: u32 = 0x4000_0004;
 const NESTED: u32 = 0x4000_000a;
 
-const fn enlightenment(name: Name, flag: Name, needs: &'static [Name], cpuid: &'static [Bits]) -> Enlightenment {
-    Enlightenment { name, flag, needs, cpuid }
+const fn enlightenment(
+    name: Name,
+    flag: Name,
+    needs: &'static [Name],
+    cpuid: &'static [Bits],
+) -> Enlightenment {
+    Enlightenment {
+        name,
+        flag,
+        needs,
+        cpuid,
+    }
 }
 
 /// All that QEMU has a flag for and that switch something on.
@@ -44,18 +54,68 @@ pub const ALL: &[Enlightenment] = &[
     enlightenment("runtime", "runtime", &[], &[(FEATURES, 0, 1)]),
     enlightenment("crash", "crash", &[], &[(FEATURES, 3, 1 << 10)]),
     enlightenment("synic", "synic", &["vpindex"], &[(FEATURES, 0, 1 << 2)]),
-    enlightenment("stimer", "stimer", &["vpindex", "synic", CLOCK], &[(FEATURES, 0, 1 << 3)]),
-    enlightenment("stimer_direct", "stimer-direct", &["vpindex", "synic", CLOCK, "stimer"], &[(FEATURES, 3, 1 << 19)]),
+    enlightenment(
+        "stimer",
+        "stimer",
+        &["vpindex", "synic", CLOCK],
+        &[(FEATURES, 0, 1 << 3)],
+    ),
+    enlightenment(
+        "stimer_direct",
+        "stimer-direct",
+        &["vpindex", "synic", CLOCK, "stimer"],
+        &[(FEATURES, 3, 1 << 19)],
+    ),
     enlightenment("reset", "reset", &[], &[(FEATURES, 0, 1 << 7)]),
-    enlightenment("frequencies", "frequencies", &[], &[(FEATURES, 0, 1 << 11), (FEATURES, 3, 1 << 8)]),
-    enlightenment("reenlightenment", "reenlightenment", &[], &[(FEATURES, 0, 1 << 13)]),
-    enlightenment("tlbflush", "tlbflush", &["vpindex"], &[(RECOMMENDATIONS, 0, 1 << 2 | 1 << 11)]),
-    enlightenment("tlbflush_direct", "tlbflush-direct", &["vapic"], &[(NESTED, 0, 1 << 17)]),
-    enlightenment("tlbflush_extended", "tlbflush-ext", &["vpindex", "tlbflush"], &[(FEATURES, 3, 1 << 14)]),
-    enlightenment("ipi", "ipi", &["vpindex"], &[(RECOMMENDATIONS, 0, 1 << 10 | 1 << 11)]),
-    enlightenment("evmcs", "evmcs", &["vapic"], &[(RECOMMENDATIONS, 0, 1 << 14)]),
+    enlightenment(
+        "frequencies",
+        "frequencies",
+        &[],
+        &[(FEATURES, 0, 1 << 11), (FEATURES, 3, 1 << 8)],
+    ),
+    enlightenment(
+        "reenlightenment",
+        "reenlightenment",
+        &[],
+        &[(FEATURES, 0, 1 << 13)],
+    ),
+    enlightenment(
+        "tlbflush",
+        "tlbflush",
+        &["vpindex"],
+        &[(RECOMMENDATIONS, 0, 1 << 2 | 1 << 11)],
+    ),
+    enlightenment(
+        "tlbflush_direct",
+        "tlbflush-direct",
+        &["vapic"],
+        &[(NESTED, 0, 1 << 17)],
+    ),
+    enlightenment(
+        "tlbflush_extended",
+        "tlbflush-ext",
+        &["vpindex", "tlbflush"],
+        &[(FEATURES, 3, 1 << 14)],
+    ),
+    enlightenment(
+        "ipi",
+        "ipi",
+        &["vpindex"],
+        &[(RECOMMENDATIONS, 0, 1 << 10 | 1 << 11)],
+    ),
+    enlightenment(
+        "evmcs",
+        "evmcs",
+        &["vapic"],
+        &[(RECOMMENDATIONS, 0, 1 << 14)],
+    ),
     enlightenment("avic", "avic", &[], &[(RECOMMENDATIONS, 0, 1 << 9)]),
-    enlightenment("syndbg", "syndbg", &["relaxed", "vpindex", "synic"], &[(FEATURES, 3, 1 << 11)]),
+    enlightenment(
+        "syndbg",
+        "syndbg",
+        &["relaxed", "vpindex", "synic"],
+        &[(FEATURES, 3, 1 << 11)],
+    ),
     enlightenment("emsr_bitmap", "emsr-bitmap", &[], &[(NESTED, 0, 1 << 19)]),
     enlightenment("xmm_input", "xmm-input", &[], &[(FEATURES, 3, 1 << 4)]),
 ];
@@ -65,8 +125,8 @@ pub fn find(name: &str) -> Option<&'static Enlightenment> {
     ALL.iter().find(|known| known.name == name)
 }
 
-/// libvirt's name for a QEMU flag, both without `hv-`. A flag without a different name in libvirt (`vendor-id`) keeps
-/// its spelling, with underscores.
+/// libvirt's name for a QEMU flag, both without `hv-`. A flag without a different name in libvirt
+/// (`vendor-id`) keeps its spelling, with underscores.
 pub fn of_flag(flag: &str) -> String {
     let flag = if flag == "apicv" { "avic" } else { flag };
     match ALL.iter().find(|known| known.flag == flag) {
@@ -87,11 +147,16 @@ pub type HypervLeaf = (u32, [u32; 4]);
 /// (Documentation/virt/kvm/api.rst).
 pub fn offered(leaves: &[HypervLeaf]) -> BTreeSet<&'static str> {
     let has = |&(leaf, register, bits): &Bits| {
-        let found =
-            leaves.iter().find(|(number, _)| *number == leaf).and_then(|(_, registers)| registers.get(register));
+        let found = leaves
+            .iter()
+            .find(|(number, _)| *number == leaf)
+            .and_then(|(_, registers)| registers.get(register));
         found.is_some_and(|value| value & bits == bits)
     };
-    ALL.iter().filter(|known| !leaves.is_empty() && known.cpuid.iter().all(has)).map(|known| known.name).collect()
+    ALL.iter()
+        .filter(|known| !leaves.is_empty() && known.cpuid.iter().all(has))
+        .map(|known| known.name)
+        .collect()
 }
 
 #[cfg(test)]
@@ -104,7 +169,11 @@ mod tests {
             for need in known.needs {
                 assert!(find(need).is_some(), "{need}");
                 for further in needs(need) {
-                    assert!(known.needs.contains(further), "{} needs {need}, and so {further}", known.name);
+                    assert!(
+                        known.needs.contains(further),
+                        "{} needs {need}, and so {further}",
+                        known.name
+                    );
                 }
             }
         }
@@ -112,18 +181,27 @@ mod tests {
 
     #[test]
     fn flags_and_names() {
-        for (flag, name) in
-            [("time", CLOCK), ("apicv", "avic"), ("tlbflush-ext", "tlbflush_extended"), ("vendor-id", "vendor_id")]
-        {
+        for (flag, name) in [
+            ("time", CLOCK),
+            ("apicv", "avic"),
+            ("tlbflush-ext", "tlbflush_extended"),
+            ("vendor-id", "vendor_id"),
+        ] {
             assert_eq!(of_flag(flag), name);
         }
     }
 
     #[test]
     fn offers_are_read_bit_by_bit() {
-        let leaves = [(FEATURES, [1 << 1 | 1 << 9 | 1 << 6 | 1 << 2, 0, 0, 0]), (RECOMMENDATIONS, [1 << 2, 0, 0, 0])];
+        let leaves = [
+            (FEATURES, [1 << 1 | 1 << 9 | 1 << 6 | 1 << 2, 0, 0, 0]),
+            (RECOMMENDATIONS, [1 << 2, 0, 0, 0]),
+        ];
         let found = offered(&leaves);
-        assert_eq!(found.into_iter().collect::<Vec<_>>(), [CLOCK, "spinlocks", "synic", "vpindex"]);
+        assert_eq!(
+            found.into_iter().collect::<Vec<_>>(),
+            [CLOCK, "spinlocks", "synic", "vpindex"]
+        );
         assert!(offered(&[]).is_empty());
     }
 }

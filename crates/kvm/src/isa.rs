@@ -3,8 +3,11 @@
 use serde::{Deserialize, Serialize};
 use strum::Display;
 
-/// The virtualisation extension that an exit came from. The `isa` field of `kvm_exit` holds its code.
-#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug, Serialize, Deserialize, Display)]
+/// The virtualisation extension that an exit came from. The `isa` field of `kvm_exit` holds its
+/// code.
+#[derive(
+    Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug, Serialize, Deserialize, Display,
+)]
 #[strum(serialize_all = "lowercase")]
 pub enum Isa {
     /// Intel VMX (`isa` 1).

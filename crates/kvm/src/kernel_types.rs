@@ -1,7 +1,8 @@
-//! Where fields of the kernel's structs are, by its BTF (`/sys/kernel/btf/vmlinux`, Documentation/bpf/btf.rst).
+//! Where fields of the kernel's structs are, by its BTF (`/sys/kernel/btf/vmlinux`,
+//! Documentation/bpf/btf.rst).
 //!
-//! The file holds some hundred thousand types. One pass over it keeps nothing but the offsets that were asked for; a
-//! parser that builds all types takes ten times its size.
+//! The file holds some hundred thousand types. One pass over it keeps nothing but the offsets that
+//! were asked for; a parser that builds all types takes ten times its size.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +15,25 @@ const KIND_STRUCT: u32 = 4;
 /// A field: the struct's name, and its own.
 pub type KernelField = (&'static str, &'static str);
 
-/// The offsets of these fields from the beginning of their structs, bytes. The result leaves out fields that the kernel
-/// lacks and fields of anonymous structs within a struct. A module's BTF holds the types and the strings that the
-/// `kernel`'s does not have. `None`: the data is not BTF in this machine's byte order.
-pub fn offsets(btf: &[u8], kernel: Option<&[u8]>, wanted: &[KernelField]) -> Option<BTreeMap<KernelField, u32>> {
+/// The offsets of these fields from the beginning of their structs, bytes. The result leaves out
+/// fields that the kernel lacks and fields of anonymous structs within a struct. A module's BTF
+/// holds the types and the strings that the `kernel`'s does not have. `None`: the data is not BTF
+/// in this machine's byte order.
+pub fn offsets(
+    btf: &[u8],
+    kernel: Option<&[u8]>,
+    wanted: &[KernelField],
+) -> Option<BTreeMap<KernelField, u32>> {
     let (types, own) = parts(btf)?;
     let before = kernel.map_or(Some(&[][..]), |kernel| Some(parts(kernel)?.1))?;
     // Texts end with a zero. Offsets in a module's texts start where the kernel's texts end.
     let is = |at: u32, name: &str| {
         let at = at as usize;
-        let text = at.checked_sub(before.len()).map_or_else(|| before.get(at..), |at| own.get(at..));
-        text.and_then(|text| text.strip_prefix(name.as_bytes())).is_some_and(|rest| rest.first() == Some(&0))
+        let text = at
+            .checked_sub(before.len())
+            .map_or_else(|| before.get(at..), |at| own.get(at..));
+        text.and_then(|text| text.strip_prefix(name.as_bytes()))
+            .is_some_and(|rest| rest.first() == Some(&0))
     };
     let mut found = BTreeMap::new();
     let mut at = 0;
@@ -34,7 +43,10 @@ pub fn offsets(btf: &[u8], kernel: Option<&[u8]>, wanted: &[KernelField]) -> Opt
         let members = at + 12;
         if kind == KIND_STRUCT && wanted.iter().any(|(of, _)| is(name, of)) {
             for member in (members..).step_by(12).take(count) {
-                let (Some(field), Some(offset)) = (word(types, member), word(types, member + 8)) else { break };
+                let (Some(field), Some(offset)) = (word(types, member), word(types, member + 8))
+                else {
+                    break;
+                };
                 // With bit fields the low 24 bits are the offset.
                 let offset = if bits { offset & 0xff_ffff } else { offset } / 8;
                 let is_this = |(of, f): &&KernelField| is(name, of) && is(field, f);
@@ -79,7 +91,9 @@ fn length(kind: u32, count: usize) -> Option<usize> {
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
+    Some(u32::from_ne_bytes(
+        bytes.get(at..at.checked_add(4)?)?.try_into().ok()?,
+    ))
 }
 
 #[cfg(test)]
@@ -91,7 +105,11 @@ mod tests {
         let strings = b"\0int\0bio\0bi_opf\0bi_next\0biology\0";
         let at = |name: &str| {
             let wanted = [b"\0", name.as_bytes(), b"\0"].concat();
-            strings.windows(wanted.len()).position(|w| w == wanted).unwrap() as u32 + 1
+            strings
+                .windows(wanted.len())
+                .position(|w| w == wanted)
+                .unwrap() as u32
+                + 1
         };
         let mut types: Vec<u32> = vec![at("int"), 1 << 24, 4, 32];
         types.extend([at("biology"), 4 << 24 | 1, 4, at("bi_opf"), 1, 8 * 4]);
@@ -99,7 +117,13 @@ mod tests {
         types.extend([at("bi_next"), 1, 0, at("bi_opf"), 1, (4 << 24) | (8 * 12)]);
         let types: Vec<u8> = types.iter().flat_map(|w| w.to_ne_bytes()).collect();
         let mut btf = [MAGIC.to_ne_bytes().as_slice(), &[1, 0]].concat();
-        for word in [24, 0, types.len() as u32, types.len() as u32, strings.len() as u32] {
+        for word in [
+            24,
+            0,
+            types.len() as u32,
+            types.len() as u32,
+            strings.len() as u32,
+        ] {
             btf.extend(word.to_ne_bytes());
         }
         [btf, types, strings.to_vec()].concat()
@@ -107,28 +131,54 @@ mod tests {
 
     #[test]
     fn fields_are_found_and_missing_ones_are_not() {
-        let wanted: [KernelField; 4] = [("bio", "bi_opf"), ("bio", "bi_next"), ("bio", "bi_bdev"), ("request", "bio")];
+        let wanted: [KernelField; 4] = [
+            ("bio", "bi_opf"),
+            ("bio", "bi_next"),
+            ("bio", "bi_bdev"),
+            ("request", "bio"),
+        ];
         let found = offsets(&made(), None, &wanted).unwrap();
-        assert_eq!(found, [(("bio", "bi_opf"), 12), (("bio", "bi_next"), 0)].into());
+        assert_eq!(
+            found,
+            [(("bio", "bi_opf"), 12), (("bio", "bi_next"), 0)].into()
+        );
     }
 
     #[test]
     fn a_module_names_things_by_the_kernels_strings_and_its_own() {
         let kernel = made();
         let strings = parts(&kernel).unwrap().1;
-        let place = |name: &[u8]| strings.windows(name.len()).position(|w| w == name).unwrap() as u32;
+        let place =
+            |name: &[u8]| strings.windows(name.len()).position(|w| w == name).unwrap() as u32;
         let own = b"vcpu_svm\0vmcb\0";
         let own_at = strings.len() as u32;
-        let types: Vec<u32> = vec![own_at, 4 << 24 | 2, 16, own_at + 9, 1, 8 * 8, place(b"bi_opf\0"), 1, 8 * 12];
+        let types: Vec<u32> = vec![
+            own_at,
+            4 << 24 | 2,
+            16,
+            own_at + 9,
+            1,
+            8 * 8,
+            place(b"bi_opf\0"),
+            1,
+            8 * 12,
+        ];
         let types: Vec<u8> = types.iter().flat_map(|w| w.to_ne_bytes()).collect();
         let mut module = kernel[..8].to_vec();
         for word in [0, types.len() as u32, types.len() as u32, own.len() as u32] {
             module.extend(word.to_ne_bytes());
         }
         let module = [module, types, own.to_vec()].concat();
-        let wanted: [KernelField; 3] = [("vcpu_svm", "vmcb"), ("vcpu_svm", "bi_opf"), ("bio", "bi_opf")];
+        let wanted: [KernelField; 3] = [
+            ("vcpu_svm", "vmcb"),
+            ("vcpu_svm", "bi_opf"),
+            ("bio", "bi_opf"),
+        ];
         let found = offsets(&module, Some(&kernel), &wanted).unwrap();
-        assert_eq!(found, [(("vcpu_svm", "vmcb"), 8), (("vcpu_svm", "bi_opf"), 12)].into());
+        assert_eq!(
+            found,
+            [(("vcpu_svm", "vmcb"), 8), (("vcpu_svm", "bi_opf"), 12)].into()
+        );
     }
 
     #[test]

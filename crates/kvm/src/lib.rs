@@ -1,7 +1,8 @@
 //! Knowledge of KVM, QEMU and libvirt: tables and pure parsers. No I/O, no clock.
 //!
-//! Every parser here takes text or bytes from a guest, a file or another program. Each is bounded and never panics.
-//! Names in its result must still pass [`sanitize`], unless its documentation says that they did.
+//! Every parser here takes text or bytes from a guest, a file or another program. Each is bounded
+//! and never panics. Names in its result must still pass [`sanitize`], unless its documentation
+//! says that they did.
 
 pub mod cmdline;
 pub mod cpu_set;
@@ -32,8 +33,22 @@ pub use untrusted_text::{clock_seconds, sanitize, sanitize_name, shell_quoted, w
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
-/// The target of a guest's access: an I/O port, a guest physical address, or a model specific register.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr)]
+/// The target of a guest's access: an I/O port, a guest physical address, or a model specific
+/// register.
+#[derive(
+    Copy,
+    Clone,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum Space {

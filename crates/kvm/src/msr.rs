@@ -1,22 +1,26 @@
 //! Names of model specific registers, and what it means when a guest uses one often.
 //!
-//! Sources: `arch/x86/include/asm/msr-index.h`, `uapi/asm/kvm_para.h`, `asm/apicdef.h` (x2APIC: 0x800 + offset / 16),
-//! the Hyper-V functional specification.
+//! Sources: `arch/x86/include/asm/msr-index.h`, `uapi/asm/kvm_para.h`, `asm/apicdef.h` (x2APIC:
+//! 0x800 + offset / 16), the Hyper-V functional specification.
 
 use std::borrow::Cow;
 
 const SPEED: &str = "The guest reads how fast its CPU really runs";
 const POWER: &str = "A sensor tool in the guest reads a power meter; harmless";
 const SENSOR: &str = "A sensor tool in the guest reads temperature or frequency; harmless";
-const PMU: &str = "The guest profiles itself or runs an NMI watchdog on an emulated performance counter";
-const X2APIC_TIMER: &str = "The guest programs its local APIC timer without the cheaper TSC deadline mode";
-const PV_APIC: &str =
-    "The guest uses Hyper-V's register access to its local APIC, where hardware virtualisation would be cheaper";
+const PMU: &str = "The guest profiles itself or runs an NMI watchdog on an emulated performance \
+    counter";
+const X2APIC_TIMER: &str = "The guest programs its local APIC timer without the cheaper TSC \
+    deadline mode";
+const PV_APIC: &str = "The guest uses Hyper-V's register access to its local APIC, where hardware \
+        virtualisation would be cheaper";
 const BOOT_KVM: &str = "A KVM-aware guest sets up a paravirtual feature, normally once per boot";
-const BOOT_HYPERV: &str = "A Hyper-V-aware guest (Windows) sets up a feature, normally once per boot";
+const BOOT_HYPERV: &str = "A Hyper-V-aware guest (Windows) sets up a feature, normally once per \
+    boot";
 const CRASH: &str = "Windows reports a crash (bugcheck)";
 const SYNIC: &str = "The guest sets up Hyper-V's synthetic interrupt controller";
-const STIMER: &str = "The guest arms a Hyper-V synthetic timer; the cheap way for Windows to keep time";
+const STIMER: &str = "The guest arms a Hyper-V synthetic timer; the cheap way for Windows to keep \
+    time";
 const MITIGATION: &str = "A mitigation of CPU vulnerabilities in the guest";
 const PVM: &str = "The guest runs under PVM, without hardware virtualisation";
 
@@ -72,32 +76,38 @@ const TABLE: &[(u32, &str, &str)] = &[
     (0x64d, "MSR_PLATFORM_ENERGY_STATUS", POWER), (0x690, "CORE_PERF_LIMIT_REASONS", SENSOR),
     (0x6a0, "IA32_U_CET", ""), (0x6a2, "IA32_S_CET", ""), (0x6a4, "IA32_PL0_SSP", ""), (0x6a8, "IA32_INT_SSP_TAB", ""),
     (0x6e0, "IA32_TSC_DEADLINE",
-        "The guest arms its next timer tick: the normal price of a Linux guest's clock, about its tick rate for each \
-         busy vCPU"),
+        "The guest arms its next timer tick: the normal price of a Linux guest's clock, about its \
+         tick rate for each busy vCPU"),
     (0x6e1, "IA32_PKRS", ""),
     (0x770, "IA32_PM_ENABLE", ""), (0x771, "IA32_HWP_CAPABILITIES", ""), (0x774, "IA32_HWP_REQUEST", ""),
     (0x777, "IA32_HWP_STATUS", ""),
     (0x802, "X2APIC_APICID", ""), (0x803, "X2APIC_VERSION", ""),
     (0x808, "X2APIC_TPR",
-        "The guest changes its interrupt priority; exits only where the APIC is not virtualised in hardware"),
+        "The guest changes its interrupt priority; exits only where the APIC is not virtualised in \
+            hardware"),
     (0x80a, "X2APIC_PPR", ""),
     (0x80b, "X2APIC_EOI",
-        "The guest acknowledges interrupts; exits only where the APIC is not virtualised in hardware"),
+        "The guest acknowledges interrupts; exits only where the APIC is not virtualised in \
+            hardware"),
     (0x80d, "X2APIC_LDR", ""), (0x80f, "X2APIC_SVR", ""),
     (0x828, "X2APIC_ESR", ""), (0x82f, "X2APIC_LVT_CMCI", ""),
-    (0x830, "X2APIC_ICR", "The guest sends an interrupt from one vCPU to another: wake-ups and TLB flushes"),
+    (0x830, "X2APIC_ICR", "The guest sends an interrupt from one vCPU to another: wake-ups and TLB \
+        flushes"),
     (0x832, "X2APIC_LVTT", X2APIC_TIMER), (0x833, "X2APIC_LVT_THERMAL", ""), (0x834, "X2APIC_LVT_PMI", PMU),
     (0x835, "X2APIC_LVT_LINT0", ""), (0x836, "X2APIC_LVT_LINT1", ""), (0x837, "X2APIC_LVT_ERROR", ""),
     (0x838, "X2APIC_TMICT", X2APIC_TIMER), (0x839, "X2APIC_TMCCT", X2APIC_TIMER), (0x83e, "X2APIC_TDCR", X2APIC_TIMER),
-    (0x83f, "X2APIC_SELF_IPI", "A vCPU interrupts itself; exits only where the APIC is not virtualised in hardware"),
+    (0x83f, "X2APIC_SELF_IPI", "A vCPU interrupts itself; exits only where the APIC is not \
+        virtualised in hardware"),
     (0xc80, "IA32_DEBUG_INTERFACE", ""), (0xda0, "IA32_XSS", ""),
     (0x4000_0000, "HV_GUEST_OS_ID", "A Hyper-V-aware guest (Windows) has booted"),
     (0x4000_0001, "HV_HYPERCALL", BOOT_HYPERV), (0x4000_0002, "HV_VP_INDEX", BOOT_HYPERV),
     (0x4000_0003, "HV_RESET", "The guest resets itself"),
     (0x4000_0010, "HV_VP_RUNTIME", "The guest reads how long its vCPU really ran"),
     (0x4000_0020, "HV_TIME_REF_COUNT",
-        "One exit for each reading of the clock: the guest cannot use the Hyper-V reference TSC page"),
-    (0x4000_0021, "HV_REFERENCE_TSC", "The guest enables the exit-less Hyper-V clock, normally once per boot"),
+        "One exit for each reading of the clock: the guest cannot use the Hyper-V reference TSC \
+            page"),
+    (0x4000_0021, "HV_REFERENCE_TSC", "The guest enables the exit-less Hyper-V clock, normally \
+        once per boot"),
     (0x4000_0022, "HV_TSC_FREQUENCY", BOOT_HYPERV), (0x4000_0023, "HV_APIC_FREQUENCY", BOOT_HYPERV),
     (0x4000_0040, "HV_NPIEP_CONFIG", BOOT_HYPERV),
     (0x4000_0070, "HV_EOI", PV_APIC), (0x4000_0071, "HV_ICR", PV_APIC), (0x4000_0072, "HV_TPR", PV_APIC),
@@ -105,7 +115,8 @@ const TABLE: &[(u32, &str, &str)] = &[
     (0x4000_0080, "HV_SCONTROL", SYNIC), (0x4000_0081, "HV_SVERSION", SYNIC), (0x4000_0082, "HV_SIEFP", SYNIC),
     (0x4000_0083, "HV_SIMP", SYNIC),
     (0x4000_0084, "HV_EOM",
-        "The guest acknowledges a timer message; a storm means synthetic timers without direct mode"),
+        "The guest acknowledges a timer message; a storm means synthetic timers without direct \
+            mode"),
     (0x4000_00f0, "HV_GUEST_IDLE", "The guest reports that it is idle"),
     (0x4000_0100, "HV_CRASH_P0", CRASH), (0x4000_0101, "HV_CRASH_P1", CRASH), (0x4000_0102, "HV_CRASH_P2", CRASH),
     (0x4000_0103, "HV_CRASH_P3", CRASH), (0x4000_0104, "HV_CRASH_P4", CRASH), (0x4000_0105, "HV_CRASH_CTL", CRASH),
@@ -165,11 +176,16 @@ const RANGES: &[(u32, u32, &str, u32, &str)] = &[
 ];
 
 fn range(msr: u32) -> Option<&'static (u32, u32, &'static str, u32, &'static str)> {
-    RANGES.iter().find(|row| (row.0..=row.1).contains(&msr) && (msr - row.0).is_multiple_of(row.3))
+    RANGES
+        .iter()
+        .find(|row| (row.0..=row.1).contains(&msr) && (msr - row.0).is_multiple_of(row.3))
 }
 
 fn row(msr: u32) -> Option<&'static (u32, &'static str, &'static str)> {
-    TABLE.binary_search_by_key(&msr, |row| row.0).ok().and_then(|index| TABLE.get(index))
+    TABLE
+        .binary_search_by_key(&msr, |row| row.0)
+        .ok()
+        .and_then(|index| TABLE.get(index))
 }
 
 /// The name of a register; `None` for an unknown register.
@@ -178,12 +194,19 @@ pub fn name(msr: u32) -> Option<Cow<'static, str>> {
         return Some(Cow::Borrowed(row.1));
     }
     let (first, _, pattern, step, _) = range(msr)?;
-    Some(Cow::Owned(pattern.replacen("{}", &((msr - first) / step).to_string(), 1)))
+    Some(Cow::Owned(pattern.replacen(
+        "{}",
+        &((msr - first) / step).to_string(),
+        1,
+    )))
 }
 
 /// What frequent use of a register means to an admin.
 pub fn meaning(msr: u32) -> Option<&'static str> {
-    row(msr).map(|row| row.2).or_else(|| range(msr).map(|row| row.4)).filter(|text| !text.is_empty())
+    row(msr)
+        .map(|row| row.2)
+        .or_else(|| range(msr).map(|row| row.4))
+        .filter(|text| !text.is_empty())
 }
 
 /// Whether the register is a power or temperature meter, which guest tools poll without harm.

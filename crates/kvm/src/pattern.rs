@@ -5,8 +5,8 @@ use regex::Regex;
 use std::str::FromStr;
 use std::sync::OnceLock;
 
-/// A regular expression. The program leaves out the tables of Unicode, which tests have: `[0-9]`, not `\d`, and
-/// `(?i-u)`. One that does not compile matches nothing.
+/// A regular expression. The program leaves out the tables of Unicode, which tests have: `[0-9]`,
+/// not `\d`, and `(?i-u)`. One that does not compile matches nothing.
 #[derive(Debug)]
 pub struct Pattern {
     /// As written.
@@ -17,12 +17,17 @@ pub struct Pattern {
 impl Pattern {
     /// From its source.
     pub const fn new(source: &'static str) -> Self {
-        Self { source, compiled: OnceLock::new() }
+        Self {
+            source,
+            compiled: OnceLock::new(),
+        }
     }
 
     /// The compiled expression.
     pub fn regex(&self) -> Option<&Regex> {
-        self.compiled.get_or_init(|| Regex::new(self.source).ok()).as_ref()
+        self.compiled
+            .get_or_init(|| Regex::new(self.source).ok())
+            .as_ref()
     }
 
     /// Whether it matches anywhere in a text.
@@ -37,13 +42,18 @@ impl Pattern {
 
     /// The groups of each of its matches.
     pub fn captures_iter<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Captures<'a>> {
-        self.regex().into_iter().flat_map(move |regex| regex.captures_iter(text))
+        self.regex()
+            .into_iter()
+            .flat_map(move |regex| regex.captures_iter(text))
     }
 }
 
 /// The text of a named group, unless it is empty.
 pub fn group<'a>(captures: &Captures<'a>, name: &str) -> Option<&'a str> {
-    captures.name(name).map(|group| group.as_str()).filter(|text| !text.is_empty())
+    captures
+        .name(name)
+        .map(|group| group.as_str())
+        .filter(|text| !text.is_empty())
 }
 
 /// The number in a named group.

@@ -6,7 +6,19 @@ use strum::{Display, IntoStaticStr};
 
 /// The role of a thread for its guest.
 #[derive(
-    Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Display, IntoStaticStr,
+    Copy,
+    Clone,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    Display,
+    IntoStaticStr,
 )]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
@@ -33,7 +45,8 @@ impl Role {
     }
 }
 
-/// The name of a thread that an admin uses: `vcpu 3`, `emulator`, `iothread 1`, else the thread's own.
+/// The name of a thread that an admin uses: `vcpu 3`, `emulator`, `iothread 1`, else the thread's
+/// own.
 pub fn label(role: Role, index: Option<u32>, tid: i32, comm: &str) -> String {
     match (role, index) {
         (Role::Vcpu, Some(n)) => format!("vcpu {n}"),
@@ -44,8 +57,8 @@ pub fn label(role: Role, index: Option<u32>, tid: i32, comm: &str) -> String {
     }
 }
 
-/// Role of a thread, and the number of its vCPU or `IOThread` where the name holds one. `is_main` says that the thread
-/// id is the process id.
+/// Role of a thread, and the number of its vCPU or `IOThread` where the name holds one. `is_main`
+/// says that the thread id is the process id.
 pub fn classify(comm: &str, is_main: bool) -> (Role, Option<u32>) {
     if is_main {
         return (Role::Emulator, None);
@@ -53,7 +66,10 @@ pub fn classify(comm: &str, is_main: bool) -> (Role, Option<u32>) {
     match (vcpu_index(comm), comm.strip_prefix("IO ")) {
         (Some(index), _) => (Role::Vcpu, Some(index)),
         _ if WORKER.is_match(comm) => (Role::Worker, None),
-        (_, Some(name)) => (Role::Iothread, name.strip_prefix("iothread").and_then(|n| n.parse().ok())),
+        (_, Some(name)) => (
+            Role::Iothread,
+            name.strip_prefix("iothread").and_then(|n| n.parse().ok()),
+        ),
         _ if comm.starts_with("vhost-") => (Role::Vhost, None),
         _ => (Role::Other, None),
     }
@@ -61,12 +77,14 @@ pub fn classify(comm: &str, is_main: bool) -> (Role, Option<u32>) {
 
 /// QEMU's monitor thread, `IO mon_iothread`, has the name of an IOThread but serves no disk.
 static WORKER: Pattern = Pattern::new(concat!(
-    "^(?:(?:worker|call_rcu|vnc_worker|SPICE Worker|live_migration|vmm|fc_api|gmain|TPM emulator|return path|",
+    "^(?:(?:worker|call_rcu|vnc_worker|SPICE Worker|live_migration|vmm|fc_api|gmain|TPM \
+        emulator|return path|",
     "signal_handler)$|pool-|mig/|multifd|postcopy|colo|iou-wrk-|iou-sqp-|kvm-pit/|kvm-nx-lpage|threaded-|",
     "bg_snapshot|_disk|_net|IO mon_iothread)",
 ));
-/// QEMU `CPU 3/KVM`, Firecracker `fc_vcpu 3`, cloud-hypervisor `vcpu3`, crosvm `crosvm_vcpu3`, kvmtool `kvm-vcpu-3`.
-/// A long number leaves less room for QEMU's suffix in the 15 bytes of a name.
+/// QEMU `CPU 3/KVM`, Firecracker `fc_vcpu 3`, cloud-hypervisor `vcpu3`, crosvm `crosvm_vcpu3`,
+/// kvmtool `kvm-vcpu-3`. A long number leaves less room for QEMU's suffix in the 15 bytes of a
+/// name.
 static VCPU: Pattern = Pattern::new(concat!(
     "^(?:CPU (?P<qemu>[0-9]{1,5})/(?:K(?:VM?)?|T(?:CG?)?|H(?:VF?)?)|",
     "(?:fc_vcpu|crosvm_vcpu|kvm-vcpu-|vcpu)[ _-]*(?P<other>[0-9]{1,5}))$",
@@ -137,7 +155,10 @@ mod tests {
         assert_eq!(owner("vhost-77"), Some(77));
         assert_eq!(owner("vhost-x"), None);
         assert_eq!(owner("kvm-pit/77"), Some(77));
-        assert_eq!(serde_json::to_string(&Role::Iothread).unwrap(), "\"iothread\"");
+        assert_eq!(
+            serde_json::to_string(&Role::Iothread).unwrap(),
+            "\"iothread\""
+        );
     }
 
     proptest! {

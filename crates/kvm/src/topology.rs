@@ -1,18 +1,19 @@
-//! The host's CPUs: which of them share a core, a last-level cache or a NUMA node, and which are isolated.
+//! The host's CPUs: which of them share a core, a last-level cache or a NUMA node, and which are
+//! isolated.
 
 use super::cpu_set::{CpuSet, MAX_CPUS};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The name of the host parameter that lists the slower CPUs of a hybrid host, as the kernel names their perf events
-/// (`/sys/devices/cpu_atom/cpus`, arch/x86/events/intel/core.c).
+/// The name of the host parameter that lists the slower CPUs of a hybrid host, as the kernel names
+/// their perf events (`/sys/devices/cpu_atom/cpus`, arch/x86/events/intel/core.c).
 pub const EFFICIENCY_CPUS: &str = "cpu_atom.cpus";
 
 /// The name of the host parameter that holds the CPU's model, as /proc/cpuinfo and `lscpu` name it.
 pub const CPU_MODEL: &str = "cpu.model";
 
-/// The names of the host parameters that say how fast CPUs run, after the files of `cpufreq` in sysfs
-/// (Documentation/admin-guide/pm/cpufreq.rst): what chooses their frequency;
+/// The names of the host parameters that say how fast CPUs run, after the files of `cpufreq` in
+/// sysfs (Documentation/admin-guide/pm/cpufreq.rst): what chooses their frequency;
 pub const CPU_GOVERNOR: &str = "cpufreq.scaling_governor";
 /// the driver, on which the meaning of a governor depends;
 pub const CPU_DRIVER: &str = "cpufreq.scaling_driver";
@@ -20,14 +21,19 @@ pub const CPU_DRIVER: &str = "cpufreq.scaling_driver";
 pub const CPU_MAX_KHZ: &str = "cpufreq.cpuinfo_max_freq";
 /// the frequency that all CPUs can keep up, kHz;
 pub const CPU_BASE_KHZ: &str = "cpufreq.base_frequency";
-/// The sleep states of a CPU and how long it takes to leave each, microseconds (`cpuidle`): `POLL 0, C1 2, C6 133`.
+/// The sleep states of a CPU and how long it takes to leave each, microseconds (`cpuidle`): `POLL
+/// 0, C1 2, C6 133`.
 pub const CPU_SLEEP_STATES: &str = "cpuidle.states";
 
-/// The CPUs that do less than four fifths of what the fastest does. The fastest of equal cores differ by less: a
-/// favoured core by some 5 %.
+/// The CPUs that do less than four fifths of what the fastest does. The fastest of equal cores
+/// differ by less: a favoured core by some 5 %.
 pub fn slower(speeds: &[(u32, u64)]) -> CpuSet {
     let most = speeds.iter().map(|(_, speed)| *speed).max().unwrap_or(0);
-    speeds.iter().filter(|(_, speed)| speed.saturating_mul(5) < most.saturating_mul(4)).map(|(cpu, _)| *cpu).collect()
+    speeds
+        .iter()
+        .filter(|(_, speed)| speed.saturating_mul(5) < most.saturating_mul(4))
+        .map(|(cpu, _)| *cpu)
+        .collect()
 }
 
 /// The position of one host CPU. `None` means that the source does not report it.
@@ -56,7 +62,8 @@ pub struct CpuTopo {
 pub struct HostTopology {
     /// One entry for each CPU, sorted by number.
     pub cpus: Vec<CpuTopo>,
-    /// CPUs taken out of load balancing (`isolcpus=`, isolated cpuset partitions); `None` when not known.
+    /// CPUs taken out of load balancing (`isolcpus=`, isolated cpuset partitions); `None` when not
+    /// known.
     pub isolated: Option<CpuSet>,
     /// CPUs without a periodic tick while one task runs (`nohz_full=`); `None` when not known.
     pub nohz_full: Option<CpuSet>,
@@ -65,7 +72,10 @@ pub struct HostTopology {
 impl HostTopology {
     /// The entry of a CPU.
     pub fn cpu(&self, cpu: u32) -> Option<&CpuTopo> {
-        let index = self.cpus.binary_search_by_key(&cpu, |entry| entry.cpu).ok()?;
+        let index = self
+            .cpus
+            .binary_search_by_key(&cpu, |entry| entry.cpu)
+            .ok()?;
         self.cpus.get(index)
     }
 
@@ -74,7 +84,8 @@ impl HostTopology {
         self.cpus.iter().map(|entry| entry.cpu).collect()
     }
 
-    /// The hardware threads of the core of this CPU, itself included; only itself when the CPU is unknown.
+    /// The hardware threads of the core of this CPU, itself included; only itself when the CPU is
+    /// unknown.
     pub fn siblings(&self, cpu: u32) -> CpuSet {
         match self.cpu(cpu) {
             Some(entry) if !entry.siblings.is_empty() => entry.siblings.clone(),
@@ -123,7 +134,11 @@ impl HostTopology {
         for entry in self.cpus.iter().chain(&other.cpus) {
             let cpu = known.entry(entry.cpu).or_insert_with(|| entry.clone());
             if cpu.core.is_none() {
-                (cpu.core, cpu.socket, cpu.die) = (entry.core, entry.socket.or(cpu.socket), entry.die.or(cpu.die));
+                (cpu.core, cpu.socket, cpu.die) = (
+                    entry.core,
+                    entry.socket.or(cpu.socket),
+                    entry.die.or(cpu.die),
+                );
             }
             cpu.socket = cpu.socket.or(entry.socket);
             cpu.node = cpu.node.or(entry.node);
@@ -137,10 +152,11 @@ impl HostTopology {
         self.nohz_full = self.nohz_full.take().or_else(|| other.nohz_full.clone());
     }
 
-    /// Makes it consistent, whatever said it. Behind this, CPUs are sorted and each of them is there once; CPUs and
-    /// nodes have numbers below [`MAX_CPUS`]; and siblings are a partition: every CPU is among its own, all siblings of
-    /// a core have the same ones, and all of them are CPUs of the host. Missing siblings come from equal (socket, die,
-    /// core) ids. A CPU whose siblings contradict it has only itself.
+    /// Makes it consistent, whatever said it. Behind this, CPUs are sorted and each of them is
+    /// there once; CPUs and nodes have numbers below [`MAX_CPUS`]; and siblings are a partition:
+    /// every CPU is among its own, all siblings of a core have the same ones, and all of them are
+    /// CPUs of the host. Missing siblings come from equal (socket, die, core) ids. A CPU whose
+    /// siblings contradict it has only itself.
     pub fn normalise(&mut self) {
         self.cpus.retain(|entry| entry.cpu < MAX_CPUS);
         self.cpus.sort_by_key(|entry| entry.cpu);
@@ -151,7 +167,10 @@ impl HostTopology {
         let mut cores: BTreeMap<(Option<u32>, Option<u32>, u32), CpuSet> = BTreeMap::new();
         for entry in &self.cpus {
             if let Some(core) = entry.core {
-                cores.entry((entry.socket, entry.die, core)).or_default().insert(entry.cpu);
+                cores
+                    .entry((entry.socket, entry.die, core))
+                    .or_default()
+                    .insert(entry.cpu);
             }
         }
         for entry in &mut self.cpus {
@@ -165,7 +184,9 @@ impl HostTopology {
         let mut same: BTreeMap<CpuSet, CpuSet> = BTreeMap::new();
         for entry in &mut self.cpus {
             entry.siblings.insert(entry.cpu);
-            same.entry(entry.siblings.clone()).or_default().insert(entry.cpu);
+            same.entry(entry.siblings.clone())
+                .or_default()
+                .insert(entry.cpu);
         }
         for entry in &mut self.cpus {
             if let Some(agreed) = same.get(&entry.siblings) {
@@ -217,12 +238,29 @@ mod tests {
             cpu(6, "6,99"),
             cpu(u32::MAX, "3"),
         ];
-        let mut host = HostTopology { cpus: entries.into(), ..HostTopology::default() };
+        let mut host = HostTopology {
+            cpus: entries.into(),
+            ..HostTopology::default()
+        };
         host.cpus[0].node = Some(u32::MAX);
         host.normalise();
-        let siblings: Vec<_> = host.cpus.iter().map(|c| (c.cpu, c.siblings.to_string())).collect();
-        let expected = [(0, "0"), (1, "1"), (2, "2"), (4, "4-5"), (5, "4-5"), (6, "6")];
-        assert_eq!(siblings, expected.map(|(cpu, siblings)| (cpu, siblings.to_string())));
+        let siblings: Vec<_> = host
+            .cpus
+            .iter()
+            .map(|c| (c.cpu, c.siblings.to_string()))
+            .collect();
+        let expected = [
+            (0, "0"),
+            (1, "1"),
+            (2, "2"),
+            (4, "4-5"),
+            (5, "4-5"),
+            (6, "6"),
+        ];
+        assert_eq!(
+            siblings,
+            expected.map(|(cpu, siblings)| (cpu, siblings.to_string()))
+        );
         assert_eq!(host.nodes().to_string(), "1-2,4-6");
     }
 

@@ -6,14 +6,15 @@ use std::borrow::Cow;
 /// Stands for what was taken out of a name.
 const MARK: char = char::REPLACEMENT_CHARACTER;
 
-/// Makes untrusted text safe for a terminal: removes escape sequences, control characters, bidirectional and invisible
-/// formatting characters, turns line breaks and tabs into spaces, and keeps at most `max` characters.
+/// Makes untrusted text safe for a terminal: removes escape sequences, control characters,
+/// bidirectional and invisible formatting characters, turns line breaks and tabs into spaces, and
+/// keeps at most `max` characters.
 pub fn sanitize(text: &str, max: usize) -> String {
     safe(text, max, None)
 }
 
-/// As [`sanitize`], for a name by which something can be addressed: what is removed or cut leaves a `U+FFFD`, so that
-/// the result never equals the name of something else.
+/// As [`sanitize`], for a name by which something can be addressed: what is removed or cut leaves a
+/// `U+FFFD`, so that the result never equals the name of something else.
 pub fn sanitize_name(name: &str, max: usize) -> String {
     let mut safe = safe(name, max, Some(MARK));
     if name.chars().count() > max && safe.pop().is_some() {
@@ -22,11 +23,15 @@ pub fn sanitize_name(name: &str, max: usize) -> String {
     safe
 }
 
-/// Removes what a terminal acts on and what is invisible, line breaks and tabs apart: the last look at a text before it
-/// leaves the program.
+/// Removes what a terminal acts on and what is invisible, line breaks and tabs apart: the last look
+/// at a text before it leaves the program.
 pub fn without_hidden(text: &str) -> Cow<'_, str> {
     let stays = |c: &char| matches!(c, '\n' | '\t') || !is_hidden(*c);
-    if text.chars().all(|c| stays(&c)) { Cow::Borrowed(text) } else { Cow::Owned(text.chars().filter(stays).collect()) }
+    if text.chars().all(|c| stays(&c)) {
+        Cow::Borrowed(text)
+    } else {
+        Cow::Owned(text.chars().filter(stays).collect())
+    }
 }
 
 /// CSI: parameters up to a final byte. OSC: up to BEL or ESC. Anything else: only the ESC.
@@ -37,7 +42,9 @@ fn safe(text: &str, max: usize, mark: Option<char>) -> String {
     if text.len() <= max && text.bytes().all(|b| matches!(b, b' '..=b'~')) {
         return text.to_owned();
     }
-    let text = ESCAPE.regex().map_or(Cow::Borrowed(text), |escape| escape.replace_all(text, "\u{1b}"));
+    let text = ESCAPE.regex().map_or(Cow::Borrowed(text), |escape| {
+        escape.replace_all(text, "\u{1b}")
+    });
     let shown = text.chars().filter_map(|c| match c {
         '\t' | '\n' => mark.or(Some(' ')),
         c if is_hidden(c) => mark,
@@ -46,8 +53,9 @@ fn safe(text: &str, max: usize, mark: Option<char>) -> String {
     shown.take(max).collect()
 }
 
-/// Whether a terminal acts on a character, or the character reorders or hides its neighbours or is itself invisible:
-/// controls, line separators, and Unicode's `Default_Ignorable_Code_Point` (`DerivedCoreProperties.txt`).
+/// Whether a terminal acts on a character, or the character reorders or hides its neighbours or is
+/// itself invisible: controls, line separators, and Unicode's `Default_Ignorable_Code_Point`
+/// (`DerivedCoreProperties.txt`).
 pub(crate) fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
@@ -59,19 +67,30 @@ pub(crate) fn is_hidden(c: char) -> bool {
 /// Parses a number as C writes it: `0x1f`, `31`, with an optional minus (two's complement).
 pub(crate) fn number(text: &str) -> Option<u64> {
     let text = text.trim();
-    let (text, negative) = text.strip_prefix('-').map_or((text, false), |rest| (rest, true));
+    let (text, negative) = text
+        .strip_prefix('-')
+        .map_or((text, false), |rest| (rest, true));
     let value = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        Some(hex) if hex.bytes().all(|b| b.is_ascii_hexdigit()) => u64::from_str_radix(hex, 16).ok()?,
+        Some(hex) if hex.bytes().all(|b| b.is_ascii_hexdigit()) => {
+            u64::from_str_radix(hex, 16).ok()?
+        }
         None if text.bytes().all(|b| b.is_ascii_digit()) => text.parse().ok()?,
         _ => return None,
     };
-    Some(if negative { value.wrapping_neg() } else { value })
+    Some(if negative {
+        value.wrapping_neg()
+    } else {
+        value
+    })
 }
 
-/// The time of day in a line that `date`, `watch`, `perf` or a prompt prints, seconds: `Sun Nov 22 10:00:05 UTC 2026`.
+/// The time of day in a line that `date`, `watch`, `perf` or a prompt prints, seconds: `Sun Nov 22
+/// 10:00:05 UTC 2026`.
 pub fn clock_seconds(line: &str) -> Option<f64> {
     let word = |c: char| !c.is_ascii_digit() && !matches!(c, ':' | '.');
-    let time = line.split(word).find(|word| word.matches(':').count() == 2 && word.len() <= 18)?;
+    let time = line
+        .split(word)
+        .find(|word| word.matches(':').count() == 2 && word.len() <= 18)?;
     let mut parts = time.trim_matches('.').split(':');
     let (hours, minutes): (u64, u64) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
     let seconds: f64 = parts.next()?.parse().ok()?;
@@ -104,7 +123,13 @@ mod tests {
     #[test]
     fn a_name_shows_that_something_was_taken_out() {
         assert_eq!(sanitize_name("web-1", 64), "web-1");
-        for hostile in ["we\u{202e}b-1", "we\u{1b}[31mb-1", "we\u{9b}b-1", "we\tb-1", "we\u{fe0f}b-1"] {
+        for hostile in [
+            "we\u{202e}b-1",
+            "we\u{1b}[31mb-1",
+            "we\u{9b}b-1",
+            "we\tb-1",
+            "we\u{fe0f}b-1",
+        ] {
             assert_eq!(sanitize_name(hostile, 64), "we\u{fffd}b-1", "{hostile:?}");
         }
         assert_eq!(sanitize_name("web-10", 5), "web-\u{fffd}");

@@ -1,5 +1,5 @@
-//! The reasons why `KVM_RUN` returns to the VMM: the `KVM_EXIT_*` numbers of `uapi/linux/kvm.h`, as in tracepoint
-//! `kvm_userspace_exit`.
+//! The reasons why `KVM_RUN` returns to the VMM: the `KVM_EXIT_*` numbers of `uapi/linux/kvm.h`, as
+//! in tracepoint `kvm_userspace_exit`.
 
 const MSR: &str = "The VMM handled a model specific register that the kernel left to it";
 
@@ -7,30 +7,88 @@ const MSR: &str = "The VMM handled a model specific register that the kernel lef
 const REASONS: &[(u32, &str, &str)] = &[
     (0, "KVM_EXIT_UNKNOWN", ""),
     (1, "KVM_EXIT_EXCEPTION", ""),
-    (2, "KVM_EXIT_IO", "The VMM emulated an I/O port access of the guest"),
+    (
+        2,
+        "KVM_EXIT_IO",
+        "The VMM emulated an I/O port access of the guest",
+    ),
     (3, "KVM_EXIT_HYPERCALL", ""),
     (4, "KVM_EXIT_DEBUG", ""),
-    (5, "KVM_EXIT_HLT", "The guest halted and the VMM, not the kernel, waits for its next interrupt"),
-    (6, "KVM_EXIT_MMIO", "The VMM emulated an access to device memory"),
+    (
+        5,
+        "KVM_EXIT_HLT",
+        "The guest halted and the VMM, not the kernel, waits for its next \
+        interrupt",
+    ),
+    (
+        6,
+        "KVM_EXIT_MMIO",
+        "The VMM emulated an access to device memory",
+    ),
     (7, "KVM_EXIT_IRQ_WINDOW_OPEN", ""),
     (8, "KVM_EXIT_SHUTDOWN", "The guest crashed or reset itself"),
-    (9, "KVM_EXIT_FAIL_ENTRY", "The CPU refused to enter the guest"),
-    (10, "KVM_EXIT_INTR", "A signal pulled the vCPU out of the guest"),
+    (
+        9,
+        "KVM_EXIT_FAIL_ENTRY",
+        "The CPU refused to enter the guest",
+    ),
+    (
+        10,
+        "KVM_EXIT_INTR",
+        "A signal pulled the vCPU out of the guest",
+    ),
     (11, "KVM_EXIT_SET_TPR", ""),
-    (12, "KVM_EXIT_TPR_ACCESS", "The VMM patches 32-bit Windows code that writes the task priority register"),
+    (
+        12,
+        "KVM_EXIT_TPR_ACCESS",
+        "The VMM patches 32-bit Windows code that writes the task priority \
+        register",
+    ),
     (16, "KVM_EXIT_NMI", ""),
-    (17, "KVM_EXIT_INTERNAL_ERROR", "KVM could not continue, usually because it cannot emulate an instruction"),
-    (24, "KVM_EXIT_SYSTEM_EVENT", "The guest asked to shut down, reset or suspend"),
-    (26, "KVM_EXIT_IOAPIC_EOI", "The guest acknowledged an interrupt that the VMM's own IOAPIC has to see"),
-    (27, "KVM_EXIT_HYPERV", "The guest changed a Hyper-V interrupt controller page that the VMM keeps"),
+    (
+        17,
+        "KVM_EXIT_INTERNAL_ERROR",
+        "KVM could not continue, usually because it cannot emulate an \
+        instruction",
+    ),
+    (
+        24,
+        "KVM_EXIT_SYSTEM_EVENT",
+        "The guest asked to shut down, reset or suspend",
+    ),
+    (
+        26,
+        "KVM_EXIT_IOAPIC_EOI",
+        "The guest acknowledged an interrupt that the VMM's own IOAPIC has \
+        to see",
+    ),
+    (
+        27,
+        "KVM_EXIT_HYPERV",
+        "The guest changed a Hyper-V interrupt controller page that the VMM \
+        keeps",
+    ),
     (28, "KVM_EXIT_ARM_NISV", ""),
     (29, "KVM_EXIT_X86_RDMSR", MSR),
     (30, "KVM_EXIT_X86_WRMSR", MSR),
-    (31, "KVM_EXIT_DIRTY_RING_FULL", "The ring of dirty pages is full, which happens while the guest migrates"),
+    (
+        31,
+        "KVM_EXIT_DIRTY_RING_FULL",
+        "The ring of dirty pages is full, which happens while the \
+        guest migrates",
+    ),
     (32, "KVM_EXIT_AP_RESET_HOLD", ""),
-    (33, "KVM_EXIT_X86_BUS_LOCK", "The guest locked the whole memory bus with one instruction"),
+    (
+        33,
+        "KVM_EXIT_X86_BUS_LOCK",
+        "The guest locked the whole memory bus with one instruction",
+    ),
     (34, "KVM_EXIT_XEN", ""),
-    (37, "KVM_EXIT_NOTIFY", "The guest blocked event delivery for too long"),
+    (
+        37,
+        "KVM_EXIT_NOTIFY",
+        "The guest blocked event delivery for too long",
+    ),
     (39, "KVM_EXIT_MEMORY_FAULT", ""),
     (40, "KVM_EXIT_TDX", ""),
     (41, "KVM_EXIT_ARM_SEA", ""),
@@ -57,8 +115,9 @@ pub const MEMORY_FAULT: i32 = 39;
 /// A memory error that an arm64 guest met.
 pub const ARM_SEA: i32 = 41;
 
-/// Whether this negative errno is normal for `KVM_RUN`: EINTR for a signal, and EAGAIN for a vCPU that waits to be
-/// started (`kvm_arch_vcpu_ioctl_run` in `arch/x86/kvm/x86.c`). QEMU continues after both (`accel/kvm/kvm-all.c`).
+/// Whether this negative errno is normal for `KVM_RUN`: EINTR for a signal, and EAGAIN for a vCPU
+/// that waits to be started (`kvm_arch_vcpu_ioctl_run` in `arch/x86/kvm/x86.c`). QEMU continues
+/// after both (`accel/kvm/kvm-all.c`).
 pub fn is_ordinary_errno(errno: i32) -> bool {
     matches!(errno, -4 | -11)
 }
@@ -89,7 +148,8 @@ pub fn name(reason: u32) -> Option<&'static str> {
     REASONS.iter().find(|row| row.0 == reason).map(|row| row.1)
 }
 
-/// The name to show for a reason, or for an errno, which is negative: `restart` for EINTR, `error N` for another.
+/// The name to show for a reason, or for an errno, which is negative: `restart` for EINTR, `error
+/// N` for another.
 pub fn display(reason: i32) -> String {
     match u32::try_from(reason) {
         Err(_) if reason == -4 => RESTART.to_owned(),
@@ -100,7 +160,11 @@ pub fn display(reason: i32) -> String {
 
 /// The meaning of a reason for an admin, if it needs a sentence.
 pub fn meaning(reason: u32) -> Option<&'static str> {
-    REASONS.iter().find(|row| row.0 == reason).map(|row| row.2).filter(|text| !text.is_empty())
+    REASONS
+        .iter()
+        .find(|row| row.0 == reason)
+        .map(|row| row.2)
+        .filter(|text| !text.is_empty())
 }
 
 #[cfg(test)]

@@ -25,21 +25,23 @@ use crate::timestamps::Timestamps;
 use engine::events::{Engine, EngineError, OnDemand, Reading};
 use sample::booted_ms;
 use sample::{
-    CLOCK_SET_MS, DomainSample, EngineKind, EngineLevel, EngineStatus, HostSample, OwnCost, Sample, SourceStatus,
+    CLOCK_SET_MS, DomainSample, EngineKind, EngineLevel, EngineStatus, HostSample, OwnCost, Sample,
+    SourceStatus,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// At most this many threads have their switches and migrations read in one tick; for the others they are unknown.
-/// Guests are read in order of PID, so that it is the same threads each time.
+/// At most this many threads have their switches and migrations read in one tick; for the others
+/// they are unknown. Guests are read in order of PID, so that it is the same threads each time.
 const SCHED_BUDGET: usize = 512;
 /// After so many ticks memory of threads that ended is given back.
 const TRIM_TICKS: u32 = 60;
 /// Reading /proc takes no longer, unless kvmtop did not run.
 const STOPPED_NS: u64 = 2_000_000_000;
 
-/// The longest wait of a tick for libvirt or a monitor to say whether a guest still runs whose vCPUs ceased to.
+/// The longest wait of a tick for libvirt or a monitor to say whether a guest still runs whose
+/// vCPUs ceased to.
 const STATE_WAIT: Duration = Duration::from_millis(50);
 /// Time between two looks for their answers.
 const STATE_STEP: Duration = Duration::from_millis(2);
@@ -47,11 +49,13 @@ const STATE_STEP: Duration = Duration::from_millis(2);
 /// A command to a running collector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CollectorCommand {
-    /// Change the tracing level: the engine's counters restart from zero, and the sample's `generation` grows.
+    /// Change the tracing level: the engine's counters restart from zero, and the sample's
+    /// `generation` grows.
     Level(EngineLevel),
     /// Switch what the engine counts on demand on or off.
     OnDemand(OnDemand, bool),
-    /// Ask the monitor of the guest with this process id through libvirt, which marks the domain as tainted.
+    /// Ask the monitor of the guest with this process id through libvirt, which marks the domain as
+    /// tainted.
     AskMonitor(i32),
     /// End the feed.
     Stop,
@@ -104,8 +108,8 @@ pub struct Collector {
     /// Why guests of this tick could not be opened.
     unopened: Vec<FileError>,
     ledger: LifeLedger,
-    /// Events counted by process (`--kvm-events`) where several guests had the process's id in one interval: nobody
-    /// knows which of them each event belongs to.
+    /// Events counted by process (`--kvm-events`) where several guests had the process's id in one
+    /// interval: nobody knows which of them each event belongs to.
     ambiguous_events: u64,
     next_ns: Option<u64>,
     /// Ticks since memory was given back, and the most threads since then.
@@ -142,7 +146,10 @@ impl Collector {
     }
 
     fn engine(&mut self) -> Result<&mut Box<dyn Engine>, EngineError> {
-        self.options.engine.as_mut().ok_or_else(|| source_status::no_engine(&self.options.engine_problems))
+        self.options
+            .engine
+            .as_mut()
+            .ok_or_else(|| source_status::no_engine(&self.options.engine_problems))
     }
 
     /// Executes a command at once.
@@ -174,7 +181,9 @@ impl Collector {
         let boot_time_ms = booted_ms(now.time_ms, now.boot_ns);
         if boot_time_ms.abs_diff(self.boot_time_ms) > CLOCK_SET_MS {
             self.boot_time_ms = boot_time_ms;
-            self.guests.values_mut().for_each(|guest| guest.description.clock_was_set(self.boot_time_ms));
+            self.guests
+                .values_mut()
+                .for_each(|guest| guest.description.clock_was_set(self.boot_time_ms));
         }
         self.reader.begin(now.mono_ns, SCHED_BUDGET);
         let memory = self.host.memory();
@@ -190,8 +199,9 @@ impl Collector {
         self.open_new_guests(&found.guests, now);
         self.help(&found);
         let mut ended = self.read_guests(&found, now);
-        // Stopped (SIGSTOP, a debugger) after /proc was read: the engine's reading would end a longer interval than
-        // the threads' times, and the next interval show their work of this one too.
+        // Stopped (SIGSTOP, a debugger) after /proc was read: the engine's reading would end a
+        // longer interval than the threads' times, and the next interval show their work of this
+        // one too.
         let again = (self.options.clock)();
         let stopped = again.mono_ns.saturating_sub(now.mono_ns) > STOPPED_NS;
         let now = if stopped { again } else { now };
@@ -200,13 +210,20 @@ impl Collector {
         }
         let turned = self.ask_about_turned();
         self.look_at_storage();
-        // The engine is read after /proc, so that a thread gone by then has all of its events in this reading. All
-        // rates are per time between two engine readings: finding guests takes a different time each tick, long on a
-        // busy host.
+        // The engine is read after /proc, so that a thread gone by then has all of its events in
+        // this reading. All rates are per time between two engine readings: finding guests takes a
+        // different time each tick, long on a busy host.
         let mut reading = Reading::default();
         if let Some(engine) = &mut self.options.engine {
-            let processes: Vec<_> = self.guests.values().flat_map(LiveGuest::processes).collect();
-            engine.watch(&processes, &mut self.guests.values().flat_map(LiveGuest::vcpu_threads));
+            let processes: Vec<_> = self
+                .guests
+                .values()
+                .flat_map(LiveGuest::processes)
+                .collect();
+            engine.watch(
+                &processes,
+                &mut self.guests.values().flat_map(LiveGuest::vcpu_threads),
+            );
             reading = engine.read();
         }
         let read = (self.options.clock)();
@@ -229,10 +246,21 @@ impl Collector {
             events: reading.events,
         };
         let helpers = found.helpers.iter().map(|(tid, _)| *tid);
-        let skip = self.guests.keys().copied().chain(helpers).chain(found.starting.iter().copied()).collect();
+        let skip = self
+            .guests
+            .keys()
+            .copied()
+            .chain(helpers)
+            .chain(found.starting.iter().copied())
+            .collect();
         let kernel_log = self.kernel_log.read();
-        let (tasks, task_groups) = self.tasks.scan(now.mono_ns, self.discovery.processes(), &skip);
-        let own = OwnCost { late_ns: self.late_ns(mono_ns), ..own_cost(&self.options.paths) };
+        let (tasks, task_groups) = self
+            .tasks
+            .scan(now.mono_ns, self.discovery.processes(), &skip);
+        let own = OwnCost {
+            late_ns: self.late_ns(mono_ns),
+            ..own_cost(&self.options.paths)
+        };
         let sample = Sample {
             time_ms: read.time_ms_at(mono_ns),
             mono_ns,
@@ -256,8 +284,8 @@ impl Collector {
         sample
     }
 
-    /// Gives memory back to the kernel once most threads have ended and nothing else holds what was known of them:
-    /// glibc keeps what is freed in small pieces.
+    /// Gives memory back to the kernel once most threads have ended and nothing else holds what was
+    /// known of them: glibc keeps what is freed in small pieces.
     fn trim(&mut self, threads: usize) {
         let (ticks, most) = self.untrimmed;
         self.untrimmed = (ticks + 1, most.max(threads));
@@ -276,15 +304,22 @@ impl Collector {
     /// How much longer than asked the interval is that ends now, if it is late.
     fn late_ns(&mut self, now_ns: u64) -> u64 {
         let asked_ns = self.options.interval.as_nanos() as u64;
-        let interval_ns = self.read_ns.replace(now_ns).map_or(0, |before| now_ns.saturating_sub(before));
+        let interval_ns = self
+            .read_ns
+            .replace(now_ns)
+            .map_or(0, |before| now_ns.saturating_sub(before));
         let late_ns = interval_ns.saturating_sub(asked_ns);
         if late_ns > asked_ns / 2 { late_ns } else { 0 }
     }
 
     /// Lets the engine enlarge its tables when they are too small for the guests.
     fn make_room(&mut self) {
-        let Some(engine) = &mut self.options.engine else { return };
-        if let Err(why) = engine.make_room(&mut self.guests.values().map(|guest| guest.files.vcpus.len())) {
+        let Some(engine) = &mut self.options.engine else {
+            return;
+        };
+        if let Err(why) =
+            engine.make_room(&mut self.guests.values().map(|guest| guest.files.vcpus.len()))
+        {
             self.refused = Some(why);
         }
     }
@@ -298,12 +333,20 @@ impl Collector {
 
     /// Opens new guests and passes on what the metadata sources know.
     fn open_new_guests(&mut self, pids: &[i32], now: Timestamps) {
-        let new: Vec<i32> = pids.iter().copied().filter(|pid| !self.guests.contains_key(pid)).collect();
+        let new: Vec<i32> = pids
+            .iter()
+            .copied()
+            .filter(|pid| !self.guests.contains_key(pid))
+            .collect();
         let any_new = !new.is_empty();
         for pid in new {
             self.open(pid);
         }
-        let queries: Vec<_> = self.guests.values().filter_map(|guest| guest.description.status_query()).collect();
+        let queries: Vec<_> = self
+            .guests
+            .values()
+            .filter_map(|guest| guest.description.status_query())
+            .collect();
         self.status_files.refresh(now.mono_ns, any_new, &queries);
         for guest in self.guests.values_mut() {
             guest.description.check_claim(&self.status_files);
@@ -312,13 +355,24 @@ impl Collector {
         if let Some(source) = &mut self.options.metadata {
             source.watch(&watched);
         }
-        self.guests.keys().copied().collect::<Vec<_>>().into_iter().for_each(|pid| self.inform(pid));
+        self.guests
+            .keys()
+            .copied()
+            .collect::<Vec<_>>()
+            .into_iter()
+            .for_each(|pid| self.inform(pid));
     }
 
     /// Passes on to a guest what libvirt and its monitor know.
     fn inform(&mut self, pid: i32) {
-        let Some(guest) = self.guests.get_mut(&pid) else { return };
-        let report = self.options.metadata.as_mut().map(|source| source.metadata(&guest.watched()));
+        let Some(guest) = self.guests.get_mut(&pid) else {
+            return;
+        };
+        let report = self
+            .options
+            .metadata
+            .as_mut()
+            .map(|source| source.metadata(&guest.watched()));
         guest.inform(&self.status_files, report.unwrap_or_default());
     }
 
@@ -337,7 +391,12 @@ impl Collector {
 
     fn help(&mut self, found: &Discovered) {
         for (pid, guest) in &mut self.guests {
-            let mine: Vec<i32> = found.helpers.iter().filter(|(_, owner)| owner == pid).map(|(tid, _)| *tid).collect();
+            let mine: Vec<i32> = found
+                .helpers
+                .iter()
+                .filter(|(_, owner)| owner == pid)
+                .map(|(tid, _)| *tid)
+                .collect();
             guest.help(&mine, &mut self.reader);
         }
     }
@@ -346,8 +405,8 @@ impl Collector {
     fn read_guests(&mut self, found: &Discovered, now: Timestamps) -> Vec<LiveGuest> {
         let living: HashSet<i32> = found.guests.iter().copied().collect();
         self.reader.now_ns = now.mono_ns;
-        // A process that ended is found by its threads, even when another process took its PID; one that closed its VM
-        // is found by discovery.
+        // A process that ended is found by its threads, even when another process took its PID; one
+        // that closed its VM is found by discovery.
         take_where(&mut self.guests, |pid, guest| {
             guest.read(&mut self.reader) == Liveness::Ended || !living.contains(pid)
         })
@@ -379,7 +438,9 @@ impl Collector {
         loop {
             awaited.iter().for_each(|pid| self.inform(*pid));
             let (source, guests) = (self.options.metadata.as_ref(), &self.guests);
-            let awaits = |guest: &LiveGuest| source.is_some_and(|source| source.awaits_state(&guest.watched()));
+            let awaits = |guest: &LiveGuest| {
+                source.is_some_and(|source| source.awaits_state(&guest.watched()))
+            };
             awaited.retain(|pid| guests.get(pid).is_some_and(awaits));
             if awaited.is_empty() || Instant::now() >= until {
                 return;
@@ -400,11 +461,22 @@ impl Collector {
         if due.is_empty() {
             return;
         }
-        let names: Vec<(i32, String)> =
-            self.guests.iter().map(|(pid, guest)| (*pid, guest.watched().facts.name.value.clone())).collect();
+        let names: Vec<(i32, String)> = self
+            .guests
+            .iter()
+            .map(|(pid, guest)| (*pid, guest.watched().facts.name.value.clone()))
+            .collect();
         for pid in due {
-            let others = names.iter().filter(|(other, _)| *other != pid).cloned().collect();
-            let query = StorageQuery { proc: self.options.paths.proc.clone(), pid, others };
+            let others = names
+                .iter()
+                .filter(|(other, _)| *other != pid)
+                .cloned()
+                .collect();
+            let query = StorageQuery {
+                proc: self.options.paths.proc.clone(),
+                pid,
+                others,
+            };
             if let Some(guest) = self.guests.get_mut(&pid) {
                 guest.look_at_storage(query, &self.reader);
             }
@@ -415,36 +487,78 @@ impl Collector {
     fn add_engine_details(&self, domains: &mut [DomainSample], reading: &mut Reading) {
         // Guests share devices.
         let mut devices = HashMap::<(u32, u32), BlockDevice>::new();
-        // From the end: of two guests that had one process id the later one, whose process is watched.
+        // From the end: of two guests that had one process id the later one, whose process is
+        // watched.
         for domain in domains.iter_mut().rev() {
-            let Some(pid) = domain.facts.pid else { continue };
+            let Some(pid) = domain.facts.pid else {
+                continue;
+            };
             domain.interrupts = reading.interrupts.remove(&pid);
-            let Some(mut disks) = reading.disks.remove(&pid) else { continue };
+            let Some(mut disks) = reading.disks.remove(&pid) else {
+                continue;
+            };
             for disk in &mut disks {
                 let read = || block_devices::read(&self.options.paths.sys, disk.number);
-                (disk.name, disk.alias, disk.below) = devices.entry(disk.number).or_insert_with(read).clone();
+                (disk.name, disk.alias, disk.below) =
+                    devices.entry(disk.number).or_insert_with(read).clone();
             }
             domain.host_disks = Some(disks);
         }
     }
 
-    fn sources(&mut self, found: &Discovered, failure: Option<FileError>, reading: &Reading) -> Vec<SourceStatus> {
-        let failures =
-            self.guests.values().filter_map(|guest| guest.threads.failure).chain(self.unopened.iter().copied());
-        let held_back =
-            self.guests.iter().filter(|(_, guest)| guest.description.command_line.is_some()).map(|(pid, _)| pid);
+    fn sources(
+        &mut self,
+        found: &Discovered,
+        failure: Option<FileError>,
+        reading: &Reading,
+    ) -> Vec<SourceStatus> {
+        let failures = self
+            .guests
+            .values()
+            .filter_map(|guest| guest.threads.failure)
+            .chain(self.unopened.iter().copied());
+        let held_back = self
+            .guests
+            .iter()
+            .filter(|(_, guest)| guest.description.command_line.is_some())
+            .map(|(pid, _)| pid);
         let view = ProcView {
             found,
             failure,
-            unread_guests: (failures.clone().count(), failures.min_by_key(|why| *why == FileError::Denied)),
-            held_back: held_back.clone().next().map(|first| (held_back.count(), *first)),
+            unread_guests: (
+                failures.clone().count(),
+                failures.min_by_key(|why| *why == FileError::Denied),
+            ),
+            held_back: held_back
+                .clone()
+                .next()
+                .map(|first| (held_back.count(), *first)),
         };
         let mut all = vec![source_status::procfs(&view, &self.options.paths)];
         all.extend(source_status::no_kvm(&self.options.paths));
-        let problems = self.options.engine_problems.iter().cloned().chain(self.refused.clone()).collect::<Vec<_>>();
-        all.push(source_status::tracepoints(self.options.engine.as_deref(), &problems, reading, &self.host.facts));
-        let without = self.guests.values().filter(|guest| guest.resources.counters.are_missing()).count();
-        all.push(source_status::kvm_stats(without, self.guests.len(), &self.options.paths));
+        let problems = self
+            .options
+            .engine_problems
+            .iter()
+            .cloned()
+            .chain(self.refused.clone())
+            .collect::<Vec<_>>();
+        all.push(source_status::tracepoints(
+            self.options.engine.as_deref(),
+            &problems,
+            reading,
+            &self.host.facts,
+        ));
+        let without = self
+            .guests
+            .values()
+            .filter(|guest| guest.resources.counters.are_missing())
+            .count();
+        all.push(source_status::kvm_stats(
+            without,
+            self.guests.len(),
+            &self.options.paths,
+        ));
         all.extend(self.status_files.problem.clone());
         all.extend(self.kernel_log.status());
         all.extend(self.options.metadata.iter().flat_map(LibvirtAndQmp::status));

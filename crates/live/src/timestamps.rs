@@ -26,15 +26,19 @@ impl Timestamps {
         }
     }
 
-    /// `CLOCK_MONOTONIC` at a start time in ticks after boot: boot time less the time spent in suspend.
+    /// `CLOCK_MONOTONIC` at a start time in ticks after boot: boot time less the time spent in
+    /// suspend.
     pub(crate) fn mono_ns_of(self, start_ticks: u64) -> u64 {
-        start_ticks.saturating_mul(TICK_NS).saturating_sub(self.boot_ns.saturating_sub(self.mono_ns))
+        start_ticks
+            .saturating_mul(TICK_NS)
+            .saturating_sub(self.boot_ns.saturating_sub(self.mono_ns))
     }
 
     /// The wall clock at another instant of the monotonic one, before this.
     pub(crate) fn time_ms_at(self, mono_ns: u64) -> i64 {
         let before_ms = self.mono_ns.saturating_sub(mono_ns) / 1_000_000;
-        self.time_ms.saturating_sub(i64::try_from(before_ms).unwrap_or(0))
+        self.time_ms
+            .saturating_sub(i64::try_from(before_ms).unwrap_or(0))
     }
 }
 

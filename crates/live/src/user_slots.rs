@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Maximum number of threads for kvmtop's own user, and for all other users together; each of these has one beyond it.
+/// Maximum number of threads for kvmtop's own user, and for all other users together; each of these
+/// has one beyond it.
 pub(crate) const MAX_THREADS: usize = 16;
 /// Maximum number of threads for one other user.
 pub(crate) const MAX_THREADS_OF_USER: usize = 4;
@@ -23,14 +24,18 @@ fn running(threads: &Arc<()>) -> usize {
 }
 
 impl UserSlots {
-    /// Takes a place for a thread that waits for a process of this user, if one is free. It is free again when dropped.
+    /// Takes a place for a thread that waits for a process of this user, if one is free. It is free
+    /// again when dropped.
     fn take(&self, uid: u32) -> Option<Arc<()>> {
         let own = own_user();
         let mut users = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         users.retain(|_, threads| running(threads) > 0);
         let of_user = users.get(&uid).map_or(0, running);
-        let of_others: usize =
-            users.iter().filter(|(user, _)| **user != own).map(|(_, threads)| running(threads)).sum();
+        let of_others: usize = users
+            .iter()
+            .filter(|(user, _)| **user != own)
+            .map(|(_, threads)| running(threads))
+            .sum();
         let is_free = match of_user {
             _ if uid == own => of_user < MAX_THREADS,
             // Users who hold up all threads that others share delay nobody else's first one.
@@ -40,8 +45,8 @@ impl UserSlots {
         is_free.then(|| users.entry(uid).or_default().clone())
     }
 
-    /// Runs `work`, which may wait for a process of this user, on a thread if a place is free. Its result arrives on
-    /// the channel.
+    /// Runs `work`, which may wait for a process of this user, on a thread if a place is free. Its
+    /// result arrives on the channel.
     pub(crate) fn run<T: Send + 'static>(
         &self,
         uid: u32,
@@ -57,14 +62,22 @@ impl UserSlots {
             // Nobody may wait for it any more.
             let _ = reply.try_send(result);
         };
-        std::thread::Builder::new().name(name.to_owned()).spawn(work).ok()?;
+        std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(work)
+            .ok()?;
         Some(answer)
     }
 
     /// Number of places that are taken.
     #[cfg(test)]
     pub(crate) fn taken(&self) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).values().map(running).sum()
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .map(running)
+            .sum()
     }
 }
 
@@ -88,7 +101,11 @@ mod tests {
         }
         assert_eq!(held.len(), MAX_THREADS + MAX_USERS - 5);
         held.extend(slots.take(own));
-        assert_eq!(slots.taken(), MAX_THREADS + MAX_USERS - 4, "and kvmtop's own user has its own");
+        assert_eq!(
+            slots.taken(),
+            MAX_THREADS + MAX_USERS - 4,
+            "and kvmtop's own user has its own"
+        );
         drop(held);
         assert_eq!(slots.taken(), 0);
     }

@@ -17,77 +17,160 @@ use std::sync::Arc;
 /// The label of the rest, where the number of labels is bounded.
 const OTHER: &str = "other";
 
-const SOURCES: &[Column<u64>] =
-    &[Column::gauge("kvmtop_source_state", "1 for the state that the source has", |is_it| Some(*is_it))];
+const SOURCES: &[Column<u64>] = &[Column::gauge(
+    "kvmtop_source_state",
+    "1 for the state that the source has",
+    |is_it| Some(*is_it),
+)];
 
 const HOST: &[Column<HostMetrics>] = &[
-    Column::time("process_cpu", "CPU time of kvmtop itself", |m| Some(m.own.cpu_ns)),
-    Column::size("process_resident_memory", "Memory of kvmtop itself", |m| Some(m.own.rss_bytes)),
-    Column::instant("kvmtop_last_sample_timestamp", "When the last sample was taken", |m| Some(nanoseconds(m.time_ms))),
-    Column::count("kvmtop_samples", "Samples taken", |m| Some(m.samples)),
-    Column::count("kvmtop_lost_events", "Events that the kernel dropped before kvmtop read them", |m| Some(m.lost)),
-    Column::count("kvmtop_overflow_events", "Events counted without their detail: a bounded table was full", |m| {
-        Some(m.overflow)
+    Column::time("process_cpu", "CPU time of kvmtop itself", |m| {
+        Some(m.own.cpu_ns)
     }),
+    Column::size("process_resident_memory", "Memory of kvmtop itself", |m| {
+        Some(m.own.rss_bytes)
+    }),
+    Column::instant(
+        "kvmtop_last_sample_timestamp",
+        "When the last sample was taken",
+        |m| Some(nanoseconds(m.time_ms)),
+    ),
+    Column::count("kvmtop_samples", "Samples taken", |m| Some(m.samples)),
+    Column::count(
+        "kvmtop_lost_events",
+        "Events that the kernel dropped before kvmtop read them",
+        |m| Some(m.lost),
+    ),
+    Column::count(
+        "kvmtop_overflow_events",
+        "Events counted without their detail: a bounded table \
+        was full",
+        |m| Some(m.overflow),
+    ),
     Column::gauge("kvmtop_host_cpus", "CPUs that are online", |m| Some(m.cpus)),
-    Column::gauge("kvmtop_guests_left_out", "Guests without series: there are too many", |m| Some(m.left_out)),
+    Column::gauge(
+        "kvmtop_guests_left_out",
+        "Guests without series: there are too many",
+        |m| Some(m.left_out),
+    ),
 ];
 
-const HOST_CPU: &[Column<u64>] =
-    &[Column::time("kvmtop_host_cpu", "Time of all CPUs of the host by what they did", |ns| Some(*ns))];
+const HOST_CPU: &[Column<u64>] = &[Column::time(
+    "kvmtop_host_cpu",
+    "Time of all CPUs of the host by what they did",
+    |ns| Some(*ns),
+)];
 
-const GUESTS: &[Column<u64>] = &[Column::gauge("kvmtop_guests", "Guests by their state", |guests| Some(*guests))];
+const GUESTS: &[Column<u64>] = &[Column::gauge(
+    "kvmtop_guests",
+    "Guests by their state",
+    |guests| Some(*guests),
+)];
 
 const FINDINGS: &[Column<FindingMetrics>] = &[
-    Column::gauge("kvmtop_finding", "Findings of a rule about a guest or the host", |f| Some(f.count)),
-    Column::instant("kvmtop_finding_since_timestamp", "When the finding was first seen", |f| {
-        f.since_ms.map(nanoseconds)
-    }),
+    Column::gauge(
+        "kvmtop_finding",
+        "Findings of a rule about a guest or the host",
+        |f| Some(f.count),
+    ),
+    Column::instant(
+        "kvmtop_finding_since_timestamp",
+        "When the finding was first seen",
+        |f| f.since_ms.map(nanoseconds),
+    ),
 ];
 
 const GUEST_GAUGES: &[Column<GuestMetrics>] = &[
     Column::gauge("kvmtop_guest_vcpus", "vCPUs of the guest", |g| {
         g.facts.vcpus.as_ref().map(|vcpus| u64::from(vcpus.value))
     }),
-    Column::size("kvmtop_guest_memory_resident", "Memory of the VMM, without huge pages", |g| g.resident_bytes),
-    Column::size("kvmtop_guest_swap", "Memory of the VMM in swap", |g| g.swap_bytes),
+    Column::size(
+        "kvmtop_guest_memory_resident",
+        "Memory of the VMM, without huge pages",
+        |g| g.resident_bytes,
+    ),
+    Column::size("kvmtop_guest_swap", "Memory of the VMM in swap", |g| {
+        g.swap_bytes
+    }),
 ];
 
-const STOPPED: &[Column<u64>] =
-    &[Column::gauge("kvmtop_guest_stopped", "1 for a guest that is paused, with the reason", |is| Some(*is))];
+const STOPPED: &[Column<u64>] = &[Column::gauge(
+    "kvmtop_guest_stopped",
+    "1 for a guest that is paused, with the reason",
+    |is| Some(*is),
+)];
 
-const VCPU_CPU: &[Column<u64>] =
-    &[Column::time("kvmtop_vcpu_cpu", "CPU time of vCPU threads by kind, in the kernel's ticks", |ns| Some(*ns))];
+const VCPU_CPU: &[Column<u64>] = &[Column::time(
+    "kvmtop_vcpu_cpu",
+    "CPU time of vCPU threads by kind, in the kernel's ticks",
+    |ns| Some(*ns),
+)];
 
 const VCPUS: &[Column<VcpuMetrics>] = &[
-    Column::time("kvmtop_vcpu_run", "Time of vCPU threads on a CPU, by the scheduler's clock", |v| v.cpu.times.run_ns),
+    Column::time(
+        "kvmtop_vcpu_run",
+        "Time of vCPU threads on a CPU, by the scheduler's clock",
+        |v| v.cpu.times.run_ns,
+    ),
     Column::time(
         "kvmtop_vcpu_wait",
         "Time of vCPU threads runnable without a CPU: what the guest sees as steal",
         |v| v.cpu.times.wait_ns,
     ),
-    Column::count("kvmtop_vcpu_moves", "Moves of vCPUs from one CPU of the host to another", |v| v.moves),
-    Column::count("kvmtop_vcpu_node_moves", "Moves of vCPUs to another NUMA node", |v| v.node_moves),
+    Column::count(
+        "kvmtop_vcpu_moves",
+        "Moves of vCPUs from one CPU of the host to another",
+        |v| v.moves,
+    ),
+    Column::count(
+        "kvmtop_vcpu_node_moves",
+        "Moves of vCPUs to another NUMA node",
+        |v| v.node_moves,
+    ),
 ];
 
 const VMM: &[Column<CpuMetrics>] = &[
-    Column::time("kvmtop_vmm_run", "Time of the VMM's other threads on a CPU, by the scheduler's clock", |c| {
-        c.times.run_ns
-    }),
-    Column::time("kvmtop_vmm_wait", "Time of the VMM's other threads runnable without a CPU", |c| c.times.wait_ns),
+    Column::time(
+        "kvmtop_vmm_run",
+        "Time of the VMM's other threads on a CPU, by the scheduler's \
+        clock",
+        |c| c.times.run_ns,
+    ),
+    Column::time(
+        "kvmtop_vmm_wait",
+        "Time of the VMM's other threads runnable without a CPU",
+        |c| c.times.wait_ns,
+    ),
 ];
 
 const EXITS: &[Column<Tally>] = &[
-    Column::count("kvmtop_exits", "Exits of the guest by their reason", |t| Some(t.count)),
-    Column::time("kvmtop_exit", "Time in exits of the guest by their reason, with sleep", |t| t.ns),
+    Column::count("kvmtop_exits", "Exits of the guest by their reason", |t| {
+        Some(t.count)
+    }),
+    Column::time(
+        "kvmtop_exit",
+        "Time in exits of the guest by their reason, with sleep",
+        |t| t.ns,
+    ),
 ];
 
-const USERSPACE: &[Column<Tally>] =
-    &[Column::count("kvmtop_userspace_exits", "Exits to the VMM by their reason", |t| Some(t.count))];
+const USERSPACE: &[Column<Tally>] = &[Column::count(
+    "kvmtop_userspace_exits",
+    "Exits to the VMM by their reason",
+    |t| Some(t.count),
+)];
 
 const ACCESSES: &[Column<Tally>] = &[
-    Column::count("kvmtop_accesses", "Accesses of the guest to ports, device memory and MSRs", |t| Some(t.count)),
-    Column::time("kvmtop_access", "Time in exits that served an access", |t| t.ns),
+    Column::count(
+        "kvmtop_accesses",
+        "Accesses of the guest to ports, device memory and MSRs",
+        |t| Some(t.count),
+    ),
+    Column::time(
+        "kvmtop_access",
+        "Time in exits that served an access",
+        |t| t.ns,
+    ),
 ];
 
 /// The metrics as `OpenMetrics` 1.0.
@@ -113,7 +196,11 @@ impl Collector for HostMetrics {
 impl HostMetrics {
     fn about_host(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let version = Labels::default().with("version", env!("CARGO_PKG_VERSION"));
-        table(e, &[Column::info("kvmtop_build", "The kvmtop that serves this")], [(version, ())])?;
+        table(
+            e,
+            &[Column::info("kvmtop_build", "The kvmtop that serves this")],
+            [(version, ())],
+        )?;
         table(e, HOST, [(Labels::default(), self)])?;
         let mut worst = BTreeMap::new();
         for source in &self.sources {
@@ -124,25 +211,48 @@ impl HostMetrics {
         }
         let states = worst.into_iter().flat_map(|(id, worst)| {
             [SourceState::Ok, SourceState::Degraded, SourceState::Missing].map(|state| {
-                let labels = Labels::default().with("source", id.as_str()).with("state", state.as_str());
+                let labels = Labels::default()
+                    .with("source", id.as_str())
+                    .with("state", state.as_str());
                 (labels, u64::from(state == worst))
             })
         });
         table(e, SOURCES, states)?;
         let facts = &self.facts;
-        let labels = Labels::default().with("host", &facts.hostname).with("kernel", &facts.kernel);
+        let labels = Labels::default()
+            .with("host", &facts.hostname)
+            .with("kernel", &facts.kernel);
         let labels = labels.with("kvm", facts.kvm_flavour.as_deref().unwrap_or_default());
-        table(e, &[Column::info("kvmtop_host", "This host")], [(labels, ())])?;
-        table(e, HOST_CPU, self.cpu_ns.iter().map(|(mode, ns)| (Labels::default().with("mode", *mode), ns)))?;
+        table(
+            e,
+            &[Column::info("kvmtop_host", "This host")],
+            [(labels, ())],
+        )?;
+        table(
+            e,
+            HOST_CPU,
+            self.cpu_ns
+                .iter()
+                .map(|(mode, ns)| (Labels::default().with("mode", *mode), ns)),
+        )?;
         let states = [DomainState::Running, DomainState::Paused].map(|state| {
-            let guests = self.guests.values().filter(|guest| guest.state == state).count() as u64;
+            let guests = self
+                .guests
+                .values()
+                .filter(|guest| guest.state == state)
+                .count() as u64;
             (Labels::default().with("state", state.as_str()), guests)
         });
         table(e, GUESTS, states)?;
-        let findings = self.findings.iter().map(|((rule, severity, domain), finding)| {
-            let labels = Labels::default().with("rule", *rule).with("severity", severity.as_str());
-            (labels.with("domain", domain), finding)
-        });
+        let findings = self
+            .findings
+            .iter()
+            .map(|((rule, severity, domain), finding)| {
+                let labels = Labels::default()
+                    .with("rule", *rule)
+                    .with("severity", severity.as_str());
+                (labels.with("domain", domain), finding)
+            });
         table(e, FINDINGS, findings)
     }
 
@@ -151,24 +261,42 @@ impl HostMetrics {
         &'a self,
         rows: impl Fn(Labels<'a>, &'a GuestMetrics) -> R + 'a,
     ) -> impl Iterator<Item = (Labels<'a>, T)> {
-        self.guests.iter().flat_map(move |(name, guest)| rows(Labels::default().with("domain", name), guest))
+        self.guests
+            .iter()
+            .flat_map(move |(name, guest)| rows(Labels::default().with("domain", name), guest))
     }
 
     fn about_guests(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let facts = self.each(|labels, guest| {
             let facts = &guest.facts;
-            let text =
-                |known: &Option<Known<String>>| known.as_ref().map(|k| sanitize(&k.value, 128)).unwrap_or_default();
+            let text = |known: &Option<Known<String>>| {
+                known
+                    .as_ref()
+                    .map(|k| sanitize(&k.value, 128))
+                    .unwrap_or_default()
+            };
             let labels = labels.with("uuid", text(&facts.uuid));
-            let labels = labels.with("pid", facts.pid.map(|pid| pid.to_string()).unwrap_or_default());
-            let labels = labels.with("machine", text(&facts.machine)).with("os", text(&facts.guest_os));
+            let labels = labels.with(
+                "pid",
+                facts.pid.map(|pid| pid.to_string()).unwrap_or_default(),
+            );
+            let labels = labels
+                .with("machine", text(&facts.machine))
+                .with("os", text(&facts.guest_os));
             [(labels.with("vmm", facts.vmm.as_str()), ())]
         });
         table(e, &[Column::info("kvmtop_guest", "A guest")], facts)?;
-        table(e, GUEST_GAUGES, self.each(|labels, guest| [(labels, guest)]))?;
+        table(
+            e,
+            GUEST_GAUGES,
+            self.each(|labels, guest| [(labels, guest)]),
+        )?;
         let stopped = self.each(|labels, guest| {
             let reason = guest.stop_reason.map_or("", StopReason::as_str);
-            [(labels.with("reason", reason), u64::from(guest.state == DomainState::Paused))]
+            [(
+                labels.with("reason", reason),
+                u64::from(guest.state == DomainState::Paused),
+            )]
         });
         table(e, STOPPED, stopped)
     }
@@ -179,7 +307,14 @@ impl HostMetrics {
             guest.vcpus.iter().map(move |(vcpu, metrics)| {
                 let vcpu = || vcpu.map_or_else(|| OTHER.to_owned(), |vcpu| vcpu.to_string());
                 let labels = labels.clone();
-                (if self.per_vcpu { labels.with("vcpu", vcpu()) } else { labels }, metrics)
+                (
+                    if self.per_vcpu {
+                        labels.with("vcpu", vcpu())
+                    } else {
+                        labels
+                    },
+                    metrics,
+                )
             })
         })
     }
@@ -187,20 +322,49 @@ impl HostMetrics {
     fn about_threads(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let modes = self.vcpus().flat_map(|(labels, vcpu)| {
             let times = &vcpu.cpu.times;
-            let modes = [("user", vcpu.cpu.own_user_ns), ("system", times.system_ns), ("guest", times.guest_ns)];
+            let modes = [
+                ("user", vcpu.cpu.own_user_ns),
+                ("system", times.system_ns),
+                ("guest", times.guest_ns),
+            ];
             modes.map(|(mode, ns)| (labels.clone().with("mode", mode), ns))
         });
         table(e, VCPU_CPU, modes)?;
         table(e, VCPUS, self.vcpus())?;
-        let wakeups = self.vcpus().filter_map(|(labels, vcpu)| Some((labels, vcpu.wakeups.as_ref()?)));
-        histograms(e, ("kvmtop_vcpu_wakeup_latency", "From the wake-up of a vCPU until it runs"), wakeups)?;
+        let wakeups = self
+            .vcpus()
+            .filter_map(|(labels, vcpu)| Some((labels, vcpu.wakeups.as_ref()?)));
+        histograms(
+            e,
+            (
+                "kvmtop_vcpu_wakeup_latency",
+                "From the wake-up of a vCPU until it runs",
+            ),
+            wakeups,
+        )?;
         let roles = self.each(|labels, guest| {
-            guest.vmm.iter().map(move |(role, cpu)| (labels.clone().with("role", role.as_str()), cpu))
+            guest
+                .vmm
+                .iter()
+                .map(move |(role, cpu)| (labels.clone().with("role", role.as_str()), cpu))
         });
         table(e, VMM, roles)?;
-        table(e, EXITS, self.vcpus().flat_map(|(labels, vcpu)| ranked(["reason"], labels, &vcpu.exits)))?;
-        table(e, USERSPACE, self.each(|labels, guest| ranked(["reason"], labels, &guest.userspace)))?;
-        table(e, ACCESSES, self.each(|labels, guest| ranked(["space", "device"], labels, &guest.accesses)))
+        table(
+            e,
+            EXITS,
+            self.vcpus()
+                .flat_map(|(labels, vcpu)| ranked(["reason"], labels, &vcpu.exits)),
+        )?;
+        table(
+            e,
+            USERSPACE,
+            self.each(|labels, guest| ranked(["reason"], labels, &guest.userspace)),
+        )?;
+        table(
+            e,
+            ACCESSES,
+            self.each(|labels, guest| ranked(["space", "device"], labels, &guest.accesses)),
+        )
     }
 }
 
@@ -213,7 +377,10 @@ fn ranked<'a, const N: usize>(
     all.rows().map(move |(values, tally)| {
         let label = |n: usize| values.map_or(OTHER, |values| &values[n]);
         let with = |labels: Labels<'a>, (n, name)| labels.with(name, label(n));
-        (names.into_iter().enumerate().fold(labels.clone(), with), tally)
+        (
+            names.into_iter().enumerate().fold(labels.clone(), with),
+            tally,
+        )
     })
 }
 

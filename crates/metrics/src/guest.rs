@@ -5,7 +5,9 @@ use super::vcpu::{CpuMetrics, VcpuMetrics};
 use judge::model::{DomainModel, ExitRow, ExitTable, born_since};
 use kvm::thread_name::Role;
 use kvm::userspace_exit;
-use sample::{DomainFacts, DomainSample, DomainState, Sample, StopReason, ThreadSample, ThreadTimes};
+use sample::{
+    DomainFacts, DomainSample, DomainState, Sample, StopReason, ThreadSample, ThreadTimes,
+};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -21,7 +23,8 @@ pub struct GuestMetrics {
     pub state: DomainState,
     /// Why it does not run.
     pub stop_reason: Option<StopReason>,
-    /// Its vCPUs: one entry for all, under `None`, or one for each, with what belongs to no known vCPU under `None`.
+    /// Its vCPUs: one entry for all, under `None`, or one for each, with what belongs to no known
+    /// vCPU under `None`.
     pub vcpus: BTreeMap<Option<u32>, VcpuMetrics>,
     /// Its other threads by their role.
     pub vmm: BTreeMap<Role, CpuMetrics>,
@@ -51,7 +54,12 @@ impl GuestMetrics {
         (self.resident_bytes, self.swap_bytes) = (now.memory.resident, now.swap_bytes);
         // Without an earlier sample nothing has a known beginning.
         let Some((base, before)) = before else { return };
-        self.add_cpu(&now.threads, before.map_or(&[], |b| &b.threads), base.boot_ns, per_vcpu);
+        self.add_cpu(
+            &now.threads,
+            before.map_or(&[], |b| &b.threads),
+            base.boot_ns,
+            per_vcpu,
+        );
         for thread in model.vcpus() {
             self.vcpu(thread.index, per_vcpu).add(thread);
         }
@@ -60,27 +68,48 @@ impl GuestMetrics {
             now_ns,
             model.accesses.iter().map(|row| {
                 let device = row.device_name().unwrap_or(UNKNOWN_DEVICE).to_owned();
-                ([row.space.as_str().to_owned(), device], Tally { count: row.span.count, ns: row.span.total_ns })
+                (
+                    [row.space.as_str().to_owned(), device],
+                    Tally {
+                        count: row.span.count,
+                        ns: row.span.total_ns,
+                    },
+                )
             }),
         );
         let to_vmm = model.userspace.iter().filter(|(vcpu, ..)| vcpu.is_none());
-        self.userspace
-            .add(now_ns, to_vmm.map(|(_, reason, count)| ([userspace_exit::display(*reason)], untimed(*count))));
+        self.userspace.add(
+            now_ns,
+            to_vmm.map(|(_, reason, count)| ([userspace_exit::display(*reason)], untimed(*count))),
+        );
     }
 
     fn vcpu(&mut self, index: Option<u32>, per_vcpu: bool) -> &mut VcpuMetrics {
         self.vcpus.entry(index.filter(|_| per_vcpu)).or_default()
     }
 
-    fn add_cpu(&mut self, now: &[ThreadSample], before: &[ThreadSample], boot_ns: u64, per_vcpu: bool) {
-        let before: HashMap<_, _> = before.iter().map(|t| ((t.tid, t.start_ticks), t.cpu)).collect();
+    fn add_cpu(
+        &mut self,
+        now: &[ThreadSample],
+        before: &[ThreadSample],
+        boot_ns: u64,
+        per_vcpu: bool,
+    ) {
+        let before: HashMap<_, _> = before
+            .iter()
+            .map(|t| ((t.tid, t.start_ticks), t.cpu))
+            .collect();
         for thread in now {
             let is_new = || born_since(thread.start_ticks, boot_ns);
             let older = match before.get(&(thread.tid, thread.start_ticks)) {
                 Some(cpu) => *cpu,
-                None => thread.cpu_before.or_else(|| is_new().then_some(ThreadTimes::AT_BIRTH)),
+                None => thread
+                    .cpu_before
+                    .or_else(|| is_new().then_some(ThreadTimes::AT_BIRTH)),
             };
-            let Some((now, older)) = thread.cpu.zip(older) else { continue };
+            let Some((now, older)) = thread.cpu.zip(older) else {
+                continue;
+            };
             match thread.role {
                 Role::Vcpu => self.vcpu(thread.index, per_vcpu).cpu.add(&now, &older),
                 role => self.vmm.entry(role).or_default().add(&now, &older),
@@ -89,15 +118,32 @@ impl GuestMetrics {
     }
 
     fn add_exits(&mut self, model: &DomainModel, now_ns: u64, per_vcpu: bool) {
-        let tally = |row: &ExitRow| ([row.reason.clone()], Tally { count: row.span.count, ns: row.span.total_ns });
+        let tally = |row: &ExitRow| {
+            (
+                [row.reason.clone()],
+                Tally {
+                    count: row.span.count,
+                    ns: row.span.total_ns,
+                },
+            )
+        };
         if !per_vcpu {
-            return self.vcpu(None, per_vcpu).exits.add(now_ns, model.exits.rows.iter().map(tally));
+            return self
+                .vcpu(None, per_vcpu)
+                .exits
+                .add(now_ns, model.exits.rows.iter().map(tally));
         }
         for (vcpu, table) in &model.vcpu_exits {
-            self.vcpu(Some(*vcpu), per_vcpu).exits.add(now_ns, table.rows.iter().map(tally));
+            self.vcpu(Some(*vcpu), per_vcpu)
+                .exits
+                .add(now_ns, table.rows.iter().map(tally));
         }
         // Of threads that no sample showed, and of those that are not known to be a vCPU.
-        let others = model.exits.rows.iter().map(|row| ([row.reason.clone()], without(row, &model.vcpu_exits)));
+        let others = model
+            .exits
+            .rows
+            .iter()
+            .map(|row| ([row.reason.clone()], without(row, &model.vcpu_exits)));
         let others: Vec<_> = others.filter(|(_, tally)| tally.count > 0).collect();
         if !others.is_empty() {
             self.vcpu(None, per_vcpu).exits.add(now_ns, others);
@@ -107,11 +153,22 @@ impl GuestMetrics {
 
 /// The part of a guest's row that its vCPUs' rows do not contain.
 fn without(row: &ExitRow, vcpus: &[(u32, ExitTable)]) -> Tally {
-    let same = vcpus.iter().flat_map(|(_, table)| &table.rows).filter(|r| r.reason == row.reason);
-    same.fold(Tally { count: row.span.count, ns: row.span.total_ns }, |left, r| Tally {
-        count: left.count.saturating_sub(r.span.count),
-        ns: left.ns.map(|ns| ns.saturating_sub(r.span.total_ns.unwrap_or(0))),
-    })
+    let same = vcpus
+        .iter()
+        .flat_map(|(_, table)| &table.rows)
+        .filter(|r| r.reason == row.reason);
+    same.fold(
+        Tally {
+            count: row.span.count,
+            ns: row.span.total_ns,
+        },
+        |left, r| Tally {
+            count: left.count.saturating_sub(r.span.count),
+            ns: left
+                .ns
+                .map(|ns| ns.saturating_sub(r.span.total_ns.unwrap_or(0))),
+        },
+    )
 }
 
 fn untimed(count: u64) -> Tally {

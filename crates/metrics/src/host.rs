@@ -4,7 +4,9 @@ use super::guest::GuestMetrics;
 use judge::analysis::JudgedInterval;
 use judge::lint::{Finding, Severity};
 use judge::model::DomainModel;
-use sample::{CpuTimes, DomainFacts, DomainSample, DomainState, HostFacts, OwnCost, Sample, SourceStatus};
+use sample::{
+    CpuTimes, DomainFacts, DomainSample, DomainState, HostFacts, OwnCost, Sample, SourceStatus,
+};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -20,7 +22,10 @@ type GuestProcess = (Option<i32>, u64);
 fn modes(c: &CpuTimes) -> [(&'static str, u64); 8] {
     let guest = c.guest_ns.saturating_add(c.guest_nice_ns);
     [
-        ("user", c.user_ns.saturating_add(c.nice_ns).saturating_sub(guest)),
+        (
+            "user",
+            c.user_ns.saturating_add(c.nice_ns).saturating_sub(guest),
+        ),
         ("system", c.system_ns),
         ("guest", guest),
         ("idle", c.idle_ns),
@@ -77,11 +82,14 @@ pub struct HostMetrics {
 impl HostMetrics {
     /// Metrics without a sample.
     pub fn new(per_vcpu: bool) -> Self {
-        Self { per_vcpu, ..Self::default() }
+        Self {
+            per_vcpu,
+            ..Self::default()
+        }
     }
 
-    /// Adds a sample and the interval that ends with it, which holds the selected guests. `before` is the sample at the
-    /// interval's start.
+    /// Adds a sample and the interval that ends with it, which holds the selected guests. `before`
+    /// is the sample at the interval's start.
     pub fn add(&mut self, now: &Sample, before: Option<&Sample>, interval: &JudgedInterval) {
         let before = before.filter(|_| interval.model.interval_s.is_some());
         self.samples += 1;
@@ -103,7 +111,9 @@ impl HostMetrics {
         let older: HashMap<u32, &CpuTimes> = before.host.cpus.iter().map(|c| (c.cpu, c)).collect();
         for cpu in &now.host.cpus {
             // A CPU that came online has counters from before.
-            let Some(older) = older.get(&cpu.cpu) else { continue };
+            let Some(older) = older.get(&cpu.cpu) else {
+                continue;
+            };
             // The kernel's idle and iowait can fall by a tick (`get_iowait_time`, fs/proc/stat.c).
             for ((mode, now), (_, before)) in modes(cpu).into_iter().zip(modes(older)) {
                 *self.cpu_ns.entry(mode).or_default() += now.saturating_sub(before);
@@ -113,17 +123,28 @@ impl HostMetrics {
 
     fn add_guests(&mut self, now: &Sample, before: Option<&Sample>, interval: &JudgedInterval) {
         let guests = std::mem::take(&mut self.guests).into_values();
-        let mut known: HashMap<GuestProcess, GuestMetrics> = guests.map(|guest| (id(&guest.facts), guest)).collect();
-        let samples: HashMap<GuestProcess, &DomainSample> = now.domains.iter().map(|d| (id(&d.facts), d)).collect();
-        let older = before.into_iter().flat_map(|b| &b.domains).map(|d| (id(&d.facts), d));
+        let mut known: HashMap<GuestProcess, GuestMetrics> =
+            guests.map(|guest| (id(&guest.facts), guest)).collect();
+        let samples: HashMap<GuestProcess, &DomainSample> =
+            now.domains.iter().map(|d| (id(&d.facts), d)).collect();
+        let older = before
+            .into_iter()
+            .flat_map(|b| &b.domains)
+            .map(|d| (id(&d.facts), d));
         let older: HashMap<GuestProcess, &DomainSample> = older.collect();
-        let living = interval.model.domains.iter().filter(|d| d.state != DomainState::Ended);
+        let living = interval
+            .model
+            .domains
+            .iter()
+            .filter(|d| d.state != DomainState::Ended);
         let mut living: Vec<&DomainModel> = living.collect();
         // Another user's guests take neither a name nor a place from those of libvirt or root.
         living.sort_by_key(|d| (d.facts.foreign, d.facts.start_ticks, d.facts.pid));
         for model in living.iter().take(MAX_GUESTS) {
             let id = id(&model.facts);
-            let Some(sample) = samples.get(&id) else { continue };
+            let Some(sample) = samples.get(&id) else {
+                continue;
+            };
             let mut guest = known.remove(&id).unwrap_or_default();
             let older = before.map(|before| (before, older.get(&id).copied()));
             guest.add(sample, older, model, (now.mono_ns, self.per_vcpu));
@@ -140,7 +161,11 @@ impl HostMetrics {
     fn find(&mut self, findings: &[Finding]) {
         self.findings.clear();
         for finding in findings {
-            let concerned = finding.domain.iter().chain(&finding.also).map(|name| limited(name));
+            let concerned = finding
+                .domain
+                .iter()
+                .chain(&finding.also)
+                .map(|name| limited(name));
             let mut concerned: Vec<String> = concerned.collect();
             if concerned.is_empty() {
                 concerned.push(String::new());
@@ -151,7 +176,10 @@ impl HostMetrics {
                     let labels = (rule.as_str(), finding.severity, domain.clone());
                     let same = self.findings.entry(labels).or_default();
                     same.count += 1;
-                    same.since_ms = [same.since_ms, finding.since_ms].into_iter().flatten().min();
+                    same.since_ms = [same.since_ms, finding.since_ms]
+                        .into_iter()
+                        .flatten()
+                        .min();
                 }
             }
         }

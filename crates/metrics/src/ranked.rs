@@ -33,8 +33,9 @@ struct Row {
     shown: Option<u64>,
 }
 
-/// Counters by label. The first [`MAX_SHOWN`] labels get a series each, the busiest first; what others grow by goes to
-/// the rest, also if they get a series later. So no series ever falls, and together they hold everything.
+/// Counters by label. The first [`MAX_SHOWN`] labels get a series each, the busiest first; what
+/// others grow by goes to the rest, also if they get a series later. So no series ever falls, and
+/// together they hold everything.
 #[derive(Debug, Clone, Default)]
 pub struct Ranked<K> {
     rows: BTreeMap<K, Row>,
@@ -48,7 +49,10 @@ impl<K: Ord + Clone> Ranked<K> {
         for (label, tally) in grown {
             by_label.entry(label).or_default().add(tally);
         }
-        let mut grown: Vec<_> = by_label.into_iter().filter(|(_, tally)| tally.count > 0).collect();
+        let mut grown: Vec<_> = by_label
+            .into_iter()
+            .filter(|(_, tally)| tally.count > 0)
+            .collect();
         grown.sort_by_key(|(_, tally)| std::cmp::Reverse((tally.ns, tally.count)));
         for (label, tally) in grown {
             let has_series = self.rows.get(&label).is_some_and(|row| row.shown.is_some());
@@ -62,7 +66,8 @@ impl<K: Ord + Clone> Ranked<K> {
         }
     }
 
-    /// Whether this label can have a series. If all are in use, a label idle for over [`IDLE_NS`] gives its up.
+    /// Whether this label can have a series. If all are in use, a label idle for over [`IDLE_NS`]
+    /// gives its up.
     fn make_room(&mut self, label: &K, now_ns: u64) -> bool {
         if self.rows.len() >= MAX_KEPT && !self.rows.contains_key(label) {
             return false;
@@ -70,9 +75,17 @@ impl<K: Ord + Clone> Ranked<K> {
         if self.rows.values().filter(|row| row.shown.is_some()).count() < MAX_SHOWN {
             return true;
         }
-        let oldest = self.rows.values_mut().filter(|row| row.shown.is_some()).min_by_key(|row| row.shown);
+        let oldest = self
+            .rows
+            .values_mut()
+            .filter(|row| row.shown.is_some())
+            .min_by_key(|row| row.shown);
         match oldest {
-            Some(row) if row.shown.is_some_and(|grew| now_ns.saturating_sub(grew) > IDLE_NS) => {
+            Some(row)
+                if row
+                    .shown
+                    .is_some_and(|grew| now_ns.saturating_sub(grew) > IDLE_NS) =>
+            {
                 row.shown = None;
                 true
             }
@@ -82,7 +95,11 @@ impl<K: Ord + Clone> Ranked<K> {
 
     /// The labels with a series, and the rest under `None` if there is any.
     pub fn rows(&self) -> impl Iterator<Item = (Option<&K>, Tally)> {
-        let shown = self.rows.iter().filter(|(_, row)| row.shown.is_some()).map(|(label, row)| (Some(label), row.sum));
+        let shown = self
+            .rows
+            .iter()
+            .filter(|(_, row)| row.shown.is_some())
+            .map(|(label, row)| (Some(label), row.sum));
         shown.chain((self.rest.count > 0).then_some((None, self.rest)))
     }
 }
@@ -101,7 +118,10 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     fn tally(count: u64) -> Tally {
-        Tally { count, ns: Some(count * 10) }
+        Tally {
+            count,
+            ns: Some(count * 10),
+        }
     }
 
     fn total(ranked: &Ranked<u32>) -> u64 {
@@ -114,31 +134,57 @@ mod tests {
         let (mut sum, mut before) = (0, BTreeMap::new());
         for tick in 0..3000_u32 {
             // A new label in each tick, two at all times, one that comes back.
-            let grown = [(tick + 10, tally(5)), (1, tally(100)), (2, tally(1)), (tick % 7, tally(2))];
+            let grown = [
+                (tick + 10, tally(5)),
+                (1, tally(100)),
+                (2, tally(1)),
+                (tick % 7, tally(2)),
+            ];
             sum += 108;
             ranked.add(u64::from(tick) * SECOND, grown);
             assert!(ranked.rows().count() <= MAX_SHOWN + 1);
-            assert_eq!(ranked.rows.values().map(|r| r.sum.count).sum::<u64>() + ranked.rest.count, sum);
-            let now: BTreeMap<_, _> = ranked.rows().map(|(label, tally)| (label.copied(), tally.count)).collect();
+            assert_eq!(
+                ranked.rows.values().map(|r| r.sum.count).sum::<u64>() + ranked.rest.count,
+                sum
+            );
+            let now: BTreeMap<_, _> = ranked
+                .rows()
+                .map(|(label, tally)| (label.copied(), tally.count))
+                .collect();
             for (label, count) in &now {
-                assert!(before.get(label).is_none_or(|old| old <= count), "{label:?} fell in tick {tick}");
+                assert!(
+                    before.get(label).is_none_or(|old| old <= count),
+                    "{label:?} fell in tick \
+                    {tick}"
+                );
             }
             before.extend(now);
         }
         assert!(ranked.rows.len() <= MAX_KEPT);
-        assert!(ranked.rows().any(|(label, tally)| label == Some(&1) && tally.count >= 300_000));
+        assert!(
+            ranked
+                .rows()
+                .any(|(label, tally)| label == Some(&1) && tally.count >= 300_000)
+        );
     }
 
     #[test]
     fn the_busiest_come_first_and_the_idle_make_room() {
         let mut ranked = Ranked::default();
         ranked.add(0, (0..30).map(|label| (label, tally(u64::from(label) + 1))));
-        let shown: Vec<_> = ranked.rows().filter_map(|(label, _)| label.copied()).collect();
+        let shown: Vec<_> = ranked
+            .rows()
+            .filter_map(|(label, _)| label.copied())
+            .collect();
         assert_eq!(shown, (10..30).collect::<Vec<_>>());
         assert_eq!(total(&ranked), (1..=30).sum::<u64>());
         // All but the last are idle.
         ranked.add(61 * SECOND, [(29, tally(1)), (3, tally(7))]);
-        let three = ranked.rows().find(|(label, _)| *label == Some(&3)).unwrap().1;
+        let three = ranked
+            .rows()
+            .find(|(label, _)| *label == Some(&3))
+            .unwrap()
+            .1;
         assert_eq!(three.count, 7, "what went to the rest stays there");
         assert_eq!(ranked.rows().count(), MAX_SHOWN + 1);
     }
@@ -147,6 +193,9 @@ mod tests {
     fn a_time_that_nothing_measures_is_no_zero() {
         let mut ranked = Ranked::default();
         ranked.add(0, [(1, Tally { count: 3, ns: None })]);
-        assert_eq!(ranked.rows().next().unwrap().1, Tally { count: 3, ns: None });
+        assert_eq!(
+            ranked.rows().next().unwrap().1,
+            Tally { count: 3, ns: None }
+        );
     }
 }

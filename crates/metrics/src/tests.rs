@@ -24,8 +24,12 @@ fn metrics(per_vcpu: bool, samples: impl IntoIterator<Item = Sample>) -> Arc<Hos
 
 /// The samples of a text by name and labels.
 fn values(text: &str) -> BTreeMap<String, f64> {
-    let rows = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' '));
-    rows.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect()
+    let rows = text
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.rsplit_once(' '));
+    rows.map(|(name, value)| (name.to_owned(), value.parse().unwrap()))
+        .collect()
 }
 
 fn seconds(fixture: &Fixture, count: u32) -> impl Iterator<Item = Sample> {
@@ -50,8 +54,14 @@ fn counters_are_what_the_guest_did() {
     // Two vCPUs, ten seconds, 7,939.5 reads a second each.
     let timer = r#"kvmtop_accesses_total{domain="win10-2",space="pio",device="acpi-tmr"}"#;
     assert_eq!(value(timer), Some(2.0 * 79_395.0));
-    assert_eq!(value(r#"kvmtop_exits_total{domain="win10-2",reason="IO_INSTRUCTION"}"#), Some(256_738.0));
-    assert_eq!(value(r#"kvmtop_vcpu_wakeup_latency_seconds_count{domain="win10-2"}"#), Some(1040.0));
+    assert_eq!(
+        value(r#"kvmtop_exits_total{domain="win10-2",reason="IO_INSTRUCTION"}"#),
+        Some(256_738.0)
+    );
+    assert_eq!(
+        value(r#"kvmtop_vcpu_wakeup_latency_seconds_count{domain="win10-2"}"#),
+        Some(1040.0)
+    );
     let waited = value(r#"kvmtop_vcpu_wait_seconds_total{domain="win10-2"}"#).unwrap();
     assert!((waited - 0.14).abs() < 1e-6, "{waited}");
     let guest = value(r#"kvmtop_vcpu_cpu_seconds_total{domain="win10-2",mode="guest"}"#).unwrap();
@@ -67,24 +77,37 @@ fn counters_are_what_the_guest_did() {
 #[test]
 fn series_of_each_vcpu_add_up_to_those_of_the_guest() {
     let host = Fixture::busy_host();
-    let [together, each] = [false, true].map(|per_vcpu| openmetrics(&metrics(per_vcpu, seconds(&host, 5))).unwrap());
+    let [together, each] =
+        [false, true].map(|per_vcpu| openmetrics(&metrics(per_vcpu, seconds(&host, 5))).unwrap());
     let sum = |text: &str, name: &str| {
-        let rows = values(text).into_iter().filter(|(row, _)| row.starts_with(name) && row.contains(r#""win10-2""#));
+        let rows = values(text)
+            .into_iter()
+            .filter(|(row, _)| row.starts_with(name) && row.contains(r#""win10-2""#));
         rows.map(|(_, value)| value).sum::<f64>()
     };
-    for name in ["kvmtop_exits_total", "kvmtop_exit_seconds_total", "kvmtop_vcpu_wait_seconds_total"] {
+    for name in [
+        "kvmtop_exits_total",
+        "kvmtop_exit_seconds_total",
+        "kvmtop_vcpu_wait_seconds_total",
+    ] {
         let (guest, vcpus) = (sum(&together, name), sum(&each, name));
-        assert!(guest > 0.0 && (guest - vcpus).abs() <= 1e-9 * guest, "{name}: {guest} and {vcpus}");
+        assert!(
+            guest > 0.0 && (guest - vcpus).abs() <= 1e-9 * guest,
+            "{name}: {guest} and \
+            {vcpus}"
+        );
     }
     assert!(each.contains(r#"kvmtop_exits_total{domain="win10-2",vcpu="7",reason="HLT"}"#));
 }
 
-/// The engine's counters begin again when its tables grow, and threads come and go; the guest's counters only grow.
+/// The engine's counters begin again when its tables grow, and threads come and go; the guest's
+/// counters only grow.
 #[test]
 fn nothing_falls_while_a_guest_lives() {
     let host = Fixture::busy_host();
     let mut pipeline = Pipeline::default();
-    let (mut metrics, mut before, mut last) = (HostMetrics::new(true), None::<Arc<Sample>>, BTreeMap::new());
+    let (mut metrics, mut before, mut last) =
+        (HostMetrics::new(true), None::<Arc<Sample>>, BTreeMap::new());
     for second in 0..30_u32 {
         let mut sample = host.sample(f64::from(if second < 15 { second } else { second - 14 }));
         sample.mono_ns += if second < 15 { 0 } else { 14_000_000_000 };
@@ -95,20 +118,36 @@ fn nothing_falls_while_a_guest_lives() {
             sample.engine.generation = 1;
         }
         for guest in &mut sample.domains {
-            guest.threads.retain(|thread| second % 5 != 3 || thread.tid % 2 == 0);
+            guest
+                .threads
+                .retain(|thread| second % 5 != 3 || thread.tid % 2 == 0);
         }
         let sample = Arc::new(sample);
         let interval = pipeline.next_or_first(sample.clone());
         metrics.add(&sample, before.as_deref(), &interval);
         before = Some(sample);
         let now = values(&openmetrics(&Arc::new(metrics.clone())).unwrap());
-        let is_counter = |name: &str| ["_total", "_count", "_bucket", "_sum"].iter().any(|end| name.ends_with(end));
-        for (row, value) in now.iter().filter(|(row, _)| is_counter(row.split('{').next().unwrap())) {
-            assert!(last.get(row).is_none_or(|old| old <= value), "second {second}: {row} fell to {value}");
+        let is_counter = |name: &str| {
+            ["_total", "_count", "_bucket", "_sum"]
+                .iter()
+                .any(|end| name.ends_with(end))
+        };
+        for (row, value) in now
+            .iter()
+            .filter(|(row, _)| is_counter(row.split('{').next().unwrap()))
+        {
+            assert!(
+                last.get(row).is_none_or(|old| old <= value),
+                "second {second}: {row} fell to \
+                {value}"
+            );
         }
         last = now;
     }
-    assert!(last[r#"kvmtop_exits_total{domain="win10-2",vcpu="0",reason="IO_INSTRUCTION"}"#] > 100_000.0);
+    assert!(
+        last[r#"kvmtop_exits_total{domain="win10-2",vcpu="0",reason="IO_INSTRUCTION"}"#]
+            > 100_000.0
+    );
 }
 
 #[test]
@@ -120,12 +159,19 @@ fn a_guest_that_ended_leaves_and_equal_names_differ() {
     let first = host.sample(1.0);
     host.guests[0].state = DomainState::Ended;
     let all = metrics(false, [first, host.sample(2.0)]);
-    assert_eq!(all.guests.keys().collect::<Vec<_>>(), ["web-1", "web-1#9001"]);
+    assert_eq!(
+        all.guests.keys().collect::<Vec<_>>(),
+        ["web-1", "web-1#9001"]
+    );
     assert!(!openmetrics(&all).unwrap().contains("win10-2"));
     // Another user's guest, though it came first.
     let samples = [3.0, 4.0].map(|second| {
         let mut sample = host.sample(second);
-        let theirs = sample.domains.iter_mut().find(|d| d.facts.pid == Some(9000)).unwrap();
+        let theirs = sample
+            .domains
+            .iter_mut()
+            .find(|d| d.facts.pid == Some(9000))
+            .unwrap();
         Arc::make_mut(&mut theirs.facts).foreign = true;
         sample
     });
@@ -139,7 +185,9 @@ fn only_selected_guests_are_served() {
     let mut pipeline = Pipeline::default();
     let sample = Arc::new(host.sample(1.0));
     let mut interval = pipeline.next_or_first(sample.clone());
-    interval.keep_only(&judge::analysis::DomainFilter { patterns: vec![Pattern::new("win*").unwrap()] });
+    interval.keep_only(&judge::analysis::DomainFilter {
+        patterns: vec![Pattern::new("win*").unwrap()],
+    });
     let mut metrics = HostMetrics::new(false);
     metrics.add(&sample, None, &interval);
     assert_eq!(metrics.guests.len(), 1);
@@ -150,15 +198,22 @@ fn findings_have_their_rule_their_guest_and_since_when() {
     let text = openmetrics(&metrics(false, seconds(&Fixture::busy_host(), 90))).unwrap();
     let found = r#"{rule="acpi-pm-timer",severity="warning",domain="win10-2"}"#;
     assert!(text.contains(&format!("kvmtop_finding{found} 1")), "{text}");
-    assert!(text.contains(&format!("kvmtop_finding_since_timestamp_seconds{found} 1795")));
+    assert!(text.contains(&format!(
+        "kvmtop_finding_since_timestamp_seconds{found} 1795"
+    )));
 }
 
-/// Which of joined rules names the finding changes from sample to sample, and an alert would begin again each time.
+/// Which of joined rules names the finding changes from sample to sample, and an alert would begin
+/// again each time.
 #[test]
 fn every_rule_that_holds_has_its_own_series() {
     let sample = Arc::new(Fixture::busy_host().sample(1.0));
     let mut interval = Pipeline::default().next_or_first(sample.clone());
-    let folded = Finding { rule: RuleId::RtcTick, folded: vec![RuleId::AcpiPmTimer], ..Finding::default() };
+    let folded = Finding {
+        rule: RuleId::RtcTick,
+        folded: vec![RuleId::AcpiPmTimer],
+        ..Finding::default()
+    };
     interval.report.findings = vec![folded];
     let mut metrics = HostMetrics::new(false);
     metrics.add(&sample, None, &interval);
@@ -172,7 +227,11 @@ fn names_cannot_break_the_text() {
     guest.facts.name.value = "a\"} 1\n\\kvmtop_fake{x=\"".into();
     let host = Fixture::new(Host::numa(1, 2, 1)).guest(guest);
     let text = openmetrics(&metrics(false, seconds(&host, 2))).unwrap();
-    assert!(text.lines().all(|line| !line.starts_with("kvmtop_fake") && !line.starts_with('\\')), "{text}");
+    assert!(
+        text.lines()
+            .all(|line| !line.starts_with("kvmtop_fake") && !line.starts_with('\\')),
+        "{text}"
+    );
     assert!(text.contains(r#"a\"} 1"#));
 }
 
@@ -180,16 +239,41 @@ fn names_cannot_break_the_text() {
 fn large_host() -> Fixture {
     let mut host = Fixture::new(Host::numa(2, 32, 2));
     for number in 0..200 {
-        let mut guest =
-            Guest::new(&format!("customer-{number:04}-web"), 10_000 + 100 * number).mtree().vcpus(8, |v, t| {
-                let mut t = t.on(v).cpu(30.0, 1.0, 2.0, 0.5).wakes(50.0, 40.0).moves(1.0, 0.0, 0).userspace(2, 100.0);
-                for reason in ["HLT", "IO_INSTRUCTION", "MSR_WRITE", "EPT_MISCONFIG", "EXTERNAL_INTERRUPT", "CPUID"] {
+        let mut guest = Guest::new(&format!("customer-{number:04}-web"), 10_000 + 100 * number)
+            .mtree()
+            .vcpus(8, |v, t| {
+                let mut t = t
+                    .on(v)
+                    .cpu(30.0, 1.0, 2.0, 0.5)
+                    .wakes(50.0, 40.0)
+                    .moves(1.0, 0.0, 0)
+                    .userspace(2, 100.0);
+                for reason in [
+                    "HLT",
+                    "IO_INSTRUCTION",
+                    "MSR_WRITE",
+                    "EPT_MISCONFIG",
+                    "EXTERNAL_INTERRUPT",
+                    "CPUID",
+                ] {
                     t = t.exits(reason, 100.0, 5.0);
                 }
-                for port in [0x20, 0x40, 0x60, 0x61, 0x64, 0x70, 0x71, 0x80, 0x3f8, 0x510, 0x608] {
+                for port in [
+                    0x20, 0x40, 0x60, 0x61, 0x64, 0x70, 0x71, 0x80, 0x3f8, 0x510, 0x608,
+                ] {
                     t = t.pio(port, Direction::Read, 10.0, 5.0);
                 }
-                for msr in [0x10, 0x1b, 0x6e0, 0x830, 0x4000_0020, 0x4000_0000, 0x4b56_4d01, 0x175, 0x176] {
+                for msr in [
+                    0x10,
+                    0x1b,
+                    0x6e0,
+                    0x830,
+                    0x4000_0020,
+                    0x4000_0000,
+                    0x4b56_4d01,
+                    0x175,
+                    0x176,
+                ] {
                     t = t.access(Space::Msr, msr, Direction::Write, 10.0, Some(2.0));
                 }
                 t
@@ -207,9 +291,17 @@ fn a_large_host_fits() {
     let text = openmetrics(&all).unwrap();
     assert!(text.len() < 2 << 20, "{} bytes", text.len());
     let series = |text: &str, guest: &str| text.lines().filter(|line| line.contains(guest)).count();
-    assert!(series(&text, "customer-0007-web") <= 120, "{}", series(&text, "customer-0007-web"));
+    assert!(
+        series(&text, "customer-0007-web") <= 120,
+        "{}",
+        series(&text, "customer-0007-web")
+    );
     let each = openmetrics(&metrics(true, [host.sample(1.0), host.sample(2.0)])).unwrap();
-    assert!(series(&each, "customer-0007-web") <= 350, "{}", series(&each, "customer-0007-web"));
+    assert!(
+        series(&each, "customer-0007-web") <= 350,
+        "{}",
+        series(&each, "customer-0007-web")
+    );
 }
 
 /// What the page on performance quotes: `cargo test --lib metrics -- --ignored --nocapture`.
@@ -286,32 +378,50 @@ fn page() -> String {
     let mut small = small_host().guests.remove(0);
     (small.facts.name.value, small.facts.pid) = ("small".into(), Some(4242));
     for (second, sample) in samples.iter_mut().enumerate() {
-        let with = Fixture::new(Host::numa(1, 2, 1)).guest(small.clone()).sample(second as f64);
+        let with = Fixture::new(Host::numa(1, 2, 1))
+            .guest(small.clone())
+            .sample(second as f64);
         sample.domains.extend(with.domains);
     }
     let text = openmetrics(&metrics(false, samples)).unwrap();
     let mut out = HEAD.to_owned();
     let lines: Vec<&str> = text.lines().collect();
     for line in &lines {
-        let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|l| l.split_once(' ')) else { continue };
-        let kind = lines.iter().find_map(|l| l.strip_prefix(&format!("# TYPE {name} "))).unwrap();
+        let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|l| l.split_once(' '))
+        else {
+            continue;
+        };
+        let kind = lines
+            .iter()
+            .find_map(|l| l.strip_prefix(&format!("# TYPE {name} ")))
+            .unwrap();
         let suffix = match kind {
             "counter" => "_total",
             "info" => "_info",
             "histogram" => "_count",
             _ => "",
         };
-        let row = lines
-            .iter()
-            .find(|l| l.strip_prefix(&format!("{name}{suffix}")).is_some_and(|rest| rest.starts_with([' ', '{'])));
-        let labels = row.unwrap().split_once('{').map_or("", |(_, labels)| labels.rsplit_once('}').unwrap().0);
-        let labels: Vec<_> =
-            labels.split("\",").filter_map(|l| l.split_once('=')).map(|l| format!("`{}`", l.0)).collect();
+        let row = lines.iter().find(|l| {
+            l.strip_prefix(&format!("{name}{suffix}"))
+                .is_some_and(|rest| rest.starts_with([' ', '{']))
+        });
+        let labels = row
+            .unwrap()
+            .split_once('{')
+            .map_or("", |(_, labels)| labels.rsplit_once('}').unwrap().0);
+        let labels: Vec<_> = labels
+            .split("\",")
+            .filter_map(|l| l.split_once('='))
+            .map(|l| format!("`{}`", l.0))
+            .collect();
         let shown = match kind {
             "histogram" => name.to_owned(),
             _ => format!("{name}{suffix}"),
         };
-        out.push_str(&format!("| `{shown}` | {kind} | {} | {help} |\n", labels.join(", ")));
+        out.push_str(&format!(
+            "| `{shown}` | {kind} | {} | {help} |\n",
+            labels.join(", ")
+        ));
     }
     out + TAIL
 }
@@ -324,5 +434,9 @@ fn the_page_of_metrics_is_current() {
         std::fs::write(&path, &page).unwrap();
     }
     let current = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(current == page, "docs/metrics.md is not what src/metrics makes of it: run `make accept`");
+    assert!(
+        current == page,
+        "docs/metrics.md is not what src/metrics makes of it: run `make \
+        accept`"
+    );
 }

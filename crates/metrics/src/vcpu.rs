@@ -9,16 +9,21 @@ use sample::{Histogram, Joining, MissingExtreme, Sum as _, ThreadTimes, Timing};
 pub struct CpuMetrics {
     /// How much the threads' times grew.
     pub times: ThreadTimes,
-    /// User time outside the guest. The kernel rounds user and guest time each for itself, so their difference can fall
-    /// by a tick; this does not.
+    /// User time outside the guest. The kernel rounds user and guest time each for itself, so their
+    /// difference can fall by a tick; this does not.
     pub own_user_ns: u64,
 }
 
 impl CpuMetrics {
     /// Adds how a thread's times grew from one reading to the next.
     pub fn add(&mut self, now: &ThreadTimes, before: &ThreadTimes) {
-        self.times.join(now.since(before), &mut Joining::with(MissingExtreme::Unknown));
-        self.own_user_ns = self.own_user_ns.max(self.times.user_ns.saturating_sub(self.times.guest_ns));
+        self.times.join(
+            now.since(before),
+            &mut Joining::with(MissingExtreme::Unknown),
+        );
+        self.own_user_ns = self
+            .own_user_ns
+            .max(self.times.user_ns.saturating_sub(self.times.guest_ns));
     }
 }
 
@@ -41,7 +46,13 @@ impl VcpuMetrics {
     /// Adds what a thread's interval says, except its CPU time and its exits.
     pub fn add(&mut self, thread: &ThreadModel) {
         add_known(&mut self.moves, thread.migrations.total);
-        add_known(&mut self.node_moves, thread.migrations.total.map(|_| thread.migrations.cross_node));
+        add_known(
+            &mut self.node_moves,
+            thread
+                .migrations
+                .total
+                .map(|_| thread.migrations.cross_node),
+        );
         if let Some(wakeups) = &thread.wakeups {
             self.wakeups.get_or_insert_default().add(wakeups);
         }
@@ -67,21 +78,29 @@ fn bounds_ns() -> [u64; 11] {
 impl DurationHistogram {
     /// Adds the durations of an interval.
     fn add(&mut self, timing: &Timing) {
-        let (Some(total_ns), Some(Histogram(buckets))) = (timing.total_ns, &timing.histogram) else { return };
+        let (Some(total_ns), Some(Histogram(buckets))) = (timing.total_ns, &timing.histogram)
+        else {
+            return;
+        };
         self.count = self.count.saturating_add(timing.count);
         self.total_ns = self.total_ns.saturating_add(total_ns);
         for (bucket, durations) in buckets.iter().enumerate() {
-            let bound = bounds_ns().iter().position(|bound| Histogram::upper(bucket) <= *bound);
+            let bound = bounds_ns()
+                .iter()
+                .position(|bound| Histogram::upper(bucket) <= *bound);
             if let Some(count) = bound.and_then(|bound| self.counts.get_mut(bound)) {
                 *count = count.saturating_add(*durations);
             }
         }
     }
 
-    /// The upper limits in seconds, each with the number of durations between it and the limit before; the last one is
-    /// without a limit.
+    /// The upper limits in seconds, each with the number of durations between it and the limit
+    /// before; the last one is without a limit.
     pub fn buckets(&self) -> Vec<(f64, u64)> {
-        let within: u64 = self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count));
+        let within: u64 = self
+            .counts
+            .iter()
+            .fold(0, |sum, count| sum.saturating_add(*count));
         let bounds = bounds_ns().map(|ns| ns as f64 / 1e9).into_iter();
         let beyond = (f64::INFINITY, self.count.saturating_sub(within));
         bounds.zip(self.counts).chain([beyond]).collect()
@@ -101,12 +120,21 @@ mod tests {
         };
         let (mut cpu, mut before, mut last) = (CpuMetrics::default(), times(0, 0), 0);
         // Guest time grows a tick before user time does.
-        for now in [times(20, 10), times(20, 20), times(30, 20), times(50, 30), times(50, 40)] {
+        for now in [
+            times(20, 10),
+            times(20, 20),
+            times(30, 20),
+            times(50, 30),
+            times(50, 40),
+        ] {
             cpu.add(&now, &before);
             assert!(cpu.own_user_ns >= last);
             (before, last) = (now, cpu.own_user_ns);
         }
-        assert_eq!((cpu.own_user_ns, cpu.times.guest_ns), (20_000_000, 40_000_000));
+        assert_eq!(
+            (cpu.own_user_ns, cpu.times.guest_ns),
+            (20_000_000, 40_000_000)
+        );
         assert_eq!(cpu.times.wait_ns, None);
     }
 
@@ -119,7 +147,10 @@ mod tests {
         let mut histogram = DurationHistogram::default();
         histogram.add(&timing);
         let buckets = histogram.buckets();
-        assert_eq!(buckets.iter().map(|b| b.1).collect::<Vec<_>>(), [2, 1, 1, 0, 1, 0, 0, 0, 0, 0, 1, 1]);
+        assert_eq!(
+            buckets.iter().map(|b| b.1).collect::<Vec<_>>(),
+            [2, 1, 1, 0, 1, 0, 0, 0, 0, 0, 1, 1]
+        );
         assert_eq!((buckets[0].0, buckets[10].0), (1.024e-6, 1.073_741_824));
         assert_eq!(histogram.count, 7);
     }

@@ -25,33 +25,74 @@ const BYTES: Option<&Unit> = Some(&Unit::Bytes);
 
 impl<T> Column<T> {
     /// A counter without a unit.
-    pub const fn count(name: &'static str, help: &'static str, value: fn(&T) -> Option<u64>) -> Self {
-        Self { name, help, unit: None, kind: MetricType::Counter, value }
+    pub const fn count(
+        name: &'static str,
+        help: &'static str,
+        value: fn(&T) -> Option<u64>,
+    ) -> Self {
+        Self {
+            name,
+            help,
+            unit: None,
+            kind: MetricType::Counter,
+            value,
+        }
     }
 
     /// A counter of time.
-    pub const fn time(name: &'static str, help: &'static str, value: fn(&T) -> Option<u64>) -> Self {
-        Self { unit: SECONDS, ..Self::count(name, help, value) }
+    pub const fn time(
+        name: &'static str,
+        help: &'static str,
+        value: fn(&T) -> Option<u64>,
+    ) -> Self {
+        Self {
+            unit: SECONDS,
+            ..Self::count(name, help, value)
+        }
     }
 
     /// A gauge without a unit.
-    pub const fn gauge(name: &'static str, help: &'static str, value: fn(&T) -> Option<u64>) -> Self {
-        Self { kind: MetricType::Gauge, ..Self::count(name, help, value) }
+    pub const fn gauge(
+        name: &'static str,
+        help: &'static str,
+        value: fn(&T) -> Option<u64>,
+    ) -> Self {
+        Self {
+            kind: MetricType::Gauge,
+            ..Self::count(name, help, value)
+        }
     }
 
     /// A gauge of bytes.
-    pub const fn size(name: &'static str, help: &'static str, value: fn(&T) -> Option<u64>) -> Self {
-        Self { unit: BYTES, ..Self::gauge(name, help, value) }
+    pub const fn size(
+        name: &'static str,
+        help: &'static str,
+        value: fn(&T) -> Option<u64>,
+    ) -> Self {
+        Self {
+            unit: BYTES,
+            ..Self::gauge(name, help, value)
+        }
     }
 
     /// A point in time, nanoseconds since the epoch.
-    pub const fn instant(name: &'static str, help: &'static str, value: fn(&T) -> Option<u64>) -> Self {
-        Self { unit: SECONDS, ..Self::gauge(name, help, value) }
+    pub const fn instant(
+        name: &'static str,
+        help: &'static str,
+        value: fn(&T) -> Option<u64>,
+    ) -> Self {
+        Self {
+            unit: SECONDS,
+            ..Self::gauge(name, help, value)
+        }
     }
 
     /// Labels without a value.
     pub const fn info(name: &'static str, help: &'static str) -> Self {
-        Self { kind: MetricType::Info, ..Self::count(name, help, |_| Some(1)) }
+        Self {
+            kind: MetricType::Info,
+            ..Self::count(name, help, |_| Some(1))
+        }
     }
 }
 
@@ -75,8 +116,18 @@ pub fn table<'a, T, R: Borrow<T>>(
     rows: impl IntoIterator<Item = (Labels<'a>, R)>,
 ) -> fmt::Result {
     let rows: Vec<_> = rows.into_iter().collect();
-    for Column { name, help, unit, kind, value } in columns {
-        let mut cells = rows.iter().filter_map(|(labels, row)| Some((&labels.0, value(row.borrow())?))).peekable();
+    for Column {
+        name,
+        help,
+        unit,
+        kind,
+        value,
+    } in columns
+    {
+        let mut cells = rows
+            .iter()
+            .filter_map(|(labels, row)| Some((&labels.0, value(row.borrow())?)))
+            .peekable();
         if cells.peek().is_none() {
             continue;
         }
@@ -110,7 +161,12 @@ pub fn histograms<'a>(
     })
 }
 
-fn write(row: &mut MetricEncoder<'_>, kind: MetricType, unit: Option<&Unit>, value: u64) -> fmt::Result {
+fn write(
+    row: &mut MetricEncoder<'_>,
+    kind: MetricType,
+    unit: Option<&Unit>,
+    value: u64,
+) -> fmt::Result {
     const NO_EXEMPLAR: Option<&Exemplar<NoLabelSet, f64>> = None;
     let seconds = value as f64 / 1e9;
     match (kind, unit) {

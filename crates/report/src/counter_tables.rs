@@ -7,10 +7,16 @@ use judge::model::{DiskRates, DomainModel, NicRates};
 /// All tables that have rows.
 pub(super) fn all(d: &DomainModel, rows: usize) -> String {
     // KVM's statistics that grew, the fastest first. Those in nanoseconds do not count events.
-    let mut grown: Vec<_> = d.counters.iter().filter(|(name, rate)| **rate > 0.0 && !name.ends_with("_ns")).collect();
+    let mut grown: Vec<_> = d
+        .counters
+        .iter()
+        .filter(|(name, rate)| **rate > 0.0 && !name.ends_with("_ns"))
+        .collect();
     grown.sort_by(|a, b| b.1.total_cmp(a.1).then(a.0.cmp(b.0)));
-    let statistics: [Column<(&String, &f64)>; 2] =
-        [("<KVM STATISTIC", |(name, _)| (*name).clone()), ("/s", |(_, grown)| rate(**grown))];
+    let statistics: [Column<(&String, &f64)>; 2] = [
+        ("<KVM STATISTIC", |(name, _)| (*name).clone()),
+        ("/s", |(_, grown)| rate(**grown)),
+    ];
     let tables = [
         table(2, &grown, rows, &statistics),
         table(2, &d.disks, usize::MAX, DISKS),

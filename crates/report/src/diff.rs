@@ -20,20 +20,21 @@ use serde::Serialize;
 use std::collections::HashMap;
 
 objects! {
-    /// Two inputs compared (`diff --json`). A change is called one when it is beyond chance (one in a thousand) and at
-    /// least a tenth.
+    /// Two inputs compared (`diff --json`). A change is called one when it is beyond chance (one in
+    /// a thousand) and at least a tenth.
     pub struct Diff(views: [&View<'_>; 2], all: Vec<DomainDiff>, remarks: Vec<String>, found: FindingsDiff) {
         /// Version of this format.
         #[schemars(extend("const" = 1))]
         schema: u32 = SCHEMA,
         /// `kvmtop` and its version.
         tool: &'static str = TOOL,
-        /// How the sides were measured differently; read it first, because it can look like a change of a guest.
-        /// Empty: in the same way.
+        /// How the sides were measured differently; read it first, because it can look like a
+        /// change of a guest. Empty: in the same way.
         conditions: Vec<Condition> = conditions(views),
         /// The answer in a sentence.
         summary: String = summary(&all),
-        /// What all changes together mean. `not-comparable`: no guest is on both sides, or one side counted nothing.
+        /// What all changes together mean. `not-comparable`: no guest is on both sides, or one side
+        /// counted nothing.
         #[schemars(extend("enum" = ["changed", "nothing", "not-comparable"]))]
         cause: &'static str = cause(&all),
         /// Seconds that the first side covers. `null`: its files do not say.
@@ -116,7 +117,11 @@ fn conditions(views: [&View<'_>; 2]) -> Vec<Condition> {
         if let (Some(before), Some(after)) = (before, after)
             && before != after
         {
-            conditions.push(Condition { what, before, after });
+            conditions.push(Condition {
+                what,
+                before,
+                after,
+            });
         }
     }
     conditions
@@ -126,18 +131,28 @@ fn cause(domains: &[DomainDiff]) -> &'static str {
     let mut both = domains.iter().filter(|d| d.in_both()).peekable();
     let counted = |side: fn(&Change) -> Option<u64>| {
         let in_both = domains.iter().filter(|d| d.in_both());
-        in_both.flat_map(DomainDiff::changes).any(|change| side(change).is_some_and(|count| count > 0))
+        in_both
+            .flat_map(DomainDiff::changes)
+            .any(|change| side(change).is_some_and(|count| count > 0))
     };
     if both.peek().is_none() || !counted(|c| c.before) || !counted(|c| c.after) {
         return "not-comparable";
     }
-    if both.any(|d| d.changes().any(Change::is_change)) { "changed" } else { "nothing" }
+    if both.any(|d| d.changes().any(Change::is_change)) {
+        "changed"
+    } else {
+        "nothing"
+    }
 }
 
 /// `win10: 35.1k exits/s before, 1200 after (-96.6 %)` for each guest that changed.
 fn summary(domains: &[DomainDiff]) -> String {
     match cause(domains) {
-        "not-comparable" => return "No guest with exits is in both inputs, so there is nothing to compare.".into(),
+        "not-comparable" => {
+            return "No guest with exits is in both inputs, so there is nothing to \
+            compare."
+                .into();
+        }
         "nothing" => return "Nothing changed by more than noise.".into(),
         _ => {}
     }
@@ -147,35 +162,46 @@ fn summary(domains: &[DomainDiff]) -> String {
         let name = cut(d.name(), 48);
         match (d.work.before, d.work.after, d.work.change_percent) {
             _ if changed == 0 => {}
-            (Some(before), Some(after), Some(percent)) if d.work.verdict.is_change() => parts.push(format!(
-                "{name}: {} exits/s before, {} after ({})",
-                figure(before),
-                figure(after),
-                change(percent)
-            )),
+            (Some(before), Some(after), Some(percent)) if d.work.verdict.is_change() => {
+                parts.push(format!(
+                    "{name}: {} exits/s before, {} after ({})",
+                    figure(before),
+                    figure(after),
+                    change(percent)
+                ));
+            }
             _ => parts.push(format!("{name}: rows that changed: {changed}")),
         }
     }
     parts.join("; ") + "."
 }
 
-/// Pairs the findings of both inputs: the same rule and target, about guests that were paired. A rule that a finding of
-/// the other input covers counts as present there.
+/// Pairs the findings of both inputs: the same rule and target, about guests that were paired. A
+/// rule that a finding of the other input covers counts as present there.
 fn findings([before, after]: [&View<'_>; 2], domains: &[DomainDiff]) -> FindingsDiff {
-    let partners: HashMap<_, _> =
-        domains.iter().filter_map(|d| Some((d.before.as_ref()?, d.after.as_ref()?))).collect();
+    let partners: HashMap<_, _> = domains
+        .iter()
+        .filter_map(|d| Some((d.before.as_ref()?, d.after.as_ref()?)))
+        .collect();
     let mut diff = FindingsDiff::default();
     let mut new: Vec<&Finding> = after.selected_findings().collect();
     for old in before.selected_findings() {
-        let guest = old.domain.as_ref().map(|guest| partners.get(guest).copied().unwrap_or(guest));
+        let guest = old
+            .domain
+            .as_ref()
+            .map(|guest| partners.get(guest).copied().unwrap_or(guest));
         let is_same = |n: &&Finding| {
             let is_rule = n.rule == old.rule && n.target == old.target;
-            n.domain.as_ref() == guest && (is_rule || n.folded.contains(&old.rule) || old.folded.contains(&n.rule))
+            n.domain.as_ref() == guest
+                && (is_rule || n.folded.contains(&old.rule) || old.folded.contains(&n.rule))
         };
         match new.iter().position(is_same).map(|at| new.remove(at)) {
             None => diff.gone.push(old.clone()),
             Some(new) if new.severity == old.severity => diff.same.push(new.clone()),
-            Some(new) => diff.changed.push(ChangedFinding { before: old.clone(), after: new.clone() }),
+            Some(new) => diff.changed.push(ChangedFinding {
+                before: old.clone(),
+                after: new.clone(),
+            }),
         }
     }
     diff.new = new.into_iter().cloned().collect();

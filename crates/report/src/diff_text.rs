@@ -14,12 +14,33 @@ const ROWS: usize = 25;
 pub fn text(diff: &Diff, columns: usize) -> String {
     let mut out = String::new();
     for c in &diff.conditions {
-        let sentence = format!("{}: {} before, {} after", c.what, cut(&c.before, 100), cut(&c.after, 100));
-        out.push_str(&wrapped(&format!("measured differently: {sentence}"), 2, columns));
+        let sentence = format!(
+            "{}: {} before, {} after",
+            c.what,
+            cut(&c.before, 100),
+            cut(&c.after, 100)
+        );
+        out.push_str(&wrapped(
+            &format!("measured differently: {sentence}"),
+            2,
+            columns,
+        ));
     }
     out.push_str(&wrapped(&cut(&diff.summary, 2000), 2, columns));
-    let time = |s: Option<f64>| s.map_or_else(|| "duration unknown (give it with --duration)".to_string(), seconds);
-    out.push_str(&spread(&format!("before: {}  after: {}", time(diff.before_s), time(diff.after_s)), columns));
+    let time = |s: Option<f64>| {
+        s.map_or_else(
+            || "duration unknown (give it with --duration)".to_string(),
+            seconds,
+        )
+    };
+    out.push_str(&spread(
+        &format!(
+            "before: {}  after: {}",
+            time(diff.before_s),
+            time(diff.after_s)
+        ),
+        columns,
+    ));
     for remark in &diff.unsure {
         out.push_str(&wrapped(&cut(remark, 400), 2, columns));
     }
@@ -31,7 +52,13 @@ pub fn text(diff: &Diff, columns: usize) -> String {
     let mut lines = Vec::new();
     let mut list = |what: &str, all: &mut dyn Iterator<Item = &Finding>| {
         for f in all {
-            lines.push(format!("  {what:<7} {} {}: {} [{}]", f.severity.as_str(), who(f), cut(&f.title, 200), f.rule));
+            lines.push(format!(
+                "  {what:<7} {} {}: {} [{}]",
+                f.severity.as_str(),
+                who(f),
+                cut(&f.title, 200),
+                f.rule
+            ));
         }
     };
     list("gone", &mut f.gone.iter());
@@ -55,7 +82,12 @@ fn domain(d: &DomainDiff, is_timed: bool) -> String {
         _ => format!("\n{}\n", cut(d.name(), 64)),
     };
     if let (Some(b), Some(a)) = (d.cpu_percent.before, d.cpu_percent.after) {
-        let _ = writeln!(out, "  CPU {} % before, {} % after (of one host CPU)", percent(b), percent(a));
+        let _ = writeln!(
+            out,
+            "  CPU {} % before, {} % after (of one host CPU)",
+            percent(b),
+            percent(a)
+        );
     }
     let figures: [Column<Row<'_>>; 3] = if is_timed {
         [

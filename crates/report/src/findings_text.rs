@@ -12,9 +12,14 @@ const MAX_NAMES: usize = 64;
 
 /// The findings in full, or `no findings`; then the rules that could not be judged, and why.
 pub fn all(view: &View<'_>, columns: usize) -> String {
-    let all: Vec<String> = grouped(view.selected_findings()).iter().map(|equal| one(equal, columns)).collect();
-    let (cannot_tell, watching): (Vec<_>, Vec<_>) =
-        (view.selected_cannot_tell().collect(), view.selected_watching().collect());
+    let all: Vec<String> = grouped(view.selected_findings())
+        .iter()
+        .map(|equal| one(equal, columns))
+        .collect();
+    let (cannot_tell, watching): (Vec<_>, Vec<_>) = (
+        view.selected_cannot_tell().collect(),
+        view.selected_watching().collect(),
+    );
     let mut out = if !all.is_empty() {
         all.join("\n")
     } else if !watching.is_empty() {
@@ -22,7 +27,11 @@ pub fn all(view: &View<'_>, columns: usize) -> String {
     } else {
         "no findings\n".to_string()
     };
-    let notes = view.findings.notes.iter().map(|note| format!("note: {note}"));
+    let notes = view
+        .findings
+        .notes
+        .iter()
+        .map(|note| format!("note: {note}"));
     let unjudged = unjudged(&cannot_tell, &watching, MAX_NAMES);
     for sentence in unjudged.iter().map(Unjudged::sentence).chain(notes) {
         out.push_str(&wrapped(&sentence, 12, columns));
@@ -46,21 +55,39 @@ impl Unjudged {
     }
 }
 
-/// What could not be judged or has not been watched for long enough, one for each reason, with at most `max_names`
-/// guests or rules in a row.
-pub fn unjudged(cannot_tell: &[&CannotTell], watching: &[&StillWatched], max_names: usize) -> Vec<Unjudged> {
+/// What could not be judged or has not been watched for long enough, one for each reason, with at
+/// most `max_names` guests or rules in a row.
+pub fn unjudged(
+    cannot_tell: &[&CannotTell],
+    watching: &[&StillWatched],
+    max_names: usize,
+) -> Vec<Unjudged> {
     // Often one reason stops many rules.
     let mut by_reason: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
-    for c in cannot_tell.iter().filter(|c| watching.iter().all(|w| w.because != c.because)) {
+    for c in cannot_tell
+        .iter()
+        .filter(|c| watching.iter().all(|w| w.because != c.because))
+    {
         let (rules, guests) = by_reason.entry(&c.because).or_default();
-        rules.insert(if c.rule == RuleId::Every { "behaviour" } else { c.rule.as_str() });
+        rules.insert(if c.rule == RuleId::Every {
+            "behaviour"
+        } else {
+            c.rule.as_str()
+        });
         guests.extend(c.domain.as_deref());
     }
     let mut all = Vec::new();
     for (because, (rules, guests)) in by_reason {
-        let of = if guests.is_empty() { String::new() } else { format!(" of {}", list(&guests, max_names)) };
+        let of = if guests.is_empty() {
+            String::new()
+        } else {
+            format!(" of {}", list(&guests, max_names))
+        };
         let text = format!("{}{of}: {}", list(&rules, max_names), cut(because, 300));
-        all.push(Unjudged { label: "not judged", text });
+        all.push(Unjudged {
+            label: "not judged",
+            text,
+        });
     }
     all.extend(still_watched(watching, max_names));
     all
@@ -70,17 +97,29 @@ pub fn unjudged(cannot_tell: &[&CannotTell], watching: &[&StillWatched], max_nam
 fn still_watched(watching: &[&StillWatched], max_names: usize) -> Vec<Unjudged> {
     let mut by_reason: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for w in watching {
-        by_reason.entry(&w.because).or_default().insert(w.domain.as_deref().unwrap_or("host"));
+        by_reason
+            .entry(&w.because)
+            .or_default()
+            .insert(w.domain.as_deref().unwrap_or("host"));
     }
-    let text = |(because, who): (&str, BTreeSet<&str>)| format!("{}: {}", list(&who, max_names), cut(because, 300));
+    let text = |(because, who): (&str, BTreeSet<&str>)| {
+        format!("{}: {}", list(&who, max_names), cut(because, 300))
+    };
     let texts = by_reason.into_iter().take(MAX_NAMES).map(text);
-    texts.map(|text| Unjudged { label: "still watched", text }).collect()
+    texts
+        .map(|text| Unjudged {
+            label: "still watched",
+            text,
+        })
+        .collect()
 }
 
 /// Where not enough has been seen yet, a line each reason.
 pub(super) fn watching(view: &View<'_>, columns: usize) -> String {
     let all = still_watched(&view.selected_watching().collect::<Vec<_>>(), MAX_NAMES);
-    all.iter().map(|unjudged| wrapped(&unjudged.sentence(), 12, columns)).collect()
+    all.iter()
+        .map(|unjudged| wrapped(&unjudged.sentence(), 12, columns))
+        .collect()
 }
 
 /// Names of guests or rules, divided by commas.
@@ -92,12 +131,18 @@ fn list(names: &BTreeSet<&str>, max_names: usize) -> String {
 
 /// The guest that a finding is about, or the host.
 pub(super) fn who(f: &Finding) -> String {
-    f.domain.as_deref().map_or_else(|| "host".to_string(), |d| cut(d, 48))
+    f.domain
+        .as_deref()
+        .map_or_else(|| "host".to_string(), |d| cut(d, 48))
 }
 
 /// How steadily a finding held, in words.
 pub fn lasting(l: &Lasting) -> String {
-    let mut out = format!("shown in {} of the last {}", seconds(l.shown_s), seconds(l.of_s));
+    let mut out = format!(
+        "shown in {} of the last {}",
+        seconds(l.shown_s),
+        seconds(l.of_s)
+    );
     if l.ago_s > 0.0 {
         let _ = write!(out, ", last {} ago", seconds(l.ago_s));
     }
@@ -106,8 +151,17 @@ pub fn lasting(l: &Lasting) -> String {
 
 /// A finding in a line: severity, guest, title, most important figure.
 pub(super) fn line(f: &Finding) -> String {
-    let figure = f.figure().map(|e| format!(": {}", cut(e, 200))).unwrap_or_default();
-    format!("{:<8} {}: {}{figure} [{}]", f.severity.as_str(), who(f), cut(&f.title, 200), f.rule)
+    let figure = f
+        .figure()
+        .map(|e| format!(": {}", cut(e, 200)))
+        .unwrap_or_default();
+    format!(
+        "{:<8} {}: {}{figure} [{}]",
+        f.severity.as_str(),
+        who(f),
+        cut(&f.title, 200),
+        f.rule
+    )
 }
 
 /// Findings of several guests that say the same, in the place of the first of them.
@@ -115,7 +169,9 @@ fn grouped<'a>(findings: impl Iterator<Item = &'a Finding>) -> Vec<Vec<&'a Findi
     let mut groups: Vec<Vec<&Finding>> = Vec::new();
     let mut places: HashMap<(RuleId, &str, &str), usize> = HashMap::new();
     for f in findings {
-        let at = *places.entry((f.rule, f.severity.as_str(), &f.title)).or_insert(groups.len());
+        let at = *places
+            .entry((f.rule, f.severity.as_str(), &f.title))
+            .or_insert(groups.len());
         match groups.get_mut(at) {
             Some(group) => group.push(f),
             None => groups.push(vec![f]),
@@ -126,19 +182,41 @@ fn grouped<'a>(findings: impl Iterator<Item = &'a Finding>) -> Vec<Vec<&'a Findi
 
 /// Equal findings in full: all guests, what is seen of each, and each fix once.
 fn one(equal: &[&Finding], columns: usize) -> String {
-    let Some(f) = equal.first() else { return String::new() };
+    let Some(f) = equal.first() else {
+        return String::new();
+    };
     let prose = |text: &str| wrapped(text, 8, columns);
-    let names: BTreeSet<&str> = equal.iter().map(|f| f.domain.as_deref().unwrap_or("host")).collect();
-    let head = format!("{:<8} {}: {}", f.severity.as_str(), list(&names, MAX_NAMES), cut(&f.title, 400));
+    let names: BTreeSet<&str> = equal
+        .iter()
+        .map(|f| f.domain.as_deref().unwrap_or("host"))
+        .collect();
+    let head = format!(
+        "{:<8} {}: {}",
+        f.severity.as_str(),
+        list(&names, MAX_NAMES),
+        cut(&f.title, 400)
+    );
     let mut out = wrapped(&head, 9, columns);
-    let rules: Vec<&str> = [&f.rule].into_iter().chain(&f.folded).map(|rule| rule.as_str()).collect();
-    out.push_str(&prose(&format!("  rule  {}, {} confidence", rules.join(" + "), f.confidence.as_str())));
+    let rules: Vec<&str> = [&f.rule]
+        .into_iter()
+        .chain(&f.folded)
+        .map(|rule| rule.as_str())
+        .collect();
+    out.push_str(&prose(&format!(
+        "  rule  {}, {} confidence",
+        rules.join(" + "),
+        f.confidence.as_str()
+    )));
     let mut seen: Vec<&String> = equal.iter().flat_map(|f| &f.evidence).collect();
     seen.dedup();
     for e in seen {
         let line = format!("  seen  {}", cut(e, 500));
         // A command stays on one line, so that it can be pasted.
-        out.push_str(&if is_command(e) { line + "\n" } else { prose(&line) });
+        out.push_str(&if is_command(e) {
+            line + "\n"
+        } else {
+            prose(&line)
+        });
     }
     if let Some(l) = &f.lasting {
         out.push_str(&prose(&format!("  seen  {}", lasting(l))));
@@ -148,10 +226,9 @@ fn one(equal: &[&Finding], columns: usize) -> String {
     }
     let mut fixes: Vec<&Fix> = Vec::new();
     for of_one in equal.iter().flat_map(|f| &f.fix) {
-        if !fixes
-            .iter()
-            .any(|known| (known.kind, &known.text, known.place()) == (of_one.kind, &of_one.text, of_one.place()))
-        {
+        if !fixes.iter().any(|known| {
+            (known.kind, &known.text, known.place()) == (of_one.kind, &of_one.text, of_one.place())
+        }) {
             fixes.push(of_one);
         }
     }
@@ -163,12 +240,24 @@ fn one(equal: &[&Finding], columns: usize) -> String {
 }
 
 fn fix(out: &mut String, fix: &Fix, columns: usize) {
-    let needs = fix.needs.as_deref().map(|n| format!(" ({})", cut(n, 300))).unwrap_or_default();
+    let needs = fix
+        .needs
+        .as_deref()
+        .map(|n| format!(" ({})", cut(n, 300)))
+        .unwrap_or_default();
     if fix.kind == FixKind::Advice {
-        out.push_str(&wrapped(&format!("  fix   {}{needs}", cut(&fix.text, 2000)), 8, columns));
+        out.push_str(&wrapped(
+            &format!("  fix   {}{needs}", cut(&fix.text, 2000)),
+            8,
+            columns,
+        ));
         return;
     }
-    out.push_str(&wrapped(&format!("  fix   {}{needs}", cut(&fix.place(), 300)), 8, columns));
+    out.push_str(&wrapped(
+        &format!("  fix   {}{needs}", cut(&fix.place(), 300)),
+        8,
+        columns,
+    ));
     paste(out, &fix.text);
     if let Some(undo) = &fix.undo {
         out.push_str("  undo  run\n");
@@ -178,5 +267,6 @@ fn fix(out: &mut String, fix: &Fix, columns: usize) {
 
 /// Text to paste: its indentation is kept, and no real line of XML or of a command is cut.
 fn paste(out: &mut String, text: &str) {
-    text.lines().for_each(|line| out.push_str(&format!("          {}\n", kvm::sanitize(line, 4096))));
+    text.lines()
+        .for_each(|line| out.push_str(&format!("          {}\n", kvm::sanitize(line, 4096))));
 }

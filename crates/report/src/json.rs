@@ -20,29 +20,41 @@ pub fn line(view: &View<'_>) -> serde_json::Result<String> {
     text(&JsonDocument::new(view))
 }
 
-/// A value as JSON. Its strings keep line breaks and tabs; other controls and invisible characters, which a terminal
-/// would act on once the JSON is decoded, are left out.
+/// A value as JSON. Its strings keep line breaks and tabs; other controls and invisible characters,
+/// which a terminal would act on once the JSON is decoded, are left out.
 ///
 /// # Errors
 /// If JSON cannot hold the value, such as a map whose keys are not strings.
 pub fn text(value: &impl serde::Serialize) -> serde_json::Result<String> {
     let mut out = Vec::new();
-    value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, PlainStrings))?;
+    value.serialize(&mut serde_json::Serializer::with_formatter(
+        &mut out,
+        PlainStrings,
+    ))?;
     String::from_utf8(out).map_err(serde::ser::Error::custom)
 }
 
 struct PlainStrings;
 
 impl Formatter for PlainStrings {
-    fn write_string_fragment<W: Write + ?Sized>(&mut self, out: &mut W, text: &str) -> io::Result<()> {
+    fn write_string_fragment<W: Write + ?Sized>(
+        &mut self,
+        out: &mut W,
+        text: &str,
+    ) -> io::Result<()> {
         out.write_all(without_hidden(text).as_bytes())
     }
 
-    fn write_char_escape<W: Write + ?Sized>(&mut self, out: &mut W, escape: CharEscape) -> io::Result<()> {
+    fn write_char_escape<W: Write + ?Sized>(
+        &mut self,
+        out: &mut W,
+        escape: CharEscape,
+    ) -> io::Result<()> {
         match escape {
-            CharEscape::AsciiControl(_) | CharEscape::Backspace | CharEscape::FormFeed | CharEscape::CarriageReturn => {
-                Ok(())
-            }
+            CharEscape::AsciiControl(_)
+            | CharEscape::Backspace
+            | CharEscape::FormFeed
+            | CharEscape::CarriageReturn => Ok(()),
             shown => CompactFormatter.write_char_escape(out, shown),
         }
     }
@@ -67,17 +79,28 @@ pub fn guest_os_of(d: &DomainModel) -> Option<String> {
     }
 }
 
-/// The guest's operating system in a word. libosinfo ids end in `/os/version` (`http://microsoft.com/win/10`).
+/// The guest's operating system in a word. libosinfo ids end in `/os/version`
+/// (`http://microsoft.com/win/10`).
 pub(crate) fn guest_os(facts: &DomainFacts) -> Option<String> {
     let configured = &facts.guest_os.as_ref()?.value;
     let id = configured.to_ascii_lowercase();
-    let word = OS_WORDS.iter().find(|(_, signs)| signs.iter().any(|sign| id.contains(sign)));
-    Some(word.map_or(configured.as_str(), |(word, _)| word).to_owned())
+    let word = OS_WORDS
+        .iter()
+        .find(|(_, signs)| signs.iter().any(|sign| id.contains(sign)));
+    Some(
+        word.map_or(configured.as_str(), |(word, _)| word)
+            .to_owned(),
+    )
 }
 
 /// Systems, and what the ids of each contain.
-const OS_WORDS: [(&str, &[&str]); 4] =
-    [("windows", &["microsoft", "windows"]), ("bsd", &["bsd"]), ("macos", &["apple.com", "macos"]), ("linux", LINUXES)];
+const OS_WORDS: [(&str, &[&str]); 4] = [
+    ("windows", &["microsoft", "windows"]),
+    ("bsd", &["bsd"]),
+    ("macos", &["apple.com", "macos"]),
+    ("linux", LINUXES),
+];
 const LINUXES: &[&str] = &[
-    "linux", "debian", "ubuntu", "fedora", "redhat", "centos", "rocky", "suse", "alpine", "gentoo", "oracle", "nixos",
+    "linux", "debian", "ubuntu", "fedora", "redhat", "centos", "rocky", "suse", "alpine", "gentoo",
+    "oracle", "nixos",
 ];

@@ -1,5 +1,5 @@
-//! Everything that kvmtop prints without its screen: tables, JSON and comparisons. Pure: a model and its findings in,
-//! text out.
+//! Everything that kvmtop prints without its screen: tables, JSON and comparisons. Pure: a model
+//! and its findings in, text out.
 
 mod counter_tables;
 pub mod diff;
@@ -45,10 +45,13 @@ impl<'a> View<'a> {
 
     /// The rules that could not be judged for the host and the selected guests.
     pub fn selected_cannot_tell(&self) -> impl Iterator<Item = &'a lint::CannotTell> + use<'a> {
-        self.domains.cannot_tell(self.model, self.findings).into_iter()
+        self.domains
+            .cannot_tell(self.model, self.findings)
+            .into_iter()
     }
 
-    /// The guests and rules of which not enough has been seen, for the host and the selected guests.
+    /// The guests and rules of which not enough has been seen, for the host and the selected
+    /// guests.
     pub fn selected_watching(&self) -> impl Iterator<Item = &'a lint::StillWatched> + use<'a> {
         self.domains.watching(self.model, self.findings).into_iter()
     }

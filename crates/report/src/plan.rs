@@ -46,11 +46,11 @@ objects! {
         siblings: Vec<u32> = core.cpus.clone(),
         /// Whether the scheduler balances no load on it.
         isolated: bool = plan.map.isolated.contains(number),
-        /// What the host's own tasks use of it, percent, where that is why nobody is moved there while others are free.
-        /// `null`: little, or unknown.
+        /// What the host's own tasks use of it, percent, where that is why nobody is moved there
+        /// while others are free. `null`: little, or unknown.
         host_tasks_percent: Option<f64> = plan.busy.get(&number).copied(),
-        /// Who may run there: `guest/2` is vCPU 2, pinned to this CPU alone; `guest/~` a set of several CPUs that
-        /// reaches it.
+        /// Who may run there: `guest/2` is vCPU 2, pinned to this CPU alone; `guest/~` a set of
+        /// several CPUs that reaches it.
         before: Vec<String> = names(plan, users[0].get(&number)),
         /// The same after the plan, optional moves included.
         after: Vec<String> = names(plan, users[1].get(&number)),
@@ -80,7 +80,8 @@ objects! {
 pub struct ThreadMove {
     /// `vCPU 2`, `emulator` or `IOThread 1`.
     thread: String,
-    /// The CPUs that it may use now. `null`: nothing restricts it, and where it runs is not measured.
+    /// The CPUs that it may use now. `null`: nothing restricts it, and where it runs is not
+    /// measured.
     from: Option<String>,
     /// The CPUs that it gets.
     to: String,
@@ -122,17 +123,31 @@ const WITH_GUEST: &str = "it moves with the other vCPUs of its guest";
 /// The threads of a guest that move.
 fn moves(guest: &PlannedGuest) -> Vec<ThreadMove> {
     let PlannedGuest { plan, before, .. } = guest;
-    let whole = if plan.shares { "; too few CPUs for CPUs of their own" } else { "" };
+    let whole = if plan.shares {
+        "; too few CPUs for CPUs of their own"
+    } else {
+        ""
+    };
     let step = |thread: String, from: Option<&CpuSet>, to: &CpuSet, reason: &str| ThreadMove {
         thread,
         from: from.map(CpuSet::to_string).filter(|cpus| !cpus.is_empty()),
         to: to.to_string(),
         reason: format!("{reason}{whole}"),
     };
-    let reason =
-        |v: u32| plan.reasons.iter().find(|(_, vcpus)| vcpus.contains(v)).map_or(WITH_GUEST, |(r, _)| because(*r));
-    let vcpus =
-        plan.vcpus.iter().map(|(v, to)| step(format!("vCPU {v}"), before.vcpus.get(*v as usize), to, reason(*v)));
+    let reason = |v: u32| {
+        plan.reasons
+            .iter()
+            .find(|(_, vcpus)| vcpus.contains(v))
+            .map_or(WITH_GUEST, |(r, _)| because(*r))
+    };
+    let vcpus = plan.vcpus.iter().map(|(v, to)| {
+        step(
+            format!("vCPU {v}"),
+            before.vcpus.get(*v as usize),
+            to,
+            reason(*v),
+        )
+    });
     let helpers = plan.helpers.iter().filter_map(|(id, to)| {
         let name = id.map_or_else(|| "emulator".into(), |id| format!("IOThread {id}"));
         let layout = before.helpers.get(id)?;
@@ -141,7 +156,8 @@ fn moves(guest: &PlannedGuest) -> Vec<ThreadMove> {
     vcpus.chain(helpers).collect()
 }
 
-/// The vCPUs on each CPU, with the place of their guest; `None` for vCPUs that are pinned to several CPUs.
+/// The vCPUs on each CPU, with the place of their guest; `None` for vCPUs that are pinned to
+/// several CPUs.
 type Users = BTreeMap<u32, Vec<(usize, Option<u32>)>>;
 
 fn users(plan: &HostPlan, layout: fn(&PlannedGuest) -> &GuestLayout) -> Users {
@@ -159,14 +175,23 @@ fn users(plan: &HostPlan, layout: fn(&PlannedGuest) -> &GuestLayout) -> Users {
 }
 
 /// The guests that the filter selects.
-fn selected<'a>(plan: &'a HostPlan, domains: &'a DomainFilter) -> impl Iterator<Item = &'a PlannedGuest> {
+fn selected<'a>(
+    plan: &'a HostPlan,
+    domains: &'a DomainFilter,
+) -> impl Iterator<Item = &'a PlannedGuest> {
     plan.guests.iter().filter(|g| domains.matches(&g.facts))
 }
 
 fn cpus(plan: &HostPlan) -> Vec<JsonPlanCpu> {
     let users = [users(plan, |g| &g.before), users(plan, |g| &g.after)];
-    let all = plan.map.cores.iter().flat_map(|core| core.cpus.iter().map(move |cpu| (core, *cpu)));
-    let mut cpus: Vec<_> = all.map(|(core, cpu)| JsonPlanCpu::new(cpu, core, plan, &users)).collect();
+    let all = plan
+        .map
+        .cores
+        .iter()
+        .flat_map(|core| core.cpus.iter().map(move |cpu| (core, *cpu)));
+    let mut cpus: Vec<_> = all
+        .map(|(core, cpu)| JsonPlanCpu::new(cpu, core, plan, &users))
+        .collect();
     cpus.sort_by_key(|c| c.cpu);
     cpus
 }
@@ -174,7 +199,10 @@ fn cpus(plan: &HostPlan) -> Vec<JsonPlanCpu> {
 /// The names of the users of a CPU.
 fn names(plan: &HostPlan, users: Option<&Vec<(usize, Option<u32>)>>) -> Vec<String> {
     let name = |(g, v): &(usize, Option<u32>)| {
-        let guest = plan.guests.get(*g).map_or("", |g| g.facts.name.value.as_str());
+        let guest = plan
+            .guests
+            .get(*g)
+            .map_or("", |g| g.facts.name.value.as_str());
         v.map_or_else(|| format!("{guest}/~"), |v| format!("{guest}/{v}"))
     };
     users.into_iter().flatten().map(name).collect()
@@ -183,7 +211,13 @@ fn names(plan: &HostPlan, users: Option<&Vec<(usize, Option<u32>)>>) -> Vec<Stri
 const MAP: &[Column<JsonPlanCpu>] = &[
     ("CPU", |c| c.cpu.to_string()),
     ("NODE", |c| or_dash(c.node)),
-    ("<CORE", |c| c.siblings.iter().map(u32::to_string).collect::<Vec<_>>().join(",")),
+    ("<CORE", |c| {
+        c.siblings
+            .iter()
+            .map(u32::to_string)
+            .collect::<Vec<_>>()
+            .join(",")
+    }),
     ("<ISOLATED", |c| if c.isolated { "yes" } else { "" }.into()),
     ("<BEFORE", |c| cut(&c.before.join(" "), 24)),
     ("<AFTER", |c| cut(&c.after.join(" "), 24)),
@@ -192,30 +226,66 @@ const MAP: &[Column<JsonPlanCpu>] = &[
 /// The plan as text, for the selected guests; the map shows all.
 pub fn text(plan: &HostPlan, domains: &DomainFilter, columns: usize) -> String {
     if plan.map.all.is_empty() {
-        let why = "no plan: the CPUs of this host are unknown (add the output of `lscpu -p` or `virsh capabilities`)";
+        let why = "no plan: the CPUs of this host are unknown (add the output of `lscpu -p` or \
+            `virsh capabilities`)";
         return wrapped(why, 2, columns);
     }
-    let changed: Vec<&PlannedGuest> = selected(plan, domains).filter(|g| !g.plan.is_empty()).collect();
-    let (used, free): (Vec<_>, Vec<_>) =
-        cpus(plan).into_iter().partition(|c| !c.before.is_empty() || !c.after.is_empty());
+    let changed: Vec<&PlannedGuest> = selected(plan, domains)
+        .filter(|g| !g.plan.is_empty())
+        .collect();
+    let (used, free): (Vec<_>, Vec<_>) = cpus(plan)
+        .into_iter()
+        .partition(|c| !c.before.is_empty() || !c.after.is_empty());
     let mut out = table(0, &used, usize::MAX, MAP);
     let free: CpuSet = free.iter().map(|c| c.cpu).collect();
-    out.push_str(&wrapped(&format!("free: {}", or_dash(Some(free).filter(|free| !free.is_empty()))), 2, columns));
+    out.push_str(&wrapped(
+        &format!(
+            "free: {}",
+            or_dash(Some(free).filter(|free| !free.is_empty()))
+        ),
+        2,
+        columns,
+    ));
     if changed.is_empty() {
         out.push_str("\nnothing has to move\n");
         return out;
     }
     for guest in changed {
-        let optional = if guest.plan.optional { " (optional: nothing is wrong with it)" } else { "" };
-        let _ = writeln!(out, "\n{}{optional}", sanitize_name(&guest.facts.name.value, 64));
+        let optional = if guest.plan.optional {
+            " (optional: nothing is wrong with it)"
+        } else {
+            ""
+        };
+        let _ = writeln!(
+            out,
+            "\n{}{optional}",
+            sanitize_name(&guest.facts.name.value, 64)
+        );
         for m in moves(guest) {
-            let step = format!("{}: {} -> {}", m.thread, m.from.as_deref().unwrap_or("-"), m.to);
+            let step = format!(
+                "{}: {} -> {}",
+                m.thread,
+                m.from.as_deref().unwrap_or("-"),
+                m.to
+            );
             out.push_str(&wrapped(&format!("  {step:<20} {}", m.reason), 23, columns));
         }
-        guest.fix.iter().for_each(|fix| paste(&mut out, fix, columns));
+        guest
+            .fix
+            .iter()
+            .for_each(|fix| paste(&mut out, fix, columns));
         if !guest.undo.is_empty() {
             out.push_str("  to go back:\n");
-            guest.undo.iter().flat_map(|fix| fix.text.lines()).for_each(|line| out.push_str(&format!("    {line}\n")));
+            guest
+                .undo
+                .iter()
+                .flat_map(|fix| fix.text.lines())
+                .for_each(|line| {
+                    out.push_str(&format!(
+                        "    \
+                {line}\n"
+                    ));
+                });
         }
     }
     out.push_str("\nkvmtop changes nothing by itself\n");
@@ -227,7 +297,11 @@ fn paste(out: &mut String, fix: &Fix, columns: usize) {
         out.push_str(&wrapped(&format!("  {}", fix.text), 2, columns));
         return;
     }
-    out.push_str(&wrapped(&format!("  {}:", fix.needs.as_deref().unwrap_or(fix.kind.as_str())), 2, columns));
+    out.push_str(&wrapped(
+        &format!("  {}:", fix.needs.as_deref().unwrap_or(fix.kind.as_str())),
+        2,
+        columns,
+    ));
     for line in fix.text.lines() {
         let _ = writeln!(out, "    {line}");
     }
@@ -247,11 +321,9 @@ mod tests {
         let pinned = |name, pid, cpus: &'static [u32]| {
             Guest::new(name, pid).vcpus(cpus.len() as u32, move |v, t| t.pinned(cpus[v as usize]))
         };
-        let fixture = Fixture::new(Host::numa(1, 4, 2).isolated("6-7")).guest(pinned("db", 10, &[1, 5])).guest(pinned(
-            "web",
-            20,
-            &[5, 2],
-        ));
+        let fixture = Fixture::new(Host::numa(1, 4, 2).isolated("6-7"))
+            .guest(pinned("db", 10, &[1, 5]))
+            .guest(pinned("web", 20, &[5, 2]));
         plan(&fixture.model(), &Options::default())
     }
 
@@ -268,61 +340,122 @@ mod tests {
     #[test]
     fn the_plan_as_json_names_every_move() {
         let plan = two_guests_on_one_cpu();
-        let value = serde_json::to_value(JsonPlan::new(&plan, "live", &DomainFilter::default())).unwrap();
-        let moves: Vec<&serde_json::Value> =
-            value["guests"].as_array().unwrap().iter().flat_map(|g| g["moves"].as_array().unwrap()).collect();
+        let value =
+            serde_json::to_value(JsonPlan::new(&plan, "live", &DomainFilter::default())).unwrap();
+        let moves: Vec<&serde_json::Value> = value["guests"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .flat_map(|g| g["moves"].as_array().unwrap())
+            .collect();
         assert_eq!(moves.len(), 1, "{value:#}");
-        assert_eq!((moves[0]["thread"].as_str(), moves[0]["from"].as_str()), (Some("vCPU 0"), Some("5")));
-        assert_eq!(value["host"]["cpus"][5]["before"], serde_json::json!(["db/1", "web/0"]));
+        assert_eq!(
+            (moves[0]["thread"].as_str(), moves[0]["from"].as_str()),
+            (Some("vCPU 0"), Some("5"))
+        );
+        assert_eq!(
+            value["host"]["cpus"][5]["before"],
+            serde_json::json!(["db/1", "web/0"])
+        );
     }
 
     #[test]
     fn the_way_back_is_the_pins_of_now() {
-        let pinned = Guest::new("db", 10).vcpus(2, |v, t| t.pinned(v * 4)).emulator(|t| t.may_run("0-3"));
-        let free = Guest::new("web", 20).vcpus(2, |_, t| t.may_run("4")).iothread(1, |t| t.may_run("0-7"));
-        let xml =
-            "<domain><vcpu>2</vcpu><iothreads>1</iothreads><cputune><vcpupin vcpu='1' cpuset='4'/></cputune></domain>";
+        let pinned = Guest::new("db", 10)
+            .vcpus(2, |v, t| t.pinned(v * 4))
+            .emulator(|t| t.may_run("0-3"));
+        let free = Guest::new("web", 20)
+            .vcpus(2, |_, t| t.may_run("4"))
+            .iothread(1, |t| t.may_run("0-7"));
+        let xml = "<domain><vcpu>2</vcpu><iothreads>1</iothreads><cputune><vcpupin vcpu='1' \
+                cpuset='4'/></cputune></domain>";
         let xml = Known::new(Arc::new(domain_xml::parse(xml).unwrap()), Origin::Libvirt);
-        let fixture = Fixture::new(Host::numa(1, 8, 1)).guest(pinned).guest(free.facts(|f| f.xml = Some(xml)));
+        let fixture = Fixture::new(Host::numa(1, 8, 1))
+            .guest(pinned)
+            .guest(free.facts(|f| f.xml = Some(xml)));
         let plan = plan(&fixture.model(), &Options::default());
-        let lines = |fixes: &[Fix]| fixes.iter().flat_map(|f| f.text.lines()).map(str::to_owned).collect::<Vec<_>>();
+        let lines = |fixes: &[Fix]| {
+            fixes
+                .iter()
+                .flat_map(|f| f.text.lines())
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
         let undo: Vec<String> = plan.guests.iter().flat_map(|g| lines(&g.undo)).collect();
         let done: Vec<String> = plan.guests.iter().flat_map(|g| lines(&g.fix)).collect();
         assert!(!undo.is_empty());
         for line in &undo {
-            let thread = |line: &str| line.split_whitespace().take(4).map(str::to_owned).collect::<Vec<_>>();
-            assert!(done.iter().any(|d| thread(d) == thread(line)), "{line} of {done:#?}");
+            let thread = |line: &str| {
+                line.split_whitespace()
+                    .take(4)
+                    .map(str::to_owned)
+                    .collect::<Vec<_>>()
+            };
+            assert!(
+                done.iter().any(|d| thread(d) == thread(line)),
+                "{line} of {done:#?}"
+            );
         }
-        assert!(undo.contains(&"virsh vcpupin web 0 4 --live --config".to_owned()), "{undo:#?}");
+        assert!(
+            undo.contains(&"virsh vcpupin web 0 4 --live --config".to_owned()),
+            "{undo:#?}"
+        );
     }
 
     #[test]
     fn a_guest_that_is_shut_off_is_changed_in_its_configuration_alone() {
-        let xml = "<domain><vcpu>2</vcpu><cputune><vcpupin vcpu='0' cpuset='2'/><vcpupin vcpu='1' cpuset='2'/>\
-            <emulatorpin cpuset='0'/></cputune></domain>";
+        let xml = "<domain><vcpu>2</vcpu><cputune><vcpupin vcpu='0' cpuset='2'/><vcpupin vcpu='1' \
+            cpuset='2'/><emulatorpin cpuset='0'/></cputune></domain>";
         let lines = |state: Option<&str>| {
-            let xml = DomainXml { state: state.map(str::to_owned), ..domain_xml::parse(xml).unwrap() };
+            let xml = DomainXml {
+                state: state.map(str::to_owned),
+                ..domain_xml::parse(xml).unwrap()
+            };
             let mut guest = Guest::new("db", 10).facts(|f| {
                 f.pid = None;
                 f.xml = Some(Known::new(Arc::new(xml), Origin::File));
             });
             guest.threads.clear();
-            let plan = plan(&Fixture::new(Host::numa(1, 4, 1)).guest(guest).model(), &Options::default());
-            let of = |fixes: &[Fix]| fixes.iter().find(|f| f.kind == FixKind::Command).unwrap().text.clone();
+            let plan = plan(
+                &Fixture::new(Host::numa(1, 4, 1)).guest(guest).model(),
+                &Options::default(),
+            );
+            let of = |fixes: &[Fix]| {
+                fixes
+                    .iter()
+                    .find(|f| f.kind == FixKind::Command)
+                    .unwrap()
+                    .text
+                    .clone()
+            };
             (of(&plan.guests[0].fix), of(&plan.guests[0].undo))
         };
-        let both =
-            ("virsh vcpupin db 1 1 --live --config".to_owned(), "virsh vcpupin db 1 2 --live --config".to_owned());
+        let both = (
+            "virsh vcpupin db 1 1 --live --config".to_owned(),
+            "virsh vcpupin db 1 2 --live \
+                --config"
+                .to_owned(),
+        );
         assert_eq!(lines(None), both);
         let config = |line: &String| line.replace(" --live", "");
-        assert_eq!(lines(Some(domain_xml::SHUT_OFF)), (config(&both.0), config(&both.1)));
+        assert_eq!(
+            lines(Some(domain_xml::SHUT_OFF)),
+            (config(&both.0), config(&both.1))
+        );
     }
 
     #[test]
     fn lines_of_a_plan_fit_a_terminal() {
         let guest = Guest::new("a-guest-with-a-long-name", 10).vcpus(2, |_, t| t.pinned(3));
-        for host in [Host::numa(2, 16, 2), Host::numa(1, 14, 1), Host::numa(4, 30, 2)] {
-            let plan = plan(&Fixture::new(host).guest(guest.clone()).model(), &Options::default());
+        for host in [
+            Host::numa(2, 16, 2),
+            Host::numa(1, 14, 1),
+            Host::numa(4, 30, 2),
+        ] {
+            let plan = plan(
+                &Fixture::new(host).guest(guest.clone()).model(),
+                &Options::default(),
+            );
             let text = text(&plan, &DomainFilter::default(), 80);
             let wide: Vec<&str> = text.lines().filter(|l| l.chars().count() > 80).collect();
             assert!(wide.is_empty(), "{wide:#?}");
@@ -331,7 +464,12 @@ mod tests {
 
     #[test]
     fn an_unknown_host_has_no_plan() {
-        let plan = plan(&Fixture::new(Host::default()).guest(Guest::new("a", 5)).model(), &Options::default());
+        let plan = plan(
+            &Fixture::new(Host::default())
+                .guest(Guest::new("a", 5))
+                .model(),
+            &Options::default(),
+        );
         assert!(text(&plan, &DomainFilter::default(), 80).starts_with("no plan"));
     }
 }

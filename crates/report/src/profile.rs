@@ -30,18 +30,28 @@ pub struct ProfileView<'a> {
     pub profile: &'a StackProfile,
 }
 
-/// Folded stacks, a line each: guest, thread and functions divided by `;`, then the number of samples. Programs that
-/// draw flame graphs read them.
+/// Folded stacks, a line each: guest, thread and functions divided by `;`, then the number of
+/// samples. Programs that draw flame graphs read them.
 pub fn folded(view: ProfileView<'_>) -> String {
-    let threads: HashMap<i32, String> = view.profile.threads.iter().map(|t| (t.tid, name_of(t))).collect();
+    let threads: HashMap<i32, String> = view
+        .profile
+        .threads
+        .iter()
+        .map(|t| (t.tid, name_of(t)))
+        .collect();
     let line = |stack: &StackCount| {
         let thread = threads.get(&stack.tid).map_or("?", String::as_str);
-        let functions = view.profile.named(stack).map(|function| match function.space {
-            // The mark by which such programs colour the kernel.
-            CodeSpace::Kernel => format!("{}_[k]", function.name),
-            _ => function.full_name(),
-        });
-        let parts = [view.guest.to_owned(), thread.to_owned()].into_iter().chain(functions);
+        let functions = view
+            .profile
+            .named(stack)
+            .map(|function| match function.space {
+                // The mark by which such programs colour the kernel.
+                CodeSpace::Kernel => format!("{}_[k]", function.name),
+                _ => function.full_name(),
+            });
+        let parts = [view.guest.to_owned(), thread.to_owned()]
+            .into_iter()
+            .chain(functions);
         // The format knows no quoting.
         let parts: Vec<_> = parts.map(|part| part.replace([';', '\n'], ":")).collect();
         format!("{} {}\n", parts.join(";"), stack.samples)
@@ -55,12 +65,20 @@ pub fn folded(view: ProfileView<'_>) -> String {
 fn name_of(thread: &ProfiledThread) -> String {
     let label = label(thread.role, thread.index, thread.tid, &thread.comm);
     let number = thread.tid.to_string();
-    if label.ends_with(&number) { label } else { format!("{label} ({number})") }
+    if label.ends_with(&number) {
+        label
+    } else {
+        format!("{label} ({number})")
+    }
 }
 
 /// What a person reads: threads, functions by their own time, and the tree of calls.
 pub fn text(view: ProfileView<'_>) -> String {
-    let ProfileView { guest, pid, profile } = view;
+    let ProfileView {
+        guest,
+        pid,
+        profile,
+    } = view;
     let pid = pid.map(|pid| format!("  pid {pid}")).unwrap_or_default();
     let mut out = format!("{}{pid}  {}\n", cut(guest, 64), summary(profile));
     for gap in &profile.gaps {
@@ -76,7 +94,11 @@ fn summary(profile: &StackProfile) -> String {
     let samples = usize::try_from(profile.samples_of(None)).unwrap_or(usize::MAX);
     let length = profile.duration_ns as f64 / 1e9;
     let rate = profile.frequency_hz;
-    let mut out = format!("{}  {} at {rate} a second of CPU time", seconds(length), count(samples, "sample"));
+    let mut out = format!(
+        "{}  {} at {rate} a second of CPU time",
+        seconds(length),
+        count(samples, "sample")
+    );
     if profile.lost > 0 {
         let _ = write!(out, ", {} lost", profile.lost);
     }
@@ -90,10 +112,18 @@ fn summary(profile: &StackProfile) -> String {
 /// Threads, functions and calls.
 fn body(profile: &StackProfile) -> String {
     let samples = profile.samples_of(None);
-    let with_samples = profile.threads.iter().map(|t| (t, profile.samples_of(Some(t.tid))));
-    let mut busy: Vec<_> = with_samples.filter(|(t, n)| *n > 0 || t.cpu_ns.is_none_or(|ns| ns > 0)).collect();
+    let with_samples = profile
+        .threads
+        .iter()
+        .map(|t| (t, profile.samples_of(Some(t.tid))));
+    let mut busy: Vec<_> = with_samples
+        .filter(|(t, n)| *n > 0 || t.cpu_ns.is_none_or(|ns| ns > 0))
+        .collect();
     busy.sort_by_key(|(t, n)| (std::cmp::Reverse((t.cpu_ns, *n)), t.tid));
-    let rows: Vec<_> = busy.iter().map(|(thread, n)| (*thread, profile.cpu_percent(thread), *n)).collect();
+    let rows: Vec<_> = busy
+        .iter()
+        .map(|(thread, n)| (*thread, profile.cpu_percent(thread), *n))
+        .collect();
     let columns: &[Column<(&ProfiledThread, Option<f64>, u64)>] = &[
         ("<THREAD", |(thread, ..)| name_of(thread)),
         ("CPU %", |(_, cpu, _)| or_unknown(*cpu, percent)),
@@ -105,8 +135,15 @@ fn body(profile: &StackProfile) -> String {
         return out;
     }
     let share = |part: u64| part as f64 / samples as f64 * 100.0;
-    let times: Vec<_> = functions(profile).into_iter().filter(|(_, own)| *own > 0).take(TOP).collect();
-    let times: Vec<_> = times.into_iter().map(|(function, own)| (share(own), function)).collect();
+    let times: Vec<_> = functions(profile)
+        .into_iter()
+        .filter(|(_, own)| *own > 0)
+        .take(TOP)
+        .collect();
+    let times: Vec<_> = times
+        .into_iter()
+        .map(|(function, own)| (share(own), function))
+        .collect();
     out.push_str("\nFunctions, % of all samples in their own code\n");
     let columns: &[Column<(f64, &Function)>] = &[
         ("SELF %", |(own, _)| percent(*own)),
@@ -139,14 +176,26 @@ fn branch(node: &CallNode<'_>, samples: u64, depth: usize, lines: &mut Vec<Strin
     let mut figure = percent(share(node));
     loop {
         let name = node.function.full_name();
-        let space = if node.function.space == CodeSpace::Kernel { "  [kernel]" } else { "" };
-        lines.push(cut(&format!("{figure:>7}  {}{name}{space}", "  ".repeat(depth.min(MAX_DEPTH))), WIDTH));
+        let space = if node.function.space == CodeSpace::Kernel {
+            "  [kernel]"
+        } else {
+            ""
+        };
+        lines.push(cut(
+            &format!(
+                "{figure:>7}  {}{name}{space}",
+                "  ".repeat(depth.min(MAX_DEPTH))
+            ),
+            WIDTH,
+        ));
         figure = String::new();
         match &node.calls[..] {
             // All of it went on into one function.
             [only] if only.total == node.total => node = only,
             calls => {
-                calls.iter().for_each(|call| branch(call, samples, depth + 1, lines));
+                calls
+                    .iter()
+                    .for_each(|call| branch(call, samples, depth + 1, lines));
                 return;
             }
         }
@@ -163,22 +212,42 @@ mod tests {
     use testkit::profile;
 
     fn view(profile: &StackProfile) -> ProfileView<'_> {
-        ProfileView { guest: "win10-2", pid: Some(100), profile }
+        ProfileView {
+            guest: "win10-2",
+            pid: Some(100),
+            profile,
+        }
     }
 
     #[test]
     fn as_text() {
         let mut profile = profile();
         profile.lost = 3;
-        profile.gaps.push("functions of the kernel have no names: CAP_SYSLOG is missing (kernel.kptr_restrict)".into());
-        profile.threads.push(ProfiledThread { tid: 102, comm: "worker".into(), cpu_ns: Some(0), ..Default::default() });
+        profile.gaps.push(
+            "functions of the kernel have no names: CAP_SYSLOG is missing \
+            (kernel.kptr_restrict)"
+                .into(),
+        );
+        profile.threads.push(ProfiledThread {
+            tid: 102,
+            comm: "worker".into(),
+            cpu_ns: Some(0),
+            ..Default::default()
+        });
         assert_same("profile", &text(view(&profile)));
     }
 
     #[test]
     fn nothing_ran() {
-        let profile = StackProfile { duration_ns: 1_000_000_000, frequency_hz: 199, ..StackProfile::default() };
-        assert!(text(view(&profile)).ends_with("no samples: the threads used too little CPU time\n"));
+        let profile = StackProfile {
+            duration_ns: 1_000_000_000,
+            frequency_hz: 199,
+            ..StackProfile::default()
+        };
+        assert!(text(view(&profile)).ends_with(
+            "no samples: the threads used too little CPU \
+            time\n"
+        ));
     }
 
     #[test]
@@ -191,13 +260,18 @@ mod tests {
     #[test]
     fn numbers_of_functions_lead_to_them() {
         let profile = profile();
-        let document: serde_json::Value = serde_json::to_value(crate::json::profile(view(&profile))).unwrap();
+        let document: serde_json::Value =
+            serde_json::to_value(crate::json::profile(view(&profile))).unwrap();
         let first = &document["stacks"][0];
         let names: Vec<_> = first["functions"]
             .as_array()
             .unwrap()
             .iter()
-            .map(|n| document["functions"][n.as_u64().unwrap() as usize]["name"].as_str().unwrap())
+            .map(|n| {
+                document["functions"][n.as_u64().unwrap() as usize]["name"]
+                    .as_str()
+                    .unwrap()
+            })
             .collect();
         assert_eq!(names, ["main", "main_loop_wait", "ppoll"]);
         assert_eq!(document["samples"], 380);
@@ -210,9 +284,16 @@ mod tests {
         profile.stacks.clear();
         for depth in 0..60 {
             let functions = (0..depth).map(|n| n % 6).collect();
-            profile.stacks.push(StackCount { tid: 100, functions, samples: 1 });
+            profile.stacks.push(StackCount {
+                tid: 100,
+                functions,
+                samples: 1,
+            });
         }
         let text = text(view(&profile));
-        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= WIDTH),
+            "{text}"
+        );
     }
 }

@@ -10,12 +10,12 @@ pub const COLUMNS: usize = 100;
 /// Widest cell in columns; a longer text is cut and ends in `…`.
 const CELL: usize = 48;
 
-/// A column: its header, and the cell of a row. A header that begins with `<` is of text, aligned to the left; others
-/// are of figures.
+/// A column: its header, and the cell of a row. A header that begins with `<` is of text, aligned
+/// to the left; others are of figures.
 pub(crate) type Column<R> = (&'static str, fn(&R) -> String);
 
-/// The first `limit` rows under their headers, indented, and how many more rows there are. Columns are as wide as their
-/// widest cell; those without any value are left out.
+/// The first `limit` rows under their headers, indented, and how many more rows there are. Columns
+/// are as wide as their widest cell; those without any value are left out.
 pub(crate) fn table<R>(indent: usize, rows: &[R], limit: usize, columns: &[Column<R>]) -> String {
     if rows.is_empty() {
         return String::new();
@@ -27,12 +27,19 @@ pub(crate) fn table<R>(indent: usize, rows: &[R], limit: usize, columns: &[Colum
         if i > 0 && cells.iter().all(|c| c.is_empty() || c == UNKNOWN) {
             continue;
         }
-        let cells = [head.trim_start_matches('<').to_owned()].into_iter().chain(cells).collect::<Vec<_>>();
+        let cells = [head.trim_start_matches('<').to_owned()]
+            .into_iter()
+            .chain(cells)
+            .collect::<Vec<_>>();
         let width = cells.iter().map(|c| c.width()).max().unwrap_or(0);
         let gap = if i == 0 { "" } else { "  " };
         for (line, cell) in lines.iter_mut().zip(cells) {
             let pad = " ".repeat(width - cell.width());
-            let (before, after) = if head.starts_with('<') { ("", &*pad) } else { (&*pad, "") };
+            let (before, after) = if head.starts_with('<') {
+                ("", &*pad)
+            } else {
+                (&*pad, "")
+            };
             let _ = write!(line, "{gap}{before}{cell}{after}");
         }
     }
@@ -64,8 +71,8 @@ pub fn cut(text: &str, columns: usize) -> String {
     out
 }
 
-/// Prose in lines of at most this many columns; all but the first are indented. No word and nothing between backticks
-/// is broken: it may be a path or a command to paste.
+/// Prose in lines of at most this many columns; all but the first are indented. No word and nothing
+/// between backticks is broken: it may be a path or a command to paste.
 pub fn wrapped(text: &str, indent: usize, columns: usize) -> String {
     let mut is_command = false;
     let words = text.split(|c| {
@@ -80,7 +87,12 @@ pub(crate) fn spread(items: &str, columns: usize) -> String {
     filled(items.split("  "), "  ", 2, columns)
 }
 
-fn filled<'a>(items: impl Iterator<Item = &'a str>, gap: &str, indent: usize, columns: usize) -> String {
+fn filled<'a>(
+    items: impl Iterator<Item = &'a str>,
+    gap: &str,
+    indent: usize,
+    columns: usize,
+) -> String {
     let (mut out, mut column) = (String::new(), 0);
     for (i, item) in items.enumerate() {
         let width = item.width();
@@ -100,7 +112,11 @@ fn filled<'a>(items: impl Iterator<Item = &'a str>, gap: &str, indent: usize, co
 
 /// How many rows of a table are left out.
 pub(crate) fn more(all: usize, shown: usize) -> String {
-    if all > shown { format!("  … {} more\n", all - shown) } else { String::new() }
+    if all > shown {
+        format!("  … {} more\n", all - shown)
+    } else {
+        String::new()
+    }
 }
 
 #[cfg(test)]
@@ -121,15 +137,29 @@ mod tests {
                 ("<WORD", |row| row.2.into()),
             ],
         );
-        assert_eq!(text, " NAME     N  WORD\n a        1  long word\n 日本  1000  b\n");
-        assert_eq!(table(2, &rows, 1, &[("N", |row| row.1.to_string())]), "  N\n  1\n  … 1 more\n");
-        assert_eq!(table(2, &rows[..0], 1, &[("N", |row| row.1.to_string())]), "");
+        assert_eq!(
+            text,
+            " NAME     N  WORD\n a        1  long word\n 日本  1000  b\n"
+        );
+        assert_eq!(
+            table(2, &rows, 1, &[("N", |row| row.1.to_string())]),
+            "  N\n  1\n  … 1 more\n"
+        );
+        assert_eq!(
+            table(2, &rows[..0], 1, &[("N", |row| row.1.to_string())]),
+            ""
+        );
     }
 
     #[test]
     fn hostile_cells_are_harmless() {
         let row = format!("a\u{1b}[2Jb\n{}", "x".repeat(500));
-        let text = table(0, &[row], 9, &[("<NAME", String::clone), ("N", |_| "1".into())]);
+        let text = table(
+            0,
+            &[row],
+            9,
+            &[("<NAME", String::clone), ("N", |_| "1".into())],
+        );
         assert_eq!(text.lines().count(), 2);
         assert!(!text.contains('\u{1b}'));
         assert!(text.lines().all(|l| l.width() <= CELL + 3), "{text}");
@@ -137,6 +167,10 @@ mod tests {
         assert_eq!(cut("日本語", 4), "日…");
         assert_eq!(cut("abcd", 4), "abcd");
         let prose = "word ".repeat(300);
-        assert_eq!(cut(&prose, 2000), prose, "prose is not cut before its limit");
+        assert_eq!(
+            cut(&prose, 2000),
+            prose,
+            "prose is not cut before its limit"
+        );
     }
 }

@@ -19,17 +19,25 @@ const FULL: usize = 40;
 /// In place of "no guest is running" where that is not known.
 const UNSEEN: &str = "no guest is visible, and not every process is: kvmtop doctor says why\n";
 
-/// One interval of `--batch`: a headline, a row for each guest, exits and accesses of few guests, findings by title.
-/// Sources that the previous interval reported the same way (`reported`) are left out.
+/// One interval of `--batch`: a headline, a row for each guest, exits and accesses of few guests,
+/// findings by title. Sources that the previous interval reported the same way (`reported`) are
+/// left out.
 pub fn interval(view: &View<'_>, reported: &[SourceStatus], columns: usize) -> String {
     let mut out = headline(view, columns);
     let sources = view.sources();
-    let news: Vec<_> = sources.into_iter().filter(|s| !reported.contains(s)).collect();
+    let news: Vec<_> = sources
+        .into_iter()
+        .filter(|s| !reported.contains(s))
+        .collect();
     out.push_str(&complaints(&news, columns));
     let guests: Vec<_> = view.guests().collect();
     if guests.is_empty() {
         out.push_str(if view.model.domains.is_empty() {
-            if view.model.unseen_processes().is_none() { "no guest is running\n" } else { UNSEEN }
+            if view.model.unseen_processes().is_none() {
+                "no guest is running\n"
+            } else {
+                UNSEEN
+            }
         } else {
             "no guest matches --domain\n"
         });
@@ -62,7 +70,10 @@ pub fn report(view: &View<'_>, columns: usize) -> String {
     }
     for d in guests {
         let _ = write!(out, "\n{}", spread(&domain_line(d), columns));
-        if d.threads.iter().any(|t| t.cpu.is_some() || t.place.affinity.is_some()) {
+        if d.threads
+            .iter()
+            .any(|t| t.cpu.is_some() || t.place.affinity.is_some())
+        {
             out.push_str(&table(2, &d.threads, usize::MAX, THREADS));
         }
         out.push_str(&details(d, FULL));
@@ -86,9 +97,17 @@ fn headline(view: &View<'_>, columns: usize) -> String {
     }
     if !facts.kernel.is_empty() {
         let flavour = facts.kvm_flavour.as_deref().unwrap_or_default();
-        parts.push(format!("Linux {} {}", cut(&facts.kernel, 32), cut(flavour, 16)).trim_end().to_owned());
+        parts.push(
+            format!("Linux {} {}", cut(&facts.kernel, 32), cut(flavour, 16))
+                .trim_end()
+                .to_owned(),
+        );
     }
-    parts.push(if is_file { view.source.to_string() } else { format!("engine {}", m.engine.kind.as_str()) });
+    parts.push(if is_file {
+        view.source.to_string()
+    } else {
+        format!("engine {}", m.engine.kind.as_str())
+    });
     parts.push(format!("lost {}", m.lost));
     if let Some(cpu) = m.own_cpu {
         parts.push(format!("own {} % CPU, {}", percent(cpu), bytes(m.own_rss)));
@@ -96,29 +115,51 @@ fn headline(view: &View<'_>, columns: usize) -> String {
     if m.late_ns > 0 {
         parts.push(format!("{} late", seconds(m.late_ns as f64 / 1e9)));
     }
-    parts.push(m.interval_s.map_or_else(|| "duration unknown".to_string(), |s| format!("over {}", seconds(s))));
+    parts.push(m.interval_s.map_or_else(
+        || "duration unknown".to_string(),
+        |s| format!("over {}", seconds(s)),
+    ));
     parts.retain(|part| !part.is_empty());
     let mut out = spread(&parts.join("  "), columns);
     if let Some(t) = m.host.usage() {
-        let parts = [("guests", t.guests), ("other", t.other), ("irq", t.irq), ("steal", t.steal), ("idle", t.idle)];
+        let parts = [
+            ("guests", t.guests),
+            ("other", t.other),
+            ("irq", t.irq),
+            ("steal", t.steal),
+            ("idle", t.idle),
+        ];
         let parts = parts.map(|(part, time)| format!("{part} {}", percent(time)));
         out.push_str(&spread(&format!("host %: {}", parts.join("  ")), columns));
     }
     let tasks = m.host.task_groups.iter().flatten().take(BRIEF);
-    let tasks: Vec<_> = tasks.map(|t| format!("{} {}", cut(&t.comm, 32), percent(t.cpu_percent))).collect();
+    let tasks: Vec<_> = tasks
+        .map(|t| format!("{} {}", cut(&t.comm, 32), percent(t.cpu_percent)))
+        .collect();
     if !tasks.is_empty() {
-        out.push_str(&spread(&format!("outside guests, % of a CPU: {}", tasks.join("  ")), columns));
+        out.push_str(&spread(
+            &format!("outside guests, % of a CPU: {}", tasks.join("  ")),
+            columns,
+        ));
     }
     out
 }
 
 /// Local clock time of an instant.
 fn clock(ms: i64) -> Option<String> {
-    let instant = jiff::Timestamp::from_millisecond(ms).ok().filter(|_| ms > 0)?;
-    Some(instant.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %Z").to_string())
+    let instant = jiff::Timestamp::from_millisecond(ms)
+        .ok()
+        .filter(|_| ms > 0)?;
+    Some(
+        instant
+            .to_zoned(jiff::tz::TimeZone::system())
+            .strftime("%Y-%m-%d %H:%M:%S %Z")
+            .to_string(),
+    )
 }
 
-/// A line for each source that is missing or degraded: `libvirt missing: cause; fix`. A fix of several is there once.
+/// A line for each source that is missing or degraded: `libvirt missing: cause; fix`. A fix of
+/// several is there once.
 pub fn complaints(sources: &[SourceStatus], columns: usize) -> String {
     let (mut out, mut fixes) = (String::new(), HashSet::new());
     for s in sources.iter().filter(|s| s.state != SourceState::Ok) {
@@ -133,12 +174,24 @@ pub fn complaints(sources: &[SourceStatus], columns: usize) -> String {
 }
 
 /// A guest, its top exit, its hot device and its migrations per second.
-type GuestRow<'m> = (&'m DomainModel, Option<&'m ExitRow>, Option<&'m AccessRow>, Option<f64>);
+type GuestRow<'m> = (
+    &'m DomainModel,
+    Option<&'m ExitRow>,
+    Option<&'m AccessRow>,
+    Option<f64>,
+);
 
 /// A row for each guest.
 fn domains(guests: &[&DomainModel], m: &Model) -> String {
-    let migrations = |d: &DomainModel| d.vcpu_migrations().zip(m.interval_s).map(|(n, s)| n as f64 / s);
-    let rows: Vec<_> = guests.iter().map(|d| (*d, d.exits.top(), d.accesses.first(), migrations(d))).collect();
+    let migrations = |d: &DomainModel| {
+        d.vcpu_migrations()
+            .zip(m.interval_s)
+            .map(|(n, s)| n as f64 / s)
+    };
+    let rows: Vec<_> = guests
+        .iter()
+        .map(|d| (*d, d.exits.top(), d.accesses.first(), migrations(d)))
+        .collect();
     let columns: &[Column<GuestRow<'_>>] = &[
         ("<DOMAIN", |(d, ..)| match d.state {
             DomainState::Running => d.name().to_string(),
@@ -146,16 +199,29 @@ fn domains(guests: &[&DomainModel], m: &Model) -> String {
         }),
         ("PID", |(d, ..)| or_dash(d.facts.pid)),
         ("VCPU", |(d, ..)| d.vcpu_count().to_string()),
-        ("CPU%", |(d, ..)| or_unknown(d.cpu.map(|c| c.busy()), percent)),
+        ("CPU%", |(d, ..)| {
+            or_unknown(d.cpu.map(|c| c.busy()), percent)
+        }),
         ("guest", |(d, ..)| kind_of_time(d.cpu, |c| c.guest)),
         ("usr", |(d, ..)| kind_of_time(d.cpu, |c| c.usr)),
         ("sys", |(d, ..)| kind_of_time(d.cpu, |c| c.sys)),
-        ("wait", |(d, ..)| or_unknown(d.cpu.and_then(|c| c.wait), percent)),
+        ("wait", |(d, ..)| {
+            or_unknown(d.cpu.and_then(|c| c.wait), percent)
+        }),
         ("EXITS/s", |(d, ..)| or_unknown(d.exit_rate.0, rate)),
         ("<TOP EXIT", |(_, top, ..)| or_dash(top.map(|r| &r.reason))),
-        ("%", |(_, top, ..)| or_unknown(top.and_then(|r| r.work_percent.or(r.count_percent)), percent)),
-        ("<HOT DEVICE", |(_, _, hot, _)| or_dash(hot.map(AccessRow::device_or_address))),
-        ("/s", |(_, _, hot, _)| or_unknown(hot.and_then(|row| row.rate), rate)),
+        ("%", |(_, top, ..)| {
+            or_unknown(
+                top.and_then(|r| r.work_percent.or(r.count_percent)),
+                percent,
+            )
+        }),
+        ("<HOT DEVICE", |(_, _, hot, _)| {
+            or_dash(hot.map(AccessRow::device_or_address))
+        }),
+        ("/s", |(_, _, hot, _)| {
+            or_unknown(hot.and_then(|row| row.rate), rate)
+        }),
         ("MIG/s", |(.., migrations)| or_unknown(*migrations, rate)),
     ];
     table(0, &rows, usize::MAX, columns)
@@ -169,7 +235,11 @@ fn domain_line(d: &DomainModel) -> String {
     let f = &d.facts;
     let mut parts = vec![cut(d.name(), 64)];
     parts.extend(f.pid.map(|p| format!("pid {p}")));
-    parts.extend(Some(d.vcpu_count()).filter(|n| *n > 0).map(|n| count(n as usize, "vCPU")));
+    parts.extend(
+        Some(d.vcpu_count())
+            .filter(|n| *n > 0)
+            .map(|n| count(n as usize, "vCPU")),
+    );
     parts.extend(f.machine.as_ref().map(|m| cut(&m.value, 32)));
     parts.extend(super::json::guest_os(f).map(|os| cut(&os, 32)));
     if d.state != DomainState::Running {
@@ -186,23 +256,33 @@ const THREADS: &[Column<ThreadModel>] = &[
     ("usr", |t| kind_of_time(t.cpu, |c| c.usr)),
     ("sys", |t| kind_of_time(t.cpu, |c| c.sys)),
     ("wait", |t| or_unknown(t.cpu.and_then(|c| c.wait), percent)),
-    ("<ON", |t| or_dash(t.place.cpu.map(|cpu| format!("cpu {cpu}")))),
+    ("<ON", |t| {
+        or_dash(t.place.cpu.map(|cpu| format!("cpu {cpu}")))
+    }),
     ("<MAY RUN ON", |t| or_dash(t.place.affinity.as_ref())),
     ("MIG", |t| or_dash(t.migrations.total)),
     ("EXITS/s", |t| or_unknown(t.exit_rate, rate)),
-    ("WAKE p99 us", |t| or_unknown(t.wakeups.as_ref().and_then(|w| w.quantile_us(0.99)), micros)),
+    ("WAKE p99 us", |t| {
+        or_unknown(t.wakeups.as_ref().and_then(|w| w.quantile_us(0.99)), micros)
+    }),
 ];
 
 /// Exits, accesses and exits to the VMM of one guest.
 fn details(d: &DomainModel, rows: usize) -> String {
     let mut out = exits(&d.exits, rows);
-    for (space, head) in [(Space::Pio, "<PORT"), (Space::Mmio, "<MMIO"), (Space::Msr, "<MSR")] {
+    for (space, head) in [
+        (Space::Pio, "<PORT"),
+        (Space::Mmio, "<MMIO"),
+        (Space::Msr, "<MSR"),
+    ] {
         let all: Vec<_> = d.accesses.iter().filter(|a| a.space == space).collect();
         out.push_str(&accesses(head, &all, rows));
     }
     let userspace: Vec<_> = d.userspace.iter().filter(|u| u.0.is_none()).collect();
     let columns: &[Column<&(Option<u32>, i32, u64)>] = &[
-        ("<TO THE VMM", |(_, reason, _)| userspace_exit::display(*reason)),
+        ("<TO THE VMM", |(_, reason, _)| {
+            userspace_exit::display(*reason)
+        }),
         ("COUNT", |(.., count)| count.to_string()),
     ];
     out + &table(2, &userspace, rows, columns)
@@ -223,7 +303,9 @@ const EXITS: &[Column<ExitRow>] = &[
     ("mean us", |r| or_unknown(r.span.mean_us(), micros)),
     ("+-%", |r| or_unknown(r.span.stderr_percent(), percent)),
     ("p99 us", |r| or_unknown(r.span.quantile_us(0.99), micros)),
-    ("max us", |r| or_unknown(r.span.max_ns.map(|n| n as f64 / 1e3), micros)),
+    ("max us", |r| {
+        or_unknown(r.span.max_ns.map(|n| n as f64 / 1e3), micros)
+    }),
 ];
 
 fn exits(exits: &ExitTable, rows: usize) -> String {
@@ -244,7 +326,9 @@ fn accesses(head: &'static str, all: &[&AccessRow], rows: usize) -> String {
         (head, |a| a.address_text()),
         ("<", |a| a.direction.as_str().into()),
         ("<DEVICE", |a| or_dash(a.device_name())),
-        ("<FROM", |a| or_dash(a.device.as_ref().map(|d| d.from.as_str()))),
+        ("<FROM", |a| {
+            or_dash(a.device.as_ref().map(|d| d.from.as_str()))
+        }),
         ("COUNT", |a| a.span.count.to_string()),
         ("/s", |a| or_unknown(a.rate, rate)),
         ("time%", |a| or_unknown(a.time_percent, percent)),

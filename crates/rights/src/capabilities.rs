@@ -1,16 +1,18 @@
-//! Gives capabilities up. The kernel keeps them per thread, and a new thread inherits them from the thread that starts
-//! it (capabilities(7)).
+//! Gives capabilities up. The kernel keeps them per thread, and a new thread inherits them from the
+//! thread that starts it (capabilities(7)).
 
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use rustix::thread::{CapabilitySet, CapabilitySets};
-use rustix::thread::{capabilities, clear_ambient_capability_set, set_capabilities, set_no_new_privs};
+use rustix::thread::{
+    capabilities, clear_ambient_capability_set, set_capabilities, set_no_new_privs,
+};
 
-/// Makes sure that this process and what it starts can only lose rights from here on. Call it before the first thread
-/// starts.
+/// Makes sure that this process and what it starts can only lose rights from here on. Call it
+/// before the first thread starts.
 ///
-/// A user who has capabilities from the file of the program keeps them for later, and opens files without them until
-/// [`keep`]: what the user names on the command line is opened as that user.
+/// A user who has capabilities from the file of the program keeps them for later, and opens files
+/// without them until [`keep`]: what the user names on the command line is opened as that user.
 ///
 /// # Errors
 /// The kernel's, where a security module refuses it.
@@ -26,8 +28,19 @@ pub fn renounce() -> Result<(), Errno> {
         }
     }
     let CapabilitySets { permitted, .. } = capabilities(None)?;
-    let effective = if geteuid().is_root() { permitted } else { CapabilitySet::empty() };
-    set_capabilities(None, CapabilitySets { effective, permitted, inheritable: CapabilitySet::empty() })
+    let effective = if geteuid().is_root() {
+        permitted
+    } else {
+        CapabilitySet::empty()
+    };
+    set_capabilities(
+        None,
+        CapabilitySets {
+            effective,
+            permitted,
+            inheritable: CapabilitySet::empty(),
+        },
+    )
 }
 
 /// Keeps these capabilities of the calling thread, as far as it has them, and gives up all others.
@@ -36,7 +49,14 @@ pub fn renounce() -> Result<(), Errno> {
 /// The kernel's, where a security module refuses it.
 pub fn keep(wanted: CapabilitySet) -> Result<(), Errno> {
     let kept = capabilities(None)?.permitted & wanted;
-    set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() })
+    set_capabilities(
+        None,
+        CapabilitySets {
+            effective: kept,
+            permitted: kept,
+            inheritable: CapabilitySet::empty(),
+        },
+    )
 }
 
 /// Gives up all capabilities of the calling thread.
@@ -47,8 +67,16 @@ pub fn keep_none() {
 
 /// Tries something as the calling thread would without capabilities.
 pub(super) fn without<T>(attempt: impl FnOnce() -> T) -> T {
-    let Ok(sets) = capabilities(None) else { return attempt() };
-    let _ = set_capabilities(None, CapabilitySets { effective: CapabilitySet::empty(), ..sets });
+    let Ok(sets) = capabilities(None) else {
+        return attempt();
+    };
+    let _ = set_capabilities(
+        None,
+        CapabilitySets {
+            effective: CapabilitySet::empty(),
+            ..sets
+        },
+    );
     let result = attempt();
     let _ = set_capabilities(None, sets);
     result
@@ -73,9 +101,16 @@ mod tests {
             assert_eq!((now.permitted, now.effective), (had & wanted, had & wanted));
             assert_eq!(now.inheritable, CapabilitySet::empty());
             keep(CapabilitySet::all()).unwrap();
-            assert_eq!(capabilities(None).unwrap().permitted, had & wanted, "nothing comes back");
+            assert_eq!(
+                capabilities(None).unwrap().permitted,
+                had & wanted,
+                "nothing comes back"
+            );
             keep_none();
-            assert_eq!(capabilities(None).unwrap().permitted, CapabilitySet::empty());
+            assert_eq!(
+                capabilities(None).unwrap().permitted,
+                CapabilitySet::empty()
+            );
         });
     }
 
@@ -83,7 +118,10 @@ mod tests {
     fn what_is_tried_without_rights_gives_them_back() {
         on_a_thread(|| {
             let before = capabilities(None).unwrap();
-            assert_eq!(without(|| capabilities(None).unwrap().effective), CapabilitySet::empty());
+            assert_eq!(
+                without(|| capabilities(None).unwrap().effective),
+                CapabilitySet::empty()
+            );
             assert_eq!(capabilities(None).unwrap(), before);
         });
     }

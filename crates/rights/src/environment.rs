@@ -1,9 +1,9 @@
 //! A start that does not depend on the environment.
 //!
-//! Variables choose which libraries are loaded (`LD_LIBRARY_PATH`, `LD_PRELOAD`), where libraries find their own
-//! plugins (`GIO_MODULE_DIR`, `GCONV_PATH`, `SASL_PATH`), and which files they write (`LIBVIRT_LOG_OUTPUTS`). The
-//! loader reads them before the program begins, so kvmtop starts once more, with the variables that it knows and no
-//! others.
+//! Variables choose which libraries are loaded (`LD_LIBRARY_PATH`, `LD_PRELOAD`), where libraries
+//! find their own plugins (`GIO_MODULE_DIR`, `GCONV_PATH`, `SASL_PATH`), and which files they write
+//! (`LIBVIRT_LOG_OUTPUTS`). The loader reads them before the program begins, so kvmtop starts once
+//! more, with the variables that it knows and no others.
 
 use crate::keep_none;
 use rustix::process::{geteuid, getuid};
@@ -43,9 +43,10 @@ const KNOWN: [&str; 27] = [
     "XDG_RUNTIME_DIR",
 ];
 
-/// Starts the program once more where it has more rights than its user would have without it, or is root, and its
-/// environment holds variables that it does not know. Returns where nothing is to be done. Without `/proc`, where no
-/// program can start again, it gives up its rights instead: only commands that need none are of use there.
+/// Starts the program once more where it has more rights than its user would have without it, or is
+/// root, and its environment holds variables that it does not know. Returns where nothing is to be
+/// done. Without `/proc`, where no program can start again, it gives up its rights instead: only
+/// commands that need none are of use there.
 ///
 /// # Errors
 /// It could not be started again.
@@ -63,14 +64,21 @@ pub fn start_clean() -> Result<(), String> {
         keep_none();
         return Ok(());
     };
-    let why = Command::new(program).arg0(name).args(arguments).env_clear().envs(known).exec();
+    let why = Command::new(program)
+        .arg0(name)
+        .args(arguments)
+        .env_clear()
+        .envs(known)
+        .exec();
     Err(format!(
-        "cannot start again without the variables of its environment: {why}; run it as: env -i TERM=$TERM kvmtop"
+        "cannot start again without the variables of its environment: {why}; run it as: env -i \
+            TERM=$TERM kvmtop"
     ))
 }
 
 fn is_known(name: &OsStr) -> bool {
-    name.to_str().is_some_and(|name| KNOWN.contains(&name) || name.starts_with("LC_"))
+    name.to_str()
+        .is_some_and(|name| KNOWN.contains(&name) || name.starts_with("LC_"))
 }
 
 #[cfg(test)]
@@ -102,6 +110,10 @@ mod tests {
         ] {
             assert!(!is_known(OsStr::new(name)), "{name}");
         }
-        assert!(["TERM", "LC_ALL", "HOME", "LIBVIRT_DEFAULT_URI"].iter().all(|name| is_known(OsStr::new(name))));
+        assert!(
+            ["TERM", "LC_ALL", "HOME", "LIBVIRT_DEFAULT_URI"]
+                .iter()
+                .all(|name| is_known(OsStr::new(name)))
+        );
     }
 }

@@ -16,8 +16,9 @@ const MAX_TRIED: usize = 4096;
 /// As deep as folders are read.
 const MAX_DEPTH: usize = 24;
 
-/// The capabilities with which whoever started kvmtop as root reads these inputs and writes into a folder: none where
-/// none is needed. Other users open files as themselves, whatever capabilities the program's file has.
+/// The capabilities with which whoever started kvmtop as root reads these inputs and writes into a
+/// folder: none where none is needed. Other users open files as themselves, whatever capabilities
+/// the program's file has.
 pub fn for_files(inputs: &[PathBuf], output: Option<&Path>) -> CapabilitySet {
     let mut set = CapabilitySet::empty();
     if own_user() != 0 {
@@ -26,14 +27,21 @@ pub fn for_files(inputs: &[PathBuf], output: Option<&Path>) -> CapabilitySet {
     let mut left = MAX_TRIED;
     set.set(
         CapabilitySet::DAC_READ_SEARCH,
-        without(|| inputs.iter().any(|path| is_refused(path, MAX_DEPTH, &mut left))),
+        without(|| {
+            inputs
+                .iter()
+                .any(|path| is_refused(path, MAX_DEPTH, &mut left))
+        }),
     );
-    set.set(CapabilitySet::DAC_OVERRIDE, output.is_some_and(|folder| without(|| is_foreign(folder))));
+    set.set(
+        CapabilitySet::DAC_OVERRIDE,
+        output.is_some_and(|folder| without(|| is_foreign(folder))),
+    );
     set
 }
 
-/// Gives up root's identity, and all rights that reading these files does not need. For commands that write no file: it
-/// would not belong to root.
+/// Gives up root's identity, and all rights that reading these files does not need. For commands
+/// that write no file: it would not belong to root.
 ///
 /// # Errors
 /// The kernel's, where a security module refuses it.
@@ -42,8 +50,8 @@ pub fn keep_to_read(inputs: &[PathBuf]) -> Result<(), Errno> {
     keep(for_files(inputs, None))
 }
 
-/// Whether a file, or one in a folder, is closed to the calling user without capabilities, or too many were tried. Only
-/// regular files are opened: whoever writes into a pipe would be disturbed.
+/// Whether a file, or one in a folder, is closed to the calling user without capabilities, or too
+/// many were tried. Only regular files are opened: whoever writes into a pipe would be disturbed.
 fn is_refused(path: &Path, depth: usize, left: &mut usize) -> bool {
     if *left == 0 {
         return true;
@@ -57,7 +65,8 @@ fn is_refused(path: &Path, depth: usize, left: &mut usize) -> bool {
             Err(e) => refused(&e),
             Ok(entries) => entries.flatten().any(|entry| {
                 // A link in a folder may lead back.
-                entry.file_type().is_ok_and(|t| !t.is_symlink()) && is_refused(&entry.path(), depth - 1, left)
+                entry.file_type().is_ok_and(|t| !t.is_symlink())
+                    && is_refused(&entry.path(), depth - 1, left)
             }),
         },
         Ok(_) => access(path, Access::READ_OK).is_err(),
@@ -89,11 +98,21 @@ mod tests {
             fs::write(path.join("file"), "x").unwrap();
         }
         let none = CapabilitySet::empty();
-        assert_eq!(for_files(&[own.clone(), own.join("file")], Some(&own)), none);
-        assert_eq!(for_files(&[own.join("missing")], Some(&own.join("missing"))), none);
+        assert_eq!(
+            for_files(&[own.clone(), own.join("file")], Some(&own)),
+            none
+        );
+        assert_eq!(
+            for_files(&[own.join("missing")], Some(&own.join("missing"))),
+            none
+        );
         chown(&foreign, Some(65_534), None).unwrap();
         chown(foreign.join("file"), Some(65_534), None).unwrap();
-        assert_eq!(for_files(&[foreign.join("file")], None), none, "anybody may read it");
+        assert_eq!(
+            for_files(&[foreign.join("file")], None),
+            none,
+            "anybody may read it"
+        );
         assert_eq!(for_files(&[], Some(&foreign)), CapabilitySet::DAC_OVERRIDE);
         fs::set_permissions(foreign.join("file"), fs::Permissions::from_mode(0o600)).unwrap();
         for input in [foreign.join("file"), foreign.clone(), dir.path().to_owned()] {
@@ -101,6 +120,9 @@ mod tests {
         }
         fs::set_permissions(&foreign, fs::Permissions::from_mode(0o700)).unwrap();
         let all = CapabilitySet::DAC_READ_SEARCH | CapabilitySet::DAC_OVERRIDE;
-        assert_eq!(for_files(&[foreign.join("file")], Some(&foreign.join("below"))), all);
+        assert_eq!(
+            for_files(&[foreign.join("file")], Some(&foreign.join("below"))),
+            all
+        );
     }
 }

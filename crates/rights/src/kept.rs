@@ -11,19 +11,28 @@ const RINGS: CapabilitySet = CapabilitySet::PERFMON.union(CapabilitySet::IPC_LOC
 const PROCESSES: CapabilitySet = CapabilitySet::SYS_PTRACE.union(CapabilitySet::DAC_READ_SEARCH);
 const MONITOR: CapabilitySet = CapabilitySet::SETUID.union(CapabilitySet::SETGID);
 
-/// While the sources open: what [`for_sampling`] keeps of any engine, the kernel's log, which is opened once, and where
-/// the kernel charges BPF to it the limit of locked memory.
+/// While the sources open: what [`for_sampling`] keeps of any engine, the kernel's log, which is
+/// opened once, and where the kernel charges BPF to it the limit of locked memory.
 pub fn for_start(monitor: bool) -> CapabilitySet {
-    let limits = if is_charged_here() { CapabilitySet::SYS_RESOURCE } else { CapabilitySet::empty() };
+    let limits = if is_charged_here() {
+        CapabilitySet::SYS_RESOURCE
+    } else {
+        CapabilitySet::empty()
+    };
     let engines = for_sampling(EngineKind::Bpf, monitor) | for_sampling(EngineKind::Perf, monitor);
     engines | CapabilitySet::SYSLOG | limits
 }
 
-/// What a program without root needs to show all that root sees. `setcap` replaces what a file has, so a hint for one
-/// source alone would take away what another needs. Those for the perf engine's larger rings are left out, and
-/// `CAP_SYS_ADMIN` where a lower `kernel.perf_event_paranoid` does as well.
+/// What a program without root needs to show all that root sees. `setcap` replaces what a file has,
+/// so a hint for one source alone would take away what another needs. Those for the perf engine's
+/// larger rings are left out, and `CAP_SYS_ADMIN` where a lower `kernel.perf_event_paranoid` does
+/// as well.
 pub fn for_hint() -> CapabilitySet {
-    let spared = if has_cap_bpf() { CapabilitySet::SYS_ADMIN } else { CapabilitySet::empty() };
+    let spared = if has_cap_bpf() {
+        CapabilitySet::SYS_ADMIN
+    } else {
+        CapabilitySet::empty()
+    };
     for_start(true) - CapabilitySet::IPC_LOCK - CapabilitySet::SYS_NICE - spared
 }
 
@@ -34,7 +43,13 @@ pub fn for_sampling(engine: EngineKind, monitor: bool) -> CapabilitySet {
         EngineKind::Perf => RINGS | CapabilitySet::SYS_NICE | for_events(),
         _ => CapabilitySet::empty(),
     };
-    PROCESSES | engine | if monitor { MONITOR } else { CapabilitySet::empty() }
+    PROCESSES
+        | engine
+        | if monitor {
+            MONITOR
+        } else {
+            CapabilitySet::empty()
+        }
 }
 
 /// For sampling the stacks of threads.
@@ -54,25 +69,40 @@ pub fn for_rings() -> CapabilitySet {
 
 /// What opening an event needs beyond `CAP_PERFMON`.
 fn for_events() -> CapabilitySet {
-    let needs_admin = !has_cap_bpf() || paranoid().is_some_and(|level| level > PARANOID_OF_MAINLINE);
-    if needs_admin { CapabilitySet::SYS_ADMIN } else { CapabilitySet::empty() }
+    let needs_admin =
+        !has_cap_bpf() || paranoid().is_some_and(|level| level > PARANOID_OF_MAINLINE);
+    if needs_admin {
+        CapabilitySet::SYS_ADMIN
+    } else {
+        CapabilitySet::empty()
+    }
 }
 
 /// The names as setcap(8) takes them, the youngest first.
 pub fn named(set: CapabilitySet) -> String {
-    let mut names: Vec<_> = set.iter_names().map(|(name, _)| format!("cap_{}", name.to_lowercase())).collect();
+    let mut names: Vec<_> = set
+        .iter_names()
+        .map(|(name, _)| format!("cap_{}", name.to_lowercase()))
+        .collect();
     names.reverse();
     names.join(",")
 }
 
 /// What to run where a right is missing.
 pub fn hint() -> String {
-    let binary = std::env::current_exe().map_or_else(|_| "kvmtop".into(), |path| path.to_string_lossy().into_owned());
+    let binary = std::env::current_exe().map_or_else(
+        |_| "kvmtop".into(),
+        |path| path.to_string_lossy().into_owned(),
+    );
     hint_for(&binary)
 }
 
 fn hint_for(binary: &str) -> String {
-    format!("run kvmtop as root, or once: `setcap {}=ep {}`", named(for_hint()), shell_quoted(binary))
+    format!(
+        "run kvmtop as root, or once: `setcap {}=ep {}`",
+        named(for_hint()),
+        shell_quoted(binary)
+    )
 }
 
 #[cfg(test)]
@@ -90,12 +120,24 @@ mod tests {
         for engine in [EngineKind::None, EngineKind::Bpf, EngineKind::Perf] {
             let sampling = for_sampling(engine, true);
             for (name, _) in (sampling | for_profile() | for_rings() | files).iter_names() {
-                assert!(table.contains(&format!("cap_{}", name.to_lowercase())), "{name}");
+                assert!(
+                    table.contains(&format!("cap_{}", name.to_lowercase())),
+                    "{name}"
+                );
             }
-            assert!(sampling.contains(for_sampling(engine, false)) && for_start(true).contains(sampling));
-            assert_eq!(sampling.contains(CapabilitySet::SYS_ADMIN), !has_cap_bpf() && engine != EngineKind::None);
+            assert!(
+                sampling.contains(for_sampling(engine, false))
+                    && for_start(true).contains(sampling)
+            );
+            assert_eq!(
+                sampling.contains(CapabilitySet::SYS_ADMIN),
+                !has_cap_bpf() && engine != EngineKind::None
+            );
         }
-        assert_eq!(named(CapabilitySet::SYS_PTRACE | CapabilitySet::BPF), "cap_bpf,cap_sys_ptrace");
+        assert_eq!(
+            named(CapabilitySet::SYS_PTRACE | CapabilitySet::BPF),
+            "cap_bpf,cap_sys_ptrace"
+        );
     }
 
     #[test]
@@ -115,10 +157,12 @@ mod tests {
     fn the_pages_give_the_same_command() {
         let command = format!("setcap {}=ep ", named(for_hint()));
         for page in ["README.md", "docs/security.md"] {
-            let page_has = std::fs::read_to_string(format!("{}/../../{page}", env!("CARGO_MANIFEST_DIR")))
-                .unwrap()
-                .contains(&command);
-            let is_for_an_old_kernel = command.contains("cap_sys_admin") || command.contains("cap_sys_resource");
+            let page_has =
+                std::fs::read_to_string(format!("{}/../../{page}", env!("CARGO_MANIFEST_DIR")))
+                    .unwrap()
+                    .contains(&command);
+            let is_for_an_old_kernel =
+                command.contains("cap_sys_admin") || command.contains("cap_sys_resource");
             assert!(page_has || is_for_an_old_kernel, "{page}: {command}");
         }
     }

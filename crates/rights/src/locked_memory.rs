@@ -2,8 +2,8 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Whether a kernel of this release charges BPF's maps and programs to `RLIMIT_MEMLOCK`, 64 KiB by default, and
-/// refuses them with EPERM (`bpf_charge_memlock` in kernel/bpf/syscall.c, up to 5.10).
+/// Whether a kernel of this release charges BPF's maps and programs to `RLIMIT_MEMLOCK`, 64 KiB by
+/// default, and refuses them with EPERM (`bpf_charge_memlock` in kernel/bpf/syscall.c, up to 5.10).
 pub fn charges_locked_memory(release: &str) -> bool {
     super::is_before(release, (5, 11))
 }
@@ -13,19 +13,37 @@ pub(super) fn is_charged_here() -> bool {
     charges_locked_memory(&rustix::system::uname().release().to_string_lossy())
 }
 
-/// Runs what creates maps or loads programs; on kernels that charge them, without a limit of locked memory as far as
-/// this thread may raise it.
+/// Runs what creates maps or loads programs; on kernels that charge them, without a limit of locked
+/// memory as far as this thread may raise it.
 pub fn with_locked_memory<T>(create: impl FnOnce() -> T) -> T {
-    if is_charged_here() { without_limit(create) } else { create() }
+    if is_charged_here() {
+        without_limit(create)
+    } else {
+        create()
+    }
 }
 
-/// Gives the soft limit back. The hard one stays: once kvmtop has given up `CAP_SYS_RESOURCE` it may still raise
-/// the soft limit up to it, for the maps of further guests.
+/// Gives the soft limit back. The hard one stays: once kvmtop has given up `CAP_SYS_RESOURCE` it
+/// may still raise the soft limit up to it, for the maps of further guests.
 fn without_limit<T>(create: impl FnOnce() -> T) -> T {
     let Rlimit { current, maximum } = getrlimit(Resource::Memlock);
-    if setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None }).is_err() {
+    if setrlimit(
+        Resource::Memlock,
+        Rlimit {
+            current: None,
+            maximum: None,
+        },
+    )
+    .is_err()
+    {
         // As far as any process may; what it is not enough for, the kernel refuses.
-        let _ = setrlimit(Resource::Memlock, Rlimit { current: maximum, maximum });
+        let _ = setrlimit(
+            Resource::Memlock,
+            Rlimit {
+                current: maximum,
+                maximum,
+            },
+        );
     }
     let created = create();
     let Rlimit { maximum, .. } = getrlimit(Resource::Memlock);
@@ -45,7 +63,14 @@ mod tests {
         let low = Some(65_536);
         let soft = || getrlimit(Resource::Memlock).current;
         let hard = getrlimit(Resource::Memlock).maximum;
-        setrlimit(Resource::Memlock, Rlimit { current: low, maximum: hard }).unwrap();
+        setrlimit(
+            Resource::Memlock,
+            Rlimit {
+                current: low,
+                maximum: hard,
+            },
+        )
+        .unwrap();
         let lifted = without_limit(soft);
         assert!(lifted == hard || lifted.is_none(), "{lifted:?}");
         assert_eq!(soft(), low);
@@ -61,7 +86,11 @@ mod tests {
 
     #[test]
     fn kernels_before_5_11_charge_bpf() {
-        for (release, charges) in [("5.4.0-150-generic", true), ("5.10.0-32-amd64", true), ("5.11.0", false)] {
+        for (release, charges) in [
+            ("5.4.0-150-generic", true),
+            ("5.10.0-32-amd64", true),
+            ("5.11.0", false),
+        ] {
             assert_eq!(charges_locked_memory(release), charges, "{release}");
         }
         assert!(!charges_locked_memory("6.1.0-49-amd64") && !charges_locked_memory("unknown"));

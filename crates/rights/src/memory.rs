@@ -3,14 +3,17 @@
 use std::fs::read_to_string;
 use std::path::Path;
 
-/// The lowest limit of the cgroups that this process is in, bytes; `None` without a limit. The kernel kills a
-/// process of a group that needs more.
+/// The lowest limit of the cgroups that this process is in, bytes; `None` without a limit. The
+/// kernel kills a process of a group that needs more.
 pub fn memory_limit() -> Option<u64> {
-    limit_below(Path::new("/sys/fs/cgroup"), &read_to_string("/proc/self/cgroup").ok()?)
+    limit_below(
+        Path::new("/sys/fs/cgroup"),
+        &read_to_string("/proc/self/cgroup").ok()?,
+    )
 }
 
-/// `groups`: lines of a hierarchy's number, its controllers and the group's path (cgroups(7)). A container may not see
-/// its group, but the mounted folder is then its own.
+/// `groups`: lines of a hierarchy's number, its controllers and the group's path (cgroups(7)). A
+/// container may not see its group, but the mounted folder is then its own.
 fn limit_below(mounts: &Path, groups: &str) -> Option<u64> {
     let limits = groups.lines().filter_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
@@ -22,8 +25,18 @@ fn limit_below(mounts: &Path, groups: &str) -> Option<u64> {
             _ => return None,
         };
         let folder = mount.join(path.trim_start_matches('/'));
-        let folders = folder.ancestors().take_while(|folder| folder.starts_with(&mount));
-        folders.filter_map(|folder| read_to_string(folder.join(file)).ok()?.trim().parse::<u64>().ok()).min()
+        let folders = folder
+            .ancestors()
+            .take_while(|folder| folder.starts_with(&mount));
+        folders
+            .filter_map(|folder| {
+                read_to_string(folder.join(file))
+                    .ok()?
+                    .trim()
+                    .parse::<u64>()
+                    .ok()
+            })
+            .min()
     });
     limits.min()
 }
@@ -48,6 +61,9 @@ mod tests {
         assert_eq!(limit("0::/system.slice/kvmtop.service\n"), Some(41_943_040));
         assert_eq!(limit("0::/\n3:cpu:/system.slice\n"), None);
         file("memory/memory.limit_in_bytes", "1048576\n");
-        assert_eq!(limit("4:cpu,memory:/docker/not-seen-here\n0::/\n"), Some(1_048_576));
+        assert_eq!(
+            limit("4:cpu,memory:/docker/not-seen-here\n0::/\n"),
+            Some(1_048_576)
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Regular files and nothing else: opening a named pipe or a device could block for ever, or start something.
+//! Regular files and nothing else: opening a named pipe or a device could block for ever, or start
+//! something.
 
 use rustix::process::geteuid;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -11,29 +12,45 @@ use std::path::Path;
 /// # Errors
 /// When it cannot be opened, or is not a regular file.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    // Opening a watchdog starts it, so this is checked before; and after, as the file may have been replaced.
+    // Opening a watchdog starts it, so this is checked before; and after, as the file may have been
+    // replaced.
     regular(&fs::metadata(path)?)?;
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)?;
     regular(&file.metadata()?)?;
     Ok(file)
 }
 
-/// Opens a file or a pipe to read. A pipe into which nobody writes is empty; one with a writer is waited for.
+/// Opens a file or a pipe to read. A pipe into which nobody writes is empty; one with a writer is
+/// waited for.
 ///
 /// # Errors
 /// When it cannot be opened.
 pub fn open_input(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)?;
     rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::empty())?;
     Ok(file)
 }
 
 fn regular(meta: &Metadata) -> io::Result<()> {
-    if meta.is_file() { Ok(()) } else { Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")) }
+    if meta.is_file() {
+        Ok(())
+    } else {
+        Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is not \
+        a regular file",
+        ))
+    }
 }
 
-/// What keeps this process from writing into a file of these properties, in words that follow the file's name: in a
-/// folder such as /tmp it can be a link, or belong to another user.
+/// What keeps this process from writing into a file of these properties, in words that follow the
+/// file's name: in a folder such as /tmp it can be a link, or belong to another user.
 pub fn not_ours(meta: &Metadata) -> Option<String> {
     if meta.is_symlink() {
         return Some("is a symbolic link, and none is followed".into());
@@ -41,7 +58,8 @@ pub fn not_ours(meta: &Metadata) -> Option<String> {
     if !meta.is_file() {
         return Some("is not a regular file".into());
     }
-    (meta.uid() != geteuid().as_raw()).then(|| format!("belongs to another user (uid {})", meta.uid()))
+    (meta.uid() != geteuid().as_raw())
+        .then(|| format!("belongs to another user (uid {})", meta.uid()))
 }
 
 #[cfg(test)]
@@ -55,8 +73,18 @@ mod tests {
         let fifo = dir.path().join("fifo");
         mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR, 0).unwrap();
         for path in [fifo.as_path(), Path::new("/dev/null"), dir.path()] {
-            assert_eq!(open_regular(path).unwrap_err().to_string(), "it is not a regular file");
-            assert!(not_ours(&fs::symlink_metadata(path).unwrap()).unwrap().contains("not a regular file"));
+            assert_eq!(
+                open_regular(path).unwrap_err().to_string(),
+                "it is not a regular file"
+            );
+            assert!(
+                not_ours(&fs::symlink_metadata(path).unwrap())
+                    .unwrap()
+                    .contains(
+                        "not a \
+                regular file"
+                    )
+            );
         }
     }
 }

@@ -83,13 +83,15 @@ pub enum DomainState {
     /// Its VMM runs and, as far as is known, so do its vCPUs.
     #[default]
     Running,
-    /// libvirt or its monitor reports it as paused, its process is stopped, or its VMM keeps its vCPUs out of KVM.
+    /// libvirt or its monitor reports it as paused, its process is stopped, or its VMM keeps its
+    /// vCPUs out of KVM.
     Paused,
     /// Its process is gone. This is its last sample.
     Ended,
 }
 
-/// The facts of a guest. Samples share them: they change when libvirt or the monitor answers, not with each sample.
+/// The facts of a guest. Samples share them: they change when libvirt or the monitor answers, not
+/// with each sample.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DomainFacts {
@@ -101,8 +103,8 @@ pub struct DomainFacts {
     pub vmm: Vmm,
     /// Process id of the VMM; `None` for a domain that a file describes.
     pub pid: Option<i32>,
-    /// Start of the process, clock ticks after boot (`/proc/PID/stat`). Together with the process id it identifies a
-    /// guest.
+    /// Start of the process, clock ticks after boot (`/proc/PID/stat`). Together with the process
+    /// id it identifies a guest.
     pub start_ticks: u64,
     /// Start of the process, wall clock, milliseconds since the epoch.
     pub started_ms: Option<i64>,
@@ -120,13 +122,13 @@ pub struct DomainFacts {
     pub command: Option<Arc<QemuCommand>>,
     /// The devices by port and address.
     pub devices: Option<Known<Arc<DeviceMap>>>,
-    /// Whether libvirt keeps its definition when it ends; a transient domain has none (`virsh create`). `None`: libvirt
-    /// did not say.
+    /// Whether libvirt keeps its definition when it ends; a transient domain has none (`virsh
+    /// create`). `None`: libvirt did not say.
     pub persistent: Option<bool>,
     /// Whether its process was seen without a VM of KVM: QEMU emulates the guest's CPU (TCG).
     pub emulated: bool,
-    /// Whether its process is of a user other than root and kvmtop's own, and libvirt does not know it. Such a user may
-    /// write any name and any configuration.
+    /// Whether its process is of a user other than root and kvmtop's own, and libvirt does not know
+    /// it. Such a user may write any name and any configuration.
     pub foreign: bool,
 }
 
@@ -151,7 +153,10 @@ impl DomainFacts {
     /// What identifies the guest.
     pub fn id(&self) -> GuestId {
         match self.pid {
-            Some(pid) => GuestId::Process { pid, start_ticks: self.start_ticks },
+            Some(pid) => GuestId::Process {
+                pid,
+                start_ticks: self.start_ticks,
+            },
             None => GuestId::Name(self.name.value.clone()),
         }
     }
@@ -170,7 +175,8 @@ pub struct DomainSample {
     pub stop: Option<Stop>,
     /// Its threads and its kernel threads (vhost), in order of thread id.
     pub threads: Vec<ThreadSample>,
-    /// Events of the guest that belong to none of `threads`, such as those of threads that no sample showed.
+    /// Events of the guest that belong to none of `threads`, such as those of threads that no
+    /// sample showed.
     pub unattributed: ThreadEvents,
     /// vCPUs whose events are missing, because the engine's tables had no place for their threads.
     pub uncounted_vcpus: u32,
@@ -178,12 +184,13 @@ pub struct DomainSample {
     pub counters: BTreeMap<String, u64>,
     /// Number of events of further `kvm:*` tracepoints, cumulative, if requested.
     pub kvm_events: BTreeMap<String, u64>,
-    /// Block devices: growth between the last two readings of the VMM's statistics, which covers `devices_ns`.
+    /// Block devices: growth between the last two readings of the VMM's statistics, which covers
+    /// `devices_ns`.
     pub disks: Vec<DiskSample>,
     /// Network interfaces: growth between two readings, which covers `nics_ns`.
     pub nics: Vec<NicSample>,
-    /// The time that `disks` cover, nanoseconds. They are read less often than samples are taken, because each reading
-    /// costs time of the guest's monitor.
+    /// The time that `disks` cover, nanoseconds. They are read less often than samples are taken,
+    /// because each reading costs time of the guest's monitor.
     pub devices_ns: u64,
     /// CPU bandwidth control.
     pub throttling: Vec<Throttling>,
@@ -203,7 +210,8 @@ pub struct DomainSample {
     pub interrupts: Option<GuestInterrupts>,
     /// What the VMM does with it at the moment, from the same source as `disks`.
     pub jobs: Vec<Job>,
-    /// Where its vCPUs faulted or could not continue, as a trace in a file shows. Recordings have none.
+    /// Where its vCPUs faulted or could not continue, as a trace in a file shows. Recordings have
+    /// none.
     #[serde(skip)]
     pub places: Vec<ExitPlace>,
 }
@@ -213,8 +221,8 @@ bounded!(DomainSample {
     memory, nics_ns, host_disks, interrupts, jobs, stop,
 } facts, state, uncounted_vcpus, places);
 
-/// An instruction of the guest at which a vCPU left it for an address that was not there, or after which it could not
-/// continue.
+/// An instruction of the guest at which a vCPU left it for an address that was not there, or after
+/// which it could not continue.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExitPlace {
     /// The vCPU's thread.
@@ -241,7 +249,8 @@ pub struct ExitPlace {
 pub struct ThreadSample {
     /// Thread id.
     pub tid: i32,
-    /// Start, clock ticks after boot (`/proc/PID/task/TID/stat`). Together with the thread id it identifies a thread.
+    /// Start, clock ticks after boot (`/proc/PID/task/TID/stat`). Together with the thread id it
+    /// identifies a thread.
     pub start_ticks: u64,
     /// Name, sanitized.
     pub comm: String,
@@ -251,7 +260,8 @@ pub struct ThreadSample {
     pub index: Option<u32>,
     /// CPU time (`/proc/PID/task/TID/stat` and `schedstat`); `None` if it could not be read.
     pub cpu: Option<ThreadTimes>,
-    /// CPU time at the previous sample. Only in the first sample of a thread whose process existed then without a VM.
+    /// CPU time at the previous sample. Only in the first sample of a thread whose process existed
+    /// then without a VM.
     pub cpu_before: Option<ThreadTimes>,
     /// Its CPU, affinity and scheduling policy.
     pub place: Placement,
@@ -273,7 +283,8 @@ pub struct ThreadTimes {
     pub system_ns: u64,
     /// Time in the guest.
     pub guest_ns: u64,
-    /// Time on a CPU by the scheduler's clock (`schedstat`, first figure). The three above count in clock ticks.
+    /// Time on a CPU by the scheduler's clock (`schedstat`, first figure). The three above count in
+    /// clock ticks.
     pub run_ns: Option<u64>,
     /// Time runnable but not running (`schedstat`, second figure): what the guest sees as steal.
     pub wait_ns: Option<u64>,
@@ -281,12 +292,21 @@ pub struct ThreadTimes {
     pub voluntary: Option<u64>,
     /// Number of involuntary context switches.
     pub involuntary: Option<u64>,
-    /// Time asleep for a disk, also to read a page from swap (`/proc/PID/task/TID/stat`, field 42), in clock ticks;
-    /// `None` until it did, and where the kernel accounts no delays.
+    /// Time asleep for a disk, also to read a page from swap (`/proc/PID/task/TID/stat`, field 42),
+    /// in clock ticks; `None` until it did, and where the kernel accounts no delays.
     pub disk_wait_ns: Option<u64>,
 }
 
-counters!(ThreadTimes { user_ns, system_ns, guest_ns, run_ns, wait_ns, voluntary, involuntary, disk_wait_ns });
+counters!(ThreadTimes {
+    user_ns,
+    system_ns,
+    guest_ns,
+    run_ns,
+    wait_ns,
+    voluntary,
+    involuntary,
+    disk_wait_ns
+});
 
 impl ThreadTimes {
     /// The times at a thread's birth. What is not known later stays unknown.
@@ -338,9 +358,9 @@ pub struct DiskSample {
     pub flush_ops: Option<u64>,
     /// Sum of the flushes' durations, nanoseconds; `None` if not reported.
     pub flush_ns: Option<u64>,
-    /// Number of reads, writes and flushes that failed in the VMM or below it, which are not among the completed ones;
-    /// `None` if not reported. Only a QEMU monitor reports it (`failed_rd_operations` and the like,
-    /// qapi/block-core.json): libvirt does not pass it on.
+    /// Number of reads, writes and flushes that failed in the VMM or below it, which are not among
+    /// the completed ones; `None` if not reported. Only a QEMU monitor reports it
+    /// (`failed_rd_operations` and the like, qapi/block-core.json): libvirt does not pass it on.
     pub failed_ops: Option<u64>,
 }
 
@@ -348,7 +368,8 @@ counters!(DiskSample {
     read_ops, write_ops, read_bytes, write_bytes, read_ns, write_ns, flush_ops, flush_ns, failed_ops,
 } name);
 
-/// Growth of a network interface's statistics within [`DomainSample::nics_ns`], as the guest sees it.
+/// Growth of a network interface's statistics within [`DomainSample::nics_ns`], as the guest sees
+/// it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NicSample {
@@ -368,7 +389,8 @@ pub struct NicSample {
 
 counters!(NicSample { rx_bytes, tx_bytes, rx_packets, tx_packets, drops } name);
 
-/// The memory that a guest occupies on the host, as last read, bytes. Swap and nodes are fields of [`DomainSample`].
+/// The memory that a guest occupies on the host, as last read, bytes. Swap and nodes are fields of
+/// [`DomainSample`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MemoryUse {
@@ -376,13 +398,19 @@ pub struct MemoryUse {
     pub resident: Option<u64>,
     /// Explicit huge pages of the VMM (`HugetlbPages`).
     pub hugetlb: Option<u64>,
-    /// What the balloon leaves to the guest (`balloon.current` of libvirt, `query-balloon` of the monitor).
+    /// What the balloon leaves to the guest (`balloon.current` of libvirt, `query-balloon` of the
+    /// monitor).
     pub balloon: Option<u64>,
     /// Transparent huge pages of the VMM (`AnonHugePages` of `smaps_rollup`), part of `resident`.
     pub transparent: Option<u64>,
 }
 
-bounded!(MemoryUse { resident, hugetlb, balloon, transparent });
+bounded!(MemoryUse {
+    resident,
+    hugetlb,
+    balloon,
+    transparent
+});
 
 /// `cpu.stat` of a cgroup that limits a guest or a part of it, cumulative.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,8 +1,9 @@
 //! The events that a tracing engine counted on one thread.
 //!
-//! Counters are cumulative since the engine started ([`EngineStatus::generation`](super::EngineStatus::generation)).
-//! All events of a thread that is new in a sample happened since the previous sample. Extremes and bursts are those of
-//! the interval that ends with the sample.
+//! Counters are cumulative since the engine started
+//! ([`EngineStatus::generation`](super::EngineStatus::generation)). All events of a thread that is
+//! new in a sample happened since the previous sample. Extremes and bursts are those of the
+//! interval that ends with the sample.
 
 use super::figures::{Bounded, bounded, counters, growing};
 use kvm::Space;
@@ -13,8 +14,8 @@ use strum::IntoStaticStr;
 /// Number of buckets of a [`Histogram`].
 pub const BUCKETS: usize = 32;
 
-/// A histogram of durations. Bucket 0 counts durations below 128 ns, bucket i those from `64 * 2^i` to below `64 *
-/// 2^(i+1)` ns, the last one all longer ones. Empty buckets at the end are omitted.
+/// A histogram of durations. Bucket 0 counts durations below 128 ns, bucket i those from `64 * 2^i`
+/// to below `64 * 2^(i+1)` ns, the last one all longer ones. Empty buckets at the end are omitted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Histogram(pub Vec<u64>);
 
@@ -31,14 +32,18 @@ impl Histogram {
         ((ns >> 6).max(1).ilog2() as usize).min(BUCKETS - 1)
     }
 
-    /// The upper limit of a bucket, nanoseconds: the shortest duration that belongs to the next one.
+    /// The upper limit of a bucket, nanoseconds: the shortest duration that belongs to the next
+    /// one.
     pub fn upper(bucket: usize) -> u64 {
         64 << (bucket + 1)
     }
 
     /// From all buckets: drops the empty ones at the end.
     pub fn trimmed(buckets: [u64; BUCKETS]) -> Self {
-        let used = buckets.iter().rposition(|n| *n != 0).map_or(0, |last| last + 1);
+        let used = buckets
+            .iter()
+            .rposition(|n| *n != 0)
+            .map_or(0, |last| last + 1);
         Self(buckets[..used].to_vec())
     }
 
@@ -60,12 +65,14 @@ pub struct Timing {
     pub count: u64,
     /// Sum, nanoseconds, cumulative; `None` if durations are only counted.
     pub total_ns: Option<u64>,
-    /// Sum of squares, ns², cumulative. Each duration is clipped to [`SPREAD_CLIP_NS`]. `None` if not measured.
+    /// Sum of squares, ns², cumulative. Each duration is clipped to [`SPREAD_CLIP_NS`]. `None` if
+    /// not measured.
     pub sum_sq: Option<u128>,
-    /// Shortest duration of the interval that ends with this sample, nanoseconds; `None` if there is none or it is not
-    /// measured.
+    /// Shortest duration of the interval that ends with this sample, nanoseconds; `None` if there
+    /// is none or it is not measured.
     pub min_ns: Option<u64>,
-    /// Longest duration of the interval that ends with this sample, nanoseconds; `None` as for `min_ns`.
+    /// Longest duration of the interval that ends with this sample, nanoseconds; `None` as for
+    /// `min_ns`.
     pub max_ns: Option<u64>,
     /// Distribution, cumulative; `None` if not measured.
     pub histogram: Option<Histogram>,
@@ -108,20 +115,29 @@ pub struct ThreadEvents {
     pub userspace: Vec<UserspaceCell>,
     /// Migrations from one pCPU to another.
     pub migrations: Migrations,
-    /// Time from each wake-up until the thread runs (`sched_waking` to `sched_switch`); `None` if not measured.
-    /// Boxed, as `run_delays`: most threads of a large trace have neither.
+    /// Time from each wake-up until the thread runs (`sched_waking` to `sched_switch`); `None` if
+    /// not measured. Boxed, as `run_delays`: most threads of a large trace have neither.
     pub wakeups: Option<Box<Timing>>,
-    /// Tasks that woke it, in no particular order. If the engine's table is full, the least important ones count in
-    /// [`OtherTask::REST`].
+    /// Tasks that woke it, in no particular order. If the engine's table is full, the least
+    /// important ones count in [`OtherTask::REST`].
     pub woken_by: Vec<OtherTask>,
     /// Tasks that had its pCPU while it was runnable; otherwise as `woken_by`.
     pub preempted_by: Vec<OtherTask>,
-    /// Time from each instant at which the thread could run until it runs: woken, or pre-empted. `wakeups` are a part
-    /// of them. `None` if not measured.
+    /// Time from each instant at which the thread could run until it runs: woken, or pre-empted.
+    /// `wakeups` are a part of them. `None` if not measured.
     pub run_delays: Option<Box<Timing>>,
 }
 
-bounded!(ThreadEvents { exits, accesses, userspace, migrations, wakeups, woken_by, preempted_by, run_delays });
+bounded!(ThreadEvents {
+    exits,
+    accesses,
+    userspace,
+    migrations,
+    wakeups,
+    woken_by,
+    preempted_by,
+    run_delays
+});
 
 /// Exits of one reason on one thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,13 +146,16 @@ pub struct ExitCell {
     pub isa: Isa,
     /// The exit reason of `kvm_exit`, including flag bits.
     pub code: u32,
-    /// The name from this host's kernel or from the file; `None`: the built-in table has it, if anyone does.
+    /// The name from this host's kernel or from the file; `None`: the built-in table has it, if
+    /// anyone does.
     pub name: Option<String>,
     /// The duration of the exits.
     pub time: Timing,
-    /// The part of `time` outside the kernel, in the VMM, nanoseconds, cumulative; `None` if not measured.
+    /// The part of `time` outside the kernel, in the VMM, nanoseconds, cumulative; `None` if not
+    /// measured.
     pub userspace_ns: Option<u64>,
-    /// The part of `time` halted (asleep in the kernel with nothing to run); otherwise as `userspace_ns`.
+    /// The part of `time` halted (asleep in the kernel with nothing to run); otherwise as
+    /// `userspace_ns`.
     pub halted_ns: Option<u64>,
     /// The part of `time` runnable while another task had the pCPU; otherwise as `userspace_ns`.
     pub preempted_ns: Option<u64>,
@@ -145,7 +164,20 @@ pub struct ExitCell {
 bounded!(ExitCell { time, userspace_ns, halted_ns, preempted_ns } isa, code, name);
 
 /// Direction of an access.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Direction {
     /// The guest read.
@@ -161,13 +193,13 @@ pub enum Direction {
 pub struct AccessCell {
     /// Port, memory or MSR.
     pub space: Space,
-    /// Port number, guest-physical address (lowest two bits cleared) or MSR number; `None`: the cell of all addresses
-    /// without room in the engine's table.
+    /// Port number, guest-physical address (lowest two bits cleared) or MSR number; `None`: the
+    /// cell of all addresses without room in the engine's table.
     pub address: Option<u64>,
     /// Read or write.
     pub direction: Direction,
-    /// The duration of the exits with the access; several accesses in one exit share its time. Only a count if the
-    /// kernel fires no `kvm_exit`.
+    /// The duration of the exits with the access; several accesses in one exit share its time. Only
+    /// a count if the kernel fires no `kvm_exit`.
     pub time: Timing,
     /// Number of accesses that raised a fault in the guest (MSRs), cumulative.
     pub faults: u64,
@@ -201,7 +233,8 @@ pub struct UserspaceCell {
 
 counters!(UserspaceCell { count } reason);
 
-/// Migrations between pCPUs, cumulative. The crossings count only migrations between CPUs of known topology.
+/// Migrations between pCPUs, cumulative. The crossings count only migrations between CPUs of known
+/// topology.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Migrations {
@@ -223,7 +256,8 @@ growing!(Migrations { total, cross_core, cross_llc, cross_node } from);
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OtherTask {
-    /// Its thread id; 0 for an interrupt or the idle task, [`OtherTask::REST`] for all tasks without room.
+    /// Its thread id; 0 for an interrupt or the idle task, [`OtherTask::REST`] for all tasks
+    /// without room.
     pub tid: i32,
     /// Its name, sanitized.
     pub comm: String,
@@ -241,6 +275,11 @@ impl OtherTask {
 
     /// The sum of the tasks without room; `None` if there are none.
     pub fn rest(count: u64, ns: u64) -> Option<Self> {
-        (count > 0).then(|| Self { tid: Self::REST, comm: "other".into(), count, ns })
+        (count > 0).then(|| Self {
+            tid: Self::REST,
+            comm: "other".into(),
+            count,
+            ns,
+        })
     }
 }

@@ -1,6 +1,6 @@
-//! The figures of a sample: how they are bounded when a file is read, and how counters are subtracted; `merge` adds
-//! them. A struct lists its figures by [`bounded`], [`counters`] or [`growing`], and does not compile with a new field
-//! until that is listed.
+//! The figures of a sample: how they are bounded when a file is read, and how counters are
+//! subtracted; `merge` adds them. A struct lists its figures by [`bounded`], [`counters`] or
+//! [`growing`], and does not compile with a new field until that is listed.
 
 use super::Timing;
 use std::collections::BTreeMap;
@@ -121,7 +121,9 @@ impl Growing for Option<u64> {
 
 impl<K: Ord + Clone> Growing for BTreeMap<K, u64> {
     fn since(&self, before: Option<&Self>) -> Self {
-        let grown = self.iter().map(|(key, now)| (key.clone(), now.since(before.and_then(|b| b.get(key)))));
+        let grown = self
+            .iter()
+            .map(|(key, now)| (key.clone(), now.since(before.and_then(|b| b.get(key)))));
         grown.filter(|(_, count)| *count > 0).collect()
     }
 }

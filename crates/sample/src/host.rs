@@ -11,19 +11,21 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostSample {
-    /// Facts that do not change while kvmtop runs. A recording stores them separately from the sample.
+    /// Facts that do not change while kvmtop runs. A recording stores them separately from the
+    /// sample.
     #[serde(skip)]
     pub facts: Arc<HostFacts>,
     /// The online CPUs in order of number. Empty for a file without them.
     pub cpus: Vec<CpuTimes>,
     /// Tasks that belong to no guest and used CPU recently; see [`HostTask`].
     pub tasks: Vec<HostTask>,
-    /// The names of processes outside guests that used the most CPU time; `None` before a second scan.
+    /// The names of processes outside guests that used the most CPU time; `None` before a second
+    /// scan.
     pub task_groups: Option<Vec<HostTaskGroup>>,
     /// The host's memory.
     pub memory: Option<HostMemory>,
-    /// How long tasks of the host waited for CPUs, disks and memory; `None`: a kernel without PSI, or one that has it
-    /// switched off.
+    /// How long tasks of the host waited for CPUs, disks and memory; `None`: a kernel without PSI,
+    /// or one that has it switched off.
     pub pressure: Option<Pressure>,
     /// Lines of the kernel log about unhandled MSRs and the like, newest last; a limited number.
     pub kernel_log: Vec<kvm::kernel_log::LogLine>,
@@ -31,12 +33,12 @@ pub struct HostSample {
 
 bounded!(HostSample { cpus, tasks, task_groups, memory, pressure } facts, kernel_log);
 
-/// Name of the entry of [`HostFacts::params`] that lists the Hyper-V enlightenments that KVM offers, by libvirt's names
-/// and separated by spaces.
+/// Name of the entry of [`HostFacts::params`] that lists the Hyper-V enlightenments that KVM
+/// offers, by libvirt's names and separated by spaces.
 pub const ENLIGHTENMENTS_OFFERED: &str = "kvm.hyperv_enlightenments";
 
-/// Name of the entry of [`HostFacts::params`] that says (`Y` or `N`) whether a guest can have `invtsc`: a TSC that does
-/// not stop.
+/// Name of the entry of [`HostFacts::params`] that says (`Y` or `N`) whether a guest can have
+/// `invtsc`: a TSC that does not stop.
 pub const INVTSC_OFFERED: &str = "kvm.invtsc";
 
 /// The unchanging facts of a host.
@@ -53,9 +55,10 @@ pub struct HostFacts {
     pub arch: String,
     /// Nodes, cores, siblings, caches, isolated and `nohz_full` CPUs.
     pub topology: HostTopology,
-    /// Module parameters that rules use, such as `kvm.halt_poll_ns`, `kvm_intel.enable_apicv`, `kvm_amd.avic`, and
-    /// kernel settings by their sysctl names, such as `kernel.sched_rt_runtime_us`, with their text; and
-    /// [`ENLIGHTENMENTS_OFFERED`] and [`INVTSC_OFFERED`].
+    /// Module parameters that rules use, such as `kvm.halt_poll_ns`, `kvm_intel.enable_apicv`,
+    /// `kvm_amd.avic`, and kernel settings by their sysctl names, such as
+    /// `kernel.sched_rt_runtime_us`, with their text; and [`ENLIGHTENMENTS_OFFERED`] and
+    /// [`INVTSC_OFFERED`].
     pub params: BTreeMap<String, String>,
     /// Whether this host is itself a guest (the `hypervisor` CPU flag).
     pub virtualised: Option<bool>,
@@ -64,17 +67,26 @@ pub struct HostFacts {
 }
 
 impl HostFacts {
-    /// The entries of [`HostFacts::params`] that say what the host's KVM offers: its Hyper-V enlightenments, and
-    /// whether a guest can have `invtsc`.
-    pub fn offers(enlightenments: Option<Vec<&str>>, invtsc: Option<bool>) -> BTreeMap<String, String> {
-        let names = enlightenments.map(|names| (ENLIGHTENMENTS_OFFERED.to_owned(), names.join(" ")));
-        let invtsc = invtsc.map(|on| (INVTSC_OFFERED.to_owned(), if on { "Y" } else { "N" }.to_owned()));
+    /// The entries of [`HostFacts::params`] that say what the host's KVM offers: its Hyper-V
+    /// enlightenments, and whether a guest can have `invtsc`.
+    pub fn offers(
+        enlightenments: Option<Vec<&str>>,
+        invtsc: Option<bool>,
+    ) -> BTreeMap<String, String> {
+        let names =
+            enlightenments.map(|names| (ENLIGHTENMENTS_OFFERED.to_owned(), names.join(" ")));
+        let invtsc = invtsc.map(|on| {
+            (
+                INVTSC_OFFERED.to_owned(),
+                if on { "Y" } else { "N" }.to_owned(),
+            )
+        });
         names.into_iter().chain(invtsc).collect()
     }
 }
 
-/// `/proc/stat` of one CPU, cumulative nanoseconds. As in the file, `user_ns` includes `guest_ns` and `nice_ns`
-/// includes `guest_nice_ns` (kernel/sched/cputime.c, `account_guest_time`).
+/// `/proc/stat` of one CPU, cumulative nanoseconds. As in the file, `user_ns` includes `guest_ns`
+/// and `nice_ns` includes `guest_nice_ns` (kernel/sched/cputime.c, `account_guest_time`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CpuTimes {
@@ -106,7 +118,8 @@ pub struct CpuTimes {
     pub timer_irqs: Option<u64>,
     /// Frequency as last read, kHz (`cpufreq/scaling_cur_freq`); `None` for a CPU without cpufreq.
     pub frequency_khz: Option<u64>,
-    /// What slowed it within the last reading; `None` before a second one, or where the kernel counts none of it.
+    /// What slowed it within the last reading; `None` before a second one, or where the kernel
+    /// counts none of it.
     pub power: Option<CpuPower>,
 }
 
@@ -115,7 +128,8 @@ bounded!(CpuTimes {
     device_irqs, timer_irqs, frequency_khz, power,
 } cpu);
 
-/// What sleep states and limits of heat cost a CPU within [`Self::over_ns`], which is longer than most intervals.
+/// What sleep states and limits of heat cost a CPU within [`Self::over_ns`], which is longer than
+/// most intervals.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CpuPower {
@@ -123,13 +137,20 @@ pub struct CpuPower {
     pub over_ns: u64,
     /// How often it woke from a sleep state (`cpuidle/stateN/usage`).
     pub wakes: Option<u64>,
-    /// The time that leaving these states takes, as their driver says (`cpuidle/stateN/latency`), nanoseconds.
+    /// The time that leaving these states takes, as their driver says (`cpuidle/stateN/latency`),
+    /// nanoseconds.
     pub leaving_ns: Option<u64>,
-    /// How often heat throttled its core or its package (`thermal_throttle/*_throttle_count`, Intel).
+    /// How often heat throttled its core or its package (`thermal_throttle/*_throttle_count`,
+    /// Intel).
     pub throttles: Option<u64>,
 }
 
-bounded!(CpuPower { over_ns, wakes, leaving_ns, throttles });
+bounded!(CpuPower {
+    over_ns,
+    wakes,
+    leaving_ns,
+    throttles
+});
 
 impl CpuPower {
     /// Whether the kernel counts any of it.
@@ -142,14 +163,15 @@ impl CpuPower {
         Some(self.wakes? as f64 * 1e9 / self.over_ns as f64).filter(|_| self.over_ns > 0)
     }
 
-    /// The mean time that it took to leave the sleep states, microseconds; `None` if it did not sleep.
+    /// The mean time that it took to leave the sleep states, microseconds; `None` if it did not
+    /// sleep.
     pub fn wake_us(&self) -> Option<f64> {
         Some(self.leaving_ns? as f64 / self.wakes.filter(|wakes| *wakes > 0)? as f64 / 1e3)
     }
 }
 
-/// A task that belongs to no guest and competes with vCPUs. A sample has the busiest tasks of the last scan, a limited
-/// number. Scans can be less frequent than samples.
+/// A task that belongs to no guest and competes with vCPUs. A sample has the busiest tasks of the
+/// last scan, a limited number. Scans can be less frequent than samples.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostTask {
@@ -170,7 +192,8 @@ pub struct HostTask {
     pub over_ns: u64,
     /// The CPU it ran on last.
     pub last_cpu: u32,
-    /// When its process was started, nanoseconds after boot. `None`: not known, as in older recordings.
+    /// When its process was started, nanoseconds after boot. `None`: not known, as in older
+    /// recordings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_ns: Option<u64>,
 }
@@ -180,15 +203,16 @@ bounded!(HostTask { used_ns, over_ns, started_ns } tid, pid, comm, process, kern
 /// At most this many groups of tasks are kept.
 pub const MAX_TASK_GROUPS: usize = 16;
 
-/// Processes and kernel threads outside guests that have the same name. kvmtop counts as any other, unlike in
-/// [`HostTask`].
+/// Processes and kernel threads outside guests that have the same name. kvmtop counts as any other,
+/// unlike in [`HostTask`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostTaskGroup {
-    /// Name of the process, made harmless; of a kernel thread the part before the first `/` (`kworker`).
+    /// Name of the process, made harmless; of a kernel thread the part before the first `/`
+    /// (`kworker`).
     pub comm: String,
-    /// CPU time of all their threads within the last scan, nanoseconds. What a process used between its last scan and
-    /// its end is missing.
+    /// CPU time of all their threads within the last scan, nanoseconds. What a process used between
+    /// its last scan and its end is missing.
     pub used_ns: u64,
     /// The time that the scan covers, nanoseconds.
     pub over_ns: u64,
@@ -216,10 +240,10 @@ pub struct HostMemory {
 
 bounded!(HostMemory { total, available, swap_used, swapped_out_pages } ksm_running);
 
-/// How long tasks of the host, or of a cgroup, waited for what they needed (Documentation/accounting/psi.rst): the part
-/// of the time in which at least one of them waited, or (`full`) in which all that had work to do waited. Hundredths of
-/// a percent, as the kernel's mean of the last 10 s: it adds up its totals only every 2 s (kernel/sched/psi.c,
-/// `psi_show`).
+/// How long tasks of the host, or of a cgroup, waited for what they needed
+/// (Documentation/accounting/psi.rst): the part of the time in which at least one of them waited,
+/// or (`full`) in which all that had work to do waited. Hundredths of a percent, as the kernel's
+/// mean of the last 10 s: it adds up its totals only every 2 s (kernel/sched/psi.c, `psi_show`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Pressure {
@@ -235,7 +259,13 @@ pub struct Pressure {
     pub memory_full: u64,
 }
 
-bounded!(Pressure { cpu, io, io_full, memory, memory_full });
+bounded!(Pressure {
+    cpu,
+    io,
+    io_full,
+    memory,
+    memory_full
+});
 
 /// CPU affinity, as a set of CPU numbers.
 pub type Affinity = CpuSet;

@@ -5,8 +5,8 @@ use super::{ThreadKind, Timing};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A block device of the host, and its requests for one guest. Counted since somebody asked for it (the Storage view,
-/// `--engine-detail disks`).
+/// A block device of the host, and its requests for one guest. Counted since somebody asked for it
+/// (the Storage view, `--engine-detail disks`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostDisk {
@@ -40,9 +40,13 @@ pub struct HostRequests {
     pub bytes: u64,
     /// Time from submission to completion: the wait in the block layer, and `device`.
     pub total: Timing,
-    /// Time from issue to the driver to completion. Counts only requests of devices with a driver, none of
-    /// device-mapper and md, nor flushes, which the kernel issues as separate requests.
+    /// Time from issue to the driver to completion. Counts only requests of devices with a driver,
+    /// none of device-mapper and md, nor flushes, which the kernel issues as separate requests.
     pub device: Timing,
 }
 
-growing!(HostRequests { bytes, total, device });
+growing!(HostRequests {
+    bytes,
+    total,
+    device
+});

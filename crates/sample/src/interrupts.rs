@@ -7,18 +7,22 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use strum::IntoStaticStr;
 
-/// What a guest's vCPUs were interrupted by. Counted since somebody asked for it (a guest's page, `--engine-detail
-/// interrupts`).
+/// What a guest's vCPUs were interrupted by. Counted since somebody asked for it (a guest's page,
+/// `--engine-detail interrupts`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GuestInterrupts {
     /// Interrupts that KVM gave to the vCPUs, by what they are and who injected them.
     pub injections: Vec<Injection>,
-    /// Writes of the guest that KVM passed on as an eventfd and that woke a thread, by place and thread.
+    /// Writes of the guest that KVM passed on as an eventfd and that woke a thread, by place and
+    /// thread.
     pub doorbells: Vec<Doorbell>,
 }
 
-bounded!(GuestInterrupts { injections, doorbells });
+bounded!(GuestInterrupts {
+    injections,
+    doorbells
+});
 
 /// Writes to one place that woke one thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,7 +60,8 @@ pub struct Injection {
     pub comm: Option<String>,
     /// Number of interrupts, cumulative.
     pub count: u64,
-    /// Those that found another one on its way to the same vCPU, which none of the times below covers, cumulative.
+    /// Those that found another one on its way to the same vCPU, which none of the times below
+    /// covers, cumulative.
     pub joined: u64,
     /// To a vCPU that slept: from the injection until KVM woke its thread.
     pub wake: Timing,
@@ -71,7 +76,9 @@ pub struct Injection {
 growing!(Injection { count, joined, wake, delay, slept, kick } source, vcpu, by, tid, comm);
 
 /// What an interrupt is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr,
+)]
 #[strum(serialize_all = "kebab-case")]
 pub enum IrqSource {
     /// A line of the guest's interrupt controller, by its number.
@@ -80,7 +87,8 @@ pub enum IrqSource {
     Msi(u32),
     /// From one vCPU to another, by its vector.
     Ipi(u32),
-    /// Announced by nothing, by its vector: the local APIC's timer, mostly. On arm64 the vCPU's own, by its number.
+    /// Announced by nothing, by its vector: the local APIC's timer, mostly. On arm64 the vCPU's
+    /// own, by its number.
     Local(u32),
     /// A line of an arm64 guest's interrupt controller, by its number.
     Spi(u32),
@@ -93,8 +101,8 @@ impl Default for IrqSource {
 }
 
 impl IrqSource {
-    /// The device that a PC has on this line, by convention (ACPI lets firmware route others freely), or QEMU's machine
-    /// `virt` (hw/arm/virt.c).
+    /// The device that a PC has on this line, by convention (ACPI lets firmware route others
+    /// freely), or QEMU's machine `virt` (hw/arm/virt.c).
     pub fn line_name(self) -> Option<&'static str> {
         let line = match self {
             Self::Gsi(line) => line,
@@ -131,7 +139,9 @@ impl IrqSource {
 impl fmt::Display for IrqSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self, self.line_name()) {
-            (Self::Gsi(line) | Self::Spi(line), Some(device)) => write!(f, "{} {line} {device}", self.as_str()),
+            (Self::Gsi(line) | Self::Spi(line), Some(device)) => {
+                write!(f, "{} {line} {device}", self.as_str())
+            }
             (Self::Gsi(line) | Self::Spi(line), None) => write!(f, "{} {line}", self.as_str()),
             _ => write!(f, "{} {:#04x}", self.as_str(), self.number()),
         }
@@ -139,7 +149,20 @@ impl fmt::Display for IrqSource {
 }
 
 /// Whose thread injects an interrupt, is woken by a doorbell, or submits a request.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+)]
 #[strum(serialize_all = "kebab-case")]
 pub enum ThreadKind {
     /// The VMM's main thread.
@@ -168,7 +191,9 @@ impl ThreadKind {
     /// By the number of `enum thread_kind` in `crates/engine/bpf/layout.h`.
     pub fn from_number(number: usize) -> Self {
         use ThreadKind::{Interrupt, IoUring, Iothread, Kworker, Main, Pool, Vcpu, Vhost};
-        let known = [Main, Iothread, Pool, IoUring, Vhost, Vcpu, Kworker, Interrupt];
+        let known = [
+            Main, Iothread, Pool, IoUring, Vhost, Vcpu, Kworker, Interrupt,
+        ];
         known.get(number).copied().unwrap_or_default()
     }
 }

@@ -5,7 +5,19 @@ use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
 /// What a job does.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+)]
 #[strum(serialize_all = "kebab-case")]
 pub enum JobKind {
     /// Moves the guest to another host.
@@ -14,7 +26,8 @@ pub enum JobKind {
     Save,
     /// Writes its memory to a file for a debugger.
     Dump,
-    /// Copies a disk as it was when the job began; before a write of the guest it copies the old content.
+    /// Copies a disk as it was when the job began; before a write of the guest it copies the old
+    /// content.
     Backup,
     /// Copies a disk, and repeats its writes.
     Mirror,
@@ -35,7 +48,8 @@ pub struct Job {
     pub kind: JobKind,
     /// The disk or the job's id; empty if it is about the whole guest.
     pub name: String,
-    /// QEMU's word for its state, such as `active`, `postcopy-active`, `running`, `ready`; libvirt's is `active`.
+    /// QEMU's word for its state, such as `active`, `postcopy-active`, `running`, `ready`;
+    /// libvirt's is `active`.
     pub status: String,
     /// Why it failed or stopped.
     pub error: Option<String>,
@@ -57,13 +71,15 @@ pub struct Job {
     pub limit: Option<u64>,
     /// Passes over the memory, with the first (`dirty-sync-count`).
     pub rounds: Option<u64>,
-    /// Bytes of memory that the guest wrote per second in the last pass, each page once; `None` before a second pass.
+    /// Bytes of memory that the guest wrote per second in the last pass, each page once; `None`
+    /// before a second pass.
     pub dirtied: Option<u64>,
     /// How long the guest may pause at the end.
     pub downtime_limit_ns: Option<u64>,
     /// How long it would pause if the job ended now.
     pub downtime_ns: Option<u64>,
-    /// The part of the time in which vCPUs are held back so that they write less (auto-converge), percent.
+    /// The part of the time in which vCPUs are held back so that they write less (auto-converge),
+    /// percent.
     pub throttle_percent: Option<u64>,
     /// Whether auto-converge may do so.
     pub auto_converge: Option<bool>,
@@ -91,7 +107,10 @@ impl Job {
         if self.done.is_some() && self.done <= before.done {
             self.still_ns = before.still_ns.saturating_add(ns);
         }
-        let grown = self.done.zip(before.done).map(|(now, before)| now.saturating_sub(before));
+        let grown = self
+            .done
+            .zip(before.done)
+            .map(|(now, before)| now.saturating_sub(before));
         let rate = grown.and_then(|bytes| bytes.saturating_mul(1000).checked_div(ns / 1_000_000));
         self.rate = rate.or(self.rate);
     }
@@ -103,16 +122,36 @@ mod tests {
 
     #[test]
     fn a_job_goes_on_or_stands_still() {
-        let first = Job { done: Some(1000), rate: Some(7), write_before_ns: Some(5), ..Job::default() };
-        let mut second = Job { done: Some(3000), ..Job::default() };
+        let first = Job {
+            done: Some(1000),
+            rate: Some(7),
+            write_before_ns: Some(5),
+            ..Job::default()
+        };
+        let mut second = Job {
+            done: Some(3000),
+            ..Job::default()
+        };
         second.continues(&first, 2_000_000_000);
-        assert_eq!((second.rate, second.still_ns, second.watched_ns), (Some(1000), 0, 2_000_000_000));
-        let mut third = Job { done: Some(3000), ..Job::default() };
+        assert_eq!(
+            (second.rate, second.still_ns, second.watched_ns),
+            (Some(1000), 0, 2_000_000_000)
+        );
+        let mut third = Job {
+            done: Some(3000),
+            ..Job::default()
+        };
         third.continues(&second, 2_000_000_000);
-        assert_eq!((third.rate, third.still_ns, third.watched_ns), (Some(0), 2_000_000_000, 4_000_000_000));
+        assert_eq!(
+            (third.rate, third.still_ns, third.watched_ns),
+            (Some(0), 2_000_000_000, 4_000_000_000)
+        );
         assert_eq!(third.write_before_ns, Some(5));
         // Two readings of which the figures are missing.
-        let mut unknown = Job { rate: Some(9), ..Job::default() };
+        let mut unknown = Job {
+            rate: Some(9),
+            ..Job::default()
+        };
         unknown.continues(&Job::default(), 1_000_000_000);
         assert_eq!((unknown.rate, unknown.still_ns), (Some(9), 0));
     }

@@ -1,12 +1,14 @@
-//! The plain data between the sources and everything that uses them: a [`Sample`] is one reading of a host and its
-//! guests.
+//! The plain data between the sources and everything that uses them: a [`Sample`] is one reading of
+//! a host and its guests.
 //!
-//! - Every value is as the kernel, the VMM or libvirt reports it. Nothing is computed, rounded or judged here.
-//! - Counters are cumulative unless their documentation names another time. A rate is the difference of two samples
-//!   divided by the difference of their `mono_ns`.
+//! - Every value is as the kernel, the VMM or libvirt reports it. Nothing is computed, rounded or
+//!   judged here.
+//! - Counters are cumulative unless their documentation names another time. A rate is the
+//!   difference of two samples divided by the difference of their `mono_ns`.
 //! - `None` means that no source reports the value; it never means 0.
 //! - Durations are nanoseconds, sizes are bytes. Names from outside are sanitized for a terminal.
-//! - Recordings store these types by the names of their fields, so that fields can be added (`docs/session-format.md`).
+//! - Recordings store these types by the names of their fields, so that fields can be added
+//!   (`docs/session-format.md`).
 
 mod domain;
 mod events;
@@ -46,13 +48,13 @@ pub struct Sample {
     pub time_ms: i64,
     /// `CLOCK_MONOTONIC` when the engine's counters were read, nanoseconds. The base of every rate.
     pub mono_ns: u64,
-    /// `CLOCK_BOOTTIME` before the threads were listed, nanoseconds. A thread that started later is new in the next
-    /// sample.
+    /// `CLOCK_BOOTTIME` before the threads were listed, nanoseconds. A thread that started later is
+    /// new in the next sample.
     pub boot_ns: u64,
     /// The host.
     pub host: HostSample,
-    /// The guests in order of process id. A guest that ended since the previous sample is included once more, as
-    /// `Ended`.
+    /// The guests in order of process id. A guest that ended since the previous sample is included
+    /// once more, as `Ended`.
     pub domains: Vec<DomainSample>,
     /// The tracing engine, and the events that it lost.
     pub engine: EngineStatus,
@@ -70,7 +72,8 @@ pub trait Feed {
     /// The next sample; `None` at the end.
     ///
     /// # Errors
-    /// Only what ends the feed as a whole. A source that fails on the way is a `SourceStatus` inside the sample.
+    /// Only what ends the feed as a whole. A source that fails on the way is a `SourceStatus`
+    /// inside the sample.
     fn next(&mut self) -> anyhow::Result<Option<Sample>>;
 }
 
@@ -86,13 +89,24 @@ macro_rules! words {
     };
 }
 
-words!(CodeSpace, Direction, DomainState, EngineKind, EngineLevel, ThreadKind, IrqSource, JobKind, Origin);
+words!(
+    CodeSpace,
+    Direction,
+    DomainState,
+    EngineKind,
+    EngineLevel,
+    ThreadKind,
+    IrqSource,
+    JobKind,
+    Origin
+);
 words!(SourceId, SourceState, StopReason);
 
 /// A wall clock that moved so far against the time since boot was set.
 pub const CLOCK_SET_MS: u64 = 1000;
 
-/// When the host was booted by the wall clock, milliseconds since the Unix epoch, from one instant on both clocks.
+/// When the host was booted by the wall clock, milliseconds since the Unix epoch, from one instant
+/// on both clocks.
 pub fn booted_ms(time_ms: i64, boot_ns: u64) -> i64 {
     time_ms.saturating_sub(i64::try_from(boot_ns / 1_000_000).unwrap_or(0))
 }

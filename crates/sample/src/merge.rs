@@ -1,20 +1,26 @@
-//! Adds up figures: of several threads, files or tables, or of one interval after another. [`sums`](crate::sums) names
-//! every field of a struct, so that a new field does not compile until its sum is written.
+//! Adds up figures: of several threads, files or tables, or of one interval after another.
+//! [`sums`](crate::sums) names every field of a struct, so that a new field does not compile until
+//! its sum is written.
 //!
 //! - Counts, faults and crossings add, saturating.
-//! - Sum, squares and distribution of durations and the parts of an exit's time add. They describe every counted
-//!   duration, so the sum is unknown if a side that counted durations does not know its own.
+//! - Sum, squares and distribution of durations and the parts of an exit's time add. They describe
+//!   every counted duration, so the sum is unknown if a side that counted durations does not know
+//!   its own.
 //! - Shortest and longest follow [`MissingExtreme`].
 //! - Of two bursts the one with more accesses stays; a side without one changes nothing.
-//! - Wake-ups, run delays and the number of migrations add; a side that did not watch them changes nothing.
-//! - The pCPU before the last migration is unknown if both sides moved, because nothing orders their moves.
+//! - Wake-ups, run delays and the number of migrations add; a side that did not watch them changes
+//!   nothing.
+//! - The pCPU before the last migration is unknown if both sides moved, because nothing orders
+//!   their moves.
 //! - Other tasks add by thread id and name.
 //!
-//! Merging is associative and commutative, apart from the order of the cells: new cells go to the end.
+//! Merging is associative and commutative, apart from the order of the cells: new cells go to the
+//! end.
 
 use super::{
-    AccessCell, Burst, Doorbell, ExitCell, GuestInterrupts, Histogram, HostDisk, HostRequests, Injection, IrqSource,
-    Migrations, OtherTask, ThreadEvents, ThreadKind, Throttling, Timing, UserspaceCell,
+    AccessCell, Burst, Doorbell, ExitCell, GuestInterrupts, Histogram, HostDisk, HostRequests,
+    Injection, IrqSource, Migrations, OtherTask, ThreadEvents, ThreadKind, Throttling, Timing,
+    UserspaceCell,
 };
 use kvm::{Isa, Space};
 use std::cmp::Reverse;
@@ -25,8 +31,8 @@ use std::hash::Hash;
 /// Why a [`Timing`] with durations lacks the shortest or longest one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MissingExtreme {
-    /// Nothing happened within the last interval: counters continue from sample to sample, but extremes cover only the
-    /// last interval. The other side's extreme holds.
+    /// Nothing happened within the last interval: counters continue from sample to sample, but
+    /// extremes cover only the last interval. The other side's extreme holds.
     NothingInInterval,
     /// It is unknown: the counters cover one interval. The sum's extreme is unknown as well.
     Unknown,
@@ -48,7 +54,12 @@ pub struct Joining {
 impl Joining {
     /// Adds without a limit what was counted elsewhere.
     pub fn with(missing: MissingExtreme) -> Self {
-        Self { missing, later: false, names: usize::MAX, room: usize::MAX }
+        Self {
+            missing,
+            later: false,
+            names: usize::MAX,
+            room: usize::MAX,
+        }
     }
 }
 
@@ -61,8 +72,8 @@ pub trait Sum: Sized {
     fn change(&mut self, _by: &dyn Fn(f64) -> f64) {}
 }
 
-/// Names the figures of a struct in braces, then its other fields, of which those added last stay, and after a
-/// semicolon figures that add up and are not changed.
+/// Names the figures of a struct in braces, then its other fields, of which those added last stay,
+/// and after a semicolon figures that add up and are not changed.
 #[macro_export]
 macro_rules! sums {
     ($type:ident { $($sum:ident),* $(,)? } $($other:ident),* $(; $($fixed:ident),*)?) => {
@@ -81,13 +92,29 @@ macro_rules! sums {
     };
 }
 
-sums!(ThreadEvents { exits, accesses, userspace, migrations, wakeups, woken_by, preempted_by, run_delays });
+sums!(ThreadEvents {
+    exits,
+    accesses,
+    userspace,
+    migrations,
+    wakeups,
+    woken_by,
+    preempted_by,
+    run_delays
+});
 sums!(AccessCell { time, faults, burst } space, address, direction);
-sums!(GuestInterrupts { injections, doorbells });
+sums!(GuestInterrupts {
+    injections,
+    doorbells
+});
 sums!(Doorbell { time } space, address, to, tid, comm);
 sums!(Injection { count, joined, wake, delay, slept, kick } source, vcpu, by, tid, comm);
 sums!(HostDisk { reads, writes, flushes, others, submitters } name, number, alias, below);
-sums!(HostRequests { bytes, total, device });
+sums!(HostRequests {
+    bytes,
+    total,
+    device
+});
 
 impl Sum for u64 {
     fn join(&mut self, more: Self, _: &mut Joining) {
@@ -166,7 +193,10 @@ pub trait Row: Sum {
 
     /// Whether a list of `rows` rows may have another one.
     fn fits(_rows: usize, how: &mut Joining) -> bool {
-        how.room.checked_sub(1).map(|left| how.room = left).is_some()
+        how.room
+            .checked_sub(1)
+            .map(|left| how.room = left)
+            .is_some()
     }
 
     /// Makes it a part of the row of the rest, if there is such a row.
@@ -175,7 +205,8 @@ pub trait Row: Sum {
     }
 }
 
-/// Names what makes rows of a type the same, and the field of [`Joining`] that limits a list of them instead of `room`.
+/// Names what makes rows of a type the same, and the field of [`Joining`] that limits a list of
+/// them instead of `room`.
 #[macro_export]
 macro_rules! rows {
     ($($type:ty: $key:ty = |$row:ident| $of:expr $(, limited by $limit:ident)?;)*) => {
@@ -215,8 +246,8 @@ impl<K: Eq + Hash + Clone, T: Sum> Row for (K, T) {
     }
 }
 
-/// Adds each row to the one of the same key, or at the end while there is room. Lists hardly change their order from
-/// one interval to the next, so the row at the same place is tried first.
+/// Adds each row to the one of the same key, or at the end while there is room. Lists hardly change
+/// their order from one interval to the next, so the row at the same place is tried first.
 impl<T: Row> Sum for Vec<T> {
     fn join(&mut self, more: Self, how: &mut Joining) {
         let mut places: Option<HashMap<T::Key, usize>> = None;
@@ -253,7 +284,13 @@ fn place_of<T: Row>(
     if rows.get(likely).is_some_and(|row| row.key() == *key) {
         return Some(likely);
     }
-    let all = || rows.iter().enumerate().rev().map(|(place, row)| (row.key(), place)).collect();
+    let all = || {
+        rows.iter()
+            .enumerate()
+            .rev()
+            .map(|(place, row)| (row.key(), place))
+            .collect()
+    };
     places.get_or_insert_with(all).get(key).copied()
 }
 
@@ -263,10 +300,10 @@ impl ThreadEvents {
         self.join(other, &mut Joining::with(missing));
     }
 
-    /// Bounds the memory of a sum that grows. Accesses beyond the first `max_accesses` cells go to the cell without an
-    /// address of their kind. Of the other tasks those stay that took longest or came most often; the counts of the
-    /// others go to [`OtherTask::REST`]. So no count is lost. Exit reasons, those for the VMM too, are numbers of the
-    /// kernel: there are a few hundred.
+    /// Bounds the memory of a sum that grows. Accesses beyond the first `max_accesses` cells go to
+    /// the cell without an address of their kind. Of the other tasks those stay that took longest
+    /// or came most often; the counts of the others go to [`OtherTask::REST`]. So no count is lost.
+    /// Exit reasons, those for the VMM too, are numbers of the kernel: there are a few hundred.
     pub fn limit(&mut self, max_accesses: usize, max_tasks: usize) {
         let mut how = Joining::with(MissingExtreme::NothingInInterval);
         if self.accesses.len() > max_accesses {
@@ -278,7 +315,9 @@ impl ThreadEvents {
             if tasks.len() > max_tasks {
                 tasks.sort_by_key(|task| Reverse((task.ns, task.count)));
                 let beyond = tasks.split_off(max_tasks).into_iter();
-                let rest = beyond.filter_map(|task| OtherTask::rest(task.count, task.ns)).collect();
+                let rest = beyond
+                    .filter_map(|task| OtherTask::rest(task.count, task.ns))
+                    .collect();
                 tasks.join(rest, &mut how);
             }
         }
@@ -287,14 +326,24 @@ impl ThreadEvents {
 
 impl Sum for ExitCell {
     fn join(&mut self, more: Self, how: &mut Joining) {
-        let Self { isa: _, code: _, name, time, userspace_ns, halted_ns, preempted_ns } = more;
+        let Self {
+            isa: _,
+            code: _,
+            name,
+            time,
+            userspace_ns,
+            halted_ns,
+            preempted_ns,
+        } = more;
         // Kernels can name a reason differently; which name stays must not depend on the order.
         self.name = match (self.name.take(), name) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
         let counts = (self.time.count, time.count);
-        let part = |sum: &mut Option<u64>, more| *sum = sum_of_known(counts, *sum, more, u64::saturating_add);
+        let part = |sum: &mut Option<u64>, more| {
+            *sum = sum_of_known(counts, *sum, more, u64::saturating_add);
+        };
         part(&mut self.userspace_ns, userspace_ns);
         part(&mut self.halted_ns, halted_ns);
         part(&mut self.preempted_ns, preempted_ns);
@@ -304,8 +353,19 @@ impl Sum for ExitCell {
 
 impl Sum for Migrations {
     fn join(&mut self, more: Self, how: &mut Joining) {
-        let moved = |m: &Self| Self { total: m.total.filter(|n| *n > 0), ..*m } != Self::default();
-        let Self { total, cross_core, cross_llc, cross_node, from } = more;
+        let moved = |m: &Self| {
+            Self {
+                total: m.total.filter(|n| *n > 0),
+                ..*m
+            } != Self::default()
+        };
+        let Self {
+            total,
+            cross_core,
+            cross_llc,
+            cross_node,
+            from,
+        } = more;
         self.from = match (moved(self), moved(&more)) {
             (true, true) if !how.later => None,
             (true, _) => from.or(self.from),
@@ -334,18 +394,31 @@ impl Sum for Timing {
 impl Timing {
     /// Adds other durations of the same kind.
     pub fn merge(&mut self, other: &Self, missing: MissingExtreme) {
-        let Self { count, total_ns, sum_sq, min_ns, max_ns, histogram } = other;
+        let Self {
+            count,
+            total_ns,
+            sum_sq,
+            min_ns,
+            max_ns,
+            histogram,
+        } = other;
         let counts = (self.count, *count);
         self.total_ns = sum_of_known(counts, self.total_ns, *total_ns, u64::saturating_add);
         self.sum_sq = sum_of_known(counts, self.sum_sq, *sum_sq, u128::saturating_add);
-        let extreme = |a: Option<u64>, b: Option<u64>, pick: fn(u64, u64) -> u64| match (a, b, missing) {
-            (Some(a), Some(b), _) => Some(pick(a, b)),
-            (a, b, MissingExtreme::NothingInInterval) => a.or(b),
-            (a, b, MissingExtreme::Unknown) => sum_of_known(counts, a, b, pick),
-        };
+        let extreme =
+            |a: Option<u64>, b: Option<u64>, pick: fn(u64, u64) -> u64| match (a, b, missing) {
+                (Some(a), Some(b), _) => Some(pick(a, b)),
+                (a, b, MissingExtreme::NothingInInterval) => a.or(b),
+                (a, b, MissingExtreme::Unknown) => sum_of_known(counts, a, b, pick),
+            };
         self.min_ns = extreme(self.min_ns, *min_ns, u64::min);
         self.max_ns = extreme(self.max_ns, *max_ns, u64::max);
-        self.histogram = sum_of_known(counts, self.histogram.take(), histogram.clone(), Histogram::merged);
+        self.histogram = sum_of_known(
+            counts,
+            self.histogram.take(),
+            histogram.clone(),
+            Histogram::merged,
+        );
         self.count = self.count.saturating_add(*count);
     }
 }
@@ -356,14 +429,22 @@ impl Histogram {
         if sum.len() < other.len() {
             sum.resize(other.len(), 0);
         }
-        sum.iter_mut().zip(other).for_each(|(a, b)| *a = a.saturating_add(b));
+        sum.iter_mut()
+            .zip(other)
+            .for_each(|(a, b)| *a = a.saturating_add(b));
         self
     }
 }
 
-/// The sum of two figures that describe counted events (`counts`: how many each side counted). A side that counted none
-/// need not know its figure; one that counted some and does not know its figure makes the sum unknown.
-pub fn sum_of_known<T>(counts: (u64, u64), a: Option<T>, b: Option<T>, add: impl FnOnce(T, T) -> T) -> Option<T> {
+/// The sum of two figures that describe counted events (`counts`: how many each side counted). A
+/// side that counted none need not know its figure; one that counted some and does not know its
+/// figure makes the sum unknown.
+pub fn sum_of_known<T>(
+    counts: (u64, u64),
+    a: Option<T>,
+    b: Option<T>,
+    add: impl FnOnce(T, T) -> T,
+) -> Option<T> {
     match (a, b, counts) {
         (Some(a), Some(b), _) => Some(add(a, b)),
         (known, None, (_, 0)) | (None, known, (0, _)) => known,

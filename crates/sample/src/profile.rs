@@ -37,16 +37,19 @@ pub struct ProfiledThread {
     pub role: Role,
     /// Number of the vCPU, or of the IOThread if known.
     pub index: Option<u32>,
-    /// CPU time that it used meanwhile, nanoseconds, as the kernel counted it. In a guest it counts as well.
+    /// CPU time that it used meanwhile, nanoseconds, as the kernel counted it. In a guest it counts
+    /// as well.
     pub cpu_ns: Option<u64>,
 }
 
 /// A function, or what stands for one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Function {
-    /// Its name, sanitized. Where no symbol covers the address: the offset in its file, as `+0x1234`.
+    /// Its name, sanitized. Where no symbol covers the address: the offset in its file, as
+    /// `+0x1234`.
     pub name: String,
-    /// The name of the file that it is in, without the path; `kernel` for the kernel and its modules.
+    /// The name of the file that it is in, without the path; `kernel` for the kernel and its
+    /// modules.
     pub module: String,
     /// Whose code it is.
     pub space: CodeSpace,
@@ -80,7 +83,11 @@ pub struct StackCount {
 impl Function {
     /// Its name or, without a symbol, its file and offset.
     pub fn full_name(&self) -> String {
-        if self.name.starts_with('+') { format!("{}{}", self.module, self.name) } else { self.name.clone() }
+        if self.name.starts_with('+') {
+            format!("{}{}", self.module, self.name)
+        } else {
+            self.name.clone()
+        }
     }
 }
 
@@ -93,12 +100,18 @@ impl StackProfile {
 
     /// The functions of a stack, the outermost caller first.
     pub fn named<'a>(&'a self, stack: &'a StackCount) -> impl Iterator<Item = &'a Function> {
-        stack.functions.iter().filter_map(|number| self.functions.get(*number as usize))
+        stack
+            .functions
+            .iter()
+            .filter_map(|number| self.functions.get(*number as usize))
     }
 
     /// The number of samples of a thread, or of all.
     pub fn samples_of(&self, tid: Option<i32>) -> u64 {
-        let stacks = self.stacks.iter().filter(|stack| tid.is_none_or(|tid| stack.tid == tid));
+        let stacks = self
+            .stacks
+            .iter()
+            .filter(|stack| tid.is_none_or(|tid| stack.tid == tid));
         stacks.fold(0, |sum, stack| sum.saturating_add(stack.samples))
     }
 }

@@ -6,7 +6,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use strum::IntoStaticStr;
 
 /// How exits are counted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr,
+)]
 #[strum(serialize_all = "kebab-case")]
 pub enum EngineKind {
     /// Aggregated in the kernel by BPF programs.
@@ -21,7 +23,20 @@ pub enum EngineKind {
 }
 
 /// Whether the engine traces. `e` switches it on the live screen.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+)]
 #[strum(serialize_all = "kebab-case")]
 pub enum EngineLevel {
     /// No tracing.
@@ -46,8 +61,8 @@ pub struct EngineStatus {
     pub lost: u64,
     /// Events counted in an `other` cell because a bounded map was full.
     pub overflow: u64,
-    /// Whether this kernel fires `kvm_exit`: `Some(false)` once guests ran and exited to user space without one
-    /// (as `kvm_pvm` does); `None` while unknown.
+    /// Whether this kernel fires `kvm_exit`: `Some(false)` once guests ran and exited to user space
+    /// without one (as `kvm_pvm` does); `None` while unknown.
     pub fires_kvm_exit: Option<bool>,
     /// Events handled.
     pub events: u64,
@@ -69,7 +84,9 @@ pub enum SourceState {
 }
 
 /// A source of data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr,
+)]
 #[cfg_attr(test, derive(strum::EnumIter))]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
@@ -132,27 +149,46 @@ pub struct SourceStatus {
 impl SourceStatus {
     /// A source that works.
     pub fn ok(id: SourceId) -> Self {
-        Self { id, state: SourceState::Ok, cause: None, fix: None }
+        Self {
+            id,
+            state: SourceState::Ok,
+            cause: None,
+            fix: None,
+        }
     }
 
     /// A source that is not available.
     pub fn missing(id: SourceId, cause: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { id, state: SourceState::Missing, cause: Some(cause.into()), fix: Some(fix.into()) }
+        Self {
+            id,
+            state: SourceState::Missing,
+            cause: Some(cause.into()),
+            fix: Some(fix.into()),
+        }
     }
 
     /// Cause and fix as one sentence: `why; what to do`.
     pub fn sentence(&self) -> String {
-        [self.cause.as_deref(), self.fix.as_deref()].into_iter().flatten().collect::<Vec<_>>().join("; ")
+        [self.cause.as_deref(), self.fix.as_deref()]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join("; ")
     }
 
     /// A source that provides less than it could.
     pub fn degraded(id: SourceId, cause: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { state: SourceState::Degraded, ..Self::missing(id, cause, fix) }
+        Self {
+            state: SourceState::Degraded,
+            ..Self::missing(id, cause, fix)
+        }
     }
 }
 
 /// Reads the sources of a recording. A source that only another version of kvmtop has is left out.
-pub(crate) fn known_sources<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<SourceStatus>, D::Error> {
+pub(crate) fn known_sources<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Vec<SourceStatus>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Entry {
@@ -176,12 +212,16 @@ pub struct OwnCost {
     pub cpu_ns: u64,
     /// Resident memory, bytes.
     pub rss_bytes: u64,
-    /// How much longer than asked the time since the sample before is, where that is more than half as long again,
-    /// nanoseconds; else 0. Not cumulative.
+    /// How much longer than asked the time since the sample before is, where that is more than half
+    /// as long again, nanoseconds; else 0. Not cumulative.
     pub late_ns: u64,
 }
 
-bounded!(OwnCost { cpu_ns, rss_bytes, late_ns });
+bounded!(OwnCost {
+    cpu_ns,
+    rss_bytes,
+    late_ns
+});
 
 #[cfg(test)]
 mod tests {

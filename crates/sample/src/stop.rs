@@ -10,7 +10,9 @@ pub const MAX_STOP_DISKS: usize = 16;
 pub const MAX_STOP_GUESTS: usize = 64;
 
 /// The reason, by the words of QEMU's `query-status` where it has one (qapi/run-state.json).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr,
+)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum StopReason {
@@ -64,8 +66,8 @@ pub enum StopReason {
 pub struct Stop {
     /// The reason.
     pub reason: StopReason,
-    /// Time for which it is known not to run, nanoseconds: since its vCPUs were last seen to run, or since libvirt
-    /// noted the pause. It may have stopped earlier.
+    /// Time for which it is known not to run, nanoseconds: since its vCPUs were last seen to run,
+    /// or since libvirt noted the pause. It may have stopped earlier.
     pub for_ns: u64,
     /// The disks whose requests failed.
     pub disks: Vec<StopDisk>,
@@ -98,7 +100,10 @@ mod tests {
     #[test]
     fn the_words_of_a_later_version_are_read_as_unknown() {
         let read = |word: &str| serde_json::from_str::<StopReason>(&format!("\"{word}\"")).unwrap();
-        assert_eq!((read("io-error"), read("eclipse")), (StopReason::IoError, StopReason::Unknown));
+        assert_eq!(
+            (read("io-error"), read("eclipse")),
+            (StopReason::IoError, StopReason::Unknown)
+        );
         assert_eq!(StopReason::PostcopyFailed.as_str(), "postcopy-failed");
     }
 }

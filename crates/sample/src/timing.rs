@@ -1,23 +1,38 @@
-//! What the durations of one interval say: how they grew from sample to sample, mean, error and quantiles.
+//! What the durations of one interval say: how they grew from sample to sample, mean, error and
+//! quantiles.
 
 use crate::{Histogram, MissingExtreme, Timing};
 
 impl Timing {
-    /// The durations of one interval: what this has more than `before`, the sample at its beginning. A count that fell
-    /// started again from zero.
+    /// The durations of one interval: what this has more than `before`, the sample at its
+    /// beginning. A count that fell started again from zero.
     #[must_use]
     pub fn since(&self, before: Option<&Self>) -> Self {
         let before = before.filter(|b| b.count <= self.count);
         let count = self.count - before.map_or(0, |b| b.count);
         let older = |bucket: usize| {
-            before.and_then(|b| b.histogram.as_ref()).and_then(|h| h.0.get(bucket)).copied().unwrap_or(0)
+            before
+                .and_then(|b| b.histogram.as_ref())
+                .and_then(|h| h.0.get(bucket))
+                .copied()
+                .unwrap_or(0)
         };
-        let grown =
-            |h: &Histogram| Histogram(h.0.iter().enumerate().map(|(i, n)| n.saturating_sub(older(i))).collect());
+        let grown = |h: &Histogram| {
+            Histogram(
+                h.0.iter()
+                    .enumerate()
+                    .map(|(i, n)| n.saturating_sub(older(i)))
+                    .collect(),
+            )
+        };
         Self {
             count,
-            total_ns: self.total_ns.map(|t| t.saturating_sub(before.and_then(|b| b.total_ns).unwrap_or(0))),
-            sum_sq: self.sum_sq.map(|t| t.saturating_sub(before.and_then(|b| b.sum_sq).unwrap_or(0))),
+            total_ns: self
+                .total_ns
+                .map(|t| t.saturating_sub(before.and_then(|b| b.total_ns).unwrap_or(0))),
+            sum_sq: self
+                .sum_sq
+                .map(|t| t.saturating_sub(before.and_then(|b| b.sum_sq).unwrap_or(0))),
             min_ns: self.min_ns.filter(|_| count > 0),
             max_ns: self.max_ns.filter(|_| count > 0),
             histogram: self.histogram.as_ref().map(grown),
@@ -34,7 +49,9 @@ impl Timing {
 
     /// Mean, microseconds.
     pub fn mean_us(&self) -> Option<f64> {
-        self.total_ns.filter(|_| self.count > 0).map(|t| t as f64 / self.count as f64 / 1e3)
+        self.total_ns
+            .filter(|_| self.count > 0)
+            .map(|t| t as f64 / self.count as f64 / 1e3)
     }
 
     /// Relative standard error of the mean, percent, as `perf kvm stat` prints it after `+-`
@@ -50,13 +67,15 @@ impl Timing {
         Some(100.0 * (variance / n).sqrt() / mean)
     }
 
-    /// The 99th percentile, microseconds; `None` for fewer than 100 events, of which it would be the longest.
+    /// The 99th percentile, microseconds; `None` for fewer than 100 events, of which it would be
+    /// the longest.
     pub fn p99_us(&self) -> Option<f64> {
         self.quantile_us(0.99).filter(|_| self.count >= 100)
     }
 
-    /// A quantile from the histogram, microseconds, never outside the extremes. Durations are assumed to be evenly
-    /// distributed within a bucket, so the result is exact to the bucket's width (a factor of two at worst).
+    /// A quantile from the histogram, microseconds, never outside the extremes. Durations are
+    /// assumed to be evenly distributed within a bucket, so the result is exact to the bucket's
+    /// width (a factor of two at worst).
     pub fn quantile_us(&self, q: f64) -> Option<f64> {
         let Histogram(h) = self.histogram.as_ref()?;
         let all = h.iter().copied().fold(0, u64::saturating_add);
@@ -67,7 +86,11 @@ impl Timing {
         let mut seen = 0.0;
         for (i, &n) in h.iter().enumerate() {
             if n > 0 && seen + n as f64 >= want {
-                let low = if i == 0 { 0.0 } else { Histogram::upper(i - 1) as f64 };
+                let low = if i == 0 {
+                    0.0
+                } else {
+                    Histogram::upper(i - 1) as f64
+                };
                 let ns = low + (Histogram::upper(i) as f64 - low) * (want - seen) / n as f64;
                 let ns = self.max_ns.map_or(ns, |m| ns.min(m as f64));
                 let ns = self.min_ns.map_or(ns, |m| ns.max(m as f64));
@@ -104,7 +127,8 @@ mod tests {
 
     #[test]
     fn relative_error_is_perfs() {
-        // Two values 1000 and 3000: mean 2000, sample variance 2e6, error sqrt(2e6 / 2) = 1000 = 50 %.
+        // Two values 1000 and 3000: mean 2000, sample variance 2e6, error sqrt(2e6 / 2) = 1000 = 50
+        // %.
         let interval = timing(&[1000, 3000]).since(None);
         assert!((interval.stderr_percent().unwrap() - 50.0).abs() < 1e-9);
         assert_eq!(timing(&[1000]).since(None).stderr_percent(), Some(0.0));
@@ -120,7 +144,9 @@ mod tests {
     fn quantiles_stay_within_the_extremes() {
         let interval = timing(&[1000; 100]).since(None);
         assert_eq!(interval.quantile_us(0.99), Some(1.0));
-        let mixed: Vec<u64> = std::iter::repeat_n(1_000, 98).chain([1_000_000, 1_000_000]).collect();
+        let mixed: Vec<u64> = std::iter::repeat_n(1_000, 98)
+            .chain([1_000_000, 1_000_000])
+            .collect();
         let p99 = timing(&mixed).since(None).quantile_us(0.99).unwrap();
         assert!((500.0..=1000.0).contains(&p99), "{p99}");
         assert_eq!(timing(&mixed).p99_us(), Some(p99));

@@ -1,9 +1,10 @@
-//! Recordings: the file format, the recorder and the reader. `docs/session-format.md` describes the format for other
-//! readers.
+//! Recordings: the file format, the recorder and the reader. `docs/session-format.md` describes the
+//! format for other readers.
 //!
-//! A file is append-only and consists of checksummed frames. Each sample is one frame, written as soon as it was taken:
-//! a recorder that is killed loses no earlier sample. Samples come in segments of at most `SEGMENT`, each of which
-//! can be read without the others. An index frame after each segment says where it is.
+//! A file is append-only and consists of checksummed frames. Each sample is one frame, written as
+//! soon as it was taken: a recorder that is killed loses no earlier sample. Samples come in
+//! segments of at most `SEGMENT`, each of which can be read without the others. An index frame
+//! after each segment says where it is.
 
 mod format;
 mod read;
@@ -14,7 +15,9 @@ pub use format::{Header, SCHEMA, looks_like};
 pub use read::{Cursor, Session};
 pub use write::{Limits, Recorder};
 
-/// Maximum number of samples in a segment. To reach its last sample, a reader decompresses all of them.
+/// Maximum number of samples in a segment. To reach its last sample, a reader decompresses all of
+/// them.
 const SEGMENT: u32 = 120;
-/// A segment ends earlier once its samples take this many bytes uncompressed: seeks on a large host stay short.
+/// A segment ends earlier once its samples take this many bytes uncompressed: seeks on a large host
+/// stay short.
 const SEGMENT_BYTES: usize = 32 << 20;

@@ -17,8 +17,8 @@ pub enum RecordingRequest {
 /// The part of a sample to record; `None` for the whole sample.
 pub type SelectPart = Box<dyn Fn(&Sample) -> Option<Sample> + Send>;
 
-/// Passes samples on and records them. Each sample passed on reports the recording as a source. A full disk or a file
-/// that cannot be created ends nothing but the recording.
+/// Passes samples on and records them. Each sample passed on reports the recording as a source. A
+/// full disk or a file that cannot be created ends nothing but the recording.
 pub struct RecordingFeed<F> {
     feed: F,
     select: SelectPart,
@@ -29,9 +29,22 @@ pub struct RecordingFeed<F> {
 }
 
 impl<F> RecordingFeed<F> {
-    /// Passes samples on, and records the selected part of them from the first [`RecordingRequest::Start`].
-    pub fn new(feed: F, requests: Receiver<RecordingRequest>, limits: Limits, select: SelectPart) -> Self {
-        Self { feed, select, requests, limits, recorder: None, failure: None }
+    /// Passes samples on, and records the selected part of them from the first
+    /// [`RecordingRequest::Start`].
+    pub fn new(
+        feed: F,
+        requests: Receiver<RecordingRequest>,
+        limits: Limits,
+        select: SelectPart,
+    ) -> Self {
+        Self {
+            feed,
+            select,
+            requests,
+            limits,
+            recorder: None,
+            failure: None,
+        }
     }
 
     fn handle(&mut self, request: RecordingRequest) {
@@ -46,7 +59,11 @@ impl<F> RecordingFeed<F> {
 
     /// Ends the recording, if there is one.
     fn close(&mut self) {
-        self.failure = self.recorder.take().and_then(|recorder| recorder.close().err()).map(|e| format!("{e:#}"));
+        self.failure = self
+            .recorder
+            .take()
+            .and_then(|recorder| recorder.close().err())
+            .map(|e| format!("{e:#}"));
     }
 
     fn status(&self) -> Option<SourceStatus> {
@@ -56,7 +73,9 @@ impl<F> RecordingFeed<F> {
         match (&self.recorder, &self.failure) {
             (Some(_), Some(why)) => Some(SourceStatus::degraded(id, why, room)),
             (Some(_), None) => Some(SourceStatus::ok(id)),
-            (None, why) => why.as_ref().map(|why| SourceStatus::missing(id, why, folder)),
+            (None, why) => why
+                .as_ref()
+                .map(|why| SourceStatus::missing(id, why, folder)),
         }
     }
 }
@@ -69,7 +88,10 @@ impl<F: Feed> Feed for RecordingFeed<F> {
         }
         let Some(mut sample) = sample else {
             self.close();
-            return self.failure.take().map_or(Ok(None), |why| Err(anyhow::anyhow!(why)));
+            return self
+                .failure
+                .take()
+                .map_or(Ok(None), |why| Err(anyhow::anyhow!(why)));
         };
         if let Some(recorder) = &mut self.recorder {
             let done = recorder.append((self.select)(&sample).as_ref().unwrap_or(&sample));

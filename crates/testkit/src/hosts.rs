@@ -3,9 +3,9 @@
 use super::*;
 
 impl Fixture {
-    /// 36 CPUs on two nodes with SMT, 4-17 and 22-35 isolated, and five guests: a Windows guest that keeps time by the
-    /// PM timer and the RTC, a database with two vCPUs pinned onto one CPU, a calm web server, a build guest that
-    /// wanders, an idle one.
+    /// 36 CPUs on two nodes with SMT, 4-17 and 22-35 isolated, and five guests: a Windows guest
+    /// that keeps time by the PM timer and the RTC, a database with two vCPUs pinned onto one CPU,
+    /// a calm web server, a build guest that wanders, an idle one.
     pub fn busy_host() -> Self {
         let host = Host::numa(2, 9, 2)
             .isolated("4-17,22-35")
@@ -24,29 +24,35 @@ impl Fixture {
 
     /// Eight vCPUs that read the ACPI PM timer and the RTC all day.
     pub fn windows_on_pm_timer() -> Guest {
-        Guest::new("win10-2", 6455).os("http://microsoft.com/win/10").mtree().vcpus(8, |v, t| {
-            let cpu = if v < 5 { v + 4 } else { v + 17 };
-            let t = t.may_run("0-35").on(cpu);
-            if v > 1 {
-                return t.cpu(20.0, 0.1, 1.0, 0.1).exits("HLT", 60.0, 9_000.0).exits("MSR_WRITE", 40.0, 2.1);
-            }
-            t.cpu(58.0, 4.5, 22.0, 0.4)
-                .exits("IO_INSTRUCTION", 12_836.9, 11.48)
-                .exits("HLT", 52.0, 310.0)
-                .exits("EXTERNAL_INTERRUPT", 3_100.0, 2.3)
-                .exits("MSR_WRITE", 1_300.0, 1.9)
-                .exits("EPT_MISCONFIG", 120.0, 21.0)
-                .pio(0x608, Direction::Read, 7_939.5, 11.3)
-                .pio(0x70, Direction::Write, 2_449.0, 11.7)
-                .pio(0x71, Direction::Read, 2_389.5, 12.0)
-                .pio(0x71, Direction::Write, 58.0, 12.4)
-                .mmio(0xfee0_0300, Direction::Write, 120.0, 21.0)
-                .msr(0x6e0, Direction::Write, 1_300.0, 1.9)
-                .userspace(2, 12_836.9)
-                .userspace(6, 120.0)
-                .wakes(52.0, 41.0)
-                .moves(0.0, 0.0, cpu)
-        })
+        Guest::new("win10-2", 6455)
+            .os("http://microsoft.com/win/10")
+            .mtree()
+            .vcpus(8, |v, t| {
+                let cpu = if v < 5 { v + 4 } else { v + 17 };
+                let t = t.may_run("0-35").on(cpu);
+                if v > 1 {
+                    return t
+                        .cpu(20.0, 0.1, 1.0, 0.1)
+                        .exits("HLT", 60.0, 9_000.0)
+                        .exits("MSR_WRITE", 40.0, 2.1);
+                }
+                t.cpu(58.0, 4.5, 22.0, 0.4)
+                    .exits("IO_INSTRUCTION", 12_836.9, 11.48)
+                    .exits("HLT", 52.0, 310.0)
+                    .exits("EXTERNAL_INTERRUPT", 3_100.0, 2.3)
+                    .exits("MSR_WRITE", 1_300.0, 1.9)
+                    .exits("EPT_MISCONFIG", 120.0, 21.0)
+                    .pio(0x608, Direction::Read, 7_939.5, 11.3)
+                    .pio(0x70, Direction::Write, 2_449.0, 11.7)
+                    .pio(0x71, Direction::Read, 2_389.5, 12.0)
+                    .pio(0x71, Direction::Write, 58.0, 12.4)
+                    .mmio(0xfee0_0300, Direction::Write, 120.0, 21.0)
+                    .msr(0x6e0, Direction::Write, 1_300.0, 1.9)
+                    .userspace(2, 12_836.9)
+                    .userspace(6, 120.0)
+                    .wakes(52.0, 41.0)
+                    .moves(0.0, 0.0, cpu)
+            })
     }
 
     /// Sixteen vCPUs, of which 3 and 4 are pinned to CPU 12.
@@ -77,16 +83,18 @@ impl Fixture {
     }
 
     fn web() -> Guest {
-        Guest::new("web-1", 8100).os("http://debian.org/debian/12").vcpus(4, |v, t| {
-            t.cpu(8.8, 0.1, 0.6, 0.1)
-                .may_run("0-3,18-21")
-                .on(18 + v)
-                .exits("MSR_WRITE", 102.0, 1.8)
-                .exits("HLT", 160.0, 5_000.0)
-                .exits("EPT_MISCONFIG", 35.0, 7.5)
-                .msr(0x6e0, Direction::Write, 102.0, 1.8)
-                .moves(0.0, 0.0, 18)
-        })
+        Guest::new("web-1", 8100)
+            .os("http://debian.org/debian/12")
+            .vcpus(4, |v, t| {
+                t.cpu(8.8, 0.1, 0.6, 0.1)
+                    .may_run("0-3,18-21")
+                    .on(18 + v)
+                    .exits("MSR_WRITE", 102.0, 1.8)
+                    .exits("HLT", 160.0, 5_000.0)
+                    .exits("EPT_MISCONFIG", 35.0, 7.5)
+                    .msr(0x6e0, Direction::Write, 102.0, 1.8)
+                    .moves(0.0, 0.0, 18)
+            })
     }
 
     fn wandering_build() -> Guest {
@@ -102,16 +110,24 @@ impl Fixture {
                     .pio(0xc010, Direction::Write, 105.0, 14.0)
                     .moves(12.0, 5.0, 26)
             })
-            .thread(Thread::new(9300, Role::Vhost, "vhost-9200").cpu(0.0, 0.0, 3.0, 0.0).on(2))
+            .thread(
+                Thread::new(9300, Role::Vhost, "vhost-9200")
+                    .cpu(0.0, 0.0, 3.0, 0.0)
+                    .on(2),
+            )
     }
 
     fn idle() -> Guest {
-        Guest::new("idle-4", 9900)
-            .vcpus(1, |_, t| t.cpu(0.2, 0.0, 0.1, 0.0).may_run("0-35").on(20).exits("HLT", 11.0, 80_000.0))
+        Guest::new("idle-4", 9900).vcpus(1, |_, t| {
+            t.cpu(0.2, 0.0, 0.1, 0.0)
+                .may_run("0-35")
+                .on(20)
+                .exits("HLT", 11.0, 80_000.0)
+        })
     }
 
-    /// The busy host whose guests have disks, network cards and memory: one with much of it far from its vCPUs, one
-    /// that is swapped out in part, one whose balloon is inflated.
+    /// The busy host whose guests have disks, network cards and memory: one with much of it far
+    /// from its vCPUs, one that is swapped out in part, one whose balloon is inflated.
     pub fn with_devices() -> Self {
         let mut f = Self::busy_host();
         let disk = |name: &str, ops: u64, us: u64| DiskSample {
@@ -136,7 +152,10 @@ impl Fixture {
         };
         let gib = |n: f64| (n * f64::from(1 << 30)) as u64;
         for (i, guest) in f.guests.iter_mut().enumerate() {
-            let command = kvm::cmdline::QemuCommand { memory: Some(8 << 30), ..Default::default() };
+            let command = kvm::cmdline::QemuCommand {
+                memory: Some(8 << 30),
+                ..Default::default()
+            };
             guest.facts.command = Some(Arc::new(command));
             let rest = &mut guest.rest;
             (rest.devices_ns, rest.nics_ns) = (5_000_000_000, 5_000_000_000);
@@ -163,10 +182,14 @@ impl Fixture {
 
     /// The same host with no guest.
     pub fn empty_host() -> Self {
-        Self { guests: Vec::new(), ..Self::busy_host() }
+        Self {
+            guests: Vec::new(),
+            ..Self::busy_host()
+        }
     }
 
-    /// One guest on a kernel that fires no `kvm_exit`, as `kvm_pvm` does, with libvirt missing and tracing degraded.
+    /// One guest on a kernel that fires no `kvm_exit`, as `kvm_pvm` does, with libvirt missing and
+    /// tracing degraded.
     pub fn no_kvm_exit() -> Self {
         let mut f = Self::new(Host::numa(1, 2, 1)).guest(
             Guest::new("lab-1", 4242)
@@ -188,8 +211,8 @@ impl Fixture {
         f.engine.fires_kvm_exit = Some(false);
         f.source(SourceStatus::missing(
             SourceId::Libvirt,
-            "cannot connect to qemu:///system: Failed to connect socket to '/var/run/libvirt/libvirt-sock': \
-             No such file or directory",
+            "cannot connect to qemu:///system: Failed to connect socket to \
+             '/var/run/libvirt/libvirt-sock': No such file or directory",
             "systemctl start libvirtd",
         ))
         .source(SourceStatus::degraded(
@@ -202,7 +225,10 @@ impl Fixture {
     /// One guest of this many vCPUs on a host of 8 nodes.
     pub fn many_vcpus(vcpus: u32) -> Self {
         Self::new(Host::numa(8, 24, 2)).guest(Guest::new("big", 5000).vcpus(vcpus, |v, t| {
-            t.cpu(f64::from(v % 97), 0.2, 1.0, 0.1).may_run("0-383").on(v % 384).exits("HLT", 20.0, 100.0)
+            t.cpu(f64::from(v % 97), 0.2, 1.0, 0.1)
+                .may_run("0-383")
+                .on(v % 384)
+                .exits("HLT", 20.0, 100.0)
         }))
     }
 
@@ -215,14 +241,16 @@ impl Fixture {
             "",
             "é́́combining",
         ];
-        names.iter().enumerate().fold(Self::new(Host::numa(1, 4, 2)), |f, (i, name)| {
-            f.guest(Guest::new(name, 3000 + 100 * i as i32).vcpus(2, |v, t| {
-                t.cpu(10.0, 1.0, 1.0, 0.0).on(v).exits("HLT", 10.0, 100.0).exits(
-                    "A_REASON_WITH_A_VERY_LONG_NAME_INDEED",
-                    3.0,
-                    2.0,
-                )
-            }))
-        })
+        names
+            .iter()
+            .enumerate()
+            .fold(Self::new(Host::numa(1, 4, 2)), |f, (i, name)| {
+                f.guest(Guest::new(name, 3000 + 100 * i as i32).vcpus(2, |v, t| {
+                    t.cpu(10.0, 1.0, 1.0, 0.0)
+                        .on(v)
+                        .exits("HLT", 10.0, 100.0)
+                        .exits("A_REASON_WITH_A_VERY_LONG_NAME_INDEED", 3.0, 2.0)
+                }))
+            })
     }
 }

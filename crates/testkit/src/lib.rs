@@ -1,5 +1,5 @@
-//! The synthetic hosts and guests of all tests. Say what each thread does per second and get the cumulative samples of
-//! any instant; [`random`] gives every event its own duration instead.
+//! The synthetic hosts and guests of all tests. Say what each thread does per second and get the
+//! cumulative samples of any instant; [`random`] gives every event its own duration instead.
 //!
 //! ```ignore
 //! let f = Fixture::new(Host::numa(2, 9, 2).isolated("4-17"))
@@ -56,11 +56,25 @@ pub struct Fixture {
 impl Fixture {
     /// A host without guests, watched by a whole engine.
     pub fn new(host: Host) -> Self {
-        let engine = EngineStatus { kind: EngineKind::Bpf, fires_kvm_exit: Some(true), ..EngineStatus::default() };
-        let sources = [SourceId::Tracepoints, SourceId::Libvirt, SourceId::Monitor, SourceId::KvmStats]
-            .map(SourceStatus::ok)
-            .to_vec();
-        Self { host, guests: Vec::new(), engine, sources }
+        let engine = EngineStatus {
+            kind: EngineKind::Bpf,
+            fires_kvm_exit: Some(true),
+            ..EngineStatus::default()
+        };
+        let sources = [
+            SourceId::Tracepoints,
+            SourceId::Libvirt,
+            SourceId::Monitor,
+            SourceId::KvmStats,
+        ]
+        .map(SourceStatus::ok)
+        .to_vec();
+        Self {
+            host,
+            guests: Vec::new(),
+            engine,
+            sources,
+        }
     }
 
     /// Adds a guest.
@@ -94,7 +108,11 @@ impl Fixture {
                 ..self.engine.clone()
             },
             sources: self.sources.clone(),
-            own: OwnCost { cpu_ns: per(3e6, seconds), rss_bytes: 14_680_064, late_ns: 0 },
+            own: OwnCost {
+                cpu_ns: per(3e6, seconds),
+                rss_bytes: 14_680_064,
+                late_ns: 0,
+            },
         }
     }
 }
@@ -107,7 +125,12 @@ fn per(rate: f64, seconds: f64) -> u64 {
 /// Durations at a steady rate: most near the mean, one in a hundred 20 times as long.
 fn timing(rate: f64, mean_us: Option<f64>, seconds: f64) -> Timing {
     let count = per(rate, seconds);
-    let Some(mean_us) = mean_us else { return Timing { count, ..Timing::default() } };
+    let Some(mean_us) = mean_us else {
+        return Timing {
+            count,
+            ..Timing::default()
+        };
+    };
     let ns = mean_us * 1e3;
     let (usual, long) = (ns * 0.81, ns * 20.0);
     let slow = count / 100;
@@ -139,7 +162,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// CPU numbers run over the first threads of all cores, then over the second threads, as Linux numbers them on x86.
+    /// CPU numbers run over the first threads of all cores, then over the second threads, as Linux
+    /// numbers them on x86.
     pub fn numa(nodes: u32, cores_per_node: u32, threads: u32) -> Self {
         let cores = nodes * cores_per_node;
         let cpus = (0..cores * threads).map(|cpu| {
@@ -155,8 +179,11 @@ impl Host {
                 siblings: (0..threads).map(|t| core + t * cores).collect(),
             }
         });
-        let topology =
-            HostTopology { cpus: cpus.collect(), isolated: Some(CpuSet::new()), nohz_full: Some(CpuSet::new()) };
+        let topology = HostTopology {
+            cpus: cpus.collect(),
+            isolated: Some(CpuSet::new()),
+            nohz_full: Some(CpuSet::new()),
+        };
         let facts = HostFacts {
             hostname: "kvm07".into(),
             kernel: "6.8.0-48-generic".into(),
@@ -167,7 +194,10 @@ impl Host {
             tick_hz: Some(250),
             ..HostFacts::default()
         };
-        Self { facts, ..Self::default() }
+        Self {
+            facts,
+            ..Self::default()
+        }
     }
 
     /// Takes CPUs out of load balancing, as `isolcpus=`.
@@ -198,10 +228,19 @@ impl Host {
         let ns = |percent: f64| per(percent * 1e7, seconds);
         let cpus = self.facts.topology.cpus.iter().map(|c| {
             let [usr, sys, irq, steal] = self.busy.get(&c.cpu).copied().unwrap_or_default();
-            let tasks: f64 = self.tasks.iter().filter(|(_, _, cpu, _)| *cpu == c.cpu).map(|task| task.3).sum();
+            let tasks: f64 = self
+                .tasks
+                .iter()
+                .filter(|(_, _, cpu, _)| *cpu == c.cpu)
+                .map(|task| task.3)
+                .sum();
             let usr = usr.max(tasks - sys);
             let mut t = [usr, sys, 0.0];
-            for thread in guests.iter().flat_map(|g| &g.threads).filter(|t| t.cpu == Some(c.cpu)) {
+            for thread in guests
+                .iter()
+                .flat_map(|g| &g.threads)
+                .filter(|t| t.cpu == Some(c.cpu))
+            {
                 let [guest, usr, sys, _] = thread.burns;
                 t = [t[0] + usr, t[1] + sys, t[2] + guest];
             }
@@ -222,24 +261,30 @@ impl Host {
                 ..CpuTimes::default()
             }
         });
-        let tasks = self.tasks.iter().enumerate().map(|(i, (comm, kernel, cpu, percent))| HostTask {
-            tid: 100 + i as i32,
-            pid: 100 + i as i32,
-            comm: comm.clone(),
-            process: String::new(),
-            kernel: *kernel,
-            used_ns: (percent * 1e7) as u64,
-            over_ns: 1_000_000_000,
-            last_cpu: *cpu,
-            started_ns: None,
-        });
+        let tasks = self
+            .tasks
+            .iter()
+            .enumerate()
+            .map(|(i, (comm, kernel, cpu, percent))| HostTask {
+                tid: 100 + i as i32,
+                pid: 100 + i as i32,
+                comm: comm.clone(),
+                process: String::new(),
+                kernel: *kernel,
+                used_ns: (percent * 1e7) as u64,
+                over_ns: 1_000_000_000,
+                last_cpu: *cpu,
+                started_ns: None,
+            });
         let tasks: Vec<_> = tasks.collect();
-        let groups = tasks.chunk_by(|a, b| a.comm == b.comm).map(|same| HostTaskGroup {
-            comm: same[0].comm.clone(),
-            used_ns: same.iter().map(|t| t.used_ns).sum(),
-            over_ns: same[0].over_ns,
-            count: same.len() as u64,
-        });
+        let groups = tasks
+            .chunk_by(|a, b| a.comm == b.comm)
+            .map(|same| HostTaskGroup {
+                comm: same[0].comm.clone(),
+                used_ns: same.iter().map(|t| t.used_ns).sum(),
+                over_ns: same[0].over_ns,
+                count: same.len() as u64,
+            });
         HostSample {
             facts: Arc::new(self.facts.clone()),
             cpus: cpus.collect(),
@@ -275,7 +320,10 @@ impl Guest {
         let start_ticks = BOOT_NS / 10_000_000 - 360_000;
         let facts = DomainFacts {
             name: Known::new(kvm::sanitize(name, 255), Origin::Libvirt),
-            uuid: Some(Known::new(format!("5f0e1c2a-0000-4000-8000-{pid:012}"), Origin::Libvirt)),
+            uuid: Some(Known::new(
+                format!("5f0e1c2a-0000-4000-8000-{pid:012}"),
+                Origin::Libvirt,
+            )),
             pid: Some(pid),
             start_ticks,
             started_ms: Some(START_MS - 3_600_000),
@@ -283,7 +331,11 @@ impl Guest {
             ..DomainFacts::default()
         };
         let emulator = Thread::new(pid, Role::Emulator, "qemu-system-x86").cpu(0.0, 0.2, 0.2, 0.0);
-        Self { facts, threads: vec![emulator], ..Self::default() }
+        Self {
+            facts,
+            threads: vec![emulator],
+            ..Self::default()
+        }
     }
 
     /// Sets a fact.
@@ -332,14 +384,28 @@ impl Guest {
     #[must_use]
     pub fn iothread(self, number: u32, make: impl Fn(Thread) -> Thread) -> Self {
         let tid = self.facts.pid.unwrap_or(1) + 2000 + number as i32;
-        let t = Thread { index: Some(number), ..Thread::new(tid, Role::Iothread, &format!("IO iothread{number}")) };
+        let t = Thread {
+            index: Some(number),
+            ..Thread::new(
+                tid,
+                Role::Iothread,
+                &format!(
+                    "IO \
+            iothread{number}"
+                ),
+            )
+        };
         self.thread(make(t))
     }
 
     /// Changes the emulator's thread.
     #[must_use]
     pub fn emulator(mut self, make: impl Fn(Thread) -> Thread) -> Self {
-        self.threads = self.threads.into_iter().map(|t| if t.role == Role::Emulator { make(t) } else { t }).collect();
+        self.threads = self
+            .threads
+            .into_iter()
+            .map(|t| if t.role == Role::Emulator { make(t) } else { t })
+            .collect();
         self
     }
 
@@ -359,11 +425,19 @@ impl Guest {
     }
 
     fn sample(&self, seconds: f64) -> DomainSample {
-        let scale = |m: &BTreeMap<String, f64>| m.iter().map(|(k, r)| (k.clone(), per(*r, seconds))).collect();
+        let scale = |m: &BTreeMap<String, f64>| {
+            m.iter()
+                .map(|(k, r)| (k.clone(), per(*r, seconds)))
+                .collect()
+        };
         DomainSample {
             facts: Arc::new(self.facts.clone()),
             state: self.state,
-            threads: self.threads.iter().map(|t| t.sample(seconds, self.facts.start_ticks)).collect(),
+            threads: self
+                .threads
+                .iter()
+                .map(|t| t.sample(seconds, self.facts.start_ticks))
+                .collect(),
             counters: scale(&self.counters),
             kvm_events: scale(&self.kvm_events),
             ..self.rest.clone()
@@ -405,7 +479,12 @@ pub struct Thread {
 impl Thread {
     /// A thread that idles.
     pub fn new(tid: i32, role: Role, comm: &str) -> Self {
-        Self { tid, role, comm: kvm::sanitize(comm, 64), ..Self::default() }
+        Self {
+            tid,
+            role,
+            comm: kvm::sanitize(comm, 64),
+            ..Self::default()
+        }
     }
 
     /// CPU use, percent of one CPU.
@@ -457,8 +536,20 @@ impl Thread {
 
     /// Accesses of any space.
     #[must_use]
-    pub fn access(mut self, space: Space, address: u64, direction: Direction, rate: f64, mean_us: Option<f64>) -> Self {
-        let cell = AccessCell { space, address: Some(address), direction, ..AccessCell::default() };
+    pub fn access(
+        mut self,
+        space: Space,
+        address: u64,
+        direction: Direction,
+        rate: f64,
+        mean_us: Option<f64>,
+    ) -> Self {
+        let cell = AccessCell {
+            space,
+            address: Some(address),
+            direction,
+            ..AccessCell::default()
+        };
         self.accesses.push((cell, rate, mean_us));
         self
     }
@@ -504,27 +595,48 @@ impl Thread {
 
     fn sample(&self, seconds: f64, start_ticks: u64) -> ThreadSample {
         let [guest, usr, sys, wait] = self.burns.map(|p| per(p * 1e7, seconds));
-        let (moves, from) = self.moves.map_or(([0.0; 3], None), |(m, from)| (m, Some(from)));
+        let (moves, from) = self
+            .moves
+            .map_or(([0.0; 3], None), |(m, from)| (m, Some(from)));
         let [total, cross_core, cross_node] = moves.map(|m| per(m, seconds));
         let events = ThreadEvents {
             exits: self
                 .exits
                 .iter()
-                .map(|(c, rate, mean)| ExitCell { time: timing(*rate, *mean, seconds), ..c.clone() })
+                .map(|(c, rate, mean)| ExitCell {
+                    time: timing(*rate, *mean, seconds),
+                    ..c.clone()
+                })
                 .collect(),
             accesses: self
                 .accesses
                 .iter()
-                .map(|(c, rate, mean)| AccessCell { time: timing(*rate, *mean, seconds), ..c.clone() })
+                .map(|(c, rate, mean)| AccessCell {
+                    time: timing(*rate, *mean, seconds),
+                    ..c.clone()
+                })
                 .collect(),
             userspace: self
                 .userspace
                 .iter()
-                .map(|&(reason, rate)| UserspaceCell { reason, count: per(rate, seconds) })
+                .map(|&(reason, rate)| UserspaceCell {
+                    reason,
+                    count: per(rate, seconds),
+                })
                 .collect(),
-            migrations: Migrations { total: Some(total), cross_core, cross_llc: cross_node, cross_node, from },
-            wakeups: self.wakeups.map(|(rate, mean)| Box::new(timing(rate, Some(mean), seconds))),
-            run_delays: self.wakeups.map(|(rate, mean)| Box::new(timing(rate, Some(mean), seconds))),
+            migrations: Migrations {
+                total: Some(total),
+                cross_core,
+                cross_llc: cross_node,
+                cross_node,
+                from,
+            },
+            wakeups: self
+                .wakeups
+                .map(|(rate, mean)| Box::new(timing(rate, Some(mean), seconds))),
+            run_delays: self
+                .wakeups
+                .map(|(rate, mean)| Box::new(timing(rate, Some(mean), seconds))),
             ..ThreadEvents::default()
         };
         ThreadSample {
@@ -544,9 +656,18 @@ impl Thread {
                 involuntary: Some(per(3.0, seconds)),
                 disk_wait_ns: None,
             }),
-            place: Placement { cpu: self.cpu, affinity: self.affinity.clone(), policy: Some(0), rt_priority: None },
+            place: Placement {
+                cpu: self.cpu,
+                affinity: self.affinity.clone(),
+                policy: Some(0),
+                rt_priority: None,
+            },
             events,
-            counters: self.counters.iter().map(|(k, r)| (k.clone(), per(*r, seconds))).collect(),
+            counters: self
+                .counters
+                .iter()
+                .map(|(k, r)| (k.clone(), per(*r, seconds)))
+                .collect(),
         }
     }
 }

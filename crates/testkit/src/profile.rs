@@ -5,17 +5,37 @@ use sample::{CodeSpace, Function, ProfiledThread, StackCount, StackProfile};
 
 /// An emulator thread that polls, and a vCPU that runs its guest.
 pub fn profile() -> StackProfile {
-    let user = |name: &str| Function { name: name.into(), module: "qemu-system-x86_64".into(), space: CodeSpace::User };
-    let kernel = |name: &str| Function { name: name.into(), module: "kernel".into(), space: CodeSpace::Kernel };
-    let guest = Function { name: "[guest]".into(), module: String::new(), space: CodeSpace::Guest };
+    let user = |name: &str| Function {
+        name: name.into(),
+        module: "qemu-system-x86_64".into(),
+        space: CodeSpace::User,
+    };
+    let kernel = |name: &str| Function {
+        name: name.into(),
+        module: "kernel".into(),
+        space: CodeSpace::Kernel,
+    };
+    let guest = Function {
+        name: "[guest]".into(),
+        module: String::new(),
+        space: CodeSpace::Guest,
+    };
     let thread = |tid, comm: &str, role, index| ProfiledThread {
         tid,
         comm: comm.into(),
         role,
         index,
-        cpu_ns: Some(if role == Role::Vcpu { 500_000_000 } else { 1_500_000_000 }),
+        cpu_ns: Some(if role == Role::Vcpu {
+            500_000_000
+        } else {
+            1_500_000_000
+        }),
     };
-    let stack = |tid, functions: &[u32], samples| StackCount { tid, functions: functions.to_vec(), samples };
+    let stack = |tid, functions: &[u32], samples| StackCount {
+        tid,
+        functions: functions.to_vec(),
+        samples,
+    };
     StackProfile {
         began_ms: 1_790_000_000_000,
         duration_ns: 2_000_000_000,

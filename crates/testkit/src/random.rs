@@ -52,7 +52,8 @@ impl Random {
 pub struct Load {
     /// Exit code, per second, median nanoseconds, spread.
     pub exits: Vec<(u32, f64, f64, f64)>,
-    /// Space, address, direction, per second, median nanoseconds, code of the exits that serve them.
+    /// Space, address, direction, per second, median nanoseconds, code of the exits that serve
+    /// them.
     pub accesses: Vec<(Space, u64, Direction, f64, f64, u32)>,
     /// Share of a CPU.
     pub busy: f64,
@@ -81,8 +82,22 @@ pub fn working(r: &mut Random) -> Load {
         accesses: vec![
             (Space::Msr, 0x6e0, Direction::Write, 1.5 * n, 1400.0, 32),
             (Space::Msr, 0x830, Direction::Write, 0.4 * n, 1700.0, 32),
-            (Space::Mmio, 0xfebd_5000, Direction::Write, 0.2 * n, 5200.0, 49),
-            (Space::Mmio, 0xfebd_5004, Direction::Write, 0.1 * n, 5400.0, 49),
+            (
+                Space::Mmio,
+                0xfebd_5000,
+                Direction::Write,
+                0.2 * n,
+                5200.0,
+                49,
+            ),
+            (
+                Space::Mmio,
+                0xfebd_5004,
+                Direction::Write,
+                0.1 * n,
+                5400.0,
+                49,
+            ),
         ],
         busy: 0.4,
     }
@@ -91,9 +106,18 @@ pub fn working(r: &mut Random) -> Load {
 /// A Windows guest that polls its PM timer, and all else besides.
 pub fn storming(r: &mut Random) -> Load {
     let mut h = working(r);
-    h.accesses.push((Space::Pio, 0x608, Direction::Read, 1500.0 + 1000.0 * r.unit(), 4400.0, 30));
-    h.accesses.push((Space::Pio, 0x70, Direction::Write, 64.0, 5000.0, 30));
-    h.accesses.push((Space::Pio, 0x71, Direction::Read, 64.0, 5100.0, 30));
+    h.accesses.push((
+        Space::Pio,
+        0x608,
+        Direction::Read,
+        1500.0 + 1000.0 * r.unit(),
+        4400.0,
+        30,
+    ));
+    h.accesses
+        .push((Space::Pio, 0x70, Direction::Write, 64.0, 5000.0, 30));
+    h.accesses
+        .push((Space::Pio, 0x71, Direction::Read, 64.0, 5100.0, 30));
     h.exits.push((7, 200.0, 900.0, 0.2));
     h.busy = 0.9;
     h
@@ -118,27 +142,53 @@ fn add(t: &mut Timing, durations: &[u64]) {
 
 /// A vCPU thread on which this load can be counted.
 fn vcpu_thread(v: u32, thread: Thread, load: &Load) -> Thread {
-    let codes: BTreeSet<u32> = load.exits.iter().map(|e| e.0).chain(load.accesses.iter().map(|a| a.5)).collect();
-    let names = codes.into_iter().filter_map(|code| exit_reason::name(Isa::Vmx, code));
-    let thread = names.fold(thread.may_run("0-71").on(v), |t, name| t.exits(name, 0.0, 0.0));
-    load.accesses.iter().fold(thread, |t, a| t.access(a.0, a.1, a.2, 0.0, None)).userspace(2, 0.0).userspace(6, 0.0)
+    let codes: BTreeSet<u32> = load
+        .exits
+        .iter()
+        .map(|e| e.0)
+        .chain(load.accesses.iter().map(|a| a.5))
+        .collect();
+    let names = codes
+        .into_iter()
+        .filter_map(|code| exit_reason::name(Isa::Vmx, code));
+    let thread = names.fold(thread.may_run("0-71").on(v), |t, name| {
+        t.exits(name, 0.0, 0.0)
+    });
+    load.accesses
+        .iter()
+        .fold(thread, |t, a| t.access(a.0, a.1, a.2, 0.0, None))
+        .userspace(2, 0.0)
+        .userspace(6, 0.0)
 }
 
 impl RandomHost {
     /// `guests` guests of `vcpus` vCPUs on a host of 72 CPUs; `load` says what each vCPU does.
-    pub fn new(seed: u64, guests: usize, vcpus: u32, load: impl Fn(usize, &mut Random) -> Load) -> Self {
+    pub fn new(
+        seed: u64,
+        guests: usize,
+        vcpus: u32,
+        load: impl Fn(usize, &mut Random) -> Load,
+    ) -> Self {
         let mut random = Random::new(seed);
         let mut host = Host::numa(2, 18, 2);
         host.facts.hostname = "host1".into();
         host.facts.params = [("kvm.halt_poll_ns".to_string(), "200000".to_string())].into();
-        host.memory = Some(HostMemory { total: 1 << 38, available: 1 << 36, ..HostMemory::default() });
+        host.memory = Some(HostMemory {
+            total: 1 << 38,
+            available: 1 << 36,
+            ..HostMemory::default()
+        });
         let mut fixture = Fixture::new(host);
         let mut loads = Vec::new();
         for g in 0..guests {
             let pid = 4000 + 100 * g as i32;
             let of_guest: Vec<Load> = (0..vcpus).map(|_| load(g, &mut random)).collect();
             let xml = "<domain type='kvm'>\n  <name>guest</name>\n</domain>\n".repeat(60);
-            let helper = |tid: i32| Thread::new(tid, Role::Worker, "qemu-system-x86").may_run("0-71").on(0);
+            let helper = |tid: i32| {
+                Thread::new(tid, Role::Worker, "qemu-system-x86")
+                    .may_run("0-71")
+                    .on(0)
+            };
             let guest = Guest::new(&format!("guest-{g}"), pid)
                 .facts(|f| f.xml_text = Some(xml.into()))
                 .thread(helper(pid + 1))
@@ -150,13 +200,32 @@ impl RandomHost {
         }
         let mut sample = fixture.sample(0.0);
         for (g, d) in sample.domains.iter_mut().enumerate() {
-            d.threads.iter_mut().filter(|t| t.role == Role::Vcpu).for_each(prepare_vcpu);
-            d.disks =
-                vec![DiskSample { name: "vda".into(), read_ns: Some(0), write_ns: Some(0), ..DiskSample::default() }];
-            d.nics = vec![NicSample { name: format!("vnet{g}"), ..NicSample::default() }];
-            d.counters = [("remote_tlb_flush".to_string(), 0), ("mmu_cache_miss".to_string(), 0)].into();
+            d.threads
+                .iter_mut()
+                .filter(|t| t.role == Role::Vcpu)
+                .for_each(prepare_vcpu);
+            d.disks = vec![DiskSample {
+                name: "vda".into(),
+                read_ns: Some(0),
+                write_ns: Some(0),
+                ..DiskSample::default()
+            }];
+            d.nics = vec![NicSample {
+                name: format!("vnet{g}"),
+                ..NicSample::default()
+            }];
+            d.counters = [
+                ("remote_tlb_flush".to_string(), 0),
+                ("mmu_cache_miss".to_string(), 0),
+            ]
+            .into();
         }
-        Self { random, sample, loads, carry: 0.0 }
+        Self {
+            random,
+            sample,
+            loads,
+            carry: 0.0,
+        }
     }
 
     /// A second later.
@@ -188,7 +257,11 @@ impl RandomHost {
             }
         }
         for (i, c) in s.host.cpus.iter_mut().enumerate() {
-            let busy = if i < 40 { r.count(15.0).min(100) } else { r.count(0.3).min(100) };
+            let busy = if i < 40 {
+                r.count(15.0).min(100)
+            } else {
+                r.count(0.3).min(100)
+            };
             let guest = busy * 2 / 3;
             c.user_ns += busy * 10_000_000;
             c.guest_ns += guest * 10_000_000;
@@ -262,7 +335,14 @@ const COUNTERS: [&str; 24] = [
 /// Exits and wake-ups of a vCPU that has not run yet, and who will be seen to wake and pre-empt it.
 fn prepare_vcpu(t: &mut ThreadSample) {
     let others = |n: i32, name: fn(i32) -> String, step: i32| {
-        (0..n).map(|i| OtherTask { tid: i * step, comm: name(i), count: 0, ns: 0 }).collect()
+        (0..n)
+            .map(|i| OtherTask {
+                tid: i * step,
+                comm: name(i),
+                count: 0,
+                ns: 0,
+            })
+            .collect()
     };
     let e = &mut t.events;
     for cell in &mut e.exits {
@@ -275,7 +355,9 @@ fn prepare_vcpu(t: &mut ThreadSample) {
             ..*cell
         };
     }
-    e.accesses.iter_mut().for_each(|cell| cell.time = Timing::default());
+    e.accesses
+        .iter_mut()
+        .for_each(|cell| cell.time = Timing::default());
     e.migrations.total = Some(0);
     (e.wakeups, e.run_delays) = (Some(Box::default()), Some(Box::default()));
     e.woken_by = others(4, |i| format!("task{i}"), 7);
@@ -298,14 +380,17 @@ fn run_helper(r: &mut Random, t: &mut ThreadSample) {
 /// A second of a vCPU.
 fn run_vcpu(r: &mut Random, t: &mut ThreadSample, h: &Load) {
     let cpu = t.cpu.get_or_insert_default();
-    let run = (h.busy * 1e9 * (1.0 + 0.1 * r.normal()).clamp(0.3, 1.1)).max(2e5) as u64 + r.next() % 100_000;
+    let run = (h.busy * 1e9 * (1.0 + 0.1 * r.normal()).clamp(0.3, 1.1)).max(2e5) as u64
+        + r.next() % 100_000;
     let all = cpu.run_ns.get_or_insert(0);
     *all += run;
     let ticks = *all / 10_000_000;
     cpu.guest_ns = ticks * 85 / 100 * 10_000_000;
     cpu.user_ns = cpu.guest_ns + ticks * 3 / 100 * 10_000_000;
     cpu.system_ns = ticks * 10_000_000 - cpu.user_ns;
-    cpu.wait_ns = cpu.wait_ns.map(|n| n + r.duration(20_000.0 + 1e5 * h.busy, 0.8));
+    cpu.wait_ns = cpu
+        .wait_ns
+        .map(|n| n + r.duration(20_000.0 + 1e5 * h.busy, 0.8));
     let e = &mut t.events;
     let mut wakes = 0;
     let mut pools: std::collections::HashMap<u32, Vec<u64>> = std::collections::HashMap::new();
@@ -313,9 +398,13 @@ fn run_vcpu(r: &mut Random, t: &mut ThreadSample, h: &Load) {
         let n = r.count(a.3);
         let d: Vec<u64> = (0..n).map(|_| r.duration(a.4, 0.25)).collect();
         add(&mut cell.time, &d);
-        // As in the BPF engine: accesses come without a distribution, and without accesses their run is empty.
+        // As in the BPF engine: accesses come without a distribution, and without accesses their
+        // run is empty.
         cell.time.histogram = None;
-        let run = |r: &mut Random| Burst { count: 1 + r.count(n as f64 / 20.0), ns: r.duration(5e4, 1.0) };
+        let run = |r: &mut Random| Burst {
+            count: 1 + r.count(n as f64 / 20.0),
+            ns: r.duration(5e4, 1.0),
+        };
         cell.burst = Some(if n > 0 { run(r) } else { Burst::default() });
         pools.entry(a.5).or_default().extend(d);
     }
@@ -335,16 +424,33 @@ fn run_vcpu(r: &mut Random, t: &mut ThreadSample, h: &Load) {
         add(&mut cell.time, &d);
         match cell.code {
             12 => cell.halted_ns = cell.halted_ns.map(|n| n + total * 98 / 100),
-            30 => cell.userspace_ns = cell.userspace_ns.map(|n| n + total * 70 / 100 + r.next() % 2000),
-            _ if r.unit() < 0.02 => cell.preempted_ns = cell.preempted_ns.map(|n| n + r.duration(30_000.0, 1.0)),
+            30 => {
+                cell.userspace_ns = cell
+                    .userspace_ns
+                    .map(|n| n + total * 70 / 100 + r.next() % 2000);
+            }
+            _ if r.unit() < 0.02 => {
+                cell.preempted_ns = cell.preempted_ns.map(|n| n + r.duration(30_000.0, 1.0));
+            }
             _ => {}
         }
     }
     cpu.voluntary = cpu.voluntary.map(|n| n + wakes);
     cpu.involuntary = cpu.involuntary.map(|n| n + r.count(h.busy * 3.0));
-    let io: u64 = e.accesses.iter().filter(|a| a.space == Space::Pio).map(|a| a.time.count).sum();
+    let io: u64 = e
+        .accesses
+        .iter()
+        .filter(|a| a.space == Space::Pio)
+        .map(|a| a.time.count)
+        .sum();
     e.userspace[0].count = io;
-    e.userspace[1].count = e.accesses.iter().filter(|a| a.space == Space::Mmio).map(|a| a.time.count).sum::<u64>() / 10;
+    e.userspace[1].count = e
+        .accesses
+        .iter()
+        .filter(|a| a.space == Space::Mmio)
+        .map(|a| a.time.count)
+        .sum::<u64>()
+        / 10;
     if r.unit() < 0.1 * h.busy {
         e.migrations.total = e.migrations.total.map(|n| n + 1);
         e.migrations.cross_core += 1;
@@ -371,7 +477,10 @@ fn run_vcpu(r: &mut Random, t: &mut ThreadSample, h: &Load) {
     c("halt_wakeup", wakes);
     c("halt_attempted_poll", wakes);
     c("halt_successful_poll", wakes / 5);
-    c("halt_poll_success_ns", wakes / 5 * 20_000 + r.next() % 10_000);
+    c(
+        "halt_poll_success_ns",
+        wakes / 5 * 20_000 + r.next() % 10_000,
+    );
     c("halt_poll_fail_ns", wakes * 40_000 + r.next() % 10_000);
     c("irq_exits", exits / 4);
     c("irq_injections", wakes + r.count(1.0));

@@ -1,7 +1,7 @@
 //! The HTTP server and its thread. A request never waits for a sample, nor a sample for a request.
 //!
-//! One request a connection: a scrape comes every few seconds, and with a deadline for the whole connection nobody can
-//! hold one.
+//! One request a connection: a scrape comes every few seconds, and with a deadline for the whole
+//! connection nobody can hold one.
 
 use super::request::Answers;
 use anyhow::Context;
@@ -33,7 +33,8 @@ const DEADLINE: Duration = Duration::from_secs(15);
 const MAX_SILENCE: Duration = Duration::from_millis(250);
 /// How long a connection may take for its answer while others wait for its place.
 const MAX_ANSWER: Duration = Duration::from_secs(1);
-/// Pause after a connection could not be accepted, for example because the process is out of file descriptors.
+/// Pause after a connection could not be accepted, for example because the process is out of file
+/// descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
 struct Connection {
@@ -45,7 +46,12 @@ struct Connection {
 
 impl Connection {
     fn is_slow(&self) -> bool {
-        self.since.elapsed() >= if self.has_asked.get() { MAX_ANSWER } else { MAX_SILENCE }
+        self.since.elapsed()
+            >= if self.has_asked.get() {
+                MAX_ANSWER
+            } else {
+                MAX_SILENCE
+            }
     }
 }
 
@@ -55,17 +61,22 @@ impl Connection {
 /// A sentence that names what the system refused.
 pub fn start(listener: TcpListener, answers: Answers) -> anyhow::Result<JoinHandle<()>> {
     listener.set_nonblocking(true)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build();
     let runtime = runtime.context("cannot start the HTTP server")?;
     let listener = {
         let _inside = runtime.enter();
         tokio::net::TcpListener::from_std(listener)?
     };
-    let thread = std::thread::Builder::new().name("http".into()).spawn(move || {
-        rights::keep_none();
-        let tasks = tokio::task::LocalSet::new();
-        tasks.block_on(&runtime, serve(listener, Rc::new(answers)));
-    })?;
+    let thread = std::thread::Builder::new()
+        .name("http".into())
+        .spawn(move || {
+            rights::keep_none();
+            let tasks = tokio::task::LocalSet::new();
+            tasks.block_on(&runtime, serve(listener, Rc::new(answers)));
+        })?;
     Ok(thread)
 }
 
@@ -93,7 +104,11 @@ async fn serve(listener: tokio::net::TcpListener, answers: Rc<Answers>) {
             // A mistake or the silence of a client ends its connection alone.
             let _ = tokio::time::timeout(DEADLINE, connection(stream, &answers, &asked)).await;
         });
-        open.push(Connection { task: task.abort_handle(), has_asked, since: Instant::now() });
+        open.push(Connection {
+            task: task.abort_handle(),
+            has_asked,
+            since: Instant::now(),
+        });
     }
 }
 

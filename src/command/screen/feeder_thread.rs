@@ -9,7 +9,10 @@ pub fn run_feeder(run: impl FnOnce() -> anyhow::Result<()>, events: &SyncSender<
     let ended = match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(())) => None,
         Ok(Err(e)) => Some(e),
-        Err(_) => Some(anyhow::anyhow!("reading samples failed by a fault in kvmtop; please report the message above")),
+        Err(_) => Some(anyhow::anyhow!(
+            "reading samples failed by a fault in kvmtop; please report \
+            the message above"
+        )),
     };
     // The screen may be gone already.
     let _ = events.send(ScreenEvent::Ended(ended));

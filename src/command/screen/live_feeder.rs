@@ -1,4 +1,5 @@
-//! The live screen: the collector that feeds it, and the requests that the screen sends to the collector.
+//! The live screen: the collector that feeds it, and the requests that the screen sends to the
+//! collector.
 
 use super::feeder_thread::run_feeder;
 use crate::cli::Settings;
@@ -17,19 +18,27 @@ use std::sync::mpsc::{Sender, SyncSender, TrySendError, channel, sync_channel};
 pub fn live(settings: &Settings) -> anyhow::Result<u8> {
     // What the screen writes goes into the current folder.
     let files = for_files(&[], Some(HERE.as_ref()));
-    let LiveHost { feed: collector, commands } = live::start_with(settings, Some(files), false);
+    let LiveHost {
+        feed: collector,
+        commands,
+    } = live::start_with(settings, Some(files), false);
     let (recording, recording_requests) = channel();
     let filter = settings.domains.clone();
     let select = Box::new(move |sample: &_| filter.apply(sample));
     let samples = RecordingFeed::new(collector, recording_requests, settings.limits, select);
-    let (pipeline, filter) = (Pipeline::new(settings.findings.clone()), settings.domains.clone());
+    let (pipeline, filter) = (
+        Pipeline::new(settings.findings.clone()),
+        settings.domains.clone(),
+    );
     let (show, shown) = sync_channel::<SyncSender<ScreenEvent>>(1);
     // The rights for sampling stay with this thread; the threads of the screen start without them.
-    let sampling = std::thread::Builder::new().name("kvmtop/collect".into()).spawn(move || {
-        if let Ok(events) = shown.recv() {
-            feed(samples, pipeline, &filter, &events);
-        }
-    })?;
+    let sampling = std::thread::Builder::new()
+        .name("kvmtop/collect".into())
+        .spawn(move || {
+            if let Ok(events) = shown.recv() {
+                feed(samples, pipeline, &filter, &events);
+            }
+        })?;
     keep(files);
     let control = control(commands, recording, settings.engine_detail.clone());
     let feeder = move |events: SyncSender<ScreenEvent>| {
@@ -43,13 +52,16 @@ pub fn live(settings: &Settings) -> anyhow::Result<u8> {
         may_ask_monitors: settings.monitor != MonitorUse::Never,
         ..ScreenSession::default()
     };
-    let handlers = ScreenHandlers { control: Some(Box::new(control)), ..ScreenHandlers::default() };
+    let handlers = ScreenHandlers {
+        control: Some(Box::new(control)),
+        ..ScreenHandlers::default()
+    };
     ui::run(&settings.screen, session, handlers, feeder)?;
     Ok(0)
 }
 
-/// Judges the samples of a feed for the screen until one of them ends. A screen that is slow to draw (a stuck
-/// ssh) loses intervals, never samples: the collector must continue to read.
+/// Judges the samples of a feed for the screen until one of them ends. A screen that is slow to
+/// draw (a stuck ssh) loses intervals, never samples: the collector must continue to read.
 pub(crate) fn feed(
     mut samples: impl Feed,
     mut pipeline: Pipeline,
@@ -60,7 +72,9 @@ pub(crate) fn feed(
         while let Some(sample) = samples.next()? {
             let mut interval = pipeline.next_or_first(Arc::new(sample));
             interval.keep_only(filter);
-            if let Err(TrySendError::Disconnected(_)) = events.try_send(ScreenEvent::Tick(Box::new(interval.into()))) {
+            if let Err(TrySendError::Disconnected(_)) =
+                events.try_send(ScreenEvent::Tick(Box::new(interval.into())))
+            {
                 break;
             }
         }
@@ -72,7 +86,11 @@ pub(crate) fn feed(
 
 impl From<judge::analysis::JudgedInterval> for Tick {
     fn from(interval: judge::analysis::JudgedInterval) -> Self {
-        Self { model: interval.model, report: interval.report, ..Self::default() }
+        Self {
+            model: interval.model,
+            report: interval.report,
+            ..Self::default()
+        }
     }
 }
 
@@ -86,7 +104,9 @@ fn control(
         // Whoever is gone needs no requests.
         let _ = match control {
             Control::SetEngineLevel(level) => commands.send(CollectorCommand::Level(level)).ok(),
-            Control::Show(detail, on) => commands.send(detail.command(on || always.contains(&detail))).ok(),
+            Control::Show(detail, on) => commands
+                .send(detail.command(on || always.contains(&detail)))
+                .ok(),
             Control::AskMonitor(pid) => commands.send(CollectorCommand::AskMonitor(pid)).ok(),
             Control::Quit => commands.send(CollectorCommand::Stop).ok(),
             Control::StartRecord(path) => recording.send(RecordingRequest::Start(path)).ok(),

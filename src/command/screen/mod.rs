@@ -1,4 +1,5 @@
-//! What feeds the screen: a thread that fetches samples and judges them, so that keys never wait for either.
+//! What feeds the screen: a thread that fetches samples and judges them, so that keys never wait
+//! for either.
 
 mod feeder_thread;
 pub(crate) mod live_feeder;

@@ -3,7 +3,9 @@
 use super::feeder_thread::run_feeder;
 use crate::cli::Settings;
 use crate::command::recorded_intervals::RecordedIntervals;
-use crate::ui::{self, Passed, Playback, Replay, ScreenEvent, ScreenHandlers, ScreenSession, ScreenSource, Tick};
+use crate::ui::{
+    self, Passed, Playback, Replay, ScreenEvent, ScreenHandlers, ScreenSession, ScreenSource, Tick,
+};
 use judge::analysis::JudgedInterval;
 use session::Cursor;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel};
@@ -17,8 +19,8 @@ const MAX_SPEED: f64 = 64.0;
 /// A replay waits no longer than this for a sample, however long the recording paused.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
-/// Shows a recording until the user leaves. With a start, milliseconds since the epoch, it begins there,
-/// paused.
+/// Shows a recording until the user leaves. With a start, milliseconds since the epoch, it begins
+/// there, paused.
 pub fn replay(
     cursor: Cursor<'static>,
     source: ScreenSource,
@@ -32,15 +34,24 @@ pub fn replay(
     let feeder = move |events: SyncSender<ScreenEvent>| {
         run_feeder(
             || {
-                Player::new(RecordedIntervals::new(cursor, rules, filter), &events).play(start_ms, &requests);
+                Player::new(RecordedIntervals::new(cursor, rules, filter), &events)
+                    .play(start_ms, &requests);
                 Ok(())
             },
             &events,
         );
     };
     let interval_s = settings.interval.as_secs_f64();
-    let session = ScreenSession { source, title, interval_s, ..ScreenSession::default() };
-    let handlers = ScreenHandlers { replay: Some(commands), ..ScreenHandlers::default() };
+    let session = ScreenSession {
+        source,
+        title,
+        interval_s,
+        ..ScreenSession::default()
+    };
+    let handlers = ScreenHandlers {
+        replay: Some(commands),
+        ..ScreenHandlers::default()
+    };
     ui::run(&settings.screen, session, handlers, feeder)
 }
 
@@ -57,7 +68,14 @@ struct Player<'a> {
 
 impl<'a> Player<'a> {
     fn new(intervals: RecordedIntervals<'a>, events: &'a SyncSender<ScreenEvent>) -> Self {
-        Self { intervals, events, position: 0, shown: None, playing: true, speed: 1.0 }
+        Self {
+            intervals,
+            events,
+            position: 0,
+            shown: None,
+            playing: true,
+            speed: 1.0,
+        }
     }
 
     /// Plays until nobody sends commands any more.
@@ -81,7 +99,11 @@ impl<'a> Player<'a> {
     /// Time from this sample to the next at the speed of playing.
     fn step(&self) -> Duration {
         let i = self.position;
-        let times = self.intervals.samples.time_ms(i + 1).zip(self.intervals.samples.time_ms(i));
+        let times = self
+            .intervals
+            .samples
+            .time_ms(i + 1)
+            .zip(self.intervals.samples.time_ms(i));
         let ms = times.map_or(1000, |(b, a)| b.saturating_sub(a).max(1));
         Duration::from_secs_f64((ms as f64 / 1e3 / self.speed).min(MAX_WAIT.as_secs_f64()))
     }
@@ -116,7 +138,11 @@ impl<'a> Player<'a> {
             Replay::Jump(ms) => {
                 let to = self.intervals.samples.index_beside(at, ms);
                 // Samples may lie further apart than the jump: move at least one.
-                if to == at { at.saturating_add_signed(if ms < 0 { -1 } else { 1 }) } else { to }
+                if to == at {
+                    at.saturating_add_signed(if ms < 0 { -1 } else { 1 })
+                } else {
+                    to
+                }
             }
             Replay::Seek(ms) => self.intervals.samples.index_from(ms),
             Replay::Last => self.last(),
@@ -136,7 +162,9 @@ impl<'a> Player<'a> {
         let (interval, passed) = match self.intervals.at(index) {
             Ok(reached) => reached,
             Err(e) => {
-                let _ = self.events.send(ScreenEvent::Say(format!("sample {}: {e:#}", index + 1)));
+                let _ = self
+                    .events
+                    .send(ScreenEvent::Say(format!("sample {}: {e:#}", index + 1)));
                 self.playing &= index < self.last();
                 return;
             }
@@ -152,11 +180,21 @@ impl<'a> Player<'a> {
         let playback = Playback {
             index: self.position,
             len: self.intervals.samples.len(),
-            range_ms: self.intervals.samples.session().range_ms().unwrap_or_default(),
+            range_ms: self
+                .intervals
+                .samples
+                .session()
+                .range_ms()
+                .unwrap_or_default(),
             speed: self.speed,
             playing: self.playing,
         };
-        let tick = Tick { playback: Some(playback), passed, again, ..interval.into() };
+        let tick = Tick {
+            playback: Some(playback),
+            passed,
+            again,
+            ..interval.into()
+        };
         let _ = self.events.send(ScreenEvent::Tick(Box::new(tick)));
     }
 }
@@ -180,7 +218,11 @@ mod tests {
     fn recorded(path: &std::path::Path) -> Session {
         for seconds in [0..50, 50..100] {
             let mut recorder = Recorder::create(path, Limits::default()).unwrap();
-            seconds.for_each(|s| recorder.append(&Fixture::busy_host().sample(f64::from(s))).unwrap());
+            seconds.for_each(|s| {
+                recorder
+                    .append(&Fixture::busy_host().sample(f64::from(s)))
+                    .unwrap();
+            });
             recorder.close().unwrap();
         }
         Session::open(path).unwrap()
@@ -192,7 +234,11 @@ mod tests {
         commands.iter().for_each(|c| ctx.send(*c).unwrap());
         drop(ctx);
         let start = Fixture::busy_host().sample(10.0).time_ms;
-        let intervals = RecordedIntervals::new(session.cursor(), lint::Options::default(), DomainFilter::default());
+        let intervals = RecordedIntervals::new(
+            session.cursor(),
+            lint::Options::default(),
+            DomainFilter::default(),
+        );
         Player::new(intervals, &tx).play(Some(start), &crx);
         drop(tx);
         rx.into_iter().collect()
@@ -231,7 +277,10 @@ mod tests {
     #[test]
     fn a_jump_looks_back_and_a_step_does_not() {
         let ticks = play(&[Replay::Step(1), Replay::Jump(30_000)]);
-        let passed: Vec<(bool, usize)> = ticks.iter().map(|(_, t)| (t.passed.is_jump, t.passed.before.len())).collect();
+        let passed: Vec<(bool, usize)> = ticks
+            .iter()
+            .map(|(_, t)| (t.passed.is_jump, t.passed.before.len()))
+            .collect();
         assert_eq!(passed, [(true, 10), (false, 0), (false, 29)]);
         assert!(ticks.iter().all(|(_, t)| t.model.interval_s == Some(1.0)));
     }
@@ -241,16 +290,26 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.kvmtop");
         let session = recorded(&path);
-        // Damaged after it was opened: the last byte of the first run's last frame, before its index and a header.
+        // Damaged after it was opened: the last byte of the first run's last frame, before its
+        // index and a header.
         let mut bytes = std::fs::read(&path).unwrap();
         let index = bytes.windows(8).position(|w| w == b"KVMTOPix").unwrap() - 8;
         bytes[index - 1] ^= 1;
         std::fs::write(&path, bytes).unwrap();
-        let events = events(session, &[Replay::Jump(38_000), Replay::Step(1), Replay::Step(1)]);
-        let said = |e: &ScreenEvent| matches!(e, ScreenEvent::Say(text) if text.starts_with("sample 50: "));
+        let events = events(
+            session,
+            &[Replay::Jump(38_000), Replay::Step(1), Replay::Step(1)],
+        );
+        let said = |e: &ScreenEvent| {
+            matches!(e, ScreenEvent::Say(text) if text.starts_with("sample \
+            50: "))
+        };
         assert!(events.iter().any(said));
         let shown = ticks(events);
-        assert_eq!(shown.iter().map(|(i, _)| *i).collect::<Vec<_>>(), [10, 48, 50]);
+        assert_eq!(
+            shown.iter().map(|(i, _)| *i).collect::<Vec<_>>(),
+            [10, 48, 50]
+        );
         assert_eq!(shown[2].1.model.interval_s, None, "the second run begins");
     }
 
@@ -262,7 +321,9 @@ mod tests {
         state.absorb(Pipeline::default().next_or_first(sample).into());
         let mut terminal = Terminal::new(TestBackend::new(120, 40)).unwrap();
         let theme = Theme::new(Palette::None, Tone::Dark, Charset::Unicode);
-        terminal.draw(|frame| _ = paint(frame.buffer_mut(), &state, &theme)).unwrap();
+        terminal
+            .draw(|frame| _ = paint(frame.buffer_mut(), &state, &theme))
+            .unwrap();
         terminal.backend().to_string()
     }
 
@@ -272,7 +333,9 @@ mod tests {
         let path = folder.path().join("s.kvmtop");
         let mut recorder = Recorder::create(&path, Limits::default()).unwrap();
         for second in 0..50 {
-            recorder.append(&Fixture::busy_host().sample(f64::from(second))).unwrap();
+            recorder
+                .append(&Fixture::busy_host().sample(f64::from(second)))
+                .unwrap();
         }
         recorder.close().unwrap();
         assert!(!screen(&path).contains("session degraded"));

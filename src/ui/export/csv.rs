@@ -1,5 +1,5 @@
-//! The tables of a view as comma-separated values (RFC 4180): figures are not rounded. A value that no source gave is
-//! empty.
+//! The tables of a view as comma-separated values (RFC 4180): figures are not rounded. A value that
+//! no source gave is empty.
 
 use crate::ui::guest_list::ListRow;
 use crate::ui::screen_view::ScreenView;
@@ -8,13 +8,27 @@ use crate::ui::table::{AnyTable, ColumnId, Table, Value};
 use crate::ui::views::guests::{self, GuestRow};
 use kvm::without_hidden;
 
-/// The tables of the view, a blank line between two. The list of guests has all that pass the filter, and no other row.
+/// The tables of the view, a blank line between two. The list of guests has all that pass the
+/// filter, and no other row.
 pub fn tables(state: &AppState) -> String {
     if state.view == ScreenView::Guests {
-        let rows = state.list.guests.iter().map(|at| GuestRow::new(state, ListRow::Guest(*at))).collect();
-        return table(&Table { rows, ..guests::table(state) });
+        let rows = state
+            .list
+            .guests
+            .iter()
+            .map(|at| GuestRow::new(state, ListRow::Guest(*at)))
+            .collect();
+        return table(&Table {
+            rows,
+            ..guests::table(state)
+        });
     }
-    state.page_of(state.view).tables().map(table).collect::<Vec<_>>().join("\r\n")
+    state
+        .page_of(state.view)
+        .tables()
+        .map(table)
+        .collect::<Vec<_>>()
+        .join("\r\n")
 }
 
 fn table(table: &dyn AnyTable) -> String {
@@ -30,14 +44,23 @@ fn table(table: &dyn AnyTable) -> String {
     out
 }
 
-/// A record. A spreadsheet takes a text that begins with `=`, `+`, `-` or `@` for a formula; names of guests are
-/// anybody's, so an apostrophe keeps such a text one (OWASP, CSV injection).
+/// A record. A spreadsheet takes a text that begins with `=`, `+`, `-` or `@` for a formula; names
+/// of guests are anybody's, so an apostrophe keeps such a text one (OWASP, CSV injection).
 fn line(fields: impl Iterator<Item = String>) -> String {
     let fields: Vec<String> = fields
         .map(|field| {
-            let is_formula = field.starts_with(['=', '+', '-', '@', '\t', '\r']) && field.parse::<f64>().is_err();
-            let field = if is_formula { format!("'{field}") } else { field };
-            if field.contains([',', '"', '\n', '\r']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field }
+            let is_formula = field.starts_with(['=', '+', '-', '@', '\t', '\r'])
+                && field.parse::<f64>().is_err();
+            let field = if is_formula {
+                format!("'{field}")
+            } else {
+                field
+            };
+            if field.contains([',', '"', '\n', '\r']) {
+                format!("\"{}\"", field.replace('"', "\"\""))
+            } else {
+                field
+            }
         })
         .collect();
     fields.join(",") + "\r\n"

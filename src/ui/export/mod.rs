@@ -16,7 +16,8 @@ use ratatui::layout::Rect;
 use report::document::JsonDocument;
 use report::json;
 
-/// A file to write: its name and its content. `None` before the first sample, and for the CSV of a view without tables.
+/// A file to write: its name and its content. `None` before the first sample, and for the CSV of a
+/// view without tables.
 pub fn view(state: &AppState, theme: &Theme, format: SaveFormat) -> Option<(String, String)> {
     let content = match format {
         SaveFormat::Text => lines(&drawn(state, theme)),
@@ -30,18 +31,33 @@ pub fn view(state: &AppState, theme: &Theme, format: SaveFormat) -> Option<(Stri
 /// A file name with host and time: `kvmtop-kvm07-guests-20261121-140322.txt`.
 pub fn file_name(state: &AppState, what: &str, extension: &str) -> String {
     let model = state.model.as_ref();
-    let host = model.map(|m| m.host.facts.hostname.as_str()).unwrap_or_default();
-    let host: String = host.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect();
+    let host = model
+        .map(|m| m.host.facts.hostname.as_str())
+        .unwrap_or_default();
+    let host: String = host
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+        .take(40)
+        .collect();
     let time = Timestamp::from_millisecond(model.map_or(0, |m| m.time_ms)).unwrap_or_default();
     let time = time.to_zoned(state.session.zone.clone());
-    let parts = ["kvmtop", &host, what, &time.strftime("%Y%m%d-%H%M%S").to_string()];
+    let parts = [
+        "kvmtop",
+        &host,
+        what,
+        &time.strftime("%Y%m%d-%H%M%S").to_string(),
+    ];
     let name: Vec<&str> = parts.into_iter().filter(|p| !p.is_empty()).collect();
     format!("{}.{extension}", name.join("-"))
 }
 
 /// The guests of the view: on a page its guest, else all that pass the filter.
 fn guests(state: &AppState) -> Vec<&DomainModel> {
-    if state.view == ScreenView::Page { state.domain().into_iter().collect() } else { state.guests() }
+    if state.view == ScreenView::Page {
+        state.domain().into_iter().collect()
+    } else {
+        state.guests()
+    }
 }
 
 /// The screen as it is, drawn once more.
@@ -68,14 +84,32 @@ pub(in crate::ui) fn lines(buf: &Buffer) -> String {
     out
 }
 
-/// The interval as JSON has it, with the guests of the view and the findings about them and the host.
+/// The interval as JSON has it, with the guests of the view and the findings about them and the
+/// host.
 fn document(state: &AppState) -> Option<JsonDocument> {
-    let source = if state.session.source == ScreenSource::Live { "live" } else { "session" };
+    let source = if state.session.source == ScreenSource::Live {
+        "live"
+    } else {
+        "session"
+    };
     let (model, domains) = (state.model.as_ref()?, &DomainFilter::default());
-    let mut document = JsonDocument::new(&report::View { model, findings: &state.report, source, domains });
+    let mut document = JsonDocument::new(&report::View {
+        model,
+        findings: &state.report,
+        source,
+        domains,
+    });
     let shown = guests(state);
-    document.domains.retain(|d| shown.iter().any(|s| s.name() == d.name && s.facts.pid == d.pid));
-    document.findings.retain(|f| f.domain.as_deref().is_none_or(|name| shown.iter().any(|d| d.name() == name)));
+    document.domains.retain(|d| {
+        shown
+            .iter()
+            .any(|s| s.name() == d.name && s.facts.pid == d.pid)
+    });
+    document.findings.retain(|f| {
+        f.domain
+            .as_deref()
+            .is_none_or(|name| shown.iter().any(|d| d.name() == name))
+    });
     Some(document)
 }
 

@@ -11,19 +11,29 @@ fn saved(state: &AppState, format: SaveFormat) -> String {
     view(state, &Theme::default(), format).unwrap().1
 }
 
-/// The records of the first table of a CSV file, by the names of its columns. No field of it has a comma.
+/// The records of the first table of a CSV file, by the names of its columns. No field of it has a
+/// comma.
 fn records(csv: &str) -> Vec<Vec<(String, String)>> {
     let table = csv.split("\r\n\r\n").next().unwrap();
     // A comma between quotes is text.
     let fields = |line: &str| {
         let parts = line.split('"').enumerate();
-        let line: String =
-            parts.map(|(n, part)| if n % 2 == 1 { part.replace(',', ";") } else { part.into() }).collect();
+        let line: String = parts
+            .map(|(n, part)| {
+                if n % 2 == 1 {
+                    part.replace(',', ";")
+                } else {
+                    part.into()
+                }
+            })
+            .collect();
         line.split(',').map(str::to_owned).collect::<Vec<_>>()
     };
     let mut lines = table.lines().map(fields);
     let names = lines.next().unwrap();
-    lines.map(|fields| names.iter().cloned().zip(fields).collect()).collect()
+    lines
+        .map(|fields| names.iter().cloned().zip(fields).collect())
+        .collect()
 }
 
 fn domains(state: &AppState) -> Vec<Value> {
@@ -34,28 +44,43 @@ fn domains(state: &AppState) -> Vec<Value> {
 
 /// The sum of fields such as `cpu.guest + cpu.usr`; `None` where one is not a figure.
 fn sum_of(value: &Value, fields: &str) -> Option<f64> {
-    let figure = |field: &str| field.split('.').try_fold(value, |v, name| v.get(name))?.as_f64();
+    let figure = |field: &str| {
+        field
+            .split('.')
+            .try_fold(value, |v, name| v.get(name))?
+            .as_f64()
+    };
     fields.split(" + ").map(figure).sum()
 }
 
 fn is_same(csv: &str, json: f64) -> bool {
-    csv.parse::<f64>().is_ok_and(|csv| (csv - json).abs() <= json.abs() * 1e-12)
+    csv.parse::<f64>()
+        .is_ok_and(|csv| (csv - json).abs() <= json.abs() * 1e-12)
 }
 
 #[test]
 fn a_file_is_named_after_host_view_and_time() {
     let mut state = busy(120, 40);
     let name = |s: &AppState, f| view(s, &Theme::default(), f).unwrap().0;
-    assert_eq!(name(&state, SaveFormat::Text), "kvmtop-kvm07-guests-20261121-140422.txt");
+    assert_eq!(
+        name(&state, SaveFormat::Text),
+        "kvmtop-kvm07-guests-20261121-140422.txt"
+    );
     state.show(ScreenView::Storage);
-    assert_eq!(name(&state, SaveFormat::Csv), "kvmtop-kvm07-storage-20261121-140422.csv");
+    assert_eq!(
+        name(&state, SaveFormat::Csv),
+        "kvmtop-kvm07-storage-20261121-140422.csv"
+    );
     assert!(view(&AppState::default(), &Theme::default(), SaveFormat::Json).is_none());
 }
 
 #[test]
 fn the_text_is_that_of_the_screen() {
     let state = busy(120, 40);
-    assert_eq!(saved(&state, SaveFormat::Text), lines(&draw(&state, &Theme::default())));
+    assert_eq!(
+        saved(&state, SaveFormat::Text),
+        lines(&draw(&state, &Theme::default()))
+    );
 }
 
 #[test]
@@ -63,15 +88,31 @@ fn csv_of_the_guests_has_every_guest_with_the_figures_of_json() {
     let mut state = busy(120, 40);
     let guests = domains(&state);
     let records = records(&saved(&state, SaveFormat::Csv));
-    assert_eq!(records.len(), guests.len(), "guests that share a row on the screen, and no row of the host");
+    assert_eq!(
+        records.len(),
+        guests.len(),
+        "guests that share a row on the screen, and no row of \
+        the host"
+    );
     let mut compared = 0;
     for record in &records {
         let of = |name: &str| &record.iter().find(|(n, _)| n == name).unwrap().1;
-        let guest = guests.iter().find(|g| g["name"].as_str() == Some(of("name"))).unwrap();
+        let guest = guests
+            .iter()
+            .find(|g| g["name"].as_str() == Some(of("name")))
+            .unwrap();
         // Figures of lists, such as the exits of all reasons, are sums that no field of JSON has.
-        for head in heads(TableId::Guests).into_iter().filter(|h| h.json != "name" && !h.json.contains("[]")) {
+        for head in heads(TableId::Guests)
+            .into_iter()
+            .filter(|h| h.json != "name" && !h.json.contains("[]"))
+        {
             if let Some(figure) = sum_of(guest, head.json) {
-                assert!(is_same(of(head.name), figure), "{}: {} {figure}", head.name, of(head.name));
+                assert!(
+                    is_same(of(head.name), figure),
+                    "{}: {} {figure}",
+                    head.name,
+                    of(head.name)
+                );
                 compared += 1;
             }
         }
@@ -87,14 +128,32 @@ fn csv_of_disks_has_the_names_and_figures_of_json() {
     state.show(ScreenView::Storage);
     let guests = domains(&state);
     let records = records(&saved(&state, SaveFormat::Csv));
-    assert_eq!(records.len(), guests.iter().map(|g| g["disks"].as_array().unwrap().len()).sum::<usize>());
+    assert_eq!(
+        records.len(),
+        guests
+            .iter()
+            .map(|g| g["disks"].as_array().unwrap().len())
+            .sum::<usize>()
+    );
     for record in &records {
-        let guest = guests.iter().find(|g| g["name"] == record[0].1.as_str()).unwrap();
-        let disk = guest["disks"].as_array().unwrap().iter().find(|d| d["name"] == record[1].1.as_str()).unwrap();
+        let guest = guests
+            .iter()
+            .find(|g| g["name"] == record[0].1.as_str())
+            .unwrap();
+        let disk = guest["disks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|d| d["name"] == record[1].1.as_str())
+            .unwrap();
         for (name, csv) in &record[2..] {
             match disk[name].as_f64() {
                 Some(figure) => assert!(is_same(csv, figure), "{name}: {csv} {figure}"),
-                None => assert!(disk[name].is_null() && csv.is_empty(), "{name}: {csv} {}", disk[name]),
+                None => assert!(
+                    disk[name].is_null() && csv.is_empty(),
+                    "{name}: {csv} {}",
+                    disk[name]
+                ),
             }
         }
     }
@@ -104,21 +163,39 @@ fn csv_of_disks_has_the_names_and_figures_of_json() {
 fn csv_has_every_table_of_a_view_with_all_its_columns() {
     let mut state = screen(&Fixture::with_devices(), 80, 24);
     state.show(ScreenView::Sources);
-    assert!(view(&state, &Theme::default(), SaveFormat::Csv).is_none(), "no table, no file");
+    assert!(
+        view(&state, &Theme::default(), SaveFormat::Csv).is_none(),
+        "no table, no file"
+    );
     for view in [ScreenView::Guests, ScreenView::Page, ScreenView::Storage] {
         state.show(view);
         state.settle();
         let csv = saved(&state, SaveFormat::Csv);
         let shown = match view {
             ScreenView::Guests => vec![TableId::Guests],
-            _ => state.page_of(view).tables().map(crate::ui::table::AnyTable::id).collect(),
+            _ => state
+                .page_of(view)
+                .tables()
+                .map(crate::ui::table::AnyTable::id)
+                .collect(),
         };
-        let shown: Vec<TableId> = shown.into_iter().filter(|id| !heads(*id).is_empty()).collect();
-        let tables: Vec<&str> = csv.split("\r\n\r\n").map(str::trim_start).filter(|t| !t.is_empty()).collect();
+        let shown: Vec<TableId> = shown
+            .into_iter()
+            .filter(|id| !heads(*id).is_empty())
+            .collect();
+        let tables: Vec<&str> = csv
+            .split("\r\n\r\n")
+            .map(str::trim_start)
+            .filter(|t| !t.is_empty())
+            .collect();
         assert_eq!(tables.len(), shown.len(), "{view:?}: {csv}");
         for (table, id) in tables.into_iter().zip(shown) {
             let names: Vec<&str> = heads(id).iter().map(|head| head.name).collect();
-            assert_eq!(table.lines().next(), Some(names.join(",").as_str()), "{view:?}");
+            assert_eq!(
+                table.lines().next(),
+                Some(names.join(",").as_str()),
+                "{view:?}"
+            );
         }
     }
 }
@@ -126,7 +203,12 @@ fn csv_has_every_table_of_a_view_with_all_its_columns() {
 #[test]
 fn json_is_the_document_of_the_guests_in_the_view() {
     let mut state = busy(120, 40);
-    let names = |s: &AppState| domains(s).iter().map(|d| d["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    let names = |s: &AppState| {
+        domains(s)
+            .iter()
+            .map(|d| d["name"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
     assert_eq!(names(&state).len(), 5);
     press(&mut state, "/win<Enter>");
     assert_eq!(names(&state), ["win10-2"]);
@@ -140,7 +222,8 @@ fn hostile_names_break_no_spreadsheet() {
     let mut state = screen(&Fixture::with_devices(), 120, 40);
     let model = state.model.as_mut().unwrap();
     let facts = std::sync::Arc::make_mut(&mut model.domains[0].facts);
-    facts.name.value = "=cmd|'/c calc'!A1,\"</text><script>alert(1)</script>\u{1b}[2J\u{202e}".into();
+    facts.name.value =
+        "=cmd|'/c calc'!A1,\"</text><script>alert(1)</script>\u{1b}[2J\u{202e}".into();
     state.settle();
     for view in [ScreenView::Guests, ScreenView::Storage] {
         state.show(view);

@@ -1,8 +1,8 @@
 //! The filter of the table: `cpu>50 and name~win and device=acpi-tmr`.
 //!
-//! Conditions that all have to be true, divided by `and`. Each compares a column, or is a part of a guest's name, or a
-//! glob. `-` is the value that no source gave; no other comparison is true of it. Pure; names of columns are given by
-//! the caller.
+//! Conditions that all have to be true, divided by `and`. Each compares a column, or is a part of a
+//! guest's name, or a glob. `-` is the value that no source gave; no other comparison is true of
+//! it. Pure; names of columns are given by the caller.
 
 use super::table::Value;
 use globset::{GlobBuilder, GlobMatcher};
@@ -15,8 +15,10 @@ pub const MAX_LENGTH: usize = 256;
 
 static AND: Pattern = Pattern::new("(?i-u)[ \t]+and[ \t]+");
 static OR_NOT: Pattern = Pattern::new("(?i-u)(?:^|[ \t])(?P<word>or|not)[ \t]");
-static COMPARISON: Pattern =
-    Pattern::new("(?s)^[ \t]*(?P<field>[^=!<>~]*?)[ \t]*(?P<operator>!=|<=|>=|==|=|<|>|~)[ \t]*(?P<value>.*?)[ \t]*$");
+static COMPARISON: Pattern = Pattern::new(
+    "(?s)^[ \t]*(?P<field>[^=!<>~]*?)[ \t]*(?P<operator>!=|<=|>=|==|=|<|>|~)[ \
+        \t]*(?P<value>.*?)[ \t]*$",
+);
 
 /// A column that a filter can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +51,11 @@ enum Condition {
     /// The row's name matches.
     Name(TextPattern),
     /// The value of the column with this index compares like this, or does not.
-    Compare { field: usize, comparison: Comparison, is_negated: bool },
+    Compare {
+        field: usize,
+        comparison: Comparison,
+        is_negated: bool,
+    },
 }
 
 /// How a value is compared.
@@ -78,18 +84,34 @@ impl TableFilter {
     /// What is wrong with the text, or still to be typed.
     pub fn read(text: &str, fields: &[FilterField]) -> Result<Self, FilterError> {
         if text.chars().count() > MAX_LENGTH {
-            return Err(FilterError { at: MAX_LENGTH, why: format!("a filter has at most {MAX_LENGTH} characters") });
+            return Err(FilterError {
+                at: MAX_LENGTH,
+                why: format!(
+                    "a filter has at most \
+                {MAX_LENGTH} characters"
+                ),
+            });
         }
         let text = text.trim();
         let (mut conditions, mut begin) = (Vec::new(), 0);
-        let ands = AND.regex().into_iter().flat_map(|and| and.find_iter(text)).map(|and| (and.start(), and.end()));
-        for (end, next) in ands.chain([(text.len(), text.len())]).filter(|_| !text.is_empty()) {
+        let ands = AND
+            .regex()
+            .into_iter()
+            .flat_map(|and| and.find_iter(text))
+            .map(|and| (and.start(), and.end()));
+        for (end, next) in ands
+            .chain([(text.len(), text.len())])
+            .filter(|_| !text.is_empty())
+        {
             let at = |byte: usize| text[..begin + byte].chars().count();
             let read = condition(&text[begin..end], fields);
             conditions.push(read.map_err(|(byte, why)| FilterError { at: at(byte), why })?);
             begin = next;
         }
-        Ok(Self { conditions, text: text.to_owned() })
+        Ok(Self {
+            conditions,
+            text: text.to_owned(),
+        })
     }
 
     /// Whether every row is shown.
@@ -107,14 +129,16 @@ impl TableFilter {
         &self.text
     }
 
-    /// Whether a row is shown: its name, and the value of each column by the index in the list given to
-    /// [`TableFilter::read`].
+    /// Whether a row is shown: its name, and the value of each column by the index in the list
+    /// given to [`TableFilter::read`].
     pub fn shows(&self, name: &str, value: &dyn Fn(usize) -> Value) -> bool {
         self.conditions.iter().all(|condition| match condition {
             Condition::Name(pattern) => pattern.is_match(name),
-            Condition::Compare { field, comparison, is_negated } => {
-                comparison.holds(&value(*field)) == Some(!is_negated)
-            }
+            Condition::Compare {
+                field,
+                comparison,
+                is_negated,
+            } => comparison.holds(&value(*field)) == Some(!is_negated),
         })
     }
 }
@@ -122,20 +146,32 @@ impl TableFilter {
 /// Reads a condition. The error has the byte where it is wrong.
 fn condition(text: &str, fields: &[FilterField]) -> Result<Condition, (usize, String)> {
     if let Some(word) = OR_NOT.captures(text).and_then(|found| found.name("word")) {
-        return Err((word.start(), format!("'{}' is not read: conditions are joined by and", word.as_str())));
+        return Err((
+            word.start(),
+            format!(
+                "'{}' is not read: conditions are joined by and",
+                word.as_str()
+            ),
+        ));
     }
     let Some(found) = COMPARISON.captures(text) else {
         return Ok(Condition::Name(TextPattern::new(text.trim(), false)));
     };
     let (name, value) = (&found["field"], &found["value"]);
-    let [at_name, at_operator, at_value] =
-        ["field", "operator", "value"].map(|group| found.name(group).map_or(0, |group| group.start()));
+    let [at_name, at_operator, at_value] = ["field", "operator", "value"]
+        .map(|group| found.name(group).map_or(0, |group| group.start()));
     if name.is_empty() {
         return Err((at_operator, "a column is missing, such as cpu>50".into()));
     }
-    let Some(field) = fields.iter().position(|f| f.name.eq_ignore_ascii_case(name)) else {
+    let Some(field) = fields
+        .iter()
+        .position(|f| f.name.eq_ignore_ascii_case(name))
+    else {
         let names: Vec<&str> = fields.iter().map(|f| f.name).collect();
-        return Err((at_name, format!("no column '{name}'; there are {}", names.join(", "))));
+        return Err((
+            at_name,
+            format!("no column '{name}'; there are {}", names.join(", ")),
+        ));
     };
     if value.is_empty() {
         return Err((at_value, "a value is missing".into()));
@@ -145,15 +181,40 @@ fn condition(text: &str, fields: &[FilterField]) -> Result<Condition, (usize, St
         ("=" | "==" | "!=", "-") => Comparison::IsUnknown,
         ("=" | "==" | "!=", _) if is_text => Comparison::Matches(TextPattern::new(value, true)),
         ("~", _) if is_text => Comparison::Matches(TextPattern::new(value, false)),
-        _ if is_text => return Err((at_operator, format!("{name} is a text: compare it with =, != or ~"))),
-        ("~", _) => {
-            return Err((at_operator, format!("{name} is a figure: compare it with =, !=, <, <=, > or >=")));
+        _ if is_text => {
+            return Err((
+                at_operator,
+                format!(
+                    "{name} is a text: compare it with =, != \
+            or ~"
+                ),
+            ));
         }
-        (operator, _) => figure_comparison(operator, value)
-            .ok_or_else(|| (at_value, format!("'{value}' is no figure; use 50, 12.5, 10k, 2M or 4GiB")))?,
+        ("~", _) => {
+            return Err((
+                at_operator,
+                format!(
+                    "{name} is a figure: compare it with =, !=, <, <=, > \
+                or >="
+                ),
+            ));
+        }
+        (operator, _) => figure_comparison(operator, value).ok_or_else(|| {
+            (
+                at_value,
+                format!(
+                    "'{value}' is no figure; use 50, 12.5, 10k, 2M or \
+                4GiB"
+                ),
+            )
+        })?,
     };
     // `a<=5` is not `a>5`.
-    Ok(Condition::Compare { field, comparison, is_negated: ["!=", "<=", ">="].contains(&&found["operator"]) })
+    Ok(Condition::Compare {
+        field,
+        comparison,
+        is_negated: ["!=", "<=", ">="].contains(&&found["operator"]),
+    })
 }
 
 fn figure_comparison(operator: &str, text: &str) -> Option<Comparison> {
@@ -169,7 +230,9 @@ fn figure_comparison(operator: &str, text: &str) -> Option<Comparison> {
 /// A figure with a unit, and what its last digit stands for: 12.5k is 12,500, to 100.
 fn figure(text: &str) -> Option<(f64, f64)> {
     let text = text.trim_end_matches("/s").trim_end_matches('%');
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '-' && c != '+').unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.' && c != '-' && c != '+')
+        .unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
     let unit = match unit.to_ascii_lowercase().as_str() {
         "" => 1.0,
@@ -201,12 +264,18 @@ impl Comparison {
 }
 
 impl TextPattern {
-    /// A glob where it contains `*`, `?` or `[`; else the text as a whole or a part of one. A glob that cannot be read
-    /// is a text like any other.
+    /// A glob where it contains `*`, `?` or `[`; else the text as a whole or a part of one. A glob
+    /// that cannot be read is a text like any other.
     fn new(text: &str, whole: bool) -> Self {
-        let glob = text.contains(['*', '?', '[']).then(|| GlobBuilder::new(text).case_insensitive(true).build());
+        let glob = text
+            .contains(['*', '?', '['])
+            .then(|| GlobBuilder::new(text).case_insensitive(true).build());
         let glob = glob.and_then(Result::ok).map(|g| g.compile_matcher());
-        Self { text: text.to_lowercase(), whole, glob }
+        Self {
+            text: text.to_lowercase(),
+            whole,
+            glob,
+        }
     }
 
     fn is_match(&self, value: &str) -> bool {
@@ -220,8 +289,17 @@ impl TextPattern {
 
 /// The names of columns that the last condition may become while it is typed.
 pub fn suggestions(text: &str, fields: &[FilterField]) -> Vec<&'static str> {
-    let word = AND.regex().and_then(|and| and.split(text).last()).unwrap_or_default().trim_start().to_lowercase();
-    fields.iter().map(|f| f.name).filter(|name| name.starts_with(&word)).collect()
+    let word = AND
+        .regex()
+        .and_then(|and| and.split(text).last())
+        .unwrap_or_default()
+        .trim_start()
+        .to_lowercase();
+    fields
+        .iter()
+        .map(|f| f.name)
+        .filter(|name| name.starts_with(&word))
+        .collect()
 }
 
 #[cfg(test)]

@@ -4,11 +4,26 @@ use super::*;
 use proptest::prelude::*;
 
 const FIELDS: [FilterField; 5] = [
-    FilterField { name: "name", is_text: true },
-    FilterField { name: "cpu", is_text: false },
-    FilterField { name: "exits", is_text: false },
-    FilterField { name: "device", is_text: true },
-    FilterField { name: "vcpus", is_text: false },
+    FilterField {
+        name: "name",
+        is_text: true,
+    },
+    FilterField {
+        name: "cpu",
+        is_text: false,
+    },
+    FilterField {
+        name: "exits",
+        is_text: false,
+    },
+    FilterField {
+        name: "device",
+        is_text: true,
+    },
+    FilterField {
+        name: "vcpus",
+        is_text: false,
+    },
 ];
 
 /// Name, CPU, exits, device, vCPUs of four guests.
@@ -26,14 +41,22 @@ fn rows() -> Vec<(&'static str, [Value; 4])> {
 fn shown_by(text: &str) -> Vec<&'static str> {
     let filter = TableFilter::read(text, &FIELDS).unwrap_or_else(|e| panic!("{text}: {e}"));
     let shows = |(name, values): &(&'static str, [Value; 4])| {
-        let value = |i: usize| if i == 0 { Value::Text((*name).into()) } else { values[i - 1].clone() };
+        let value = |i: usize| {
+            if i == 0 {
+                Value::Text((*name).into())
+            } else {
+                values[i - 1].clone()
+            }
+        };
         filter.shows(name, &value)
     };
     rows().iter().filter(|r| shows(r)).map(|r| r.0).collect()
 }
 
 fn said(text: &str) -> String {
-    TableFilter::read(text, &FIELDS).expect_err(text).to_string()
+    TableFilter::read(text, &FIELDS)
+        .expect_err(text)
+        .to_string()
 }
 
 #[test]
@@ -77,7 +100,10 @@ fn figures_texts_and_their_operators() {
 
 #[test]
 fn all_conditions_have_to_be_true() {
-    assert_eq!(shown_by("cpu>50 and name~win and device=acpi-tmr"), ["win10-2"]);
+    assert_eq!(
+        shown_by("cpu>50 and name~win and device=acpi-tmr"),
+        ["win10-2"]
+    );
     assert_eq!(shown_by("cpu<100 AND web 1"), ["web 1"]);
 }
 
@@ -91,18 +117,48 @@ fn an_unknown_value_is_on_neither_side() {
 fn what_is_wrong_or_missing_is_said() {
     for (text, words) in [
         ("cpu>", "at 5: a value is missing"),
-        ("cpu>50 and", "at 5: '50 and' is no figure; use 50, 12.5, 10k, 2M or 4GiB"),
-        ("cpu>5 name~x", "at 5: '5 name~x' is no figure; use 50, 12.5, 10k, 2M or 4GiB"),
-        ("web-1 and  cp>5", "at 12: no column 'cp'; there are name, cpu, exits, device, vcpus"),
-        ("数>5", "at 1: no column '数'; there are name, cpu, exits, device, vcpus"),
-        ("数 and cp>5", "at 7: no column 'cp'; there are name, cpu, exits, device, vcpus"),
-        ("cpu>fast", "at 5: 'fast' is no figure; use 50, 12.5, 10k, 2M or 4GiB"),
-        ("cpu~5", "at 4: cpu is a figure: compare it with =, !=, <, <=, > or >="),
+        (
+            "cpu>50 and",
+            "at 5: '50 and' is no figure; use 50, 12.5, 10k, 2M or 4GiB",
+        ),
+        (
+            "cpu>5 name~x",
+            "at 5: '5 name~x' is no figure; use 50, 12.5, 10k, 2M or 4GiB",
+        ),
+        (
+            "web-1 and  cp>5",
+            "at 12: no column 'cp'; there are name, cpu, exits, device, vcpus",
+        ),
+        (
+            "数>5",
+            "at 1: no column '数'; there are name, cpu, exits, device, vcpus",
+        ),
+        (
+            "数 and cp>5",
+            "at 7: no column 'cp'; there are name, cpu, exits, device, vcpus",
+        ),
+        (
+            "cpu>fast",
+            "at 5: 'fast' is no figure; use 50, 12.5, 10k, 2M or 4GiB",
+        ),
+        (
+            "cpu~5",
+            "at 4: cpu is a figure: compare it with =, !=, <, <=, > or >=",
+        ),
         ("name>5", "at 5: name is a text: compare it with =, != or ~"),
         (">5", "at 1: a column is missing, such as cpu>50"),
-        ("web or db", "at 5: 'or' is not read: conditions are joined by and"),
-        ("cpu>5 and NOT web", "at 11: 'NOT' is not read: conditions are joined by and"),
-        ("cpu>=>5", "at 6: '>5' is no figure; use 50, 12.5, 10k, 2M or 4GiB"),
+        (
+            "web or db",
+            "at 5: 'or' is not read: conditions are joined by and",
+        ),
+        (
+            "cpu>5 and NOT web",
+            "at 11: 'NOT' is not read: conditions are joined by and",
+        ),
+        (
+            "cpu>=>5",
+            "at 6: '>5' is no figure; use 50, 12.5, 10k, 2M or 4GiB",
+        ),
     ] {
         assert_eq!(said(text), words, "{text}");
     }
@@ -118,10 +174,17 @@ fn a_hostile_filter_is_refused_in_time() {
 fn columns_are_suggested_where_one_can_stand() {
     let names = |text| suggestions(text, &FIELDS);
     assert_eq!(names("e"), ["exits"]);
-    assert_eq!(names("cpu>5 and "), ["name", "cpu", "exits", "device", "vcpus"]);
+    assert_eq!(
+        names("cpu>5 and "),
+        ["name", "cpu", "exits", "device", "vcpus"]
+    );
     assert_eq!(names("cpu>5 and d"), ["device"]);
     assert_eq!(names("").len(), 5);
-    assert_eq!(names("exits"), ["exits"], "a column until an operator or something else follows");
+    assert_eq!(
+        names("exits"),
+        ["exits"],
+        "a column until an operator or something else follows"
+    );
     for text in ["cpu>", "cpu>5 e", "cpu>5", "device=e", "exits1"] {
         assert!(names(text).is_empty(), "{text}");
     }

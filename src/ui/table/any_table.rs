@@ -21,10 +21,13 @@ pub struct Table<Row> {
 }
 
 impl<Row> Table<Row> {
-    /// The table with its rows in the order that the user chose, and held where it was a moment ago.
+    /// The table with its rows in the order that the user chose, and held where it was a moment
+    /// ago.
     #[must_use]
     pub fn in_order(mut self, state: &TableState) -> Self {
-        let sort = state.sort.and_then(|sort| Some((self.columns.get(sort.column.0)?, sort.reversed)));
+        let sort = state
+            .sort
+            .and_then(|sort| Some((self.columns.get(sort.column.0)?, sort.reversed)));
         self.rows = order::arrange(self.rows, sort, self.key, &state.order);
         self
     }

@@ -50,7 +50,11 @@ impl Cell {
     /// A wait, percent of the time that a vCPU wanted to run.
     pub fn wait(percent: Option<f64>) -> Self {
         let is_noticed = percent.is_some_and(|wait| wait >= NOTICED_WAIT);
-        Self::figure(percent, figures::percent).styled(if is_noticed { StyleId::Wait } else { StyleId::Text })
+        Self::figure(percent, figures::percent).styled(if is_noticed {
+            StyleId::Wait
+        } else {
+            StyleId::Text
+        })
     }
 
     /// Whether it holds a value.

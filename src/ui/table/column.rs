@@ -53,9 +53,27 @@ pub struct Column<Row> {
 }
 
 impl<Row> Column<Row> {
-    fn new(name: &'static str, header: &'static str, layout: ColumnLayout, content: Content<Row>) -> Self {
-        let head = ColumnHead { name, header, layout, help: "", json: "", is_hidden: false };
-        Self { head, content, drawn: None, rank: None, finish: |_, cell| cell }
+    fn new(
+        name: &'static str,
+        header: &'static str,
+        layout: ColumnLayout,
+        content: Content<Row>,
+    ) -> Self {
+        let head = ColumnHead {
+            name,
+            header,
+            layout,
+            help: "",
+            json: "",
+            is_hidden: false,
+        };
+        Self {
+            head,
+            content,
+            drawn: None,
+            rank: None,
+            finish: |_, cell| cell,
+        }
     }
 
     /// A column of figures, printed by `print`; `None` is a value that no source gave.
@@ -70,38 +88,61 @@ impl<Row> Column<Row> {
     }
 
     /// A column of texts; an empty one is a value that no source gave.
-    pub fn text(name: &'static str, header: &'static str, layout: ColumnLayout, value: fn(&Row) -> String) -> Self {
+    pub fn text(
+        name: &'static str,
+        header: &'static str,
+        layout: ColumnLayout,
+        value: fn(&Row) -> String,
+    ) -> Self {
         Self::new(name, header, layout, Content::Text(value))
     }
 
     /// Says what it shows.
     #[must_use]
     pub fn help(self, help: &'static str) -> Self {
-        Self { head: ColumnHead { help, ..self.head }, ..self }
+        Self {
+            head: ColumnHead { help, ..self.head },
+            ..self
+        }
     }
 
     /// Names the fields of JSON with the same figures.
     #[must_use]
     pub fn json(self, json: &'static str) -> Self {
-        Self { head: ColumnHead { json, ..self.head }, ..self }
+        Self {
+            head: ColumnHead { json, ..self.head },
+            ..self
+        }
     }
 
     /// Leaves the column out until the user chooses it.
     #[must_use]
     pub fn hidden(self) -> Self {
-        Self { head: ColumnHead { is_hidden: true, ..self.head }, ..self }
+        Self {
+            head: ColumnHead {
+                is_hidden: true,
+                ..self.head
+            },
+            ..self
+        }
     }
 
     /// Draws its cells in another way than as the value alone.
     #[must_use]
     pub fn drawn(self, cell: fn(&Row) -> Cell) -> Self {
-        Self { drawn: Some(cell), ..self }
+        Self {
+            drawn: Some(cell),
+            ..self
+        }
     }
 
     /// Sorts by a figure other than the value.
     #[must_use]
     pub fn ranked(self, rank: fn(&Row) -> Option<f64>) -> Self {
-        Self { rank: Some(rank), ..self }
+        Self {
+            rank: Some(rank),
+            ..self
+        }
     }
 
     /// Changes its cells after they are made, in the same way for all columns of a table.
@@ -118,8 +159,12 @@ impl<Row> Column<Row> {
     /// The value of a row.
     pub fn value(&self, row: &Row) -> Value {
         match self.content {
-            Content::Figure(value, _) => value(row).filter(|v| v.is_finite()).map_or(Value::Unknown, Value::Figure),
-            Content::Text(value) => Some(value(row)).filter(|t| !t.is_empty()).map_or(Value::Unknown, Value::Text),
+            Content::Figure(value, _) => value(row)
+                .filter(|v| v.is_finite())
+                .map_or(Value::Unknown, Value::Figure),
+            Content::Text(value) => Some(value(row))
+                .filter(|t| !t.is_empty())
+                .map_or(Value::Unknown, Value::Text),
         }
     }
 
@@ -136,7 +181,8 @@ impl<Row> Column<Row> {
         (self.finish)(row, cell)
     }
 
-    /// Where a row belongs: the greatest figure first, names in alphabetical order, unknown values last.
+    /// Where a row belongs: the greatest figure first, names in alphabetical order, unknown values
+    /// last.
     pub(super) fn sort_key(&self, row: &Row) -> SortKey {
         let value = match self.rank {
             Some(rank) => rank(row).map_or(Value::Unknown, Value::Figure),
@@ -161,6 +207,10 @@ pub(super) enum SortKey {
 /// A figure in steps of a tenth: noise moves no row.
 pub fn step(figure: f64) -> i64 {
     let size = figure.abs();
-    let steps = if size < 1.0 { 0 } else { 1 + (size.ln() / 1.1_f64.ln()) as i64 };
+    let steps = if size < 1.0 {
+        0
+    } else {
+        1 + (size.ln() / 1.1_f64.ln()) as i64
+    };
     if figure < 0.0 { -steps } else { steps }
 }

@@ -15,28 +15,43 @@ pub struct ColumnLayout {
 
 /// A column of text.
 pub const fn left(width: u16, grow: u16, priority: u8) -> ColumnLayout {
-    ColumnLayout { width, grow, right: false, priority }
+    ColumnLayout {
+        width,
+        grow,
+        right: false,
+        priority,
+    }
 }
 
 /// A column of figures.
 pub const fn right(width: u16, grow: u16, priority: u8) -> ColumnLayout {
-    ColumnLayout { width, grow, right: true, priority }
+    ColumnLayout {
+        width,
+        grow,
+        right: true,
+        priority,
+    }
 }
 
 /// A column that fits: its index, left edge (relative) and width.
 pub type Fitted = (usize, u16, u16);
 
-/// Which columns fit into `columns` screen columns with a gap of one. The highest priority numbers are left out first;
-/// spare room is shared.
+/// Which columns fit into `columns` screen columns with a gap of one. The highest priority numbers
+/// are left out first; spare room is shared.
 pub fn fit_columns(layouts: &[ColumnLayout], columns: u16) -> Vec<Fitted> {
     let mut kept: Vec<usize> = (0..layouts.len()).collect();
     let need = |kept: &[usize]| -> u16 {
         kept.iter().map(|&i| layouts[i].width).sum::<u16>() + kept.len().saturating_sub(1) as u16
     };
     while need(&kept) > columns {
-        let last = kept.iter().enumerate().filter(|(_, i)| layouts[**i].priority > 0);
+        let last = kept
+            .iter()
+            .enumerate()
+            .filter(|(_, i)| layouts[**i].priority > 0);
         // Of equal ones the rightmost is left out.
-        let Some((at, _)) = last.max_by_key(|(at, i)| (layouts[**i].priority, *at)) else { break };
+        let Some((at, _)) = last.max_by_key(|(at, i)| (layouts[**i].priority, *at)) else {
+            break;
+        };
         kept.remove(at);
     }
     let mut room = columns.saturating_sub(need(&kept));
@@ -71,7 +86,12 @@ mod tests {
 
     #[test]
     fn the_least_important_columns_are_left_out_first() {
-        let ids = |w| fit_columns(&LAYOUTS, w).iter().map(|f| f.0).collect::<Vec<_>>();
+        let ids = |w| {
+            fit_columns(&LAYOUTS, w)
+                .iter()
+                .map(|f| f.0)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(ids(80), [0, 1, 2]);
         assert_eq!(ids(22), [0, 1, 2]);
         assert_eq!(ids(21), [0, 2]);
@@ -81,7 +101,10 @@ mod tests {
 
     #[test]
     fn spare_room_goes_to_what_can_grow() {
-        assert_eq!(fit_columns(&LAYOUTS, 24), [(0, 0, 12), (1, 13, 5), (2, 19, 5)]);
+        assert_eq!(
+            fit_columns(&LAYOUTS, 24),
+            [(0, 0, 12), (1, 13, 5), (2, 19, 5)]
+        );
         assert_eq!(fit_columns(&LAYOUTS, 200)[0], (0, 0, 15));
     }
 }

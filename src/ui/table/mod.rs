@@ -1,5 +1,5 @@
-//! Tables. Every list of the screen is made of [`Column`]s: header, help, width, sort value and cell are one entry, and
-//! menus, filters, CSV, JSON, help and documentation come from it.
+//! Tables. Every list of the screen is made of [`Column`]s: header, help, width, sort value and
+//! cell are one entry, and menus, filters, CSV, JSON, help and documentation come from it.
 //!
 //! `ratatui`'s own table has neither columns that give way by importance nor cells with bars.
 

@@ -32,7 +32,9 @@ pub struct TableState {
 impl TableState {
     /// Sorts by a column; by the same one again in the reverse order.
     pub fn sort_by(&mut self, column: ColumnId) {
-        let reversed = self.sort.is_some_and(|sort| sort.column == column && !sort.reversed);
+        let reversed = self
+            .sort
+            .is_some_and(|sort| sort.column == column && !sort.reversed);
         self.sort = Some(Sort { column, reversed });
         self.order = RowOrder::default();
     }
@@ -76,7 +78,12 @@ pub(super) fn arrange<Row>(
         }
     }
     if !held.rows.is_empty() {
-        let places: HashMap<RowKey, usize> = held.rows.iter().enumerate().map(|(at, key)| (*key, at)).collect();
+        let places: HashMap<RowKey, usize> = held
+            .rows
+            .iter()
+            .enumerate()
+            .map(|(at, key)| (*key, at))
+            .collect();
         rows.sort_by_cached_key(|row| places.get(&key(row)).copied().unwrap_or(usize::MAX));
     }
     rows

@@ -28,9 +28,14 @@ pub struct TablePainter<'a> {
 }
 
 impl<'a> TablePainter<'a> {
-    /// Fits the columns of a table. A column without any value (such as times, of an engine that only counts) is left
-    /// out, but not from the list of guests, whose columns keep their places.
-    pub fn new(table: &'a dyn AnyTable, state: &'a TableState, columns: u16, theme: &'a Theme) -> Self {
+    /// Fits the columns of a table. A column without any value (such as times, of an engine that
+    /// only counts) is left out, but not from the list of guests, whose columns keep their places.
+    pub fn new(
+        table: &'a dyn AnyTable,
+        state: &'a TableState,
+        columns: u16,
+        theme: &'a Theme,
+    ) -> Self {
         let has_values = |id: &ColumnId| {
             let rows = table.len();
             table.id() == TableId::Guests
@@ -38,25 +43,40 @@ impl<'a> TablePainter<'a> {
                 || rows == 0
                 || (0..rows).any(|row| table.cell(row, *id).is_known())
         };
-        let shown: Vec<ColumnId> = shown_columns(table, state).into_iter().filter(has_values).collect();
+        let shown: Vec<ColumnId> = shown_columns(table, state)
+            .into_iter()
+            .filter(has_values)
+            .collect();
         let layouts: Vec<ColumnLayout> = shown.iter().map(|id| table.head(*id).layout).collect();
         let fitted = fit_columns(&layouts, columns.saturating_sub(MARKS));
-        Self { table, state, theme, columns: shown, layouts, fitted }
+        Self {
+            table,
+            state,
+            theme,
+            columns: shown,
+            layouts,
+            fitted,
+        }
     }
 
     /// Whether a column is painted.
     pub fn shows(&self, column: ColumnId) -> bool {
-        self.fitted.iter().any(|(at, ..)| self.columns[*at] == column)
+        self.fitted
+            .iter()
+            .any(|(at, ..)| self.columns[*at] == column)
     }
 
-    /// Paints the headers. A table that is sorted by a column without room says so after its first header.
+    /// Paints the headers. A table that is sorted by a column without room says so after its first
+    /// header.
     pub fn head(&self, buf: &mut Buffer, line: Rect) {
         let sort = self.state.sort;
         for (n, &(at, x, room)) in self.fitted.iter().enumerate() {
             let id = self.columns[at];
             let head = self.table.head(id);
             let text = match sort {
-                Some(sort) if sort.column == id => format!("{}{}", self.sort_mark(sort.reversed), head.header),
+                Some(sort) if sort.column == id => {
+                    format!("{}{}", self.sort_mark(sort.reversed), head.header)
+                }
                 Some(sort) if n == 0 && !self.shows(sort.column) => {
                     let by = self.table.head(sort.column).header;
                     format!("{} by {by}{}", head.header, self.sort_mark(sort.reversed))
@@ -64,8 +84,19 @@ impl<'a> TablePainter<'a> {
                 _ => head.header.to_string(),
             };
             let text = fit(&text, room, self.theme.glyphs.cut);
-            let x = x + if self.layouts[at].right { room - width(&text).min(room) } else { 0 };
-            put(buf, line.x + MARKS + x, line.y, &text, room, self.theme.style(StyleId::Head));
+            let x = x + if self.layouts[at].right {
+                room - width(&text).min(room)
+            } else {
+                0
+            };
+            put(
+                buf,
+                line.x + MARKS + x,
+                line.y,
+                &text,
+                room,
+                self.theme.style(StyleId::Head),
+            );
             if text == bars::LEGEND {
                 let mut x = line.x + MARKS + x;
                 for (word, hue) in text.split(' ').zip(bars::HUES) {
@@ -95,22 +126,56 @@ impl<'a> TablePainter<'a> {
             match self.table.cell(row, self.columns[at]) {
                 Cell::Text(text, look) => {
                     let text = fit_words(&text, room, cut);
-                    let x = if self.layouts[at].right { x + room - width(&text).min(room) } else { x };
+                    let x = if self.layouts[at].right {
+                        x + room - width(&text).min(room)
+                    } else {
+                        x
+                    };
                     put(buf, x, line.y, &text, room, style(look));
                 }
-                Cell::Cost(cost) => put(buf, x, line.y, &cost.text(room.into()), room, style(StyleId::Text)),
-                Cell::Bar(parts, whole) => bars::parts(buf, x, line.y, room, parts, whole, self.theme),
+                Cell::Cost(cost) => put(
+                    buf,
+                    x,
+                    line.y,
+                    &cost.text(room.into()),
+                    room,
+                    style(StyleId::Text),
+                ),
+                Cell::Bar(parts, whole) => {
+                    bars::parts(buf, x, line.y, room, parts, whole, self.theme);
+                }
                 Cell::Name(name, state, look) => {
-                    put(buf, x, line.y, &name_text(&name, state, room, cut), room, style(look));
+                    put(
+                        buf,
+                        x,
+                        line.y,
+                        &name_text(&name, state, room, cut),
+                        room,
+                        style(look),
+                    );
                 }
             }
         }
         if let RowStyle::Severity(severity) = row_style {
             let (glyph, look) = severity_mark(severity, self.theme);
-            put(buf, line.x + 1, line.y, &glyph.to_string(), 1, self.theme.style(look));
+            put(
+                buf,
+                line.x + 1,
+                line.y,
+                &glyph.to_string(),
+                1,
+                self.theme.style(look),
+            );
         }
         if is_selected {
-            put(buf, line.x, line.y, &self.theme.glyphs.cursor.to_string(), 1, self.theme.style(StyleId::Strong));
+            put(
+                buf,
+                line.x,
+                line.y,
+                &self.theme.glyphs.cursor.to_string(),
+                1,
+                self.theme.style(StyleId::Strong),
+            );
             highlight(buf, line, self.theme);
         }
     }
@@ -118,7 +183,12 @@ impl<'a> TablePainter<'a> {
 
 /// The columns that the user chose, else those that the table has at first.
 fn shown_columns(table: &dyn AnyTable, state: &TableState) -> Vec<ColumnId> {
-    let at_first = || (0..table.width()).map(ColumnId).filter(|id| !table.head(*id).is_hidden).collect();
+    let at_first = || {
+        (0..table.width())
+            .map(ColumnId)
+            .filter(|id| !table.head(*id).is_hidden)
+            .collect()
+    };
     state.columns.clone().unwrap_or_else(at_first)
 }
 
@@ -142,9 +212,12 @@ pub fn severity_style(severity: Severity) -> StyleId {
     }
 }
 
-/// A name and its state, `web-1 (paused)`, in a width. Of a long name the middle is left out, of the state nothing.
+/// A name and its state, `web-1 (paused)`, in a width. Of a long name the middle is left out, of
+/// the state nothing.
 fn name_text(name: &str, state: Option<&str>, columns: u16, cut: char) -> String {
-    let Some(state) = state else { return fit_middle(name, columns, cut) };
+    let Some(state) = state else {
+        return fit_middle(name, columns, cut);
+    };
     let label = format!(" ({state})");
     fit_middle(name, columns.saturating_sub(width(&label)), cut) + &label
 }

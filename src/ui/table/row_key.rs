@@ -2,7 +2,8 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Identifies a row from one interval to the next: a hash of what it is about, such as guest and thread.
+/// Identifies a row from one interval to the next: a hash of what it is about, such as guest and
+/// thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowKey(u64);
 

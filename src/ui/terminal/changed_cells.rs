@@ -1,8 +1,9 @@
-//! What turns the picture on a terminal into the next one, in few bytes: a line may be slow, and each hop to a terminal
-//! costs. Most of what ratatui's own backend sends places the cursor and repeats colours.
+//! What turns the picture on a terminal into the next one, in few bytes: a line may be slow, and
+//! each hop to a terminal costs. Most of what ratatui's own backend sends places the cursor and
+//! repeats colours.
 //!
-//! Changes are sent colour by colour. What lies between two changes of a line is written again where that is shorter
-//! than to jump.
+//! Changes are sent colour by colour. What lies between two changes of a line is written again
+//! where that is shorter than to jump.
 
 use crossterm::cursor::{MoveLeft, MoveRight, MoveTo};
 use crossterm::queue;
@@ -25,8 +26,8 @@ const MODIFIERS: [(Modifier, Attribute); 4] = [
     (Modifier::REVERSED, Attribute::Reverse),
 ];
 
-/// Writes the cells that changed. Both pictures have the same size. Afterwards the cursor may be anywhere, and the
-/// style is the terminal's default.
+/// Writes the cells that changed. Both pictures have the same size. Afterwards the cursor may be
+/// anywhere, and the style is the terminal's default.
 ///
 /// # Errors
 /// As the writer has them.
@@ -65,7 +66,10 @@ fn by_style<'a>(shown: &Buffer, now: &'a Buffer) -> Vec<(Pen, Vec<PlacedCell<'a>
         let cell = change.2;
         // Neighbours mostly share a style.
         if !styles[last].0.shows(cell) {
-            last = styles.iter().position(|(pen, _)| pen.shows(cell)).unwrap_or(styles.len());
+            last = styles
+                .iter()
+                .position(|(pen, _)| pen.shows(cell))
+                .unwrap_or(styles.len());
             if last == styles.len() {
                 styles.push((Pen::of(cell), Vec::new()));
             }
@@ -97,19 +101,29 @@ struct Pen {
 
 impl Default for Pen {
     fn default() -> Self {
-        Self { fg: Color::Reset, bg: Color::Reset, modifier: Modifier::empty() }
+        Self {
+            fg: Color::Reset,
+            bg: Color::Reset,
+            modifier: Modifier::empty(),
+        }
     }
 }
 
 impl Pen {
     fn of(cell: &Cell) -> Self {
-        Self { fg: cell.fg, bg: cell.bg, modifier: cell.modifier }
+        Self {
+            fg: cell.fg,
+            bg: cell.bg,
+            modifier: cell.modifier,
+        }
     }
 
-    /// Whether a cell written with this pen looks as it should: of a blank one only the background is seen.
+    /// Whether a cell written with this pen looks as it should: of a blank one only the background
+    /// is seen.
     fn shows(&self, cell: &Cell) -> bool {
         let wanted = Self::of(cell);
-        let is_blank = cell.symbol() == " " && !(self.modifier | wanted.modifier).intersects(ON_BLANKS);
+        let is_blank =
+            cell.symbol() == " " && !(self.modifier | wanted.modifier).intersects(ON_BLANKS);
         *self == wanted || is_blank && self.bg == wanted.bg
     }
 
@@ -141,8 +155,8 @@ impl Pen {
     }
 }
 
-/// The index of a colour among the terminal's sixteen colours. Without it, crossterm sends a 256-colour sequence, which
-/// a terminal with only sixteen colours may read as two modifiers.
+/// The index of a colour among the terminal's sixteen colours. Without it, crossterm sends a
+/// 256-colour sequence, which a terminal with only sixteen colours may read as two modifiers.
 fn place_among_sixteen(colour: Color) -> Option<usize> {
     use Color as C;
     #[rustfmt::skip]
@@ -167,14 +181,24 @@ mod tests {
         let styles = [
             Style::new(),
             Style::new().fg(Color::Indexed(133)),
-            Style::new().fg(Color::Indexed(203)).add_modifier(Modifier::BOLD),
+            Style::new()
+                .fg(Color::Indexed(203))
+                .add_modifier(Modifier::BOLD),
             Style::new().fg(Color::Indexed(133)).bg(Color::Indexed(238)),
             Style::new().add_modifier(Modifier::REVERSED),
-            Style::new().fg(Color::Green).add_modifier(Modifier::UNDERLINED | Modifier::DIM),
+            Style::new()
+                .fg(Color::Green)
+                .add_modifier(Modifier::UNDERLINED | Modifier::DIM),
         ];
         let mut buffer = Buffer::empty(AREA);
         for (x, y, text, style) in texts {
-            buffer.set_stringn(*x, *y, text, usize::from(AREA.width - x), Style::reset().patch(styles[*style]));
+            buffer.set_stringn(
+                *x,
+                *y,
+                text,
+                usize::from(AREA.width - x),
+                Style::reset().patch(styles[*style]),
+            );
         }
         buffer
     }
@@ -233,18 +257,31 @@ mod tests {
     #[test]
     fn a_short_gap_is_written_and_a_long_one_jumped() {
         let line = |text: &str| picture(&[(0, 0, text.into(), 0)]);
-        assert_eq!(sent(&line("1 ab 2 abcdefgh 3"), &line("4 ab 5 abcdefgh 6")), b"\x1b[1;1H4 ab 5\x1b[10C6");
+        assert_eq!(
+            sent(&line("1 ab 2 abcdefgh 3"), &line("4 ab 5 abcdefgh 6")),
+            b"\x1b[1;1H4 ab \
+            5\x1b[10C6"
+        );
     }
 
     #[test]
     fn behind_a_wide_character_the_cursor_is_placed() {
         let line = |text: &str| picture(&[(0, 0, text.into(), 0)]);
-        assert_eq!(sent(&line("abcd"), &line("\u{30b3}xd")), "\x1b[1;1H\u{30b3}\x1b[1;3Hx".as_bytes());
+        assert_eq!(
+            sent(&line("abcd"), &line("\u{30b3}xd")),
+            "\x1b[1;1H\u{30b3}\x1b[1;3Hx".as_bytes()
+        );
     }
 
     #[test]
     fn a_colour_is_set_once() {
-        let rows = |a: &str, b: &str| picture(&[(0, 0, a.into(), 1), (9, 0, b.into(), 0), (20, 0, a.into(), 1)]);
+        let rows = |a: &str, b: &str| {
+            picture(&[
+                (0, 0, a.into(), 1),
+                (9, 0, b.into(), 0),
+                (20, 0, a.into(), 1),
+            ])
+        };
         let expected = b"\x1b[1;10H4\x1b[38;5;133m\x1b[10D3\x1b[19C3\x1b[0m";
         assert_eq!(sent(&rows("1", "2"), &rows("3", "4")), expected);
     }

@@ -6,8 +6,8 @@ use base64::engine::general_purpose::STANDARD;
 use crossterm::cursor::{Hide, MoveTo, Show};
 use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
 use crossterm::terminal::{
-    self, BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen,
-    disable_raw_mode, enable_raw_mode,
+    self, BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen,
+    LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use crossterm::{execute, queue};
 use kvm::without_hidden;
@@ -33,7 +33,8 @@ pub struct Guard {
 
 /// Cells of the clock, at the right end of the first line.
 const CLOCK: u16 = 9;
-/// As many frames in a row may leave the clock as it is, if nothing else changes: an idle screen sends nothing.
+/// As many frames in a row may leave the clock as it is, if nothing else changes: an idle screen
+/// sends nothing.
 const CLOCK_STANDS: u32 = 60;
 
 /// No screen has more, and each cell takes memory.
@@ -54,7 +55,11 @@ impl Guard {
             }));
         });
         take()?;
-        Ok(Self { shown: None, has_cursor: false, still: 0 })
+        Ok(Self {
+            shown: None,
+            has_cursor: false,
+            still: 0,
+        })
     }
 
     /// Columns and rows that are drawn into: the terminal's, within bounds.
@@ -62,18 +67,27 @@ impl Guard {
     /// # Errors
     /// When the terminal is gone.
     pub fn size() -> io::Result<Size> {
-        terminal::size().map(|(columns, rows)| Size::new(columns.min(MAX_COLUMNS), rows.min(MAX_ROWS)))
+        terminal::size()
+            .map(|(columns, rows)| Size::new(columns.min(MAX_COLUMNS), rows.min(MAX_ROWS)))
     }
 
-    /// Shows a picture, and the cursor where text is typed. Terminals with synchronised updates show the picture when
-    /// it is complete. `by_user`: a key or the like led to it, so the clock has to be right.
+    /// Shows a picture, and the cursor where text is typed. Terminals with synchronised updates
+    /// show the picture when it is complete. `by_user`: a key or the like led to it, so the clock
+    /// has to be right.
     ///
     /// # Errors
     /// When the terminal is gone.
     pub fn draw(&mut self, now: Buffer, cursor: Option<Position>, by_user: bool) -> io::Result<()> {
-        self.still = if by_user { 0 } else { (self.still + 1) % CLOCK_STANDS };
+        self.still = if by_user {
+            0
+        } else {
+            (self.still + 1) % CLOCK_STANDS
+        };
         let clock = if self.still > 0 { CLOCK } else { 0 };
-        let is_same = self.shown.as_ref().is_some_and(|shown| is_alike(shown, &now, clock));
+        let is_same = self
+            .shown
+            .as_ref()
+            .is_some_and(|shown| is_alike(shown, &now, clock));
         if is_same && cursor.is_none() && !self.has_cursor {
             return Ok(());
         }
@@ -113,14 +127,15 @@ impl Guard {
         TAKEN.load(Ordering::SeqCst)
     }
 
-    /// Restores the terminal, stops the process as Ctrl-Z does, and takes the terminal again after `fg`.
+    /// Restores the terminal, stops the process as Ctrl-Z does, and takes the terminal again after
+    /// `fg`.
     ///
     /// # Errors
     /// When the terminal is gone.
     pub fn suspend(&mut self) -> io::Result<()> {
         give_back();
-        // To the whole group, as the terminal would, so that `make run` stops as well. kvmtop does not handle SIGTSTP:
-        // the kernel then ignores it for a group that no shell could continue.
+        // To the whole group, as the terminal would, so that `make run` stops as well. kvmtop does
+        // not handle SIGTSTP: the kernel then ignores it for a group that no shell could continue.
         let _ = rustix::process::kill_current_process_group(rustix::process::Signal::TSTP);
         std::thread::sleep(std::time::Duration::from_millis(20));
         self.resume()
@@ -142,7 +157,11 @@ impl Guard {
     /// When the terminal is gone.
     pub fn copy(text: &str) -> io::Result<()> {
         let mut out = stdout().lock();
-        write!(out, "\x1b]52;c;{}\x1b\\", STANDARD.encode(without_hidden(text).as_bytes()))?;
+        write!(
+            out,
+            "\x1b]52;c;{}\x1b\\",
+            STANDARD.encode(without_hidden(text).as_bytes())
+        )?;
         out.flush()
     }
 }
@@ -192,6 +211,10 @@ mod tests {
         assert!(is_alike(&before, &frame("14:03:23", "1.0"), CLOCK));
         assert!(!is_alike(&before, &frame("14:03:23", "1.0"), 0));
         assert!(!is_alike(&before, &frame("14:03:22", "1.1"), CLOCK));
-        assert!(!is_alike(&before, &Buffer::empty(Rect::new(0, 0, 20, 3)), CLOCK));
+        assert!(!is_alike(
+            &before,
+            &Buffer::empty(Rect::new(0, 0, 20, 3)),
+            CLOCK
+        ));
     }
 }

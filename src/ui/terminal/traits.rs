@@ -50,22 +50,34 @@ fn palette(set: &dyn Fn(&str) -> Option<String>) -> Palette {
         t if t.starts_with("vt") || t.ends_with("-m") || t.ends_with("-mono") => Palette::None,
         // The console maps all colours to its sixteen (drivers/tty/vt/vt.c, t416_color).
         "linux" => Palette::Sixteen,
-        t if ["truecolor", "24bit"].contains(&colorterm.as_str()) || t.ends_with("-direct") => Palette::True,
+        t if ["truecolor", "24bit"].contains(&colorterm.as_str()) || t.ends_with("-direct") => {
+            Palette::True
+        }
         t if t.contains("256") || t.contains("kitty") || !colorterm.is_empty() => Palette::Xterm,
         _ => Palette::Sixteen,
     }
 }
 
-/// The background by `COLORFGBG`, which rxvt and Konsole set: `15;0` is white on black. Without it, dark.
+/// The background by `COLORFGBG`, which rxvt and Konsole set: `15;0` is white on black. Without it,
+/// dark.
 fn tone(colorfgbg: Option<&str>) -> Tone {
     let background = colorfgbg.and_then(|v| v.rsplit(';').next()?.parse::<u8>().ok());
-    if background.is_some_and(|b| b == 7 || b == 15) { Tone::Light } else { Tone::Dark }
+    if background.is_some_and(|b| b == 7 || b == 15) {
+        Tone::Light
+    } else {
+        Tone::Dark
+    }
 }
 
-/// Characters by the locale, which the first of `LC_ALL`, `LC_CTYPE` and `LANG` decides (POSIX, 8.2); none is the C
-/// locale. A terminal that only writes, a VT100 and the Linux console have fewer.
+/// Characters by the locale, which the first of `LC_ALL`, `LC_CTYPE` and `LANG` decides (POSIX,
+/// 8.2); none is the C locale. A terminal that only writes, a VT100 and the Linux console have
+/// fewer.
 fn charset(set: &dyn Fn(&str) -> Option<String>) -> Charset {
-    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default().to_lowercase();
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .into_iter()
+        .find_map(set)
+        .unwrap_or_default()
+        .to_lowercase();
     let term = set("TERM").unwrap_or_default();
     match term.as_str() {
         "" | "dumb" | "unknown" => Charset::Ascii,
@@ -83,37 +95,125 @@ mod tests {
     /// `TERM=xterm LANG=C` as a theme.
     fn by(choice: ThemeChoice, vars: &str) -> Theme {
         let vars: Vec<(&str, &str)> = vars.split(' ').filter_map(|v| v.split_once('=')).collect();
-        theme(choice, false, &|name| vars.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_string()))
+        theme(choice, false, &|name| {
+            vars.iter()
+                .find(|(n, _)| *n == name)
+                .map(|(_, v)| (*v).to_string())
+        })
     }
 
     #[test]
     fn colours_characters_and_background_follow_the_environment() {
         use {Charset as C, Palette as P, Tone as T};
         for (vars, palette, tone, charset) in [
-            ("TERM=xterm-256color LANG=en_US.UTF-8", P::Xterm, T::Dark, C::Unicode),
-            ("TERM=xterm-256color LANG=de_DE.utf8 COLORTERM=truecolor", P::True, T::Dark, C::Unicode),
-            ("TERM=xterm LANG=C.UTF-8 COLORTERM=24bit COLORFGBG=0;15", P::True, T::Light, C::Unicode),
-            ("TERM=rxvt-256color LANG=C.UTF-8 COLORFGBG=0;default;15", P::Xterm, T::Light, C::Unicode),
-            ("TERM=xterm-direct LANG=C.UTF-8 COLORFGBG=15;0", P::True, T::Dark, C::Unicode),
-            ("TERM=xterm LANG=en_US.UTF-8", P::Sixteen, T::Dark, C::Unicode),
+            (
+                "TERM=xterm-256color LANG=en_US.UTF-8",
+                P::Xterm,
+                T::Dark,
+                C::Unicode,
+            ),
+            (
+                "TERM=xterm-256color LANG=de_DE.utf8 COLORTERM=truecolor",
+                P::True,
+                T::Dark,
+                C::Unicode,
+            ),
+            (
+                "TERM=xterm LANG=C.UTF-8 COLORTERM=24bit COLORFGBG=0;15",
+                P::True,
+                T::Light,
+                C::Unicode,
+            ),
+            (
+                "TERM=rxvt-256color LANG=C.UTF-8 COLORFGBG=0;default;15",
+                P::Xterm,
+                T::Light,
+                C::Unicode,
+            ),
+            (
+                "TERM=xterm-direct LANG=C.UTF-8 COLORFGBG=15;0",
+                P::True,
+                T::Dark,
+                C::Unicode,
+            ),
+            (
+                "TERM=xterm LANG=en_US.UTF-8",
+                P::Sixteen,
+                T::Dark,
+                C::Unicode,
+            ),
             ("TERM=xterm-256color", P::Xterm, T::Dark, C::Ascii),
-            ("TERM=xterm-256color LANG=en_US.UTF-8 LC_ALL=C", P::Xterm, T::Dark, C::Ascii),
-            ("TERM=xterm-256color LANG=C LC_CTYPE=en_US.UTF-8", P::Xterm, T::Dark, C::Unicode),
-            ("TERM=xterm-256color LANG=en_US.UTF-8 LC_CTYPE=POSIX LC_ALL=", P::Xterm, T::Dark, C::Ascii),
-            ("TERM=xterm-256color LANG=de_DE.ISO-8859-1", P::Xterm, T::Dark, C::Ascii),
-            ("TERM=linux LANG=en_US.UTF-8", P::Sixteen, T::Dark, C::Console),
-            ("TERM=linux LANG=en_US.UTF-8 COLORTERM=truecolor", P::Sixteen, T::Dark, C::Console),
+            (
+                "TERM=xterm-256color LANG=en_US.UTF-8 LC_ALL=C",
+                P::Xterm,
+                T::Dark,
+                C::Ascii,
+            ),
+            (
+                "TERM=xterm-256color LANG=C LC_CTYPE=en_US.UTF-8",
+                P::Xterm,
+                T::Dark,
+                C::Unicode,
+            ),
+            (
+                "TERM=xterm-256color LANG=en_US.UTF-8 LC_CTYPE=POSIX LC_ALL=",
+                P::Xterm,
+                T::Dark,
+                C::Ascii,
+            ),
+            (
+                "TERM=xterm-256color LANG=de_DE.ISO-8859-1",
+                P::Xterm,
+                T::Dark,
+                C::Ascii,
+            ),
+            (
+                "TERM=linux LANG=en_US.UTF-8",
+                P::Sixteen,
+                T::Dark,
+                C::Console,
+            ),
+            (
+                "TERM=linux LANG=en_US.UTF-8 COLORTERM=truecolor",
+                P::Sixteen,
+                T::Dark,
+                C::Console,
+            ),
             ("TERM=linux", P::Sixteen, T::Dark, C::Ascii),
             ("TERM=vt100 LANG=en_US.UTF-8", P::None, T::Dark, C::Ascii),
             ("TERM=vt220 LANG=en_US.UTF-8", P::None, T::Dark, C::Ascii),
-            ("TERM=xterm-mono LANG=en_US.UTF-8", P::None, T::Dark, C::Unicode),
-            ("TERM=dumb LANG=en_US.UTF-8 COLORTERM=truecolor", P::Plain, T::Dark, C::Ascii),
+            (
+                "TERM=xterm-mono LANG=en_US.UTF-8",
+                P::None,
+                T::Dark,
+                C::Unicode,
+            ),
+            (
+                "TERM=dumb LANG=en_US.UTF-8 COLORTERM=truecolor",
+                P::Plain,
+                T::Dark,
+                C::Ascii,
+            ),
             ("LANG=en_US.UTF-8", P::Plain, T::Dark, C::Ascii),
-            ("TERM=xterm-256color LANG=en_US.UTF-8 NO_COLOR=1", P::None, T::Dark, C::Unicode),
-            ("TERM=xterm-256color LANG=en_US.UTF-8 NO_COLOR=", P::Xterm, T::Dark, C::Unicode),
+            (
+                "TERM=xterm-256color LANG=en_US.UTF-8 NO_COLOR=1",
+                P::None,
+                T::Dark,
+                C::Unicode,
+            ),
+            (
+                "TERM=xterm-256color LANG=en_US.UTF-8 NO_COLOR=",
+                P::Xterm,
+                T::Dark,
+                C::Unicode,
+            ),
             ("TERM=dumb NO_COLOR=1", P::Plain, T::Dark, C::Ascii),
         ] {
-            assert_eq!(by(ThemeChoice::Auto, vars), Theme::new(palette, tone, charset), "{vars}");
+            assert_eq!(
+                by(ThemeChoice::Auto, vars),
+                Theme::new(palette, tone, charset),
+                "{vars}"
+            );
         }
     }
 
@@ -122,17 +222,44 @@ mod tests {
         use {Charset as C, Palette as P, Tone as T};
         let xterm = "TERM=xterm-256color LANG=C.UTF-8 COLORFGBG=0;15";
         for (choice, vars, theme) in [
-            (ThemeChoice::Dark, xterm, Theme::new(P::Xterm, T::Dark, C::Unicode)),
-            (ThemeChoice::Light, "TERM=xterm-256color LANG=C.UTF-8", Theme::new(P::Xterm, T::Light, C::Unicode)),
-            (ThemeChoice::Sixteen, xterm, Theme::new(P::Sixteen, T::Light, C::Unicode)),
-            (ThemeChoice::Mono, xterm, Theme::new(P::None, T::Light, C::Unicode)),
-            (ThemeChoice::Light, "TERM=vt100", Theme::new(P::None, T::Light, C::Ascii)),
-            (ThemeChoice::Mono, "TERM=dumb", Theme::new(P::Plain, T::Dark, C::Ascii)),
+            (
+                ThemeChoice::Dark,
+                xterm,
+                Theme::new(P::Xterm, T::Dark, C::Unicode),
+            ),
+            (
+                ThemeChoice::Light,
+                "TERM=xterm-256color LANG=C.UTF-8",
+                Theme::new(P::Xterm, T::Light, C::Unicode),
+            ),
+            (
+                ThemeChoice::Sixteen,
+                xterm,
+                Theme::new(P::Sixteen, T::Light, C::Unicode),
+            ),
+            (
+                ThemeChoice::Mono,
+                xterm,
+                Theme::new(P::None, T::Light, C::Unicode),
+            ),
+            (
+                ThemeChoice::Light,
+                "TERM=vt100",
+                Theme::new(P::None, T::Light, C::Ascii),
+            ),
+            (
+                ThemeChoice::Mono,
+                "TERM=dumb",
+                Theme::new(P::Plain, T::Dark, C::Ascii),
+            ),
         ] {
             assert_eq!(by(choice, vars), theme, "{choice:?} {vars}");
         }
         assert_eq!(
-            super::theme(ThemeChoice::Auto, true, &|_| Some("xterm-256color.utf-8".into())).glyphs,
+            super::theme(ThemeChoice::Auto, true, &|_| Some(
+                "xterm-256color.utf-8".into()
+            ))
+            .glyphs,
             Theme::new(P::None, Tone::Dark, Charset::Ascii).glyphs
         );
     }

@@ -33,7 +33,13 @@ fn with_problems(problems: &[(&str, RuleId)]) -> AppState {
     let mut state = busy(120, 40);
     let finding = |(guest, rule): &(&str, RuleId)| {
         let domain = Some((*guest).to_string()).filter(|name| !name.is_empty());
-        Finding { rule: *rule, domain, severity: Severity::Warning, title: rule.as_str().into(), ..Finding::default() }
+        Finding {
+            rule: *rule,
+            domain,
+            severity: Severity::Warning,
+            title: rule.as_str().into(),
+            ..Finding::default()
+        }
     };
     state.report.findings = problems.iter().map(finding).collect();
     state.settle();
@@ -60,7 +66,14 @@ fn arrows_and_letters_move_the_selection() {
     let mut s = busy(120, 40);
     let all: Vec<String> = names(&s).into_iter().map(String::from).collect();
     assert!(all.len() == 5, "{all:?}");
-    for (keys, to) in [("<Down>", 1), ("j", 2), ("k", 1), ("<Up><Up><Up>", 0), ("<Home>", 0), ("<PgUp>", 0)] {
+    for (keys, to) in [
+        ("<Down>", 1),
+        ("j", 2),
+        ("k", 1),
+        ("<Up><Up><Up>", 0),
+        ("<Home>", 0),
+        ("<PgUp>", 0),
+    ] {
         press(&mut s, keys);
         assert_eq!(selected(&s), all[to], "{keys}");
     }
@@ -75,14 +88,25 @@ fn the_selection_follows_the_guest_and_then_its_neighbour() {
     let name = selected(&s).to_string();
     let mut f = Fixture::busy_host();
     f.guests.reverse();
-    s.absorb(Tick { model: f.model(), ..Tick::default() });
+    s.absorb(Tick {
+        model: f.model(),
+        ..Tick::default()
+    });
     assert_eq!(selected(&s), name);
     f.guests.retain(|g| g.facts.name.value != name.as_str());
-    s.absorb(Tick { model: f.model(), ..Tick::default() });
+    s.absorb(Tick {
+        model: f.model(),
+        ..Tick::default()
+    });
     assert_ne!(selected(&s), name);
     f.guests.clear();
-    s.absorb(Tick { model: f.model(), ..Tick::default() });
-    for key in ["<Down>", "<Enter>", "n", "s", "<Enter>", "3", "<Tab>", "<PgDn>", "<Left>", "C"] {
+    s.absorb(Tick {
+        model: f.model(),
+        ..Tick::default()
+    });
+    for key in [
+        "<Down>", "<Enter>", "n", "s", "<Enter>", "3", "<Tab>", "<PgDn>", "<Left>", "C",
+    ] {
         press(&mut s, key);
         shown(&s);
     }
@@ -105,7 +129,10 @@ fn q_closes_what_is_open_and_quits_elsewhere() {
         assert_eq!(press(&mut s, "/<C-c>"), [Effect::Quit], "{view}");
     }
     let mut s = busy(120, 40);
-    assert!(press(&mut s, "/q").is_empty() && s.popup.is_some(), "a letter of a filter");
+    assert!(
+        press(&mut s, "/q").is_empty() && s.popup.is_some(),
+        "a letter of a filter"
+    );
     assert_eq!(press(&mut replayed(80, 24), "g<C-c>"), [Effect::Quit]);
 }
 
@@ -132,7 +159,11 @@ fn escape_goes_one_step_back() {
 #[test]
 fn tab_goes_through_views_and_through_the_sections_of_a_page() {
     let mut s = busy(120, 40);
-    for view in ScreenView::ALL.into_iter().skip(1).chain([ScreenView::Guests]) {
+    for view in ScreenView::ALL
+        .into_iter()
+        .skip(1)
+        .chain([ScreenView::Guests])
+    {
         press(&mut s, "<Tab>");
         assert_eq!(s.view, view);
     }
@@ -174,7 +205,10 @@ fn a_half_typed_filter_changes_nothing() {
         }
     }
     let end = *counts.last().unwrap();
-    assert!(end < 5 && counts[6..].iter().all(|n| *n == end), "{counts:?}");
+    assert!(
+        end < 5 && counts[6..].iter().all(|n| *n == end),
+        "{counts:?}"
+    );
     press(&mut s, "<C-u>");
     assert_eq!(names(&s).len(), 5);
 }
@@ -183,12 +217,24 @@ fn a_half_typed_filter_changes_nothing() {
 fn a_wrong_filter_says_where_and_keeps_the_one_before() {
     let mut s = busy(120, 40);
     press(&mut s, "/b-<Enter>/<C-u>cpu>5 and cp>5");
-    assert!(footer(&s).contains("at 11: no column 'cp'; there are name, cpu"), "{}", footer(&s));
+    assert!(
+        footer(&s).contains("at 11: no column 'cp'; there are name, cpu"),
+        "{}",
+        footer(&s)
+    );
     press(&mut s, "<Enter>");
     assert_eq!((names(&s).len(), s.list.filter.text()), (2, "b-"));
-    assert!(footer(&s).contains("at 11: no column 'cp'") && s.popup.is_none(), "{}", footer(&s));
+    assert!(
+        footer(&s).contains("at 11: no column 'cp'") && s.popup.is_none(),
+        "{}",
+        footer(&s)
+    );
     press(&mut s, "/<C-u>win<Esc>");
-    assert_eq!((names(&s).len(), s.list.filter.text()), (2, "b-"), "Esc restores it");
+    assert_eq!(
+        (names(&s).len(), s.list.filter.text()),
+        (2, "b-"),
+        "Esc restores it"
+    );
 }
 
 #[test]
@@ -216,9 +262,16 @@ fn pasted_text_goes_into_an_input_or_nowhere() {
 fn the_sort_menu_chooses_and_reverses() {
     let mut s = busy(120, 40);
     press(&mut s, "I");
-    assert!(s.message.as_deref().is_some_and(|m| m.contains("s chooses one")));
+    assert!(
+        s.message
+            .as_deref()
+            .is_some_and(|m| m.contains("s chooses one"))
+    );
     press(&mut s, "s<Home><PgUp><Enter>");
-    assert_eq!(names(&s), ["build-3", "db-prod", "idle-4", "web-1", "win10-2"]);
+    assert_eq!(
+        names(&s),
+        ["build-3", "db-prod", "idle-4", "web-1", "win10-2"]
+    );
     press(&mut s, "I");
     assert_eq!(names(&s)[0], "win10-2");
     press(&mut s, "s<Enter>");
@@ -232,12 +285,20 @@ fn the_sort_menu_chooses_and_reverses() {
 fn menus_are_about_the_table_under_the_cursor() {
     let mut s = busy(120, 40);
     press(&mut s, "4");
-    let tables = s.page_of(s.view).tables().map(crate::ui::table::AnyTable::id).collect::<Vec<_>>();
+    let tables = s
+        .page_of(s.view)
+        .tables()
+        .map(crate::ui::table::AnyTable::id)
+        .collect::<Vec<_>>();
     press(&mut s, "s");
     assert!(matches!(s.popup, Some(Popup::Menu(Menu::Sort(table), _)) if table == tables[0]));
     press(&mut s, "<Esc><End>C");
     let last = tables.last().copied().unwrap();
-    assert!(matches!(s.popup, Some(Popup::Menu(Menu::Columns(table), _)) if table == last), "{:?}", s.popup);
+    assert!(
+        matches!(s.popup, Some(Popup::Menu(Menu::Columns(table), _)) if table == last),
+        "{:?}",
+        s.popup
+    );
 }
 
 #[test]
@@ -245,11 +306,17 @@ fn columns_are_hidden_moved_and_reset() {
     let mut s = busy(120, 40);
     let chosen = |s: &AppState| s.table(TableId::Guests).columns.clone();
     press(&mut s, "C ");
-    assert!(chosen(&s).is_none() && s.message.is_some(), "the first one stays");
+    assert!(
+        chosen(&s).is_none() && s.message.is_some(),
+        "the first one stays"
+    );
     press(&mut s, "<Down> ");
     assert!(!chosen(&s).unwrap().contains(&ColumnId(1)));
     press(&mut s, "r<Home><Down>J");
-    assert_eq!(chosen(&s).unwrap()[..3], [ColumnId(0), ColumnId(2), ColumnId(1)]);
+    assert_eq!(
+        chosen(&s).unwrap()[..3],
+        [ColumnId(0), ColumnId(2), ColumnId(1)]
+    );
     press(&mut s, "K<Enter>");
     assert!(s.popup.is_none() && chosen(&s).unwrap()[1] == ColumnId(1));
 }
@@ -259,13 +326,20 @@ fn pause_freezes_the_screen_and_resume_shows_the_newest_interval() {
     for key in ["p", " "] {
         let mut s = busy(120, 40);
         assert!(press(&mut s, key).is_empty() && s.paused);
-        assert!(s.message.as_deref().is_some_and(|m| m.contains("space resumes it")));
+        assert!(
+            s.message
+                .as_deref()
+                .is_some_and(|m| m.contains("space resumes it"))
+        );
         let at = model(&s).time_ms;
         let before = shown(&s);
         let f = Fixture::busy_host();
         for second in [61.0, 62.0] {
             let model = Model::new(&f.sample(second), Base::Previous(&f.sample(second - 1.0)));
-            s.absorb(Tick { model, ..Tick::default() });
+            s.absorb(Tick {
+                model,
+                ..Tick::default()
+            });
         }
         assert_eq!((model(&s).time_ms, shown(&s)), (at, before));
         press(&mut s, key);
@@ -278,40 +352,79 @@ fn what_stops_tracing_or_starts_a_file_says_how_to_undo_it() {
     let mut s = busy(120, 40);
     for (level, words) in [
         (EngineLevel::None, "tracing is off: e traces again"),
-        (EngineLevel::Full, "everything is traced: e turns tracing off"),
+        (
+            EngineLevel::Full,
+            "everything is traced: e turns tracing off",
+        ),
     ] {
-        assert_eq!(press(&mut s, "e"), [Effect::Control(Control::SetEngineLevel(level))]);
+        assert_eq!(
+            press(&mut s, "e"),
+            [Effect::Control(Control::SetEngineLevel(level))]
+        );
         assert!(footer(&s).contains(words), "{}", footer(&s));
         s.model.as_mut().unwrap().engine.level = level;
     }
     assert_eq!(press(&mut s, "r"), [Effect::StartRecord]);
-    s.model.as_mut().unwrap().sources.push(SourceStatus::ok(SourceId::Recording));
+    s.model
+        .as_mut()
+        .unwrap()
+        .sources
+        .push(SourceStatus::ok(SourceId::Recording));
     assert_eq!(press(&mut s, "r"), [Effect::Control(Control::StopRecord)]);
-    assert!(footer(&s).contains("recording is stopped") && footer(&s).contains("r records"), "{}", footer(&s));
+    assert!(
+        footer(&s).contains("recording is stopped") && footer(&s).contains("r records"),
+        "{}",
+        footer(&s)
+    );
     // No other key stops or starts anything.
-    for b in KEYMAP.iter().filter(|b| ![Action::EngineLevel, Action::Record].contains(&b.action)) {
+    for b in KEYMAP
+        .iter()
+        .filter(|b| ![Action::EngineLevel, Action::Record].contains(&b.action))
+    {
         let effects = crate::ui::update::update(&mut busy(120, 40), b.action);
-        assert!(!effects.iter().any(|e| matches!(e, Effect::Control(_) | Effect::StartRecord)), "{}", b.help);
+        assert!(
+            !effects
+                .iter()
+                .any(|e| matches!(e, Effect::Control(_) | Effect::StartRecord)),
+            "{}",
+            b.help
+        );
     }
 }
 
 #[test]
 fn a_monitor_is_asked_after_what_it_costs_was_said() {
     let mut s = busy(120, 40);
-    let guest = s.list.rows.iter().position(|row| s.guest_at(*row).is_some()).unwrap();
+    let guest = s
+        .list
+        .rows
+        .iter()
+        .position(|row| s.guest_at(*row).is_some())
+        .unwrap();
     crate::ui::update::select(&mut s, guest);
-    let ListRow::Guest(at) = s.list.rows[guest] else { panic!() };
+    let ListRow::Guest(at) = s.list.rows[guest] else {
+        panic!()
+    };
     let facts = std::sync::Arc::make_mut(&mut s.model.as_mut().unwrap().domains[at].facts);
     let pid = facts.pid.unwrap();
-    facts.uuid = Some(Known::new("6f9e4c5b-1d2a-4f3b-8c7d-0123456789ab".into(), Origin::Libvirt));
+    facts.uuid = Some(Known::new(
+        "6f9e4c5b-1d2a-4f3b-8c7d-0123456789ab".into(),
+        Origin::Libvirt,
+    ));
     facts.devices = None;
     assert_eq!(press(&mut s, "i"), []);
     let said = s.message.clone().unwrap();
-    assert!(said.starts_with("press i again") && said.contains("tainted"), "{said}");
+    assert!(
+        said.starts_with("press i again") && said.contains("tainted"),
+        "{said}"
+    );
     assert_eq!(press(&mut s, "?<Esc>i"), [], "other keys came between");
     s.say("something else");
     assert_eq!(press(&mut s, "i"), [], "the line shows it no longer");
-    assert_eq!(press(&mut s, "i"), [Effect::Control(Control::AskMonitor(pid))]);
+    assert_eq!(
+        press(&mut s, "i"),
+        [Effect::Control(Control::AskMonitor(pid))]
+    );
     for (keys, forbid) in [("ii", true), ("i", false)] {
         s.session.may_ask_monitors = !forbid;
         assert_eq!(press(&mut s, keys), []);
@@ -324,16 +437,40 @@ fn a_monitor_is_asked_after_what_it_costs_was_said() {
 fn a_recording_that_fails_is_said_once() {
     let mut s = busy(120, 40);
     let mut failed = s.model.clone().unwrap();
-    failed.sources.push(SourceStatus::missing(SourceId::Recording, "cannot record: read-only", "go elsewhere"));
+    failed.sources.push(SourceStatus::missing(
+        SourceId::Recording,
+        "cannot record: read-only",
+        "go \
+        elsewhere",
+    ));
     s.say("recording into x");
-    s.absorb(Tick { model: failed.clone(), ..Tick::default() });
-    assert_eq!(s.message.as_deref(), Some("cannot record: read-only; go elsewhere"));
+    s.absorb(Tick {
+        model: failed.clone(),
+        ..Tick::default()
+    });
+    assert_eq!(
+        s.message.as_deref(),
+        Some("cannot record: read-only; go elsewhere")
+    );
     s.say("something else");
-    s.absorb(Tick { model: failed.clone(), ..Tick::default() });
+    s.absorb(Tick {
+        model: failed.clone(),
+        ..Tick::default()
+    });
     assert_eq!(s.message.as_deref(), Some("something else"));
-    failed.sources.push(SourceStatus::missing(SourceId::Libvirt, "no daemon", "start it"));
-    s.absorb(Tick { model: failed, ..Tick::default() });
-    assert_eq!(s.message.as_deref(), Some("5 shows the cure: libvirt missing: no daemon"));
+    failed.sources.push(SourceStatus::missing(
+        SourceId::Libvirt,
+        "no daemon",
+        "start it",
+    ));
+    s.absorb(Tick {
+        model: failed,
+        ..Tick::default()
+    });
+    assert_eq!(
+        s.message.as_deref(),
+        Some("5 shows the cure: libvirt missing: no daemon")
+    );
 }
 
 #[test]
@@ -365,7 +502,11 @@ fn live_and_replay_offer_what_works_there() {
 #[test]
 fn n_walks_the_problems_of_a_row_and_then_of_the_next() {
     use RuleId::{AcpiPmTimer, PinOverlap, RtcTick};
-    let mut s = with_problems(&[("web-1", PinOverlap), ("web-1", RtcTick), ("win10-2", AcpiPmTimer)]);
+    let mut s = with_problems(&[
+        ("web-1", PinOverlap),
+        ("web-1", RtcTick),
+        ("win10-2", AcpiPmTimer),
+    ]);
     let at = |s: &AppState| (selected(s).to_string(), s.problem().map(|f| f.rule));
     let mut seen = Vec::new();
     for _ in 0..4 {
@@ -373,7 +514,11 @@ fn n_walks_the_problems_of_a_row_and_then_of_the_next() {
         seen.push(at(&s));
     }
     let problem = |guest: &str, rule| (guest.to_string(), Some(rule));
-    let all = [problem("web-1", PinOverlap), problem("web-1", RtcTick), problem("win10-2", AcpiPmTimer)];
+    let all = [
+        problem("web-1", PinOverlap),
+        problem("web-1", RtcTick),
+        problem("win10-2", AcpiPmTimer),
+    ];
     let first = all.iter().position(|one| *one == seen[0]).unwrap();
     (0..4).for_each(|n| assert_eq!(seen[n], all[(first + n) % 3], "{seen:?}"));
     for n in (0..3).rev() {
@@ -381,7 +526,10 @@ fn n_walks_the_problems_of_a_row_and_then_of_the_next() {
         assert_eq!(at(&s), all[(first + n) % 3]);
     }
     press(&mut s, "<Enter>n");
-    assert!(s.view == ScreenView::Page && s.problem().is_some(), "on a page too");
+    assert!(
+        s.view == ScreenView::Page && s.problem().is_some(),
+        "on a page too"
+    );
     let mut none = with_problems(&[]);
     press(&mut none, "n");
     assert_eq!(none.message.as_deref(), Some("there is no problem"));
@@ -404,7 +552,11 @@ fn keys_that_find_no_other_row_change_nothing() {
     let before = (s.page, s.list.cursor, s.list.at);
     for key in ["n", "N"] {
         press(&mut s, key);
-        assert_eq!((&s.open_problem, (s.page, s.list.cursor, s.list.at)), (&open, before), "{key}");
+        assert_eq!(
+            (&s.open_problem, (s.page, s.list.cursor, s.list.at)),
+            (&open, before),
+            "{key}"
+        );
     }
     // The only row of the list.
     press(&mut s, "<Esc>/web-1<Enter>");
@@ -417,9 +569,16 @@ fn keys_that_find_no_other_row_change_nothing() {
 #[test]
 fn a_fix_is_copied_or_written_under_a_safe_name() {
     let mut s = busy(120, 40);
-    let win = names(&s).iter().position(|name| *name == "win10-2").unwrap();
+    let win = names(&s)
+        .iter()
+        .position(|name| *name == "win10-2")
+        .unwrap();
     crate::ui::update::select(&mut s, win);
-    let timer = s.problems().iter().find(|f| f.rule == RuleId::AcpiPmTimer).map(|f| f.id());
+    let timer = s
+        .problems()
+        .iter()
+        .find(|f| f.rule == RuleId::AcpiPmTimer)
+        .map(|f| f.id());
     s.open_problem = timer;
     match press(&mut s, "y").as_slice() {
         [Effect::Copy { text, .. }] => assert!(text.starts_with("<features>")),
@@ -428,9 +587,20 @@ fn a_fix_is_copied_or_written_under_a_safe_name() {
     match press(&mut s, "w").as_slice() {
         [Effect::WriteFile(name, text)] => {
             assert_eq!(name, "kvmtop-acpi-pm-timer-win10-2.txt");
-            assert!(text.starts_with("# win10-2\n# ") && text.contains("\n# virsh edit win10-2, needs: "), "{text}");
             assert!(
-                text.contains("# QEMU option of win10-2, needs: ") && text.contains("\n-cpu host,hv-time=on"),
+                text.starts_with("# win10-2\n# ")
+                    && text.contains(
+                        "\n# virsh edit win10-2, \
+                needs: "
+                    ),
+                "{text}"
+            );
+            assert!(
+                text.contains("# QEMU option of win10-2, needs: ")
+                    && text.contains(
+                        "\n-cpu \
+                    host,hv-time=on"
+                    ),
                 "{text}"
             );
         }
@@ -438,14 +608,26 @@ fn a_fix_is_copied_or_written_under_a_safe_name() {
     }
     let mut f = Fixture::busy_host();
     f.guests[0].facts.name.value = "../../etc/x y".into();
-    let found = s.report.findings.iter().find(|f| f.rule == RuleId::PinOverlap).cloned().unwrap();
+    let found = s
+        .report
+        .findings
+        .iter()
+        .find(|f| f.rule == RuleId::PinOverlap)
+        .cloned()
+        .unwrap();
     let mut s = screen(&f, 120, 40);
-    s.report.findings = vec![Finding { domain: Some("../../etc/x y".to_string()), ..found }];
+    s.report.findings = vec![Finding {
+        domain: Some("../../etc/x y".to_string()),
+        ..found
+    }];
     s.settle();
     press(&mut s, "n");
     let effects = press(&mut s, "w");
     let name = "kvmtop-pin-overlap-------etc-x-y.txt";
-    assert!(matches!(&effects[..], [Effect::WriteFile(to, _)] if to == name), "{effects:?}");
+    assert!(
+        matches!(&effects[..], [Effect::WriteFile(to, _)] if to == name),
+        "{effects:?}"
+    );
 }
 
 #[test]
@@ -456,7 +638,11 @@ fn enter_opens_pages_and_problems() {
     let ids: Vec<RowKey> = s.problems().iter().map(|f| RowKey::of(f.id())).collect();
     let line = |s: &AppState| {
         let page = s.page_of(s.view);
-        (0..page.height()).find(|at| page.key(*at).and_then(|key| key.row).is_some_and(|row| ids.contains(&row)))
+        (0..page.height()).find(|at| {
+            page.key(*at)
+                .and_then(|key| key.row)
+                .is_some_and(|row| ids.contains(&row))
+        })
     };
     // The section of problems says which of its lines are problems.
     if let Some(at) = line(&s) {
@@ -471,10 +657,22 @@ fn enter_opens_pages_and_problems() {
 fn capital_letters_come_with_and_without_shift() {
     let state = AppState::default();
     for mods in [KeyModifiers::NONE, KeyModifiers::SHIFT] {
-        assert_eq!(crate::ui::update::lookup(KeyEvent::new(KeyCode::Char('I'), mods), &state), Some(Action::Reverse));
+        assert_eq!(
+            crate::ui::update::lookup(KeyEvent::new(KeyCode::Char('I'), mods), &state),
+            Some(Action::Reverse)
+        );
     }
     for mods in [KeyModifiers::NONE, KeyModifiers::SHIFT] {
-        assert_eq!(crate::ui::update::lookup(KeyEvent::new(KeyCode::BackTab, mods), &state), Some(Action::Turn(-1)));
+        assert_eq!(
+            crate::ui::update::lookup(KeyEvent::new(KeyCode::BackTab, mods), &state),
+            Some(Action::Turn(-1))
+        );
     }
-    assert_eq!(crate::ui::update::lookup(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::NONE), &state), None);
+    assert_eq!(
+        crate::ui::update::lookup(
+            KeyEvent::new(KeyCode::Char('c'), KeyModifiers::NONE),
+            &state
+        ),
+        None
+    );
 }

@@ -4,10 +4,28 @@ use super::*;
 use crate::ui::screen_view::ScreenView;
 use ratatui::style::{Color, Modifier};
 
-const PALETTES: [Palette; 5] = [Palette::Plain, Palette::None, Palette::Sixteen, Palette::Xterm, Palette::True];
+const PALETTES: [Palette; 5] = [
+    Palette::Plain,
+    Palette::None,
+    Palette::Sixteen,
+    Palette::Xterm,
+    Palette::True,
+];
 
 /// Keys that show every kind of picture.
-const SHOWN: [&str; 11] = ["", "<Enter>", "<Enter><Down>", "2<Down>", "3<Down>", "4<Down>", "5", "s", "C", "?", "/cpu"];
+const SHOWN: [&str; 11] = [
+    "",
+    "<Enter>",
+    "<Enter><Down>",
+    "2<Down>",
+    "3<Down>",
+    "4<Down>",
+    "5",
+    "s",
+    "C",
+    "?",
+    "/cpu",
+];
 
 fn drawn(keys: &str, theme: &Theme) -> Buffer {
     let mut state = busy(120, 40);
@@ -18,48 +36,82 @@ fn drawn(keys: &str, theme: &Theme) -> Buffer {
 #[test]
 fn a_terminal_that_only_writes_gets_no_style() {
     for keys in SHOWN {
-        let buf = drawn(keys, &Theme::new(Palette::Plain, Tone::Dark, Charset::Ascii));
+        let buf = drawn(
+            keys,
+            &Theme::new(Palette::Plain, Tone::Dark, Charset::Ascii),
+        );
         let plain = ratatui::buffer::Cell::default().style();
-        assert!(buf.content().iter().all(|cell| cell.style() == plain && cell.symbol().is_ascii()), "{keys}");
+        assert!(
+            buf.content()
+                .iter()
+                .all(|cell| cell.style() == plain && cell.symbol().is_ascii()),
+            "{keys}"
+        );
     }
 }
 
 #[test]
 fn no_color_sets_no_colour_anywhere() {
     for keys in SHOWN {
-        for cell in drawn(keys, &Theme::new(Palette::None, Tone::Dark, Charset::Unicode)).content() {
+        for cell in drawn(
+            keys,
+            &Theme::new(Palette::None, Tone::Dark, Charset::Unicode),
+        )
+        .content()
+        {
             assert_eq!((cell.fg, cell.bg), (Color::Reset, Color::Reset), "{keys}");
         }
     }
 }
 
-/// In every palette one line of the screen has another background, all of it the same, and all of its text is seen.
+/// In every palette one line of the screen has another background, all of it the same, and all of
+/// its text is seen.
 #[test]
 fn one_row_is_selected_and_can_be_read() {
     for palette in PALETTES {
         for tone in [Tone::Dark, Tone::Light] {
             for charset in [Charset::Unicode, Charset::Console, Charset::Ascii] {
                 let theme = Theme::new(palette, tone, charset);
-                for keys in ["", "<Down>", "<Enter><Down>", "4<Down>", "s<Down>", "C<Down>"] {
+                for keys in [
+                    "",
+                    "<Down>",
+                    "<Enter><Down>",
+                    "4<Down>",
+                    "s<Down>",
+                    "C<Down>",
+                ] {
                     let buf = drawn(keys, &theme);
                     let ground = |cell: &ratatui::buffer::Cell| {
-                        (cell.bg, cell.modifier.contains(Modifier::REVERSED)) != (Color::Reset, false)
+                        (cell.bg, cell.modifier.contains(Modifier::REVERSED))
+                            != (Color::Reset, false)
                     };
                     let lines = buf.content().chunks(120).enumerate();
-                    let selected: Vec<_> = lines.filter(|(_, line)| line.iter().any(ground)).collect();
+                    let selected: Vec<_> =
+                        lines.filter(|(_, line)| line.iter().any(ground)).collect();
                     if palette == Palette::Plain {
                         assert!(selected.is_empty());
                         continue;
                     }
                     let what = format!("{keys} {palette:?} {tone:?} {charset:?}");
                     // A menu's entry, and the row of the list below the menu.
-                    assert_eq!(selected.len(), 1 + usize::from(keys.starts_with(['s', 'C'])), "{what}");
-                    let cells: Vec<_> =
-                        selected.iter().flat_map(|(_, line)| line.iter()).filter(|cell| ground(cell)).collect();
+                    assert_eq!(
+                        selected.len(),
+                        1 + usize::from(keys.starts_with(['s', 'C'])),
+                        "{what}"
+                    );
+                    let cells: Vec<_> = selected
+                        .iter()
+                        .flat_map(|(_, line)| line.iter())
+                        .filter(|cell| ground(cell))
+                        .collect();
                     assert!(cells.len() > 100, "{what}");
                     let one = (cells[0].bg, cells[0].modifier.contains(Modifier::REVERSED));
                     for cell in cells {
-                        assert_eq!((cell.bg, cell.modifier.contains(Modifier::REVERSED)), one, "{what}");
+                        assert_eq!(
+                            (cell.bg, cell.modifier.contains(Modifier::REVERSED)),
+                            one,
+                            "{what}"
+                        );
                         assert!(cell.fg != cell.bg || one.1, "{what}");
                     }
                 }
@@ -71,25 +123,82 @@ fn one_row_is_selected_and_can_be_read() {
 /// The keys are on every picture, before the first sample too.
 #[test]
 fn the_last_line_says_what_works_here() {
-    let footer = |state: &AppState| text(&draw(state, &Theme::default())).lines().last().unwrap().to_string();
+    let footer = |state: &AppState| {
+        text(&draw(state, &Theme::default()))
+            .lines()
+            .last()
+            .unwrap()
+            .to_string()
+    };
     let has = |state: &AppState, words: &[&str]| {
         let footer = footer(state);
-        words.iter().for_each(|word| assert!(footer.contains(word), "{word}: {footer}"));
+        words
+            .iter()
+            .for_each(|word| assert!(footer.contains(word), "{word}: {footer}"));
         footer
     };
-    has(&AppState::new(ScreenSession::default(), (120, 40)), &["Enter open", "/ filter", "? help", "q quit"]);
-    let live = has(&busy(120, 40), &["Enter open", "n next problem", "space pause", "r record", "? help", "q quit"]);
+    has(
+        &AppState::new(ScreenSession::default(), (120, 40)),
+        &[
+            "Enter open",
+            "/ filter",
+            "? help",
+            "q \
+        quit",
+        ],
+    );
+    let live = has(
+        &busy(120, 40),
+        &[
+            "Enter open",
+            "n next problem",
+            "space pause",
+            "r record",
+            "? \
+        help",
+            "q \
+        quit",
+        ],
+    );
     assert!(!live.contains("step"), "{live}");
-    let replay = has(&replayed(120, 40), &["Enter open", "space pause", "Right step", "? help"]);
+    let replay = has(
+        &replayed(120, 40),
+        &["Enter open", "space pause", "Right step", "? help"],
+    );
     assert!(!replay.contains("record"), "{replay}");
     for (keys, words) in [
-        ("<Enter>", &["Esc back", "Tab section", "n next problem", "y copy fix", "? help", "q quit"][..]),
-        ("2", &["Esc guests", "Tab view", "s sort", "? help", "q quit"]),
+        (
+            "<Enter>",
+            &[
+                "Esc back",
+                "Tab section",
+                "n next problem",
+                "y copy fix",
+                "? help",
+                "q \
+            quit",
+            ][..],
+        ),
+        (
+            "2",
+            &["Esc guests", "Tab view", "s sort", "? help", "q quit"],
+        ),
         ("s", &["Enter sort", "Esc close"]),
         ("S", &["Enter write", "Esc close"]),
-        ("C", &["space show/hide", "Shift-Up left", "r reset", "Esc close"]),
+        (
+            "C",
+            &["space show/hide", "Shift-Up left", "r reset", "Esc close"],
+        ),
         ("?", &["Down scroll", "Esc close"]),
-        ("/", &["filter:", "Enter takes it", "Esc undoes it", "columns: name"]),
+        (
+            "/",
+            &[
+                "filter:",
+                "Enter takes it",
+                "Esc undoes it",
+                "columns: name",
+            ],
+        ),
     ] {
         let mut state = busy(120, 40);
         press(&mut state, keys);
@@ -99,16 +208,38 @@ fn the_last_line_says_what_works_here() {
     has(&narrow, &["? help", "q quit"]);
     narrow = replayed(80, 24);
     press(&mut narrow, "g");
-    has(&narrow, &["go to time:", "Enter goes there", "Esc stays here"]);
+    has(
+        &narrow,
+        &["go to time:", "Enter goes there", "Esc stays here"],
+    );
 }
 
 #[test]
 fn the_first_page_of_help_has_the_keys_that_matter() {
-    for (state, keys) in [(busy(80, 24), ["space p", "r  ", "e  "]), (replayed(80, 24), ["space p", "Right", "g  "])] {
+    for (state, keys) in [
+        (busy(80, 24), ["space p", "r  ", "e  "]),
+        (
+            replayed(80, 24),
+            [
+                "space \
+        p",
+                "Right",
+                "g  ",
+            ],
+        ),
+    ] {
         let mut state = state;
         press(&mut state, "?");
         let page = text(&draw(&state, &Theme::default()));
-        for words in ["opens the guest's page", "goes one step back", "next problem", "quits"].into_iter().chain(keys) {
+        for words in [
+            "opens the guest's page",
+            "goes one step back",
+            "next problem",
+            "quits",
+        ]
+        .into_iter()
+        .chain(keys)
+        {
             assert!(page.contains(words), "{words}: {page}");
         }
     }
@@ -117,8 +248,15 @@ fn the_first_page_of_help_has_the_keys_that_matter() {
 #[test]
 fn the_order_by_a_column_without_room_is_said() {
     let mut state = busy(120, 40);
-    let hidden = crate::ui::heads(crate::ui::TableId::Guests).iter().position(|head| head.is_hidden).unwrap();
-    state.tables.entry(crate::ui::TableId::Guests).or_default().sort_by(crate::ui::ColumnId(hidden));
+    let hidden = crate::ui::heads(crate::ui::TableId::Guests)
+        .iter()
+        .position(|head| head.is_hidden)
+        .unwrap();
+    state
+        .tables
+        .entry(crate::ui::TableId::Guests)
+        .or_default()
+        .sort_by(crate::ui::ColumnId(hidden));
     state.settle();
     let header = crate::ui::heads(crate::ui::TableId::Guests)[hidden].header;
     let first = text(&draw(&state, &Theme::default()));
@@ -140,10 +278,28 @@ fn a_column_that_does_not_fit_says_so_in_its_menu() {
 /// Whatever is pressed, whatever the size: nothing panics, and Esc leads back to the list.
 #[test]
 fn every_key_at_every_size() {
-    let sizes = [(1, 1), (2, 9), (40, 10), (41, 11), (60, 12), (80, 24), (100, 30), (120, 40), (220, 60)];
-    let presses = crate::ui::KEYMAP.iter().flat_map(crate::ui::Binding::presses);
-    let keys: Vec<KeyEvent> = presses.map(|(code, mods)| KeyEvent::new(code, mods)).collect();
-    for start in [AppState::new(ScreenSession::default(), (1, 1)), busy(80, 24), replayed(80, 24)] {
+    let sizes = [
+        (1, 1),
+        (2, 9),
+        (40, 10),
+        (41, 11),
+        (60, 12),
+        (80, 24),
+        (100, 30),
+        (120, 40),
+        (220, 60),
+    ];
+    let presses = crate::ui::KEYMAP
+        .iter()
+        .flat_map(crate::ui::Binding::presses);
+    let keys: Vec<KeyEvent> = presses
+        .map(|(code, mods)| KeyEvent::new(code, mods))
+        .collect();
+    for start in [
+        AppState::new(ScreenSession::default(), (1, 1)),
+        busy(80, 24),
+        replayed(80, 24),
+    ] {
         for (width, height) in sizes {
             let mut state = resized(&start, width, height);
             for round in 0..3 {
@@ -155,7 +311,10 @@ fn every_key_at_every_size() {
                 }
             }
             press(&mut state, "<Esc><Esc><Esc><Esc>");
-            assert!(state.popup.is_none() && state.view == ScreenView::Guests, "{width}x{height}");
+            assert!(
+                state.popup.is_none() && state.view == ScreenView::Guests,
+                "{width}x{height}"
+            );
         }
     }
 }

@@ -24,7 +24,10 @@ use testkit::{Fixture, START_MS};
 pub fn screen(f: &Fixture, width: u16, height: u16) -> AppState {
     let mut state = AppState::new(ScreenSession::default(), (width, height));
     state.history = f.history();
-    state.absorb(Tick { model: f.model(), ..Tick::default() });
+    state.absorb(Tick {
+        model: f.model(),
+        ..Tick::default()
+    });
     state
 }
 
@@ -44,19 +47,26 @@ pub fn busy(width: u16, height: u16) -> AppState {
 
 /// The same screen at another size.
 pub fn resized(state: &AppState, width: u16, height: u16) -> AppState {
-    let mut state = AppState { size: (width, height), ..state.clone() };
+    let mut state = AppState {
+        size: (width, height),
+        ..state.clone()
+    };
     state.settle();
     state
 }
 
-/// The interval of a fixture that ends after a minute, judged by rules that saw the half minute before it.
+/// The interval of a fixture that ends after a minute, judged by rules that saw the half minute
+/// before it.
 fn judged_tick(f: &Fixture) -> Tick {
     let (mut memory, options) = (RuleMemory::default(), Options::default());
     let mut tick = Tick::default();
     for second in 30..=60 {
         let (before, now) = (f.sample(f64::from(second - 1)), f.sample(f64::from(second)));
         tick.model = Model::new(&now, Base::Previous(&before));
-        tick.report = Report { watching: Vec::new(), ..lint::run(&tick.model, &mut memory, &options) };
+        tick.report = Report {
+            watching: Vec::new(),
+            ..lint::run(&tick.model, &mut memory, &options)
+        };
     }
     tick
 }
@@ -64,8 +74,11 @@ fn judged_tick(f: &Fixture) -> Tick {
 /// A replay in the middle of a recording.
 pub fn replayed(width: u16, height: u16) -> AppState {
     let f = Fixture::busy_host();
-    let session =
-        ScreenSession { source: ScreenSource::Replay, title: "night.kvmtop".into(), ..ScreenSession::default() };
+    let session = ScreenSession {
+        source: ScreenSource::Replay,
+        title: "night.kvmtop".into(),
+        ..ScreenSession::default()
+    };
     let mut state = AppState::new(session, (width, height));
     let playback = super::state::Playback {
         index: 1830,
@@ -74,18 +87,25 @@ pub fn replayed(width: u16, height: u16) -> AppState {
         speed: 4.0,
         playing: true,
     };
-    state.absorb(Tick { playback: Some(playback), ..judged_tick(&f) });
+    state.absorb(Tick {
+        playback: Some(playback),
+        ..judged_tick(&f)
+    });
     state
 }
 
-/// Presses keys: each character is a key; special keys by name, such as `<Enter>`, `<Tab>`, `<C-c>`.
+/// Presses keys: each character is a key; special keys by name, such as `<Enter>`, `<Tab>`,
+/// `<C-c>`.
 pub fn press(state: &mut AppState, keys: &str) -> Vec<super::action::Effect> {
     let mut effects = Vec::new();
     let mut rest = keys;
     while let Some(c) = rest.chars().next() {
         let (event, used) = match rest.strip_prefix('<').and_then(|r| r.split_once('>')) {
             Some((name, _)) => (named(name), name.len() + 2),
-            None => (KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE), c.len_utf8()),
+            None => (
+                KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE),
+                c.len_utf8(),
+            ),
         };
         effects.extend(super::update::key(state, event));
         rest = &rest[used..];
@@ -121,7 +141,9 @@ fn named(name: &str) -> KeyEvent {
 /// Draws a state.
 pub fn draw(state: &AppState, theme: &Theme) -> Buffer {
     let mut terminal = Terminal::new(TestBackend::new(state.size.0, state.size.1)).unwrap();
-    terminal.draw(|f| _ = paint(f.buffer_mut(), state, theme)).unwrap();
+    terminal
+        .draw(|f| _ = paint(f.buffer_mut(), state, theme))
+        .unwrap();
     terminal.backend().buffer().clone()
 }
 
@@ -129,7 +151,11 @@ pub fn draw(state: &AppState, theme: &Theme) -> Buffer {
 pub fn styled(buf: &Buffer) -> String {
     let mut legend: Vec<ratatui::style::Style> = Vec::new();
     let mut out = String::new();
-    let plain = buf.content().first().map(|_| ratatui::style::Style::default()).unwrap_or_default();
+    let plain = buf
+        .content()
+        .first()
+        .map(|_| ratatui::style::Style::default())
+        .unwrap_or_default();
     for y in 0..buf.area.height {
         let (mut line, mut letters) = (String::new(), String::new());
         for x in 0..buf.area.width {
@@ -156,7 +182,11 @@ pub fn styled(buf: &Buffer) -> String {
     }
     for (i, style) in legend.iter().enumerate() {
         let fg = style.fg.map(|c| format!("{c:?} ")).unwrap_or_default();
-        out.push_str(&format!("{} = {fg}{:?}\n", char::from(b'a' + i as u8), style.add_modifier));
+        out.push_str(&format!(
+            "{} = {fg}{:?}\n",
+            char::from(b'a' + i as u8),
+            style.add_modifier
+        ));
     }
     out
 }
@@ -174,7 +204,13 @@ pub fn snapshot(name: &str, text: &str) {
 
 /// Draws with the usual theme and compares.
 pub fn shows(name: &str, state: &AppState) {
-    snapshot(name, &text(&draw(state, &Theme::new(Palette::Xterm, Tone::Dark, Charset::Unicode))));
+    snapshot(
+        name,
+        &text(&draw(
+            state,
+            &Theme::new(Palette::Xterm, Tone::Dark, Charset::Unicode),
+        )),
+    );
 }
 
 /// The model shown.

@@ -1,4 +1,5 @@
-//! `docs/keys.md` and `docs/columns.md` are made from the tables that the screen uses. `make accept` writes them.
+//! `docs/keys.md` and `docs/columns.md` are made from the tables that the screen uses. `make
+//! accept` writes them.
 
 use crate::ui::filter::TableFilter;
 use crate::ui::keymap::{KEYMAP, When};
@@ -48,7 +49,10 @@ wait=-
 
 /// A cell of a Markdown table.
 fn cell(text: &str) -> String {
-    text.replace('|', "\\|").replace('<', "\\<").replace('*', "\\*").replace('[', "\\[")
+    text.replace('|', "\\|")
+        .replace('<', "\\<")
+        .replace('*', "\\*")
+        .replace('[', "\\[")
 }
 
 fn keys() -> String {
@@ -70,25 +74,43 @@ fn columns() -> String {
     for table in TableId::ALL {
         let title = table.title();
         let _ = writeln!(out, "\n## {}{}\n", title[..1].to_uppercase(), &title[1..]);
-        let _ = writeln!(out, "| header | name | in JSON | what it shows |\n|---|---|---|---|");
+        let _ = writeln!(
+            out,
+            "| header | name | in JSON | what it shows |\n|---|---|---|---|"
+        );
         for head in heads(table) {
             let hidden = if head.is_hidden { " \\*" } else { "" };
             let fields = head.json.split(", ").filter(|f| !f.is_empty());
             let json: Vec<String> = fields.map(|f| format!("`{f}`")).collect();
-            let json = if json.is_empty() { "-".into() } else { json.join(", ") };
-            let _ = writeln!(out, "| {}{hidden} | `{}` | {json} | {} |", head.header, head.name, cell(head.help));
+            let json = if json.is_empty() {
+                "-".into()
+            } else {
+                json.join(", ")
+            };
+            let _ = writeln!(
+                out,
+                "| {}{hidden} | `{}` | {json} | {} |",
+                head.header,
+                head.name,
+                cell(head.help)
+            );
         }
     }
     out + FILTER
 }
 
 fn is_current(name: &str, page: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("docs")
+        .join(name);
     if std::env::var_os("KVMTOP_ACCEPT").is_some() {
         std::fs::write(&path, page).unwrap();
     }
     let current = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(current == page, "docs/{name} is not what src/ui makes of it: run `make accept`");
+    assert!(
+        current == page,
+        "docs/{name} is not what src/ui makes of it: run `make accept`"
+    );
 }
 
 #[test]
@@ -103,9 +125,16 @@ fn the_page_of_columns_is_current() {
 
 #[test]
 fn the_filters_of_the_page_can_be_read() {
-    let block = FILTER.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let block = FILTER
+        .split("```text\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next())
+        .unwrap();
     for line in block.lines() {
-        assert!(TableFilter::read(line, &filter_fields()).is_ok_and(|f| !f.is_empty()), "{line}");
+        assert!(
+            TableFilter::read(line, &filter_fields()).is_ok_and(|f| !f.is_empty()),
+            "{line}"
+        );
     }
 }
 
@@ -119,7 +148,12 @@ fn the_json_fields_of_the_page_exist() {
     let document: serde_json::Value = serde_json::from_str(&text).unwrap();
     let guests = document["domains"].as_array().unwrap();
     let of_guests = heads(TableId::Guests);
-    for path in of_guests.iter().flat_map(|c| c.json.split([',', '+'])).map(str::trim).filter(|p| !p.is_empty()) {
+    for path in of_guests
+        .iter()
+        .flat_map(|c| c.json.split([',', '+']))
+        .map(str::trim)
+        .filter(|p| !p.is_empty())
+    {
         let has = |value: &serde_json::Value| {
             let parts = path.split('.');
             parts
@@ -127,7 +161,13 @@ fn the_json_fields_of_the_page_exist() {
                     let key = part.trim_end_matches("[]");
                     let values = found.into_iter().filter_map(|v| v.get(key).cloned());
                     values
-                        .flat_map(|v| if part.ends_with("[]") { v.as_array().cloned().unwrap() } else { vec![v] })
+                        .flat_map(|v| {
+                            if part.ends_with("[]") {
+                                v.as_array().cloned().unwrap()
+                            } else {
+                                vec![v]
+                            }
+                        })
                         .collect()
                 })
                 .iter()

@@ -9,7 +9,10 @@ const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 50)];
 
 fn at_all_sizes(name: &str, state: &AppState) {
     for (width, height) in SIZES {
-        shows(&format!("{name}_{width}x{height}"), &resized(state, width, height));
+        shows(
+            &format!("{name}_{width}x{height}"),
+            &resized(state, width, height),
+        );
     }
 }
 
@@ -30,7 +33,10 @@ fn the_page_of_a_guest() {
 #[test]
 fn the_page_of_the_host() {
     let mut f = Fixture::busy_host();
-    f.host = f.host.task("rustc", false, 0, 97.0).task("rustc", false, 1, 78.0);
+    f.host = f
+        .host
+        .task("rustc", false, 0, 97.0)
+        .task("rustc", false, 1, 78.0);
     let mut state = judged(&f, 120, 40);
     let other = state.list.rows.len() - 1;
     crate::ui::update::select(&mut state, other);
@@ -55,7 +61,10 @@ fn the_views() {
 fn a_host_without_guests() {
     let f = Fixture::new(Host::numa(1, 4, 1));
     shows("no_guests_80x24", &screen(&f, 80, 24));
-    shows("waiting_80x24", &AppState::new(ScreenSession::default(), (80, 24)));
+    shows(
+        "waiting_80x24",
+        &AppState::new(ScreenSession::default(), (80, 24)),
+    );
 }
 
 #[test]
@@ -68,7 +77,8 @@ fn one_guest_and_204() {
         } else {
             0.0
         };
-        Guest::new(&format!("guest-{n}"), 1000 + 10 * n).vcpus(1, move |_, t| t.on(0).cpu(busy, 0.1, 0.1, 0.0))
+        Guest::new(&format!("guest-{n}"), 1000 + 10 * n)
+            .vcpus(1, move |_, t| t.on(0).cpu(busy, 0.1, 0.1, 0.0))
     };
     let host = |n: i32| (1..=n).fold(Fixture::new(Host::numa(2, 16, 2)), |f, n| f.guest(guest(n)));
     shows("one_guest_80x24", &screen(&host(1), 80, 24));
@@ -78,22 +88,43 @@ fn one_guest_and_204() {
 #[test]
 fn guests_that_do_not_run() {
     let mut f = Fixture::busy_host();
-    let disk =
-        StopDisk { name: "vdb".into(), file: Some("/vm/web-1.qcow2".into()), is_full: true, ..StopDisk::default() };
-    let full = Stop { reason: StopReason::IoError, for_ns: 75_000_000_000, disks: vec![disk] };
-    let paused = Stop { reason: StopReason::User, for_ns: 60_000_000_000, disks: Vec::new() };
+    let disk = StopDisk {
+        name: "vdb".into(),
+        file: Some("/vm/web-1.qcow2".into()),
+        is_full: true,
+        ..StopDisk::default()
+    };
+    let full = Stop {
+        reason: StopReason::IoError,
+        for_ns: 75_000_000_000,
+        disks: vec![disk],
+    };
+    let paused = Stop {
+        reason: StopReason::User,
+        for_ns: 60_000_000_000,
+        disks: Vec::new(),
+    };
     f.guests[2] = f.guests[2].clone().stopped(full);
     f.guests[4] = f.guests[4].clone().stopped(paused);
     let mut state = judged(&f, 80, 24);
     shows("stopped_80x24", &state);
-    snapshot("styled_stopped_80x24", &styled(&draw(&state, &Theme::new(Palette::Xterm, Tone::Dark, Charset::Unicode))));
+    snapshot(
+        "styled_stopped_80x24",
+        &styled(&draw(
+            &state,
+            &Theme::new(Palette::Xterm, Tone::Dark, Charset::Unicode),
+        )),
+    );
     press(&mut state, "/state=io-error<Enter>");
     assert_eq!(state.list.guests, [2]);
 }
 
 #[test]
 fn nothing_is_traced() {
-    shows("no_kvm_exit_120x40", &judged(&Fixture::no_kvm_exit(), 120, 40));
+    shows(
+        "no_kvm_exit_120x40",
+        &judged(&Fixture::no_kvm_exit(), 120, 40),
+    );
 }
 
 #[test]
@@ -111,7 +142,12 @@ fn paused_filtered_and_replayed() {
 
 #[test]
 fn menus_and_help() {
-    for (name, keys) in [("help", "?"), ("sort", "s"), ("columns", "C"), ("save", "S")] {
+    for (name, keys) in [
+        ("help", "?"),
+        ("sort", "s"),
+        ("columns", "C"),
+        ("save", "S"),
+    ] {
         let mut state = busy(80, 24);
         press(&mut state, keys);
         shows(&format!("{name}_80x24"), &state);
@@ -121,10 +157,25 @@ fn menus_and_help() {
 #[test]
 fn without_colour_and_in_ascii() {
     let state = busy(120, 40);
-    snapshot("ascii_first_120x40", &text(&draw(&state, &Theme::new(Palette::None, Tone::Dark, Charset::Ascii))));
-    snapshot("styled_first_120x40", &styled(&draw(&state, &Theme::new(Palette::Xterm, Tone::Dark, Charset::Unicode))));
+    snapshot(
+        "ascii_first_120x40",
+        &text(&draw(
+            &state,
+            &Theme::new(Palette::None, Tone::Dark, Charset::Ascii),
+        )),
+    );
+    snapshot(
+        "styled_first_120x40",
+        &styled(&draw(
+            &state,
+            &Theme::new(Palette::Xterm, Tone::Dark, Charset::Unicode),
+        )),
+    );
     snapshot(
         "styled_no_color_80x24",
-        &styled(&draw(&resized(&state, 80, 24), &Theme::new(Palette::None, Tone::Dark, Charset::Unicode))),
+        &styled(&draw(
+            &resized(&state, 80, 24),
+            &Theme::new(Palette::None, Tone::Dark, Charset::Unicode),
+        )),
     );
 }

@@ -1,5 +1,5 @@
-//! The terminal is restored however the program ends. This test program runs itself again in a pseudo terminal, where
-//! it shows a synthetic host.
+//! The terminal is restored however the program ends. This test program runs itself again in a
+//! pseudo terminal, where it shows a synthetic host.
 
 use super::*;
 use crate::command::screen::live_feeder::feed;
@@ -42,10 +42,17 @@ impl Feed for Made {
 /// Not a test: what runs inside the pseudo terminal.
 #[test]
 fn child() {
-    let Ok(then) = std::env::var(ASKED) else { return };
+    let Ok(then) = std::env::var(ASKED) else {
+        return;
+    };
     let made = Made { second: 0.0, then };
     let feeder = move |events| feed(made, Pipeline::default(), &DomainFilter::default(), &events);
-    let status = match run(&ScreenSettings::default(), ScreenSession::default(), ScreenHandlers::default(), feeder) {
+    let status = match run(
+        &ScreenSettings::default(),
+        ScreenSession::default(),
+        ScreenHandlers::default(),
+        feeder,
+    ) {
         Ok(()) => 0,
         Err(e) => {
             eprintln!("error: {e:#}");
@@ -68,7 +75,13 @@ struct Pty {
 
 impl Pty {
     fn start(then: &str) -> Self {
-        let pty = native_pty_system().openpty(PtySize { rows: 24, cols: 80, ..PtySize::default() }).unwrap();
+        let pty = native_pty_system()
+            .openpty(PtySize {
+                rows: 24,
+                cols: 80,
+                ..PtySize::default()
+            })
+            .unwrap();
         let mut command = CommandBuilder::new(std::env::current_exe().unwrap());
         command.args(["--exact", "ui::tests::terminal::child", "--nocapture"]);
         command.env(ASKED, then);
@@ -86,7 +99,12 @@ impl Pty {
                 parser.lock().unwrap().process(&buf[..n]);
             }
         });
-        Self { master: pty.master, child, keys, seen }
+        Self {
+            master: pty.master,
+            child,
+            keys,
+            seen,
+        }
     }
 
     fn text(&self) -> String {
@@ -111,7 +129,8 @@ impl Pty {
         kill_process(pid, signal).unwrap();
     }
 
-    /// Waits for the end. The terminal must then show its ordinary screen and cursor, and read whole lines again.
+    /// Waits for the end. The terminal must then show its ordinary screen and cursor, and read
+    /// whole lines again.
     fn ends_restored(mut self, status: u32, words: &str) {
         let end = Instant::now() + Duration::from_secs(60);
         let ended = loop {
@@ -135,7 +154,10 @@ impl Pty {
             screen.contents()
         );
         let modes = self.master.get_termios().unwrap();
-        assert!(format!("{:?}", modes.local_flags).contains("ICANON"), "{modes:?}");
+        assert!(
+            format!("{:?}", modes.local_flags).contains("ICANON"),
+            "{modes:?}"
+        );
     }
 }
 
@@ -185,8 +207,18 @@ fn keys_and_resizes_reach_the_screen() {
     pty.wait_for("keys and columns");
     pty.press("\x1b");
     pty.wait_for("WAIT%");
-    pty.master.resize(PtySize { rows: 9, cols: 38, ..PtySize::default() }).unwrap();
-    pty.seen.lock().unwrap().screen_mut().set_size(size(9), size(38));
+    pty.master
+        .resize(PtySize {
+            rows: 9,
+            cols: 38,
+            ..PtySize::default()
+        })
+        .unwrap();
+    pty.seen
+        .lock()
+        .unwrap()
+        .screen_mut()
+        .set_size(size(9), size(38));
     pty.wait_for("enlarge it");
     pty.press("q");
     pty.ends_restored(0, "");
@@ -204,7 +236,8 @@ fn pasted_text_is_never_keys() {
     pty.ends_restored(0, "");
 }
 
-/// The kernel ignores the stop of a session's leader, which nothing could continue; the screen must survive that.
+/// The kernel ignores the stop of a session's leader, which nothing could continue; the screen must
+/// survive that.
 #[test]
 fn ctrl_z_without_a_shell_continues() {
     let mut pty = shown("go on");

@@ -30,19 +30,26 @@ type Col<'a> = Column<AccessTableRow<'a>>;
 /// The columns.
 pub fn columns<'a>() -> Vec<Col<'a>> {
     const DEVICE: &str = "The device that owns the address in this guest, or the MSR's name.";
-    const ADDRESS: &str = "I/O port (pio), guest physical address (mmio) or number of the MSR; `other`: did not fit.";
-    const CPU: &str = "Time of the vCPUs in the exits that served the accesses, percent of one host CPU, without the \
-        part in which another task had the CPU.";
+    const ADDRESS: &str = "I/O port (pio), guest physical address (mmio) or number of the MSR; \
+        `other`: did not fit.";
+    const CPU: &str = "Time of the vCPUs in the exits that served the accesses, percent of one \
+        host CPU, without the part in which another task had the CPU.";
     const TIME: &str = "Share of the time in all exits but those in which the guest sleeps.";
-    const SERVED: &str = "Where the device is emulated, if known: in the kernel (KVM), or in the program that runs \
-        the guest (VMM), which takes longer.";
+    const SERVED: &str = "Where the device is emulated, if known: in the kernel (KVM), or in the \
+        program that runs the guest (VMM), which takes longer.";
     vec![
-        Col::text("device", "DEVICE", left(15, 10, 0), |r| r.access.device_name().unwrap_or_default().to_owned())
-            .help(DEVICE)
-            .drawn(device)
-            .json("accesses[].device"),
+        Col::text("device", "DEVICE", left(15, 10, 0), |r| {
+            r.access.device_name().unwrap_or_default().to_owned()
+        })
+        .help(DEVICE)
+        .drawn(device)
+        .json("accesses[].device"),
         Col::text("what", "WHAT", left(14, 14, 6), |r| {
-            r.access.device.as_ref().and_then(|d| d.friendly.clone()).unwrap_or_default()
+            r.access
+                .device
+                .as_ref()
+                .and_then(|d| d.friendly.clone())
+                .unwrap_or_default()
         })
         .help("The device in plain words."),
         Col::text("address", "ADDRESS", left(15, 4, 1), |r| {
@@ -50,22 +57,40 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         })
         .help(ADDRESS)
         .json("accesses[].space, address"),
-        Col::text("direction", "R/W", left(5, 0, 0), |r| r.access.direction.as_str().to_owned())
-            .help("Read or write.")
-            .json("accesses[].access"),
+        Col::text("direction", "R/W", left(5, 0, 0), |r| {
+            r.access.direction.as_str().to_owned()
+        })
+        .help("Read or write.")
+        .json("accesses[].access"),
         Col::figure("rate", "ACCESS/s", right(8, 0, 0), |r| r.access.rate, rate)
             .help("Accesses per second.")
             .json("accesses[].rate"),
-        Col::figure("cpu", "CPU%", right(5, 0, 2), |r| r.access.cpu_percent, percent)
-            .help(CPU)
-            .json("accesses[].cpu_percent"),
+        Col::figure(
+            "cpu",
+            "CPU%",
+            right(5, 0, 2),
+            |r| r.access.cpu_percent,
+            percent,
+        )
+        .help(CPU)
+        .json("accesses[].cpu_percent"),
         Col::figure("time", "TIME%", right(5, 0, 5), |r| r.time, share).help(TIME),
-        Col::figure("mean", "MEAN us", right(7, 0, 3), |r| r.access.mean_us(), micros)
-            .help("Mean time of these exits.")
-            .json("accesses[].mean_us"),
-        Col::text("served", "SERVED BY", left(9, 0, 4), |r| match &r.access.device {
-            Some(d) if r.access.space != Space::Msr => if d.in_kernel { "KVM" } else { "VMM" }.to_owned(),
-            _ => String::new(),
+        Col::figure(
+            "mean",
+            "MEAN us",
+            right(7, 0, 3),
+            |r| r.access.mean_us(),
+            micros,
+        )
+        .help("Mean time of these exits.")
+        .json("accesses[].mean_us"),
+        Col::text("served", "SERVED BY", left(9, 0, 4), |r| {
+            match &r.access.device {
+                Some(d) if r.access.space != Space::Msr => {
+                    if d.in_kernel { "KVM" } else { "VMM" }.to_owned()
+                }
+                _ => String::new(),
+            }
         })
         .help(SERVED),
     ]
@@ -82,27 +107,49 @@ fn device(row: &AccessTableRow<'_>) -> Cell {
 
 /// The section.
 pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> {
-    let naming_key = state.may_ask_monitor_of(domain).then(|| state.key_name(Action::AskMonitor));
+    let naming_key = state
+        .may_ask_monitor_of(domain)
+        .then(|| state.key_name(Action::AskMonitor));
     let row = |access: &'a AccessRow| AccessTableRow {
         access,
-        style: style(state, domain, &Mark::Access(access.space, access.address, access.direction)),
-        time: access.span.total_ns.and_then(|ns| domain.exits.work_percent(ns)),
+        style: style(
+            state,
+            domain,
+            &Mark::Access(access.space, access.address, access.direction),
+        ),
+        time: access
+            .span
+            .total_ns
+            .and_then(|ns| domain.exits.work_percent(ns)),
         naming_key: naming_key.filter(|_| access.space != Space::Msr && access.address.is_some()),
     };
     let id = |a: &AccessRow| (a.space, a.address, a.direction);
     let mut accesses: Vec<&AccessRow> = domain.accesses.iter().collect();
-    // In steps, so that the addresses of one device, read and written equally often, keep their places.
+    // In steps, so that the addresses of one device, read and written equally often, keep their
+    // places.
     accesses.sort_by_key(|a| (Reverse((a.cpu_percent.map(step), a.rate.map(step))), id(a)));
     let table = Table {
         id: TableId::Accesses,
         columns: columns(),
         rows: accesses.into_iter().map(row).collect(),
-        key: |r: &AccessTableRow<'_>| RowKey::of((r.access.space, r.access.address, r.access.direction)),
+        key: |r: &AccessTableRow<'_>| {
+            RowKey::of((r.access.space, r.access.address, r.access.direction))
+        },
         style: |r| r.style,
     };
-    let sum = |figure: fn(&AccessRow) -> Option<f64>| domain.accesses.iter().filter_map(figure).reduce(|a, b| a + b);
+    let sum = |figure: fn(&AccessRow) -> Option<f64>| {
+        domain
+            .accesses
+            .iter()
+            .filter_map(figure)
+            .reduce(|a, b| a + b)
+    };
     let section = Section::table(table, state, || {
-        missing::because(state, "no port, device memory or MSR was touched in this interval", &[SourceId::Tracepoints])
+        missing::because(
+            state,
+            "no port, device memory or MSR was touched in this interval",
+            &[SourceId::Tracepoints],
+        )
     });
     section.with_right(total(sum(|a| a.rate), sum(|a| a.cpu_percent)))
 }
@@ -123,23 +170,40 @@ mod tests {
     #[test]
     fn a_device_is_shown_with_what_it_costs_and_where_it_is_emulated() {
         let mut state = busy(120, 60);
-        let is_windows = |row: &ListRow| state.guest_at(*row).is_some_and(|d| d.name() == "win10-2");
+        let is_windows =
+            |row: &ListRow| state.guest_at(*row).is_some_and(|d| d.name() == "win10-2");
         let windows = state.list.rows.iter().position(is_windows).unwrap();
         select(&mut state, windows);
         state.view = ScreenView::Page;
         let shown = text(&draw(&state, &Theme::default()));
-        let timer = shown.lines().find(|line| line.contains("pio 0x608")).unwrap();
-        let words: Vec<&str> = timer.trim_end_matches(['│', '█']).split_whitespace().collect();
+        let timer = shown
+            .lines()
+            .find(|line| line.contains("pio 0x608"))
+            .unwrap();
+        let words: Vec<&str> = timer
+            .trim_end_matches(['│', '█'])
+            .split_whitespace()
+            .collect();
         let figures = ["0x608", "read", "15.9k", "17.9", "56", "11.3", "VMM"];
         assert_eq!(words[words.len() - figures.len()..], figures, "{timer}");
-        assert!(timer.trim_start().starts_with(['●', '▲', '·', '■', '◆']), "a finding is about it: {timer}");
+        assert!(
+            timer.trim_start().starts_with(['●', '▲', '·', '■', '◆']),
+            "a finding is about it: \
+            {timer}"
+        );
     }
 
     #[test]
     fn all_of_many_addresses_are_shown() {
         let guest = Guest::new("g", 100).vcpus(1, |_, t| {
-            (0..80)
-                .fold(t, |t, page| t.mmio(0xc000_0000 + page * 4096, Direction::Write, 10.0 + 10.0 * page as f64, 4.0))
+            (0..80).fold(t, |t, page| {
+                t.mmio(
+                    0xc000_0000 + page * 4096,
+                    Direction::Write,
+                    10.0 + 10.0 * page as f64,
+                    4.0,
+                )
+            })
         });
         let state = screen(&Fixture::new(Host::numa(1, 2, 1)).guest(guest), 120, 40);
         let section = section(&state, &state.model.as_ref().unwrap().domains[0]);
@@ -152,13 +216,20 @@ mod tests {
         let access = |t: testkit::Thread| t.mmio(0xc000_0000, Direction::Write, 100.0, 4.0);
         let guest = Guest::new("g", 100).vcpus(1, |_, t| access(t));
         let mut state = screen(&Fixture::new(Host::numa(1, 2, 1)).guest(guest), 160, 40);
-        let uuid = |from| Some(Known::new("6f9e4c5b-1d2a-4f3b-8c7d-0123456789ab".to_owned(), from));
+        let uuid = |from| {
+            Some(Known::new(
+                "6f9e4c5b-1d2a-4f3b-8c7d-0123456789ab".to_owned(),
+                from,
+            ))
+        };
         let cell = |state: &AppState| {
             let section = section(state, &state.model.as_ref().unwrap().domains[0]);
             section.as_table().unwrap().cell(0, ColumnId(0))
         };
         let facts = |state: &mut AppState, change: &dyn Fn(&mut DomainFacts)| {
-            change(Arc::make_mut(&mut state.model.as_mut().unwrap().domains[0].facts));
+            change(Arc::make_mut(
+                &mut state.model.as_mut().unwrap().domains[0].facts,
+            ));
         };
         facts(&mut state, &|facts| facts.uuid = uuid(Origin::CommandLine));
         assert_eq!(cell(&state), Cell::unknown(), "not libvirt's");
@@ -167,14 +238,27 @@ mod tests {
         state.session.may_ask_monitors = false;
         assert_eq!(cell(&state), Cell::unknown(), "--no-monitor");
         state.session.may_ask_monitors = true;
-        facts(&mut state, &|facts| facts.devices = Some(Known::new(Arc::default(), Origin::Monitor)));
-        assert_eq!(cell(&state), Cell::unknown(), "the monitor does not know it either");
+        facts(&mut state, &|facts| {
+            facts.devices = Some(Known::new(Arc::default(), Origin::Monitor));
+        });
+        assert_eq!(
+            cell(&state),
+            Cell::unknown(),
+            "the monitor does not know it either"
+        );
     }
 
     #[test]
     fn a_guest_that_touches_nothing_says_so() {
-        let state = screen(&Fixture::new(Host::numa(1, 2, 1)).guest(Guest::new("g", 100)), 120, 40);
+        let state = screen(
+            &Fixture::new(Host::numa(1, 2, 1)).guest(Guest::new("g", 100)),
+            120,
+            40,
+        );
         let section = section(&state, &state.model.as_ref().unwrap().domains[0]);
-        assert_eq!(section.note, "no port, device memory or MSR was touched in this interval");
+        assert_eq!(
+            section.note,
+            "no port, device memory or MSR was touched in this interval"
+        );
     }
 }

@@ -35,28 +35,119 @@ type Col<'a> = Column<CpuRow<'a>>;
 /// The columns.
 pub fn columns<'a>() -> Vec<Col<'a>> {
     vec![
-        Col::figure("cpu", "CPU", right(4, 0, 0), |r| Some(r.cpu.cpu.into()), share).help("Number."),
-        Col::figure("node", "NODE", right(4, 0, 8), |r| r.place?.node.map(f64::from), share).help("NUMA node."),
-        Col::figure("core", "CORE", right(4, 0, 9), |r| r.place?.core.map(f64::from), share).help("Core."),
-        Col::figure("busy", "BUSY%", left(10, 4, 3), |r| Some(r.cpu.time?.busy()), percent)
-            .help("As a bar: guest, usr, sys with interrupts, steal.")
-            .drawn(|r| {
-                let time = r.cpu.time.map(|t| [t.guest, t.usr, t.sys + t.irq + t.softirq + t.unsampled, t.steal]);
-                time.map_or_else(Cell::unknown, |parts| Cell::Bar(parts, 100.0))
-            }),
-        Col::figure("guest", "GUEST%", right(6, 0, 1), |r| Some(r.cpu.time?.guest), percent).help("In guests."),
-        Col::figure("usr", "USR%", right(5, 0, 4), |r| Some(r.cpu.time?.usr), percent).help("In processes."),
-        Col::figure("sys", "SYS%", right(5, 0, 4), |r| Some(r.cpu.time?.sys), percent).help("In the kernel."),
-        Col::figure("irq", "IRQ%", right(5, 0, 5), |r| r.cpu.time.map(|t| t.irq + t.softirq), percent)
-            .help("In interrupts, soft ones too."),
-        Col::figure("steal", "STEAL%", right(6, 0, 7), |r| Some(r.cpu.time?.steal), percent).help("Given to others."),
-        Col::figure("mhz", "MHz", right(5, 0, 10), |r| Some(r.cpu.frequency_khz? as f64 / 1e3), share)
-            .help("Frequency as last read; `-` on kernels before 5.19.")
-            .hidden(),
+        Col::figure(
+            "cpu",
+            "CPU",
+            right(4, 0, 0),
+            |r| Some(r.cpu.cpu.into()),
+            share,
+        )
+        .help("Number."),
+        Col::figure(
+            "node",
+            "NODE",
+            right(4, 0, 8),
+            |r| r.place?.node.map(f64::from),
+            share,
+        )
+        .help(
+            "NUMA \
+            node.",
+        ),
+        Col::figure(
+            "core",
+            "CORE",
+            right(4, 0, 9),
+            |r| r.place?.core.map(f64::from),
+            share,
+        )
+        .help("Core."),
+        Col::figure(
+            "busy",
+            "BUSY%",
+            left(10, 4, 3),
+            |r| Some(r.cpu.time?.busy()),
+            percent,
+        )
+        .help("As a bar: guest, usr, sys with interrupts, steal.")
+        .drawn(|r| {
+            let time = r.cpu.time.map(|t| {
+                [
+                    t.guest,
+                    t.usr,
+                    t.sys + t.irq + t.softirq + t.unsampled,
+                    t.steal,
+                ]
+            });
+            time.map_or_else(Cell::unknown, |parts| Cell::Bar(parts, 100.0))
+        }),
+        Col::figure(
+            "guest",
+            "GUEST%",
+            right(6, 0, 1),
+            |r| Some(r.cpu.time?.guest),
+            percent,
+        )
+        .help(
+            "In \
+            guests.",
+        ),
+        Col::figure(
+            "usr",
+            "USR%",
+            right(5, 0, 4),
+            |r| Some(r.cpu.time?.usr),
+            percent,
+        )
+        .help(
+            "In \
+            processes.",
+        ),
+        Col::figure(
+            "sys",
+            "SYS%",
+            right(5, 0, 4),
+            |r| Some(r.cpu.time?.sys),
+            percent,
+        )
+        .help(
+            "In \
+            the kernel.",
+        ),
+        Col::figure(
+            "irq",
+            "IRQ%",
+            right(5, 0, 5),
+            |r| r.cpu.time.map(|t| t.irq + t.softirq),
+            percent,
+        )
+        .help("In interrupts, soft ones too."),
+        Col::figure(
+            "steal",
+            "STEAL%",
+            right(6, 0, 7),
+            |r| Some(r.cpu.time?.steal),
+            percent,
+        )
+        .help(
+            "Given \
+            to others.",
+        ),
+        Col::figure(
+            "mhz",
+            "MHz",
+            right(5, 0, 10),
+            |r| Some(r.cpu.frequency_khz? as f64 / 1e3),
+            share,
+        )
+        .help("Frequency as last read; `-` on kernels before 5.19.")
+        .hidden(),
         Col::figure("moves", "MOVES/s", right(7, 0, 6), moves, rate)
             .help("Moves of the guests' threads that are here now, per second."),
-        Col::text("who", "WHO", left(24, 160, 0), who)
-            .help("`guest/3` is a vCPU, `=` may run on this CPU only; other tasks have their percent of a CPU."),
+        Col::text("who", "WHO", left(24, 160, 0), who).help(
+            "`guest/3` is a vCPU, `=` may run on this CPU only; other tasks have their \
+                percent of a CPU.",
+        ),
     ]
 }
 
@@ -72,16 +163,28 @@ pub fn section<'a>(state: &'a AppState, model: &'a Model) -> Section<'a> {
     let mut rows: Vec<_> = model.host.cpus.iter().map(row).collect();
     rows.sort_by_key(|r| Reverse(r.severity.is_some() || cpu_map::busy_vcpus(model, r.cpu) > 1));
     let key = |r: &CpuRow<'_>| RowKey::of(r.cpu.cpu);
-    let table = Table { id: TableId::Cpus, columns: columns(), rows, key, style };
+    let table = Table {
+        id: TableId::Cpus,
+        columns: columns(),
+        rows,
+        key,
+        style,
+    };
     let section = Section::table(table, state, String::new);
     let has_guests = model.domains.len() > 1;
-    section.with_right("% of this CPU").with_note(if has_guests { PLAN } else { "" })
+    section
+        .with_right("% of this CPU")
+        .with_note(if has_guests { PLAN } else { "" })
 }
 
 fn style(row: &CpuRow<'_>) -> RowStyle {
     match row.severity {
         Some(severity) => RowStyle::Severity(severity),
-        None if row.cpu.guest_threads.is_empty() && row.cpu.time.is_some_and(|t| t.busy() < 1.0) => RowStyle::Dim,
+        None if row.cpu.guest_threads.is_empty()
+            && row.cpu.time.is_some_and(|t| t.busy() < 1.0) =>
+        {
+            RowStyle::Dim
+        }
         None => RowStyle::Plain,
     }
 }
@@ -92,7 +195,8 @@ fn moves(row: &CpuRow<'_>) -> Option<f64> {
     Some(moves.reduce(u64::saturating_add)? as f64 / row.model.interval_s?)
 }
 
-/// What runs on a CPU: the busiest threads of guests and other tasks. Each has a steady place, however busy it is.
+/// What runs on a CPU: the busiest threads of guests and other tasks. Each has a steady place,
+/// however busy it is.
 fn who(row: &CpuRow<'_>) -> String {
     let is_here = |t: &&GuestThread| t.pinned || t.here && t.cpu >= MIN_NAMED;
     let mut threads: Vec<_> = row.cpu.guest_threads.iter().filter(is_here).collect();
@@ -101,14 +205,29 @@ fn who(row: &CpuRow<'_>) -> String {
     threads.sort_by_key(|t| (t.domain, t.thread));
     let threads = threads.into_iter().filter_map(|t| {
         let (domain, thread) = cpu_map::thread_of(row.model, t)?;
-        Some(format!("{}{}", thread_of_guest(domain, thread), if t.pinned { "=" } else { "" }))
+        Some(format!(
+            "{}{}",
+            thread_of_guest(domain, thread),
+            if t.pinned { "=" } else { "" }
+        ))
     });
     let more = (more > 0).then(|| format!("and {more} more"));
-    let tasks = row.model.host.tasks.iter().filter(|t| t.last_cpu == row.cpu.cpu && t.cpu_percent >= MIN_NAMED);
+    let tasks = row
+        .model
+        .host
+        .tasks
+        .iter()
+        .filter(|t| t.last_cpu == row.cpu.cpu && t.cpu_percent >= MIN_NAMED);
     let mut tasks: Vec<_> = tasks.take(MAX_NAMES).collect();
     tasks.sort_by_key(|t| t.tid);
-    let tasks = tasks.into_iter().map(|t| format!("{} {} %", clean(&t.comm), share(t.cpu_percent)));
-    threads.chain(more).chain(tasks).collect::<Vec<_>>().join("  ")
+    let tasks = tasks
+        .into_iter()
+        .map(|t| format!("{} {} %", clean(&t.comm), share(t.cpu_percent)));
+    threads
+        .chain(more)
+        .chain(tasks)
+        .collect::<Vec<_>>()
+        .join("  ")
 }
 
 #[cfg(test)]
@@ -117,15 +236,25 @@ mod tests {
     use crate::ui::tests::{busy, model};
 
     fn row<'a>(model: &'a Model, cpu: &'a CpuModel) -> CpuRow<'a> {
-        CpuRow { model, cpu, place: None, severity: None }
+        CpuRow {
+            model,
+            cpu,
+            place: None,
+            severity: None,
+        }
     }
 
     #[test]
     fn a_cpu_that_vcpus_share_is_first() {
         let state = busy(120, 40);
         let section = section(&state, model(&state));
-        let crate::ui::views::section::Body::Table(table) = &section.body else { panic!() };
-        assert_eq!((table.len(), table.key(0), table.key(1)), (36, RowKey::of(12_u32), RowKey::of(0_u32)));
+        let crate::ui::views::section::Body::Table(table) = &section.body else {
+            panic!()
+        };
+        assert_eq!(
+            (table.len(), table.key(0), table.key(1)),
+            (36, RowKey::of(12_u32), RowKey::of(0_u32))
+        );
         assert!(matches!(table.style(0), RowStyle::Severity(_)));
         assert_eq!(section.note, PLAN);
     }

@@ -60,14 +60,23 @@ fn is_busy(work: &Work<'_>) -> bool {
 /// What a block device of the host did.
 pub fn host_disk(disk: &HostDiskModel) -> Work<'_> {
     let kinds = [&disk.reads.total, &disk.writes.total, &disk.flushes.total];
-    Work { name: &disk.name, ops: kinds.map(|k| disk.rate_of(k.count)), mean_us: kinds.map(Timing::mean_us) }
+    Work {
+        name: &disk.name,
+        ops: kinds.map(|k| disk.rate_of(k.count)),
+        mean_us: kinds.map(Timing::mean_us),
+    }
 }
 
 /// The devices that do something.
 pub fn busy(model: &Model) -> impl Iterator<Item = RowKey> {
     model.domains.iter().flat_map(|guest| {
         let on_host = guest.host_disks.iter().flatten().map(host_disk);
-        let devices = guest.disks.iter().map(disk).chain(guest.nics.iter().map(nic)).chain(on_host);
+        let devices = guest
+            .disks
+            .iter()
+            .map(disk)
+            .chain(guest.nics.iter().map(nic))
+            .chain(on_host);
         devices.filter(is_busy).map(|work| key(guest, &work))
     })
 }
@@ -85,12 +94,23 @@ pub fn rows<'a, Device>(
         devices(guest).iter().map(move |device| {
             let work = work(device);
             let mark = mark(work.name.to_owned());
-            let worst = found.iter().filter(|f| f.marks.contains(&mark)).map(|f| f.severity).max();
-            DeviceRow { guest, device, work, worst, is_one_guest: guests.len() == 1 }
+            let worst = found
+                .iter()
+                .filter(|f| f.marks.contains(&mark))
+                .map(|f| f.severity)
+                .max();
+            DeviceRow {
+                guest,
+                device,
+                work,
+                worst,
+                is_one_guest: guests.len() == 1,
+            }
         })
     });
-    let is_shown =
-        |row: &DeviceRow<'_, Device>| is_busy(&row.work) || row.worst.is_some() || state.awake.has(row.key());
+    let is_shown = |row: &DeviceRow<'_, Device>| {
+        is_busy(&row.work) || row.worst.is_some() || state.awake.has(row.key())
+    };
     let (mut rows, idle): (Vec<_>, Vec<_>) = all.partition(is_shown);
     rows.sort_by_cached_key(|row| Reverse(step(row.work.ops.iter().flatten().sum())));
     (rows, idle.len())
@@ -109,7 +129,13 @@ pub fn section_of<'a, Device>(
         (false, 0) => String::new(),
         _ => count(idle, &format!("idle {what}")),
     };
-    let table = Table { id, columns, rows, key: DeviceRow::key, style: DeviceRow::style };
+    let table = Table {
+        id,
+        columns,
+        rows,
+        key: DeviceRow::key,
+        style: DeviceRow::style,
+    };
     Section::table(table, state, String::new).with_note(note)
 }
 
@@ -117,10 +143,22 @@ type Col<'a, D> = Column<DeviceRow<'a, D>>;
 
 /// The columns that name the guest, where there are several, and the device.
 pub fn names<'a, D>(header: &'static str, help: &'static str) -> [Col<'a, D>; 2] {
-    let guest = Col::text("domain", "GUEST", left(8, 16, 1), |r| r.guest.name().to_owned()).help("Name of the guest.");
+    let guest = Col::text("domain", "GUEST", left(8, 16, 1), |r| {
+        r.guest.name().to_owned()
+    })
+    .help(
+        "Name \
+        of the guest.",
+    );
     let name = Col::text("name", header, left(7, 16, 0), |r| r.work.name.to_owned()).help(help);
     [
-        guest.drawn(|r| if r.is_one_guest { Cell::blank() } else { Cell::name(clean(r.guest.name())) }),
+        guest.drawn(|r| {
+            if r.is_one_guest {
+                Cell::blank()
+            } else {
+                Cell::name(clean(r.guest.name()))
+            }
+        }),
         name.drawn(|r| Cell::name(clean(r.work.name))),
     ]
 }
@@ -129,18 +167,70 @@ pub fn names<'a, D>(header: &'static str, help: &'static str) -> [Col<'a, D>; 2]
 pub fn requests<'a, D>(help: &'static str) -> Vec<Col<'a, D>> {
     const FLUSH: &str = "Requests to bring all writes to the medium, per second.";
     vec![
-        Col::figure("read_ops", "READ/s", right(6, 2, 0), |r| r.work.ops[0], rate).help("Reads per second."),
-        Col::figure("write_ops", "WRITE/s", right(7, 2, 0), |r| r.work.ops[1], rate).help("Writes per second."),
-        Col::figure("flush_ops", "FLUSH/s", right(7, 2, 5), |r| r.work.ops[2], rate).help(FLUSH),
-        Col::figure("read_mean_us", "READ us", right(7, 2, 1), |r| r.work.mean_us[0], micros).help(help),
-        Col::figure("write_mean_us", "WRITE us", right(8, 2, 2), |r| r.work.mean_us[1], micros).help(help),
-        Col::figure("flush_mean_us", "FLUSH us", right(8, 2, 6), |r| r.work.mean_us[2], micros).help(help),
+        Col::figure(
+            "read_ops",
+            "READ/s",
+            right(6, 2, 0),
+            |r| r.work.ops[0],
+            rate,
+        )
+        .help(
+            "Reads per \
+            second.",
+        ),
+        Col::figure(
+            "write_ops",
+            "WRITE/s",
+            right(7, 2, 0),
+            |r| r.work.ops[1],
+            rate,
+        )
+        .help(
+            "Writes \
+            per second.",
+        ),
+        Col::figure(
+            "flush_ops",
+            "FLUSH/s",
+            right(7, 2, 5),
+            |r| r.work.ops[2],
+            rate,
+        )
+        .help(FLUSH),
+        Col::figure(
+            "read_mean_us",
+            "READ us",
+            right(7, 2, 1),
+            |r| r.work.mean_us[0],
+            micros,
+        )
+        .help(help),
+        Col::figure(
+            "write_mean_us",
+            "WRITE us",
+            right(8, 2, 2),
+            |r| r.work.mean_us[1],
+            micros,
+        )
+        .help(help),
+        Col::figure(
+            "flush_mean_us",
+            "FLUSH us",
+            right(8, 2, 6),
+            |r| r.work.mean_us[2],
+            micros,
+        )
+        .help(help),
     ]
 }
 
 /// A cell of a figure that is bad news unless it is 0.
 pub fn bad(value: Option<f64>, print: fn(f64) -> String) -> Cell {
-    let look = if value > Some(0.0) { StyleId::Warning } else { StyleId::Text };
+    let look = if value > Some(0.0) {
+        StyleId::Warning
+    } else {
+        StyleId::Text
+    };
     Cell::figure(value, print).styled(look)
 }
 
@@ -148,21 +238,56 @@ type Disk<'a> = Column<DeviceRow<'a, DiskRates>>;
 
 /// The columns of disks; they have the names that JSON has.
 pub fn columns<'a>() -> Vec<Disk<'a>> {
-    const DISK: &str = "Target (libvirt), or id of the drive or device (the guest's own monitor). Read every 5 s.";
-    const TIME: &str = "Mean time from the guest's request to its completion by the VMM, microseconds where no unit is \
-                        given. What the host's block devices take less is spent in the VMM and its queue.";
-    const IN_FLIGHT: &str = "Requests under way on average, those that QEMU has taken from the guest's queue: the \
-                             time of all that completed, over the 5 s between two readings.";
-    const FAILED: &str = "Requests that failed in QEMU or below it, per second; libvirt does not pass them on.";
+    const DISK: &str = "Target (libvirt), or id of the drive or device (the guest's own monitor). \
+        Read every 5 s.";
+    const TIME: &str = "Mean time from the guest's request to its completion by the VMM, \
+                        microseconds where no unit is given. What the host's block devices take \
+                        less is spent in the VMM and its queue.";
+    const IN_FLIGHT: &str = "Requests under way on average, those that QEMU has taken from the \
+                             guest's queue: the time of all that completed, over the 5 s between \
+                             two readings.";
+    const FAILED: &str = "Requests that failed in QEMU or below it, per second; libvirt does not \
+        pass them on.";
     let more: [Disk<'_>; 4] = [
-        Disk::figure("failed_ops", "FAILED/s", right(8, 0, 3), |r| r.device.failed_ops, rate)
-            .help(FAILED)
-            .drawn(|r| bad(r.device.failed_ops, rate)),
-        Disk::figure("queue_depth", "IN FLIGHT", right(9, 0, 4), |r| r.device.queue_depth, rate).help(IN_FLIGHT),
-        Disk::figure("read_bytes", "READ B/s", right(8, 2, 7), |r| Some(r.device.read_bytes), rate).help("Bytes."),
-        Disk::figure("write_bytes", "WRITE B/s", right(9, 2, 7), |r| Some(r.device.write_bytes), rate).help("Bytes."),
+        Disk::figure(
+            "failed_ops",
+            "FAILED/s",
+            right(8, 0, 3),
+            |r| r.device.failed_ops,
+            rate,
+        )
+        .help(FAILED)
+        .drawn(|r| bad(r.device.failed_ops, rate)),
+        Disk::figure(
+            "queue_depth",
+            "IN FLIGHT",
+            right(9, 0, 4),
+            |r| r.device.queue_depth,
+            rate,
+        )
+        .help(IN_FLIGHT),
+        Disk::figure(
+            "read_bytes",
+            "READ B/s",
+            right(8, 2, 7),
+            |r| Some(r.device.read_bytes),
+            rate,
+        )
+        .help("Bytes."),
+        Disk::figure(
+            "write_bytes",
+            "WRITE B/s",
+            right(9, 2, 7),
+            |r| Some(r.device.write_bytes),
+            rate,
+        )
+        .help("Bytes."),
     ];
-    names("DISK", DISK).into_iter().chain(requests(TIME)).chain(more).collect()
+    names("DISK", DISK)
+        .into_iter()
+        .chain(requests(TIME))
+        .chain(more)
+        .collect()
 }
 
 fn disk(d: &DiskRates) -> Work<'_> {
@@ -184,13 +309,53 @@ type Nic<'a> = Column<DeviceRow<'a, NicRates>>;
 
 /// The columns of network interfaces; they have the names that JSON has.
 pub fn nic_columns<'a>() -> Vec<Nic<'a>> {
-    const NIC: &str = "The device on the host, such as a tap. There RX and TX are swapped: what it sends, the guest \
-                       receives.";
+    const NIC: &str = "The device on the host, such as a tap. There RX and TX are swapped: what it \
+                       sends, the guest receives.";
     let figures: [Nic<'_>; 5] = [
-        Nic::figure("rx_bytes", "RX B/s", right(6, 4, 0), |r| Some(r.device.rx_bytes), rate).help("Bytes received."),
-        Nic::figure("tx_bytes", "TX B/s", right(6, 4, 0), |r| Some(r.device.tx_bytes), rate).help("Bytes sent."),
-        Nic::figure("rx_packets", "RX pkt/s", right(8, 2, 2), |r| r.work.ops[0], rate).help("Packets received."),
-        Nic::figure("tx_packets", "TX pkt/s", right(8, 2, 2), |r| r.work.ops[1], rate).help("Packets sent."),
+        Nic::figure(
+            "rx_bytes",
+            "RX B/s",
+            right(6, 4, 0),
+            |r| Some(r.device.rx_bytes),
+            rate,
+        )
+        .help(
+            "Bytes \
+            received.",
+        ),
+        Nic::figure(
+            "tx_bytes",
+            "TX B/s",
+            right(6, 4, 0),
+            |r| Some(r.device.tx_bytes),
+            rate,
+        )
+        .help(
+            "Bytes \
+            sent.",
+        ),
+        Nic::figure(
+            "rx_packets",
+            "RX pkt/s",
+            right(8, 2, 2),
+            |r| r.work.ops[0],
+            rate,
+        )
+        .help(
+            "Packets \
+            received.",
+        ),
+        Nic::figure(
+            "tx_packets",
+            "TX pkt/s",
+            right(8, 2, 2),
+            |r| r.work.ops[1],
+            rate,
+        )
+        .help(
+            "Packets \
+            sent.",
+        ),
         Nic::figure("drops", "DROP/s", right(6, 2, 1), |r| r.work.ops[2], rate)
             .help("Packets dropped, both ways.")
             .drawn(|r| bad(r.work.ops[2], rate)),
@@ -199,7 +364,11 @@ pub fn nic_columns<'a>() -> Vec<Nic<'a>> {
 }
 
 fn nic(n: &NicRates) -> Work<'_> {
-    Work { name: &n.name, ops: [n.rx_packets, n.tx_packets, n.drops].map(Some), mean_us: [None; 3] }
+    Work {
+        name: &n.name,
+        ops: [n.rx_packets, n.tx_packets, n.drops].map(Some),
+        mean_us: [None; 3],
+    }
 }
 
 /// The section of network interfaces.
@@ -207,7 +376,13 @@ pub fn nics<'a>(state: &'a AppState, guests: &[&'a DomainModel]) -> Section<'a> 
     // No rule marks an interface.
     let rows = rows(state, guests, |d| &d.nics, nic, Mark::Disk);
     let nothing = || missing::because(state, "none is known", &SOURCES[..1]);
-    section_of((TableId::Nics, "interface"), rows, nic_columns(), state, nothing)
+    section_of(
+        (TableId::Nics, "interface"),
+        rows,
+        nic_columns(),
+        state,
+        nothing,
+    )
 }
 
 #[cfg(test)]
@@ -220,9 +395,14 @@ mod tests {
 
     /// The texts of a column.
     fn column(section: &Section<'_>, name: &str) -> Vec<String> {
-        let Body::Table(table) = &section.body else { panic!("no table") };
+        let Body::Table(table) = &section.body else {
+            panic!("no table")
+        };
         let table: &dyn AnyTable = table.as_ref();
-        let at = (0..table.width()).map(ColumnId).find(|id| table.head(*id).name == name).unwrap();
+        let at = (0..table.width())
+            .map(ColumnId)
+            .find(|id| table.head(*id).name == name)
+            .unwrap();
         let text = |row| match table.value(row, at) {
             Value::Text(text) => text,
             Value::Figure(figure) => figure.to_string(),
@@ -234,14 +414,29 @@ mod tests {
     #[test]
     fn the_busiest_disks_are_first_and_idle_ones_share_a_note() {
         let mut f = Fixture::with_devices();
-        let idle = sample::DiskSample { name: "sda".into(), flush_ops: Some(0), ..Default::default() };
-        f.guests.iter_mut().for_each(|g| g.rest.disks.push(idle.clone()));
+        let idle = sample::DiskSample {
+            name: "sda".into(),
+            flush_ops: Some(0),
+            ..Default::default()
+        };
+        f.guests
+            .iter_mut()
+            .for_each(|g| g.rest.disks.push(idle.clone()));
         let state = screen(&f, 120, 40);
         let guests = state.guests();
         let section = section(&state, &guests);
         let rows = column(&section, "name").len();
-        assert_eq!((section.note.as_str(), rows), ("5 idle disks", f.guests.len() + 1));
-        assert_eq!((&*column(&section, "domain")[0], &*column(&section, "name")[0]), ("db-prod", "vdb"));
+        assert_eq!(
+            (section.note.as_str(), rows),
+            ("5 idle disks", f.guests.len() + 1)
+        );
+        assert_eq!(
+            (
+                &*column(&section, "domain")[0],
+                &*column(&section, "name")[0]
+            ),
+            ("db-prod", "vdb")
+        );
         let only_idle = Fixture {
             guests: f
                 .guests
@@ -255,7 +450,10 @@ mod tests {
         };
         let state = screen(&only_idle, 120, 40);
         let section = super::section(&state, &state.guests());
-        assert_eq!((section.note.as_str(), section.body_lines()), ("5 idle disks", 0));
+        assert_eq!(
+            (section.note.as_str(), section.body_lines()),
+            ("5 idle disks", 0)
+        );
     }
 
     #[test]
@@ -266,7 +464,12 @@ mod tests {
             .domains
             .iter_mut()
             .flat_map(|d| &mut d.nics)
-            .for_each(|n| *n = NicRates { name: n.name.clone(), ..NicRates::default() });
+            .for_each(|n| {
+                *n = NicRates {
+                    name: n.name.clone(),
+                    ..NicRates::default()
+                }
+            });
         for (passed, rows) in [(1, 6), (crate::ui::awake::KEPT - 2, 6), (1, 0)] {
             for _ in 0..passed {
                 state.awake.watch(busy(&quiet));
@@ -283,9 +486,14 @@ mod tests {
         let guests = state.guests();
         for (guests, is_known) in [(&guests[..], true), (&guests[..1], false)] {
             let section = section(&state, guests);
-            let Body::Table(table) = &section.body else { panic!("no table") };
+            let Body::Table(table) = &section.body else {
+                panic!("no table")
+            };
             assert_eq!(table.cell(0, ColumnId(0)).is_known(), is_known);
-            assert!(matches!(table.value(0, ColumnId(0)), Value::Text(_)), "files name the guest");
+            assert!(
+                matches!(table.value(0, ColumnId(0)), Value::Text(_)),
+                "files name the guest"
+            );
         }
     }
 
@@ -297,7 +505,11 @@ mod tests {
         f.guests[0].rest.disks.push(slow);
         let state = judged(&f, 120, 40);
         let (rows, _) = rows(&state, &state.guests(), |d| &d.disks, disk, Mark::Disk);
-        let marked: Vec<_> = rows.iter().filter(|r| r.worst.is_some()).map(|r| r.work.name).collect();
+        let marked: Vec<_> = rows
+            .iter()
+            .filter(|r| r.worst.is_some())
+            .map(|r| r.work.name)
+            .collect();
         assert!(marked.contains(&"vdz"), "{marked:?}");
         assert!(marked.len() < rows.len(), "{marked:?}");
     }

@@ -29,39 +29,98 @@ type Col<'a> = Column<ExitTableRow<'a>>;
 
 /// The columns.
 pub fn columns<'a>() -> Vec<Col<'a>> {
-    const CPU: &str = "Time of the vCPUs in these exits, percent of one host CPU, without the part in WAITING%.";
+    const CPU: &str = "Time of the vCPUs in these exits, percent of one host CPU, without the part \
+        in WAITING%.";
     const TIME: &str = "Share of the time in all exits but those in which the guest sleeps.";
-    const VMM: &str = "Part of the time that was spent in the program that runs the guest (QEMU), not in the kernel.";
-    const WAITING: &str = "Part of the time in which the vCPU was ready to run and another task had its CPU.";
+    const VMM: &str = "Part of the time that was spent in the program that runs the guest (QEMU), \
+        not in the kernel.";
+    const WAITING: &str = "Part of the time in which the vCPU was ready to run and another task \
+        had its CPU.";
     vec![
-        Col::text("reason", "EXIT REASON", left(18, 6, 0), |r| r.exit.reason.clone())
-            .help("Why the vCPU left the guest. In dim ones the guest sleeps.")
-            .json("exits[].reason"),
+        Col::text("reason", "EXIT REASON", left(18, 6, 0), |r| {
+            r.exit.reason.clone()
+        })
+        .help("Why the vCPU left the guest. In dim ones the guest sleeps.")
+        .json("exits[].reason"),
         Col::figure("rate", "EXITS/s", right(7, 0, 0), |r| r.exit.rate, rate)
             .help("Exits per second.")
             .json("exits[].rate"),
-        Col::figure("count", "EXITS%", right(6, 0, 4), |r| r.exit.count_percent, share)
-            .help("Share of the guest's exits.")
-            .json("exits[].count_percent"),
-        Col::figure("cpu", "CPU%", right(5, 0, 1), |r| r.exit.cpu_percent, percent)
-            .help(CPU)
-            .json("exits[].cpu_percent"),
-        Col::figure("time", "TIME%", right(5, 0, 3), |r| r.exit.work_percent, share)
-            .help(TIME)
-            .json("exits[].work_percent"),
-        Col::figure("mean", "MEAN us", right(7, 0, 2), |r| r.exit.span.mean_us(), micros)
-            .help("Mean time until the next entry, microseconds.")
-            .json("exits[].mean_us"),
-        Col::figure("p99", "P99 us", right(7, 0, 5), |r| r.exit.span.p99_us(), micros)
-            .help("99 of 100 were shorter; of at least 100.")
-            .json("exits[].p99_us"),
-        Col::figure("max", "MAX us", right(7, 0, 6), |r| r.exit.span.max_ns.map(|ns| ns as f64 / 1e3), micros)
-            .help("The longest of the interval.")
-            .json("exits[].max_us"),
-        Col::figure("vmm", "IN VMM%", right(7, 0, 7), |r| r.part(r.exit.userspace_ns), share).help(VMM),
-        Col::figure("waiting", "WAITING%", right(8, 0, 8), |r| r.part(r.exit.preempted_ns), share).help(WAITING),
+        Col::figure(
+            "count",
+            "EXITS%",
+            right(6, 0, 4),
+            |r| r.exit.count_percent,
+            share,
+        )
+        .help("Share of the guest's exits.")
+        .json("exits[].count_percent"),
+        Col::figure(
+            "cpu",
+            "CPU%",
+            right(5, 0, 1),
+            |r| r.exit.cpu_percent,
+            percent,
+        )
+        .help(CPU)
+        .json("exits[].cpu_percent"),
+        Col::figure(
+            "time",
+            "TIME%",
+            right(5, 0, 3),
+            |r| r.exit.work_percent,
+            share,
+        )
+        .help(TIME)
+        .json("exits[].work_percent"),
+        Col::figure(
+            "mean",
+            "MEAN us",
+            right(7, 0, 2),
+            |r| r.exit.span.mean_us(),
+            micros,
+        )
+        .help("Mean time until the next entry, microseconds.")
+        .json("exits[].mean_us"),
+        Col::figure(
+            "p99",
+            "P99 us",
+            right(7, 0, 5),
+            |r| r.exit.span.p99_us(),
+            micros,
+        )
+        .help("99 of 100 were shorter; of at least 100.")
+        .json("exits[].p99_us"),
+        Col::figure(
+            "max",
+            "MAX us",
+            right(7, 0, 6),
+            |r| r.exit.span.max_ns.map(|ns| ns as f64 / 1e3),
+            micros,
+        )
+        .help("The longest of the interval.")
+        .json("exits[].max_us"),
+        Col::figure(
+            "vmm",
+            "IN VMM%",
+            right(7, 0, 7),
+            |r| r.part(r.exit.userspace_ns),
+            share,
+        )
+        .help(VMM),
+        Col::figure(
+            "waiting",
+            "WAITING%",
+            right(8, 0, 8),
+            |r| r.part(r.exit.preempted_ns),
+            share,
+        )
+        .help(WAITING),
         Col::text("meaning", "MEANING", left(40, 80, 9), |r| {
-            r.exit.id.and_then(|(isa, code)| exit_reason::meaning(isa, code)).unwrap_or_default().to_owned()
+            r.exit
+                .id
+                .and_then(|(isa, code)| exit_reason::meaning(isa, code))
+                .unwrap_or_default()
+                .to_owned()
         })
         .help("What the reason means."),
     ]
@@ -69,36 +128,66 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
 
 /// The style of a row of a guest that findings may be about.
 pub fn style(state: &AppState, domain: &DomainModel, mark: &Mark) -> RowStyle {
-    let about =
-        state.report.findings.iter().filter(|f| f.domain.as_deref() == Some(domain.name()) && f.marks.contains(mark));
-    about.map(|f| f.severity).max().map_or(RowStyle::Plain, RowStyle::Severity)
+    let about = state
+        .report
+        .findings
+        .iter()
+        .filter(|f| f.domain.as_deref() == Some(domain.name()) && f.marks.contains(mark));
+    about
+        .map(|f| f.severity)
+        .max()
+        .map_or(RowStyle::Plain, RowStyle::Severity)
 }
 
 /// Events per second, and what they cost.
 pub fn total(per_second: Option<f64>, cpu_percent: Option<f64>) -> String {
     let cost = cpu_percent.map(|cpu| format!("{} % of a CPU", percent(cpu)));
-    per_second.map(|n| format!("{}/s", rate(n))).into_iter().chain(cost).collect::<Vec<_>>().join(", ")
+    per_second
+        .map(|n| format!("{}/s", rate(n)))
+        .into_iter()
+        .chain(cost)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// The section.
 pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> {
     let row = |exit: &'a ExitRow| match style(state, domain, &Mark::Exit(exit.reason.clone())) {
-        RowStyle::Plain if exit.idle => ExitTableRow { exit, style: RowStyle::Dim },
+        RowStyle::Plain if exit.idle => ExitTableRow {
+            exit,
+            style: RowStyle::Dim,
+        },
         style => ExitTableRow { exit, style },
     };
     let mut rows: Vec<_> = domain.exits.rows.iter().map(row).collect();
-    rows.sort_by_key(|r| (r.exit.idle, Reverse((r.exit.cpu_percent.map(step), r.exit.rate.map(step)))));
+    rows.sort_by_key(|r| {
+        (
+            r.exit.idle,
+            Reverse((r.exit.cpu_percent.map(step), r.exit.rate.map(step))),
+        )
+    });
     let key = |r: &ExitTableRow<'_>| RowKey::of(&r.exit.reason);
-    let table = Table { id: TableId::Exits, columns: columns(), rows, key, style: |r| r.style };
-    Section::table(table, state, || nothing(state))
-        .with_right(total(domain.exit_rate.0.filter(|n| *n > 0.0), domain.exits.cpu_percent()))
+    let table = Table {
+        id: TableId::Exits,
+        columns: columns(),
+        rows,
+        key,
+        style: |r| r.style,
+    };
+    Section::table(table, state, || nothing(state)).with_right(total(
+        domain.exit_rate.0.filter(|n| *n > 0.0),
+        domain.exits.cpu_percent(),
+    ))
 }
 
 /// Why exits by reason are missing, and what to do.
 fn nothing(state: &AppState) -> String {
-    let is_traced = |m: &Model| m.engine.level != EngineLevel::None && m.engine.kind != EngineKind::None;
+    let is_traced =
+        |m: &Model| m.engine.level != EngineLevel::None && m.engine.kind != EngineKind::None;
     let what = match &state.model {
-        Some(m) if m.no_kvm_exit() => "this kernel fires no kvm_exit: see exits to the VMM and devices".into(),
+        Some(m) if m.no_kvm_exit() => "this kernel fires no kvm_exit: see exits to the VMM and \
+            devices"
+            .into(),
         Some(m) if is_traced(m) => "none in this interval".into(),
         _ if state.session.source.is_recorded() => "not recorded".into(),
         _ => format!("not traced: {} traces", state.key_name(Action::EngineLevel)),
@@ -124,13 +213,18 @@ mod tests {
     use testkit::{Fixture, Guest, Host};
 
     fn table<'s, 'a>(section: &'s Section<'a>) -> &'s (dyn AnyTable + 'a) {
-        let Body::Table(table) = &section.body else { panic!("{}: {}", section.title, section.note) };
+        let Body::Table(table) = &section.body else {
+            panic!("{}: {}", section.title, section.note)
+        };
         table.as_ref()
     }
 
     /// The value of a column by its name.
     fn value(table: &dyn AnyTable, row: usize, name: &str) -> Option<f64> {
-        let column = (0..table.width()).map(ColumnId).find(|id| table.head(*id).name == name).unwrap();
+        let column = (0..table.width())
+            .map(ColumnId)
+            .find(|id| table.head(*id).name == name)
+            .unwrap();
         match table.value(row, column) {
             Value::Figure(figure) => Some(figure),
             _ => None,
@@ -139,7 +233,10 @@ mod tests {
 
     /// The screen over a host whose samples are changed by `change`.
     fn changed(f: &Fixture, change: fn(&mut Sample)) -> AppState {
-        let mut state = AppState { size: (160, 60), ..AppState::default() };
+        let mut state = AppState {
+            size: (160, 60),
+            ..AppState::default()
+        };
         let sample = |second: i32| {
             let mut sample = f.sample(f64::from(second));
             change(&mut sample);
@@ -149,77 +246,145 @@ mod tests {
         for second in 30..=60 {
             let model = Model::new(&sample(second), Base::Previous(&sample(second - 1)));
             let report = lint::run(&model, &mut memory, &Options::default());
-            state.absorb(Tick { model, report, ..Tick::default() });
+            state.absorb(Tick {
+                model,
+                report,
+                ..Tick::default()
+            });
         }
         state
     }
 
     /// In a third of the time of each exit another task had the CPU.
     fn preempt(sample: &mut Sample) {
-        for exit in sample.domains.iter_mut().flat_map(|d| &mut d.threads).flat_map(|t| &mut t.events.exits) {
+        for exit in sample
+            .domains
+            .iter_mut()
+            .flat_map(|d| &mut d.threads)
+            .flat_map(|t| &mut t.events.exits)
+        {
             exit.preempted_ns = exit.time.total_ns.map(|ns| ns / 3);
         }
     }
 
     fn same(a: Option<f64>, b: Option<f64>, what: &str) {
         match (a, b) {
-            (Some(a), Some(b)) => assert!((a - b).abs() <= 1e-9 * b.abs().max(1.0), "{what}: {a} and {b}"),
+            (Some(a), Some(b)) => assert!(
+                (a - b).abs() <= 1e-9 * b.abs().max(1.0),
+                "{what}: {a} \
+                and {b}"
+            ),
             (a, b) => assert_eq!(a, b, "{what}"),
         }
     }
 
     #[test]
     fn a_figure_is_the_same_in_every_place() {
-        for state in [changed(&Fixture::busy_host(), |_| {}), changed(&Fixture::busy_host(), preempt)] {
+        for state in [
+            changed(&Fixture::busy_host(), |_| {}),
+            changed(&Fixture::busy_host(), preempt),
+        ] {
             let (model, all) = (state.model.as_ref().unwrap(), DomainFilter::default());
-            let view = View { model, findings: &lint::Report::default(), source: "live", domains: &all };
+            let view = View {
+                model,
+                findings: &lint::Report::default(),
+                source: "live",
+                domains: &all,
+            };
             let json = JsonDocument::new(&view);
             let (mut findings, mut parts) = (0, 0);
-            for ((domain, json), costs) in model.domains.iter().zip(&json.domains).zip(guest_costs(model)) {
+            for ((domain, json), costs) in model
+                .domains
+                .iter()
+                .zip(&json.domains)
+                .zip(guest_costs(model))
+            {
                 let (exits, devices) = (section(&state, domain), accesses::section(&state, domain));
                 if let Body::Text(_) = devices.body {
                     continue;
                 }
                 let (exits, devices) = (table(&exits), table(&devices));
-                let at =
-                    |table: &dyn AnyTable, key: RowKey| (0..table.len()).find(|row| table.key(*row) == key).unwrap();
+                let at = |table: &dyn AnyTable, key: RowKey| {
+                    (0..table.len()).find(|row| table.key(*row) == key).unwrap()
+                };
                 for e in json.exits.iter().filter(|e| e.vcpu.is_none()) {
                     let row = at(exits, RowKey::of(&e.reason));
-                    let in_json = [e.rate, e.count_percent, e.cpu_percent, e.work_percent, e.mean_us, e.max_us];
-                    for (name, json) in ["rate", "count", "cpu", "time", "mean", "max"].into_iter().zip(in_json) {
-                        same(value(exits, row, name), json, &format!("{} {name}", e.reason));
+                    let in_json = [
+                        e.rate,
+                        e.count_percent,
+                        e.cpu_percent,
+                        e.work_percent,
+                        e.mean_us,
+                        e.max_us,
+                    ];
+                    for (name, json) in ["rate", "count", "cpu", "time", "mean", "max"]
+                        .into_iter()
+                        .zip(in_json)
+                    {
+                        same(
+                            value(exits, row, name),
+                            json,
+                            &format!("{} {name}", e.reason),
+                        );
                     }
                 }
-                let row_of = |a: &judge::model::AccessRow| at(devices, RowKey::of((a.space, a.address, a.direction)));
-                for (a, json) in domain.accesses.iter().zip(json.accesses.iter().filter(|a| a.vcpu.is_none())) {
+                let row_of = |a: &judge::model::AccessRow| {
+                    at(devices, RowKey::of((a.space, a.address, a.direction)))
+                };
+                for (a, json) in domain
+                    .accesses
+                    .iter()
+                    .zip(json.accesses.iter().filter(|a| a.vcpu.is_none()))
+                {
                     let in_json = [json.rate, json.cpu_percent, json.mean_us];
                     for (name, json) in ["rate", "cpu", "mean"].into_iter().zip(in_json) {
-                        same(value(devices, row_of(a), name), json, &format!("{} {name}", a.address_text()));
+                        same(
+                            value(devices, row_of(a), name),
+                            json,
+                            &format!("{} {name}", a.address_text()),
+                        );
                     }
                 }
                 let sum = |wanted: &dyn Fn(&judge::model::AccessRow) -> bool| {
                     let rows = domain.accesses.iter().filter(|a| wanted(a));
-                    rows.filter_map(|a| value(devices, row_of(a), "cpu")).reduce(|a, b| a + b)
+                    rows.filter_map(|a| value(devices, row_of(a), "cpu"))
+                        .reduce(|a, b| a + b)
                 };
-                for part in costs.costs.iter().filter(|c| matches!(c.amount, Amount::OfCpu(_))).flat_map(|c| &c.parts) {
-                    let of_device = sum(&|a| a.device_name().map(|n| n.trim_start_matches("kvm-")) == Some(&part.name));
+                for part in costs
+                    .costs
+                    .iter()
+                    .filter(|c| matches!(c.amount, Amount::OfCpu(_)))
+                    .flat_map(|c| &c.parts)
+                {
+                    let of_device = sum(&|a| {
+                        a.device_name().map(|n| n.trim_start_matches("kvm-")) == Some(&part.name)
+                    });
                     if of_device.is_some() {
                         same(part.figure, of_device, &part.name);
                         parts += 1;
                     }
                 }
-                for f in state.report.findings.iter().filter(|f| f.domain.as_deref() == Some(domain.name())) {
+                for f in state
+                    .report
+                    .findings
+                    .iter()
+                    .filter(|f| f.domain.as_deref() == Some(domain.name()))
+                {
                     let marks = f.marks.iter().map(|mark| match mark {
-                        Mark::Access(space, address, direction) => {
-                            sum(&|a| (a.space, a.address, a.direction) == (*space, *address, *direction))
-                        }
+                        Mark::Access(space, address, direction) => sum(&|a| {
+                            (a.space, a.address, a.direction) == (*space, *address, *direction)
+                        }),
                         Mark::Exit(reason) => value(exits, at(exits, RowKey::of(reason)), "cpu"),
                         _ => None,
                     });
-                    if let Some(of_rows) = marks.collect::<Option<Vec<f64>>>().filter(|rows| !rows.is_empty()) {
+                    if let Some(of_rows) = marks
+                        .collect::<Option<Vec<f64>>>()
+                        .filter(|rows| !rows.is_empty())
+                    {
                         same(f.cost, Some(of_rows.iter().sum()), &f.title);
                         let costing = format!("costing {} % of one CPU", figure(f.cost.unwrap()));
-                        let sums = f.evidence.iter().any(|text| text.contains(&costing)) || !f.folded.is_empty();
+                        let sums = f.evidence.iter().any(|text| text.contains(&costing))
+                            || !f.folded.is_empty();
                         assert!(sums, "{costing}: {:?}", f.evidence);
                         findings += 1;
                     }
@@ -235,29 +400,55 @@ mod tests {
         let section = section(&state, &state.model.as_ref().unwrap().domains[0]);
         assert_eq!(section.right, "35.4k/s, 31.9 % of a CPU");
         let table = table(&section);
-        let reasons: Vec<_> = (0..table.len()).map(|row| table.value(row, ColumnId(0))).collect();
-        let expected = ["IO_INSTRUCTION", "EXTERNAL_INTERRUPT", "MSR_WRITE", "EPT_MISCONFIG", "HLT"];
+        let reasons: Vec<_> = (0..table.len())
+            .map(|row| table.value(row, ColumnId(0)))
+            .collect();
+        let expected = [
+            "IO_INSTRUCTION",
+            "EXTERNAL_INTERRUPT",
+            "MSR_WRITE",
+            "EPT_MISCONFIG",
+            "HLT",
+        ];
         assert_eq!(reasons, expected.map(|reason| Value::Text(reason.into())));
-        assert_eq!((table.style(0), table.style(4)), (RowStyle::Plain, RowStyle::Dim));
-        assert!(matches!(table.style(1), RowStyle::Severity(_)), "a finding is about it");
-        assert_eq!((value(table, 4, "cpu"), value(table, 4, "time")), (None, None), "sleep is no cost");
+        assert_eq!(
+            (table.style(0), table.style(4)),
+            (RowStyle::Plain, RowStyle::Dim)
+        );
+        assert!(
+            matches!(table.style(1), RowStyle::Severity(_)),
+            "a finding is about it"
+        );
+        assert_eq!(
+            (value(table, 4, "cpu"), value(table, 4, "time")),
+            (None, None),
+            "sleep is no \
+            cost"
+        );
     }
 
     #[test]
     fn few_exits_have_no_99th_percentile_and_a_vcpu_that_waits_costs_no_cpu() {
-        let guest = Guest::new("g", 100)
-            .vcpus(1, |_, t| t.exits("CPUID", 99.0, 50.0).exits("EXTERNAL_INTERRUPT", 300.0, 1000.0));
+        let guest = Guest::new("g", 100).vcpus(1, |_, t| {
+            t.exits("CPUID", 99.0, 50.0)
+                .exits("EXTERNAL_INTERRUPT", 300.0, 1000.0)
+        });
         let state = changed(&Fixture::new(Host::numa(1, 2, 1)).guest(guest), preempt);
         let section = section(&state, &state.model.as_ref().unwrap().domains[0]);
         let table = table(&section);
         assert!(value(table, 0, "p99").is_some() && value(table, 1, "p99").is_none());
         assert_eq!(value(table, 0, "waiting").map(f64::round), Some(33.0));
-        assert_eq!(value(table, 0, "cpu").map(f64::round), Some(20.0), "of 30 %");
+        assert_eq!(
+            value(table, 0, "cpu").map(f64::round),
+            Some(20.0),
+            "of 30 %"
+        );
     }
 
     #[test]
     fn an_empty_section_says_why_and_what_to_do() {
-        let quiet = || Fixture::new(Host::numa(1, 2, 1)).guest(Guest::new("g", 100).vcpus(1, |_, t| t));
+        let quiet =
+            || Fixture::new(Host::numa(1, 2, 1)).guest(Guest::new("g", 100).vcpus(1, |_, t| t));
         let note = |f: &Fixture| {
             let state = screen(f, 120, 40);
             let section = section(&state, &state.model.as_ref().unwrap().domains[0]);
@@ -267,7 +458,10 @@ mod tests {
         assert_eq!(note(&quiet()), "none in this interval");
         let mut f = quiet();
         f.engine.fires_kvm_exit = Some(false);
-        assert_eq!(note(&f), "this kernel fires no kvm_exit: see exits to the VMM and devices");
+        assert_eq!(
+            note(&f),
+            "this kernel fires no kvm_exit: see exits to the VMM and devices"
+        );
         f = quiet();
         f.engine.level = EngineLevel::None;
         assert_eq!(note(&f), "not traced: e traces");

@@ -14,38 +14,80 @@ type Col<'a> = Column<DeviceRow<'a, HostDiskModel>>;
 
 /// The columns.
 pub fn columns<'a>() -> Vec<Col<'a>> {
-    const NAME: &str = "A block device of the host that worked for the guest, timed by BPF. Not seen here: what the \
-                        page cache answers or writes back later, and storage over the network.";
-    const TIME: &str = "Mean time from the request of a thread of the guest to its completion, microseconds where no \
-                        unit is given. What the guest's disk takes longer is spent in the VMM.";
-    const DEVICE: &str = "The part of reads and writes in the device itself; `-` for device-mapper and md, below which \
-                          are other devices.";
+    const NAME: &str = "A block device of the host that worked for the guest, timed by BPF. Not \
+                        seen here: what the page cache answers or writes back later, and storage \
+                        over the network.";
+    const TIME: &str = "Mean time from the request of a thread of the guest to its completion, \
+                        microseconds where no unit is given. What the guest's disk takes longer is \
+                        spent in the VMM.";
+    const DEVICE: &str = "The part of reads and writes in the device itself; `-` for device-mapper \
+                          and md, below which are other devices.";
     const P99: &str = "99 of 100 reads and writes took at most this; of 100 or more.";
     let more: [Col<'_>; 4] = [
-        Col::figure("device_mean_us", "DEVICE us", right(9, 2, 3), |r| r.device.mean_us().1, micros).help(DEVICE),
-        Col::figure("p99_us", "P99 us", right(6, 2, 4), |r| r.device.p99_us(), micros).help(P99),
+        Col::figure(
+            "device_mean_us",
+            "DEVICE us",
+            right(9, 2, 3),
+            |r| r.device.mean_us().1,
+            micros,
+        )
+        .help(DEVICE),
+        Col::figure(
+            "p99_us",
+            "P99 us",
+            right(6, 2, 4),
+            |r| r.device.p99_us(),
+            micros,
+        )
+        .help(P99),
         Col::text("submitted", "SUBMITTED BY", left(12, 6, 7), |r| {
             let most = r.device.submitted_most();
-            most.map_or_else(String::new, |(who, part)| format!("{} {} %", who.as_str(), share(part)))
+            most.map_or_else(String::new, |(who, part)| {
+                format!("{} {} %", who.as_str(), share(part))
+            })
         })
         .help("The thread that submitted most of them."),
-        Col::text("alias", "STANDS FOR", left(10, 40, 8), |r| r.device.alias.clone().unwrap_or_default())
-            .help("File of a loop device, name of a mapped one."),
+        Col::text("alias", "STANDS FOR", left(10, 40, 8), |r| {
+            r.device.alias.clone().unwrap_or_default()
+        })
+        .help("File of a loop device, name of a mapped one."),
     ];
-    names("ON HOST", NAME).into_iter().chain(requests(TIME)).chain(more).collect()
+    names("ON HOST", NAME)
+        .into_iter()
+        .chain(requests(TIME))
+        .chain(more)
+        .collect()
 }
 
 /// The section.
 pub fn section<'a>(state: &'a AppState, guests: &[&'a DomainModel]) -> Section<'a> {
-    let rows = rows(state, guests, |d| d.host_disks.as_deref().unwrap_or_default(), host_disk, Mark::HostDisk);
+    let rows = rows(
+        state,
+        guests,
+        |d| d.host_disks.as_deref().unwrap_or_default(),
+        host_disk,
+        Mark::HostDisk,
+    );
     let nothing = || match state.model.as_ref().map(|m| m.engine.kind) {
-        _ if guests.iter().any(|d| d.host_disks.is_some()) => "no request of a guest reached one".into(),
-        _ if state.session.source.is_recorded() => "not recorded: record with --engine-detail disks".into(),
-        Some(EngineKind::Bpf) if state.view == ScreenView::Guests => "timed while the page of a guest is open".into(),
+        _ if guests.iter().any(|d| d.host_disks.is_some()) => {
+            "no request of a guest reached one".into()
+        }
+        _ if state.session.source.is_recorded() => "not recorded: record with --engine-detail \
+            disks"
+            .into(),
+        Some(EngineKind::Bpf) if state.view == ScreenView::Guests => "timed while the page of a \
+            guest is open"
+            .into(),
         Some(EngineKind::Bpf) => "timed from now on, while this view is open".into(),
         _ => "only the BPF engine times them".into(),
     };
-    section_of((TableId::HostDisks, "device"), rows, columns(), state, nothing)
+    section_of(
+        (TableId::HostDisks, "device"),
+        rows,
+        columns(),
+        state,
+        nothing,
+    )
 }
 
 #[cfg(test)]
@@ -71,17 +113,40 @@ mod tests {
 
     #[test]
     fn a_device_has_its_figures_and_who_asked_most() {
-        let mut disk = sample::HostDisk { name: "nvme0n1".into(), ..sample::HostDisk::default() };
+        let mut disk = sample::HostDisk {
+            name: "nvme0n1".into(),
+            ..sample::HostDisk::default()
+        };
         (0..150).for_each(|_| disk.reads.total.add(200_000));
-        disk.submitters = [(sample::ThreadKind::Pool, 140), (sample::ThreadKind::Main, 10)].into();
+        disk.submitters = [
+            (sample::ThreadKind::Pool, 140),
+            (sample::ThreadKind::Main, 10),
+        ]
+        .into();
         let mut state = screen(&Fixture::with_devices(), 120, 40);
-        let of = HostDiskModel { of: disk, seconds: Some(1.0), device: None };
+        let of = HostDiskModel {
+            of: disk,
+            seconds: Some(1.0),
+            device: None,
+        };
         state.model.as_mut().unwrap().domains[0].host_disks = Some(vec![of]);
         let guests = state.guests();
-        let (rows, idle) =
-            rows(&state, &guests, |d| d.host_disks.as_deref().unwrap_or_default(), host_disk, Mark::HostDisk);
-        let texts: Vec<String> = columns().iter().map(|c| format!("{:?}", c.value(&rows[0]))).collect();
+        let (rows, idle) = rows(
+            &state,
+            &guests,
+            |d| d.host_disks.as_deref().unwrap_or_default(),
+            host_disk,
+            Mark::HostDisk,
+        );
+        let texts: Vec<String> = columns()
+            .iter()
+            .map(|c| format!("{:?}", c.value(&rows[0])))
+            .collect();
         assert_eq!((rows.len(), idle), (1, 0));
-        assert!(texts.contains(&"Figure(150.0)".into()) && texts.contains(&"Text(\"pool 93 %\")".into()), "{texts:?}");
+        assert!(
+            texts.contains(&"Figure(150.0)".into())
+                && texts.contains(&"Text(\"pool 93 %\")".into()),
+            "{texts:?}"
+        );
     }
 }

@@ -26,7 +26,9 @@ impl From<&InjectionModel> for InterruptRow {
         Self {
             key: RowKey::of(i.key()),
             what: i.source.to_string(),
-            to: i.vcpu.map_or_else(|| "-".into(), |vcpu| format!("vcpu {vcpu}")),
+            to: i
+                .vcpu
+                .map_or_else(|| "-".into(), |vcpu| format!("vcpu {vcpu}")),
             from: i.comm.clone().unwrap_or_else(|| i.by.as_str().into()),
             rate: i.rate(),
             awake_us: i.kick.mean_us(),
@@ -55,22 +57,37 @@ type Col = Column<InterruptRow>;
 
 /// The columns.
 pub fn columns() -> Vec<Col> {
-    const WHAT: &str = "gsi, spi: a line of the guest's interrupt controller. msi: a message by its vector, of which \
-        only the guest knows the device. ipi: from another vCPU. local: mostly the vCPU's own timer. doorbell: an \
-        address by which the guest wakes a thread, as of a virtio queue. What the processor delivers without KVM \
-        (AVIC, posted interrupts of assigned devices) is not seen.";
-    const FROM: &str = "Who sent the interrupt: a thread, a vCPU, kworker (a slow path of KVM), interrupt (of the \
-        host: an assigned device). Of a doorbell the device.";
-    const AWAKE: &str = "To a vCPU that did not sleep: from the interrupt until it runs the guest again, mean.";
-    const ASLEEP: &str = "To a vCPU that slept: from the interrupt until it runs the guest, mean. Of a doorbell: from \
-        the wake-up until the thread has a CPU.";
+    const WHAT: &str = "gsi, spi: a line of the guest's interrupt controller. msi: a message by \
+        its vector, of which only the guest knows the device. ipi: from another vCPU. local: \
+        mostly the vCPU's own timer. doorbell: an address by which the guest wakes a thread, as of \
+        a virtio queue. What the processor delivers without KVM (AVIC, posted interrupts of \
+        assigned devices) is not seen.";
+    const FROM: &str = "Who sent the interrupt: a thread, a vCPU, kworker (a slow path of KVM), \
+        interrupt (of the host: an assigned device). Of a doorbell the device.";
+    const AWAKE: &str = "To a vCPU that did not sleep: from the interrupt until it runs the guest \
+        again, mean.";
+    const ASLEEP: &str = "To a vCPU that slept: from the interrupt until it runs the guest, mean. \
+        Of a doorbell: from the wake-up until the thread has a CPU.";
     vec![
         Col::text("interrupt", "INTERRUPT", left(16, 8, 0), |r| r.what.clone()).help(WHAT),
-        Col::text("to", "TO", left(8, 6, 0), |r| r.to.clone()).help("The vCPU, or the thread that the doorbell wakes."),
+        Col::text("to", "TO", left(8, 6, 0), |r| r.to.clone()).help(
+            "The vCPU, or the thread that \
+            the doorbell wakes.",
+        ),
         Col::text("from", "FROM", left(9, 10, 1), |r| r.from.clone()).help(FROM),
-        Col::figure("rate", "IRQ/s", right(6, 1, 0), |r| r.rate, rate).help("Interrupts or wake-ups per second."),
+        Col::figure("rate", "IRQ/s", right(6, 1, 0), |r| r.rate, rate).help(
+            "Interrupts or \
+            wake-ups per second.",
+        ),
         Col::figure("awake", "AWAKE us", right(8, 0, 2), |r| r.awake_us, micros).help(AWAKE),
-        Col::figure("asleep", "ASLEEP us", right(9, 0, 0), |r| r.asleep_us, micros).help(ASLEEP),
+        Col::figure(
+            "asleep",
+            "ASLEEP us",
+            right(9, 0, 0),
+            |r| r.asleep_us,
+            micros,
+        )
+        .help(ASLEEP),
         Col::figure("p99", "P99 us", right(7, 0, 3), |r| r.p99_us, micros)
             .help("99 of 100 took less; of at least 100."),
     ]
@@ -79,18 +96,36 @@ pub fn columns() -> Vec<Col> {
 /// The section.
 pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> {
     let bells = domain.doorbells.iter().flatten().map(InterruptRow::from);
-    let mut rows: Vec<_> = domain.interrupts.iter().flatten().map(InterruptRow::from).chain(bells).collect();
+    let mut rows: Vec<_> = domain
+        .interrupts
+        .iter()
+        .flatten()
+        .map(InterruptRow::from)
+        .chain(bells)
+        .collect();
     rows.sort_by_key(|r| Reverse(r.rate.map(step)));
-    let table = Table { id: TableId::Interrupts, columns: columns(), rows, key: |r| r.key, style: |_| RowStyle::Plain };
+    let table = Table {
+        id: TableId::Interrupts,
+        columns: columns(),
+        rows,
+        key: |r| r.key,
+        style: |_| RowStyle::Plain,
+    };
     Section::table(table, state, || nothing(state, domain))
 }
 
 /// Why they are missing, and what to do.
 fn nothing(state: &AppState, domain: &DomainModel) -> String {
-    let is_bpf = state.model.as_ref().is_some_and(|m| m.engine.kind == EngineKind::Bpf);
+    let is_bpf = state
+        .model
+        .as_ref()
+        .is_some_and(|m| m.engine.kind == EngineKind::Bpf);
     let why = match state.view {
         _ if domain.interrupts.is_some() => "none came through KVM in this interval",
-        _ if state.session.source.is_recorded() => "not recorded: record with --engine-detail interrupts",
+        _ if state.session.source.is_recorded() => {
+            "not recorded: record with --engine-detail \
+            interrupts"
+        }
         _ if !is_bpf => "not traced: only the BPF engine can",
         ScreenView::Page => "traced while this page is open: wait an interval or two",
         _ => "traced while the guest's page is open: Enter",
@@ -115,42 +150,73 @@ mod tests {
     #[test]
     fn interrupts_and_doorbells_are_shown_the_most_frequent_first() {
         let mut now = quiet().sample(60.0);
-        let of = |source, vcpu, count| Injection { source, vcpu, count, by: ThreadKind::Vcpu, ..Injection::default() };
+        let of = |source, vcpu, count| Injection {
+            source,
+            vcpu,
+            count,
+            by: ThreadKind::Vcpu,
+            ..Injection::default()
+        };
         let mut timer = of(IrqSource::Local(0xec), Some(0), 500);
         (0..100).for_each(|_| timer.wake.add(3_000));
         (0..100).for_each(|_| timer.delay.add(4_000));
         (0..100).for_each(|_| timer.slept.add(9_000));
-        let mut bell = Doorbell { address: 0xfe00_3000, comm: "IO iothread1".into(), ..Doorbell::default() };
+        let mut bell = Doorbell {
+            address: 0xfe00_3000,
+            comm: "IO iothread1".into(),
+            ..Doorbell::default()
+        };
         (0..40).for_each(|_| bell.time.add(8_000));
-        now.domains[0].interrupts =
-            Some(GuestInterrupts { injections: vec![timer, of(IrqSource::Spi(1), None, 7)], doorbells: vec![bell] });
+        now.domains[0].interrupts = Some(GuestInterrupts {
+            injections: vec![timer, of(IrqSource::Spi(1), None, 7)],
+            doorbells: vec![bell],
+        });
         let model = Model::new(&now, Base::Previous(&quiet().sample(59.0)));
         let mut state = screen(&quiet(), 120, 40);
         state.view = ScreenView::Page;
-        state.absorb(Tick { model, ..Tick::default() });
+        state.absorb(Tick {
+            model,
+            ..Tick::default()
+        });
         let shown = text(&draw(&state, &Theme::default()));
         let line = |part: &str| {
-            let line = shown.lines().find(|line| line.contains(part)).unwrap_or_else(|| panic!("{part}\n{shown}"));
+            let line = shown
+                .lines()
+                .find(|line| line.contains(part))
+                .unwrap_or_else(|| panic!("{part}\n{shown}"));
             line.split_whitespace().collect::<Vec<_>>().join(" ")
         };
         assert_eq!(line("0xec"), "local 0xec vcpu 0 vcpu 500 9.00 9.00");
         assert_eq!(line("spi"), "spi 1 pl011 - vcpu 7.00 - -");
-        assert_eq!(line("doorbell"), "doorbell 0xfe003000 IO iothread1 - 40.0 8.00 -");
+        assert_eq!(
+            line("doorbell"),
+            "doorbell 0xfe003000 IO iothread1 - 40.0 8.00 -"
+        );
     }
 
     #[test]
     fn without_any_the_section_says_what_traces_them() {
-        let note = |state: &AppState| section(state, &state.model.as_ref().unwrap().domains[0]).note;
+        let note =
+            |state: &AppState| section(state, &state.model.as_ref().unwrap().domains[0]).note;
         let mut state = screen(&quiet(), 120, 40);
         assert_eq!(note(&state), "traced while the guest's page is open: Enter");
         state.view = ScreenView::Page;
-        assert_eq!(note(&state), "traced while this page is open: wait an interval or two");
+        assert_eq!(
+            note(&state),
+            "traced while this page is open: wait an interval or two"
+        );
         state.model.as_mut().unwrap().domains[0].interrupts = Some(Vec::new());
         assert_eq!(note(&state), "none came through KVM in this interval");
         state.model.as_mut().unwrap().domains[0].interrupts = None;
         state.model.as_mut().unwrap().engine.kind = EngineKind::Perf;
         assert_eq!(note(&state), "not traced: only the BPF engine can");
-        state.session = ScreenSession { source: ScreenSource::Replay, ..ScreenSession::default() };
-        assert_eq!(note(&state), "not recorded: record with --engine-detail interrupts");
+        state.session = ScreenSession {
+            source: ScreenSource::Replay,
+            ..ScreenSession::default()
+        };
+        assert_eq!(
+            note(&state),
+            "not recorded: record with --engine-detail interrupts"
+        );
     }
 }

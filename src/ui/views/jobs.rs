@@ -21,14 +21,16 @@ type Col<'a> = Column<JobRow<'a>>;
 
 /// The columns; one that shows a figure of JSON has its name.
 pub fn columns<'a>() -> Vec<Col<'a>> {
-    const JOB: &str = "What the VMM does with the guest or a disk. Read every 2 s, through libvirt every 5 s.";
+    const JOB: &str = "What the VMM does with the guest or a disk. Read every 2 s, through libvirt \
+        every 5 s.";
     const STATE: &str = "QEMU's word for its state, and its error.";
     const FOR: &str = "Since its start; where that is not reported, since it was first seen.";
-    const LEFT: &str = "Bytes left. Of a migration they grow again after each pass over the memory.";
+    const LEFT: &str = "Bytes left. Of a migration they grow again after each pass over the \
+        memory.";
     const PASS: &str = "Passes over the guest's memory, with the first.";
     const DIRTIED: &str = "What the guest writes to its memory per second, each page once a pass.";
-    const ENDS: &str = "Whether a migration ends at this rate: each pass leaves less than the one before, or the rest \
-        fits into the downtime limit.";
+    const ENDS: &str = "Whether a migration ends at this rate: each pass leaves less than the one \
+        before, or the rest fits into the downtime limit.";
     const LIMIT: &str = "How long the guest may stand still at the end of a migration.";
     const STOP: &str = "How long it would stand still if the migration ended now.";
     const HELD: &str = "The part of the time in which auto-converge holds the vCPUs back, percent.";
@@ -36,27 +38,116 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
     const BEFORE: &str = "The same before the job was first seen.";
     let size = |value: f64| bytes(value as u64);
     vec![
-        Col::text("kind", "JOB", left(10, 24, 0), |r| format!("{} {}", r.job.kind.as_str(), r.job.name))
-            .help(JOB)
-            .drawn(|r| Cell::name(clean(format!("{} {}", r.job.kind.as_str(), r.job.name).trim_end()))),
+        Col::text("kind", "JOB", left(10, 24, 0), |r| {
+            format!("{} {}", r.job.kind.as_str(), r.job.name)
+        })
+        .help(JOB)
+        .drawn(|r| {
+            Cell::name(clean(
+                format!("{} {}", r.job.kind.as_str(), r.job.name).trim_end(),
+            ))
+        }),
         Col::text("status", "STATE", left(8, 30, 1), |r| {
-            let error = r.job.error.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+            let error = r
+                .job
+                .error
+                .as_ref()
+                .map_or_else(String::new, |why| format!(": {why}"));
             format!("{}{error}", r.job.status)
         })
         .help(STATE),
-        Col::figure("elapsed_s", "FOR", right(8, 2, 2), |r| Some(jobs::elapsed_s(r.job)), seconds).help(FOR),
-        Col::figure("progress_percent", "DONE%", right(5, 0, 0), |r| jobs::progress(r.job), share).help("Done."),
-        Col::figure("bytes_rate", "B/s", right(8, 2, 0), |r| float(r.job.rate), size).help("Bytes moved per second."),
-        Col::figure("dirtied_rate", "DIRTIED/s", right(9, 2, 0), |r| float(r.job.dirtied), size).help(DIRTIED),
-        Col::text("converges", "ENDS", left(4, 0, 0), |r| ends(r.job).into()).help(ENDS).drawn(|r| {
-            Cell::text(ends(r.job)).styled(if ends(r.job) == "no" { StyleId::Warning } else { StyleId::Text })
-        }),
-        Col::figure("remaining_bytes", "LEFT", right(8, 2, 1), |r| float(r.job.remaining), size).help(LEFT),
-        Col::figure("rounds", "PASS", right(4, 1, 3), |r| float(r.job.rounds), figure).help(PASS),
-        Col::figure("throttle_percent", "HELD%", right(5, 0, 4), |r| float(r.job.throttle_percent), share).help(HELD),
-        Col::figure("expected_downtime_ms", "STOP", right(7, 1, 5), |r| ms(r.job.downtime_ns), pause).help(STOP),
-        Col::figure("downtime_limit_ms", "LIMIT", right(7, 1, 5), |r| ms(r.job.downtime_limit_ns), pause).help(LIMIT),
-        Col::figure("write_mean_us", "WRITE us", right(8, 1, 7), |r| r.write_us, micros).help(WRITE),
+        Col::figure(
+            "elapsed_s",
+            "FOR",
+            right(8, 2, 2),
+            |r| Some(jobs::elapsed_s(r.job)),
+            seconds,
+        )
+        .help(FOR),
+        Col::figure(
+            "progress_percent",
+            "DONE%",
+            right(5, 0, 0),
+            |r| jobs::progress(r.job),
+            share,
+        )
+        .help("Done."),
+        Col::figure(
+            "bytes_rate",
+            "B/s",
+            right(8, 2, 0),
+            |r| float(r.job.rate),
+            size,
+        )
+        .help(
+            "Bytes \
+            moved per second.",
+        ),
+        Col::figure(
+            "dirtied_rate",
+            "DIRTIED/s",
+            right(9, 2, 0),
+            |r| float(r.job.dirtied),
+            size,
+        )
+        .help(DIRTIED),
+        Col::text("converges", "ENDS", left(4, 0, 0), |r| ends(r.job).into())
+            .help(ENDS)
+            .drawn(|r| {
+                Cell::text(ends(r.job)).styled(if ends(r.job) == "no" {
+                    StyleId::Warning
+                } else {
+                    StyleId::Text
+                })
+            }),
+        Col::figure(
+            "remaining_bytes",
+            "LEFT",
+            right(8, 2, 1),
+            |r| float(r.job.remaining),
+            size,
+        )
+        .help(LEFT),
+        Col::figure(
+            "rounds",
+            "PASS",
+            right(4, 1, 3),
+            |r| float(r.job.rounds),
+            figure,
+        )
+        .help(PASS),
+        Col::figure(
+            "throttle_percent",
+            "HELD%",
+            right(5, 0, 4),
+            |r| float(r.job.throttle_percent),
+            share,
+        )
+        .help(HELD),
+        Col::figure(
+            "expected_downtime_ms",
+            "STOP",
+            right(7, 1, 5),
+            |r| ms(r.job.downtime_ns),
+            pause,
+        )
+        .help(STOP),
+        Col::figure(
+            "downtime_limit_ms",
+            "LIMIT",
+            right(7, 1, 5),
+            |r| ms(r.job.downtime_limit_ns),
+            pause,
+        )
+        .help(LIMIT),
+        Col::figure(
+            "write_mean_us",
+            "WRITE us",
+            right(8, 1, 7),
+            |r| r.write_us,
+            micros,
+        )
+        .help(WRITE),
         Col::figure(
             "write_before_us",
             "BEFORE us",
@@ -95,13 +186,31 @@ pub fn section<'a>(state: &'a AppState, guest: &'a DomainModel) -> Section<'a> {
             let moves = matches!(job.kind, JobKind::Migration | JobKind::Save);
             f.covers(RuleId::JobStalled) || moves && f.covers(RuleId::JobNotConverging)
         };
-        state.findings_about(Some(guest.name())).filter(is_about).map(|f| f.severity).max()
+        state
+            .findings_about(Some(guest.name()))
+            .filter(is_about)
+            .map(|f| f.severity)
+            .max()
     };
     let write_us = jobs::writes(guest).map(|(us, _)| us);
-    let rows = guest.jobs.iter().map(|job| JobRow { job, worst: worst(job), write_us }).collect();
+    let rows = guest
+        .jobs
+        .iter()
+        .map(|job| JobRow {
+            job,
+            worst: worst(job),
+            write_us,
+        })
+        .collect();
     let style = |r: &JobRow<'_>| r.worst.map_or(RowStyle::Plain, RowStyle::Severity);
     let key = |r: &JobRow<'_>| RowKey::of((r.job.kind.as_str(), &r.job.name));
-    let table = Table { id: TableId::Jobs, columns: columns(), rows, key, style };
+    let table = Table {
+        id: TableId::Jobs,
+        columns: columns(),
+        rows,
+        key,
+        style,
+    };
     Section::table(table, state, || "none runs".into())
 }
 
@@ -117,7 +226,8 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// The page of a guest that writes its memory faster than a migration moves it, while a disk is backed up.
+    /// The page of a guest that writes its memory faster than a migration moves it, while a disk is
+    /// backed up.
     fn page(jobs: Vec<Job>) -> String {
         let mut guest = Guest::new("web-1", 500).vcpus(1, |v, t| t.on(v).cpu(50.0, 0.5, 4.0, 0.0));
         guest.rest.jobs = jobs;
@@ -125,7 +235,10 @@ mod tests {
         let mut state = screen(&fixture, 140, 40);
         state.view = ScreenView::Page;
         let model = Model::new(&fixture.sample(60.0), Base::Previous(&fixture.sample(59.0)));
-        state.absorb(Tick { model, ..Tick::default() });
+        state.absorb(Tick {
+            model,
+            ..Tick::default()
+        });
         text(&draw(&state, &Theme::default()))
     }
 
@@ -156,6 +269,9 @@ mod tests {
             ..Job::default()
         };
         snapshot("page_with_jobs", &page(vec![migration, backup]));
-        assert!(!page(Vec::new()).contains("jobs"), "a page without a job is as before");
+        assert!(
+            !page(Vec::new()).contains("jobs"),
+            "a page without a job is as before"
+        );
     }
 }

@@ -26,7 +26,9 @@ pub struct MemoryRow<'a> {
 
 impl<'a> MemoryRow<'a> {
     fn new(guest: &'a DomainModel, state: &AppState, model: &Model) -> Self {
-        let found = state.findings_about(Some(guest.name())).filter(|f| f.covers(RuleId::NumaSplit));
+        let found = state
+            .findings_about(Some(guest.name()))
+            .filter(|f| f.covers(RuleId::NumaSplit));
         let hugetlb = guest.memory.hugetlb.unwrap_or(0) as f64;
         Self {
             guest,
@@ -34,7 +36,10 @@ impl<'a> MemoryRow<'a> {
             resident: guest.memory.resident.map(|n| n as f64 + hugetlb),
             size: GuestConfig::of(&guest.facts).memory.map(|n| n as f64),
             swap: guest.swap.map(|(n, _)| n as f64),
-            swap_growth: guest.swap.zip(model.interval_s).map(|((_, grown), seconds)| grown as f64 / seconds),
+            swap_growth: guest
+                .swap
+                .zip(model.interval_s)
+                .map(|((_, grown), seconds)| grown as f64 / seconds),
             local_percent: guest.local_memory_percent(&model.host.facts.topology),
         }
     }
@@ -44,32 +49,62 @@ type Col<'a> = Column<MemoryRow<'a>>;
 
 /// The columns; one that shows a figure of JSON has its name.
 pub fn columns<'a>() -> Vec<Col<'a>> {
-    const RESIDENT: &str = "Its memory on the host, with its explicit huge pages and 20 to 100 MiB of the VMM.";
+    const RESIDENT: &str = "Its memory on the host, with its explicit huge pages and 20 to 100 MiB \
+        of the VMM.";
     const LOCAL: &str = "The part of it on the NUMA nodes where its vCPUs ran last, percent.";
-    const STALL: &str = "Part of the last 10 s in which one of its threads waited for memory; `-`: not known.";
+    const STALL: &str = "Part of the last 10 s in which one of its threads waited for memory; `-`: \
+        not known.";
     const BALLOON: &str = "What the balloon leaves to the guest.";
-    const HUGE: &str =
-        "The part in huge pages: explicit ones (hugetlbfs), else transparent ones, read every 5 minutes.";
+    const HUGE: &str = "The part in huge pages: explicit ones (hugetlbfs), else transparent ones, \
+            read every 5 minutes.";
     vec![
-        Col::text("domain", "GUEST", left(10, 16, 0), |r| r.guest.name().to_owned())
-            .help("Its name.")
-            .drawn(|r| Cell::name(clean(r.guest.name()))),
+        Col::text("domain", "GUEST", left(10, 16, 0), |r| {
+            r.guest.name().to_owned()
+        })
+        .help("Its name.")
+        .drawn(|r| Cell::name(clean(r.guest.name()))),
         Col::figure("resident", "RESIDENT", right(8, 2, 0), |r| r.resident, size).help(RESIDENT),
-        Col::figure("size", "GUEST RAM", right(9, 1, 3), |r| r.size, size).help("Memory that it is configured with."),
+        Col::figure("size", "GUEST RAM", right(9, 1, 3), |r| r.size, size).help(
+            "Memory that it is \
+            configured with.",
+        ),
         Col::figure("swap_bytes", "SWAP", right(8, 2, 0), |r| r.swap, size)
             .help("Its part in the host's swap.")
             .drawn(|r| bad(r.swap, size)),
-        Col::figure("swap_growth", "SWAP B/s", right(8, 0, 2), |r| r.swap_growth, rate)
-            .help("How that grows.")
-            .drawn(|r| bad(r.swap_growth, rate)),
-        Col::figure("stall", "STALL%", right(6, 0, 1), |r| Some(r.guest.pressure?.memory), percent)
-            .help(STALL)
-            .drawn(|r| bad(r.guest.pressure.map(|p| p.memory), percent)),
-        Col::figure("local_percent", "LOCAL%", right(6, 0, 1), |r| r.local_percent, share).help(LOCAL),
+        Col::figure(
+            "swap_growth",
+            "SWAP B/s",
+            right(8, 0, 2),
+            |r| r.swap_growth,
+            rate,
+        )
+        .help("How that grows.")
+        .drawn(|r| bad(r.swap_growth, rate)),
+        Col::figure(
+            "stall",
+            "STALL%",
+            right(6, 0, 1),
+            |r| Some(r.guest.pressure?.memory),
+            percent,
+        )
+        .help(STALL)
+        .drawn(|r| bad(r.guest.pressure.map(|p| p.memory), percent)),
+        Col::figure(
+            "local_percent",
+            "LOCAL%",
+            right(6, 0, 1),
+            |r| r.local_percent,
+            share,
+        )
+        .help(LOCAL),
         Col::figure("balloon_bytes", "BALLOON", right(8, 2, 4), balloon, size).help(BALLOON),
         Col::figure("huge", "HUGE", right(8, 2, 6), huge, size).help(HUGE),
         Col::text("nodes", "BY NODE", left(22, 60, 7), |r| {
-            let nodes = r.guest.node_memory.iter().map(|(node, n)| format!("{node}: {}", bytes(*n)));
+            let nodes = r
+                .guest
+                .node_memory
+                .iter()
+                .map(|(node, n)| format!("{node}: {}", bytes(*n)));
             nodes.collect::<Vec<_>>().join("  ")
         })
         .help("Its memory on each NUMA node."),
@@ -86,27 +121,53 @@ fn balloon(row: &MemoryRow<'_>) -> Option<f64> {
 
 fn huge(row: &MemoryRow<'_>) -> Option<f64> {
     let memory = row.guest.memory;
-    memory.hugetlb.filter(|n| *n > 0).or(memory.transparent).map(|n| n as f64)
+    memory
+        .hugetlb
+        .filter(|n| *n > 0)
+        .or(memory.transparent)
+        .map(|n| n as f64)
 }
 
 /// The section.
-pub fn section<'a>(state: &'a AppState, model: &'a Model, guests: &[&'a DomainModel]) -> Section<'a> {
-    let mut rows: Vec<_> = guests.iter().map(|guest| MemoryRow::new(guest, state, model)).collect();
+pub fn section<'a>(
+    state: &'a AppState,
+    model: &'a Model,
+    guests: &[&'a DomainModel],
+) -> Section<'a> {
+    let mut rows: Vec<_> = guests
+        .iter()
+        .map(|guest| MemoryRow::new(guest, state, model))
+        .collect();
     if rows.iter().all(|r| r.resident.or(r.swap).is_none()) {
         rows.clear();
     }
     let mib = |n: Option<f64>| Reverse(n.map(|n| n as u64 >> 20));
     rows.sort_by_cached_key(|r| (Reverse(r.split), mib(r.swap), mib(r.resident)));
     let style = |r: &MemoryRow<'_>| r.split.map_or(RowStyle::Plain, RowStyle::Severity);
-    let table = Table { id: TableId::Memory, columns: columns(), rows, key: |r| RowKey::of(r.guest.key()), style };
+    let table = Table {
+        id: TableId::Memory,
+        columns: columns(),
+        rows,
+        key: |r| RowKey::of(r.guest.key()),
+        style,
+    };
     let host = model.host.memory.as_ref().map(of_host).unwrap_or_default();
-    let section = Section::table(table, state, || missing::because(state, "not known", &[SourceId::Procfs]));
+    let section = Section::table(table, state, || {
+        missing::because(state, "not known", &[SourceId::Procfs])
+    });
     section.with_right(host)
 }
 
 fn of_host(memory: &HostMemory) -> String {
-    let (free, all, swap) = (bytes(memory.available), bytes(memory.total), bytes(memory.swap_used));
-    format!("host: {free} free of {all}, {swap} in swap{}", if memory.ksm_running { ", KSM runs" } else { "" })
+    let (free, all, swap) = (
+        bytes(memory.available),
+        bytes(memory.total),
+        bytes(memory.swap_used),
+    );
+    format!(
+        "host: {free} free of {all}, {swap} in swap{}",
+        if memory.ksm_running { ", KSM runs" } else { "" }
+    )
 }
 
 #[cfg(test)]
@@ -119,13 +180,27 @@ mod tests {
     fn guests_with_a_problem_and_then_those_in_swap_are_first() {
         let state = judged(&Fixture::with_devices(), 120, 40);
         let guests = state.guests();
-        let rows: Vec<_> = guests.iter().map(|guest| MemoryRow::new(guest, &state, model(&state))).collect();
+        let rows: Vec<_> = guests
+            .iter()
+            .map(|guest| MemoryRow::new(guest, &state, model(&state)))
+            .collect();
         let split = rows.iter().find(|r| r.split.is_some()).unwrap();
-        assert_eq!((split.guest.name(), split.local_percent.map(f64::round)), ("db-prod", Some(71.0)));
+        assert_eq!(
+            (split.guest.name(), split.local_percent.map(f64::round)),
+            ("db-prod", Some(71.0))
+        );
         let section = section(&state, model(&state), &guests);
-        let crate::ui::views::section::Body::Table(table) = &section.body else { panic!("no table") };
+        let crate::ui::views::section::Body::Table(table) = &section.body else {
+            panic!(
+                "no \
+            table"
+            )
+        };
         assert_eq!(table.key(0), RowKey::of(split.guest.key()));
-        let swapped = rows.iter().max_by(|a, b| a.swap.partial_cmp(&b.swap).unwrap()).unwrap();
+        let swapped = rows
+            .iter()
+            .max_by(|a, b| a.swap.partial_cmp(&b.swap).unwrap())
+            .unwrap();
         assert_eq!(table.key(1), RowKey::of(swapped.guest.key()));
     }
 
@@ -133,6 +208,11 @@ mod tests {
     fn memory_that_no_source_gave_is_no_table() {
         let state = busy(120, 40);
         let section = section(&state, model(&state), &state.guests());
-        assert_eq!((section.body_lines(), section.note.starts_with("not known")), (0, true), "{}", section.note);
+        assert_eq!(
+            (section.body_lines(), section.note.starts_with("not known")),
+            (0, true),
+            "{}",
+            section.note
+        );
     }
 }

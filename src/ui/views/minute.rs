@@ -41,15 +41,35 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     if !area.is_empty() {
         let (name, note) = heading(state);
         title(buf, Rect { height: 1, ..area }, &name, note, "", theme);
-        LastMinute(state).paint(buf, Rect { y: area.y + 1, height: area.height - 1, ..area }, theme);
+        LastMinute(state).paint(
+            buf,
+            Rect {
+                y: area.y + 1,
+                height: area.height - 1,
+                ..area
+            },
+            theme,
+        );
     }
 }
 
 /// The title, which names a longer time if the intervals are longer, and whose minute it is.
 fn heading(state: &AppState) -> (String, &'static str) {
     let all_s = state.session.interval_s * HISTORY_POINTS as f64;
-    let all = if (all_s - 60.0).abs() < 1.0 { "minute".into() } else { seconds(all_s) };
-    (format!("last {all}"), if state.domain().is_some() { "" } else { "of the host with all guests" })
+    let all = if (all_s - 60.0).abs() < 1.0 {
+        "minute".into()
+    } else {
+        seconds(all_s)
+    };
+    (
+        format!("last {all}"),
+        if state.domain().is_some() {
+            ""
+        } else {
+            "of the host with all \
+        guests"
+        },
+    )
 }
 
 impl Picture for LastMinute<'_> {
@@ -65,17 +85,33 @@ impl Picture for LastMinute<'_> {
         let each = (room / HISTORY_POINTS as u16).max(1);
         let columns = room.min(each * HISTORY_POINTS as u16);
         for ((label, look, value, min_top), y) in CURVES.into_iter().zip(area.y..area.bottom()) {
-            put(buf, area.x + LABEL_AT, y, label, BARS_AT - LABEL_AT, theme.style(StyleId::Text));
+            put(
+                buf,
+                area.x + LABEL_AT,
+                y,
+                label,
+                BARS_AT - LABEL_AT,
+                theme.style(StyleId::Text),
+            );
             let end = area.x + BARS_AT + columns;
             let max = points.iter().filter_map(|p| value(p)).reduce(f64::max);
             let top = max.map(|max| scale_end(max.max(min_top)));
             for (point, n) in points.iter().take((columns / each).into()).zip(1..) {
-                let bar = value(point).zip(top).map(|(figure, top)| theme.level(figure / top).to_string());
+                let bar = value(point)
+                    .zip(top)
+                    .map(|(figure, top)| theme.level(figure / top).to_string());
                 let bar = bar.unwrap_or_default().repeat(each.into());
                 put(buf, end - n * each, y, &bar, each, theme.style(look));
             }
             let scale = format!("0..{}", or_unknown(top, figure));
-            put(buf, end + 1, y, &scale, SCALE - 1, theme.style(StyleId::Dim));
+            put(
+                buf,
+                end + 1,
+                y,
+                &scale,
+                SCALE - 1,
+                theme.style(StyleId::Dim),
+            );
         }
     }
 }
@@ -83,7 +119,11 @@ impl Picture for LastMinute<'_> {
 /// The end of a scale that holds a figure.
 fn scale_end(max: f64) -> f64 {
     let power = 10_f64.powf(max.log10().floor());
-    STEPS.iter().map(|step| step * power).find(|end| *end >= max).unwrap_or(max)
+    STEPS
+        .iter()
+        .map(|step| step * power)
+        .find(|end| *end >= max)
+        .unwrap_or(max)
 }
 
 #[cfg(test)]
@@ -98,12 +138,17 @@ mod tests {
         let mut state = busy(120, 40);
         let model = state.model.clone().unwrap();
         state.history = History::default();
-        for (n, exits) in [None, Some(0.0), Some(2000.0), Some(4000.0)].into_iter().enumerate() {
+        for (n, exits) in [None, Some(0.0), Some(2000.0), Some(4000.0)]
+            .into_iter()
+            .enumerate()
+        {
             let mut model = model.clone();
             model.time_ms += 1000 * n as i64;
             for d in &mut model.domains {
                 d.exit_rate.0 = exits;
-                d.threads.iter_mut().for_each(|t| t.cpu = t.cpu.map(|c| judge::model::CpuShare { wait: None, ..c }));
+                d.threads.iter_mut().for_each(|t| {
+                    t.cpu = t.cpu.map(|c| judge::model::CpuShare { wait: None, ..c });
+                });
             }
             state.history.push(&model);
         }
@@ -112,24 +157,41 @@ mod tests {
 
     fn row(state: &AppState, label: &str, theme: &Theme) -> String {
         let text = text(&draw(state, theme));
-        let line = text.lines().find_map(|line| line.strip_prefix(&format!("  {label:<9}"))).unwrap();
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("  {label:<9}")))
+            .unwrap();
         line.to_owned()
     }
 
     #[test]
     fn unknown_points_stay_empty_and_the_newest_is_at_the_right() {
         let state = state();
-        assert_eq!(row(&state, "exits/s", &Theme::default()), format!("{}▁▄█ 0..4000", " ".repeat(57)));
-        assert_eq!(row(&state, "wait %", &Theme::default()), format!("{} 0..-", " ".repeat(60)));
+        assert_eq!(
+            row(&state, "exits/s", &Theme::default()),
+            format!("{}▁▄█ 0..4000", " ".repeat(57))
+        );
+        assert_eq!(
+            row(&state, "wait %", &Theme::default()),
+            format!("{} 0..-", " ".repeat(60))
+        );
         let ascii = Theme::new(Palette::None, Tone::Dark, Charset::Ascii);
-        assert_eq!(row(&state, "exits/s", &ascii), format!("{}_~# 0..4000", " ".repeat(57)));
+        assert_eq!(
+            row(&state, "exits/s", &ascii),
+            format!("{}_~# 0..4000", " ".repeat(57))
+        );
     }
 
     #[test]
     fn a_scale_holds_its_figures() {
-        for (max, end) in
-            [(10.0, 10.0), (10.1, 20.0), (399.0, 400.0), (401.0, 600.0), (8.1, 10.0), (81_000.0, 100_000.0)]
-        {
+        for (max, end) in [
+            (10.0, 10.0),
+            (10.1, 20.0),
+            (399.0, 400.0),
+            (401.0, 600.0),
+            (8.1, 10.0),
+            (81_000.0, 100_000.0),
+        ] {
             assert!((scale_end(max) - end).abs() < 1e-6, "{max}");
         }
     }

@@ -1,5 +1,5 @@
-//! The views. A view is a list of [`Section`]s; [`page`] lays them out in one scroll. The first screen is the list of
-//! guests ([`guests`]) with the detail of the selected row.
+//! The views. A view is a list of [`Section`]s; [`page`] lays them out in one scroll. The first
+//! screen is the list of guests ([`guests`]) with the detail of the selected row.
 
 pub mod accesses;
 pub mod cpu_map;
@@ -34,7 +34,9 @@ use super::table::{ColumnHead, TableId};
 
 /// The sections of a view in a width.
 pub fn sections(view: ScreenView, state: &AppState, columns: u16) -> Vec<Section<'_>> {
-    let Some(model) = &state.model else { return Vec::new() };
+    let Some(model) = &state.model else {
+        return Vec::new();
+    };
     match view {
         ScreenView::Guests => Vec::new(),
         ScreenView::Page => match state.domain() {
@@ -53,16 +55,23 @@ pub fn sections(view: ScreenView, state: &AppState, columns: u16) -> Vec<Section
                 minute::section(state),
             ]
             .into_iter()
-            // The page beside the list: the last minute is below the list. Few guests have a job at any time.
+            // The page beside the list: the last minute is below the list. Few guests have a job at
+            // any time.
             .filter(|section| match section.id {
                 SectionId::Minute => state.view == view,
                 SectionId::Table(TableId::Jobs) => !domain.jobs.is_empty(),
                 _ => true,
             })
             .collect(),
-            None => vec![problems::section(state, columns), tasks::section(state, model)],
+            None => vec![
+                problems::section(state, columns),
+                tasks::section(state, model),
+            ],
         },
-        ScreenView::Cpus => vec![cpu_map::section(state, model, columns), cpus::section(state, model)],
+        ScreenView::Cpus => vec![
+            cpu_map::section(state, model, columns),
+            cpus::section(state, model),
+        ],
         ScreenView::Latency => vec![latency::section(state)],
         ScreenView::Storage => {
             let guests = state.guests();
@@ -73,7 +82,10 @@ pub fn sections(view: ScreenView, state: &AppState, columns: u16) -> Vec<Section
                 memory::section(state, model, &guests),
             ]
         }
-        ScreenView::Sources => vec![sources::section(model, columns), sources::unjudged(state, model, columns)],
+        ScreenView::Sources => vec![
+            sources::section(model, columns),
+            sources::unjudged(state, model, columns),
+        ],
     }
 }
 
@@ -86,7 +98,11 @@ impl AppState {
     /// The sections that the screen shows: beside the list the sections of the selected row's page.
     pub fn shown_page(&self) -> Page<'_> {
         let is_beside = self.view == ScreenView::Guests && !layout::plan(self).page.is_empty();
-        self.page_of(if is_beside { ScreenView::Page } else { self.view })
+        self.page_of(if is_beside {
+            ScreenView::Page
+        } else {
+            self.view
+        })
     }
 }
 
@@ -120,6 +136,11 @@ mod tests {
 
     #[test]
     fn each_column_has_its_help() {
-        assert!(TableId::ALL.into_iter().flat_map(heads).all(|head| !head.help.is_empty()));
+        assert!(
+            TableId::ALL
+                .into_iter()
+                .flat_map(heads)
+                .all(|head| !head.help.is_empty())
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The problems of the selected guest, or of the host: evidence, cost, fix, reason, and how to check.
+//! The problems of the selected guest, or of the host: evidence, cost, fix, reason, and how to
+//! check.
 
 use super::section::{Section, TextLine};
 use crate::ui::action::Action;
@@ -20,8 +21,13 @@ const MAX_WIDTH: u16 = 120;
 /// The section.
 pub fn section(state: &AppState, columns: u16) -> Section<'_> {
     let (problems, open) = (state.problems(), state.problem());
-    let Some(open) = open else { return Section::folded(SectionId::Problems, TITLE, verdict(state)) };
-    let mut text = Labelled { columns: columns.saturating_sub(2).min(MAX_WIDTH), lines: Vec::new() };
+    let Some(open) = open else {
+        return Section::folded(SectionId::Problems, TITLE, verdict(state));
+    };
+    let mut text = Labelled {
+        columns: columns.saturating_sub(2).min(MAX_WIDTH),
+        lines: Vec::new(),
+    };
     for f in &problems {
         text.headline(f);
         if std::ptr::eq(open, *f) {
@@ -29,9 +35,15 @@ pub fn section(state: &AppState, columns: u16) -> Section<'_> {
         }
     }
     text.add("", &watched(state).unwrap_or_default(), StyleId::Dim);
-    let right = if open.fix.is_empty() { String::new() } else { keys(state) };
+    let right = if open.fix.is_empty() {
+        String::new()
+    } else {
+        keys(state)
+    };
     let section = Section::text(SectionId::Problems, TITLE, text.lines);
-    section.with_note(problems.len().to_string()).with_right(right)
+    section
+        .with_note(problems.len().to_string())
+        .with_right(right)
 }
 
 /// Labelled text, wrapped to a width.
@@ -45,7 +57,9 @@ impl Labelled {
     fn add(&mut self, label: &str, text: &str, look: StyleId) {
         let lines = wrap(&clean_lines(text), self.columns.saturating_sub(10)).into_iter();
         let labels = std::iter::once(label).chain(std::iter::repeat(""));
-        let lines = labels.zip(lines).map(|(l, line)| vec![(format!("  {l:<8}"), StyleId::Head), (line, look)].into());
+        let lines = labels
+            .zip(lines)
+            .map(|(l, line)| vec![(format!("  {l:<8}"), StyleId::Head), (line, look)].into());
         self.lines.extend(lines);
     }
 
@@ -55,19 +69,32 @@ impl Labelled {
         let room = self.columns.saturating_sub(width(&cost) + 4);
         let title = fit_words(&clean_line(&f.title), room, '~');
         let gap = " ".repeat((room + 2 - width(&title)).into());
-        let pieces = vec![("  ".into(), StyleId::Text), (title, StyleId::Strong), (gap + &cost, StyleId::Text)];
-        self.lines.push(TextLine { mark: Some(f.severity), pieces, key: Some(RowKey::of(f.id())) });
+        let pieces = vec![
+            ("  ".into(), StyleId::Text),
+            (title, StyleId::Strong),
+            (gap + &cost, StyleId::Text),
+        ];
+        self.lines.push(TextLine {
+            mark: Some(f.severity),
+            pieces,
+            key: Some(RowKey::of(f.id())),
+        });
     }
 
     /// Adds all about a problem.
     fn in_full(&mut self, f: &Finding, state: &AppState) {
-        let (checks, seen): (Vec<&String>, Vec<&String>) = f.evidence.iter().partition(|line| is_command(line));
+        let (checks, seen): (Vec<&String>, Vec<&String>) =
+            f.evidence.iter().partition(|line| is_command(line));
         let mut label = Some("SEEN").into_iter().chain(std::iter::repeat(""));
         let mut once = || label.next().unwrap_or_default();
-        seen.iter().for_each(|line| self.add(once(), line, StyleId::Text));
+        seen.iter()
+            .for_each(|line| self.add(once(), line, StyleId::Text));
         // Of what held all the time the beginning says all.
         let unsteady = f.lasting.as_ref().filter(|l| l.shown_s < l.of_s);
-        let since = f.since_ms.map(|ms| format!("seen since {}", clock(ms, state))).into_iter();
+        let since = f
+            .since_ms
+            .map(|ms| format!("seen since {}", clock(ms, state)))
+            .into_iter();
         let since: Vec<String> = since.chain(unsteady.map(findings_text::lasting)).collect();
         self.add(once(), &since.join("; "), StyleId::Dim);
         self.add("WHY", &f.why, StyleId::Text);
@@ -77,48 +104,92 @@ impl Labelled {
                 self.add(label, &fix.text, StyleId::Text);
             } else {
                 self.add(label, &format!("{}:", fix.place()), StyleId::Dim);
-                fix.text.lines().for_each(|line| self.add("", &format!("  {line}"), StyleId::Strong));
+                fix.text
+                    .lines()
+                    .for_each(|line| self.add("", &format!("  {line}"), StyleId::Strong));
             }
             let needs = fix.needs.as_ref().map(|needs| format!("needs: {needs}"));
             self.add("", &needs.unwrap_or_default(), StyleId::Dim);
         }
-        let commands = checks.iter().map(|line| line.split_once(": ").map_or(line.as_str(), |(_, command)| command));
-        self.add("CHECK", &commands.collect::<Vec<_>>().join("\n"), StyleId::Text);
+        let commands = checks.iter().map(|line| {
+            line.split_once(": ")
+                .map_or(line.as_str(), |(_, command)| command)
+        });
+        self.add(
+            "CHECK",
+            &commands.collect::<Vec<_>>().join("\n"),
+            StyleId::Text,
+        );
         let folded: Vec<&str> = f.folded.iter().map(|rule| rule.as_str()).collect();
-        let folded = if folded.is_empty() { String::new() } else { format!("; includes {}", folded.join(", ")) };
-        self.add("RULE", &format!("{}, {} confidence{folded}", f.rule, f.confidence.as_str()), StyleId::Dim);
+        let folded = if folded.is_empty() {
+            String::new()
+        } else {
+            format!("; includes {}", folded.join(", "))
+        };
+        self.add(
+            "RULE",
+            &format!("{}, {} confidence{folded}", f.rule, f.confidence.as_str()),
+            StyleId::Dim,
+        );
         self.add("SEE", &f.see.join("\n"), StyleId::Dim);
     }
 }
 
 /// The keys that hand the fix out: `y copy  w write to a file`.
 pub fn keys(state: &AppState) -> String {
-    format!("{} copy  {} write to a file", state.key_name(Action::Copy), state.key_name(Action::Write))
+    format!(
+        "{} copy  {} write to a file",
+        state.key_name(Action::Copy),
+        state.key_name(Action::Write)
+    )
 }
 
 /// `costs 52 % of a CPU`.
 pub fn cost(f: &Finding) -> Option<String> {
-    f.cost.map(|percent| format!("costs {} % of a CPU", share(percent)))
+    f.cost
+        .map(|percent| format!("costs {} % of a CPU", share(percent)))
 }
 
 /// What is said of a row without problems: nothing found, or why that says little.
 pub fn verdict(state: &AppState) -> String {
     let name = state.domain().map(DomainModel::name);
-    let unjudged = || state.report.cannot_tell.iter().filter(|c| c.domain.as_deref() == name);
-    match (unjudged().find(|c| c.rule == RuleId::Every), watched(state), unjudged().count()) {
-        _ if state.model.as_ref().is_none_or(|m| m.interval_s.is_none()) => "measuring the first interval".into(),
+    let unjudged = || {
+        state
+            .report
+            .cannot_tell
+            .iter()
+            .filter(|c| c.domain.as_deref() == name)
+    };
+    match (
+        unjudged().find(|c| c.rule == RuleId::Every),
+        watched(state),
+        unjudged().count(),
+    ) {
+        _ if state.model.as_ref().is_none_or(|m| m.interval_s.is_none()) => "measuring the first \
+            interval"
+            .into(),
         (Some(every), ..) => format!("not judged: {}", clean_line(&every.because)),
         (_, Some(watched), _) => format!("nothing found yet; {watched}"),
         (.., 0) => "nothing found".into(),
-        (.., rules) => format!("nothing found, but {} could not be judged", count(rules, "rule")),
+        (.., rules) => format!(
+            "nothing found, but {} could not be judged",
+            count(rules, "rule")
+        ),
     }
 }
 
 /// What is not judged yet about the selected row, and for how long, in a line.
 fn watched(state: &AppState) -> Option<String> {
     let name = state.domain().map(DomainModel::name);
-    let w = state.report.watching.iter().find(|w| w.domain.as_deref() == name)?;
-    Some(format!("judged in full in {}", seconds((w.needed_s - w.seen_s).max(1.0).ceil())))
+    let w = state
+        .report
+        .watching
+        .iter()
+        .find(|w| w.domain.as_deref() == name)?;
+    Some(format!(
+        "judged in full in {}",
+        seconds((w.needed_s - w.seen_s).max(1.0).ceil())
+    ))
 }
 
 #[cfg(test)]
@@ -130,20 +201,32 @@ mod tests {
 
     /// The section's lines as text.
     fn lines(state: &AppState, columns: u16) -> Vec<String> {
-        let Body::Text(lines) = section(state, columns).body else { panic!() };
-        lines.iter().map(|line| line.pieces.iter().map(|(text, _)| text.as_str()).collect()).collect()
+        let Body::Text(lines) = section(state, columns).body else {
+            panic!()
+        };
+        lines
+            .iter()
+            .map(|line| line.pieces.iter().map(|(text, _)| text.as_str()).collect())
+            .collect()
     }
 
     #[test]
     fn problems_are_in_order_and_enter_opens_one() {
         let mut state = busy(120, 60);
-        let costs: Vec<_> =
-            state.problems().iter().map(|f| (Reverse(f.severity), Reverse(f.cost.map(|c| c as u32)))).collect();
+        let costs: Vec<_> = state
+            .problems()
+            .iter()
+            .map(|f| (Reverse(f.severity), Reverse(f.cost.map(|c| c as u32))))
+            .collect();
         assert!(costs.len() > 1 && costs.is_sorted(), "{costs:?}");
         let second = state.problems()[1].id();
         let heads = |state: &AppState| {
-            let Body::Text(lines) = section(state, 118).body else { panic!() };
-            (0..lines.len()).filter(|n| lines[*n].mark.is_some()).collect::<Vec<_>>()
+            let Body::Text(lines) = section(state, 118).body else {
+                panic!()
+            };
+            (0..lines.len())
+                .filter(|n| lines[*n].mark.is_some())
+                .collect::<Vec<_>>()
         };
         let before = heads(&state);
         assert_eq!(before.len(), costs.len());
@@ -161,17 +244,30 @@ mod tests {
             for _ in 0..state.list.rows.len() {
                 let (problem, lines) = (state.problem().cloned(), lines(&state, columns));
                 assert!(lines.iter().all(|line| width(line) < columns), "{lines:#?}");
-                assert!(lines.iter().filter(|line| line.contains("seen since")).count() <= 1);
+                assert!(
+                    lines
+                        .iter()
+                        .filter(|line| line.contains("seen since"))
+                        .count()
+                        <= 1
+                );
                 for unit in ["%", "us", "ms", "s"] {
-                    assert!(lines.iter().all(|line| !line.trim_start().starts_with(&format!("{unit} "))), "{lines:#?}");
+                    assert!(
+                        lines
+                            .iter()
+                            .all(|line| !line.trim_start().starts_with(&format!("{unit} "))),
+                        "{lines:#?}"
+                    );
                 }
-                let is_said = |line: &&String| line.trim_start().len() > 30 && !line.contains("needs:");
+                let is_said =
+                    |line: &&String| line.trim_start().len() > 30 && !line.contains("needs:");
                 let mut said: Vec<&String> = lines.iter().filter(is_said).collect();
                 let all = said.len();
                 said.sort_unstable();
                 said.dedup();
                 assert_eq!(said.len(), all, "{lines:#?}");
-                let rules = problem.map_or_else(Vec::new, |f| [f.rule].into_iter().chain(f.folded).collect());
+                let rules = problem
+                    .map_or_else(Vec::new, |f| [f.rule].into_iter().chain(f.folded).collect());
                 for rule in rules {
                     assert!(lines.iter().any(|line| line.contains(rule.as_str())));
                 }

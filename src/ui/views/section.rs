@@ -1,4 +1,5 @@
-//! A part of a view: a title and what is below it. It says how high it is; nothing is painted to be measured.
+//! A part of a view: a title and what is below it. It says how high it is; nothing is painted to be
+//! measured.
 
 use crate::ui::page_state::SectionId;
 use crate::ui::state::AppState;
@@ -22,7 +23,10 @@ pub struct TextLine {
 
 impl From<StyledLine> for TextLine {
     fn from(pieces: StyledLine) -> Self {
-        Self { pieces, ..Self::default() }
+        Self {
+            pieces,
+            ..Self::default()
+        }
     }
 }
 
@@ -59,17 +63,35 @@ pub struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// A section with a table in the order that the user chose; one without rows is its title alone, which says why.
-    pub fn table<Row: 'a>(table: Table<Row>, state: &AppState, why: impl FnOnce() -> String) -> Self {
+    /// A section with a table in the order that the user chose; one without rows is its title
+    /// alone, which says why.
+    pub fn table<Row: 'a>(
+        table: Table<Row>,
+        state: &AppState,
+        why: impl FnOnce() -> String,
+    ) -> Self {
         let (id, order) = (table.id, state.table(table.id));
-        let note = if table.rows.is_empty() { why() } else { String::new() };
+        let note = if table.rows.is_empty() {
+            why()
+        } else {
+            String::new()
+        };
         let body = Body::Table(Box::new(table.in_order(order)));
-        Self { body, ..Self::folded(SectionId::Table(id), id.title(), note) }
+        Self {
+            body,
+            ..Self::folded(SectionId::Table(id), id.title(), note)
+        }
     }
 
     /// A section of text.
     pub fn text(id: SectionId, title: &str, lines: Vec<TextLine>) -> Self {
-        Self { id, title: title.into(), note: String::new(), right: String::new(), body: Body::Text(lines) }
+        Self {
+            id,
+            title: title.into(),
+            note: String::new(),
+            right: String::new(),
+            body: Body::Text(lines),
+        }
     }
 
     /// A section that is folded to its title, which says why.
@@ -79,24 +101,37 @@ impl<'a> Section<'a> {
 
     /// A section with a picture.
     pub fn picture(id: SectionId, title: &str, picture: impl Picture + 'a) -> Self {
-        Self { body: Body::Picture(Box::new(picture)), ..Self::text(id, title, Vec::new()) }
+        Self {
+            body: Body::Picture(Box::new(picture)),
+            ..Self::text(id, title, Vec::new())
+        }
     }
 
     /// Says something after the title.
     #[must_use]
     pub fn with_note(self, note: impl Into<String>) -> Self {
-        Self { note: note.into(), ..self }
+        Self {
+            note: note.into(),
+            ..self
+        }
     }
 
     /// Says something at the right end of the title.
     #[must_use]
     pub fn with_right(self, right: impl Into<String>) -> Self {
-        Self { right: right.into(), ..self }
+        Self {
+            right: right.into(),
+            ..self
+        }
     }
 
     /// Its table.
     pub fn as_table(&self) -> Option<&dyn AnyTable> {
-        if let Body::Table(table) = &self.body { Some(table.as_ref()) } else { None }
+        if let Body::Table(table) = &self.body {
+            Some(table.as_ref())
+        } else {
+            None
+        }
     }
 
     /// The height in lines of what is below the title.

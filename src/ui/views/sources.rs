@@ -1,4 +1,5 @@
-//! Which sources work, which are missing and the command that enables them; and what could not be judged.
+//! Which sources work, which are missing and the command that enables them; and what could not be
+//! judged.
 
 use super::section::{Section, TextLine};
 use crate::ui::page_state::SectionId;
@@ -42,11 +43,18 @@ fn entry(label: (String, StyleId), texts: Vec<(String, StyleId)>, columns: u16) 
     let indent = if is_below { INDENT } else { LABEL };
     let blank = || (" ".repeat(indent.into()), StyleId::Text);
     let wrapped = |(text, look): (String, StyleId)| {
-        wrap(&text, columns.saturating_sub(indent)).into_iter().map(move |line| vec![blank(), (line, look)])
+        wrap(&text, columns.saturating_sub(indent))
+            .into_iter()
+            .map(move |line| vec![blank(), (line, look)])
     };
     let mut lines: Vec<_> = texts.into_iter().flat_map(wrapped).collect();
     match lines.first_mut().filter(|_| !is_below) {
-        Some(first) => first[0] = (format!("{:<width$}", label.0, width = usize::from(LABEL)), label.1),
+        Some(first) => {
+            first[0] = (
+                format!("{:<width$}", label.0, width = usize::from(LABEL)),
+                label.1,
+            );
+        }
         None => lines.insert(0, vec![label]),
     }
     lines.into_iter().map(TextLine::from).collect()
@@ -55,37 +63,84 @@ fn entry(label: (String, StyleId), texts: Vec<(String, StyleId)>, columns: u16) 
 /// The sources, those that are missing first.
 pub fn section(model: &Model, columns: u16) -> Section<'_> {
     let mut sources: Vec<_> = model.sources.iter().collect();
-    let rank = |state| [SourceState::Missing, SourceState::Degraded, SourceState::Ok].iter().position(|s| *s == state);
+    let rank = |state| {
+        [SourceState::Missing, SourceState::Degraded, SourceState::Ok]
+            .iter()
+            .position(|s| *s == state)
+    };
     sources.sort_by_key(|s| rank(s.state));
     let mut lines = Vec::new();
     for s in &sources {
-        let look = if s.state == SourceState::Ok { StyleId::Good } else { StyleId::Warning };
-        let fix = s.fix.as_ref().map(|fix| (format!("fix: {}", clean_lines(fix)), StyleId::Strong));
-        let mut texts: Vec<_> = s.cause.iter().map(|cause| (clean_lines(cause), StyleId::Text)).chain(fix).collect();
+        let look = if s.state == SourceState::Ok {
+            StyleId::Good
+        } else {
+            StyleId::Warning
+        };
+        let fix = s
+            .fix
+            .as_ref()
+            .map(|fix| (format!("fix: {}", clean_lines(fix)), StyleId::Strong));
+        let mut texts: Vec<_> = s
+            .cause
+            .iter()
+            .map(|cause| (clean_lines(cause), StyleId::Text))
+            .chain(fix)
+            .collect();
         if texts.is_empty() {
             texts.push((gives(s.id).to_owned(), StyleId::Dim));
         }
-        lines.extend(entry((format!("{:<15} {}", s.id.as_str(), s.state.as_str()), look), texts, columns));
+        lines.extend(entry(
+            (format!("{:<15} {}", s.id.as_str(), s.state.as_str()), look),
+            texts,
+            columns,
+        ));
     }
     if model.overflow > 0 {
-        let text = format!("{} events are counted in rows named other: too many addresses", model.overflow);
-        lines.extend(entry(("overflow".into(), StyleId::Warning), vec![(text, StyleId::Text)], columns));
+        let text = format!(
+            "{} events are counted in rows named other: too many addresses",
+            model.overflow
+        );
+        lines.extend(entry(
+            ("overflow".into(), StyleId::Warning),
+            vec![(text, StyleId::Text)],
+            columns,
+        ));
     }
     let troubled = model.troubled_sources().len();
-    let note = if troubled > 0 { format!("{troubled} of {} do not give all", sources.len()) } else { String::new() };
-    let cpu = model.own_cpu.map(|cpu| format!("{} % of a CPU, ", percent(cpu))).unwrap_or_default();
-    let cost = if model.own_rss > 0 { format!("kvmtop: {cpu}{}", bytes(model.own_rss)) } else { String::new() };
-    Section::text(SectionId::Sources, "sources", lines).with_note(note).with_right(cost)
+    let note = if troubled > 0 {
+        format!("{troubled} of {} do not give all", sources.len())
+    } else {
+        String::new()
+    };
+    let cpu = model
+        .own_cpu
+        .map(|cpu| format!("{} % of a CPU, ", percent(cpu)))
+        .unwrap_or_default();
+    let cost = if model.own_rss > 0 {
+        format!("kvmtop: {cpu}{}", bytes(model.own_rss))
+    } else {
+        String::new()
+    };
+    Section::text(SectionId::Sources, "sources", lines)
+        .with_note(note)
+        .with_right(cost)
 }
 
-/// What could not be judged, and where not enough has been seen: no finding does not mean that all is well.
+/// What could not be judged, and where not enough has been seen: no finding does not mean that all
+/// is well.
 pub fn unjudged<'a>(state: &'a AppState, model: &'a Model, columns: u16) -> Section<'a> {
-    let (cannot_tell, watching): (Vec<_>, Vec<_>) =
-        (state.report.cannot_tell.iter().collect(), state.report.watching.iter().collect());
+    let (cannot_tell, watching): (Vec<_>, Vec<_>) = (
+        state.report.cannot_tell.iter().collect(),
+        state.report.watching.iter().collect(),
+    );
     let unjudged = findings_text::unjudged(&cannot_tell, &watching, MAX_NAMES);
     let mut lines = Vec::new();
     for Unjudged { label, text } in &unjudged {
-        lines.extend(entry(((*label).to_owned(), StyleId::Strong), vec![(clean_line(text), StyleId::Text)], columns));
+        lines.extend(entry(
+            ((*label).to_owned(), StyleId::Strong),
+            vec![(clean_line(text), StyleId::Text)],
+            columns,
+        ));
     }
     let note = match (unjudged.is_empty(), model.interval_s) {
         (true, None) => "the first interval is measured",
@@ -105,16 +160,28 @@ mod tests {
     use testkit::Fixture;
 
     fn lines(section: Section<'_>) -> Vec<String> {
-        let Body::Text(lines) = section.body else { panic!("no text") };
-        lines.into_iter().map(|line| line.pieces.into_iter().map(|(text, _)| text).collect()).collect()
+        let Body::Text(lines) = section.body else {
+            panic!("no text")
+        };
+        lines
+            .into_iter()
+            .map(|line| line.pieces.into_iter().map(|(text, _)| text).collect())
+            .collect()
     }
 
     #[test]
     fn what_is_missing_is_first_with_cause_and_command() {
         let state = screen(&Fixture::no_kvm_exit(), 120, 40);
         let text = lines(section(model(&state), 120));
-        assert!(text[0].starts_with("libvirt         missing   cannot connect"), "{text:#?}");
-        assert!(text.iter().any(|line| line.trim() == "fix: systemctl start libvirtd"), "{text:#?}");
+        assert!(
+            text[0].starts_with("libvirt         missing   cannot connect"),
+            "{text:#?}"
+        );
+        assert!(
+            text.iter()
+                .any(|line| line.trim() == "fix: systemctl start libvirtd"),
+            "{text:#?}"
+        );
         assert!(text.last().unwrap().contains(" ok "), "{text:#?}");
         for columns in [40, 64, 80, 200] {
             for line in lines(section(model(&state), columns)) {
@@ -134,13 +201,19 @@ mod tests {
         };
         state.absorb(Tick {
             model: model(&state).clone(),
-            report: Report { cannot_tell: (0..12).map(|i| cannot(format!("g{i:02}"))).collect(), ..Report::default() },
+            report: Report {
+                cannot_tell: (0..12).map(|i| cannot(format!("g{i:02}"))).collect(),
+                ..Report::default()
+            },
             ..Tick::default()
         });
         let text = lines(unjudged(&state, model(&state), 120));
         assert_eq!(text.len(), 1, "{text:#?}");
         assert!(
-            text[0].starts_with("not judged                disk-latency of g00, g01, g02, and 9 more: "),
+            text[0].starts_with(
+                "not judged                disk-latency of g00, g01, g02, and 9 \
+                more: "
+            ),
             "{text:#?}"
         );
         state.report.cannot_tell.clear();
@@ -155,6 +228,12 @@ mod tests {
             because: "its disks are not timed".into(),
         }];
         let text = lines(unjudged(&state, model(&state), 120));
-        assert_eq!(text, ["not judged                disk-latency of db: main: its disks are not timed"]);
+        assert_eq!(
+            text,
+            [
+                "not judged                disk-latency of db: main: its disks are not \
+            timed"
+            ]
+        );
     }
 }

@@ -26,10 +26,26 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
     const CPUS: &str = "The CPUs that they ran on last.";
     let count = |n: f64| n.to_string();
     vec![
-        Col::text("comm", "TASK", left(16, 16, 0), |r| r.name.to_owned()).help("Name of tasks outside guests."),
+        Col::text("comm", "TASK", left(16, 16, 0), |r| r.name.to_owned()).help(
+            "Name of tasks \
+            outside guests.",
+        ),
         Col::figure("cpu", "CPU%", right(6, 0, 0), |r| Some(r.cpu), percent).help(CPU),
-        Col::figure("count", "TASKS", right(5, 0, 1), |r| Some(r.count as f64), count).help("How many they are."),
-        Col::text("last_cpus", "LAST CPUS", left(9, 60, 2), |r| r.cpus.to_string()).help(CPUS),
+        Col::figure(
+            "count",
+            "TASKS",
+            right(5, 0, 1),
+            |r| Some(r.count as f64),
+            count,
+        )
+        .help(
+            "How \
+            many they are.",
+        ),
+        Col::text("last_cpus", "LAST CPUS", left(9, 60, 2), |r| {
+            r.cpus.to_string()
+        })
+        .help(CPUS),
     ]
 }
 
@@ -37,11 +53,22 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
 pub fn section<'a>(state: &'a AppState, model: &'a Model) -> Section<'a> {
     let host = &model.host;
     let groups = host.task_groups.iter().flatten();
-    let row = |g: &'a TaskGroup| TaskRow { name: &g.comm, cpu: g.cpu_percent, count: g.count, ..TaskRow::default() };
-    let mut by_name: BTreeMap<&str, TaskRow<'_>> = groups.map(|g| (g.comm.as_str(), row(g))).collect();
+    let row = |g: &'a TaskGroup| TaskRow {
+        name: &g.comm,
+        cpu: g.cpu_percent,
+        count: g.count,
+        ..TaskRow::default()
+    };
+    let mut by_name: BTreeMap<&str, TaskRow<'_>> =
+        groups.map(|g| (g.comm.as_str(), row(g))).collect();
     for task in &host.tasks {
         // Kernel threads of a kind are named by CPU: `ksoftirqd/3`.
-        let name = task.comm.split('/').next().filter(|_| task.kernel).unwrap_or(&task.comm);
+        let name = task
+            .comm
+            .split('/')
+            .next()
+            .filter(|_| task.kernel)
+            .unwrap_or(&task.comm);
         if host.task_groups.is_none() {
             let row = by_name.entry(name).or_default();
             (row.name, row.cpu, row.count) = (name, row.cpu + task.cpu_percent, row.count + 1);
@@ -52,9 +79,17 @@ pub fn section<'a>(state: &'a AppState, model: &'a Model) -> Section<'a> {
     }
     let mut rows: Vec<_> = by_name.into_values().collect();
     rows.sort_by_cached_key(|r| Reverse(step(r.cpu)));
-    let table =
-        Table { id: TableId::Tasks, columns: columns(), rows, key: |r| RowKey::of(r.name), style: |_| RowStyle::Plain };
-    let all = host.usage().map(|usage| format!("{} % of the host", percent(usage.other))).unwrap_or_default();
+    let table = Table {
+        id: TableId::Tasks,
+        columns: columns(),
+        rows,
+        key: |r| RowKey::of(r.name),
+        style: |_| RowStyle::Plain,
+    };
+    let all = host
+        .usage()
+        .map(|usage| format!("{} % of the host", percent(usage.other)))
+        .unwrap_or_default();
     Section::table(table, state, || "none of them used a CPU".into()).with_right(all)
 }
 
@@ -70,7 +105,14 @@ mod tests {
         let state = busy(120, 40);
         let mut model = model(&state).clone();
         let task = |tid, comm: &str, kernel, cpu_percent, last_cpu| HostTaskModel {
-            task: HostTask { tid, pid: tid, comm: comm.into(), kernel, last_cpu, ..HostTask::default() },
+            task: HostTask {
+                tid,
+                pid: tid,
+                comm: comm.into(),
+                kernel,
+                last_cpu,
+                ..HostTask::default()
+            },
             cpu_percent,
         };
         model.host.task_groups = None;
@@ -80,19 +122,56 @@ mod tests {
             task(3, "a/b", false, 100.0, 9),
         ];
         let section = section(&state, &model);
-        let crate::ui::views::section::Body::Table(table) = &section.body else { panic!("no table") };
-        let values =
-            |row| (0..4).map(|c| format!("{:?}", table.value(row, crate::ui::table::ColumnId(c)))).collect::<Vec<_>>();
-        assert_eq!(values(0), ["Text(\"a/b\")", "Figure(100.0)", "Figure(1.0)", "Text(\"9\")"]);
-        assert_eq!(values(1), ["Text(\"kworker\")", "Figure(12.0)", "Figure(2.0)", "Text(\"1-2\")"]);
+        let crate::ui::views::section::Body::Table(table) = &section.body else {
+            panic!(
+                "no \
+            table"
+            )
+        };
+        let values = |row| {
+            (0..4)
+                .map(|c| format!("{:?}", table.value(row, crate::ui::table::ColumnId(c))))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            values(0),
+            [
+                "Text(\"a/b\")",
+                "Figure(100.0)",
+                "Figure(1.0)",
+                "Text(\"9\")"
+            ]
+        );
+        assert_eq!(
+            values(1),
+            [
+                "Text(\"kworker\")",
+                "Figure(12.0)",
+                "Figure(2.0)",
+                "Text(\"1-2\")"
+            ]
+        );
         assert_eq!(table.len(), 2);
         drop(section);
-        let group = |comm: &str, cpu_percent, count| TaskGroup { comm: comm.into(), cpu_percent, count };
+        let group = |comm: &str, cpu_percent, count| TaskGroup {
+            comm: comm.into(),
+            cpu_percent,
+            count,
+        };
         model.host.task_groups = Some(vec![group("rustc", 350.0, 40), group("kworker", 12.5, 7)]);
         let section = super::section(&state, &model);
-        let crate::ui::views::section::Body::Table(table) = &section.body else { panic!("no table") };
-        let text = |row, column| format!("{:?}", table.value(row, crate::ui::table::ColumnId(column)));
-        assert_eq!([text(0, 0), text(0, 2), text(0, 3)], ["Text(\"rustc\")", "Figure(40.0)", "Unknown"]);
+        let crate::ui::views::section::Body::Table(table) = &section.body else {
+            panic!(
+                "no \
+            table"
+            )
+        };
+        let text =
+            |row, column| format!("{:?}", table.value(row, crate::ui::table::ColumnId(column)));
+        assert_eq!(
+            [text(0, 0), text(0, 2), text(0, 3)],
+            ["Text(\"rustc\")", "Figure(40.0)", "Unknown"]
+        );
         assert_eq!([text(1, 1), text(1, 3)], ["Figure(12.5)", "Text(\"1-2\")"]);
         assert_eq!(table.len(), 2, "what is in no group is not named");
     }

@@ -14,9 +14,11 @@ use sample::{SourceId, Timing};
 use std::cmp::Reverse;
 use std::rc::Rc;
 
-/// A helper thread that uses, and waits for, less of a CPU than this shares a row with others; percent.
+/// A helper thread that uses, and waits for, less of a CPU than this shares a row with others;
+/// percent.
 const ASLEEP: (f64, f64) = (0.1, 5.0);
-/// A thread that wants less of a CPU than this is idle: its WAIT% is a part of almost nothing. Percent.
+/// A thread that wants less of a CPU than this is idle: its WAIT% is a part of almost nothing.
+/// Percent.
 const IDLE: f64 = 2.0;
 /// Maximum of named causes of a wait.
 const MAX_DELAYS: usize = 4;
@@ -48,7 +50,9 @@ impl<'a> ThreadRow<'a> {
 
     /// How the row is painted: marked by the worst finding about the thread; dim while it is idle.
     pub fn style(&self) -> RowStyle {
-        let severity = self.thread.and_then(|t| severity(self.state, self.domain, t));
+        let severity = self
+            .thread
+            .and_then(|t| severity(self.state, self.domain, t));
         match (severity, self.thread) {
             (Some(severity), _) => RowStyle::Severity(severity),
             (None, Some(thread)) if !is_idle(thread) => RowStyle::Plain,
@@ -66,11 +70,24 @@ impl<'a> ThreadRow<'a> {
 
     /// Who had its CPU while it was ready to run. Those with about the same part keep their order.
     fn delays(&self) -> String {
-        let cost = self.causes.as_ref().zip(self.thread).and_then(|(causes, t)| causes.of_thread(t));
+        let cost = self
+            .causes
+            .as_ref()
+            .zip(self.thread)
+            .and_then(|(causes, t)| causes.of_thread(t));
         let mut parts = cost.map(|cost| cost.parts).unwrap_or_default();
         parts.truncate(MAX_DELAYS);
         parts.sort_by_cached_key(|p| (Reverse(p.figure.map(step)), p.name.clone()));
-        let part = |p: &Part| clean(&p.name) + &p.figure.map_or_else(String::new, |f| format!(" {}", share(f)));
+        let part = |p: &Part| {
+            clean(&p.name)
+                + &p.figure.map_or_else(String::new, |f| {
+                    format!(
+                        " \
+            {}",
+                        share(f)
+                    )
+                })
+        };
         parts.iter().map(part).collect::<Vec<_>>().join(", ")
     }
 }
@@ -82,50 +99,143 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
     let [wait, p50, p99, delays] = wait_columns();
     vec![
         Col::text("thread", "THREAD", left(10, 14, 0), |r| {
-            r.thread.map_or_else(|| format!("+ {} idle helpers", r.idle), ThreadModel::label)
+            r.thread
+                .map_or_else(|| format!("+ {} idle helpers", r.idle), ThreadModel::label)
         })
         .help("vCPU or helper. Enter on the idle helpers shows or folds them."),
-        Col::figure("cpu", "CPU%", right(5, 0, 0), |r| Some(r.thread?.cpu?.busy()), percent).help("On a CPU."),
-        Col::figure("guest", "GUEST%", right(6, 0, 8), |r| r.kind(|c| c.guest), percent).help("In the guest."),
-        Col::figure("usr", "USR%", right(5, 0, 9), |r| r.kind(|c| c.usr), percent).help("In the VMM."),
-        Col::figure("sys", "SYS%", right(5, 0, 7), |r| r.kind(|c| c.sys), percent).help("In the host's kernel."),
+        Col::figure(
+            "cpu",
+            "CPU%",
+            right(5, 0, 0),
+            |r| Some(r.thread?.cpu?.busy()),
+            percent,
+        )
+        .help(
+            "On \
+            a CPU.",
+        ),
+        Col::figure(
+            "guest",
+            "GUEST%",
+            right(6, 0, 8),
+            |r| r.kind(|c| c.guest),
+            percent,
+        )
+        .help(
+            "In \
+            the guest.",
+        ),
+        Col::figure(
+            "usr",
+            "USR%",
+            right(5, 0, 9),
+            |r| r.kind(|c| c.usr),
+            percent,
+        )
+        .help(
+            "In the \
+            VMM.",
+        ),
+        Col::figure(
+            "sys",
+            "SYS%",
+            right(5, 0, 7),
+            |r| r.kind(|c| c.sys),
+            percent,
+        )
+        .help(
+            "In the \
+            host's kernel.",
+        ),
         wait,
         Col::text("pcpu", "PCPU", right(5, 0, 1), place)
             .help("Its last CPU; `=`: it may run on no other.")
             .ranked(|r| Some(-f64::from(r.thread?.place.cpu?))),
-        Col::text("affinity", "MAY RUN ON", left(10, 12, 6), affinity).help("Its affinity; `any`: every CPU."),
-        Col::figure("migrations", "MOVES/s", right(7, 0, 3), |r| r.per_second(r.thread?.migrations.total), rate)
-            .help("Moves from one host CPU to another, per second."),
+        Col::text("affinity", "MAY RUN ON", left(10, 12, 6), affinity).help(
+            "Its affinity; `any`: \
+            every CPU.",
+        ),
+        Col::figure(
+            "migrations",
+            "MOVES/s",
+            right(7, 0, 3),
+            |r| r.per_second(r.thread?.migrations.total),
+            rate,
+        )
+        .help("Moves from one host CPU to another, per second."),
         Col::figure(
             "far",
             "FAR/s",
             right(5, 0, 10),
-            |r| r.per_second(r.thread.filter(|t| t.migrations.total.is_some()).map(|t| t.migrations.cross_node)),
+            |r| {
+                r.per_second(
+                    r.thread
+                        .filter(|t| t.migrations.total.is_some())
+                        .map(|t| t.migrations.cross_node),
+                )
+            },
             rate,
         )
         .help("Those moves that went to another NUMA node.")
         .hidden(),
         p50,
         p99,
-        Col::figure("exits", "EXITS/s", right(7, 0, 3), |r| r.thread?.exit_rate, rate).help("Exits of a vCPU."),
-        Col::text("tid", "TID", right(7, 0, 13), |r| r.thread.map(|t| t.tid.to_string()).unwrap_or_default())
-            .help("Thread id.")
-            .hidden(),
+        Col::figure(
+            "exits",
+            "EXITS/s",
+            right(7, 0, 3),
+            |r| r.thread?.exit_rate,
+            rate,
+        )
+        .help(
+            "Exits \
+            of a vCPU.",
+        ),
+        Col::text("tid", "TID", right(7, 0, 13), |r| {
+            r.thread.map(|t| t.tid.to_string()).unwrap_or_default()
+        })
+        .help("Thread id.")
+        .hidden(),
         delays,
     ]
 }
 
 /// The columns about waits: how much, half of them, 99 of 100, and who delays.
 pub fn wait_columns<'a>() -> [Col<'a>; 4] {
-    const WAIT: &str =
-        "Ready to run without a CPU, percent of the time that it ran or was ready; the guest sees it as steal.";
+    const WAIT: &str = "Ready to run without a CPU, percent of the time that it ran or was ready; \
+            the guest sees it as steal.";
     const DELAYS: &str = "Who had its CPU while it was ready to run, and the part of WAIT%.";
     let wait = Col::figure("wait", "WAIT%", right(5, 0, 0), ThreadRow::wait, percent);
-    let delays = Col::text("delayed_by", "DELAYED BY", left(16, 60, 2), ThreadRow::delays);
+    let delays = Col::text(
+        "delayed_by",
+        "DELAYED BY",
+        left(16, 60, 2),
+        ThreadRow::delays,
+    );
     [
         wait.help(WAIT).drawn(|r| Cell::wait(r.wait())),
-        Col::figure("p50", "P50 us", right(6, 0, 5), |r| r.waits()?.quantile_us(0.5), micros).help("Median wait."),
-        Col::figure("p99", "P99 us", right(6, 0, 4), |r| r.waits()?.p99_us(), micros).help("99 of 100 are shorter."),
+        Col::figure(
+            "p50",
+            "P50 us",
+            right(6, 0, 5),
+            |r| r.waits()?.quantile_us(0.5),
+            micros,
+        )
+        .help(
+            "Median \
+            wait.",
+        ),
+        Col::figure(
+            "p99",
+            "P99 us",
+            right(6, 0, 4),
+            |r| r.waits()?.p99_us(),
+            micros,
+        )
+        .help(
+            "99 of \
+            100 are shorter.",
+        ),
         delays.help(DELAYS).drawn(|r| Cell::text(r.delays())),
     ]
 }
@@ -138,11 +248,23 @@ pub fn causes(state: &AppState) -> Option<Rc<Waits<'_>>> {
 /// The section.
 pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> {
     let causes = causes(state);
-    let row = |thread| ThreadRow { state, domain, thread, idle: 0, causes: causes.clone() };
-    let is_shown = |t: &&ThreadModel| {
-        state.shows_idle_helpers || state.awake.has(RowKey::of(t.tid)) || severity(state, domain, t).is_some()
+    let row = |thread| ThreadRow {
+        state,
+        domain,
+        thread,
+        idle: 0,
+        causes: causes.clone(),
     };
-    let mut own: Vec<&ThreadModel> = domain.threads.iter().filter(|t| !is_asleep(t) || is_shown(t)).collect();
+    let is_shown = |t: &&ThreadModel| {
+        state.shows_idle_helpers
+            || state.awake.has(RowKey::of(t.tid))
+            || severity(state, domain, t).is_some()
+    };
+    let mut own: Vec<&ThreadModel> = domain
+        .threads
+        .iter()
+        .filter(|t| !is_asleep(t) || is_shown(t))
+        .collect();
     // A row that only one thread has saves no room.
     if own.len() + 1 == domain.threads.len() {
         own = domain.threads.iter().collect();
@@ -152,27 +274,47 @@ pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> 
     if idle > 0 {
         rows.push(ThreadRow { idle, ..row(None) });
     }
-    let key = |r: &ThreadRow<'_>| r.thread.map_or_else(|| RowKey::of("idle helpers"), |t| RowKey::of(t.tid));
-    let table = Table { id: TableId::Threads, columns: columns(), rows, key, style: ThreadRow::style };
+    let key = |r: &ThreadRow<'_>| {
+        r.thread
+            .map_or_else(|| RowKey::of("idle helpers"), |t| RowKey::of(t.tid))
+    };
+    let table = Table {
+        id: TableId::Threads,
+        columns: columns(),
+        rows,
+        key,
+        style: ThreadRow::style,
+    };
     in_section(state, table)
 }
 
 /// The helper threads that do something.
 pub fn busy(model: &Model) -> impl Iterator<Item = RowKey> {
-    let helpers = model.domains.iter().flat_map(|d| &d.threads).filter(|t| t.role != Role::Vcpu);
+    let helpers = model
+        .domains
+        .iter()
+        .flat_map(|d| &d.threads)
+        .filter(|t| t.role != Role::Vcpu);
     helpers.filter(|t| !is_asleep(t)).map(|t| RowKey::of(t.tid))
 }
 
-/// Whether a helper thread does nothing. A vCPU always has a row: their number says what the guest has.
+/// Whether a helper thread does nothing. A vCPU always has a row: their number says what the guest
+/// has.
 fn is_asleep(t: &ThreadModel) -> bool {
-    t.role != Role::Vcpu && t.cpu.is_some_and(|c| c.busy() < ASLEEP.0 && c.wait.unwrap_or(0.0) < ASLEEP.1)
+    t.role != Role::Vcpu
+        && t.cpu
+            .is_some_and(|c| c.busy() < ASLEEP.0 && c.wait.unwrap_or(0.0) < ASLEEP.1)
 }
 
 /// The section of a list of threads. An empty one says why.
 pub fn in_section<'a>(state: &'a AppState, table: Table<ThreadRow<'a>>) -> Section<'a> {
-    let nothing = "No thread is known: it is read from /proc/PID/task, which this input does not have.";
+    let nothing = "No thread is known: it is read from /proc/PID/task, which this input does not \
+        have.";
     let because = || missing::because(state, nothing, &[SourceId::Procfs]);
-    Section::table(table, state, because).with_right("% of one CPU; WAIT% of the time it wanted to run")
+    Section::table(table, state, because).with_right(
+        "% of one CPU; WAIT% of the time it wanted to \
+        run",
+    )
 }
 
 /// Whether a thread wants so little of a CPU that its wait means nothing.
@@ -183,21 +325,42 @@ pub fn is_idle(thread: &ThreadModel) -> bool {
 /// The severity of the worst finding about a thread.
 fn severity(state: &AppState, domain: &DomainModel, thread: &ThreadModel) -> Option<Severity> {
     let vcpu = thread.index.filter(|_| thread.role == Role::Vcpu);
-    let is_about =
-        |mark: &Mark| *mark == Mark::Thread(thread.tid) || vcpu.is_some_and(|number| *mark == Mark::Vcpu(number));
-    let findings = state.report.findings.iter().filter(|f| f.domain.as_deref() == Some(domain.name()));
-    findings.filter(|f| f.marks.iter().any(is_about)).map(|f| f.severity).max()
+    let is_about = |mark: &Mark| {
+        *mark == Mark::Thread(thread.tid) || vcpu.is_some_and(|number| *mark == Mark::Vcpu(number))
+    };
+    let findings = state
+        .report
+        .findings
+        .iter()
+        .filter(|f| f.domain.as_deref() == Some(domain.name()));
+    findings
+        .filter(|f| f.marks.iter().any(is_about))
+        .map(|f| f.severity)
+        .max()
 }
 
 fn place(r: &ThreadRow<'_>) -> String {
-    let Some((thread, cpu)) = r.thread.and_then(|t| Some((t, t.place.cpu?))) else { return String::new() };
-    format!("{cpu}{}", if thread.pinned_cpu() == Some(cpu) { '=' } else { ' ' })
+    let Some((thread, cpu)) = r.thread.and_then(|t| Some((t, t.place.cpu?))) else {
+        return String::new();
+    };
+    format!(
+        "{cpu}{}",
+        if thread.pinned_cpu() == Some(cpu) {
+            '='
+        } else {
+            ' '
+        }
+    )
 }
 
 fn affinity(r: &ThreadRow<'_>) -> String {
     let cpus = r.state.model.as_ref().map(|m| &m.host.facts.topology.cpus);
     match r.thread.and_then(|t| t.place.affinity.as_ref()) {
-        Some(set) if cpus.is_some_and(|c| !c.is_empty() && c.iter().all(|c| set.contains(c.cpu))) => "any".into(),
+        Some(set)
+            if cpus.is_some_and(|c| !c.is_empty() && c.iter().all(|c| set.contains(c.cpu))) =>
+        {
+            "any".into()
+        }
         set => set.map(ToString::to_string).unwrap_or_default(),
     }
 }
@@ -225,12 +388,21 @@ mod tests {
         let mut state = screen(&Fixture::new(Host::numa(1, 2, 1)).guest(guest), 120, 40);
         press(&mut state, "<Enter>");
         let shown = text(&draw(&state, &Theme::default()));
-        assert!(shown.contains("+ 5 idle helpers") && shown.contains("vcpu 1"), "{shown}");
+        assert!(
+            shown.contains("+ 5 idle helpers") && shown.contains("vcpu 1"),
+            "{shown}"
+        );
         press(&mut state, "<Enter>");
-        assert!(!state.shows_idle_helpers, "the title of the first section has none");
+        assert!(
+            !state.shows_idle_helpers,
+            "the title of the first section has none"
+        );
         press(&mut state, "<Down><Enter>");
         let shown = text(&draw(&state, &Theme::default()));
-        assert!(!shown.contains("idle helpers") && shown.matches("worker").count() == 5, "{shown}");
+        assert!(
+            !shown.contains("idle helpers") && shown.matches("worker").count() == 5,
+            "{shown}"
+        );
     }
 
     #[test]
@@ -238,11 +410,23 @@ mod tests {
         let mut state = busy(120, 60);
         press(&mut state, "<Enter>");
         let shown = text(&draw(&state, &Theme::default()));
-        let row = |name: &str| shown.lines().rev().find(|l| l.contains(name)).unwrap().to_owned();
+        let row = |name: &str| {
+            shown
+                .lines()
+                .rev()
+                .find(|l| l.contains(name))
+                .unwrap()
+                .to_owned()
+        };
         assert!(
-            row("vcpu 3 ").contains('▲') && row("vcpu 3 ").contains("25.9") && row("vcpu 3 ").contains("12="),
+            row("vcpu 3 ").contains('▲')
+                && row("vcpu 3 ").contains("25.9")
+                && row("vcpu 3 ").contains("12="),
             "{shown}"
         );
-        assert!(row("emulator").contains("0-3,18-21") && !row("emulator").contains('▲'), "{shown}");
+        assert!(
+            row("emulator").contains("0-3,18-21") && !row("emulator").contains('▲'),
+            "{shown}"
+        );
     }
 }

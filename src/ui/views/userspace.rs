@@ -21,7 +21,8 @@ type Col = Column<UserspaceRow>;
 
 /// The columns.
 pub fn columns() -> Vec<Col> {
-    const REASON: &str = "Why the program that runs the guest (QEMU) had to help; `restart` is a signal to the vCPU.";
+    const REASON: &str = "Why the program that runs the guest (QEMU) had to help; `restart` is a \
+        signal to the vCPU.";
     vec![
         Col::text("reason", "EXIT TO THE VMM", left(18, 6, 0), |r| {
             userspace_exit::display(r.reason).replace("KVM_EXIT_", "")
@@ -31,10 +32,20 @@ pub fn columns() -> Vec<Col> {
         Col::figure("rate", "EXITS/s", right(7, 0, 0), |r| r.rate, rate)
             .help("Exits per second.")
             .json("userspace_exits[].rate"),
-        Col::figure("percent", "EXITS%", right(6, 0, 1), |r| Some(r.percent), share)
-            .help("Share of the guest's exits to the VMM."),
+        Col::figure(
+            "percent",
+            "EXITS%",
+            right(6, 0, 1),
+            |r| Some(r.percent),
+            share,
+        )
+        .help("Share of the guest's exits to the VMM."),
         Col::text("meaning", "MEANING", left(20, 100, 2), |r| {
-            u32::try_from(r.reason).ok().and_then(userspace_exit::meaning).unwrap_or_default().to_owned()
+            u32::try_from(r.reason)
+                .ok()
+                .and_then(userspace_exit::meaning)
+                .unwrap_or_default()
+                .to_owned()
         })
         .help("What the reason means."),
     ]
@@ -51,7 +62,13 @@ pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> 
         percent: 100.0 * n as f64 / all,
     });
     let (rows, key) = (rows.collect(), |r: &UserspaceRow| RowKey::of(r.reason));
-    let table = Table { id: TableId::Userspace, columns: columns(), rows, key, style: |_| RowStyle::Plain };
+    let table = Table {
+        id: TableId::Userspace,
+        columns: columns(),
+        rows,
+        key,
+        style: |_| RowStyle::Plain,
+    };
     let why = || missing::because(state, "none in this interval", &[SourceId::Tracepoints]);
     Section::table(table, state, why).with_right(total(per_second(all).filter(|n| *n > 0.0), None))
 }
@@ -66,13 +83,17 @@ mod tests {
 
     #[test]
     fn exits_to_the_vmm_are_shown() {
-        let guest =
-            Guest::new("g", 100).vcpus(2, |_, t| t.userspace(2, 300.0).userspace(-4, 100.0).userspace(-11, 5.0));
+        let guest = Guest::new("g", 100).vcpus(2, |_, t| {
+            t.userspace(2, 300.0)
+                .userspace(-4, 100.0)
+                .userspace(-11, 5.0)
+        });
         let mut state = screen(&Fixture::new(Host::numa(1, 2, 1)).guest(guest), 100, 40);
         state.view = ScreenView::Page;
         let shown = text(&draw(&state, &Theme::default()));
         for line in [
-            "IO                           600     74 The VMM emulated an I/O port access of the guest",
+            "IO                           600     74 The VMM emulated an I/O port access of the \
+                guest",
             "restart                      200     25",
             "error 11                    10.0      1",
         ] {
@@ -83,7 +104,11 @@ mod tests {
 
     #[test]
     fn without_any_the_section_is_folded() {
-        let state = screen(&Fixture::new(Host::numa(1, 2, 1)).guest(Guest::new("g", 100)), 100, 40);
+        let state = screen(
+            &Fixture::new(Host::numa(1, 2, 1)).guest(Guest::new("g", 100)),
+            100,
+            40,
+        );
         let domain = &state.model.as_ref().unwrap().domains[0];
         assert_eq!(section(&state, domain).note, "none in this interval");
     }

@@ -9,12 +9,20 @@ pub const HUES: [StyleId; 4] = [StyleId::Guest, StyleId::Usr, StyleId::Sys, Styl
 
 /// Header of a column of bars: the words have the hues of the parts.
 pub const LEGEND: &str = "guest usr sys wait";
-/// A part from this share of the whole on has at least one cell: a wait must not be lost by rounding.
+/// A part from this share of the whole on has at least one cell: a wait must not be lost by
+/// rounding.
 const VISIBLE: f64 = 0.01;
 
-/// How a bar is filled: the part that has most of each cell, and how many eighths of the last cell are filled.
+/// How a bar is filled: the part that has most of each cell, and how many eighths of the last cell
+/// are filled.
 fn fill(parts: [f64; 4], whole: f64, width: u16) -> (Vec<usize>, u16) {
-    let share = |p: f64| if whole > 0.0 && p.is_finite() { (p.max(0.0) / whole).min(1.0) } else { 0.0 };
+    let share = |p: f64| {
+        if whole > 0.0 && p.is_finite() {
+            (p.max(0.0) / whole).min(1.0)
+        } else {
+            0.0
+        }
+    };
     let shares = parts.map(share);
     let mut ends = [0.0; 4];
     let mut sum = 0.0_f64;
@@ -32,10 +40,17 @@ fn fill(parts: [f64; 4], whole: f64, width: u16) -> (Vec<usize>, u16) {
                 start = end;
                 part
             });
-            (0..4).rev().max_by(|a, b| covered[*a].total_cmp(&covered[*b])).unwrap_or(0)
+            (0..4)
+                .rev()
+                .max_by(|a, b| covered[*a].total_cmp(&covered[*b]))
+                .unwrap_or(0)
         })
         .collect();
-    let mut last_eighths = if eighths.is_multiple_of(8) { 8 } else { eighths % 8 };
+    let mut last_eighths = if eighths.is_multiple_of(8) {
+        8
+    } else {
+        eighths % 8
+    };
     if shares[3] >= VISIBLE && !cells.contains(&3) {
         if cells.len() == usize::from(width) {
             cells.pop();
@@ -47,23 +62,47 @@ fn fill(parts: [f64; 4], whole: f64, width: u16) -> (Vec<usize>, u16) {
 }
 
 /// A framed bar of guest, usr, sys, wait.
-pub fn parts(buf: &mut Buffer, x: u16, y: u16, width: u16, parts: [f64; 4], whole: f64, theme: &Theme) {
+pub fn parts(
+    buf: &mut Buffer,
+    x: u16,
+    y: u16,
+    width: u16,
+    parts: [f64; 4],
+    whole: f64,
+    theme: &Theme,
+) {
     if width < 3 {
         return;
     }
     let dim = theme.style(StyleId::Dim);
     put(buf, x, y, &theme.glyphs.edges[0].to_string(), 1, dim);
-    put(buf, x + width - 1, y, &theme.glyphs.edges[1].to_string(), 1, dim);
+    put(
+        buf,
+        x + width - 1,
+        y,
+        &theme.glyphs.edges[1].to_string(),
+        1,
+        dim,
+    );
     let (cells, last_eighths) = fill(parts, whole, width - 2);
     for (i, &part) in cells.iter().enumerate() {
         let is_end = i + 1 == cells.len() && last_eighths < 8;
         let glyph = match theme.glyphs.eighths {
             // Without colours the character alone tells the parts apart.
-            Some(eighths) if is_end && (part == 0 || theme.has_colours()) => eighths[usize::from(last_eighths) - 1],
+            Some(eighths) if is_end && (part == 0 || theme.has_colours()) => {
+                eighths[usize::from(last_eighths) - 1]
+            }
             _ if is_end && last_eighths < 4 && i > 0 && part < 3 => break,
             _ => theme.glyphs.bar[part],
         };
-        put(buf, x + 1 + i as u16, y, &glyph.to_string(), 1, theme.style(HUES[part]));
+        put(
+            buf,
+            x + 1 + i as u16,
+            y,
+            &glyph.to_string(),
+            1,
+            theme.style(HUES[part]),
+        );
     }
 }
 
@@ -74,7 +113,10 @@ mod tests {
     #[test]
     fn parts_fill_no_more_than_the_bar() {
         let cells = |parts, whole| fill(parts, whole, 8).0;
-        assert_eq!(cells([50.0, 25.0, 25.0, 0.0], 100.0), [0, 0, 0, 0, 1, 1, 2, 2]);
+        assert_eq!(
+            cells([50.0, 25.0, 25.0, 0.0], 100.0),
+            [0, 0, 0, 0, 1, 1, 2, 2]
+        );
         assert_eq!(cells([150.0, 25.0, 25.0, 0.0], 100.0), [0; 8]);
         assert_eq!(cells([f64::NAN, 50.0, 0.0, 0.0], 100.0), [1; 4]);
         assert!(cells([1.0; 4], 0.0).is_empty());
@@ -86,12 +128,18 @@ mod tests {
             let (cells, last_eighths) = fill([share, 0.0, 0.0, 0.0], 100.0, 8);
             (cells.len(), last_eighths)
         };
-        assert_eq!([5.0, 10.0, 15.0, 100.0].map(end), [(1, 3), (1, 6), (2, 2), (8, 8)]);
+        assert_eq!(
+            [5.0, 10.0, 15.0, 100.0].map(end),
+            [(1, 3), (1, 6), (2, 2), (8, 8)]
+        );
     }
 
     #[test]
     fn a_wait_is_seen_even_in_a_full_bar() {
-        assert_eq!(fill([99.0, 0.0, 0.0, 1.0], 100.0, 8).0, [0, 0, 0, 0, 0, 0, 0, 3]);
+        assert_eq!(
+            fill([99.0, 0.0, 0.0, 1.0], 100.0, 8).0,
+            [0, 0, 0, 0, 0, 0, 0, 3]
+        );
         assert_eq!(fill([10.0, 0.0, 0.0, 1.0], 100.0, 8).0, [0, 3]);
         assert_eq!(fill([10.0, 0.0, 0.0, 0.5], 100.0, 8).0, [0]);
     }

@@ -6,8 +6,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Style};
 
-/// Writes text at a position, cut to a width. The style replaces what was there. Controls and invisible
-/// characters are left out.
+/// Writes text at a position, cut to a width. The style replaces what was there. Controls and
+/// invisible characters are left out.
 pub fn put(buf: &mut Buffer, x: u16, y: u16, text: &str, columns: u16, style: Style) {
     let area = buf.area;
     if y < area.bottom() && x < area.right() {
@@ -21,7 +21,8 @@ pub fn put(buf: &mut Buffer, x: u16, y: u16, text: &str, columns: u16, style: St
     }
 }
 
-/// Gives a painted row the single background of a selected row. Without theme colours the whole row is reversed.
+/// Gives a painted row the single background of a selected row. Without theme colours the whole row
+/// is reversed.
 pub fn highlight(buf: &mut Buffer, row: Rect, theme: &Theme) {
     let style = theme.selected();
     for at in row.intersection(buf.area).positions() {

@@ -31,13 +31,31 @@ const PAGE: [Offer; 6] = [
     (A::Guest(1), "guest"),
     (A::Sort, "sort"),
 ];
-const VIEW: [Offer; 4] = [(A::Back, "guests"), (A::Turn(1), "view"), (A::Sort, "sort"), (A::Columns, "columns")];
+const VIEW: [Offer; 4] = [
+    (A::Back, "guests"),
+    (A::Turn(1), "view"),
+    (A::Sort, "sort"),
+    (A::Columns, "columns"),
+];
 /// Those that act on a live host or on a recording.
-const OUTWARD: [Offer; 3] = [(A::Pause, "pause"), (A::Record, "record"), (A::Replay(R::Step(1)), "step")];
+const OUTWARD: [Offer; 3] = [
+    (A::Pause, "pause"),
+    (A::Record, "record"),
+    (A::Replay(R::Step(1)), "step"),
+];
 const END: [Offer; 2] = [(A::Help, "help"), (A::Quit, "quit")];
-const TEXT: [Offer; 3] = [(A::Down, "scroll"), (A::PageDown, "a page"), (A::Back, "close")];
-const COLUMNS: [Offer; 5] =
-    [(A::Toggle, "show/hide"), (A::MoveUp, "left"), (A::MoveDown, "right"), (A::Reset, "reset"), (A::Back, "close")];
+const TEXT: [Offer; 3] = [
+    (A::Down, "scroll"),
+    (A::PageDown, "a page"),
+    (A::Back, "close"),
+];
+const COLUMNS: [Offer; 5] = [
+    (A::Toggle, "show/hide"),
+    (A::MoveUp, "left"),
+    (A::MoveDown, "right"),
+    (A::Reset, "reset"),
+    (A::Back, "close"),
+];
 
 /// What works here, the most useful first; what is last stays where room is short.
 fn offers(state: &AppState) -> Vec<Offer> {
@@ -58,7 +76,11 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) -> O
         keys(buf, area, state, theme);
         return None;
     };
-    let label = if matches!(prompt, Prompt::Time) { "go to time: " } else { "filter: " };
+    let label = if matches!(prompt, Prompt::Time) {
+        "go to time: "
+    } else {
+        "filter: "
+    };
     let x = area.x + 1;
     put(buf, x, area.y, label, area.width, theme.style(StyleId::Key));
     let x = x + width(label);
@@ -69,7 +91,14 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) -> O
     let (text, look) = hint(prompt, input.value());
     let after = x + width(&shown).min(room) + 2;
     let room_after = area.right().saturating_sub(after + 1);
-    put(buf, after, area.y, &fit(&text, room_after, theme.glyphs.cut), room_after, theme.style(look));
+    put(
+        buf,
+        after,
+        area.y,
+        &fit(&text, room_after, theme.glyphs.cut),
+        room_after,
+        theme.style(look),
+    );
     let at = x + (input.visual_cursor().saturating_sub(scroll) as u16).min(room);
     Some(Position::new(at, area.y))
 }
@@ -79,9 +108,19 @@ fn hint(prompt: &Prompt, typed: &str) -> (String, StyleId) {
     let names = filter::suggestions(typed, &filter_fields());
     match prompt {
         Prompt::Time => ("Enter goes there  Esc stays here".into(), StyleId::Dim),
-        Prompt::Filter { error: Some(error), .. } if names.is_empty() => (clean(&error.to_string()), StyleId::Warning),
-        Prompt::Filter { .. } if names.is_empty() => ("Enter takes it  Esc undoes it".into(), StyleId::Dim),
-        Prompt::Filter { .. } => (format!("Enter takes it  Esc undoes it  columns: {}", names.join(" ")), StyleId::Dim),
+        Prompt::Filter {
+            error: Some(error), ..
+        } if names.is_empty() => (clean(&error.to_string()), StyleId::Warning),
+        Prompt::Filter { .. } if names.is_empty() => {
+            ("Enter takes it  Esc undoes it".into(), StyleId::Dim)
+        }
+        Prompt::Filter { .. } => (
+            format!(
+                "Enter takes it  Esc undoes it  columns: {}",
+                names.join(" ")
+            ),
+            StyleId::Dim,
+        ),
     }
 }
 
@@ -90,15 +129,33 @@ fn keys(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let cut = theme.glyphs.cut;
     if let Some(message) = &state.message {
         let room = area.width.saturating_sub(2);
-        put(buf, x, area.y, &fit_words(&clean_line(message), room, cut), room, theme.style(StyleId::Strong));
+        put(
+            buf,
+            x,
+            area.y,
+            &fit_words(&clean_line(message), room, cut),
+            room,
+            theme.style(StyleId::Strong),
+        );
         return;
     }
     let mut right = area.right();
     if !state.list.filter.is_empty() {
         let filter = clean(state.list.filter.text());
-        let text = fit(&format!("filter: {filter} ({} ends)", state.key_name(A::Back)), area.width / 2, cut);
+        let text = fit(
+            &format!("filter: {filter} ({} ends)", state.key_name(A::Back)),
+            area.width / 2,
+            cut,
+        );
         right = right.saturating_sub(width(&text) + 1);
-        put(buf, right, area.y, &text, width(&text), theme.style(StyleId::Warning));
+        put(
+            buf,
+            right,
+            area.y,
+            &text,
+            width(&text),
+            theme.style(StyleId::Warning),
+        );
         right = right.saturating_sub(1);
     }
     let recorded = state.session.source.is_recorded();
@@ -111,13 +168,25 @@ fn keys(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     for (key, word) in keys {
         let room = right.saturating_sub(x);
         put(buf, x, area.y, key, room, theme.style(StyleId::Key));
-        put(buf, x + width(key) + 1, area.y, word, room.saturating_sub(width(key) + 1), theme.style(StyleId::Dim));
+        put(
+            buf,
+            x + width(key) + 1,
+            area.y,
+            word,
+            room.saturating_sub(width(key) + 1),
+            theme.style(StyleId::Dim),
+        );
         x += width(key) + width(word) + 3;
     }
 }
 
 /// Whether a recording is being written: the feed reports it as a source.
 pub fn is_recording(state: &AppState) -> bool {
-    let sources = state.newest_model().map(|m| m.sources.as_slice()).unwrap_or_default();
-    sources.iter().any(|s| s.id == SourceId::Recording && s.state != SourceState::Missing)
+    let sources = state
+        .newest_model()
+        .map(|m| m.sources.as_slice())
+        .unwrap_or_default();
+    sources
+        .iter()
+        .any(|s| s.id == SourceId::Recording && s.state != SourceState::Missing)
 }

@@ -16,7 +16,8 @@ use sample::{EngineKind, EngineLevel};
 const OWN_COST: f64 = 10.0;
 /// Columns that the name of the host has for sure.
 const MIN_LEFT: u16 = 12;
-/// From this number of columns on, the host's line names the busiest task outside guests; the columns that it takes.
+/// From this number of columns on, the host's line names the busiest task outside guests; the
+/// columns that it takes.
 const WIDE: u16 = 110;
 const TASK: u16 = 17;
 /// Columns of all else in that line but the bar and the gaps between slots.
@@ -29,14 +30,26 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     }
     top(buf, Rect { height: 1, ..area }, state, theme);
     if area.height > 1 {
-        host(buf, Rect { y: area.y + 1, height: 1, ..area }, state, theme);
+        host(
+            buf,
+            Rect {
+                y: area.y + 1,
+                height: 1,
+                ..area
+            },
+            state,
+            theme,
+        );
     }
 }
 
 /// Clock time of an instant.
 pub fn clock(ms: i64, state: &AppState) -> String {
     match Timestamp::from_millisecond(ms) {
-        Ok(t) => t.to_zoned(state.session.zone.clone()).strftime("%H:%M:%S").to_string(),
+        Ok(t) => t
+            .to_zoned(state.session.zone.clone())
+            .strftime("%H:%M:%S")
+            .to_string(),
         Err(_) => "--:--:--".into(),
     }
 }
@@ -52,8 +65,26 @@ fn top(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     while columns(&left) > room && left.len() > 1 {
         left.pop();
     }
-    paint_line(buf, Rect { x: area.x + 1, width: room, ..area }, &left, theme);
-    paint_line(buf, Rect { x: start, width: area.right() - start, ..area }, &right, theme);
+    paint_line(
+        buf,
+        Rect {
+            x: area.x + 1,
+            width: room,
+            ..area
+        },
+        &left,
+        theme,
+    );
+    paint_line(
+        buf,
+        Rect {
+            x: start,
+            width: area.right() - start,
+            ..area
+        },
+        &right,
+        theme,
+    );
 }
 
 fn columns(pieces: &StyledLine) -> u16 {
@@ -62,16 +93,29 @@ fn columns(pieces: &StyledLine) -> u16 {
 
 /// The host and its guests; the name of a recording.
 fn left_pieces(state: &AppState, theme: &Theme) -> StyledLine {
-    let Some(m) = &state.model else { return vec![("kvmtop".into(), StyleId::Strong)] };
+    let Some(m) = &state.model else {
+        return vec![("kvmtop".into(), StyleId::Strong)];
+    };
     let name = Some(clean(&m.host.facts.hostname)).filter(|name| !name.is_empty());
-    let count = |n: usize, one: &str| (format!(" {n} {one}{}", if n == 1 { "" } else { "s" }), StyleId::Text);
+    let count = |n: usize, one: &str| {
+        (
+            format!(" {n} {one}{}", if n == 1 { "" } else { "s" }),
+            StyleId::Text,
+        )
+    };
     let mut all = vec![
-        (name.unwrap_or_else(|| "kvmtop".into()) + " ", StyleId::Strong),
+        (
+            name.unwrap_or_else(|| "kvmtop".into()) + " ",
+            StyleId::Strong,
+        ),
         count(m.host.cpus.len(), "cpu"),
         count(m.host.facts.topology.nodes().len(), "node"),
         (format!(" {}", theme.glyphs.dot), StyleId::Dim),
         count(m.domains.len(), "guest"),
-        count(m.domains.iter().map(|d| d.vcpu_count() as usize).sum(), "vcpu"),
+        count(
+            m.domains.iter().map(|d| d.vcpu_count() as usize).sum(),
+            "vcpu",
+        ),
     ];
     if state.session.source == ScreenSource::Replay {
         // Whoever typed the path knows the folder.
@@ -83,11 +127,16 @@ fn left_pieces(state: &AppState, theme: &Theme) -> StyledLine {
 
 /// What is not as usual, then state and time, whose places are fixed.
 fn right_pieces(state: &AppState, theme: &Theme) -> StyledLine {
-    let Some(m) = &state.model else { return Vec::new() };
+    let Some(m) = &state.model else {
+        return Vec::new();
+    };
     let mut all = StyledLine::new();
     let is_live = state.session.source == ScreenSource::Live;
     if let Some(cost) = m.own_cpu.filter(|cost| is_live && *cost >= OWN_COST) {
-        all.push((format!("kvmtop uses {}% of a cpu  ", share(cost)), StyleId::Dim));
+        all.push((
+            format!("kvmtop uses {}% of a cpu  ", share(cost)),
+            StyleId::Dim,
+        ));
     }
     let off = match (m.engine.kind, m.engine.level) {
         (EngineKind::None, _) | (_, EngineLevel::None) => "no tracing  ",
@@ -98,7 +147,10 @@ fn right_pieces(state: &AppState, theme: &Theme) -> StyledLine {
         all.push((format!("{} events lost  ", m.lost), StyleId::Warning));
     }
     if m.late_ns > 0 {
-        all.push((format!("{} late  ", seconds(m.late_ns as f64 / 1e9)), StyleId::Warning));
+        all.push((
+            format!("{} late  ", seconds(m.late_ns as f64 / 1e9)),
+            StyleId::Warning,
+        ));
     }
     if footer::is_recording(state) {
         all.push((format!("{} rec  ", theme.glyphs.run[2]), StyleId::Critical));
@@ -110,43 +162,83 @@ fn right_pieces(state: &AppState, theme: &Theme) -> StyledLine {
         ScreenSource::Replay => ("REPLAY", StyleId::Warning),
         ScreenSource::Demo => ("DEMO", StyleId::Warning),
     };
-    all.push((format!("{word:>6} {} ", theme.glyphs.run[usize::from(stands)]), look));
-    all.push((clock(m.time_ms, state), if stands { StyleId::Strong } else { StyleId::Text }));
+    all.push((
+        format!("{word:>6} {} ", theme.glyphs.run[usize::from(stands)]),
+        look,
+    ));
+    all.push((
+        clock(m.time_ms, state),
+        if stands {
+            StyleId::Strong
+        } else {
+            StyleId::Text
+        },
+    ));
     all
 }
 
-/// Where the time of the host's CPUs goes, and the severity of the worst problem of the host itself. A slot is left out
-/// for lack of room, never for its value, so each keeps its place in every interval.
+/// Where the time of the host's CPUs goes, and the severity of the worst problem of the host
+/// itself. A slot is left out for lack of room, never for its value, so each keeps its place in
+/// every interval.
 fn host(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let Some(model) = &state.model else { return };
-    let mut text = |x: u16, text: &str, look| put(buf, x, area.y, text, area.right() - x, theme.style(look));
+    let mut text =
+        |x: u16, text: &str, look| put(buf, x, area.y, text, area.right() - x, theme.style(look));
     let problem = state.findings_about(None).next();
     if let Some((mark, look)) = problem.map(|f| severity_mark(f.severity, theme)) {
         text(area.x, &mark.to_string(), look);
     }
     let Some(usage) = model.host.usage() else {
         let has_cpus = !model.host.cpus.is_empty();
-        let why = if has_cpus { "measuring the first interval …" } else { "no figures on the host's CPUs" };
+        let why = if has_cpus {
+            "measuring the first interval …"
+        } else {
+            "no figures on the \
+            host's CPUs"
+        };
         return text(area.x + 1, why, StyleId::Dim);
     };
-    let exits = model.domains.iter().filter_map(|d| d.exit_rate.0).reduce(|a, b| a + b);
+    let exits = model
+        .domains
+        .iter()
+        .filter_map(|d| d.exit_rate.0)
+        .reduce(|a, b| a + b);
     let exits = format!("{} exits/s", or_unknown(exits, rate));
     let end = area.right().saturating_sub(width(&exits) + 1);
     text(end, &exits, StyleId::Strong);
     text(area.x + 1, "CPU", StyleId::Head);
-    let (gap, task_room) = if area.width >= WIDE { (2, TASK) } else { (1, 0) };
-    let bar = area.width.saturating_sub(SLOTS + 4 * gap + task_room).min(30);
+    let (gap, task_room) = if area.width >= WIDE {
+        (2, TASK)
+    } else {
+        (1, 0)
+    };
+    let bar = area
+        .width
+        .saturating_sub(SLOTS + 4 * gap + task_room)
+        .min(30);
     let cpus = usage.cpus;
     let busiest = model.host.task_groups.iter().flatten().next();
     let busiest = busiest.filter(|task| task_room > 0 && task.cpu_percent >= cpus);
     let task = busiest.map_or_else(String::new, |task| {
-        format!("({} {})", fit(&clean(&task.comm), 10, theme.glyphs.cut), share(task.cpu_percent / cpus))
+        format!(
+            "({} {})",
+            fit(&clean(&task.comm), 10, theme.glyphs.cut),
+            share(task.cpu_percent / cpus)
+        )
     });
-    let (label, taken) = if usage.steal > usage.irq { ("steal", usage.steal) } else { ("irq", usage.irq) };
+    let (label, taken) = if usage.steal > usage.irq {
+        ("steal", usage.steal)
+    } else {
+        ("irq", usage.irq)
+    };
     let mut x = area.x + 5 + bar + u16::from(bar > 0);
     for (n, (label, figure, room)) in [
         ("guests ", format!("{:>3}", share(usage.guests)), 10),
-        ("other ", format!("{:>3} {task}", share(usage.other)), 9 + task_room),
+        (
+            "other ",
+            format!("{:>3} {task}", share(usage.other)),
+            9 + task_room,
+        ),
         (label, format!("{:>1$}", share(taken), 9 - label.len()), 9),
         ("idle ", format!("{:>3}", share(usage.idle)), 8),
         ("% of host", String::new(), 9),
@@ -160,7 +252,15 @@ fn host(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         }
         // The parts of the bar have the hues of their names.
         let hue = if label == "steal" { 3 } else { n };
-        text(x, label, bars::HUES.get(hue).filter(|_| n < 3).copied().unwrap_or(StyleId::Dim));
+        text(
+            x,
+            label,
+            bars::HUES
+                .get(hue)
+                .filter(|_| n < 3)
+                .copied()
+                .unwrap_or(StyleId::Dim),
+        );
         text(figure_x, &figure, StyleId::Text);
         x += room + gap;
     }

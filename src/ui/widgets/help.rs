@@ -26,18 +26,32 @@ pub fn lines(state: &AppState, screen: u16) -> Vec<StyledLine> {
         entry(out, (b.keys, StyleId::Key, label), b.help, screen);
     };
     first.iter().for_each(|b| key(&mut out, b, LABEL.1));
-    for (when, title) in When::ALL.into_iter().filter(|(when, _)| when.is_for(recorded)) {
+    for (when, title) in When::ALL
+        .into_iter()
+        .filter(|(when, _)| when.is_for(recorded))
+    {
         heading(&mut out, title);
-        others.iter().filter(|b| b.when == when).for_each(|b| key(&mut out, b, LABEL.0));
+        others
+            .iter()
+            .filter(|b| b.when == when)
+            .for_each(|b| key(&mut out, b, LABEL.0));
     }
     for table in TableId::ALL {
         heading(&mut out, &table.title().to_uppercase());
         for head in views::heads(table) {
-            entry(&mut out, (head.header, StyleId::Text, LABEL.0), head.help, screen);
+            entry(
+                &mut out,
+                (head.header, StyleId::Text, LABEL.0),
+                head.help,
+                screen,
+            );
         }
     }
     out.push(Vec::new());
-    out.push(vec![("- stands for a value that no source gave; it is never 0.".into(), StyleId::Dim)]);
+    out.push(vec![(
+        "- stands for a value that no source gave; it is never 0.".into(),
+        StyleId::Dim,
+    )]);
     out
 }
 
@@ -45,17 +59,34 @@ fn heading(out: &mut Vec<StyledLine>, text: &str) {
     out.extend([Vec::new(), vec![(text.into(), StyleId::Head)]]);
 }
 
-fn entry(out: &mut Vec<StyledLine>, (label, style, columns): (&str, StyleId, u16), text: &str, screen: u16) {
+fn entry(
+    out: &mut Vec<StyledLine>,
+    (label, style, columns): (&str, StyleId, u16),
+    text: &str,
+    screen: u16,
+) {
     let columns = columns.min(popup::room(screen) / 2);
-    for (i, line) in wrap(text, popup::room(screen) - columns).into_iter().enumerate() {
+    for (i, line) in wrap(text, popup::room(screen) - columns)
+        .into_iter()
+        .enumerate()
+    {
         let label = if i == 0 { label } else { "" };
-        out.push(vec![(format!("{label:<w$}", w = usize::from(columns)), style), (line, StyleId::Text)]);
+        out.push(vec![
+            (format!("{label:<w$}", w = usize::from(columns)), style),
+            (line, StyleId::Text),
+        ]);
     }
 }
 
 /// Paints it over the screen.
 pub fn paint(buf: &mut Buffer, area: Rect, scroll: u16, state: &AppState, theme: &Theme) {
     let (lines, scroll) = (lines(state, area.width), scroll.into());
-    let popup = PopupText { title: "kvmtop: keys and columns", note: "", lines, scroll, selected: None };
+    let popup = PopupText {
+        title: "kvmtop: keys and columns",
+        note: "",
+        lines,
+        scroll,
+        selected: None,
+    };
     popup::paint(buf, area, &popup, theme);
 }

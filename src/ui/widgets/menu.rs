@@ -18,7 +18,13 @@ use ratatui::layout::Rect;
 type Entry = (String, &'static str);
 
 /// Paints a menu.
-pub fn paint(buf: &mut Buffer, area: Rect, (menu, at): (Menu, usize), state: &AppState, theme: &Theme) {
+pub fn paint(
+    buf: &mut Buffer,
+    area: Rect,
+    (menu, at): (Menu, usize),
+    state: &AppState,
+    theme: &Theme,
+) {
     let (title, note, entries): (_, _, Vec<Entry>) = match menu {
         Menu::Sort(table) => {
             let sort = state.table(table).sort;
@@ -27,22 +33,49 @@ pub fn paint(buf: &mut Buffer, area: Rect, (menu, at): (Menu, usize), state: &Ap
                 let order = sort.map_or(' ', |sort| theme.glyphs.sort[usize::from(sort.reversed)]);
                 (format!("{order} {:<19}", head.header), head.help)
             };
-            let entries = views::heads(table).into_iter().enumerate().map(entry).collect();
-            (format!("sort {} by", table.title()), "the same column again: reverse", entries)
+            let entries = views::heads(table)
+                .into_iter()
+                .enumerate()
+                .map(entry)
+                .collect();
+            (
+                format!("sort {} by", table.title()),
+                "the same column again: reverse",
+                entries,
+            )
         }
         Menu::Columns(table) => {
             let heads = views::heads(table);
             let entry = |(id, is_chosen): (ColumnId, bool)| {
                 let (head, mark) = (&heads[id.0], if is_chosen { 'x' } else { ' ' });
-                let no_room = if is_chosen && !has_room(state, table, id, theme) { "no room" } else { "" };
-                (format!("[{mark}] {:<19} {no_room:<8} {:<12}", head.header, head.name), head.help)
+                let no_room = if is_chosen && !has_room(state, table, id, theme) {
+                    "no room"
+                } else {
+                    ""
+                };
+                (
+                    format!(
+                        "[{mark}] {:<19} {no_room:<8} {:<12}",
+                        head.header, head.name
+                    ),
+                    head.help,
+                )
             };
             let entries = menus::listed(state, table).into_iter().map(entry).collect();
-            (format!("columns of {}", table.title()), "the second name: filters, CSV", entries)
+            (
+                format!("columns of {}", table.title()),
+                "the second name: filters, CSV",
+                entries,
+            )
         }
         Menu::Save => {
-            let entries = SaveFormat::ALL.map(|(_, extension, help)| (format!("{extension:<6}"), help));
-            ("write the view into a file in the current folder".into(), "", entries.to_vec())
+            let entries =
+                SaveFormat::ALL.map(|(_, extension, help)| (format!("{extension:<6}"), help));
+            (
+                "write the view into a file in the current folder".into(),
+                "",
+                entries.to_vec(),
+            )
         }
     };
     let room = popup::room(area.width);
@@ -54,12 +87,26 @@ pub fn paint(buf: &mut Buffer, area: Rect, (menu, at): (Menu, usize), state: &Ap
         };
         let label = format!("{cursor} {label} ");
         let rest = room.saturating_sub(width(&label));
-        vec![(label, look), (fit_words(help, rest, theme.glyphs.cut), of_help)]
+        vec![
+            (label, look),
+            (fit_words(help, rest, theme.glyphs.cut), of_help),
+        ]
     };
     let lines: Vec<StyledLine> = entries.iter().enumerate().map(line).collect();
     let shown = usize::from(area.height.saturating_sub(3)).max(1);
     let scroll = (at + 1).saturating_sub(shown);
-    popup::paint(buf, area, &PopupText { title: &title, note, lines, scroll, selected: Some(at) }, theme);
+    popup::paint(
+        buf,
+        area,
+        &PopupText {
+            title: &title,
+            note,
+            lines,
+            scroll,
+            selected: Some(at),
+        },
+        theme,
+    );
 }
 
 /// Whether a chosen column has room on the screen.
@@ -71,5 +118,9 @@ fn has_room(state: &AppState, id: TableId, column: ColumnId, theme: &Theme) -> b
     if state.view == ScreenView::Guests {
         return of(&guests::table(state), plan.list.width);
     }
-    state.page_of(state.view).tables().find(|table| table.id() == id).is_none_or(|table| of(table, plan.page.width))
+    state
+        .page_of(state.view)
+        .tables()
+        .find(|table| table.id() == id)
+        .is_none_or(|table| of(table, plan.page.width))
 }

@@ -26,10 +26,24 @@ const MIN_LEFT: u16 = 16;
 /// Paints a title on a rule, with text after it and at the right end.
 pub fn title(buf: &mut Buffer, line: Rect, name: &str, left: &str, right: &str, theme: &Theme) {
     let rule = theme.glyphs.rule.to_string().repeat(line.width.into());
-    put(buf, line.x, line.y, &rule, line.width, theme.style(StyleId::Dim));
+    put(
+        buf,
+        line.x,
+        line.y,
+        &rule,
+        line.width,
+        theme.style(StyleId::Dim),
+    );
     let mut x = line.x + 1;
     let name = format!(" {name} ");
-    put(buf, x, line.y, &name, line.width.saturating_sub(1), theme.style(StyleId::Head));
+    put(
+        buf,
+        x,
+        line.y,
+        &name,
+        line.width.saturating_sub(1),
+        theme.style(StyleId::Head),
+    );
     x += width(&name);
     let room = line.right().saturating_sub(x + 1);
     let right_width = width(right) + 2;
@@ -37,11 +51,21 @@ pub fn title(buf: &mut Buffer, line: Rect, name: &str, left: &str, right: &str, 
     let right_fits = !right.is_empty() && right_width + left_width + 1 < room;
     let left_room = if right_fits { room - right_width } else { room };
     if !left.is_empty() {
-        let text = format!(" {} ", fit_words(left, left_room.saturating_sub(2), theme.glyphs.cut));
+        let text = format!(
+            " {} ",
+            fit_words(left, left_room.saturating_sub(2), theme.glyphs.cut)
+        );
         put(buf, x, line.y, &text, left_room, theme.style(StyleId::Text));
     }
     if right_fits {
-        put(buf, line.right() - 1 - right_width, line.y, &format!(" {right} "), right_width, theme.style(StyleId::Dim));
+        put(
+            buf,
+            line.right() - 1 - right_width,
+            line.y,
+            &format!(" {right} "),
+            right_width,
+            theme.style(StyleId::Dim),
+        );
     }
 }
 
@@ -49,7 +73,14 @@ pub fn title(buf: &mut Buffer, line: Rect, name: &str, left: &str, right: &str, 
 pub fn paint_line(buf: &mut Buffer, line: Rect, pieces: &StyledLine, theme: &Theme) {
     let mut x = line.x;
     for (text, look) in pieces {
-        put(buf, x, line.y, text, line.right().saturating_sub(x), theme.style(*look));
+        put(
+            buf,
+            x,
+            line.y,
+            text,
+            line.right().saturating_sub(x),
+            theme.style(*look),
+        );
         x = x.saturating_add(width(text));
     }
 }
@@ -67,13 +98,23 @@ pub fn scrollbar(buf: &mut Buffer, area: Rect, lines: usize, top: usize, theme: 
     if lines <= room || room < 3 {
         return;
     }
-    let (thumb, track) = (theme.glyphs.bar[0].to_string(), theme.glyphs.frame[5].to_string());
-    let symbols = Set { track: &track, thumb: &thumb, begin: &track, end: &track };
+    let (thumb, track) = (
+        theme.glyphs.bar[0].to_string(),
+        theme.glyphs.frame[5].to_string(),
+    );
+    let symbols = Set {
+        track: &track,
+        thumb: &thumb,
+        begin: &track,
+        end: &track,
+    };
     let bar = Scrollbar::new(ScrollbarOrientation::VerticalRight)
         .symbols(symbols)
         .begin_symbol(None)
         .end_symbol(None)
         .style(theme.style(StyleId::Dim));
-    let mut state = ScrollbarState::new(lines - room).position(top).viewport_content_length(room);
+    let mut state = ScrollbarState::new(lines - room)
+        .position(top)
+        .viewport_content_length(room);
     bar.render(area, buf, &mut state);
 }

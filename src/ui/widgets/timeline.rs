@@ -16,9 +16,28 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let left = format!(" {} ", clock(p.range_ms.0, state));
     let speed = format!("{}x", figure(p.speed));
     let digits = p.len.to_string().len();
-    let right = format!(" {}  {:>digits$}/{}  {speed:>5} ", clock(p.range_ms.1, state), p.index + 1, p.len);
-    put(buf, area.x, area.y, &left, area.width, theme.style(StyleId::Dim));
-    put(buf, area.right().saturating_sub(width(&right)), area.y, &right, area.width, theme.style(StyleId::Dim));
+    let right = format!(
+        " {}  {:>digits$}/{}  {speed:>5} ",
+        clock(p.range_ms.1, state),
+        p.index + 1,
+        p.len
+    );
+    put(
+        buf,
+        area.x,
+        area.y,
+        &left,
+        area.width,
+        theme.style(StyleId::Dim),
+    );
+    put(
+        buf,
+        area.right().saturating_sub(width(&right)),
+        area.y,
+        &right,
+        area.width,
+        theme.style(StyleId::Dim),
+    );
     let x = area.x + width(&left);
     let room = area.width.saturating_sub(width(&left) + width(&right));
     if room < 3 {
@@ -30,8 +49,29 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         x + (share * f64::from(room - 1)).round() as u16
     };
     let done = column(now);
-    put(buf, x, area.y, &theme.glyphs.rule.to_string().repeat(room.into()), room, theme.style(StyleId::Dim));
+    put(
+        buf,
+        x,
+        area.y,
+        &theme.glyphs.rule.to_string().repeat(room.into()),
+        room,
+        theme.style(StyleId::Dim),
+    );
     let filled = done - x;
-    put(buf, x, area.y, &"=".repeat(filled.into()), filled, theme.style(StyleId::Text));
-    put(buf, done, area.y, &theme.glyphs.run[0].to_string(), 1, theme.style(StyleId::Strong));
+    put(
+        buf,
+        x,
+        area.y,
+        &"=".repeat(filled.into()),
+        filled,
+        theme.style(StyleId::Text),
+    );
+    put(
+        buf,
+        done,
+        area.y,
+        &theme.glyphs.run[0].to_string(),
+        1,
+        theme.style(StyleId::Strong),
+    );
 }

@@ -13,9 +13,14 @@ pub(super) struct Attached {
 }
 
 impl Attached {
-    /// Attaches to a raw tracepoint the first of these programs that the kernel takes: it refuses those that read more
-    /// arguments than the tracepoint has.
-    pub fn raw(&mut self, object: &Object, event: &'static str, programs: &[&str]) -> Result<(), Refusal> {
+    /// Attaches to a raw tracepoint the first of these programs that the kernel takes: it refuses
+    /// those that read more arguments than the tracepoint has.
+    pub fn raw(
+        &mut self,
+        object: &Object,
+        event: &'static str,
+        programs: &[&str],
+    ) -> Result<(), Refusal> {
         let mut refused = Err(Refusal::broken(&"no program"));
         for name in programs {
             let program = object.load(name)?;
@@ -37,21 +42,34 @@ impl Attached {
     }
 
     /// Attaches a program to a classic tracepoint, by its number.
-    pub fn classic(&mut self, event: &'static str, program: OwnedFd, id: u64) -> Result<(), Refusal> {
-        let link = sys::attach_tracepoint(program.as_fd(), id).map_err(|e| Refusal::new(Stage::Attach, event, e))?;
+    pub fn classic(
+        &mut self,
+        event: &'static str,
+        program: OwnedFd,
+        id: u64,
+    ) -> Result<(), Refusal> {
+        let link = sys::attach_tracepoint(program.as_fd(), id)
+            .map_err(|e| Refusal::new(Stage::Attach, event, e))?;
         self.programs.push((event, program, link));
         Ok(())
     }
 
     /// Whether a program hangs on this tracepoint.
     pub fn has(&self, event: &str) -> bool {
-        self.programs.iter().any(|(attached, ..)| *attached == event)
+        self.programs
+            .iter()
+            .any(|(attached, ..)| *attached == event)
     }
 
-    /// The events of this group (`kvm_`, `block_`) for which a program did not run. Scheduler events can nest; most of
-    /// those missed concern threads that run no guest.
+    /// The events of this group (`kvm_`, `block_`) for which a program did not run. Scheduler
+    /// events can nest; most of those missed concern threads that run no guest.
     pub fn missed(&self, group: &str) -> u64 {
-        let of_group = self.programs.iter().filter(|(event, ..)| event.starts_with(group));
-        of_group.filter_map(|(_, program, _)| sys::missed(program.as_fd())).sum()
+        let of_group = self
+            .programs
+            .iter()
+            .filter(|(event, ..)| event.starts_with(group));
+        of_group
+            .filter_map(|(_, program, _)| sys::missed(program.as_fd()))
+            .sum()
     }
 }

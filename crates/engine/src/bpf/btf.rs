@@ -1,9 +1,10 @@
 //! Builds a BTF of the running kernel's tracepoint records from their `format` files.
 //!
-//! The programs name fields (`ctx->exit_reason`). Their offsets differ between kernels, and distributions backport
-//! fields. CO-RE relocation looks fields up in a BTF, and the kernel's own does not cover records of events in
-//! modules, which kvm usually is. So this module builds one: a structure `trace_event_raw_NAME` for each event, in a
-//! few hundred bytes. Format: Documentation/bpf/btf.rst.
+//! The programs name fields (`ctx->exit_reason`). Their offsets differ between kernels, and
+//! distributions backport fields. CO-RE relocation looks fields up in a BTF, and the kernel's own
+//! does not cover records of events in modules, which kvm usually is. So this module builds one: a
+//! structure `trace_event_raw_NAME` for each event, in a few hundred bytes. Format:
+//! Documentation/bpf/btf.rst.
 
 use aya_obj::btf::{Btf, BtfError};
 use aya_obj::generated::{BTF_KIND_INT, BTF_KIND_STRUCT};
@@ -48,7 +49,12 @@ impl Writer {
                 Some((f.name.as_str(), ty as u32 + 1, f.offset as u32 * 8))
             })
             .collect();
-        let size = event.fields.iter().map(|f| f.offset + f.size).max().unwrap_or(0);
+        let size = event
+            .fields
+            .iter()
+            .map(|f| f.offset + f.size)
+            .max()
+            .unwrap_or(0);
         let name = self.name(&format!("trace_event_raw_{}", event.name));
         self.word(name);
         self.word(BTF_KIND_STRUCT << 24 | members.len() as u32);
@@ -64,7 +70,10 @@ impl Writer {
 
 /// The blob for these events.
 pub fn bytes(events: &[EventFormat]) -> Vec<u8> {
-    let mut w = Writer { strings: vec![0], ..Writer::default() };
+    let mut w = Writer {
+        strings: vec![0],
+        ..Writer::default()
+    };
     for size in SIZES {
         w.integer(size);
     }

@@ -1,14 +1,16 @@
 //! From the memory of a slot to a [`TracedThread`].
 
-use super::layout::{ISA_ARM64, RawAccess, RawExit, RawOther, RawOthers, RawTiming, Slot, USERSPACE};
+use super::layout::{
+    ISA_ARM64, RawAccess, RawExit, RawOther, RawOthers, RawTiming, Slot, USERSPACE,
+};
 use super::snapshot::{Extremes, IntervalExtremes};
 use crate::events::{ThreadKey, TracedThread, task_name};
 use kvm::exit_reason::{self, ReasonNames};
 use kvm::isa::Isa;
 use kvm::{Space, sanitize};
 use sample::{
-    AccessCell, BUCKETS, Burst, Direction, ExitCell, Histogram, Migrations, MissingExtreme, OtherTask, ThreadEvents,
-    Timing, UserspaceCell,
+    AccessCell, BUCKETS, Burst, Direction, ExitCell, Histogram, Migrations, MissingExtreme,
+    OtherTask, ThreadEvents, Timing, UserspaceCell,
 };
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
@@ -17,7 +19,10 @@ const SIGNAL: i32 = -4;
 
 /// What the attached programs measure; the rest is `None`, not 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "any of these can be missing by itself")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "any of these can be missing by itself"
+)]
 pub(super) struct Measured {
     /// Durations are measured.
     pub timed: bool,
@@ -49,15 +54,26 @@ impl SlotDecoder<'_> {
     /// All of a thread, from a copy of its slot and the extremes of the interval that ends with it.
     pub fn thread(&self, slot: &Slot, interval: &IntervalExtremes) -> TracedThread {
         let vcpu = slot.vcpu.load(Relaxed).checked_sub(1);
-        let wakeups = (self.parts.switches && self.parts.wakings)
-            .then(|| Box::new(timing(true, &slot.wakeup, interval.wakeups, &slot.wakeup_histogram)));
+        let wakeups = (self.parts.switches && self.parts.wakings).then(|| {
+            Box::new(timing(
+                true,
+                &slot.wakeup,
+                interval.wakeups,
+                &slot.wakeup_histogram,
+            ))
+        });
         let events = ThreadEvents {
             exits: self.exits(slot, interval),
             accesses: self.accesses(slot, interval),
             userspace: userspace(slot),
             migrations: self.migrations(slot),
             run_delays: wakeups.clone().map(|mut all| {
-                let preempted = timing(true, &slot.preempted, interval.preempted, &slot.preempted_histogram);
+                let preempted = timing(
+                    true,
+                    &slot.preempted,
+                    interval.preempted,
+                    &slot.preempted_histogram,
+                );
                 all.merge(&preempted, MissingExtreme::NothingInInterval);
                 all
             }),
@@ -66,7 +82,10 @@ impl SlotDecoder<'_> {
             preempted_by: others(&slot.held_by),
         };
         TracedThread {
-            key: ThreadKey { tid: slot.tid.load(Relaxed).cast_signed(), born_ns: get(&slot.born) },
+            key: ThreadKey {
+                tid: slot.tid.load(Relaxed).cast_signed(),
+                born_ns: get(&slot.born),
+            },
             died_ns: Some(get(&slot.died)).filter(|ns| *ns > 0),
             pid: slot.tgid.load(Relaxed).cast_signed(),
             comm: text(&slot.comm),
@@ -82,10 +101,17 @@ impl SlotDecoder<'_> {
         let mut all = slot.exits.iter().zip(&interval.exits);
         let other = all.next_back();
         let taken = all.take_while(|(c, _)| c.used.load(Relaxed) != 0);
-        let mut cells: Vec<ExitCell> = taken.filter_map(|(c, extremes)| self.exit(c, *extremes)).collect();
+        let mut cells: Vec<ExitCell> = taken
+            .filter_map(|(c, extremes)| self.exit(c, *extremes))
+            .collect();
         let overflowed = slot.overflow.load(Relaxed) != 0;
-        let other = other.filter(|_| overflowed).and_then(|(c, extremes)| self.exit(c, *extremes));
-        cells.extend(other.map(|c| ExitCell { name: Some("other".into()), ..c }));
+        let other = other
+            .filter(|_| overflowed)
+            .and_then(|(c, extremes)| self.exit(c, *extremes));
+        cells.extend(other.map(|c| ExitCell {
+            name: Some("other".into()),
+            ..c
+        }));
         // Thousands of threads have one or two cells each, and a list begins with room for four.
         cells.shrink_to_fit();
         cells
@@ -93,11 +119,21 @@ impl SlotDecoder<'_> {
 
     fn accesses(&self, slot: &Slot, interval: &IntervalExtremes) -> Vec<AccessCell> {
         let used = get(&slot.accesses_used);
-        let own = slot.accesses.iter().zip(&slot.access_histogram).zip(&interval.accesses).enumerate();
+        let own = slot
+            .accesses
+            .iter()
+            .zip(&slot.access_histogram)
+            .zip(&interval.accesses)
+            .enumerate();
         let own = own.filter(|(i, _)| used >> i & 1 != 0);
-        let mut cells: Vec<AccessCell> =
-            own.filter_map(|(_, ((c, histogram), interval))| self.access(c, histogram, *interval)).collect();
-        let rests = slot.rests.iter().enumerate().filter(|(_, rest)| get(&rest.count) > 0);
+        let mut cells: Vec<AccessCell> = own
+            .filter_map(|(_, ((c, histogram), interval))| self.access(c, histogram, *interval))
+            .collect();
+        let rests = slot
+            .rests
+            .iter()
+            .enumerate()
+            .filter(|(_, rest)| get(&rest.count) > 0);
         cells.extend(rests.map(|(kind, rest)| AccessCell {
             space: space(kind as u64),
             address: None,
@@ -122,8 +158,16 @@ impl SlotDecoder<'_> {
             ISA_ARM64 => Isa::Arm64,
             other => Isa::from_code(other),
         };
-        let learnt = || self.names.get(&(isa, exit_reason::basic(isa, code))).map(|name| sanitize(name, 64));
-        let name = if exit_reason::name(isa, code).is_some() { None } else { learnt() };
+        let learnt = || {
+            self.names
+                .get(&(isa, exit_reason::basic(isa, code)))
+                .map(|name| sanitize(name, 64))
+        };
+        let name = if exit_reason::name(isa, code).is_some() {
+            None
+        } else {
+            learnt()
+        };
         let timed = self.parts.timed;
         Some(ExitCell {
             isa,
@@ -172,9 +216,17 @@ impl SlotDecoder<'_> {
 }
 
 /// The count alone of what is not timed.
-fn timing(timed: bool, t: &RawTiming, extremes: Extremes, buckets: &[AtomicU64; BUCKETS]) -> Timing {
+fn timing(
+    timed: bool,
+    t: &RawTiming,
+    extremes: Extremes,
+    buckets: &[AtomicU64; BUCKETS],
+) -> Timing {
     if !timed {
-        return Timing { count: get(&t.count), ..Timing::default() };
+        return Timing {
+            count: get(&t.count),
+            ..Timing::default()
+        };
     }
     let any = extremes.max > 0;
     Timing {
@@ -197,7 +249,11 @@ fn space(key: u64) -> Space {
 }
 
 fn direction(key: u64) -> Direction {
-    if key & 1 == 0 { Direction::Read } else { Direction::Write }
+    if key & 1 == 0 {
+        Direction::Read
+    } else {
+        Direction::Write
+    }
 }
 
 fn userspace(slot: &Slot) -> Vec<UserspaceCell> {
@@ -213,14 +269,18 @@ fn userspace(slot: &Slot) -> Vec<UserspaceCell> {
         .iter()
         .enumerate()
         .filter(|(i, _)| used >> i & 1 != 0)
-        .map(|(i, n)| UserspaceCell { reason: reason(i), count: get(n) });
+        .map(|(i, n)| UserspaceCell {
+            reason: reason(i),
+            count: get(n),
+        });
     let mut cells: Vec<_> = cells.filter(|c| c.count > 0).collect();
     cells.sort_unstable_by_key(|c| c.reason);
     cells.shrink_to_fit();
     cells
 }
 
-/// In the order of their places, which stays from reading to reading; last what those counted that lost theirs.
+/// In the order of their places, which stays from reading to reading; last what those counted that
+/// lost theirs.
 fn others(cells: &RawOthers) -> Vec<OtherTask> {
     let task = |o: &RawOther| OtherTask {
         tid: o.tid.load(Relaxed).cast_signed(),
@@ -237,7 +297,11 @@ fn others(cells: &RawOthers) -> Vec<OtherTask> {
 
 /// Events that the programs ran for, as far as the cells show.
 pub(super) fn handled(events: &ThreadEvents) -> u64 {
-    let exits: u64 = events.exits.iter().map(|c| c.time.count * (1 + u64::from(c.time.total_ns.is_some()))).sum();
+    let exits: u64 = events
+        .exits
+        .iter()
+        .map(|c| c.time.count * (1 + u64::from(c.time.total_ns.is_some())))
+        .sum();
     let accesses: u64 = events.accesses.iter().map(|c| c.time.count).sum();
     let userspace: u64 = events.userspace.iter().map(|c| c.count).sum();
     exits + accesses + userspace + 2 * events.wakeups.as_ref().map_or(0, |w| w.count)

@@ -1,4 +1,5 @@
-//! On demand: times the host's block devices for the requests of guests (`crates/engine/bpf/disks.bpf.c`).
+//! On demand: times the host's block devices for the requests of guests
+//! (`crates/engine/bpf/disks.bpf.c`).
 
 use super::attached::Attached;
 use super::guest_tables::{GuestTable, WatchedIds};
@@ -14,18 +15,22 @@ use std::collections::{BTreeMap, HashMap};
 /// What is not known without it.
 const UNKNOWN: &str = "the host's block devices are not timed";
 
-/// The tracepoints with their programs, in the order in which they are attached, the last step first: no request then
-/// has an earlier step but no later one. Those for kernels before 5.11, whose tracepoints have the queue in front
-/// (include/trace/events/block.h), are tried first: the kernel refuses a program that reads more arguments than there
-/// are.
+/// The tracepoints with their programs, in the order in which they are attached, the last step
+/// first: no request then has an earlier step but no later one. Those for kernels before 5.11,
+/// whose tracepoints have the queue in front (include/trace/events/block.h), are tried first: the
+/// kernel refuses a program that reads more arguments than there are.
 pub(super) const PROGRAMS: [(&str, &[&str]); 4] = [
     ("block_bio_complete", &["block_bio_complete"]),
     ("block_rq_complete", &["block_rq_complete"]),
     ("block_rq_issue", &["block_rq_issue_old", "block_rq_issue"]),
-    ("block_bio_queue", &["block_bio_queue_old", "block_bio_queue"]),
+    (
+        "block_bio_queue",
+        &["block_bio_queue_old", "block_bio_queue"],
+    ),
 ];
 
-/// The fields of every kernel, and the constants that hold their places; that of the size is within the iterator.
+/// The fields of every kernel, and the constants that hold their places; that of the size is within
+/// the iterator.
 const FIELDS: [(&str, KernelField); 5] = [
     ("bio_opf", ("bio", "bi_opf")),
     ("bio_next", ("bio", "bi_next")),
@@ -35,9 +40,14 @@ const FIELDS: [(&str, KernelField); 5] = [
 ];
 const ITERATOR: &str = "bio_iter";
 /// From 5.12 on a bio knows its block device, before that its disk.
-const BY_DEVICE: [(&str, KernelField); 2] =
-    [("bio_bdev", ("bio", "bi_bdev")), ("bdev_dev", ("block_device", "bd_dev"))];
-const BY_DISK: [(&str, KernelField); 2] = [("bio_bdev", ("bio", "bi_disk")), ("bdev_dev", ("gendisk", "major"))];
+const BY_DEVICE: [(&str, KernelField); 2] = [
+    ("bio_bdev", ("bio", "bi_bdev")),
+    ("bdev_dev", ("block_device", "bd_dev")),
+];
+const BY_DISK: [(&str, KernelField); 2] = [
+    ("bio_bdev", ("bio", "bi_disk")),
+    ("bdev_dev", ("gendisk", "major")),
+];
 
 /// The attached programs. Dropping this removes them from the kernel.
 #[derive(Debug)]
@@ -55,7 +65,10 @@ impl DiskTimer {
     /// # Errors
     /// No BTF to find the fields by, or no right to attach.
     pub fn start() -> Result<Self, EngineError> {
-        let choices = Choices { constants: places(&kernel_btf::read(UNKNOWN)?)?, ..Choices::default() };
+        let choices = Choices {
+            constants: places(&kernel_btf::read(UNKNOWN)?)?,
+            ..Choices::default()
+        };
         let mut object = Object::prepare(object::DISKS, &[], &choices)?;
         let mut attached = Attached::default();
         for (event, programs) in PROGRAMS {
@@ -79,8 +92,11 @@ impl DiskTimer {
             add(disk, key.kind, &cell);
         }
         // A guest without a request yet is timed as well.
-        let mut by_guest: HashMap<i32, Vec<HostDisk>> =
-            self.watched.owners().map(|owner| (owner, Vec::new())).collect();
+        let mut by_guest: HashMap<i32, Vec<HostDisk>> = self
+            .watched
+            .owners()
+            .map(|owner| (owner, Vec::new()))
+            .collect();
         for ((owner, _), disk) in disks {
             by_guest.entry(owner).or_default().push(disk);
         }
@@ -106,10 +122,22 @@ pub(super) fn places(btf: &[u8]) -> Result<HashMap<&'static str, u32>, EngineErr
 
 /// Adds a cell to its device.
 fn add(disk: &mut HostDisk, kind: u32, cell: &RawDisk) {
-    for (number, n) in cell.submitted.into_iter().enumerate().filter(|(_, n)| *n > 0) {
-        *disk.submitters.entry(ThreadKind::from_number(number)).or_default() += n;
+    for (number, n) in cell
+        .submitted
+        .into_iter()
+        .enumerate()
+        .filter(|(_, n)| *n > 0)
+    {
+        *disk
+            .submitters
+            .entry(ThreadKind::from_number(number))
+            .or_default() += n;
     }
-    let requests = HostRequests { bytes: cell.bytes, total: (&cell.total).into(), device: (&cell.device).into() };
+    let requests = HostRequests {
+        bytes: cell.bytes,
+        total: (&cell.total).into(),
+        device: (&cell.device).into(),
+    };
     match kind {
         0 => disk.reads = requests,
         1 => disk.writes = requests,
@@ -124,7 +152,9 @@ mod tests {
 
     #[test]
     fn places_come_from_this_kernel() {
-        let Ok(btf) = kernel_btf::read("") else { return };
+        let Ok(btf) = kernel_btf::read("") else {
+            return;
+        };
         let places = places(&btf).unwrap();
         assert_eq!(places.len(), 7);
         // The first fields of a bio have been these since 2002 (include/linux/blk_types.h).

@@ -1,4 +1,5 @@
-//! The programs' tables by guest: what they counted, and the processes and threads that they count for.
+//! The programs' tables by guest: what they counted, and the processes and threads that they count
+//! for.
 
 use super::layout::{GuestKey, NO_VCPU};
 use super::object::Object;
@@ -23,7 +24,11 @@ impl<K: GuestKey, V: Record> GuestTable<K, V> {
     /// Takes the map out of its object.
     pub fn take(object: &mut Object, name: &str) -> Result<Self, Refusal> {
         let (map, size) = object.take_records::<K, V>(name)?;
-        Ok(Self { map, size, records: PhantomData })
+        Ok(Self {
+            map,
+            size,
+            records: PhantomData,
+        })
     }
 
     /// All records, unsorted; empty on a kernel before 5.6, which lacks the call.
@@ -36,7 +41,11 @@ impl<K: GuestKey, V: Record> GuestTable<K, V> {
         if processes.is_empty() {
             return;
         }
-        for (key, _) in self.read().iter().filter(|(key, _)| processes.contains(&key.owner())) {
+        for (key, _) in self
+            .read()
+            .iter()
+            .filter(|(key, _)| processes.contains(&key.owner()))
+        {
             // Nobody else removes records.
             let _ = sys::delete(self.map.as_fd(), key);
         }
@@ -46,7 +55,8 @@ impl<K: GuestKey, V: Record> GuestTable<K, V> {
 /// A guest's process, and of a vCPU thread its number.
 type Owner = (i32, Option<u32>);
 
-/// A map from processes or threads to what each belongs to. What else is in its values is the programs', zero at first.
+/// A map from processes or threads to what each belongs to. What else is in its values is the
+/// programs', zero at first.
 #[derive(Debug)]
 pub(super) struct WatchedIds {
     map: OwnedFd,
@@ -58,23 +68,36 @@ impl WatchedIds {
     /// Takes the map out of its object.
     pub fn take(object: &mut Object, name: &str) -> Result<Self, Refusal> {
         let value_size = object.value_size(name);
-        Ok(Self { map: object.take_map(name)?, value_size, known: HashMap::new() })
+        Ok(Self {
+            map: object.take_map(name)?,
+            value_size,
+            known: HashMap::new(),
+        })
     }
 
     /// Sets what is watched. What is beyond the map's size is left out.
     pub fn set(&mut self, pairs: impl Iterator<Item = (i32, Owner)>) {
         let wanted: HashSet<(i32, Owner)> = pairs.take(MAX_WATCHED).collect();
-        let gone: Vec<i32> =
-            self.known.iter().filter(|(id, of)| !wanted.contains(&(**id, **of))).map(|p| *p.0).collect();
+        let gone: Vec<i32> = self
+            .known
+            .iter()
+            .filter(|(id, of)| !wanted.contains(&(**id, **of)))
+            .map(|p| *p.0)
+            .collect();
         for id in gone {
             // It was put there.
             let _ = sys::delete(self.map.as_fd(), &id.cast_unsigned());
             self.known.remove(&id);
         }
         for (id, owner) in wanted {
-            let mut value = [owner.0.to_ne_bytes(), owner.1.unwrap_or(NO_VCPU).to_ne_bytes()].concat();
+            let mut value = [
+                owner.0.to_ne_bytes(),
+                owner.1.unwrap_or(NO_VCPU).to_ne_bytes(),
+            ]
+            .concat();
             value.resize(self.value_size, 0);
-            if !self.known.contains_key(&id) && sys::update(self.map.as_fd(), Some(id.cast_unsigned()), &value).is_ok()
+            if !self.known.contains_key(&id)
+                && sys::update(self.map.as_fd(), Some(id.cast_unsigned()), &value).is_ok()
             {
                 self.known.insert(id, owner);
             }

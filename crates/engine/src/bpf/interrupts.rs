@@ -17,8 +17,8 @@ use std::path::Path;
 /// What is not known without it.
 const UNKNOWN: &str = "interrupts of guests are not traced";
 
-/// The programs on raw tracepoints in the order in which they are attached, the last step of an interrupt first; then
-/// those for events of one architecture.
+/// The programs on raw tracepoints in the order in which they are attached, the last step of an
+/// interrupt first; then those for events of one architecture.
 pub(super) const PROGRAMS: [&str; 10] = [
     "kvm_vcpu_wakeup",
     "sched_switch",
@@ -41,7 +41,8 @@ pub(super) const X86: [&str; 7] = [
     "kvm_set_irq",
 ];
 pub(super) const ARM64: [&str; 1] = ["vgic_update_irq_pending"];
-/// The event that ends an interrupt's way and the program for it as a classic tracepoint, and those as a raw one.
+/// The event that ends an interrupt's way and the program for it as a classic tracepoint, and those
+/// as a raw one.
 pub(super) const ENTRY: &str = "kvm_entry";
 pub(super) const RAW_ENTRY: &str = "kvm_entry_raw";
 pub(super) const ARM64_ENTRY: &str = "kvm_entry_by_thread";
@@ -50,7 +51,10 @@ const IS_ARM64: bool = cfg!(target_arch = "aarch64");
 /// What KVM passes on to the vCPU's processor, since 5.17.
 pub(super) const POSTED: &str = "kvm_apicv_accept_irq";
 /// The parameters of KVM's modules that say whether processors deliver interrupts.
-const POSTS: [&str; 2] = ["/sys/module/kvm_intel/parameters/enable_apicv", "/sys/module/kvm_amd/parameters/avic"];
+const POSTS: [&str; 2] = [
+    "/sys/module/kvm_intel/parameters/enable_apicv",
+    "/sys/module/kvm_amd/parameters/avic",
+];
 
 /// What ends an exit where [`ENTRY`] does not fire, at a price for each exit to the VMM.
 pub(super) const USERSPACE_EXIT: &str = "kvm_userspace_exit";
@@ -90,30 +94,53 @@ impl InterruptTracer {
     /// Traces from now on, of no process yet.
     ///
     /// # Errors
-    /// No BTF or `format` file to find the fields by, no local APIC in this KVM, or no right to attach.
+    /// No BTF or `format` file to find the fields by, no local APIC in this KVM, or no right to
+    /// attach.
     pub fn start() -> Result<Self, EngineError> {
         let kernel = kernel_btf::read(UNKNOWN)?;
-        let mut choices = Choices { constants: places(&kernel)?, ..Choices::default() };
+        let mut choices = Choices {
+            constants: places(&kernel)?,
+            ..Choices::default()
+        };
         let (name, field) = VCPU_ID;
         let by_kernel = || kernel_types::offsets(&kernel, None, &[field]);
-        let number = kernel_btf::with_module("kvm", &kernel, &[field]).or_else(by_kernel).unwrap_or_default();
+        let number = kernel_btf::with_module("kvm", &kernel, &[field])
+            .or_else(by_kernel)
+            .unwrap_or_default();
         let number = number.get(&field).copied();
         choices.constants.extend(number.map(|at| (name, at)));
         let says_posted = Tracefs::open().is_ok_and(|tracefs| tracefs.has("kvm", POSTED));
-        let is_on = |parameter: &str| std::fs::read(parameter).is_ok_and(|text| text.starts_with(b"Y"));
-        choices.constants.insert("any_is_posted", u32::from(!says_posted && POSTS.into_iter().any(is_on)));
-        let classic = if IS_ARM64 || number.is_some() { None } else { Some(Tracefs::open()?.format("kvm", ENTRY)?) };
+        let is_on =
+            |parameter: &str| std::fs::read(parameter).is_ok_and(|text| text.starts_with(b"Y"));
+        choices.constants.insert(
+            "any_is_posted",
+            u32::from(!says_posted && POSTS.into_iter().any(is_on)),
+        );
+        let classic = if IS_ARM64 || number.is_some() {
+            None
+        } else {
+            Some(Tracefs::open()?.format("kvm", ENTRY)?)
+        };
         let mut object = Object::prepare(object::INTERRUPTS, classic.as_slice(), &choices)?;
         let mut attached = Attached::default();
         match classic {
             Some(entry) => attached.classic(ENTRY, object.load(ENTRY)?, entry.id)?,
-            None => attached.raw(&object, ENTRY, &[if IS_ARM64 { ARM64_ENTRY } else { RAW_ENTRY }])?,
+            None => attached.raw(
+                &object,
+                ENTRY,
+                &[if IS_ARM64 { ARM64_ENTRY } else { RAW_ENTRY }],
+            )?,
         }
         let fires_entry = IS_ARM64 || FIRE_ENTRY.iter().any(|module| Path::new(module).exists());
         let ends_exit = (!fires_entry).then_some(USERSPACE_EXIT);
         let posted = says_posted.then_some(POSTED);
         let own: &[&str] = if IS_ARM64 { &ARM64 } else { &X86 };
-        for event in ends_exit.into_iter().chain(posted).chain(PROGRAMS).chain(own.iter().copied()) {
+        for event in ends_exit
+            .into_iter()
+            .chain(posted)
+            .chain(PROGRAMS)
+            .chain(own.iter().copied())
+        {
             attached.raw(&object, event, &[event])?;
         }
         Ok(Self {
@@ -132,22 +159,34 @@ impl InterruptTracer {
     /// What was counted so far, by the guest's process.
     pub fn read(&mut self) -> HashMap<i32, GuestInterrupts> {
         // A guest without an interrupt yet is traced as well.
-        let mut by_guest: HashMap<i32, GuestInterrupts> =
-            self.watched.owners().map(|owner| (owner, GuestInterrupts::default())).collect();
+        let mut by_guest: HashMap<i32, GuestInterrupts> = self
+            .watched
+            .owners()
+            .map(|owner| (owner, GuestInterrupts::default()))
+            .collect();
         let (mut cells, mut bells) = (self.cells.read(), self.bells.read());
         cells.sort_unstable_by_key(|(key, _)| *key);
         bells.sort_unstable_by_key(|(key, _)| *key);
         for (key, cell) in &mut cells {
-            // A vCPU that wakes takes its interrupt out of the cell of those without one, and no count may fall.
+            // A vCPU that wakes takes its interrupt out of the cell of those without one, and no
+            // count may fall.
             if key.vcpu == NO_VCPU {
                 let highest = self.without_vcpu.entry(*key).or_default();
                 *highest = (*highest).max(cell.count.cast_signed().max(0).cast_unsigned());
                 cell.count = *highest;
             }
-            by_guest.entry(key.owner()).or_default().injections.push(injection(key, cell));
+            by_guest
+                .entry(key.owner())
+                .or_default()
+                .injections
+                .push(injection(key, cell));
         }
         for (key, bell) in &bells {
-            by_guest.entry(key.owner()).or_default().doorbells.push(doorbell(key, bell));
+            by_guest
+                .entry(key.owner())
+                .or_default()
+                .doorbells
+                .push(doorbell(key, bell));
         }
         by_guest
     }
@@ -157,14 +196,16 @@ impl InterruptTracer {
         self.attached.missed("kvm_") + self.homeless.count(0)
     }
 
-    /// Interrupts of kernel workers and of the host's interrupts to vCPUs that ran: nothing says whose they are.
+    /// Interrupts of kernel workers and of the host's interrupts to vCPUs that ran: nothing says
+    /// whose they are.
     pub fn of_nobody(&self) -> u64 {
         self.foreign.count(0).saturating_sub(self.foreign.count(8))
     }
 
     /// Frees what was counted for these guests.
     pub fn forget(&mut self, processes: &[i32]) {
-        self.without_vcpu.retain(|key, _| !processes.contains(&key.owner()));
+        self.without_vcpu
+            .retain(|key, _| !processes.contains(&key.owner()));
         self.cells.forget(processes);
         self.bells.forget(processes);
         self.flights.forget(processes);
@@ -178,7 +219,8 @@ pub(super) fn places(btf: &[u8]) -> Result<HashMap<&'static str, u32>, EngineErr
 
 fn injection(key: &IrqKey, cell: &RawIrq) -> Injection {
     let name = task_name(cell.comm);
-    let [wake, delay, slept, kick] = [&cell.wake, &cell.delay, &cell.slept, &cell.kick].map(Timing::from);
+    let [wake, delay, slept, kick] =
+        [&cell.wake, &cell.delay, &cell.slept, &cell.kick].map(Timing::from);
     Injection {
         source: match key.source {
             1 => IrqSource::Gsi(key.number),
@@ -202,7 +244,11 @@ fn injection(key: &IrqKey, cell: &RawIrq) -> Injection {
 
 fn doorbell(key: &BellKey, bell: &RawBell) -> Doorbell {
     Doorbell {
-        space: if key.space == 1 { Space::Pio } else { Space::Mmio },
+        space: if key.space == 1 {
+            Space::Pio
+        } else {
+            Space::Mmio
+        },
         address: key.address,
         to: ThreadKind::from_number(key.to as usize),
         tid: key.tid.cast_signed(),
@@ -218,20 +264,28 @@ mod tests {
     use super::*;
     use std::os::fd::AsFd;
 
-    /// The programs on their own, run in the order in which KVM's events fire: `a` accepts an interrupt, `p` posts it,
-    /// `e` enters the guest. Returns how many were counted, joined another one, and kicked the vCPU.
+    /// The programs on their own, run in the order in which KVM's events fire: `a` accepts an
+    /// interrupt, `p` posts it, `e` enters the guest. Returns how many were counted, joined another
+    /// one, and kicked the vCPU.
     fn after(any_is_posted: u32, events: &str) -> Result<[u64; 3], String> {
-        let choices = Choices { constants: [("any_is_posted", any_is_posted)].into(), ..Choices::default() };
+        let choices = Choices {
+            constants: [("any_is_posted", any_is_posted)].into(),
+            ..Choices::default()
+        };
         let explain = |refusal: Refusal| refusal.error.to_string();
         let mut object = Object::prepare(object::INTERRUPTS, &[], &choices).map_err(explain)?;
-        let programs = ["kvm_apic_accept_irq", POSTED, RAW_ENTRY].map(|name| object.load(name).map_err(explain));
+        let programs = ["kvm_apic_accept_irq", POSTED, RAW_ENTRY]
+            .map(|name| object.load(name).map_err(explain));
         let [accept, post, enter] = programs;
         let (accept, post, enter) = (accept?, post?, enter?);
         let cells = GuestTable::<IrqKey, RawIrq>::take(&mut object, "cells").unwrap();
         let process = rustix::process::getpid().as_raw_pid();
-        WatchedIds::take(&mut object, "watched").unwrap().set([(process, (process, None))].into_iter());
+        WatchedIds::take(&mut object, "watched")
+            .unwrap()
+            .set([(process, (process, None))].into_iter());
         for event in events.chars() {
-            // vCPU 0, fixed delivery, vector 0x40. An entry reads the vCPU's number from nowhere: 0 too.
+            // vCPU 0, fixed delivery, vector 0x40. An entry reads the vCPU's number from nowhere: 0
+            // too.
             let (program, arguments) = match event {
                 'a' => (&accept, [0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0, 0, 0]),
                 'p' => (&post, [0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0, 0, 0]),
@@ -244,8 +298,8 @@ mod tests {
         Ok([seen.count, seen.joined, seen.kick.count])
     }
 
-    /// A running vCPU takes an interrupt that its processor is given without an exit: the next entry, which may come
-    /// much later, does not end its way.
+    /// A running vCPU takes an interrupt that its processor is given without an exit: the next
+    /// entry, which may come much later, does not end its way.
     #[test]
     fn a_posted_interrupt_counts_without_a_time() {
         const NAME: &str = "bpf: a posted interrupt counts without a time";
@@ -257,11 +311,27 @@ mod tests {
             Ok(kicked) => assert_eq!(kicked, [1, 0, 1]),
             Err(why) => return super::super::tests::note(&format!("SKIPPED {NAME}: {why}")),
         }
-        assert_eq!(after(0, "eaae"), Ok([2, 1, 1]), "the second finds the first on its way");
+        assert_eq!(
+            after(0, "eaae"),
+            Ok([2, 1, 1]),
+            "the second finds the first on its way"
+        );
         assert_eq!(after(0, "aeape"), Ok([2, 0, 1]));
-        assert_eq!(after(0, "eapae"), Ok([2, 0, 1]), "a posted one is not on its way");
-        assert_eq!(after(0, "pea"), Ok([1, 0, 0]), "of nothing that was accepted");
-        assert_eq!(after(1, "eae"), Ok([1, 0, 0]), "a kernel that does not say which are posted");
+        assert_eq!(
+            after(0, "eapae"),
+            Ok([2, 0, 1]),
+            "a posted one is not on its way"
+        );
+        assert_eq!(
+            after(0, "pea"),
+            Ok([1, 0, 0]),
+            "of nothing that was accepted"
+        );
+        assert_eq!(
+            after(1, "eae"),
+            Ok([1, 0, 0]),
+            "a kernel that does not say which are posted"
+        );
         super::super::tests::note(&format!("RAN {NAME}"));
     }
 }

@@ -17,9 +17,13 @@ pub(super) fn read(without: &str) -> Result<Vec<u8>, EngineError> {
     btf_of("vmlinux").map_err(missing)
 }
 
-/// The offsets of these fields by the BTF of the kernel and of a module. `None`: the module is not loaded, or is built
-/// into the kernel.
-pub(super) fn with_module(module: &str, kernel: &[u8], fields: &[KernelField]) -> Option<BTreeMap<KernelField, u32>> {
+/// The offsets of these fields by the BTF of the kernel and of a module. `None`: the module is not
+/// loaded, or is built into the kernel.
+pub(super) fn with_module(
+    module: &str,
+    kernel: &[u8],
+    fields: &[KernelField],
+) -> Option<BTreeMap<KernelField, u32>> {
     let module = btf_of(module).ok()?;
     // What the kernel itself uses as well is not said again in the module's.
     let mut found = kernel_types::offsets(kernel, None, fields)?;
@@ -30,7 +34,8 @@ pub(super) fn with_module(module: &str, kernel: &[u8], fields: &[KernelField]) -
 fn btf_of(name: &str) -> std::io::Result<Vec<u8>> {
     let mut btf = Vec::new();
     let file = std::fs::File::open(format!("/sys/kernel/btf/{name}"))?;
-    file.take(kernel_types::MAX_BYTES as u64).read_to_end(&mut btf)?;
+    file.take(kernel_types::MAX_BYTES as u64)
+        .read_to_end(&mut btf)?;
     Ok(btf)
 }
 
@@ -48,7 +53,10 @@ pub(super) fn constants(
     let place = |(constant, field): &(&'static str, KernelField)| {
         let place = found.get(field).map(|at| (*constant, *at));
         place.ok_or_else(|| EngineError {
-            cause: format!("{without}: this kernel's struct {} has no {}", field.0, field.1),
+            cause: format!(
+                "{without}: this kernel's struct {} has no {}",
+                field.0, field.1
+            ),
             fix: "please report the kernel's version (uname -r)".into(),
         })
     };
@@ -56,19 +64,36 @@ pub(super) fn constants(
 }
 
 /// Where KVM on AMD keeps the reason of an exit.
-const EXIT_REASON: [KernelField; 4] =
-    [("kvm_vcpu", "vcpu_id"), ("vcpu_svm", "vmcb"), ("vmcb", "control"), ("vmcb_control_area", "exit_code")];
+const EXIT_REASON: [KernelField; 4] = [
+    ("kvm_vcpu", "vcpu_id"),
+    ("vcpu_svm", "vmcb"),
+    ("vmcb", "control"),
+    ("vmcb_control_area", "exit_code"),
+];
 
-/// The constants of `exits.h`, by which a raw tracepoint reads the reason on the running kernel. `None` where they are
-/// not known, as on other CPUs and for a KVM that is built in: the classic tracepoint then says the reason.
+/// The constants of `exits.h`, by which a raw tracepoint reads the reason on the running kernel.
+/// `None` where they are not known, as on other CPUs and for a KVM that is built in: the classic
+/// tracepoint then says the reason.
 pub(super) fn exit_reason(kernel: &[u8]) -> Option<HashMap<&'static str, u32>> {
     let found = with_module("kvm_amd", kernel, &EXIT_REASON)?;
     let [id, vmcb, control, code] = EXIT_REASON.map(|field| found.get(&field).copied());
-    Some([("at_vcpu_id", id?), ("at_vmcb", vmcb?), ("at_exit_code", control? + code?)].into())
+    Some(
+        [
+            ("at_vcpu_id", id?),
+            ("at_vmcb", vmcb?),
+            ("at_exit_code", control? + code?),
+        ]
+        .into(),
+    )
 }
 
-/// The constant of `scheduler.h` that says where a `task_struct` has its state; `None` where that is not known.
+/// The constant of `scheduler.h` that says where a `task_struct` has its state; `None` where that
+/// is not known.
 pub(super) fn task_state(kernel: &[u8]) -> Option<(&'static str, u32)> {
-    let found = kernel_types::offsets(kernel, None, &[("task_struct", "__state"), ("task_struct", "state")])?;
+    let found = kernel_types::offsets(
+        kernel,
+        None,
+        &[("task_struct", "__state"), ("task_struct", "state")],
+    )?;
     found.into_values().next().map(|at| ("at_state", at))
 }

@@ -33,12 +33,19 @@ impl KvmEvents {
     /// # Errors
     /// No tracefs to name them, or no right to attach.
     pub fn start() -> Result<Self, EngineError> {
-        let names: Vec<String> = Tracefs::open()?.events("kvm")?.into_iter().take(MAX_EVENTS).collect();
+        let names: Vec<String> = Tracefs::open()?
+            .events("kvm")?
+            .into_iter()
+            .take(MAX_EVENTS)
+            .collect();
         let mut object = Object::prepare(object::EVENTS, &[], &Choices::default())?;
         let mut links = Vec::new();
         for (number, name) in names.iter().enumerate() {
             let program = object.load_with("count", |instructions| {
-                instructions.iter_mut().filter(|i| i.imm == EVENT).for_each(|i| i.imm = number as i32);
+                instructions
+                    .iter_mut()
+                    .filter(|i| i.imm == EVENT)
+                    .for_each(|i| i.imm = number as i32);
             })?;
             match sys::attach_raw(program.as_fd(), name) {
                 Ok(link) => links.push(link),
@@ -49,7 +56,12 @@ impl KvmEvents {
         }
         let homeless = object.homeless()?;
         let names = names.iter().map(|name| sanitize(name, 64)).collect();
-        Ok(Self { names, counts: GuestTable::take(&mut object, "counts")?, homeless, _links: links })
+        Ok(Self {
+            names,
+            counts: GuestTable::take(&mut object, "counts")?,
+            homeless,
+            _links: links,
+        })
     }
 
     /// Counts by process of the events that fired, including processes that are not guests.
@@ -57,7 +69,10 @@ impl KvmEvents {
         let mut by_process: HashMap<i32, BTreeMap<String, u64>> = HashMap::new();
         for (key, count) in self.counts.read() {
             if let Some(name) = self.names.get(key.event as usize) {
-                by_process.entry(key.owner()).or_default().insert(name.clone(), count);
+                by_process
+                    .entry(key.owner())
+                    .or_default()
+                    .insert(name.clone(), count);
             }
         }
         by_process

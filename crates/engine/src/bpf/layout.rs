@@ -1,6 +1,10 @@
-//! The records that the programs fill: `crates/engine/bpf/layout.h` in Rust. A test compares both by the objects' BTF.
-//! What only programs use has no name here.
-#![allow(unsafe_code, reason = "promises about types: numbers alone, or atomics that programs write meanwhile")]
+//! The records that the programs fill: `crates/engine/bpf/layout.h` in Rust. A test compares both
+//! by the objects' BTF. What only programs use has no name here.
+#![allow(
+    unsafe_code,
+    reason = "promises about types: numbers alone, or atomics that programs \
+    write meanwhile"
+)]
 
 use super::sys::{Record, SharedMemory};
 use sample::{BUCKETS, Histogram, Timing};
@@ -198,7 +202,8 @@ pub fn bucket_of(task: u64) -> usize {
     ((task >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - TASK_BITS)) as usize
 }
 
-/// The cell of a process in `shares`, or of a user in `users`, as `share_of` in `threads.h` computes it.
+/// The cell of a process in `shares`, or of a user in `users`, as `share_of` in `threads.h`
+/// computes it.
 pub fn share_of(id: u32, seed: u32) -> usize {
     (id.wrapping_mul(seed) >> (32 - SHARE_BITS)) as usize
 }
@@ -330,6 +335,11 @@ unsafe impl Record for u32 {}
 impl From<&RawSpan> for Timing {
     fn from(span: &RawSpan) -> Self {
         let histogram = Some(Histogram::trimmed(span.histogram));
-        Self { count: span.count, total_ns: Some(span.ns), histogram, ..Self::default() }
+        Self {
+            count: span.count,
+            total_ns: Some(span.ns),
+            histogram,
+            ..Self::default()
+        }
     }
 }

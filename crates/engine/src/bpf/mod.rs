@@ -1,19 +1,21 @@
-//! Counts exit events inside the kernel with BPF programs. No event is copied; once a tick the reader looks at shared
-//! memory.
+//! Counts exit events inside the kernel with BPF programs. No event is copied; once a tick the
+//! reader looks at shared memory.
 //!
-//! The programs are written in C (`crates/engine/bpf/kvmtop.bpf.c` describes them) and shipped compiled. They use raw
-//! tracepoints wherever the arguments have been the same since Linux 5.5. `kvm_exit` does not pass its reason as an
-//! argument: where KVM's own BTF says where it is (`kernel_btf`), a raw tracepoint reads it there; else its program
-//! uses the classic tracepoint, and finds the fields through a BTF made from the running kernel's `format` file
-//! (`btf`).
+//! The programs are written in C (`crates/engine/bpf/kvmtop.bpf.c` describes them) and shipped
+//! compiled. They use raw tracepoints wherever the arguments have been the same since Linux 5.5.
+//! `kvm_exit` does not pass its reason as an argument: where KVM's own BTF says where it is
+//! (`kernel_btf`), a raw tracepoint reads it there; else its program uses the classic tracepoint,
+//! and finds the fields through a BTF made from the running kernel's `format` file (`btf`).
 //!
-//! Timing block devices (`disks`) is apart: it is switched on and off, and finds the kernel's structs by its BTF. It
-//! takes some 5 MiB of kernel memory while it is on. So does tracing interrupts (`interrupts`).
+//! Timing block devices (`disks`) is apart: it is switched on and off, and finds the kernel's
+//! structs by its BTF. It takes some 5 MiB of kernel memory while it is on. So does tracing
+//! interrupts (`interrupts`).
 //!
-//! Kernel memory: 36 KiB for each thread that has room, and some 400 KiB besides. [`Engine::make_room`] adds room while
-//! the programs count. Events of threads that come before there is room for them are lost, and counted as lost. A
-//! process has at most half of the room, and never more than for 1,024 threads; a user has at most four times as much
-//! as is left. So what one process or one user does costs nobody else's events. File descriptors hold everything:
+//! Kernel memory: 36 KiB for each thread that has room, and some 400 KiB besides.
+//! [`Engine::make_room`] adds room while the programs count. Events of threads that come before
+//! there is room for them are lost, and counted as lost. A process has at most half of the room,
+//! and never more than for 1,024 threads; a user has at most four times as much as is left. So what
+//! one process or one user does costs nobody else's events. File descriptors hold everything:
 //! nothing stays in the kernel when the process ends, however it ends.
 
 mod attached;
@@ -59,12 +61,17 @@ pub struct BpfEngine {
 }
 
 impl BpfEngine {
-    /// Starts to count everything. `threads` is the number of vCPU threads now; the tables have room for twice as many.
+    /// Starts to count everything. `threads` is the number of vCPU threads now; the tables have
+    /// room for twice as many.
     ///
     /// # Errors
     /// When BPF cannot be used at all. Whatever else is missing is in [`Engine::gaps`].
     pub fn new(topology: HostTopology, threads: usize) -> Result<Self, EngineError> {
-        let mut engine = Self { topology, threads, ..Self::default() };
+        let mut engine = Self {
+            topology,
+            threads,
+            ..Self::default()
+        };
         engine.set_level(EngineLevel::Full)?;
         Ok(engine)
     }
@@ -81,12 +88,18 @@ impl Engine for BpfEngine {
     }
 
     fn level(&self) -> EngineLevel {
-        if self.running.is_some() { EngineLevel::Full } else { EngineLevel::None }
+        if self.running.is_some() {
+            EngineLevel::Full
+        } else {
+            EngineLevel::None
+        }
     }
 
     fn set_level(&mut self, level: EngineLevel) -> Result<(), EngineError> {
         if level != self.level() {
-            self.threads = self.threads.max(self.running.as_ref().map_or(0, Running::threads));
+            self.threads = self
+                .threads
+                .max(self.running.as_ref().map_or(0, Running::threads));
             self.running = match level {
                 EngineLevel::None => None,
                 EngineLevel::Full => Some(self.start()?),
@@ -110,7 +123,9 @@ impl Engine for BpfEngine {
         }
         if let Some(interrupts) = &mut self.interrupts {
             interrupts.watched.set(processes());
-            interrupts.vcpus.set(vcpus.map(|v| (v.tid, (v.process, v.number))));
+            interrupts
+                .vcpus
+                .set(vcpus.map(|v| (v.tid, (v.process, v.number))));
         }
     }
 
@@ -150,8 +165,12 @@ impl Engine for BpfEngine {
     }
 
     fn make_room(&mut self, vcpus: &mut dyn Iterator<Item = usize>) -> Result<(), EngineError> {
-        let Some(running) = &mut self.running else { return Ok(()) };
-        self.threads = vcpus.map(|of_guest| of_guest.min(tables::MAX_OF_PROCESS)).sum();
+        let Some(running) = &mut self.running else {
+            return Ok(());
+        };
+        self.threads = vcpus
+            .map(|of_guest| of_guest.min(tables::MAX_OF_PROCESS))
+            .sum();
         rights::with_locked_memory(|| running.make_room(self.threads))
     }
 
@@ -167,7 +186,11 @@ fn switch<T>(
     start: impl FnOnce() -> Result<T, EngineError>,
 ) -> Result<(), EngineError> {
     if on != counting.is_some() {
-        *counting = if on { Some(rights::with_locked_memory(start)?) } else { None };
+        *counting = if on {
+            Some(rights::with_locked_memory(start)?)
+        } else {
+            None
+        };
     }
     Ok(())
 }

@@ -19,12 +19,14 @@ pub(super) struct Aligned<T: ?Sized>(pub T);
 pub(super) static MAIN: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/kvmtop.bpf.o"));
 /// The same with barriers, which arm64 needs.
 #[cfg(test)]
-pub(super) static MAIN_ARM64: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/kvmtop.arm64.bpf.o"));
+pub(super) static MAIN_ARM64: &Aligned<[u8]> =
+    &Aligned(*include_bytes!("../../bpf/kvmtop.arm64.bpf.o"));
 #[cfg(target_arch = "aarch64")]
 pub(super) static MAIN: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/kvmtop.arm64.bpf.o"));
 pub(super) static EVENTS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/events.bpf.o"));
 pub(super) static DISKS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/disks.bpf.o"));
-pub(super) static INTERRUPTS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/interrupts.bpf.o"));
+pub(super) static INTERRUPTS: &Aligned<[u8]> =
+    &Aligned(*include_bytes!("../../bpf/interrupts.bpf.o"));
 
 /// The map that the elements of a map of maps are like.
 pub(super) const PATTERN: &str = "part";
@@ -52,36 +54,65 @@ pub(super) fn parse(object: &Aligned<[u8]>) -> Result<aya_obj::Object, Refusal> 
 
 impl Object {
     /// Creates the maps and relocates the programs for a kernel with these events.
-    pub fn prepare(object: &Aligned<[u8]>, events: &[EventFormat], choices: &Choices<'_>) -> Result<Self, Refusal> {
+    pub fn prepare(
+        object: &Aligned<[u8]>,
+        events: &[EventFormat],
+        choices: &Choices<'_>,
+    ) -> Result<Self, Refusal> {
         let mut object = parse(object)?;
-        let constants: HashMap<&str, [u8; 4]> = choices.constants.iter().map(|(n, v)| (*n, v.to_ne_bytes())).collect();
-        let globals = constants.iter().map(|(n, v)| (*n, (v.as_slice(), true))).collect();
-        object.patch_map_data(globals).map_err(|e| Refusal::broken(&e))?;
+        let constants: HashMap<&str, [u8; 4]> = choices
+            .constants
+            .iter()
+            .map(|(n, v)| (*n, v.to_ne_bytes()))
+            .collect();
+        let globals = constants
+            .iter()
+            .map(|(n, v)| (*n, (v.as_slice(), true)))
+            .collect();
+        object
+            .patch_map_data(globals)
+            .map_err(|e| Refusal::broken(&e))?;
         let btf = btf::of(events, &object).map_err(|e| Refusal::broken(&e))?;
         object.relocate_btf(&btf).map_err(|e| Refusal::broken(&e))?;
         let mut maps = HashMap::<String, OwnedFd>::new();
         let is_of_maps = |map: &aya_obj::Map| map.map_type() == BPF_MAP_TYPE_ARRAY_OF_MAPS as u32;
-        let (outer, plain): (Vec<_>, Vec<_>) = object.maps.iter_mut().partition(|(_, map)| is_of_maps(map));
+        let (outer, plain): (Vec<_>, Vec<_>) =
+            object.maps.iter_mut().partition(|(_, map)| is_of_maps(map));
         for (name, map) in plain.into_iter().chain(outer) {
             if let Some(size) = choices.sizes.get(name.as_str()) {
                 map.set_max_entries(*size);
             }
-            let pattern = maps.get(PATTERN).map(AsFd::as_fd).filter(|_| is_of_maps(map));
-            let fd = sys::create_map(map, name, pattern).map_err(|e| Refusal::new(Stage::Map, name, e))?;
+            let pattern = maps
+                .get(PATTERN)
+                .map(AsFd::as_fd)
+                .filter(|_| is_of_maps(map));
+            let fd = sys::create_map(map, name, pattern)
+                .map_err(|e| Refusal::new(Stage::Map, name, e))?;
             let section = map.section_kind();
             if !map.data().is_empty() {
-                sys::update(fd.as_fd(), Some(0), map.data()).map_err(|e| Refusal::new(Stage::Map, name, e))?;
+                sys::update(fd.as_fd(), Some(0), map.data())
+                    .map_err(|e| Refusal::new(Stage::Map, name, e))?;
             }
             if section == EbpfSectionKind::Rodata {
                 sys::freeze(fd.as_fd()).map_err(|e| Refusal::new(Stage::Map, name, e))?;
             }
             maps.insert(name.clone(), fd);
         }
-        let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
+        let text: HashSet<usize> = object
+            .functions
+            .keys()
+            .map(|(section, _)| *section)
+            .collect();
         let held = object.maps.clone();
-        let by_name = held.iter().filter_map(|(name, map)| Some((name.as_str(), maps.get(name)?.as_raw_fd(), map)));
-        object.relocate_maps(by_name, &text).map_err(|e| Refusal::broken(&e))?;
-        object.relocate_calls(&text).map_err(|e| Refusal::broken(&e))?;
+        let by_name = held
+            .iter()
+            .filter_map(|(name, map)| Some((name.as_str(), maps.get(name)?.as_raw_fd(), map)));
+        object
+            .relocate_maps(by_name, &text)
+            .map_err(|e| Refusal::broken(&e))?;
+        object
+            .relocate_calls(&text)
+            .map_err(|e| Refusal::broken(&e))?;
         Ok(Self { object, maps })
     }
 
@@ -91,10 +122,18 @@ impl Object {
     }
 
     /// Loads one program after a last change to its instructions.
-    pub fn load_with(&self, name: &str, change: impl FnOnce(&mut [bpf_insn])) -> Result<OwnedFd, Refusal> {
+    pub fn load_with(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut [bpf_insn]),
+    ) -> Result<OwnedFd, Refusal> {
         let missing = || Refusal::broken(&format!("no program {name}"));
         let program = self.object.programs.get(name).ok_or_else(missing)?;
-        let function = self.object.functions.get(&program.function_key()).ok_or_else(missing)?;
+        let function = self
+            .object
+            .functions
+            .get(&program.function_key())
+            .ok_or_else(missing)?;
         let kind = match program.section {
             ProgramSection::TracePoint => bpf_prog_type::BPF_PROG_TYPE_TRACEPOINT,
             _ => bpf_prog_type::BPF_PROG_TYPE_RAW_TRACEPOINT,
@@ -104,38 +143,67 @@ impl Object {
         let mut log = Vec::new();
         sys::load_program(kind, &instructions, &program.license, name, &mut log).map_err(|e| {
             let log = String::from_utf8_lossy(&log).into_owned();
-            Refusal { log, ..Refusal::new(Stage::Program, name, e) }
+            Refusal {
+                log,
+                ..Refusal::new(Stage::Program, name, e)
+            }
         })
     }
 
     /// A map by its name in the source.
     pub fn map(&self, name: &str) -> Result<BorrowedFd<'_>, Refusal> {
-        self.maps.get(name).map(AsFd::as_fd).ok_or_else(|| Refusal::broken(&format!("no map {name}")))
+        self.maps.get(name).map(AsFd::as_fd).ok_or_else(|| {
+            Refusal::broken(&format!(
+                "no map \
+            {name}"
+            ))
+        })
     }
 
     /// Takes a map out; the kernel keeps it as long as a program uses it.
     pub fn take_map(&mut self, name: &str) -> Result<OwnedFd, Refusal> {
-        self.maps.remove(name).ok_or_else(|| Refusal::broken(&format!("no map {name}")))
+        self.maps
+            .remove(name)
+            .ok_or_else(|| Refusal::broken(&format!("no map {name}")))
     }
 
     /// What a map is like.
     pub fn definition(&self, name: &str) -> Result<aya_obj::Map, Refusal> {
-        self.object.maps.get(name).cloned().ok_or_else(|| Refusal::broken(&format!("no map {name}")))
+        self.object.maps.get(name).cloned().ok_or_else(|| {
+            Refusal::broken(&format!(
+                "no map \
+            {name}"
+            ))
+        })
     }
 
     /// The size of a map's values.
     pub fn value_size(&self, name: &str) -> usize {
-        self.object.maps.get(name).map_or(0, |map| map.value_size() as usize)
+        self.object
+            .maps
+            .get(name)
+            .map_or(0, |map| map.value_size() as usize)
     }
 
     /// Takes a hash map of these records out; also its number of elements.
-    pub fn take_records<K: Record, V: Record>(&mut self, name: &str) -> Result<(OwnedFd, u32), Refusal> {
+    pub fn take_records<K: Record, V: Record>(
+        &mut self,
+        name: &str,
+    ) -> Result<(OwnedFd, u32), Refusal> {
         let map = self.object.maps.get(name);
         let is_same = |map: &&aya_obj::Map| {
             (map.key_size() as usize, map.value_size() as usize) == (size_of::<K>(), size_of::<V>())
         };
         let size = map.filter(is_same).map(aya_obj::Map::max_entries);
-        Ok((self.take_map(name)?, size.ok_or_else(|| Refusal::broken(&format!("other records in {name}")))?))
+        Ok((
+            self.take_map(name)?,
+            size.ok_or_else(|| {
+                Refusal::broken(&format!(
+                    "other records in \
+            {name}"
+                ))
+            })?,
+        ))
     }
 
     /// The number of events that found no place in a table of the programs, at byte 0.

@@ -12,16 +12,22 @@ pub(super) struct ProgramSpec {
     /// Their names in the object, in the order in which they are tried.
     pub programs: &'static [&'static str],
     event: &'static str,
-    /// What is missing without it; empty: nothing worth a message, or this architecture lacks the event.
+    /// What is missing without it; empty: nothing worth a message, or this architecture lacks the
+    /// event.
     without: &'static str,
 }
 
 const fn x86(without: &'static str) -> &'static str {
-    if cfg!(target_arch = "x86_64") { without } else { "" }
+    if cfg!(target_arch = "x86_64") {
+        without
+    } else {
+        ""
+    }
 }
 
-/// The programs of a raw `kvm_exit`. The second would hang on the older tracepoint as well, and take something else for
-/// the reason: it is only for kernels that refuse the first, which reads more arguments than they have.
+/// The programs of a raw `kvm_exit`. The second would hang on the older tracepoint as well, and
+/// take something else for the reason: it is only for kernels that refuse the first, which reads
+/// more arguments than they have.
 pub(super) const RAW_EXIT: [&str; 2] = ["kvm_exit_raw_old", "kvm_exit_raw"];
 
 /// The one event that every KVM has.
@@ -33,18 +39,29 @@ macro_rules! spec {
     };
 }
 
-/// In the order in which they are attached: the end of threads first, so that none is missed; accesses last, so that
-/// the exits around them are known.
+/// In the order in which they are attached: the end of threads first, so that none is missed;
+/// accesses last, so that the exits around them are known.
 pub(super) const PROGRAMS: &[ProgramSpec] = &[
     spec!("sched_process_exit", "threads that end are not noticed"),
-    spec!("sched_switch", "migrations and waiting for a CPU are not seen", "sched_switch_old"),
-    spec!("hrtimer_expire_entry", "a wake-up by a timer is charged to the task that it interrupted"),
+    spec!(
+        "sched_switch",
+        "migrations and waiting for a CPU are not seen",
+        "sched_switch_old"
+    ),
+    spec!(
+        "hrtimer_expire_entry",
+        "a wake-up by a timer is charged to the task that it \
+        interrupted"
+    ),
     spec!("hrtimer_expire_exit", ""),
     spec!("sched_waking", "wake-up latencies are not measured"),
     spec!("kvm_entry", "exits have no durations"),
     spec!("kvm_exit", "exits are not counted by reason"),
     spec!("kvm_userspace_exit", "exits to user space are not counted"),
-    spec!("kvm_vcpu_wakeup", "halted time is not separated from other exit time"),
+    spec!(
+        "kvm_vcpu_wakeup",
+        "halted time is not separated from other exit time"
+    ),
     spec!("kvm_mmio", "accesses to device memory are not counted"),
     spec!("kvm_fast_mmio", ""),
     spec!("kvm_pio", x86("accesses to ports are not counted")),
@@ -60,19 +77,25 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Loads and attaches the programs. `exit`: the number of `kvm_exit` as a classic tracepoint, or why it
-    /// is not available. `raw`: it is known where the reason is, so that a raw one does.
+    /// Loads and attaches the programs. `exit`: the number of `kvm_exit` as a classic tracepoint,
+    /// or why it is not available. `raw`: it is known where the reason is, so that a raw one does.
     ///
     /// # Errors
     /// When no program would work.
-    pub fn start(object: &Object, exit: Result<u64, &EngineError>, raw: bool) -> Result<Self, EngineError> {
+    pub fn start(
+        object: &Object,
+        exit: Result<u64, &EngineError>,
+        raw: bool,
+    ) -> Result<Self, EngineError> {
         let mut programs = Self::default();
         for spec in PROGRAMS {
             let attached = &mut programs.attached;
             let done = match exit {
                 _ if spec.event != "kvm_exit" => attached.raw(object, spec.event, spec.programs),
                 Ok(_) if raw && attached.raw(object, "kvm_exit", &RAW_EXIT).is_ok() => Ok(()),
-                Ok(id) => object.load("kvm_exit").and_then(|p| attached.classic("kvm_exit", p, id)),
+                Ok(id) => object
+                    .load("kvm_exit")
+                    .and_then(|p| attached.classic("kvm_exit", p, id)),
                 Err(error) => {
                     programs.gap(spec, error.clone());
                     continue;
@@ -86,10 +109,14 @@ impl Programs {
     }
 
     fn refused(&mut self, spec: &ProgramSpec, refusal: Refusal) -> Result<(), EngineError> {
-        let absent = refusal.stage == Stage::Attach && refusal.error.raw_os_error() == Some(libc::ENOENT);
+        let absent =
+            refusal.stage == Stage::Attach && refusal.error.raw_os_error() == Some(libc::ENOENT);
         if spec.event == NEEDED && absent {
             return Err(EngineError {
-                cause: format!("this kernel has no tracepoint {NEEDED}: the kvm module is not loaded"),
+                cause: format!(
+                    "this kernel has no tracepoint {NEEDED}: the kvm module is not \
+                    loaded"
+                ),
                 fix: LOAD_KVM.into(),
             });
         }
@@ -104,7 +131,10 @@ impl Programs {
 
     fn gap(&mut self, spec: &ProgramSpec, error: EngineError) {
         if !spec.without.is_empty() {
-            self.gaps.push(EngineError { cause: format!("{}: {}", spec.without, error.cause), fix: error.fix });
+            self.gaps.push(EngineError {
+                cause: format!("{}: {}", spec.without, error.cause),
+                fix: error.fix,
+            });
         }
     }
 

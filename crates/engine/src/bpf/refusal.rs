@@ -31,13 +31,21 @@ pub(super) struct Refusal {
 
 impl Refusal {
     pub fn new(stage: Stage, what: &str, error: io::Error) -> Self {
-        Self { stage, what: what.into(), error, log: String::new() }
+        Self {
+            stage,
+            what: what.into(),
+            error,
+            log: String::new(),
+        }
     }
 
     /// Whether every other program would fail as well: no permission, no memory, no BPF.
     pub fn is_for_all(&self) -> bool {
         self.stage != Stage::Attach
-            && matches!(self.error.raw_os_error(), Some(libc::EPERM | libc::ENOMEM | libc::ENOSYS))
+            && matches!(
+                self.error.raw_os_error(),
+                Some(libc::EPERM | libc::ENOMEM | libc::ENOSYS)
+            )
     }
 
     pub fn broken(why: &impl Display) -> Self {
@@ -69,8 +77,16 @@ impl Rights {
     pub fn here() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let caps = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
-        let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
-        Self { caps, lockdown: read("/sys/kernel/security/lockdown"), kernel, paranoid: rights::paranoid() }
+        let kernel = rustix::system::uname()
+            .release()
+            .to_string_lossy()
+            .into_owned();
+        Self {
+            caps,
+            lockdown: read("/sys/kernel/security/lockdown"),
+            kernel,
+            paranoid: rights::paranoid(),
+        }
     }
 
     fn lacks(&self, cap: CapabilitySet) -> bool {
@@ -89,20 +105,29 @@ impl Rights {
         is_charged && is_refused && rights::charges_locked_memory(&self.kernel)
     }
 
-    /// Why nothing of BPF can be used, and what to do: the map or program that was tried first is of no interest.
+    /// Why nothing of BPF can be used, and what to do: the map or program that was tried first is
+    /// of no interest.
     fn all_of_bpf(&self, refusal: &Refusal, denied: bool) -> Option<(&'static str, String)> {
         let setcap = rights::hint;
         if denied && self.lacks(CapabilitySet::BPF) {
-            Some(("this process has neither CAP_BPF nor CAP_SYS_ADMIN", setcap()))
+            Some((
+                "this process has neither CAP_BPF nor CAP_SYS_ADMIN",
+                setcap(),
+            ))
         } else if denied && self.lacks(CapabilitySet::PERFMON) {
-            Some(("this process has CAP_BPF but not CAP_PERFMON, which tracing programs need as well", setcap()))
+            Some((
+                "this process has CAP_BPF but not CAP_PERFMON, which tracing programs need as \
+                well",
+                setcap(),
+            ))
         } else if denied && self.lockdown.contains("[confidentiality]") {
             let fix = "boot with lockdown=integrity, or use --engine none".into();
             Some(("kernel lockdown \"confidentiality\" forbids it", fix))
         } else if self.is_over_limit(refusal) {
             let fix = "; a service needs LimitMEMLOCK=infinity, a container --ulimit memlock=-1";
-            let why = "this kernel charges it to the limit of locked memory (RLIMIT_MEMLOCK), which is too low here \
-                       and which this process may not raise without CAP_SYS_RESOURCE";
+            let why = "this kernel charges it to the limit of locked memory (RLIMIT_MEMLOCK), \
+                       which is too low here and which this process may not raise without \
+                       CAP_SYS_RESOURCE";
             Some((why, setcap() + fix))
         } else if refusal.error.raw_os_error() == Some(libc::ENOSYS) {
             let fix = "boot a kernel with CONFIG_BPF_SYSCALL=y, or use --engine perf".into();
@@ -114,45 +139,79 @@ impl Rights {
 
     /// The sentence for a refusal.
     pub fn explain(&self, refusal: &Refusal) -> EngineError {
-        let denied = matches!(refusal.error.raw_os_error(), Some(libc::EPERM | libc::EACCES));
+        let denied = matches!(
+            refusal.error.raw_os_error(),
+            Some(libc::EPERM | libc::EACCES)
+        );
         let what = match refusal.stage {
             Stage::Map => format!("creating the BPF map {}", refusal.what),
             Stage::Program => format!("loading the BPF program {}", refusal.what),
             Stage::Attach => format!("attaching to the tracepoint {}", refusal.what),
             Stage::Object => {
                 return EngineError {
-                    cause: format!("the BPF programs inside kvmtop cannot be read: {}", refusal.error),
+                    cause: format!(
+                        "the BPF programs inside kvmtop cannot be read: {}",
+                        refusal.error
+                    ),
                     fix: "this build of kvmtop is broken: rebuild it, or use --engine perf".into(),
                 };
             }
         };
         if let Some((why, fix)) = self.all_of_bpf(refusal, denied) {
-            return EngineError { cause: format!("BPF cannot be used: {why}"), fix };
+            return EngineError {
+                cause: format!("BPF cannot be used: {why}"),
+                fix,
+            };
         }
         // A program is attached to a tracepoint by an event of perf.
         let paranoid = rights::paranoid_refusal(self.paranoid, self.caps);
         if let Some((why, fix)) = paranoid.filter(|_| denied && refusal.stage == Stage::Attach) {
-            return EngineError { cause: format!("{what} failed: {why}"), fix };
+            return EngineError {
+                cause: format!("{what} failed: {why}"),
+                fix,
+            };
         }
         let error = refusal.error.to_string();
         let (why, fix) = match refusal.error.raw_os_error() {
             Some(libc::EMFILE | libc::ENFILE) => {
-                let fix = "`ulimit -n 65536` in the shell that starts kvmtop (LimitNOFILE= of a service)";
+                let fix = "`ulimit -n 65536` in the shell that starts kvmtop (LimitNOFILE= of a \
+                    service)";
                 ("too many open files".into(), fix)
             }
-            _ if self.too_old() => {
-                (format!("kernel {} is too old, the bpf engine needs 5.5", self.kernel), "use --engine perf")
-            }
-            Some(libc::ENOMEM | libc::E2BIG) => {
-                (error, "give kvmtop's cgroup more memory (MemoryMax), or use --engine perf")
-            }
+            _ if self.too_old() => (
+                format!(
+                    "kernel {} is too old, the bpf engine needs 5.5",
+                    self.kernel
+                ),
+                "use \
+                    --engine perf",
+            ),
+            Some(libc::ENOMEM | libc::E2BIG) => (
+                error,
+                "give kvmtop's cgroup more memory (MemoryMax), or use --engine perf",
+            ),
             _ => {
-                let last = refusal.log.lines().rev().find(|l| !l.is_empty() && !l.starts_with("processed "));
-                let said = last.map(|l| format!("the kernel's verifier says \"{}\" ({error})", kvm::sanitize(l, 100)));
-                (said.unwrap_or(error), "use --engine perf, and report this kernel's version")
+                let last = refusal
+                    .log
+                    .lines()
+                    .rev()
+                    .find(|l| !l.is_empty() && !l.starts_with("processed "));
+                let said = last.map(|l| {
+                    format!(
+                        "the kernel's verifier says \"{}\" ({error})",
+                        kvm::sanitize(l, 100)
+                    )
+                });
+                (
+                    said.unwrap_or(error),
+                    "use --engine perf, and report this kernel's version",
+                )
             }
         };
-        EngineError { cause: format!("{what} failed: {why}"), fix: fix.into() }
+        EngineError {
+            cause: format!("{what} failed: {why}"),
+            fix: fix.into(),
+        }
     }
 }
 
@@ -182,23 +241,43 @@ mod tests {
         assert!(none.cause.contains("neither CAP_BPF"), "{none:?}");
         assert!(none.fix.contains("setcap cap_bpf,cap_perfmon"));
         let half = rights(CapabilitySet::BPF).explain(&refused(Stage::Program, libc::EPERM));
-        assert!(half.cause.contains("CAP_BPF but not CAP_PERFMON"), "{half:?}");
+        assert!(
+            half.cause.contains("CAP_BPF but not CAP_PERFMON"),
+            "{half:?}"
+        );
         let both = rights(BOTH).explain(&refused(Stage::Attach, libc::ENOENT));
-        assert!(both.cause.starts_with("attaching to the tracepoint kvm_pio failed: No such file"), "{both:?}");
+        assert!(
+            both.cause
+                .starts_with("attaching to the tracepoint kvm_pio failed: No such file"),
+            "{both:?}"
+        );
     }
 
     #[test]
     fn the_levels_of_debian_are_named() {
         let (bpf, admin) = (BOTH, CapabilitySet::SYS_ADMIN);
         let said = |paranoid, caps| {
-            let rights = Rights { paranoid: Some(paranoid), ..rights(caps) };
+            let rights = Rights {
+                paranoid: Some(paranoid),
+                ..rights(caps)
+            };
             rights.explain(&refused(Stage::Attach, libc::EACCES))
         };
         let barred = said(3, bpf);
-        let cause = "attaching to the tracepoint kvm_pio failed: kernel.perf_event_paranoid is 3, with which \
-                     CAP_PERFMON is not enough";
-        assert_eq!((barred.cause.as_str(), barred.fix.as_str()), (cause, "sysctl kernel.perf_event_paranoid=2"));
-        assert!(!said(2, bpf).cause.contains("paranoid") && !said(4, bpf | admin).cause.contains("paranoid"));
+        let cause = "attaching to the tracepoint kvm_pio failed: kernel.perf_event_paranoid is 3, \
+                     with which CAP_PERFMON is not enough";
+        assert_eq!(
+            (barred.cause.as_str(), barred.fix.as_str()),
+            (
+                cause,
+                "sysctl \
+            kernel.perf_event_paranoid=2"
+            )
+        );
+        assert!(
+            !said(2, bpf).cause.contains("paranoid")
+                && !said(4, bpf | admin).cause.contains("paranoid")
+        );
     }
 
     #[test]
@@ -212,26 +291,68 @@ mod tests {
 
     #[test]
     fn lockdown_age_and_missing_bpf() {
-        let locked = Rights { lockdown: "none integrity [confidentiality]".into(), ..rights(CapabilitySet::all()) };
-        assert!(locked.explain(&refused(Stage::Program, libc::EPERM)).cause.contains("lockdown"));
-        for (kernel, old) in
-            [("4.19.0", true), ("5.4.0-150-generic", true), ("5.5.0", false), ("6.18.44-fc-v595", false)]
-        {
-            let rights = Rights { kernel: kernel.into(), ..rights(CapabilitySet::all()) };
-            assert_eq!(rights.explain(&refused(Stage::Map, libc::EINVAL)).cause.contains("too old"), old, "{kernel}");
+        let locked = Rights {
+            lockdown: "none integrity [confidentiality]".into(),
+            ..rights(CapabilitySet::all())
+        };
+        assert!(
+            locked
+                .explain(&refused(Stage::Program, libc::EPERM))
+                .cause
+                .contains("lockdown")
+        );
+        for (kernel, old) in [
+            ("4.19.0", true),
+            ("5.4.0-150-generic", true),
+            ("5.5.0", false),
+            ("6.18.44-fc-v595", false),
+        ] {
+            let rights = Rights {
+                kernel: kernel.into(),
+                ..rights(CapabilitySet::all())
+            };
+            assert_eq!(
+                rights
+                    .explain(&refused(Stage::Map, libc::EINVAL))
+                    .cause
+                    .contains(
+                        "too \
+                old"
+                    ),
+                old,
+                "{kernel}"
+            );
         }
-        assert!(rights(CapabilitySet::all()).explain(&refused(Stage::Map, libc::ENOSYS)).cause.contains("without BPF"));
+        assert!(
+            rights(CapabilitySet::all())
+                .explain(&refused(Stage::Map, libc::ENOSYS))
+                .cause
+                .contains(
+                    "without \
+            BPF"
+                )
+        );
     }
 
     #[test]
     fn a_limit_of_locked_memory_is_named_where_it_is_charged() {
         let said = |kernel: &str, stage, errno| {
-            let rights = Rights { kernel: kernel.into(), ..rights(BOTH) };
+            let rights = Rights {
+                kernel: kernel.into(),
+                ..rights(BOTH)
+            };
             rights.explain(&refused(stage, errno))
         };
         let old = said("5.10.0-32-amd64", Stage::Map, libc::EPERM);
-        assert!(old.cause.contains("limit of locked memory (RLIMIT_MEMLOCK)"), "{old:?}");
-        assert!(old.fix.contains("run kvmtop as root") && old.fix.contains("LimitMEMLOCK=infinity"), "{old:?}");
+        assert!(
+            old.cause
+                .contains("limit of locked memory (RLIMIT_MEMLOCK)"),
+            "{old:?}"
+        );
+        assert!(
+            old.fix.contains("run kvmtop as root") && old.fix.contains("LimitMEMLOCK=infinity"),
+            "{old:?}"
+        );
         assert_eq!(said("5.10.0-32-amd64", Stage::Program, libc::EPERM), old);
         for other in [
             said("5.11.0", Stage::Map, libc::EPERM),
@@ -244,8 +365,20 @@ mod tests {
 
     #[test]
     fn the_verifiers_last_words_are_kept() {
-        let log = "0: (bf) r6 = r1\nR1 invalid mem access 'scalar'\nprocessed 3 insns\n\n".to_string();
-        let refusal = Refusal { log, ..refused(Stage::Program, libc::EACCES) };
-        assert!(rights(CapabilitySet::all()).explain(&refusal).cause.contains("R1 invalid mem access 'scalar'"));
+        let log =
+            "0: (bf) r6 = r1\nR1 invalid mem access 'scalar'\nprocessed 3 insns\n\n".to_string();
+        let refusal = Refusal {
+            log,
+            ..refused(Stage::Program, libc::EACCES)
+        };
+        assert!(
+            rights(CapabilitySet::all())
+                .explain(&refusal)
+                .cause
+                .contains(
+                    "R1 invalid mem \
+            access 'scalar'"
+                )
+        );
     }
 }

@@ -58,7 +58,10 @@ impl Running {
         // BPF programs see thread ids of the initial PID namespace.
         if rights::in_own_pid_namespace(Path::new("/proc")) {
             return Err(EngineError {
-                cause: "kvmtop runs in a PID namespace of its own, but BPF programs see the host's thread ids".into(),
+                cause:
+                    "kvmtop runs in a PID namespace of its own, but BPF programs see the host's \
+                    thread ids"
+                        .into(),
                 fix: "run it in the host's PID namespace (for a container: --pid=host)".into(),
             });
         }
@@ -71,12 +74,23 @@ impl Running {
         let mut constants = raw.clone().unwrap_or_default();
         constants.insert("seed", seed);
         constants.extend(kernel_btf::task_state(&kernel));
-        let choices = Choices { sizes: [("cpus", cpus)].into(), constants };
-        let mut object = Object::prepare(object::MAIN, exit.as_ref().map_or(&[], std::slice::from_ref), &choices)?;
+        let choices = Choices {
+            sizes: [("cpus", cpus)].into(),
+            constants,
+        };
+        let mut object = Object::prepare(
+            object::MAIN,
+            exit.as_ref().map_or(&[], std::slice::from_ref),
+            &choices,
+        )?;
         let tables = Tables::new(&mut object, slots, seed)?;
         fill_cpus(object.map("cpus")?, topology)?;
         let snapshot = Snapshot::new().map_err(|e| Refusal::new(Stage::Map, "slots", e))?;
-        let programs = Programs::start(&object, exit.as_ref().map(|format| format.id), raw.is_some())?;
+        let programs = Programs::start(
+            &object,
+            exit.as_ref().map(|format| format.id),
+            raw.is_some(),
+        )?;
         Ok(Self {
             tables,
             snapshot,
@@ -95,7 +109,10 @@ impl Running {
 
     /// All that was counted, and the extremes since the call before.
     pub fn read(&mut self) -> Reading {
-        let decoder = SlotDecoder { parts: self.parts, names: &self.names };
+        let decoder = SlotDecoder {
+            parts: self.parts,
+            names: &self.names,
+        };
         let mut reading = Reading::default();
         let (mut exits, mut served) = (false, 0);
         (reading.events, reading.overflow) = self.past;
@@ -104,8 +121,13 @@ impl Running {
         self.tables.unmap_unused(&taken);
         self.counted_in.clear();
         for index in taken {
-            let taken = self.tables.slot(index).and_then(|slot| self.snapshot.take(slot));
-            let Some((slot, interval)) = taken else { continue };
+            let taken = self
+                .tables
+                .slot(index)
+                .and_then(|slot| self.snapshot.take(slot));
+            let Some((slot, interval)) = taken else {
+                continue;
+            };
             exits |= slot.exits_seen.load(Relaxed) != 0;
             let thread = decoder.thread(slot, interval);
             reading.overflow += u64::from(slot.overflow.load(Relaxed));
@@ -116,14 +138,28 @@ impl Running {
             reading.threads.push(thread);
         }
         self.joined = join_lives(&mut reading.threads);
-        // One slot is read after the other: the middle of the time this took is closest to all of them.
+        // One slot is read after the other: the middle of the time this took is closest to all of
+        // them.
         reading.mono_ns = Some(began.midpoint(monotonic_ns()));
         let enough = ENOUGH_TO_TELL.max(2 * reading.threads.len() as u64);
-        reading.fires_kvm_exit = if exits { Some(true) } else { (served > enough).then_some(false) };
+        reading.fires_kvm_exit = if exits {
+            Some(true)
+        } else {
+            (served > enough).then_some(false)
+        };
         let homeless = self.tables.homeless();
         self.left_out = homeless.since(std::mem::replace(&mut self.homeless, homeless));
-        self.refused = if self.left_out.events > 0 { self.tables.refused() } else { RefusedProcesses::default() };
-        reading.refused = self.refused.all.iter().map(|process| process.cast_signed()).collect();
+        self.refused = if self.left_out.events > 0 {
+            self.tables.refused()
+        } else {
+            RefusedProcesses::default()
+        };
+        reading.refused = self
+            .refused
+            .all
+            .iter()
+            .map(|process| process.cast_signed())
+            .collect();
         reading.lost = self.programs.attached.missed("kvm_") + self.unread + homeless.events;
         reading
     }
@@ -131,9 +167,17 @@ impl Running {
     /// Frees the slots of these threads.
     pub fn forget(&mut self, threads: &[ThreadKey]) {
         let threads: HashSet<&ThreadKey> = threads.iter().collect();
-        let (decoder, interval) = (SlotDecoder { parts: self.parts, names: &self.names }, IntervalExtremes::default());
+        let (decoder, interval) = (
+            SlotDecoder {
+                parts: self.parts,
+                names: &self.names,
+            },
+            IntervalExtremes::default(),
+        );
         for index in self.tables.taken() {
-            let Some(slot) = self.tables.slot(index) else { continue };
+            let Some(slot) = self.tables.slot(index) else {
+                continue;
+            };
             let key = key_of(slot);
             if !threads.contains(self.joined.get(&key).unwrap_or(&key)) {
                 continue;
@@ -156,37 +200,63 @@ impl Running {
     /// # Errors
     /// When the kernel lacks the memory.
     pub fn make_room(&mut self, vcpus: usize) -> Result<(), EngineError> {
-        let Homeless { events, of_greedy_processes, .. } = self.left_out;
-        let is_full = events > of_greedy_processes || (of_greedy_processes > 0 && self.tables.quota() < MAX_OF_PROCESS);
+        let Homeless {
+            events,
+            of_greedy_processes,
+            ..
+        } = self.left_out;
+        let is_full = events > of_greedy_processes
+            || (of_greedy_processes > 0 && self.tables.quota() < MAX_OF_PROCESS);
         let wanted = vcpus.max(if is_full { self.tables.count() } else { 0 });
-        self.tables.grow(2 * wanted).map_err(|e| Refusal::new(Stage::Map, "slots", e).into())
+        self.tables
+            .grow(2 * wanted)
+            .map_err(|e| Refusal::new(Stage::Map, "slots", e).into())
     }
 
     /// What is missing.
     pub fn gaps(&self) -> Vec<EngineError> {
         let mut gaps = self.programs.gaps.clone();
         let (count, quota) = (self.tables.count(), self.tables.quota());
-        let Homeless { events, of_greedy_processes, of_greedy_users } = self.left_out;
+        let Homeless {
+            events,
+            of_greedy_processes,
+            of_greedy_users,
+        } = self.left_out;
         if events > of_greedy_processes + of_greedy_users {
             let cause = format!(
-                "there are more vCPU threads than the {count} that room was made for: events of the others are lost"
+                "there are more vCPU threads than the {count} that room was made for: events of \
+                    the others are lost"
             );
-            gaps.push(EngineError { cause, fix: cure(count, self.tables.ceiling) });
+            gaps.push(EngineError {
+                cause,
+                fix: cure(count, self.tables.ceiling),
+            });
         }
         if let Some(process) = self.refused.of_greedy_user {
             let cause = format!(
-                "the guests of one user, process {process} among them, have more vCPU threads than the part of the \
-                 {count} places that one user may have: events of the others are lost"
+                "the guests of one user, process {process} among them, have more vCPU threads than \
+                 the part of the {count} places that one user may have: events of the others are \
+                 lost"
             );
-            gaps.push(EngineError { cause, fix: cure(count, self.tables.ceiling) });
+            gaps.push(EngineError {
+                cause,
+                fix: cure(count, self.tables.ceiling),
+            });
         }
         if let Some(process) = self.refused.greedy {
             let cause = format!(
-                "process {process} began more vCPU threads in an interval than the {quota} that one process has room \
-                 for: events of its other threads are lost"
+                "process {process} began more vCPU threads in an interval than the {quota} that \
+                 one process has room for: events of its other threads are lost"
             );
-            let count = if quota == MAX_OF_PROCESS { MAX_SLOTS } else { count };
-            gaps.push(EngineError { cause, fix: cure(count, self.tables.ceiling) });
+            let count = if quota == MAX_OF_PROCESS {
+                MAX_SLOTS
+            } else {
+                count
+            };
+            gaps.push(EngineError {
+                cause,
+                fix: cure(count, self.tables.ceiling),
+            });
         }
         gaps
     }
@@ -197,14 +267,17 @@ pub(super) fn cure(count: usize, ceiling: usize) -> String {
     match count {
         MAX_SLOTS => "start kvmtop with --engine perf, which has no such limit",
         _ if count < ceiling => "nothing to do: kvmtop makes more room from the next interval on",
-        _ => "raise the memory limit of kvmtop's cgroup (memory.max), which leaves room for no more",
+        _ => {
+            "raise the memory limit of kvmtop's cgroup (memory.max), which leaves room for no \
+            more"
+        }
     }
     .into()
 }
 
-/// Puts the slots of one life together; returns the life of each slot that went into another. Of two slots with one
-/// thread id, the first belongs to a thread that ended, or it lost the race for its place among `tasks` (`new_slot` in
-/// `threads.h`): then its thread went on in the other slot.
+/// Puts the slots of one life together; returns the life of each slot that went into another. Of
+/// two slots with one thread id, the first belongs to a thread that ended, or it lost the race for
+/// its place among `tasks` (`new_slot` in `threads.h`): then its thread went on in the other slot.
 fn join_lives(threads: &mut Vec<TracedThread>) -> HashMap<ThreadKey, ThreadKey> {
     let mut joined = HashMap::new();
     threads.sort_unstable_by_key(|thread| thread.key);
@@ -217,7 +290,10 @@ fn join_lives(threads: &mut Vec<TracedThread>) -> HashMap<ThreadKey, ThreadKey> 
             first.died_ns = Some(later.key.born_ns);
             return false;
         }
-        first.events.merge(std::mem::take(&mut later.events), MissingExtreme::NothingInInterval);
+        first.events.merge(
+            std::mem::take(&mut later.events),
+            MissingExtreme::NothingInInterval,
+        );
         first.died_ns = later.died_ns;
         joined.insert(later.key, first.key);
         true
@@ -226,7 +302,10 @@ fn join_lives(threads: &mut Vec<TracedThread>) -> HashMap<ThreadKey, ThreadKey> 
 }
 
 fn key_of(slot: &Slot) -> ThreadKey {
-    ThreadKey { tid: slot.tid.load(Relaxed).cast_signed(), born_ns: slot.born.load(Relaxed) }
+    ThreadKey {
+        tid: slot.tid.load(Relaxed).cast_signed(),
+        born_ns: slot.born.load(Relaxed),
+    }
 }
 
 /// The number, fields and reasons of `kvm_exit` on this kernel.
@@ -237,17 +316,24 @@ pub(super) fn kvm_exit_format() -> Result<EventFormat, EngineError> {
 /// One more than the highest possible CPU number.
 fn possible_cpus() -> u32 {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
-    CpuSet::parse(text.trim()).unwrap_or_default().iter().last().map_or(1, |last| last + 1)
+    CpuSet::parse(text.trim())
+        .unwrap_or_default()
+        .iter()
+        .last()
+        .map_or(1, |last| last + 1)
 }
 
-/// Gives the programs the core, last-level cache and node of each CPU that is online, numbered from 1: what a migration
-/// to another one crosses stays unknown.
+/// Gives the programs the core, last-level cache and node of each CPU that is online, numbered from
+/// 1: what a migration to another one crosses stays unknown.
 fn fill_cpus(cpus: BorrowedFd<'_>, topology: &HostTopology) -> Result<(), Refusal> {
     for cpu in &topology.cpus {
         let core = cpu.siblings.iter().next().unwrap_or(cpu.cpu);
         let number = |n: Option<u32>| n.map_or(0, |n| n.wrapping_add(1));
-        let place = [core + 1, number(cpu.llc), number(cpu.node), 0].map(u32::to_ne_bytes).concat();
-        sys::update(cpus, Some(cpu.cpu), &place).map_err(|e| Refusal::new(Stage::Map, "cpus", e))?;
+        let place = [core + 1, number(cpu.llc), number(cpu.node), 0]
+            .map(u32::to_ne_bytes)
+            .concat();
+        sys::update(cpus, Some(cpu.cpu), &place)
+            .map_err(|e| Refusal::new(Stage::Map, "cpus", e))?;
     }
     Ok(())
 }

@@ -1,13 +1,15 @@
 //! Copies a slot consistently while programs write to it, and ends the slot's epoch.
 //!
-//! `layout.h` describes the programs' side: `changes` is odd while a program writes, and all figures of an event go
-//! into the epoch that the program read when it started. The reader closes an interval without a lock: it
-//! sets a new epoch, copies the slot, and checks whether an event was counted in between. Usually none was. Otherwise
-//! the event is in the sums of the copy but in the extremes of the new epoch; the reader then closes that epoch too
-//! and adds its extremes to the interval. So every event belongs to exactly one interval with all its figures.
+//! `layout.h` describes the programs' side: `changes` is odd while a program writes, and all
+//! figures of an event go into the epoch that the program read when it started. The reader closes
+//! an interval without a lock: it sets a new epoch, copies the slot, and checks whether an event
+//! was counted in between. Usually none was. Otherwise the event is in the sums of the copy but in
+//! the extremes of the new epoch; the reader then closes that epoch too and adds its extremes to
+//! the interval. So every event belongs to exactly one interval with all its figures.
 //!
-//! x86 may delay a program's first write to `changes` in the CPU's store buffer, for some ten nanoseconds: the reader
-//! waits for longer before it copies, because the copy of a few cells takes no longer than that.
+//! x86 may delay a program's first write to `changes` in the CPU's store buffer, for some ten
+//! nanoseconds: the reader waits for longer before it copies, because the copy of a few cells takes
+//! no longer than that.
 
 use super::layout::{ACCESSES, EXITS, RawAccess, RawExit, RawTiming, SLOT_SIZE, Slot};
 use super::sys::Mapping;
@@ -32,10 +34,12 @@ const LOOKS: u32 = 200;
 /// Turns between the new epoch and the copy, each of ten cycles or more.
 const DRAINING: u32 = 100;
 const WAIT: Duration = Duration::from_micros(50);
-/// The most waits. Where this host is itself a guest, the program's CPU may be descheduled for a while.
+/// The most waits. Where this host is itself a guest, the program's CPU may be descheduled for a
+/// while.
 const WAITS: u32 = 1000;
 
-/// The shortest and the longest duration of an interval, nanoseconds; 0 in `max`: nothing was timed.
+/// The shortest and the longest duration of an interval, nanoseconds; 0 in `max`: nothing was
+/// timed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Extremes {
     pub min: u64,
@@ -74,11 +78,15 @@ impl Snapshot {
     /// # Errors
     /// ENOMEM.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { memory: Mapping::anonymous(SLOT_SIZE)?, interval: IntervalExtremes::default(), waits: WAITS })
+        Ok(Self {
+            memory: Mapping::anonymous(SLOT_SIZE)?,
+            interval: IntervalExtremes::default(),
+            waits: WAITS,
+        })
     }
 
-    /// Copies a slot and ends its epoch. Only cells in use are copied; the others still hold data of the previous
-    /// slot.
+    /// Copies a slot and ends its epoch. Only cells in use are copied; the others still hold data
+    /// of the previous slot.
     pub fn take(&mut self, slot: &Slot) -> Option<(&Slot, &IntervalExtremes)> {
         let copy = self.memory.at::<Slot>(0)?;
         self.interval = IntervalExtremes::default();
@@ -94,8 +102,9 @@ impl Snapshot {
             if at.is_some() && at == before {
                 break;
             }
-            // Where the host is slow, this copy has to do. Some of its events may be of the new epoch, whose extremes
-            // then count for both intervals; what it lacks comes with the next reading.
+            // Where the host is slow, this copy has to do. Some of its events may be of the new
+            // epoch, whose extremes then count for both intervals; what it lacks comes with the
+            // next reading.
             if at.is_none() || turn == MAX_EPOCHS {
                 self.interval.add(copy, next);
                 break;
@@ -126,7 +135,8 @@ fn settled(slot: &Slot, waits: u32) -> Option<u32> {
     None
 }
 
-/// Copies until no program wrote during the copy. Returns the number of changes; `None` without a consistent copy.
+/// Copies until no program wrote during the copy. Returns the number of changes; `None` without a
+/// consistent copy.
 fn consistent_copy(slot: &Slot, copy: &Slot, waits: u32) -> Option<u32> {
     for _ in 0..MAX_COPIES {
         let before = settled(slot, waits);
@@ -139,15 +149,17 @@ fn consistent_copy(slot: &Slot, copy: &Slot, waits: u32) -> Option<u32> {
     None
 }
 
-/// Copies the cells in use, each whole if that can be had: where the host is slow, programs write during every copy of
-/// the slot.
+/// Copies the cells in use, each whole if that can be had: where the host is slow, programs write
+/// during every copy of the slot.
 fn copy_used(slot: &Slot, copy: &Slot) {
     let take = |range: Range<usize>| {
         let to = copy.words().get(range.clone()).unwrap_or_default();
         let from = slot.words().get(range).unwrap_or_default();
         for _ in 0..CELL_COPIES {
             let before = slot.changes.load(Acquire);
-            to.iter().zip(from).for_each(|(to, from)| to.store(from.load(Relaxed), Relaxed));
+            to.iter()
+                .zip(from)
+                .for_each(|(to, from)| to.store(from.load(Relaxed), Relaxed));
             fence(Acquire);
             if before.is_multiple_of(2) && before == slot.changes.load(Relaxed) {
                 break;
@@ -156,7 +168,12 @@ fn copy_used(slot: &Slot, copy: &Slot) {
     };
     let bytes = |start: usize, len: usize| start / 8..(start + len) / 8;
     take(0..offset_of!(Slot, exits) / 8);
-    let exit = |i: usize| take(bytes(offset_of!(Slot, exits) + i * size_of::<RawExit>(), size_of::<RawExit>()));
+    let exit = |i: usize| {
+        take(bytes(
+            offset_of!(Slot, exits) + i * size_of::<RawExit>(),
+            size_of::<RawExit>(),
+        ));
+    };
     for (i, cell) in copy.exits.iter().enumerate().take(OTHER_EXIT) {
         exit(i);
         if cell.used.load(Relaxed) == 0 {
@@ -168,7 +185,10 @@ fn copy_used(slot: &Slot, copy: &Slot) {
     }
     let used = copy.accesses_used.load(Relaxed);
     for i in (0..ACCESSES).filter(|i| used >> i & 1 != 0) {
-        take(bytes(offset_of!(Slot, accesses) + i * size_of::<RawAccess>(), size_of::<RawAccess>()));
+        take(bytes(
+            offset_of!(Slot, accesses) + i * size_of::<RawAccess>(),
+            size_of::<RawAccess>(),
+        ));
         let size = size_of_val(&copy.access_histogram) / ACCESSES;
         take(bytes(offset_of!(Slot, access_histogram) + i * size, size));
     }
@@ -180,7 +200,8 @@ impl IntervalExtremes {
         let odd = (epoch & 1) as usize;
         let used = slot.accesses_used.load(Relaxed);
         let own = self.exits.iter_mut().zip(&slot.exits).take(OTHER_EXIT);
-        own.take_while(|(_, cell)| cell.used.load(Relaxed) != 0).for_each(|(all, cell)| all.add(&cell.time, epoch));
+        own.take_while(|(_, cell)| cell.used.load(Relaxed) != 0)
+            .for_each(|(all, cell)| all.add(&cell.time, epoch));
         if slot.overflow.load(Relaxed) != 0 {
             self.exits[OTHER_EXIT].add(&slot.exits[OTHER_EXIT].time, epoch);
         }
@@ -189,7 +210,10 @@ impl IntervalExtremes {
             all.add(&cell.time, epoch);
             let count = cell.longest[odd].load(Relaxed).into();
             if cell.time.epoch[odd].load(Relaxed) == epoch && count > longest.count {
-                *longest = Burst { count, ns: cell.longest_ns[odd].load(Relaxed) };
+                *longest = Burst {
+                    count,
+                    ns: cell.longest_ns[odd].load(Relaxed),
+                };
             }
         }
         self.wakeups.add(&slot.wakeup, epoch);
@@ -200,11 +224,18 @@ impl IntervalExtremes {
 impl Extremes {
     fn add(&mut self, time: &RawTiming, epoch: u32) {
         let odd = (epoch & 1) as usize;
-        let (min, max) = (time.extremes[odd].min.load(Relaxed), time.extremes[odd].max.load(Relaxed));
+        let (min, max) = (
+            time.extremes[odd].min.load(Relaxed),
+            time.extremes[odd].max.load(Relaxed),
+        );
         if time.epoch[odd].load(Relaxed) != epoch || max == 0 {
             return;
         }
-        self.min = if self.max == 0 { min } else { self.min.min(min) };
+        self.min = if self.max == 0 {
+            min
+        } else {
+            self.min.min(min)
+        };
         self.max = self.max.max(max);
     }
 }
@@ -234,7 +265,10 @@ mod tests {
             }
             extremes.max.store(ns, Relaxed);
         }
-        slot.changes.store(slot.changes.load(Relaxed) + 1, std::sync::atomic::Ordering::Release);
+        slot.changes.store(
+            slot.changes.load(Relaxed) + 1,
+            std::sync::atomic::Ordering::Release,
+        );
     }
 
     struct Stop<'a>(&'a AtomicBool);
@@ -256,7 +290,10 @@ mod tests {
         theirs.exits[0].used.store(1, Relaxed);
         theirs.accesses_used.store(1 << 63, Relaxed);
         // Programs are not preempted, this thread is: it may take long on a busy machine.
-        let mut snapshot = Snapshot { waits: 100_000, ..Snapshot::new().unwrap() };
+        let mut snapshot = Snapshot {
+            waits: 100_000,
+            ..Snapshot::new().unwrap()
+        };
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -271,19 +308,30 @@ mod tests {
             });
             let _stop = Stop(&stop);
             let (mut before, mut busy) = (0, 0);
-            // A busy machine takes longer over them; only a program that never runs uses up the time.
+            // A busy machine takes longer over them; only a program that never runs uses up the
+            // time.
             let began = std::time::Instant::now();
             while busy < 2000 && began.elapsed() < Duration::from_secs(180) {
                 let (copy, interval) = snapshot.take(slot(&memory)).unwrap();
                 let (exit, access) = (&copy.exits[0].time, &copy.accesses[63].time);
                 let count = exit.count.load(Relaxed);
-                assert_eq!(exit.total.load(Relaxed), count * (count + 1) / 2, "a whole copy");
+                assert_eq!(
+                    exit.total.load(Relaxed),
+                    count * (count + 1) / 2,
+                    "a whole copy"
+                );
                 assert_eq!(access.count.load(Relaxed), count);
                 let wanted = match count - before {
                     0 => Extremes::default(),
-                    _ => Extremes { min: before + 1, max: count },
+                    _ => Extremes {
+                        min: before + 1,
+                        max: count,
+                    },
                 };
-                assert_eq!((interval.exits[0], interval.accesses[63].0), (wanted, wanted));
+                assert_eq!(
+                    (interval.exits[0], interval.accesses[63].0),
+                    (wanted, wanted)
+                );
                 busy += u32::from(count > before);
                 before = count;
             }
@@ -302,9 +350,15 @@ mod tests {
         shared.epoch.store(next_reading(0), Relaxed);
         exit_and_access(shared, 9);
         shared.epoch.store(0, Relaxed);
-        let mut snapshot = Snapshot { waits: 2, ..Snapshot::new().unwrap() };
+        let mut snapshot = Snapshot {
+            waits: 2,
+            ..Snapshot::new().unwrap()
+        };
         let (copy, interval) = snapshot.take(shared).unwrap();
         let extremes = Extremes { min: 7, max: 9 };
-        assert_eq!((copy.exits[0].time.count.load(Relaxed), interval.exits[0]), (2, extremes));
+        assert_eq!(
+            (copy.exits[0].time.count.load(Relaxed), interval.exits[0]),
+            (2, extremes)
+        );
     }
 }

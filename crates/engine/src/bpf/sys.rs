@@ -1,8 +1,13 @@
 //! The few system calls of `bpf(2)` and `perf_event_open(2)` that the engine makes.
 //!
-//! `aya-obj` parses and relocates the object. The loader `aya` is not used: before it loads the first program, it
-//! reads and keeps the kernel's whole BTF (some 30 MB) and probes for features that are not needed here.
-#![allow(unsafe_code, reason = "bpf(2), perf_event_open(2) and mmap(2) take pointers, without a safe wrapper")]
+//! `aya-obj` parses and relocates the object. The loader `aya` is not used: before it loads the
+//! first program, it reads and keeps the kernel's whole BTF (some 30 MB) and probes for features
+//! that are not needed here.
+#![allow(
+    unsafe_code,
+    reason = "bpf(2), perf_event_open(2) and mmap(2) take pointers, without a \
+    safe wrapper"
+)]
 
 use aya_obj::generated::{bpf_attr, bpf_cmd, bpf_insn, bpf_prog_type};
 use std::ffi::{CStr, CString, c_char};
@@ -23,12 +28,24 @@ fn attributes() -> bpf_attr {
     unsafe { std::mem::zeroed() }
 }
 
-/// Every pointer in `attr` must be valid for what the command does with it: callers fill it from what they borrow.
+/// Every pointer in `attr` must be valid for what the command does with it: callers fill it from
+/// what they borrow.
 fn bpf(command: bpf_cmd, attr: &mut bpf_attr) -> io::Result<libc::c_long> {
     let size = size_of::<bpf_attr>();
     // SAFETY: the kernel takes any size of attributes, and writes back no more than that.
-    let answer = unsafe { libc::syscall(libc::SYS_bpf, command as libc::c_int, std::ptr::from_mut(attr), size) };
-    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command as libc::c_int,
+            std::ptr::from_mut(attr),
+            size,
+        )
+    };
+    if answer < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(answer)
+    }
 }
 
 fn number(fd: BorrowedFd<'_>) -> u32 {
@@ -37,14 +54,17 @@ fn number(fd: BorrowedFd<'_>) -> u32 {
 
 fn owned(fd: libc::c_long) -> io::Result<OwnedFd> {
     let fd = i32::try_from(fd).map_err(io::Error::other)?;
-    // SAFETY: the kernel has just made this descriptor for the caller alone; BPF's are close-on-exec.
+    // SAFETY: the kernel has just made this descriptor for the caller alone; BPF's are
+    // close-on-exec.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// A name as the kernel takes it: 15 bytes of letters, digits and `_`.
 fn short_name(name: &str) -> [c_char; 16] {
     let mut short = [0; 16];
-    let allowed = name.bytes().filter(|b| b.is_ascii_alphanumeric() || *b == b'_');
+    let allowed = name
+        .bytes()
+        .filter(|b| b.is_ascii_alphanumeric() || *b == b'_');
     for (to, from) in short.iter_mut().take(15).zip(allowed) {
         *to = from as c_char;
     }
@@ -55,17 +75,24 @@ fn short_name(name: &str) -> [c_char; 16] {
 ///
 /// # Errors
 /// The kernel's: EPERM without `CAP_BPF`, ENOMEM, EINVAL for a type it does not know.
-pub fn create_map(map: &aya_obj::Map, name: &str, pattern: Option<BorrowedFd<'_>>) -> io::Result<OwnedFd> {
+pub fn create_map(
+    map: &aya_obj::Map,
+    name: &str,
+    pattern: Option<BorrowedFd<'_>>,
+) -> io::Result<OwnedFd> {
     let mut attr = attributes();
     // SAFETY: numbers alone, for which zeros are a value.
     let create = unsafe { &mut attr.__bindgen_anon_1 };
-    (create.map_type, create.map_flags, create.max_entries) = (map.map_type(), map.map_flags(), map.max_entries());
-    (create.key_size, create.value_size, create.map_name) = (map.key_size(), map.value_size(), short_name(name));
+    (create.map_type, create.map_flags, create.max_entries) =
+        (map.map_type(), map.map_flags(), map.max_entries());
+    (create.key_size, create.value_size, create.map_name) =
+        (map.key_size(), map.value_size(), short_name(name));
     create.inner_map_fd = pattern.map_or(0, number);
     bpf(bpf_cmd::BPF_MAP_CREATE, &mut attr).and_then(owned)
 }
 
-/// Writes an element; without a key, pushes it onto a stack. `value` must have the map's value size.
+/// Writes an element; without a key, pushes it onto a stack. `value` must have the map's value
+/// size.
 ///
 /// # Errors
 /// The kernel's: E2BIG for an index or a stack that is full.
@@ -74,7 +101,12 @@ pub fn update(map: BorrowedFd<'_>, key: Option<u32>, value: &[u8]) -> io::Result
     element(bpf_cmd::BPF_MAP_UPDATE_ELEM, map, key, value.as_ptr())
 }
 
-fn element<K>(command: bpf_cmd, map: BorrowedFd<'_>, key: *const K, value: *const u8) -> io::Result<()> {
+fn element<K>(
+    command: bpf_cmd,
+    map: BorrowedFd<'_>,
+    key: *const K,
+    value: *const u8,
+) -> io::Result<()> {
     let mut attr = attributes();
     (attr.__bindgen_anon_2.map_fd, attr.__bindgen_anon_2.key) = (number(map), key as u64);
     attr.__bindgen_anon_2.__bindgen_anon_1.value = value as u64;
@@ -94,7 +126,10 @@ pub fn delete<K: Record>(map: BorrowedFd<'_>, key: &K) -> io::Result<()> {
 /// # Errors
 /// The kernel's: EINVAL before 5.6.
 pub fn lookup_all<K: Record, V: Record>(map: BorrowedFd<'_>, size: u32) -> io::Result<Vec<(K, V)>> {
-    let (mut keys, mut values) = (Vec::<K>::with_capacity(size as usize), Vec::<V>::with_capacity(size as usize));
+    let (mut keys, mut values) = (
+        Vec::<K>::with_capacity(size as usize),
+        Vec::<V>::with_capacity(size as usize),
+    );
     let mut cursor = 0_u64;
     let mut attr = attributes();
     attr.batch.out_batch = std::ptr::from_mut(&mut cursor) as u64;
@@ -118,7 +153,12 @@ pub fn lookup_all<K: Record, V: Record>(map: BorrowedFd<'_>, size: u32) -> io::R
 /// # Errors
 /// The kernel's.
 pub fn freeze(map: BorrowedFd<'_>) -> io::Result<()> {
-    element::<u32>(bpf_cmd::BPF_MAP_FREEZE, map, std::ptr::null(), std::ptr::null())
+    element::<u32>(
+        bpf_cmd::BPF_MAP_FREEZE,
+        map,
+        std::ptr::null(),
+        std::ptr::null(),
+    )
 }
 
 /// Loads a program. On failure `log` holds the verifier's messages.
@@ -135,7 +175,8 @@ pub fn load_program(
     let mut attr = attributes();
     // SAFETY: numbers alone, for which zeros are a value.
     let load = unsafe { &mut attr.__bindgen_anon_3 };
-    (load.prog_type, load.prog_name, load.license) = (kind as u32, short_name(name), license.as_ptr() as u64);
+    (load.prog_type, load.prog_name, load.license) =
+        (kind as u32, short_name(name), license.as_ptr() as u64);
     (load.insns, load.insn_cnt) = (instructions.as_ptr() as u64, instructions.len() as u32);
     let refused = match bpf(bpf_cmd::BPF_PROG_LOAD, &mut attr) {
         Ok(fd) => return owned(fd),
@@ -143,9 +184,13 @@ pub fn load_program(
         Err(e) => e,
     };
     log.resize(1 << 16, 0);
-    (attr.__bindgen_anon_3.log_level, attr.__bindgen_anon_3.log_size) = (1, 1 << 16);
+    (
+        attr.__bindgen_anon_3.log_level,
+        attr.__bindgen_anon_3.log_size,
+    ) = (1, 1 << 16);
     attr.__bindgen_anon_3.log_buf = log.as_mut_ptr() as u64;
-    // The second attempt fails like the first, or with ENOSPC because the log is truncated: the first error matters.
+    // The second attempt fails like the first, or with ENOSPC because the log is truncated: the
+    // first error matters.
     let second = bpf(bpf_cmd::BPF_PROG_LOAD, &mut attr);
     log.truncate(log.iter().position(|b| *b == 0).unwrap_or(log.len()));
     second.map_err(|_| refused).and_then(owned)
@@ -154,17 +199,20 @@ pub fn load_program(
 /// Attaches a program to a raw tracepoint, until the descriptor is closed.
 ///
 /// # Errors
-/// The kernel's: ENOENT for a tracepoint it does not have, EINVAL when the program reads more arguments than it has.
+/// The kernel's: ENOENT for a tracepoint it does not have, EINVAL when the program reads more
+/// arguments than it has.
 pub fn attach_raw(program: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
     let name = CString::new(name)?;
     let mut attr = attributes();
-    (attr.raw_tracepoint.name, attr.raw_tracepoint.prog_fd) = (name.as_ptr() as u64, number(program));
+    (attr.raw_tracepoint.name, attr.raw_tracepoint.prog_fd) =
+        (name.as_ptr() as u64, number(program));
     bpf(bpf_cmd::BPF_RAW_TRACEPOINT_OPEN, &mut attr).and_then(owned)
 }
 
-/// Attaches a program to a tracepoint by its number, until the descriptor is closed. One event on one CPU is enough:
-/// the programs hang on the tracepoint itself and run wherever it fires (`kernel/trace/bpf_trace.c`,
-/// `perf_event_attach_bpf_prog`). The event itself stays disabled: else it would sample too, for nobody, on its CPU.
+/// Attaches a program to a tracepoint by its number, until the descriptor is closed. One event on
+/// one CPU is enough: the programs hang on the tracepoint itself and run wherever it fires
+/// (`kernel/trace/bpf_trace.c`, `perf_event_attach_bpf_prog`). The event itself stays disabled:
+/// else it would sample too, for nobody, on its CPU.
 ///
 /// # Errors
 /// The kernel's: EPERM, EACCES without `CAP_PERFMON`.
@@ -175,17 +223,32 @@ pub fn attach_tracepoint(program: BorrowedFd<'_>, id: u64) -> io::Result<OwnedFd
     attr.type_ = perf::bindings::PERF_TYPE_TRACEPOINT;
     attr.size = size_of::<perf::bindings::perf_event_attr>() as u32;
     attr.set_disabled(1);
-    // Any online CPU does: the program runs on all of them. CPU 0 can be offline (arm64, x86 before 6.5).
+    // Any online CPU does: the program runs on all of them. CPU 0 can be offline (arm64, x86 before
+    // 6.5).
     let cpu = rustix::thread::sched_getcpu() as libc::c_int;
     // SAFETY: `attr` is initialised and of the size it says.
-    let fd = unsafe { perf::perf_event_open(&raw mut attr, -1, cpu, -1, perf::bindings::PERF_FLAG_FD_CLOEXEC.into()) };
+    let fd = unsafe {
+        perf::perf_event_open(
+            &raw mut attr,
+            -1,
+            cpu,
+            -1,
+            perf::bindings::PERF_FLAG_FD_CLOEXEC.into(),
+        )
+    };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
     let event = owned(fd.into())?;
     // SAFETY: both descriptors are open.
-    let attached = unsafe { perf::ioctls::SET_BPF(event.as_raw_fd(), program.as_raw_fd().cast_unsigned()) } >= 0;
-    if attached { Ok(event) } else { Err(io::Error::last_os_error()) }
+    let attached =
+        unsafe { perf::ioctls::SET_BPF(event.as_raw_fd(), program.as_raw_fd().cast_unsigned()) }
+            >= 0;
+    if attached {
+        Ok(event)
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// Runs a program of a raw tracepoint once, with these arguments, in the calling thread (5.10).
@@ -196,15 +259,18 @@ pub fn attach_tracepoint(program: BorrowedFd<'_>, id: u64) -> io::Result<OwnedFd
 pub fn run_raw(program: BorrowedFd<'_>, arguments: &[u64; 12]) -> io::Result<()> {
     let mut attr = attributes();
     attr.test.prog_fd = number(program);
-    (attr.test.ctx_in, attr.test.ctx_size_in) = (arguments.as_ptr() as u64, size_of_val(arguments) as u32);
+    (attr.test.ctx_in, attr.test.ctx_size_in) =
+        (arguments.as_ptr() as u64, size_of_val(arguments) as u32);
     bpf(bpf_cmd::BPF_PROG_TEST_RUN, &mut attr).map(drop)
 }
 
-/// Events for which a program did not run, because a BPF program was already running on that CPU (`recursion_misses` of
-/// `bpf_prog_show_fdinfo`, kernel/bpf/syscall.c; 5.12).
+/// Events for which a program did not run, because a BPF program was already running on that CPU
+/// (`recursion_misses` of `bpf_prog_show_fdinfo`, kernel/bpf/syscall.c; 5.12).
 pub fn missed(program: BorrowedFd<'_>) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", program.as_raw_fd())).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("recursion_misses:")?.trim().parse().ok())
+    let text =
+        std::fs::read_to_string(format!("/proc/self/fdinfo/{}", program.as_raw_fd())).ok()?;
+    text.lines()
+        .find_map(|line| line.strip_prefix("recursion_misses:")?.trim().parse().ok())
 }
 
 /// A part of a map's memory, shared with the programs.
@@ -214,18 +280,20 @@ pub struct Mapping {
     len: usize,
 }
 
-// SAFETY: shared memory that lives as long as the mapping; it is only reached through atomics (`Mapping::at`).
+// SAFETY: shared memory that lives as long as the mapping; it is only reached through atomics
+// (`Mapping::at`).
 unsafe impl Send for Mapping {}
 
-/// What may be laid over a map's memory: any bit pattern is valid, and all access is atomic, since programs write
-/// meanwhile.
+/// What may be laid over a map's memory: any bit pattern is valid, and all access is atomic, since
+/// programs write meanwhile.
 ///
 /// # Safety
 /// `repr(C)` and made of atomics, or arrays of them, alone.
 pub unsafe trait SharedMemory {}
 
 impl Mapping {
-    /// Maps `len` bytes of an array map with `BPF_F_MMAPABLE` (5.5). Both figures are multiples of the page size.
+    /// Maps `len` bytes of an array map with `BPF_F_MMAPABLE` (5.5). Both figures are multiples of
+    /// the page size.
     ///
     /// # Errors
     /// The kernel's.
@@ -233,7 +301,16 @@ impl Mapping {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
         // SAFETY: a new mapping at an address of the kernel's choice.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, access, libc::MAP_SHARED, map.as_raw_fd(), offset) };
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                access,
+                libc::MAP_SHARED,
+                map.as_raw_fd(),
+                offset,
+            )
+        };
         Self::mapped(start, len)
     }
 
@@ -242,7 +319,10 @@ impl Mapping {
     /// # Errors
     /// ENOMEM.
     pub fn anonymous(len: usize) -> io::Result<Self> {
-        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let (access, flags) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+        );
         // SAFETY: a new mapping at an address of the kernel's choice.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), len, access, flags, -1, 0) };
         Self::mapped(start, len)
@@ -259,7 +339,8 @@ impl Mapping {
     pub fn at<T: SharedMemory>(&self, byte: usize) -> Option<&T> {
         let inside = byte.checked_add(size_of::<T>())? <= self.len;
         let start = self.start.as_ptr().wrapping_add(byte).cast::<T>();
-        // SAFETY: inside the mapping, aligned, and `SharedMemory` allows any content and concurrent writes.
+        // SAFETY: inside the mapping, aligned, and `SharedMemory` allows any content and concurrent
+        // writes.
         (inside && start.is_aligned()).then(|| unsafe { &*start })
     }
 

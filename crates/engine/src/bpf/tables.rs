@@ -1,7 +1,9 @@
-//! The maps of a running engine, seen from user space: the taken slots, their memory, and how to free them.
+//! The maps of a running engine, seen from user space: the taken slots, their memory, and how to
+//! free them.
 
 use super::layout::{
-    Bucket, PART, Quota, SHARE_BITS, SLOT_BITS, SLOT_SIZE, Share, Slot, TASK_BITS, WAYS, bucket_of, share_of,
+    Bucket, PART, Quota, SHARE_BITS, SLOT_BITS, SLOT_SIZE, Share, Slot, TASK_BITS, WAYS, bucket_of,
+    share_of,
 };
 use super::object::{Object, PATTERN};
 use super::refusal::{Refusal, Stage};
@@ -11,13 +13,15 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// An element of `owners` takes eight bytes: the kernel rounds up (kernel/bpf/arraymap.c, `elem_size`).
+/// An element of `owners` takes eight bytes: the kernel rounds up (kernel/bpf/arraymap.c,
+/// `elem_size`).
 const OWNER_SIZE: usize = 8;
 
 /// Parts that stay mapped.
 const KEPT: usize = 8;
 
-/// The most slots of one process: KVM gives a guest no more vCPUs on most kernels (`KVM_MAX_VCPUS`).
+/// The most slots of one process: KVM gives a guest no more vCPUs on most kernels
+/// (`KVM_MAX_VCPUS`).
 pub const MAX_OF_PROCESS: usize = 1024;
 
 /// The largest number of slots.
@@ -39,8 +43,8 @@ pub(super) struct Tables {
     /// What each part is like.
     pattern: aya_obj::Map,
     parts: Vec<OwnedFd>,
-    /// The memory of parts by number. Mapping takes time, and mapped memory counts as resident: the first few stay
-    /// mapped, and one of the others at a time.
+    /// The memory of parts by number. Mapping takes time, and mapped memory counts as resident: the
+    /// first few stay mapped, and one of the others at a time.
     windows: BTreeMap<usize, Mapping>,
     owners: Mapping,
     tasks: Mapping,
@@ -104,7 +108,9 @@ impl Tables {
             windows: BTreeMap::new(),
             ceiling: slots_in(rights::memory_limit()),
         };
-        tables.grow(count).map_err(|e| Refusal::new(Stage::Map, "slots", e))?;
+        tables
+            .grow(count)
+            .map_err(|e| Refusal::new(Stage::Map, "slots", e))?;
         Ok(tables)
     }
 
@@ -113,7 +119,8 @@ impl Tables {
         self.parts.len() * PART
     }
 
-    /// How many slots each process may have: other processes' new threads find one until more are added.
+    /// How many slots each process may have: other processes' new threads find one until more are
+    /// added.
     pub fn quota(&self) -> usize {
         MAX_OF_PROCESS.min(self.count() / 2)
     }
@@ -123,11 +130,17 @@ impl Tables {
         while self.count() < count.min(self.ceiling) {
             let part = sys::create_map(&self.pattern, PATTERN, None)?;
             let number = self.parts.len() as u32;
-            sys::update(self.slots.as_fd(), Some(number), &part.as_fd().as_raw_fd().to_ne_bytes())?;
+            sys::update(
+                self.slots.as_fd(),
+                Some(number),
+                &part.as_fd().as_raw_fd().to_ne_bytes(),
+            )?;
             let first = self.count() as u32;
             self.parts.push(part);
             // A stack: low numbers are taken first, and reused, so that few pages are ever touched.
-            (first..first + PART as u32).rev().try_for_each(|slot| self.give_back(slot))?;
+            (first..first + PART as u32)
+                .rev()
+                .try_for_each(|slot| self.give_back(slot))?;
         }
         if let Some(quota) = self.quota.at::<Quota>(0) {
             quota.slots.store(self.quota() as u64, Relaxed);
@@ -145,7 +158,9 @@ impl Tables {
 
     /// The slots that threads have taken.
     pub fn taken(&self) -> Vec<usize> {
-        (0..self.count()).filter(|i| self.owners.count(i * OWNER_SIZE) != 0).collect()
+        (0..self.count())
+            .filter(|i| self.owners.count(i * OWNER_SIZE) != 0)
+            .collect()
     }
 
     /// A slot's memory. The slots of a part are mapped together.
@@ -155,25 +170,35 @@ impl Tables {
             self.windows.retain(|kept, _| *kept < KEPT);
             let part = self.parts.get(number)?;
             // A multiple of every page size.
-            self.windows.insert(number, Mapping::new(part.as_fd(), 0, PART * SLOT_SIZE).ok()?);
+            self.windows.insert(
+                number,
+                Mapping::new(part.as_fd(), 0, PART * SLOT_SIZE).ok()?,
+            );
         }
         self.windows.get(&number)?.at(index % PART * SLOT_SIZE)
     }
 
-    /// Unmaps what only free slots are in: after a burst of threads the memory of their slots would count as kvmtop's.
+    /// Unmaps what only free slots are in: after a burst of threads the memory of their slots would
+    /// count as kvmtop's.
     pub fn unmap_unused(&mut self, taken: &[usize]) {
         self.windows.retain(|number, _| {
             let first = taken.partition_point(|index| *index < number * PART);
-            taken.get(first).is_some_and(|index| *index < (number + 1) * PART)
+            taken
+                .get(first)
+                .is_some_and(|index| *index < (number + 1) * PART)
         });
     }
 
-    /// Frees the slot of a thread that is gone: no program leads to it any more, its memory is cleared.
+    /// Frees the slot of a thread that is gone: no program leads to it any more, its memory is
+    /// cleared.
     pub fn release(&mut self, index: usize) {
         let Some(slot) = self.slot(index) else { return };
         let task = slot.task.load(Relaxed);
         let (process, user) = (slot.tgid.load(Relaxed), slot.uid.load(Relaxed));
-        if let Some(bucket) = self.tasks.at::<Bucket>(bucket_of(task) * size_of::<Bucket>()) {
+        if let Some(bucket) = self
+            .tasks
+            .at::<Bucket>(bucket_of(task) * size_of::<Bucket>())
+        {
             let entry = task << 7 | index as u64;
             for way in bucket.entry.iter().take(WAYS) {
                 let _ = way.compare_exchange(entry, 0, Relaxed, Relaxed);
@@ -209,9 +234,12 @@ impl Tables {
         for cell in 0..1 << SHARE_BITS {
             if let Some(user) = self.users.at::<Share>(cell * size_of::<Share>()) {
                 let process = user.refused.swap(0, Relaxed);
-                refused.of_greedy_user = refused.of_greedy_user.or((process > 0).then_some(process));
+                refused.of_greedy_user =
+                    refused.of_greedy_user.or((process > 0).then_some(process));
             }
-            let Some(share) = self.shares.at::<Share>(cell * size_of::<Share>()) else { continue };
+            let Some(share) = self.shares.at::<Share>(cell * size_of::<Share>()) else {
+                continue;
+            };
             let process = share.refused.swap(0, Relaxed);
             if process == 0 {
                 continue;

@@ -1,4 +1,5 @@
-//! Decodes a tracepoint's raw record into [`TracedEvent`]s, by the `format` file of the kernel that wrote it.
+//! Decodes a tracepoint's raw record into [`TracedEvent`]s, by the `format` file of the kernel that
+//! wrote it.
 
 use super::event::{EventKind, LeftFor, Task, TracedEvent};
 use kvm::Space;
@@ -6,11 +7,11 @@ use kvm::exit_reason::{ReasonNames, arm64_code};
 use kvm::format::{EventFormat, Field};
 use kvm::isa::Isa;
 
-/// Bits of `common_flags`: the event came from a hardware or software interrupt (`include/linux/trace_events.h`,
-/// `trace_flag_type`).
+/// Bits of `common_flags`: the event came from a hardware or software interrupt
+/// (`include/linux/trace_events.h`, `trace_flag_type`).
 const IN_INTERRUPT: u64 = 0x08 | 0x10;
-/// The task states in `prev_state`. The bit above them marks a preempted task (`include/trace/events/sched.h`,
-/// `TASK_REPORT_MAX`).
+/// The task states in `prev_state`. The bit above them marks a preempted task
+/// (`include/trace/events/sched.h`, `TASK_REPORT_MAX`).
 const STATES: u64 = 0xff;
 /// The most fields that an event is decoded from.
 const MAX_FIELDS: usize = 4;
@@ -21,8 +22,8 @@ pub struct Tracepoint {
     pub group: &'static str,
     /// The name.
     pub name: &'static str,
-    /// Its fields, those that a kernel may lack after a `?`. If the first is the id of a thread, the event is about
-    /// that thread, else about the one that ran.
+    /// Its fields, those that a kernel may lack after a `?`. If the first is the id of a thread,
+    /// the event is about that thread, else about the one that ran.
     fields: &'static str,
     event: fn(&Record<'_>) -> Option<EventKind>,
 }
@@ -30,50 +31,101 @@ pub struct Tracepoint {
 /// The decoded tracepoints.
 pub const EVENTS: [Tracepoint; 12] = [
     kvm("kvm_exit", "exit_reason isa ?vcpu_id ?info1", |r| {
-        Some(EventKind::Exit { isa: Isa::from_code(r.number(1)?), code: r.number(0)?, vcpu: r.number(2) })
+        Some(EventKind::Exit {
+            isa: Isa::from_code(r.number(1)?),
+            code: r.number(0)?,
+            vcpu: r.number(2),
+        })
     }),
-    kvm("kvm_entry", "?vcpu_id", |r| Some(EventKind::Entry { vcpu: r.number(0) })),
-    kvm("kvm_pio", "port rw", |r| r.access(Space::Pio, r.get(1)? != 0)),
+    kvm("kvm_entry", "?vcpu_id", |r| {
+        Some(EventKind::Entry { vcpu: r.number(0) })
+    }),
+    kvm("kvm_pio", "port rw", |r| {
+        r.access(Space::Pio, r.get(1)? != 0)
+    }),
     kvm("kvm_mmio", "gpa type", |r| match r.get(1)? {
         kind @ (1 | 2) => r.access(Space::Mmio, kind == 2),
         _ => None,
     }),
     // A write to an ioeventfd, such as a virtio kick. `kvm_mmio` does not fire for it.
     kvm("kvm_fast_mmio", "gpa", |r| r.access(Space::Mmio, true)),
-    kvm("kvm_msr", "ecx write ?exception", |r| r.access(Space::Msr, r.get(1)? != 0)),
+    kvm("kvm_msr", "ecx write ?exception", |r| {
+        r.access(Space::Msr, r.get(1)? != 0)
+    }),
     kvm("kvm_userspace_exit", "reason errno", |r| {
         let errno = r.number(1)?.cast_signed();
-        Some(EventKind::Userspace { reason: if errno < 0 { errno } else { r.number(0)?.cast_signed() } })
+        Some(EventKind::Userspace {
+            reason: if errno < 0 {
+                errno
+            } else {
+                r.number(0)?.cast_signed()
+            },
+        })
     }),
-    kvm("kvm_vcpu_wakeup", "ns", |r| Some(EventKind::Halted { ns: r.get(0)? })),
+    kvm("kvm_vcpu_wakeup", "ns", |r| {
+        Some(EventKind::Halted { ns: r.get(0)? })
+    }),
     sched("sched_migrate_task", "pid orig_cpu dest_cpu", |r| {
-        Some(EventKind::Migrated { from: r.number(1)?, to: r.number(2)? })
+        Some(EventKind::Migrated {
+            from: r.number(1)?,
+            to: r.number(2)?,
+        })
     }),
     sched("sched_waking", "pid common_flags", |r| {
-        let tid = if r.get(1)? & IN_INTERRUPT == 0 { r.tid } else { 0 };
-        Some(EventKind::Waking { by: Task { tid, comm: [0; 16] } })
+        let tid = if r.get(1)? & IN_INTERRUPT == 0 {
+            r.tid
+        } else {
+            0
+        };
+        Some(EventKind::Waking {
+            by: Task { tid, comm: [0; 16] },
+        })
     }),
-    sched("sched_switch", "prev_pid prev_state next_pid ?next_comm", |r| {
-        let next = Task { tid: r.number(2)?.cast_signed(), comm: r.text(3) };
-        Some(EventKind::SwitchOut { to: LeftFor::from_state(r.get(1)? & STATES), next })
-    }),
+    sched(
+        "sched_switch",
+        "prev_pid prev_state next_pid ?next_comm",
+        |r| {
+            let next = Task {
+                tid: r.number(2)?.cast_signed(),
+                comm: r.text(3),
+            };
+            Some(EventKind::SwitchOut {
+                to: LeftFor::from_state(r.get(1)? & STATES),
+                next,
+            })
+        },
+    ),
     // The thread that ends is the one that runs (kernel/exit.c, `do_exit`).
     sched("sched_process_exit", "", |_| Some(EventKind::Ended)),
 ];
 
 /// `kvm_exit` of arm64.
 const ARM64_EXIT: Tracepoint = kvm("kvm_exit", "ret esr_ec", |r| {
-    Some(EventKind::Exit { isa: Isa::Arm64, code: arm64_code(r.number(0)?, r.number(1)?), vcpu: None })
+    Some(EventKind::Exit {
+        isa: Isa::Arm64,
+        code: arm64_code(r.number(0)?, r.number(1)?),
+        vcpu: None,
+    })
 });
 
 type Decode = fn(&Record<'_>) -> Option<EventKind>;
 
 const fn kvm(name: &'static str, fields: &'static str, event: Decode) -> Tracepoint {
-    Tracepoint { group: "kvm", name, fields, event }
+    Tracepoint {
+        group: "kvm",
+        name,
+        fields,
+        event,
+    }
 }
 
 const fn sched(name: &'static str, fields: &'static str, event: Decode) -> Tracepoint {
-    Tracepoint { group: "sched", name, fields, event }
+    Tracepoint {
+        group: "sched",
+        name,
+        fields,
+        event,
+    }
 }
 
 /// One sample of perf: thread, time, CPU, and the raw bytes, which begin with the `common_` fields.
@@ -126,9 +178,13 @@ pub struct EventDecoder {
 }
 
 impl EventDecoder {
-    /// Adds the format of an event. Returns false if it is not one of [`EVENTS`] or lacks a required field.
+    /// Adds the format of an event. Returns false if it is not one of [`EVENTS`] or lacks a
+    /// required field.
     pub fn add_format(&mut self, format: &EventFormat) -> bool {
-        let layout = EVENTS.iter().chain([&ARM64_EXIT]).find_map(|event| Layout::of(event, format));
+        let layout = EVENTS
+            .iter()
+            .chain([&ARM64_EXIT])
+            .find_map(|event| Layout::of(event, format));
         let layout = u16::try_from(format.id).ok().zip(layout);
         if let Some((id, layout)) = layout {
             let at = usize::from(id);
@@ -148,22 +204,48 @@ impl EventDecoder {
         self.layouts.is_empty()
     }
 
-    /// Decodes the events of one record: none if it is unknown, too short or of no interest, two for a `sched_switch`
-    /// and for an exit that names a port.
+    /// Decodes the events of one record: none if it is unknown, too short or of no interest, two
+    /// for a `sched_switch` and for an exit that names a port.
     pub fn decode(&self, sample: &RawSample, mut put: impl FnMut(TracedEvent)) {
         let id = sample.raw.first_chunk().map(|id| u16::from_le_bytes(*id));
-        let Some(Some(layout)) = id.and_then(|id| self.layouts.get(usize::from(id))) else { return };
-        let record = Record { slots: layout.slots, raw: sample.raw, tid: sample.tid };
+        let Some(Some(layout)) = id.and_then(|id| self.layouts.get(usize::from(id))) else {
+            return;
+        };
+        let record = Record {
+            slots: layout.slots,
+            raw: sample.raw,
+            tid: sample.tid,
+        };
         let named = || record.number(0).map(|tid| (tid.cast_signed(), 0));
-        let thread = if layout.names_thread { named() } else { Some((sample.tid, sample.pid)) };
-        let (Some((tid, pid)), Some(kind)) = (thread, (layout.event)(&record)) else { return };
-        let event = TracedEvent { tid, pid, time: sample.time, cpu: sample.cpu, kind };
+        let thread = if layout.names_thread {
+            named()
+        } else {
+            Some((sample.tid, sample.pid))
+        };
+        let (Some((tid, pid)), Some(kind)) = (thread, (layout.event)(&record)) else {
+            return;
+        };
+        let event = TracedEvent {
+            tid,
+            pid,
+            time: sample.time,
+            cpu: sample.cpu,
+            kind,
+        };
         put(event);
         match kind {
-            EventKind::SwitchOut { next, .. } => put(TracedEvent { tid: next.tid, kind: EventKind::SwitchIn, ..event }),
+            EventKind::SwitchOut { next, .. } => put(TracedEvent {
+                tid: next.tid,
+                kind: EventKind::SwitchIn,
+                ..event
+            }),
             EventKind::Exit { isa, code, .. } if !self.has_pio => {
-                let access = record.get(3).and_then(|info| EventKind::port_of_exit(isa, code, info));
-                access.into_iter().for_each(|kind| put(TracedEvent { kind, ..event }));
+                let access = record
+                    .get(3)
+                    .and_then(|info| EventKind::port_of_exit(isa, code, info));
+                access
+                    .into_iter()
+                    .for_each(|kind| put(TracedEvent { kind, ..event }));
             }
             _ => {}
         }
@@ -180,7 +262,11 @@ impl Layout {
             (slot.is_some() || name != field).then_some(())?;
         }
         let names_thread = matches!(point.fields.split(' ').next(), Some("pid" | "prev_pid"));
-        (point.name == format.name).then_some(Self { slots, names_thread, event: point.event })
+        (point.name == format.name).then_some(Self {
+            slots,
+            names_thread,
+            event: point.event,
+        })
     }
 }
 
@@ -202,14 +288,23 @@ impl Record<'_> {
 
     /// An access to the address in the first field; the third says whether it raised a fault.
     fn access(&self, space: Space, write: bool) -> Option<EventKind> {
-        Some(EventKind::access(space, self.get(0)?, write, self.get(2).is_some_and(|fault| fault != 0)))
+        Some(EventKind::access(
+            space,
+            self.get(0)?,
+            write,
+            self.get(2).is_some_and(|fault| fault != 0),
+        ))
     }
 }
 
 impl FieldSlot {
     fn of(field: &Field) -> Option<Self> {
         (matches!(field.size, 1 | 2 | 4 | 8 | 16) && !field.is_data_loc).then_some(())?;
-        Some(Self { offset: u16::try_from(field.offset).ok()?, size: field.size as u8, signed: field.signed })
+        Some(Self {
+            offset: u16::try_from(field.offset).ok()?,
+            size: field.size as u8,
+            signed: field.signed,
+        })
     }
 
     /// The number, sign-extended if it is signed.
@@ -223,6 +318,10 @@ impl FieldSlot {
             _ => return None,
         };
         let shift = 64 - 8 * u32::from(self.size);
-        Some(if self.signed { ((value << shift).cast_signed() >> shift).cast_unsigned() } else { value })
+        Some(if self.signed {
+            ((value << shift).cast_signed() >> shift).cast_unsigned()
+        } else {
+            value
+        })
     }
 }

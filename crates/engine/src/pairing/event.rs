@@ -7,7 +7,8 @@ use sample::Direction;
 /// Something that happened on a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TracedEvent {
-    /// Thread id of the thread that the event is about. In scheduler events that is not always the running thread.
+    /// Thread id of the thread that the event is about. In scheduler events that is not always the
+    /// running thread.
     pub tid: i32,
     /// Its process id, used when the thread is new.
     pub pid: i32,
@@ -76,15 +77,26 @@ pub enum EventKind {
 impl EventKind {
     /// An access.
     pub fn access(space: Space, address: u64, write: bool, fault: bool) -> Self {
-        let direction = if write { Direction::Write } else { Direction::Read };
-        Self::Access(TracedAccess { space, address, direction, fault })
+        let direction = if write {
+            Direction::Write
+        } else {
+            Direction::Read
+        };
+        Self::Access(TracedAccess {
+            space,
+            address,
+            direction,
+            fault,
+        })
     }
 
-    /// The port access of an exit whose `info1` names one: VMX's exit qualification (Intel SDM, volume 3, "Exit
-    /// Qualification for I/O Instructions") or SVM's EXITINFO1 (AMD APM, volume 2, "IOIO Intercept Information"). Both
-    /// hold the port in bits 31:16. `None` for other exits, and where tools print 0 for what they do not know.
+    /// The port access of an exit whose `info1` names one: VMX's exit qualification (Intel SDM,
+    /// volume 3, "Exit Qualification for I/O Instructions") or SVM's EXITINFO1 (AMD APM, volume 2,
+    /// "IOIO Intercept Information"). Both hold the port in bits 31:16. `None` for other exits, and
+    /// where tools print 0 for what they do not know.
     pub fn port_of_exit(isa: Isa, code: u32, info: u64) -> Option<Self> {
-        // The bit that is set for an input. The codes are EXIT_REASON_IO_INSTRUCTION and SVM_EXIT_IOIO.
+        // The bit that is set for an input. The codes are EXIT_REASON_IO_INSTRUCTION and
+        // SVM_EXIT_IOIO.
         let input = match (isa, code) {
             (Isa::Vmx, 30) => 1 << 3,
             (Isa::Svm, 0x7b) => 1,
@@ -96,7 +108,10 @@ impl EventKind {
     /// Whether it is an event of the scheduler, not of KVM.
     pub fn is_scheduling(self) -> bool {
         use EventKind::{Ended, Migrated, SwitchIn, SwitchOut, Waking};
-        matches!(self, Migrated { .. } | Waking { .. } | SwitchOut { .. } | SwitchIn | Ended)
+        matches!(
+            self,
+            Migrated { .. } | Waking { .. } | SwitchOut { .. } | SwitchIn | Ended
+        )
     }
 }
 
@@ -112,8 +127,8 @@ pub enum LeftFor {
 }
 
 impl LeftFor {
-    /// By the kernel's task states: 0 is a runnable one, and `__TASK_STOPPED` and `__TASK_TRACED` are a stopped one
-    /// (include/linux/sched.h).
+    /// By the kernel's task states: 0 is a runnable one, and `__TASK_STOPPED` and `__TASK_TRACED`
+    /// are a stopped one (include/linux/sched.h).
     pub fn from_state(state: u64) -> Self {
         match state {
             0 => Self::Waiting,
@@ -161,11 +176,24 @@ mod tests {
     #[test]
     fn both_vendors_hold_the_port() {
         let port = |port, write| Some(EventKind::access(Space::Pio, port, write, false));
-        // A 32-bit read of the ACPI PM timer, a byte written to the RTC's index and one to QEMU's debug port.
-        assert_eq!(EventKind::port_of_exit(Isa::Vmx, 30, 0x0608_000b), port(0x608, false));
-        assert_eq!(EventKind::port_of_exit(Isa::Vmx, 30, 0x0070_0040), port(0x70, true));
-        assert_eq!(EventKind::port_of_exit(Isa::Svm, 0x7b, 0x0608_0041), port(0x608, false));
-        assert_eq!(EventKind::port_of_exit(Isa::Svm, 0x7b, 0x0402_0010), port(0x402, true));
+        // A 32-bit read of the ACPI PM timer, a byte written to the RTC's index and one to QEMU's
+        // debug port.
+        assert_eq!(
+            EventKind::port_of_exit(Isa::Vmx, 30, 0x0608_000b),
+            port(0x608, false)
+        );
+        assert_eq!(
+            EventKind::port_of_exit(Isa::Vmx, 30, 0x0070_0040),
+            port(0x70, true)
+        );
+        assert_eq!(
+            EventKind::port_of_exit(Isa::Svm, 0x7b, 0x0608_0041),
+            port(0x608, false)
+        );
+        assert_eq!(
+            EventKind::port_of_exit(Isa::Svm, 0x7b, 0x0402_0010),
+            port(0x402, true)
+        );
         assert_eq!(EventKind::port_of_exit(Isa::Vmx, 30, 0), None);
         assert_eq!(EventKind::port_of_exit(Isa::Vmx, 48, 0x0608_000b), None);
         assert_eq!(EventKind::port_of_exit(Isa::Svm, 30, 0x0608_000b), None);

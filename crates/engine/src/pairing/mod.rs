@@ -1,20 +1,22 @@
 //! Pairs exits with entries and adds up single events by thread.
 //!
-//! A pure state machine: it takes decoded events in order of time and returns [`TracedThread`]s. The perf engine feeds
-//! it from its rings, the importers from a `perf.data` or from trace lines, so a recorded file and a live host are
-//! counted in the same way.
+//! A pure state machine: it takes decoded events in order of time and returns [`TracedThread`]s.
+//! The perf engine feeds it from its rings, the importers from a `perf.data` or from trace lines,
+//! so a recorded file and a live host are counted in the same way.
 //!
 //! Rules:
-//! - An exit lasts from `kvm_exit` to the next `kvm_entry` of the same thread, wherever that thread runs. It counts
-//!   at that entry. An entry without an exit, and an exit followed by another exit, do not count.
-//! - The VMM can take the vCPU out of KVM in the middle of an exit, for hours: a signal ends `KVM_RUN`, as when a guest
-//!   is paused. The exit then lasts until that, and what it halts afterwards. Nor does it last while SIGSTOP stops the
-//!   thread.
-//! - Each port, address or MSR accessed within an exit counts. The accesses share the exit's time evenly (one of three
-//!   gets a third), so the sum over accesses never exceeds the sum over exits. `kvm_mmio` of type 0 announces a read
-//!   that a second event completes; it is not an access (arch/x86/kvm/x86.c, `vcpu_mmio_read`).
-//! - An exit that overlaps a gap of lost events does not count, because its entry can belong to another exit. Its
-//!   accesses keep their count, without time.
+//! - An exit lasts from `kvm_exit` to the next `kvm_entry` of the same thread, wherever that thread
+//!   runs. It counts at that entry. An entry without an exit, and an exit followed by another exit,
+//!   do not count.
+//! - The VMM can take the vCPU out of KVM in the middle of an exit, for hours: a signal ends
+//!   `KVM_RUN`, as when a guest is paused. The exit then lasts until that, and what it halts
+//!   afterwards. Nor does it last while SIGSTOP stops the thread.
+//! - Each port, address or MSR accessed within an exit counts. The accesses share the exit's time
+//!   evenly (one of three gets a third), so the sum over accesses never exceeds the sum over exits.
+//!   `kvm_mmio` of type 0 announces a read that a second event completes; it is not an access
+//!   (arch/x86/kvm/x86.c, `vcpu_mmio_read`).
+//! - An exit that overlaps a gap of lost events does not count, because its entry can belong to
+//!   another exit. Its accesses keep their count, without time.
 //! - On a kernel that fires no `kvm_exit`, accesses have a count and no time.
 //!
 //! Every table is bounded. Events without room count in an `other` cell where there is one, and in
@@ -42,15 +44,16 @@ use thread_tables::SeenKinds;
 /// Limit of threads. Events of further threads count in [`Pairing::overflow`] only.
 pub const MAX_THREADS: usize = 65_536;
 
-/// Limit of the cells of addresses of all threads together; each takes some hundred bytes. Further addresses count in
-/// the `other` cells of their threads.
+/// Limit of the cells of addresses of all threads together; each takes some hundred bytes. Further
+/// addresses count in the `other` cells of their threads.
 const MAX_CELLS: usize = 1 << 18;
 
-/// Further cells that only exit reasons may take: some for each of [`MAX_THREADS`], or all of a kernel's for a thousand
-/// threads. Exits of further reasons count in [`Pairing::overflow`] only.
+/// Further cells that only exit reasons may take: some for each of [`MAX_THREADS`], or all of a
+/// kernel's for a thousand threads. Exits of further reasons count in [`Pairing::overflow`] only.
 const MAX_REASONS: usize = 1 << 17;
 
-/// Number of accesses and userspace exits without a `kvm_exit` that shows that this kernel fires none.
+/// Number of accesses and userspace exits without a `kvm_exit` that shows that this kernel fires
+/// none.
 const ENOUGH_WITHOUT_EXIT: u64 = 100;
 
 /// Exit events, paired and added up by thread.
@@ -62,8 +65,9 @@ pub struct Pairing {
     pub new: Vec<i32>,
     names: ReasonNames,
     topology: HostTopology,
-    /// Threads end with [`EventKind::Ended`], or when their id turns up in another process: later events belong to
-    /// another thread with the same id. For a live host, which reuses ids; a recording names its threads by them.
+    /// Threads end with [`EventKind::Ended`], or when their id turns up in another process: later
+    /// events belong to another thread with the same id. For a live host, which reuses ids; a
+    /// recording names its threads by them.
     pub separates_lives: bool,
     /// Threads that ended and whose ids other threads may have, until they are forgotten.
     ended: HashMap<ThreadKey, PairedThread, RandomState>,
@@ -71,11 +75,11 @@ pub struct Pairing {
     cells: usize,
     /// Count each exit immediately and without its time: it then needs no entries.
     pub untimed: bool,
-    /// The source has `sched_migrate_task`: a thread without such an event moved 0 times, not an unknown number of
-    /// times.
+    /// The source has `sched_migrate_task`: a thread without such an event moved 0 times, not an
+    /// unknown number of times.
     pub counts_migrations: bool,
-    /// Keep memory addresses exact to the byte and do not clip long durations in the sum of squares, as in perf's
-    /// tables.
+    /// Keep memory addresses exact to the byte and do not clip long durations in the sum of
+    /// squares, as in perf's tables.
     pub exact: bool,
     /// End of the last gap of lost events. Exits that began before it do not count.
     gap_until: u64,
@@ -89,10 +93,14 @@ pub struct Pairing {
 }
 
 impl Pairing {
-    /// Without any counts. `names` are the names of exit reasons on the kernel that fired the events. `topology`
-    /// describes the host, to find what a migration crossed. Both can be empty.
+    /// Without any counts. `names` are the names of exit reasons on the kernel that fired the
+    /// events. `topology` describes the host, to find what a migration crossed. Both can be empty.
     pub fn new(names: ReasonNames, topology: HostTopology) -> Self {
-        Self { names, topology, ..Self::default() }
+        Self {
+            names,
+            topology,
+            ..Self::default()
+        }
     }
 
     /// Takes one event. Events of one thread must come in order of time.
@@ -113,7 +121,13 @@ impl Pairing {
             && let Some(mut thread) = self.threads.remove(&event.tid)
         {
             thread.died = Some(event.time);
-            self.ended.insert(ThreadKey { tid: event.tid, born_ns: thread.born }, thread);
+            self.ended.insert(
+                ThreadKey {
+                    tid: event.tid,
+                    born_ns: thread.born,
+                },
+                thread,
+            );
         }
         let thread = match self.threads.get_mut(&event.tid) {
             Some(thread) => thread,
@@ -132,10 +146,16 @@ impl Pairing {
         let (room, before) = (self.cells < MAX_CELLS + MAX_REASONS, thread.cells());
         let mut fits = true;
         match event.kind {
-            EventKind::Exit { isa, code, vcpu } if self.untimed => fits = thread.exit_untimed(isa, code, vcpu, room),
-            EventKind::Exit { isa, code, vcpu } => thread.exit(event.time, isa, code, vcpu, trusted),
+            EventKind::Exit { isa, code, vcpu } if self.untimed => {
+                fits = thread.exit_untimed(isa, code, vcpu, room);
+            }
+            EventKind::Exit { isa, code, vcpu } => {
+                thread.exit(event.time, isa, code, vcpu, trusted);
+            }
             EventKind::Entry { vcpu } => fits = thread.entry(event.time, vcpu, room),
-            EventKind::Access(access) => fits = thread.access(event.time, access, self.cells < MAX_CELLS),
+            EventKind::Access(access) => {
+                fits = thread.access(event.time, access, self.cells < MAX_CELLS);
+            }
             EventKind::Userspace { reason } => fits = thread.userspace(event.time, reason),
             EventKind::Halted { ns } => thread.halted(event.time, ns),
             EventKind::Migrated { from, to } => thread.migrated(from, to, &self.topology),
@@ -148,23 +168,29 @@ impl Pairing {
         self.overflow += u64::from(!fits);
     }
 
-    /// A thread runs a guest: what the scheduler does with it counts from now on, if there is room. It has had a CPU
-    /// `since` then, if it has one now.
+    /// A thread runs a guest: what the scheduler does with it counts from now on, if there is room.
+    /// It has had a CPU `since` then, if it has one now.
     pub fn runs_guest(&mut self, tid: i32, pid: i32, time: u64, since: u64) {
         if !self.threads.contains_key(&tid) && self.threads.len() + self.ended.len() < MAX_THREADS {
             self.new.push(tid);
-            self.threads.insert(tid, PairedThread::new(pid, time, since, self.counts_migrations, self.exact));
+            self.threads.insert(
+                tid,
+                PairedThread::new(pid, time, since, self.counts_migrations, self.exact),
+            );
         }
     }
 
     /// Whether the thread of this id is gone: it says so, or the id is in another process.
     fn has_ended(&self, event: &TracedEvent) -> bool {
-        let Some(thread) = self.threads.get(&event.tid) else { return false };
+        let Some(thread) = self.threads.get(&event.tid) else {
+            return false;
+        };
         let elsewhere = thread.pid != event.pid && thread.pid > 0 && event.pid > 0;
         event.kind == EventKind::Ended || (elsewhere && !event.kind.is_scheduling())
     }
 
-    /// Events between these two times are missing on some CPU. Must be called before the events after `since`.
+    /// Events between these two times are missing on some CPU. Must be called before the events
+    /// after `since`.
     pub fn gap(&mut self, since: u64, until: u64) {
         debug_assert!(since <= until);
         self.gap_until = self.gap_until.max(until);
@@ -173,7 +199,9 @@ impl Pairing {
 
     /// Counts the time on a CPU up to now of all threads that still run.
     pub fn runs_until(&mut self, now: u64) {
-        self.threads.values_mut().for_each(|thread| thread.runs_until(now));
+        self.threads
+            .values_mut()
+            .for_each(|thread| thread.runs_until(now));
     }
 
     /// Ends the events. Counts exits that are still open: after a crash, no entry follows.
@@ -202,14 +230,22 @@ impl Pairing {
     pub fn snapshot(&mut self) -> Vec<TracedThread> {
         let living = self.threads.iter_mut().map(|(tid, thread)| (*tid, thread));
         let ended = self.ended.iter_mut().map(|(key, thread)| (key.tid, thread));
-        living.chain(ended).map(|(tid, thread)| thread.snapshot(tid, &self.names, self.seen)).collect()
+        living
+            .chain(ended)
+            .map(|(tid, thread)| thread.snapshot(tid, &self.names, self.seen))
+            .collect()
     }
 
     /// Removes these threads and their counts.
     pub fn forget(&mut self, threads: &[ThreadKey]) {
         for key in threads {
             let mut gone = self.ended.remove(key);
-            if gone.is_none() && self.threads.get(&key.tid).is_some_and(|t| t.born == key.born_ns) {
+            if gone.is_none()
+                && self
+                    .threads
+                    .get(&key.tid)
+                    .is_some_and(|t| t.born == key.born_ns)
+            {
                 gone = self.threads.remove(&key.tid);
             }
             if let Some(thread) = gone {
@@ -224,6 +260,10 @@ impl Pairing {
     pub fn fires_kvm_exit(&self) -> Option<bool> {
         // At the start each thread can be within an exit whose kvm_exit fired earlier.
         let enough = ENOUGH_WITHOUT_EXIT.max(2 * self.threads.len() as u64);
-        if self.exits > 0 { Some(true) } else { (self.served > enough).then_some(false) }
+        if self.exits > 0 {
+            Some(true)
+        } else {
+            (self.served > enough).then_some(false)
+        }
     }
 }

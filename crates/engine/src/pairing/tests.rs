@@ -11,17 +11,32 @@ const IO: u32 = 0x7b;
 const HLT: u32 = 0x78;
 
 fn at(time: u64, kind: EventKind) -> TracedEvent {
-    TracedEvent { tid: 7, pid: 5, time, cpu: 0, kind }
+    TracedEvent {
+        tid: 7,
+        pid: 5,
+        time,
+        cpu: 0,
+        kind,
+    }
 }
 
 fn exit(code: u32) -> EventKind {
-    EventKind::Exit { isa: Isa::Svm, code, vcpu: Some(1) }
+    EventKind::Exit {
+        isa: Isa::Svm,
+        code,
+        vcpu: Some(1),
+    }
 }
 
 const ENTRY: EventKind = EventKind::Entry { vcpu: Some(1) };
 
 fn pio(port: u64, direction: Direction) -> EventKind {
-    EventKind::Access(TracedAccess { space: Space::Pio, address: port, direction, fault: false })
+    EventKind::Access(TracedAccess {
+        space: Space::Pio,
+        address: port,
+        direction,
+        fault: false,
+    })
 }
 
 fn run(events: &[(u64, EventKind)]) -> Pairing {
@@ -42,41 +57,90 @@ fn only(pairing: &mut Pairing) -> TracedThread {
 fn parse(text: &str, isa: Isa) -> Vec<TracedEvent> {
     let number = |word: &str| {
         let word = word.trim_end_matches(',');
-        word.strip_prefix("0x").map_or_else(|| word.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok()).unwrap()
+        word.strip_prefix("0x")
+            .map_or_else(
+                || word.parse().ok(),
+                |hex| u64::from_str_radix(hex, 16).ok(),
+            )
+            .unwrap()
     };
     let mut events = Vec::new();
     for line in text.lines() {
         let (head, rest) = line.split_once('[').unwrap();
-        let tid = head.trim_end().rsplit(['-', ' ']).next().unwrap().parse().unwrap();
+        let tid = head
+            .trim_end()
+            .rsplit(['-', ' '])
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap();
         let words: Vec<&str> = rest.split_whitespace().collect();
         let stamp = words.iter().position(|word| word.ends_with(':')).unwrap();
-        let time = words[stamp].trim_end_matches(':').replace('.', "").parse::<u64>().unwrap() * 1000;
+        let time = words[stamp]
+            .trim_end_matches(':')
+            .replace('.', "")
+            .parse::<u64>()
+            .unwrap()
+            * 1000;
         let after = |key: &str| words[words.iter().position(|word| *word == key).unwrap() + 1];
         let access = |space, address, write: bool| {
-            let direction = if write { Direction::Write } else { Direction::Read };
-            EventKind::Access(TracedAccess { space, address, direction, fault: false })
+            let direction = if write {
+                Direction::Write
+            } else {
+                Direction::Read
+            };
+            EventKind::Access(TracedAccess {
+                space,
+                address,
+                direction,
+                fault: false,
+            })
         };
-        let kind = match words[stamp + 1].trim_start_matches("kvm:").trim_end_matches(':') {
+        let kind = match words[stamp + 1]
+            .trim_start_matches("kvm:")
+            .trim_end_matches(':')
+        {
             "kvm_exit" => EventKind::Exit {
                 isa,
                 code: exit_reason::code(isa, after("reason")).unwrap(),
                 vcpu: Some(number(after("vcpu")) as u32),
             },
-            "kvm_entry" => EventKind::Entry { vcpu: Some(number(after("vcpu")) as u32) },
-            "kvm_pio" => access(Space::Pio, number(after("at")), words[stamp + 2] == "pio_write"),
+            "kvm_entry" => EventKind::Entry {
+                vcpu: Some(number(after("vcpu")) as u32),
+            },
+            "kvm_pio" => access(
+                Space::Pio,
+                number(after("at")),
+                words[stamp + 2] == "pio_write",
+            ),
             "kvm_mmio" if words[stamp + 3] == "unsatisfied-read" => continue,
-            "kvm_mmio" => access(Space::Mmio, number(after("gpa")), words[stamp + 3] == "write"),
+            "kvm_mmio" => access(
+                Space::Mmio,
+                number(after("gpa")),
+                words[stamp + 3] == "write",
+            ),
             "kvm_msr" => {
                 let msr = u64::from_str_radix(words[stamp + 3], 16).unwrap();
                 access(Space::Msr, msr, words[stamp + 2] == "msr_write")
             }
             "kvm_userspace_exit" => {
-                let reason = words.last().unwrap().trim_matches(['(', ')']).parse().unwrap();
+                let reason = words
+                    .last()
+                    .unwrap()
+                    .trim_matches(['(', ')'])
+                    .parse()
+                    .unwrap();
                 EventKind::Userspace { reason }
             }
             other => panic!("{other}"),
         };
-        events.push(TracedEvent { tid, pid: tid, time, cpu: 0, kind });
+        events.push(TracedEvent {
+            tid,
+            pid: tid,
+            time,
+            cpu: 0,
+            kind,
+        });
     }
     events
 }
@@ -92,23 +156,38 @@ fn table(text: &str, isa: Isa) -> (Vec<Row<u64>>, Vec<Row<Option<u64>>>) {
     let thread = only(&mut pairing);
     let us = |ns: u64| ns / 1000;
     let name = |cell: &ExitCell| exit_reason::name(cell.isa, cell.code).unwrap().to_owned();
-    let mut exits: Vec<_> =
-        thread.events.exits.iter().map(|c| (name(c), c.time.count, us(c.time.total_ns.unwrap()))).collect();
+    let mut exits: Vec<_> = thread
+        .events
+        .exits
+        .iter()
+        .map(|c| (name(c), c.time.count, us(c.time.total_ns.unwrap())))
+        .collect();
     exits.sort();
     let accesses = thread.events.accesses.iter();
     let accesses = accesses
-        .map(|c| (format!("{:#x} {}", c.address.unwrap(), c.direction.as_str()), c.time.count, c.time.total_ns.map(us)))
+        .map(|c| {
+            (
+                format!("{:#x} {}", c.address.unwrap(), c.direction.as_str()),
+                c.time.count,
+                c.time.total_ns.map(us),
+            )
+        })
         .collect();
     (exits, accesses)
 }
 
 fn rows<T: Copy>(rows: &[(&str, u64, T)]) -> Vec<Row<T>> {
-    rows.iter().map(|(name, count, time)| ((*name).to_owned(), *count, *time)).collect()
+    rows.iter()
+        .map(|(name, count, time)| ((*name).to_owned(), *count, *time))
+        .collect()
 }
 
 #[test]
 fn a_captured_amd_host_counts_as_by_hand() {
-    let (exits, accesses) = table(include_str!("../../../../tests/fixtures/pairing/svm-6.1.txt"), Isa::Svm);
+    let (exits, accesses) = table(
+        include_str!("../../../../tests/fixtures/pairing/svm-6.1.txt"),
+        Isa::Svm,
+    );
     let expected = [
         ("cpuid", 3, 131),
         ("hlt", 3, 1207),
@@ -136,7 +215,10 @@ fn a_captured_amd_host_counts_as_by_hand() {
 
 #[test]
 fn a_captured_intel_host_counts_as_by_hand() {
-    let (exits, accesses) = table(include_str!("../../../../tests/fixtures/pairing/vmx-6.1.txt"), Isa::Vmx);
+    let (exits, accesses) = table(
+        include_str!("../../../../tests/fixtures/pairing/vmx-6.1.txt"),
+        Isa::Vmx,
+    );
     let expected = [
         ("CPUID", 4, 143),
         ("EPT_MISCONFIG", 4, 777),
@@ -147,7 +229,13 @@ fn a_captured_intel_host_counts_as_by_hand() {
         ("VMCALL", 4, 147),
     ];
     assert_eq!(exits, rows(&expected));
-    let port = |wanted: &str| accesses.iter().find(|row| row.0 == wanted).map(|row| (row.1, row.2)).unwrap();
+    let port = |wanted: &str| {
+        accesses
+            .iter()
+            .find(|row| row.0 == wanted)
+            .map(|row| (row.1, row.2))
+            .unwrap()
+    };
     assert_eq!(port("0x608 read"), (4, Some(449)));
     assert_eq!(port("0xfed000f0 read"), (4, Some(777)));
     assert_eq!(accesses.len(), 9);
@@ -156,8 +244,11 @@ fn a_captured_intel_host_counts_as_by_hand() {
 #[test]
 fn a_captured_host_without_kvm_exit_has_counts_and_no_times() {
     let text = include_str!("../../../../tests/fixtures/pairing/pvm-6.18.txt");
-    let text: String =
-        text.lines().filter(|line| !line.contains("vcpu_wakeup")).flat_map(|line| [line, "\n"]).collect();
+    let text: String = text
+        .lines()
+        .filter(|line| !line.contains("vcpu_wakeup"))
+        .flat_map(|line| [line, "\n"])
+        .collect();
     let (exits, accesses) = table(&text, Isa::Other(0));
     assert_eq!(exits, []);
     assert_eq!(accesses.iter().map(|row| row.1).sum::<u64>(), 28);
@@ -177,7 +268,10 @@ fn the_whole_exit_is_charged_to_the_access_in_it() {
     assert_eq!((thread.pid, thread.vcpu), (5, Some(1)));
     assert_eq!(thread.events.accesses[0].time.total_ns, Some(10_000));
     let exit = &thread.events.exits[0];
-    assert_eq!((exit.time.count, exit.time.total_ns, exit.userspace_ns), (1, Some(10_000), Some(8_000)));
+    assert_eq!(
+        (exit.time.count, exit.time.total_ns, exit.userspace_ns),
+        (1, Some(10_000), Some(8_000))
+    );
     assert_eq!(thread.events.userspace[0].count, 1);
 }
 
@@ -191,7 +285,10 @@ fn accesses_of_one_exit_share_its_time() {
         (10_001, ENTRY),
     ]);
     let accesses = only(&mut pairing).events.accesses;
-    let times: Vec<_> = accesses.iter().map(|cell| (cell.time.count, cell.time.total_ns)).collect();
+    let times: Vec<_> = accesses
+        .iter()
+        .map(|cell| (cell.time.count, cell.time.total_ns))
+        .collect();
     assert_eq!(times, [(1, Some(3_335)), (2, Some(6_666))]);
 }
 
@@ -207,10 +304,19 @@ fn an_access_is_counted_before_its_exit_ends_and_not_twice() {
 
 #[test]
 fn halves_of_pairs_leave_nothing() {
-    let mut pairing = run(&[(0, ENTRY), (1, exit(IO)), (2, exit(HLT)), (10, ENTRY), (20, ENTRY)]);
+    let mut pairing = run(&[
+        (0, ENTRY),
+        (1, exit(IO)),
+        (2, exit(HLT)),
+        (10, ENTRY),
+        (20, ENTRY),
+    ]);
     let exits = only(&mut pairing).events.exits;
     assert_eq!(exits.len(), 1);
-    assert_eq!((exits[0].code, exits[0].time.count, exits[0].time.total_ns), (HLT, 1, Some(8)));
+    assert_eq!(
+        (exits[0].code, exits[0].time.count, exits[0].time.total_ns),
+        (HLT, 1, Some(8))
+    );
 }
 
 #[test]
@@ -218,49 +324,99 @@ fn no_pair_across_a_gap() {
     let mut pairing = run(&[(0, exit(HLT)), (5, pio(0x10, Direction::Read))]);
     pairing.gap(10, 50);
     // This one began while events were missing: its entry may be lost and the next entry another's.
-    for (time, kind) in [(20, ENTRY), (30, exit(IO)), (60, ENTRY), (70, exit(IO)), (75, ENTRY)] {
+    for (time, kind) in [
+        (20, ENTRY),
+        (30, exit(IO)),
+        (60, ENTRY),
+        (70, exit(IO)),
+        (75, ENTRY),
+    ] {
         pairing.event(&at(time, kind));
     }
     let events = only(&mut pairing).events;
     assert_eq!(events.exits.len(), 1);
-    assert_eq!((events.exits[0].time.count, events.exits[0].time.total_ns), (1, Some(5)));
+    assert_eq!(
+        (events.exits[0].time.count, events.exits[0].time.total_ns),
+        (1, Some(5))
+    );
     // The access happened all the same.
-    assert_eq!((events.accesses[0].time.count, events.accesses[0].time.total_ns), (1, None));
+    assert_eq!(
+        (
+            events.accesses[0].time.count,
+            events.accesses[0].time.total_ns
+        ),
+        (1, None)
+    );
 }
 
 #[test]
 fn halted_preempted_and_vmm_time_are_separated() {
-    let other = Task { tid: 99, comm: *b"hog\0\0\0\0\0\0\0\0\0\0\0\0\0" };
+    let other = Task {
+        tid: 99,
+        comm: *b"hog\0\0\0\0\0\0\0\0\0\0\0\0\0",
+    };
     let mut pairing = run(&[
         (0, exit(HLT)),
-        (1_000, EventKind::SwitchOut { to: LeftFor::Sleeping, next: Task::default() }),
+        (
+            1_000,
+            EventKind::SwitchOut {
+                to: LeftFor::Sleeping,
+                next: Task::default(),
+            },
+        ),
         (5_000, EventKind::Waking { by: other }),
         (5_500, EventKind::SwitchIn),
         (6_000, EventKind::Halted { ns: 5_500 }),
         (7_000, EventKind::Userspace { reason: 2 }),
-        (8_000, EventKind::SwitchOut { to: LeftFor::Waiting, next: other }),
+        (
+            8_000,
+            EventKind::SwitchOut {
+                to: LeftFor::Waiting,
+                next: other,
+            },
+        ),
         (10_000, EventKind::SwitchIn),
         (12_000, ENTRY),
     ]);
     let events = only(&mut pairing).events;
     let exit = &events.exits[0];
     assert_eq!(exit.time.total_ns, Some(12_000));
-    assert_eq!((exit.halted_ns, exit.preempted_ns, exit.userspace_ns), (Some(5_500), Some(2_000), Some(3_000)));
+    assert_eq!(
+        (exit.halted_ns, exit.preempted_ns, exit.userspace_ns),
+        (Some(5_500), Some(2_000), Some(3_000))
+    );
     assert_eq!(events.wakeups.unwrap().total_ns, Some(500));
     assert_eq!((events.woken_by[0].tid, events.woken_by[0].count), (99, 1));
-    assert_eq!((events.preempted_by[0].comm.as_str(), events.preempted_by[0].ns), ("hog", 2_000));
+    assert_eq!(
+        (
+            events.preempted_by[0].comm.as_str(),
+            events.preempted_by[0].ns
+        ),
+        ("hog", 2_000)
+    );
 }
 
 /// The exit time, and its parts: halted, preempted, in the VMM.
 fn times(events: &[(u64, EventKind)]) -> (Option<u64>, [Option<u64>; 3]) {
     let events = only(&mut run(events)).events;
-    let [exit] = &events.exits[..] else { panic!("one reason, not {:?}", events.exits) };
+    let [exit] = &events.exits[..] else {
+        panic!("one reason, not {:?}", events.exits)
+    };
     assert_eq!(exit.time.count, 1);
-    (exit.time.total_ns, [exit.halted_ns, exit.preempted_ns, exit.userspace_ns])
+    (
+        exit.time.total_ns,
+        [exit.halted_ns, exit.preempted_ns, exit.userspace_ns],
+    )
 }
 
 const fn left(to: LeftFor) -> EventKind {
-    EventKind::SwitchOut { to, next: Task { tid: 0, comm: [0; 16] } }
+    EventKind::SwitchOut {
+        to,
+        next: Task {
+            tid: 0,
+            comm: [0; 16],
+        },
+    }
 }
 
 #[test]
@@ -279,7 +435,12 @@ fn a_pause_of_the_guest_is_no_time_of_an_exit() {
     ];
     assert_eq!(times(&paused), (Some(2_000), [None, Some(0), Some(0)]));
     // The VMM has served an access before.
-    let served = [(0, exit(IO)), (1_000, EventKind::Userspace { reason: 2 }), (2_000, INTERRUPTED), (HOUR, ENTRY)];
+    let served = [
+        (0, exit(IO)),
+        (1_000, EventKind::Userspace { reason: 2 }),
+        (2_000, INTERRUPTED),
+        (HOUR, ENTRY),
+    ];
     assert_eq!(times(&served), (Some(2_000), [None, None, Some(1_000)]));
     // The guest was idle: it halts on in the same exit.
     let halted = [
@@ -291,13 +452,21 @@ fn a_pause_of_the_guest_is_no_time_of_an_exit() {
         (2 * HOUR, EventKind::Halted { ns: 5_000 }),
         (2 * HOUR + 100, ENTRY),
     ];
-    assert_eq!(times(&halted), (Some(1_100 + 5_500), [Some(6_400), None, Some(0)]));
+    assert_eq!(
+        times(&halted),
+        (Some(1_100 + 5_500), [Some(6_400), None, Some(0)])
+    );
     // SIGSTOP meets it in the VMM.
     let stopped = [
         (0, exit(IO)),
         (1_000, EventKind::Userspace { reason: 2 }),
         (2_000, left(LeftFor::Stopped)),
-        (HOUR, EventKind::Waking { by: Task::default() }),
+        (
+            HOUR,
+            EventKind::Waking {
+                by: Task::default(),
+            },
+        ),
         (HOUR + 10, EventKind::SwitchIn),
         (HOUR + 1_000, ENTRY),
     ];
@@ -310,23 +479,43 @@ fn a_pause_of_the_guest_is_no_time_of_an_exit() {
         (5_000_000, EventKind::SwitchIn),
         (5_001_000, ENTRY),
     ];
-    assert_eq!(times(&blocked), (Some(5_001_000), [None, Some(0), Some(5_000_000)]));
+    assert_eq!(
+        times(&blocked),
+        (Some(5_001_000), [None, Some(0), Some(5_000_000)])
+    );
 }
 
 #[test]
 fn a_thread_id_that_another_thread_gets_counts_for_both() {
     let count = |t: &TracedThread| t.events.userspace.iter().map(|c| c.count).sum::<u64>();
     let served = EventKind::Userspace { reason: 2 };
-    let of = |pid, time, kind| TracedEvent { pid, ..at(time, kind) };
-    let events = [of(5, 10, served), of(5, 11, EventKind::Ended), of(6, 12, served), of(6, 13, served)];
+    let of = |pid, time, kind| TracedEvent {
+        pid,
+        ..at(time, kind)
+    };
+    let events = [
+        of(5, 10, served),
+        of(5, 11, EventKind::Ended),
+        of(6, 12, served),
+        of(6, 13, served),
+    ];
     // Of a lost end the other process tells.
     let unseen = [of(5, 10, served), of(6, 12, served), of(6, 13, served)];
     for events in [&events[..], &unseen[..]] {
-        let mut pairing = Pairing { separates_lives: true, ..Pairing::default() };
+        let mut pairing = Pairing {
+            separates_lives: true,
+            ..Pairing::default()
+        };
         events.iter().for_each(|event| pairing.event(event));
         let mut threads = pairing.snapshot();
         threads.sort_by_key(|t| t.key);
-        assert_eq!(threads.iter().map(|t| (t.pid, count(t))).collect::<Vec<_>>(), [(5, 1), (6, 2)]);
+        assert_eq!(
+            threads
+                .iter()
+                .map(|t| (t.pid, count(t)))
+                .collect::<Vec<_>>(),
+            [(5, 1), (6, 2)]
+        );
         assert!(threads[0].died_ns.is_some() && threads[1].died_ns.is_none());
         pairing.forget(&[threads[0].key]);
         assert_eq!(count(&only(&mut pairing)), 2, "the living one stays");
@@ -345,11 +534,19 @@ fn migrations_and_what_they_crossed() {
         ..CpuTopo::default()
     };
     let mut topology = HostTopology {
-        cpus: vec![cpu(0, 0, 0, 0), cpu(1, 0, 0, 0), cpu(2, 1, 0, 0), cpu(3, 2, 1, 1)],
+        cpus: vec![
+            cpu(0, 0, 0, 0),
+            cpu(1, 0, 0, 0),
+            cpu(2, 1, 0, 0),
+            cpu(3, 2, 1, 1),
+        ],
         ..HostTopology::default()
     };
     topology.normalise();
-    let mut pairing = Pairing { counts_migrations: true, ..Pairing::new(ReasonNames::new(), topology) };
+    let mut pairing = Pairing {
+        counts_migrations: true,
+        ..Pairing::new(ReasonNames::new(), topology)
+    };
     // Before the thread is known to run a guest nothing is counted.
     pairing.event(&at(0, EventKind::Migrated { from: 3, to: 0 }));
     assert!(pairing.snapshot().is_empty());
@@ -359,7 +556,10 @@ fn migrations_and_what_they_crossed() {
         pairing.event(&at(2, EventKind::Migrated { from, to }));
     }
     let m = only(&mut pairing).events.migrations;
-    assert_eq!((m.total, m.cross_core, m.cross_llc, m.cross_node, m.from), (Some(3), 2, 1, 1, Some(2)));
+    assert_eq!(
+        (m.total, m.cross_core, m.cross_llc, m.cross_node, m.from),
+        (Some(3), 2, 1, 1, Some(2))
+    );
 }
 
 #[test]
@@ -375,10 +575,16 @@ fn extremes_and_bursts_are_of_the_interval() {
     let events = only(&mut pairing).events;
     let burst = events.accesses[0].burst.unwrap();
     assert_eq!((burst.count, burst.ns), (3, 1_800_000));
-    assert_eq!((events.exits[0].time.min_ns, events.exits[0].time.max_ns), (Some(100), Some(500)));
+    assert_eq!(
+        (events.exits[0].time.min_ns, events.exits[0].time.max_ns),
+        (Some(100), Some(500))
+    );
     let events = only(&mut pairing).events;
     assert_eq!(events.accesses[0].burst.unwrap().count, 0);
-    assert_eq!((events.exits[0].time.min_ns, events.exits[0].time.count), (None, 2));
+    assert_eq!(
+        (events.exits[0].time.min_ns, events.exits[0].time.count),
+        (None, 2)
+    );
 }
 
 #[test]
@@ -401,7 +607,10 @@ fn a_guest_that_touches_everything_costs_a_bounded_table() {
     }
     let accesses = only(&mut pairing).events.accesses;
     assert!(accesses.len() <= 4096, "{}", accesses.len());
-    assert_eq!(accesses.iter().map(|cell| cell.time.count).sum::<u64>(), 0x1_0000);
+    assert_eq!(
+        accesses.iter().map(|cell| cell.time.count).sum::<u64>(),
+        0x1_0000
+    );
     let other = accesses.iter().find(|cell| cell.address.is_none()).unwrap();
     assert_eq!(other.time.count, pairing.overflow);
 
@@ -409,24 +618,51 @@ fn a_guest_that_touches_everything_costs_a_bounded_table() {
     for code in 0..10_000 {
         pairing.event(&at(u64::from(code), exit(code)));
         pairing.event(&at(u64::from(code), ENTRY));
-        pairing.event(&at(u64::from(code), EventKind::Userspace { reason: code.cast_signed() }));
-        pairing.event(&at(u64::from(code), EventKind::Waking { by: Task { tid: code.cast_signed(), comm: [0; 16] } }));
+        pairing.event(&at(
+            u64::from(code),
+            EventKind::Userspace {
+                reason: code.cast_signed(),
+            },
+        ));
+        pairing.event(&at(
+            u64::from(code),
+            EventKind::Waking {
+                by: Task {
+                    tid: code.cast_signed(),
+                    comm: [0; 16],
+                },
+            },
+        ));
     }
     let events = only(&mut pairing).events;
-    assert!(events.exits.len() <= 512 && events.userspace.len() <= 128 && events.woken_by.len() <= 65);
-    assert_eq!(events.woken_by.iter().map(|task| task.count).sum::<u64>(), 10_000);
+    assert!(
+        events.exits.len() <= 512 && events.userspace.len() <= 128 && events.woken_by.len() <= 65
+    );
+    assert_eq!(
+        events.woken_by.iter().map(|task| task.count).sum::<u64>(),
+        10_000
+    );
     assert!(pairing.overflow > 9_000);
 }
 
 #[test]
 fn counts_alone() {
-    let mut pairing = Pairing { untimed: true, ..Pairing::default() };
+    let mut pairing = Pairing {
+        untimed: true,
+        ..Pairing::default()
+    };
     for (time, kind) in [(0, exit(IO)), (1, pio(1, Direction::Read)), (5, exit(IO))] {
         pairing.event(&at(time, kind));
     }
     let events = only(&mut pairing).events;
-    assert_eq!((events.exits[0].time.count, events.exits[0].time.total_ns), (2, None));
-    assert_eq!((events.accesses[0].time.count, events.exits[0].userspace_ns), (1, None));
+    assert_eq!(
+        (events.exits[0].time.count, events.exits[0].time.total_ns),
+        (2, None)
+    );
+    assert_eq!(
+        (events.accesses[0].time.count, events.exits[0].userspace_ns),
+        (1, None)
+    );
 }
 
 #[test]
@@ -439,7 +675,12 @@ fn a_name_of_the_kernels_own_only_where_none_is_built_in() {
         pairing.event(&at(0, exit(code)));
         pairing.event(&at(1, ENTRY));
     }
-    let named: Vec<_> = only(&mut pairing).events.exits.into_iter().map(|cell| cell.name).collect();
+    let named: Vec<_> = only(&mut pairing)
+        .events
+        .exits
+        .into_iter()
+        .map(|cell| cell.name)
+        .collect();
     assert_eq!(named, [None, Some("brand_new".to_owned())]);
 }
 
@@ -454,7 +695,16 @@ fn record(size: usize, parts: &[(usize, &[u8])]) -> Vec<u8> {
 
 fn decode(decoder: &EventDecoder, raw: &[u8]) -> Vec<EventKind> {
     let mut kinds = Vec::new();
-    decoder.decode(&RawSample { pid: 5, tid: 7, time: 1, cpu: 0, raw }, |event| kinds.push(event.kind));
+    decoder.decode(
+        &RawSample {
+            pid: 5,
+            tid: 7,
+            time: 1,
+            cpu: 0,
+            raw,
+        },
+        |event| kinds.push(event.kind),
+    );
     kinds
 }
 
@@ -478,19 +728,52 @@ fn records_are_read_where_the_format_says() {
     assert!(decoder.add_format(&format::parse(ARM64_EXIT).unwrap()));
     assert!(decoder.add_format(&format::parse(SWITCH).unwrap()));
     let raw = record(24, &[(0, &[0xf4, 1]), (8, &[2]), (12, &[0x24])]);
-    assert_eq!(decode(&decoder, &raw), [EventKind::Exit { isa: Isa::Arm64, code: 0x24, vcpu: None }]);
+    assert_eq!(
+        decode(&decoder, &raw),
+        [EventKind::Exit {
+            isa: Isa::Arm64,
+            code: 0x24,
+            vcpu: None
+        }]
+    );
     assert_eq!(decode(&decoder, &raw[..10]), []);
 
     // Preempted (R+), then asleep (S).
-    let raw = |state: &[u8]| record(64, &[(0, &[0x58, 2]), (24, &[7]), (32, state), (40, b"hog"), (56, &[9])]);
-    let next = Task { tid: 9, comm: *b"hog\0\0\0\0\0\0\0\0\0\0\0\0\0" };
+    let raw = |state: &[u8]| {
+        record(
+            64,
+            &[
+                (0, &[0x58, 2]),
+                (24, &[7]),
+                (32, state),
+                (40, b"hog"),
+                (56, &[9]),
+            ],
+        )
+    };
+    let next = Task {
+        tid: 9,
+        comm: *b"hog\0\0\0\0\0\0\0\0\0\0\0\0\0",
+    };
     assert_eq!(
         decode(&decoder, &raw(&[0, 1])),
-        [EventKind::SwitchOut { to: LeftFor::Waiting, next }, EventKind::SwitchIn]
+        [
+            EventKind::SwitchOut {
+                to: LeftFor::Waiting,
+                next
+            },
+            EventKind::SwitchIn
+        ]
     );
     assert_eq!(
         decode(&decoder, &raw(&[1])),
-        [EventKind::SwitchOut { to: LeftFor::Sleeping, next }, EventKind::SwitchIn]
+        [
+            EventKind::SwitchOut {
+                to: LeftFor::Sleeping,
+                next
+            },
+            EventKind::SwitchIn
+        ]
     );
     assert_eq!(decode(&decoder, &record(64, &[(0, &[9, 9])])), []);
 }
@@ -506,9 +789,26 @@ fn without_the_event_of_ports_exits_name_them() {
         \tfield:unsigned int port;\toffset:12;\tsize:4;\tsigned:0;\n";
     let mut decoder = EventDecoder::default();
     assert!(decoder.add_format(&format::parse(exit).unwrap()));
-    let raw = record(24, &[(0, &[0xf4, 1]), (8, &[30]), (12, &[1]), (16, &[0x0b, 0, 8, 6])]);
-    let access = TracedAccess { space: Space::Pio, address: 0x608, direction: Direction::Read, fault: false };
-    let exit = EventKind::Exit { isa: Isa::Vmx, code: 30, vcpu: None };
+    let raw = record(
+        24,
+        &[
+            (0, &[0xf4, 1]),
+            (8, &[30]),
+            (12, &[1]),
+            (16, &[0x0b, 0, 8, 6]),
+        ],
+    );
+    let access = TracedAccess {
+        space: Space::Pio,
+        address: 0x608,
+        direction: Direction::Read,
+        fault: false,
+    };
+    let exit = EventKind::Exit {
+        isa: Isa::Vmx,
+        code: 30,
+        vcpu: None,
+    };
     assert_eq!(decode(&decoder, &raw), [exit, EventKind::Access(access)]);
     assert!(decoder.add_format(&format::parse(pio).unwrap()));
     assert_eq!(decode(&decoder, &raw), [exit]);
@@ -516,11 +816,17 @@ fn without_the_event_of_ports_exits_name_them() {
 
 #[test]
 fn a_virtio_kick_that_an_ioeventfd_takes_is_a_write() {
-    let text = "name: kvm_fast_mmio\nID: 700\nformat:\n\tfield:u64 gpa;\toffset:8;\tsize:8;\tsigned:0;\n";
+    let text = "name: kvm_fast_mmio\nID: 700\nformat:\n\tfield:u64 \
+        gpa;\toffset:8;\tsize:8;\tsigned:0;\n";
     let mut decoder = EventDecoder::default();
     assert!(decoder.add_format(&format::parse(text).unwrap()));
     let raw = record(16, &[(0, &[0xbc, 2]), (8, &0xfe00_3000_u64.to_le_bytes())]);
-    let access = TracedAccess { space: Space::Mmio, address: 0xfe00_3000, direction: Direction::Write, fault: false };
+    let access = TracedAccess {
+        space: Space::Mmio,
+        address: 0xfe00_3000,
+        direction: Direction::Write,
+        fault: false,
+    };
     assert_eq!(decode(&decoder, &raw), [EventKind::Access(access)]);
 }
 
@@ -528,7 +834,10 @@ fn a_virtio_kick_that_an_ioeventfd_takes_is_a_write() {
 fn an_event_that_lacks_its_fields_is_not_decoded() {
     let mut decoder = EventDecoder::default();
     assert!(!decoder.add_format(&format::parse("name: kvm_exit\nID: 5\nformat:\n").unwrap()));
-    assert!(!decoder.add_format(&format::parse(&SWITCH.replace("sched_switch", "sched_wakeup")).unwrap()));
+    assert!(
+        !decoder
+            .add_format(&format::parse(&SWITCH.replace("sched_switch", "sched_wakeup")).unwrap())
+    );
     assert!(decoder.is_empty());
 }
 
@@ -545,7 +854,8 @@ proptest! {
         }
     }
 
-    /// Whatever comes in whatever order: no panic, and accesses never take more time than the exits that held them.
+    /// Whatever comes in whatever order: no panic, and accesses never take more time than the exits
+    /// that held them.
     #[test]
     fn any_order_of_events(steps in prop::collection::vec((0u64..100, 0u8..9), 0..200)) {
         let mut pairing = Pairing::default();
@@ -574,22 +884,46 @@ proptest! {
 fn addresses_of_all_threads_together_are_bounded() {
     let mut pairing = Pairing::new(ReasonNames::new(), HostTopology::default());
     let access = |n: u64| {
-        let access = TracedAccess { space: Space::Mmio, address: n << 12, direction: Direction::Read, fault: false };
-        TracedEvent { tid: 1 + (n % 100) as i32, pid: 1, time: n, cpu: 0, kind: EventKind::Access(access) }
+        let access = TracedAccess {
+            space: Space::Mmio,
+            address: n << 12,
+            direction: Direction::Read,
+            fault: false,
+        };
+        TracedEvent {
+            tid: 1 + (n % 100) as i32,
+            pid: 1,
+            time: n,
+            cpu: 0,
+            kind: EventKind::Access(access),
+        }
     };
     let count = MAX_CELLS as u64 + 1000;
     (0..count).for_each(|n| pairing.event(&access(n)));
     let cells = |pairing: &mut Pairing| -> Vec<(usize, u64)> {
-        let each =
-            |t: TracedThread| (t.events.accesses.len(), t.events.accesses.iter().map(|cell| cell.time.count).sum());
+        let each = |t: TracedThread| {
+            (
+                t.events.accesses.len(),
+                t.events.accesses.iter().map(|cell| cell.time.count).sum(),
+            )
+        };
         pairing.snapshot().into_iter().map(each).collect()
     };
     let all = cells(&mut pairing);
-    assert_eq!(all.iter().map(|(_, accesses)| accesses).sum::<u64>(), count, "each access counts");
+    assert_eq!(
+        all.iter().map(|(_, accesses)| accesses).sum::<u64>(),
+        count,
+        "each access counts"
+    );
     assert!(all.iter().map(|(cells, _)| cells).sum::<usize>() <= MAX_CELLS + 100);
     assert_eq!(pairing.overflow, 1000);
     // Room of threads that are gone is used again.
-    let gone: Vec<ThreadKey> = pairing.snapshot().into_iter().take(50).map(|t| t.key).collect();
+    let gone: Vec<ThreadKey> = pairing
+        .snapshot()
+        .into_iter()
+        .take(50)
+        .map(|t| t.key)
+        .collect();
     pairing.forget(&gone);
     pairing.event(&access(1 << 40));
     assert_eq!(pairing.overflow, 1000);

@@ -10,8 +10,8 @@ use kvm::topology::HostTopology;
 use sample::{Migrations, ThreadEvents, Timing, UserspaceCell};
 use std::collections::BTreeMap;
 
-/// Limit of the accesses that share an exit's time; an emulated string instruction can make many. Further ones count
-/// without time.
+/// Limit of the accesses that share an exit's time; an emulated string instruction can make many.
+/// Further ones count without time.
 const MAX_SHARING: usize = 64;
 /// Limit of the reasons of exits that the VMM served.
 const MAX_USERSPACE: usize = 128;
@@ -53,8 +53,9 @@ impl OpenExit {
     }
 }
 
-/// Whether the VMM does not serve this exit but stops the vCPU: a signal (-4), a debugger (4), a shutdown (8), a failed
-/// entry (9), an internal error (17), a system event (24). `ENDS_EXIT` in bpf/layout.h is the same.
+/// Whether the VMM does not serve this exit but stops the vCPU: a signal (-4), a debugger (4), a
+/// shutdown (8), a failed entry (9), an internal error (17), a system event (24). `ENDS_EXIT` in
+/// bpf/layout.h is the same.
 const fn ends_exit(reason: i32) -> bool {
     matches!(reason, -4 | 4 | 8 | 9 | 17 | 24)
 }
@@ -85,7 +86,8 @@ struct SchedulerCounts {
 impl SchedulerCounts {
     /// Time on a CPU; `None` where more than one in fifty of its beginnings is missing.
     fn ran_ns(&self) -> Option<u64> {
-        self.ran_ns.filter(|_| self.seen && self.unseen * 50 <= self.left)
+        self.ran_ns
+            .filter(|_| self.seen && self.unseen * 50 <= self.left)
     }
 
     /// Counts the time on a CPU that ends here.
@@ -130,13 +132,29 @@ pub(super) struct PairedThread {
 impl PairedThread {
     /// `since`: when it began to run, if it runs.
     pub fn new(pid: i32, born: u64, since: u64, counts_migrations: bool, exact: bool) -> Self {
-        let migrations = Migrations { total: counts_migrations.then_some(0), ..Migrations::default() };
-        Self { exact, pid, born, migrations, since: Some(since), ..Self::default() }
+        let migrations = Migrations {
+            total: counts_migrations.then_some(0),
+            ..Migrations::default()
+        };
+        Self {
+            exact,
+            pid,
+            born,
+            migrations,
+            since: Some(since),
+            ..Self::default()
+        }
     }
 
     fn scheduler(&mut self) -> &mut SchedulerCounts {
         let (running_since, ran_ns) = (self.since, self.since.map(|_| 0));
-        let new = || Box::new(SchedulerCounts { running_since, ran_ns, ..SchedulerCounts::default() });
+        let new = || {
+            Box::new(SchedulerCounts {
+                running_since,
+                ran_ns,
+                ..SchedulerCounts::default()
+            })
+        };
         self.scheduler.get_or_insert_with(new)
     }
 
@@ -165,21 +183,36 @@ impl PairedThread {
     pub fn entry(&mut self, time: u64, vcpu: Option<u32>, room: bool) -> bool {
         self.vcpu = vcpu.or(self.vcpu);
         self.leave_userspace(time, 0);
-        let Some(open) = self.open.take().filter(|open| open.trusted && open.since <= time) else {
+        let Some(open) = self
+            .open
+            .take()
+            .filter(|open| open.trusted && open.since <= time)
+        else {
             self.settle(None);
             return true;
         };
         let ns = open.duration(time);
         self.settle(Some(ns));
-        self.exits.add((open.isa, open.code), Some((ns, open.parts)), self.exact, room)
+        self.exits.add(
+            (open.isa, open.code),
+            Some((ns, open.parts)),
+            self.exact,
+            room,
+        )
     }
 
-    /// Ends the thread's events. An exit without an entry counts, unless the reason has times, whose mean it would
-    /// distort.
+    /// Ends the thread's events. An exit without an entry counts, unless the reason has times,
+    /// whose mean it would distort.
     pub fn end(&mut self, room: bool) -> bool {
-        let last = self.open.take().filter(|open| !self.exits.is_timed((open.isa, open.code)));
+        let last = self
+            .open
+            .take()
+            .filter(|open| !self.exits.is_timed((open.isa, open.code)));
         self.settle(None);
-        last.is_none_or(|open| self.exits.add((open.isa, open.code), None, self.exact, room))
+        last.is_none_or(|open| {
+            self.exits
+                .add((open.isa, open.code), None, self.exact, room)
+        })
     }
 
     /// How many addresses and reasons have a cell.
@@ -187,12 +220,18 @@ impl PairedThread {
         self.accesses.0.len() + self.exits.0.len()
     }
 
-    /// `room`: whether a new address may take a cell. The lowest two bits of a memory address are cleared, as in
-    /// `AccessCell`.
+    /// `room`: whether a new address may take a cell. The lowest two bits of a memory address are
+    /// cleared, as in `AccessCell`.
     pub fn access(&mut self, time: u64, access: TracedAccess, room: bool) -> bool {
         self.leave_userspace(time, 0);
-        let address = if self.exact || access.space != Space::Mmio { access.address } else { access.address & !3 };
-        let (key, own) = self.accesses.key((access.space, Some(address), access.direction), room);
+        let address = if self.exact || access.space != Space::Mmio {
+            access.address
+        } else {
+            access.address & !3
+        };
+        let (key, own) = self
+            .accesses
+            .key((access.space, Some(address), access.direction), room);
         self.accesses.seen(key, time, access.fault);
         if self.open.is_some_and(|open| open.trusted) && self.sharing.len() < MAX_SHARING {
             self.sharing.push(key);
@@ -233,7 +272,8 @@ impl PairedThread {
         }
     }
 
-    /// The VMM's part of the exit ends with the first event of the kernel, which slept for `ns` before it.
+    /// The VMM's part of the exit ends with the first event of the kernel, which slept for `ns`
+    /// before it.
     pub fn leave_userspace(&mut self, time: u64, ns: u64) {
         if let Some(open) = &mut self.open
             && let Some(since) = open.user_since.take()
@@ -298,8 +338,16 @@ impl PairedThread {
         scheduler.unseen += u64::from(scheduler.running_since.is_none());
         scheduler.ran(time);
         scheduler.woken_at = None;
-        scheduler.preempted = if to == LeftFor::Waiting { Some((time, next)) } else { None };
-        scheduler.stopped_at = if to == LeftFor::Stopped { Some(time) } else { None };
+        scheduler.preempted = if to == LeftFor::Waiting {
+            Some((time, next))
+        } else {
+            None
+        };
+        scheduler.stopped_at = if to == LeftFor::Stopped {
+            Some(time)
+        } else {
+            None
+        };
     }
 
     pub fn switch_in(&mut self, time: u64) {
@@ -341,13 +389,23 @@ impl PairedThread {
         let mut accesses = self.accesses.take();
         // Accesses of an exit that is still open count here. They get their time when it ends.
         for key in &self.sharing {
-            if let Some(cell) = accesses.iter_mut().find(|cell| (cell.space, cell.address, cell.direction) == *key) {
+            if let Some(cell) = accesses
+                .iter_mut()
+                .find(|cell| (cell.space, cell.address, cell.direction) == *key)
+            {
                 cell.time.count += 1;
             }
         }
-        let userspace = self.userspace.iter().map(|(&reason, &count)| UserspaceCell { reason, count }).collect();
+        let userspace = self
+            .userspace
+            .iter()
+            .map(|(&reason, &count)| UserspaceCell { reason, count })
+            .collect();
         TracedThread {
-            key: ThreadKey { tid, born_ns: self.born },
+            key: ThreadKey {
+                tid,
+                born_ns: self.born,
+            },
             died_ns: self.died,
             pid: self.pid,
             comm: self.comm.clone(),
@@ -355,7 +413,13 @@ impl PairedThread {
             ran_ns: scheduler.ran_ns(),
             waited_ns: scheduler.waited_ns(),
             events: ThreadEvents {
-                exits: self.exits.take(names, SeenKinds { switches: scheduler.seen, ..seen }),
+                exits: self.exits.take(
+                    names,
+                    SeenKinds {
+                        switches: scheduler.seen,
+                        ..seen
+                    },
+                ),
                 accesses,
                 userspace,
                 migrations: self.migrations,

@@ -13,7 +13,8 @@ use std::collections::HashMap as Map;
 /// A map with a fast hash function: every event uses several of them.
 type HashMap<K, V> = Map<K, V, RandomState>;
 
-/// Limits for each thread. Kernels know about 130 exit reasons; a guest can access any number of addresses.
+/// Limits for each thread. Kernels know about 130 exit reasons; a guest can access any number of
+/// addresses.
 const MAX_EXITS: usize = 512;
 const MAX_ACCESSES: usize = 4096;
 const MAX_TASKS: usize = 64;
@@ -47,9 +48,15 @@ pub(super) struct ExitCounts {
 pub(super) struct Exits(pub HashMap<(Isa, u32), ExitCounts>);
 
 impl Exits {
-    /// Counts one exit, with its time if that is known. Returns false if its reason finds no cell. `room`: whether a
-    /// new reason may take a cell.
-    pub fn add(&mut self, reason: (Isa, u32), timed: Option<(u64, ExitParts)>, exact: bool, room: bool) -> bool {
+    /// Counts one exit, with its time if that is known. Returns false if its reason finds no cell.
+    /// `room`: whether a new reason may take a cell.
+    pub fn add(
+        &mut self,
+        reason: (Isa, u32),
+        timed: Option<(u64, ExitParts)>,
+        exact: bool,
+        room: bool,
+    ) -> bool {
         if !(room && self.0.len() < MAX_EXITS || self.0.contains_key(&reason)) {
             return false;
         }
@@ -64,14 +71,20 @@ impl Exits {
 
     /// Whether exits of this reason have times.
     pub fn is_timed(&self, reason: (Isa, u32)) -> bool {
-        self.0.get(&reason).is_some_and(|exit| exit.time.total_ns.is_some())
+        self.0
+            .get(&reason)
+            .is_some_and(|exit| exit.time.total_ns.is_some())
     }
 
     /// The cells, sorted. Extremes are reset.
     pub fn take(&mut self, names: &ReasonNames, seen: SeenKinds) -> Vec<ExitCell> {
         // Most threads have few reasons: no room for more.
         let mut cells = Vec::with_capacity(self.0.len());
-        cells.extend(self.0.iter_mut().map(|((isa, code), exit)| exit.take(*isa, *code, names, seen)));
+        cells.extend(
+            self.0
+                .iter_mut()
+                .map(|((isa, code), exit)| exit.take(*isa, *code, names, seen)),
+        );
         cells.sort_unstable_by_key(|cell| (cell.isa, cell.code));
         cells
     }
@@ -79,12 +92,20 @@ impl Exits {
 
 impl ExitCounts {
     fn take(&mut self, isa: Isa, code: u32, names: &ReasonNames, seen: SeenKinds) -> ExitCell {
-        let kernel_name = || names.get(&(isa, exit_reason::basic(isa, code))).map(|name| sanitize(name, 64));
+        let kernel_name = || {
+            names
+                .get(&(isa, exit_reason::basic(isa, code)))
+                .map(|name| sanitize(name, 64))
+        };
         let timed = self.time.total_ns.is_some();
         ExitCell {
             isa,
             code,
-            name: if exit_reason::name(isa, code).is_some() { None } else { kernel_name() },
+            name: if exit_reason::name(isa, code).is_some() {
+                None
+            } else {
+                kernel_name()
+            },
             time: take_timing(&mut self.time),
             userspace_ns: (timed && seen.userspace).then_some(self.parts.userspace),
             halted_ns: (timed && seen.halted).then_some(self.parts.halted),
@@ -124,7 +145,8 @@ pub(super) struct AccessCounts {
 pub(super) struct Accesses(pub HashMap<AccessKey, AccessCounts>);
 
 impl Accesses {
-    /// The cell of an access, and whether it is the address's own one. `room`: there may be a new one.
+    /// The cell of an access, and whether it is the address's own one. `room`: there may be a new
+    /// one.
     pub fn key(&self, own: AccessKey, room: bool) -> (AccessKey, bool) {
         // The six `other` cells (three spaces, two directions) stay within the limit.
         if room && self.0.len() < MAX_ACCESSES - 6 || self.0.contains_key(&own) {
@@ -185,7 +207,11 @@ impl Tasks {
     /// Counts one event with this task.
     pub fn add(&mut self, task: Task, ns: u64) {
         if self.tasks.len() >= MAX_TASKS && !self.tasks.contains_key(&task.tid) {
-            let rarest = self.tasks.iter().min_by_key(|(_, (_, count, ns))| (*ns, *count)).map(|(tid, _)| *tid);
+            let rarest = self
+                .tasks
+                .iter()
+                .min_by_key(|(_, (_, count, ns))| (*ns, *count))
+                .map(|(tid, _)| *tid);
             if let Some((_, count, ns)) = rarest.and_then(|tid| self.tasks.remove(&tid)) {
                 self.rest = (self.rest.0 + count, self.rest.1.saturating_add(ns));
             }

@@ -1,8 +1,9 @@
-//! The `perf` engine: one ring per CPU receives the tracepoints, and user space pairs and counts them.
+//! The `perf` engine: one ring per CPU receives the tracepoints, and user space pairs and counts
+//! them.
 //!
-//! For kernels and policies without BPF. Each event is copied, so it costs the guest some six times as much as the
-//! BPF engine; the results are the same. A separate thread empties the rings, as one holds only 30 ms at 100 000
-//! exits a second.
+//! For kernels and policies without BPF. Each event is copied, so it costs the guest some six times
+//! as much as the BPF engine; the results are the same. A separate thread empties the rings, as one
+//! holds only 30 ms at 100 000 exits a second.
 
 mod rings;
 mod time_order;
@@ -30,12 +31,18 @@ pub struct PerfEngine {
 }
 
 impl PerfEngine {
-    /// Starts watching all CPUs. `topology` says whether a migration crosses cores, caches or nodes.
+    /// Starts watching all CPUs. `topology` says whether a migration crosses cores, caches or
+    /// nodes.
     ///
     /// # Errors
     /// When the kernel's tracepoints cannot be found or opened, with the reason.
     pub fn open(topology: HostTopology) -> Result<Self, EngineError> {
-        let mut engine = Self { tracefs: Tracefs::open()?, topology, watcher: None, gaps: Vec::new() };
+        let mut engine = Self {
+            tracefs: Tracefs::open()?,
+            topology,
+            watcher: None,
+            gaps: Vec::new(),
+        };
         engine.set_level(EngineLevel::Full)?;
         Ok(engine)
     }
@@ -43,9 +50,14 @@ impl PerfEngine {
     /// The tracepoints that this kernel has, and those that it lacks.
     fn learn(&self) -> (Vec<Wanted>, EventDecoder, Vec<EngineError>) {
         let (mut wanted, mut decoder, mut gaps) = (Vec::new(), EventDecoder::default(), Vec::new());
-        for event in EVENTS.iter().filter(|event| self.tracefs.has(event.group, event.name)) {
+        for event in EVENTS
+            .iter()
+            .filter(|event| self.tracefs.has(event.group, event.name))
+        {
             match self.tracefs.format(event.group, event.name) {
-                Ok(format) if decoder.add_format(&format) => wanted.push(Wanted::new(event.name, format.id)),
+                Ok(format) if decoder.add_format(&format) => {
+                    wanted.push(Wanted::new(event.name, format.id));
+                }
                 Ok(_) => gaps.push(EngineError {
                     cause: format!("tracepoint {} lacks a field that is needed", event.name),
                     fix: "no fix on this kernel; kvmtop shows what the other events provide".into(),
@@ -63,7 +75,11 @@ impl Engine for PerfEngine {
     }
 
     fn level(&self) -> EngineLevel {
-        if self.watcher.is_some() { EngineLevel::Full } else { EngineLevel::None }
+        if self.watcher.is_some() {
+            EngineLevel::Full
+        } else {
+            EngineLevel::None
+        }
     }
 
     fn set_level(&mut self, level: EngineLevel) -> Result<(), EngineError> {

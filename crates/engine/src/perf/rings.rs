@@ -17,10 +17,11 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Bytes of a ring for unprivileged users: with its control page, the default of `kernel.perf_event_mlock_kb`.
+/// Bytes of a ring for unprivileged users: with its control page, the default of
+/// `kernel.perf_event_mlock_kb`.
 const RING: usize = 512 * 1024;
-/// Bytes of a ring where that limit does not apply (`CAP_IPC_LOCK`) and CPUs are few: 45 000 events, so that the
-/// reader can wait for a while on a busy host.
+/// Bytes of a ring where that limit does not apply (`CAP_IPC_LOCK`) and CPUs are few: 45 000
+/// events, so that the reader can wait for a while on a busy host.
 const LARGE_RING: usize = 4 * 1024 * 1024;
 /// The most bytes of all rings together when they are enlarged.
 const ALL_RINGS: usize = 16 * 1024 * 1024;
@@ -30,8 +31,9 @@ const FULL: usize = 1024;
 /// The size of a record's header.
 const HEADER: usize = 8;
 
-/// Names that VMMs give to vCPU threads: QEMU with and without `debug-threads`, Firecracker, cloud-hypervisor, crosvm,
-/// kvmtool. An event's filter can be set only once, so it cannot follow the threads themselves.
+/// Names that VMMs give to vCPU threads: QEMU with and without `debug-threads`, Firecracker,
+/// cloud-hypervisor, crosvm, kvmtool. An event's filter can be set only once, so it cannot follow
+/// the threads themselves.
 const VCPU_NAMES: [&str; 3] = ["CPU *", "qemu*", "*vcpu*"];
 
 /// A CPU since it came online: an event of perf ends with its CPU and does not come back with it
@@ -39,8 +41,8 @@ const VCPU_NAMES: [&str; 3] = ["CPU *", "qemu*", "*vcpu*"];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OnlineCpu {
     pub number: u32,
-    /// The inode of its folder `topology`, which the kernel makes at each start of the CPU (drivers/base/topology.c,
-    /// `topology_add_dev`).
+    /// The inode of its folder `topology`, which the kernel makes at each start of the CPU
+    /// (drivers/base/topology.c, `topology_add_dev`).
     since: Option<u64>,
 }
 
@@ -48,9 +50,19 @@ impl OnlineCpu {
     /// All that are online, by the folder of the host's CPUs.
     pub fn all_below(folder: &Path) -> Vec<Self> {
         let list = std::fs::read_to_string(folder.join("online")).unwrap_or_default();
-        let inode = |cpu| std::fs::metadata(folder.join(format!("cpu{cpu}/topology"))).ok().map(|m| m.ino());
+        let inode = |cpu| {
+            std::fs::metadata(folder.join(format!("cpu{cpu}/topology")))
+                .ok()
+                .map(|m| m.ino())
+        };
         let online = CpuSet::parse(list.trim()).unwrap_or_default();
-        online.iter().map(|number| Self { number, since: inode(number) }).collect()
+        online
+            .iter()
+            .map(|number| Self {
+                number,
+                since: inode(number),
+            })
+            .collect()
     }
 }
 
@@ -73,7 +85,8 @@ pub(super) struct Ring {
 #[derive(Debug, Clone)]
 pub(super) struct Wanted {
     pub id: u64,
-    /// For the frequent scheduler events: the kernel's filter by a thread's name (Documentation/trace/events.rst).
+    /// For the frequent scheduler events: the kernel's filter by a thread's name
+    /// (Documentation/trace/events.rst).
     filter: Option<CString>,
 }
 
@@ -84,25 +97,47 @@ impl Wanted {
             "sched_switch" => &["prev_comm", "next_comm"],
             _ => &[],
         };
-        let terms = fields.iter().flat_map(|field| VCPU_NAMES.map(|name| format!("{field} ~ \"{name}\"")));
+        let terms = fields.iter().flat_map(|field| {
+            VCPU_NAMES.map(|name| {
+                format!(
+                    "{field} ~ \
+            \"{name}\""
+                )
+            })
+        });
         let terms: Vec<String> = terms.collect();
-        Self { id, filter: CString::new(terms.join(" || ")).ok().filter(|_| !terms.is_empty()) }
+        Self {
+            id,
+            filter: CString::new(terms.join(" || "))
+                .ok()
+                .filter(|_| !terms.is_empty()),
+        }
     }
 }
 
 /// Opens every event on these CPUs, disabled until [`Ring::enable`].
 pub(super) fn open(cpus: &[OnlineCpu], wanted: &[Wanted]) -> Result<Vec<Ring>, EngineError> {
     rights::allow_files();
-    let size = 1 << (ALL_RINGS / cpus.len().max(1)).clamp(RING, LARGE_RING).ilog2();
+    let size = 1
+        << (ALL_RINGS / cpus.len().max(1))
+            .clamp(RING, LARGE_RING)
+            .ilog2();
     let open = |size| -> Result<Vec<Ring>, EngineError> {
-        cpus.iter().map(|cpu| Ring::open(*cpu, wanted, size).map_err(|e| cannot_open(*cpu, &e))).collect()
+        cpus.iter()
+            .map(|cpu| Ring::open(*cpu, wanted, size).map_err(|e| cannot_open(*cpu, &e)))
+            .collect()
     };
     open(size).or_else(|error| if size > RING { open(RING) } else { Err(error) })
 }
 
 /// Opens the events of a CPU that came online and enables them. `like`: another ring.
-pub(super) fn join(cpu: OnlineCpu, wanted: &[Wanted], like: Option<&Ring>) -> Result<Ring, EngineError> {
-    let mut ring = Ring::open(cpu, wanted, like.map_or(RING, |ring| ring.size)).map_err(|e| cannot_open(cpu, &e))?;
+pub(super) fn join(
+    cpu: OnlineCpu,
+    wanted: &[Wanted],
+    like: Option<&Ring>,
+) -> Result<Ring, EngineError> {
+    let mut ring = Ring::open(cpu, wanted, like.map_or(RING, |ring| ring.size))
+        .map_err(|e| cannot_open(cpu, &e))?;
     ring.enable().map_err(|e| cannot_open(cpu, &e))?;
     Ok(ring)
 }
@@ -116,32 +151,51 @@ fn cannot_open(cpu: OnlineCpu, error: &io::Error) -> EngineError {
 pub(crate) fn refused(what: &str, error: &io::Error, otherwise: &str) -> EngineError {
     let (why, fix) = match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
-            let effective = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
+            let effective =
+                capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
             rights::paranoid_refusal(rights::paranoid(), effective).unwrap_or_else(|| {
-                ("kernel.perf_event_paranoid forbids it and CAP_PERFMON is missing".into(), rights::hint())
+                (
+                    "kernel.perf_event_paranoid forbids it and CAP_PERFMON is missing".into(),
+                    rights::hint(),
+                )
             })
         }
-        Some(libc::EMFILE | libc::ENFILE) => ("too many open files".into(), "`ulimit -n 65536`".into()),
-        Some(libc::ENOSYS | libc::ENOENT | libc::EOPNOTSUPP) => {
-            ("this kernel is built without perf events".into(), "boot one with CONFIG_PERF_EVENTS=y".into())
+        Some(libc::EMFILE | libc::ENFILE) => {
+            ("too many open files".into(), "`ulimit -n 65536`".into())
         }
+        Some(libc::ENOSYS | libc::ENOENT | libc::EOPNOTSUPP) => (
+            "this kernel is built without perf events".into(),
+            "boot one with \
+                CONFIG_PERF_EVENTS=y"
+                .into(),
+        ),
         _ => (error.to_string(), otherwise.into()),
     };
-    EngineError { cause: format!("{what}: {why}"), fix }
+    EngineError {
+        cause: format!("{what}: {why}"),
+        fix,
+    }
 }
 
 impl Ring {
     fn open(cpu: OnlineCpu, wanted: &[Wanted], size: usize) -> io::Result<Self> {
         // Lost samples are counted by event since Linux 6.0.
         let build = |counts: ReadFormat| {
-            wanted.iter().map(|w| counter(cpu.number, w.id, size, counts)).collect::<io::Result<Vec<_>>>()
+            wanted
+                .iter()
+                .map(|w| counter(cpu.number, w.id, size, counts))
+                .collect::<io::Result<Vec<_>>>()
         };
         let (counters, counts_lost) = match build(ReadFormat::LOST) {
-            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => (build(ReadFormat::empty())?, false),
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
+                (build(ReadFormat::empty())?, false)
+            }
             other => (other?, true),
         };
         let mut counters = counters.into_iter().zip(wanted);
-        let (first, _) = counters.next().ok_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))?;
+        let (first, _) = counters
+            .next()
+            .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))?;
         let sampler = first.sampled(size)?;
         let mut ring = Self {
             cpu,
@@ -155,11 +209,14 @@ impl Ring {
             counts_lost,
         };
         for (counter, wanted) in counters {
-            // SAFETY: both are open perf event descriptors of one CPU and one clock; the kernel checks the rest.
+            // SAFETY: both are open perf event descriptors of one CPU and one clock; the kernel
+            // checks the rest.
             check(unsafe { ioctls::SET_OUTPUT(counter.as_raw_fd(), ring.sampler.as_raw_fd()) })?;
             if let Some(filter) = &wanted.filter {
                 // SAFETY: the kernel copies the NUL-terminated text and does not write to it.
-                check(unsafe { ioctls::SET_FILTER(counter.as_raw_fd(), filter.as_ptr().cast_mut()) })?;
+                check(unsafe {
+                    ioctls::SET_FILTER(counter.as_raw_fd(), filter.as_ptr().cast_mut())
+                })?;
                 ring.scheduler.push(counter);
             } else {
                 ring.others.push(counter);
@@ -170,7 +227,10 @@ impl Ring {
 
     /// Enables the events.
     pub fn enable(&mut self) -> io::Result<()> {
-        self.others.iter_mut().chain(&mut self.scheduler).try_for_each(Counter::enable)?;
+        self.others
+            .iter_mut()
+            .chain(&mut self.scheduler)
+            .try_for_each(Counter::enable)?;
         self.sampler.enable()
     }
 
@@ -219,19 +279,26 @@ impl Ring {
             }
         }
         if used + FULL >= self.size && self.lost_more() {
-            // The kernel writes its record of the loss with the next event; until then nothing shows that some are
-            // missing.
+            // The kernel writes its record of the loss with the next event; until then nothing
+            // shows that some are missing.
             merge.gap(self.last, monotonic_ns());
         }
     }
 
-    /// Whether events were lost since the last call; always true where the kernel does not count them.
+    /// Whether events were lost since the last call; always true where the kernel does not count
+    /// them.
     fn lost_more(&mut self) -> bool {
         if !self.counts_lost {
             return true;
         }
-        let counters = self.others.iter_mut().chain(&mut self.scheduler).chain(std::iter::once(&mut *self.sampler));
-        let lost: u64 = counters.filter_map(|counter| counter.read_full().ok()?.lost()).sum();
+        let counters = self
+            .others
+            .iter_mut()
+            .chain(&mut self.scheduler)
+            .chain(std::iter::once(&mut *self.sampler));
+        let lost: u64 = counters
+            .filter_map(|counter| counter.read_full().ok()?.lost())
+            .sum();
         let more = lost > self.lost_counted;
         self.lost_counted = lost;
         more
@@ -255,15 +322,26 @@ fn counter(cpu: u32, id: u64, ring: usize, read_format: ReadFormat) -> io::Resul
 }
 
 fn check(result: libc::c_int) -> io::Result<()> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
-/// The body of a sample of TID, TIME, CPU and RAW: `u32 pid, tid; u64 time; u32 cpu, res; u32 size; u8 raw[size]`.
+/// The body of a sample of TID, TIME, CPU and RAW: `u32 pid, tid; u64 time; u32 cpu, res; u32 size;
+/// u8 raw[size]`.
 fn sample(data: &[u8]) -> Option<RawSample<'_>> {
     let (size, rest) = data.get(24..)?.split_first_chunk::<4>()?;
     let raw = rest.get(..u32::from_ne_bytes(*size) as usize)?;
     let word = |at: usize| Some(i32::from_ne_bytes(*data.get(at..)?.first_chunk()?));
-    Some(RawSample { pid: word(0)?, tid: word(4)?, time: long(data, 8)?, cpu: word(16)?.cast_unsigned(), raw })
+    Some(RawSample {
+        pid: word(0)?,
+        tid: word(4)?,
+        time: long(data, 8)?,
+        cpu: word(16)?.cast_unsigned(),
+        raw,
+    })
 }
 
 /// The body of a record of loss: `u64 id, lost`, then pid, tid and time (`sample_id_all`).
@@ -272,5 +350,7 @@ fn lost(data: &[u8]) -> Option<(u64, u64)> {
 }
 
 fn long(data: &[u8], at: usize) -> Option<u64> {
-    data.get(at..)?.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes))
+    data.get(at..)?
+        .first_chunk()
+        .map(|bytes| u64::from_ne_bytes(*bytes))
 }

@@ -4,16 +4,31 @@ use crate::pairing::{EventKind, Pairing, TracedEvent};
 use kvm::isa::Isa;
 
 fn at(time: u64, cpu: u32, kind: EventKind) -> TracedEvent {
-    TracedEvent { tid: 7, pid: 5, time, cpu, kind }
+    TracedEvent {
+        tid: 7,
+        pid: 5,
+        time,
+        cpu,
+        kind,
+    }
 }
 
-const EXIT: EventKind = EventKind::Exit { isa: Isa::Svm, code: 0x7b, vcpu: None };
+const EXIT: EventKind = EventKind::Exit {
+    isa: Isa::Svm,
+    code: 0x7b,
+    vcpu: None,
+};
 const ENTRY: EventKind = EventKind::Entry { vcpu: None };
 
 fn counted(pairing: &mut Pairing) -> (u64, u64) {
     let threads = pairing.snapshot();
-    let exits = threads.iter().find(|thread| thread.key.tid == 7).and_then(|thread| thread.events.exits.first());
-    exits.map_or((0, 0), |cell| (cell.time.count, cell.time.total_ns.unwrap_or(0)))
+    let exits = threads
+        .iter()
+        .find(|thread| thread.key.tid == 7)
+        .and_then(|thread| thread.events.exits.first());
+    exits.map_or((0, 0), |cell| {
+        (cell.time.count, cell.time.total_ns.unwrap_or(0))
+    })
 }
 
 #[test]
@@ -44,7 +59,14 @@ fn events_after_the_look_at_the_clock_wait() {
 fn a_gap_takes_its_place_among_the_events() {
     let (mut merge, mut pairing) = (TimeOrder::default(), Pairing::default());
     merge.gap(15, 25);
-    for (time, kind) in [(10, EXIT), (14, ENTRY), (15, EXIT), (27, ENTRY), (30, EXIT), (33, ENTRY)] {
+    for (time, kind) in [
+        (10, EXIT),
+        (14, ENTRY),
+        (15, EXIT),
+        (27, ENTRY),
+        (30, EXIT),
+        (33, ENTRY),
+    ] {
         merge.push(at(time, 0, kind));
     }
     merge.flush(100, &mut pairing);
@@ -77,7 +99,8 @@ fn a_cpu_that_was_offline_is_another_one() {
     list("0,2\n");
     assert_eq!(numbers(), [0, 2]);
     list("0-2\n");
-    // Off and on between two looks: the list is the same. The new folder is made first: it must be another inode.
+    // Off and on between two looks: the list is the same. The new folder is made first: it must be
+    // another inode.
     std::fs::rename(topology(2), root.path().join("old")).unwrap();
     std::fs::create_dir(topology(2)).unwrap();
     assert_eq!(online()[..2], before[..2]);

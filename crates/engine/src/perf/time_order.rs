@@ -1,8 +1,9 @@
 //! Sorts the events of all CPUs by time.
 //!
-//! A thread that migrates leaves its exit in one CPU's ring and its entry in another's. Each pass over the rings
-//! starts by reading the clock. A tracepoint writes its record before the thread continues, so all events up to that
-//! time are in the rings and can be handed over in order. Later events wait for the next pass.
+//! A thread that migrates leaves its exit in one CPU's ring and its entry in another's. Each pass
+//! over the rings starts by reading the clock. A tracepoint writes its record before the thread
+//! continues, so all events up to that time are in the rings and can be handed over in order. Later
+//! events wait for the next pass.
 
 use crate::pairing::{EventKind, Pairing, TracedEvent};
 
@@ -17,7 +18,10 @@ pub(super) struct TimeOrder {
 
 impl TimeOrder {
     pub fn push(&mut self, event: TracedEvent) {
-        self.switches += u64::from(matches!(event.kind, EventKind::SwitchIn | EventKind::Waking { .. }));
+        self.switches += u64::from(matches!(
+            event.kind,
+            EventKind::SwitchIn | EventKind::Waking { .. }
+        ));
         self.events.push(event);
     }
 

@@ -14,9 +14,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The longest time that events wait in a ring that stays less than half full.
-const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+const PATIENCE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 50_000_000,
+};
 
-/// The reader's nice value. It needs little CPU time, but soon: on a busy host the rings would overflow while it waits.
+/// The reader's nice value. It needs little CPU time, but soon: on a busy host the rings would
+/// overflow while it waits.
 const PRIORITY: i32 = -15;
 
 /// The most scheduler events a second of threads named like vCPUs; beyond it they are disabled.
@@ -33,7 +37,8 @@ struct State {
     looked: u64,
     /// What the rings of CPUs that went offline had lost.
     lost_before: u64,
-    /// A CPU that was not watched for a moment since the last reading, and the one to report for that reading.
+    /// A CPU that was not watched for a moment since the last reading, and the one to report for
+    /// that reading.
     unseen: Option<EngineError>,
     reported: Option<EngineError>,
     decoder: EventDecoder,
@@ -46,20 +51,28 @@ struct State {
     names: HashMap<i32, String>,
 }
 
-/// Rings that a thread empties into a [`Pairing`] as long as this value lives. The thread closes the events, since
-/// closing a tracepoint takes the kernel milliseconds: it holds the state but for a moment between two passes.
+/// Rings that a thread empties into a [`Pairing`] as long as this value lives. The thread closes
+/// the events, since closing a tracepoint takes the kernel milliseconds: it holds the state but for
+/// a moment between two passes.
 pub(super) struct Watcher(Arc<Mutex<State>>);
 
 impl Watcher {
     /// Opens the events and starts the thread.
-    pub fn start(wanted: Vec<Wanted>, decoder: EventDecoder, pairing: Pairing) -> Result<Self, EngineError> {
+    pub fn start(
+        wanted: Vec<Wanted>,
+        decoder: EventDecoder,
+        pairing: Pairing,
+    ) -> Result<Self, EngineError> {
         let looked = monotonic_ns();
         let mut rings = rings::open(&online(), &wanted)?;
         let failed = |e: std::io::Error| EngineError {
             cause: format!("cannot start the reader of the perf rings: {e}"),
             fix: "use --engine none to go on without exits".into(),
         };
-        rings.iter_mut().try_for_each(Ring::enable).map_err(failed)?;
+        rings
+            .iter_mut()
+            .try_for_each(Ring::enable)
+            .map_err(failed)?;
         let state = Arc::new(Mutex::new(State {
             rings,
             wanted,
@@ -79,14 +92,17 @@ impl Watcher {
             .name("kvmtop/rings".into())
             .spawn(move || {
                 // Fails without privileges; the rings' size then has to suffice.
-                let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), PRIORITY);
+                let _ =
+                    rustix::process::setpriority_process(Some(rustix::thread::gettid()), PRIORITY);
                 let _ = keep(for_rings());
                 while let Some(state) = watched.upgrade() {
                     let fds: Vec<_> = lock(&state).rings.iter().map(Ring::fd).collect();
-                    // SAFETY: the descriptors belong to the rings, which `state` keeps open; rings are closed by this
-                    // thread alone, below.
+                    // SAFETY: the descriptors belong to the rings, which `state` keeps open; rings
+                    // are closed by this thread alone, below.
                     let borrowed = fds.iter().map(|fd| unsafe { BorrowedFd::borrow_raw(*fd) });
-                    let mut polled: Vec<_> = borrowed.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+                    let mut polled: Vec<_> = borrowed
+                        .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+                        .collect();
                     // If interrupted or failed, one pass more does no harm.
                     let _ = poll(&mut polled, Some(&PATIENCE));
                     let mut state = lock(&state);
@@ -104,10 +120,18 @@ impl Watcher {
         let horizon = state.pass();
         state.reported = state.unseen.take();
         let mut threads = state.pairing.snapshot();
-        for waker in threads.iter_mut().flat_map(|thread| &mut thread.events.woken_by) {
+        for waker in threads
+            .iter_mut()
+            .flat_map(|thread| &mut thread.events.woken_by)
+        {
             waker.comm = state.name_of(waker.tid);
         }
-        let State { rings, pairing, lost_before, .. } = &*state;
+        let State {
+            rings,
+            pairing,
+            lost_before,
+            ..
+        } = &*state;
         Reading {
             mono_ns: Some(horizon),
             threads,
@@ -123,10 +147,14 @@ impl Watcher {
     pub fn gap(&self) -> Option<EngineError> {
         let state = lock(&self.0);
         let cause = format!(
-            "more than {MAX_SWITCHES} task switches of vCPUs a second: wake-ups and preemptions are not watched"
+            "more than {MAX_SWITCHES} task switches of vCPUs a second: wake-ups and preemptions \
+                are not watched"
         );
         let fix = "use --engine bpf, which adds them up in the kernel".into();
-        state.reported.clone().or(state.silenced.then_some(EngineError { cause, fix }))
+        state
+            .reported
+            .clone()
+            .or(state.silenced.then_some(EngineError { cause, fix }))
     }
 
     /// Frees the cells of threads that are gone.
@@ -148,7 +176,11 @@ impl State {
         }
         let (count, began) = self.switches;
         let is_next = horizon.saturating_sub(began) > 1_000_000_000;
-        self.switches = if is_next { (self.merge.switches(), horizon) } else { (count + self.merge.switches(), began) };
+        self.switches = if is_next {
+            (self.merge.switches(), horizon)
+        } else {
+            (count + self.merge.switches(), began)
+        };
         self.merge.flush(horizon, &mut self.pairing);
         if !self.silenced && self.switches.0 > MAX_SWITCHES {
             self.silenced = true;
@@ -160,8 +192,8 @@ impl State {
         horizon
     }
 
-    /// Opens rings for CPUs that came online and closes the rings of offline CPUs after their last events were
-    /// taken out. Only the thread that polls the rings may call this.
+    /// Opens rings for CPUs that came online and closes the rings of offline CPUs after their last
+    /// events were taken out. Only the thread that polls the rings may call this.
     fn follow_cpus(&mut self) {
         let before = self.looked;
         let now = monotonic_ns();
@@ -174,7 +206,10 @@ impl State {
             return;
         }
         self.looked = now;
-        let (watched, ended): (Vec<_>, _) = self.rings.drain(..).partition(|ring| online.contains(&ring.cpu));
+        let (watched, ended): (Vec<_>, _) = self
+            .rings
+            .drain(..)
+            .partition(|ring| online.contains(&ring.cpu));
         self.lost_before += ended.iter().map(Ring::lost).sum::<u64>();
         self.rings = watched;
         for cpu in online {
@@ -188,7 +223,8 @@ impl State {
                     }
                     self.rings.push(ring);
                     let cause = format!(
-                        "CPU {} came online: what guests did there until kvmtop watched it is not counted",
+                        "CPU {} came online: what guests did there until kvmtop watched it is not \
+                            counted",
                         cpu.number
                     );
                     let fix = "nothing to do: it is watched now".into();
@@ -200,7 +236,8 @@ impl State {
         }
     }
 
-    /// The name of a task that woke a vCPU. The event does not have it, so it is read from /proc once.
+    /// The name of a task that woke a vCPU. The event does not have it, so it is read from /proc
+    /// once.
     fn name_of(&mut self, tid: i32) -> String {
         if tid == 0 {
             return "interrupt".into();
@@ -208,7 +245,10 @@ impl State {
         if self.names.len() >= MAX_NAMES {
             self.names.clear();
         }
-        self.names.entry(tid).or_insert_with(|| kvm::sanitize(&comm(tid), 15)).clone()
+        self.names
+            .entry(tid)
+            .or_insert_with(|| kvm::sanitize(&comm(tid), 15))
+            .clone()
     }
 }
 

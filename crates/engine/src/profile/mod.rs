@@ -1,8 +1,9 @@
-//! Samples the stacks of a guest's host threads: what the VMM and the kernel do while they use CPU time.
+//! Samples the stacks of a guest's host threads: what the VMM and the kernel do while they use CPU
+//! time.
 //!
-//! A software clock (`PERF_COUNT_SW_CPU_CLOCK`) interrupts each thread at regular amounts of its CPU time. The kernel
-//! then records its callers in the kernel, the registers and the top of the user stack. A thread that does not run is
-//! not interrupted.
+//! A software clock (`PERF_COUNT_SW_CPU_CLOCK`) interrupts each thread at regular amounts of its
+//! CPU time. The kernel then records its callers in the kernel, the registers and the top of the
+//! user stack. A thread that does not run is not interrupted.
 
 mod modules;
 mod record;
@@ -22,8 +23,8 @@ use symbols::Symbols;
 use threads::SampledThread;
 use unwind::StackUnwinder;
 
-/// Samples a second of CPU time: not a divisor of the frequencies at which timers tick, which would be seen too often
-/// or never.
+/// Samples a second of CPU time: not a divisor of the frequencies at which timers tick, which would
+/// be seen too often or never.
 pub const FREQUENCY_HZ: u32 = 199;
 /// How often the rings are emptied.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -61,9 +62,14 @@ pub fn sample(
     let (mut threads, mut gaps) = threads::open(&wanted[..wanted.len().min(MAX_THREADS)])?;
     gaps.extend(unreadable);
     if wanted.len() > MAX_THREADS {
-        gaps.push(format!("{MAX_THREADS} of {} threads were sampled", wanted.len()));
+        gaps.push(format!(
+            "{MAX_THREADS} of {} threads were sampled",
+            wanted.len()
+        ));
     }
-    let began_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
+    let began_ms = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_millis() as i64);
     let began = Instant::now();
     threads.iter_mut().for_each(SampledThread::enable);
     let mut counted = CountedStacks::default();
@@ -76,7 +82,11 @@ pub fn sample(
     counted.drain(&mut threads, &mut unwinder, &modules);
     let symbols = Symbols::new();
     if symbols.kernel.is_none() {
-        gaps.push("functions of the kernel have no names: CAP_SYSLOG is missing (kernel.kptr_restrict)".into());
+        gaps.push(
+            "functions of the kernel have no names: CAP_SYSLOG is missing \
+            (kernel.kptr_restrict)"
+                .into(),
+        );
     }
     let lost = counted.lost + threads.iter().map(|thread| thread.lost).sum::<u64>();
     let (functions, stacks) = counted.named(&symbols, &modules);
@@ -84,13 +94,25 @@ pub fn sample(
     threads.sort_unstable_by_key(|thread| thread.tid);
     let cost_ns = clock_ns(ClockId::ThreadCPUTime).saturating_sub(cost_before);
     let frequency_hz = FREQUENCY_HZ;
-    Ok(StackProfile { began_ms, duration_ns, frequency_hz, lost, cost_ns, gaps, threads, functions, stacks })
+    Ok(StackProfile {
+        began_ms,
+        duration_ns,
+        frequency_hz,
+        lost,
+        cost_ns,
+        gaps,
+        threads,
+        functions,
+        stacks,
+    })
 }
 
 /// The module that an address of code is in.
 fn module_of(modules: &[Module], address: u64) -> Option<&Module> {
     let after = modules.partition_point(|module| module.addresses.start <= address);
-    modules[..after].last().filter(|module| module.addresses.contains(&address))
+    modules[..after]
+        .last()
+        .filter(|module| module.addresses.contains(&address))
 }
 
 /// How often each stack was seen.
@@ -102,7 +124,12 @@ struct CountedStacks {
 
 impl CountedStacks {
     /// Takes all samples out of the rings.
-    fn drain(&mut self, threads: &mut [SampledThread], unwinder: &mut StackUnwinder, modules: &[Module]) {
+    fn drain(
+        &mut self,
+        threads: &mut [SampledThread],
+        unwinder: &mut StackUnwinder,
+        modules: &[Module],
+    ) {
         for thread in threads {
             let tid = thread.thread.tid;
             thread.drain(|sampled| self.add(tid, entries(sampled, unwinder, modules)));
@@ -126,7 +153,11 @@ impl CountedStacks {
         let mut by_entry = HashMap::new();
         let mut number = |entry: StackEntry| {
             *by_entry.entry(entry).or_insert_with(|| {
-                let stands_for = |name: &str, space| Function { name: name.into(), module: String::new(), space };
+                let stands_for = |name: &str, space| Function {
+                    name: name.into(),
+                    module: String::new(),
+                    space,
+                };
                 let function = match entry {
                     StackEntry::User(address) => symbols.user(modules, address),
                     StackEntry::Kernel(address) => symbols.kernel(address),
@@ -142,27 +173,54 @@ impl CountedStacks {
             let functions = entries.into_iter().map(&mut number).collect();
             *merged.entry((tid, functions)).or_default() += count;
         }
-        let stacks = merged.into_iter().map(|((tid, functions), samples)| StackCount { tid, functions, samples });
+        let stacks = merged
+            .into_iter()
+            .map(|((tid, functions), samples)| StackCount {
+                tid,
+                functions,
+                samples,
+            });
         let mut stacks: Vec<_> = stacks.collect();
         stacks.sort_unstable_by(|a, b| {
-            b.samples.cmp(&a.samples).then_with(|| (a.tid, &a.functions).cmp(&(b.tid, &b.functions)))
+            b.samples
+                .cmp(&a.samples)
+                .then_with(|| (a.tid, &a.functions).cmp(&(b.tid, &b.functions)))
         });
         let mut functions: Vec<_> = functions.into_iter().collect();
         functions.sort_unstable_by_key(|(_, number)| *number);
-        (functions.into_iter().map(|(function, _)| function).collect(), stacks)
+        (
+            functions
+                .into_iter()
+                .map(|(function, _)| function)
+                .collect(),
+            stacks,
+        )
     }
 }
 
 /// The whole stack of a sample, the outermost caller first.
-fn entries(sampled: &SampledStack<'_>, unwinder: &mut StackUnwinder, modules: &[Module]) -> Vec<StackEntry> {
+fn entries(
+    sampled: &SampledStack<'_>,
+    unwinder: &mut StackUnwinder,
+    modules: &[Module],
+) -> Vec<StackEntry> {
     let mut entries = Vec::new();
     if sampled.in_guest {
         entries.push(StackEntry::Guest);
     }
-    entries.extend(sampled.kernel.iter().map(|address| StackEntry::Kernel(*address)));
+    entries.extend(
+        sampled
+            .kernel
+            .iter()
+            .map(|address| StackEntry::Kernel(*address)),
+    );
     if let Some(registers) = sampled.registers {
         let user = unwinder.unwind(registers, sampled.stack, modules);
-        entries.extend(user.addresses.iter().map(|address| StackEntry::User(*address)));
+        entries.extend(
+            user.addresses
+                .iter()
+                .map(|address| StackEntry::User(*address)),
+        );
         if user.is_cut {
             entries.push(StackEntry::Cut);
         }

@@ -1,7 +1,8 @@
 //! The files that a process runs code of: for unwinding its stacks and naming its functions.
 //!
-//! A process that holds a VM may be any user's, and so may the files that it maps. Only a file is read that root or
-//! kvmtop's own user owns and that nobody else can write to; of others, offsets are shown.
+//! A process that holds a VM may be any user's, and so may the files that it maps. Only a file is
+//! read that root or kvmtop's own user owns and that nobody else can write to; of others, offsets
+//! are shown.
 
 use framehop::ExplicitModuleSectionInfo;
 use kvm::sanitize;
@@ -17,7 +18,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The most bytes of /proc/PID/maps: 65,530 mappings, the default of `vm.max_map_count`, with paths.
+/// The most bytes of /proc/PID/maps: 65,530 mappings, the default of `vm.max_map_count`, with
+/// paths.
 const MAX_MAPS: u64 = 16 << 20;
 /// The most mappings of code that are looked at.
 const MAX_MAPPINGS: usize = 4096;
@@ -34,8 +36,8 @@ pub(super) struct Module {
     pub addresses: Range<u64>,
     /// The file's name without its path, or the kernel's name for the mapping, such as `[vdso]`.
     pub name: String,
-    /// What to subtract from an address to find it in the file's own terms; the offset in the file where that could not
-    /// be read.
+    /// What to subtract from an address to find it in the file's own terms; the offset in the file
+    /// where that could not be read.
     pub bias: u64,
     /// The file, if it may be read.
     pub file: Option<ModuleFile>,
@@ -57,13 +59,19 @@ pub(super) struct ModuleFile {
 /// When they cannot be read.
 pub(super) fn of_process(pid: i32) -> Result<Vec<Module>, String> {
     let mut maps = Vec::new();
-    let read = File::open(format!("/proc/{pid}/maps")).and_then(|file| file.take(MAX_MAPS).read_to_end(&mut maps));
+    let read = File::open(format!("/proc/{pid}/maps"))
+        .and_then(|file| file.take(MAX_MAPS).read_to_end(&mut maps));
     read.map_err(|e| format!("/proc/{pid}/maps cannot be read ({e})"))?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::open(format!("/proc/{pid}/root"), flags, Mode::empty());
     let root = root.map_err(|e| format!("/proc/{pid}/root cannot be opened ({e})"))?;
-    let mappings = maps.split(|byte| *byte == b'\n').filter_map(CodeMapping::parse).take(MAX_MAPPINGS);
-    Ok(mappings.map(|mapping| mapping.module(|path, inode| open_trusted(&root, path, inode))).collect())
+    let mappings = maps
+        .split(|byte| *byte == b'\n')
+        .filter_map(CodeMapping::parse)
+        .take(MAX_MAPPINGS);
+    Ok(mappings
+        .map(|mapping| mapping.module(|path, inode| open_trusted(&root, path, inode)))
+        .collect())
 }
 
 /// A line of `/proc/PID/maps` for executable code (`proc_pid_maps(5)`).
@@ -88,24 +96,49 @@ impl<'a> CodeMapping<'a> {
         let _device = word()?;
         let inode = word()?.parse().ok()?;
         let name = words.next().unwrap_or_default().trim_ascii_start();
-        is_code.then_some(Self { addresses, offset, inode, name })
+        is_code.then_some(Self {
+            addresses,
+            offset,
+            inode,
+            name,
+        })
     }
 
     fn module(self, open: impl Fn(&Path, u64) -> Option<File>) -> Module {
-        let Self { addresses, offset, inode, name: path } = self;
+        let Self {
+            addresses,
+            offset,
+            inode,
+            name: path,
+        } = self;
         let in_file = addresses.start.wrapping_sub(offset);
         if path.first() != Some(&b'/') {
             // The kernel's vDSO, or code that the process generated, as TCG does.
-            let name = if path.is_empty() { "[anonymous]".into() } else { clean(path) };
-            return Module { addresses, name, bias: in_file, file: None };
+            let name = if path.is_empty() {
+                "[anonymous]".into()
+            } else {
+                clean(path)
+            };
+            return Module {
+                addresses,
+                name,
+                bias: in_file,
+                file: None,
+            };
         }
-        let read = open(Path::new(OsStr::from_bytes(path)), inode).and_then(|file| ModuleFile::read(file, offset));
+        let read = open(Path::new(OsStr::from_bytes(path)), inode)
+            .and_then(|file| ModuleFile::read(file, offset));
         let (bias, file) = match read {
             Some((file, stated)) => (addresses.start.wrapping_sub(stated), Some(file)),
             None => (in_file, None),
         };
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-        Module { addresses, name: clean(name.strip_suffix(b" (deleted)").unwrap_or(name)), bias, file }
+        Module {
+            addresses,
+            name: clean(name.strip_suffix(b" (deleted)").unwrap_or(name)),
+            bias,
+            file,
+        }
     }
 }
 
@@ -113,19 +146,35 @@ fn clean(name: &[u8]) -> String {
     sanitize(&String::from_utf8_lossy(name), 64)
 }
 
-/// Opens a file of the process's own view of the file system, if it is what is mapped and nobody else can change it.
+/// Opens a file of the process's own view of the file system, if it is what is mapped and nobody
+/// else can change it.
 fn open_trusted(root: impl AsFd, path: &Path, inode: u64) -> Option<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
     // Opened without effect first, since to open a pipe or a device for reading may have one.
-    let found = rustix::fs::openat2(&root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve).ok()?;
+    let found = rustix::fs::openat2(
+        &root,
+        path,
+        OFlags::PATH | OFlags::CLOEXEC,
+        Mode::empty(),
+        resolve,
+    )
+    .ok()?;
     let stat = rustix::fs::fstat(&found).ok()?;
     let own = rustix::process::geteuid().as_raw();
     let is_ours = (stat.st_uid == 0 || stat.st_uid == own) && stat.st_mode & 0o022 == 0;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_ino != inode || !is_ours {
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile
+        || stat.st_ino != inode
+        || !is_ours
+    {
         return None;
     }
-    let file = rustix::fs::open(format!("/proc/self/fd/{}", found.as_raw_fd()), flags, Mode::empty()).ok()?;
+    let file = rustix::fs::open(
+        format!("/proc/self/fd/{}", found.as_raw_fd()),
+        flags,
+        Mode::empty(),
+    )
+    .ok()?;
     Some(File::from(file))
 }
 
@@ -148,12 +197,19 @@ impl ModuleFile {
             Some(section.address()..section.address().checked_add(section.size())?)
         };
         let data = |name: &str| {
-            let section = elf.section_by_name(name).filter(|section| section.size() <= MAX_UNWIND)?;
+            let section = elf
+                .section_by_name(name)
+                .filter(|section| section.size() <= MAX_UNWIND)?;
             section.data().ok().map(<[u8]>::to_vec)
         };
         let itself = || PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         let read = Self {
-            symbols: elf.build_id().ok().flatten().and_then(debug_file).unwrap_or_else(itself),
+            symbols: elf
+                .build_id()
+                .ok()
+                .flatten()
+                .and_then(debug_file)
+                .unwrap_or_else(itself),
             sections: ExplicitModuleSectionInfo {
                 text_svma: range(".text"),
                 got_svma: range(".got"),
@@ -171,9 +227,13 @@ impl ModuleFile {
 
 /// The file that a debug package has installed for a build.
 fn debug_file(build_id: &[u8]) -> Option<PathBuf> {
-    let (folder, name) = build_id.split_first().filter(|(_, name)| !name.is_empty())?;
+    let (folder, name) = build_id
+        .split_first()
+        .filter(|(_, name)| !name.is_empty())?;
     let name: Vec<_> = name.iter().map(|byte| format!("{byte:02x}")).collect();
-    let path = Path::new(DEBUG_FILES).join(format!("{folder:02x}")).join(name.concat() + ".debug");
+    let path = Path::new(DEBUG_FILES)
+        .join(format!("{folder:02x}"))
+        .join(name.concat() + ".debug");
     path.is_file().then_some(path)
 }
 
@@ -184,15 +244,38 @@ mod tests {
     #[test]
     fn lines_of_maps() {
         let parse = |line: &'static str| CodeMapping::parse(line.as_bytes());
-        let qemu = parse("55d0c9a4b000-55d0ca07e000 r-xp 00307000 fe:00 1573 /usr/bin/qemu-system-x86_64").unwrap();
-        assert_eq!((qemu.addresses, qemu.offset), (0x55d0_c9a4_b000..0x55d0_ca07_e000, 0x30_7000));
-        assert_eq!((qemu.inode, qemu.name), (1573, &b"/usr/bin/qemu-system-x86_64"[..]));
-        let spaces = parse("1000-2000 r-xp 0 fe:00 9                          /a b (deleted)").unwrap();
+        let qemu = parse(
+            "55d0c9a4b000-55d0ca07e000 r-xp 00307000 fe:00 1573 \
+            /usr/bin/qemu-system-x86_64",
+        )
+        .unwrap();
+        assert_eq!(
+            (qemu.addresses, qemu.offset),
+            (0x55d0_c9a4_b000..0x55d0_ca07_e000, 0x30_7000)
+        );
+        assert_eq!(
+            (qemu.inode, qemu.name),
+            (1573, &b"/usr/bin/qemu-system-x86_64"[..])
+        );
+        let spaces =
+            parse("1000-2000 r-xp 0 fe:00 9                          /a b (deleted)").unwrap();
         assert_eq!(spaces.module(|_, _| None).name, "a b");
-        assert_eq!(parse("1000-2000 rwxp 0 00:00 0 ").unwrap().module(|_, _| None).name, "[anonymous]");
+        assert_eq!(
+            parse("1000-2000 rwxp 0 00:00 0 ")
+                .unwrap()
+                .module(|_, _| None)
+                .name,
+            "[anonymous]"
+        );
         let vdso = parse("7ffc1000-7ffc2000 r-xp 0 00:00 0                  [vdso]").unwrap();
         assert_eq!(vdso.module(|_, _| None).name, "[vdso]");
-        for other in ["1000-2000 r--p 0 fe:00 9 /data", "1000 r-xp 0 0 0", "x-y r-xp 0 fe:00 9 /a", ""] {
+        for other in [
+            "1000-2000 r--p 0 fe:00 9 /data",
+            "1000 r-xp 0 0 0",
+            "x-y r-xp 0 fe:00 9 \
+            /a",
+            "",
+        ] {
             assert_eq!(parse(other), None, "{other}");
         }
     }
@@ -201,11 +284,19 @@ mod tests {
     fn only_a_file_that_nobody_else_can_change_is_opened() {
         use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
         let folder = tempfile::tempdir().unwrap();
-        let root = || rustix::fs::open(folder.path(), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        let root = || {
+            rustix::fs::open(
+                folder.path(),
+                OFlags::PATH | OFlags::DIRECTORY,
+                Mode::empty(),
+            )
+            .unwrap()
+        };
         let path = folder.path().join("lib");
         std::fs::write(&path, "x").unwrap();
         let inode = std::fs::metadata(&path).unwrap().ino();
-        let mode = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        let mode =
+            |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
         let opens = |name: &str, inode| open_trusted(root(), Path::new(name), inode).is_some();
         mode(0o644);
         assert!(opens("/lib", inode));
@@ -213,11 +304,19 @@ mod tests {
         assert!(!opens("/lib", inode + 1));
         mode(0o666);
         assert!(!opens("/lib", inode));
-        rustix::fs::mkfifoat(rustix::fs::CWD, folder.path().join("pipe"), Mode::from_raw_mode(0o600)).unwrap();
+        rustix::fs::mkfifoat(
+            rustix::fs::CWD,
+            folder.path().join("pipe"),
+            Mode::from_raw_mode(0o600),
+        )
+        .unwrap();
         let pipe = std::fs::metadata(folder.path().join("pipe")).unwrap().ino();
         assert!(!opens("/pipe", pipe));
         // A link leads within the process's own view.
         symlink("/etc/passwd", folder.path().join("link")).unwrap();
-        assert!(!opens("/link", std::fs::metadata("/etc/passwd").unwrap().ino()));
+        assert!(!opens(
+            "/link",
+            std::fs::metadata("/etc/passwd").unwrap().ino()
+        ));
     }
 }

@@ -1,9 +1,11 @@
 //! Reads the records that the kernel writes for stack samples.
 //!
-//! The crate of the records, perf-event-data, reads registers that are not there for a kernel thread (`abi` 0).
+//! The crate of the records, perf-event-data, reads registers that are not there for a kernel
+//! thread (`abi` 0).
 
 use perf_event_open_sys::bindings::{
-    PERF_CONTEXT_MAX, PERF_RECORD_MISC_CPUMODE_MASK, PERF_RECORD_MISC_GUEST_KERNEL, PERF_RECORD_MISC_GUEST_USER,
+    PERF_CONTEXT_MAX, PERF_RECORD_MISC_CPUMODE_MASK, PERF_RECORD_MISC_GUEST_KERNEL,
+    PERF_RECORD_MISC_GUEST_USER,
 };
 
 /// The registers that unwinding needs, in the order of the record: by their number.
@@ -33,13 +35,19 @@ pub(super) struct SampledStack<'a> {
     pub stack: &'a [u8],
 }
 
-/// Reads the body of a sample of IP, CALLCHAIN, `REGS_USER` and `STACK_USER` (`PERF_RECORD_SAMPLE`).
+/// Reads the body of a sample of IP, CALLCHAIN, `REGS_USER` and `STACK_USER`
+/// (`PERF_RECORD_SAMPLE`).
 pub(super) fn sample(misc: u16, body: &[u8]) -> Option<SampledStack<'_>> {
     let mut words = RecordWords(body);
     let ip = words.next()?;
     let mode = u32::from(misc) & PERF_RECORD_MISC_CPUMODE_MASK;
-    let in_guest = matches!(mode, PERF_RECORD_MISC_GUEST_KERNEL | PERF_RECORD_MISC_GUEST_USER);
-    let depth = usize::try_from(words.next()?).ok().filter(|depth| *depth <= body.len() / 8)?;
+    let in_guest = matches!(
+        mode,
+        PERF_RECORD_MISC_GUEST_KERNEL | PERF_RECORD_MISC_GUEST_USER
+    );
+    let depth = usize::try_from(words.next()?)
+        .ok()
+        .filter(|depth| *depth <= body.len() / 8)?;
     let mut kernel = Vec::new();
     for _ in 0..depth {
         let address = words.next()?;
@@ -51,7 +59,11 @@ pub(super) fn sample(misc: u16, body: &[u8]) -> Option<SampledStack<'_>> {
     if kernel.is_empty() && is_kernel(ip) && !in_guest {
         kernel.push(ip);
     }
-    let mut sampled = SampledStack { in_guest, kernel, ..SampledStack::default() };
+    let mut sampled = SampledStack {
+        in_guest,
+        kernel,
+        ..SampledStack::default()
+    };
     if words.next()? != 0 {
         let mut registers = [0; REGISTERS.len()];
         for value in &mut registers {
@@ -120,7 +132,10 @@ mod tests {
     fn a_kernel_thread_has_no_registers_and_no_stack() {
         let body = bytes(&[KERNEL, 0, 0, 0]);
         let sampled = sample(1, &body).unwrap();
-        assert_eq!((sampled.kernel, sampled.registers, sampled.stack), (vec![KERNEL], None, &[][..]));
+        assert_eq!(
+            (sampled.kernel, sampled.registers, sampled.stack),
+            (vec![KERNEL], None, &[][..])
+        );
     }
 
     #[test]

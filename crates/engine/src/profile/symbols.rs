@@ -1,4 +1,5 @@
-//! Names of functions. An address that no symbol covers keeps its offset in the file: never a wrong name.
+//! Names of functions. An address that no symbol covers keeps its offset in the file: never a wrong
+//! name.
 
 use super::modules::Module;
 use blazesym::symbolize::source::{Elf, Kernel, Source};
@@ -32,23 +33,37 @@ impl Symbols {
             ..Kernel::default()
         };
         Self {
-            symbolizer: Symbolizer::builder().enable_code_info(false).enable_inlined_fns(false).build(),
+            symbolizer: Symbolizer::builder()
+                .enable_code_info(false)
+                .enable_inlined_fns(false)
+                .build(),
             kernel: has_addresses().then_some(Source::Kernel(kernel)),
         }
     }
 
     /// The function at an address of the kernel.
     pub fn kernel(&self, address: u64) -> Function {
-        let found = self.kernel.as_ref().and_then(|source| self.name(source, Input::AbsAddr(address)));
+        let found = self
+            .kernel
+            .as_ref()
+            .and_then(|source| self.name(source, Input::AbsAddr(address)));
         let name = found.unwrap_or_else(|| "?".into());
-        Function { name, module: "kernel".into(), space: CodeSpace::Kernel }
+        Function {
+            name,
+            module: "kernel".into(),
+            space: CodeSpace::Kernel,
+        }
     }
 
     /// The function at an address of the process.
     pub fn user(&self, modules: &[Module], address: u64) -> Function {
         let space = CodeSpace::User;
         let Some(module) = super::module_of(modules, address) else {
-            return Function { name: format!("{address:#x}"), module: "?".into(), space };
+            return Function {
+                name: format!("{address:#x}"),
+                module: "?".into(),
+                space,
+            };
         };
         let stated = address.wrapping_sub(module.bias);
         let named = module.file.as_ref().and_then(|file| {
@@ -56,7 +71,11 @@ impl Symbols {
             elf.debug_syms = false;
             self.name(&Source::Elf(elf), Input::VirtOffset(stated))
         });
-        Function { name: named.unwrap_or_else(|| format!("+{stated:#x}")), module: module.name.clone(), space }
+        Function {
+            name: named.unwrap_or_else(|| format!("+{stated:#x}")),
+            module: module.name.clone(),
+            space,
+        }
     }
 
     fn name(&self, source: &Source<'_>, input: Input<u64>) -> Option<String> {
@@ -67,7 +86,8 @@ impl Symbols {
     }
 }
 
-/// Whether the list shows addresses; without the right to see them all are 0 (`kernel.kptr_restrict`).
+/// Whether the list shows addresses; without the right to see them all are 0
+/// (`kernel.kptr_restrict`).
 fn has_addresses() -> bool {
     let mut start = String::new();
     // Those of variables for each CPU, which come first, are small numbers in any case.

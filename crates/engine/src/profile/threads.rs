@@ -27,12 +27,18 @@ pub(super) struct SampledThread {
 ///
 /// # Errors
 /// When none could be.
-pub(super) fn open(wanted: &[ProfiledThread]) -> Result<(Vec<SampledThread>, Vec<String>), EngineError> {
+pub(super) fn open(
+    wanted: &[ProfiledThread],
+) -> Result<(Vec<SampledThread>, Vec<String>), EngineError> {
     rights::allow_files();
     let (mut threads, mut failed, mut left_out) = (Vec::new(), None, 0);
     for thread in wanted {
         match sampler(thread.tid) {
-            Ok(sampler) => threads.push(SampledThread { thread: thread.clone(), lost: 0, sampler }),
+            Ok(sampler) => threads.push(SampledThread {
+                thread: thread.clone(),
+                lost: 0,
+                sampler,
+            }),
             // It ended meanwhile.
             Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
             Err(e) => {
@@ -42,7 +48,12 @@ pub(super) fn open(wanted: &[ProfiledThread]) -> Result<(Vec<SampledThread>, Vec
         }
     }
     match failed {
-        Some(e) if threads.is_empty() => Err(refused("its threads cannot be sampled", &e, "run kvmtop as root")),
+        Some(e) if threads.is_empty() => Err(refused(
+            "its threads cannot be sampled",
+            &e,
+            "run \
+            kvmtop as root",
+        )),
         None if threads.is_empty() => Err(EngineError {
             cause: "its threads have ended".into(),
             fix: "kvmtop --batch -n 1 lists those that run".into(),
@@ -55,7 +66,9 @@ pub(super) fn open(wanted: &[ProfiledThread]) -> Result<(Vec<SampledThread>, Vec
 }
 
 fn sampler(tid: i32) -> io::Result<Sampler> {
-    let registers = REGISTERS.iter().fold(0, |mask, register| mask | 1_u64 << register);
+    let registers = REGISTERS
+        .iter()
+        .fold(0, |mask, register| mask | 1_u64 << register);
     let counter = Builder::new(Software::CPU_CLOCK)
         .observe_pid(tid)
         .any_cpu()
@@ -63,8 +76,11 @@ fn sampler(tid: i32) -> io::Result<Sampler> {
         .exclude_kernel(false)
         .exclude_hv(false)
         .sample_frequency(u64::from(FREQUENCY_HZ))
-        .sample(SampleFlag::IP | SampleFlag::CALLCHAIN | SampleFlag::REGS_USER | SampleFlag::STACK_USER)
-        // User callers come from the unwind tables: without frame pointers the kernel would find wrong ones.
+        .sample(
+            SampleFlag::IP | SampleFlag::CALLCHAIN | SampleFlag::REGS_USER | SampleFlag::STACK_USER,
+        )
+        // User callers come from the unwind tables: without frame pointers the kernel would find
+        // wrong ones.
         .exclude_callchain_user(true)
         .sample_regs_user(registers)
         .sample_stack_user(STACK)

@@ -1,8 +1,8 @@
 //! Reads records and counts their events in order of time.
 //!
-//! perf writes the content of each CPU's ring, one after the other, and marks the end of each such round. Events two
-//! rounds later are younger than all before (tools/perf/util/ordered-events.c). Events are decoded in place and sorted
-//! as small values, one round at a time.
+//! perf writes the content of each CPU's ring, one after the other, and marks the end of each such
+//! round. Events two rounds later are younger than all before (tools/perf/util/ordered-events.c).
+//! Events are decoded in place and sorted as small values, one round at a time.
 
 use super::header::{self, KernelFormats, PartReader};
 use super::records::Records;
@@ -11,16 +11,19 @@ use crate::cannot;
 use engine::pairing::{EventKind, RawSample, TracedEvent};
 use foldhash::fast::RandomState;
 use linux_perf_data::UserRecordType;
-use linux_perf_data::linux_perf_event_reader::{EventRecord, RawData, RawEventRecord, RecordType, SampleRecord};
+use linux_perf_data::linux_perf_event_reader::{
+    EventRecord, RawData, RawEventRecord, RecordType, SampleRecord,
+};
 use std::collections::HashMap;
 use std::fs::File;
 
-/// Limit of the events that wait to be sorted. Beyond it the older half is counted; a file without marks would
-/// otherwise be held in memory completely.
+/// Limit of the events that wait to be sorted. Beyond it the older half is counted; a file without
+/// marks would otherwise be held in memory completely.
 const MAX_WAITING: usize = 600_000;
 /// Limit of the thread names that are kept.
 const MAX_COMMS: usize = 262_144;
-const NO_EVENTS: &str = "it describes no event: 'perf record' was not ended properly, or the file is damaged";
+const NO_EVENTS: &str = "it describes no event: 'perf record' was not ended properly, or the file \
+    is damaged";
 
 /// One event, or a gap of lost events.
 #[derive(Debug, Clone, Copy)]
@@ -54,7 +57,8 @@ pub(super) struct EventReader {
     pub samples: u64,
     /// Samples that could not be read.
     pub broken: u64,
-    /// Lost events by records of losses, and by those that perf adds at the end (Linux 6.0) and that count them again.
+    /// Lost events by records of losses, and by those that perf adds at the end (Linux 6.0) and
+    /// that count them again.
     lost: [u64; 2],
     waiting: Vec<PerfEvent>,
     /// The latest time of all rounds before the current one.
@@ -87,25 +91,36 @@ impl EventReader {
             let body = std::mem::take(&mut self.records.body);
             match kind {
                 RecordType::SAMPLE => self.sample(&body)?,
-                RecordType::COMM | RecordType::LOST | RecordType::LOST_SAMPLES => self.other(kind, &body),
+                RecordType::COMM | RecordType::LOST | RecordType::LOST_SAMPLES => {
+                    self.other(kind, &body);
+                }
                 _ => match UserRecordType::try_from(kind) {
                     Some(UserRecordType::PERF_FINISHED_ROUND) => {
                         let settled = std::mem::replace(&mut self.settled, self.latest);
                         self.settle(settled);
                     }
-                    Some(UserRecordType::PERF_HEADER_ATTR) => self.records.header.add_attribute(&body)?,
+                    Some(UserRecordType::PERF_HEADER_ATTR) => {
+                        self.records.header.add_attribute(&body)?;
+                    }
                     _ => {}
                 },
             }
             self.records.body = body;
             if self.waiting.len() >= MAX_WAITING {
                 self.waiting.sort_by_key(|event| event.time);
-                let middle = self.waiting.get(MAX_WAITING / 2).map_or(0, |event| event.time);
+                let middle = self
+                    .waiting
+                    .get(MAX_WAITING / 2)
+                    .map_or(0, |event| event.time);
                 self.settle(middle);
             }
         }
         self.settle(u64::MAX);
-        if self.records.header.layout.is_some() { Ok(()) } else { Err(NO_EVENTS.into()) }
+        if self.records.header.layout.is_some() {
+            Ok(())
+        } else {
+            Err(NO_EVENTS.into())
+        }
     }
 
     fn sample(&mut self, body: &[u8]) -> Result<(), String> {
@@ -113,7 +128,9 @@ impl EventReader {
             self.formats = self.kernel_formats()?;
             self.counters.begin(&self.formats);
         }
-        let record = self.raw(RecordType::SAMPLE, body).and_then(|record| record.parse().ok());
+        let record = self
+            .raw(RecordType::SAMPLE, body)
+            .and_then(|record| record.parse().ok());
         self.samples += 1;
         let Some(EventRecord::Sample(SampleRecord {
             pid: Some(pid),
@@ -132,25 +149,55 @@ impl EventReader {
         if let Some(id) = raw.first_chunk().map(|id| u16::from_le_bytes(*id))
             && self.formats.names.contains_key(&id)
         {
-            self.waiting.push(PerfEvent { time, tid, pid, kind: PerfEventKind::Kvm(id) });
+            self.waiting.push(PerfEvent {
+                time,
+                tid,
+                pid,
+                kind: PerfEventKind::Kvm(id),
+            });
         }
-        self.formats.decoder.decode(&RawSample { pid, tid, time, cpu, raw: &raw }, |event: TracedEvent| {
-            let kind = PerfEventKind::Traced(cpu, event.kind);
-            self.waiting.push(PerfEvent { time, tid: event.tid, pid: event.pid, kind });
-        });
+        self.formats.decoder.decode(
+            &RawSample {
+                pid,
+                tid,
+                time,
+                cpu,
+                raw: &raw,
+            },
+            |event: TracedEvent| {
+                let kind = PerfEventKind::Traced(cpu, event.kind);
+                self.waiting.push(PerfEvent {
+                    time,
+                    tid: event.tid,
+                    pid: event.pid,
+                    kind,
+                });
+            },
+        );
         Ok(())
     }
 
     fn raw<'a>(&self, record_type: RecordType, body: &'a [u8]) -> Option<RawEventRecord<'a>> {
         let parse_info = self.records.header.layout?;
-        Some(RawEventRecord { record_type, misc: 0, data: RawData::Single(body), parse_info })
+        Some(RawEventRecord {
+            record_type,
+            misc: 0,
+            data: RawData::Single(body),
+            parse_info,
+        })
     }
 
     /// The recorded kernel's formats, which precede the first sample.
     fn kernel_formats(&self) -> Result<KernelFormats, String> {
         let data = self.records.header.formats.as_ref();
-        let data = data.ok_or("it holds no formats of the kernel's events: none was recorded, or it was cut off")?;
-        let formats = KernelFormats::parse(data).ok_or("the kernel's event formats in it cannot be read")?;
+        let data = data.ok_or(
+            "it holds no formats of the kernel's events: none was recorded, or \
+            it was cut off",
+        )?;
+        let formats = KernelFormats::parse(data).ok_or(
+            "the kernel's event formats in it cannot be \
+            read",
+        )?;
         if formats.names.is_empty() {
             return Err(format!("it holds no kvm event: none was enabled; {RECORD}"));
         }
@@ -159,7 +206,9 @@ impl EventReader {
 
     /// Reads a thread's name, or how many events were lost.
     fn other(&mut self, kind: RecordType, body: &[u8]) {
-        let Some(record) = self.raw(kind, body) else { return };
+        let Some(record) = self.raw(kind, body) else {
+            return;
+        };
         let time = record.timestamp().unwrap_or(self.latest);
         let (account, count) = match record.parse() {
             Ok(EventRecord::Comm(comm)) => {
@@ -175,13 +224,18 @@ impl EventReader {
         let known = self.lost[0].max(self.lost[1]);
         self.lost[account] = self.lost[account].saturating_add(count);
         let lost = self.lost[account].saturating_sub(known);
-        self.waiting.push(PerfEvent { time, tid: 0, pid: 0, kind: PerfEventKind::Lost(lost) });
+        self.waiting.push(PerfEvent {
+            time,
+            tid: 0,
+            pid: 0,
+            kind: PerfEventKind::Lost(lost),
+        });
     }
 
     /// Counts all events up to this time.
     fn settle(&mut self, until: u64) {
-        // The sort is stable and merges runs that are sorted already, one for each CPU; equal times keep the file's
-        // order.
+        // The sort is stable and merges runs that are sorted already, one for each CPU; equal times
+        // keep the file's order.
         self.waiting.sort_by_key(|event| event.time);
         let n = self.waiting.partition_point(|event| event.time <= until);
         for event in self.waiting.drain(..n) {

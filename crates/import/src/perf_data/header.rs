@@ -1,5 +1,5 @@
-//! Reads the header of a `perf.data` (tools/perf/util/header.h): the layout of its samples, and the `format` files of the
-//! recorded kernel (tools/perf/util/trace-event-info.c).
+//! Reads the header of a `perf.data` (tools/perf/util/header.h): the layout of its samples, and the
+//! `format` files of the recorded kernel (tools/perf/util/trace-event-info.c).
 //!
 //! Memory is allocated for what the file holds, whatever sizes it states.
 
@@ -23,7 +23,8 @@ pub(super) const MAX_FORMATS: u64 = 64 << 20;
 const FILE_HEADER: u64 = 104;
 
 const DAMAGED: &str = "its header is damaged: a part lies outside the file";
-const AMBIGUOUS: &str = "its events have different layouts: record those of KVM and of the scheduler alone";
+const AMBIGUOUS: &str = "its events have different layouts: record those of KVM and of the \
+    scheduler alone";
 
 /// What a file says of its records.
 #[derive(Debug, Default)]
@@ -41,15 +42,28 @@ impl PerfDataHeader {
     pub fn add_attribute(&mut self, attribute: &[u8]) -> Result<(), String> {
         let endian = Endianness::LittleEndian;
         let (record_type, data) = (UserRecordType::PERF_HEADER_ATTR, RawData::Single(attribute));
-        let record = RawUserRecord { record_type, endian, misc: 0, data }.parse();
-        let Ok(UserRecord::HeaderAttr(header)) = record else { return Err(DAMAGED.into()) };
-        if matches!(header.attr.type_, PerfEventType::Software(SoftwareCounterType::Dummy)) {
+        let record = RawUserRecord {
+            record_type,
+            endian,
+            misc: 0,
+            data,
+        }
+        .parse();
+        let Ok(UserRecord::HeaderAttr(header)) = record else {
+            return Err(DAMAGED.into());
+        };
+        if matches!(
+            header.attr.type_,
+            PerfEventType::Software(SoftwareCounterType::Dummy)
+        ) {
             return Ok(());
         }
         let own = RecordParseInfo::new(&header.attr, endian);
         let layout = self.layout.get_or_insert(own);
         // The id of an event does not matter: all of its samples begin alike.
-        if layout.sample_format != own.sample_format || !own.sample_format.contains(SampleFormat::RAW) {
+        if layout.sample_format != own.sample_format
+            || !own.sample_format.contains(SampleFormat::RAW)
+        {
             return Err(AMBIGUOUS.into());
         }
         Ok(())
@@ -70,12 +84,16 @@ impl<'a> PartReader<'a> {
 
     /// A number of four bytes.
     pub fn u32(&mut self) -> Option<u32> {
-        self.take(4)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
+        self.take(4)?
+            .first_chunk()
+            .map(|bytes| u32::from_le_bytes(*bytes))
     }
 
     /// A number of eight bytes.
     pub fn u64(&mut self) -> Option<u64> {
-        self.take(8)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+        self.take(8)?
+            .first_chunk()
+            .map(|bytes| u64::from_le_bytes(*bytes))
     }
 
     /// A text after its length of eight bytes.
@@ -94,29 +112,53 @@ impl<'a> PartReader<'a> {
 /// Reads the header, and moves to the first record.
 pub(super) fn read(file: &mut File) -> Result<PerfDataHeader, String> {
     let mut head = Vec::new();
-    file.take(FILE_HEADER).read_to_end(&mut head).map_err(cannot("read it"))?;
-    let words: Vec<u64> = head.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    file.take(FILE_HEADER)
+        .read_to_end(&mut head)
+        .map_err(cannot("read it"))?;
+    let words: Vec<u64> = head
+        .as_chunks::<8>()
+        .0
+        .iter()
+        .map(|word| u64::from_le_bytes(*word))
+        .collect();
     let mut header = PerfDataHeader::default();
     let first_record = match words[..] {
         [_, size, ..] if size < FILE_HEADER => size.max(16),
-        [_, _, attr_size, attrs, attrs_size, data, data_size, _, _, a, ..] => {
+        [
+            _,
+            _,
+            attr_size,
+            attrs,
+            attrs_size,
+            data,
+            data_size,
+            _,
+            _,
+            a,
+            ..,
+        ] => {
             if !(80..=4096).contains(&attr_size) || attrs_size / attr_size > MAX_ATTRS {
                 return Err(DAMAGED.into());
             }
             for attr in 0..attrs_size / attr_size {
                 // The position of the event's ids follows the attribute.
-                let mut attr = bytes(file, attrs.saturating_add(attr * attr_size), attr_size).ok_or(DAMAGED)?;
+                let mut attr = bytes(file, attrs.saturating_add(attr * attr_size), attr_size)
+                    .ok_or(DAMAGED)?;
                 attr.truncate(attr_size as usize - 16);
                 header.add_attribute(&attr)?;
             }
-            // A killed recorder leaves the size at 0: the records then extend to the end of the file.
+            // A killed recorder leaves the size at 0: the records then extend to the end of the
+            // file.
             header.data_len = Some(data_size).filter(|size| *size > 0);
-            // The table of the parts follows the records, and the formats are the first part there is.
+            // The table of the parts follows the records, and the formats are the first part there
+            // is.
             if a >> Feature::TRACING_DATA.0 & 1 == 1 {
                 let table = data.saturating_add(data_size);
                 let place = bytes(file, table, 16).unwrap_or_default();
                 let mut place = PartReader(&place);
-                if let (Some(at), Some(size)) = (place.u64(), place.u64().filter(|size| *size <= MAX_FORMATS)) {
+                if let (Some(at), Some(size)) =
+                    (place.u64(), place.u64().filter(|size| *size <= MAX_FORMATS))
+                {
                     header.formats = bytes(file, at, size);
                 }
             }
@@ -124,7 +166,8 @@ pub(super) fn read(file: &mut File) -> Result<PerfDataHeader, String> {
         }
         _ => return Err("the file ends within its header".into()),
     };
-    file.seek(SeekFrom::Start(first_record)).map_err(cannot("read it"))?;
+    file.seek(SeekFrom::Start(first_record))
+        .map_err(cannot("read it"))?;
     Ok(header)
 }
 
@@ -151,7 +194,9 @@ impl KernelFormats {
     /// Reads the formats of `kvm` and `sched` events.
     pub fn parse(data: &[u8]) -> Option<Self> {
         let mut bytes = PartReader(data);
-        bytes.take(10).filter(|magic| *magic == b"\x17\x08\x44tracing")?;
+        bytes
+            .take(10)
+            .filter(|magic| *magic == b"\x17\x08\x44tracing")?;
         bytes.line()?;
         // Byte order, size of a word, size of a page.
         bytes.take(6).filter(|machine| machine[0] == 0)?;
@@ -173,13 +218,18 @@ impl KernelFormats {
     }
 
     fn add(&mut self, system: &[u8], text: &str) {
-        let Ok(format) = format::parse(text) else { return };
+        let Ok(format) = format::parse(text) else {
+            return;
+        };
         if system == b"kvm"
             && let Ok(id) = u16::try_from(format.id)
         {
             self.names.insert(id, format.name.clone());
         }
-        if EVENTS.iter().any(|event| event.group.as_bytes() == system && event.name == format.name) {
+        if EVENTS
+            .iter()
+            .any(|event| event.group.as_bytes() == system && event.name == format.name)
+        {
             self.decoder.add_format(&format);
             self.migrations |= format.name == "sched_migrate_task";
         }

@@ -1,9 +1,10 @@
-//! Reads a `perf.data` of `perf kvm stat record`, or of any `perf record` with kvm tracepoints: of any age
-//! and machine, written to a file or a pipe, compressed or not. It is read as a stream, whatever its size.
+//! Reads a `perf.data` of `perf kvm stat record`, or of any `perf record` with kvm tracepoints: of
+//! any age and machine, written to a file or a pipe, compressed or not. It is read as a stream,
+//! whatever its size.
 //!
-//! `perf kvm stat report` of the same file shows the same counts of exits. perf drops what a thread did before its
-//! first `kvm_entry`. Unlike perf, no exit counts that overlaps lost events, each access of an exit counts, and an access
-//! takes the whole exit.
+//! `perf kvm stat report` of the same file shows the same counts of exits. perf drops what a thread
+//! did before its first `kvm_entry`. Unlike perf, no exit counts that overlaps lost events, each
+//! access of an exit counts, and an access takes the whole exit.
 
 mod events;
 mod header;
@@ -41,15 +42,27 @@ struct PerfDataCounters {
 pub(crate) fn read(file: File, files: &mut Files) -> Result<(), String> {
     let mut reader = EventReader::open(file)?;
     reader.count()?;
-    let EventReader { records, mut counters, comms, samples, broken, .. } = reader;
+    let EventReader {
+        records,
+        mut counters,
+        comms,
+        samples,
+        broken,
+        ..
+    } = reader;
     if counters.covered.first.is_none() {
-        return Err(format!("it holds no kvm event: no guest ran where and while perf recorded; {RECORD}"));
+        return Err(format!(
+            "it holds no kvm event: no guest ran where and while perf recorded; \
+            {RECORD}"
+        ));
     }
     if let Some(damage) = records.damaged {
         files.note(&format!("{damage}; the events before it are used"));
     }
     if broken > 0 {
-        files.note(&format!("{broken} of its samples cannot be read and are left out"));
+        files.note(&format!(
+            "{broken} of its samples cannot be read and are left out"
+        ));
     }
     counters.add_notes(files);
     files.cover(&counters.covered);
@@ -59,7 +72,9 @@ pub(crate) fn read(file: File, files: &mut Files) -> Result<(), String> {
     for thread in &mut threads {
         thread.comm = comms.get(&thread.key.tid).cloned().unwrap_or_default();
     }
-    files.measured.extend(group_threads(threads, &counters.counts));
+    files
+        .measured
+        .extend(group_threads(threads, &counters.counts));
     files.types.insert(SourceId::PerfData);
     Ok(())
 }
@@ -74,7 +89,12 @@ impl PerfDataCounters {
 
     /// Takes one event. Events must come in order of time.
     fn event(&mut self, event: &PerfEvent, formats: &KernelFormats) {
-        let PerfEvent { time, tid, pid, kind } = *event;
+        let PerfEvent {
+            time,
+            tid,
+            pid,
+            kind,
+        } = *event;
         match kind {
             PerfEventKind::Lost(count) => {
                 self.lost = self.lost.saturating_add(count);
@@ -84,7 +104,8 @@ impl PerfDataCounters {
             }
             PerfEventKind::Kvm(id) => {
                 self.covered.at(time);
-                self.counts.add(tid, pid, formats.names.get(&id).map_or("", String::as_str));
+                self.counts
+                    .add(tid, pid, formats.names.get(&id).map_or("", String::as_str));
             }
             PerfEventKind::Traced(cpu, kind) => {
                 if matches!(kind, EventKind::Entry { .. }) && self.entered.len() < MAX_THREADS {
@@ -92,7 +113,13 @@ impl PerfDataCounters {
                 }
                 let is_of_exit = matches!(kind, EventKind::Exit { .. } | EventKind::Access(_));
                 if !is_of_exit || self.entered.contains(&tid) {
-                    self.pairing.event(&TracedEvent { tid, pid, time, cpu, kind });
+                    self.pairing.event(&TracedEvent {
+                        tid,
+                        pid,
+                        time,
+                        cpu,
+                        kind,
+                    });
                 }
             }
         }
@@ -101,11 +128,17 @@ impl PerfDataCounters {
     /// Says what the counts lack.
     fn add_notes(&self, files: &mut Files) {
         if !self.counts.has("kvm_exit") || !self.counts.has("kvm_entry") {
-            files.note(&format!("no table of exits: kvm:kvm_exit or kvm:kvm_entry did not come; {RECORD}"));
+            files.note(&format!(
+                "no table of exits: kvm:kvm_exit or kvm:kvm_entry did not come; \
+                {RECORD}"
+            ));
         }
         if self.lost > 0 {
             let lost = self.lost;
-            files.note(&format!("{lost} events were lost while it was recorded; exits around the gaps are left out"));
+            files.note(&format!(
+                "{lost} events were lost while it was recorded; exits around the \
+                gaps are left out"
+            ));
         }
     }
 }

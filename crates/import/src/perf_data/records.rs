@@ -1,7 +1,8 @@
-//! Reads the records of a `perf.data` one by one, recorded to a file or to a pipe, compressed or not.
+//! Reads the records of a `perf.data` one by one, recorded to a file or to a pipe, compressed or
+//! not.
 //!
-//! The formats that a pipe has between its records are stored on the way. The limits here bound the memory that a
-//! damaged file can make kvmtop use.
+//! The formats that a pipe has between its records are stored on the way. The limits here bound the
+//! memory that a damaged file can make kvmtop use.
 
 use super::header::{MAX_FORMATS, PartReader, PerfDataHeader};
 use linux_perf_data::UserRecordType;
@@ -26,7 +27,8 @@ pub(super) struct Records {
     source: Take<BufReader<File>>,
     /// The header, its parts from the file or from the stream.
     pub header: PerfDataHeader,
-    /// Why the records end early: within a record, at an impossible size, or at damaged compressed data.
+    /// Why the records end early: within a record, at an impossible size, or at damaged compressed
+    /// data.
     pub damaged: Option<&'static str>,
     /// The current record without its header.
     pub body: Vec<u8>,
@@ -41,10 +43,20 @@ pub(super) struct Records {
 impl Records {
     /// From the first record on.
     pub fn new(source: File, header: PerfDataHeader) -> io::Result<Self> {
-        let source = BufReader::with_capacity(BUFFER, source).take(header.data_len.unwrap_or(u64::MAX));
+        let source =
+            BufReader::with_capacity(BUFFER, source).take(header.data_len.unwrap_or(u64::MAX));
         let mut decoder = Decoder::new()?;
         decoder.set_parameter(DParameter::WindowLogMax(WINDOW_LOG))?;
-        Ok(Self { source, header, damaged: None, body: Vec::new(), decoder, plain: Vec::new(), used: 0, ended: false })
+        Ok(Self {
+            source,
+            header,
+            damaged: None,
+            body: Vec::new(),
+            decoder,
+            plain: Vec::new(),
+            used: 0,
+            ended: false,
+        })
     }
 
     /// Reads the next record into `body`; returns its type, or `None` at the end.
@@ -101,18 +113,24 @@ impl Records {
 
     /// Handles records about the file itself. Returns false for all others.
     fn handle(&mut self, kind: RecordType) -> io::Result<bool> {
-        let Some(kind) = UserRecordType::try_from(kind) else { return Ok(false) };
+        let Some(kind) = UserRecordType::try_from(kind) else {
+            return Ok(false);
+        };
         let body = std::mem::take(&mut self.body);
         match kind {
             UserRecordType::PERF_HEADER_TRACING_DATA => {
                 let size = u64::from(PartReader(&body).u32().unwrap_or(0)).next_multiple_of(8);
                 let mut formats = Vec::new();
-                self.source.by_ref().take(size.min(MAX_FORMATS)).read_to_end(&mut formats)?;
+                self.source
+                    .by_ref()
+                    .take(size.min(MAX_FORMATS))
+                    .read_to_end(&mut formats)?;
                 self.header.formats = Some(formats);
             }
             UserRecordType::PERF_COMPRESSED => self.decompress(&body),
             UserRecordType::PERF_COMPRESSED2 => {
-                let size = usize::try_from(PartReader(&body).u64().unwrap_or(0)).unwrap_or(usize::MAX);
+                let size =
+                    usize::try_from(PartReader(&body).u64().unwrap_or(0)).unwrap_or(usize::MAX);
                 let packed = body.get(8..).unwrap_or_default();
                 self.decompress(&packed[..size.min(packed.len())]);
             }
@@ -134,7 +152,9 @@ impl Records {
         self.used = 0;
         let mut buffer = vec![0; BUFFER];
         while self.plain.len() < MAX_PLAIN {
-            let Ok(done) = self.decoder.run_on_buffers(packed, &mut buffer) else { break };
+            let Ok(done) = self.decoder.run_on_buffers(packed, &mut buffer) else {
+                break;
+            };
             self.plain.extend_from_slice(&buffer[..done.bytes_written]);
             packed = &packed[done.bytes_read..];
             if packed.is_empty() && done.bytes_written < buffer.len() {
@@ -148,5 +168,8 @@ impl Records {
 /// Type and size of the record that starts here.
 fn head(bytes: &[u8]) -> Option<(RecordType, usize)> {
     let [k0, k1, k2, k3, _, _, s0, s1] = *bytes.first_chunk::<8>()?;
-    Some((RecordType(u32::from_le_bytes([k0, k1, k2, k3])), u16::from_le_bytes([s0, s1]).into()))
+    Some((
+        RecordType(u32::from_le_bytes([k0, k1, k2, k3])),
+        u16::from_le_bytes([s0, s1]).into(),
+    ))
 }

@@ -1,5 +1,6 @@
-//! The table that `perf kvm stat report` prints, and those of `live`, of every perf version: with and without the
-//! minimum, maximum and mean columns (tools/perf/builtin-kvm.c, `print_result`), for vmexit, ioport, mmio and msr.
+//! The table that `perf kvm stat report` prints, and those of `live`, of every perf version: with
+//! and without the minimum, maximum and mean columns (tools/perf/builtin-kvm.c, `print_result`),
+//! for vmexit, ioport, mmio and msr.
 
 use super::files::Files;
 use super::guest::{measured, vcpu_thread};
@@ -73,8 +74,12 @@ struct PrintedTables {
 
 /// Whether a text begins as such a table, or with the clock above one.
 pub(crate) fn begins(text: &str) -> bool {
-    let Some(first) = LINE.captures(text.lines().next().unwrap_or_default().trim()) else { return false };
-    ["heading", "title", "clock"].iter().any(|part| first.name(part).is_some())
+    let Some(first) = LINE.captures(text.lines().next().unwrap_or_default().trim()) else {
+        return false;
+    };
+    ["heading", "title", "clock"]
+        .iter()
+        .any(|part| first.name(part).is_some())
 }
 
 /// Reads a text.
@@ -91,17 +96,27 @@ pub(crate) fn read(text: &str, files: &mut Files) {
     let mut known = BTreeSet::new();
     let all = found.tables.len();
     // The frames of `live` have clocks. A second table of one kind would be of another measurement.
-    found.tables.retain(|table| table.clock.is_some() || known.insert(table.space));
+    found
+        .tables
+        .retain(|table| table.clock.is_some() || known.insert(table.space));
     if found.tables.len() < all {
         files.note("several tables of one kind are several measurements: the first is read");
     }
-    let isa = guess_isa(found.tables.iter().flat_map(|table| &table.rows).filter_map(PrintedRow::reason));
+    let isa = guess_isa(
+        found
+            .tables
+            .iter()
+            .flat_map(|table| &table.rows)
+            .filter_map(PrintedRow::reason),
+    );
     let mut events = ThreadEvents::default();
     for table in &found.tables {
         events.merge(table.events(isa), MissingExtreme::Unknown);
         let sum = table.sum();
         if let Some(total) = table.total.filter(|total| *total != sum) {
-            files.note(&format!("the table states {total} samples and its rows hold {sum}"));
+            files.note(&format!(
+                "the table states {total} samples and its rows hold {sum}"
+            ));
         }
     }
     let mut guest = measured(found.pid);
@@ -132,7 +147,11 @@ impl PrintedTables {
                 "MSR Access" => Some(Space::Msr),
                 _ => None,
             };
-            self.tables.push(PrintedTable { space, clock: self.clock.take(), ..PrintedTable::default() });
+            self.tables.push(PrintedTable {
+                space,
+                clock: self.clock.take(),
+                ..PrintedTable::default()
+            });
         } else if let Some(lost) = number(line, "lost") {
             self.lost = self.lost.saturating_add(lost);
         } else if let Some(code) = number(line, "code") {
@@ -148,10 +167,14 @@ impl PrintedTables {
         }
     }
 
-    /// The seconds that frames of `live` cover: each the mean time from one to the next, or the default of a second.
+    /// The seconds that frames of `live` cover: each the mean time from one to the next, or the
+    /// default of a second.
     fn seconds(&self) -> Option<f64> {
         let clocks: Vec<f64> = self.tables.iter().filter_map(|table| table.clock).collect();
-        let steps: f64 = clocks.windows(2).map(|pair| (pair[1] - pair[0]).rem_euclid(86_400.0)).sum();
+        let steps: f64 = clocks
+            .windows(2)
+            .map(|pair| (pair[1] - pair[0]).rem_euclid(86_400.0))
+            .sum();
         match clocks.len() {
             0 => None,
             1 => Some(1.0),
@@ -178,11 +201,17 @@ fn row(line: &Captures<'_>, space: Option<Space>, code: Option<u32>) -> Option<P
     };
     let ns = |column| figure(line, column).map(|us| (us * 1e3) as u64);
     let count = number(line, "count")?;
-    let mut time = Timing { count, min_ns: ns("min"), max_ns: ns("max"), ..Timing::default() };
+    let mut time = Timing {
+        count,
+        min_ns: ns("min"),
+        max_ns: ns("max"),
+        ..Timing::default()
+    };
     if let Some(mean) = figure(line, "mean").map(|us| us * 1e3) {
         let (n, total) = (count as f64, mean * count as f64);
         time.total_ns = Some(total.round() as u64);
-        // perf prints 100 * sqrt(variance / n) / mean (tools/perf/util/stat.c); that gives the sum of squares.
+        // perf prints 100 * sqrt(variance / n) / mean (tools/perf/util/stat.c); that gives the sum
+        // of squares.
         time.sum_sq = figure(line, "error").map(|error| {
             let spread = (error / 100.0 * mean).powi(2) * n * (n - 1.0);
             (spread + total * mean).round() as u128
@@ -199,23 +228,34 @@ fn figure(line: &Captures<'_>, column: &str) -> Option<f64> {
 impl PrintedTable {
     /// The samples of its rows.
     fn sum(&self) -> u64 {
-        self.rows.iter().fold(0, |sum, row| sum.saturating_add(row.time.count))
+        self.rows
+            .iter()
+            .fold(0, |sum, row| sum.saturating_add(row.time.count))
     }
 
     fn events(&self, isa: Isa) -> ThreadEvents {
-        // Elsewhere perf measures how long the guest ran before each exit (tools/perf/util/kvm-stat-arch,
-        // `event_begin` of arm64 and RISC-V).
+        // Elsewhere perf measures how long the guest ran before each exit
+        // (tools/perf/util/kvm-stat-arch, `event_begin` of arm64 and RISC-V).
         let has_times = self.space.is_some() || matches!(isa, Isa::Vmx | Isa::Svm);
         let mut events = ThreadEvents::default();
         for row in &self.rows {
             let mut time = row.time.clone();
             if !has_times {
-                time = Timing { count: time.count, ..Timing::default() };
+                time = Timing {
+                    count: time.count,
+                    ..Timing::default()
+                };
             }
             match &row.key {
                 RowKey::Address(space, address, direction) => {
                     let (space, address, direction) = (*space, Some(*address), *direction);
-                    events.accesses.push(AccessCell { space, address, direction, time, ..AccessCell::default() });
+                    events.accesses.push(AccessCell {
+                        space,
+                        address,
+                        direction,
+                        time,
+                        ..AccessCell::default()
+                    });
                 }
                 RowKey::Reason(name, printed) => events.exits.push(exit(isa, name, *printed, time)),
             }
@@ -237,10 +277,20 @@ impl PrintedRow {
 fn exit(isa: Isa, name: &str, printed: Option<u32>, time: Timing) -> ExitCell {
     let (isa, code, name) = match printed.or_else(|| exit_reason::code(isa, name)) {
         // perf prints "on VMX" on every x86 host whose processor it does not recognise as AMD.
-        Some(code) => (if isa == Isa::Other(0) { Isa::Vmx } else { isa }, code, None),
+        Some(code) => (
+            if isa == Isa::Other(0) { Isa::Vmx } else { isa },
+            code,
+            None,
+        ),
         None => (Isa::Other(0), 0, Some(name.to_owned())),
     };
-    ExitCell { isa, code, name, time, ..ExitCell::default() }
+    ExitCell {
+        isa,
+        code,
+        name,
+        time,
+        ..ExitCell::default()
+    }
 }
 
 #[cfg(test)]

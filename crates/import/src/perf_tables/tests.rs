@@ -41,33 +41,55 @@ fn every_figure_of_a_report_is_kept() {
     assert_eq!((events.exits.len(), exits(&events)), (4, TOTAL));
     let io = events.exits.iter().find(|c| c.code == 30).unwrap();
     assert_eq!((io.isa, &io.name, io.time.count), (Isa::Vmx, &None, 480));
-    assert_eq!((io.time.min_ns, io.time.max_ns), (Some(2_100), Some(612_900)));
+    assert_eq!(
+        (io.time.min_ns, io.time.max_ns),
+        (Some(2_100), Some(612_900))
+    );
     let span = io.time.since(None);
-    assert_eq!(format!("{:.2} {:.2}", span.mean_us().unwrap(), span.stderr_percent().unwrap()), "19.98 3.75");
+    assert_eq!(
+        format!(
+            "{:.2} {:.2}",
+            span.mean_us().unwrap(),
+            span.stderr_percent().unwrap()
+        ),
+        "19.98 \
+        3.75"
+    );
 }
 
 #[test]
 fn old_columns_and_missing_columns_are_read() {
-    let old = "    Analyze events for all VCPUs:\n\n             VM-EXIT    Samples    Samples%     Time%    Avg \
-    time\n\n\
-           APIC_ACCESS       6500    65.00%     5.95%     37.72us ( +-   6.54% )\n\
-                   HLT       3500    35.00%    94.05%   8360.34us ( +-   5.22% )\n\n\
-    Total Samples:10000, Total events handled time:29506370.00us.\n";
+    let old = "    Analyze events for all VCPUs:\n\n             VM-EXIT    Samples    \
+    Samples%     Time%    Avg time\n\nAPIC_ACCESS       6500    65.00%     5.95%     37.72us ( \
+    +-   6.54% )\nHLT       3500    35.00%    94.05%   8360.34us ( +-   5.22% )\n\nTotal \
+    Samples:10000, Total events handled time:29506370.00us.\n";
     let events = one(old);
     assert_eq!(exits(&events), 10_000);
     let hlt = events.exits.iter().find(|c| c.code == 12).unwrap();
-    assert_eq!((hlt.time.min_ns, hlt.time.total_ns), (None, Some(29_261_190_000)));
-    let no_times = "VM-EXIT    Samples  Samples%     Time%\n\n       EPT_VIOLATION    9833    63.41%    15.96%\n \
-    IO_INSTRUCTION 5674 36.59% 84.04%\n";
+    assert_eq!(
+        (hlt.time.min_ns, hlt.time.total_ns),
+        (None, Some(29_261_190_000))
+    );
+    let no_times = "VM-EXIT    Samples  Samples%     Time%\n\n       EPT_VIOLATION    9833    \
+    63.41%    15.96%\n IO_INSTRUCTION 5674 36.59% 84.04%\n";
     let events = one(no_times);
-    assert_eq!((exits(&events), events.exits[0].time.total_ns), (15_507, None));
+    assert_eq!(
+        (exits(&events), events.exits[0].time.total_ns),
+        (15_507, None)
+    );
     let counts_only = "VM-EXIT    Samples  Samples%\n HLT 5 50.00%\n CPUID 5 50.00%\n";
     assert_eq!(exits(&one(counts_only)), 10);
     // A last row whose bracket was lost, and one that was cut in the middle.
-    let cut = "VM-EXIT    Samples  Samples%     Time%    Min Time    Max Time         Avg time\n VMCALL 17 5.00% \
-    1.00% 0.75us 15.64us 4.20us ( +- 0.33%\n CPUID 3 1.00%";
+    let cut = "VM-EXIT    Samples  Samples%     Time%    Min Time    Max Time         Avg time\n \
+    VMCALL 17 5.00% 1.00% 0.75us 15.64us 4.20us ( +- 0.33%\n CPUID 3 1.00%";
     let events = one(cut);
-    let of = |code: u32| events.exits.iter().find(|c| c.isa == Isa::Vmx && c.code == code).map(|c| c.time.count);
+    let of = |code: u32| {
+        events
+            .exits
+            .iter()
+            .find(|c| c.isa == Isa::Vmx && c.code == code)
+            .map(|c| c.time.count)
+    };
     assert_eq!((of(18), of(10)), (Some(17), Some(3)));
 }
 
@@ -95,8 +117,11 @@ Total Samples:10, Total events handled time:15.00us.
 Total Samples:5, Total events handled time:7.50us.
 ";
     let events = one(text);
-    let all: Vec<_> =
-        events.accesses.iter().map(|c| (c.space, c.address.unwrap(), c.direction, c.time.count)).collect();
+    let all: Vec<_> = events
+        .accesses
+        .iter()
+        .map(|c| (c.space, c.address.unwrap(), c.direction, c.time.count))
+        .collect();
     assert_eq!(
         all,
         [
@@ -119,17 +144,30 @@ fn duplicate_rows_are_added_and_unknown_codes_kept_apart() {
         UNKNOWN 2 10.00% 0.01% 1.00us 1.00us 1.00us ( +- 0.00% )\n\
         IO_INSTRUCTION      1    5.00%    0.01%   9.00us   9.00us    9.00us ( +- 0.00% )\n";
     let events = one(text);
-    let all: Vec<_> = events.exits.iter().map(|c| (c.code, c.time.count)).collect();
+    let all: Vec<_> = events
+        .exits
+        .iter()
+        .map(|c| (c.code, c.time.count))
+        .collect();
     assert_eq!(all, [(30, 15), (131_072, 3), (65_536, 2)]);
     let io = &events.exits[0].time;
-    assert_eq!((io.min_ns, io.max_ns, io.total_ns), (Some(9_000), Some(65_000), Some(359_000)));
+    assert_eq!(
+        (io.min_ns, io.max_ns, io.total_ns),
+        (Some(9_000), Some(65_000), Some(359_000))
+    );
 }
 
 #[test]
 fn unknown_reasons_keep_their_names() {
-    let text = REPORT.replace("EXCEPTION_NMI", "FROBNICATED").replace("MSR_WRITE", "  QUUXED");
+    let text = REPORT
+        .replace("EXCEPTION_NMI", "FROBNICATED")
+        .replace("MSR_WRITE", "  QUUXED");
     let events = one(&text);
-    let names: Vec<_> = events.exits.iter().filter_map(|c| c.name.as_deref()).collect();
+    let names: Vec<_> = events
+        .exits
+        .iter()
+        .filter_map(|c| c.name.as_deref())
+        .collect();
     assert_eq!(names, ["QUUXED", "FROBNICATED"]);
     assert_eq!(exits(&events), TOTAL);
 }
@@ -140,17 +178,24 @@ fn shares_of_no_time_are_none() {
     let events = one(&text);
     assert_eq!(exits(&events), TOTAL);
     let msr = events.exits.iter().find(|c| c.code == 32).unwrap();
-    assert_eq!((msr.time.total_ns, msr.time.sum_sq), (Some(3_192_000), None));
+    assert_eq!(
+        (msr.time.total_ns, msr.time.sum_sq),
+        (Some(3_192_000), None)
+    );
 }
 
 /// Pieces that a hostile text is made of.
 fn pieces() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
-        Just("VM-EXIT    Samples  Samples%     Time%    Min Time    Max Time         Avg time\n".to_owned()),
+        Just(
+            "VM-EXIT    Samples  Samples%     Time%    Min Time    Max Time         Avg time\n"
+                .to_owned()
+        ),
         Just("Analyze events for pid(s) 1, VCPU 99999999999:\n".to_owned()),
         Just("Total Samples:99999999999999999999, Total events handled time:1e308us.\n".to_owned()),
         Just(
-            " HLT 18446744073709551615 100.00% 99999999.99% 99999999999.99us 1.00us 1.00us ( +- 99999.00% )\n"
+            " HLT 18446744073709551615 100.00% 99999999.99% 99999999999.99us 1.00us 1.00us ( +- \
+                99999.00% )\n"
                 .to_owned()
         ),
         Just("> 0x608:PIN 5 ".to_owned()),
@@ -179,39 +224,68 @@ proptest! {
 fn the_table_of_a_vcpu_is_its_threads() {
     let (files, notes) = files(&REPORT.replace("all VCPUs", "VCPU 3"));
     let guest = &files.measured[0];
-    assert_eq!((guest.threads[0].index, exits(&guest.threads[0].events), notes.len()), (Some(3), TOTAL, 0));
+    assert_eq!(
+        (
+            guest.threads[0].index,
+            exits(&guest.threads[0].events),
+            notes.len()
+        ),
+        (Some(3), TOTAL, 0)
+    );
     assert_eq!(guest.unattributed, ThreadEvents::default());
 }
 
 #[test]
 fn missing_rows_are_said() {
-    let text = REPORT.lines().filter(|l| !l.contains("MSR_WRITE")).collect::<Vec<_>>().join("\n");
+    let text = REPORT
+        .lines()
+        .filter(|l| !l.contains("MSR_WRITE"))
+        .collect::<Vec<_>>()
+        .join("\n");
     let (files, notes) = files(&text);
-    assert_eq!(notes, [": the table states 2000 samples and its rows hold 800"]);
+    assert_eq!(
+        notes,
+        [": the table states 2000 samples and its rows hold 800"]
+    );
     assert_eq!(exits(&files.measured[0].unattributed), 800);
 }
 
 #[test]
 fn frames_of_live_add_up_and_tell_their_time() {
     let frame = |clock: &str| format!("{clock}\n\n{}", REPORT.replace("all VMs", "pid(s) 4711"));
-    let text = format!("{}{}{}", frame("23:59:58.500000"), frame("23:59:59.500000"), frame("00:00:00.500000"));
+    let text = format!(
+        "{}{}{}",
+        frame("23:59:58.500000"),
+        frame("23:59:59.500000"),
+        frame("00:00:00.500000")
+    );
     let (several, notes) = files(&text);
     let guest = &several.measured[0];
-    assert_eq!((guest.facts.pid, exits(&guest.unattributed), notes.len()), (Some(4711), 3 * TOTAL, 0));
+    assert_eq!(
+        (guest.facts.pid, exits(&guest.unattributed), notes.len()),
+        (Some(4711), 3 * TOTAL, 0)
+    );
     assert_eq!(several.table_seconds, Some(3.0));
     assert_eq!(files(&frame("11:12:07.687968")).0.table_seconds, Some(1.0));
     // Without clocks nothing states the time, and a second table is of another measurement.
     let (bare, notes) = files(&REPORT.repeat(2));
-    assert_eq!((bare.table_seconds, exits(&bare.measured[0].unattributed)), (None, TOTAL));
+    assert_eq!(
+        (bare.table_seconds, exits(&bare.measured[0].unattributed)),
+        (None, TOTAL)
+    );
     assert!(notes[0].contains("several measurements"), "{notes:?}");
 }
 
 #[test]
 fn an_empty_table_is_a_table() {
-    let text = "Analyze events for all VMs, all VCPUs:\n\n      IO Port Access    Samples  Samples%     Time%    Min \
-    Time    Max Time         Avg time\n\n\nTotal Samples:0, Total events handled time:0.00us.\n";
+    let text = "Analyze events for all VMs, all VCPUs:\n\n      IO Port Access    Samples  \
+    Samples%     Time%    Min Time    Max Time         Avg time\n\n\nTotal Samples:0, Total events \
+    handled time:0.00us.\n";
     let (files, notes) = files(text);
-    assert_eq!((files.measured[0].unattributed.accesses.len(), notes.len()), (0, 0));
+    assert_eq!(
+        (files.measured[0].unattributed.accesses.len(), notes.len()),
+        (0, 0)
+    );
 }
 
 #[test]
@@ -222,8 +296,15 @@ fn times_of_other_machines_are_the_guests_own() {
         "STORE_GUEST_PAGE_FAULT 5 50.00% 50.00% 1.00us 1.00us 1.00us\n\
         VIRTUAL_INST_FAULT 5 50.00% 50.00% 1.00us 1.00us 1.00us\n",
     ] {
-        let text = format!("VM-EXIT    Samples  Samples%     Time%    Min Time    Max Time         Avg time\n{rows}");
+        let text = format!(
+            "VM-EXIT    Samples  Samples%     Time%    Min Time    Max Time         \
+            Avg time\n{rows}"
+        );
         let exits = one(&text).exits;
-        assert!(exits.iter().all(|c| c.time.count > 0 && c.time.total_ns.is_none() && c.time.max_ns.is_none()));
+        assert!(
+            exits
+                .iter()
+                .all(|c| c.time.count > 0 && c.time.total_ns.is_none() && c.time.max_ns.is_none())
+        );
     }
 }

@@ -13,14 +13,15 @@ use std::str::FromStr;
 /// Limit of different exit reasons in one file. Kernels know about 130.
 const MAX_REASONS: usize = 1024;
 
-/// `prev_comm=CPU 0/KVM prev_pid=131 prev_prio=120 prev_state=S ==> next_comm=a next_pid=7 next_prio=120`, or
-/// `CPU 0/KVM:131 [120] S ==> a:7 [120]` of libtraceevent's plugin.
+/// `prev_comm=CPU 0/KVM prev_pid=131 prev_prio=120 prev_state=S ==> next_comm=a next_pid=7
+/// next_prio=120`, or `CPU 0/KVM:131 [120] S ==> a:7 [120]` of libtraceevent's plugin.
 static SWITCH: Pattern = Pattern::new(concat!(
     r"^(?:prev_comm=)?(?P<prev>.*)(?: prev_pid=|:)(?P<prev_tid>[0-9]+) (?:prev_prio=[0-9-]+ prev_state=|\[[0-9-]+\] )",
     r"(?P<state>[^ ]+) ==> (?:next_comm=)?(?P<next>.*)(?: next_pid=|:)(?P<next_tid>[0-9]+) ",
 ));
 /// The thread that another event of the scheduler is about.
-static TASK: Pattern = Pattern::new(r"^(?:comm=)?(?P<comm>.*?)(?: pid=|:)(?P<tid>[0-9]+) (?:prio=|\[)");
+static TASK: Pattern =
+    Pattern::new(r"^(?:comm=)?(?P<comm>.*?)(?: pid=|:)(?P<tid>[0-9]+) (?:prio=|\[)");
 
 /// Decodes lines and remembers the exit reasons found.
 #[derive(Debug, Default)]
@@ -35,7 +36,10 @@ impl TraceDecoder {
     /// Gives exits the names of reasons that no built-in table knows.
     pub fn name(&self, exits: &mut [ExitCell]) {
         for cell in exits.iter_mut().filter(|cell| cell.isa == Isa::Other(0)) {
-            let known = self.reasons.iter().find(|(_, reason)| **reason == (cell.isa, cell.code));
+            let known = self
+                .reasons
+                .iter()
+                .find(|(_, reason)| **reason == (cell.isa, cell.code));
             cell.name = known.map(|(name, _)| kvm::sanitize(name, 64));
         }
     }
@@ -45,21 +49,33 @@ impl TraceDecoder {
         let text = line.text;
         let kind = match line.event {
             "kvm_exit" => self.exit(text)?,
-            "kvm_entry" => EventKind::Entry { vcpu: after(text, "vcpu ") },
+            "kvm_entry" => EventKind::Entry {
+                vcpu: after(text, "vcpu "),
+            },
             // `pio_read at 0x608 size 4 count 1 val 0x4`
             "kvm_pio" => access(Space::Pio, text, "pio_", " at ")?,
-            // `mmio write len 4 gpa 0xfee000b0 val 0x0`; an unsatisfied read is completed by the next event.
+            // `mmio write len 4 gpa 0xfee000b0 val 0x0`; an unsatisfied read is completed by the
+            // next event.
             "kvm_mmio" => access(Space::Mmio, text, "mmio ", "gpa ")?,
             // `msr_read 1b = 0xfee00900 (#GP)`
             "kvm_msr" => access(Space::Msr, text, "msr_", " ")?,
-            // `reason KVM_EXIT_IO (2)`, `reason restart (4)`, `reason error (14)` (include/trace/events/kvm.h)
+            // `reason KVM_EXIT_IO (2)`, `reason restart (4)`, `reason error (14)`
+            // (include/trace/events/kvm.h)
             "kvm_userspace_exit" => {
                 let number: i32 = after(text, "(")?;
                 let failed = text.starts_with("reason restart") || text.starts_with("reason error");
-                EventKind::Userspace { reason: if failed { number.checked_neg()? } else { number } }
+                EventKind::Userspace {
+                    reason: if failed {
+                        number.checked_neg()?
+                    } else {
+                        number
+                    },
+                }
             }
             // `wait time 555617 ns, polling valid`
-            "kvm_vcpu_wakeup" => EventKind::Halted { ns: after(text, " time ")? },
+            "kvm_vcpu_wakeup" => EventKind::Halted {
+                ns: after(text, " time ")?,
+            },
             _ => return None,
         };
         Some(traced(line, line.tid, line.pid.unwrap_or(0), kind))
@@ -70,7 +86,11 @@ impl TraceDecoder {
             Some(code) => (Isa::Arm64, code),
             None => self.reason(reason(text)?)?,
         };
-        Some(EventKind::Exit { isa, code, vcpu: None })
+        Some(EventKind::Exit {
+            isa,
+            code,
+            vcpu: None,
+        })
     }
 
     /// Instruction set and code of a reason; `None` if there are too many different ones.
@@ -82,13 +102,20 @@ impl TraceDecoder {
             self.beyond += 1;
             return None;
         }
-        if let isa @ (Isa::Vmx | Isa::Svm) = guess_isa([name.split_whitespace().next().unwrap_or(name)]) {
+        if let isa @ (Isa::Vmx | Isa::Svm) =
+            guess_isa([name.split_whitespace().next().unwrap_or(name)])
+        {
             self.isa = isa;
         }
         // libtraceevent's plugin writes "UNKNOWN (131072)", some kernels write the bare number.
-        let number = name.split_once('(').and_then(|(_, n)| n.strip_suffix(')')).unwrap_or(name);
+        let number = name
+            .split_once('(')
+            .and_then(|(_, n)| n.strip_suffix(')'))
+            .unwrap_or(name);
         let code = exit_reason::code(self.isa, name).or_else(|| number.parse().ok());
-        let found = code.map_or((Isa::Other(0), self.reasons.len() as u32), |code| (self.isa, code));
+        let found = code.map_or((Isa::Other(0), self.reasons.len() as u32), |code| {
+            (self.isa, code)
+        });
         self.reasons.insert(name.to_owned(), found);
         Some(found)
     }
@@ -97,7 +124,8 @@ impl TraceDecoder {
 /// A thread that an event of the scheduler names, and what happened to it.
 pub(super) type Scheduled<'a> = (&'a str, TracedEvent);
 
-/// Decodes an event of the scheduler: two for a `sched_switch`, of the thread that left the CPU and of the next one.
+/// Decodes an event of the scheduler: two for a `sched_switch`, of the thread that left the CPU and
+/// of the next one.
 pub(super) fn scheduled<'a>(line: &TraceLine<'a>) -> Vec<Scheduled<'a>> {
     let text = line.text;
     if line.event == "sched_switch" {
@@ -110,13 +138,21 @@ pub(super) fn scheduled<'a>(line: &TraceLine<'a>) -> Vec<Scheduled<'a>> {
         }
         "sched_waking" => {
             let tid = if line.in_interrupt { 0 } else { line.tid };
-            Some(EventKind::Waking { by: Task { tid, comm: comm(line.comm) } })
+            Some(EventKind::Waking {
+                by: Task {
+                    tid,
+                    comm: comm(line.comm),
+                },
+            })
         }
         _ => None,
     };
     let task = kind.and_then(|kind| {
         let found = TASK.captures(text)?;
-        Some((text.get(found.name("comm")?.range())?, traced(line, number(&found, "tid")?, 0, kind)))
+        Some((
+            text.get(found.name("comm")?.range())?,
+            traced(line, number(&found, "tid")?, 0, kind),
+        ))
     });
     task.into_iter().collect()
 }
@@ -126,16 +162,32 @@ fn switched<'a>(line: &TraceLine<'a>) -> Option<Vec<Scheduled<'a>>> {
     let text = |name| line.text.get(found.name(name)?.range());
     let (prev, next) = (number(&found, "prev_tid")?, number(&found, "next_tid")?);
     let (prev_name, next_name) = (text("prev")?, text("next")?);
-    let task = Task { tid: next, comm: comm(next_name) };
-    let out = EventKind::SwitchOut { to: LeftFor::from_letters(text("state")?), next: task };
-    Some(vec![(prev_name, traced(line, prev, 0, out)), (next_name, traced(line, next, 0, EventKind::SwitchIn))])
+    let task = Task {
+        tid: next,
+        comm: comm(next_name),
+    };
+    let out = EventKind::SwitchOut {
+        to: LeftFor::from_letters(text("state")?),
+        next: task,
+    };
+    Some(vec![
+        (prev_name, traced(line, prev, 0, out)),
+        (next_name, traced(line, next, 0, EventKind::SwitchIn)),
+    ])
 }
 
 fn traced(line: &TraceLine<'_>, tid: i32, pid: i32, kind: EventKind) -> TracedEvent {
-    TracedEvent { tid, pid, time: line.time.unwrap_or(0), cpu: line.cpu, kind }
+    TracedEvent {
+        tid,
+        pid,
+        time: line.time.unwrap_or(0),
+        cpu: line.cpu,
+        kind,
+    }
 }
 
-/// The reason's name: `vcpu 1 reason npf rip 0x8141 …`, `reason IO_INSTRUCTION rip 0x7fa9ee5224e4 info 5658000b 0`.
+/// The reason's name: `vcpu 1 reason npf rip 0x8141 …`, `reason IO_INSTRUCTION rip 0x7fa9ee5224e4
+/// info 5658000b 0`.
 fn reason(text: &str) -> Option<&str> {
     let rest = text.split_once("reason ")?.1;
     let name = rest.split(" rip").next().unwrap_or(rest).trim();
@@ -161,7 +213,12 @@ fn access(space: Space, text: &str, prefix: &str, mark: &str) -> Option<EventKin
         "write" => true,
         _ => return None,
     };
-    Some(EventKind::access(space, hex(text, mark)?, write, text.contains("(#GP)")))
+    Some(EventKind::access(
+        space,
+        hex(text, mark)?,
+        write,
+        text.contains("(#GP)"),
+    ))
 }
 
 /// The hexadecimal number after a mark.
@@ -173,11 +230,19 @@ pub(super) fn hex(text: &str, mark: &str) -> Option<u64> {
 
 /// The number after a mark.
 fn after<T: FromStr>(text: &str, mark: &str) -> Option<T> {
-    text.split_once(mark)?.1.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    text.split_once(mark)?
+        .1
+        .split(|c: char| !c.is_ascii_digit())
+        .next()?
+        .parse()
+        .ok()
 }
 
 fn comm(name: &str) -> [u8; 16] {
     let mut bytes = [0; 16];
-    bytes.iter_mut().zip(name.bytes().take(15)).for_each(|(to, from)| *to = from);
+    bytes
+        .iter_mut()
+        .zip(name.bytes().take(15))
+        .for_each(|(to, from)| *to = from);
     bytes
 }

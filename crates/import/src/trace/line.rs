@@ -40,7 +40,10 @@ static LOST: Pattern = Pattern::new(r"^[ \t]*CPU:[0-9]+ \[LOST (?P<lost>[0-9]+) 
 /// Parses a line of ftrace, `trace-cmd report` or `perf script`.
 pub(super) fn parse(line: &str) -> Option<TraceLine<'_>> {
     let text = |found: &Captures<'_>, name: &str| {
-        found.name(name).and_then(|group| line.get(group.range())).unwrap_or_default()
+        found
+            .name(name)
+            .and_then(|group| line.get(group.range()))
+            .unwrap_or_default()
     };
     let Some(found) = TIMED.captures(line) else {
         let found = UNTIMED.captures(line)?;
@@ -53,7 +56,8 @@ pub(super) fn parse(line: &str) -> Option<TraceLine<'_>> {
     };
     let fraction = group(&found, "fraction")?;
     let ns = fraction.parse::<u64>().ok()? * 10_u64.pow(9 - fraction.len() as u32);
-    // The third flag is the kind of interrupt (Documentation/trace/ftrace.rst, "irqs-off … hardirq/softirq").
+    // The third flag is the kind of interrupt (Documentation/trace/ftrace.rst, "irqs-off …
+    // hardirq/softirq").
     let flag = text(&found, "flags").as_bytes().get(2);
     Some(TraceLine {
         comm: text(&found, "comm"),
@@ -61,7 +65,11 @@ pub(super) fn parse(line: &str) -> Option<TraceLine<'_>> {
         pid: number(&found, "pid"),
         cpu: number(&found, "cpu")?,
         in_interrupt: flag.is_some_and(|flag| b"hHsSzZ".contains(flag)),
-        time: Some(number::<u64>(&found, "s")?.checked_mul(1_000_000_000)?.checked_add(ns)?),
+        time: Some(
+            number::<u64>(&found, "s")?
+                .checked_mul(1_000_000_000)?
+                .checked_add(ns)?,
+        ),
         event: text(&found, "event"),
         text: text(&found, "text"),
     })

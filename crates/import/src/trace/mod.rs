@@ -1,5 +1,5 @@
-//! Reads lines of `trace-cmd report`, of ftrace's `trace` file and of `perf script`, with the kvm and sched events of
-//! any kernel.
+//! Reads lines of `trace-cmd report`, of ftrace's `trace` file and of `perf script`, with the kvm
+//! and sched events of any kernel.
 
 mod decode;
 mod line;
@@ -24,12 +24,24 @@ const MAX_LINE: u64 = 64 * 1024;
 /// Whether a text begins as a trace: with the heading of ftrace or trace-cmd, or with an event.
 pub(super) fn begins(text: &str) -> bool {
     let first = text.lines().next().unwrap_or_default();
-    let begins = ["# tracer:", "cpus=", "version = ", "kvm_exit: reason ", "kvm_entry: vcpu ", "CPU:"];
-    begins.iter().any(|begin| first.starts_with(begin)) || line::parse(first).is_some_and(|line| line.time.is_some())
+    let begins = [
+        "# tracer:",
+        "cpus=",
+        "version = ",
+        "kvm_exit: reason ",
+        "kvm_entry: vcpu ",
+        "CPU:",
+    ];
+    begins.iter().any(|begin| first.starts_with(begin))
+        || line::parse(first).is_some_and(|line| line.time.is_some())
 }
 
 /// Reads a trace. `rest` is what `text` lacks of a file that is too large.
-pub(super) fn read(text: &str, rest: Option<&mut dyn Read>, files: &mut Files) -> Result<(), String> {
+pub(super) fn read(
+    text: &str,
+    rest: Option<&mut dyn Read>,
+    files: &mut Files,
+) -> Result<(), String> {
     let mut reader = TraceReader::new(text, files.host.topology.clone());
     let Some(rest) = rest else {
         text.lines().for_each(|line| reader.line(line));
@@ -37,7 +49,13 @@ pub(super) fn read(text: &str, rest: Option<&mut dyn Read>, files: &mut Files) -
     };
     let mut rest = BufReader::with_capacity(1 << 20, text.as_bytes().chain(rest));
     let mut bytes = Vec::new();
-    while rest.by_ref().take(MAX_LINE).read_until(b'\n', &mut bytes).map_err(cannot("read it"))? > 0 {
+    while rest
+        .by_ref()
+        .take(MAX_LINE)
+        .read_until(b'\n', &mut bytes)
+        .map_err(cannot("read it"))?
+        > 0
+    {
         reader.line(String::from_utf8_lossy(&bytes).trim_end());
         bytes.clear();
     }
@@ -60,11 +78,18 @@ struct TraceReader {
 impl TraceReader {
     fn new(head: &str, topology: HostTopology) -> Self {
         let mut pairing = Pairing::new(ReasonNames::new(), topology);
-        let timed = head.lines().find_map(line::parse).is_some_and(|line| line.time.is_some());
+        let timed = head
+            .lines()
+            .find_map(line::parse)
+            .is_some_and(|line| line.time.is_some());
         // Without entries or times, exits count without durations.
         pairing.untimed = !timed || !head.contains("kvm_entry:");
         pairing.counts_migrations = head.contains("sched_migrate_task:");
-        Self { pairing, timed, ..Self::default() }
+        Self {
+            pairing,
+            timed,
+            ..Self::default()
+        }
     }
 
     fn line(&mut self, line: &str) {
@@ -107,7 +132,11 @@ impl TraceReader {
             if vcpu_index(name).is_some() {
                 // One that leaves its CPU and was not seen before has had it from the beginning.
                 let first = self.covered.first.unwrap_or(event.time);
-                let since = if matches!(event.kind, EventKind::SwitchOut { .. }) { first } else { event.time };
+                let since = if matches!(event.kind, EventKind::SwitchOut { .. }) {
+                    first
+                } else {
+                    event.time
+                };
                 self.at(event.time);
                 self.pairing.runs_guest(event.tid, 0, event.time, since);
                 self.name_new(name);
@@ -144,7 +173,9 @@ impl TraceReader {
         let mut guests = group_threads(threads, &self.counts);
         let places = self.places.finish();
         for guest in &mut guests {
-            let of_guest = places.iter().filter(|place| guest.threads.iter().any(|t| t.tid == place.tid));
+            let of_guest = places
+                .iter()
+                .filter(|place| guest.threads.iter().any(|t| t.tid == place.tid));
             guest.places = of_guest.cloned().collect();
         }
         files.measured.extend(guests);

@@ -1,5 +1,5 @@
-//! Counts exits by the place in an x86 guest that they come from: memory faults after which the vCPU entered the guest
-//! again although nothing was emulated.
+//! Counts exits by the place in an x86 guest that they come from: memory faults after which the
+//! vCPU entered the guest again although nothing was emulated.
 
 use super::decode::hex;
 use super::line::TraceLine;
@@ -14,9 +14,15 @@ use std::collections::HashMap;
 /// Limit of different places, and of threads, in one file.
 const MAX_PLACES: usize = 4096;
 /// Exits that come at any instruction.
-const INTERRUPTS: [&str; 5] = ["EXTERNAL_INTERRUPT", "PREEMPTION_TIMER", "EXCEPTION_NMI", "interrupt", "nmi"];
-/// AMD's error code of an access to an address that KVM has marked as a device's (`PFERR_RSVD_MASK` in
-/// `arch/x86/include/asm/kvm_host.h`): KVM emulates it.
+const INTERRUPTS: [&str; 5] = [
+    "EXTERNAL_INTERRUPT",
+    "PREEMPTION_TIMER",
+    "EXCEPTION_NMI",
+    "interrupt",
+    "nmi",
+];
+/// AMD's error code of an access to an address that KVM has marked as a device's (`PFERR_RSVD_MASK`
+/// in `arch/x86/include/asm/kvm_host.h`): KVM emulates it.
 const RESERVED: u64 = 1 << 3;
 /// The page of the local APIC, whose accesses KVM emulates.
 const APIC_PAGE: u64 = 0xfee0_0000;
@@ -46,18 +52,33 @@ impl PlaceReader {
         let tid = event.tid;
         match event.kind {
             EventKind::Exit { isa, code, .. } => {
-                // Without entries in the trace, the next exit shows that the vCPU entered the guest.
+                // Without entries in the trace, the next exit shows that the vCPU entered the
+                // guest.
                 self.close(tid);
                 let name = exit_reason::name(isa, code).unwrap_or_default();
                 let has_room = self.exits.len() < MAX_PLACES || self.exits.contains_key(&tid);
-                if let Some(rip) = hex(text, " rip ").filter(|_| has_room && !INTERRUPTS.contains(&name)) {
+                if let Some(rip) =
+                    hex(text, " rip ").filter(|_| has_room && !INTERRUPTS.contains(&name))
+                {
                     *self.exits.entry(tid).or_default() += 1;
-                    self.open.insert(tid, Place { tid, isa, code, rip, address: None, error_code: None });
+                    self.open.insert(
+                        tid,
+                        Place {
+                            tid,
+                            isa,
+                            code,
+                            rip,
+                            address: None,
+                            error_code: None,
+                        },
+                    );
                 }
             }
             EventKind::Entry { .. } => self.close(tid),
-            EventKind::Userspace { .. } => drop(self.open.remove(&tid)),
-            EventKind::Access(access) if access.space == Space::Mmio => drop(self.open.remove(&tid)),
+            EventKind::Userspace { .. } => _ = self.open.remove(&tid),
+            EventKind::Access(access) if access.space == Space::Mmio => {
+                self.open.remove(&tid);
+            }
             _ => {}
         }
     }
@@ -74,8 +95,12 @@ impl PlaceReader {
 
     /// Counts the open exit of a thread, if it was a fault that nothing emulated.
     fn close(&mut self, tid: i32) {
-        let Some(place) = self.open.remove(&tid) else { return };
-        let is_device = place.address.is_none_or(|address| address & !0xfff == APIC_PAGE)
+        let Some(place) = self.open.remove(&tid) else {
+            return;
+        };
+        let is_device = place
+            .address
+            .is_none_or(|address| address & !0xfff == APIC_PAGE)
             || place.isa == Isa::Svm && place.error_code.is_some_and(|code| code & RESERVED != 0);
         if !is_device && (self.counts.len() < MAX_PLACES || self.counts.contains_key(&place)) {
             *self.counts.entry(place).or_default() += 1;
@@ -86,10 +111,30 @@ impl PlaceReader {
     pub fn finish(self) -> Vec<ExitPlace> {
         let names = ReasonNames::new();
         let mut places = Vec::new();
-        for (Place { tid, isa, code, rip, address, error_code }, count) in self.counts {
+        for (
+            Place {
+                tid,
+                isa,
+                code,
+                rip,
+                address,
+                error_code,
+            },
+            count,
+        ) in self.counts
+        {
             let reason = exit_reason::display(isa, code, &names);
             let of = self.exits.get(&tid).copied().unwrap_or(0);
-            places.push(ExitPlace { tid, reason, rip, address, error_code, count, of, ..ExitPlace::default() });
+            places.push(ExitPlace {
+                tid,
+                reason,
+                rip,
+                address,
+                error_code,
+                count,
+                of,
+                ..ExitPlace::default()
+            });
         }
         places.sort_by_key(|p| (Reverse(p.count), p.tid, p.rip, p.address, p.error_code));
         places

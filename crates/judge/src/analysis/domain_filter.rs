@@ -20,8 +20,16 @@ impl Pattern {
     /// # Errors
     /// A sentence that says what is wrong with the glob.
     pub fn new(text: &str) -> Result<Self, String> {
-        let glob = Glob::new(text).map_err(|e| format!("{e}; a domain pattern is a name, a glob, a UUID or a PID"))?;
-        Ok(Self { text: text.into(), glob: glob.compile_matcher() })
+        let glob = Glob::new(text).map_err(|e| {
+            format!(
+                "{e}; a domain pattern is a name, a glob, a \
+            UUID or a PID"
+            )
+        })?;
+        Ok(Self {
+            text: text.into(),
+            glob: glob.compile_matcher(),
+        })
     }
 
     /// The pattern as it was given.
@@ -31,7 +39,10 @@ impl Pattern {
 
     /// Whether it selects this guest.
     pub fn matches(&self, facts: &DomainFacts) -> bool {
-        let uuid = facts.uuid.as_ref().is_some_and(|u| u.value.eq_ignore_ascii_case(&self.text));
+        let uuid = facts
+            .uuid
+            .as_ref()
+            .is_some_and(|u| u.value.eq_ignore_ascii_case(&self.text));
         let pid = facts.pid.is_some_and(|p| self.text.parse() == Ok(p));
         // The name itself always means itself, brackets and all.
         uuid || pid || facts.name.value == self.text || self.glob.is_match(&facts.name.value)
@@ -65,25 +76,45 @@ impl DomainFilter {
     /// The findings about the host and the selected guests, worst first.
     pub fn findings<'a>(&self, model: &Model, report: &'a lint::Report) -> Vec<&'a lint::Finding> {
         // One without a guest can be about a part of the host that only some guests use.
-        self.about(model, &report.findings, |f| f.domain.iter().chain(&f.also).collect())
+        self.about(model, &report.findings, |f| {
+            f.domain.iter().chain(&f.also).collect()
+        })
     }
 
     /// The rules that could not be judged for the host and the selected guests.
-    pub fn cannot_tell<'a>(&self, model: &Model, report: &'a lint::Report) -> Vec<&'a lint::CannotTell> {
+    pub fn cannot_tell<'a>(
+        &self,
+        model: &Model,
+        report: &'a lint::Report,
+    ) -> Vec<&'a lint::CannotTell> {
         self.about(model, &report.cannot_tell, |c| c.domain.iter().collect())
     }
 
-    /// The guests and rules of which not enough has been seen, for the host and the selected guests.
-    pub fn watching<'a>(&self, model: &Model, report: &'a lint::Report) -> Vec<&'a lint::StillWatched> {
+    /// The guests and rules of which not enough has been seen, for the host and the selected
+    /// guests.
+    pub fn watching<'a>(
+        &self,
+        model: &Model,
+        report: &'a lint::Report,
+    ) -> Vec<&'a lint::StillWatched> {
         self.about(model, &report.watching, |w| w.domain.iter().collect())
     }
 
-    /// What is said about the host and the selected guests. `guests`: their names; none for the host.
-    fn about<'a, T>(&self, model: &Model, all: &'a [T], guests: fn(&T) -> Vec<&String>) -> Vec<&'a T> {
+    /// What is said about the host and the selected guests. `guests`: their names; none for the
+    /// host.
+    fn about<'a, T>(
+        &self,
+        model: &Model,
+        all: &'a [T],
+        guests: fn(&T) -> Vec<&String>,
+    ) -> Vec<&'a T> {
         let names: HashSet<&str> = self.guests(model).map(DomainModel::name).collect();
-        let is_about =
-            |guests: Vec<&String>| guests.is_empty() || guests.iter().any(|name| names.contains(name.as_str()));
-        all.iter().filter(|one| self.is_empty() || is_about(guests(one))).collect()
+        let is_about = |guests: Vec<&String>| {
+            guests.is_empty() || guests.iter().any(|name| names.contains(name.as_str()))
+        };
+        all.iter()
+            .filter(|one| self.is_empty() || is_about(guests(one)))
+            .collect()
     }
 
     /// The model's sources, and one for each pattern that matches no guest.
@@ -93,16 +124,22 @@ impl DomainFilter {
         all
     }
 
-    /// The sample with the selected guests only, and sources that say so: one for the filter, one for each pattern that
-    /// matches none. `None` when all guests are selected.
+    /// The sample with the selected guests only, and sources that say so: one for the filter, one
+    /// for each pattern that matches none. `None` when all guests are selected.
     pub fn apply(&self, sample: &Sample) -> Option<Sample> {
         if self.is_empty() {
             return None;
         }
         let fix = "what other guests do to these is not known: record without --domain to see that";
         let mut kept = sample.clone();
-        kept.sources.push(SourceStatus::degraded(SourceId::Domain, "only guests of --domain are in it", fix));
-        kept.sources.extend(self.unmatched(sample.domains.iter().map(|d| &*d.facts)));
+        kept.sources.push(SourceStatus::degraded(
+            SourceId::Domain,
+            "only guests of --domain are in \
+            it",
+            fix,
+        ));
+        kept.sources
+            .extend(self.unmatched(sample.domains.iter().map(|d| &*d.facts)));
         kept.domains.retain(|d| self.matches(&d.facts));
         Some(kept)
     }
@@ -113,15 +150,24 @@ impl DomainFilter {
     }
 
     /// A source for each pattern that matches none of these guests.
-    pub fn unmatched<'a>(&self, domains: impl Iterator<Item = &'a DomainFacts>) -> Vec<SourceStatus> {
+    pub fn unmatched<'a>(
+        &self,
+        domains: impl Iterator<Item = &'a DomainFacts>,
+    ) -> Vec<SourceStatus> {
         let domains: Vec<_> = domains.collect();
-        let missing = self.patterns.iter().filter(|p| !domains.iter().any(|d| p.matches(d)));
+        let missing = self
+            .patterns
+            .iter()
+            .filter(|p| !domains.iter().any(|d| p.matches(d)));
         missing
             .map(|p| {
                 let mut names: Vec<_> = domains.iter().map(|d| d.name.value.clone()).collect();
                 names.sort_unstable();
                 let fix = format!("guests here: {}", listed(names));
-                let cause = format!("--domain {} matches no guest", kvm::sanitize(p.as_str(), 80));
+                let cause = format!(
+                    "--domain {} matches no guest",
+                    kvm::sanitize(p.as_str(), 80)
+                );
                 SourceStatus::missing(SourceId::Domain, cause, fix)
             })
             .collect()
@@ -146,41 +192,85 @@ mod tests {
     #[test]
     fn a_pattern_is_a_glob_a_uuid_or_a_pid() {
         let d = facts("web-1", "3d2c0ab7-5ac8-4f55-9d4f-1f1b9c4a6a10", 6455);
-        for text in ["web-1", "web-*", "w?b-[0-9]", "{db,web}-1", "3D2C0AB7-5AC8-4F55-9D4F-1F1B9C4A6A10", "6455", "*"] {
+        for text in [
+            "web-1",
+            "web-*",
+            "w?b-[0-9]",
+            "{db,web}-1",
+            "3D2C0AB7-5AC8-4F55-9D4F-1F1B9C4A6A10",
+            "6455",
+            "*",
+        ] {
             assert!(Pattern::new(text).unwrap().matches(&d), "{text}");
         }
         for text in ["web", "web-1x", "64", "3d2c0ab7"] {
             assert!(!Pattern::new(text).unwrap().matches(&d), "{text}");
         }
-        assert!(Pattern::new("vm[1]").unwrap().matches(&facts("vm[1]", "", 1)), "a name with brackets means itself");
-        assert!(Pattern::new("a*").unwrap().matches(&facts("a/b", "", 1)), "a slash in a name is no separator");
+        assert!(
+            Pattern::new("vm[1]")
+                .unwrap()
+                .matches(&facts("vm[1]", "", 1)),
+            "a name with \
+            brackets means itself"
+        );
+        assert!(
+            Pattern::new("a*").unwrap().matches(&facts("a/b", "", 1)),
+            "a slash in a name is \
+            no separator"
+        );
     }
 
     #[test]
     fn a_bad_glob_says_so() {
         let said = Pattern::new("vm[").unwrap_err();
-        assert!(said.contains("unclosed character class") && said.contains("a glob"), "{said}");
+        assert!(
+            said.contains("unclosed character class") && said.contains("a glob"),
+            "{said}"
+        );
     }
 
     #[test]
     fn only_selected_guests_stay_in_a_sample() {
         let sample = Fixture::busy_host().sample(1.0);
-        let filter = DomainFilter { patterns: vec![Pattern::new("win*").unwrap(), Pattern::new("nope").unwrap()] };
+        let filter = DomainFilter {
+            patterns: vec![Pattern::new("win*").unwrap(), Pattern::new("nope").unwrap()],
+        };
         let filtered = filter.apply(&sample).unwrap();
-        assert_eq!(filtered.domains.iter().map(|d| d.facts.name.value.as_str()).collect::<Vec<_>>(), ["win10-2"]);
+        assert_eq!(
+            filtered
+                .domains
+                .iter()
+                .map(|d| d.facts.name.value.as_str())
+                .collect::<Vec<_>>(),
+            ["win10-2"]
+        );
         let note = &filtered.sources[filtered.sources.len() - 2];
-        assert_eq!(note.cause.as_deref(), Some("only guests of --domain are in it"));
-        assert_eq!(filtered.sources.last().unwrap().cause.as_deref(), Some("--domain nope matches no guest"));
+        assert_eq!(
+            note.cause.as_deref(),
+            Some("only guests of --domain are in it")
+        );
+        assert_eq!(
+            filtered.sources.last().unwrap().cause.as_deref(),
+            Some(
+                "--domain nope matches \
+            no guest"
+            )
+        );
         assert_eq!(DomainFilter::default().apply(&sample), None);
     }
 
     #[test]
     fn a_pattern_that_matches_nothing_is_reported() {
         let all = [facts("b", "", 1), facts("a", "", 2)];
-        let filter = DomainFilter { patterns: vec![Pattern::new("a").unwrap(), Pattern::new("nope*").unwrap()] };
+        let filter = DomainFilter {
+            patterns: vec![Pattern::new("a").unwrap(), Pattern::new("nope*").unwrap()],
+        };
         let said = filter.unmatched(all.iter());
         assert_eq!(said.len(), 1);
-        assert_eq!(said[0].cause.as_deref(), Some("--domain nope* matches no guest"));
+        assert_eq!(
+            said[0].cause.as_deref(),
+            Some("--domain nope* matches no guest")
+        );
         assert_eq!(said[0].fix.as_deref(), Some("guests here: a, b"));
         let empty = filter.unmatched([].iter());
         assert_eq!(empty[0].fix.as_deref(), Some("guests here: "));

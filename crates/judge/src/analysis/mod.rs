@@ -1,5 +1,5 @@
-//! What every command does with samples: intervals with their findings, the guests asked for, summaries. Pure: no
-//! I/O, no clock, no thread.
+//! What every command does with samples: intervals with their findings, the guests asked for,
+//! summaries. Pure: no I/O, no clock, no thread.
 //!
 //! ```text
 //!  Sample -> Pipeline -> JudgedInterval (Model and findings) -> DomainFilter -> screen, text, JSON

@@ -41,8 +41,8 @@ pub enum RecordingTime {
 }
 
 impl RecordingTime {
-    /// Parses `14:03`, `14:03:22`, `2026-11-21 14:03`, `2026-11-21T06:00:00Z`, `+10m` (after the start) or `-5m`
-    /// (before the end). `90`, `90s`, `12m`, `2h` need no plus.
+    /// Parses `14:03`, `14:03:22`, `2026-11-21 14:03`, `2026-11-21T06:00:00Z`, `+10m` (after the
+    /// start) or `-5m` (before the end). `90`, `90s`, `12m`, `2h` need no plus.
     ///
     /// # Errors
     /// A sentence, for text that is neither a time nor an offset.
@@ -50,7 +50,9 @@ impl RecordingTime {
         if let Some(offset) = text.strip_prefix('-') {
             return duration_or_zero(offset).map(Self::BeforeEnd);
         }
-        if text.starts_with(|c: char| c == '+' || c.is_ascii_digit()) && !text.contains([':', '-', 'T']) {
+        if text.starts_with(|c: char| c == '+' || c.is_ascii_digit())
+            && !text.contains([':', '-', 'T'])
+        {
             return duration_or_zero(text.trim_start_matches('+')).map(Self::AfterStart);
         }
         if let Ok(instant) = text.parse::<Timestamp>() {
@@ -61,23 +63,28 @@ impl RecordingTime {
             return Ok(Self::Local(local));
         }
         text.parse::<civil::Time>().map(Self::Clock).map_err(|_| {
-            "a time is a clock time as in 14:03, a date and time as in 2026-11-21T14:03, or an offset as in +10m"
+            "a time is a clock time as in 14:03, a date and time as in 2026-11-21T14:03, or an \
+                offset as in +10m"
                 .to_string()
         })
     }
 
-    /// The instant in a recording of this range, milliseconds since the epoch. It may lie outside the range. `None`
-    /// for a time that the calendar does not have.
+    /// The instant in a recording of this range, milliseconds since the epoch. It may lie outside
+    /// the range. `None` for a time that the calendar does not have.
     pub fn time_ms(&self, range_ms: (i64, i64), zone: &TimeZone) -> Option<i64> {
         let ms = |d: &Duration| i64::try_from(d.as_millis()).unwrap_or(i64::MAX);
-        let local = |t: civil::DateTime| Some(t.to_zoned(zone.clone()).ok()?.timestamp().as_millisecond());
+        let local =
+            |t: civil::DateTime| Some(t.to_zoned(zone.clone()).ok()?.timestamp().as_millisecond());
         match self {
             Self::AfterStart(d) => Some(range_ms.0.saturating_add(ms(d))),
             Self::BeforeEnd(d) => Some(range_ms.1.saturating_sub(ms(d))),
             Self::Instant(t) => Some(t.as_millisecond()),
             Self::Local(t) => local(*t),
             Self::Clock(time) => {
-                let day = Timestamp::from_millisecond(range_ms.0).ok()?.to_zoned(zone.clone()).date();
+                let day = Timestamp::from_millisecond(range_ms.0)
+                    .ok()?
+                    .to_zoned(zone.clone())
+                    .date();
                 let today = local(day.to_datetime(*time))?;
                 // A clock time means a whole minute of the recording's first day.
                 if today + 59_999 >= range_ms.0 {
@@ -94,7 +101,9 @@ impl RecordingTime {
     /// # Errors
     /// A sentence, for a time that the recording does not cover.
     pub fn within(&self, range_ms: (i64, i64), zone: &TimeZone) -> anyhow::Result<i64> {
-        let wanted = self.time_ms(range_ms, zone).context("the calendar has no such time")?;
+        let wanted = self
+            .time_ms(range_ms, zone)
+            .context("the calendar has no such time")?;
         let text = |ms: i64| {
             let time = Timestamp::from_millisecond(ms).unwrap_or_default();
             time.to_zoned(zone.clone()).strftime("%F %T").to_string()
@@ -131,8 +140,14 @@ mod tests {
         assert_eq!(at("-90"), Ok(BeforeEnd(Duration::from_secs(90))));
         assert_eq!(at("14:03"), Ok(Clock(civil::time(14, 3, 0, 0))));
         assert_eq!(at("14:03:22"), Ok(Clock(civil::time(14, 3, 22, 0))));
-        assert_eq!(at("2026-11-21 14:03"), Ok(Local(civil::date(2026, 11, 21).at(14, 3, 0, 0))));
-        assert_eq!(at("2026-11-21T06:00:00Z"), Ok(Instant("2026-11-21T06:00:00Z".parse().unwrap())));
+        assert_eq!(
+            at("2026-11-21 14:03"),
+            Ok(Local(civil::date(2026, 11, 21).at(14, 3, 0, 0)))
+        );
+        assert_eq!(
+            at("2026-11-21T06:00:00Z"),
+            Ok(Instant("2026-11-21T06:00:00Z".parse().unwrap()))
+        );
         for text in ["", "25:00", "yesterday", "+", "+x", "2026-13-01T00:00"] {
             assert!(at(text).is_err(), "{text}");
         }
@@ -141,7 +156,12 @@ mod tests {
     #[test]
     fn clock_times_and_offsets_as_typed_on_the_screen() {
         let range = (RANGE.0 - 500, RANGE.1 - 500);
-        let at = |t| RecordingTime::parse(t).ok()?.time_ms(range, &TimeZone::UTC).map(|ms| (ms - range.0) / 1000);
+        let at = |t| {
+            RecordingTime::parse(t)
+                .ok()?
+                .time_ms(range, &TimeZone::UTC)
+                .map(|ms| (ms - range.0) / 1000)
+        };
         assert_eq!(at("22:30"), Some(1800));
         assert_eq!(at("22:30:05"), Some(1805));
         assert_eq!(at("01:15"), Some(3 * 3600 + 900));
@@ -151,18 +171,29 @@ mod tests {
         assert_eq!(at("12m"), Some(720));
         assert_eq!(at("-10m"), Some(4 * 3600 - 600));
         assert_eq!(at("99h"), Some(99 * 3600));
-        for bad in ["", "x", "25:00", "1:2:3:4", "m", "-", "inf", "1e999", "\u{e9}"] {
+        for bad in [
+            "", "x", "25:00", "1:2:3:4", "m", "-", "inf", "1e999", "\u{e9}",
+        ] {
             assert_eq!(at(bad), None, "{bad}");
         }
     }
 
     #[test]
     fn times_within_a_recording() {
-        let within = |t: &str, range| RecordingTime::parse(t).unwrap().within(range, &TimeZone::UTC);
+        let within = |t: &str, range| {
+            RecordingTime::parse(t)
+                .unwrap()
+                .within(range, &TimeZone::UTC)
+        };
         let at = |t: &str| within(t, RANGE).map(|ms| (ms - RANGE.0) / 1000);
         assert_eq!(at("22:00").unwrap(), 0);
         let late = (RANGE.0 + 40_000, RANGE.1);
-        assert_eq!(within("22:00", late).unwrap(), late.0, "the minute in which the recording begins");
+        assert_eq!(
+            within("22:00", late).unwrap(),
+            late.0,
+            "the minute in which the recording \
+            begins"
+        );
         assert_eq!(at("22:30:01").unwrap(), 1800);
         assert_eq!(at("01:00:01").unwrap(), 3 * 3600);
         assert_eq!(at("+10m").unwrap(), 600);
@@ -170,7 +201,10 @@ mod tests {
         assert_eq!(at("2026-11-21T23:00:01").unwrap(), 3600);
         assert_eq!(at("2026-11-22T00:00:01Z").unwrap(), 7200);
         let said = at("21:00").unwrap_err().to_string();
-        assert!(said.contains("2026-11-22 21:00:00 is outside of the recording"), "{said}");
+        assert!(
+            said.contains("2026-11-22 21:00:00 is outside of the recording"),
+            "{said}"
+        );
         assert!(at("+5h").is_err() && at("-5h").is_err());
     }
 

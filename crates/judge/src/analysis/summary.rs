@@ -7,17 +7,17 @@ use sample::{Sample, SourceId, SourceStatus};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Adds up the intervals of a recording, sample by sample. Its figures cover all intervals, including guests and
-/// threads that ended on the way and all runs of the recorder. A finding that held only for a while is included as it
-/// was when it weighed most.
+/// Adds up the intervals of a recording, sample by sample. Its figures cover all intervals,
+/// including guests and threads that ended on the way and all runs of the recorder. A finding that
+/// held only for a while is included as it was when it weighed most.
 #[derive(Debug, Default)]
 pub struct SessionSummary {
     pipeline: Pipeline,
     sum: ModelSum,
     report: lint::Report,
     heaviest: HeaviestFindings,
-    /// Runs of the recorder: a recording to which `kvmtop record` appended again has several. Nothing was counted in
-    /// between.
+    /// Runs of the recorder: a recording to which `kvmtop record` appended again has several.
+    /// Nothing was counted in between.
     runs: usize,
     /// The last sample, for a recording without an interval.
     last: Option<Arc<Sample>>,
@@ -26,12 +26,20 @@ pub struct SessionSummary {
 impl SessionSummary {
     /// A summary of nothing, with the pipeline that judges the intervals.
     pub fn new(pipeline: Pipeline) -> Self {
-        Self { pipeline, ..Self::default() }
+        Self {
+            pipeline,
+            ..Self::default()
+        }
     }
 
-    /// Adds a sample, and shows the interval that it ends before it is added up. The first sample of a run of the
-    /// recorder ends none.
-    pub fn add_watched(&mut self, sample: Arc<Sample>, begins_run: bool, watch: impl FnOnce(&JudgedInterval)) {
+    /// Adds a sample, and shows the interval that it ends before it is added up. The first sample
+    /// of a run of the recorder ends none.
+    pub fn add_watched(
+        &mut self,
+        sample: Arc<Sample>,
+        begins_run: bool,
+        watch: impl FnOnce(&JudgedInterval),
+    ) {
         let begins_run = begins_run || self.runs == 0 || !self.pipeline.continues(&sample);
         if begins_run {
             self.runs += 1;
@@ -44,7 +52,10 @@ impl SessionSummary {
             self.sum.add(interval.model);
         }
         let report = interval.report;
-        report.findings.into_iter().for_each(|finding| self.heaviest.add(finding));
+        report
+            .findings
+            .into_iter()
+            .for_each(|finding| self.heaviest.add(finding));
         self.report.cannot_tell = report.cannot_tell;
         self.report.watching = report.watching;
     }
@@ -57,21 +68,30 @@ impl SessionSummary {
                 self.pipeline.restart();
                 self.pipeline.next_or_first(only)
             }
-            None => JudgedInterval { model: self.sum.finish(), report: self.report },
+            None => JudgedInterval {
+                model: self.sum.finish(),
+                report: self.report,
+            },
         };
         if self.runs > 1 {
-            let cause =
-                format!("the recorder ran {} times and counted nothing in between; figures are of all runs", self.runs);
+            let cause = format!(
+                "the recorder ran {} times and counted nothing in between; figures are of \
+                    all runs",
+                self.runs
+            );
             let fix = "use --at TIME for one interval of a run";
-            interval.model.sources.push(SourceStatus::degraded(SourceId::Session, cause, fix));
+            interval
+                .model
+                .sources
+                .push(SourceStatus::degraded(SourceId::Session, cause, fix));
         }
         interval.report.findings.sort_by(lint::order);
         interval
     }
 }
 
-/// The findings of many intervals. A cause is reported once: by the finding that covers the other, else as it was when
-/// it weighed most.
+/// The findings of many intervals. A cause is reported once: by the finding that covers the other,
+/// else as it was when it weighed most.
 #[derive(Debug, Default)]
 struct HeaviestFindings {
     /// By guest; `None` is the host.
@@ -83,9 +103,14 @@ struct HeaviestFindings {
 impl HeaviestFindings {
     fn add(&mut self, new: Finding) {
         let weight = |f: &Finding| (f.severity, f.cost.unwrap_or(0.0));
-        let covers = |a: &Finding, b: &Finding| a.covers(b.rule) && (a.rule != b.rule || a.target == b.target);
+        let covers = |a: &Finding, b: &Finding| {
+            a.covers(b.rule) && (a.rule != b.rule || a.target == b.target)
+        };
         let kept = self.by_domain.entry(new.domain.clone()).or_default();
-        if kept.iter().any(|old| covers(old, &new) && (!covers(&new, old) || weight(old) >= weight(&new))) {
+        if kept
+            .iter()
+            .any(|old| covers(old, &new) && (!covers(&new, old) || weight(old) >= weight(&new)))
+        {
             return;
         }
         for old in kept.extract_if(.., |old| covers(&new, old)) {

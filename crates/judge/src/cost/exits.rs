@@ -7,12 +7,59 @@ use std::collections::BTreeMap;
 
 /// Devices by the beginning of their names, after `kvm-` of those that the kernel emulates.
 const DEVICES: &[(CostKind, &[&str])] = &[
-    (CostKind::Clocks, &["hpet", "rtc", "cmos", "acpi-tmr", "pit", "pl031", "boot-timer"]),
+    (
+        CostKind::Clocks,
+        &[
+            "hpet",
+            "rtc",
+            "cmos",
+            "acpi-tmr",
+            "pit",
+            "pl031",
+            "boot-timer",
+        ],
+    ),
     (CostKind::Serial, &["serial", "pl011", "isa-debugcon"]),
-    (CostKind::Disks, &["ide", "piix-bmdma", "bmdma", "ahci", "nvme", "fdc", "lsi", "megasas", "mptsas", "pvscsi"]),
-    (CostKind::Display, &["vga", "qxl", "cirrus", "vbe", "edid", "bochs dispi interface", "qemu extended regs"]),
+    (
+        CostKind::Disks,
+        &[
+            "ide",
+            "piix-bmdma",
+            "bmdma",
+            "ahci",
+            "nvme",
+            "fdc",
+            "lsi",
+            "megasas",
+            "mptsas",
+            "pvscsi",
+        ],
+    ),
+    (
+        CostKind::Display,
+        &[
+            "vga",
+            "qxl",
+            "cirrus",
+            "vbe",
+            "edid",
+            "bochs dispi interface",
+            "qemu \
+        extended regs",
+        ],
+    ),
     (CostKind::Virtio, &["virtio"]),
-    (CostKind::Apic, &["apic-msi", "icc-apic-container", "ioapic", "pic", "elcr", "gic"]),
+    (
+        CostKind::Apic,
+        &[
+            "apic-msi",
+            "icc-apic-container",
+            "ioapic",
+            "pic",
+            "elcr",
+            "gic",
+        ],
+    ),
 ];
 
 /// Exits by their cause. The first match counts.
@@ -31,7 +78,8 @@ const CAUSES: &[(CostKind, &[ExitKind])] = &[
     ]),
 ];
 
-/// The owner of an access: the kind of its cost, the device that names it if that is the cost itself, and its part.
+/// The owner of an access: the kind of its cost, the device that names it if that is the cost
+/// itself, and its part.
 struct Owner {
     kind: CostKind,
     device: Option<String>,
@@ -40,15 +88,26 @@ struct Owner {
 
 impl Owner {
     fn of(row: &AccessRow) -> Self {
-        let plain = |kind, part: &str| Self { kind, device: None, part: part.into() };
+        let plain = |kind, part: &str| Self {
+            kind,
+            device: None,
+            part: part.into(),
+        };
         let name = row.device_name();
         match (row.space, row.address, name) {
             (Space::Msr, Some(msr), _) => {
                 let kind = match msr {
                     // HV_TIME_REF_COUNT: a clock that is read by an exit.
                     0x4000_0020 => CostKind::Clocks,
-                    // TSC deadline, the local APIC's timer registers, Hyper-V's timers and their end of message.
-                    0x6e0 | 0x832 | 0x838 | 0x839 | 0x83e | 0x4000_0084 | 0x4000_00b0..=0x4000_00b7 => CostKind::Timer,
+                    // TSC deadline, the local APIC's timer registers, Hyper-V's timers and their
+                    // end of message.
+                    0x6e0
+                    | 0x832
+                    | 0x838
+                    | 0x839
+                    | 0x83e
+                    | 0x4000_0084
+                    | 0x4000_00b0..=0x4000_00b7 => CostKind::Timer,
                     0x1b | 0x800..=0x8ff | 0x4000_0070..=0x4000_0072 => CostKind::Apic,
                     _ => CostKind::Msrs,
                 };
@@ -59,11 +118,18 @@ impl Owner {
             (Space::Msr, None, _) => plain(CostKind::Msrs, "other"),
             (_, _, Some(name)) => {
                 let part = name.strip_prefix("kvm-").unwrap_or(name);
-                match DEVICES.iter().find(|(_, begins)| begins.iter().any(|begin| part.starts_with(begin))) {
+                match DEVICES
+                    .iter()
+                    .find(|(_, begins)| begins.iter().any(|begin| part.starts_with(begin)))
+                {
                     Some((kind, _)) => plain(*kind, part),
                     None => {
                         let device = Some(device_map::friendly(name).to_owned());
-                        Self { kind: CostKind::Device, device, part: part.into() }
+                        Self {
+                            kind: CostKind::Device,
+                            device,
+                            part: part.into(),
+                        }
                     }
                 }
             }
@@ -78,9 +144,11 @@ impl Owner {
         match space {
             Space::Pio => &[ExitKind::Io],
             Space::Msr => &[ExitKind::Msr],
-            Space::Mmio if self.kind == CostKind::Apic => {
-                &[ExitKind::ApicAccess, ExitKind::MemoryFault, ExitKind::EptMisconfig]
-            }
+            Space::Mmio if self.kind == CostKind::Apic => &[
+                ExitKind::ApicAccess,
+                ExitKind::MemoryFault,
+                ExitKind::EptMisconfig,
+            ],
             Space::Mmio => &[ExitKind::EptMisconfig, ExitKind::MemoryFault],
         }
     }
@@ -92,17 +160,32 @@ struct Ledger(BTreeMap<(CostKind, Option<String>), BTreeMap<String, f64>>);
 
 impl Ledger {
     fn add(&mut self, owner: Owner, size: f64) {
-        *self.0.entry((owner.kind, owner.device)).or_default().entry(owner.part).or_default() += size;
+        *self
+            .0
+            .entry((owner.kind, owner.device))
+            .or_default()
+            .entry(owner.part)
+            .or_default() += size;
     }
 
     fn costs(self, amount: fn(f64) -> Amount) -> Vec<Cost> {
-        let cost = |((kind, device), sizes): ((CostKind, Option<String>), BTreeMap<String, f64>)| {
-            let amount = amount(sizes.values().sum::<f64>());
-            let of_cpu = if let Amount::OfCpu(percent) = amount { percent } else { 0.0 };
-            let named = sizes.into_iter().filter(|(name, _)| device.is_none() && !name.is_empty());
-            let cost = Cost::new(kind, amount, of_cpu, parts(named));
-            Cost { name: device.unwrap_or(cost.name), ..cost }
-        };
+        let cost =
+            |((kind, device), sizes): ((CostKind, Option<String>), BTreeMap<String, f64>)| {
+                let amount = amount(sizes.values().sum::<f64>());
+                let of_cpu = if let Amount::OfCpu(percent) = amount {
+                    percent
+                } else {
+                    0.0
+                };
+                let named = sizes
+                    .into_iter()
+                    .filter(|(name, _)| device.is_none() && !name.is_empty());
+                let cost = Cost::new(kind, amount, of_cpu, parts(named));
+                Cost {
+                    name: device.unwrap_or(cost.name),
+                    ..cost
+                }
+            };
         self.0.into_iter().map(cost).collect()
     }
 }
@@ -113,7 +196,11 @@ pub(super) fn costs(domain: &DomainModel) -> Vec<Cost> {
     if !timed.0.is_empty() {
         return timed.costs(Amount::OfCpu);
     }
-    let counted = ledger(domain, |access| access.rate, |exit| exit.rate.filter(|_| !exit.idle));
+    let counted = ledger(
+        domain,
+        |access| access.rate,
+        |exit| exit.rate.filter(|_| !exit.idle),
+    );
     if !counted.0.is_empty() {
         return counted.costs(Amount::PerSecond);
     }
@@ -126,11 +213,17 @@ fn ledger(
     of_access: fn(&AccessRow) -> Option<f64>,
     of_exit: fn(&ExitRow) -> Option<f64>,
 ) -> Ledger {
-    let known = domain.exits.rows.iter().filter_map(|row| Some((row, of_exit(row)?)));
+    let known = domain
+        .exits
+        .rows
+        .iter()
+        .filter_map(|row| Some((row, of_exit(row)?)));
     let mut exits: Vec<(&ExitRow, f64)> = known.filter(|(_, size)| *size > 0.0).collect();
     let mut ledger = Ledger::default();
     for row in &domain.accesses {
-        let Some(mut due) = of_access(row).filter(|size| *size > 0.0) else { continue };
+        let Some(mut due) = of_access(row).filter(|size| *size > 0.0) else {
+            continue;
+        };
         let owner = Owner::of(row);
         let kinds = owner.exits(row.space);
         ledger.add(owner, due);
@@ -142,11 +235,24 @@ fn ledger(
         }
     }
     for (exit, left) in exits {
-        let cause = CAUSES.iter().find(|(_, kinds)| kinds.iter().any(|kind| kind.matches(exit)));
+        let cause = CAUSES
+            .iter()
+            .find(|(_, kinds)| kinds.iter().any(|kind| kind.matches(exit)));
         let kind = cause.map_or(CostKind::OtherExits, |(kind, _)| *kind);
         // The name of most causes says all.
-        let part = if matches!(kind, CostKind::Apic | CostKind::OtherExits) { exit.reason.as_str() } else { "" };
-        ledger.add(Owner { kind, device: None, part: part.into() }, left);
+        let part = if matches!(kind, CostKind::Apic | CostKind::OtherExits) {
+            exit.reason.as_str()
+        } else {
+            ""
+        };
+        ledger.add(
+            Owner {
+                kind,
+                device: None,
+                part: part.into(),
+            },
+            left,
+        );
     }
     ledger.0.retain(|_, sizes| {
         sizes.retain(|_, size| *size > 0.0);
@@ -164,9 +270,18 @@ fn by_counters(domain: &DomainModel) -> Ledger {
         (CostKind::DeviceMemory, "mmio_exit_user"),
         (CostKind::HostInterrupts, "irq_exits"),
     ];
-    let known = counters.into_iter().filter_map(|(kind, name)| Some((kind, *domain.counters.get(name)?)));
+    let known = counters
+        .into_iter()
+        .filter_map(|(kind, name)| Some((kind, *domain.counters.get(name)?)));
     for (kind, rate) in known.filter(|(_, rate)| *rate > 0.0) {
-        ledger.add(Owner { kind, device: None, part: String::new() }, rate);
+        ledger.add(
+            Owner {
+                kind,
+                device: None,
+                part: String::new(),
+            },
+            rate,
+        );
     }
     ledger
 }

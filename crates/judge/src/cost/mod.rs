@@ -1,6 +1,6 @@
-//! What costs a guest its time: exits by device or cause, waiting for a CPU, polling, and the VMM's own
-//! threads. Each nanosecond counts once: an exit's time belongs to the device that was accessed in it, else to the
-//! exit's cause, without the parts in which the vCPU slept or waited for a CPU.
+//! What costs a guest its time: exits by device or cause, waiting for a CPU, polling, and the VMM's
+//! own threads. Each nanosecond counts once: an exit's time belongs to the device that was accessed
+//! in it, else to the exit's cause, without the parts in which the vCPU slept or waited for a CPU.
 
 mod exits;
 mod marked;
@@ -15,7 +15,8 @@ use crate::model::{DomainModel, Model};
 use kvm::thread_name::Role;
 use std::collections::BTreeMap;
 
-/// A smaller cost is not shown: percent of one CPU, and for waiting also percent of the time a vCPU wanted to run.
+/// A smaller cost is not shown: percent of one CPU, and for waiting also percent of the time a vCPU
+/// wanted to run.
 const MIN_PERCENT: f64 = 2.0;
 /// Fewer exits of one cause per second are not shown where exits have no times.
 const MIN_RATE: f64 = 1000.0;
@@ -39,7 +40,8 @@ pub enum CostKind {
     Display,
     /// Accesses to virtio devices, most of them notifications.
     Virtio,
-    /// Accesses to interrupt controllers, and exits that deliver or acknowledge interrupts of the guest.
+    /// Accesses to interrupt controllers, and exits that deliver or acknowledge interrupts of the
+    /// guest.
     Apic,
     /// Accesses to another device, which names the cost.
     Device,
@@ -95,7 +97,8 @@ impl CostKind {
 pub enum Amount {
     /// Percent of one CPU.
     OfCpu(f64),
-    /// Percent of the time that the vCPU which waited longest wanted to run ([`DomainModel::worst_wait`]).
+    /// Percent of the time that the vCPU which waited longest wanted to run
+    /// ([`DomainModel::worst_wait`]).
     OfDemand(f64),
     /// Exits per second, where exits have no times.
     PerSecond(f64),
@@ -114,7 +117,8 @@ impl Amount {
 pub struct Part {
     /// A device, an exit reason, a thread, or the task that had the CPU.
     pub name: String,
-    /// Its share of the cost, in the cost's unit. `None`: it shares the CPU; how long it ran is not traced.
+    /// Its share of the cost, in the cost's unit. `None`: it shares the CPU; how long it ran is not
+    /// traced.
     pub figure: Option<f64>,
 }
 
@@ -138,15 +142,20 @@ pub struct Cost {
 pub struct GuestCosts {
     /// The costs that matter, largest first.
     pub costs: Vec<Cost>,
-    /// Percent of one CPU that the guest's vCPUs lost, small costs included: in exits that are not idle, and waiting
-    /// for a CPU. `None` if neither is known.
+    /// Percent of one CPU that the guest's vCPUs lost, small costs included: in exits that are not
+    /// idle, and waiting for a CPU. `None` if neither is known.
     pub lost: Option<f64>,
 }
 
 /// The costs of all guests, in the order of the model.
 pub fn guest_costs(model: &Model) -> Vec<GuestCosts> {
     let waits = Waits::of(model);
-    model.domains.iter().enumerate().map(|(at, domain)| GuestCosts::new(&waits, at, domain)).collect()
+    model
+        .domains
+        .iter()
+        .enumerate()
+        .map(|(at, domain)| GuestCosts::new(&waits, at, domain))
+        .collect()
 }
 
 impl GuestCosts {
@@ -155,36 +164,68 @@ impl GuestCosts {
         let wait = waits.guest_cost(at, domain);
         let timed = exits.iter().any(|c| matches!(c.amount, Amount::OfCpu(_)));
         let lost_in_exits = timed.then(|| exits.iter().map(|c| c.of_cpu).sum::<f64>());
-        let lost = lost_in_exits.into_iter().chain(wait.as_ref().map(|w| w.of_cpu)).reduce(|a, b| a + b);
+        let lost = lost_in_exits
+            .into_iter()
+            .chain(wait.as_ref().map(|w| w.of_cpu))
+            .reduce(|a, b| a + b);
         let mut costs = exits;
-        costs.extend(wait.into_iter().chain(halt_polling(domain)).chain(emulator(domain)));
+        costs.extend(
+            wait.into_iter()
+                .chain(halt_polling(domain))
+                .chain(emulator(domain)),
+        );
         costs.retain(Cost::matters);
         costs.sort_by(|a, b| {
             let by_figure = b.amount.figure().total_cmp(&a.amount.figure());
-            b.of_cpu.total_cmp(&a.of_cpu).then(by_figure).then((a.kind, &a.name).cmp(&(b.kind, &b.name)))
+            b.of_cpu
+                .total_cmp(&a.of_cpu)
+                .then(by_figure)
+                .then((a.kind, &a.name).cmp(&(b.kind, &b.name)))
         });
         Self { costs, lost }
     }
 
-    /// Keeps the cost that led before in front while no other is clearly larger, so that a list can be read.
+    /// Keeps the cost that led before in front while no other is clearly larger, so that a list can
+    /// be read.
     pub fn keep_lead(&mut self, before: &Self) {
         let lead = before.costs.first().map(|c| (c.kind, &c.name));
-        let Some(at) = self.costs.iter().position(|c| Some((c.kind, &c.name)) == lead) else { return };
-        let size = |cost: &Cost| if cost.of_cpu > 0.0 { cost.of_cpu } else { cost.amount.figure() };
+        let Some(at) = self
+            .costs
+            .iter()
+            .position(|c| Some((c.kind, &c.name)) == lead)
+        else {
+            return;
+        };
+        let size = |cost: &Cost| {
+            if cost.of_cpu > 0.0 {
+                cost.of_cpu
+            } else {
+                cost.amount.figure()
+            }
+        };
         if size(&self.costs[0]) < CLEARLY_LARGER * size(&self.costs[at]) {
             self.costs[..=at].rotate_right(1);
         }
     }
 
-    /// The largest cost in at most `width` ASCII characters, with as many of its parts as fit; empty without one.
+    /// The largest cost in at most `width` ASCII characters, with as many of its parts as fit;
+    /// empty without one.
     pub fn what_costs(&self, width: usize) -> String {
-        self.costs.first().map_or_else(String::new, |cost| cost.text(width))
+        self.costs
+            .first()
+            .map_or_else(String::new, |cost| cost.text(width))
     }
 }
 
 impl Cost {
     fn new(kind: CostKind, amount: Amount, of_cpu: f64, parts: Vec<Part>) -> Self {
-        Self { kind, name: kind.name().into(), amount, of_cpu, parts }
+        Self {
+            kind,
+            name: kind.name().into(),
+            amount,
+            of_cpu,
+            parts,
+        }
     }
 
     fn matters(&self) -> bool {
@@ -198,7 +239,9 @@ impl Cost {
     /// `emulated clocks 52 %`, `emulated clocks 15.9k/s`.
     pub fn head(&self) -> String {
         ascii(&match self.amount {
-            Amount::OfCpu(percent) | Amount::OfDemand(percent) => format!("{} {} %", self.name, share(percent)),
+            Amount::OfCpu(percent) | Amount::OfDemand(percent) => {
+                format!("{} {} %", self.name, share(percent))
+            }
             Amount::PerSecond(rate) => format!("{} {}/s", self.name, figure(rate)),
         })
     }
@@ -207,7 +250,12 @@ impl Cost {
     pub fn text(&self, width: usize) -> String {
         let mut text = self.head();
         text.truncate(width);
-        let mut separator = if self.parts.iter().any(|part| part.figure.is_some()) { ": " } else { ", shared with " };
+        let mut separator = if self.parts.iter().any(|part| part.figure.is_some()) {
+            ": "
+        } else {
+            ", \
+            shared with "
+        };
         for part in &self.parts {
             let size = match (part.figure, self.amount) {
                 (Some(size), Amount::PerSecond(_)) => format!(" {}", figure(size)),
@@ -227,21 +275,46 @@ impl Cost {
 
 /// Names come from guests and from tasks: what is not printable ASCII becomes a question mark.
 fn ascii(text: &str) -> String {
-    text.chars().map(|c| if c == ' ' || c.is_ascii_graphic() { c } else { '?' }).collect()
+    text.chars()
+        .map(|c| {
+            if c == ' ' || c.is_ascii_graphic() {
+                c
+            } else {
+                '?'
+            }
+        })
+        .collect()
 }
 
 /// The parts that are worth a name, largest first.
 fn parts(sizes: impl IntoIterator<Item = (String, f64)>) -> Vec<Part> {
-    let mut sizes: Vec<(String, f64)> = sizes.into_iter().filter(|(_, size)| *size >= MIN_PART).collect();
+    let mut sizes: Vec<(String, f64)> = sizes
+        .into_iter()
+        .filter(|(_, size)| *size >= MIN_PART)
+        .collect();
     sizes.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    sizes.into_iter().map(|(name, size)| Part { name, figure: Some(size) }).collect()
+    sizes
+        .into_iter()
+        .map(|(name, size)| Part {
+            name,
+            figure: Some(size),
+        })
+        .collect()
 }
 
 fn halt_polling(domain: &DomainModel) -> Option<Cost> {
     let percent = |name: &str| domain.counters.get(name).map(|ns_per_s| ns_per_s / 1e7);
-    let (hit, fail) = (percent("halt_poll_success_ns")?, percent("halt_poll_fail_ns")?);
+    let (hit, fail) = (
+        percent("halt_poll_success_ns")?,
+        percent("halt_poll_fail_ns")?,
+    );
     let parts = parts([("in vain".to_owned(), fail)]);
-    Some(Cost::new(CostKind::HaltPolling, Amount::OfCpu(hit + fail), hit + fail, parts))
+    Some(Cost::new(
+        CostKind::HaltPolling,
+        Amount::OfCpu(hit + fail),
+        hit + fail,
+        parts,
+    ))
 }
 
 fn emulator(domain: &DomainModel) -> Option<Cost> {
@@ -256,7 +329,12 @@ fn emulator(domain: &DomainModel) -> Option<Cost> {
         *by_name.entry(name).or_default() += cpu.busy();
     }
     let all = by_name.values().copied().reduce(|a, b| a + b)?;
-    Some(Cost::new(CostKind::Emulator, Amount::OfCpu(all), all, parts(by_name)))
+    Some(Cost::new(
+        CostKind::Emulator,
+        Amount::OfCpu(all),
+        all,
+        parts(by_name),
+    ))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! What threads of guests wait for that are ready to run: who has the CPU meanwhile.
 //!
-//! The scheduler's events name one task for a whole wait, although several may have had the CPU one after the other. So
-//! no task is charged for more than the CPU time that it used. Without events, the wait is divided by what each used of
-//! the thread's CPU.
+//! The scheduler's events name one task for a whole wait, although several may have had the CPU one
+//! after the other. So no task is charged for more than the CPU time that it used. Without events,
+//! the wait is divided by what each used of the thread's CPU.
 
 use super::{Amount, Cost, CostKind, parts};
 use crate::model::{DomainModel, HostTaskModel, Model, ThreadModel};
@@ -22,7 +22,8 @@ pub(crate) enum Holder<'a> {
     OwnThread(String),
     /// Another guest, by its name.
     Guest(&'a str),
-    /// Guests without a name here: those that are not looked at, and without events all but its own.
+    /// Guests without a name here: those that are not looked at, and without events all but its
+    /// own.
     OtherGuests,
     /// A task of the host, by the name of its process.
     Task(&'a str),
@@ -35,7 +36,10 @@ pub(crate) enum Holder<'a> {
 impl Holder<'_> {
     /// Whether it is a guest, its own or another.
     pub(crate) const fn is_guest(&self) -> bool {
-        matches!(self, Self::OwnVcpus | Self::OwnThread(_) | Self::Guest(_) | Self::OtherGuests)
+        matches!(
+            self,
+            Self::OwnVcpus | Self::OwnThread(_) | Self::Guest(_) | Self::OtherGuests
+        )
     }
 
     /// Whether it is a task of the host.
@@ -68,7 +72,10 @@ pub(crate) struct WaitShares<'a> {
 impl<'a> WaitShares<'a> {
     /// The part of the wait that these cause, percent of one CPU.
     pub fn sum(&self, which: impl Fn(&Holder<'a>) -> bool) -> f64 {
-        self.by.iter().filter(|(holder, _)| which(holder)).fold(0.0, |sum, (_, percent)| sum + percent)
+        self.by
+            .iter()
+            .filter(|(holder, _)| which(holder))
+            .fold(0.0, |sum, (_, percent)| sum + percent)
     }
 
     fn charge(&mut self, holder: Holder<'a>, percent: f64) {
@@ -87,8 +94,8 @@ struct CpuUsers<'a> {
     tasks: BTreeMap<&'a str, f64>,
 }
 
-/// What the waits of all guests are charged to. Whatever many threads share is summed once: a host with thousands of
-/// vCPUs on few CPUs is judged every second.
+/// What the waits of all guests are charged to. Whatever many threads share is summed once: a host
+/// with thousands of vCPUs on few CPUs is judged every second.
 pub struct Waits<'a> {
     model: &'a Model,
     /// The threads of all guests by their ids: the guest and its thread.
@@ -116,10 +123,25 @@ impl<'a> Waits<'a> {
             }
         }
         for task in &model.host.tasks {
-            *cpus.entry(task.last_cpu).or_default().tasks.entry(task.name()).or_default() += task.cpu_percent;
+            *cpus
+                .entry(task.last_cpu)
+                .or_default()
+                .tasks
+                .entry(task.name())
+                .or_default() += task.cpu_percent;
         }
-        let tasks = model.host.tasks.iter().map(|task| (task.tid, task)).collect();
-        Self { model, threads, tasks, cpus }
+        let tasks = model
+            .host
+            .tasks
+            .iter()
+            .map(|task| (task.tid, task))
+            .collect();
+        Self {
+            model,
+            threads,
+            tasks,
+            cpus,
+        }
     }
 
     /// The wait of a guest's thread as a cost; `None` where no source knows it.
@@ -132,12 +154,18 @@ impl<'a> Waits<'a> {
         let wait = thread.cpu?.wait?;
         let quota = self.quota(guest, thread, wait);
         let left = wait - quota;
-        let mut shares = WaitShares { is_traced: !thread.preempted_by.is_empty(), ..WaitShares::default() };
+        let mut shares = WaitShares {
+            is_traced: !thread.preempted_by.is_empty(),
+            ..WaitShares::default()
+        };
         shares.charge(Holder::Quota, quota);
         for (task, percent) in thread.delays(self.model.interval_s.unwrap_or_default(), left) {
             // A stopped thread leaves its CPU idle.
             if task.tid != 0 || quota <= 0.0 {
-                shares.charge(self.holder(guest, task), percent.min(self.used(task).unwrap_or(f64::INFINITY)));
+                shares.charge(
+                    self.holder(guest, task),
+                    percent.min(self.used(task).unwrap_or(f64::INFINITY)),
+                );
             }
         }
         if !shares.is_traced {
@@ -154,25 +182,45 @@ impl<'a> Waits<'a> {
     fn cost(&self, guest: usize, thread: &'a ThreadModel) -> Option<Cost> {
         let (cpu, percent) = (thread.cpu?, thread.wait_percent()?);
         let shares = self.shares(guest, thread)?;
-        let sizes = shares.by.iter().map(|(holder, percent)| (holder.name(), 100.0 * percent / cpu.wanted()));
+        let sizes = shares
+            .by
+            .iter()
+            .map(|(holder, percent)| (holder.name(), 100.0 * percent / cpu.wanted()));
         let mut parts = parts(sizes);
         // By their use alone nobody knows how long each of them kept the thread waiting.
-        for part in parts.iter_mut().filter(|part| !shares.is_traced && part.name != Holder::Quota.name()) {
+        for part in parts
+            .iter_mut()
+            .filter(|part| !shares.is_traced && part.name != Holder::Quota.name())
+        {
             part.figure = None;
         }
-        Some(Cost::new(CostKind::Wait, Amount::OfDemand(percent), cpu.wait?, parts))
+        Some(Cost::new(
+            CostKind::Wait,
+            Amount::OfDemand(percent),
+            cpu.wait?,
+            parts,
+        ))
     }
 
     /// The wait of a guest's vCPUs as a cost, by the one that waits longest.
     pub(super) fn guest_cost(&self, guest: usize, domain: &'a DomainModel) -> Option<Cost> {
-        let of_cpu = domain.vcpus().filter_map(|t| t.cpu?.wait).reduce(|a, b| a + b)?;
-        Some(Cost { of_cpu, ..self.cost(guest, domain.worst_wait()?.0)? })
+        let of_cpu = domain
+            .vcpus()
+            .filter_map(|t| t.cpu?.wait)
+            .reduce(|a, b| a + b)?;
+        Some(Cost {
+            of_cpu,
+            ..self.cost(guest, domain.worst_wait()?.0)?
+        })
     }
 
-    /// How long a quota stopped a thread that waited this long in all, percent of one CPU. The kernel adds up what it
-    /// stops in a group: each thread has its part of that.
+    /// How long a quota stopped a thread that waited this long in all, percent of one CPU. The
+    /// kernel adds up what it stops in a group: each thread has its part of that.
     fn quota(&self, guest: usize, thread: &ThreadModel, wait: f64) -> f64 {
-        let (Some(domain), Some(seconds)) = (self.model.domains.get(guest), self.model.interval_s) else { return 0.0 };
+        let (Some(domain), Some(seconds)) = (self.model.domains.get(guest), self.model.interval_s)
+        else {
+            return 0.0;
+        };
         if domain.throttling.is_empty() {
             return 0.0;
         }
@@ -187,7 +235,10 @@ impl<'a> Waits<'a> {
             let percent = stops.throttled_ns as f64 / (seconds * 1e7);
             if stops.group == own {
                 stopped += percent;
-            } else if !["vcpu", "iothread", "emulator"].iter().any(|part| stops.group.starts_with(part)) {
+            } else if !["vcpu", "iothread", "emulator"]
+                .iter()
+                .any(|part| stops.group.starts_with(part))
+            {
                 stopped += all.map_or(0.0, |all| percent * wait / all);
             }
         }
@@ -199,8 +250,12 @@ impl<'a> Waits<'a> {
         match (self.threads.get(&task.tid), self.tasks.get(&task.tid)) {
             (Some((_, thread)), _) => Some(thread.cpu?.busy()),
             (_, Some(task)) => Some(task.cpu_percent),
-            // A kernel thread of a CPU (`kworker/3:1`) lives on: if it were busy, it would be known.
-            _ if task.comm.contains('/') && thread_name::vcpu_index(&task.comm).is_none() && !self.tasks.is_empty() => {
+            // A kernel thread of a CPU (`kworker/3:1`) lives on: if it were busy, it would be
+            // known.
+            _ if task.comm.contains('/')
+                && thread_name::vcpu_index(&task.comm).is_none()
+                && !self.tasks.is_empty() =>
+            {
                 Some(MAX_QUIET)
             }
             _ => None,
@@ -218,7 +273,9 @@ impl<'a> Waits<'a> {
             },
             (_, Some(task)) => Holder::Task(task.name()),
             // A guest that is not among those looked at, or just starts.
-            _ if thread_name::vcpu_index(&task.comm).is_some() || thread_name::is_qemu(&task.comm) => {
+            _ if thread_name::vcpu_index(&task.comm).is_some()
+                || thread_name::is_qemu(&task.comm) =>
+            {
                 Holder::OtherGuests
             }
             _ => Holder::Task(HostTaskModel::short_name(&task.comm)),
@@ -228,7 +285,9 @@ impl<'a> Waits<'a> {
     /// Who else used the CPU of a thread, percent of it; other guests are together.
     fn users(&self, guest: usize, thread: &ThreadModel) -> BTreeMap<Holder<'a>, f64> {
         let mut users: BTreeMap<Holder<'a>, f64> = BTreeMap::new();
-        let Some(cpu) = thread.place.cpu.and_then(|number| self.cpus.get(&number)) else { return users };
+        let Some(cpu) = thread.place.cpu.and_then(|number| self.cpus.get(&number)) else {
+            return users;
+        };
         let mut others = cpu.all_guests;
         for own in cpu.threads.get(&guest).into_iter().flatten() {
             others -= busy(own);
@@ -237,14 +296,22 @@ impl<'a> Waits<'a> {
             }
         }
         users.insert(Holder::OtherGuests, others.max(0.0));
-        users.extend(cpu.tasks.iter().map(|(name, used)| (Holder::Task(name), *used)));
+        users.extend(
+            cpu.tasks
+                .iter()
+                .map(|(name, used)| (Holder::Task(name), *used)),
+        );
         users
     }
 }
 
 /// What a thread is to another one of its guest.
 fn own_thread(thread: &ThreadModel) -> Holder<'static> {
-    if thread.role == Role::Vcpu { Holder::OwnVcpus } else { Holder::OwnThread(thread.label()) }
+    if thread.role == Role::Vcpu {
+        Holder::OwnVcpus
+    } else {
+        Holder::OwnThread(thread.label())
+    }
 }
 
 fn busy(thread: &ThreadModel) -> f64 {

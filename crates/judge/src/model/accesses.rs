@@ -5,7 +5,9 @@ use super::exits::{missing_extreme, share};
 use super::{ExitKind, ExitRow, ExitTable, total};
 use kvm::device_map::{self, DeviceMap};
 use kvm::{Space, msr};
-use sample::{AccessCell, Burst, Direction, DomainFacts, Joining, Origin, Sum as _, Timing, growth};
+use sample::{
+    AccessCell, Burst, Direction, DomainFacts, Joining, Origin, Sum as _, Timing, growth,
+};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -43,8 +45,8 @@ pub struct AccessRow {
     pub rate: Option<f64>,
     /// Percent of the time in all exits of the domain; without them, of all accesses of its space.
     pub time_percent: Option<f64>,
-    /// The vCPUs' own time in these exits, percent of one CPU: without the time that they slept, or that another task
-    /// had their CPU, as in other exits of the reason.
+    /// The vCPUs' own time in these exits, percent of one CPU: without the time that they slept, or
+    /// that another task had their CPU, as in other exits of the reason.
     pub cpu_percent: Option<f64>,
     /// Accesses that faulted in the guest.
     pub faults: u64,
@@ -80,7 +82,8 @@ impl AccessRow {
 
     /// The address as an admin writes it: `0x608`; `other` for the overflow cell.
     pub fn address_text(&self) -> String {
-        self.address.map_or_else(|| "other".to_string(), |a| format!("{a:#x}"))
+        self.address
+            .map_or_else(|| "other".to_string(), |a| format!("{a:#x}"))
     }
 
     /// The device; without one, space and address.
@@ -104,9 +107,18 @@ pub(crate) fn rows(pair: &GuestPair<'_>, exits: &ExitTable) -> (Vec<AccessRow>, 
             burst: cell.burst,
             ..AccessRow::default()
         };
-        for vcpu in [None].into_iter().chain(vcpu.map(Some)).filter(|_| row.span.count > 0) {
-            let row = AccessRow { vcpu, ..row.clone() };
-            rows.entry(row.id()).and_modify(|sum| sum.merge(&row)).or_insert(row);
+        for vcpu in [None]
+            .into_iter()
+            .chain(vcpu.map(Some))
+            .filter(|_| row.span.count > 0)
+        {
+            let row = AccessRow {
+                vcpu,
+                ..row.clone()
+            };
+            rows.entry(row.id())
+                .and_modify(|sum| sum.merge(&row))
+                .or_insert(row);
         }
     }
     set_figures(rows.values_mut().collect(), exits, pair.interval.seconds);
@@ -114,7 +126,8 @@ pub(crate) fn rows(pair: &GuestPair<'_>, exits: &ExitTable) -> (Vec<AccessRow>, 
     for r in rows.values_mut() {
         r.device = r.address.and_then(|a| owners.name(r.space, a));
     }
-    let (mut vcpus, mut all): (Vec<_>, Vec<_>) = rows.into_values().partition(|row| row.vcpu.is_some());
+    let (mut vcpus, mut all): (Vec<_>, Vec<_>) =
+        rows.into_values().partition(|row| row.vcpu.is_some());
     order(&mut vcpus);
     order(&mut all);
     (all, vcpus)
@@ -124,7 +137,11 @@ pub(crate) fn rows(pair: &GuestPair<'_>, exits: &ExitTable) -> (Vec<AccessRow>, 
 fn exits_of(space: Space) -> &'static [ExitKind] {
     match space {
         Space::Pio => &[ExitKind::Io],
-        Space::Mmio => &[ExitKind::EptMisconfig, ExitKind::ApicAccess, ExitKind::MemoryFault],
+        Space::Mmio => &[
+            ExitKind::EptMisconfig,
+            ExitKind::ApicAccess,
+            ExitKind::MemoryFault,
+        ],
         Space::Msr => &[ExitKind::Msr],
     }
 }
@@ -132,26 +149,51 @@ fn exits_of(space: Space) -> &'static [ExitKind] {
 /// Computes rates, shares and times of all rows of a guest from its exits.
 pub(super) fn set_figures(mut rows: Vec<&mut AccessRow>, exits: &ExitTable, seconds: Option<f64>) {
     for space in [Space::Pio, Space::Mmio, Space::Msr] {
-        let these = || exits.rows.iter().filter(|row| exits_of(space).iter().any(|kind| kind.matches(row)));
+        let these = || {
+            exits
+                .rows
+                .iter()
+                .filter(|row| exits_of(space).iter().any(|kind| kind.matches(row)))
+        };
         let exit_ns = total(these().filter_map(|row| row.span.total_ns));
         let own_ns = total(these().filter_map(ExitRow::own_ns));
-        let own = if exit_ns > 0 { own_ns as f64 / exit_ns as f64 } else { 1.0 };
-        let of_table = rows.iter().filter(|r| r.space == space && r.vcpu.is_none()).filter_map(|r| r.span.total_ns);
+        let own = if exit_ns > 0 {
+            own_ns as f64 / exit_ns as f64
+        } else {
+            1.0
+        };
+        let of_table = rows
+            .iter()
+            .filter(|r| r.space == space && r.vcpu.is_none())
+            .filter_map(|r| r.span.total_ns);
         let base = exits.total_ns.unwrap_or_else(|| total(of_table));
         for row in rows.iter_mut().filter(|r| r.space == space) {
             row.rate = seconds.map(|s| row.span.count as f64 / s);
             row.time_percent = row.span.total_ns.and_then(|ns| share(ns, base));
-            row.cpu_percent = row.span.total_ns.zip(seconds).map(|(ns, s)| ns as f64 * own / (s * 1e7));
+            row.cpu_percent = row
+                .span
+                .total_ns
+                .zip(seconds)
+                .map(|(ns, s)| ns as f64 * own / (s * 1e7));
         }
     }
 }
 
 /// By time, then by count, largest first.
 pub(super) fn order(rows: &mut [AccessRow]) {
-    rows.sort_by_key(|r| (Reverse((r.span.total_ns, r.span.count)), r.space, r.address, r.direction, r.vcpu));
+    rows.sort_by_key(|r| {
+        (
+            Reverse((r.span.total_ns, r.span.count)),
+            r.space,
+            r.address,
+            r.direction,
+            r.vcpu,
+        )
+    });
 }
 
-/// The devices of a guest by address: its own memory tree, or else the fixed devices of its machine type.
+/// The devices of a guest by address: its own memory tree, or else the fixed devices of its machine
+/// type.
 pub(super) struct Owners<'a> {
     known: Option<(&'a DeviceMap, Origin)>,
     built_in: DeviceMap,
@@ -164,7 +206,8 @@ impl<'a> Owners<'a> {
         let arch = arch.or_else(|| facts.command.as_ref()?.arch());
         let machine = facts.machine.as_ref().map(|m| m.value.as_str());
         let built_in = match known {
-            // A pasted map can be an excerpt. The map of a running guest is complete: a hole belongs to no device.
+            // A pasted map can be an excerpt. The map of a running guest is complete: a hole
+            // belongs to no device.
             Some((_, from)) if from != Origin::File => DeviceMap::default(),
             _ => device_map::builtin(facts.vmm.as_str(), machine, arch),
         };
@@ -174,10 +217,19 @@ impl<'a> Owners<'a> {
     pub(super) fn name(&self, space: Space, address: u64) -> Option<DeviceName> {
         if space == Space::Msr {
             let name = msr::name(u32::try_from(address).ok()?)?.into_owned();
-            return Some(DeviceName { name, friendly: None, from: Origin::BuiltIn, in_kernel: true, base: address });
+            return Some(DeviceName {
+                name,
+                friendly: None,
+                from: Origin::BuiltIn,
+                in_kernel: true,
+                base: address,
+            });
         }
-        let known = self.known.and_then(|(map, from)| Some((map.lookup(space, address)?, from)));
-        let (region, from) = known.or_else(|| Some((self.built_in.lookup(space, address)?, Origin::BuiltIn)))?;
+        let known = self
+            .known
+            .and_then(|(map, from)| Some((map.lookup(space, address)?, from)));
+        let (region, from) =
+            known.or_else(|| Some((self.built_in.lookup(space, address)?, Origin::BuiltIn)))?;
         let name = device_map::device_of(&region.name);
         let friendly = device_map::friendly_at(name, address.saturating_sub(region.base));
         Some(DeviceName {

@@ -21,9 +21,17 @@ pub struct CallNode<'a> {
 
 /// The functions with the samples in which they ran themselves, most first.
 pub fn functions(profile: &StackProfile) -> Vec<(&Function, u64)> {
-    let mut functions: Vec<(&Function, u64)> = profile.functions.iter().map(|function| (function, 0)).collect();
+    let mut functions: Vec<(&Function, u64)> = profile
+        .functions
+        .iter()
+        .map(|function| (function, 0))
+        .collect();
     for stack in &profile.stacks {
-        if let Some((_, own)) = stack.functions.last().and_then(|last| functions.get_mut(*last as usize)) {
+        if let Some((_, own)) = stack
+            .functions
+            .last()
+            .and_then(|last| functions.get_mut(*last as usize))
+        {
             *own = own.saturating_add(stack.samples);
         }
     }
@@ -53,10 +61,19 @@ impl Growing {
     fn calls(self, profile: &StackProfile) -> Vec<CallNode<'_>> {
         let nodes = self.calls.into_iter().filter_map(|(number, node)| {
             let function = profile.functions.get(number as usize)?;
-            Some(CallNode { function, own: node.own, total: node.total, calls: node.calls(profile) })
+            Some(CallNode {
+                function,
+                own: node.own,
+                total: node.total,
+                calls: node.calls(profile),
+            })
         });
         let mut nodes: Vec<_> = nodes.collect();
-        nodes.sort_by(|a, b| b.total.cmp(&a.total).then_with(|| a.function.cmp(b.function)));
+        nodes.sort_by(|a, b| {
+            b.total
+                .cmp(&a.total)
+                .then_with(|| a.function.cmp(b.function))
+        });
         nodes
     }
 }
@@ -65,7 +82,10 @@ impl Growing {
 pub fn call_tree(profile: &StackProfile) -> Vec<CallNode<'_>> {
     let mut root = Growing::default();
     for stack in &profile.stacks {
-        root.add(&stack.functions[..stack.functions.len().min(MAX_CALLS)], stack.samples);
+        root.add(
+            &stack.functions[..stack.functions.len().min(MAX_CALLS)],
+            stack.samples,
+        );
     }
     root.calls(profile)
 }
@@ -80,8 +100,19 @@ mod tests {
     fn functions_by_their_own_time() {
         let profile = profile();
         let times = functions(&profile);
-        let named: Vec<_> = times.iter().map(|(function, own)| (function.name.as_str(), *own)).collect();
-        assert_eq!(named[..4], [("ppoll", 180), ("rtc_update_timer", 90), ("[guest]", 80), ("main_loop_wait", 20)]);
+        let named: Vec<_> = times
+            .iter()
+            .map(|(function, own)| (function.name.as_str(), *own))
+            .collect();
+        assert_eq!(
+            named[..4],
+            [
+                ("ppoll", 180),
+                ("rtc_update_timer", 90),
+                ("[guest]", 80),
+                ("main_loop_wait", 20)
+            ]
+        );
     }
 
     fn adds_up(node: &CallNode<'_>) {
@@ -96,7 +127,9 @@ mod tests {
         let tree = call_tree(&profile);
         let total: u64 = tree.iter().map(|node| node.total).sum();
         assert_eq!(total, profile.samples_of(None));
-        let [main, vcpu] = &tree[..] else { panic!("{tree:?}") };
+        let [main, vcpu] = &tree[..] else {
+            panic!("{tree:?}")
+        };
         assert_eq!((main.total, main.own, vcpu.total), (300, 0, 80));
         assert_eq!(main.calls[0].calls[0].function.name, "ppoll");
         tree.iter().for_each(adds_up);
@@ -105,7 +138,11 @@ mod tests {
     #[test]
     fn numbers_without_a_function_are_left_out() {
         let mut profile = profile();
-        profile.stacks.push(StackCount { tid: 100, functions: vec![99], samples: u64::MAX });
+        profile.stacks.push(StackCount {
+            tid: 100,
+            functions: vec![99],
+            samples: u64::MAX,
+        });
         assert_eq!(functions(&profile).len(), 7);
         assert_eq!(call_tree(&profile).len(), 2);
     }

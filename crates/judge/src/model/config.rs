@@ -8,13 +8,14 @@ use kvm::limits;
 use sample::{DomainFacts, Vmm};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The configuration of a guest. A missing setting is evidence only where the part that would have it was seen; the
-/// questions below ask for that and answer `None` elsewhere.
+/// The configuration of a guest. A missing setting is evidence only where the part that would have
+/// it was seen; the questions below ask for that and answer `None` elsewhere.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GuestConfig {
     /// Whether a part of the configuration was read.
     pub known: bool,
-    /// Whether all of it was: the whole XML, or a whole command line, which has everything except pins.
+    /// Whether all of it was: the whole XML, or a whole command line, which has everything except
+    /// pins.
     pub is_whole: bool,
     /// Which parts were seen to their end.
     pub shown: Shown,
@@ -30,8 +31,8 @@ pub struct GuestConfig {
     pub cpu_argument: Option<String>,
     /// Where the CPU and its enlightenments are decided.
     pub cpu_place: CpuPlace,
-    /// Whether the CPU feature `hypervisor` is switched off: the guest does not learn that it is one, and looks for no
-    /// enlightenment (Hyper-V TLFS, "Feature and Interface Discovery").
+    /// Whether the CPU feature `hypervisor` is switched off: the guest does not learn that it is
+    /// one, and looks for no enlightenment (Hyper-V TLFS, "Feature and Interface Discovery").
     pub hypervisor_hidden: bool,
     /// Memory, bytes.
     pub memory: Option<u64>,
@@ -51,7 +52,10 @@ pub struct GuestConfig {
 
 /// The parts of a configuration that were seen to their end: what they lack is absent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts about a configuration")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent facts about a configuration"
+)]
 pub struct Shown {
     hyperv: bool,
     clock: bool,
@@ -68,7 +72,8 @@ pub enum CpuPlace {
     /// The elements of its XML.
     #[default]
     Xml,
-    /// `-cpu` in the XML's `<qemu:commandline>`: libvirt puts it after its own, and QEMU takes the last one.
+    /// `-cpu` in the XML's `<qemu:commandline>`: libvirt puts it after its own, and QEMU takes the
+    /// last one.
     QemuCommandline,
     /// The command line: the last of this many `-cpu` options.
     CommandLine(usize),
@@ -86,13 +91,20 @@ pub struct Machine {
 impl Machine {
     /// From the name.
     pub fn parse(name: &str) -> Self {
-        let number = name.rsplit_once('-').and_then(|(_, number)| number.split_once('.'));
-        let version = number.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
-        Self { name: Some(name.to_owned()), version }
+        let number = name
+            .rsplit_once('-')
+            .and_then(|(_, number)| number.split_once('.'));
+        let version =
+            number.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+        Self {
+            name: Some(name.to_owned()),
+            version,
+        }
     }
 }
 
-/// The Hyper-V enlightenments that are on, by libvirt's names (`synic`, `stimer`, `stimer_direct`, `hypervclock`, …).
+/// The Hyper-V enlightenments that are on, by libvirt's names (`synic`, `stimer`, `stimer_direct`,
+/// `hypervclock`, …).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Enlightenments {
     on: BTreeSet<String>,
@@ -172,7 +184,11 @@ impl GuestConfig {
     /// Combines XML and command line. The command line is what runs; the XML completes it.
     pub fn of(facts: &DomainFacts) -> Self {
         let mut config = Self {
-            machine: facts.machine.as_ref().map(|m| Machine::parse(&m.value)).unwrap_or_default(),
+            machine: facts
+                .machine
+                .as_ref()
+                .map(|m| Machine::parse(&m.value))
+                .unwrap_or_default(),
             vcpus: facts.vcpus.as_ref().map(|v| v.value),
             ..Self::default()
         };
@@ -204,22 +220,36 @@ impl GuestConfig {
         self.memory = xml.memory;
         self.cpu_mode.clone_from(&xml.cpu.mode);
         let policy = xml.cpu.features.get("hypervisor");
-        self.hypervisor_hidden = policy.is_some_and(|policy| matches!(policy.as_str(), "disable" | "forbid"));
+        self.hypervisor_hidden =
+            policy.is_some_and(|policy| matches!(policy.as_str(), "disable" | "forbid"));
         if self.machine.name.is_none() {
-            self.machine = xml.machine.as_deref().map(Machine::parse).unwrap_or_default();
+            self.machine = xml
+                .machine
+                .as_deref()
+                .map(Machine::parse)
+                .unwrap_or_default();
         }
         for known in hyperv::ALL {
             self.hyperv.set(known.name, xml.hyperv_on(known.name));
         }
-        self.hyperv.passthrough = xml.hyperv.as_ref().is_some_and(|h| h.mode.as_deref() == Some("passthrough"));
-        self.hyperv.set(hyperv::CLOCK, xml.clock.present(hyperv::CLOCK) == Some(true));
+        self.hyperv.passthrough = xml
+            .hyperv
+            .as_ref()
+            .is_some_and(|h| h.mode.as_deref() == Some("passthrough"));
+        self.hyperv.set(
+            hyperv::CLOCK,
+            xml.clock.present(hyperv::CLOCK) == Some(true),
+        );
         self.timers = TimerConfig {
             offset: xml.clock.offset.clone(),
             hpet: xml.clock.present("hpet"),
             pit_policy: xml.clock.timer("pit").and_then(|t| t.tickpolicy.clone()),
         };
         let emulator = xml.emulator_pin.iter().map(|cpus| (None, cpus.clone()));
-        let iothreads = xml.iothread_pins.iter().map(|(id, cpus)| (Some(*id), cpus.clone()));
+        let iothreads = xml
+            .iothread_pins
+            .iter()
+            .map(|(id, cpus)| (Some(*id), cpus.clone()));
         self.pins = Pins {
             vcpus: xml.vcpu_pins.clone(),
             rest: xml.vcpu_cpuset.clone(),
@@ -229,7 +259,10 @@ impl GuestConfig {
         };
         self.topology = xml.topology;
         let nodes = xml.numatune.as_ref().and_then(|tune| tune.nodeset.clone());
-        self.numa = NumaConfig { cells: xml.numa_cells.clone(), nodes };
+        self.numa = NumaConfig {
+            cells: xml.numa_cells.clone(),
+            nodes,
+        };
         if let Some(added) = &xml.qemu_command {
             self.overlay(added);
             if !added.cpu_options.is_empty() {
@@ -243,17 +276,33 @@ impl GuestConfig {
     fn add_command(&mut self, command: &QemuCommand) {
         let alone = !self.known;
         self.is_whole |= alone;
-        self.shown = Shown { hyperv: true, clock: true, topology: true, cells: true, ..self.shown };
+        self.shown = Shown {
+            hyperv: true,
+            clock: true,
+            topology: true,
+            cells: true,
+            ..self.shown
+        };
         self.libvirt.get_or_insert(command.by_libvirt);
         self.vcpus = self.vcpus.or(command.vcpus());
         self.memory = self.memory.or(command.memory);
         self.known = true;
         if self.machine.name.is_none() {
-            self.machine = command.machine.as_deref().map(Machine::parse).unwrap_or_default();
+            self.machine = command
+                .machine
+                .as_deref()
+                .map(Machine::parse)
+                .unwrap_or_default();
         }
-        self.arch = self.arch.take().or_else(|| command.arch().map(str::to_owned));
+        self.arch = self
+            .arch
+            .take()
+            .or_else(|| command.arch().map(str::to_owned));
         if self.numa.cells.is_empty() && self.numa.nodes.is_none() {
-            self.numa = NumaConfig { cells: command.numa_cells(), nodes: command.bound_nodes() };
+            self.numa = NumaConfig {
+                cells: command.numa_cells(),
+                nodes: command.bound_nodes(),
+            };
         }
         self.overlay(command);
         if alone {
@@ -271,7 +320,10 @@ impl GuestConfig {
             let hypervisor = command.cpu_features.get("hypervisor");
             self.hypervisor_hidden = hypervisor.is_some_and(|value| !is_switched_on(value));
         }
-        for known in hyperv::ALL.iter().filter(|known| command.hyperv_on(known.name)) {
+        for known in hyperv::ALL
+            .iter()
+            .filter(|known| command.hyperv_on(known.name))
+        {
             self.hyperv.set(known.name, true);
         }
         self.hyperv.passthrough |= command.hyperv_on("passthrough");
@@ -287,42 +339,69 @@ impl GuestConfig {
     /// Whether an enlightenment is on; `None` if that is not shown.
     pub fn enlightened(&self, name: &str) -> Option<bool> {
         let clock = name == hyperv::CLOCK && self.cpu_place == CpuPlace::Xml;
-        let shown = if clock { self.shown.clock } else { self.shown.hyperv };
-        self.hyperv.has(name).then_some(true).or(shown.then_some(false))
+        let shown = if clock {
+            self.shown.clock
+        } else {
+            self.shown.hyperv
+        };
+        self.hyperv
+            .has(name)
+            .then_some(true)
+            .or(shown.then_some(false))
     }
 
     /// Whether the guest is a PC; true if its architecture is unknown.
     pub fn is_x86(&self) -> bool {
-        self.arch.as_deref().is_none_or(|a| a == "x86_64" || a == "i686")
+        self.arch
+            .as_deref()
+            .is_none_or(|a| a == "x86_64" || a == "i686")
     }
 
-    /// Whether the guest has an HPET: as configured, or else the default of QEMU's PC machines (hw/i386/pc.c,
-    /// `hpet_enabled`); `None` if that is not shown.
+    /// Whether the guest has an HPET: as configured, or else the default of QEMU's PC machines
+    /// (hw/i386/pc.c, `hpet_enabled`); `None` if that is not shown.
     pub fn hpet(&self) -> Option<bool> {
-        let is_pc = self.is_x86() && self.machine.name.as_deref().is_none_or(|m| !m.starts_with("microvm"));
+        let is_pc = self.is_x86()
+            && self
+                .machine
+                .name
+                .as_deref()
+                .is_none_or(|m| !m.starts_with("microvm"));
         self.timers.hpet.or(self.shown.clock.then_some(is_pc))
     }
 
     /// The PIT's tick policy, `delay` if none is configured; `None` if that is not shown.
     pub fn pit_policy(&self) -> Option<&str> {
-        self.timers.pit_policy.as_deref().or(self.shown.clock.then_some("delay"))
+        self.timers
+            .pit_policy
+            .as_deref()
+            .or(self.shown.clock.then_some("delay"))
     }
 
-    /// Sockets that the vCPUs are in. Without a topology libvirt gives each vCPU one (`qemuBuildSmpCommandLine`).
+    /// Sockets that the vCPUs are in. Without a topology libvirt gives each vCPU one
+    /// (`qemuBuildSmpCommandLine`).
     pub fn sockets(&self) -> Option<u32> {
-        self.topology.map(|topology| topology.sockets).or(self.vcpus.filter(|_| self.is_whole))
+        self.topology
+            .map(|topology| topology.sockets)
+            .or(self.vcpus.filter(|_| self.is_whole))
     }
 
     /// Hardware threads of a core of the guest, one if not configured; `None` if that is not shown.
     pub fn threads_per_core(&self) -> Option<u32> {
-        self.topology.map(|t| t.threads.max(1)).or(self.shown.topology.then_some(1))
+        self.topology
+            .map(|t| t.threads.max(1))
+            .or(self.shown.topology.then_some(1))
     }
 }
 
 /// The topology of `-smp`.
 fn topology(smp: Smp, version: Option<(u32, u32)>) -> Option<GuestTopology> {
     let (dies, cores) = (smp.dies.unwrap_or(1), smp.cores.unwrap_or(1));
-    Some(GuestTopology { sockets: smp.sockets(version)?, dies, cores, threads: smp.threads.unwrap_or(1) })
+    Some(GuestTopology {
+        sockets: smp.sockets(version)?,
+        dies,
+        cores,
+        threads: smp.threads.unwrap_or(1),
+    })
 }
 
 #[cfg(test)]
@@ -366,16 +445,25 @@ mod tests {
         assert_eq!(c.hpet(), Some(false));
         assert_eq!(c.timers.pit_policy.as_deref(), Some("delay"));
         assert_eq!(c.machine.version, Some((6, 2)));
-        assert_eq!(c.pins.vcpu(1).map(ToString::to_string).as_deref(), Some("0-3"));
+        assert_eq!(
+            c.pins.vcpu(1).map(ToString::to_string).as_deref(),
+            Some("0-3")
+        );
     }
 
     #[test]
     fn a_command_line_is_read() {
         let c = GuestConfig::of(&facts(
             None,
-            Some("qemu-system-x86_64 -machine pc-q35-7.2 -cpu host,hv_time,hv-synic=on -smp 4,cores=2,threads=2"),
+            Some(
+                "qemu-system-x86_64 -machine pc-q35-7.2 -cpu host,hv_time,hv-synic=on -smp \
+                4,cores=2,threads=2",
+            ),
         ));
-        assert_eq!((c.libvirt, c.vcpus, c.threads_per_core()), (Some(false), Some(4), Some(2)));
+        assert_eq!(
+            (c.libvirt, c.vcpus, c.threads_per_core()),
+            (Some(false), Some(4), Some(2))
+        );
         assert!(c.hyperv.has("hypervclock") && c.hyperv.has("synic") && !c.hyperv.has("stimer"));
         assert_eq!(c.hpet(), Some(true), "QEMU's default on a PC");
     }
@@ -384,24 +472,59 @@ mod tests {
     fn nothing_known_is_no_absence() {
         let c = GuestConfig::of(&DomainFacts::default());
         assert_eq!((c.enlightened("synic"), c.hpet()), (None, None));
-        assert_eq!((c.threads_per_core(), c.is_whole, c.shown.pins), (None, false, false));
+        assert_eq!(
+            (c.threads_per_core(), c.is_whole, c.shown.pins),
+            (None, false, false)
+        );
     }
 
     #[test]
     fn a_part_is_evidence_about_itself_alone() {
-        let part = |text: &str| GuestConfig::of(&facts(Some(&format!("<domain type='kvm'>{text}</domain>")), None));
+        let part = |text: &str| {
+            GuestConfig::of(&facts(
+                Some(&format!(
+                    "<domain \
+            type='kvm'>{text}</domain>"
+                )),
+                None,
+            ))
+        };
         let c = part(
-            "<features><hyperv><vpindex state='on'/><synic state='on'/><stimer state='on'/></hyperv></features>\n\
-             <cputune><vcpupin vcpu='0' cpuset='1'/></cputune>",
+            "<features><hyperv><vpindex state='on'/><synic state='on'/><stimer \
+             state='on'/></hyperv></features>\n<cputune><vcpupin vcpu='0' cpuset='1'/></cputune>",
         );
-        assert_eq!((c.enlightened("avic"), c.enlightened(hyperv::CLOCK), c.hpet()), (Some(false), None, None));
-        assert_eq!((c.threads_per_core(), c.shown.cells, c.shown.pins, c.is_whole), (None, false, true, false));
-        let c = part("<features><hyperv><synic state='on'/></hyperv></features><clock offset='localtime'/>");
+        assert_eq!(
+            (
+                c.enlightened("avic"),
+                c.enlightened(hyperv::CLOCK),
+                c.hpet()
+            ),
+            (Some(false), None, None)
+        );
+        assert_eq!(
+            (
+                c.threads_per_core(),
+                c.shown.cells,
+                c.shown.pins,
+                c.is_whole
+            ),
+            (None, false, true, false)
+        );
+        let c = part(
+            "<features><hyperv><synic state='on'/></hyperv></features><clock \
+            offset='localtime'/>",
+        );
         assert_eq!(c.enlightened(hyperv::CLOCK), Some(false));
-        let xml = "<domain type='kvm' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>\
-            <qemu:commandline><qemu:arg value='-cpu'/><qemu:arg value='host,hv_time'/></qemu:commandline></domain>";
+        let xml = "<domain type='kvm' \
+            xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'><qemu:commandline><qemu:arg \
+            value='-cpu'/><qemu:arg value='host,hv_time'/></qemu:commandline></domain>";
         let c = GuestConfig::of(&facts(Some(xml), None));
-        assert_eq!((c.enlightened(hyperv::CLOCK), c.enlightened("synic")), (Some(true), Some(false)), "the last -cpu");
+        assert_eq!(
+            (c.enlightened(hyperv::CLOCK), c.enlightened("synic")),
+            (Some(true), Some(false)),
+            "the \
+            last -cpu"
+        );
     }
 
     #[test]

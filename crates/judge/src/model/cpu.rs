@@ -4,7 +4,8 @@ use super::SampleInterval;
 use super::earlier::by_key;
 use kvm::thread_name::{self, Role};
 use sample::{
-    Growing as _, Joining, Migrations, OtherTask, Placement, Sum, ThreadEvents, ThreadSample, ThreadTimes, Timing,
+    Growing as _, Joining, Migrations, OtherTask, Placement, Sum, ThreadEvents, ThreadSample,
+    ThreadTimes, Timing,
 };
 use std::collections::BTreeMap;
 
@@ -19,8 +20,8 @@ pub struct CpuShare {
     pub guest: f64,
     /// Runnable but not running; `None` if no source reports it.
     pub wait: Option<f64>,
-    /// On a CPU by the scheduler's clock; `None` if no source reports it. The three kinds above count in clock ticks of
-    /// 10 ms.
+    /// On a CPU by the scheduler's clock; `None` if no source reports it. The three kinds above
+    /// count in clock ticks of 10 ms.
     pub ran: Option<f64>,
     /// Whether the source has no kinds: the three are 0 then, and only `ran` tells.
     pub kinds_unknown: bool,
@@ -37,15 +38,23 @@ impl CpuShare {
         self.busy() + self.wait.unwrap_or(0.0)
     }
 
-    /// Wait as percent of the time that it ran or was runnable; `None` if no source reports the wait.
+    /// Wait as percent of the time that it ran or was runnable; `None` if no source reports the
+    /// wait.
     pub fn wait_percent(&self) -> Option<f64> {
         let wait = self.wait?;
-        Some(if wait > 0.0 { 100.0 * wait / self.wanted() } else { 0.0 })
+        Some(if wait > 0.0 {
+            100.0 * wait / self.wanted()
+        } else {
+            0.0
+        })
     }
 
     /// Wait of threads as percent of the time that they ran or were runnable.
     pub fn wait_of<'a>(threads: impl Iterator<Item = &'a ThreadModel>) -> Option<f64> {
-        threads.filter_map(|t| t.cpu.filter(|c| c.wait.is_some())).reduce(Self::plus)?.wait_percent()
+        threads
+            .filter_map(|t| t.cpu.filter(|c| c.wait.is_some()))
+            .reduce(Self::plus)?
+            .wait_percent()
     }
 
     /// A kind of time, where the source has kinds.
@@ -60,7 +69,12 @@ impl CpuShare {
             usr: self.usr + other.usr,
             sys: self.sys + other.sys,
             guest: self.guest + other.guest,
-            wait: self.wait.zip(other.wait).map(|(a, b)| a + b).or(self.wait).or(other.wait),
+            wait: self
+                .wait
+                .zip(other.wait)
+                .map(|(a, b)| a + b)
+                .or(self.wait)
+                .or(other.wait),
             ran: self.ran.or(other.ran).map(|_| self.busy() + other.busy()),
             kinds_unknown: self.kinds_unknown || other.kinds_unknown,
         }
@@ -69,18 +83,27 @@ impl CpuShare {
     fn between(now: &ThreadTimes, before: &ThreadTimes, interval: &SampleInterval) -> Option<Self> {
         let percent = |n: u64, b: u64| interval.percent(n.saturating_sub(b));
         let guest = percent(now.guest_ns, before.guest_ns)?;
-        let ran = now.run_ns.zip(before.run_ns).and_then(|(n, b)| percent(n, b));
-        // The kernel accounts a wait when it ends (kernel/sched/stats.h, sched_info_arrive). The part of a wait in
-        // earlier intervals is not part of this one.
+        let ran = now
+            .run_ns
+            .zip(before.run_ns)
+            .and_then(|(n, b)| percent(n, b));
+        // The kernel accounts a wait when it ends (kernel/sched/stats.h, sched_info_arrive). The
+        // part of a wait in earlier intervals is not part of this one.
         let room = (100.0 - ran.unwrap_or(0.0)).max(0.0);
         Some(Self {
-            // The kernel rounds both down independently: guest time can grow a tick before user time.
+            // The kernel rounds both down independently: guest time can grow a tick before user
+            // time.
             usr: (percent(now.user_ns, before.user_ns)? - guest).max(0.0),
             sys: percent(now.system_ns, before.system_ns)?,
             guest,
-            wait: now.wait_ns.zip(before.wait_ns).and_then(|(n, b)| percent(n, b)).map(|wait| wait.min(room)),
+            wait: now
+                .wait_ns
+                .zip(before.wait_ns)
+                .and_then(|(n, b)| percent(n, b))
+                .map(|wait| wait.min(room)),
             ran,
-            kinds_unknown: now.user_ns | now.system_ns | now.guest_ns == 0 && now.run_ns >= Some(KINDLESS_NS),
+            kinds_unknown: now.user_ns | now.system_ns | now.guest_ns == 0
+                && now.run_ns >= Some(KINDLESS_NS),
         })
     }
 }
@@ -91,14 +114,16 @@ impl Sum for CpuShare {
     }
 
     fn change(&mut self, by: &dyn Fn(f64) -> f64) {
-        [&mut self.usr, &mut self.sys, &mut self.guest].into_iter().for_each(|time| time.change(by));
+        [&mut self.usr, &mut self.sys, &mut self.guest]
+            .into_iter()
+            .for_each(|time| time.change(by));
         self.wait.change(by);
         self.ran.change(by);
     }
 }
 
-/// The kernel divides all CPU time into kinds: a source that reports this much of it and no kind has none
-/// (kernel/sched/cputime.c, `cputime_adjust`).
+/// The kernel divides all CPU time into kinds: a source that reports this much of it and no kind
+/// has none (kernel/sched/cputime.c, `cputime_adjust`).
 const KINDLESS_NS: u64 = 20_000_000;
 
 /// A thread of a guest within an interval.
@@ -140,7 +165,8 @@ impl ThreadModel {
         thread_name::label(self.role, self.index, self.tid, &self.comm)
     }
 
-    /// Whether it is known where it ran or how much: virsh prints where threads may run, and not where they are.
+    /// Whether it is known where it ran or how much: virsh prints where threads may run, and not
+    /// where they are.
     pub fn was_seen(&self) -> bool {
         self.cpu.is_some() || self.place.cpu.is_some()
     }
@@ -161,25 +187,55 @@ impl ThreadModel {
         self.cpu?.wait_percent()
     }
 
-    /// The tasks that had its CPU while it was runnable, longest first, and their parts of its wait, percent of one
-    /// CPU. The two are measured by different clocks: the parts together are never more than `wait`.
-    pub(crate) fn delays(&self, interval_s: f64, wait: f64) -> impl Iterator<Item = (&OtherTask, f64)> {
+    /// The tasks that had its CPU while it was runnable, longest first, and their parts of its
+    /// wait, percent of one CPU. The two are measured by different clocks: the parts together are
+    /// never more than `wait`.
+    pub(crate) fn delays(
+        &self,
+        interval_s: f64,
+        wait: f64,
+    ) -> impl Iterator<Item = (&OtherTask, f64)> {
         let percent = move |ns: u64| ns as f64 / (interval_s * 1e7);
-        let all = percent(self.preempted_by.iter().fold(0, |sum: u64, task| sum.saturating_add(task.ns)));
-        let factor = if wait > 0.0 { (wait / all).min(1.0) } else { 0.0 };
-        self.preempted_by.iter().map(move |task| (task, percent(task.ns) * factor))
+        let all = percent(
+            self.preempted_by
+                .iter()
+                .fold(0, |sum: u64, task| sum.saturating_add(task.ns)),
+        );
+        let factor = if wait > 0.0 {
+            (wait / all).min(1.0)
+        } else {
+            0.0
+        };
+        self.preempted_by
+            .iter()
+            .map(move |task| (task, percent(task.ns) * factor))
     }
 
-    pub(crate) fn new(now: &ThreadSample, before: Option<&ThreadSample>, interval: &SampleInterval) -> Self {
+    pub(crate) fn new(
+        now: &ThreadSample,
+        before: Option<&ThreadSample>,
+        interval: &SampleInterval,
+    ) -> Self {
         let is_new = || interval.whole || interval.born_within(now.start_ticks);
         let older = match before {
             Some(b) => b.cpu,
-            None => now.cpu_before.or_else(|| is_new().then_some(ThreadTimes::AT_BIRTH)),
+            None => now
+                .cpu_before
+                .or_else(|| is_new().then_some(ThreadTimes::AT_BIRTH)),
         };
-        let cpu = now.cpu.zip(older).and_then(|(n, b)| CpuShare::between(&n, &b, interval));
-        let events = before.filter(|_| interval.engine_continues).map(|b| &b.events);
+        let cpu = now
+            .cpu
+            .zip(older)
+            .and_then(|(n, b)| CpuShare::between(&n, &b, interval));
+        let events = before
+            .filter(|_| interval.engine_continues)
+            .map(|b| &b.events);
         let durations = |f: fn(&ThreadEvents) -> Option<&Timing>| {
-            Some(Box::new(f(&now.events).filter(|_| interval.started)?.since(events.and_then(f))))
+            Some(Box::new(
+                f(&now.events)
+                    .filter(|_| interval.started)?
+                    .since(events.and_then(f)),
+            ))
         };
         let moved = || now.events.migrations.since(events.map(|e| &e.migrations));
         Self {
@@ -193,27 +249,46 @@ impl ThreadModel {
             growth: now.cpu.zip(older).map(|(now, before)| now.since(&before)),
             wakeups: durations(|e| e.wakeups.as_deref()),
             run_delays: durations(|e| e.run_delays.as_deref()),
-            woken_by: others(&now.events.woken_by, events.map(|e| e.woken_by.as_slice()), interval),
-            preempted_by: others(&now.events.preempted_by, events.map(|e| e.preempted_by.as_slice()), interval),
+            woken_by: others(
+                &now.events.woken_by,
+                events.map(|e| e.woken_by.as_slice()),
+                interval,
+            ),
+            preempted_by: others(
+                &now.events.preempted_by,
+                events.map(|e| e.preempted_by.as_slice()),
+                interval,
+            ),
             exit_rate: None,
             counters: super::counter_rates(&now.counters, before.map(|b| &b.counters), interval),
         }
     }
 }
 
-fn others(now: &[OtherTask], before: Option<&[OtherTask]>, interval: &SampleInterval) -> Vec<OtherTask> {
+fn others(
+    now: &[OtherTask],
+    before: Option<&[OtherTask]>,
+    interval: &SampleInterval,
+) -> Vec<OtherTask> {
     if !interval.started {
         return Vec::new();
     }
-    // Engines keep a place for each thread id; its name may change. What has no place is in the rest, which also takes
-    // over what was reported of a task that loses its place: it tells nothing of an interval.
+    // Engines keep a place for each thread id; its name may change. What has no place is in the
+    // rest, which also takes over what was reported of a task that loses its place: it tells
+    // nothing of an interval.
     let earlier = by_key(before.unwrap_or_default(), |task| task.tid);
     let mut grown = Vec::new();
     for task in now.iter().filter(|task| task.tid != OtherTask::REST) {
-        let old = earlier.get(&task.tid).filter(|old| old.count <= task.count && old.ns <= task.ns);
+        let old = earlier
+            .get(&task.tid)
+            .filter(|old| old.count <= task.count && old.ns <= task.ns);
         let (count, ns) = old.map_or((0, 0), |old| (old.count, old.ns));
         if task.count > count {
-            grown.push(OtherTask { count: task.count - count, ns: task.ns - ns, ..task.clone() });
+            grown.push(OtherTask {
+                count: task.count - count,
+                ns: task.ns - ns,
+                ..task.clone()
+            });
         }
     }
     order_tasks(&mut grown);
@@ -241,49 +316,133 @@ mod tests {
 
     #[test]
     fn a_process_that_became_a_guest_within_the_interval_has_the_time_since_the_sample_before() {
-        let times =
-            |ms: u64| ThreadTimes { user_ns: ms * 1_000_000, run_ns: Some(ms * 1_000_000), ..ThreadTimes::default() };
-        let now = ThreadSample { cpu: Some(times(700)), start_ticks: 100, ..ThreadSample::default() };
-        assert_eq!(ThreadModel::new(&now, None, &SECOND).cpu, None, "its CPU time has no known interval");
-        let now = ThreadSample { cpu_before: Some(times(300)), ..now };
-        assert_eq!(ThreadModel::new(&now, None, &SECOND).cpu.map(|c| c.busy().round() as u32), Some(40));
+        let times = |ms: u64| ThreadTimes {
+            user_ns: ms * 1_000_000,
+            run_ns: Some(ms * 1_000_000),
+            ..ThreadTimes::default()
+        };
+        let now = ThreadSample {
+            cpu: Some(times(700)),
+            start_ticks: 100,
+            ..ThreadSample::default()
+        };
+        assert_eq!(
+            ThreadModel::new(&now, None, &SECOND).cpu,
+            None,
+            "its CPU time has no known \
+            interval"
+        );
+        let now = ThreadSample {
+            cpu_before: Some(times(300)),
+            ..now
+        };
+        assert_eq!(
+            ThreadModel::new(&now, None, &SECOND)
+                .cpu
+                .map(|c| c.busy().round() as u32),
+            Some(40)
+        );
     }
 
     #[test]
     fn a_task_counts_what_it_grew_by_and_the_rest_nothing() {
-        let task = |tid, count, ns| OtherTask { tid, comm: "t".into(), count, ns };
-        let renamed = OtherTask { comm: "before".into(), ..task(1, 5, 50) };
-        let before = [renamed, task(2, 3, 30), task(3, 4, 40), OtherTask::rest(10, 100).unwrap()];
+        let task = |tid, count, ns| OtherTask {
+            tid,
+            comm: "t".into(),
+            count,
+            ns,
+        };
+        let renamed = OtherTask {
+            comm: "before".into(),
+            ..task(1, 5, 50)
+        };
+        let before = [
+            renamed,
+            task(2, 3, 30),
+            task(3, 4, 40),
+            OtherTask::rest(10, 100).unwrap(),
+        ];
         // The second lost its place; the third did and came back.
-        let now = [task(1, 6, 70), task(3, 1, 5), task(4, 2, 8), OtherTask::rest(19, 190).unwrap()];
-        assert_eq!(others(&now, Some(&before), &SECOND), [task(1, 1, 20), task(4, 2, 8), task(3, 1, 5)]);
+        let now = [
+            task(1, 6, 70),
+            task(3, 1, 5),
+            task(4, 2, 8),
+            OtherTask::rest(19, 190).unwrap(),
+        ];
+        assert_eq!(
+            others(&now, Some(&before), &SECOND),
+            [task(1, 1, 20), task(4, 2, 8), task(3, 1, 5)]
+        );
     }
 
     #[test]
     fn a_wait_is_percent_of_the_time_that_the_thread_wanted_to_run() {
-        let share = |ran, wait| CpuShare { ran: Some(ran), wait, ..CpuShare::default() };
+        let share = |ran, wait| CpuShare {
+            ran: Some(ran),
+            wait,
+            ..CpuShare::default()
+        };
         assert_eq!(share(60.0, Some(20.0)).wait_percent(), Some(25.0));
-        assert_eq!((share(0.0, Some(0.0)).wait_percent(), share(60.0, None).wait_percent()), (Some(0.0), None));
+        assert_eq!(
+            (
+                share(0.0, Some(0.0)).wait_percent(),
+                share(60.0, None).wait_percent()
+            ),
+            (Some(0.0), None)
+        );
     }
 
     #[test]
     fn delays_are_parts_of_the_wait() {
-        let task = |ns| OtherTask { tid: 7, comm: "t".into(), count: 1, ns };
-        let cpu = CpuShare { ran: Some(60.0), wait: Some(20.0), ..CpuShare::default() };
+        let task = |ns| OtherTask {
+            tid: 7,
+            comm: "t".into(),
+            count: 1,
+            ns,
+        };
+        let cpu = CpuShare {
+            ran: Some(60.0),
+            wait: Some(20.0),
+            ..CpuShare::default()
+        };
         let delays = |tasks: &[u64]| {
             let preempted_by = tasks.iter().map(|ns| task(*ns)).collect();
-            let thread = ThreadModel { cpu: Some(cpu), preempted_by, ..ThreadModel::default() };
-            thread.delays(2.0, 20.0).map(|(_, percent)| percent.round()).collect::<Vec<_>>()
+            let thread = ThreadModel {
+                cpu: Some(cpu),
+                preempted_by,
+                ..ThreadModel::default()
+            };
+            thread
+                .delays(2.0, 20.0)
+                .map(|(_, percent)| percent.round())
+                .collect::<Vec<_>>()
         };
         assert_eq!(delays(&[320_000_000, 32_000_000]), [16.0, 2.0]);
-        assert_eq!(delays(&[900_000_000, 300_000_000]), [15.0, 5.0], "another clock: no more than the wait");
+        assert_eq!(
+            delays(&[900_000_000, 300_000_000]),
+            [15.0, 5.0],
+            "another clock: no more than \
+            the wait"
+        );
     }
 
     #[test]
     fn the_schedulers_clock_goes_before_hundredths() {
-        let coarse = CpuShare { sys: 1.0, ..CpuShare::default() };
-        let fine = CpuShare { sys: 1.0, ran: Some(0.4), ..CpuShare::default() };
-        let sum = |parts: &[CpuShare]| parts.iter().copied().fold(CpuShare::default(), CpuShare::plus);
+        let coarse = CpuShare {
+            sys: 1.0,
+            ..CpuShare::default()
+        };
+        let fine = CpuShare {
+            sys: 1.0,
+            ran: Some(0.4),
+            ..CpuShare::default()
+        };
+        let sum = |parts: &[CpuShare]| {
+            parts
+                .iter()
+                .copied()
+                .fold(CpuShare::default(), CpuShare::plus)
+        };
         assert_eq!((coarse.busy(), fine.busy()), (1.0, 0.4));
         // A wait of several intervals, charged when it ended.
         let guest = Guest::new("g", 1).vcpus(1, |_, t| t.on(0).cpu(40.0, 0.0, 0.0, 390.0));

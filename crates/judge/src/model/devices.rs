@@ -25,18 +25,21 @@ pub struct DiskRates {
     pub flush_ops: Option<f64>,
     /// Mean time of a flush. `null`: no flush, or the VMM gives no times.
     pub flush_mean_us: Option<f64>,
-    /// Reads, writes and flushes per second that failed in the VMM or below it. `null`: not counted; only a QEMU
-    /// monitor that kvmtop asks itself counts them.
+    /// Reads, writes and flushes per second that failed in the VMM or below it. `null`: not
+    /// counted; only a QEMU monitor that kvmtop asks itself counts them.
     pub failed_ops: Option<f64>,
-    /// Operations under way on average: the time of all that completed (reads, writes, flushes), over the time that the
-    /// reading covers. `null`: the VMM gives no times.
+    /// Operations under way on average: the time of all that completed (reads, writes, flushes),
+    /// over the time that the reading covers. `null`: the VMM gives no times.
     pub queue_depth: Option<f64>,
 }
 
 impl DiskRates {
     /// The longer of the mean times of reads and writes, microseconds.
     pub fn slowest_us(&self) -> Option<f64> {
-        self.read_mean_us.into_iter().chain(self.write_mean_us).reduce(f64::max)
+        self.read_mean_us
+            .into_iter()
+            .chain(self.write_mean_us)
+            .reduce(f64::max)
     }
 
     /// The mean times, each with the rate of its operations.
@@ -74,8 +77,11 @@ pub struct NicRates {
 sums!(NicRates { rx_bytes, tx_bytes, rx_packets, tx_packets, drops } name);
 
 pub(crate) fn disks(now: &DomainSample) -> Vec<DiskRates> {
-    let Some(rate) = rate(now.devices_ns) else { return Vec::new() };
-    let mean = |ns: Option<u64>, ops: u64| ns.filter(|_| ops > 0).map(|t| t as f64 / ops as f64 / 1e3);
+    let Some(rate) = rate(now.devices_ns) else {
+        return Vec::new();
+    };
+    let mean =
+        |ns: Option<u64>, ops: u64| ns.filter(|_| ops > 0).map(|t| t as f64 / ops as f64 / 1e3);
     now.disks
         .iter()
         .map(|d| DiskRates {
@@ -89,16 +95,20 @@ pub(crate) fn disks(now: &DomainSample) -> Vec<DiskRates> {
             flush_ops: d.flush_ops.map(&rate),
             flush_mean_us: mean(d.flush_ns, d.flush_ops.unwrap_or(0)),
             failed_ops: d.failed_ops.map(&rate),
-            queue_depth: d
-                .read_ns
-                .zip(d.write_ns)
-                .map(|(read, write)| rate(read.saturating_add(write).saturating_add(d.flush_ns.unwrap_or(0))) / 1e9),
+            queue_depth: d.read_ns.zip(d.write_ns).map(|(read, write)| {
+                rate(
+                    read.saturating_add(write)
+                        .saturating_add(d.flush_ns.unwrap_or(0)),
+                ) / 1e9
+            }),
         })
         .collect()
 }
 
 pub(crate) fn nics(now: &DomainSample) -> Vec<NicRates> {
-    let Some(rate) = rate(now.nics_ns) else { return Vec::new() };
+    let Some(rate) = rate(now.nics_ns) else {
+        return Vec::new();
+    };
     now.nics
         .iter()
         .map(|n| NicRates {

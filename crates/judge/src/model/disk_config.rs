@@ -30,17 +30,34 @@ impl<'a> DiskConfig<'a> {
     /// The disks of a guest, without CD-ROMs: from the XML if it has any.
     pub fn all(facts: &'a DomainFacts) -> Vec<Self> {
         let xml = facts.xml.iter().flat_map(|xml| &xml.value.disks);
-        let is_disk = |disk: &&DiskXml| matches!(disk.device.as_deref(), None | Some("disk" | "lun"));
+        let is_disk =
+            |disk: &&DiskXml| matches!(disk.device.as_deref(), None | Some("disk" | "lun"));
         let disks: Vec<Self> = xml.filter(is_disk).map(Self::of_xml).collect();
-        let of_command = facts.command.iter().flat_map(|command| &command.disks).map(Self::of_command);
-        if disks.is_empty() { of_command.collect() } else { disks }
+        let of_command = facts
+            .command
+            .iter()
+            .flat_map(|command| &command.disks)
+            .map(Self::of_command);
+        if disks.is_empty() {
+            of_command.collect()
+        } else {
+            disks
+        }
     }
 
-    /// The disk of this name in the VMM's statistics; `None` if neither XML nor command line has it.
+    /// The disk of this name in the VMM's statistics; `None` if neither XML nor command line has
+    /// it.
     pub fn find(facts: &'a DomainFacts, name: &str) -> Option<Self> {
-        let xml = facts.xml.as_ref().and_then(|xml| xml.value.disks.iter().find(|disk| disk.target == name));
+        let xml = facts
+            .xml
+            .as_ref()
+            .and_then(|xml| xml.value.disks.iter().find(|disk| disk.target == name));
         let mut command = facts.command.iter().flat_map(|command| &command.disks);
-        xml.map(Self::of_xml).or_else(|| command.find(|disk| disk.is_called(name)).map(Self::of_command))
+        xml.map(Self::of_xml).or_else(|| {
+            command
+                .find(|disk| disk.is_called(name))
+                .map(Self::of_command)
+        })
     }
 
     fn of_xml(disk: &'a DiskXml) -> Self {
@@ -61,7 +78,10 @@ impl<'a> DiskConfig<'a> {
         // A Proxmox volume without a folder is a block device: `local-lvm:vm-100-disk-0`.
         let is_volume = disk.file.contains(':') && !disk.file.contains('/');
         Self {
-            name: names.into_iter().find(|name| !name.is_empty()).map_or("", String::as_str),
+            name: names
+                .into_iter()
+                .find(|name| !name.is_empty())
+                .map_or("", String::as_str),
             file: &disk.file,
             bus: disk.driver.as_deref(),
             cache: disk.cache.as_deref(),
@@ -74,6 +94,7 @@ impl<'a> DiskConfig<'a> {
 
     /// Whether it hangs on an emulated IDE or SATA controller.
     pub fn is_ata(&self) -> bool {
-        self.bus.is_some_and(|bus| matches!(bus, "ide" | "sata" | "ide-hd" | "ide-drive"))
+        self.bus
+            .is_some_and(|bus| matches!(bus, "ide" | "sata" | "ide-hd" | "ide-drive"))
     }
 }

@@ -3,15 +3,15 @@
 use super::devices::{self, DiskRates, NicRates};
 use super::earlier::{GuestPair, by_key};
 use super::{
-    AccessRow, CpuShare, DoorbellModel, ExitTable, HostDiskModel, InjectionModel, PressureModel, SampleInterval,
-    ThreadModel, accesses, exits, total,
+    AccessRow, CpuShare, DoorbellModel, ExitTable, HostDiskModel, InjectionModel, PressureModel,
+    SampleInterval, ThreadModel, accesses, exits, total,
 };
 use kvm::limits;
 use kvm::thread_name::Role;
 use kvm::topology::HostTopology;
 use sample::{
-    DomainFacts, DomainSample, DomainState, EngineKind, EngineLevel, EngineStatus, ExitPlace, GuestId, Job, MemoryUse,
-    Sample, Stop, StopReason, Throttling, growth,
+    DomainFacts, DomainSample, DomainState, EngineKind, EngineLevel, EngineStatus, ExitPlace,
+    GuestId, Job, MemoryUse, Sample, Stop, StopReason, Throttling, growth,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,7 +90,8 @@ pub struct DomainModel {
     pub swap: Option<(u64, i64)>,
     /// Memory resident on the host and left by the balloon.
     pub memory: MemoryUse,
-    /// Where its vCPUs faulted or could not continue, the most frequent first; empty without a trace in a file.
+    /// Where its vCPUs faulted or could not continue, the most frequent first; empty without a
+    /// trace in a file.
     pub places: Vec<ExitPlace>,
 }
 
@@ -103,7 +104,9 @@ impl DomainModel {
     /// The word for its state: why it does not run, where that says more than that it is paused.
     pub fn state_word(&self) -> &'static str {
         match &self.stop {
-            Some(stop) if !matches!(stop.reason, StopReason::User | StopReason::Unknown) => stop.reason.as_str(),
+            Some(stop) if !matches!(stop.reason, StopReason::User | StopReason::Unknown) => {
+                stop.reason.as_str()
+            }
             _ => self.state.as_str(),
         }
     }
@@ -113,11 +116,14 @@ impl DomainModel {
         self.facts.id()
     }
 
-    /// Number of vCPUs: as configured, or else the number of vCPU threads; 0 if unknown. The table of a single vCPU in
-    /// a file does not count as a thread, because the guest can have others.
+    /// Number of vCPUs: as configured, or else the number of vCPU threads; 0 if unknown. The table
+    /// of a single vCPU in a file does not count as a thread, because the guest can have others.
     pub fn vcpu_count(&self) -> u32 {
         let seen = self.vcpus().filter(|t| t.tid > 0).count() as u32;
-        self.facts.vcpus.as_ref().map_or(seen, |k| k.value.min(limits::VCPUS))
+        self.facts
+            .vcpus
+            .as_ref()
+            .map_or(seen, |k| k.value.min(limits::VCPUS))
     }
 
     /// The vCPU threads.
@@ -137,13 +143,19 @@ impl DomainModel {
 
     /// The thread of the emulator, or of the IOThread with this number.
     pub fn helper(&self, iothread: Option<u32>) -> Option<&ThreadModel> {
-        let Some(id) = iothread else { return self.emulator() };
-        self.threads.iter().find(|t| t.role == Role::Iothread && t.index == Some(id))
+        let Some(id) = iothread else {
+            return self.emulator();
+        };
+        self.threads
+            .iter()
+            .find(|t| t.role == Role::Iothread && t.index == Some(id))
     }
 
     /// Migrations of vCPUs between pCPUs within the interval; `None` if no source counts them.
     pub fn vcpu_migrations(&self) -> Option<u64> {
-        self.vcpus().filter_map(|t| t.migrations.total).reduce(u64::saturating_add)
+        self.vcpus()
+            .filter_map(|t| t.migrations.total)
+            .reduce(u64::saturating_add)
     }
 
     /// The wait of the vCPU that waited longest, percent of the interval.
@@ -151,7 +163,8 @@ impl DomainModel {
         self.worst_wait()?.0.cpu?.wait
     }
 
-    /// The vCPU that waited longest, and its wait as percent of the time that it ran or wanted to run.
+    /// The vCPU that waited longest, and its wait as percent of the time that it ran or wanted to
+    /// run.
     pub fn worst_wait(&self) -> Option<(&ThreadModel, f64)> {
         let wait = |t: &ThreadModel| t.cpu.and_then(|cpu| cpu.wait);
         let waits = self.vcpus().filter(|t| wait(t).is_some());
@@ -160,12 +173,20 @@ impl DomainModel {
         Some((thread, thread.wait_percent()?))
     }
 
-    /// The part of its memory on the NUMA nodes where its vCPUs ran last, percent of the memory whose node is known;
-    /// `None` where the nodes of memory or vCPUs are not known.
+    /// The part of its memory on the NUMA nodes where its vCPUs ran last, percent of the memory
+    /// whose node is known; `None` where the nodes of memory or vCPUs are not known.
     pub fn local_memory_percent(&self, topology: &HostTopology) -> Option<f64> {
-        let nodes: BTreeSet<u32> = self.vcpus().filter_map(|t| topology.node_of(t.place.cpu?)).collect();
-        let here = self.node_memory.iter().filter(|(node, _)| nodes.contains(node)).map(|(_, bytes)| *bytes);
-        exits::share(total(here), total(self.node_memory.values().copied())).filter(|_| !nodes.is_empty())
+        let nodes: BTreeSet<u32> = self
+            .vcpus()
+            .filter_map(|t| topology.node_of(t.place.cpu?))
+            .collect();
+        let here = self
+            .node_memory
+            .iter()
+            .filter(|(node, _)| nodes.contains(node))
+            .map(|(_, bytes)| *bytes);
+        exits::share(total(here), total(self.node_memory.values().copied()))
+            .filter(|_| !nodes.is_empty())
     }
 
     /// Wait of all vCPUs as percent of the time that they ran or were runnable.
@@ -183,7 +204,8 @@ impl DomainModel {
         let (exits, vcpu_exits) = exits::tables(&pair);
         let (accesses, vcpu_accesses) = accesses::rows(&pair, &exits);
         let userspace = userspace(&pair);
-        let mut counters = super::counter_rates(&now.counters, before.map(|b| &b.counters), interval);
+        let mut counters =
+            super::counter_rates(&now.counters, before.map(|b| &b.counters), interval);
         let mut threads: Vec<_> = pair
             .threads
             .iter()
@@ -195,19 +217,31 @@ impl DomainModel {
                 model
             })
             .collect();
-        set_exit_rates(&mut threads, &vcpu_exits, now.uncounted_vcpus == 0, interval);
+        set_exit_rates(
+            &mut threads,
+            &vcpu_exits,
+            now.uncounted_vcpus == 0,
+            interval,
+        );
         threads.sort_by_key(|t| (t.role, t.index.is_none(), t.index, t.tid));
         let mut exit_rate = exit_rate(exits.count, &counters, &userspace, &sample.engine, interval);
         if now.uncounted_vcpus > 0 && exits.count == 0 && exit_rate.1 == ExitRateSource::Traced {
             exit_rate = (None, ExitRateSource::Nothing);
         }
-        let old = before.filter(|_| interval.engine_continues).map(|b| &b.kvm_events);
+        let old = before
+            .filter(|_| interval.engine_continues)
+            .map(|b| &b.kvm_events);
         let kvm_events = now.kvm_events.iter().filter(|_| interval.started);
-        let kvm_events = kvm_events.map(|(k, n)| (k.clone(), growth(*n, old.and_then(|o| o.get(k)).copied())));
+        let kvm_events =
+            kvm_events.map(|(k, n)| (k.clone(), growth(*n, old.and_then(|o| o.get(k)).copied())));
         let paused = now.state == DomainState::Paused && !has_run(&threads, exits.count);
         Self {
             facts: now.facts.clone(),
-            state: if paused || now.state == DomainState::Ended { now.state } else { DomainState::Running },
+            state: if paused || now.state == DomainState::Ended {
+                now.state
+            } else {
+                DomainState::Running
+            },
             stop: if paused { now.stop.clone() } else { None },
             uncounted_vcpus: now.uncounted_vcpus,
             cpu: threads.iter().filter_map(|t| t.cpu).reduce(CpuShare::plus),
@@ -226,12 +260,19 @@ impl DomainModel {
             doorbells: DoorbellModel::of_guest(&pair),
             jobs: now.jobs.clone(),
             nics: devices::nics(now),
-            throttling: before.map(|b| throttling(&now.throttling, &b.throttling)).unwrap_or_default(),
+            throttling: before
+                .map(|b| throttling(&now.throttling, &b.throttling))
+                .unwrap_or_default(),
             pressure: now.pressure.as_ref().map(PressureModel::new),
             node_memory: now.node_memory.clone(),
             swap: now.swap_bytes.map(|bytes| {
                 let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(0);
-                (bytes, before.and_then(|b| b.swap_bytes).map_or(0, |old| signed(bytes) - signed(old)))
+                (
+                    bytes,
+                    before
+                        .and_then(|b| b.swap_bytes)
+                        .map_or(0, |old| signed(bytes) - signed(old)),
+                )
             }),
             memory: now.memory,
             places: now.places.clone(),
@@ -242,11 +283,17 @@ impl DomainModel {
 /// Exits to the VMM: the vCPU (`None`: all), the `KVM_EXIT_*` number, the count.
 type UserspaceRows = [(Option<u32>, i32, u64)];
 
-/// Whether a guest's vCPUs did something in the interval, whatever state is reported of it: the reports are up to some
-/// seconds old. A question of a monitor may wake the threads of vCPUs that KVM does not run.
+/// Whether a guest's vCPUs did something in the interval, whatever state is reported of it: the
+/// reports are up to some seconds old. A question of a monitor may wake the threads of vCPUs that
+/// KVM does not run.
 fn has_run(threads: &[ThreadModel], exits: u64) -> bool {
     let vcpus = threads.iter().filter(|t| t.role == Role::Vcpu);
-    exits > 0 || vcpus.filter_map(|t| t.cpu).map(|cpu| cpu.busy()).sum::<f64>() >= MIN_RUN
+    exits > 0
+        || vcpus
+            .filter_map(|t| t.cpu)
+            .map(|cpu| cpu.busy())
+            .sum::<f64>()
+            >= MIN_RUN
 }
 
 /// Sets the exits per second of each vCPU.
@@ -257,10 +304,20 @@ fn set_exit_rates(
     interval: &SampleInterval,
 ) {
     for t in threads.iter_mut().filter(|t| t.role == Role::Vcpu) {
-        let own = vcpu_exits.iter().find(|(vcpu, _)| Some(*vcpu) == t.index).map(|(_, table)| table.count);
+        let own = vcpu_exits
+            .iter()
+            .find(|(vcpu, _)| Some(*vcpu) == t.index)
+            .map(|(_, table)| table.count);
         // A table of all vCPUs together has no rates of vCPUs.
-        let none = if all_counted && !vcpu_exits.is_empty() { Some(0) } else { None };
-        t.exit_rate = own.or(none).and_then(|count| interval.rate(count)).or(t.counters.get("exits").copied());
+        let none = if all_counted && !vcpu_exits.is_empty() {
+            Some(0)
+        } else {
+            None
+        };
+        t.exit_rate = own
+            .or(none)
+            .and_then(|count| interval.rate(count))
+            .or(t.counters.get("exits").copied());
     }
 }
 
@@ -296,7 +353,11 @@ fn userspace(pair: &GuestPair<'_>) -> Vec<(Option<u32>, i32, u64)> {
             *count = count.saturating_add(growth(cell.count, before.map(|b| b.count)));
         }
     }
-    let mut rows: Vec<_> = counts.into_iter().filter(|(_, n)| *n > 0).map(|((v, r), n)| (v, r, n)).collect();
+    let mut rows: Vec<_> = counts
+        .into_iter()
+        .filter(|(_, n)| *n > 0)
+        .map(|((v, r), n)| (v, r, n))
+        .collect();
     order_userspace(&mut rows);
     rows
 }
@@ -308,5 +369,7 @@ pub(super) fn order_userspace(rows: &mut [(Option<u32>, i32, u64)]) {
 
 fn throttling(now: &[Throttling], before: &[Throttling]) -> Vec<Throttling> {
     let before = by_key(before, |b| b.group.as_str());
-    now.iter().filter_map(|n| Some(n.since(before.get(n.group.as_str())?))).collect()
+    now.iter()
+        .filter_map(|n| Some(n.since(before.get(n.group.as_str())?)))
+        .collect()
 }

@@ -16,29 +16,60 @@ pub(crate) struct GuestPair<'a> {
 }
 
 impl<'a> GuestPair<'a> {
-    pub fn new(now: &'a DomainSample, before: Option<&'a DomainSample>, interval: &'a SampleInterval) -> Self {
+    pub fn new(
+        now: &'a DomainSample,
+        before: Option<&'a DomainSample>,
+        interval: &'a SampleInterval,
+    ) -> Self {
         let id = |t: &ThreadSample| (t.tid, t.start_ticks);
-        let old: HashMap<_, _> = before.iter().flat_map(|b| &b.threads).map(|t| (id(t), t)).collect();
-        let threads = now.threads.iter().map(|t| (t, old.get(&id(t)).copied())).collect();
-        Self { now, before, interval, threads }
+        let old: HashMap<_, _> = before
+            .iter()
+            .flat_map(|b| &b.threads)
+            .map(|t| (id(t), t))
+            .collect();
+        let threads = now
+            .threads
+            .iter()
+            .map(|t| (t, old.get(&id(t)).copied()))
+            .collect();
+        Self {
+            now,
+            before,
+            interval,
+            threads,
+        }
     }
 
-    /// The cells of one kind of all threads: the vCPU if its thread is one, the cell, its state in the previous sample.
+    /// The cells of one kind of all threads: the vCPU if its thread is one, the cell, its state in
+    /// the previous sample.
     pub fn cells<T, K: Eq + Hash>(
         &self,
         list: fn(&'a ThreadEvents) -> &'a Vec<T>,
         key: fn(&'a T) -> K,
     ) -> Vec<(Option<u32>, &'a T, Option<&'a T>)> {
-        let threads = self
-            .threads
-            .iter()
-            .map(|(t, before)| (t.index.filter(|_| t.role == Role::Vcpu), &t.events, before.map(|b| &b.events)));
-        let all = threads.chain([(None, &self.now.unattributed, self.before.map(|b| &b.unattributed))]);
+        let threads = self.threads.iter().map(|(t, before)| {
+            (
+                t.index.filter(|_| t.role == Role::Vcpu),
+                &t.events,
+                before.map(|b| &b.events),
+            )
+        });
+        let all = threads.chain([(
+            None,
+            &self.now.unattributed,
+            self.before.map(|b| &b.unattributed),
+        )]);
         let mut cells = Vec::new();
         for (vcpu, now, before) in all.filter(|_| self.interval.started) {
-            let before = before.filter(|_| self.interval.engine_continues).map_or(&[][..], |b| list(b));
+            let before = before
+                .filter(|_| self.interval.engine_continues)
+                .map_or(&[][..], |b| list(b));
             let before = by_key(before, key);
-            cells.extend(list(now).iter().map(|cell| (vcpu, cell, before.get(&key(cell)).copied())));
+            cells.extend(
+                list(now)
+                    .iter()
+                    .map(|cell| (vcpu, cell, before.get(&key(cell)).copied())),
+            );
         }
         cells
     }

@@ -40,6 +40,7 @@ impl ExitKind {
 
     /// Whether a row of an exit table has this kind.
     pub fn matches(self, row: &ExitRow) -> bool {
-        row.id.is_some_and(|(isa, code)| self.0.iter().any(|of| of.0 == isa && of.1.contains(&code)))
+        row.id
+            .is_some_and(|(isa, code)| self.0.iter().any(|of| of.0 == isa && of.1.contains(&code)))
     }
 }

@@ -32,8 +32,8 @@ pub struct ExitRow {
     pub time_percent: Option<f64>,
     /// Percent of that time without idle reasons; `None` for an idle reason.
     pub work_percent: Option<f64>,
-    /// The vCPUs' own time in it, percent of one CPU: without the time that they slept, or that another task had their
-    /// CPU. `None` for an idle reason, and without times.
+    /// The vCPUs' own time in it, percent of one CPU: without the time that they slept, or that
+    /// another task had their CPU. `None` for an idle reason, and without times.
     pub cpu_percent: Option<f64>,
     /// Part of its time in the VMM, nanoseconds.
     pub userspace_ns: Option<u64>,
@@ -43,7 +43,8 @@ pub struct ExitRow {
     pub preempted_ns: Option<u64>,
 }
 
-/// The exits of one scope: reasons with most time first, then idle reasons, last what a cut table leaves out.
+/// The exits of one scope: reasons with most time first, then idle reasons, last what a cut table
+/// leaves out.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ExitTable {
     /// One row for each reason.
@@ -57,9 +58,13 @@ pub struct ExitTable {
 }
 
 impl ExitRow {
-    /// Its time without the time that the vCPUs slept, or that another task had their CPU, nanoseconds.
+    /// Its time without the time that the vCPUs slept, or that another task had their CPU,
+    /// nanoseconds.
     pub(super) fn own_ns(&self) -> Option<u64> {
-        let elsewhere = self.halted_ns.unwrap_or(0).saturating_add(self.preempted_ns.unwrap_or(0));
+        let elsewhere = self
+            .halted_ns
+            .unwrap_or(0)
+            .saturating_add(self.preempted_ns.unwrap_or(0));
         self.span.total_ns.map(|all| all.saturating_sub(elsewhere))
     }
 
@@ -76,7 +81,11 @@ impl ExitRow {
 
 /// The engine reports the extremes of an interval at times with the next one.
 pub(super) fn missing_extreme(span: &Timing) -> MissingExtreme {
-    if span.total_ns.is_some() { MissingExtreme::NothingInInterval } else { MissingExtreme::Unknown }
+    if span.total_ns.is_some() {
+        MissingExtreme::NothingInInterval
+    } else {
+        MissingExtreme::Unknown
+    }
 }
 
 impl ExitTable {
@@ -90,7 +99,10 @@ impl ExitTable {
 
     /// The vCPUs' own time in all of them but idle ones, percent of one CPU.
     pub fn cpu_percent(&self) -> Option<f64> {
-        self.rows.iter().filter_map(|r| r.cpu_percent).reduce(|a, b| a + b)
+        self.rows
+            .iter()
+            .filter_map(|r| r.cpu_percent)
+            .reduce(|a, b| a + b)
     }
 
     /// Share of a time in the time of all exits but idle ones, percent.
@@ -98,12 +110,20 @@ impl ExitTable {
         share(ns, self.work_ns?)
     }
 
-    /// Adds the rows of another interval. [`ExitTable::build`] then computes totals and shares again.
+    /// Adds the rows of another interval. [`ExitTable::build`] then computes totals and shares
+    /// again.
     #[must_use]
     pub(super) fn plus(self, table: Self) -> Self {
-        let mut rows: BTreeMap<String, ExitRow> = self.rows.into_iter().map(|r| (r.reason.clone(), r)).collect();
+        let mut rows: BTreeMap<String, ExitRow> = self
+            .rows
+            .into_iter()
+            .map(|r| (r.reason.clone(), r))
+            .collect();
         table.rows.into_iter().for_each(|row| merge(&mut rows, row));
-        Self { rows: rows.into_values().collect(), ..Self::default() }
+        Self {
+            rows: rows.into_values().collect(),
+            ..Self::default()
+        }
     }
 
     /// Builds the table; counts and times cover `seconds`.
@@ -112,17 +132,46 @@ impl ExitTable {
         let count = total(rows.iter().map(|r| r.span.count));
         let add = |a: Option<u64>, b: Option<u64>| Some(a?.saturating_add(b?));
         let total_ns = rows.iter().map(|r| r.span.total_ns).reduce(add).flatten();
-        let work_ns = rows.iter().filter(|r| !r.idle).map(|r| r.span.total_ns).reduce(add).flatten();
+        let work_ns = rows
+            .iter()
+            .filter(|r| !r.idle)
+            .map(|r| r.span.total_ns)
+            .reduce(add)
+            .flatten();
         for r in &mut rows {
             r.rate = seconds.map(|s| r.span.count as f64 / s);
-            r.cpu_percent = r.own_ns().zip(seconds).filter(|_| !r.idle).map(|(ns, s)| ns as f64 / (s * 1e7));
+            r.cpu_percent = r
+                .own_ns()
+                .zip(seconds)
+                .filter(|_| !r.idle)
+                .map(|(ns, s)| ns as f64 / (s * 1e7));
             r.count_percent = share(r.span.count, count);
-            r.time_percent = r.span.total_ns.zip(total_ns).and_then(|(t, all)| share(t, all));
-            r.work_percent = r.span.total_ns.zip(work_ns).filter(|_| !r.idle).and_then(|(t, all)| share(t, all));
+            r.time_percent = r
+                .span
+                .total_ns
+                .zip(total_ns)
+                .and_then(|(t, all)| share(t, all));
+            r.work_percent = r
+                .span
+                .total_ns
+                .zip(work_ns)
+                .filter(|_| !r.idle)
+                .and_then(|(t, all)| share(t, all));
         }
-        let key = |r: &ExitRow| (exit_reason::is_left_out(&r.reason), r.idle, Reverse((r.span.total_ns, r.span.count)));
+        let key = |r: &ExitRow| {
+            (
+                exit_reason::is_left_out(&r.reason),
+                r.idle,
+                Reverse((r.span.total_ns, r.span.count)),
+            )
+        };
         rows.sort_by(|a, b| key(a).cmp(&key(b)).then_with(|| a.reason.cmp(&b.reason)));
-        Self { rows, count, total_ns, work_ns }
+        Self {
+            rows,
+            count,
+            total_ns,
+            work_ns,
+        }
     }
 }
 
@@ -137,13 +186,26 @@ pub(crate) fn tables(pair: &GuestPair<'_>) -> (ExitTable, Vec<(u32, ExitTable)>)
     for (vcpu, cell, before) in pair.cells(|events| &events.exits, identity) {
         let row = row(cell, before);
         if vcpu.is_some() {
-            merge(sums.entry(vcpu).or_default(), ExitRow { vcpu, ..row.clone() });
+            merge(
+                sums.entry(vcpu).or_default(),
+                ExitRow {
+                    vcpu,
+                    ..row.clone()
+                },
+            );
         }
         merge(sums.entry(None).or_default(), row);
     }
-    let table = |rows: BTreeMap<String, ExitRow>| ExitTable::build(rows.into_values().collect(), pair.interval.seconds);
+    let table = |rows: BTreeMap<String, ExitRow>| {
+        ExitTable::build(rows.into_values().collect(), pair.interval.seconds)
+    };
     let all = sums.remove(&None).map(table).unwrap_or_default();
-    (all, sums.into_iter().filter_map(|(vcpu, rows)| Some((vcpu?, table(rows)))).collect())
+    (
+        all,
+        sums.into_iter()
+            .filter_map(|(vcpu, rows)| Some((vcpu?, table(rows))))
+            .collect(),
+    )
 }
 
 fn identity(cell: &ExitCell) -> (Isa, u32, Option<&str>) {
@@ -151,8 +213,10 @@ fn identity(cell: &ExitCell) -> (Isa, u32, Option<&str>) {
 }
 
 fn row(cell: &ExitCell, old: Option<&ExitCell>) -> ExitRow {
-    let reason =
-        cell.name.clone().unwrap_or_else(|| exit_reason::display(cell.isa, cell.code, &ReasonNames::default()));
+    let reason = cell
+        .name
+        .clone()
+        .unwrap_or_else(|| exit_reason::display(cell.isa, cell.code, &ReasonNames::default()));
     let idle = exit_reason::is_idle(cell.isa, cell.code) || exit_reason::is_idle_name(&reason);
     let part = |f: fn(&ExitCell) -> Option<u64>| f(cell).map(|n| growth(n, old.and_then(f)));
     ExitRow {
@@ -169,7 +233,9 @@ fn row(cell: &ExitCell, old: Option<&ExitCell>) -> ExitRow {
 
 fn merge(rows: &mut BTreeMap<String, ExitRow>, row: ExitRow) {
     if rows.len() < MAX_REASONS || rows.contains_key(&row.reason) {
-        rows.entry(row.reason.clone()).and_modify(|sum| sum.merge(&row)).or_insert(row);
+        rows.entry(row.reason.clone())
+            .and_modify(|sum| sum.merge(&row))
+            .or_insert(row);
     }
 }
 
@@ -181,10 +247,24 @@ mod tests {
     #[test]
     fn what_a_cut_table_leaves_out_comes_last() {
         let row = |reason: &str, ns, idle| {
-            let span = Timing { count: 1, total_ns: Some(ns), ..Timing::default() };
-            ExitRow { reason: reason.into(), span, idle, ..ExitRow::default() }
+            let span = Timing {
+                count: 1,
+                total_ns: Some(ns),
+                ..Timing::default()
+            };
+            ExitRow {
+                reason: reason.into(),
+                span,
+                idle,
+                ..ExitRow::default()
+            }
         };
-        let rows = vec![row(NOT_SHOWN, 90, false), row("HLT", 80, true), row("CPUID", 1, false), row("IO", 2, false)];
+        let rows = vec![
+            row(NOT_SHOWN, 90, false),
+            row("HLT", 80, true),
+            row("CPUID", 1, false),
+            row("IO", 2, false),
+        ];
         let table = ExitTable::build(rows, Some(1.0));
         let order: Vec<&str> = table.rows.iter().map(|r| r.reason.as_str()).collect();
         assert_eq!(order, ["IO", "CPUID", "HLT", NOT_SHOWN]);

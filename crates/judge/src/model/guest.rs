@@ -26,7 +26,19 @@ pub enum GuestKind {
 
 /// How certain the cause is, from least to most.
 #[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Display, IntoStaticStr,
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    JsonSchema,
+    Display,
+    IntoStaticStr,
 )]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
@@ -80,12 +92,16 @@ fn named(domain: &DomainModel) -> Option<GuestGuess> {
     let os = domain.facts.guest_os.as_ref()?;
     let kind = kind_of_name(&os.value)?;
     let reason = format!("its metadata says {}", os.value);
-    Some(GuestGuess { kind, sure: Confidence::High, reasons: vec![reason] })
+    Some(GuestGuess {
+        kind,
+        sure: Confidence::High,
+        reasons: vec![reason],
+    })
 }
 
 /// Words in names of Linux systems, and of guests and drives with one.
-const LINUX: &str = "linux ubuntu debian fedora centos rhel redhat.com suse alma rocky alpine slackware oracle.com/ol \
-    gentoo openeuler nixos mageia coreos cirros";
+const LINUX: &str = "linux ubuntu debian fedora centos rhel redhat.com suse alma rocky alpine \
+    slackware oracle.com/ol gentoo openeuler nixos mageia coreos cirros";
 /// The same of other known systems.
 const OTHER: &str = "bsd.org freebsd openbsd netbsd solaris illumos apple.com macos haiku minix";
 /// The same of Windows, lower case.
@@ -98,8 +114,8 @@ fn has_word(name: &str, words: &str) -> bool {
     words.split(' ').any(|word| name.contains(word))
 }
 
-/// The kind of system from a libosinfo id, a Proxmox `ostype` (qm.conf(5): `w2k8`, `wvista`, `wxp`), another name, or
-/// from the name of a guest or of a drive's file.
+/// The kind of system from a libosinfo id, a Proxmox `ostype` (qm.conf(5): `w2k8`, `wvista`,
+/// `wxp`), another name, or from the name of a guest or of a drive's file.
 pub fn kind_of_name(name: &str) -> Option<GuestKind> {
     let name = name.to_ascii_lowercase();
     if WINDOWS.is_match(&name) && !name.contains("virtio-win") {
@@ -107,7 +123,8 @@ pub fn kind_of_name(name: &str) -> Option<GuestKind> {
     } else if has_word(&name, OTHER) {
         Some(GuestKind::Other)
     } else {
-        (has_word(&name, LINUX) || matches!(name.as_str(), "l24" | "l26")).then_some(GuestKind::Linux)
+        (has_word(&name, LINUX) || matches!(name.as_str(), "l24" | "l26"))
+            .then_some(GuestKind::Linux)
     }
 }
 
@@ -115,19 +132,62 @@ pub fn kind_of_name(name: &str) -> Option<GuestKind> {
 fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
     use GuestKind::{Linux, Windows};
     let files = drive_files(&domain.facts);
-    let has_drivers = files.iter().any(|file| file.to_ascii_lowercase().contains("virtio-win"));
-    let is_named = |kind| files.iter().chain([&domain.name()]).any(|name| kind_of_name(name) == Some(kind));
+    let has_drivers = files
+        .iter()
+        .any(|file| file.to_ascii_lowercase().contains("virtio-win"));
+    let is_named = |kind| {
+        files
+            .iter()
+            .chain([&domain.name()])
+            .any(|name| kind_of_name(name) == Some(kind))
+    };
     let is_windows = is_named(Windows);
     let hints = [
-        (config.hyperv.any(), Windows, 2, "Hyper-V enlightenments are configured"),
-        (config.timers.offset.as_deref() == Some("localtime"), Windows, 1, "its clock keeps local time"),
-        (has_drivers, Windows, 2, "the drivers of virtio-win are in a drive"),
+        (
+            config.hyperv.any(),
+            Windows,
+            2,
+            "Hyper-V enlightenments are configured",
+        ),
+        (
+            config.timers.offset.as_deref() == Some("localtime"),
+            Windows,
+            1,
+            "its clock keeps local \
+            time",
+        ),
+        (
+            has_drivers,
+            Windows,
+            2,
+            "the drivers of virtio-win are in a drive",
+        ),
         (is_windows, Windows, 2, "its name or a drive's name"),
-        (touches(domain, 0x4000_0000..=0x4000_0118), Windows, 3, "it uses Hyper-V's registers"),
-        (is_named(Linux) && !is_windows && !has_drivers, Linux, 2, "its name or a drive's name"),
-        (touches(domain, 0x4b56_4d00..=0x4b56_4d08), Linux, 4, "it uses KVM's paravirtual registers"),
+        (
+            touches(domain, 0x4000_0000..=0x4000_0118),
+            Windows,
+            3,
+            "it uses Hyper-V's registers",
+        ),
+        (
+            is_named(Linux) && !is_windows && !has_drivers,
+            Linux,
+            2,
+            "its name or a drive's name",
+        ),
+        (
+            touches(domain, 0x4b56_4d00..=0x4b56_4d08),
+            Linux,
+            4,
+            "it uses KVM's paravirtual \
+            registers",
+        ),
     ];
-    let holding = |kind| hints.iter().filter(move |(holds, of, ..)| *holds && *of == kind);
+    let holding = |kind| {
+        hints
+            .iter()
+            .filter(move |(holds, of, ..)| *holds && *of == kind)
+    };
     let weight = |kind| holding(kind).map(|(.., weight, _)| weight).sum::<i32>();
     let score = weight(Windows) - weight(Linux);
     // One weak hint does not count: guests of any system keep local time.
@@ -136,26 +196,49 @@ fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
     }
     let kind = if score > 0 { Windows } else { Linux };
     let reasons = holding(kind).map(|(.., text)| (*text).to_owned()).collect();
-    GuestGuess { kind, sure: if score.abs() >= 3 { Confidence::Medium } else { Confidence::Low }, reasons }
+    GuestGuess {
+        kind,
+        sure: if score.abs() >= 3 {
+            Confidence::Medium
+        } else {
+            Confidence::Low
+        },
+        reasons,
+    }
 }
 
 /// The names of the files of a guest's drives.
 pub fn drive_files(facts: &DomainFacts) -> Vec<&str> {
-    let of_xml = facts.xml.iter().flat_map(|xml| &xml.value.disks).filter_map(|disk| disk.file.as_deref());
-    let of_command = facts.command.iter().flat_map(|command| &command.drive_files).map(String::as_str);
+    let of_xml = facts
+        .xml
+        .iter()
+        .flat_map(|xml| &xml.value.disks)
+        .filter_map(|disk| disk.file.as_deref());
+    let of_command = facts
+        .command
+        .iter()
+        .flat_map(|command| &command.drive_files)
+        .map(String::as_str);
     of_command.chain(of_xml).collect()
 }
 
 /// Whether a guest has a device of this kind: `virtio-net`, `virtio-scsi`, `isa-applesmc`.
 pub fn has_device(facts: &DomainFacts, kind: &str) -> bool {
     let xml = facts.xml.iter().map(|xml| &xml.value);
-    let added = xml.clone().filter_map(|xml| xml.qemu_command.as_ref()).chain(facts.command.as_deref());
-    let mut all = xml.flat_map(|xml| &xml.device_properties).chain(added.flat_map(|c| &c.device_properties));
+    let added = xml
+        .clone()
+        .filter_map(|xml| xml.qemu_command.as_ref())
+        .chain(facts.command.as_deref());
+    let mut all = xml
+        .flat_map(|xml| &xml.device_properties)
+        .chain(added.flat_map(|c| &c.device_properties));
     all.any(|property| property.is_device(kind))
 }
 
 fn touches(domain: &DomainModel, msrs: RangeInclusive<u64>) -> bool {
-    let is_one = |a: &AccessRow| a.space == Space::Msr && a.faults == 0 && a.address.is_some_and(|m| msrs.contains(&m));
+    let is_one = |a: &AccessRow| {
+        a.space == Space::Msr && a.faults == 0 && a.address.is_some_and(|m| msrs.contains(&m))
+    };
     domain.accesses.iter().any(is_one)
 }
 
@@ -165,21 +248,44 @@ mod tests {
 
     #[test]
     fn drives_are_files_and_not_networks() {
-        let xml = "<domain type='kvm'><devices><disk type='file'><source file='/iso/virtio-win.iso'/></disk>\
-            <disk type='network'><source protocol='rbd' name='pool/win10'/></disk>\
-            <interface type='network'><source network='win-lan'/></interface></devices></domain>";
-        let xml = sample::Known::new(std::sync::Arc::new(kvm::domain_xml::parse(xml).unwrap()), sample::Origin::File);
-        let facts = DomainFacts { xml: Some(xml), ..DomainFacts::default() };
+        let xml = "<domain type='kvm'><devices><disk type='file'><source \
+            file='/iso/virtio-win.iso'/></disk><disk type='network'><source protocol='rbd' \
+            name='pool/win10'/></disk><interface type='network'><source \
+            network='win-lan'/></interface></devices></domain>";
+        let xml = sample::Known::new(
+            std::sync::Arc::new(kvm::domain_xml::parse(xml).unwrap()),
+            sample::Origin::File,
+        );
+        let facts = DomainFacts {
+            xml: Some(xml),
+            ..DomainFacts::default()
+        };
         assert_eq!(drive_files(&facts), ["virtio-win.iso", "win10"]);
     }
 
     #[test]
     fn names_of_guests_are_words() {
-        for name in ["win10", "100-Win11-pro", "WIN_7", "mywindows10", "srv w2k19", "fs.w10", "server2019"] {
+        for name in [
+            "win10",
+            "100-Win11-pro",
+            "WIN_7",
+            "mywindows10",
+            "srv w2k19",
+            "fs.w10",
+            "server2019",
+        ] {
             assert_eq!(kind_of_name(name), Some(GuestKind::Windows), "{name}");
         }
-        for name in ["fw11", "gw10", "goodwin-db", "baldwin_web", "darwin10", "virtio-win-0.1.iso", "w100", "server20"]
-        {
+        for name in [
+            "fw11",
+            "gw10",
+            "goodwin-db",
+            "baldwin_web",
+            "darwin10",
+            "virtio-win-0.1.iso",
+            "w100",
+            "server20",
+        ] {
             assert_eq!(kind_of_name(name), None, "{name}");
         }
     }

@@ -1,5 +1,5 @@
-//! The last intervals of the host and of each domain, for pictures over time. The number of points and domains is
-//! limited.
+//! The last intervals of the host and of each domain, for pictures over time. The number of points
+//! and domains is limited.
 
 use super::{CpuShare, DomainModel, GuestId, Model};
 use std::collections::{HashMap, VecDeque};
@@ -25,14 +25,26 @@ pub struct HistoryPoint {
 impl HistoryPoint {
     fn of_domain(d: &DomainModel, model: &Model) -> Self {
         let cpu = d.cpu.map(|c| c.busy());
-        Self { time_ms: model.time_ms, exits: d.exit_rate.0, cpu, wait: d.vcpu_wait_percent() }
+        Self {
+            time_ms: model.time_ms,
+            exits: d.exit_rate.0,
+            cpu,
+            wait: d.vcpu_wait_percent(),
+        }
     }
 
     fn of_host(model: &Model) -> Self {
         Self {
             time_ms: model.time_ms,
-            exits: model.domains.iter().filter_map(|d| d.exit_rate.0).reduce(|a, b| a + b),
-            cpu: model.host.usage().map(|usage| (100.0 - usage.idle) * usage.cpus),
+            exits: model
+                .domains
+                .iter()
+                .filter_map(|d| d.exit_rate.0)
+                .reduce(|a, b| a + b),
+            cpu: model
+                .host
+                .usage()
+                .map(|usage| (100.0 - usage.idle) * usage.cpus),
             wait: CpuShare::wait_of(model.domains.iter().flat_map(DomainModel::vcpus)),
         }
     }
@@ -59,7 +71,10 @@ impl History {
     }
 
     /// The points of a domain, or of the host with all its guests for `None`; oldest first.
-    pub fn points(&self, domain: Option<&DomainModel>) -> impl DoubleEndedIterator<Item = &HistoryPoint> {
+    pub fn points(
+        &self,
+        domain: Option<&DomainModel>,
+    ) -> impl DoubleEndedIterator<Item = &HistoryPoint> {
         let points = match domain {
             Some(domain) => self.domains.get(&domain.key()),
             None => Some(&self.host),
@@ -93,10 +108,18 @@ mod tests {
         history.push(&model);
         let host = *history.points(None).next().unwrap();
         let guests = model.domains.iter().flat_map(|d| history.points(Some(d)));
-        let (exits, waits): (Vec<_>, Vec<_>) = guests.map(|p| (p.exits.unwrap(), p.wait.unwrap())).unzip();
-        assert_eq!((host.exits, host.time_ms), (Some(exits.iter().sum()), model.time_ms));
+        let (exits, waits): (Vec<_>, Vec<_>) =
+            guests.map(|p| (p.exits.unwrap(), p.wait.unwrap())).unzip();
+        assert_eq!(
+            (host.exits, host.time_ms),
+            (Some(exits.iter().sum()), model.time_ms)
+        );
         let most = waits.iter().copied().fold(0.0, f64::max);
-        assert!(host.wait.is_some_and(|wait| wait > 0.0 && wait < most), "a mean of all guests' waits");
+        assert!(
+            host.wait.is_some_and(|wait| wait > 0.0 && wait < most),
+            "a mean of all guests' \
+            waits"
+        );
         // 1433 in guests, the rest in tasks and interrupts.
         assert_eq!(host.cpu.map(f64::round), Some(1462.0));
     }

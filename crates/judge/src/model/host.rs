@@ -3,8 +3,8 @@
 use super::{DomainModel, PressureModel, SampleInterval};
 use kvm::kernel_log::LogLine;
 use sample::{
-    CpuPower, CpuTimes, HostFacts, HostMemory, HostSample, HostTask, HostTaskGroup, Joining, MAX_TASK_GROUPS,
-    MissingExtreme, Sum as _, sums,
+    CpuPower, CpuTimes, HostFacts, HostMemory, HostSample, HostTask, HostTaskGroup, Joining,
+    MAX_TASK_GROUPS, MissingExtreme, Sum as _, sums,
 };
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -19,9 +19,9 @@ pub struct HostModel {
     pub cpus: Vec<CpuModel>,
     /// Tasks that belong to no guest, busiest first.
     pub tasks: Vec<HostTaskModel>,
-    /// The names of tasks outside guests that used the most CPU time, as last read, busiest first and at most
-    /// [`MAX_TASK_GROUPS`]. kvmtop counts as any other task, unlike in `tasks`. They were read up to two seconds ago.
-    /// `None`: not measured.
+    /// The names of tasks outside guests that used the most CPU time, as last read, busiest first
+    /// and at most [`MAX_TASK_GROUPS`]. kvmtop counts as any other task, unlike in `tasks`. They
+    /// were read up to two seconds ago. `None`: not measured.
     pub task_groups: Option<Vec<TaskGroup>>,
     /// CPU time of all threads of all guests, also of those that are not shown, percent of one CPU.
     pub guests_cpu: f64,
@@ -36,14 +36,25 @@ pub struct HostModel {
 impl HostModel {
     /// A CPU by number.
     pub fn cpu(&self, number: u32) -> Option<&CpuModel> {
-        self.cpus.binary_search_by_key(&number, |c| c.cpu).ok().and_then(|at| self.cpus.get(at))
+        self.cpus
+            .binary_search_by_key(&number, |c| c.cpu)
+            .ok()
+            .and_then(|at| self.cpus.get(at))
     }
 
     /// The other thread of a CPU's core, the busiest if there are several.
     pub fn sibling(&self, cpu: u32) -> Option<&CpuModel> {
-        let others = self.facts.topology.cpu(cpu)?.siblings.iter().filter(|other| *other != cpu);
+        let others = self
+            .facts
+            .topology
+            .cpu(cpu)?
+            .siblings
+            .iter()
+            .filter(|other| *other != cpu);
         let busy = |c: &CpuModel| c.time.map_or(0.0, |time| time.busy());
-        others.filter_map(|other| self.cpu(other)).max_by(|a, b| busy(a).total_cmp(&busy(b)))
+        others
+            .filter_map(|other| self.cpu(other))
+            .max_by(|a, b| busy(a).total_cmp(&busy(b)))
     }
 
     /// Where the CPU time of the whole host went; `None` before a second reading.
@@ -52,14 +63,22 @@ impl HostModel {
         let cpus = self.cpus.iter().filter(|c| c.time.is_some()).count() as f64;
         let (irq, idle) = (time.irq + time.softirq, time.idle + time.iowait);
         let rest = (100.0 - irq - time.steal - idle).max(0.0);
-        // The CPUs have guest time also where a guest's threads cannot be read, as those of another user.
+        // The CPUs have guest time also where a guest's threads cannot be read, as those of another
+        // user.
         let guests = (self.guests_cpu / cpus).max(time.guest).min(rest);
         let other = rest - guests;
-        Some(HostUsage { cpus, guests, other, irq, steal: time.steal, idle })
+        Some(HostUsage {
+            cpus,
+            guests,
+            other,
+            irq,
+            steal: time.steal,
+            idle,
+        })
     }
 
-    /// All CPUs together, percent of the whole host; `None` before a second reading. The time of CPUs that no tick
-    /// found busy is split as the others' is.
+    /// All CPUs together, percent of the whole host; `None` before a second reading. The time of
+    /// CPUs that no tick found busy is split as the others' is.
     pub fn total(&self) -> Option<CpuTimesPercent> {
         let mut sum = CpuTimesPercent::default();
         let mut n = 0;
@@ -71,8 +90,8 @@ impl HostModel {
     }
 }
 
-/// Where the CPU time of the host went, percent of all its CPUs. `guests`, `other`, `irq`, `steal` and `idle` add up to
-/// 100.
+/// Where the CPU time of the host went, percent of all its CPUs. `guests`, `other`, `irq`, `steal`
+/// and `idle` add up to 100.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct HostUsage {
     /// Number of CPUs that were read; these figures are percent of all of them.
@@ -91,11 +110,13 @@ pub struct HostUsage {
 
 /// Where a CPU's time went, percent of the interval; the parts add up to 100.
 ///
-/// How long a CPU was idle is exact to 10 ms: a tickless kernel takes the time when it enters and leaves idle
-/// (`get_idle_time` in fs/proc/stat.c, `get_cpu_idle_time_us` in kernel/time/tick-sched.c). What it did otherwise is
-/// sampled at the timer tick, which misses work between two ticks: a guest that wakes at a timer and sleeps again
-/// before the next tick is never seen. So the busy time is the interval less the idle time, as the scheduler's clock
-/// has it for threads, and the ticks only split it. A kernel that ticks always samples both alike, and the two agree.
+/// How long a CPU was idle is exact to 10 ms: a tickless kernel takes the time when it enters and
+/// leaves idle (`get_idle_time` in fs/proc/stat.c, `get_cpu_idle_time_us` in
+/// kernel/time/tick-sched.c). What it did otherwise is sampled at the timer tick, which misses work
+/// between two ticks: a guest that wakes at a timer and sleeps again before the next tick is never
+/// seen. So the busy time is the interval less the idle time, as the scheduler's clock has it for
+/// threads, and the ticks only split it. A kernel that ticks always samples both alike, and the two
+/// agree.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CpuTimesPercent {
     /// User time outside guests, including niced.
@@ -135,14 +156,20 @@ impl CpuTimesPercent {
         self.sampled() + self.steal + self.unsampled
     }
 
-    /// What the ticks split the busy time into. Stolen time has a clock of its own (kernel/sched/cputime.c,
-    /// `steal_account_process_time`).
+    /// What the ticks split the busy time into. Stolen time has a clock of its own
+    /// (kernel/sched/cputime.c, `steal_account_process_time`).
     fn sampled(&self) -> f64 {
         self.usr + self.sys + self.guest + self.irq + self.softirq
     }
 
     fn scale_sampled(&mut self, by: f64) {
-        for part in [&mut self.usr, &mut self.sys, &mut self.guest, &mut self.irq, &mut self.softirq] {
+        for part in [
+            &mut self.usr,
+            &mut self.sys,
+            &mut self.guest,
+            &mut self.irq,
+            &mut self.softirq,
+        ] {
             *part *= by;
         }
     }
@@ -183,7 +210,17 @@ impl CpuTimesPercent {
     }
 }
 
-sums!(CpuTimesPercent { usr, sys, guest, irq, softirq, steal, iowait, idle, unsampled });
+sums!(CpuTimesPercent {
+    usr,
+    sys,
+    guest,
+    irq,
+    softirq,
+    steal,
+    iowait,
+    idle,
+    unsampled
+});
 
 /// A CPU of the host.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -239,12 +276,19 @@ impl Deref for HostTaskModel {
 impl HostTaskModel {
     /// The name of its process, without the CPU and the job of kernel threads.
     pub fn name(&self) -> &str {
-        Self::short_name(if self.process.is_empty() { &self.comm } else { &self.process })
+        Self::short_name(if self.process.is_empty() {
+            &self.comm
+        } else {
+            &self.process
+        })
     }
 
     /// A task's name without the CPU and the job of kernel threads: `kworker/3:1` is `kworker`.
     pub(crate) fn short_name(comm: &str) -> &str {
-        comm.split('/').next().filter(|name| !name.is_empty()).unwrap_or(comm)
+        comm.split('/')
+            .next()
+            .filter(|name| !name.is_empty())
+            .unwrap_or(comm)
     }
 }
 
@@ -266,17 +310,22 @@ impl HostModel {
         domains: &[DomainModel],
         interval: &SampleInterval,
     ) -> Self {
-        let old: HashMap<u32, &CpuTimes> =
-            before.map(|b| b.cpus.iter().map(|c| (c.cpu, c)).collect()).unwrap_or_default();
+        let old: HashMap<u32, &CpuTimes> = before
+            .map(|b| b.cpus.iter().map(|c| (c.cpu, c)).collect())
+            .unwrap_or_default();
         let mut cpus: Vec<_> = now
             .cpus
             .iter()
             .map(|c| {
                 let old = old.get(&c.cpu).copied();
-                let rate = |f: fn(&CpuTimes) -> Option<u64>| interval.rate(f(c)?.saturating_sub(old.and_then(f)?));
+                let rate = |f: fn(&CpuTimes) -> Option<u64>| {
+                    interval.rate(f(c)?.saturating_sub(old.and_then(f)?))
+                };
                 CpuModel {
                     cpu: c.cpu,
-                    time: old.and_then(|o| CpuTimesPercent::between(c, o, interval.seconds.map(|s| s * 1e9))),
+                    time: old.and_then(|o| {
+                        CpuTimesPercent::between(c, o, interval.seconds.map(|s| s * 1e9))
+                    }),
                     device_irq_rate: rate(|c| c.device_irqs),
                     timer_irq_rate: rate(|c| c.timer_irqs),
                     frequency_khz: c.frequency_khz,
@@ -310,19 +359,32 @@ pub(super) fn list_tenants(cpus: &mut [CpuModel], domains: &[DomainModel]) {
                 if let Some(&i) = index.get(&number) {
                     let cpu = thread.cpu.map_or(0.0, |c| c.busy());
                     let (pinned, here) = (pinned == Some(number), last == Some(number));
-                    cpus[i].guest_threads.push(GuestThread { domain: d, thread: t, pinned, here, cpu });
+                    cpus[i].guest_threads.push(GuestThread {
+                        domain: d,
+                        thread: t,
+                        pinned,
+                        here,
+                        cpu,
+                    });
                 }
             }
         }
     }
     for c in cpus {
-        c.guest_threads.sort_by(|a, b| b.cpu.total_cmp(&a.cpu).then((a.domain, a.thread).cmp(&(b.domain, b.thread))));
+        c.guest_threads.sort_by(|a, b| {
+            b.cpu
+                .total_cmp(&a.cpu)
+                .then((a.domain, a.thread).cmp(&(b.domain, b.thread)))
+        });
     }
 }
 
 fn tasks(now: &[HostTask]) -> Vec<HostTaskModel> {
     let used = now.iter().filter(|t| t.over_ns > 0 && t.used_ns > 0);
-    let model = |t: &HostTask| HostTaskModel { task: t.clone(), cpu_percent: percent(t.used_ns, t.over_ns) };
+    let model = |t: &HostTask| HostTaskModel {
+        task: t.clone(),
+        cpu_percent: percent(t.used_ns, t.over_ns),
+    };
     let mut tasks: Vec<_> = used.map(model).collect();
     order_busy(&mut tasks);
     tasks
@@ -331,8 +393,18 @@ fn tasks(now: &[HostTask]) -> Vec<HostTaskModel> {
 fn task_groups(now: &[HostTaskGroup]) -> Vec<TaskGroup> {
     let used = now.iter().filter(|g| g.over_ns > 0 && g.used_ns > 0);
     let mut groups = Vec::new();
-    for HostTaskGroup { comm, count, used_ns, over_ns } in used {
-        groups.push(TaskGroup { comm: comm.clone(), cpu_percent: percent(*used_ns, *over_ns), count: *count });
+    for HostTaskGroup {
+        comm,
+        count,
+        used_ns,
+        over_ns,
+    } in used
+    {
+        groups.push(TaskGroup {
+            comm: comm.clone(),
+            cpu_percent: percent(*used_ns, *over_ns),
+            count: *count,
+        });
     }
     order_groups(&mut groups);
     groups
@@ -344,12 +416,20 @@ fn percent(used_ns: u64, over_ns: u64) -> f64 {
 
 /// Busiest first.
 pub(super) fn order_busy(tasks: &mut [HostTaskModel]) {
-    tasks.sort_by(|a, b| b.cpu_percent.total_cmp(&a.cpu_percent).then(a.tid.cmp(&b.tid)));
+    tasks.sort_by(|a, b| {
+        b.cpu_percent
+            .total_cmp(&a.cpu_percent)
+            .then(a.tid.cmp(&b.tid))
+    });
 }
 
 /// The busiest groups, busiest first.
 pub(super) fn order_groups(groups: &mut Vec<TaskGroup>) {
-    groups.sort_by(|a, b| b.cpu_percent.total_cmp(&a.cpu_percent).then_with(|| a.comm.cmp(&b.comm)));
+    groups.sort_by(|a, b| {
+        b.cpu_percent
+            .total_cmp(&a.cpu_percent)
+            .then_with(|| a.comm.cmp(&b.comm))
+    });
     groups.truncate(MAX_TASK_GROUPS);
 }
 
@@ -372,27 +452,56 @@ mod tests {
 
     #[test]
     fn the_host_is_busy_for_as_long_as_it_is_not_idle() {
-        let time = CpuTimesPercent::between(&guest_between_ticks(4), &CpuTimes::default(), Some(1e9)).unwrap();
-        assert_eq!((time.busy().round(), time.guest.round(), time.idle.round()), (14.0, 14.0, 86.0));
-        let by_ticks = CpuTimesPercent::between(&guest_between_ticks(4), &CpuTimes::default(), None).unwrap();
-        assert!(by_ticks.busy() < 0.5, "a file without times has the ticks only");
+        let time =
+            CpuTimesPercent::between(&guest_between_ticks(4), &CpuTimes::default(), Some(1e9))
+                .unwrap();
+        assert_eq!(
+            (time.busy().round(), time.guest.round(), time.idle.round()),
+            (14.0, 14.0, 86.0)
+        );
+        let by_ticks =
+            CpuTimesPercent::between(&guest_between_ticks(4), &CpuTimes::default(), None).unwrap();
+        assert!(
+            by_ticks.busy() < 0.5,
+            "a file without times has the ticks only"
+        );
     }
 
     #[test]
     fn busy_time_that_no_tick_saw_is_split_as_the_rest_of_the_host() {
-        let unseen = CpuTimesPercent::between(&guest_between_ticks(0), &CpuTimes::default(), Some(1e9)).unwrap();
+        let unseen =
+            CpuTimesPercent::between(&guest_between_ticks(0), &CpuTimes::default(), Some(1e9))
+                .unwrap();
         assert_eq!(unseen.unsampled.round() as u32, 14);
-        let seen = CpuTimes { user_ns: 500 * MS, system_ns: 500 * MS, ..CpuTimes::default() };
+        let seen = CpuTimes {
+            user_ns: 500 * MS,
+            system_ns: 500 * MS,
+            ..CpuTimes::default()
+        };
         let seen = CpuTimesPercent::between(&seen, &CpuTimes::default(), Some(1e9)).unwrap();
-        let cpu = |time| CpuModel { time: Some(time), ..CpuModel::default() };
-        let total = HostModel { cpus: vec![cpu(unseen), cpu(seen)], ..HostModel::default() }.total().unwrap();
+        let cpu = |time| CpuModel {
+            time: Some(time),
+            ..CpuModel::default()
+        };
+        let total = HostModel {
+            cpus: vec![cpu(unseen), cpu(seen)],
+            ..HostModel::default()
+        }
+        .total()
+        .unwrap();
         assert_eq!(
-            (total.busy().round(), total.unsampled, total.usr.round(), total.sys.round()),
+            (
+                total.busy().round(),
+                total.unsampled,
+                total.usr.round(),
+                total.sys.round()
+            ),
             (57.0, 0.0, 28.0, 28.0)
         );
     }
 
-    /// Four CPUs: 10 % in guests as the ticks say, 50 % usr and sys, 5 % interrupts, 3 % steal, 32 % idle.
+    /// Four CPUs: 10 % in guests as the ticks say, 50 % usr and sys, 5 % interrupts, 3 % steal, 32
+    /// % idle.
     fn four_cpus(guests_cpu: f64, groups: Option<&[(&str, f64)]>) -> HostModel {
         let time = CpuTimesPercent {
             usr: 30.0,
@@ -405,21 +514,45 @@ mod tests {
             idle: 30.0,
             unsampled: 0.0,
         };
-        let cpus = (0..4).map(|cpu| CpuModel { cpu, time: Some(time), ..CpuModel::default() }).collect();
-        let group =
-            |(comm, cpu_percent): &(&str, f64)| TaskGroup { comm: (*comm).into(), cpu_percent: *cpu_percent, count: 1 };
+        let cpus = (0..4)
+            .map(|cpu| CpuModel {
+                cpu,
+                time: Some(time),
+                ..CpuModel::default()
+            })
+            .collect();
+        let group = |(comm, cpu_percent): &(&str, f64)| TaskGroup {
+            comm: (*comm).into(),
+            cpu_percent: *cpu_percent,
+            count: 1,
+        };
         let task_groups = groups.map(|all| all.iter().map(group).collect());
-        HostModel { cpus, task_groups, guests_cpu, ..HostModel::default() }
+        HostModel {
+            cpus,
+            task_groups,
+            guests_cpu,
+            ..HostModel::default()
+        }
     }
 
     #[test]
     fn the_parts_of_the_host_add_up() {
-        let usage = four_cpus(80.0, Some(&[("rustc", 140.0), ("ksmd", 4.0)])).usage().unwrap();
-        let parts = HostUsage { cpus: 4.0, guests: 20.0, other: 40.0, irq: 5.0, steal: 3.0, idle: 32.0 };
+        let usage = four_cpus(80.0, Some(&[("rustc", 140.0), ("ksmd", 4.0)]))
+            .usage()
+            .unwrap();
+        let parts = HostUsage {
+            cpus: 4.0,
+            guests: 20.0,
+            other: 40.0,
+            irq: 5.0,
+            steal: 3.0,
+            idle: 32.0,
+        };
         assert_eq!(usage, parts);
         for (guests_cpu, [guests, other]) in [
             (80.0, [20.0, 40.0]),
-            // A guest whose threads are not seen, and threads with more time than the CPUs were busy.
+            // A guest whose threads are not seen, and threads with more time than the CPUs were
+            // busy.
             (0.0, [10.0, 50.0]),
             (300.0, [60.0, 0.0]),
         ] {
@@ -428,22 +561,58 @@ mod tests {
             let sum = usage.guests + usage.other + usage.irq + usage.steal + usage.idle;
             assert!((sum - 100.0).abs() < 1e-9, "{sum}");
         }
-        assert_eq!(HostModel { guests_cpu: 80.0, ..HostModel::default() }.usage(), None);
+        assert_eq!(
+            HostModel {
+                guests_cpu: 80.0,
+                ..HostModel::default()
+            }
+            .usage(),
+            None
+        );
     }
 
     #[test]
     fn groups_without_time_are_none_and_the_busiest_are_first() {
-        let group = |n: u64| HostTaskGroup { comm: format!("task{n}"), used_ns: n * MS, over_ns: 2000 * MS, count: n };
+        let group = |n: u64| HostTaskGroup {
+            comm: format!("task{n}"),
+            used_ns: n * MS,
+            over_ns: 2000 * MS,
+            count: n,
+        };
         let groups = task_groups(&(0..40).map(group).collect::<Vec<_>>());
         assert_eq!(groups.len(), MAX_TASK_GROUPS);
-        assert_eq!(groups[0], TaskGroup { comm: "task39".into(), cpu_percent: 1.95, count: 39 });
-        assert_eq!(task_groups(&[group(0), HostTaskGroup { over_ns: 0, ..group(3) }]), []);
+        assert_eq!(
+            groups[0],
+            TaskGroup {
+                comm: "task39".into(),
+                cpu_percent: 1.95,
+                count: 39
+            }
+        );
+        assert_eq!(
+            task_groups(&[
+                group(0),
+                HostTaskGroup {
+                    over_ns: 0,
+                    ..group(3)
+                }
+            ]),
+            []
+        );
     }
 
     #[test]
     fn stolen_time_is_not_scaled() {
-        let now = CpuTimes { steal_ns: 300 * MS, user_ns: 100 * MS, idle_ns: 500 * MS, ..CpuTimes::default() };
+        let now = CpuTimes {
+            steal_ns: 300 * MS,
+            user_ns: 100 * MS,
+            idle_ns: 500 * MS,
+            ..CpuTimes::default()
+        };
         let time = CpuTimesPercent::between(&now, &CpuTimes::default(), Some(1e9)).unwrap();
-        assert_eq!((time.steal.round(), time.usr.round(), time.idle.round()), (30.0, 20.0, 50.0));
+        assert_eq!(
+            (time.steal.round(), time.usr.round(), time.idle.round()),
+            (30.0, 20.0, 50.0)
+        );
     }
 }

@@ -7,13 +7,17 @@ use sample::{HostDisk, HostRequests, ThreadKind, Timing};
 pub type HostDiskModel = Traced<HostDisk>;
 
 impl HostDiskModel {
-    /// Mean time of its reads and writes, microseconds: from submission to completion, and the part in the device.
+    /// Mean time of its reads and writes, microseconds: from submission to completion, and the part
+    /// in the device.
     pub fn mean_us(&self) -> (Option<f64>, Option<f64>) {
-        let both = |part: fn(&HostRequests) -> &Timing| part(&self.reads).plus(part(&self.writes)).mean_us();
+        let both = |part: fn(&HostRequests) -> &Timing| {
+            part(&self.reads).plus(part(&self.writes)).mean_us()
+        };
         (both(|kind| &kind.total), both(|kind| &kind.device))
     }
 
-    /// 99th percentile of its reads and writes, from submission to completion, microseconds; `None` for fewer than 100.
+    /// 99th percentile of its reads and writes, from submission to completion, microseconds; `None`
+    /// for fewer than 100.
     pub fn p99_us(&self) -> Option<f64> {
         let both = self.reads.total.plus(&self.writes.total);
         both.quantile_us(0.99).filter(|_| both.count >= 100)
@@ -21,7 +25,10 @@ impl HostDiskModel {
 
     /// Reads and writes per second.
     pub fn ops(&self) -> f64 {
-        [&self.reads, &self.writes].into_iter().filter_map(|kind| self.rate_of(kind.total.count)).sum()
+        [&self.reads, &self.writes]
+            .into_iter()
+            .filter_map(|kind| self.rate_of(kind.total.count))
+            .sum()
     }
 
     /// Who submitted requests of it, by how many they were.
@@ -32,9 +39,12 @@ impl HostDiskModel {
     }
 }
 
-/// The devices that the guest's threads themselves address: a request to one with devices below it is seen again there.
+/// The devices that the guest's threads themselves address: a request to one with devices below it
+/// is seen again there.
 pub fn addressed(disks: &[HostDiskModel]) -> impl Iterator<Item = &HostDiskModel> {
-    disks.iter().filter(|disk| !disks.iter().any(|upper| upper.below.contains(&disk.name)))
+    disks
+        .iter()
+        .filter(|disk| !disks.iter().any(|upper| upper.below.contains(&disk.name)))
 }
 
 #[cfg(test)]
@@ -44,12 +54,22 @@ mod tests {
     use sample::{DomainSample, Sample};
 
     fn sample(mono_s: u64, reads: u64, each_ns: u64) -> Sample {
-        let mut disk =
-            HostDisk { number: (8, 0), submitters: [(ThreadKind::Pool, reads)].into(), ..HostDisk::default() };
+        let mut disk = HostDisk {
+            number: (8, 0),
+            submitters: [(ThreadKind::Pool, reads)].into(),
+            ..HostDisk::default()
+        };
         (0..reads).for_each(|_| disk.reads.total.add(each_ns));
         disk.reads.bytes = reads * 4096;
-        let domain = DomainSample { host_disks: Some(vec![disk]), ..DomainSample::default() };
-        Sample { mono_ns: mono_s * 1_000_000_000, domains: vec![domain], ..Sample::default() }
+        let domain = DomainSample {
+            host_disks: Some(vec![disk]),
+            ..DomainSample::default()
+        };
+        Sample {
+            mono_ns: mono_s * 1_000_000_000,
+            domains: vec![domain],
+            ..Sample::default()
+        }
     }
 
     #[test]
@@ -58,14 +78,27 @@ mod tests {
         let model = Model::new(&b, Base::Previous(&a));
         let disk = &model.domains[0].host_disks.as_ref().unwrap()[0];
         assert_eq!(
-            (disk.rate_of(disk.reads.total.count), disk.reads.bytes, disk.reads.total.mean_us()),
+            (
+                disk.rate_of(disk.reads.total.count),
+                disk.reads.bytes,
+                disk.reads.total.mean_us()
+            ),
             (Some(10.0), 20 * 4096, Some(1000.0))
         );
         assert_eq!(disk.submitted_most(), Some((ThreadKind::Pool, 100.0)));
-        assert_eq!((disk.writes.total.mean_us(), disk.reads.device.mean_us()), (None, None));
+        assert_eq!(
+            (disk.writes.total.mean_us(), disk.reads.device.mean_us()),
+            (None, None)
+        );
         // Timing stopped and began again.
         let model = Model::new(&sample(4, 5, 1), Base::Previous(&b));
-        assert_eq!(model.domains[0].host_disks.as_ref().unwrap()[0].reads.total.count, 5);
+        assert_eq!(
+            model.domains[0].host_disks.as_ref().unwrap()[0]
+                .reads
+                .total
+                .count,
+            5
+        );
         assert!(Model::new(&b, Base::Start).domains[0].host_disks.is_none());
         let mut sum = crate::model::ModelSum::default();
         sum.add(Model::new(&b, Base::Previous(&a)));

@@ -19,7 +19,9 @@ impl DoorbellModel {
         all.retain(|bell| bell.time.count > 0);
         let owners = Owners::of(&pair.now.facts);
         for bell in &mut all {
-            bell.device = owners.name(bell.space, bell.address).map(|device| device.name);
+            bell.device = owners
+                .name(bell.space, bell.address)
+                .map(|device| device.name);
         }
         order_doorbells(&mut all);
         Some(all)
@@ -50,7 +52,8 @@ impl InjectionModel {
         self.rate_of(self.count)
     }
 
-    /// 99th percentile from the injection to the guest, whether the vCPU slept or not, microseconds.
+    /// 99th percentile from the injection to the guest, whether the vCPU slept or not,
+    /// microseconds.
     pub fn p99_us(&self) -> Option<f64> {
         self.slept.plus(&self.kick).quantile_us(0.99)
     }
@@ -69,14 +72,37 @@ mod tests {
     use sample::{DomainSample, GuestInterrupts, IrqSource, Sample};
 
     fn sample(mono_s: u64, times: u64, each_ns: u64) -> Sample {
-        let mut injection = Injection { source: IrqSource::Msi(0x31), count: times, ..Injection::default() };
+        let mut injection = Injection {
+            source: IrqSource::Msi(0x31),
+            count: times,
+            ..Injection::default()
+        };
         (0..times / 2).for_each(|_| injection.wake.add(each_ns));
-        let mut bell = Doorbell { space: Space::Pio, address: 0x608, comm: "IO io1".into(), ..Doorbell::default() };
+        let mut bell = Doorbell {
+            space: Space::Pio,
+            address: 0x608,
+            comm: "IO io1".into(),
+            ..Doorbell::default()
+        };
         (0..times).for_each(|_| bell.time.add(each_ns));
-        let quiet = Injection { source: IrqSource::Gsi(4), count: 7, ..Injection::default() };
-        let interrupts = Some(GuestInterrupts { injections: vec![quiet, injection], doorbells: vec![bell] });
-        let domain = DomainSample { interrupts, ..DomainSample::default() };
-        Sample { mono_ns: mono_s * 1_000_000_000, domains: vec![domain], ..Sample::default() }
+        let quiet = Injection {
+            source: IrqSource::Gsi(4),
+            count: 7,
+            ..Injection::default()
+        };
+        let interrupts = Some(GuestInterrupts {
+            injections: vec![quiet, injection],
+            doorbells: vec![bell],
+        });
+        let domain = DomainSample {
+            interrupts,
+            ..DomainSample::default()
+        };
+        Sample {
+            mono_ns: mono_s * 1_000_000_000,
+            domains: vec![domain],
+            ..Sample::default()
+        }
     }
 
     #[test]
@@ -86,11 +112,24 @@ mod tests {
         let all = model.domains[0].interrupts.as_ref().unwrap();
         // What did not come in the interval is not there.
         assert_eq!(all.len(), 1);
-        assert_eq!((all[0].source, all[0].count, all[0].rate()), (IrqSource::Msi(0x31), 20, Some(10.0)));
-        assert_eq!((all[0].wake.mean_us(), all[0].kick.mean_us()), (Some(2.0), None));
+        assert_eq!(
+            (all[0].source, all[0].count, all[0].rate()),
+            (IrqSource::Msi(0x31), 20, Some(10.0))
+        );
+        assert_eq!(
+            (all[0].wake.mean_us(), all[0].kick.mean_us()),
+            (Some(2.0), None)
+        );
         assert!(Model::new(&b, Base::Start).domains[0].interrupts.is_none());
         let bells = model.domains[0].doorbells.as_ref().unwrap();
-        assert_eq!((bells[0].time.count, bells[0].rate(), bells[0].time.mean_us()), (20, Some(10.0), Some(2.0)));
+        assert_eq!(
+            (
+                bells[0].time.count,
+                bells[0].rate(),
+                bells[0].time.mean_us()
+            ),
+            (20, Some(10.0), Some(2.0))
+        );
         assert_eq!(bells[0].device.as_deref(), Some("acpi-tmr"));
         let mut sum = ModelSum::default();
         sum.add(model);
@@ -98,6 +137,13 @@ mod tests {
         let sum = sum.finish();
         let all = sum.domains[0].interrupts.as_ref().unwrap();
         assert_eq!(sum.domains[0].doorbells.as_ref().unwrap()[0].time.count, 50);
-        assert_eq!((all[0].count, all[0].rate().map(f64::round), all[0].wake.count), (50, Some(17.0), 25));
+        assert_eq!(
+            (
+                all[0].count,
+                all[0].rate().map(f64::round),
+                all[0].wake.count
+            ),
+            (50, Some(17.0), 25)
+        );
     }
 }

@@ -41,7 +41,10 @@ pub use traced::Traced;
 
 use std::collections::{BTreeMap, HashMap};
 
-use sample::{DomainFacts, DomainState, EngineStatus, OwnCost, Sample, SourceId, SourceState, SourceStatus, growth};
+use sample::{
+    DomainFacts, DomainState, EngineStatus, OwnCost, Sample, SourceId, SourceState, SourceStatus,
+    growth,
+};
 
 /// A rate over a shorter interval says nothing, seconds.
 pub(crate) const MIN_RATE_S: f64 = 0.05;
@@ -53,7 +56,8 @@ pub enum Base<'a> {
     Start,
     /// The sample before.
     Previous(&'a Sample),
-    /// The sample's counters cover one interval (a table in a file), with its length in seconds if known.
+    /// The sample's counters cover one interval (a table in a file), with its length in seconds if
+    /// known.
     Whole(Option<f64>),
 }
 
@@ -62,16 +66,19 @@ pub enum Base<'a> {
 pub struct Model {
     /// End of the interval, milliseconds since the Unix epoch.
     pub time_ms: i64,
-    /// End of the interval, seconds of `CLOCK_MONOTONIC`, by which the kernel's log is stamped; 0 for files.
+    /// End of the interval, seconds of `CLOCK_MONOTONIC`, by which the kernel's log is stamped; 0
+    /// for files.
     pub mono_s: f64,
-    /// When the host was booted by the wall clock as it stands, milliseconds since the Unix epoch: it changes when that
-    /// clock is set, and not while the host sleeps. `None` where the input does not tell.
+    /// When the host was booted by the wall clock as it stands, milliseconds since the Unix epoch:
+    /// it changes when that clock is set, and not while the host sleeps. `None` where the input
+    /// does not tell.
     pub booted_ms: Option<i64>,
     /// Length of the interval in seconds; `None` without an interval or if its length is unknown.
     pub interval_s: Option<f64>,
     /// Number of intervals between samples that the figures are of; 1 except for a whole recording.
     pub intervals: u64,
-    /// The engine, with `lost` and `overflow` of this interval in [`Model::lost`] and [`Model::overflow`].
+    /// The engine, with `lost` and `overflow` of this interval in [`Model::lost`] and
+    /// [`Model::overflow`].
     pub engine: EngineStatus,
     /// Events lost within the interval.
     pub lost: u64,
@@ -83,7 +90,8 @@ pub struct Model {
     pub own_cpu: Option<f64>,
     /// kvmtop's resident memory, bytes.
     pub own_rss: u64,
-    /// How much longer than asked the intervals of late samples are, nanoseconds; 0: all came in time.
+    /// How much longer than asked the intervals of late samples are, nanoseconds; 0: all came in
+    /// time.
     pub late_ns: u64,
     /// The host.
     pub host: HostModel,
@@ -92,22 +100,31 @@ pub struct Model {
 }
 
 impl Model {
-    /// Why not every process of the host could be seen: there may be guests that are not among the domains. `None` when
-    /// all were, or where the input is no live host.
+    /// Why not every process of the host could be seen: there may be guests that are not among the
+    /// domains. `None` when all were, or where the input is no live host.
     pub fn unseen_processes(&self) -> Option<&SourceStatus> {
-        self.sources.iter().find(|s| s.id == SourceId::Procfs && s.state != SourceState::Ok)
+        self.sources
+            .iter()
+            .find(|s| s.id == SourceId::Procfs && s.state != SourceState::Ok)
     }
 
     /// The sources that are not whole.
     pub fn troubled_sources(&self) -> Vec<(SourceId, SourceState)> {
-        self.sources.iter().filter(|s| s.state != SourceState::Ok).map(|s| (s.id, s.state)).collect()
+        self.sources
+            .iter()
+            .filter(|s| s.state != SourceState::Ok)
+            .map(|s| (s.id, s.state))
+            .collect()
     }
 
     /// Compares a sample with its base.
     pub fn new(sample: &Sample, base: Base<'_>) -> Self {
         let (previous, interval_s) = match base {
             Base::Start => (None, None),
-            Base::Previous(p) => (Some(p), Some(sample.mono_ns.saturating_sub(p.mono_ns) as f64 / 1e9)),
+            Base::Previous(p) => (
+                Some(p),
+                Some(sample.mono_ns.saturating_sub(p.mono_ns) as f64 / 1e9),
+            ),
             Base::Whole(s) => (None, s),
         };
         let interval_s = interval_s.filter(|s| *s > 0.0);
@@ -121,8 +138,9 @@ impl Model {
             whole: is_whole,
             previous_boot_ns: previous.map(|p| p.boot_ns),
         };
-        // The first one stays where two have the same identity. What ended does not continue: of a guest that lived
-        // between two samples the start is not known, so a guest with the same id would seem to continue it.
+        // The first one stays where two have the same identity. What ended does not continue: of a
+        // guest that lived between two samples the start is not known, so a guest with the same id
+        // would seem to continue it.
         let before = previous.into_iter().flat_map(|p| p.domains.iter().rev());
         let before = before.filter(|d| d.state != DomainState::Ended);
         let before: HashMap<_, _> = before.map(|d| (d.facts.id(), d)).collect();
@@ -134,18 +152,26 @@ impl Model {
         Self {
             time_ms: sample.time_ms,
             mono_s: sample.mono_ns as f64 / 1e9,
-            booted_ms: (sample.boot_ns > 0).then(|| sample::booted_ms(sample.time_ms, sample.boot_ns)),
+            booted_ms: (sample.boot_ns > 0)
+                .then(|| sample::booted_ms(sample.time_ms, sample.boot_ns)),
             interval_s,
             intervals: 1,
             engine: sample.engine.clone(),
             lost: growth(sample.engine.lost, same_engine.map(|p| p.engine.lost)),
-            overflow: growth(sample.engine.overflow, same_engine.map(|p| p.engine.overflow)),
+            overflow: growth(
+                sample.engine.overflow,
+                same_engine.map(|p| p.engine.overflow),
+            ),
             sources: sample.sources.clone(),
             own_cpu: previous
                 .filter(|p| p.own != OwnCost::default())
                 .and_then(|p| interval.percent(sample.own.cpu_ns.checked_sub(p.own.cpu_ns)?)),
             own_rss: sample.own.rss_bytes,
-            late_ns: if previous.is_some() { sample.own.late_ns } else { 0 },
+            late_ns: if previous.is_some() {
+                sample.own.late_ns
+            } else {
+                0
+            },
             host: HostModel::new(&sample.host, previous.map(|p| &p.host), &domains, &interval),
             domains,
         }
@@ -191,15 +217,19 @@ impl SampleInterval {
 
     /// Whether something that started at `start_ticks` was born within the interval.
     pub fn born_within(&self, start_ticks: u64) -> bool {
-        self.previous_boot_ns.is_some_and(|boot| born_since(start_ticks, boot))
+        self.previous_boot_ns
+            .is_some_and(|boot| born_since(start_ticks, boot))
     }
 }
 
-/// Whether something that started at `start_ticks` (1/100 s after boot) was born after a sample's `boot_ns`.
-/// `USER_HZ` is 100 on every architecture that runs KVM (include/asm-generic/param.h).
+/// Whether something that started at `start_ticks` (1/100 s after boot) was born after a sample's
+/// `boot_ns`. `USER_HZ` is 100 on every architecture that runs KVM (include/asm-generic/param.h).
 pub fn born_since(start_ticks: u64, boot_ns: u64) -> bool {
     const TICK_NS: u64 = 10_000_000;
-    start_ticks.saturating_mul(TICK_NS).saturating_add(2 * TICK_NS) >= boot_ns
+    start_ticks
+        .saturating_mul(TICK_NS)
+        .saturating_add(2 * TICK_NS)
+        >= boot_ns
 }
 
 /// Growth of named counters, per second. A counter that the previous sample lacks is left out.
@@ -212,7 +242,9 @@ pub(crate) fn counter_rates(
         Some(before) => n.checked_sub(*before.get(name)?),
         None => interval.whole.then_some(n),
     };
-    now.iter().filter_map(|(k, n)| Some((k.clone(), interval.rate(grown(k, *n)?)?))).collect()
+    now.iter()
+        .filter_map(|(k, n)| Some((k.clone(), interval.rate(grown(k, *n)?)?)))
+        .collect()
 }
 
 /// The sum of figures. Forged ones could be more than fits.

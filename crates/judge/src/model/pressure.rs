@@ -4,8 +4,8 @@ use sample::{Pressure, sums};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The part of the time in which at least one task of the host or of a guest waited, or (`full`) all that had work to
-/// do; percent, as the kernel's mean of the last 10 s.
+/// The part of the time in which at least one task of the host or of a guest waited, or (`full`)
+/// all that had work to do; percent, as the kernel's mean of the last 10 s.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
 pub struct PressureModel {
     /// For a CPU.
@@ -20,12 +20,31 @@ pub struct PressureModel {
     pub memory_full: f64,
 }
 
-sums!(PressureModel { cpu, io, io_full, memory, memory_full });
+sums!(PressureModel {
+    cpu,
+    io,
+    io_full,
+    memory,
+    memory_full
+});
 
 impl PressureModel {
     pub(super) fn new(of: &Pressure) -> Self {
-        let Pressure { cpu, io, io_full, memory, memory_full } = *of;
-        let [cpu, io, io_full, memory, memory_full] = [cpu, io, io_full, memory, memory_full].map(|n| n as f64 / 100.0);
-        Self { cpu, io, io_full, memory, memory_full }
+        let Pressure {
+            cpu,
+            io,
+            io_full,
+            memory,
+            memory_full,
+        } = *of;
+        let [cpu, io, io_full, memory, memory_full] =
+            [cpu, io, io_full, memory, memory_full].map(|n| n as f64 / 100.0);
+        Self {
+            cpu,
+            io,
+            io_full,
+            memory,
+            memory_full,
+        }
     }
 }

@@ -1,34 +1,38 @@
-//! Many intervals as one: counts and times add, rates and percentages cover the whole time, names and places
-//! are the latest.
+//! Many intervals as one: counts and times add, rates and percentages cover the whole time, names
+//! and places are the latest.
 //!
-//! The first and the last sample of a recording are not enough for that: a thread or guest that ended in between is in
-//! neither, the extremes of a sample belong to its interval, and counters restart with each run of the
-//! recorder.
+//! The first and the last sample of a recording are not enough for that: a thread or guest that
+//! ended in between is in neither, the extremes of a sample belong to its interval, and counters
+//! restart with each run of the recorder.
 
 use super::accesses::AccessId;
 use super::host::{CpuTimesPercent, list_tenants, order_busy, order_groups};
 use super::{
-    AccessRow, CpuModel, DiskRates, DomainModel, ExitRateSource, ExitTable, HostModel, HostTaskModel, Model, NicRates,
-    TaskGroup, ThreadModel, Traced, accesses, cpu, domain, interrupts,
+    AccessRow, CpuModel, DiskRates, DomainModel, ExitRateSource, ExitTable, HostModel,
+    HostTaskModel, Model, NicRates, TaskGroup, ThreadModel, Traced, accesses, cpu, domain,
+    interrupts,
 };
 use kvm::thread_name::Role;
-use sample::{DomainState, GuestId, Histogram, Joining, MissingExtreme, Row, Sum, Timing, rows, sums};
+use sample::{
+    DomainState, GuestId, Histogram, Joining, MissingExtreme, Row, Sum, Timing, rows, sums,
+};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Limit of guests; further ones are left out.
 const MAX_GUESTS: usize = 4096;
-/// Rows of all guests together at most: threads, exit reasons, addresses. Each takes some hundred bytes.
-/// Further ones are added up in one row named other, or left out.
+/// Rows of all guests together at most: threads, exit reasons, addresses. Each takes some hundred
+/// bytes. Further ones are added up in one row named other, or left out.
 const MAX_ROWS: usize = 1 << 20;
-/// Limit of access rows of one guest, and of one guest's rows of vCPUs; further addresses are added up in one row of
-/// their kind.
+/// Limit of access rows of one guest, and of one guest's rows of vCPUs; further addresses are added
+/// up in one row of their kind.
 const MAX_ACCESSES: usize = 65_536;
-/// Limit of the host's CPUs and tasks, of wakers, pre-empting tasks and counters of one thread, and of a guest's
-/// counters, events and exits to the VMM; further ones are left out.
+/// Limit of the host's CPUs and tasks, of wakers, pre-empting tasks and counters of one thread, and
+/// of a guest's counters, events and exits to the VMM; further ones are left out.
 const MAX_NAMES: usize = 4096;
 
-/// Intervals added up. They need not follow one another: what lies between two of them counts nowhere.
+/// Intervals added up. They need not follow one another: what lies between two of them counts
+/// nowhere.
 #[derive(Debug)]
 pub struct ModelSum {
     /// All but the guests. Rates and percentages are multiplied by the seconds that they are of.
@@ -41,8 +45,18 @@ pub struct ModelSum {
 
 impl Default for ModelSum {
     fn default() -> Self {
-        let how = Joining { missing: MissingExtreme::Unknown, later: true, names: MAX_NAMES, room: MAX_ROWS };
-        Self { sum: Model::default(), ns: 0, guests: HashMap::new(), how }
+        let how = Joining {
+            missing: MissingExtreme::Unknown,
+            later: true,
+            names: MAX_NAMES,
+            room: MAX_ROWS,
+        };
+        Self {
+            sum: Model::default(),
+            ns: 0,
+            guests: HashMap::new(),
+            how,
+        }
     }
 }
 
@@ -96,32 +110,50 @@ impl ModelSum {
     }
 }
 
-/// Adds an interval of a guest. Its rates and percentages are then multiplied by the seconds that they are of.
+/// Adds an interval of a guest. Its rates and percentages are then multiplied by the seconds that
+/// they are of.
 fn add_guest(sum: &mut DomainModel, mut now: DomainModel, seconds: f64, how: &mut Joining) {
     // A mean counts as often as there were operations.
-    now.disks.iter_mut().flat_map(DiskRates::means).for_each(|(mean, ops)| mean.change(&|us| us * (ops * seconds)));
+    now.disks
+        .iter_mut()
+        .flat_map(DiskRates::means)
+        .for_each(|(mean, ops)| mean.change(&|us| us * (ops * seconds)));
     now.change(&|rate| rate * seconds);
     now.exit_rate.0.change(&|rate| rate * seconds);
-    // An access counts when it occurs, its time when its exit ends, so one that is under way at the end of an interval
-    // has no time in it.
+    // An access counts when it occurs, its time when its exit ends, so one that is under way at the
+    // end of an interval has no time in it.
     if now.exits.total_ns.is_some() {
         let rows = now.accesses.iter_mut().chain(&mut now.vcpu_accesses);
-        for span in rows.map(|row| &mut row.span).filter(|span| span.total_ns.is_none()) {
+        for span in rows
+            .map(|row| &mut row.span)
+            .filter(|span| span.total_ns.is_none())
+        {
             let (count, histogram) = (span.count, Some(Histogram::default()));
-            *span = Timing { count, total_ns: Some(0), sum_sq: Some(0), histogram, ..Timing::default() };
+            *span = Timing {
+                count,
+                total_ns: Some(0),
+                sum_sq: Some(0),
+                histogram,
+                ..Timing::default()
+            };
         }
     }
-    // vCPU threads that ended stay; helper threads come and go by the thousand, and those that ended stay in the
-    // guest's sum only.
+    // vCPU threads that ended stay; helper threads come and go by the thousand, and those that
+    // ended stay in the guest's sum only.
     let living: HashSet<_> = now.threads.iter().map(ThreadModel::key).collect();
     let threads = sum.threads.len();
-    sum.threads.retain(|thread| thread.role == Role::Vcpu || living.contains(&thread.key()));
+    sum.threads
+        .retain(|thread| thread.role == Role::Vcpu || living.contains(&thread.key()));
     how.room += threads - sum.threads.len();
     now.exit_rate.0.join(sum.exit_rate.0, how);
     if now.exit_rate.1 == ExitRateSource::Nothing {
         now.exit_rate.1 = sum.exit_rate.1;
     }
-    let by_reason = |rows: &mut Vec<_>| rows.drain(..).map(|(v, r, n)| ((v, r), n)).collect::<BTreeMap<_, u64>>();
+    let by_reason = |rows: &mut Vec<_>| {
+        rows.drain(..)
+            .map(|(v, r, n)| ((v, r), n))
+            .collect::<BTreeMap<_, u64>>()
+    };
     let mut userspace = by_reason(&mut sum.userspace);
     userspace.join(by_reason(&mut now.userspace), how);
     now.userspace = userspace.into_iter().map(|((v, r), n)| (v, r, n)).collect();
@@ -140,29 +172,55 @@ fn finish_guest(mut sum: DomainModel, seconds: Option<f64>) -> DomainModel {
         cpu::order_tasks(&mut thread.woken_by);
         cpu::order_tasks(&mut thread.preempted_by);
     }
-    sum.threads.sort_by_key(|t| (t.role, t.index.is_none(), t.index, t.tid));
+    sum.threads
+        .sort_by_key(|t| (t.role, t.index.is_none(), t.index, t.tid));
     sum.exits = ExitTable::build(sum.exits.rows, seconds);
     sum.vcpu_exits.sort_by_key(|(vcpu, _)| *vcpu);
     for (_, table) in &mut sum.vcpu_exits {
         *table = ExitTable::build(std::mem::take(&mut table.rows), seconds);
     }
-    let mut rows: Vec<_> = sum.accesses.iter_mut().chain(&mut sum.vcpu_accesses).collect();
+    let mut rows: Vec<_> = sum
+        .accesses
+        .iter_mut()
+        .chain(&mut sum.vcpu_accesses)
+        .collect();
     // Where no exit provided a time.
-    for span in rows.iter_mut().map(|row| &mut row.span).filter(|span| span.total_ns == Some(0)) {
-        *span = Timing { count: span.count, ..Timing::default() };
+    for span in rows
+        .iter_mut()
+        .map(|row| &mut row.span)
+        .filter(|span| span.total_ns == Some(0))
+    {
+        *span = Timing {
+            count: span.count,
+            ..Timing::default()
+        };
     }
     accesses::set_figures(rows, &sum.exits, seconds);
     accesses::order(&mut sum.accesses);
     accesses::order(&mut sum.vcpu_accesses);
     domain::order_userspace(&mut sum.userspace);
     if sum.exits.count > 0 {
-        sum.exit_rate = (seconds.map(|s| sum.exits.count as f64 / s), ExitRateSource::Traced);
+        sum.exit_rate = (
+            seconds.map(|s| sum.exits.count as f64 / s),
+            ExitRateSource::Traced,
+        );
     }
-    sum.host_disks.iter_mut().flatten().for_each(|disk| disk.seconds = seconds);
-    sum.interrupts.iter_mut().flatten().for_each(|injection| injection.seconds = seconds);
-    sum.doorbells.iter_mut().flatten().for_each(|bell| bell.seconds = seconds);
+    sum.host_disks
+        .iter_mut()
+        .flatten()
+        .for_each(|disk| disk.seconds = seconds);
+    sum.interrupts
+        .iter_mut()
+        .flatten()
+        .for_each(|injection| injection.seconds = seconds);
+    sum.doorbells
+        .iter_mut()
+        .flatten()
+        .for_each(|bell| bell.seconds = seconds);
     sum.interrupts.as_deref_mut().map(interrupts::order);
-    sum.doorbells.as_deref_mut().map(interrupts::order_doorbells);
+    sum.doorbells
+        .as_deref_mut()
+        .map(interrupts::order_doorbells);
     sum
 }
 
@@ -232,7 +290,12 @@ impl Row for AccessRow {
     }
 
     fn fits(rows: usize, how: &mut Joining) -> bool {
-        rows < MAX_ACCESSES && how.room.checked_sub(1).map(|left| how.room = left).is_some()
+        rows < MAX_ACCESSES
+            && how
+                .room
+                .checked_sub(1)
+                .map(|left| how.room = left)
+                .is_some()
     }
 
     fn becomes_rest(&mut self) -> bool {

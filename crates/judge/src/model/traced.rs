@@ -22,15 +22,31 @@ impl<T> Traced<T> {
     }
 
     /// What grew since the previous sample; `None` where it is not traced, or without an interval.
-    pub(super) fn all<'a>(pair: &GuestPair<'a>, list: fn(&'a DomainSample) -> Option<&'a Vec<T>>) -> Option<Vec<Self>>
+    pub(super) fn all<'a>(
+        pair: &GuestPair<'a>,
+        list: fn(&'a DomainSample) -> Option<&'a Vec<T>>,
+    ) -> Option<Vec<Self>>
     where
         T: Growing + Row,
     {
         let now = list(pair.now).filter(|_| pair.interval.started)?;
-        let before = by_key(pair.before.and_then(list).map_or(&[][..], Vec::as_slice), T::key);
+        let before = by_key(
+            pair.before.and_then(list).map_or(&[][..], Vec::as_slice),
+            T::key,
+        );
         let seconds = pair.interval.seconds;
-        let grown = now.iter().map(|now| now.since(before.get(&now.key()).copied()));
-        Some(grown.map(|of| Self { of, seconds, device: None }).collect())
+        let grown = now
+            .iter()
+            .map(|now| now.since(before.get(&now.key()).copied()));
+        Some(
+            grown
+                .map(|of| Self {
+                    of,
+                    seconds,
+                    device: None,
+                })
+                .collect(),
+        )
     }
 }
 

@@ -1,5 +1,5 @@
-//! Finds CPUs for the vCPUs of one guest: near the vCPUs that stay, on one node, on whole cores of one kind, in as few
-//! last-level caches as possible.
+//! Finds CPUs for the vCPUs of one guest: near the vCPUs that stay, on one node, on whole cores of
+//! one kind, in as few last-level caches as possible.
 
 use super::faults::{self, GuestFaults};
 use super::{CpuMap, GuestLayout, PhysicalCore, Shape, union};
@@ -20,14 +20,22 @@ impl FreeCpus {
         self.each(|cpus| cpus.difference(used))
     }
 
-    /// CPUs for this guest: isolated ones only if it has some already, because others may be meant for something else.
+    /// CPUs for this guest: isolated ones only if it has some already, because others may be meant
+    /// for something else.
     fn for_guest(&self, map: &CpuMap, guest: &GuestLayout) -> Self {
         let own = guest.single(map).union(&guest.reach(map));
-        if own.intersects(&map.isolated) { self.without(&CpuSet::new()) } else { self.without(&map.isolated) }
+        if own.intersects(&map.isolated) {
+            self.without(&CpuSet::new())
+        } else {
+            self.without(&map.isolated)
+        }
     }
 
     fn each(&self, change: impl Fn(&CpuSet) -> CpuSet) -> Self {
-        Self { open: change(&self.open), levels: self.levels.iter().map(&change).collect() }
+        Self {
+            open: change(&self.open),
+            levels: self.levels.iter().map(&change).collect(),
+        }
     }
 }
 
@@ -43,32 +51,65 @@ pub(super) struct Search<'a> {
     pub threads: u32,
 }
 
-/// Finds CPUs for a guest on one node: near the vCPUs that stay, else for all of its vCPUs elsewhere. Returns the guest as
-/// it then is.
-pub(super) fn assign(map: &CpuMap, guest: &GuestLayout, faults: &GuestFaults, free: &FreeCpus) -> Option<GuestLayout> {
+/// Finds CPUs for a guest on one node: near the vCPUs that stay, else for all of its vCPUs
+/// elsewhere. Returns the guest as it then is.
+pub(super) fn assign(
+    map: &CpuMap,
+    guest: &GuestLayout,
+    faults: &GuestFaults,
+    free: &FreeCpus,
+) -> Option<GuestLayout> {
     if faults.movers.is_empty() {
-        return Some(GuestLayout { threads: faults.show_threads.unwrap_or(guest.threads), ..guest.clone() });
+        return Some(GuestLayout {
+            threads: faults.show_threads.unwrap_or(guest.threads),
+            ..guest.clone()
+        });
     }
     let free = &free.for_guest(map, guest);
     let movers: CpuSet = faults.movers.keys().copied().collect();
     let all: CpuSet = (0..guest.vcpus.len() as u32).collect();
     // Moving all frees the CPUs of those that could stay.
-    let own: CpuSet = guest.pins(map).filter(|(v, _)| !movers.contains(*v)).map(|(_, cpu)| cpu).collect();
+    let own: CpuSet = guest
+        .pins(map)
+        .filter(|(v, _)| !movers.contains(*v))
+        .map(|(_, cpu)| cpu)
+        .collect();
     let wider = free.each(|cpus| cpus.union(&own));
-    let near = Search { map, guest, movers: &movers, free, threads: faults::unit(map, guest) };
-    let whole = Search { movers: &all, free: &wider, ..near };
+    let near = Search {
+        map,
+        guest,
+        movers: &movers,
+        free,
+        threads: faults::unit(map, guest),
+    };
+    let whole = Search {
+        movers: &all,
+        free: &wider,
+        ..near
+    };
     near.on_one_node().or_else(|| whole.on_one_node())
 }
 
 impl Search<'_> {
-    /// The CPUs of each node, best first: the node that memory is bound to, the node of the vCPUs that stay, the node
-    /// of its memory, the node with the most free CPUs; at last all CPUs for a guest that may span nodes.
+    /// The CPUs of each node, best first: the node that memory is bound to, the node of the vCPUs
+    /// that stay, the node of its memory, the node with the most free CPUs; at last all CPUs for a
+    /// guest that may span nodes.
     fn nodes(&self) -> Vec<CpuSet> {
-        let Self { map, guest, movers, free, .. } = *self;
+        let Self {
+            map,
+            guest,
+            movers,
+            free,
+            ..
+        } = *self;
         if map.nodes.len() < 2 {
             return vec![map.all.clone()];
         }
-        let fixed: CpuSet = guest.pins(map).filter(|(v, _)| !movers.contains(*v)).map(|(_, cpu)| cpu).collect();
+        let fixed: CpuSet = guest
+            .pins(map)
+            .filter(|(v, _)| !movers.contains(*v))
+            .map(|(_, cpu)| cpu)
+            .collect();
         let own = guest.single(map);
         let mut nodes: Vec<(&u32, &CpuSet)> = map.nodes.iter().collect();
         nodes.sort_by_key(|(node, cpus)| {
@@ -81,7 +122,11 @@ impl Search<'_> {
             ))
         });
         let whole = guest.may_span(map).then(|| map.all.clone());
-        nodes.into_iter().map(|(_, cpus)| cpus.clone()).chain(whole).collect()
+        nodes
+            .into_iter()
+            .map(|(_, cpus)| cpus.clone())
+            .chain(whole)
+            .collect()
     }
 
     /// The guest with CPUs within a scope.
@@ -99,14 +144,21 @@ impl Search<'_> {
 
     /// CPUs for the vCPUs that move, within a scope in which all others must be.
     fn fill(&self, scope: &CpuSet) -> Option<BTreeMap<u32, u32>> {
-        let Self { map, guest, movers, free, threads } = *self;
+        let Self {
+            map,
+            guest,
+            movers,
+            free,
+            threads,
+        } = *self;
         let mut cores = BTreeSet::new();
         let mut pins = BTreeMap::new();
         let mut missing: Vec<&[u32]> = Vec::new();
         let mut near = None;
         let vcpus: Vec<u32> = (0..guest.vcpus.len() as u32).collect();
-        let (moving, fixed): (Vec<&[u32]>, Vec<&[u32]>) =
-            vcpus.chunks(threads as usize).partition(|unit| unit.iter().any(|v| movers.contains(*v)));
+        let (moving, fixed): (Vec<&[u32]>, Vec<&[u32]>) = vcpus
+            .chunks(threads as usize)
+            .partition(|unit| unit.iter().any(|v| movers.contains(*v)));
         for v in fixed.into_iter().flatten() {
             let set = &guest.vcpus[*v as usize];
             if !set.is_subset(scope) && map.restricts(set) {
@@ -121,15 +173,23 @@ impl Search<'_> {
         for unit in moving {
             // Where it is pinned, else where it runs.
             let pinned: Vec<u32> = unit.iter().filter_map(|v| guest.pin(map, *v)).collect();
-            let seen: Vec<u32> = unit.iter().filter_map(|v| guest.runs_on.get(v).copied()).collect();
+            let seen: Vec<u32> = unit
+                .iter()
+                .filter_map(|v| guest.runs_on.get(v).copied())
+                .collect();
             let fits = |now: &Vec<u32>, among: &CpuSet| {
-                let together = now.windows(2).all(|two| map.same_core(two[0], two[1]) && two[0] != two[1]);
+                let together = now
+                    .windows(2)
+                    .all(|two| map.same_core(two[0], two[1]) && two[0] != two[1]);
                 let core = now.first().and_then(|c| map.core_of(*c));
                 let alone = threads > 1
                     || map.threads() == 1
                     || guest.shape == Shape::Unknown
                     || core.is_some_and(|c| !cores.contains(&c));
-                now.len() == unit.len() && now.iter().all(|c| among.contains(*c)) && together && alone
+                now.len() == unit.len()
+                    && now.iter().all(|c| among.contains(*c))
+                    && together
+                    && alone
             };
             let here = [(pinned, left.clone()), (seen, left.intersection(&allowed))];
             if let Some((now, _)) = here.into_iter().find(|(now, among)| fits(now, among)) {
@@ -143,15 +203,18 @@ impl Search<'_> {
             }
         }
         let free = free.levels.iter().map(|level| level.intersection(&left));
-        let chosen = free.into_iter().find_map(|free| self.choose(missing.len(), &free, &cores, near))?;
+        let chosen = free
+            .into_iter()
+            .find_map(|free| self.choose(missing.len(), &free, &cores, near))?;
         for (unit, cpus) in missing.into_iter().zip(chosen) {
             pins.extend(unit.iter().copied().zip(cpus));
         }
         Some(pins)
     }
 
-    /// Free CPUs for a number of guest cores, those of each in numerical order; `None` if there are too few. The guest
-    /// has `cores` already; the kind and the cache of the core `near` are preferred.
+    /// Free CPUs for a number of guest cores, those of each in numerical order; `None` if there are
+    /// too few. The guest has `cores` already; the kind and the cache of the core `near` are
+    /// preferred.
     fn choose(
         &self,
         count: usize,
@@ -168,7 +231,12 @@ impl Search<'_> {
             if threads == 1 && cores.contains(&at) {
                 continue;
             }
-            let mut left: Vec<u32> = core.cpus.iter().copied().filter(|c| free.contains(*c)).collect();
+            let mut left: Vec<u32> = core
+                .cpus
+                .iter()
+                .copied()
+                .filter(|c| free.contains(*c))
+                .collect();
             let is_whole = left.len() == core.cpus.len();
             left.sort_by_key(|c| (!own.contains(*c), *c));
             let parts = if threads == 1 { 1 } else { left.len() };
@@ -176,7 +244,12 @@ impl Search<'_> {
                 let mut cpus = part.to_vec();
                 cpus.sort_unstable();
                 let kept = cpus.iter().filter(|c| own.contains(**c)).count();
-                found.push(FreeCore { core, cpus, kept, is_whole });
+                found.push(FreeCore {
+                    core,
+                    cpus,
+                    kept,
+                    is_whole,
+                });
             }
         }
         let mut of_kind: BTreeMap<u32, usize> = BTreeMap::new();
@@ -190,20 +263,35 @@ impl Search<'_> {
         let mut chosen: Vec<Vec<u32>> = Vec::new();
         while chosen.len() < count {
             let missing = count - chosen.len();
-            // Cores of one kind before a mixture; the cache that the guest uses, then the smallest with room for the
-            // rest, else the largest.
+            // Cores of one kind before a mixture; the cache that the guest uses, then the smallest
+            // with room for the rest, else the largest.
             let best = found.iter().min_by_key(|free| {
                 let core = free.core;
                 let cache = &of_cache[&(core.kind, core.llc)];
-                let kind = (of_kind[&core.kind] < count, near.is_some_and(|n| n.kind != core.kind), Reverse(core.kind));
+                let kind = (
+                    of_kind[&core.kind] < count,
+                    near.is_some_and(|n| n.kind != core.kind),
+                    Reverse(core.kind),
+                );
                 let is_near = near.is_some_and(|n| (n.kind, n.llc) == (core.kind, core.llc));
-                let spare = if cache.cores >= missing { cache.cores } else { usize::MAX - cache.cores };
+                let spare = if cache.cores >= missing {
+                    cache.cores
+                } else {
+                    usize::MAX - cache.cores
+                };
                 (kind, !is_near, Reverse(cache.kept), spare, core.llc)
             })?;
             let cache = (best.core.kind, best.core.llc);
-            let (mut here, rest): (Vec<_>, Vec<_>) =
-                found.into_iter().partition(|f| (f.core.kind, f.core.llc) == cache);
-            here.sort_by_key(|free| (Reverse(free.kept), !free.is_whole, free.cpus.first().copied()));
+            let (mut here, rest): (Vec<_>, Vec<_>) = found
+                .into_iter()
+                .partition(|f| (f.core.kind, f.core.llc) == cache);
+            here.sort_by_key(|free| {
+                (
+                    Reverse(free.kept),
+                    !free.is_whole,
+                    free.cpus.first().copied(),
+                )
+            });
             chosen.extend(here.into_iter().take(missing).map(|free| free.cpus));
             found = rest;
         }

@@ -37,11 +37,14 @@ pub struct CpuMap {
 }
 
 impl CpuMap {
-    /// The CPUs of a topology that are online. `efficiency` names the slower CPUs of a hybrid host, where known.
+    /// The CPUs of a topology that are online. `efficiency` names the slower CPUs of a hybrid host,
+    /// where known.
     pub fn new(host: &HostTopology, online: &CpuSet, efficiency: &CpuSet) -> Self {
         let all = host.all().intersection(online);
-        let mut map =
-            Self { isolated: host.isolated.clone().unwrap_or_default().intersection(&all), ..Self::default() };
+        let mut map = Self {
+            isolated: host.isolated.clone().unwrap_or_default().intersection(&all),
+            ..Self::default()
+        };
         if map.isolated == all {
             map.isolated = CpuSet::new();
         }
@@ -53,14 +56,23 @@ impl CpuMap {
                 continue;
             }
             // A topology may contradict itself, so a CPU joins the first of its cores only.
-            let mut cpus: CpuSet =
-                host.siblings(cpu).intersection(&all).iter().filter(|c| !map.core_of.contains_key(c)).collect();
+            let mut cpus: CpuSet = host
+                .siblings(cpu)
+                .intersection(&all)
+                .iter()
+                .filter(|c| !map.core_of.contains_key(c))
+                .collect();
             cpus.insert(cpu);
-            map.core_of.extend(cpus.iter().map(|c| (c, map.cores.len())));
+            map.core_of
+                .extend(cpus.iter().map(|c| (c, map.cores.len())));
             map.cores.push(PhysicalCore {
                 node: host.node_of(cpu),
                 llc: host.cpu(cpu).and_then(|c| c.llc),
-                kind: if efficiency.contains(cpu) { EFFICIENCY } else { cpus.len() as u32 },
+                kind: if efficiency.contains(cpu) {
+                    EFFICIENCY
+                } else {
+                    cpus.len() as u32
+                },
                 cpus: cpus.iter().collect(),
             });
         }
@@ -82,12 +94,17 @@ impl CpuMap {
 
     /// Whether two CPUs are threads of one core.
     pub fn same_core(&self, a: u32, b: u32) -> bool {
-        a == b || self.core_of(a).is_some_and(|core| self.core_of(b) == Some(core))
+        a == b
+            || self
+                .core_of(a)
+                .is_some_and(|core| self.core_of(b) == Some(core))
     }
 
     /// Whether a CPU is the only online thread of its core.
     pub fn is_single(&self, cpu: u32) -> bool {
-        self.core_of(cpu).and_then(|core| self.cores.get(core)).is_some_and(|core| core.cpus.len() == 1)
+        self.core_of(cpu)
+            .and_then(|core| self.cores.get(core))
+            .is_some_and(|core| core.cpus.len() == 1)
     }
 
     /// The node of a CPU.
@@ -97,17 +114,28 @@ impl CpuMap {
 
     /// The nodes of a set of CPUs.
     pub fn nodes_of(&self, cpus: &CpuSet) -> CpuSet {
-        self.nodes.iter().filter(|(_, of_node)| of_node.intersects(cpus)).map(|(node, _)| *node).collect()
+        self.nodes
+            .iter()
+            .filter(|(_, of_node)| of_node.intersects(cpus))
+            .map(|(node, _)| *node)
+            .collect()
     }
 
     /// The CPUs of some nodes.
     pub fn cpus_of(&self, nodes: &CpuSet) -> CpuSet {
-        nodes.iter().filter_map(|n| self.nodes.get(&n)).fold(CpuSet::new(), |a, b| a.union(b))
+        nodes
+            .iter()
+            .filter_map(|n| self.nodes.get(&n))
+            .fold(CpuSet::new(), |a, b| a.union(b))
     }
 
     /// The largest number of hardware threads of a core.
     pub fn threads(&self) -> u32 {
-        self.cores.iter().map(|c| c.cpus.len() as u32).max().unwrap_or(1)
+        self.cores
+            .iter()
+            .map(|c| c.cpus.len() as u32)
+            .max()
+            .unwrap_or(1)
     }
 
     /// The CPUs for the host's own tasks: all but the isolated ones.
@@ -119,15 +147,24 @@ impl CpuMap {
     pub fn first_cores(&self) -> CpuSet {
         let mut seen = BTreeSet::new();
         let general = |c: &&PhysicalCore| !c.cpus.iter().any(|cpu| self.isolated.contains(*cpu));
-        let first = self.cores.iter().filter(general).filter(|c| seen.insert(c.node));
+        let first = self
+            .cores
+            .iter()
+            .filter(general)
+            .filter(|c| seen.insert(c.node));
         first.flat_map(|c| c.cpus.iter().copied()).collect()
     }
 
-    /// Whether a set lacks a CPU of the host, so that it restricts a thread. On an unknown host each set does, except a
-    /// list from CPU 0 without a gap: libvirt prints all CPUs for a thread without a pin.
+    /// Whether a set lacks a CPU of the host, so that it restricts a thread. On an unknown host
+    /// each set does, except a list from CPU 0 without a gap: libvirt prints all CPUs for a thread
+    /// without a pin.
     pub fn restricts(&self, cpus: &CpuSet) -> bool {
         let may_be_all = || cpus.len() > 1 && matches!(cpus.ranges().as_slice(), [(0, _)]);
-        if self.all.is_empty() { !cpus.is_empty() && !may_be_all() } else { !self.all.is_subset(cpus) }
+        if self.all.is_empty() {
+            !cpus.is_empty() && !may_be_all()
+        } else {
+            !self.all.is_subset(cpus)
+        }
     }
 
     /// The CPU of a set of one CPU, on a host with several.

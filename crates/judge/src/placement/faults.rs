@@ -69,7 +69,8 @@ impl GuestLayout {
         self.running && self.cells.is_none_or(|cells| cells < 2)
     }
 
-    /// Whether it may be on several nodes: it has more vCPUs than a node has CPUs, or may see the nodes.
+    /// Whether it may be on several nodes: it has more vCPUs than a node has CPUs, or may see the
+    /// nodes.
     pub(super) fn may_span(&self, map: &CpuMap) -> bool {
         self.cells.is_none() || map.nodes.values().all(|node| node.len() < self.vcpus.len())
     }
@@ -81,7 +82,10 @@ impl GuestLayout {
 
     /// The vCPUs that are pinned to one CPU each.
     pub fn pins<'a>(&'a self, map: &'a CpuMap) -> impl Iterator<Item = (u32, u32)> + 'a {
-        self.vcpus.iter().enumerate().filter_map(|(v, set)| Some((v as u32, map.pinned(set)?)))
+        self.vcpus
+            .iter()
+            .enumerate()
+            .filter_map(|(v, set)| Some((v as u32, map.pinned(set)?)))
     }
 
     /// The CPUs of vCPUs that are pinned to one CPU each.
@@ -92,7 +96,11 @@ impl GuestLayout {
     /// vCPUs that are pinned to several CPUs.
     pub fn pooled<'a>(&'a self, map: &'a CpuMap) -> impl Iterator<Item = (u32, &'a CpuSet)> + 'a {
         let several = |set: &&CpuSet| set.len() > 1 && map.restricts(set);
-        self.vcpus.iter().enumerate().map(|(v, set)| (v as u32, set)).filter(move |(_, set)| several(set))
+        self.vcpus
+            .iter()
+            .enumerate()
+            .map(|(v, set)| (v as u32, set))
+            .filter(move |(_, set)| several(set))
     }
 
     /// All CPUs of vCPUs that are pinned to several.
@@ -102,20 +110,31 @@ impl GuestLayout {
 
     /// All CPUs that its vCPUs may use; `None` if one of them is not pinned.
     pub fn confined(&self, map: &CpuMap) -> Option<CpuSet> {
-        let bound = self.vcpus.iter().all(|set| map.restricts(set) && !set.is_empty());
+        let bound = self
+            .vcpus
+            .iter()
+            .all(|set| map.restricts(set) && !set.is_empty());
         (bound && !self.vcpus.is_empty()).then(|| union(&self.vcpus))
     }
 
     /// The vCPUs without a pin, if all others are pinned to one CPU each.
     pub fn partly_pinned(&self, map: &CpuMap) -> Vec<u32> {
-        if self.pinning == Pinning::PartlyKnown || self.pooled(map).next().is_some() || self.single(map).is_empty() {
+        if self.pinning == Pinning::PartlyKnown
+            || self.pooled(map).next().is_some()
+            || self.single(map).is_empty()
+        {
             return Vec::new();
         }
-        (0..).zip(&self.vcpus).filter(|(_, set)| !map.restricts(set)).map(|(v, _)| v).collect()
+        (0..)
+            .zip(&self.vcpus)
+            .filter(|(_, set)| !map.restricts(set))
+            .map(|(v, _)| v)
+            .collect()
     }
 
-    /// Threads of one guest core that are pinned to different cores of the host. Cores of one thread, as hybrid hosts
-    /// have beside others, cannot be shown otherwise to a guest that has both.
+    /// Threads of one guest core that are pinned to different cores of the host. Cores of one
+    /// thread, as hybrid hosts have beside others, cannot be shown otherwise to a guest that has
+    /// both.
     pub fn threads_apart(&self, map: &CpuMap) -> Vec<PinnedPair> {
         if self.shape == Shape::Unknown || self.threads <= 1 || map.threads() <= 1 {
             return Vec::new();
@@ -124,10 +143,17 @@ impl GuestLayout {
         let mut apart = Vec::new();
         for (vcpu, cpu) in self.pins(map) {
             let first_vcpu = vcpu - vcpu % self.threads;
-            let Some(first_cpu) = self.pin(map, first_vcpu) else { continue };
+            let Some(first_cpu) = self.pin(map, first_vcpu) else {
+                continue;
+            };
             let both_single = has_pairs && map.is_single(first_cpu) && map.is_single(cpu);
             if vcpu != first_vcpu && !both_single && !map.same_core(first_cpu, cpu) {
-                apart.push(PinnedPair { first_vcpu, vcpu, first_cpu, cpu });
+                apart.push(PinnedPair {
+                    first_vcpu,
+                    vcpu,
+                    first_cpu,
+                    cpu,
+                });
             }
         }
         apart
@@ -141,10 +167,17 @@ impl GuestLayout {
         let mut first: BTreeMap<usize, (u32, u32)> = BTreeMap::new();
         let mut pairs = Vec::new();
         for (vcpu, cpu) in self.pins(map) {
-            let Some(core) = map.core_of(cpu) else { continue };
+            let Some(core) = map.core_of(cpu) else {
+                continue;
+            };
             let (first_vcpu, first_cpu) = *first.entry(core).or_insert((vcpu, cpu));
             if first_cpu != cpu {
-                pairs.push(PinnedPair { first_vcpu, vcpu, first_cpu, cpu });
+                pairs.push(PinnedPair {
+                    first_vcpu,
+                    vcpu,
+                    first_cpu,
+                    cpu,
+                });
             }
         }
         pairs
@@ -171,11 +204,15 @@ impl GuestLayout {
     pub fn disturbs(&self, map: &CpuMap, helper: &HelperLayout) -> bool {
         let single = self.single(map);
         if let Some(cpus) = &helper.cpus {
-            return cpus.intersects(&single) && (helper.load == HelperLoad::Busy || cpus.is_subset(&single));
+            return cpus.intersects(&single)
+                && (helper.load == HelperLoad::Busy || cpus.is_subset(&single));
         }
         // The scheduler puts unpinned threads on other CPUs than the isolated ones.
         let known = !map.all.is_empty() && !single.is_empty();
-        known && helper.load == HelperLoad::Busy && self.confined(map).is_some() && !single.is_subset(&map.isolated)
+        known
+            && helper.load == HelperLoad::Busy
+            && self.confined(map).is_some()
+            && !single.is_subset(&map.isolated)
     }
 }
 
@@ -184,7 +221,8 @@ fn are_apart(a: &CpuSet, b: &CpuSet) -> bool {
     !a.is_empty() && !b.is_empty() && !a.intersects(b)
 }
 
-/// CPUs that one vCPU is pinned to and other vCPUs may use too. CPUs with the same guests form one overlap.
+/// CPUs that one vCPU is pinned to and other vCPUs may use too. CPUs with the same guests form one
+/// overlap.
 pub fn overlaps(map: &CpuMap, guests: &[GuestLayout]) -> Vec<CpuOverlap> {
     let pinned = singles(map, guests, false);
     let mut users: BTreeMap<u32, (BTreeSet<usize>, CpuUsers)> = BTreeMap::new();
@@ -201,7 +239,9 @@ pub fn overlaps(map: &CpuMap, guests: &[GuestLayout]) -> Vec<CpuOverlap> {
     }
     for (g, guest) in running(guests) {
         for (v, set) in guest.pooled(map) {
-            set.intersection(&pinned).iter().for_each(|cpu| add(cpu, g, v));
+            set.intersection(&pinned)
+                .iter()
+                .for_each(|cpu| add(cpu, g, v));
         }
     }
     let mut found: BTreeMap<BTreeSet<usize>, CpuOverlap> = BTreeMap::new();
@@ -225,21 +265,37 @@ pub fn starved(map: &CpuMap, guests: &[GuestLayout]) -> bool {
 
 /// The faults of each guest, chosen so that as few vCPUs as possible have to move.
 pub(super) fn find(map: &CpuMap, guests: &[GuestLayout]) -> Vec<GuestFaults> {
-    let mut faults: Vec<GuestFaults> =
-        guests.iter().map(|g| if g.may_move() { alone(map, g) } else { GuestFaults::default() }).collect();
+    let mut faults: Vec<GuestFaults> = guests
+        .iter()
+        .map(|g| {
+            if g.may_move() {
+                alone(map, g)
+            } else {
+                GuestFaults::default()
+            }
+        })
+        .collect();
     give_way(map, guests, &mut faults);
     let mut kept = CpuSet::new();
     // Whether the guest moves, guest, vCPU, CPU.
     let mut claims: Vec<(bool, usize, u32, u32)> = Vec::new();
     for (g, guest) in running(guests) {
         let stays = |v: &u32| !faults[g].movers.contains_key(v);
-        kept = guest.pooled(map).filter(|(v, _)| stays(v)).fold(kept, |all, (_, set)| all.union(set));
+        kept = guest
+            .pooled(map)
+            .filter(|(v, _)| stays(v))
+            .fold(kept, |all, (_, set)| all.union(set));
         let moves = !faults[g].movers.is_empty();
         if !guest.may_move() {
             kept = kept.union(&guest.single(map));
             continue;
         }
-        claims.extend(guest.pins(map).filter(|(v, _)| stays(v)).map(|(v, cpu)| (moves, g, v, cpu)));
+        claims.extend(
+            guest
+                .pins(map)
+                .filter(|(v, _)| stays(v))
+                .map(|(v, cpu)| (moves, g, v, cpu)),
+        );
     }
     // Guests without another fault keep their CPUs.
     claims.sort_unstable();
@@ -267,9 +323,15 @@ pub(super) fn find(map: &CpuMap, guests: &[GuestLayout]) -> Vec<GuestFaults> {
 pub(super) fn alone(map: &CpuMap, guest: &GuestLayout) -> GuestFaults {
     let mut faults = GuestFaults::default();
     let all = || (0..).zip(&guest.vcpus);
-    faults.mark(all().filter(|(_, set)| set.is_empty()).map(|(v, _)| v), MoveReason::Absent);
+    faults.mark(
+        all().filter(|(_, set)| set.is_empty()).map(|(v, _)| v),
+        MoveReason::Absent,
+    );
     faults.mark(guest.partly_pinned(map), MoveReason::Partly);
-    let on_isolated = guest.pooled(map).filter(|(_, set)| set.is_subset(&map.isolated)).map(|(v, _)| v);
+    let on_isolated = guest
+        .pooled(map)
+        .filter(|(_, set)| set.is_subset(&map.isolated))
+        .map(|(v, _)| v);
     if guest.piled_up && guest.pinning != Pinning::OneSet {
         faults.mark(on_isolated, MoveReason::Isolated);
     }
@@ -277,11 +339,17 @@ pub(super) fn alone(map: &CpuMap, guest: &GuestLayout) -> GuestFaults {
         faults.mark(all().map(|(v, _)| v), MoveReason::NodeSplit);
     }
     let apart = guest.threads_apart(map);
-    faults.mark(apart.iter().flat_map(|pair| [pair.first_vcpu, pair.vcpu]), MoveReason::ThreadsApart);
+    faults.mark(
+        apart.iter().flat_map(|pair| [pair.first_vcpu, pair.vcpu]),
+        MoveReason::ThreadsApart,
+    );
     let shared = guest.shared_cores(map);
-    // Where pairs cover all vCPUs in order, the pins are right once the guest sees hardware threads.
+    // Where pairs cover all vCPUs in order, the pins are right once the guest sees hardware
+    // threads.
     let in_order = shared.len() * 2 == guest.vcpus.len()
-        && shared.iter().all(|pair| pair.first_vcpu + 1 == pair.vcpu && pair.first_vcpu.is_multiple_of(2));
+        && shared
+            .iter()
+            .all(|pair| pair.first_vcpu + 1 == pair.vcpu && pair.first_vcpu.is_multiple_of(2));
     if !shared.is_empty() && guest.shape >= Shape::Threads && in_order {
         faults.show_threads = Some(2);
     } else {
@@ -290,15 +358,18 @@ pub(super) fn alone(map: &CpuMap, guest: &GuestLayout) -> GuestFaults {
     faults
 }
 
-/// Whether a placement, judged as the current one is, has more faults, some of guests that had none, or fewer CPUs than
-/// vCPUs in a set that had enough.
+/// Whether a placement, judged as the current one is, has more faults, some of guests that had
+/// none, or fewer CPUs than vCPUs in a set that had enough.
 pub(super) fn is_worse(map: &CpuMap, before: &[GuestLayout], after: &[GuestLayout]) -> bool {
     let (was, is) = (fault_counts(map, before), fault_counts(map, after));
-    if is.iter().sum::<usize>() > was.iter().sum() || is.iter().zip(&was).any(|(is, was)| *is > 0 && *was == 0) {
+    if is.iter().sum::<usize>() > was.iter().sum()
+        || is.iter().zip(&was).any(|(is, was)| *is > 0 && *was == 0)
+    {
         return true;
     }
     for (was, is) in before.iter().zip(after) {
-        let [had, has] = [was, is].map(|guest| guest.confined(map).map_or(map.all.len(), |cpus| cpus.len()));
+        let [had, has] =
+            [was, is].map(|guest| guest.confined(map).map_or(map.all.len(), |cpus| cpus.len()));
         let shared = was.pooled(map).count() == was.vcpus.len();
         if shared && had >= is.vcpus.len() && has < is.vcpus.len() {
             return true;
@@ -312,7 +383,11 @@ fn fault_counts(map: &CpuMap, guests: &[GuestLayout]) -> Vec<usize> {
     let mut counts = Vec::new();
     for (faults, guest) in find(map, guests).iter().zip(guests) {
         let vcpus = faults.movers.len();
-        let helpers = guest.helpers.values().filter(|helper| guest.disturbs(map, helper)).count();
+        let helpers = guest
+            .helpers
+            .values()
+            .filter(|helper| guest.disturbs(map, helper))
+            .count();
         counts.push(if guest.running { vcpus + helpers } else { 0 });
     }
     counts
@@ -325,22 +400,38 @@ pub(super) fn move_whole_cores(map: &CpuMap, guest: &GuestLayout, faults: &mut G
         return;
     }
     let cores: BTreeSet<u32> = faults.movers.keys().map(|v| v / threads).collect();
-    faults.mark(guest.pins(map).map(|(v, _)| v).filter(|v| cores.contains(&(v / threads))), MoveReason::Together);
+    faults.mark(
+        guest
+            .pins(map)
+            .map(|(v, _)| v)
+            .filter(|v| cores.contains(&(v / threads))),
+        MoveReason::Together,
+    );
 }
 
 /// Number of vCPUs of a guest core; 1 if the host's cores have one thread.
 pub(super) fn unit(map: &CpuMap, guest: &GuestLayout) -> u32 {
-    if guest.shape != Shape::Unknown && map.threads() > 1 { guest.threads.max(1) } else { 1 }
+    if guest.shape != Shape::Unknown && map.threads() > 1 {
+        guest.threads.max(1)
+    } else {
+        1
+    }
 }
 
-/// Marks guests whose sets contain CPUs of pinned vCPUs, where fewer threads move if these guests do than if the pinned
-/// vCPUs do.
+/// Marks guests whose sets contain CPUs of pinned vCPUs, where fewer threads move if these guests
+/// do than if the pinned vCPUs do.
 fn give_way(map: &CpuMap, guests: &[GuestLayout], faults: &mut [GuestFaults]) {
     let mut pinned: BTreeMap<u32, usize> = BTreeMap::new();
-    running(guests).flat_map(|(_, g)| g.pins(map)).for_each(|(_, cpu)| *pinned.entry(cpu).or_default() += 1);
+    running(guests)
+        .flat_map(|(_, g)| g.pins(map))
+        .for_each(|(_, cpu)| *pinned.entry(cpu).or_default() += 1);
     for (g, guest) in running(guests) {
         let sets: Vec<u32> = guest.pooled(map).map(|(v, _)| v).collect();
-        let count: usize = guest.reach(map).iter().filter_map(|cpu| pinned.get(&cpu)).sum();
+        let count: usize = guest
+            .reach(map)
+            .iter()
+            .filter_map(|cpu| pinned.get(&cpu))
+            .sum();
         if count > sets.len() && guest.may_move() {
             faults[g].mark(sets, MoveReason::PoolOverlap);
         }

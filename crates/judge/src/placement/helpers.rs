@@ -11,7 +11,8 @@ fn is_wrong(map: &CpuMap, guest: &GuestLayout, helper: &HelperLayout) -> bool {
     helper.absent || guest.disturbs(map, helper)
 }
 
-/// CPUs of helpers that were pinned before the plan, and disturb no vCPU. Nothing else is placed there.
+/// CPUs of helpers that were pinned before the plan, and disturb no vCPU. Nothing else is placed
+/// there.
 pub(super) fn settled(map: &CpuMap, was: &[GuestLayout], now: &[GuestLayout]) -> CpuSet {
     let mut cpus = CpuSet::new();
     for (was, now) in was.iter().zip(now) {
@@ -24,11 +25,16 @@ pub(super) fn settled(map: &CpuMap, was: &[GuestLayout], now: &[GuestLayout]) ->
     cpus
 }
 
-/// Moves helpers away from pinned vCPUs and to the node of their guest's vCPUs, with as few changes as possible.
+/// Moves helpers away from pinned vCPUs and to the node of their guest's vCPUs, with as few changes
+/// as possible.
 pub(super) fn place(map: &CpuMap, guests: &mut [GuestLayout]) {
     let free = map.general().difference(&singles(map, guests, true));
     // A paused guest keeps its CPUs if some are left for the others.
-    let any = if free.is_empty() { map.general().difference(&singles(map, guests, false)) } else { free.clone() };
+    let any = if free.is_empty() {
+        map.general().difference(&singles(map, guests, false))
+    } else {
+        free.clone()
+    };
     for guest in guests.iter_mut().filter(|g| g.running) {
         let mut moved = Vec::new();
         for (id, helper) in &guest.helpers {
@@ -45,15 +51,25 @@ pub(super) fn place(map: &CpuMap, guests: &mut [GuestLayout]) {
 }
 
 fn pinned_to(cpus: CpuSet) -> HelperLayout {
-    HelperLayout { cpus: Some(cpus), pinned: true, ..HelperLayout::default() }
+    HelperLayout {
+        cpus: Some(cpus),
+        pinned: true,
+        ..HelperLayout::default()
+    }
 }
 
-/// The CPUs that a helper can keep. Where that is less than half of them, as many as it had: of its own, of the first
-/// core of the nodes of its vCPUs, of these nodes, of any without a pinned vCPU.
+/// The CPUs that a helper can keep. Where that is less than half of them, as many as it had: of its
+/// own, of the first core of the nodes of its vCPUs, of these nodes, of any without a pinned vCPU.
 fn room_for(map: &CpuMap, guest: &GuestLayout, helper: &HelperLayout, room: &CpuSet) -> CpuSet {
-    let now = helper.cpus.as_ref().filter(|c| helper.pinned || map.restricts(c));
+    let now = helper
+        .cpus
+        .as_ref()
+        .filter(|c| helper.pinned || map.restricts(c));
     let kept = now.map(|c| c.intersection(room)).unwrap_or_default();
-    let width = now.map(CpuSet::len).filter(|width| *width > 0).unwrap_or(UNPINNED_WIDTH);
+    let width = now
+        .map(CpuSet::len)
+        .filter(|width| *width > 0)
+        .unwrap_or(UNPINNED_WIDTH);
     if kept.len() * 2 >= width {
         return kept;
     }

@@ -1,9 +1,11 @@
-//! Placement of all guests' threads on a host. Pure: it makes new pins from topology, pins and needs.
+//! Placement of all guests' threads on a host. Pure: it makes new pins from topology, pins and
+//! needs.
 //!
-//! [`plan`] changes as little as possible. It finds faults of the pins ([`faults`]), gives the vCPUs concerned CPUs of
-//! their own (`assignment`) or, where none is left, a set to share (`solve`), and moves helper threads away from pinned
-//! vCPUs (`helpers`). Then it moves threads that can run in a better place without cost to others. The placement rules
-//! find faults with the same functions, so they report nothing about a configuration that follows the plan.
+//! [`plan`] changes as little as possible. It finds faults of the pins ([`faults`]), gives the
+//! vCPUs concerned CPUs of their own (`assignment`) or, where none is left, a set to share
+//! (`solve`), and moves helper threads away from pinned vCPUs (`helpers`). Then it moves threads
+//! that can run in a better place without cost to others. The placement rules find faults with the
+//! same functions, so they report nothing about a configuration that follows the plan.
 
 mod assignment;
 mod cpu_map;
@@ -26,12 +28,13 @@ pub struct GuestLayout {
     pub shape: Shape,
     /// Hardware threads of a guest core; at least 1.
     pub threads: u32,
-    /// The number of NUMA cells that it sees; `None` where that is not known. A guest with several was laid out for this
-    /// host by hand: the plan leaves it where it is.
+    /// The number of NUMA cells that it sees; `None` where that is not known. A guest with several
+    /// was laid out for this host by hand: the plan leaves it where it is.
     pub cells: Option<usize>,
     /// How its vCPUs are pinned.
     pub pinning: Pinning,
-    /// The CPUs that each vCPU may use: all CPUs if it is not pinned, none if its CPUs are offline or missing.
+    /// The CPUs that each vCPU may use: all CPUs if it is not pinned, none if its CPUs are offline
+    /// or missing.
     pub vcpus: Vec<CpuSet>,
     /// The CPU on which a vCPU was seen.
     pub runs_on: BTreeMap<u32, u32>,
@@ -45,7 +48,8 @@ pub struct GuestLayout {
     pub bound: Option<CpuSet>,
     /// The nodes that hold most of its memory.
     pub memory: CpuSet,
-    /// Whether its busy vCPUs pile up on one CPU of a set of isolated CPUs, among which nothing balances load.
+    /// Whether its busy vCPUs pile up on one CPU of a set of isolated CPUs, among which nothing
+    /// balances load.
     pub piled_up: bool,
 }
 
@@ -142,14 +146,21 @@ pub struct GuestPlan {
     pub reasons: BTreeMap<MoveReason, CpuSet>,
     /// Whether its vCPUs share CPUs with others because too few are left.
     pub shares: bool,
-    /// Whether the changes are optional: the guest is not pinned, and there are enough CPUs to pin it.
+    /// Whether the changes are optional: the guest is not pinned, and there are enough CPUs to pin
+    /// it.
     pub optional: bool,
 }
 
 impl GuestPlan {
     /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
-        let Self { vcpus, helpers, threads, memory, .. } = self;
+        let Self {
+            vcpus,
+            helpers,
+            threads,
+            memory,
+            ..
+        } = self;
         vcpus.is_empty() && helpers.is_empty() && threads.is_none() && memory.is_none()
     }
 }
@@ -159,20 +170,25 @@ impl GuestPlan {
 pub struct PlacementPlan {
     /// The changes, in the order of the guests.
     pub guests: Vec<GuestPlan>,
-    /// Where each guest's threads may run after the plan and its optional changes, in the same order.
+    /// Where each guest's threads may run after the plan and its optional changes, in the same
+    /// order.
     pub after: Vec<GuestLayout>,
 }
 
 impl PlacementPlan {
     /// The guests that change.
     pub fn changed(&self) -> impl Iterator<Item = (usize, &GuestPlan)> {
-        self.guests.iter().enumerate().filter(|(_, g)| !g.is_empty())
+        self.guests
+            .iter()
+            .enumerate()
+            .filter(|(_, g)| !g.is_empty())
     }
 }
 
 /// The CPUs in any of some sets.
 fn union<'a>(sets: impl IntoIterator<Item = &'a CpuSet>) -> CpuSet {
-    sets.into_iter().fold(CpuSet::new(), |all, set| all.union(set))
+    sets.into_iter()
+        .fold(CpuSet::new(), |all, set| all.union(set))
 }
 
 /// The guests that run, by their position.
@@ -182,7 +198,12 @@ fn running(guests: &[GuestLayout]) -> impl Iterator<Item = (usize, &GuestLayout)
 
 /// The CPUs that running guests, or all of them, have pinned single vCPUs to.
 pub(crate) fn singles(map: &CpuMap, guests: &[GuestLayout], all: bool) -> CpuSet {
-    guests.iter().filter(|g| all || g.running).flat_map(|g| g.pins(map)).map(|(_, cpu)| cpu).collect()
+    guests
+        .iter()
+        .filter(|g| all || g.running)
+        .flat_map(|g| g.pins(map))
+        .map(|(_, cpu)| cpu)
+        .collect()
 }
 
 #[cfg(test)]

@@ -1,9 +1,12 @@
-//! Makes the plan: gives the vCPUs with a fault CPUs of their own, else a set to share, else all CPUs, and checks that
-//! nothing got worse.
+//! Makes the plan: gives the vCPUs with a fault CPUs of their own, else a set to share, else all
+//! CPUs, and checks that nothing got worse.
 
 use super::assignment::{FreeCpus, assign};
 use super::faults::{self, GuestFaults};
-use super::{CpuMap, GuestLayout, GuestPlan, MoveReason, Pinning, PlacementPlan, Shape, helpers, running, union};
+use super::{
+    CpuMap, GuestLayout, GuestPlan, MoveReason, Pinning, PlacementPlan, Shape, helpers, running,
+    union,
+};
 use kvm::CpuSet;
 use std::cmp::Reverse;
 
@@ -13,11 +16,19 @@ const ROUNDS: usize = 8;
 /// Plans a host from the guests' current layouts. Threads without a fault stay.
 pub fn plan(map: &CpuMap, guests: &[GuestLayout]) -> PlacementPlan {
     let plans = vec![GuestPlan::default(); guests.len()];
-    let nothing = PlacementPlan { guests: plans.clone(), after: guests.to_vec() };
+    let nothing = PlacementPlan {
+        guests: plans.clone(),
+        after: guests.to_vec(),
+    };
     if map.all.is_empty() {
         return nothing;
     }
-    let mut work = Work { map, was: guests, now: guests.to_vec(), plans };
+    let mut work = Work {
+        map,
+        was: guests,
+        now: guests.to_vec(),
+        plans,
+    };
     work.undo_drift();
     let mut repaired = CpuSet::new();
     for _ in 0..ROUNDS {
@@ -36,7 +47,10 @@ pub fn plan(map: &CpuMap, guests: &[GuestLayout]) -> PlacementPlan {
     for (g, was) in guests.iter().enumerate() {
         work.changes(g, was);
     }
-    PlacementPlan { guests: work.plans, after: work.now }
+    PlacementPlan {
+        guests: work.plans,
+        after: work.now,
+    }
 }
 
 /// An unfinished plan.
@@ -49,8 +63,8 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Gives each guest with a fault other CPUs, the largest first. `repaired` are the guests that were given some
-    /// before: those that still have a fault get all CPUs.
+    /// Gives each guest with a fault other CPUs, the largest first. `repaired` are the guests that
+    /// were given some before: those that still have a fault get all CPUs.
     fn repair(&mut self, repaired: &mut CpuSet) {
         let map = self.map;
         let mut found = faults::find(map, &self.now);
@@ -71,7 +85,9 @@ impl Work<'_> {
         }
         for (g, movers) in &sharing {
             // What they leave is for all of them.
-            movers.keys().for_each(|v| self.now[*g].vcpus[*v as usize].clone_from(&map.all));
+            movers
+                .keys()
+                .for_each(|v| self.now[*g].vcpus[*v as usize].clone_from(&map.all));
         }
         let pools = self.pools(sharing.iter().map(|(_, movers)| movers.len()).sum());
         let mut users = vec![0; pools.len()];
@@ -80,17 +96,23 @@ impl Work<'_> {
         }
     }
 
-    /// The guest with CPUs of its own for the vCPUs with a fault; `None` without room, and for a guest that has sets.
+    /// The guest with CPUs of its own for the vCPUs with a fault; `None` without room, and for a
+    /// guest that has sets.
     fn own_cpus(&self, g: usize, found: &[GuestFaults]) -> Option<GuestLayout> {
         let (map, guest) = (self.map, &self.now[g]);
-        let is_isolated = found[g].movers.values().any(|reason| *reason == MoveReason::Isolated);
-        if !is_isolated && !guest.vcpus.is_empty() && guest.pooled(map).count() == guest.vcpus.len() {
+        let is_isolated = found[g]
+            .movers
+            .values()
+            .any(|reason| *reason == MoveReason::Isolated);
+        if !is_isolated && !guest.vcpus.is_empty() && guest.pooled(map).count() == guest.vcpus.len()
+        {
             return None;
         }
         let after = assign(map, guest, &found[g], &self.free(found))?;
         // One CPU stays with the host.
         let taken = self.taken(found).union(&after.single(map));
-        let is_last = map.general().is_subset(&taken) && !map.general().is_subset(&self.taken(found));
+        let is_last =
+            map.general().is_subset(&taken) && !map.general().is_subset(&self.taken(found));
         if is_last { None } else { Some(after) }
     }
 
@@ -109,7 +131,8 @@ impl Work<'_> {
         }
     }
 
-    /// Moves helpers away from vCPUs, and gives all threads of a guest one set where its manager knows nothing else.
+    /// Moves helpers away from vCPUs, and gives all threads of a guest one set where its manager
+    /// knows nothing else.
     fn place_helpers(&mut self) {
         self.unify(false);
         helpers::place(self.map, &mut self.now);
@@ -118,10 +141,22 @@ impl Work<'_> {
 
     fn unify(&mut self, with_helpers: bool) {
         let map = self.map;
-        for guest in self.now.iter_mut().filter(|g| g.pinning == Pinning::OneSet && g.confined(map).is_some()) {
-            let helpers = guest.helpers.values().filter(|_| with_helpers).filter_map(|helper| helper.cpus.as_ref());
+        for guest in self
+            .now
+            .iter_mut()
+            .filter(|g| g.pinning == Pinning::OneSet && g.confined(map).is_some())
+        {
+            let helpers = guest
+                .helpers
+                .values()
+                .filter(|_| with_helpers)
+                .filter_map(|helper| helper.cpus.as_ref());
             let set = union(guest.vcpus.iter().chain(helpers));
-            guest.helpers.values_mut().filter(|h| h.cpus.is_some()).for_each(|h| h.cpus = Some(set.clone()));
+            guest
+                .helpers
+                .values_mut()
+                .filter(|h| h.cpus.is_some())
+                .for_each(|h| h.cpus = Some(set.clone()));
             guest.vcpus.fill(set);
         }
     }
@@ -139,7 +174,9 @@ impl Work<'_> {
     fn taken(&self, found: &[GuestFaults]) -> CpuSet {
         let mut taken = CpuSet::new();
         for (guest, faults) in self.now.iter().zip(found) {
-            let pins = guest.pins(self.map).filter(|(v, _)| !faults.movers.contains_key(v));
+            let pins = guest
+                .pins(self.map)
+                .filter(|(v, _)| !faults.movers.contains_key(v));
             taken.extend(pins.map(|(_, cpu)| cpu));
         }
         taken
@@ -150,44 +187,79 @@ impl Work<'_> {
         let taken = self.taken(found);
         let mut used = taken.clone();
         for (guest, faults) in self.now.iter().zip(found) {
-            let stays = guest.pooled(map).filter(|(v, _)| !faults.movers.contains_key(v));
+            let stays = guest
+                .pooled(map)
+                .filter(|(v, _)| !faults.movers.contains_key(v));
             used = stays.fold(used, |all, (_, set)| all.union(set));
         }
         let left = map.general().difference(&taken);
         // One core stays with the host: the first that has a CPU left.
-        let own = map.cores.iter().find(|c| c.cpus.iter().any(|cpu| left.contains(*cpu)));
-        let own: CpuSet = own.into_iter().flat_map(|c| c.cpus.iter().copied()).collect();
-        let starved = found.iter().flat_map(|f| f.movers.values()).any(|r| *r == MoveReason::HostStarved);
-        let banned = if starved { map.general().first().into_iter().collect() } else { CpuSet::new() };
+        let own = map
+            .cores
+            .iter()
+            .find(|c| c.cpus.iter().any(|cpu| left.contains(*cpu)));
+        let own: CpuSet = own
+            .into_iter()
+            .flat_map(|c| c.cpus.iter().copied())
+            .collect();
+        let starved = found
+            .iter()
+            .flat_map(|f| f.movers.values())
+            .any(|r| *r == MoveReason::HostStarved);
+        let banned = if starved {
+            map.general().first().into_iter().collect()
+        } else {
+            CpuSet::new()
+        };
         let open = map.all.difference(&used).difference(&banned);
         let new = open.difference(&helpers::settled(map, self.was, &self.now));
-        let mut levels = vec![new.difference(&map.first_cores()).difference(&own), new.difference(&own)];
+        let mut levels = vec![
+            new.difference(&map.first_cores()).difference(&own),
+            new.difference(&own),
+        ];
         if !map.isolated.is_empty() {
             levels.insert(0, new.intersection(&map.isolated));
         }
         if !map.busy.is_empty() {
-            let calm: Vec<CpuSet> = levels.iter().map(|level| level.difference(&map.busy)).collect();
+            let calm: Vec<CpuSet> = levels
+                .iter()
+                .map(|level| level.difference(&map.busy))
+                .collect();
             levels.splice(..0, calm);
         }
         FreeCpus { open, levels }
     }
 
-    /// The sets that guests without room may share, one of each node: neither isolated nor taken by single vCPUs, and
-    /// without the first cores of the nodes and the CPUs of helpers where the rest has room for so many vCPUs.
+    /// The sets that guests without room may share, one of each node: neither isolated nor taken by
+    /// single vCPUs, and without the first cores of the nodes and the CPUs of helpers where the
+    /// rest has room for so many vCPUs.
     fn pools(&self, vcpus: usize) -> Vec<CpuSet> {
         let map = self.map;
-        let left = map.general().difference(&super::singles(map, &self.now, true));
+        let left = map
+            .general()
+            .difference(&super::singles(map, &self.now, true));
         let calm = left.difference(&helpers::settled(map, self.was, &self.now));
-        let choices = [calm.difference(&map.first_cores()), calm, left.difference(&map.first_cores())];
+        let choices = [
+            calm.difference(&map.first_cores()),
+            calm,
+            left.difference(&map.first_cores()),
+        ];
         let on_node = |node: &CpuSet| {
             let choices = choices.iter().map(|cpus| cpus.intersection(node));
-            choices.into_iter().find(|cpus| cpus.len() >= vcpus).unwrap_or_else(|| left.intersection(node))
+            choices
+                .into_iter()
+                .find(|cpus| cpus.len() >= vcpus)
+                .unwrap_or_else(|| left.intersection(node))
         };
-        if map.nodes.len() > 1 { map.nodes.values().map(on_node).collect() } else { vec![on_node(&map.all)] }
+        if map.nodes.len() > 1 {
+            map.nodes.values().map(on_node).collect()
+        } else {
+            vec![on_node(&map.all)]
+        }
     }
 
-    /// Gives vCPUs of a guest without room a set to share, else all CPUs to the guest. `users` counts the vCPUs that
-    /// were given each set.
+    /// Gives vCPUs of a guest without room a set to share, else all CPUs to the guest. `users`
+    /// counts the vCPUs that were given each set.
     fn share(&mut self, g: usize, movers: &CpuSet, pools: &[CpuSet], users: &mut [usize]) {
         let (map, guest) = (self.map, &self.now[g]);
         let near = guest.bound.as_ref().unwrap_or(&guest.memory);
@@ -195,7 +267,11 @@ impl Work<'_> {
         let had = self.was[g].reach(map);
         // Who had a set before has as much as before.
         let had_set = self.was[g].pooled(map).count() == guest.vcpus.len();
-        let least = if had_set { guest.vcpus.len() } else { movers.len().max(2) };
+        let least = if had_set {
+            guest.vcpus.len()
+        } else {
+            movers.len().max(2)
+        };
         let mut best = None;
         for (at, pool) in pools.iter().enumerate() {
             let nodes = map.nodes_of(pool);
@@ -204,12 +280,22 @@ impl Work<'_> {
             }
             let has_room = pool.len() >= users[at] + movers.len();
             let kept = pool.intersection(&had).len();
-            best = best.max(Some((has_room, nodes.intersects(near), kept, pool.len(), Reverse(at))));
+            best = best.max(Some((
+                has_room,
+                nodes.intersects(near),
+                kept,
+                pool.len(),
+                Reverse(at),
+            )));
         }
-        let Some((.., Reverse(at))) = best else { return self.unpin(g) };
+        let Some((.., Reverse(at))) = best else {
+            return self.unpin(g);
+        };
         users[at] += movers.len();
         self.plans[g].shares |= !had_set;
-        movers.iter().for_each(|v| self.now[g].vcpus[v as usize].clone_from(&pools[at]));
+        movers
+            .iter()
+            .for_each(|v| self.now[g].vcpus[v as usize].clone_from(&pools[at]));
     }
 
     /// Removes all pins of a guest.
@@ -221,7 +307,12 @@ impl Work<'_> {
     /// Binds memory to the nodes of the vCPUs, where the plan moved them away from it.
     fn bind_memory(&mut self, was: &[GuestLayout]) {
         let map = self.map;
-        for (guest, was) in self.now.iter_mut().zip(was).filter(|(_, was)| was.may_move()) {
+        for (guest, was) in self
+            .now
+            .iter_mut()
+            .zip(was)
+            .filter(|(_, was)| was.may_move())
+        {
             let nodes = guest.nodes(map);
             let left = !nodes.is_empty() && guest.vcpus != was.vcpus && was.nodes(map) != nodes;
             // The memory of a guest whose configuration is unknown stays where its vCPUs were.
@@ -232,14 +323,18 @@ impl Work<'_> {
         }
     }
 
-    /// Pins all guests that are not pinned, if there is room for all of them, no busy CPU of the host's tasks is needed,
-    /// nothing but pins changes, and nothing gets worse.
+    /// Pins all guests that are not pinned, if there is room for all of them, no busy CPU of the
+    /// host's tasks is needed, nothing but pins changes, and nothing gets worse.
     fn place_unpinned(&mut self) {
         let map = self.map;
         let mut found = vec![GuestFaults::default(); self.now.len()];
-        for (g, guest) in running(&self.now).filter(|(_, guest)| guest.pinning != Pinning::OneSet && guest.may_move()) {
+        for (g, guest) in running(&self.now)
+            .filter(|(_, guest)| guest.pinning != Pinning::OneSet && guest.may_move())
+        {
             if guest.vcpus.iter().all(|set| !map.restricts(set)) {
-                found[g].movers = (0..guest.vcpus.len() as u32).map(|v| (v, MoveReason::Unpinned)).collect();
+                found[g].movers = (0..guest.vcpus.len() as u32)
+                    .map(|v| (v, MoveReason::Unpinned))
+                    .collect();
             }
         }
         let unpinned: Vec<usize> = (0..found.len()).filter(|g| !found[*g].is_empty()).collect();
@@ -250,7 +345,9 @@ impl Work<'_> {
         let (before, mut left) = (self.now.clone(), found.clone());
         for g in &unpinned {
             let was = &self.now[*g];
-            let Some(after) = self.own_cpus(*g, &left) else { break };
+            let Some(after) = self.own_cpus(*g, &left) else {
+                break;
+            };
             if after.threads != was.threads || after.single(map).intersects(&map.busy) {
                 break;
             }
@@ -260,7 +357,8 @@ impl Work<'_> {
         self.bind_memory(&before);
         self.place_helpers();
         let is_done = left.iter().all(GuestFaults::is_empty);
-        let is_touched = (0..before.len()).any(|g| found[g].is_empty() && self.moves_settled(g, &before[g]));
+        let is_touched =
+            (0..before.len()).any(|g| found[g].is_empty() && self.moves_settled(g, &before[g]));
         if !is_done || is_touched || faults::is_worse(map, &before, &self.now) {
             self.now = before;
             return;
@@ -272,8 +370,14 @@ impl Work<'_> {
     /// Whether a guest changed since `before` where the plan had not changed it.
     fn moves_settled(&self, g: usize, before: &GuestLayout) -> bool {
         let (was, now) = (&self.was[g], &self.now[g]);
-        let settled = was.helpers.iter().filter(|(id, helper)| before.helpers.get(id) == Some(helper));
-        now.vcpus != before.vcpus || settled.into_iter().any(|(id, helper)| now.helpers.get(id) != Some(helper))
+        let settled = was
+            .helpers
+            .iter()
+            .filter(|(id, helper)| before.helpers.get(id) == Some(helper));
+        now.vcpus != before.vcpus
+            || settled
+                .into_iter()
+                .any(|(id, helper)| now.helpers.get(id) != Some(helper))
     }
 
     /// Records what changed of one guest.
@@ -283,12 +387,20 @@ impl Work<'_> {
             if new != old || was.absent.contains(v) && !new.is_empty() {
                 plan.vcpus.insert(v, new.clone());
                 if was.absent.contains(v) {
-                    plan.reasons.entry(MoveReason::Absent).or_default().insert(v);
+                    plan.reasons
+                        .entry(MoveReason::Absent)
+                        .or_default()
+                        .insert(v);
                 }
             }
         }
-        let moved = now.helpers.iter().filter(|(id, new)| was.helpers.get(id) != Some(new));
-        plan.helpers = moved.filter_map(|(id, new)| Some((*id, new.cpus.clone()?))).collect();
+        let moved = now
+            .helpers
+            .iter()
+            .filter(|(id, new)| was.helpers.get(id) != Some(new));
+        plan.helpers = moved
+            .filter_map(|(id, new)| Some((*id, new.cpus.clone()?)))
+            .collect();
         plan.threads = Some(now.threads).filter(|threads| *threads != was.threads);
         plan.memory = now.bound.clone().filter(|_| now.bound != was.bound);
         let moved: CpuSet = plan.vcpus.keys().copied().collect();

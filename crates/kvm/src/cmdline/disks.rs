@@ -1,4 +1,5 @@
-//! Disks on a QEMU command line: what backs them, how QEMU does their I/O, and the limits it keeps them to.
+//! Disks on a QEMU command line: what backs them, how QEMU does their I/O, and the limits it keeps
+//! them to.
 
 use super::options::{Pair, get, is_on};
 use crate::sanitize;
@@ -8,8 +9,8 @@ use std::collections::BTreeMap;
 /// At most this many are kept.
 const MAX_DISKS: usize = 256;
 
-/// The limits of `-drive` and of throttle groups (QEMU's `throttle_extract_options` in blockdev.c and `qapi/qom.json`,
-/// `ThrottleLimits`), with their older names, and libvirt's names of the same.
+/// The limits of `-drive` and of throttle groups (QEMU's `throttle_extract_options` in blockdev.c
+/// and `qapi/qom.json`, `ThrottleLimits`), with their older names, and libvirt's names of the same.
 pub(crate) const DISK_LIMITS: [(&str, &str, &str); 6] = [
     ("iops-total", "iops", "total_iops_sec"),
     ("iops-read", "iops_rd", "read_iops_sec"),
@@ -22,7 +23,8 @@ pub(crate) const DISK_LIMITS: [(&str, &str, &str); 6] = [
 /// What `if=` says of drives that are not disks.
 const NO_DISKS: &[&str] = &["pflash", "floppy", "mtd", "sd"];
 
-/// A disk as `-drive`, or `-blockdev` and `-device` together, describe it. CD-ROMs and firmware are left out.
+/// A disk as `-drive`, or `-blockdev` and `-device` together, describe it. CD-ROMs and firmware are
+/// left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CommandDisk {
@@ -40,14 +42,18 @@ pub struct CommandDisk {
     pub cache: Option<String>,
     /// `aio=`: `threads`, `native`, `io_uring`.
     pub aio: Option<String>,
-    /// Limits per second by libvirt's names (`total_iops_sec`); those that are 0 limit nothing and are left out.
+    /// Limits per second by libvirt's names (`total_iops_sec`); those that are 0 limit nothing and
+    /// are left out.
     pub limits: BTreeMap<String, u64>,
 }
 
 impl CommandDisk {
     /// Whether QEMU's statistics call it so.
     pub fn is_called(&self, name: &str) -> bool {
-        !name.is_empty() && [&self.drive, &self.device].into_iter().any(|own| own == name)
+        !name.is_empty()
+            && [&self.drive, &self.device]
+                .into_iter()
+                .any(|own| own == name)
     }
 }
 
@@ -55,26 +61,43 @@ impl CommandDisk {
 pub(super) fn drive(disks: &mut Vec<CommandDisk>, parts: &[Pair]) {
     let text = |key: &str| get(parts, key, false).map(|value| sanitize(&value, 256));
     let bus = text("if");
-    let path = ["file", "filename", "file.filename", "file.image"].into_iter().find_map(text).unwrap_or_default();
-    let is_disk = text("media").is_none_or(|media| media != "cdrom") && !path.to_ascii_lowercase().ends_with(".iso");
+    let path = ["file", "filename", "file.filename", "file.image"]
+        .into_iter()
+        .find_map(text)
+        .unwrap_or_default();
+    let is_disk = text("media").is_none_or(|media| media != "cdrom")
+        && !path.to_ascii_lowercase().ends_with(".iso");
     let id = text("id").or_else(|| text("node-name"));
     // A space in the path cuts what `ps` prints short: no extension is left, as in `file=/Windows`.
-    let has_extension = path.rsplit('/').next().is_some_and(|name| name.contains('.'));
+    let has_extension = path
+        .rsplit('/')
+        .next()
+        .is_some_and(|name| name.contains('.'));
     let is_cut = id.is_none() && parts.len() < 2 && !has_extension;
     if is_cut || !is_disk || bus.as_deref().is_some_and(|bus| NO_DISKS.contains(&bus)) {
         return;
     }
-    // A format node lies upon the node of its file and takes its place: the device names the upper one.
-    let below = get(parts, "file", false).filter(|file| disks.iter().any(|disk| disk.drive == *file));
-    let mut disk = match below.as_ref().and_then(|file| disks.iter().position(|disk| disk.drive == *file)) {
+    // A format node lies upon the node of its file and takes its place: the device names the upper
+    // one.
+    let below =
+        get(parts, "file", false).filter(|file| disks.iter().any(|disk| disk.drive == *file));
+    let mut disk = match below
+        .as_ref()
+        .and_then(|file| disks.iter().position(|disk| disk.drive == *file))
+    {
         Some(at) => disks.remove(at),
         None => CommandDisk::default(),
     };
     let direct = text("cache.direct").map(|on| if is_on(&on) { "none" } else { "writeback" });
-    let direct = if text("cache.no-flush").is_some_and(|on| is_on(&on)) { Some("unsafe") } else { direct };
+    let direct = if text("cache.no-flush").is_some_and(|on| is_on(&on)) {
+        Some("unsafe")
+    } else {
+        direct
+    };
     disk.cache = text("cache").or(direct.map(str::to_owned)).or(disk.cache);
     // What is thrown away when QEMU ends needs no flushes.
-    disk.cache.take_if(|cache| *cache == "unsafe" && text("snapshot").is_some_and(|on| is_on(&on)));
+    disk.cache
+        .take_if(|cache| *cache == "unsafe" && text("snapshot").is_some_and(|on| is_on(&on)));
     disk.aio = text("aio").or(disk.aio);
     // A drive without `if=` is an IDE disk of a PC (hw/i386/pc.c, `block_default_type`).
     let default = text("node-name").is_none().then(|| "ide".to_owned());
@@ -91,15 +114,26 @@ pub(super) fn drive(disks: &mut Vec<CommandDisk>, parts: &[Pair]) {
 
 /// Takes in a `-device` that names its drive.
 pub(super) fn device(disks: &mut [CommandDisk], driver: &str, id: &str, parts: &[Pair]) {
-    let Some(drive) = get(parts, "drive", false) else { return };
-    let Some(disk) = disks.iter_mut().find(|disk| disk.drive == drive) else { return };
+    let Some(drive) = get(parts, "drive", false) else {
+        return;
+    };
+    let Some(disk) = disks.iter_mut().find(|disk| disk.drive == drive) else {
+        return;
+    };
     disk.device = sanitize(id, 64);
     disk.driver = Some(sanitize(driver, 64));
     disk.iothread = get(parts, "iothread", false).map(|value| sanitize(&value, 64));
     // The device then asks for a flush after each write, whatever the drive's mode.
     if get(parts, "write-cache", false).is_some_and(|on| on == "off") {
         let is_direct = matches!(disk.cache.as_deref(), Some("none" | "directsync"));
-        disk.cache = Some(if is_direct { "directsync" } else { "writethrough" }.to_owned());
+        disk.cache = Some(
+            if is_direct {
+                "directsync"
+            } else {
+                "writethrough"
+            }
+            .to_owned(),
+        );
     }
 }
 
@@ -120,32 +154,51 @@ mod tests {
     #[test]
     fn drives_and_devices_are_joined() {
         let command = parse_text(
-            "qemu-system-x86_64 -object iothread,id=io1 \
-             -drive file=/a.img,if=none,id=d0,cache=none,aio=native,throttling.iops-total=100,bps=4096 \
-             -device virtio-blk-pci,drive=d0,id=disk0,iothread=io1 \
-             -drive file=/b,if=virtio,id=d1,throttling.iops-total=0 \
-             -blockdev '{\"driver\":\"file\",\"filename\":\"/c\",\"node-name\":\"f\",\"aio\":\"io_uring\"}' \
+            "qemu-system-x86_64 -object iothread,id=io1 -drive \
+             file=/a.img,if=none,id=d0,cache=none,aio=native,throttling.iops-total=100,bps=4096 \
+             -device virtio-blk-pci,drive=d0,id=disk0,iothread=io1 -drive \
+             file=/b,if=virtio,id=d1,throttling.iops-total=0 -blockdev \
+             '{\"driver\":\"file\",\"filename\":\"/c\",\"node-name\":\"f\",\"aio\":\"io_uring\"}' \
              -blockdev driver=raw,node-name=n,file=f -device scsi-hd,drive=n,write-cache=off \
-             -drive media=cdrom,file=/x,if=ide -drive file=/Windows 7.iso,if=none -drive if=pflash,file=/fw \
-             -hda /old.img -drive file=plain.img \
-             -blockdev '{\"driver\":\"raw\",\"node-name\":\"u\",\"cache\":{\"direct\":true,\"no-flush\":true},\
-             \"file\":{\"driver\":\"host_device\",\"filename\":\"/dev/sdb\"}}' -device ide-hd,drive=u",
+             -drive media=cdrom,file=/x,if=ide -drive file=/Windows 7.iso,if=none -drive \
+             if=pflash,file=/fw -hda /old.img -drive file=plain.img -blockdev \
+             '{\"driver\":\"raw\",\"node-name\":\"u\",\"cache\":{\"direct\":true,\"no-flush\":true},\"file\":{\"driver\":\"host_device\",\"filename\":\"/dev/sdb\"}}' \
+             -device ide-hd,drive=u",
         )
         .unwrap();
         let disks = &command.disks;
         assert_eq!((disks.len(), disks[4].driver.as_deref()), (6, Some("ide")));
         assert!(disks[0].is_called("d0") && disks[0].is_called("disk0") && !disks[0].is_called(""));
-        assert_eq!((disks[0].iothread.as_deref(), disks[0].driver.as_deref()), (Some("io1"), Some("virtio-blk-pci")));
-        assert_eq!((disks[0].cache.as_deref(), disks[0].aio.as_deref()), (Some("none"), Some("native")));
+        assert_eq!(
+            (disks[0].iothread.as_deref(), disks[0].driver.as_deref()),
+            (Some("io1"), Some("virtio-blk-pci"))
+        );
+        assert_eq!(
+            (disks[0].cache.as_deref(), disks[0].aio.as_deref()),
+            (Some("none"), Some("native"))
+        );
         assert_eq!(disks[0].limits.get("total_iops_sec"), Some(&100));
         assert_eq!(disks[0].limits.get("total_bytes_sec"), Some(&4096));
-        assert_eq!((disks[1].driver.as_deref(), disks[1].limits.len()), (Some("virtio"), 0));
-        assert_eq!((disks[2].drive.as_str(), disks[2].aio.as_deref()), ("n", Some("io_uring")));
+        assert_eq!(
+            (disks[1].driver.as_deref(), disks[1].limits.len()),
+            (Some("virtio"), 0)
+        );
+        assert_eq!(
+            (disks[2].drive.as_str(), disks[2].aio.as_deref()),
+            ("n", Some("io_uring"))
+        );
         assert_eq!(disks[2].cache.as_deref(), Some("writethrough"));
         assert_eq!(
-            (disks[2].file.as_str(), disks[3].file.as_str(), disks[5].file.as_str()),
+            (
+                disks[2].file.as_str(),
+                disks[3].file.as_str(),
+                disks[5].file.as_str()
+            ),
             ("/c", "/old.img", "/dev/sdb")
         );
-        assert_eq!((disks[3].driver.as_deref(), disks[5].cache.as_deref()), (Some("ide"), Some("unsafe")));
+        assert_eq!(
+            (disks[3].driver.as_deref(), disks[5].cache.as_deref()),
+            (Some("ide"), Some("unsafe"))
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! A QEMU command line: from `/proc/PID/cmdline`, or as a shell, `ps`, libvirt's log or `qm showcmd` print it.
+//! A QEMU command line: from `/proc/PID/cmdline`, or as a shell, `ps`, libvirt's log or `qm
+//! showcmd` print it.
 
 mod disks;
 mod options;
@@ -47,10 +48,14 @@ pub struct Smp {
 }
 
 impl Smp {
-    /// The number of sockets, which QEMU computes if it is not written: before version 6.2 of the machine each CPU that
-    /// nothing else places is a socket, later a core (`machine_parse_smp_config`). `None` where that is not known.
+    /// The number of sockets, which QEMU computes if it is not written: before version 6.2 of the
+    /// machine each CPU that nothing else places is a socket, later a core
+    /// (`machine_parse_smp_config`). `None` where that is not known.
     pub fn sockets(&self, machine: Option<(u32, u32)>) -> Option<u32> {
-        let inside = [self.dies, self.cores, self.threads].into_iter().flatten().try_fold(1, u32::checked_mul)?;
+        let inside = [self.dies, self.cores, self.threads]
+            .into_iter()
+            .flatten()
+            .try_fold(1, u32::checked_mul)?;
         let all = || Some(self.maxcpus.or(self.cpus)? / inside.max(1));
         self.sockets.or_else(|| match machine {
             _ if self.cores.is_some() => all(),
@@ -61,7 +66,8 @@ impl Smp {
     }
 }
 
-/// The options of a QEMU command line. `None` means that the option is absent and QEMU's default applies.
+/// The options of a QEMU command line. `None` means that the option is absent and QEMU's default
+/// applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct QemuCommand {
@@ -81,8 +87,9 @@ pub struct QemuCommand {
     pub memory: Option<u64>,
     /// CPU features other than Hyper-V's, `-` spelling: `invtsc` to `on`.
     pub cpu_features: BTreeMap<String, String>,
-    /// Hyper-V enlightenments by libvirt's element names (`stimer`, `stimer_direct`, `vendor_id`), with `on`, `off` or
-    /// a value. `hv-time` is [`QemuCommand::hv_time`]; `hv-passthrough` is `passthrough`.
+    /// Hyper-V enlightenments by libvirt's element names (`stimer`, `stimer_direct`, `vendor_id`),
+    /// with `on`, `off` or a value. `hv-time` is [`QemuCommand::hv_time`]; `hv-passthrough` is
+    /// `passthrough`.
     pub hyperv: BTreeMap<String, String>,
     /// `hv-time`, libvirt's `hypervclock`.
     pub hv_time: Option<bool>,
@@ -106,22 +113,25 @@ pub struct QemuCommand {
     pub plugged_vcpus: u32,
     /// Properties of devices that change how they are served.
     pub device_properties: Vec<DeviceProperty>,
-    /// `-numa node`: the guest's cells, each with the id of the memory backend that it uses. Not recorded.
+    /// `-numa node`: the guest's cells, each with the id of the memory backend that it uses. Not
+    /// recorded.
     #[serde(skip)]
     pub cells: Vec<(GuestNumaCell, Option<String>)>,
     /// Host nodes to which `policy=bind` binds a `memory-backend-*`, by its id. Not recorded.
     #[serde(skip)]
     pub bound_memory: BTreeMap<String, CpuSet>,
-    /// The arguments of `-cpu` in order, sanitized. QEMU takes the last one alone (system/vl.c, `QEMU_OPTION_cpu`).
+    /// The arguments of `-cpu` in order, sanitized. QEMU takes the last one alone (system/vl.c,
+    /// `QEMU_OPTION_cpu`).
     pub cpu_options: Vec<String>,
     /// Names of the files that drives use, without their folders, sanitized.
     pub drive_files: Vec<String>,
     /// Disks that have an id.
     pub disks: Vec<CommandDisk>,
-    /// Whether libvirt wrote it, by its monitor, its key and its folders. The form of `-name` alone does not tell:
-    /// scripts copy it.
+    /// Whether libvirt wrote it, by its monitor, its key and its folders. The form of `-name` alone
+    /// does not tell: scripts copy it.
     pub by_libvirt: bool,
-    /// Settings that nobody wrote down, with their options: QEMU's or Proxmox's defaults. Not recorded.
+    /// Settings that nobody wrote down, with their options: QEMU's or Proxmox's defaults. Not
+    /// recorded.
     #[serde(skip)]
     pub defaults: Vec<&'static str>,
     /// `-append`: the command line of a kernel that QEMU loads itself, sanitized.
@@ -147,51 +157,90 @@ impl QemuCommand {
 
     /// The guest's architecture, by the program's name: `x86_64`.
     pub fn arch(&self) -> Option<&str> {
-        self.program.rsplit('/').next()?.strip_prefix("qemu-system-")
+        self.program
+            .rsplit('/')
+            .next()?
+            .strip_prefix("qemu-system-")
     }
 
-    /// Whether it starts a guest whose CPU QEMU emulates where KVM cannot be had: not one of Xen, and no machine
-    /// without a guest, by which libvirt asks what QEMU can do.
+    /// Whether it starts a guest whose CPU QEMU emulates where KVM cannot be had: not one of Xen,
+    /// and no machine without a guest, by which libvirt asks what QEMU can do.
     pub fn may_be_emulated(&self) -> bool {
         let of_other = |machine: &String| machine == "none" || machine.starts_with("xen");
-        self.accel.as_deref().is_none_or(|accel| matches!(accel, TCG | "kvm" | "unknown"))
+        self.accel
+            .as_deref()
+            .is_none_or(|accel| matches!(accel, TCG | "kvm" | "unknown"))
             && !self.machine.as_ref().is_some_and(of_other)
     }
 
-    /// Whether QEMU, with no accelerator named, emulates the guest's CPU in software: unless its name ends in `kvm`
-    /// (system/vl.c, `configure_accelerators`). `host` as its CPU needs KVM, so such a command line is incomplete.
+    /// Whether QEMU, with no accelerator named, emulates the guest's CPU in software: unless its
+    /// name ends in `kvm` (system/vl.c, `configure_accelerators`). `host` as its CPU needs KVM, so
+    /// such a command line is incomplete.
     fn prefers_tcg(&self) -> bool {
-        let needs_kvm = self.cpu_options.last().is_some_and(|cpu| cpu.split(',').next() == Some("host"));
+        let needs_kvm = self
+            .cpu_options
+            .last()
+            .is_some_and(|cpu| cpu.split(',').next() == Some("host"));
         // KVM exists for these alone.
         let has_kvm = self.arch().is_some_and(|arch| {
-            ["x86_64", "i386", "aarch64", "arm", "ppc64", "s390x", "riscv64", "loongarch64"].contains(&arch)
+            [
+                "x86_64",
+                "i386",
+                "aarch64",
+                "arm",
+                "ppc64",
+                "s390x",
+                "riscv64",
+                "loongarch64",
+            ]
+            .contains(&arch)
         });
         has_kvm && !needs_kvm && self.may_be_emulated() && self.memory.is_some()
     }
 
     /// Whether a Hyper-V enlightenment (libvirt's name) is on. `passthrough` turns all on.
     pub fn hyperv_on(&self, name: &str) -> bool {
-        let on = |name: &str| self.hyperv.get(name).is_some_and(|value| is_switched_on(value));
+        let on = |name: &str| {
+            self.hyperv
+                .get(name)
+                .is_some_and(|value| is_switched_on(value))
+        };
         on(name) || on("passthrough")
     }
 
-    /// The number of vCPUs: as written, with those that are plugged in as devices, or the product of the topology;
-    /// `None` beyond what KVM allows.
+    /// The number of vCPUs: as written, with those that are plugged in as devices, or the product
+    /// of the topology; `None` beyond what KVM allows.
     pub fn vcpus(&self) -> Option<u32> {
         let smp = self.smp;
-        let written = smp.cpus.map(|n| n.saturating_add(self.plugged_vcpus)).or(smp.maxcpus).or_else(|| {
-            let parts = [smp.sockets, smp.dies, smp.cores, smp.threads];
-            let known: Vec<u32> = parts.into_iter().flatten().collect();
-            if known.is_empty() { None } else { known.into_iter().try_fold(1u32, u32::checked_mul) }
-        });
+        let written = smp
+            .cpus
+            .map(|n| n.saturating_add(self.plugged_vcpus))
+            .or(smp.maxcpus)
+            .or_else(|| {
+                let parts = [smp.sockets, smp.dies, smp.cores, smp.threads];
+                let known: Vec<u32> = parts.into_iter().flatten().collect();
+                if known.is_empty() {
+                    None
+                } else {
+                    known.into_iter().try_fold(1u32, u32::checked_mul)
+                }
+            });
         written.filter(|n| *n <= limits::VCPUS)
     }
 }
 
 /// Parses an argument vector, program first. Never fails: unknown options are ignored.
 pub fn parse_argv(argv: &[String]) -> QemuCommand {
-    let (program, options) = argv.split_first().map_or((String::new(), argv), |(first, rest)| (first.clone(), rest));
-    read(QemuCommand { program, ..QemuCommand::default() }, options)
+    let (program, options) = argv
+        .split_first()
+        .map_or((String::new(), argv), |(first, rest)| (first.clone(), rest));
+    read(
+        QemuCommand {
+            program,
+            ..QemuCommand::default()
+        },
+        options,
+    )
 }
 
 /// Parses options without a program before them.
@@ -216,25 +265,38 @@ fn read(mut command: QemuCommand, argv: &[String]) -> QemuCommand {
         }
     }
     // QEMU makes the drives before the devices that use them.
-    all.sort_by_key(|(option, _)| !matches!(*option, "drive" | "blockdev" | "hda" | "hdb" | "hdc" | "hdd"));
+    all.sort_by_key(|(option, _)| {
+        !matches!(
+            *option,
+            "drive" | "blockdev" | "hda" | "hdb" | "hdc" | "hdd"
+        )
+    });
     let mut monitors = options::Monitors::default();
-    all.iter().for_each(|(option, value)| options::option(&mut command, &mut monitors, option, value));
-    let listening = monitors.control.iter().filter_map(|id| monitors.sockets.get(id).cloned());
+    all.iter()
+        .for_each(|(option, value)| options::option(&mut command, &mut monitors, option, value));
+    let listening = monitors
+        .control
+        .iter()
+        .filter_map(|id| monitors.sockets.get(id).cloned());
     command.qmp_sockets.extend(listening);
     command.by_libvirt |= monitors.control.iter().any(|id| id == "charmonitor");
-    command.by_libvirt |= command.qmp_sockets.iter().any(|path| path.contains("/libvirt/"));
+    command.by_libvirt |= command
+        .qmp_sockets
+        .iter()
+        .any(|path| path.contains("/libvirt/"));
     options::cards(&mut command, &all);
     command
 }
 
-/// Splits a command into words as a POSIX shell does, without expanding anything. A word that the text cuts off within
-/// quotes is left out.
+/// Splits a command into words as a POSIX shell does, without expanding anything. A word that the
+/// text cuts off within quotes is left out.
 pub fn shell_words(text: &str) -> Vec<String> {
     Shlex::new(&text.replace('\0', " ")).collect()
 }
 
-/// Parses one command line as a shell takes it (lines joined by backslashes, environment assignments before the
-/// program), as libvirt's log has it (the last of several starts counts), as `qm showcmd` or as `ps` prints it.
+/// Parses one command line as a shell takes it (lines joined by backslashes, environment
+/// assignments before the program), as libvirt's log has it (the last of several starts counts), as
+/// `qm showcmd` or as `ps` prints it.
 ///
 /// # Errors
 /// If it contains no QEMU program, or a number that no guest can have.
@@ -251,34 +313,42 @@ pub fn parse_text(text: &str) -> Result<QemuCommand> {
         command.defaults.push("accel");
     }
     // `ps` may have cut the monitor and the key off.
-    command.by_libvirt |= command.debug_threads && text.contains("guest=") && text.contains("libvirt");
+    command.by_libvirt |=
+        command.debug_threads && text.contains("guest=") && text.contains("libvirt");
     Ok(command)
 }
 
 /// The lines of a text that hold a command line, as `ps` lists several.
 pub fn command_lines(text: &str) -> Vec<String> {
-    joined_lines(text).lines().filter(|line| split_line(line).is_some()).map(str::to_owned).collect()
+    joined_lines(text)
+        .lines()
+        .filter(|line| split_line(line).is_some())
+        .map(str::to_owned)
+        .collect()
 }
 
-/// Whether a text begins with a command line: in its first line, or in the second after the heading of libvirt's log
-/// or of `ps`.
+/// Whether a text begins with a command line: in its first line, or in the second after the heading
+/// of libvirt's log or of `ps`.
 pub fn looks_like(text: &str) -> bool {
     let joined = joined_lines(text);
     let mut lines = joined.lines().filter(|line| !line.trim().is_empty());
     let begins = |line: &str| split_line(line).is_some_and(|(before, _)| may_come_before(before));
-    let Some(first) = lines.next() else { return false };
+    let Some(first) = lines.next() else {
+        return false;
+    };
     let is_heading = first.contains(" PID ") || first.contains(": starting up libvirt version");
     begins(first) || is_heading && lines.next().is_some_and(begins)
 }
 
-/// Whether these words may come before the program: assignments, commands that start another one, or the columns of
-/// `ps`, which begin with a user and a number.
+/// Whether these words may come before the program: assignments, commands that start another one,
+/// or the columns of `ps`, which begin with a user and a number.
 fn may_come_before(words: &str) -> bool {
     let words: Vec<&str> = words.split_whitespace().collect();
     let is_ps = words.get(1).is_some_and(|pid| pid.parse::<u32>().is_ok());
     words.iter().enumerate().all(|(place, word)| {
         let is_state = word.len() <= 4 && word.starts_with(|c: char| c.is_ascii_uppercase());
-        let starts_another = ["sudo", "exec", "nohup", "nice", "taskset", "numactl", "env"].contains(word);
+        let starts_another =
+            ["sudo", "exec", "nohup", "nice", "taskset", "numactl", "env"].contains(word);
         let is_figure = word.contains(|c: char| c.is_ascii_digit() || "=:?-/$#".contains(c));
         starts_another || is_figure || is_ps && (place == 0 || is_state)
     })
@@ -293,23 +363,39 @@ fn joined_lines(text: &str) -> String {
 /// What comes before a QEMU program in a line, and its arguments, the program first.
 fn split_line(line: &str) -> Option<(&str, Vec<String>)> {
     let words = line.split_inclusive(char::is_whitespace);
-    let begin = words.take_while(|word| !is_program(word.trim())).map(str::len).sum();
+    let begin = words
+        .take_while(|word| !is_program(word.trim()))
+        .map(str::len)
+        .sum();
     let (before, command) = line.split_at_checked(begin)?;
     // `ps` prints JSON without the quotes that keep a shell from removing those inside.
-    let mut argv = shell_words(&BARE_JSON.regex()?.replace_all(command, "$before'$json'$after"));
-    argv.truncate(argv.iter().position(|word| COMMAND_END.is_match(word)).unwrap_or(argv.len()));
-    argv.iter().skip(1).any(|word| KNOWN_OPTION.is_match(word)).then_some((before, argv))
+    let mut argv = shell_words(
+        &BARE_JSON
+            .regex()?
+            .replace_all(command, "$before'$json'$after"),
+    );
+    argv.truncate(
+        argv.iter()
+            .position(|word| COMMAND_END.is_match(word))
+            .unwrap_or(argv.len()),
+    );
+    argv.iter()
+        .skip(1)
+        .any(|word| KNOWN_OPTION.is_match(word))
+        .then_some((before, argv))
 }
 
 /// JSON without quotes around it.
-static BARE_JSON: Pattern = Pattern::new(r#"(?P<before>[ \t])(?P<json>\{"[^']*?\})(?P<after>[ \t]|$)"#);
+static BARE_JSON: Pattern =
+    Pattern::new(r#"(?P<before>[ \t])(?P<json>\{"[^']*?\})(?P<after>[ \t]|$)"#);
 
 /// Options without a value.
 static FLAG: Pattern = Pattern::new(concat!(
     "^--?(?:S|s|snapshot|nographic|nodefaults|no-[a-z-]+|daemonize|only-migratable|full-screen|usb|localtime|",
     "enable-kvm|sdl|curses|mem-prealloc|nodefconfig|preconfig|win2k-hack|rtc-td-hack)$",
 ));
-/// What ends a command's arguments in a shell: a redirection, a pipe or the next command. `<name>` stands for a name.
+/// What ends a command's arguments in a shell: a redirection, a pipe or the next command. `<name>`
+/// stands for a name.
 static COMMAND_END: Pattern = Pattern::new("^(?:[0-9&]?>|<$|<[/<]|[|&;])");
 /// The file of a disk.
 static IMAGE: Pattern = Pattern::new(r"^[!-+.-<>-~-]+\.(?i-u:qcow2?|img|raw|vmdk|vdi|vhdx?)$");

@@ -29,20 +29,33 @@ pub(super) struct Monitors {
     pub control: Vec<String>,
 }
 
-/// `key=value,flag,key2=a,,b`: a double comma is a literal comma. The value of a word without `=` is `None`.
+/// `key=value,flag,key2=a,,b`: a double comma is a literal comma. The value of a word without `=`
+/// is `None`.
 pub(super) fn pairs(text: &str) -> Vec<Pair> {
     let text = text.replace(",,", "\0");
     let split = |part: &str| match part.split_once('=') {
         Some((key, value)) => (key.trim().to_owned(), Some(value.replace('\0', ","))),
         None => (part.trim().replace('\0', ","), None),
     };
-    text.split(',').filter(|part| !part.trim().is_empty()).map(split).collect()
+    text.split(',')
+        .filter(|part| !part.trim().is_empty())
+        .map(split)
+        .collect()
 }
 
 /// The value of a key. With `implied`, the first part without a value is the value.
 pub(super) fn get(pairs: &[Pair], key: &str, implied: bool) -> Option<String> {
-    let named = pairs.iter().rev().filter(|(known, _)| known == key).find_map(|(_, value)| value.clone());
-    named.or_else(|| pairs.first().filter(|(_, value)| implied && value.is_none()).map(|(first, _)| first.clone()))
+    let named = pairs
+        .iter()
+        .rev()
+        .filter(|(known, _)| known == key)
+        .find_map(|(_, value)| value.clone());
+    named.or_else(|| {
+        pairs
+            .first()
+            .filter(|(_, value)| implied && value.is_none())
+            .map(|(first, _)| first.clone())
+    })
 }
 
 pub(super) fn is_on(value: &str) -> bool {
@@ -54,16 +67,22 @@ pub fn is_switched_on(value: &str) -> bool {
     !matches!(value, "off" | "false" | "no" | "n")
 }
 
-/// Whether QEMU listens on a socket in a folder. Without `server` QEMU connects to another program's socket, and an
-/// `abstract` name is not a path (QEMU's qemu-options.hx).
+/// Whether QEMU listens on a socket in a folder. Without `server` QEMU connects to another
+/// program's socket, and an `abstract` name is not a path (QEMU's qemu-options.hx).
 fn listens(pairs: &[Pair]) -> bool {
-    let flag = |key: &str| pairs.iter().rev().find(|(known, _)| known == key).map(|(_, value)| value);
+    let flag = |key: &str| {
+        pairs
+            .iter()
+            .rev()
+            .find(|(known, _)| known == key)
+            .map(|(_, value)| value)
+    };
     let on = |key: &str| flag(key).is_some_and(|value| value.as_deref().is_none_or(is_on));
     on("server") && !on("abstract")
 }
 
-/// Devices and objects are written as options or, by recent libvirt, as JSON: kind (`driver`, `qom-type`), id, and all
-/// parts.
+/// Devices and objects are written as options or, by recent libvirt, as JSON: kind (`driver`,
+/// `qom-type`), id, and all parts.
 fn kind_and_id(value: &str, kind: &str) -> Option<(String, String, Vec<Pair>)> {
     let json = value.trim_start().starts_with('{');
     let pairs = if json {
@@ -73,15 +92,27 @@ fn kind_and_id(value: &str, kind: &str) -> Option<(String, String, Vec<Pair>)> {
     } else {
         pairs(value)
     };
-    Some((get(&pairs, kind, !json)?, get(&pairs, "id", false).unwrap_or_default(), pairs))
+    Some((
+        get(&pairs, kind, !json)?,
+        get(&pairs, "id", false).unwrap_or_default(),
+        pairs,
+    ))
 }
 
 /// JSON as QEMU's options are written: `{"cache":{"direct":true}}` is `cache.direct=on`.
 fn flatten(key: String, value: serde_json::Value, pairs: &mut Vec<Pair>) {
     let text = match value {
         serde_json::Value::Object(map) => {
-            let name = |inner: &str| if key.is_empty() { inner.to_owned() } else { format!("{key}.{inner}") };
-            return map.into_iter().for_each(|(inner, value)| flatten(name(&inner), value, pairs));
+            let name = |inner: &str| {
+                if key.is_empty() {
+                    inner.to_owned()
+                } else {
+                    format!("{key}.{inner}")
+                }
+            };
+            return map
+                .into_iter()
+                .for_each(|(inner, value)| flatten(name(&inner), value, pairs));
         }
         serde_json::Value::String(text) => text,
         serde_json::Value::Bool(on) => if on { "on" } else { "off" }.to_owned(),
@@ -90,12 +121,18 @@ fn flatten(key: String, value: serde_json::Value, pairs: &mut Vec<Pair>) {
     pairs.push((key, Some(text)));
 }
 
-pub(super) fn option(command: &mut QemuCommand, monitors: &mut Monitors, option: &str, value: &str) {
+pub(super) fn option(
+    command: &mut QemuCommand,
+    monitors: &mut Monitors,
+    option: &str,
+    value: &str,
+) {
     match option {
         "name" => {
             let pairs = pairs(value);
             command.name = get(&pairs, "guest", true).or(command.name.take());
-            command.debug_threads |= get(&pairs, "debug-threads", false).is_some_and(|on| is_on(&on));
+            command.debug_threads |=
+                get(&pairs, "debug-threads", false).is_some_and(|on| is_on(&on));
         }
         "uuid" => command.uuid = Some(value.to_ascii_lowercase()),
         "machine" | "M" => machine(command, value),
@@ -113,7 +150,11 @@ pub(super) fn option(command: &mut QemuCommand, monitors: &mut Monitors, option:
         "readconfig" => command.accel = command.accel.take().or_else(|| Some("unknown".to_owned())),
         "smp" => smp(command, value),
         "numa" => numa(command, value),
-        "m" => command.memory = get(&pairs(value), "size", true).and_then(|size| bytes(&size)).or(command.memory),
+        "m" => {
+            command.memory = get(&pairs(value), "size", true)
+                .and_then(|size| bytes(&size))
+                .or(command.memory);
+        }
         "cpu" => cpu(command, value),
         "no-hpet" => command.hpet = Some(false),
         "rtc" => {
@@ -131,11 +172,14 @@ pub(super) fn option(command: &mut QemuCommand, monitors: &mut Monitors, option:
                 let path = pairs.first().map(|(path, _)| path.clone());
                 command.qmp_sockets.extend(path.filter(|_| listens(&pairs)));
             }
-            monitors.control.extend(value.strip_prefix("chardev:").map(str::to_owned));
+            monitors
+                .control
+                .extend(value.strip_prefix("chardev:").map(str::to_owned));
         }
         "chardev" => {
             if let Some((kind, id, pairs)) = kind_and_id(value, "backend")
-                && let Some(path) = get(&pairs, "path", false).filter(|_| kind == "socket" && listens(&pairs))
+                && let Some(path) =
+                    get(&pairs, "path", false).filter(|_| kind == "socket" && listens(&pairs))
             {
                 monitors.sockets.insert(id, path);
             }
@@ -143,13 +187,21 @@ pub(super) fn option(command: &mut QemuCommand, monitors: &mut Monitors, option:
         "mon" => {
             let pairs = pairs(value);
             let control = get(&pairs, "mode", false).as_deref() == Some("control");
-            monitors.control.extend(get(&pairs, "chardev", true).filter(|_| control));
+            monitors
+                .control
+                .extend(get(&pairs, "chardev", true).filter(|_| control));
         }
         "object" => object(command, value),
         "device" => {
-            let Some((driver, id, pairs)) = kind_and_id(value, "driver") else { return };
+            let Some((driver, id, pairs)) = kind_and_id(value, "driver") else {
+                return;
+            };
             // A card without an id goes by its network, so that two of one model stay two.
-            let id = if id.is_empty() { get(&pairs, "netdev", false).unwrap_or_default() } else { id };
+            let id = if id.is_empty() {
+                get(&pairs, "netdev", false).unwrap_or_default()
+            } else {
+                id
+            };
             let device = if id.is_empty() { driver.as_str() } else { &id };
             property(command, device, DRIVER, &driver);
             for (name, value) in &pairs {
@@ -160,21 +212,32 @@ pub(super) fn option(command: &mut QemuCommand, monitors: &mut Monitors, option:
         }
         // `-set device.net0.ioeventfd=off`
         "set" => {
-            let path = value.split_once('=').and_then(|(path, to)| Some((path.strip_prefix("device.")?, to)));
-            if let Some(((device, name), to)) = path.and_then(|(path, to)| Some((path.rsplit_once('.')?, to))) {
+            let path = value
+                .split_once('=')
+                .and_then(|(path, to)| Some((path.strip_prefix("device.")?, to)));
+            if let Some(((device, name), to)) =
+                path.and_then(|(path, to)| Some((path.rsplit_once('.')?, to)))
+            {
                 property(command, device, name, to);
             }
         }
         "append" => command.append = Some(sanitize(value, 512)),
         "cdrom" | "fda" => drive_file(command, value),
         "hda" | "hdb" | "hdc" | "hdd" => {
-            disks::drive(&mut command.disks, &pairs(&format!("file={},if=ide", value.replace(',', ",,"))));
+            disks::drive(
+                &mut command.disks,
+                &pairs(&format!("file={},if=ide", value.replace(',', ",,"))),
+            );
             drive_file(command, value);
         }
         "drive" | "blockdev" => {
-            let parts = kind_and_id(value, "driver").map_or_else(|| pairs(value), |(_, _, parts)| parts);
+            let parts =
+                kind_and_id(value, "driver").map_or_else(|| pairs(value), |(_, _, parts)| parts);
             disks::drive(&mut command.disks, &parts);
-            if let Some(file) = ["file", "filename", "file.filename"].iter().find_map(|key| get(&parts, key, false)) {
+            if let Some(file) = ["file", "filename", "file.filename"]
+                .iter()
+                .find_map(|key| get(&parts, key, false))
+            {
                 drive_file(command, &file);
             }
         }
@@ -182,8 +245,8 @@ pub(super) fn option(command: &mut QemuCommand, monitors: &mut Monitors, option:
     }
 }
 
-/// The cards of `-net nic` and `-nic`. Where the option names no model a PC has its machine's own (`default_nic` of
-/// hw/i386).
+/// The cards of `-net nic` and `-nic`. Where the option names no model a PC has its machine's own
+/// (`default_nic` of hw/i386).
 pub(super) fn cards(command: &mut QemuCommand, all: &[(&str, &str)]) {
     let machine = command.machine.as_deref().unwrap_or("pc");
     let default = match command.arch() {
@@ -201,16 +264,29 @@ pub(super) fn cards(command: &mut QemuCommand, all: &[(&str, &str)]) {
             _ => continue,
         };
         count += 1;
-        let name = if count == 1 { name.to_owned() } else { format!("{name} {count}") };
-        let model = get(&pairs, "model", false).or_else(|| default.map(str::to_owned)).unwrap_or_default();
-        property(command, &get(&pairs, "id", false).unwrap_or(name), DRIVER, &model);
+        let name = if count == 1 {
+            name.to_owned()
+        } else {
+            format!("{name} {count}")
+        };
+        let model = get(&pairs, "model", false)
+            .or_else(|| default.map(str::to_owned))
+            .unwrap_or_default();
+        property(
+            command,
+            &get(&pairs, "id", false).unwrap_or(name),
+            DRIVER,
+            &model,
+        );
     }
 }
 
 /// Keeps a property of a device, if it matters. A later one of the same name replaces it.
 fn property(command: &mut QemuCommand, device: &str, name: &str, value: &str) {
     let device = device.strip_prefix("ua-").unwrap_or(device);
-    let Some(new) = DeviceProperty::new(device, name, value, PropertyPlace::CommandLine) else { return };
+    let Some(new) = DeviceProperty::new(device, name, value, PropertyPlace::CommandLine) else {
+        return;
+    };
     let all = &mut command.device_properties;
     all.retain(|known| (&known.device, &known.name) != (&new.device, &new.name));
     if all.len() < MAX_PROPERTIES {
@@ -254,14 +330,23 @@ fn smp(command: &mut QemuCommand, value: &str) {
 /// A cell of the guest: `node,nodeid=0,cpus=0-3,cpus=8,memdev=ram-node0`.
 fn numa(command: &mut QemuCommand, value: &str) {
     let pairs = pairs(value);
-    if pairs.first().is_none_or(|(kind, value)| kind != "node" || value.is_some()) || command.cells.len() >= MAX_CELLS {
+    if pairs
+        .first()
+        .is_none_or(|(kind, value)| kind != "node" || value.is_some())
+        || command.cells.len() >= MAX_CELLS
+    {
         return;
     }
-    let mut cell = GuestNumaCell { id: command.cells.len() as u32, ..GuestNumaCell::default() };
+    let mut cell = GuestNumaCell {
+        id: command.cells.len() as u32,
+        ..GuestNumaCell::default()
+    };
     for (key, value) in &pairs {
         match (key.as_str(), value) {
             ("nodeid", Some(id)) => cell.id = id.parse().unwrap_or(cell.id),
-            ("cpus", Some(list)) => cell.cpus = cell.cpus.union(&CpuSet::parse(list).unwrap_or_default()),
+            ("cpus", Some(list)) => {
+                cell.cpus = cell.cpus.union(&CpuSet::parse(list).unwrap_or_default());
+            }
             ("mem", Some(size)) => cell.memory = bytes(size),
             _ => {}
         }
@@ -269,24 +354,41 @@ fn numa(command: &mut QemuCommand, value: &str) {
     command.cells.push((cell, get(&pairs, "memdev", false)));
 }
 
-/// An `IOThread`, or a memory backend with the host nodes that it is bound to: `host-nodes=0,policy=bind`, in JSON
-/// `[0]`.
+/// An `IOThread`, or a memory backend with the host nodes that it is bound to:
+/// `host-nodes=0,policy=bind`, in JSON `[0]`.
 fn object(command: &mut QemuCommand, value: &str) {
-    let Some((kind, id, pairs)) = kind_and_id(value, "qom-type") else { return };
+    let Some((kind, id, pairs)) = kind_and_id(value, "qom-type") else {
+        return;
+    };
     command.by_libvirt |= id == "masterKey0";
     if kind == "iothread" {
         command.iothreads.push(id);
-    } else if kind.starts_with("memory-backend-") && get(&pairs, "policy", false).as_deref() == Some("bind") {
-        let lists = pairs.iter().filter(|(key, _)| key == "host-nodes").filter_map(|(_, list)| list.as_deref());
+    } else if kind.starts_with("memory-backend-")
+        && get(&pairs, "policy", false).as_deref() == Some("bind")
+    {
+        let lists = pairs
+            .iter()
+            .filter(|(key, _)| key == "host-nodes")
+            .filter_map(|(_, list)| list.as_deref());
         let nodes = lists.filter_map(|list| CpuSet::parse(list.trim_matches(['[', ']'])).ok());
-        let nodes = nodes.reduce(|a, b| a.union(&b)).filter(|nodes| !nodes.is_empty());
-        command.bound_memory.extend(nodes.filter(|_| command.bound_memory.len() < MAX_CELLS).map(|nodes| (id, nodes)));
+        let nodes = nodes
+            .reduce(|a, b| a.union(&b))
+            .filter(|nodes| !nodes.is_empty());
+        command.bound_memory.extend(
+            nodes
+                .filter(|_| command.bound_memory.len() < MAX_CELLS)
+                .map(|nodes| (id, nodes)),
+        );
     }
 }
 
 /// Keeps the name of a drive's file.
 fn drive_file(command: &mut QemuCommand, path: &str) {
-    let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or(path);
+    let name = path
+        .trim_end_matches('/')
+        .rsplit('/')
+        .next()
+        .unwrap_or(path);
     if !name.is_empty() && command.drive_files.len() < MAX_DRIVES {
         command.drive_files.push(sanitize(name, 128));
     }
@@ -298,8 +400,14 @@ pub(super) fn check(option: &str, value: &str) -> Result<()> {
         let number = part.rsplit('=').next().unwrap_or_default();
         if option == "smp" {
             limits::check("a number of -smp", number, u64::from(limits::VCPUS))?;
-        } else if option == "m" && number.starts_with(|c: char| c.is_ascii_digit()) && bytes(number).is_none() {
-            bail!("not a KVM guest's: {}", limits::too_large("the size of -m", number, limits::GUEST_MEMORY));
+        } else if option == "m"
+            && number.starts_with(|c: char| c.is_ascii_digit())
+            && bytes(number).is_none()
+        {
+            bail!(
+                "not a KVM guest's: {}",
+                limits::too_large("the size of -m", number, limits::GUEST_MEMORY)
+            );
         }
     }
     Ok(())
@@ -317,8 +425,12 @@ fn bytes(text: &str) -> Option<u64> {
 
 /// `kvm-pit.lost_tick_policy=delay`.
 fn global(command: &mut QemuCommand, text: &str) {
-    let parts = text.split_once('=').and_then(|(name, value)| Some((name.split_once('.')?, value)));
-    let Some(((driver, name), value)) = parts else { return };
+    let parts = text
+        .split_once('=')
+        .and_then(|(name, value)| Some((name.split_once('.')?, value)));
+    let Some(((driver, name), value)) = parts else {
+        return;
+    };
     property(command, driver, name, value);
     let is_tick_policy = name.replace('-', "_") == "lost_tick_policy";
     if driver == "kvm-pit" && is_tick_policy {
@@ -330,8 +442,8 @@ fn global(command: &mut QemuCommand, text: &str) {
     }
 }
 
-/// Reads one `-cpu`, as QEMU's `x86_cpu_parse_featurestr` and `x86_cpu_expand_features` (target/i386/cpu.c) do: it
-/// replaces what an earlier one said.
+/// Reads one `-cpu`, as QEMU's `x86_cpu_parse_featurestr` and `x86_cpu_expand_features`
+/// (target/i386/cpu.c) do: it replaces what an earlier one said.
 fn cpu(command: &mut QemuCommand, value: &str) {
     if command.cpu_options.len() >= MAX_CPU_OPTIONS {
         command.cpu_options.remove(0);
@@ -341,11 +453,14 @@ fn cpu(command: &mut QemuCommand, value: &str) {
     command.hyperv.clear();
     (command.hv_time, command.kvmclock) = (None, None);
     let parts = pairs(value);
-    // QEMU applies `feature=on` first, then each `+feature`, then each `-feature`, in any order on the command line.
+    // QEMU applies `feature=on` first, then each `+feature`, then each `-feature`, in any order on
+    // the command line.
     for sign in [None, Some('+'), Some('-')] {
         for (index, (key, value)) in parts.iter().enumerate() {
             // The model comes first.
-            if index == 0 && value.is_none() || key.chars().next().filter(|c| matches!(c, '+' | '-')) != sign {
+            if index == 0 && value.is_none()
+                || key.chars().next().filter(|c| matches!(c, '+' | '-')) != sign
+            {
                 continue;
             }
             let name = key.trim_start_matches(['+', '-']);

@@ -1,8 +1,8 @@
-//! The devices that a VMM or a machine type of QEMU always has at fixed addresses. PCI devices are placed at each boot
-//! and are not listed.
+//! The devices that a VMM or a machine type of QEMU always has at fixed addresses. PCI devices are
+//! placed at each boot and are not listed.
 //!
-//! Names are QEMU's where QEMU has the device. `cmos` is a clock at the RTC's ports that gives no periodic interrupt:
-//! it cannot be a guest's tick.
+//! Names are QEMU's where QEMU has the device. `cmos` is a clock at the RTC's ports that gives no
+//! periodic interrupt: it cannot be a guest's tick.
 
 use super::{DeviceMap, MapSource, Region, is_in_kernel};
 use crate::Space;
@@ -15,13 +15,15 @@ const Q35: u16 = 1 << 2;
 const MICROVM: u16 = 1 << 3;
 /// QEMU's machine `virt` on arm64.
 const VIRT: u16 = 1 << 4;
-/// `src/vmm/src/device_manager/legacy.rs`, `src/vmm/src/arch/{x86_64,aarch64}/layout.rs`: interrupt controllers and PIT
-/// are KVM's, there is neither RTC nor PM timer, and the first page of device memory is the boot timer.
+/// `src/vmm/src/device_manager/legacy.rs`, `src/vmm/src/arch/{x86_64,aarch64}/layout.rs`: interrupt
+/// controllers and PIT are KVM's, there is neither RTC nor PM timer, and the first page of device
+/// memory is the boot timer.
 const FIRECRACKER: u16 = 1 << 5;
-/// `vmm/src/device_manager.rs`, `arch/src/{x86_64,aarch64}/layout.rs`: the IOAPIC is in the VMM, without PIC and PIT.
+/// `vmm/src/device_manager.rs`, `arch/src/{x86_64,aarch64}/layout.rs`: the IOAPIC is in the VMM,
+/// without PIC and PIT.
 const CLOUD: u16 = 1 << 6;
-/// `x86_64/src/lib.rs`, `arch/src/serial.rs`, `aarch64/src/lib.rs`: crosvm places the ports of ACPI at each start
-/// and lacks a PM timer.
+/// `x86_64/src/lib.rs`, `arch/src/serial.rs`, `aarch64/src/lib.rs`: crosvm places the ports of ACPI
+/// at each start and lacks a PM timer.
 const CROSVM: u16 = 1 << 7;
 /// `x86/ioport.c`, `hw/{i8042,rtc,serial}.c`, `pci.c`, `arm/include/arm-common/kvm-arch.h`.
 const KVMTOOL: u16 = 1 << 8;
@@ -38,7 +40,8 @@ const VMMS: [(&str, u16); 5] = [
     ("kvmtool", KVMTOOL),
 ];
 
-/// The machines that have a device, its first address, last address, name. A later row covers earlier ones.
+/// The machines that have a device, its first address, last address, name. A later row covers
+/// earlier ones.
 type FixedRegion = (u16, u64, u64, &'static str);
 
 #[rustfmt::skip]
@@ -109,19 +112,25 @@ const ARM64: &[FixedRegion] = &[
     (KVMTOOL, 0x3ffd_0000, 0x3fff_ffff, "gic_dist"), (KVMTOOL, 0x4000_0000, 0x4fff_ffff, "pcie-mmcfg-mmio"),
 ];
 
-/// The fixed devices of a guest, as far as they are known: of a VMM by its process name (`qemu`, `firecracker`, cut
-/// after 15 characters), a machine type of QEMU (`pc-q35-6.2`, `virt-8.1`) and an architecture (`x86_64`, `aarch64`).
+/// The fixed devices of a guest, as far as they are known: of a VMM by its process name (`qemu`,
+/// `firecracker`, cut after 15 characters), a machine type of QEMU (`pc-q35-6.2`, `virt-8.1`) and
+/// an architecture (`x86_64`, `aarch64`).
 ///
-/// The map is empty for an unknown machine or architecture. An x86 guest without a machine type gets the devices of
-/// both `pc` and `q35`; so does a guest of an unknown VMM, because most VMMs build a PC.
+/// The map is empty for an unknown machine or architecture. An x86 guest without a machine type
+/// gets the devices of both `pc` and `q35`; so does a guest of an unknown VMM, because most VMMs
+/// build a PC.
 pub fn builtin(vmm: &str, machine: Option<&str>, arch: Option<&str>) -> DeviceMap {
     let machine = machine.unwrap_or_default();
     let arch = arch.unwrap_or_default();
     let mut map = DeviceMap::new(MapSource::Builtin);
-    let arm =
-        arch.starts_with("aarch64") || arch.starts_with("arm") || (arch.is_empty() && machine.starts_with("virt"));
+    let arm = arch.starts_with("aarch64")
+        || arch.starts_with("arm")
+        || (arch.is_empty() && machine.starts_with("virt"));
     let x86 = arch.is_empty() && !arm || matches!(arch, "x86_64" | "i686" | "i386" | "amd64");
-    let vmm = VMMS.iter().find(|(name, _)| vmm.starts_with(name)).map(|(_, machine)| *machine);
+    let vmm = VMMS
+        .iter()
+        .find(|(name, _)| vmm.starts_with(name))
+        .map(|(_, machine)| *machine);
     if arm {
         let is_virt = machine.is_empty() || machine.starts_with("virt");
         let machine = vmm.unwrap_or(if is_virt { VIRT } else { 0 });
@@ -151,7 +160,13 @@ fn pc(machine: &str) -> u16 {
         m if m.contains("q35") => Q35,
         // `rhel6.6.0` and `ubuntu` are distributions' names of it.
         "pc" | "ubuntu" => I440FX,
-        m if m.contains("i440fx") || ["pc-0", "pc-1", "rhel6"].iter().any(|begin| m.starts_with(begin)) => I440FX,
+        m if m.contains("i440fx")
+            || ["pc-0", "pc-1", "rhel6"]
+                .iter()
+                .any(|begin| m.starts_with(begin)) =>
+        {
+            I440FX
+        }
         m if m.is_empty() || m.starts_with("pc-") => PC,
         _ => 0,
     }
@@ -166,5 +181,13 @@ fn add(map: &mut DeviceMap, space: Space, machine: u16, rows: &[FixedRegion]) {
 fn region(start: u64, end: u64, name: &str) -> Region {
     // The data port of the clock is the second port of its region.
     let base = if name == "rtc" { start - 1 } else { start };
-    Region { start, end, base, name: name.to_owned(), owner: None, kernel: is_in_kernel(name), ram: false }
+    Region {
+        start,
+        end,
+        base,
+        name: name.to_owned(),
+        owner: None,
+        kernel: is_in_kernel(name),
+        ram: false,
+    }
 }

@@ -1,7 +1,8 @@
 //! Which device answers an I/O port or a guest physical address.
 //!
-//! A map comes from the guest's own `info mtree` (see [`super::mtree`]) or, as a guess, from the fixed devices of its
-//! VMM and machine type. Region names are QEMU's; [`friendly`] turns them into words.
+//! A map comes from the guest's own `info mtree` (see [`super::mtree`]) or, as a guess, from the
+//! fixed devices of its VMM and machine type. Region names are QEMU's; [`friendly`] turns them into
+//! words.
 
 mod builtin;
 mod names;
@@ -16,7 +17,9 @@ use serde::{Deserialize, Serialize};
 pub const MAX_REGIONS: usize = 8192;
 
 /// Where a map's names come from, in the words of JSON's `device_source`.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum MapSource {
     /// The fixed devices of the machine type: a guess.
@@ -34,7 +37,8 @@ pub struct Region {
     pub start: u64,
     /// Last address, included.
     pub end: u64,
-    /// Where the region as a whole begins; lower than `start` when another region covers its beginning.
+    /// Where the region as a whole begins; lower than `start` when another region covers its
+    /// beginning.
     pub base: u64,
     /// QEMU's name, such as `acpi-tmr`. Not unique: two network cards have two `virtio-pci`.
     pub name: String,
@@ -61,14 +65,20 @@ pub struct DeviceMap {
 impl DeviceMap {
     /// An empty map.
     pub const fn new(source: MapSource) -> Self {
-        Self { source, pio: Vec::new(), mmio: Vec::new() }
+        Self {
+            source,
+            pio: Vec::new(),
+            mmio: Vec::new(),
+        }
     }
 
     /// The region of an address. `None` for a hole, and always for [`Space::Msr`].
     pub fn lookup(&self, space: Space, addr: u64) -> Option<&Region> {
         let regions = self.regions(space);
         let after = regions.partition_point(|region| region.start <= addr);
-        regions.get(after.checked_sub(1)?).filter(|region| addr <= region.end)
+        regions
+            .get(after.checked_sub(1)?)
+            .filter(|region| addr <= region.end)
     }
 
     /// The regions of a space in ascending order.
@@ -85,7 +95,8 @@ impl DeviceMap {
         self.pio.is_empty() && self.mmio.is_empty()
     }
 
-    /// Makes a map that came decoded out of a file as one that was painted: sorted, without overlaps, bounded.
+    /// Makes a map that came decoded out of a file as one that was painted: sorted, without
+    /// overlaps, bounded.
     pub fn normalise(&mut self) {
         for regions in [&mut self.pio, &mut self.mmio] {
             regions.retain(|region| region.start <= region.end);
@@ -114,14 +125,23 @@ impl DeviceMap {
         let from = regions.partition_point(|old| old.end < region.start);
         let to = regions.partition_point(|old| old.start <= region.end);
         let mut replacement = Vec::with_capacity(3);
-        if let Some(old) = regions.get(from).filter(|old| from < to && old.start < region.start) {
-            replacement.push(Region { end: region.start - 1, ..old.clone() });
+        if let Some(old) = regions
+            .get(from)
+            .filter(|old| from < to && old.start < region.start)
+        {
+            replacement.push(Region {
+                end: region.start - 1,
+                ..old.clone()
+            });
         }
         let right = to
             .checked_sub(1)
             .and_then(|last| regions.get(last))
             .filter(|old| from < to && old.end > region.end)
-            .map(|old| Region { start: region.end + 1, ..old.clone() });
+            .map(|old| Region {
+                start: region.end + 1,
+                ..old.clone()
+            });
         replacement.push(region);
         replacement.extend(right);
         regions.splice(from..to, replacement);

@@ -1,13 +1,17 @@
 //! Region names in words.
 
-/// Words for regions whose names begin so, after `kvm-` of those that the kernel emulates. The first match counts.
+/// Words for regions whose names begin so, after `kvm-` of those that the kernel emulates. The
+/// first match counts.
 const NAMES: &[(&[&str], &str)] = &[
     (&["acpi-tmr"], "ACPI PM timer"),
     (&["acpi-evt"], "ACPI events"),
     (&["acpi-cnt"], "ACPI power control"),
     (&["acpi-gpe0"], "ACPI hotplug events"),
     (&["acpi-smi"], "ACPI SMI"),
-    (&["acpi-pci-hotplug", "acpi-cpu-hotplug", "acpi-mem-hotplug"], "ACPI hotplug"),
+    (
+        &["acpi-pci-hotplug", "acpi-cpu-hotplug", "acpi-mem-hotplug"],
+        "ACPI hotplug",
+    ),
     (&["sm-tco"], "watchdog (TCO)"),
     (&["vmwdt"], "watchdog"),
     (&["apm-io"], "SMI command"),
@@ -42,7 +46,17 @@ const NAMES: &[(&[&str], &str)] = &[
     (&["debugexit"], "debug exit"),
     (&["pvpanic"], "panic notification"),
     (&["qxl"], "QXL"),
-    (&["vga", "cirrus", "vbe", "edid", "bochs dispi interface", "qemu extended regs"], "VGA"),
+    (
+        &[
+            "vga",
+            "cirrus",
+            "vbe",
+            "edid",
+            "bochs dispi interface",
+            "qemu extended regs",
+        ],
+        "VGA",
+    ),
     (&["msix-table"], "MSI-X table"),
     (&["msix-pba"], "MSI-X pending bits"),
     (&["pvtime"], "stolen time"),
@@ -69,12 +83,14 @@ const NAMES: &[(&[&str], &str)] = &[
 /// A region name in words; the name itself if it is unknown.
 pub fn friendly(name: &str) -> &str {
     let plain = name.strip_prefix("kvm-").unwrap_or(name);
-    let row = NAMES.iter().find(|(begins, _)| begins.iter().any(|begin| plain.starts_with(begin)));
+    let row = NAMES
+        .iter()
+        .find(|(begins, _)| begins.iter().any(|begin| plain.starts_with(begin)));
     row.map_or(name, |(_, words)| words)
 }
 
-/// As [`friendly`], for an access `offset` bytes into the region: names the register of a legacy virtio device
-/// (`virtio_pci.h`: 0x10 queue notify, 0x13 interrupt status).
+/// As [`friendly`], for an access `offset` bytes into the region: names the register of a legacy
+/// virtio device (`virtio_pci.h`: 0x10 queue notify, 0x13 interrupt status).
 pub fn friendly_at(name: &str, offset: u64) -> &str {
     match (name, offset) {
         ("virtio-pci", 0x10 | 0x11) => "virtio kick",
@@ -93,8 +109,8 @@ pub fn is_in_kernel(name: &str) -> bool {
     name.starts_with("kvm-") || name.starts_with("gicv3_") || name.starts_with("gic_")
 }
 
-/// The device that a region of `info mtree` belongs to. QEMU's RTC has a separate region for its index port
-/// (hw/rtc/mc146818rtc.c, `rtc_realizefn`).
+/// The device that a region of `info mtree` belongs to. QEMU's RTC has a separate region for its
+/// index port (hw/rtc/mc146818rtc.c, `rtc_realizefn`).
 pub fn device_of(region: &str) -> &str {
     if region == "rtc-index" { "rtc" } else { region }
 }

@@ -6,37 +6,88 @@ fn name(map: &DeviceMap, space: Space, addr: u64) -> Option<&str> {
 }
 
 fn region(start: u64, end: u64, name: &str) -> Region {
-    Region { start, end, base: start, name: name.into(), ..Region::default() }
+    Region {
+        start,
+        end,
+        base: start,
+        name: name.into(),
+        ..Region::default()
+    }
 }
 
 #[test]
 fn the_pm_timer_is_known_on_every_pc() {
-    for machine in [None, Some("pc"), Some("pc-i440fx-6.2"), Some("pc-q35-6.2"), Some("q35"), Some("pc-q35-rhel9.2.0")]
-    {
-        assert_eq!(name(&builtin("qemu", machine, Some("x86_64")), Space::Pio, 0x608), Some("acpi-tmr"), "{machine:?}");
+    for machine in [
+        None,
+        Some("pc"),
+        Some("pc-i440fx-6.2"),
+        Some("pc-q35-6.2"),
+        Some("q35"),
+        Some("pc-q35-rhel9.2.0"),
+    ] {
+        assert_eq!(
+            name(&builtin("qemu", machine, Some("x86_64")), Space::Pio, 0x608),
+            Some("acpi-tmr"),
+            "{machine:?}"
+        );
     }
-    assert_eq!(name(&builtin("qemu", Some("pc-i440fx-9.0"), None), Space::Pio, 0xb008), Some("acpi-tmr"));
-    assert_eq!(name(&builtin("qemu", Some("pc-q35-9.0"), None), Space::Pio, 0xb008), None);
+    assert_eq!(
+        name(
+            &builtin("qemu", Some("pc-i440fx-9.0"), None),
+            Space::Pio,
+            0xb008
+        ),
+        Some("acpi-tmr")
+    );
+    assert_eq!(
+        name(
+            &builtin("qemu", Some("pc-q35-9.0"), None),
+            Space::Pio,
+            0xb008
+        ),
+        None
+    );
 }
 
 #[test]
 fn machine_types_differ_where_they_should() {
     let q35 = builtin("qemu", Some("pc-q35-9.0"), Some("x86_64"));
     assert_eq!(name(&q35, Space::Pio, 0x1f0), None);
-    assert_eq!(name(&q35, Space::Mmio, 0xb000_1000), Some("pcie-mmcfg-mmio"));
+    assert_eq!(
+        name(&q35, Space::Mmio, 0xb000_1000),
+        Some("pcie-mmcfg-mmio")
+    );
     let pc = builtin("qemu", Some("pc"), Some("x86_64"));
     assert_eq!(name(&pc, Space::Pio, 0x1f0), Some("ide"));
     assert_eq!(name(&pc, Space::Mmio, 0xfed0_00f0), Some("hpet"));
     let arm = builtin("qemu", Some("virt-8.1"), Some("aarch64"));
     assert_eq!(name(&arm, Space::Mmio, 0x0900_0018), Some("pl011"));
-    assert_eq!(arm.lookup(Space::Mmio, 0x0a00_0250).unwrap().start, 0x0a00_0200);
+    assert_eq!(
+        arm.lookup(Space::Mmio, 0x0a00_0250).unwrap().start,
+        0x0a00_0200
+    );
     assert!(arm.regions(Space::Pio).is_empty());
     let microvm = builtin("qemu", Some("microvm"), None);
-    assert_eq!(name(&microvm, Space::Mmio, 0xfeb0_0050), Some("virtio-mmio"));
-    assert_eq!((name(&microvm, Space::Pio, 0x71), name(&microvm, Space::Pio, 0x608)), (None, None));
+    assert_eq!(
+        name(&microvm, Space::Mmio, 0xfeb0_0050),
+        Some("virtio-mmio")
+    );
+    assert_eq!(
+        (
+            name(&microvm, Space::Pio, 0x71),
+            name(&microvm, Space::Pio, 0x608)
+        ),
+        (None, None)
+    );
     let isa = builtin("qemu", Some("isapc"), Some("x86_64"));
-    assert_eq!((name(&isa, Space::Pio, 0x71), name(&isa, Space::Pio, 0x1f0)), (Some("rtc"), Some("ide")));
-    assert_eq!((name(&isa, Space::Pio, 0x608), name(&isa, Space::Pio, 0xcf8)), (None, None));
+    assert_eq!(
+        (name(&isa, Space::Pio, 0x71), name(&isa, Space::Pio, 0x1f0)),
+        (Some("rtc"), Some("ide"))
+    );
+    assert_eq!(
+        (name(&isa, Space::Pio, 0x608), name(&isa, Space::Pio, 0xcf8)),
+        (None, None)
+    );
     assert_eq!(name(&isa, Space::Mmio, 0xfed0_00f0), None);
     for (machine, arch) in [
         ("s390-ccw-virtio", None),
@@ -53,7 +104,9 @@ fn machine_types_differ_where_they_should() {
 #[test]
 fn a_vmm_has_its_own_devices() {
     let x86 = |vmm, space, addr| {
-        name(&builtin(vmm, None, Some("x86_64")), space, addr).map(str::to_owned).unwrap_or_default()
+        name(&builtin(vmm, None, Some("x86_64")), space, addr)
+            .map(str::to_owned)
+            .unwrap_or_default()
     };
     for (vmm, at_71, at_608, at_3fd) in [
         ("firecracker", "", "", "serial"),
@@ -71,7 +124,13 @@ fn a_vmm_has_its_own_devices() {
     assert_eq!(x86("firecracker", Space::Mmio, 0xfed0_00f0), "");
     assert_eq!(x86("cloud-hypervisor", Space::Pio, 0x40), "");
     let arm = builtin("firecracker", None, Some("aarch64"));
-    assert_eq!((name(&arm, Space::Mmio, 0x4000_2000), arm.regions(Space::Pio).len()), (Some("serial"), 0));
+    assert_eq!(
+        (
+            name(&arm, Space::Mmio, 0x4000_2000),
+            arm.regions(Space::Pio).len()
+        ),
+        (Some("serial"), 0)
+    );
 }
 
 #[test]
@@ -100,8 +159,20 @@ fn a_later_region_covers_an_earlier_one() {
     map.paint(Space::Mmio, region(10, 19, "inner"));
     map.paint(Space::Mmio, region(15, 29, "later"));
     map.paint(Space::Mmio, region(5, 4, "reversed"));
-    let found: Vec<_> = map.regions(Space::Mmio).iter().map(|r| (r.start, r.end, r.base, r.name.as_str())).collect();
-    assert_eq!(found, [(0, 9, 0, "wide"), (10, 14, 10, "inner"), (15, 29, 15, "later"), (30, 99, 0, "wide")]);
+    let found: Vec<_> = map
+        .regions(Space::Mmio)
+        .iter()
+        .map(|r| (r.start, r.end, r.base, r.name.as_str()))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (0, 9, 0, "wide"),
+            (10, 14, 10, "inner"),
+            (15, 29, 15, "later"),
+            (30, 99, 0, "wide")
+        ]
+    );
     map.paint(Space::Mmio, region(0, u64::MAX, "all"));
     assert_eq!(map.regions(Space::Mmio).len(), 1);
 }
@@ -145,10 +216,27 @@ proptest! {
 
 #[test]
 fn a_decoded_map_becomes_one_that_was_painted() {
-    let region = |start, end| Region { start, end, ..Region::default() };
-    let mut regions = vec![region(9, 3), region(u64::MAX - 2, u64::MAX), region(4, 7), region(0, 4), region(8, 8)];
-    regions.extend((0..2 * MAX_REGIONS as u64).rev().map(|i| region(0x1000 + i, 0x1000 + i)));
-    let mut map = DeviceMap { pio: regions, ..DeviceMap::default() };
+    let region = |start, end| Region {
+        start,
+        end,
+        ..Region::default()
+    };
+    let mut regions = vec![
+        region(9, 3),
+        region(u64::MAX - 2, u64::MAX),
+        region(4, 7),
+        region(0, 4),
+        region(8, 8),
+    ];
+    regions.extend(
+        (0..2 * MAX_REGIONS as u64)
+            .rev()
+            .map(|i| region(0x1000 + i, 0x1000 + i)),
+    );
+    let mut map = DeviceMap {
+        pio: regions,
+        ..DeviceMap::default()
+    };
     map.normalise();
     let pio = map.regions(Space::Pio);
     assert_eq!((pio.len(), pio[0].end, pio[1].start), (MAX_REGIONS, 4, 8));

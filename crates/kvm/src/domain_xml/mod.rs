@@ -38,7 +38,9 @@ pub struct GuestTopology {
 impl GuestTopology {
     /// The vCPUs that it has room for.
     pub fn vcpus(&self) -> u32 {
-        [self.dies, self.cores, self.threads].into_iter().fold(self.sockets, u32::saturating_mul)
+        [self.dies, self.cores, self.threads]
+            .into_iter()
+            .fold(self.sockets, u32::saturating_mul)
     }
 }
 
@@ -72,7 +74,8 @@ pub struct NumaTune {
 pub struct HypervXml {
     /// `custom`, `passthrough`, `host-model`; `None` when not written.
     pub mode: Option<String>,
-    /// Attributes by element; the state of an inner element (`<direct>`, `<extended>`) is an attribute of its name.
+    /// Attributes by element; the state of an inner element (`<direct>`, `<extended>`) is an
+    /// attribute of its name.
     pub features: BTreeMap<String, BTreeMap<String, String>>,
 }
 
@@ -142,7 +145,8 @@ pub struct DiskXml {
     pub cache: Option<String>,
     /// `<driver io=>`.
     pub io: Option<String>,
-    /// `<iotune>`: limits per second by element (`total_iops_sec`); those that are 0 limit nothing and are left out.
+    /// `<iotune>`: limits per second by element (`total_iops_sec`); those that are 0 limit nothing
+    /// and are left out.
     pub iotune: BTreeMap<String, u64>,
 }
 
@@ -216,8 +220,9 @@ pub struct DomainXml {
     pub qemu_command: Option<QemuCommand>,
     /// Properties of devices in `<devices>` and `<qemu:override>` that change how they are served.
     pub device_properties: Vec<DeviceProperty>,
-    /// Of an XML that libvirt would not take, as it lacks both a name and a system to boot: its elements by path below
-    /// `<domain>` (`features/hyperv`), about which alone it says something. Not recorded.
+    /// Of an XML that libvirt would not take, as it lacks both a name and a system to boot: its
+    /// elements by path below `<domain>` (`features/hyperv`), about which alone it says something.
+    /// Not recorded.
     #[serde(skip)]
     pub parts: Option<BTreeSet<String>>,
 }
@@ -230,19 +235,32 @@ impl DomainXml {
 
     /// Whether the element at this path (`features/hyperv`) is there, or is known to be absent.
     pub fn shows(&self, path: &str) -> bool {
-        let Some(parts) = &self.parts else { return true };
-        parts.contains(path) || path.rsplit_once('/').is_some_and(|(outer, _)| parts.contains(outer))
+        let Some(parts) = &self.parts else {
+            return true;
+        };
+        parts.contains(path)
+            || path
+                .rsplit_once('/')
+                .is_some_and(|(outer, _)| parts.contains(outer))
     }
 
-    /// Whether a Hyper-V enlightenment is on; `stimer_direct` asks for the inner element. `passthrough` turns all on.
+    /// Whether a Hyper-V enlightenment is on; `stimer_direct` asks for the inner element.
+    /// `passthrough` turns all on.
     pub fn hyperv_on(&self, name: &str) -> bool {
-        let Some(HypervXml { mode, features }) = &self.hyperv else { return false };
+        let Some(HypervXml { mode, features }) = &self.hyperv else {
+            return false;
+        };
         let is_on = |element: &str, attribute: &str| {
-            features.get(element).and_then(|attributes| attributes.get(attribute)).is_some_and(|state| state == "on")
+            features
+                .get(element)
+                .and_then(|attributes| attributes.get(attribute))
+                .is_some_and(|state| state == "on")
         };
         mode.as_deref() == Some("passthrough")
             || is_on(name, "state")
-            || name.split_once('_').is_some_and(|(outer, inner)| is_on(outer, inner))
+            || name
+                .split_once('_')
+                .is_some_and(|(outer, inner)| is_on(outer, inner))
     }
 }
 

@@ -16,16 +16,25 @@ pub(super) fn of_domain(domain: Node) -> Vec<DeviceProperty> {
     let overrides = children(domain, "override").filter(|node| in_qemu_namespace(*node));
     for device in overrides.flat_map(|node| children(node, "device")) {
         let alias = attribute(device, "alias").unwrap_or_default();
-        let properties = children(device, "frontend").flat_map(|frontend| children(frontend, "property"));
+        let properties =
+            children(device, "frontend").flat_map(|frontend| children(frontend, "property"));
         for property in properties.take(MAX_PROPERTIES) {
-            let (Some(name), value) = (attribute(property, "name"), attribute(property, "value")) else { continue };
+            let (Some(name), value) = (attribute(property, "name"), attribute(property, "value"))
+            else {
+                continue;
+            };
             let device = short(&alias);
             if attribute(property, "type").as_deref() == Some("remove") {
                 let name = name.replace('_', "-");
                 found.retain(|known| known.device != device || known.name != name);
             } else if found.len() < MAX_PROPERTIES {
                 let value = value.unwrap_or_default();
-                found.extend(DeviceProperty::new(device, &name, &value, PropertyPlace::Override));
+                found.extend(DeviceProperty::new(
+                    device,
+                    &name,
+                    &value,
+                    PropertyPlace::Override,
+                ));
             }
         }
     }
@@ -34,7 +43,9 @@ pub(super) fn of_domain(domain: Node) -> Vec<DeviceProperty> {
 
 /// Whether libvirt takes the element for one of its QEMU driver.
 pub(super) fn in_qemu_namespace(node: Node) -> bool {
-    node.tag_name().namespace().is_some_and(|space| space.contains("qemu"))
+    node.tag_name()
+        .namespace()
+        .is_some_and(|space| space.contains("qemu"))
 }
 
 /// An alias without the mark of those that the user chose.
@@ -47,15 +58,25 @@ fn of_device(device: Node<'_, '_>) -> Vec<DeviceProperty> {
     let target = inner(device, "target", "dev").or_else(|| inner(device, "mac", "address"));
     let alias = inner(device, "alias", "name").map(|alias| short(&alias).to_owned());
     let name = alias.or(target).unwrap_or_else(|| kind.to_owned());
-    let set = |key: &str, value: &str| DeviceProperty::new(&name, key, value, PropertyPlace::Devices);
+    let set =
+        |key: &str, value: &str| DeviceProperty::new(&name, key, value, PropertyPlace::Devices);
     let model = match kind {
         "interface" => inner(device, "model", "type"),
         "controller" => attribute(device, "model").filter(|model| model.starts_with("virtio-scsi")),
         _ => None,
     };
-    let mut found: Vec<DeviceProperty> = model.iter().filter_map(|model| set(device_property::DRIVER, model)).collect();
-    let Some(driver) = child(device, "driver") else { return found };
-    found.extend(DRIVER.iter().filter_map(|key| set(key, &attribute(driver, key)?)));
+    let mut found: Vec<DeviceProperty> = model
+        .iter()
+        .filter_map(|model| set(device_property::DRIVER, model))
+        .collect();
+    let Some(driver) = child(device, "driver") else {
+        return found;
+    };
+    found.extend(
+        DRIVER
+            .iter()
+            .filter_map(|key| set(key, &attribute(driver, key)?)),
+    );
     let virtio = model.is_some_and(|model| model.starts_with("virtio"));
     if virtio && kind == "interface" && attribute(driver, "name").as_deref() == Some("qemu") {
         found.extend(set("vhost", "off"));

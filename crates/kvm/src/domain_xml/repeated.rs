@@ -5,28 +5,36 @@ use super::xml::{attribute, child, children, document, elements, number};
 use roxmltree::Node;
 use std::collections::BTreeSet;
 
-/// The elements of a piece of XML that a domain has already, as an admin looks for them: `<timer name='hpet'>`. libvirt
-/// refuses a second `<feature>` or pin, and ignores one of two other elements.
+/// The elements of a piece of XML that a domain has already, as an admin looks for them: `<timer
+/// name='hpet'>`. libvirt refuses a second `<feature>` or pin, and ignores one of two other
+/// elements.
 pub fn repeated(xml: &DomainXml, piece: &str) -> Vec<String> {
-    let all = document(&format!("<domain xmlns:qemu='q'>{piece}</domain>"), "domain", |root| {
-        let mut found = Vec::new();
-        if xml.max_vcpus.is_some() && child(root, "vcpu").is_some() {
-            found.push("<vcpu>".to_owned());
-        }
-        children(root, "cpu").for_each(|node| cpu(xml, node, &mut found));
-        for timer in children(root, "clock").flat_map(|clock| children(clock, "timer")) {
-            let name = attribute(timer, "name").unwrap_or_default();
-            if xml.clock.timer(&name).is_some() {
-                found.push(format!("<timer name='{name}'>"));
+    let all = document(
+        &format!("<domain xmlns:qemu='q'>{piece}</domain>"),
+        "domain",
+        |root| {
+            let mut found = Vec::new();
+            if xml.max_vcpus.is_some() && child(root, "vcpu").is_some() {
+                found.push("<vcpu>".to_owned());
             }
-        }
-        children(root, "features").for_each(|node| features(xml, node, &mut found));
-        children(root, "cputune").for_each(|node| pins(xml, node, &mut found));
-        children(root, "numatune").for_each(|node| memory(xml, node, &mut found));
-        found
-    });
+            children(root, "cpu").for_each(|node| cpu(xml, node, &mut found));
+            for timer in children(root, "clock").flat_map(|clock| children(clock, "timer")) {
+                let name = attribute(timer, "name").unwrap_or_default();
+                if xml.clock.timer(&name).is_some() {
+                    found.push(format!("<timer name='{name}'>"));
+                }
+            }
+            children(root, "features").for_each(|node| features(xml, node, &mut found));
+            children(root, "cputune").for_each(|node| pins(xml, node, &mut found));
+            children(root, "numatune").for_each(|node| memory(xml, node, &mut found));
+            found
+        },
+    );
     let mut seen = BTreeSet::new();
-    all.unwrap_or_default().into_iter().filter(|name| seen.insert(name.clone())).collect()
+    all.unwrap_or_default()
+        .into_iter()
+        .filter(|name| seen.insert(name.clone()))
+        .collect()
 }
 
 fn cpu(xml: &DomainXml, node: Node, found: &mut Vec<String>) {
@@ -48,12 +56,22 @@ fn cpu(xml: &DomainXml, node: Node, found: &mut Vec<String>) {
 }
 
 fn features(xml: &DomainXml, node: Node, found: &mut Vec<String>) {
-    for name in children(node, "hyperv").flat_map(elements).map(|feature| feature.tag_name().name()) {
-        if xml.hyperv.as_ref().is_some_and(|hyperv| hyperv.features.contains_key(name)) {
+    for name in children(node, "hyperv")
+        .flat_map(elements)
+        .map(|feature| feature.tag_name().name())
+    {
+        if xml
+            .hyperv
+            .as_ref()
+            .is_some_and(|hyperv| hyperv.features.contains_key(name))
+        {
             found.push(format!("<{name}>"));
         }
     }
-    for name in children(node, "kvm").flat_map(elements).map(|feature| feature.tag_name().name()) {
+    for name in children(node, "kvm")
+        .flat_map(elements)
+        .map(|feature| feature.tag_name().name())
+    {
         if xml.kvm_features.contains_key(name) {
             found.push(format!("<{name}>"));
         }
@@ -61,14 +79,17 @@ fn features(xml: &DomainXml, node: Node, found: &mut Vec<String>) {
 }
 
 fn pins(xml: &DomainXml, node: Node, found: &mut Vec<String>) {
-    let is_pinned = |pin: Node| number(pin, "vcpu").is_some_and(|vcpu: u32| xml.vcpu_pins.contains_key(&vcpu));
+    let is_pinned =
+        |pin: Node| number(pin, "vcpu").is_some_and(|vcpu: u32| xml.vcpu_pins.contains_key(&vcpu));
     if children(node, "vcpupin").any(is_pinned) {
         found.push("<vcpupin>".to_owned());
     }
     if xml.emulator_pin.is_some() && child(node, "emulatorpin").is_some() {
         found.push("<emulatorpin>".to_owned());
     }
-    let is_pinned = |pin: Node| number(pin, "iothread").is_some_and(|id: u32| xml.iothread_pins.contains_key(&id));
+    let is_pinned = |pin: Node| {
+        number(pin, "iothread").is_some_and(|id: u32| xml.iothread_pins.contains_key(&id))
+    };
     if children(node, "iothreadpin").any(is_pinned) {
         found.push("<iothreadpin>".to_owned());
     }

@@ -7,7 +7,8 @@ use anyhow::{Result, ensure};
 use roxmltree::{Document, Node, ParsingOptions};
 
 const MAX_NODES: u32 = 200_000;
-/// The parser compares each attribute with all others of its element: twenty thousand would take seconds.
+/// The parser compares each attribute with all others of its element: twenty thousand would take
+/// seconds.
 const MAX_ATTRIBUTES: usize = 512;
 /// The parser copies the namespaces of an element to each one inside that declares another.
 const MAX_NAMESPACES: usize = 64;
@@ -17,7 +18,11 @@ const MAX_NAMESPACES: usize = 64;
 /// # Errors
 /// If the text is too large, has another root or is not well-formed.
 pub fn document<T>(text: &str, name: &str, read: impl FnOnce(Node) -> T) -> Result<T> {
-    ensure!(text.len() <= MAX_TEXT, "larger than {} MiB, which no libvirt XML is", MAX_TEXT >> 20);
+    ensure!(
+        text.len() <= MAX_TEXT,
+        "larger than {} MiB, which no libvirt XML is",
+        MAX_TEXT >> 20
+    );
     let malformed = |error: &str| anyhow::anyhow!("not well-formed XML: {}", sanitize(error, 160));
     if text.contains("<!DOCTYPE") || text.contains("<!ENTITY") {
         return Err(malformed("it has a DTD"));
@@ -29,10 +34,17 @@ pub fn document<T>(text: &str, name: &str, read: impl FnOnce(Node) -> T) -> Resu
     if text.matches('<').count() - text.matches("</").count() >= MAX_NODES as usize {
         return Err(malformed("too many elements"));
     }
-    if text.split('<').any(|tag| tag.matches('=').nth(MAX_ATTRIBUTES).is_some()) {
+    if text
+        .split('<')
+        .any(|tag| tag.matches('=').nth(MAX_ATTRIBUTES).is_some())
+    {
         return Err(malformed("too many attributes of an element"));
     }
-    let options = ParsingOptions { allow_dtd: false, nodes_limit: MAX_NODES, ..ParsingOptions::default() };
+    let options = ParsingOptions {
+        allow_dtd: false,
+        nodes_limit: MAX_NODES,
+        ..ParsingOptions::default()
+    };
     // An XML declaration may only come first.
     let document = Document::parse_with_options(text.trim_start(), options);
     let document = document.map_err(|error| malformed(&error.to_string()))?;
@@ -47,17 +59,25 @@ const VCPUS: u64 = limits::VCPUS as u64;
 const CELLS: u64 = limits::NUMA_CELLS as u64;
 const LAST_CPU: u64 = limits::HOST_CPUS as u64 - 1;
 
-/// Elements with numbers that size something, or lists of numbers: the attributes (empty: its text) and the largest
-/// number.
+/// Elements with numbers that size something, or lists of numbers: the attributes (empty: its text)
+/// and the largest number.
 const NUMBERS: [(&[&str], &[&str], u64); 14] = [
     (&["vcpu"], &["", "current"], VCPUS),
     (&["vcpu"], &["id"], limits::VCPU_IDS as u64 - 1),
-    (&["vcpu", "vcpupin", "emulatorpin", "iothreadpin"], &["cpuset"], LAST_CPU),
+    (
+        &["vcpu", "vcpupin", "emulatorpin", "iothreadpin"],
+        &["cpuset"],
+        LAST_CPU,
+    ),
     (&["vcpupin"], &["vcpu"], VCPUS - 1),
     (&["vcpusched"], &["vcpus"], LAST_CPU),
     (&["iothreadsched"], &["iothreads"], LAST_CPU),
     (&["iothreads"], &[""], limits::IOTHREADS as u64),
-    (&["topology"], &["sockets", "dies", "clusters", "cores", "threads"], VCPUS),
+    (
+        &["topology"],
+        &["sockets", "dies", "clusters", "cores", "threads"],
+        VCPUS,
+    ),
     (&["memory", "currentMemory"], &[""], GUEST_KIB),
     (&["memory", "memnode"], &["nodeset"], LAST_CPU),
     (&["cell"], &["id"], CELLS - 1),
@@ -76,16 +96,35 @@ pub(super) fn check_numbers(root: Node) -> Result<()> {
         let name = node.tag_name().name();
         for (_, attributes, most) in NUMBERS.iter().filter(|row| row.0.contains(&name)) {
             for attribute in *attributes {
-                let value = if attribute.is_empty() { node.text() } else { node.attribute(*attribute) };
-                let what = if attribute.is_empty() { format!("<{name}>") } else { format!("<{name} {attribute}=>") };
+                let value = if attribute.is_empty() {
+                    node.text()
+                } else {
+                    node.attribute(*attribute)
+                };
+                let what = if attribute.is_empty() {
+                    format!("<{name}>")
+                } else {
+                    format!(
+                        "<{name} \
+                    {attribute}=>"
+                    )
+                };
                 limits::check(&what, value.unwrap_or_default(), *most)?;
             }
         }
         let before = open.len();
         open.extend(elements(node).filter(|child| child.tag_name().name() != "metadata"));
         let inside = format!("the number of elements in <{name}>");
-        limits::check(&inside, &(open.len() - before).to_string(), limits::ELEMENTS as u64)?;
-        limits::check("the number of <cell>", &children(node, "cell").count().to_string(), CELLS)?;
+        limits::check(
+            &inside,
+            &(open.len() - before).to_string(),
+            limits::ELEMENTS as u64,
+        )?;
+        limits::check(
+            "the number of <cell>",
+            &children(node, "cell").count().to_string(),
+            CELLS,
+        )?;
     }
     Ok(())
 }
@@ -107,7 +146,8 @@ pub(super) fn child<'a, 'i: 'a>(node: Node<'a, 'i>, name: &str) -> Option<Node<'
 
 /// An attribute as sanitized text.
 pub(super) fn attribute(node: Node, name: &str) -> Option<String> {
-    node.attribute(name).map(|value| sanitize(value.trim(), 256))
+    node.attribute(name)
+        .map(|value| sanitize(value.trim(), 256))
 }
 
 /// An attribute of a child element.
@@ -127,5 +167,7 @@ pub(super) fn value<T: std::str::FromStr>(node: Node, name: &str) -> Option<T> {
 
 /// An element's text, by which something can be addressed.
 pub(super) fn name(node: Node) -> Option<String> {
-    node.text().map(|text| sanitize_name(text.trim(), 256)).filter(|text| !text.is_empty())
+    node.text()
+        .map(|text| sanitize_name(text.trim(), 256))
+        .filter(|text| !text.is_empty())
 }

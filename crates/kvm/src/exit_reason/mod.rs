@@ -1,7 +1,9 @@
-//! The reasons of exits from guest mode: names, meanings and the idle reasons of each instruction set.
+//! The reasons of exits from guest mode: names, meanings and the idle reasons of each instruction
+//! set.
 //!
-//! The `kvm_exit` tracepoint gives the codes: VMX basic exit reason (`uapi/asm/vmx.h`, 16 bits, flags above),
-//! SVM exit code (`uapi/asm/svm.h`), and for arm64 one number made of two fields by [`arm64_code`].
+//! The `kvm_exit` tracepoint gives the codes: VMX basic exit reason (`uapi/asm/vmx.h`, 16 bits,
+//! flags above), SVM exit code (`uapi/asm/svm.h`), and for arm64 one number made of two fields by
+//! [`arm64_code`].
 
 mod arm64;
 mod svm;
@@ -15,7 +17,8 @@ pub type ReasonNames = BTreeMap<(Isa, u32), String>;
 
 /// The reason of the exits that a cut table leaves out.
 pub const NOT_SHOWN: &str = "(rows not shown)";
-/// The same where the table gives no total: their number follows from the shares of the rows that are shown.
+/// The same where the table gives no total: their number follows from the shares of the rows that
+/// are shown.
 pub const ESTIMATED: &str = "(rows not shown, about)";
 
 /// Whether a reason stands for exits that a cut table leaves out.
@@ -29,8 +32,9 @@ type ReasonRow = (u32, &'static str, &'static str);
 /// Added to arm64's `ret` when it is not TRAP, so that it differs from every exception class.
 pub const ARM64_RET: u32 = 0x100;
 
-/// arm64: the code for a `kvm_exit` with these two fields. `ret` TRAP (2) stands for its exception class `esr_ec`
-/// (0 to 0x3f); any other `ret` becomes [`ARM64_RET`] + `ret`: 0x100 IRQ, 0x101 SERROR, 0x103 IL.
+/// arm64: the code for a `kvm_exit` with these two fields. `ret` TRAP (2) stands for its exception
+/// class `esr_ec` (0 to 0x3f); any other `ret` becomes [`ARM64_RET`] + `ret`: 0x100 IRQ, 0x101
+/// SERROR, 0x103 IL.
 pub const fn arm64_code(ret: u32, esr_ec: u32) -> u32 {
     // Bit 31 of the hypervisor's return code means that an SError was pending as well.
     match ret & 0x7fff_ffff {
@@ -41,8 +45,8 @@ pub const fn arm64_code(ret: u32, esr_ec: u32) -> u32 {
 
 /// The code without the flags that VMX keeps in its upper bits.
 ///
-/// Bits 16 to 24 are zero in every hardware reason. A KVM flavour that sets them uses its own numbers. These bits stay,
-/// so that such a code does not get the name of an unrelated reason.
+/// Bits 16 to 24 are zero in every hardware reason. A KVM flavour that sets them uses its own
+/// numbers. These bits stay, so that such a code does not get the name of an unrelated reason.
 pub const fn basic(isa: Isa, code: u32) -> u32 {
     match isa {
         Isa::Vmx => code & 0x01ff_ffff,
@@ -62,7 +66,10 @@ const fn table(isa: Isa) -> &'static [ReasonRow] {
 fn row(isa: Isa, code: u32) -> Option<&'static ReasonRow> {
     let code = basic(isa, code);
     let table = table(isa);
-    table.binary_search_by_key(&code, |row| row.0).ok().and_then(|index| table.get(index))
+    table
+        .binary_search_by_key(&code, |row| row.0)
+        .ok()
+        .and_then(|index| table.get(index))
 }
 
 /// The built-in name of a reason, spelt as the kernel does.
@@ -72,17 +79,24 @@ pub fn name(isa: Isa, code: u32) -> Option<&'static str> {
 
 /// What the reason means to an admin, in a sentence.
 pub fn meaning(isa: Isa, code: u32) -> Option<&'static str> {
-    row(isa, code).map(|row| row.2).filter(|text| !text.is_empty())
+    row(isa, code)
+        .map(|row| row.2)
+        .filter(|text| !text.is_empty())
 }
 
 fn find(isa: Isa, name: &str) -> Option<u32> {
-    table(isa).iter().find(|row| row.1.eq_ignore_ascii_case(name)).map(|row| row.0)
+    table(isa)
+        .iter()
+        .find(|row| row.1.eq_ignore_ascii_case(name))
+        .map(|row| row.0)
 }
 
-/// The code of a name as any version of the kernel and of perf prints it. Also reads `0x4f`, `vmx 0x4f`, and a VMX name
-/// followed by flags (`INVALID_STATE FAILED_VMENTRY`), whose bits are then set.
+/// The code of a name as any version of the kernel and of perf prints it. Also reads `0x4f`, `vmx
+/// 0x4f`, and a VMX name followed by flags (`INVALID_STATE FAILED_VMENTRY`), whose bits are then
+/// set.
 ///
-/// On arm64 `SERROR` means the host's pending error (`ret` 1), not the exception class of that name.
+/// On arm64 `SERROR` means the host's pending error (`ret` 1), not the exception class of that
+/// name.
 pub fn code(isa: Isa, name: &str) -> Option<u32> {
     let name = name.trim();
     if isa == Isa::Arm64 && name == "SERROR" {
@@ -91,13 +105,17 @@ pub fn code(isa: Isa, name: &str) -> Option<u32> {
     if let Some(code) = find(isa, name).or_else(|| alias(isa, name)) {
         return Some(code);
     }
-    let hex = name.strip_prefix(&isa.to_string()).map_or(name, str::trim_start);
+    let hex = name
+        .strip_prefix(&isa.to_string())
+        .map_or(name, str::trim_start);
     if hex.starts_with("0x") {
         return super::untrusted_text::number(hex).and_then(|code| u32::try_from(code).ok());
     }
     if isa == Isa::Vmx {
         let mut words = name.split_whitespace();
-        let basic = words.next().and_then(|word| find(isa, word).or_else(|| alias(isa, word)))?;
+        let basic = words
+            .next()
+            .and_then(|word| find(isa, word).or_else(|| alias(isa, word)))?;
         let mut code = basic;
         for word in words {
             code |= VMX_FLAGS.iter().find(|flag| flag.1 == word)?.0;
@@ -126,14 +144,18 @@ fn alias(isa: Isa, name: &str) -> Option<u32> {
         (Isa::Svm, "vmmcall") => 0x81,
         (Isa::Svm, "invalid") => u32::MAX,
         (Isa::Arm64, "WFX" | "WFI" | "WFE") => 1,
-        (Isa::Vmx, name) => return name.strip_prefix("EXIT_REASON_").and_then(|plain| code(isa, plain)),
+        (Isa::Vmx, name) => {
+            return name
+                .strip_prefix("EXIT_REASON_")
+                .and_then(|plain| code(isa, plain));
+        }
         (Isa::Svm, name) => return svm_plugin(name.strip_prefix("EXIT_")?),
         _ => return None,
     })
 }
 
-/// SVM names as trace-cmd's kvm plugin prints them, without their `EXIT_` (libtraceevent, `plugins/plugin_kvm.c`, which
-/// takes them from the processor's manual).
+/// SVM names as trace-cmd's kvm plugin prints them, without their `EXIT_` (libtraceevent,
+/// `plugins/plugin_kvm.c`, which takes them from the processor's manual).
 fn svm_plugin(name: &str) -> Option<u32> {
     let plain = match name {
         "INTR" => "interrupt",
@@ -151,23 +173,33 @@ fn svm_plugin(name: &str) -> Option<u32> {
     })
 }
 
-/// The name to show: from a `format` file, else built in, else `vmx 0x4f`. VMX flags follow it, as in the kernel's
-/// text.
+/// The name to show: from a `format` file, else built in, else `vmx 0x4f`. VMX flags follow it, as
+/// in the kernel's text.
 pub fn display(isa: Isa, code: u32, names: &ReasonNames) -> String {
     let plain = basic(isa, code);
-    let mut text = match names.get(&(isa, plain)).map(String::as_str).or_else(|| name(isa, plain)) {
+    let mut text = match names
+        .get(&(isa, plain))
+        .map(String::as_str)
+        .or_else(|| name(isa, plain))
+    {
         Some(name) => name.to_owned(),
-        None if isa == Isa::Arm64 && plain >= ARM64_RET => format!("{isa} ret {:#x}", plain - ARM64_RET),
+        None if isa == Isa::Arm64 && plain >= ARM64_RET => {
+            format!("{isa} ret {:#x}", plain - ARM64_RET)
+        }
         None => format!("{isa} {plain:#x}"),
     };
-    for (_, flag) in VMX_FLAGS.iter().filter(|flag| isa == Isa::Vmx && code & flag.0 != 0) {
+    for (_, flag) in VMX_FLAGS
+        .iter()
+        .filter(|flag| isa == Isa::Vmx && code & flag.0 != 0)
+    {
         text.push(' ');
         text.push_str(flag);
     }
     text
 }
 
-/// Whether the guest sleeps in exits of this reason: HLT, `hlt`, `idle-halt`, `WFx`. Their time is not work.
+/// Whether the guest sleeps in exits of this reason: HLT, `hlt`, `idle-halt`, `WFx`. Their time is
+/// not work.
 pub const fn is_idle(isa: Isa, code: u32) -> bool {
     match isa {
         Isa::Vmx => basic(isa, code) == 12,
@@ -191,8 +223,9 @@ const VMX_FLAGS: &[(u32, &str)] = &[
     (1 << 26, "BUS_LOCK_DETECTED"),
 ];
 
-/// Guesses the instruction set of a table of names: the one with most of the names (spelling counts: `HLT` is VMX,
-/// `hlt` is SVM). `Other(0)` if none has any of them or two have equally many.
+/// Guesses the instruction set of a table of names: the one with most of the names (spelling
+/// counts: `HLT` is VMX, `hlt` is SVM). `Other(0)` if none has any of them or two have equally
+/// many.
 pub fn guess_isa<'a>(names: impl IntoIterator<Item = &'a str>) -> Isa {
     let mut hits = [(Isa::Vmx, 0u32), (Isa::Svm, 0), (Isa::Arm64, 0)];
     for name in names {

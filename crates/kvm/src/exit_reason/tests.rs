@@ -16,15 +16,24 @@ fn tables_are_sorted_and_names_unique() {
 #[test]
 fn vmx_reasons_are_masked_and_flags_kept() {
     assert_eq!(name(Isa::Vmx, 0x8000_0021), Some("INVALID_STATE"));
-    assert_eq!(display(Isa::Vmx, 0x8000_0021, &ReasonNames::new()), "INVALID_STATE FAILED_VMENTRY");
-    assert_eq!(code(Isa::Vmx, "INVALID_STATE FAILED_VMENTRY"), Some(0x8000_0021));
+    assert_eq!(
+        display(Isa::Vmx, 0x8000_0021, &ReasonNames::new()),
+        "INVALID_STATE FAILED_VMENTRY"
+    );
+    assert_eq!(
+        code(Isa::Vmx, "INVALID_STATE FAILED_VMENTRY"),
+        Some(0x8000_0021)
+    );
     assert_eq!(basic(Isa::Vmx, 0x0400_001e), 30);
     assert_eq!(basic(Isa::Svm, 0x8000_0001), 0x8000_0001);
 }
 
 #[test]
 fn numbers_of_a_foreign_flavour_are_not_given_an_unrelated_name() {
-    assert_eq!(display(Isa::Vmx, 0x2_0000, &ReasonNames::new()), "vmx 0x20000");
+    assert_eq!(
+        display(Isa::Vmx, 0x2_0000, &ReasonNames::new()),
+        "vmx 0x20000"
+    );
     assert!(!is_idle(Isa::Vmx, 0x1_000c));
 }
 
@@ -47,7 +56,10 @@ fn unknown_codes_show_their_number_and_read_back() {
     assert_eq!(display(Isa::Other(3), 1, &none), "isa3 0x1");
     assert_eq!(code(Isa::Vmx, "vmx 0x5a"), Some(0x5a));
     assert_eq!(code(Isa::Svm, "0x9f"), Some(0x9f));
-    assert_eq!(display(Isa::Arm64, arm64_code(7, 0), &none), "arm64 ret 0x7");
+    assert_eq!(
+        display(Isa::Arm64, arm64_code(7, 0), &none),
+        "arm64 ret 0x7"
+    );
 }
 
 #[test]
@@ -60,17 +72,33 @@ fn a_name_of_the_running_kernel_wins() {
 
 #[test]
 fn only_sleep_is_idle() {
-    assert!(is_idle(Isa::Vmx, 12) && is_idle(Isa::Svm, 0x78) && is_idle(Isa::Svm, 0xa6) && is_idle(Isa::Arm64, 1));
+    assert!(
+        is_idle(Isa::Vmx, 12)
+            && is_idle(Isa::Svm, 0x78)
+            && is_idle(Isa::Svm, 0xa6)
+            && is_idle(Isa::Arm64, 1)
+    );
     assert!(!is_idle(Isa::Vmx, 36) && !is_idle(Isa::Svm, 12) && !is_idle(Isa::Other(0), 12));
-    assert!(is_idle_name("HLT") && is_idle_name("hlt") && is_idle_name("WFx") && !is_idle_name("MWAIT_INSTRUCTION"));
+    assert!(
+        is_idle_name("HLT")
+            && is_idle_name("hlt")
+            && is_idle_name("WFx")
+            && !is_idle_name("MWAIT_INSTRUCTION")
+    );
 }
 
 #[test]
 fn arm64_puts_two_fields_into_one_code() {
     assert_eq!(name(Isa::Arm64, arm64_code(2, 0x24)), Some("DABT_LOW"));
     assert_eq!(name(Isa::Arm64, arm64_code(0, 0)), Some("IRQ"));
-    assert_eq!(name(Isa::Arm64, arm64_code(0xbad_ca11, 0)), Some("HYP_GONE"));
-    assert_eq!(name(Isa::Arm64, arm64_code(0x8000_0002, 0x16)), Some("HVC64"));
+    assert_eq!(
+        name(Isa::Arm64, arm64_code(0xbad_ca11, 0)),
+        Some("HYP_GONE")
+    );
+    assert_eq!(
+        name(Isa::Arm64, arm64_code(0x8000_0002, 0x16)),
+        Some("HVC64")
+    );
 }
 
 #[test]
@@ -97,7 +125,10 @@ fn names_of_other_tools_are_known() {
         assert_eq!(guess_isa([name]), Isa::Svm, "{name}");
     }
     assert_eq!(code(Isa::Vmx, "EXIT_REASON_HLT"), Some(12));
-    assert_eq!((code(Isa::Svm, "EXIT_"), code(Isa::Svm, "EXIT_NOTHING")), (None, None));
+    assert_eq!(
+        (code(Isa::Svm, "EXIT_"), code(Isa::Svm, "EXIT_NOTHING")),
+        (None, None)
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The `__print_symbolic(expression, { value, "name" }, ...)` lists of a `print fmt`, and `__print_flags`.
+//! The `__print_symbolic(expression, { value, "name" }, ...)` lists of a `print fmt`, and
+//! `__print_flags`.
 
 use crate::pattern::Pattern;
 use crate::{sanitize, untrusted_text::number};
@@ -21,26 +22,38 @@ pub struct SymbolList {
 impl SymbolList {
     /// Whether the expression uses this field.
     pub fn mentions(&self, field: &str) -> bool {
-        self.expression.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == field)
+        self.expression
+            .split(|c: char| !c.is_alphanumeric() && c != '_')
+            .any(|word| word == field)
     }
 }
 
 /// The head of a list, up to its first entry or, with flags, the separator.
-static LIST: Pattern = Pattern::new(r#"__print_(?P<kind>flags|symbolic)\((?P<expression>[^"{]*),[ \t]*["{]"#);
+static LIST: Pattern =
+    Pattern::new(r#"__print_(?P<kind>flags|symbolic)\((?P<expression>[^"{]*),[ \t]*["{]"#);
 /// ` { 0x040 + 14, "PF excp" }`
-static ENTRY: Pattern = Pattern::new(r#"\{(?P<value>[^,{}"]*),[ \t]*"(?P<name>(?:[^"\\]|\\.)*)"[ \t]*\}"#);
+static ENTRY: Pattern =
+    Pattern::new(r#"\{(?P<value>[^,{}"]*),[ \t]*"(?P<name>(?:[^"\\]|\\.)*)"[ \t]*\}"#);
 
-/// All lists of a `print fmt`. Unreadable parts are left out: the lists are useful, but not required.
+/// All lists of a `print fmt`. Unreadable parts are left out: the lists are useful, but not
+/// required.
 pub(super) fn parse(text: &str) -> Vec<SymbolList> {
-    let Some((list, entry)) = LIST.regex().zip(ENTRY.regex()) else { return Vec::new() };
+    let Some((list, entry)) = LIST.regex().zip(ENTRY.regex()) else {
+        return Vec::new();
+    };
     let begins = list.find_iter(text).map(|head| head.start());
-    let ends = list.find_iter(text).skip(1).map(|head| head.start()).chain([text.len()]);
+    let ends = list
+        .find_iter(text)
+        .skip(1)
+        .map(|head| head.start())
+        .chain([text.len()]);
     let read = |(begin, end): (usize, usize)| {
         let part = text.get(begin..end)?;
         let head = list.captures(part)?;
         // The head ends with the bracket of the first entry.
         let entries = entry.captures_iter(part.get(head.get(0)?.end() - 1..)?);
-        let name = |entry: Captures<'_>| Some((constant(&entry["value"])?, sanitize(&entry["name"], 64)));
+        let name =
+            |entry: Captures<'_>| Some((constant(&entry["value"])?, sanitize(&entry["name"], 64)));
         Some(SymbolList {
             expression: sanitize(head["expression"].replace("REC->", "").trim(), 200),
             flags: &head["kind"] == "flags",
@@ -50,10 +63,14 @@ pub(super) fn parse(text: &str) -> Vec<SymbolList> {
     begins.zip(ends).take(MAX_LISTS).filter_map(read).collect()
 }
 
-/// Evaluates a constant as formats contain it: a number, a sum, an or, a shift, also with suffixes and in parentheses.
+/// Evaluates a constant as formats contain it: a number, a sum, an or, a shift, also with suffixes
+/// and in parentheses.
 fn constant(text: &str) -> Option<u64> {
     let text = text.trim();
-    let text = text.strip_prefix('(').and_then(|inner| inner.strip_suffix(')')).map_or(text, str::trim);
+    let text = text
+        .strip_prefix('(')
+        .and_then(|inner| inner.strip_suffix(')'))
+        .map_or(text, str::trim);
     if let Some((a, b)) = text.split_once("<<") {
         return constant(a)?.checked_shl(u32::try_from(constant(b)?).ok()?);
     }
@@ -97,7 +114,12 @@ mod tests {
             r#""%s", __print_symbolic(REC->a, { 1, "x}),{" }, { 2, "y" }), __print_flags(REC->b & 3, "|", {1,"p"})"#,
         );
         assert_eq!(lists.len(), 2);
-        assert_eq!(lists[0].names, [(1, "x}),{".to_owned()), (2, "y".to_owned())]);
-        assert!(lists[1].flags && lists[1].mentions("b") && lists[1].names.contains(&(1, "p".into())));
+        assert_eq!(
+            lists[0].names,
+            [(1, "x}),{".to_owned()), (2, "y".to_owned())]
+        );
+        assert!(
+            lists[1].flags && lists[1].mentions("b") && lists[1].names.contains(&(1, "p".into()))
+        );
     }
 }

@@ -48,7 +48,9 @@ pub(super) fn message(line: &str) -> Message<'_> {
     let mut rest = line.trim();
     let mut found = Message::default();
     for _ in 0..MAX_PREFIXES {
-        let Some(prefix) = PREFIXES.iter().find_map(|prefix| prefix.captures(rest)) else { break };
+        let Some(prefix) = PREFIXES.iter().find_map(|prefix| prefix.captures(rest)) else {
+            break;
+        };
         let end = prefix.get(0).map_or(0, |whole| whole.end());
         found.time_s = found.time_s.or_else(|| number(&prefix, "s"));
         let name = group(&prefix, "name");

@@ -1,4 +1,5 @@
-//! Reads messages about guests from the kernel's log of their host, as dmesg, the journal and syslog show it.
+//! Reads messages about guests from the kernel's log of their host, as dmesg, the journal and
+//! syslog show it.
 
 mod forms;
 mod message;
@@ -17,28 +18,34 @@ pub const CGROUP_LIMIT: u64 = 1;
 /// [`LogLine::data`] of an OOM kill in the memory of the NUMA nodes that a process is bound to.
 pub const NODE_LIMIT: u64 = 2;
 
-/// [`LogLine::data`] of [`LogKind::NoKvm`]: why KVM cannot be used, from the least to the most exact reason.
+/// [`LogLine::data`] of [`LogKind::NoKvm`]: why KVM cannot be used, from the least to the most
+/// exact reason.
 pub mod no_kvm {
     /// Another hypervisor uses the CPU's virtualisation.
     pub const BUSY: u64 = 2;
-    /// The CPU offers no virtualisation to this kernel, or the module is for CPUs of another vendor.
+    /// The CPU offers no virtualisation to this kernel, or the module is for CPUs of another
+    /// vendor.
     pub const NO_EXTENSION: u64 = 3;
     /// The firmware has switched it off.
     pub const OFF_IN_FIRMWARE: u64 = 4;
 }
 
 /// The kind of message.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub enum LogKind {
     /// A register that KVM does not emulate; the guest got a fault.
     UnhandledMsr,
-    /// A register that KVM does not emulate, without a fault: the guest read 0, or its write was dropped.
+    /// A register that KVM does not emulate, without a fault: the guest read 0, or its write was
+    /// dropped.
     IgnoredMsr,
     /// A split lock (one instruction locked two cache lines) or another bus lock.
     SplitLock,
     /// KVM could not emulate an instruction.
     EmulationFailure,
-    /// The CPU refused to enter the guest: QEMU's message, or KVM's dump of the VMCS (Intel) or VMCB (AMD).
+    /// The CPU refused to enter the guest: QEMU's message, or KVM's dump of the VMCS (Intel) or
+    /// VMCB (AMD).
     EntryFailed,
     /// KVM could not continue, and stopped the vCPU.
     InternalError,
@@ -79,10 +86,10 @@ pub struct LogLine {
     pub msr: Option<u32>,
     /// Whether it was written.
     pub write: bool,
-    /// Of a register, the value that was written or that a read returned; of [`LogKind::InternalError`] the suberror,
-    /// of [`LogKind::EntryFailed`] the hardware's reason, of a lockup the seconds; of [`LogKind::KilledForMemory`]
-    /// [`CGROUP_LIMIT`] or [`NODE_LIMIT`]; of [`LogKind::HostDisk`] the errno; of [`LogKind::NoKvm`] the reason, from
-    /// [`no_kvm`].
+    /// Of a register, the value that was written or that a read returned; of
+    /// [`LogKind::InternalError`] the suberror, of [`LogKind::EntryFailed`] the hardware's reason,
+    /// of a lockup the seconds; of [`LogKind::KilledForMemory`] [`CGROUP_LIMIT`] or [`NODE_LIMIT`];
+    /// of [`LogKind::HostDisk`] the errno; of [`LogKind::NoKvm`] the reason, from [`no_kvm`].
     pub data: Option<u64>,
     /// What happened.
     pub kind: LogKind,
@@ -99,11 +106,15 @@ static IN_GUEST: Pattern = Pattern::new(concat!(
     "(?i-u)hypervisor detected: kvm|kvm-(?:clock|guest): |clocksource kvm-clock|",
     "(?:hardware name|dmi): (?:qemu|red hat kvm)",
 ));
-static ON_HOST: Pattern = Pattern::new(r"(?i-u)/kvm[\[:]|kvm \[|qemu-system|qemu-kvm|\[kvm_(?:intel|amd)\]");
-static KVM_WORKS: Pattern = Pattern::new("(?i-u)kvm: nested |nested (?:virtualization|paging) enabled");
+static ON_HOST: Pattern =
+    Pattern::new(r"(?i-u)/kvm[\[:]|kvm \[|qemu-system|qemu-kvm|\[kvm_(?:intel|amd)\]");
+static KVM_WORKS: Pattern = Pattern::new(
+    "(?i-u)kvm: nested |nested (?:virtualization|paging) \
+    enabled",
+);
 
-/// All recognised lines, in file order. Of one kind no more than [`MAX_OF_A_KIND`] are kept. The log of a guest's own
-/// kernel says nothing of its host.
+/// All recognised lines, in file order. Of one kind no more than [`MAX_OF_A_KIND`] are kept. The
+/// log of a guest's own kernel says nothing of its host.
 pub fn parse(text: &str) -> Vec<LogLine> {
     if IN_GUEST.is_match(text) && !ON_HOST.is_match(text) {
         return Vec::new();
@@ -126,7 +137,8 @@ pub fn parse(text: &str) -> Vec<LogLine> {
     }
     reader.finish(&mut found);
     keep(&mut found);
-    // A host may load the module of another vendor's CPUs beside its own, which then finds no hardware.
+    // A host may load the module of another vendor's CPUs beside its own, which then finds no
+    // hardware.
     if KVM_WORKS.is_match(text) {
         all.retain(|line| line.kind != LogKind::NoKvm);
     }

@@ -22,14 +22,18 @@ static STACK: Pattern = Pattern::new(concat!(
     r" running task|workqueue:|tainted|rcu|nmi backtrace|sending nmi|stack",
 ));
 /// A frame, and where the CPU was; `?` marks what may not be a caller.
-static FRAME: Pattern = Pattern::new(r"(?:^|[ :\]])(?P<function>[a-z_][a-z0-9_.]*)\+0x[0-9a-f]+/0x");
+static FRAME: Pattern =
+    Pattern::new(r"(?:^|[ :\]])(?P<function>[a-z_][a-z0-9_.]*)\+0x[0-9a-f]+/0x");
 /// Functions of every stack of a thread that waits or that a system call brought into the kernel.
 static ANY_STACK: Pattern = Pattern::new(concat!(
     "^(?:_*schedule.*|io_schedule_timeout|wait_for_(?:common|completion).*|_*wait_for_common|ret_from_fork.*|",
     "entry_syscall.*|system_call.*|do_syscall.*|kthread|_*x64_sys_.*|_*se_sys_.*|sys_.*|asm_.*|watchdog.*)$",
 ));
 /// The name of the thread that a stack belongs to.
-static COMM: Pattern = Pattern::new("(?:comm: |task:)(?P<name>.*?)(?: not tainted| tainted| kdump| state:|  |$)");
+static COMM: Pattern = Pattern::new(
+    "(?:comm: |task:)(?P<name>.*?)(?: not tainted| tainted| kdump| \
+    state:|  |$)",
+);
 static PID: Pattern = Pattern::new("pid: ?(?P<pid>[0-9]+)");
 /// The reason in the dump of a VMCS.
 static REASON: Pattern = Pattern::new("reason= *(?:0x)?(?P<hex>[0-9a-f]+)");
@@ -78,10 +82,13 @@ impl LogReport {
         }
     }
 
-    /// Whether an event is a part of the report: the dump after a failure, or the second line about a kill.
+    /// Whether an event is a part of the report: the dump after a failure, or the second line about
+    /// a kill.
     fn takes_event(&mut self, line: &LogLine, lower: &str) -> bool {
         match (self.line.kind, line.kind) {
-            (LogKind::EntryFailed | LogKind::InternalError, LogKind::EntryFailed) => line.pid.is_none(),
+            (LogKind::EntryFailed | LogKind::InternalError, LogKind::EntryFailed) => {
+                line.pid.is_none()
+            }
             (LogKind::KilledForMemory, LogKind::KilledForMemory) if line.pid == self.line.pid => {
                 self.line.data = self.line.data.or(line.data);
                 if let Some((_, size)) = lower.split_once("anon-rss:") {
@@ -94,10 +101,16 @@ impl LogReport {
         }
     }
 
-    /// Takes the thread that the stack belongs to, if it is a VMM's. A frame in KVM's modules shows a guest, too.
+    /// Takes the thread that the stack belongs to, if it is a VMM's. A frame in KVM's modules shows
+    /// a guest, too.
     fn take_thread(&mut self, text: &str) {
         self.of_guest |= text.contains("+0x") && text.contains("[kvm");
-        let Some(name) = COMM.captures(text).and_then(|found| group(&found, "name").map(str::to_owned)) else { return };
+        let Some(name) = COMM
+            .captures(text)
+            .and_then(|found| group(&found, "name").map(str::to_owned))
+        else {
+            return;
+        };
         if self.is_past || !begins_with_vmm(&name) {
             return;
         }
@@ -105,18 +118,28 @@ impl LogReport {
         self.line.vcpu = self.line.vcpu.or_else(|| begins_with_vcpu(&name));
         self.line.pid = self.line.pid.or_else(|| pid(&PID.captures(text)?, "pid"));
         if !self.line.text.to_ascii_lowercase().contains(name.trim()) {
-            let name = sanitize(name.trim(), 16).replace("/kvm", "/KVM").replace("cpu ", "CPU ");
+            let name = sanitize(name.trim(), 16)
+                .replace("/kvm", "/KVM")
+                .replace("cpu ", "CPU ");
             let _ = write!(self.line.text, " … Comm: {name}");
         }
     }
 
-    /// Takes the function of a frame, while the stack belongs to the task: stacks of other CPUs follow.
+    /// Takes the function of a frame, while the stack belongs to the task: stacks of other CPUs
+    /// follow.
     fn take_function(&mut self, text: &str) {
-        self.is_past |= !self.functions.is_empty() && (text.contains("nmi backtrace") || text.contains("sending nmi"));
+        self.is_past |= !self.functions.is_empty()
+            && (text.contains("nmi backtrace")
+                || text.contains(
+                    "sending \
+            nmi",
+                ));
         if self.is_past || self.functions.len() >= MAX_FUNCTIONS || text.contains("? ") {
             return;
         }
-        let Some(found) = FRAME.captures(text) else { return };
+        let Some(found) = FRAME.captures(text) else {
+            return;
+        };
         let function = sanitize(group(&found, "function").unwrap_or_default(), 64);
         if !ANY_STACK.is_match(&function) && self.functions.last() != Some(&function) {
             self.functions.push(function);
@@ -145,21 +168,40 @@ impl LogReader {
         let message = message(&clean);
         let lower = message.text.to_ascii_lowercase();
         let text = sanitize(&clean, MAX_KEPT);
-        let mut line = LogLine { pid: message.writer, time_s: message.time_s, text, ..LogLine::default() };
+        let mut line = LogLine {
+            pid: message.writer,
+            time_s: message.time_s,
+            text,
+            ..LogLine::default()
+        };
         let Some(of_guest) = recognise(&lower, &mut line) else {
-            if self.report.as_mut().is_some_and(|report| !report.takes(&lower)) {
+            if self
+                .report
+                .as_mut()
+                .is_some_and(|report| !report.takes(&lower))
+            {
                 self.finish(found);
             }
             return;
         };
-        if self.report.as_mut().is_some_and(|report| report.takes_event(&line, &lower)) {
+        if self
+            .report
+            .as_mut()
+            .is_some_and(|report| report.takes_event(&line, &lower))
+        {
             return;
         }
         self.finish(found);
         line.guest = of_log_line(&clean);
         if LogReport::begins_with(line.kind) {
             let (lines_left, functions) = (MAX_REPORT_LINES, Vec::new());
-            self.report = Some(LogReport { line, of_guest, lines_left, functions, is_past: false });
+            self.report = Some(LogReport {
+                line,
+                of_guest,
+                lines_left,
+                functions,
+                is_past: false,
+            });
         } else {
             found.push(line);
         }

@@ -7,7 +7,8 @@ use crate::sanitize;
 
 const MAX_NAME: usize = 128;
 
-/// The content of a line. For lines without content (prompts, echoes, empty lines) [`parse`] returns `None`.
+/// The content of a line. For lines without content (prompts, echoes, empty lines) [`parse`]
+/// returns `None`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum MtreeLine {
     /// `FlatView #2`, `address-space: I/O`, `memory-region: pci`
@@ -26,7 +27,8 @@ pub(super) struct RegionLine {
     /// Number of leading spaces.
     pub indent: usize,
     pub priority: i64,
-    /// Addresses as printed. Its name is that of an alias' target. Of a flat view, `base` is where the region begins.
+    /// Addresses as printed. Its name is that of an alias' target. Of a flat view, `base` is where
+    /// the region begins.
     pub region: Region,
     /// Of `alias NAME @TARGET start-end`, where in the target it begins.
     pub alias: Option<u64>,
@@ -44,9 +46,17 @@ pub(super) fn parse(raw: &str) -> Option<MtreeLine> {
     }
     if let Some(rest) = text.strip_prefix("AS \"") {
         let (name, rest) = rest.split_once('"')?;
-        let root =
-            rest.split_once("root: ").map(|(_, root)| root.split(", alias ").next().unwrap_or(root).trim().to_owned());
-        return Some(MtreeLine::FlatName { name: name.to_owned(), root });
+        let root = rest.split_once("root: ").map(|(_, root)| {
+            root.split(", alias ")
+                .next()
+                .unwrap_or(root)
+                .trim()
+                .to_owned()
+        });
+        return Some(MtreeLine::FlatName {
+            name: name.to_owned(),
+            root,
+        });
     }
     let (kind, name) = text.split_once(':')?;
     let kind = match kind {
@@ -54,7 +64,10 @@ pub(super) fn parse(raw: &str) -> Option<MtreeLine> {
         "memory-region" => BlockKind::MemoryRegion,
         _ => return None,
     };
-    Some(MtreeLine::Heading(kind, Some(sanitize(name.trim(), MAX_NAME))))
+    Some(MtreeLine::Heading(
+        kind,
+        Some(sanitize(name.trim(), MAX_NAME)),
+    ))
 }
 
 /// A region. Its owner is the device's id, else its path: ` owner:{dev id=net0}`.
@@ -73,7 +86,9 @@ fn region(line: &str) -> Option<RegionLine> {
     let number_of = |name: &str| hex(&found, name);
     let text = |name: &str| group(&found, name).map(|text| sanitize(text.trim(), MAX_NAME));
     let start = number_of("start")?;
-    let name = text("target").or_else(|| text("name")).filter(|name| !name.is_empty())?;
+    let name = text("target")
+        .or_else(|| text("name"))
+        .filter(|name| !name.is_empty())?;
     Some(RegionLine {
         indent: group(&found, "indent").map_or(0, str::len),
         priority: number(&found, "priority")?,

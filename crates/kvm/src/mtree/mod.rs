@@ -1,8 +1,9 @@
 //! QEMU's `info mtree` and `info mtree -f`: who answers which port and address of a running guest.
 //!
-//! The flat view (`-f`) is the better input, since it lists only what is really visible; the tree is resolved here as
-//! QEMU does it (priorities, aliases, hidden parents). The output of QEMU 2.10 and newer is read: shared headings in
-//! any order, owners, CRLF and the escape sequences that the monitor's line editor leaves.
+//! The flat view (`-f`) is the better input, since it lists only what is really visible; the tree
+//! is resolved here as QEMU does it (priorities, aliases, hidden parents). The output of QEMU 2.10
+//! and newer is read: shared headings in any order, owners, CRLF and the escape sequences that the
+//! monitor's line editor leaves.
 
 mod line;
 mod tree;
@@ -21,7 +22,9 @@ const LAST_PORT: u64 = 0xffff;
 /// Whether the first line of a text is one of a memory tree: a heading or a region.
 pub fn looks_like(text: &str) -> bool {
     let first = text.lines().find(|line| !line.trim().is_empty());
-    first.and_then(line::parse).is_some_and(|line| !matches!(line, MtreeLine::FlatName { .. }))
+    first
+        .and_then(line::parse)
+        .is_some_and(|line| !matches!(line, MtreeLine::FlatName { .. }))
 }
 
 /// A heading and the regions below it.
@@ -48,9 +51,13 @@ impl Block {
     fn space(&self) -> Option<Space> {
         let named = |name: &str| self.names.iter().any(|known| known == name);
         match self.kind {
-            BlockKind::Bare => {
-                self.regions.first().map(|line| if line.region.end <= LAST_PORT { Space::Pio } else { Space::Mmio })
-            }
+            BlockKind::Bare => self.regions.first().map(|line| {
+                if line.region.end <= LAST_PORT {
+                    Space::Pio
+                } else {
+                    Space::Mmio
+                }
+            }),
             BlockKind::MemoryRegion => None,
             _ if named("I/O") => Some(Space::Pio),
             _ if named("memory") || self.root.as_deref() == Some("system") => Some(Space::Mmio),
@@ -64,15 +71,23 @@ impl Block {
 /// # Errors
 /// When no region of the guest's ports or memory is found, or the text is too large.
 pub fn parse(text: &str) -> Result<DeviceMap> {
-    ensure!(text.len() <= MAX_TEXT, "too large for the output of 'info mtree'");
+    ensure!(
+        text.len() <= MAX_TEXT,
+        "too large for the output of 'info mtree'"
+    );
     let blocks = blocks(text);
     let has_regions = blocks.iter().any(|block| !block.regions.is_empty());
-    ensure!(has_regions, "no memory region found: this is not the output of 'info mtree'");
+    ensure!(
+        has_regions,
+        "no memory region found: this is not the output of 'info mtree'"
+    );
     let mut map = DeviceMap::new(MapSource::Mtree);
     for space in [Space::Pio, Space::Mmio] {
         let of_space = |flat: bool| {
             blocks.iter().find(move |block| {
-                block.space() == Some(space) && (block.kind == BlockKind::Flat) == flat && !block.regions.is_empty()
+                block.space() == Some(space)
+                    && (block.kind == BlockKind::Flat) == flat
+                    && !block.regions.is_empty()
             })
         };
         if let Some(flat) = of_space(true) {
@@ -81,7 +96,10 @@ pub fn parse(text: &str) -> Result<DeviceMap> {
             tree::paint(&mut map, space, block, &blocks);
         }
     }
-    ensure!(!map.is_empty(), "the dump holds no region of the guest's I/O ports or memory");
+    ensure!(
+        !map.is_empty(),
+        "the dump holds no region of the guest's I/O ports or memory"
+    );
     Ok(map)
 }
 
@@ -92,20 +110,35 @@ fn blocks(text: &str) -> Vec<Block> {
         match line {
             MtreeLine::Heading(kind, name) => match blocks.last_mut() {
                 // Address spaces with one root share their listing.
-                Some(block) if kind == BlockKind::AddressSpace && block.kind == kind && block.regions.is_empty() => {
+                Some(block)
+                    if kind == BlockKind::AddressSpace
+                        && block.kind == kind
+                        && block.regions.is_empty() =>
+                {
                     block.names.extend(name);
                 }
-                _ => blocks.push(Block { kind, names: name.into_iter().collect(), ..Block::default() }),
+                _ => blocks.push(Block {
+                    kind,
+                    names: name.into_iter().collect(),
+                    ..Block::default()
+                }),
             },
             MtreeLine::FlatName { name, root } => {
-                if let Some(block) = blocks.last_mut().filter(|block| block.kind == BlockKind::Flat) {
+                if let Some(block) = blocks
+                    .last_mut()
+                    .filter(|block| block.kind == BlockKind::Flat)
+                {
                     block.names.push(name);
                     block.root = root;
                 }
             }
             MtreeLine::Region(line) => {
                 let space = usize::from(line.region.end > LAST_PORT);
-                blocks.last_mut().unwrap_or(&mut bare[space]).regions.push(line);
+                blocks
+                    .last_mut()
+                    .unwrap_or(&mut bare[space])
+                    .regions
+                    .push(line);
             }
         }
     }
@@ -113,10 +146,13 @@ fn blocks(text: &str) -> Vec<Block> {
     blocks
 }
 
-/// Whether a region of this name is only a container. Addresses that nothing else covers then belong to no device.
+/// Whether a region of this name is only a container. Addresses that nothing else covers then
+/// belong to no device.
 fn is_container(name: &str) -> bool {
-    matches!(name, "io" | "system" | "pci" | "bus master container" | "bus master" | "I/O")
-        || name.starts_with("pci_bridge")
+    matches!(
+        name,
+        "io" | "system" | "pci" | "bus master container" | "bus master" | "I/O"
+    ) || name.starts_with("pci_bridge")
         || name.starts_with("gpex_")
 }
 

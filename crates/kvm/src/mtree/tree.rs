@@ -26,7 +26,8 @@ struct Painter<'a, 'b> {
     painted: usize,
 }
 
-/// The visible part of a tree: addresses within `first..=last` of the listing, moved by `shift` (wrapping).
+/// The visible part of a tree: addresses within `first..=last` of the listing, moved by `shift`
+/// (wrapping).
 #[derive(Copy, Clone)]
 struct VisibleRange {
     first: u64,
@@ -37,23 +38,43 @@ struct VisibleRange {
 
 pub(super) fn paint(map: &mut DeviceMap, space: Space, block: &Block, blocks: &[Block]) {
     let mut named: HashMap<&str, Vec<&Block>> = HashMap::new();
-    for block in blocks.iter().filter(|block| block.kind == BlockKind::MemoryRegion) {
+    for block in blocks
+        .iter()
+        .filter(|block| block.kind == BlockKind::MemoryRegion)
+    {
         if let Some(name) = block.names.first() {
             named.entry(name).or_default().push(block);
         }
     }
-    let mut painter = Painter { map, space, blocks: &named, steps: 0, painted: 0 };
-    painter.paint_all(&block.regions, None, VisibleRange { first: 0, last: u64::MAX, shift: 0, aliases: 0 });
+    let mut painter = Painter {
+        map,
+        space,
+        blocks: &named,
+        steps: 0,
+        painted: 0,
+    };
+    painter.paint_all(
+        &block.regions,
+        None,
+        VisibleRange {
+            first: 0,
+            last: u64::MAX,
+            shift: 0,
+            aliases: 0,
+        },
+    );
 }
 
-/// The regions at the top of a listing, each with the lines below it. Leaves out disabled regions with everything below
-/// them, and regions more than one level below their `parent`'s indentation: their own parent is disabled and not
-/// listed, and their addresses are wrong.
+/// The regions at the top of a listing, each with the lines below it. Leaves out disabled regions
+/// with everything below them, and regions more than one level below their `parent`'s indentation:
+/// their own parent is disabled and not listed, and their addresses are wrong.
 fn top(mut lines: &[RegionLine], parent: Option<usize>) -> Vec<(&RegionLine, &[RegionLine])> {
     let mut found = Vec::new();
     while let Some((line, after)) = lines.split_first() {
         let orphaned = parent.is_some_and(|parent| line.indent > parent + 2);
-        let ends = |next: &RegionLine| next.indent < line.indent || next.indent == line.indent && !orphaned;
+        let ends = |next: &RegionLine| {
+            next.indent < line.indent || next.indent == line.indent && !orphaned
+        };
         let (below, rest) = after.split_at(after.iter().position(ends).unwrap_or(after.len()));
         // Absurd depth: hostile, and the walk below is recursive.
         if !line.disabled && !orphaned && line.indent <= MAX_INDENT {
@@ -65,7 +86,8 @@ fn top(mut lines: &[RegionLine], parent: Option<usize>) -> Vec<(&RegionLine, &[R
 }
 
 impl Painter<'_, '_> {
-    /// Paints siblings so that higher priority, and among equals the smaller region, ends up on top.
+    /// Paints siblings so that higher priority, and among equals the smaller region, ends up on
+    /// top.
     fn paint_all(&mut self, lines: &[RegionLine], parent: Option<usize>, window: VisibleRange) {
         let mut order = top(lines, parent);
         let size = |region: &Region| region.end.wrapping_sub(region.start);
@@ -96,28 +118,56 @@ impl Painter<'_, '_> {
                 if !is_container(&region.name) {
                     let (start, end, base) = (shown(first), shown(last), shown(region.start));
                     self.painted += 1;
-                    self.map.paint(self.space, Region { start, end, base, ..region.clone() });
+                    self.map.paint(
+                        self.space,
+                        Region {
+                            start,
+                            end,
+                            base,
+                            ..region.clone()
+                        },
+                    );
                 }
-                self.paint_all(below, Some(line.indent), VisibleRange { first, last, ..window });
+                self.paint_all(
+                    below,
+                    Some(line.indent),
+                    VisibleRange {
+                        first,
+                        last,
+                        ..window
+                    },
+                );
             }
         }
     }
 
-    /// Paints what the region `target` shows at its offsets `from..=to`, so that `from` lands on `at`. Several regions
-    /// can have one name (PCI bridges): the windows that an alias shows of them do not overlap, so all may be tried.
+    /// Paints what the region `target` shows at its offsets `from..=to`, so that `from` lands on
+    /// `at`. Several regions can have one name (PCI bridges): the windows that an alias shows of
+    /// them do not overlap, so all may be tried.
     fn paint_target(&mut self, target: &str, from: u64, to: u64, at: u64, aliases: u32) {
         if from > to {
             return;
         }
         let blocks = self.blocks;
         for block in blocks.get(target).into_iter().flatten() {
-            let Some(origin) = block.regions.first().map(|root| root.region.start) else { continue };
+            let Some(origin) = block.regions.first().map(|root| root.region.start) else {
+                continue;
+            };
             let (first, last) = (origin.saturating_add(from), origin.saturating_add(to));
             self.steps += 1 + block.regions.len();
             if self.steps > MAX_STEPS {
                 return;
             }
-            self.paint_all(&block.regions, None, VisibleRange { first, last, shift: at.wrapping_sub(first), aliases });
+            self.paint_all(
+                &block.regions,
+                None,
+                VisibleRange {
+                    first,
+                    last,
+                    shift: at.wrapping_sub(first),
+                    aliases,
+                },
+            );
         }
     }
 }

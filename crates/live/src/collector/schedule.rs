@@ -10,11 +10,18 @@ impl Collector {
     fn wait(&mut self) -> bool {
         loop {
             let now_ns = (self.options.clock)().mono_ns;
-            let left = Duration::from_nanos(self.next_ns.map_or(0, |next| next.saturating_sub(now_ns)));
+            let left =
+                Duration::from_nanos(self.next_ns.map_or(0, |next| next.saturating_sub(now_ns)));
             let command = if left.is_zero() {
-                self.options.commands.try_recv().map_err(|e| e == TryRecvError::Disconnected)
+                self.options
+                    .commands
+                    .try_recv()
+                    .map_err(|e| e == TryRecvError::Disconnected)
             } else {
-                self.options.commands.recv_timeout(left).map_err(|e| e == RecvTimeoutError::Disconnected)
+                self.options
+                    .commands
+                    .recv_timeout(left)
+                    .map_err(|e| e == RecvTimeoutError::Disconnected)
             };
             match command {
                 Ok(CollectorCommand::Stop) => return true,
@@ -28,7 +35,8 @@ impl Collector {
             }
             if left.is_zero() {
                 let interval = self.options.interval.as_nanos() as u64;
-                // After a tick that is late by more than an interval the schedule starts again from now.
+                // After a tick that is late by more than an interval the schedule starts again from
+                // now.
                 let due = self.next_ns.unwrap_or(now_ns) + interval;
                 self.next_ns = Some(if due > now_ns { due } else { now_ns + interval });
                 return false;

@@ -20,7 +20,8 @@ struct Counted {
     kvm_events: HashMap<i32, u64>,
     /// Processes with a thread that found no place.
     refused: Vec<i32>,
-    /// The reads of each thread in the last reading, and what threads did after it until they were forgotten.
+    /// The reads of each thread in the last reading, and what threads did after it until they were
+    /// forgotten.
     read: HashMap<ThreadKey, u64>,
     lost: u64,
     /// What forgotten threads had done, by id and begin: what they do later begins again at zero.
@@ -28,12 +29,16 @@ struct Counted {
 }
 
 impl Counted {
-    /// One life of a thread's id, from and to these milliseconds, has read port 0x71 this often in all.
+    /// One life of a thread's id, from and to these milliseconds, has read port 0x71 this often in
+    /// all.
     fn count(&mut self, pid: i32, (tid, from): (i32, u64), to: Option<u64>, reads: u64) {
         let left = self.left.get(&(tid, from)).copied();
         let more = reads - left.unwrap_or(0);
         if more > 0 {
-            let key = ThreadKey { tid, born_ns: from * 1_000_000 + left.unwrap_or(0) };
+            let key = ThreadKey {
+                tid,
+                born_ns: from * 1_000_000 + left.unwrap_or(0),
+            };
             self.put(traced(pid, key, to.map(|to| to * 1_000_000), more));
         }
     }
@@ -49,11 +54,27 @@ fn traced(pid: i32, key: ThreadKey, died_ns: Option<u64>, count: u64) -> TracedT
     let cell = AccessCell {
         space: Space::Pio,
         address: Some(0x71),
-        time: Timing { count, max_ns: Some(5), ..Timing::default() },
+        time: Timing {
+            count,
+            max_ns: Some(5),
+            ..Timing::default()
+        },
         ..AccessCell::default()
     };
-    let events = ThreadEvents { accesses: vec![cell], ..ThreadEvents::default() };
-    TracedThread { key, died_ns, pid, comm: "guest".into(), vcpu: Some(0), ran_ns: None, waited_ns: None, events }
+    let events = ThreadEvents {
+        accesses: vec![cell],
+        ..ThreadEvents::default()
+    };
+    TracedThread {
+        key,
+        died_ns,
+        pid,
+        comm: "guest".into(),
+        vcpu: Some(0),
+        ran_ns: None,
+        waited_ns: None,
+        events,
+    }
 }
 
 struct FakeEngine(Arc<Mutex<Counted>>, EngineLevel);
@@ -74,13 +95,23 @@ impl Engine for FakeEngine {
     }
 
     fn set_on_demand(&mut self, _: OnDemand, _: bool) -> Result<(), EngineError> {
-        Err(EngineError { cause: "not here".into(), fix: "none".into() })
+        Err(EngineError {
+            cause: "not here".into(),
+            fix: "none".into(),
+        })
     }
 
     fn read(&mut self) -> Reading {
         let mut counted = self.0.lock().unwrap();
-        counted.read = counted.threads.iter().map(|thread| (thread.key, count(&thread.events))).collect();
-        let kvm_events = counted.kvm_events.iter().map(|(pid, n)| (*pid, [("kvm_eoi".to_owned(), *n)].into()));
+        counted.read = counted
+            .threads
+            .iter()
+            .map(|thread| (thread.key, count(&thread.events)))
+            .collect();
+        let kvm_events = counted
+            .kvm_events
+            .iter()
+            .map(|(pid, n)| (*pid, [("kvm_eoi".to_owned(), *n)].into()));
         let kvm_events = kvm_events.collect();
         Reading {
             threads: counted.threads.clone(),
@@ -100,8 +131,12 @@ impl Engine for FakeEngine {
         counted.threads = stay;
         for thread in gone {
             let done = count(&thread.events);
-            counted.lost += done.saturating_sub(counted.read.get(&thread.key).copied().unwrap_or(0));
-            *counted.left.entry((thread.key.tid, thread.key.born_ns / 1_000_000)).or_default() += done;
+            counted.lost +=
+                done.saturating_sub(counted.read.get(&thread.key).copied().unwrap_or(0));
+            *counted
+                .left
+                .entry((thread.key.tid, thread.key.born_ns / 1_000_000))
+                .or_default() += done;
         }
     }
 }
@@ -126,16 +161,29 @@ impl Bench {
             paths: fake.paths(),
             clock: Box::new(move || {
                 mono_ns += 1_000_000_000;
-                Timestamps { mono_ns, boot_ns: mono_ns + 1_000_000_000_000, time_ms: 0 }
+                Timestamps {
+                    mono_ns,
+                    boot_ns: mono_ns + 1_000_000_000_000,
+                    time_ms: 0,
+                }
             }),
             ..CollectorOptions::default()
         });
-        Self { fake, counted, commands, collector }
+        Self {
+            fake,
+            counted,
+            commands,
+            collector,
+        }
     }
 
     /// A guest with a main thread and one more.
     fn guest(&self, pid: i32, comm: &str, vcpu: &str) {
-        self.fake.process(pid, comm).fd(3, "anon_inode:kvm-vm").fd(4, "anon_inode:kvm-vcpu:0").thread(pid + 1, vcpu);
+        self.fake
+            .process(pid, comm)
+            .fd(3, "anon_inode:kvm-vm")
+            .fd(4, "anon_inode:kvm-vcpu:0")
+            .thread(pid + 1, vcpu);
     }
 
     /// A thread has read port 0x71 `count` times in all.
@@ -150,7 +198,10 @@ impl Bench {
 
     /// The same of one life of a thread's id.
     fn reads_of(&self, pid: i32, key: ThreadKey, died_ns: Option<u64>, count: u64) {
-        self.counted.lock().unwrap().put(traced(pid, key, died_ns, count));
+        self.counted
+            .lock()
+            .unwrap()
+            .put(traced(pid, key, died_ns, count));
     }
 
     fn forgotten(&self) -> Vec<i32> {
@@ -168,7 +219,12 @@ fn count(events: &ThreadEvents) -> u64 {
 fn seen(sample: &Sample) -> Vec<(i32, DomainState, u64, u64)> {
     let row = |d: &DomainSample| {
         let threads = d.threads.iter().map(|t| count(&t.events)).sum();
-        (d.facts.pid.unwrap(), d.state, threads, count(&d.unattributed))
+        (
+            d.facts.pid.unwrap(),
+            d.state,
+            threads,
+            count(&d.unattributed),
+        )
     };
     sample.domains.iter().map(row).collect()
 }
@@ -186,7 +242,10 @@ fn events_meet_their_threads() {
     let vcpu = &sample.domains[0].threads[1];
     assert_eq!((vcpu.tid, vcpu.role, vcpu.index), (11, Role::Vcpu, Some(0)));
     assert_eq!(sample.domains[0].facts.name.value, "hyper-10");
-    assert_eq!((sample.engine.kind, sample.engine.level), (EngineKind::Bpf, EngineLevel::Full));
+    assert_eq!(
+        (sample.engine.kind, sample.engine.level),
+        (EngineKind::Bpf, EngineLevel::Full)
+    );
 }
 
 #[test]
@@ -198,7 +257,12 @@ fn a_guest_without_a_place_says_so_until_it_has_one() {
     bench.counted.lock().unwrap().refused = vec![100];
     assert_eq!(uncounted(bench.collector.tick()), 1);
     bench.counted.lock().unwrap().refused.clear();
-    assert_eq!(uncounted(bench.collector.tick()), 1, "an idle vCPU asks for a place only now and then");
+    assert_eq!(
+        uncounted(bench.collector.tick()),
+        1,
+        "an idle vCPU asks for a place only now and \
+        then"
+    );
     bench.reads(100, 101, 5);
     assert_eq!(uncounted(bench.collector.tick()), 0);
 }
@@ -206,27 +270,66 @@ fn a_guest_without_a_place_says_so_until_it_has_one() {
 #[test]
 fn of_equal_names_the_one_of_root_stays_then_the_oldest() {
     let mut bench = Bench::new();
-    for (pid, uid, start) in [(50, 65_534, "100"), (60, 0, "300"), (70, 0, "400"), (80, 65_534, "500")] {
-        let name: &[u8] = if pid == 80 { b"vmm\0--name\0db#70\0" } else { b"vmm\0--name\0db\0" };
+    for (pid, uid, start) in [
+        (50, 65_534, "100"),
+        (60, 0, "300"),
+        (70, 0, "400"),
+        (80, 65_534, "500"),
+    ] {
+        let name: &[u8] = if pid == 80 {
+            b"vmm\0--name\0db#70\0"
+        } else {
+            b"vmm\0--name\0db\0"
+        };
         bench.guest(pid, "vmm", "CPU 0/KVM");
         let status = status(&[("Uid", &format!("{uid}\t{uid}\t{uid}\t{uid}"))]);
         let process = bench.fake.process(pid, "vmm").field(22, start);
-        process.process_file("status", status).process_file("cmdline", name);
+        process
+            .process_file("status", status)
+            .process_file("cmdline", name);
     }
     let sample = bench.collector.tick();
-    let names: Vec<_> = sample.domains.iter().map(|d| (d.facts.name.value.as_str(), d.facts.foreign)).collect();
-    assert_eq!(names, [("db#50", true), ("db", false), ("db#70", false), ("db#70#80", true)]);
+    let names: Vec<_> = sample
+        .domains
+        .iter()
+        .map(|d| (d.facts.name.value.as_str(), d.facts.foreign))
+        .collect();
+    assert_eq!(
+        names,
+        [
+            ("db#50", true),
+            ("db", false),
+            ("db#70", false),
+            ("db#70#80", true)
+        ]
+    );
     bench.fake.end(60);
     bench.collector.tick();
     let sample = bench.collector.tick();
-    let names: Vec<_> = sample.domains.iter().map(|d| d.facts.name.value.as_str()).collect();
-    assert_eq!(names, ["db#50", "db#70", "db#70#80"], "nobody takes the name of one that ended");
+    let names: Vec<_> = sample
+        .domains
+        .iter()
+        .map(|d| d.facts.name.value.as_str())
+        .collect();
+    assert_eq!(
+        names,
+        ["db#50", "db#70", "db#70#80"],
+        "nobody takes the name of one that ended"
+    );
 }
 
 #[test]
 fn a_stopped_process_is_a_paused_guest() {
-    let Bench { fake, mut collector, commands: _commands, .. } = Bench::new();
-    let process = fake.process(10, "hyper").fd(3, "anon_inode:kvm-vm").state('T');
+    let Bench {
+        fake,
+        mut collector,
+        commands: _commands,
+        ..
+    } = Bench::new();
+    let process = fake
+        .process(10, "hyper")
+        .fd(3, "anon_inode:kvm-vm")
+        .state('T');
     process.thread(11, "CPU 0/KVM");
     assert_eq!(collector.tick().domains[0].state, DomainState::Paused);
     // A signal is work for the thread that takes it.
@@ -244,7 +347,10 @@ fn a_thread_that_ended_is_there_once_more_and_counts_nothing_twice() {
     b.fake.end_thread(10, 11);
     let second = b.collector.tick();
     assert_eq!(seen(&second), [(10, RUNNING, 9, 0)]);
-    assert_eq!(second.domains[0].threads[1].cpu, None, "nobody knows what it used last");
+    assert_eq!(
+        second.domains[0].threads[1].cpu, None,
+        "nobody knows what it used last"
+    );
     assert_eq!(b.forgotten(), [11]);
     let third = b.collector.tick();
     assert_eq!(seen(&third), [(10, RUNNING, 0, 0)]);
@@ -263,11 +369,18 @@ fn what_a_thread_did_that_no_sample_showed_stays_with_its_guest() {
     b.reads_and_ends(10, 12, 2);
     let sample = b.collector.tick();
     assert_eq!(seen(&sample), [(10, RUNNING, 0, 2)]);
-    assert_eq!(sample.domains[0].unattributed.accesses[0].time.max_ns, Some(5));
+    assert_eq!(
+        sample.domains[0].unattributed.accesses[0].time.max_ns,
+        Some(5)
+    );
     assert_eq!(b.forgotten(), [12]);
     let sample = b.collector.tick();
     assert_eq!(seen(&sample), [(10, RUNNING, 0, 2)]);
-    assert_eq!(sample.domains[0].unattributed.accesses[0].time.max_ns, None, "extremes are of one interval");
+    assert_eq!(
+        sample.domains[0].unattributed.accesses[0].time.max_ns, None,
+        "extremes are of one \
+        interval"
+    );
 }
 
 #[test]
@@ -281,7 +394,10 @@ fn a_guest_that_ended_is_there_once_more_with_all_it_did() {
     b.fake.end(10);
     let sample = b.collector.tick();
     assert_eq!(seen(&sample), [(10, ENDED, 20, 3)]);
-    assert_eq!(sample.domains[0].threads[0].cpu, None, "nobody knows what it used last");
+    assert_eq!(
+        sample.domains[0].threads[0].cpu, None,
+        "nobody knows what it used last"
+    );
     assert_eq!(b.forgotten(), [11, 12]);
     assert_eq!(seen(&b.collector.tick()), []);
 }
@@ -294,7 +410,14 @@ fn a_guest_that_lived_between_two_ticks_is_known_by_its_events() {
     let sample = b.collector.tick();
     assert_eq!(seen(&sample), [(10, ENDED, 5, 0)]);
     let d = &sample.domains[0];
-    assert_eq!((d.facts.name.value.as_str(), d.threads[0].role, d.threads[0].index), ("guest-10", Role::Vcpu, Some(0)));
+    assert_eq!(
+        (
+            d.facts.name.value.as_str(),
+            d.threads[0].role,
+            d.threads[0].index
+        ),
+        ("guest-10", Role::Vcpu, Some(0))
+    );
     assert_eq!(seen(&b.collector.tick()), []);
 }
 
@@ -314,42 +437,76 @@ fn another_level_begins_the_counts_anew() {
     b.guest(10, "hyper", "CPU 0/KVM");
     b.reads_and_ends(10, 99, 7);
     assert_eq!(seen(&b.collector.tick()), [(10, RUNNING, 0, 7)]);
-    b.collector.execute(CollectorCommand::Level(EngineLevel::None)).unwrap();
+    b.collector
+        .execute(CollectorCommand::Level(EngineLevel::None))
+        .unwrap();
     let sample = b.collector.tick();
     assert_eq!(seen(&sample), [(10, RUNNING, 0, 0)]);
-    assert_eq!((sample.engine.generation, sample.engine.level), (1, EngineLevel::None));
+    assert_eq!(
+        (sample.engine.generation, sample.engine.level),
+        (1, EngineLevel::None)
+    );
 }
 
 #[test]
 fn every_source_may_fail_and_the_tick_goes_on() {
     let mut b = Bench::new();
     let sample = b.collector.tick();
-    assert!(sample.host.cpus.is_empty() && sample.host.memory.is_none() && sample.domains.is_empty());
+    assert!(
+        sample.host.cpus.is_empty() && sample.host.memory.is_none() && sample.domains.is_empty()
+    );
     std::fs::remove_dir_all(b.fake.paths().proc).unwrap();
-    let mut collector = Collector::new(CollectorOptions { paths: b.fake.paths(), ..CollectorOptions::default() });
+    let mut collector = Collector::new(CollectorOptions {
+        paths: b.fake.paths(),
+        ..CollectorOptions::default()
+    });
     let sample = collector.tick();
-    let states: Vec<_> = sample.sources.iter().map(|s| (s.id.as_str(), s.state)).collect();
-    assert!(states.contains(&("procfs", SourceState::Missing)), "{states:?}");
-    assert!(states.contains(&("tracepoints", SourceState::Missing)), "{states:?}");
-    assert!(sample.sources.iter().all(|s| s.state == SourceState::Ok || (s.cause.is_some() && s.fix.is_some())));
+    let states: Vec<_> = sample
+        .sources
+        .iter()
+        .map(|s| (s.id.as_str(), s.state))
+        .collect();
+    assert!(
+        states.contains(&("procfs", SourceState::Missing)),
+        "{states:?}"
+    );
+    assert!(
+        states.contains(&("tracepoints", SourceState::Missing)),
+        "{states:?}"
+    );
+    assert!(
+        sample
+            .sources
+            .iter()
+            .all(|s| s.state == SourceState::Ok || (s.cause.is_some() && s.fix.is_some()))
+    );
 }
 
 #[test]
 fn commands_reach_the_feed() {
     let mut b = Bench::new();
     assert!(b.collector.next().unwrap().is_some());
-    b.commands.send(CollectorCommand::OnDemand(OnDemand::KvmEvents, true)).unwrap();
-    b.commands.send(CollectorCommand::Level(EngineLevel::None)).unwrap();
+    b.commands
+        .send(CollectorCommand::OnDemand(OnDemand::KvmEvents, true))
+        .unwrap();
+    b.commands
+        .send(CollectorCommand::Level(EngineLevel::None))
+        .unwrap();
     let sample = b.collector.next().unwrap().unwrap();
-    assert_eq!((sample.engine.level, sample.engine.generation), (EngineLevel::None, 1));
+    assert_eq!(
+        (sample.engine.level, sample.engine.generation),
+        (EngineLevel::None, 1)
+    );
     b.commands.send(CollectorCommand::Stop).unwrap();
     assert!(b.collector.next().unwrap().is_none());
 }
 
-/// On a busy host a tick takes long, and not always equally long, from its begin to the engine's reading.
+/// On a busy host a tick takes long, and not always equally long, from its begin to the engine's
+/// reading.
 #[test]
 fn an_interval_is_the_time_between_two_readings_of_the_engine() {
-    /// Counts an event each millisecond of a clock that every tick delays by another time, before it reads and after.
+    /// Counts an event each millisecond of a clock that every tick delays by another time, before
+    /// it reads and after.
     struct Metronome(Arc<Mutex<u64>>, u64);
 
     impl Engine for Metronome {
@@ -375,7 +532,11 @@ fn an_interval_is_the_time_between_two_readings_of_the_engine() {
             *now += self.1 % 500_000_000;
             let read_ns = *now;
             *now += self.1 % 700_000_000;
-            Reading { events: read_ns / 1_000_000, mono_ns: Some(read_ns), ..Reading::default() }
+            Reading {
+                events: read_ns / 1_000_000,
+                mono_ns: Some(read_ns),
+                ..Reading::default()
+            }
         }
 
         fn forget(&mut self, _: &[ThreadKey], _: &[i32]) {}
@@ -389,20 +550,33 @@ fn an_interval_is_the_time_between_two_readings_of_the_engine() {
         paths: fake.paths(),
         clock: Box::new(move || {
             let mono_ns = *clock.lock().unwrap();
-            Timestamps { mono_ns, boot_ns: 0, time_ms: SET_MS + mono_ns.cast_signed() / 1_000_000 }
+            Timestamps {
+                mono_ns,
+                boot_ns: 0,
+                time_ms: SET_MS + mono_ns.cast_signed() / 1_000_000,
+            }
         }),
         ..CollectorOptions::default()
     });
     let mut tick = || {
         *now.lock().unwrap() += 1_000_000_000;
         let sample = collector.tick();
-        assert_eq!(sample.time_ms - SET_MS, sample.mono_ns.cast_signed() / 1_000_000, "one instant on both clocks");
+        assert_eq!(
+            sample.time_ms - SET_MS,
+            sample.mono_ns.cast_signed() / 1_000_000,
+            "one instant \
+            on both clocks"
+        );
         (sample.engine.events, sample.mono_ns)
     };
     let mut before = tick();
     for _ in 0..5 {
         let (events, mono_ns) = tick();
-        assert_eq!((events - before.0) * 1_000_000, mono_ns - before.1, "1000 events a second");
+        assert_eq!(
+            (events - before.0) * 1_000_000,
+            mono_ns - before.1,
+            "1000 events a second"
+        );
         before = (events, mono_ns);
     }
 }
@@ -416,15 +590,19 @@ fn a_stop_within_a_tick_shifts_no_cpu_time_to_the_next() {
         paths: fake.paths(),
         // The wall clock is stepped to and fro: intervals do not depend on it.
         clock: Box::new(move || {
-            // A tick looks at the clock three times: in the second tick, after /proc was read, it finds that kvmtop was
-            // stopped for 5 s while the guest worked.
+            // A tick looks at the clock three times: in the second tick, after /proc was read, it
+            // finds that kvmtop was stopped for 5 s while the guest worked.
             looks += 1;
             if looks == 5 {
                 *clock.lock().unwrap() += 5_000_000_000;
                 std::fs::write(proc.process(10, "task/11/schedstat"), "5500000000 0 9\n").unwrap();
             }
             let mono_ns = *clock.lock().unwrap();
-            Timestamps { mono_ns, boot_ns: mono_ns, time_ms: wall.next().unwrap_or_default() }
+            Timestamps {
+                mono_ns,
+                boot_ns: mono_ns,
+                time_ms: wall.next().unwrap_or_default(),
+            }
         }),
         ..CollectorOptions::default()
     });
@@ -441,7 +619,10 @@ fn a_stop_within_a_tick_shifts_no_cpu_time_to_the_next() {
         let run = |s: &Sample| s.domains[0].threads[1].cpu.unwrap().run_ns.unwrap();
         (model.interval_s, run(&pair[1]) - run(&pair[0]))
     });
-    assert_eq!(shares.collect::<Vec<_>>(), [(Some(6.0), 5_500_000_000), (Some(1.0), 500_000_000)]);
+    assert_eq!(
+        shares.collect::<Vec<_>>(),
+        [(Some(6.0), 5_500_000_000), (Some(1.0), 500_000_000)]
+    );
 }
 
 #[test]
@@ -452,7 +633,11 @@ fn a_late_sample_says_how_late_it_is() {
         paths: fake.paths(),
         clock: Box::new(move || {
             let mono_ns = *clock.lock().unwrap() * 1_000_000;
-            Timestamps { mono_ns, boot_ns: mono_ns, time_ms: 0 }
+            Timestamps {
+                mono_ns,
+                boot_ns: mono_ns,
+                time_ms: 0,
+            }
         }),
         ..CollectorOptions::default()
     });
@@ -460,7 +645,10 @@ fn a_late_sample_says_how_late_it_is() {
         *now_ms.lock().unwrap() += passed_ms;
         collector.tick().own.late_ns / 1_000_000
     };
-    assert_eq!([900_000, 1000, 1400, 4400, 600, 1600].map(&mut late), [0, 0, 0, 3400, 0, 600]);
+    assert_eq!(
+        [900_000, 1000, 1400, 4400, 600, 1600].map(&mut late),
+        [0, 0, 0, 3400, 0, 600]
+    );
 }
 
 #[test]
@@ -474,7 +662,11 @@ fn the_start_of_a_guest_follows_a_clock_that_is_set() {
         clock: Box::new(move || {
             let (mono_s, wall_s) = *clock.lock().unwrap();
             let mono_ns = mono_s * 1_000_000_000;
-            Timestamps { mono_ns, boot_ns: mono_ns, time_ms: wall_s * 1000 }
+            Timestamps {
+                mono_ns,
+                boot_ns: mono_ns,
+                time_ms: wall_s * 1000,
+            }
         }),
         ..CollectorOptions::default()
     });
@@ -483,6 +675,16 @@ fn the_start_of_a_guest_follows_a_clock_that_is_set() {
         let sample = collector.tick();
         (sample.time_ms - sample.domains[0].facts.started_ms.unwrap()) / 1000
     };
-    let ages = [age_s(100, 5000), age_s(101, 5001), age_s(102, 8602), age_s(103, 1403), age_s(104, 1404)];
-    assert_eq!(ages, [99, 100, 101, 102, 103], "it started a second after the host");
+    let ages = [
+        age_s(100, 5000),
+        age_s(101, 5001),
+        age_s(102, 8602),
+        age_s(103, 1403),
+        age_s(104, 1404),
+    ];
+    assert_eq!(
+        ages,
+        [99, 100, 101, 102, 103],
+        "it started a second after the host"
+    );
 }

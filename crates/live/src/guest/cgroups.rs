@@ -1,8 +1,9 @@
 //! The cgroups of guests: how often their CPU bandwidth was throttled.
 //!
-//! libvirt puts the vCPUs, the emulator and the IOThreads of a domain into groups below the domain's
-//! (`machine-qemu….scope/libvirt/vcpu0`; without systemd `qemu-1-NAME.libvirt-qemu/vcpu0`; before libvirt 7.1 without
-//! the `libvirt` folder, docs/cgroups.rst). Other guests have the group of their process.
+//! libvirt puts the vCPUs, the emulator and the IOThreads of a domain into groups below the
+//! domain's (`machine-qemu….scope/libvirt/vcpu0`; without systemd `qemu-1-NAME.libvirt-qemu/vcpu0`;
+//! before libvirt 7.1 without the `libvirt` folder, docs/cgroups.rst). Other guests have the group
+//! of their process.
 
 use super::stagger;
 use crate::proc::cgroup_mounts::Hierarchies;
@@ -16,20 +17,27 @@ use std::path::{Path, PathBuf};
 
 /// The group of a domain and the one that holds its parts, where this one is the emulator's.
 fn libvirt_groups(own: &Path) -> Option<(&Path, &Path)> {
-    let parts = own.parent().filter(|_| own.file_name().is_some_and(|name| name == "emulator"))?;
+    let parts = own
+        .parent()
+        .filter(|_| own.file_name().is_some_and(|name| name == "emulator"))?;
     let is_between = parts.file_name().is_some_and(|name| name == "libvirt");
-    Some((parts.parent().filter(|_| is_between).unwrap_or(parts), parts))
+    Some((
+        parts.parent().filter(|_| is_between).unwrap_or(parts),
+        parts,
+    ))
 }
 
 /// Groups are nested less deep than this.
 const MAX_LEVELS: usize = 64;
-/// At most this many entries of a group's folder are looked at: a user may own a part of the hierarchy.
+/// At most this many entries of a group's folder are looked at: a user may own a part of the
+/// hierarchy.
 const MAX_ENTRIES: usize = 4096;
 /// At most this many groups of one guest are watched.
 const MAX_WATCHED: usize = 1024;
 /// Time between two searches for groups.
 const LOOK_NS: u64 = 10_000_000_000;
-/// Time between two readings of a group without a limit, plus up to 2 s: a new limit shows a few seconds later.
+/// Time between two readings of a group without a limit, plus up to 2 s: a new limit shows a few
+/// seconds later.
 const UNLIMITED_NS: u64 = 2_000_000_000;
 
 /// One group.
@@ -67,8 +75,12 @@ impl CpuLimits {
         }
         let mut found = Vec::new();
         for group in self.groups.iter_mut().filter(|g| g.limited || all) {
-            let Ok(text) = file::read_text(&group.folder.join("cpu.stat"), 2048) else { continue };
-            let Some(throttling) = parse(&text, &group.name, group.unified) else { continue };
+            let Ok(text) = file::read_text(&group.folder.join("cpu.stat"), 2048) else {
+                continue;
+            };
+            let Some(throttling) = parse(&text, &group.name, group.unified) else {
+                continue;
+            };
             group.limited = throttling.periods > 0;
             if group.limited {
                 found.push(throttling);
@@ -77,11 +89,21 @@ impl CpuLimits {
         found
     }
 
-    fn look(&mut self, pid: i32, ReadContext { hierarchies, paths, .. }: &ReadContext) {
+    fn look(
+        &mut self,
+        pid: i32,
+        ReadContext {
+            hierarchies, paths, ..
+        }: &ReadContext,
+    ) {
         let groups = file::read_as::<ProcessCGroups>(&paths.process(pid, "cgroup"), 64 * 1024);
-        self.own = groups.as_ref().and_then(|groups| own_group(hierarchies, groups));
+        self.own = groups
+            .as_ref()
+            .and_then(|groups| own_group(hierarchies, groups));
         let found = groups.and_then(|g| hierarchies.folder(&g, "cpu", &["cpu.stat"]));
-        let Some((own, unified)) = found else { return self.groups.clear() };
+        let Some((own, unified)) = found else {
+            return self.groups.clear();
+        };
         let mut folders = Vec::new();
         if let Some((domain, parts)) = libvirt_groups(&own) {
             folders.push(("domain".to_owned(), domain.to_owned()));
@@ -95,16 +117,24 @@ impl CpuLimits {
         let mut old = std::mem::take(&mut self.groups);
         self.groups = folders
             .into_iter()
-            .map(|(name, folder)| match old.iter().position(|g| g.folder == folder) {
-                Some(i) => old.swap_remove(i),
-                None => CpuGroup { name, folder, unified, limited: false },
-            })
+            .map(
+                |(name, folder)| match old.iter().position(|g| g.folder == folder) {
+                    Some(i) => old.swap_remove(i),
+                    None => CpuGroup {
+                        name,
+                        folder,
+                        unified,
+                        limited: false,
+                    },
+                },
+            )
             .collect();
     }
 }
 
-/// The group whose pressure is the guest's: its domain's, else the one of its process, if that is alone in it. Only
-/// cgroup v2 has pressure (Documentation/admin-guide/cgroup-v2.rst), also beside controllers of v1.
+/// The group whose pressure is the guest's: its domain's, else the one of its process, if that is
+/// alone in it. Only cgroup v2 has pressure (Documentation/admin-guide/cgroup-v2.rst), also beside
+/// controllers of v1.
 fn own_group(hierarchies: &Hierarchies, groups: &ProcessCGroups) -> Option<PathBuf> {
     let (own, _) = hierarchies.folder(groups, "no controller", &["memory.pressure"])?;
     if let Some((domain, _)) = libvirt_groups(&own) {
@@ -114,24 +144,35 @@ fn own_group(hierarchies: &Hierarchies, groups: &ProcessCGroups) -> Option<PathB
     (processes.lines().count() == 1).then_some(own)
 }
 
-/// The folder names of a group's ancestors up to the root: a limit of theirs holds for all groups in them.
+/// The folder names of a group's ancestors up to the root: a limit of theirs holds for all groups
+/// in them.
 fn above(folder: &Path) -> Vec<(String, PathBuf)> {
     let named = |path: &Path| {
         let name = sanitize_name(&path.file_name()?.to_string_lossy(), 128);
-        path.join("cpu.stat").exists().then(|| (name, path.to_owned()))
+        path.join("cpu.stat")
+            .exists()
+            .then(|| (name, path.to_owned()))
     };
-    folder.ancestors().skip(1).take(MAX_LEVELS).map_while(named).collect()
+    folder
+        .ancestors()
+        .skip(1)
+        .take(MAX_LEVELS)
+        .map_while(named)
+        .collect()
 }
 
 /// `vcpuN`, `iothreadN` and `emulator` of a domain.
 fn parts_of(folder: &Path) -> Vec<(String, PathBuf)> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return Vec::new();
+    };
     let mut parts: Vec<_> = entries
         .take(MAX_ENTRIES)
         .flatten()
         .filter_map(|e| {
             let name = e.file_name().into_string().ok()?;
-            let ours = name == "emulator" || name.starts_with("vcpu") || name.starts_with("iothread");
+            let ours =
+                name == "emulator" || name.starts_with("vcpu") || name.starts_with("iothread");
             (ours && e.path().is_dir()).then(|| (sanitize_name(&name, 32), e.path()))
         })
         .collect();
@@ -139,11 +180,16 @@ fn parts_of(folder: &Path) -> Vec<(String, PathBuf)> {
     parts
 }
 
-/// `cpu.stat`: microseconds in version 2 (Documentation/admin-guide/cgroup-v2.rst), nanoseconds in version 1
-/// (Documentation/scheduler/sched-bwc.rst). `None` for a group whose `cpu` controller is off.
+/// `cpu.stat`: microseconds in version 2 (Documentation/admin-guide/cgroup-v2.rst), nanoseconds in
+/// version 1 (Documentation/scheduler/sched-bwc.rst). `None` for a group whose `cpu` controller is
+/// off.
 fn parse(text: &str, group: &str, unified: bool) -> Option<Throttling> {
     let number = |name: &str| value(text, name)?.parse::<u64>().ok();
-    let throttled_ns = if unified { number("throttled_usec")?.saturating_mul(1000) } else { number("throttled_time")? };
+    let throttled_ns = if unified {
+        number("throttled_usec")?.saturating_mul(1000)
+    } else {
+        number("throttled_time")?
+    };
     Some(Throttling {
         group: group.to_owned(),
         periods: number("nr_periods")?,
@@ -158,27 +204,43 @@ mod tests {
     use crate::tests::fake_proc::FakeProc;
     use procfs::FromRead as _;
 
-    const V2: &str = "usage_usec 5\nnr_periods 100\nnr_throttled 7\nthrottled_usec 12\nnr_bursts 0\n";
+    const V2: &str = "usage_usec 5\nnr_periods 100\nnr_throttled 7\nthrottled_usec 12\nnr_bursts \
+        0\n";
     const V1: &str = "nr_periods 100\nnr_throttled 7\nthrottled_time 12000\n";
 
     fn guest(fake: &FakeProc, cgroup: &str, unified: bool) -> Vec<Throttling> {
         let mount = fake.paths().sys.join("fs/cgroup");
-        let (kind, options) = if unified { ("cgroup2", "rw") } else { ("cgroup", "rw,cpu,cpuacct") };
+        let (kind, options) = if unified {
+            ("cgroup2", "rw")
+        } else {
+            ("cgroup", "rw,cpu,cpuacct")
+        };
         fake.write(
             "proc/self/mountinfo",
-            &format!("30 25 0:26 / {} rw,nosuid shared:4 - {kind} none {options}\n", mount.display()),
+            &format!(
+                "30 25 0:26 / {} rw,nosuid shared:4 - {kind} none {options}\n",
+                mount.display()
+            ),
         );
-        fake.process(10, "qemu").process_file("cgroup", cgroup.as_bytes());
+        fake.process(10, "qemu")
+            .process_file("cgroup", cgroup.as_bytes());
         let mut limits = CpuLimits::default();
         let mut reader = ReadContext::new(&fake.paths());
         let first = limits.read(10, &reader);
         reader.now_ns = 1;
-        assert_eq!(limits.read(10, &reader), first, "limited groups are read each time");
+        assert_eq!(
+            limits.read(10, &reader),
+            first,
+            "limited groups are read each time"
+        );
         first
     }
 
     fn names(found: &[Throttling]) -> Vec<(&str, u64, u64, u64)> {
-        found.iter().map(|t| (t.group.as_str(), t.periods, t.throttled, t.throttled_ns)).collect()
+        found
+            .iter()
+            .map(|t| (t.group.as_str(), t.periods, t.throttled, t.throttled_ns))
+            .collect()
     }
 
     #[test]
@@ -188,7 +250,10 @@ mod tests {
         for (part, text) in [
             ("", V2),
             ("/libvirt/vcpu0", V2),
-            ("/libvirt/vcpu1", "nr_periods 0\nnr_throttled 0\nthrottled_usec 0\n"),
+            (
+                "/libvirt/vcpu1",
+                "nr_periods 0\nnr_throttled 0\nthrottled_usec 0\n",
+            ),
             ("/libvirt/emulator", V2),
         ] {
             fake.write(&format!("sys/fs/cgroup/{scope}{part}/cpu.stat"), text);
@@ -196,7 +261,11 @@ mod tests {
         let found = guest(&fake, &format!("0::/{scope}/libvirt/emulator\n"), true);
         assert_eq!(
             names(&found),
-            [("domain", 100, 7, 12_000), ("emulator", 100, 7, 12_000), ("vcpu0", 100, 7, 12_000)]
+            [
+                ("domain", 100, 7, 12_000),
+                ("emulator", 100, 7, 12_000),
+                ("vcpu0", 100, 7, 12_000)
+            ]
         );
     }
 
@@ -204,20 +273,40 @@ mod tests {
     fn the_pressure_is_that_of_a_group_without_other_processes() {
         let fake = FakeProc::new();
         let mount = fake.paths().sys.join("fs/cgroup/unified");
-        let mounts = format!("30 25 0:26 / {} rw shared:4 - cgroup2 none rw\n", mount.display());
+        let mounts = format!(
+            "30 25 0:26 / {} rw shared:4 - cgroup2 none rw\n",
+            mount.display()
+        );
         fake.write("proc/self/mountinfo", &mounts);
         let scope = "machine.slice/machine-qemu.scope";
-        for group in [&*format!("{scope}/libvirt/emulator"), "qemu.slice/100.scope", "user.slice"] {
-            fake.write(&format!("sys/fs/cgroup/unified/{group}/memory.pressure"), "");
+        for group in [
+            &*format!("{scope}/libvirt/emulator"),
+            "qemu.slice/100.scope",
+            "user.slice",
+        ] {
+            fake.write(
+                &format!("sys/fs/cgroup/unified/{group}/memory.pressure"),
+                "",
+            );
         }
-        fake.write("sys/fs/cgroup/unified/qemu.slice/100.scope/cgroup.procs", "10\n");
+        fake.write(
+            "sys/fs/cgroup/unified/qemu.slice/100.scope/cgroup.procs",
+            "10\n",
+        );
         fake.write("sys/fs/cgroup/unified/user.slice/cgroup.procs", "9\n10\n");
         let own = |group: &str| {
-            let groups = ProcessCGroups::from_read(format!("4:cpu:/x\n0::/{group}\n").as_bytes()).unwrap();
+            let groups =
+                ProcessCGroups::from_read(format!("4:cpu:/x\n0::/{group}\n").as_bytes()).unwrap();
             own_group(&Hierarchies::read(&fake.paths()), &groups)
         };
-        assert_eq!(own(&format!("{scope}/libvirt/emulator")), Some(mount.join(scope)));
-        assert_eq!(own("qemu.slice/100.scope"), Some(mount.join("qemu.slice/100.scope")));
+        assert_eq!(
+            own(&format!("{scope}/libvirt/emulator")),
+            Some(mount.join(scope))
+        );
+        assert_eq!(
+            own("qemu.slice/100.scope"),
+            Some(mount.join("qemu.slice/100.scope"))
+        );
         assert_eq!(own("user.slice"), None);
     }
 
@@ -225,10 +314,17 @@ mod tests {
     fn a_limit_from_above_counts_too() {
         let fake = FakeProc::new();
         for group in ["", "/machine.slice", "/machine.slice/vm.scope"] {
-            let text = if group == "/machine.slice" { V2 } else { "usage_usec 5\n" };
+            let text = if group == "/machine.slice" {
+                V2
+            } else {
+                "usage_usec 5\n"
+            };
             fake.write(&format!("sys/fs/cgroup{group}/cpu.stat"), text);
         }
-        assert_eq!(names(&guest(&fake, "0::/machine.slice/vm.scope\n", true)), [("machine.slice", 100, 7, 12_000)]);
+        assert_eq!(
+            names(&guest(&fake, "0::/machine.slice/vm.scope\n", true)),
+            [("machine.slice", 100, 7, 12_000)]
+        );
     }
 
     #[test]
@@ -255,10 +351,18 @@ mod tests {
         for part in ["", "/vcpu0", "/emulator"] {
             fake.write(&format!("sys/fs/cgroup/{domain}{part}/cpu.stat"), V1);
         }
-        let found = guest(&fake, &format!("5:cpuset:/x\n4:cpu,cpuacct:/{domain}/emulator\n0::/y\n"), false);
+        let found = guest(
+            &fake,
+            &format!("5:cpuset:/x\n4:cpu,cpuacct:/{domain}/emulator\n0::/y\n"),
+            false,
+        );
         assert_eq!(
             names(&found),
-            [("domain", 100, 7, 12_000), ("emulator", 100, 7, 12_000), ("vcpu0", 100, 7, 12_000)]
+            [
+                ("domain", 100, 7, 12_000),
+                ("emulator", 100, 7, 12_000),
+                ("vcpu0", 100, 7, 12_000)
+            ]
         );
     }
 
@@ -266,7 +370,10 @@ mod tests {
     fn any_process_has_a_group_but_the_root_limits_nothing() {
         let fake = FakeProc::new();
         fake.write("sys/fs/cgroup/a.service/cpu.stat", V2);
-        assert_eq!(names(&guest(&fake, "0::/a.service\n", true)), [("domain", 100, 7, 12_000)]);
+        assert_eq!(
+            names(&guest(&fake, "0::/a.service\n", true)),
+            [("domain", 100, 7, 12_000)]
+        );
         let fake = FakeProc::new();
         fake.write("sys/fs/cgroup/cpu.stat", V2);
         assert_eq!(names(&guest(&fake, "0::/\n", true)), []);

@@ -1,8 +1,9 @@
-//! KVM's own counters of a guest, read without the guest's help: from the statistics files that its VMM keeps open,
-//! otherwise from debugfs.
+//! KVM's own counters of a guest, read without the guest's help: from the statistics files that its
+//! VMM keeps open, otherwise from debugfs.
 //!
-//! Another process can duplicate an open statistics file (`pidfd_getfd`) and read it, but cannot create one: KVM
-//! requires the VMM's own address space for that (`virt/kvm/kvm_main.c`). QEMU keeps one per vCPU open since 8.1.
+//! Another process can duplicate an open statistics file (`pidfd_getfd`) and read it, but cannot
+//! create one: KVM requires the VMM's own address space for that (`virt/kvm/kvm_main.c`). QEMU
+//! keeps one per vCPU open since 8.1.
 
 use super::kvm_stats::{MAX_HEAD, StatsLayout};
 use crate::proc::fds::KvmFiles;
@@ -56,7 +57,8 @@ pub(crate) struct GuestCounters {
     debugfs: Option<DebugfsFolder>,
 }
 
-/// A guest's folder in debugfs: the sums over its vCPUs, and the VM's own. Not every kernel has every counter.
+/// A guest's folder in debugfs: the sums over its vCPUs, and the VM's own. Not every kernel has
+/// every counter.
 #[derive(Debug)]
 struct DebugfsFolder {
     folder: OwnedFd,
@@ -79,16 +81,30 @@ impl GuestCounters {
         }
     }
 
-    /// The counters of the VM, and of each vCPU by number. `budget` is how many debugfs files this tick may still read.
-    pub(crate) fn read(&mut self, budget: &mut usize) -> (BTreeMap<String, u64>, BTreeMap<u32, BTreeMap<String, u64>>) {
-        let mut vm = self.vm.as_ref().map(BorrowedStatsFile::read).unwrap_or_default();
+    /// The counters of the VM, and of each vCPU by number. `budget` is how many debugfs files this
+    /// tick may still read.
+    pub(crate) fn read(
+        &mut self,
+        budget: &mut usize,
+    ) -> (BTreeMap<String, u64>, BTreeMap<u32, BTreeMap<String, u64>>) {
+        let mut vm = self
+            .vm
+            .as_ref()
+            .map(BorrowedStatsFile::read)
+            .unwrap_or_default();
         if let Some(debugfs) = &self.debugfs {
             match debugfs.read(budget) {
                 Ok(found) => vm.extend(found),
                 Err(_) => self.debugfs = None,
             }
         }
-        (vm, self.vcpus.iter().map(|(vcpu, b)| (*vcpu, b.read())).collect())
+        (
+            vm,
+            self.vcpus
+                .iter()
+                .map(|(vcpu, b)| (*vcpu, b.read()))
+                .collect(),
+        )
     }
 
     /// Whether neither source has any.
@@ -97,7 +113,11 @@ impl GuestCounters {
     }
 
     fn borrow(&mut self, pid: i32, files: &KvmFiles, reader: &ReadContext) {
-        let Some(process) = Pid::from_raw(pid).and_then(|p| pidfd_open(p, PidfdFlags::empty()).ok()) else { return };
+        let Some(process) =
+            Pid::from_raw(pid).and_then(|p| pidfd_open(p, PidfdFlags::empty()).ok())
+        else {
+            return;
+        };
         let take = |fd: i32, name: &str| {
             let taken = BorrowedStatsFile::take(&reader.paths, &process, fd, name);
             taken.filter(|b| b.file.as_raw_fd() < reader.keep_below)
@@ -116,7 +136,10 @@ impl BorrowedStatsFile {
     fn take(paths: &SystemPaths, process: &OwnedFd, fd: i32, name: &str) -> Option<Self> {
         let file = pidfd_getfd(process, fd, PidfdGetfdFlags::empty()).ok()?;
         // The VMM may have closed it and opened another file since its files were listed.
-        let link = paths.proc.join("self/fd").join(file.as_raw_fd().to_string());
+        let link = paths
+            .proc
+            .join("self/fd")
+            .join(file.as_raw_fd().to_string());
         if std::fs::read_link(link).ok()?.as_os_str() != format!("anon_inode:{name}").as_str() {
             return None;
         }
@@ -125,7 +148,8 @@ impl BorrowedStatsFile {
     }
 
     fn read(&self) -> BTreeMap<String, u64> {
-        let data = read_at(&self.file, self.layout.data_offset, self.layout.data_length).unwrap_or_default();
+        let data = read_at(&self.file, self.layout.data_offset, self.layout.data_length)
+            .unwrap_or_default();
         self.layout.values(&data)
     }
 }
@@ -139,29 +163,41 @@ fn read_at(file: &OwnedFd, at: u64, length: usize) -> Option<Vec<u8>> {
 }
 
 impl DebugfsFolder {
-    /// The folder is named `TID-FD`: the thread that created the VM, usually the main one, and the VM's descriptor at
-    /// that time.
+    /// The folder is named `TID-FD`: the thread that created the VM, usually the main one, and the
+    /// VM's descriptor at that time.
     fn open(paths: &SystemPaths, pid: i32) -> Option<Self> {
         let all = paths.sys.join("kernel/debug/kvm");
-        let names = std::fs::read_dir(&all).ok()?.flatten().filter_map(|e| e.file_name().into_string().ok());
-        let made: Vec<(String, String)> =
-            names.filter_map(|n| Some((n.split_once('-')?.0.to_owned(), n))).take(MAX_FOLDERS).collect();
+        let names = std::fs::read_dir(&all)
+            .ok()?
+            .flatten()
+            .filter_map(|e| e.file_name().into_string().ok());
+        let made: Vec<(String, String)> = names
+            .filter_map(|n| Some((n.split_once('-')?.0.to_owned(), n)))
+            .take(MAX_FOLDERS)
+            .collect();
         let tasks = paths.process(pid, "task");
         let by_main = made.iter().find(|(tid, _)| *tid == pid.to_string());
-        let (_, name) = by_main.or_else(|| made.iter().find(|(tid, _)| tasks.join(tid).is_dir()))?;
+        let (_, name) =
+            by_main.or_else(|| made.iter().find(|(tid, _)| tasks.join(tid).is_dir()))?;
         let folder = file::open_dir(&all.join(name)).ok()?;
         let is_there = |name: &&str| statat(&folder, *name, AtFlags::empty()).is_ok();
-        Some(Self { names: NAMES.into_iter().filter(is_there).collect(), folder })
+        Some(Self {
+            names: NAMES.into_iter().filter(is_there).collect(),
+            folder,
+        })
     }
 
-    /// Opens each file at each reading: a file cannot be read twice from its beginning (`kvm_debugfs_open` makes it
-    /// `nonseekable_open`, which refuses pread(2) too).
+    /// Opens each file at each reading: a file cannot be read twice from its beginning
+    /// (`kvm_debugfs_open` makes it `nonseekable_open`, which refuses pread(2) too).
     fn read(&self, budget: &mut usize) -> Result<BTreeMap<String, u64>, FileError> {
         let mut found = BTreeMap::new();
-        let Some(left) = budget.checked_sub(self.names.len()) else { return Ok(found) };
+        let Some(left) = budget.checked_sub(self.names.len()) else {
+            return Ok(found);
+        };
         *budget = left;
         for name in &self.names {
-            // Under lockdown the folders can be listed, but no file can be read (security/lockdown, LOCKDOWN_DEBUGFS).
+            // Under lockdown the folders can be listed, but no file can be read (security/lockdown,
+            // LOCKDOWN_DEBUGFS).
             let text = file::read_bytes_at(&self.folder, *name, 64)?;
             found.extend(number(text.trim_ascii()).map(|n| ((*name).to_owned(), n)));
         }
@@ -184,7 +220,10 @@ mod tests {
         counters.look(10, &KvmFiles::default(), &ReadContext::new(&fake.paths()));
         let mut budget = 100;
         let (vm, vcpus) = counters.read(&mut budget);
-        assert_eq!(vm, [("exits".to_owned(), 12), ("halt_exits".to_owned(), 3)].into());
+        assert_eq!(
+            vm,
+            [("exits".to_owned(), 12), ("halt_exits".to_owned(), 3)].into()
+        );
         assert!(vcpus.is_empty() && !counters.are_missing() && budget < 100);
         budget = 1;
         assert!(counters.read(&mut budget).0.is_empty());

@@ -1,4 +1,5 @@
-//! A guest's identity and configuration, merged from its process, libvirt and its monitor, each fact with its origin.
+//! A guest's identity and configuration, merged from its process, libvirt and its monitor, each
+//! fact with its origin.
 
 use crate::metadata::source::{GuestMetadata, ReportedState};
 use crate::metadata::status_xml::{DomainStatus, StatusFiles};
@@ -18,7 +19,8 @@ use sample::{DomainFacts, Known, Origin, Vmm};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A longer command line is cut; the kernel limits one argument to 128 KiB and all to some MiB (execve(2)).
+/// A longer command line is cut; the kernel limits one argument to 128 KiB and all to some MiB
+/// (execve(2)).
 const MAX_COMMAND: usize = 1 << 20;
 /// A guest is in a few cgroups, one a line.
 const MAX_CGROUP: usize = 64 * 1024;
@@ -42,7 +44,8 @@ pub(crate) struct ProcessIdentity {
     pub libvirt_name: Option<String>,
     /// The name that a VMM without libvirt, or a registered machine, gives it.
     pub own_name: Option<Known<String>>,
-    /// What its name says besides the process id: its container, its disk or its program. Others may share it.
+    /// What its name says besides the process id: its container, its disk or its program. Others
+    /// may share it.
     pub kind: String,
     /// The user that it runs as (the real one).
     pub uid: Option<u32>,
@@ -56,9 +59,16 @@ pub(crate) struct ProcessIdentity {
 
 impl ProcessIdentity {
     /// Reads the process, all but its command line.
-    pub(crate) fn read(paths: &SystemPaths, pid: i32, start_ticks: u64, comm: &str, boot_time_ms: i64) -> Self {
+    pub(crate) fn read(
+        paths: &SystemPaths,
+        pid: i32,
+        start_ticks: u64,
+        comm: &str,
+        boot_time_ms: i64,
+    ) -> Self {
         let status: Option<Status> = file::read_as(&paths.process(pid, "status"), file::MAX_STATUS);
-        let cgroup = file::read_bytes(&paths.process(pid, "cgroup"), MAX_CGROUP).unwrap_or_default();
+        let cgroup =
+            file::read_bytes(&paths.process(pid, "cgroup"), MAX_CGROUP).unwrap_or_default();
         let (machine, container) = guest_name::of_cgroup(&String::from_utf8_lossy(&cgroup));
         let mut identity = Self {
             pid,
@@ -75,15 +85,21 @@ impl ProcessIdentity {
 
     /// Takes its start by the wall clock, from the time of the boot by that clock.
     pub(crate) fn started_since_boot(&mut self, boot_time_ms: i64) {
-        let since_boot_ms = i64::try_from(self.start_ticks.saturating_mul(TICK_NS / 1_000_000)).ok();
+        let since_boot_ms =
+            i64::try_from(self.start_ticks.saturating_mul(TICK_NS / 1_000_000)).ok();
         self.started_ms = since_boot_ms.map(|ms| boot_time_ms.saturating_add(ms));
     }
 
     /// Takes over the command line: the content of `/proc/PID/cmdline`.
     pub(crate) fn learn(&mut self, cmdline: &[u8]) {
         // The last argument ends with a NUL too.
-        let words = cmdline.strip_suffix(b"\0").unwrap_or(cmdline).split(|b| *b == 0);
-        let argv: Vec<String> = words.map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+        let words = cmdline
+            .strip_suffix(b"\0")
+            .unwrap_or(cmdline)
+            .split(|b| *b == 0);
+        let argv: Vec<String> = words
+            .map(|word| String::from_utf8_lossy(word).into_owned())
+            .collect();
         let command = cmdline::parse_argv(&argv);
         let given = guest_name::of_command(&argv).map(|name| Known::new(name, Origin::CommandLine));
         self.own_name = given.or(self.own_name.take());
@@ -94,28 +110,47 @@ impl ProcessIdentity {
         }
         // An emulator by another name may well be libvirt's.
         self.libvirt_name.clone_from(&command.name);
-        let is_qemu = argv.first().is_some_and(|program| cmdline::is_program(program));
+        let is_qemu = argv
+            .first()
+            .is_some_and(|program| cmdline::is_program(program));
         self.command = is_qemu.then(|| Arc::new(command));
     }
 
     /// Merges the facts. Of each the first source that has it wins.
-    pub(crate) fn facts(&self, status: Option<&DomainStatus>, report: &GuestMetadata) -> DomainFacts {
+    pub(crate) fn facts(
+        &self,
+        status: Option<&DomainStatus>,
+        report: &GuestMetadata,
+    ) -> DomainFacts {
         let command = self.command.as_deref();
         let from_command = |value: fn(&QemuCommand) -> &Option<String>| {
             Some(Known::new(value(command?).clone()?, Origin::CommandLine))
         };
-        let xml = report.xml.clone().or_else(|| Some(Known::new(status?.xml.clone(), Origin::StatusXml)));
+        let xml = report
+            .xml
+            .clone()
+            .or_else(|| Some(Known::new(status?.xml.clone(), Origin::StatusXml)));
         let from_xml = |value: fn(&DomainXml) -> &Option<String>| {
             let xml = xml.as_ref()?;
             Some(Known::new(value(&xml.value).clone()?, xml.from))
         };
         let from_process = |vcpus: u32| (vcpus > 0).then(|| Known::new(vcpus, Origin::Process));
         let machine = clean([from_xml(|xml| &xml.machine), from_command(|c| &c.machine)]);
-        let vmm = if command.is_some() { Vmm::Qemu } else { Vmm::Other(self.comm.clone()) };
-        let given = [report.name.clone(), from_xml(|xml| &xml.name), from_command(|c| &c.name), self.own_name.clone()];
+        let vmm = if command.is_some() {
+            Vmm::Qemu
+        } else {
+            Vmm::Other(self.comm.clone())
+        };
+        let given = [
+            report.name.clone(),
+            from_xml(|xml| &xml.name),
+            from_command(|c| &c.name),
+            self.own_name.clone(),
+        ];
         let vcpus = [
             from_process(self.vcpu_threads),
-            xml.as_ref().and_then(|xml| Some(Known::new(xml.value.vcpus?, xml.from))),
+            xml.as_ref()
+                .and_then(|xml| Some(Known::new(xml.value.vcpus?, xml.from))),
             command.and_then(|c| Some(Known::new(c.vcpus()?, Origin::CommandLine))),
             from_process(self.vcpu_files),
         ];
@@ -126,16 +161,26 @@ impl ProcessIdentity {
                 let kind = sanitize_name(&self.kind, MAX_NAME);
                 Known::new(format!("{kind}-{}", self.pid), Origin::Process)
             }),
-            uuid: clean([report.uuid.clone(), from_xml(|xml| &xml.uuid), from_command(|c| &c.uuid)]),
+            uuid: clean([
+                report.uuid.clone(),
+                from_xml(|xml| &xml.uuid),
+                from_command(|c| &c.uuid),
+            ]),
             pid: Some(self.pid),
             start_ticks: self.start_ticks,
             started_ms: self.started_ms,
             vcpus: vcpus.into_iter().flatten().next(),
             guest_os: clean([from_xml(|xml| &xml.os_id)]),
-            xml_text: report.xml_text.clone().or_else(|| Some(status?.text.clone())),
+            xml_text: report
+                .xml_text
+                .clone()
+                .or_else(|| Some(status?.text.clone())),
             xml,
             command: self.command.clone(),
-            devices: report.devices.clone().or_else(|| built_in(&vmm, machine.as_ref())),
+            devices: report
+                .devices
+                .clone()
+                .or_else(|| built_in(&vmm, machine.as_ref())),
             machine,
             vmm,
             persistent: report.persistent,
@@ -204,7 +249,8 @@ impl GuestDescription {
         }
     }
 
-    /// Takes a name that none of `taken` has: its own, or that with its process id. That one it keeps.
+    /// Takes a name that none of `taken` has: its own, or that with its process id. That one it
+    /// keeps.
     fn take_name(&mut self, taken: &mut HashSet<String>) {
         let mut suffix = self.suffix.clone();
         while taken.contains(&format!("{}{suffix}", self.name)) {
@@ -219,38 +265,64 @@ impl GuestDescription {
 
     /// Reads the command line, unless it is known.
     pub(super) fn read_command_line(&mut self, reader: &mut ReadContext) {
-        let Some(file) = &mut self.command_line else { return };
+        let Some(file) = &mut self.command_line else {
+            return;
+        };
         let path = reader.paths.process(self.identity.pid, "cmdline");
-        let cmdline = SlowFile { path, max: MAX_COMMAND, uid: self.identity.uid };
+        let cmdline = SlowFile {
+            path,
+            max: MAX_COMMAND,
+            uid: self.identity.uid,
+        };
         if let Some(bytes) = file.read(&mut reader.slow_files, cmdline, FILE_TIMEOUT) {
             self.identity.learn(&bytes.unwrap_or_default());
             (self.command_line, self.changed) = (None, true);
         }
     }
 
-    /// The name that libvirt's status file of it would have, and whether libvirt itself has answered for it.
+    /// The name that libvirt's status file of it would have, and whether libvirt itself has
+    /// answered for it.
     pub(crate) fn status_query(&self) -> Option<(&str, bool)> {
-        let answered = self.facts.xml.as_ref().is_some_and(|xml| xml.from == Origin::Libvirt);
+        let answered = self
+            .facts
+            .xml
+            .as_ref()
+            .is_some_and(|xml| xml.from == Origin::Libvirt);
         Some((self.identity.libvirt_name.as_deref()?, answered))
     }
 
     /// Compares the UUID that the process claims with libvirt's status files.
     pub(crate) fn check_claim(&mut self, files: &StatusFiles) {
-        let uuid = self.facts.uuid.as_ref().map(|uuid| uuid.value.to_ascii_lowercase());
-        self.claim = uuid.and_then(|uuid| Some(*files.pid_by_uuid.get(&uuid)? == self.identity.pid));
+        let uuid = self
+            .facts
+            .uuid
+            .as_ref()
+            .map(|uuid| uuid.value.to_ascii_lowercase());
+        self.claim =
+            uuid.and_then(|uuid| Some(*files.pid_by_uuid.get(&uuid)? == self.identity.pid));
     }
 
     /// Takes over what libvirt, its status file and the monitor say.
-    pub(super) fn inform(&mut self, report: Arc<GuestMetadata>, status: Option<&Arc<DomainStatus>>) {
+    pub(super) fn inform(
+        &mut self,
+        report: Arc<GuestMetadata>,
+        status: Option<&Arc<DomainStatus>>,
+    ) {
         self.state = report.state.clone().or_else(|| status?.state());
-        let has_status = |now: &Arc<DomainStatus>| self.status.as_ref().is_some_and(|known| Arc::ptr_eq(known, now));
-        if !Arc::ptr_eq(&report, &self.report) || !status.map_or(self.status.is_none(), has_status) {
+        let has_status = |now: &Arc<DomainStatus>| {
+            self.status
+                .as_ref()
+                .is_some_and(|known| Arc::ptr_eq(known, now))
+        };
+        if !Arc::ptr_eq(&report, &self.report) || !status.map_or(self.status.is_none(), has_status)
+        {
             (self.report, self.status, self.changed) = (report, status.cloned(), true);
             self.merge();
         }
     }
 
-    /// Since when at the latest it has been paused, by its status file, milliseconds since the epoch.
+    /// Since when at the latest it has been paused, by its status file, milliseconds since the
+    /// epoch.
     pub(super) fn paused_ms(&self) -> Option<i64> {
         let status = self.status.as_ref()?;
         status.state()?.stop()?;
@@ -260,7 +332,12 @@ impl GuestDescription {
     /// The name of the file of a disk, by the disk's name in the XML.
     pub(super) fn disk_file(&self, target: &str) -> Option<String> {
         let xml = self.facts.xml.as_ref()?;
-        xml.value.disks.iter().find(|disk| disk.target == target)?.file.clone()
+        xml.value
+            .disks
+            .iter()
+            .find(|disk| disk.target == target)?
+            .file
+            .clone()
     }
 
     /// Takes over a new time of the boot: the wall clock was set.
@@ -280,8 +357,8 @@ impl GuestDescription {
     }
 }
 
-/// Gives each guest a name of its own. Of guests with one name, one of libvirt or root keeps it, and among those the
-/// first that started: another user's process cannot take it away.
+/// Gives each guest a name of its own. Of guests with one name, one of libvirt or root keeps it,
+/// and among those the first that started: another user's process cannot take it away.
 pub(crate) fn give_names<'a>(guests: impl Iterator<Item = &'a mut GuestDescription>) {
     let mut guests: Vec<&mut GuestDescription> = guests.collect();
     let mut is_any_renamed = false;
@@ -291,15 +368,21 @@ pub(crate) fn give_names<'a>(guests: impl Iterator<Item = &'a mut GuestDescripti
     if !is_any_renamed {
         return;
     }
-    guests.sort_by_key(|guest| (guest.facts.foreign, guest.identity.start_ticks, guest.identity.pid));
+    guests.sort_by_key(|guest| {
+        (
+            guest.facts.foreign,
+            guest.identity.start_ticks,
+            guest.identity.pid,
+        )
+    });
     let mut taken = HashSet::new();
     for guest in guests {
         guest.take_name(&mut taken);
     }
 }
 
-/// The built-in tables in use. One of 15 KiB for each guest would be most of what is known of it: guests share the few
-/// that there are.
+/// The built-in tables in use. One of 15 KiB for each guest would be most of what is known of it:
+/// guests share the few that there are.
 static BUILT_IN: Mutex<Vec<Arc<DeviceMap>>> = Mutex::new(Vec::new());
 
 /// The built-in table, used until the monitor reports the guest's own devices.
@@ -321,8 +404,15 @@ fn built_in(vmm: &Vmm, machine: Option<&Known<String>>) -> Option<Known<Arc<Devi
 
 /// The first of these that has anything left when it is sanitised.
 fn clean<const N: usize>(given: [Option<Known<String>>; N]) -> Option<Known<String>> {
-    let clean = |known: Known<String>| Known { value: sanitize_name(known.value.trim(), MAX_NAME), ..known };
-    given.into_iter().flatten().map(clean).find(|known| !known.value.is_empty())
+    let clean = |known: Known<String>| Known {
+        value: sanitize_name(known.value.trim(), MAX_NAME),
+        ..known
+    };
+    given
+        .into_iter()
+        .flatten()
+        .map(clean)
+        .find(|known| !known.value.is_empty())
 }
 
 #[cfg(test)]
@@ -340,7 +430,8 @@ mod tests {
 
     fn identity(fake: &FakeProc, command: &[u8]) -> ProcessIdentity {
         fake.process(77, "qemu-system-x86");
-        let mut identity = ProcessIdentity::read(&fake.paths(), 77, 500, "qemu-system-x86", 1_000_000);
+        let mut identity =
+            ProcessIdentity::read(&fake.paths(), 77, 500, "qemu-system-x86", 1_000_000);
         identity.learn(command);
         identity
     }
@@ -366,7 +457,10 @@ mod tests {
         let mut o = identity(&fake, b"./vmm\0");
         o.vcpu_files = 2;
         let f = o.facts(None, &GuestMetadata::default());
-        assert_eq!(f.name, Known::new("qemu-system-x86-77".into(), Origin::Process));
+        assert_eq!(
+            f.name,
+            Known::new("qemu-system-x86-77".into(), Origin::Process)
+        );
         assert_eq!(f.vmm, Vmm::Other("qemu-system-x86".into()));
         assert_eq!(f.vcpus, Some(Known::new(2, Origin::Process)));
     }
@@ -374,11 +468,25 @@ mod tests {
     #[test]
     fn a_vmm_without_libvirt_names_its_guest() {
         let fake = FakeProc::new();
-        let name = |cmdline: &[u8]| identity(&fake, cmdline).facts(None, &GuestMetadata::default()).name;
-        assert_eq!(name(b"/firecracker\0--id\0web\x1b[1m\0"), Known::new("web\u{fffd}".into(), Origin::CommandLine));
-        assert_eq!(name(b"qemu-system-x86_64\0-hda\0/vm/web.img\0").value, "web-77");
-        fake.process(77, "vmm").process_file("cgroup", b"0::/machine.slice/machine-db.scope\n");
-        assert_eq!(name(b"vmm\0run\0"), Known::new("db".into(), Origin::Process));
+        let name = |cmdline: &[u8]| {
+            identity(&fake, cmdline)
+                .facts(None, &GuestMetadata::default())
+                .name
+        };
+        assert_eq!(
+            name(b"/firecracker\0--id\0web\x1b[1m\0"),
+            Known::new("web\u{fffd}".into(), Origin::CommandLine)
+        );
+        assert_eq!(
+            name(b"qemu-system-x86_64\0-hda\0/vm/web.img\0").value,
+            "web-77"
+        );
+        fake.process(77, "vmm")
+            .process_file("cgroup", b"0::/machine.slice/machine-db.scope\n");
+        assert_eq!(
+            name(b"vmm\0run\0"),
+            Known::new("db".into(), Origin::Process)
+        );
     }
 
     #[test]
@@ -392,11 +500,20 @@ mod tests {
         );
         let mut files = StatusFiles::new(&fake.paths());
         files.refresh(0, true, &[("b", false)]);
-        let f = o.facts(files.by_pid.get(&77).map(Arc::as_ref), &GuestMetadata::default());
+        let f = o.facts(
+            files.by_pid.get(&77).map(Arc::as_ref),
+            &GuestMetadata::default(),
+        );
         assert_eq!(f.name, Known::new("b".into(), Origin::StatusXml));
-        assert_eq!(f.machine, Some(Known::new("pc-q35-7.2".into(), Origin::StatusXml)));
+        assert_eq!(
+            f.machine,
+            Some(Known::new("pc-q35-7.2".into(), Origin::StatusXml))
+        );
         assert_eq!(f.vcpus, Some(Known::new(4, Origin::StatusXml)));
-        let report = GuestMetadata { name: Some(Known::new("a".into(), Origin::Libvirt)), ..GuestMetadata::default() };
+        let report = GuestMetadata {
+            name: Some(Known::new("a".into(), Origin::Libvirt)),
+            ..GuestMetadata::default()
+        };
         let f = o.facts(files.by_pid.get(&77).map(Arc::as_ref), &report);
         assert_eq!(f.name, Known::new("a".into(), Origin::Libvirt));
         assert_eq!(f.vcpus.unwrap().from, Origin::StatusXml);

@@ -28,7 +28,8 @@ pub(crate) struct StatsLayout {
 }
 
 impl StatsLayout {
-    /// Reads header and descriptors at the begin of the file. Keeps only counters: single values that grow.
+    /// Reads header and descriptors at the begin of the file. Keeps only counters: single values
+    /// that grow.
     pub(crate) fn parse(file: &[u8]) -> Option<Self> {
         let (name_size, count) = (word(file, 4)? as usize, word(file, 8)? as usize);
         if name_size > MAX_NAME || count > MAX_DESCRIPTORS {
@@ -36,15 +37,29 @@ impl StatsLayout {
         }
         let descriptors = file.get(word(file, 16)? as usize..)?;
         let descriptors = descriptors.get(..count * (DESCRIPTOR + name_size))?;
-        let mut layout = Self { data_offset: word(file, 20)?.into(), ..Self::default() };
+        let mut layout = Self {
+            data_offset: word(file, 20)?.into(),
+            ..Self::default()
+        };
         for d in descriptors.chunks_exact(DESCRIPTOR + name_size) {
-            let (Some(flags), Some(size), Some(offset)) = (word(d, 0), half(d, 6), word(d, 8)) else { continue };
-            let name = d.get(DESCRIPTOR..).unwrap_or_default().split(|b| *b == 0).next().unwrap_or_default();
+            let (Some(flags), Some(size), Some(offset)) = (word(d, 0), half(d, 6), word(d, 8))
+            else {
+                continue;
+            };
+            let name = d
+                .get(DESCRIPTOR..)
+                .unwrap_or_default()
+                .split(|b| *b == 0)
+                .next()
+                .unwrap_or_default();
             let end = (offset as usize).saturating_add(8);
             if flags & TYPE_MASK != 0 || size != 1 || name.is_empty() || end > MAX_DATA {
                 continue;
             }
-            layout.counters.push((sanitize(&String::from_utf8_lossy(name), 64), offset as usize));
+            layout.counters.push((
+                sanitize(&String::from_utf8_lossy(name), 64),
+                offset as usize,
+            ));
             layout.data_length = layout.data_length.max(end);
         }
         Some(layout)
@@ -81,7 +96,14 @@ pub(crate) mod tests {
         let descriptors_offset = id_offset + name_size;
         let data_offset = descriptors_offset + counters.len() as u32 * (16 + name_size);
         let mut bytes = Vec::new();
-        for w in [0, name_size, counters.len() as u32, id_offset, descriptors_offset, data_offset] {
+        for w in [
+            0,
+            name_size,
+            counters.len() as u32,
+            id_offset,
+            descriptors_offset,
+            data_offset,
+        ] {
             bytes.extend(w.to_ne_bytes());
         }
         bytes.resize(descriptors_offset as usize, 0);
@@ -121,7 +143,10 @@ pub(crate) mod tests {
             ("max_mmu_page_hash_collisions", 2, 1, 4),
             ("", 0, 1, 4),
         ]);
-        let expected = [("exits".to_owned(), 351_826), ("halt_poll_success_ns".to_owned(), 99)];
+        let expected = [
+            ("exits".to_owned(), 351_826),
+            ("halt_poll_success_ns".to_owned(), 99),
+        ];
         assert_eq!(read(&bytes), Some(expected.into()));
     }
 
@@ -129,7 +154,10 @@ pub(crate) mod tests {
     fn a_cut_file_gives_what_is_there() {
         let bytes = file(&[("exits", 0, 1, 7), ("io_exits", 0, 1, 8)]);
         let layout = layout(&bytes).unwrap();
-        assert_eq!(layout.values(&7_u64.to_ne_bytes()), [("exits".to_owned(), 7)].into());
+        assert_eq!(
+            layout.values(&7_u64.to_ne_bytes()),
+            [("exits".to_owned(), 7)].into()
+        );
         assert_eq!(read(&bytes[..20]), None);
     }
 

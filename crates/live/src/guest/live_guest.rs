@@ -19,7 +19,9 @@ use crate::timestamps::Timestamps;
 use engine::events::{ThreadKey, TracedThread, VcpuThread};
 use kvm::Space;
 use kvm::thread_name::{Role, vcpu_index};
-use sample::{AccessCell, DomainSample, DomainState, Origin, ThreadEvents, ThreadSample, ThreadTimes};
+use sample::{
+    AccessCell, DomainSample, DomainState, Origin, ThreadEvents, ThreadSample, ThreadTimes,
+};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +29,8 @@ use std::time::Duration;
 /// Pauses between two readings of its open files, most of which are opened at the start.
 const FILES_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(32));
 
-/// For so long after the engine had no place for a thread, a vCPU without one counts as not counted.
+/// For so long after the engine had no place for a thread, a vCPU without one counts as not
+/// counted.
 const REFUSED_NS: u64 = 10_000_000_000;
 
 /// A running guest.
@@ -49,7 +52,8 @@ pub(crate) struct LiveGuest {
     unnamed: bool,
     /// Events of threads that ended before a sample showed them.
     exited: ThreadEvents,
-    /// CPU time of the main thread at the last sample without the guest; part of the guest's first sample.
+    /// CPU time of the main thread at the last sample without the guest; part of the guest's first
+    /// sample.
     pub main_before: Option<ThreadTimes>,
     /// The sum of its `kvm_events` in its last sample.
     pub kvm_events: u64,
@@ -59,13 +63,30 @@ pub(crate) struct LiveGuest {
 
 impl LiveGuest {
     /// Opens a process that discovery found to be a guest.
-    pub(crate) fn open(pid: i32, boot_time_ms: i64, reader: &mut ReadContext) -> Result<Self, FileError> {
+    pub(crate) fn open(
+        pid: i32,
+        boot_time_ms: i64,
+        reader: &mut ReadContext,
+    ) -> Result<Self, FileError> {
         let threads = Threads::open(pid, reader)?;
-        let comm = threads.living.get(&pid).map(|t| t.comm.clone()).unwrap_or_default();
+        let comm = threads
+            .living
+            .get(&pid)
+            .map(|t| t.comm.clone())
+            .unwrap_or_default();
         // A process whose files cannot be read is known by its threads' names.
         let files = KvmFiles::read(&reader.paths, pid);
-        let files = files.unwrap_or_else(|_| KvmFiles { vm: true, ..KvmFiles::default() });
-        let mut identity = ProcessIdentity::read(&reader.paths, pid, threads.start_ticks(), &comm, boot_time_ms);
+        let files = files.unwrap_or_else(|_| KvmFiles {
+            vm: true,
+            ..KvmFiles::default()
+        });
+        let mut identity = ProcessIdentity::read(
+            &reader.paths,
+            pid,
+            threads.start_ticks(),
+            &comm,
+            boot_time_ms,
+        );
         (identity.vcpu_files, identity.emulated) = (files.vcpus.len() as u32, !files.vm);
         Ok(Self {
             description: GuestDescription::new(identity, reader),
@@ -88,7 +109,11 @@ impl LiveGuest {
     /// Its process and the kernel threads that work for it, each with its process.
     pub(crate) fn processes(&self) -> impl Iterator<Item = (i32, i32)> {
         let pid = self.description.identity.pid;
-        self.helpers.keys().copied().chain([pid]).map(move |process| (process, pid))
+        self.helpers
+            .keys()
+            .copied()
+            .chain([pid])
+            .map(move |process| (process, pid))
     }
 
     /// Its vCPU threads.
@@ -96,7 +121,11 @@ impl LiveGuest {
         let process = self.description.identity.pid;
         self.threads.living.values().filter_map(move |t| {
             let (role, number) = self.roles.role(t.tid, &t.comm, t.tid == process);
-            (role == Role::Vcpu).then_some(VcpuThread { tid: t.tid, process, number })
+            (role == Role::Vcpu).then_some(VcpuThread {
+                tid: t.tid,
+                process,
+                number,
+            })
         })
     }
 
@@ -108,7 +137,10 @@ impl LiveGuest {
             facts: self.description.facts.clone(),
             claim: self.description.claim,
             stopped: self.threads.is_stopped(),
-            vcpus: VcpuActivity { quiet: self.stop.quiet, turned: self.stop.turned },
+            vcpus: VcpuActivity {
+                quiet: self.stop.quiet,
+                turned: self.stop.turned,
+            },
             unnamed: self.unnamed,
         }
     }
@@ -124,7 +156,8 @@ impl LiveGuest {
         if self.threads.read(reader) == Liveness::Ended {
             return Liveness::Ended;
         }
-        self.helpers.retain(|_, h| h.read(reader) == Liveness::Alive);
+        self.helpers
+            .retain(|_, h| h.read(reader) == Liveness::Alive);
         let pid = self.threads.pid;
         if reader.now_ns >= self.files_due_ns {
             let pause_ns = self.files_backoff.next(FILES_PAUSES).as_nanos() as u64;
@@ -135,15 +168,25 @@ impl LiveGuest {
             self.resources.look(pid, &self.files, reader);
         }
         self.description.read_command_line(reader);
-        self.resources.read((pid, self.description.identity.uid), reader);
+        self.resources
+            .read((pid, self.description.identity.uid), reader);
         self.roles.look(&self.threads);
         // vCPUs come and go while the guest runs (`virsh setvcpus --live`).
-        let named = self.threads.living.values().filter(|t| vcpu_index(&t.comm).is_some()).count();
+        let named = self
+            .threads
+            .living
+            .values()
+            .filter(|t| vcpu_index(&t.comm).is_some())
+            .count();
         self.description.update(named as u32, &self.files);
         self.description.merge();
         self.stop.observe(self.vcpus_ran_ns(), reader.now_ns);
         let mut stop = std::mem::take(&mut self.stop);
-        stop.look(&self.description, || self.vcpu_threads().map(|vcpu| vcpu.tid).collect(), reader);
+        stop.look(
+            &self.description,
+            || self.vcpu_threads().map(|vcpu| vcpu.tid).collect(),
+            reader,
+        );
         self.stop = stop;
         Liveness::Alive
     }
@@ -153,7 +196,9 @@ impl LiveGuest {
         let mut sum = None;
         for vcpu in self.vcpu_threads() {
             let cpu = self.threads.living.get(&vcpu.tid)?.times?;
-            let ran_ns = cpu.run_ns.unwrap_or(cpu.user_ns.saturating_add(cpu.system_ns));
+            let ran_ns = cpu
+                .run_ns
+                .unwrap_or(cpu.user_ns.saturating_add(cpu.system_ns));
             sum = Some(sum.unwrap_or(0_u64).saturating_add(ran_ns));
         }
         sum
@@ -190,12 +235,15 @@ impl LiveGuest {
     pub(crate) fn restart_events(&mut self) {
         self.exited = ThreadEvents::default();
         self.refused_ns = None;
-        self.threads.living.values_mut().for_each(|t| t.first_migrations = None);
+        self.threads
+            .living
+            .values_mut()
+            .for_each(|t| t.first_migrations = None);
     }
 
-    /// The guest's sample. A thread that ended appears once more with all of its events: they cannot be added to the
-    /// guest's other ones, as everything shown of the thread before would count twice. Events of threads that no sample
-    /// showed alive stay with the guest.
+    /// The guest's sample. A thread that ended appears once more with all of its events: they
+    /// cannot be added to the guest's other ones, as everything shown of the thread before would
+    /// count twice. Events of threads that no sample showed alive stay with the guest.
     pub(crate) fn sample(
         &mut self,
         mut traced: Lives,
@@ -204,7 +252,11 @@ impl LiveGuest {
         ledger: &mut LifeLedger,
     ) -> DomainSample {
         let mut ended = HashSet::new();
-        for tid in traced.values().filter(|life| life.died_ns.is_none()).map(|life| life.key.tid) {
+        for tid in traced
+            .values()
+            .filter(|life| life.died_ns.is_none())
+            .map(|life| life.key.tid)
+        {
             if self.threads.look_for(tid, reader) == Liveness::Ended {
                 ended.insert(tid);
             }
@@ -220,8 +272,14 @@ impl LiveGuest {
             if ended.contains(&tid) && ledger.defers(&life) {
                 continue;
             }
-            // /proc was read before the engine: a thread that has its id since then is seen in the next reading.
-            let is_newer = || living.get(&tid).and_then(|t| t.life).is_some_and(|taken| born_ns >= taken.born_ns);
+            // /proc was read before the engine: a thread that has its id since then is seen in the
+            // next reading.
+            let is_newer = || {
+                living
+                    .get(&tid)
+                    .and_then(|t| t.life)
+                    .is_some_and(|taken| born_ns >= taken.born_ns)
+            };
             if life.died_ns.is_some() || !is_newer() {
                 ledger.forget.push(life.key);
                 lives::add_exited(&mut self.exited, life.events);
@@ -229,17 +287,27 @@ impl LiveGuest {
         }
         let counted = living.values().filter(|t| t.life.is_some()).count();
         self.threads.living = living;
-        for t in self.helpers.values().flat_map(|helper| helper.living.values()) {
+        for t in self
+            .helpers
+            .values()
+            .flat_map(|helper| helper.living.values())
+        {
             threads.push(self.thread(t, false, ThreadEvents::default()));
         }
         threads.sort_by_key(|t| t.tid);
         threads.shrink_to_fit();
         self.unnamed = threads.iter().any(|t| self.touched_unnamed(&t.events));
         self.stop.observe_events(&threads);
-        let stop = self.stop.stop(&self.description, self.threads.is_stopped(), now);
+        let stop = self
+            .stop
+            .stop(&self.description, self.threads.is_stopped(), now);
         let sample = DomainSample {
             facts: self.description.facts.clone(),
-            state: if stop.is_some() { DomainState::Paused } else { DomainState::Running },
+            state: if stop.is_some() {
+                DomainState::Paused
+            } else {
+                DomainState::Running
+            },
             stop,
             uncounted_vcpus: self.uncounted_vcpus(&threads, counted, now.mono_ns),
             threads,
@@ -251,20 +319,33 @@ impl LiveGuest {
         sample
     }
 
-    /// How many of its vCPUs the engine has no place for, if it refused one of its threads lately. Idle vCPUs ask for a
-    /// place only now and then.
+    /// How many of its vCPUs the engine has no place for, if it refused one of its threads lately.
+    /// Idle vCPUs ask for a place only now and then.
     fn uncounted_vcpus(&self, threads: &[ThreadSample], counted: usize, now_ns: u64) -> u32 {
-        if self.refused_ns.is_none_or(|at| now_ns.saturating_sub(at) > REFUSED_NS) {
+        if self
+            .refused_ns
+            .is_none_or(|at| now_ns.saturating_sub(at) > REFUSED_NS)
+        {
             return 0;
         }
-        let vcpus = threads.iter().filter(|t| t.role == Role::Vcpu && t.cpu.is_some()).count();
+        let vcpus = threads
+            .iter()
+            .filter(|t| t.role == Role::Vcpu && t.cpu.is_some())
+            .count();
         vcpus.max(self.files.vcpus.len()).saturating_sub(counted) as u32
     }
 
-    /// The guest's last sample after its end: all events, but no CPU time, as the last readings of its threads are
-    /// missing.
-    pub(crate) fn last_sample(&mut self, mut traced: Lives, now: Timestamps, ledger: &mut LifeLedger) -> DomainSample {
-        self.threads.gone.extend(std::mem::take(&mut self.threads.living).into_values());
+    /// The guest's last sample after its end: all events, but no CPU time, as the last readings of
+    /// its threads are missing.
+    pub(crate) fn last_sample(
+        &mut self,
+        mut traced: Lives,
+        now: Timestamps,
+        ledger: &mut LifeLedger,
+    ) -> DomainSample {
+        self.threads
+            .gone
+            .extend(std::mem::take(&mut self.threads.living).into_values());
         let mut threads = self.last_of_threads(&mut traced, now, ledger);
         threads.sort_by_key(|t| t.tid);
         // Threads that started and ended since the last reading.
@@ -281,15 +362,26 @@ impl LiveGuest {
         }
     }
 
-    /// Threads that ended since the last reading, with their events; those without events are left out.
-    fn last_of_threads(&mut self, traced: &mut Lives, now: Timestamps, ledger: &mut LifeLedger) -> Vec<ThreadSample> {
+    /// Threads that ended since the last reading, with their events; those without events are left
+    /// out.
+    fn last_of_threads(
+        &mut self,
+        traced: &mut Lives,
+        now: Timestamps,
+        ledger: &mut LifeLedger,
+    ) -> Vec<ThreadSample> {
         let gone = std::mem::take(&mut self.threads.gone);
         let mut last = Vec::new();
         for mut t in gone {
             let start_ns = now.mono_ns_of(t.start_ticks);
-            let Some(life) = lives::take_of(traced, &mut t, start_ns) else { continue };
+            let Some(life) = lives::take_of(traced, &mut t, start_ns) else {
+                continue;
+            };
             ledger.forget.push(life.key);
-            last.push(ThreadSample { cpu: None, ..self.with_events(&t, life) });
+            last.push(ThreadSample {
+                cpu: None,
+                ..self.with_events(&t, life)
+            });
         }
         last
     }
@@ -304,11 +396,20 @@ impl LiveGuest {
 
     /// Whether an access went to an address that the monitor's memory map does not name.
     fn touched_unnamed(&self, events: &ThreadEvents) -> bool {
-        let Some(map) = self.description.facts.devices.as_ref().filter(|m| m.from == Origin::Monitor) else {
+        let Some(map) = self
+            .description
+            .facts
+            .devices
+            .as_ref()
+            .filter(|m| m.from == Origin::Monitor)
+        else {
             return false;
         };
-        let known =
-            |c: &AccessCell| c.space == Space::Msr || c.address.is_none_or(|a| map.value.lookup(c.space, a).is_some());
+        let known = |c: &AccessCell| {
+            c.space == Space::Msr
+                || c.address
+                    .is_none_or(|a| map.value.lookup(c.space, a).is_some())
+        };
         !events.accesses.iter().all(known)
     }
 

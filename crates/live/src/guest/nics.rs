@@ -1,5 +1,5 @@
-//! Network interfaces of a guest that no manager reports on: the tap devices that its VMM holds open, as the host's
-//! kernel counts them. With vhost the VMM holds them as well.
+//! Network interfaces of a guest that no manager reports on: the tap devices that its VMM holds
+//! open, as the host's kernel counts them. With vhost the VMM holds them as well.
 
 use crate::metadata::source::nic_since;
 use crate::proc::fds::KvmFiles;
@@ -29,9 +29,13 @@ pub(crate) struct GuestNics {
 impl GuestNics {
     /// Takes over a new list of the VMM's files.
     pub(crate) fn look(&mut self, paths: &SystemPaths, pid: i32, files: &KvmFiles) {
-        let name = |fd: &i32| tap_name(&file::read_text(&paths.process(pid, &format!("fdinfo/{fd}")), 4096).ok()?);
+        let name = |fd: &i32| {
+            tap_name(&file::read_text(&paths.process(pid, &format!("fdinfo/{fd}")), 4096).ok()?)
+        };
         let namespace = std::fs::read_link(paths.process(pid, "ns/net"));
-        self.namespace = namespace.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        self.namespace = namespace
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default();
         self.names = files.taps.iter().take(MAX_NICS).filter_map(name).collect();
     }
 
@@ -41,19 +45,30 @@ impl GuestNics {
             (self.before, self.grown) = (None, (Vec::new(), 0));
             return;
         }
-        let ReadContext { networks, paths, now_ns, .. } = reader;
-        let Some(table) = networks.table(paths, pid, &self.namespace, *now_ns) else { return };
+        let ReadContext {
+            networks,
+            paths,
+            now_ns,
+            ..
+        } = reader;
+        let Some(table) = networks.table(paths, pid, &self.namespace, *now_ns) else {
+            return;
+        };
         if let Some(before) = &self.before
             && table.read_ns > before.read_ns
         {
-            let nics = self.names.iter().filter_map(|name| nic_since(table.nics.get(name)?, before.nics.get(name)?));
+            let nics = self
+                .names
+                .iter()
+                .filter_map(|name| nic_since(table.nics.get(name)?, before.nics.get(name)?));
             self.grown = (nics.collect(), table.read_ns - before.read_ns);
         }
         self.before = Some(table);
     }
 }
 
-/// The interface of an open `/dev/net/tun` (`drivers/net/tun.c`, `tun_chr_show_fdinfo`); none before `TUNSETIFF`.
+/// The interface of an open `/dev/net/tun` (`drivers/net/tun.c`, `tun_chr_show_fdinfo`); none
+/// before `TUNSETIFF`.
 fn tap_name(fdinfo: &str) -> Option<String> {
     Some(kvm::sanitize(value(fdinfo, "iff")?, 16)).filter(|name| !name.is_empty())
 }
@@ -64,20 +79,29 @@ mod tests {
     use crate::proc::network_tables::PERIOD_NS;
     use crate::tests::fake_proc::FakeProc;
 
-    const HEAD: &str = "Inter-|   Receive          |  Transmit\n face |bytes    packets errs drop fifo frame \
-                        compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n";
+    const HEAD: &str = "Inter-|   Receive          |  Transmit\n face |bytes    packets errs drop \
+                        fifo frame compressed multicast|bytes    packets errs drop fifo colls \
+                        carrier compressed\n";
 
     #[test]
     fn taps_of_the_guest_are_counted_from_its_side() {
         let fake = FakeProc::new();
-        let p = fake.process(10, "qemu").fd(7, "/dev/net/tun").fd(8, "/dev/net/tun").fd(9, "/dev/net/tun");
-        fake.write("proc/10/fdinfo/7", "pos:\t0\nflags:\t0104002\nmnt_id:\t24\nino:\t5\niff:\ttap0\n");
+        let p = fake
+            .process(10, "qemu")
+            .fd(7, "/dev/net/tun")
+            .fd(8, "/dev/net/tun")
+            .fd(9, "/dev/net/tun");
+        fake.write(
+            "proc/10/fdinfo/7",
+            "pos:\t0\nflags:\t0104002\nmnt_id:\t24\nino:\t5\niff:\ttap0\n",
+        );
         fake.write("proc/10/fdinfo/8", "pos:\t0\niff:\ttap0\n");
         fake.write("proc/10/fdinfo/9", "pos:\t0\niff:\t\n");
         std::fs::create_dir_all(fake.paths().process(10, "net")).unwrap();
         let table = |bytes: u64| {
             format!(
-                "{HEAD}    lo:  5 1 0 0 0 0 0 0  5 1 0 0 0 0 0 0\n  tap0: {bytes} 10 0 3 0 0 0 0  900 20 0 4 0 0 0 0\n"
+                "{HEAD}    lo:  5 1 0 0 0 0 0 0  5 1 0 0 0 0 0 0\n  tap0: {bytes} 10 0 3 0 0 0 0  \
+                    900 20 0 4 0 0 0 0\n"
             )
         };
         let p = p.process_file("net/dev", table(1000).as_bytes());
@@ -88,21 +112,36 @@ mod tests {
             reader.networks.begin(now_ns);
             nics.read(10, &mut reader);
         };
-        nics.look(&fake.paths(), 10, &KvmFiles::read(&fake.paths(), 10).unwrap());
-        assert_eq!(nics.names, ["tap0".to_owned()].into(), "the queues of one interface are one");
+        nics.look(
+            &fake.paths(),
+            10,
+            &KvmFiles::read(&fake.paths(), 10).unwrap(),
+        );
+        assert_eq!(
+            nics.names,
+            ["tap0".to_owned()].into(),
+            "the queues of one interface are one"
+        );
         read(&mut nics, 0);
         assert_eq!(nics.grown, (Vec::new(), 0));
         p.process_file("net/dev", table(6000).as_bytes());
         read(&mut nics, 1);
         assert_eq!(nics.grown.1, 0, "read every 5 s");
         read(&mut nics, PERIOD_NS);
-        let grown = NicSample { name: "tap0".into(), tx_bytes: 5000, ..NicSample::default() };
+        let grown = NicSample {
+            name: "tap0".into(),
+            tx_bytes: 5000,
+            ..NicSample::default()
+        };
         assert_eq!(nics.grown, (vec![grown], PERIOD_NS));
     }
 
     #[test]
     fn an_interface_that_was_made_again_has_no_growth() {
-        let nic = |bytes| NicSample { rx_bytes: bytes, ..NicSample::default() };
+        let nic = |bytes| NicSample {
+            rx_bytes: bytes,
+            ..NicSample::default()
+        };
         assert_eq!(nic_since(&nic(5), &nic(9)), None);
     }
 

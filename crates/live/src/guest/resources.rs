@@ -40,17 +40,25 @@ impl GuestResources {
         self.throttling = self.limits.read(process.0, reader);
         if reader.now_ns >= self.pressure_due_ns {
             self.pressure_due_ns = reader.now_ns + pressure::PERIOD_NS;
-            self.pressure = self.limits.own.as_ref().and_then(|folder| pressure::read(folder, ".pressure"));
+            self.pressure = self
+                .limits
+                .own
+                .as_ref()
+                .and_then(|folder| pressure::read(folder, ".pressure"));
         }
         self.memory.read(process, reader);
         self.nics.read(process.0, reader);
     }
 
-    /// The part of the guest's sample apart from threads, with what libvirt or the monitor says of its devices.
+    /// The part of the guest's sample apart from threads, with what libvirt or the monitor says of
+    /// its devices.
     pub(crate) fn sample(&self, devices: &DeviceActivity) -> DomainSample {
         // libvirt knows more interfaces than the tap devices that the VMM holds open.
-        let (nics, nics_ns) =
-            if devices.nics.is_empty() { self.nics.grown.clone() } else { (devices.nics.clone(), devices.ns) };
+        let (nics, nics_ns) = if devices.nics.is_empty() {
+            self.nics.grown.clone()
+        } else {
+            (devices.nics.clone(), devices.ns)
+        };
         DomainSample {
             nics,
             nics_ns,
@@ -62,7 +70,10 @@ impl GuestResources {
             pressure: self.pressure,
             node_memory: self.memory.nodes.clone(),
             swap_bytes: self.memory.swap_bytes,
-            memory: MemoryUse { balloon: devices.balloon, ..self.memory.used },
+            memory: MemoryUse {
+                balloon: devices.balloon,
+                ..self.memory.used
+            },
             ..DomainSample::default()
         }
     }

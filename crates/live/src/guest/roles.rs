@@ -1,7 +1,7 @@
 //! The role of each thread of a guest.
 //!
-//! The thread's name shows the role where the VMM names its threads (QEMU with `debug-threads=on`, as libvirt starts
-//! it). Otherwise it comes from KVM's events and its guest time.
+//! The thread's name shows the role where the VMM names its threads (QEMU with `debug-threads=on`,
+//! as libvirt starts it). Otherwise it comes from KVM's events and its guest time.
 
 use crate::proc::threads::Threads;
 use kvm::thread_name::{Role, classify};
@@ -10,8 +10,8 @@ use std::collections::HashMap;
 /// What is known of threads beyond their names.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadRoles {
-    /// Threads that fired the events of a vCPU, with its number where an event carried it, or that look like one from
-    /// /proc.
+    /// Threads that fired the events of a vCPU, with its number where an event carried it, or that
+    /// look like one from /proc.
     vcpus: HashMap<i32, Option<u32>>,
 }
 
@@ -28,14 +28,23 @@ impl ThreadRoles {
         if matches!(by_name, (Role::Vcpu, Some(_)) | (Role::Vhost, _)) {
             return by_name;
         }
-        self.vcpus.get(&tid).map_or(by_name, |index| (Role::Vcpu, *index))
+        self.vcpus
+            .get(&tid)
+            .map_or(by_name, |index| (Role::Vcpu, *index))
     }
 
     /// Looks for vCPU threads that nothing names, by their guest time.
     pub(crate) fn look(&mut self, threads: &Threads) {
         self.vcpus.retain(|tid, _| threads.living.contains_key(tid));
-        for t in threads.living.values().filter(|t| t.times.is_some_and(|t| t.guest_ns > 0)) {
-            if matches!(self.role(t.tid, &t.comm, t.tid == threads.pid).0, Role::Emulator | Role::Other) {
+        for t in threads
+            .living
+            .values()
+            .filter(|t| t.times.is_some_and(|t| t.guest_ns > 0))
+        {
+            if matches!(
+                self.role(t.tid, &t.comm, t.tid == threads.pid).0,
+                Role::Emulator | Role::Other
+            ) {
                 self.vcpus.insert(t.tid, None);
             }
         }
@@ -53,8 +62,14 @@ mod tests {
     }
 
     fn roles(thread_roles: &ThreadRoles, threads: &Threads) -> Vec<(i32, Role, Option<u32>)> {
-        let role = |t: &crate::proc::thread::LiveThread| thread_roles.role(t.tid, &t.comm, t.tid == threads.pid);
-        threads.living.values().map(|t| (t.tid, role(t).0, role(t).1)).collect()
+        let role = |t: &crate::proc::thread::LiveThread| {
+            thread_roles.role(t.tid, &t.comm, t.tid == threads.pid)
+        };
+        threads
+            .living
+            .values()
+            .map(|t| (t.tid, role(t).0, role(t).1))
+            .collect()
     }
 
     #[test]
@@ -92,7 +107,12 @@ mod tests {
         thread_roles.fired(11, None);
         assert_eq!(
             roles(&thread_roles, &threads),
-            [(10, Role::Emulator, None), (11, Role::Vcpu, Some(0)), (12, Role::Other, None), (13, Role::Other, None)]
+            [
+                (10, Role::Emulator, None),
+                (11, Role::Vcpu, Some(0)),
+                (12, Role::Other, None),
+                (13, Role::Other, None)
+            ]
         );
     }
 
@@ -108,7 +128,11 @@ mod tests {
         // A VMM may run a vCPU on its main thread.
         assert_eq!(
             roles(&thread_roles, &threads),
-            [(10, Role::Vcpu, None), (11, Role::Vcpu, None), (12, Role::Other, None)]
+            [
+                (10, Role::Vcpu, None),
+                (11, Role::Vcpu, None),
+                (12, Role::Other, None)
+            ]
         );
     }
 
@@ -121,8 +145,14 @@ mod tests {
         let threads = open(&fake);
         let mut thread_roles = ThreadRoles::default();
         thread_roles.look(&threads);
-        assert_eq!(roles(&thread_roles, &threads)[1..], [(11, Role::Other, None), (12, Role::Worker, None)]);
+        assert_eq!(
+            roles(&thread_roles, &threads)[1..],
+            [(11, Role::Other, None), (12, Role::Worker, None)]
+        );
         thread_roles.fired(11, Some(0));
-        assert_eq!(roles(&thread_roles, &threads)[1..], [(11, Role::Vcpu, Some(0)), (12, Role::Worker, None)]);
+        assert_eq!(
+            roles(&thread_roles, &threads)[1..],
+            [(11, Role::Vcpu, Some(0)), (12, Role::Worker, None)]
+        );
     }
 }

@@ -12,8 +12,8 @@ use kvm::userspace_exit;
 use sample::{Stop, StopReason, ThreadSample};
 use std::path::Path;
 
-/// All vCPUs of a guest that does nothing use less CPU time together in an interval: a question of a monitor may wake
-/// their threads.
+/// All vCPUs of a guest that does nothing use less CPU time together in an interval: a question of
+/// a monitor may wake their threads.
 const MAX_IDLE_NS: u64 = 1_000_000;
 /// vCPUs that used no CPU time at all for so long may be kept out of KVM.
 const STILL_NS: u64 = 3_000_000_000;
@@ -27,7 +27,8 @@ pub(crate) struct StopWatch {
     ran_ns: Option<u64>,
     /// Whether they did nothing between the last two samples.
     pub quiet: bool,
-    /// Whether they began or ceased to do something then, until the sources of its state are asked again.
+    /// Whether they began or ceased to do something then, until the sources of its state are asked
+    /// again.
     pub turned: bool,
     /// When they were last seen to do something, or the guest was first seen.
     ran_until_ns: Option<u64>,
@@ -47,9 +48,12 @@ pub(crate) struct StopWatch {
 impl StopWatch {
     /// Takes in the CPU time of all vCPUs; `None` where none is known or readable.
     pub(crate) fn observe(&mut self, ran_ns: Option<u64>, now_ns: u64) {
-        let grown_ns = ran_ns.zip(self.ran_ns).map(|(now, before)| now.saturating_sub(before));
+        let grown_ns = ran_ns
+            .zip(self.ran_ns)
+            .map(|(now, before)| now.saturating_sub(before));
         self.ran_ns = ran_ns;
-        let was_quiet = std::mem::replace(&mut self.quiet, grown_ns.is_some_and(|ns| ns < MAX_IDLE_NS));
+        let was_quiet =
+            std::mem::replace(&mut self.quiet, grown_ns.is_some_and(|ns| ns < MAX_IDLE_NS));
         self.turned = grown_ns.is_some() && self.quiet != was_quiet;
         if !self.quiet {
             self.ran_until_ns = Some(now_ns);
@@ -65,19 +69,33 @@ impl StopWatch {
     }
 
     /// Why the guest does not run, if it does not. `is_stopped`: its process is.
-    pub(crate) fn stop(&mut self, guest: &GuestDescription, is_stopped: bool, now: Timestamps) -> Option<Stop> {
+    pub(crate) fn stop(
+        &mut self,
+        guest: &GuestDescription,
+        is_stopped: bool,
+        now: Timestamps,
+    ) -> Option<Stop> {
         let mut stop = match &guest.state {
             Some(ReportedState::Stopped(stop)) => stop.clone(),
-            _ if is_stopped => Stop { reason: StopReason::ProcessStopped, ..Stop::default() },
+            _ if is_stopped => Stop {
+                reason: StopReason::ProcessStopped,
+                ..Stop::default()
+            },
             None if self.waits_in_vmm == Some(true) => Stop::default(),
             _ => return None,
         };
         if stop.reason == StopReason::Unknown && self.kvm_failed {
             stop.reason = StopReason::InternalError;
         }
-        let seen_ns = now.mono_ns.saturating_sub(self.ran_until_ns.unwrap_or(now.mono_ns));
-        let written_ms = guest.paused_ms().map_or(0, |paused_ms| now.time_ms.saturating_sub(paused_ms));
-        let noted_ns = u64::try_from(written_ms).unwrap_or(0).saturating_mul(1_000_000);
+        let seen_ns = now
+            .mono_ns
+            .saturating_sub(self.ran_until_ns.unwrap_or(now.mono_ns));
+        let written_ms = guest
+            .paused_ms()
+            .map_or(0, |paused_ms| now.time_ms.saturating_sub(paused_ms));
+        let noted_ns = u64::try_from(written_ms)
+            .unwrap_or(0)
+            .saturating_mul(1_000_000);
         stop.for_ns = seen_ns.max(noted_ns);
         if stop.reason == StopReason::IoError {
             let xml_file = |name: &str| guest.disk_file(name);
@@ -87,16 +105,27 @@ impl StopWatch {
     }
 
     /// Starts to find out what only takes time for a guest that does not run.
-    pub(crate) fn look(&mut self, guest: &GuestDescription, vcpus: impl FnOnce() -> Vec<i32>, reader: &ReadContext) {
+    pub(crate) fn look(
+        &mut self,
+        guest: &GuestDescription,
+        vcpus: impl FnOnce() -> Vec<i32>,
+        reader: &ReadContext,
+    ) {
         let (pid, uid) = (guest.identity.pid, guest.identity.uid);
         self.waits_in_vmm = self.waiting.take(NO_WAIT).or(self.waits_in_vmm);
-        let is_still = self.moved_ns.is_some_and(|moved| reader.now_ns.saturating_sub(moved) >= STILL_NS);
-        let is_unknown = guest.state.is_none() && self.waits_in_vmm.is_none() && !self.waiting.is_awaited();
-        let sleeps_in_kvm = || !guest.identity.emulated && guest.facts.command.as_deref().is_some_and(sleeps_in_kvm);
+        let is_still = self
+            .moved_ns
+            .is_some_and(|moved| reader.now_ns.saturating_sub(moved) >= STILL_NS);
+        let is_unknown =
+            guest.state.is_none() && self.waits_in_vmm.is_none() && !self.waiting.is_awaited();
+        let sleeps_in_kvm = || {
+            !guest.identity.emulated && guest.facts.command.as_deref().is_some_and(sleeps_in_kvm)
+        };
         if is_still && is_unknown && sleeps_in_kvm() {
             let vcpus = vcpus();
             let task = reader.paths.process(pid, "task");
-            let waits = move |tid: &i32| waits_for_futex(&task.join(tid.to_string()).join("syscall"));
+            let waits =
+                move |tid: &i32| waits_for_futex(&task.join(tid.to_string()).join("syscall"));
             let work = move || !vcpus.is_empty() && vcpus.iter().all(waits);
             self.waiting = Late(reader.slow_files.run(uid, work));
         }
@@ -115,30 +144,50 @@ impl StopWatch {
     }
 
     /// Looks at the guest's storage.
-    pub(crate) fn look_at_storage(&mut self, guest: &GuestDescription, query: StorageQuery, reader: &ReadContext) {
+    pub(crate) fn look_at_storage(
+        &mut self,
+        guest: &GuestDescription,
+        query: StorageQuery,
+        reader: &ReadContext,
+    ) {
         self.files_due_ns = reader.now_ns.saturating_add(STORAGE_PERIOD_NS);
-        self.late_files = Late(reader.slow_files.run(guest.identity.uid, move || query.files()));
+        self.late_files = Late(
+            reader
+                .slow_files
+                .run(guest.identity.uid, move || query.files()),
+        );
     }
 }
 
-/// Whether vCPUs of this QEMU that have nothing to do sleep in KVM: not without KVM, and not where QEMU emulates the
-/// interrupt controller.
+/// Whether vCPUs of this QEMU that have nothing to do sleep in KVM: not without KVM, and not where
+/// QEMU emulates the interrupt controller.
 fn sleeps_in_kvm(command: &QemuCommand) -> bool {
-    let irqchip = command.device_properties.iter().rev().find(|property| property.name == "kernel-irqchip");
+    let irqchip = command
+        .device_properties
+        .iter()
+        .rev()
+        .find(|property| property.name == "kernel-irqchip");
     command.accel.as_deref() != Some(TCG) && irqchip.is_none_or(|property| property.value != "off")
 }
 
-/// Whether a thread sleeps in futex(2), by its `syscall` (fs/proc/base.c, `proc_pid_syscall`). QEMU lets a vCPU that
-/// may not run wait so, and KVM one that has nothing to do in ioctl(2).
+/// Whether a thread sleeps in futex(2), by its `syscall` (fs/proc/base.c, `proc_pid_syscall`). QEMU
+/// lets a vCPU that may not run wait so, and KVM one that has nothing to do in ioctl(2).
 fn waits_for_futex(path: &Path) -> bool {
     let text = file::read_text(path, 4096).unwrap_or_default();
-    text.split(' ').next().and_then(|number| number.parse().ok()) == Some(libc::SYS_futex)
+    text.split(' ')
+        .next()
+        .and_then(|number| number.parse().ok())
+        == Some(libc::SYS_futex)
 }
 
-/// Whether a vCPU returned from `KVM_RUN` with an error after which QEMU stops the guest (accel/kvm/kvm-all.c,
-/// `kvm_cpu_exec`).
+/// Whether a vCPU returned from `KVM_RUN` with an error after which QEMU stops the guest
+/// (accel/kvm/kvm-all.c, `kvm_cpu_exec`).
 fn kvm_failed(threads: &[ThreadSample]) -> bool {
-    const FAILURES: [i32; 3] = [userspace_exit::INTERNAL_ERROR, userspace_exit::FAIL_ENTRY, userspace_exit::UNKNOWN];
+    const FAILURES: [i32; 3] = [
+        userspace_exit::INTERNAL_ERROR,
+        userspace_exit::FAIL_ENTRY,
+        userspace_exit::UNKNOWN,
+    ];
     let mut cells = threads.iter().flat_map(|thread| &thread.events.userspace);
     cells.any(|cell| cell.count > 0 && FAILURES.contains(&cell.reason))
 }
@@ -157,7 +206,10 @@ mod tests {
             seen.push((watch.quiet, watch.turned));
         }
         let busy = (false, false);
-        assert_eq!(seen, [busy, busy, busy, (true, true), (true, false), (false, true)]);
+        assert_eq!(
+            seen,
+            [busy, busy, busy, (true, true), (true, false), (false, true)]
+        );
         watch.observe(Some(2_200_040_000), 6_000_000_000);
         assert!(watch.quiet, "40 us are no work of a guest");
     }
@@ -171,7 +223,11 @@ mod tests {
             waits_for_futex(&path)
         };
         assert!(says(&format!("{} 0x7f 0x80 0x0\n", libc::SYS_futex)));
-        assert!(!says(&format!("{} 0xf 0xae80 0x0\n", libc::SYS_ioctl)), "a vCPU that sleeps in KVM");
+        assert!(
+            !says(&format!("{} 0xf 0xae80 0x0\n", libc::SYS_ioctl)),
+            "a vCPU that sleeps in \
+            KVM"
+        );
         assert!(!says("running\n") && !says("-1 0x7f 0x80\n") && !says(""));
         assert!(!waits_for_futex(Path::new("/nonexistent")));
     }
@@ -182,10 +238,20 @@ mod tests {
             let argv: Vec<String> = line.split(' ').map(str::to_owned).collect();
             sleeps_in_kvm(&kvm::cmdline::parse_argv(&argv))
         };
-        assert!(asks("qemu-system-x86_64 -accel kvm -m 64") && asks("qemu-system-x86_64 -machine q35,accel=kvm"));
-        assert!(!asks("qemu-system-x86_64 -machine q35,accel=kvm,kernel_irqchip=off"));
+        assert!(
+            asks("qemu-system-x86_64 -accel kvm -m 64")
+                && asks(
+                    "qemu-system-x86_64 -machine \
+            q35,accel=kvm"
+                )
+        );
+        assert!(!asks(
+            "qemu-system-x86_64 -machine q35,accel=kvm,kernel_irqchip=off"
+        ));
         assert!(!asks("qemu-system-x86_64 -accel kvm,kernel-irqchip=off"));
-        assert!(asks("qemu-system-x86_64 -machine q35,accel=kvm,kernel_irqchip=split"));
+        assert!(asks(
+            "qemu-system-x86_64 -machine q35,accel=kvm,kernel_irqchip=split"
+        ));
         assert!(!asks("qemu-system-x86_64 -accel tcg"));
     }
 }

@@ -1,5 +1,5 @@
-//! The disk files of a guest that an error of its storage stopped: how much room is left on their file systems, and
-//! which other guests write there.
+//! The disk files of a guest that an error of its storage stopped: how much room is left on their
+//! file systems, and which other guests write there.
 //!
 //! A file system may not answer (NFS), so all of this is asked on a thread that nobody waits for.
 
@@ -51,8 +51,13 @@ impl StorageQuery {
         files.sort_by(|a, b| a.path.cmp(&b.path));
         files.dedup_by(|a, b| a.path == b.path);
         for (pid, name) in self.others {
-            let devices: Vec<u64> = writable_files(&self.proc, pid).map(|file| file.device).collect();
-            for file in files.iter_mut().filter(|file| devices.contains(&file.device)) {
+            let devices: Vec<u64> = writable_files(&self.proc, pid)
+                .map(|file| file.device)
+                .collect();
+            for file in files
+                .iter_mut()
+                .filter(|file| devices.contains(&file.device))
+            {
                 if file.also.len() < MAX_STOP_GUESTS {
                     file.also.push(name.clone());
                 }
@@ -62,19 +67,28 @@ impl StorageQuery {
     }
 }
 
-/// The regular files that a process has open for reading and writing: the disks that it may change. Its logs are open
-/// for writing alone.
+/// The regular files that a process has open for reading and writing: the disks that it may change.
+/// Its logs are open for writing alone.
 fn writable_files(proc: &Path, pid: i32) -> impl Iterator<Item = GuestFile> {
     let folder = fs::read_dir(proc.join(pid.to_string()).join("fd"));
-    folder.into_iter().flatten().take(MAX_FILES).flatten().filter_map(|entry| writable_file(&entry.path()))
+    folder
+        .into_iter()
+        .flatten()
+        .take(MAX_FILES)
+        .flatten()
+        .filter_map(|entry| writable_file(&entry.path()))
 }
 
 fn writable_file(link: &Path) -> Option<GuestFile> {
     // The link's own mode says how the file was opened (fs/proc/fd.c, `tid_fd_update_inode`).
     let is_written = fs::symlink_metadata(link).ok()?.mode() & 0o600 == 0o600;
-    let path = fs::read_link(link).ok().filter(|path| is_written && path.is_absolute() && !path.starts_with("/dev"))?;
+    let path = fs::read_link(link)
+        .ok()
+        .filter(|path| is_written && path.is_absolute() && !path.starts_with("/dev"))?;
     let file = fs::metadata(link).ok().filter(fs::Metadata::is_file)?;
-    let space = statfs(link).ok().filter(|space| space.f_type != HUGETLBFS)?;
+    let space = statfs(link)
+        .ok()
+        .filter(|space| space.f_type != HUGETLBFS)?;
     let block_bytes = u64::try_from(space.f_bsize).ok()?;
     Some(GuestFile {
         path,
@@ -85,22 +99,40 @@ fn writable_file(link: &Path) -> Option<GuestFile> {
     })
 }
 
-/// Adds what is known of the files to the disks that stopped a guest. `xml_file`: the name of a disk's file in the
-/// guest's XML, by the disk's name.
-pub(crate) fn complete(stop: &mut Stop, files: &[GuestFile], xml_file: impl Fn(&str) -> Option<String>) {
+/// Adds what is known of the files to the disks that stopped a guest. `xml_file`: the name of a
+/// disk's file in the guest's XML, by the disk's name.
+pub(crate) fn complete(
+    stop: &mut Stop,
+    files: &[GuestFile],
+    xml_file: impl Fn(&str) -> Option<String>,
+) {
     if stop.disks.is_empty() {
         // Nobody names the disk. By default QEMU stops for lack of room alone (`werror=enospc`).
         if let Some(full) = files.iter().find(|file| file.is_full) {
-            let mut disk = StopDisk { is_full: true, ..StopDisk::default() };
+            let mut disk = StopDisk {
+                is_full: true,
+                ..StopDisk::default()
+            };
             full.describe(&mut disk);
             stop.disks.push(disk);
         }
         return;
     }
     for disk in &mut stop.disks {
-        let Some(named) = disk.file.clone().or_else(|| xml_file(&disk.name)).map(PathBuf::from) else { continue };
-        let same_name = |file: &&GuestFile| !named.is_absolute() && file.path.file_name() == named.file_name();
-        let found = files.iter().find(|file| file.path == named).or_else(|| files.iter().find(same_name));
+        let Some(named) = disk
+            .file
+            .clone()
+            .or_else(|| xml_file(&disk.name))
+            .map(PathBuf::from)
+        else {
+            continue;
+        };
+        let same_name =
+            |file: &&GuestFile| !named.is_absolute() && file.path.file_name() == named.file_name();
+        let found = files
+            .iter()
+            .find(|file| file.path == named)
+            .or_else(|| files.iter().find(same_name));
         if let Some(file) = found {
             file.describe(disk);
         }
@@ -128,22 +160,52 @@ mod tests {
             symlink("socket:[77]", fds.join("2")).unwrap();
         }
         let others = vec![(8, "web".to_owned()), (9, "gone".to_owned())];
-        let files = StorageQuery { proc: fake.paths().proc, pid: 7, others }.files();
-        assert_eq!((files.len(), &files[0].path, files[0].also.as_slice()), (1, &disk, &["web".to_owned()][..]));
+        let files = StorageQuery {
+            proc: fake.paths().proc,
+            pid: 7,
+            others,
+        }
+        .files();
+        assert_eq!(
+            (files.len(), &files[0].path, files[0].also.as_slice()),
+            (1, &disk, &["web".to_owned()][..])
+        );
         assert!(files[0].free_bytes.is_some());
 
         // libvirt names the disk, its XML the name of the file.
-        let vdb = StopDisk { name: "vdb".into(), is_full: true, ..StopDisk::default() };
-        let mut stop = Stop { reason: StopReason::IoError, disks: vec![vdb], for_ns: 0 };
-        complete(&mut stop, &files, |name| (name == "vdb").then(|| "b.img".to_owned()));
-        assert_eq!((stop.disks[0].file.as_deref(), stop.disks[0].also.len()), (disk.to_str(), 1));
+        let vdb = StopDisk {
+            name: "vdb".into(),
+            is_full: true,
+            ..StopDisk::default()
+        };
+        let mut stop = Stop {
+            reason: StopReason::IoError,
+            disks: vec![vdb],
+            for_ns: 0,
+        };
+        complete(&mut stop, &files, |name| {
+            (name == "vdb").then(|| "b.img".to_owned())
+        });
+        assert_eq!(
+            (stop.disks[0].file.as_deref(), stop.disks[0].also.len()),
+            (disk.to_str(), 1)
+        );
 
         // Nobody names a disk: the one without room.
-        let full = [GuestFile { is_full: true, ..files[0].clone() }];
-        let mut unnamed = Stop { reason: StopReason::IoError, ..Stop::default() };
+        let full = [GuestFile {
+            is_full: true,
+            ..files[0].clone()
+        }];
+        let mut unnamed = Stop {
+            reason: StopReason::IoError,
+            ..Stop::default()
+        };
         complete(&mut unnamed, &files, |_| None);
         assert_eq!(unnamed.disks, [], "it has room");
         complete(&mut unnamed, &full, |_| None);
-        assert_eq!((unnamed.disks[0].file.as_deref(), unnamed.disks[0].is_full), (disk.to_str(), true));
+        assert_eq!(
+            (unnamed.disks[0].file.as_deref(), unnamed.disks[0].is_full),
+            (disk.to_str(), true)
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Names of the host's block devices by their numbers (Documentation/ABI/stable/sysfs-block, `/sys/dev/block`).
+//! Names of the host's block devices by their numbers (Documentation/ABI/stable/sysfs-block,
+//! `/sys/dev/block`).
 
 use crate::proc::file;
 use kvm::sanitize;
@@ -14,12 +15,27 @@ pub(crate) type BlockDevice = (String, Option<String>, Vec<String>);
 pub(crate) fn read(sys: &Path, (major, minor): (u32, u32)) -> BlockDevice {
     let dir = sys.join(format!("dev/block/{major}:{minor}"));
     let last = |path: PathBuf| Some(sanitize(&path.file_name()?.to_string_lossy(), 64));
-    let name = std::fs::read_link(&dir).ok().and_then(last).unwrap_or_else(|| format!("{major}:{minor}"));
+    let name = std::fs::read_link(&dir)
+        .ok()
+        .and_then(last)
+        .unwrap_or_else(|| format!("{major}:{minor}"));
     // A partition has what its disk has one folder up.
-    let text = |path: &str| file::read_text(&dir.join(path), 4096).ok().map(|text| sanitize(text.trim_end(), 256));
-    let alias = ["dm/name", "loop/backing_file", "../loop/backing_file"].iter().find_map(|path| text(path));
-    let below = std::fs::read_dir(dir.join("slaves")).into_iter().flatten().flatten().take(MAX_BELOW);
-    let mut below: Vec<String> = below.map(|entry| sanitize(&entry.file_name().to_string_lossy(), 64)).collect();
+    let text = |path: &str| {
+        file::read_text(&dir.join(path), 4096)
+            .ok()
+            .map(|text| sanitize(text.trim_end(), 256))
+    };
+    let alias = ["dm/name", "loop/backing_file", "../loop/backing_file"]
+        .iter()
+        .find_map(|path| text(path));
+    let below = std::fs::read_dir(dir.join("slaves"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .take(MAX_BELOW);
+    let mut below: Vec<String> = below
+        .map(|entry| sanitize(&entry.file_name().to_string_lossy(), 64))
+        .collect();
     below.sort_unstable();
     (name, alias.filter(|alias| !alias.is_empty()), below)
 }
@@ -43,16 +59,45 @@ mod tests {
             std::fs::create_dir_all(sys.join("dev/block")).unwrap();
             symlink(&dir, sys.join("dev/block").join(number)).unwrap();
         };
-        device("252:0", "dm-0", &[("dm/name", "vg-guest\u{1b}\n"), ("slaves/sda3", ""), ("slaves/sdb", "")]);
-        device("7:1", "loop1", &[("loop/backing_file", "/var/images/a.img\n")]);
+        device(
+            "252:0",
+            "dm-0",
+            &[
+                ("dm/name", "vg-guest\u{1b}\n"),
+                ("slaves/sda3", ""),
+                ("slaves/sdb", ""),
+            ],
+        );
+        device(
+            "7:1",
+            "loop1",
+            &[("loop/backing_file", "/var/images/a.img\n")],
+        );
         device("7:2", "loop1/loop1p1", &[]);
         let named = |number| {
             let (name, alias, below) = read(sys, number);
             (name, alias, below.join(" "))
         };
-        assert_eq!(named((252, 0)), ("dm-0".into(), Some("vg-guest".into()), "sda3 sdb".into()));
-        assert_eq!(named((7, 1)), ("loop1".into(), Some("/var/images/a.img".into()), String::new()));
-        assert_eq!(named((7, 2)), ("loop1p1".into(), Some("/var/images/a.img".into()), String::new()));
+        assert_eq!(
+            named((252, 0)),
+            ("dm-0".into(), Some("vg-guest".into()), "sda3 sdb".into())
+        );
+        assert_eq!(
+            named((7, 1)),
+            (
+                "loop1".into(),
+                Some("/var/images/a.img".into()),
+                String::new()
+            )
+        );
+        assert_eq!(
+            named((7, 2)),
+            (
+                "loop1p1".into(),
+                Some("/var/images/a.img".into()),
+                String::new()
+            )
+        );
         assert_eq!(named((8, 0)).0, "8:0");
     }
 }

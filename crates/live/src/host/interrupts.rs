@@ -6,8 +6,8 @@ use sample::CpuTimes;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-/// A file up to this size is read in each tick; a longer one (many CPUs times many devices) is expensive for the kernel
-/// to make.
+/// A file up to this size is read in each tick; a longer one (many CPUs times many devices) is
+/// expensive for the kernel to make.
 const SMALL_FILE_BYTES: usize = 128 * 1024;
 /// A long file is read in a few consecutive ticks, which give rates, out of this many.
 const LARGE_FILE_PERIOD_TICKS: u32 = 10;
@@ -16,8 +16,8 @@ const LARGE_FILE_READ_TICKS: u32 = 4;
 /// At most this many bytes are read.
 const MAX_BYTES: usize = 64 << 20;
 
-/// A CPU and the interrupts that it has taken since boot: those of devices (the numbered lines) and of its timer
-/// (`LOC`, on arm64 `arch_timer`).
+/// A CPU and the interrupts that it has taken since boot: those of devices (the numbered lines) and
+/// of its timer (`LOC`, on arm64 `arch_timer`).
 type CpuInterrupts = (u32, [u64; 2]);
 
 /// Reads the file as often as its size allows.
@@ -30,7 +30,11 @@ pub(crate) struct Interrupts {
 
 impl Interrupts {
     pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path, last_bytes: 0, tick: 0 }
+        Self {
+            path,
+            last_bytes: 0,
+            tick: 0,
+        }
     }
 
     /// Fills in the counts; they stay `None` when the file is not read in this tick.
@@ -40,7 +44,9 @@ impl Interrupts {
         if self.last_bytes > SMALL_FILE_BYTES && turn >= LARGE_FILE_READ_TICKS {
             return;
         }
-        let Ok(text) = file::read_bytes(&self.path, MAX_BYTES) else { return };
+        let Ok(text) = file::read_bytes(&self.path, MAX_BYTES) else {
+            return;
+        };
         self.last_bytes = text.len();
         let counts: HashMap<u32, [u64; 2]> = parse(&text).into_iter().collect();
         for cpu in cpus {
@@ -53,13 +59,21 @@ impl Interrupts {
 /// Sums by CPU number. The first line names the CPUs, whose numbers may have gaps.
 fn parse(text: &[u8]) -> Vec<CpuInterrupts> {
     let mut lines = text.split(|b| *b == b'\n');
-    let words = |line| <[u8]>::split(line, u8::is_ascii_whitespace).filter(|w: &&[u8]| !w.is_empty());
+    let words =
+        |line| <[u8]>::split(line, u8::is_ascii_whitespace).filter(|w: &&[u8]| !w.is_empty());
     let mut counts: Vec<CpuInterrupts> = words(lines.next().unwrap_or_default())
-        .filter_map(|w| Some((u32::try_from(number(w.strip_prefix(b"CPU")?)?).ok()?, [0; 2])))
+        .filter_map(|w| {
+            Some((
+                u32::try_from(number(w.strip_prefix(b"CPU")?)?).ok()?,
+                [0; 2],
+            ))
+        })
         .collect();
     for line in lines {
         let mut words = words(line);
-        let Some(label) = words.next().and_then(|l| l.strip_suffix(b":")) else { continue };
+        let Some(label) = words.next().and_then(|l| l.strip_suffix(b":")) else {
+            continue;
+        };
         let numbered = number(label).is_some();
         if !numbered && label != b"LOC" {
             continue;
@@ -79,10 +93,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const TEXT: &str = "           CPU0       CPU2\n  0:         10          0   IO-APIC   2-edge      timer\n \
-        24:          5          7   PCI-MSI 0-edge virtio0\n NMI:          1          1   Non-maskable interrupts\n\
-        LOC:        100        200   Local timer interrupts\nERR:          3\n\
-        \x20 11:  1000 2000 GICv3 27 Level arch_timer\n";
+    const TEXT: &str = "           CPU0       CPU2\n  0:         10          0   IO-APIC   \
+        2-edge      timer\n 24:          5          7   PCI-MSI 0-edge virtio0\n NMI:          \
+        1          1   Non-maskable interrupts\nLOC:        100        200   Local timer \
+        interrupts\nERR:          3\n\x20 11:  1000 2000 GICv3 27 Level arch_timer\n";
 
     #[test]
     fn devices_and_timer_by_cpu() {
@@ -98,7 +112,10 @@ mod tests {
         let mut source = Interrupts::new(path);
         let read: Vec<bool> = (0..20)
             .map(|_| {
-                let mut cpus = [CpuTimes { cpu: 2, ..CpuTimes::default() }];
+                let mut cpus = [CpuTimes {
+                    cpu: 2,
+                    ..CpuTimes::default()
+                }];
                 source.read(&mut cpus);
                 cpus[0].timer_irqs == Some(2200)
             })

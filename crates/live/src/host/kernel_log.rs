@@ -26,10 +26,15 @@ impl KernelLog {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = rustix::fs::open(paths.dev.join("kmsg"), flags, Mode::empty());
         if let Ok(file) = &file {
-            // What `dmesg -C` cleared is left out, as dmesg leaves it out; anything but a log refuses this.
+            // What `dmesg -C` cleared is left out, as dmesg leaves it out; anything but a log
+            // refuses this.
             let _ = rustix::fs::seek(file, SeekFrom::Data(0));
         }
-        Self { file, reader: LogReader::default(), lines: VecDeque::new() }
+        Self {
+            file,
+            reader: LogReader::default(),
+            lines: VecDeque::new(),
+        }
     }
 
     /// Reads new records; returns the lines kept.
@@ -72,10 +77,15 @@ impl KernelLog {
     /// The status, if the log is not readable.
     pub(crate) fn status(&self) -> Option<SourceStatus> {
         let e = self.file.as_ref().err()?;
-        let cause = format!("the kernel's log, /dev/kmsg, cannot be read: {}", std::io::Error::from(*e));
+        let cause = format!(
+            "the kernel's log, /dev/kmsg, cannot be read: {}",
+            std::io::Error::from(*e)
+        );
         let fix = match *e {
             Errno::NOENT => {
-                "mknod -m 600 /dev/kmsg c 1 11; a container shows the host's with --device /dev/kmsg".into()
+                "mknod -m 600 /dev/kmsg c 1 11; a container shows the host's with --device \
+                    /dev/kmsg"
+                    .into()
             }
             _ => rights::hint(),
         };
@@ -83,12 +93,18 @@ impl KernelLog {
     }
 }
 
-/// The message of a record `PRIORITY,SEQUENCE,MICROSECONDS,FLAGS;TEXT` with its time in front, as dmesg prints it. The
-/// record's properties follow on further lines (Documentation/ABI/testing/dev-kmsg).
+/// The message of a record `PRIORITY,SEQUENCE,MICROSECONDS,FLAGS;TEXT` with its time in front, as
+/// dmesg prints it. The record's properties follow on further lines
+/// (Documentation/ABI/testing/dev-kmsg).
 fn record(text: &str) -> Option<String> {
     let (head, body) = text.split_once(';')?;
     let microseconds: u64 = head.split(',').nth(2)?.parse().ok()?;
-    Some(format!("[{}.{:06}] {}", microseconds / 1_000_000, microseconds % 1_000_000, body.lines().next()?))
+    Some(format!(
+        "[{}.{:06}] {}",
+        microseconds / 1_000_000,
+        microseconds % 1_000_000,
+        body.lines().next()?
+    ))
 }
 
 #[cfg(test)]
@@ -97,12 +113,19 @@ mod tests {
 
     #[test]
     fn a_record_is_read_as_dmesg_prints_it() {
-        let text = "4,5,12500000,-;kvm [1234]: vcpu0, guest rIP: 0xfff unhandled rdmsr: 0x611\n SUBSYSTEM=x\n";
+        let text = "4,5,12500000,-;kvm [1234]: vcpu0, guest rIP: 0xfff unhandled rdmsr: 0x611\n \
+            SUBSYSTEM=x\n";
         let line = record(text).unwrap();
-        assert_eq!(line, "[12.500000] kvm [1234]: vcpu0, guest rIP: 0xfff unhandled rdmsr: 0x611");
+        assert_eq!(
+            line,
+            "[12.500000] kvm [1234]: vcpu0, guest rIP: 0xfff unhandled rdmsr: 0x611"
+        );
         let (mut reader, mut found) = (LogReader::default(), Vec::new());
         reader.line(&line, &mut found);
-        assert_eq!((found[0].msr, found[0].pid, found[0].time_s), (Some(0x611), Some(1234), Some(12.5)));
+        assert_eq!(
+            (found[0].msr, found[0].pid, found[0].time_s),
+            (Some(0x611), Some(1234), Some(12.5))
+        );
         assert_eq!(record("garbage"), None);
     }
 
@@ -112,10 +135,16 @@ mod tests {
         let mut log = KernelLog::open(&fake.paths());
         let (mut reader, mut found) = (LogReader::default(), Vec::new());
         for n in 0..200 {
-            reader.line(&format!("[2.{n}] kvm [5]: vcpu0, guest rIP: 0x1 unhandled rdmsr: {n:#x}"), &mut found);
+            reader.line(
+                &format!("[2.{n}] kvm [5]: vcpu0, guest rIP: 0x1 unhandled rdmsr: {n:#x}"),
+                &mut found,
+            );
         }
         log.keep(found);
-        assert_eq!((log.lines.len(), log.lines[0].msr), (MAX_LINES, Some(200 - MAX_LINES as u32)));
+        assert_eq!(
+            (log.lines.len(), log.lines[0].msr),
+            (MAX_LINES, Some(200 - MAX_LINES as u32))
+        );
     }
 
     #[test]
@@ -126,6 +155,10 @@ mod tests {
         let status = log.status().unwrap();
         assert_eq!(status.id, SourceId::KernelLog);
         // It is not there: rights do not help.
-        assert!(status.fix.is_some_and(|fix| fix.starts_with("mknod") && !fix.contains("run kvmtop as root")));
+        assert!(status.fix.is_some_and(|fix| fix.starts_with("mknod")
+            && !fix.contains(
+                "run kvmtop \
+            as root"
+            )));
     }
 }

@@ -1,4 +1,5 @@
-//! The host: its CPUs, memory and topology, the tasks outside of guests, the kernel's log, kvmtop's own cost.
+//! The host: its CPUs, memory and topology, the tasks outside of guests, the kernel's log, kvmtop's
+//! own cost.
 
 pub(crate) mod block_devices;
 pub(crate) mod kernel_log;

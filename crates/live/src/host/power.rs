@@ -1,4 +1,5 @@
-//! How fast the host's CPUs run and what decides it, how deep they sleep, and how often heat or power slows them.
+//! How fast the host's CPUs run and what decides it, how deep they sleep, and how often heat or
+//! power slows them.
 
 use crate::proc::file::read_word;
 use kvm::sanitize;
@@ -12,8 +13,9 @@ const PERIOD_NS: u64 = 5_000_000_000;
 /// A CPU has at most this many sleep states (include/linux/cpuidle.h, `CPUIDLE_STATE_MAX`).
 const MAX_STATES: usize = 10;
 
-/// The first kernel that answers from what each CPU noted at its last tick (arch/x86/kernel/cpu/aperfmperf.c,
-/// `arch_freq_get_on_cpu`). Before, the reading of a frequency interrupts the CPU and may sleep for 10 ms.
+/// The first kernel that answers from what each CPU noted at its last tick
+/// (arch/x86/kernel/cpu/aperfmperf.c, `arch_freq_get_on_cpu`). Before, the reading of a frequency
+/// interrupts the CPU and may sleep for 10 ms.
 const MIN_KERNEL: (u32, u32) = (5, 19);
 
 /// The frequency of one CPU and its counters, cumulative.
@@ -42,20 +44,40 @@ pub(super) struct PowerReader {
 impl PowerReader {
     /// `sys`: where sysfs is mounted. `kernel`: `uname -r`.
     pub(super) fn new(sys: &Path, kernel: &str) -> Self {
-        let mut numbers = kernel.split(|c: char| !c.is_ascii_digit()).map_while(|n| n.parse::<u32>().ok());
-        let has_frequencies = numbers.next().zip(numbers.next()).is_some_and(|version| version >= MIN_KERNEL);
+        let mut numbers = kernel
+            .split(|c: char| !c.is_ascii_digit())
+            .map_while(|n| n.parse::<u32>().ok());
+        let has_frequencies = numbers
+            .next()
+            .zip(numbers.next())
+            .is_some_and(|version| version >= MIN_KERNEL);
         let (latencies, last, grown) = Default::default();
-        Self { cpus: folder(sys), has_frequencies, latencies, last, grown, due_ns: 0 }
+        Self {
+            cpus: folder(sys),
+            has_frequencies,
+            latencies,
+            last,
+            grown,
+            due_ns: 0,
+        }
     }
 
-    /// Sets the frequency of each CPU and the growth within its last reading. Returns what decides the frequencies,
-    /// where that was read again.
-    pub(super) fn set(&mut self, cpus: &mut [CpuTimes], now_ns: u64) -> Option<BTreeMap<String, String>> {
+    /// Sets the frequency of each CPU and the growth within its last reading. Returns what decides
+    /// the frequencies, where that was read again.
+    pub(super) fn set(
+        &mut self,
+        cpus: &mut [CpuTimes],
+        now_ns: u64,
+    ) -> Option<BTreeMap<String, String>> {
         let is_due = now_ns >= self.due_ns;
         if is_due {
             self.due_ns = now_ns + PERIOD_NS;
-            let now: HashMap<_, _> = cpus.iter().map(|c| (c.cpu, self.read(c.cpu, now_ns))).collect();
-            let growth = |(cpu, now): (&u32, &Reading)| Some((*cpu, grown(now, self.last.get(cpu)?)));
+            let now: HashMap<_, _> = cpus
+                .iter()
+                .map(|c| (c.cpu, self.read(c.cpu, now_ns)))
+                .collect();
+            let growth =
+                |(cpu, now): (&u32, &Reading)| Some((*cpu, grown(now, self.last.get(cpu)?)));
             self.grown = now.iter().filter_map(growth).collect();
             self.last = now;
         }
@@ -68,29 +90,58 @@ impl PowerReader {
 
     /// The governor, its driver, and the frequencies that the first CPU can have and keep up.
     fn facts(&self) -> BTreeMap<String, String> {
-        let word = |file: &str| read_word(&self.cpus.join("cpu0").join(file)).map(|word| sanitize(&word, 32));
+        let word = |file: &str| {
+            read_word(&self.cpus.join("cpu0").join(file)).map(|word| sanitize(&word, 32))
+        };
         // In MHz (drivers/acpi/cppc_acpi.c).
-        let nominal = || Some((word("acpi_cppc/nominal_freq")?.parse::<u64>().ok()?.checked_mul(1000)?).to_string());
+        let nominal = || {
+            Some(
+                (word("acpi_cppc/nominal_freq")?
+                    .parse::<u64>()
+                    .ok()?
+                    .checked_mul(1000)?)
+                .to_string(),
+            )
+        };
         let known = [
             (CPU_GOVERNOR, word("cpufreq/scaling_governor")),
             (CPU_DRIVER, word("cpufreq/scaling_driver")),
             (CPU_MAX_KHZ, word("cpufreq/cpuinfo_max_freq")),
-            (CPU_BASE_KHZ, word("cpufreq/base_frequency").or_else(nominal)),
+            (
+                CPU_BASE_KHZ,
+                word("cpufreq/base_frequency").or_else(nominal),
+            ),
         ];
-        known.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+        known
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+            .collect()
     }
 
     fn read(&mut self, number: u32, at_ns: u64) -> Reading {
         let cpu = self.cpus.join(format!("cpu{number}"));
         let file = |state, name| cpu.join(format!("cpuidle/state{state}/{name}"));
         let microseconds = |state| count(&file(state, "latency"))?.checked_mul(1000);
-        let latencies =
-            self.latencies.entry(number).or_insert_with(|| (0..MAX_STATES).map_while(microseconds).collect());
-        let used = latencies.iter().enumerate().map(|(state, ns)| Some((count(&file(state, "usage"))?, *ns)));
-        let used: Option<Vec<(u64, u64)>> = used.collect::<Option<_>>().filter(|used: &Vec<_>| !used.is_empty());
+        let latencies = self
+            .latencies
+            .entry(number)
+            .or_insert_with(|| (0..MAX_STATES).map_while(microseconds).collect());
+        let used = latencies
+            .iter()
+            .enumerate()
+            .map(|(state, ns)| Some((count(&file(state, "usage"))?, *ns)));
+        let used: Option<Vec<(u64, u64)>> = used
+            .collect::<Option<_>>()
+            .filter(|used: &Vec<_>| !used.is_empty());
         // A CPU that polls (latency 0) does not sleep.
         let sum = |each: fn(&(u64, u64)) -> u64| {
-            Some(used.as_ref()?.iter().filter(|(_, ns)| *ns > 0).map(each).fold(0, u64::saturating_add))
+            Some(
+                used.as_ref()?
+                    .iter()
+                    .filter(|(_, ns)| *ns > 0)
+                    .map(each)
+                    .fold(0, u64::saturating_add),
+            )
         };
         let core = count(&cpu.join("thermal_throttle/core_throttle_count"));
         let package = count(&cpu.join("thermal_throttle/package_throttle_count"));
@@ -123,13 +174,24 @@ fn count(path: &Path) -> Option<u64> {
     read_word(path)?.parse().ok()
 }
 
-/// The sleep states of the first CPU and how long it takes to leave each: `POLL 0, C1 2, C6 133`, microseconds.
+/// The sleep states of the first CPU and how long it takes to leave each: `POLL 0, C1 2, C6 133`,
+/// microseconds.
 pub(super) fn sleep_states(sys: &Path) -> Option<String> {
     let state = |n: usize| {
         let state = folder(sys).join(format!("cpu0/cpuidle/state{n}"));
-        Some(format!("{} {}", sanitize(&read_word(&state.join("name"))?, 16), count(&state.join("latency"))?))
+        Some(format!(
+            "{} {}",
+            sanitize(&read_word(&state.join("name"))?, 16),
+            count(&state.join("latency"))?
+        ))
     };
-    Some((0..MAX_STATES).map_while(state).collect::<Vec<_>>().join(", ")).filter(|states| !states.is_empty())
+    Some(
+        (0..MAX_STATES)
+            .map_while(state)
+            .collect::<Vec<_>>()
+            .join(", "),
+    )
+    .filter(|states| !states.is_empty())
 }
 
 #[cfg(test)]
@@ -141,10 +203,19 @@ mod tests {
         let cpu = "sys/devices/system/cpu/cpu0";
         for (n, name, latency, usage) in [(0, "POLL", 0, shallow), (1, "C6", 133, deep)] {
             fake.write(&format!("{cpu}/cpuidle/state{n}/name"), name);
-            fake.write(&format!("{cpu}/cpuidle/state{n}/latency"), &format!("{latency}\n"));
-            fake.write(&format!("{cpu}/cpuidle/state{n}/usage"), &format!("{usage}\n"));
+            fake.write(
+                &format!("{cpu}/cpuidle/state{n}/latency"),
+                &format!("{latency}\n"),
+            );
+            fake.write(
+                &format!("{cpu}/cpuidle/state{n}/usage"),
+                &format!("{usage}\n"),
+            );
         }
-        fake.write(&format!("{cpu}/thermal_throttle/core_throttle_count"), &format!("{throttled}\n"));
+        fake.write(
+            &format!("{cpu}/thermal_throttle/core_throttle_count"),
+            &format!("{throttled}\n"),
+        );
     }
 
     #[test]
@@ -152,7 +223,10 @@ mod tests {
         let fake = FakeProc::new();
         let mut counters = PowerReader::new(&fake.paths().sys, "5.15.0");
         let mut at = |second: u64| {
-            let mut cpus = [0, 1].map(|cpu| CpuTimes { cpu, ..CpuTimes::default() });
+            let mut cpus = [0, 1].map(|cpu| CpuTimes {
+                cpu,
+                ..CpuTimes::default()
+            });
             counters.set(&mut cpus, second * 1_000_000_000);
             cpus.map(|c| c.power)
         };
@@ -161,13 +235,26 @@ mod tests {
         write(&fake, [110, 220, 4]);
         assert_eq!(at(1), [None, None], "not due yet");
         let leaving_ns = Some(200 * 133_000);
-        let power = CpuPower { over_ns: 5_000_000_000, wakes: Some(200), leaving_ns, throttles: Some(1) };
+        let power = CpuPower {
+            over_ns: 5_000_000_000,
+            wakes: Some(200),
+            leaving_ns,
+            throttles: Some(1),
+        };
         assert_eq!(at(5), [Some(power), None]);
         assert_eq!(at(6), [Some(power), None]);
         write(&fake, [0, 0, 4]);
-        let restarted = CpuPower { wakes: None, leaving_ns: None, throttles: Some(0), ..power };
+        let restarted = CpuPower {
+            wakes: None,
+            leaving_ns: None,
+            throttles: Some(0),
+            ..power
+        };
         assert_eq!(at(10), [Some(restarted), None]);
-        assert_eq!(sleep_states(&fake.paths().sys).as_deref(), Some("POLL 0, C6 133"));
+        assert_eq!(
+            sleep_states(&fake.paths().sys).as_deref(),
+            Some("POLL 0, C6 133")
+        );
     }
 
     #[test]
@@ -177,7 +264,10 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("scaling_cur_freq"), "2400000\n").unwrap();
         let read = |kernel: &str| {
-            let mut cpus = [0, 1].map(|cpu| CpuTimes { cpu, ..CpuTimes::default() });
+            let mut cpus = [0, 1].map(|cpu| CpuTimes {
+                cpu,
+                ..CpuTimes::default()
+            });
             PowerReader::new(dir.path(), kernel).set(&mut cpus, 1);
             cpus.map(|c| c.frequency_khz)
         };
@@ -201,8 +291,14 @@ mod tests {
         let mut cpus = [CpuTimes::default()];
         let mut reader = PowerReader::new(dir.path(), "6.8.0");
         let facts = reader.set(&mut cpus, 1).unwrap();
-        let facts: Vec<_> = facts.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        assert_eq!(facts, [(CPU_BASE_KHZ, "2450000"), (CPU_GOVERNOR, "schedutil")]);
+        let facts: Vec<_> = facts
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        assert_eq!(
+            facts,
+            [(CPU_BASE_KHZ, "2450000"), (CPU_GOVERNOR, "schedutil")]
+        );
         assert_eq!(reader.set(&mut cpus, 2), None);
         assert!(reader.set(&mut cpus, 2 * PERIOD_NS).is_some());
     }

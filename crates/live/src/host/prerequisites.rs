@@ -1,5 +1,5 @@
-//! What decides on this host what kvmtop may see: settings of the kernel and rights, each with the cure of what is
-//! wrong.
+//! What decides on this host what kvmtop may see: settings of the kernel and rights, each with the
+//! cure of what is wrong.
 
 use crate::proc::file;
 use crate::proc::paths::SystemPaths;
@@ -37,7 +37,11 @@ fn wrong(value: impl Into<String>, fix: impl Into<String>) -> State {
 }
 
 /// All of them. `held`: the capabilities that kvmtop was started with.
-pub fn prerequisites(paths: &SystemPaths, held: CapabilitySet, facts: &HostFacts) -> Vec<Prerequisite> {
+pub fn prerequisites(
+    paths: &SystemPaths,
+    held: CapabilitySet,
+    facts: &HostFacts,
+) -> Vec<Prerequisite> {
     let table = [
         ("rights", state(held)),
         ("lockdown", lockdown(paths)),
@@ -45,7 +49,10 @@ pub fn prerequisites(paths: &SystemPaths, held: CapabilitySet, facts: &HostFacts
         ("tracefs", tracefs(paths)),
         ("KVM", kvm(paths, facts)),
     ];
-    table.into_iter().map(|(name, (value, fix))| Prerequisite { name, value, fix }).collect()
+    table
+        .into_iter()
+        .map(|(name, (value, fix))| Prerequisite { name, value, fix })
+        .collect()
 }
 
 fn state(held: CapabilitySet) -> State {
@@ -59,7 +66,10 @@ fn state(held: CapabilitySet) -> State {
     } else if held.is_empty() {
         wrong(format!("{who}, without capabilities"), rights::hint())
     } else {
-        wrong(format!("{who}, without {}", rights::named(missing)), rights::hint())
+        wrong(
+            format!("{who}, without {}", rights::named(missing)),
+            rights::hint(),
+        )
     }
 }
 
@@ -71,7 +81,10 @@ fn lockdown(paths: &SystemPaths) -> State {
             "confidentiality: nothing can be traced, and KVM's statistics in debugfs are closed",
             "boot with lockdown=integrity",
         ),
-        Some("integrity") => fine("integrity: KVM's statistics in debugfs are closed (QEMU 8.1 or later gives them)"),
+        Some("integrity") => fine(
+            "integrity: KVM's statistics in debugfs are closed (QEMU 8.1 or \
+            later gives them)",
+        ),
         _ => fine("none"),
     }
 }
@@ -89,7 +102,10 @@ fn paranoid(paths: &SystemPaths, held: CapabilitySet) -> State {
     {
         fine(format!("{value}; no bar to kvmtop"))
     } else {
-        wrong(format!("{value}: tracepoints need CAP_PERFMON"), rights::hint())
+        wrong(
+            format!("{value}: tracepoints need CAP_PERFMON"),
+            rights::hint(),
+        )
     }
 }
 
@@ -104,9 +120,10 @@ fn tracefs(paths: &SystemPaths) -> State {
 fn kvm(paths: &SystemPaths, facts: &HostFacts) -> State {
     match &facts.kvm_flavour {
         Some(flavour) => fine(flavour.clone()),
-        None if !paths.sys.join("module").is_dir() => {
-            wrong("not known: /sys is not mounted", "`mount -t sysfs sysfs /sys`")
-        }
+        None if !paths.sys.join("module").is_dir() => wrong(
+            "not known: /sys is not mounted",
+            "`mount -t sysfs sysfs /sys`",
+        ),
         None => wrong("no module is loaded", LOAD_KVM),
     }
 }
@@ -132,23 +149,55 @@ mod tests {
         assert_eq!(state(root).1, None);
         assert_eq!(state(user).1, hint);
         let half = state(CapabilitySet::BPF);
-        assert!(half.0.contains("cap_perfmon") && !half.0.contains("cap_bpf"), "{half:?}");
-        assert_eq!(half.1, hint, "the whole of it, so that nothing is taken away");
+        assert!(
+            half.0.contains("cap_perfmon") && !half.0.contains("cap_bpf"),
+            "{half:?}"
+        );
+        assert_eq!(
+            half.1, hint,
+            "the whole of it, so that nothing is taken away"
+        );
 
-        assert!(kvm(&paths, &HostFacts::default()).1.is_some_and(|fix| fix.contains("mount -t sysfs")));
+        assert!(
+            kvm(&paths, &HostFacts::default())
+                .1
+                .is_some_and(|fix| fix.contains(
+                    "mount -t \
+            sysfs"
+                ))
+        );
         std::fs::create_dir_all(paths.sys.join("module")).unwrap();
 
         assert_eq!(lockdown(&paths), fine("none"));
-        put(dir.path(), "sys/kernel/security/lockdown", "none [integrity] confidentiality\n");
+        put(
+            dir.path(),
+            "sys/kernel/security/lockdown",
+            "none [integrity] confidentiality\n",
+        );
         assert_eq!(lockdown(&paths).1, None);
-        put(dir.path(), "sys/kernel/security/lockdown", "none integrity [confidentiality]\n");
-        assert!(lockdown(&paths).1.is_some_and(|fix| fix.contains("lockdown=integrity")));
+        put(
+            dir.path(),
+            "sys/kernel/security/lockdown",
+            "none integrity [confidentiality]\n",
+        );
+        assert!(
+            lockdown(&paths)
+                .1
+                .is_some_and(|fix| fix.contains("lockdown=integrity"))
+        );
 
-        for (value, of_root, of_user) in
-            [("2", None, &hint), ("3", None, &hint), ("4", None, &hint), ("-1", None, &None)]
-        {
+        for (value, of_root, of_user) in [
+            ("2", None, &hint),
+            ("3", None, &hint),
+            ("4", None, &hint),
+            ("-1", None, &None),
+        ] {
             put(dir.path(), "proc/sys/kernel/perf_event_paranoid", value);
-            assert_eq!((paranoid(&paths, root).1, &paranoid(&paths, user).1), (of_root, of_user), "{value}");
+            assert_eq!(
+                (paranoid(&paths, root).1, &paranoid(&paths, user).1),
+                (of_root, of_user),
+                "{value}"
+            );
         }
         let perfmon = CapabilitySet::PERFMON;
         for (value, cured) in [("2", true), ("3", false), ("4", false)] {
@@ -156,14 +205,36 @@ mod tests {
             assert_eq!(paranoid(&paths, perfmon).1.is_none(), cured, "{value}");
         }
 
-        assert_eq!(tracefs(&paths).1.as_deref(), Some("`mount -t tracefs tracefs /sys/kernel/tracing`"));
+        assert_eq!(
+            tracefs(&paths).1.as_deref(),
+            Some(
+                "`mount -t tracefs tracefs \
+            /sys/kernel/tracing`"
+            )
+        );
         std::fs::create_dir_all(paths.sys.join("kernel/tracing/events")).unwrap();
-        assert!(tracefs(&paths).1.is_some_and(|fix| fix.contains("modprobe")));
-        put(dir.path(), "sys/kernel/tracing/events/kvm/kvm_userspace_exit/format", "name: x\nID: 1\n");
+        assert!(
+            tracefs(&paths)
+                .1
+                .is_some_and(|fix| fix.contains("modprobe"))
+        );
+        put(
+            dir.path(),
+            "sys/kernel/tracing/events/kvm/kvm_userspace_exit/format",
+            "name: x\nID: \
+            1\n",
+        );
         assert_eq!(tracefs(&paths).1, None);
 
-        let facts = HostFacts { kvm_flavour: Some("kvm_amd".into()), ..HostFacts::default() };
+        let facts = HostFacts {
+            kvm_flavour: Some("kvm_amd".into()),
+            ..HostFacts::default()
+        };
         assert_eq!(kvm(&paths, &facts), fine("kvm_amd"));
-        assert!(kvm(&paths, &HostFacts::default()).1.is_some_and(|fix| fix.contains("modprobe")));
+        assert!(
+            kvm(&paths, &HostFacts::default())
+                .1
+                .is_some_and(|fix| fix.contains("modprobe"))
+        );
     }
 }

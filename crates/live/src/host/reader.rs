@@ -46,7 +46,9 @@ impl HostReader {
 
     /// The CPUs' times and frequencies; empty where /proc/stat cannot be read.
     pub(crate) fn cpus(&mut self, now_ns: u64) -> Vec<CpuTimes> {
-        let mut cpus = parse_stat(&file::read_bytes(&self.paths.proc.join("stat"), 1 << 20).unwrap_or_default());
+        let mut cpus = parse_stat(
+            &file::read_bytes(&self.paths.proc.join("stat"), 1 << 20).unwrap_or_default(),
+        );
         let numbers: Vec<u32> = cpus.iter().map(|c| c.cpu).collect();
         if numbers != self.numbers {
             if !self.numbers.is_empty() {
@@ -58,7 +60,10 @@ impl HostReader {
         self.interrupts.read(&mut cpus);
         let new = self.power.set(&mut cpus, now_ns).unwrap_or_default();
         // The facts are recorded again when they change.
-        if new.iter().any(|(name, value)| self.facts.params.get(name) != Some(value)) {
+        if new
+            .iter()
+            .any(|(name, value)| self.facts.params.get(name) != Some(value))
+        {
             Arc::make_mut(&mut self.facts).params.extend(new);
         }
         cpus
@@ -74,20 +79,27 @@ impl HostReader {
             available: info.mem_available?,
             swap_used: info.swap_total.saturating_sub(info.swap_free),
             swapped_out_pages: swapped_out.map_or(0, i64::cast_unsigned),
-            ksm_running: read_word(&self.paths.sys.join("kernel/mm/ksm/run")).as_deref() == Some("1"),
+            ksm_running: read_word(&self.paths.sys.join("kernel/mm/ksm/run")).as_deref()
+                == Some("1"),
         })
     }
 }
 
-/// The lines `cpuN` of /proc/stat (`proc_stat(5)`), in order of number. procfs drops the numbers, which have gaps where
-/// CPUs are offline.
+/// The lines `cpuN` of /proc/stat (`proc_stat(5)`), in order of number. procfs drops the numbers,
+/// which have gaps where CPUs are offline.
 pub(crate) fn parse_stat(text: &[u8]) -> Vec<CpuTimes> {
     let mut cpus: Vec<CpuTimes> = text
         .split(|b| *b == b'\n')
         .filter_map(|line| {
             let mut words = line.strip_prefix(b"cpu")?.split(|b| *b == b' ');
             let cpu = u32::try_from(number(words.next()?)?).ok()?;
-            let mut next = || words.next().and_then(number).unwrap_or(0).saturating_mul(TICK_NS);
+            let mut next = || {
+                words
+                    .next()
+                    .and_then(number)
+                    .unwrap_or(0)
+                    .saturating_mul(TICK_NS)
+            };
             Some(CpuTimes {
                 cpu,
                 user_ns: next(),
@@ -112,35 +124,54 @@ pub(crate) fn parse_stat(text: &[u8]) -> Vec<CpuTimes> {
 }
 
 fn facts(paths: &SystemPaths) -> HostFacts {
-    let kernel = |name: &str| read_word(&paths.proc.join("sys/kernel").join(name)).map(|w| sanitize(&w, 128));
-    // The first CPU's entry is enough; for the whole file the kernel asks each CPU for its frequency.
+    let kernel = |name: &str| {
+        read_word(&paths.proc.join("sys/kernel").join(name)).map(|w| sanitize(&w, 128))
+    };
+    // The first CPU's entry is enough; for the whole file the kernel asks each CPU for its
+    // frequency.
     let cpuinfo: Option<CpuInfo> = file::read_as(&paths.proc.join("cpuinfo"), 4096);
     let of_cpu = |name| cpuinfo.as_ref()?.get_field(0, name);
     let flavour = flavour(&paths.sys, of_cpu("vendor_id"));
     let modules = std::iter::once("kvm").chain(flavour.as_deref());
-    // A made-up /sys in a test stands for another host, whose KVM cannot be asked. Without KVM's module, opening
-    // /dev/kvm would load it.
+    // A made-up /sys in a test stands for another host, whose KVM cannot be asked. Without KVM's
+    // module, opening /dev/kvm would load it.
     let here = flavour.is_some() && paths.sys == Path::new("/sys");
-    // KVM passes this bit of the host's CPUID on (leaf 0x80000007, arch/x86/kvm/cpuid.c), and the kernel shows it as
-    // these flags (arch/x86/kernel/cpu/intel.c and amd.c).
-    let has_flag = |name| of_cpu("flags").map(|flags| flags.split_whitespace().any(|flag| flag == name));
+    // KVM passes this bit of the host's CPUID on (leaf 0x80000007, arch/x86/kvm/cpuid.c), and the
+    // kernel shows it as these flags (arch/x86/kernel/cpu/intel.c and amd.c).
+    let has_flag =
+        |name| of_cpu("flags").map(|flags| flags.split_whitespace().any(|flag| flag == name));
     let enlightenments = here.then(super::kvm_offers::enlightenments).flatten();
     let offers = HostFacts::offers(enlightenments, has_flag("nonstop_tsc").filter(|_| here));
     let topology = topology::read(&paths.sys);
     let further = [
         // arm64 has only numbers.
-        (CPU_MODEL, of_cpu("model name").map(|model| sanitize(model, 128))),
+        (
+            CPU_MODEL,
+            of_cpu("model name").map(|model| sanitize(model, 128)),
+        ),
         ("kernel.sched_rt_runtime_us", kernel("sched_rt_runtime_us")),
         (CPU_SLEEP_STATES, sleep_states(&paths.sys)),
-        (EFFICIENCY_CPUS, topology::efficiency(&paths.sys, &topology).map(|set| set.to_string())),
+        (
+            EFFICIENCY_CPUS,
+            topology::efficiency(&paths.sys, &topology).map(|set| set.to_string()),
+        ),
     ];
-    let further = further.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    let further = further
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
     HostFacts {
         hostname: kernel("hostname").unwrap_or_default(),
         kernel: kernel("osrelease").unwrap_or_default(),
-        arch: rustix::system::uname().machine().to_string_lossy().into_owned(),
+        arch: rustix::system::uname()
+            .machine()
+            .to_string_lossy()
+            .into_owned(),
         topology,
-        params: modules.flat_map(|m| parameters(&paths.sys, m)).chain(offers).chain(further).collect(),
+        params: modules
+            .flat_map(|m| parameters(&paths.sys, m))
+            .chain(offers)
+            .chain(further)
+            .collect(),
         // arm64 lists features, none of which shows a hypervisor.
         virtualised: has_flag("hypervisor"),
         tick_hz: tick_hz(),
@@ -148,25 +179,44 @@ fn facts(paths: &SystemPaths) -> HostFacts {
     }
 }
 
-/// The vendor module, built in or loaded: both are in /sys/module. If a kernel has both, the CPU's vendor decides; any
-/// other module named `kvm_*` counts too.
+/// The vendor module, built in or loaded: both are in /sys/module. If a kernel has both, the CPU's
+/// vendor decides; any other module named `kvm_*` counts too.
 fn flavour(sys: &Path, vendor: Option<&str>) -> Option<String> {
     let base = sys.join("module");
     let is_amd = matches!(vendor, Some("AuthenticAMD" | "HygonGenuine"));
-    let by_vendor = if is_amd { ["kvm_amd", "kvm_intel"] } else { ["kvm_intel", "kvm_amd"] };
-    by_vendor.into_iter().find(|module| base.join(module).is_dir()).map(str::to_owned).or_else(|| {
-        let names = std::fs::read_dir(&base).ok()?.flatten().filter_map(|e| e.file_name().into_string().ok());
-        names.filter(|n| n == "kvm" || n.starts_with("kvm_")).max().map(|n| sanitize(&n, 32))
-    })
+    let by_vendor = if is_amd {
+        ["kvm_amd", "kvm_intel"]
+    } else {
+        ["kvm_intel", "kvm_amd"]
+    };
+    by_vendor
+        .into_iter()
+        .find(|module| base.join(module).is_dir())
+        .map(str::to_owned)
+        .or_else(|| {
+            let names = std::fs::read_dir(&base)
+                .ok()?
+                .flatten()
+                .filter_map(|e| e.file_name().into_string().ok());
+            names
+                .filter(|n| n == "kvm" || n.starts_with("kvm_"))
+                .max()
+                .map(|n| sanitize(&n, 32))
+        })
 }
 
 fn parameters(sys: &Path, module: &str) -> BTreeMap<String, String> {
-    let Ok(dir) = std::fs::read_dir(sys.join("module").join(module).join("parameters")) else { return BTreeMap::new() };
+    let Ok(dir) = std::fs::read_dir(sys.join("module").join(module).join("parameters")) else {
+        return BTreeMap::new();
+    };
     dir.flatten()
         .take(MAX_PARAMS)
         .filter_map(|e| {
             let name = e.file_name().into_string().ok()?;
-            Some((format!("{module}.{}", sanitize(&name, 64)), sanitize(&read_word(&e.path())?, 128)))
+            Some((
+                format!("{module}.{}", sanitize(&name, 64)),
+                sanitize(&read_word(&e.path())?, 128),
+            ))
         })
         .collect()
 }
@@ -175,7 +225,9 @@ fn parameters(sys: &Path, module: &str) -> BTreeMap<String, String> {
 /// (kernel/time/posix-timers.c, `posix_get_coarse_res`).
 fn tick_hz() -> Option<u32> {
     let tick = rustix::time::clock_getres(ClockId::MonotonicCoarse);
-    let ns = u32::try_from(tick.tv_nsec).ok().filter(|ns| *ns > 0 && tick.tv_sec == 0)?;
+    let ns = u32::try_from(tick.tv_nsec)
+        .ok()
+        .filter(|ns| *ns > 0 && tick.tv_sec == 0)?;
     Some((1_000_000_000 + ns / 2) / ns)
 }
 
@@ -183,7 +235,11 @@ fn tick_hz() -> Option<u32> {
 pub(crate) fn own_cost(paths: &SystemPaths) -> OwnCost {
     let memory: Option<StatM> = file::read_as(&paths.proc.join("self/statm"), 256);
     let rss_bytes = memory.map_or(0, |memory| memory.resident) * rustix::param::page_size() as u64;
-    OwnCost { cpu_ns: clock_ns(ClockId::ProcessCPUTime), rss_bytes, ..OwnCost::default() }
+    OwnCost {
+        cpu_ns: clock_ns(ClockId::ProcessCPUTime),
+        rss_bytes,
+        ..OwnCost::default()
+    }
 }
 
 #[cfg(test)]
@@ -191,21 +247,31 @@ mod tests {
     use super::*;
     use crate::tests::fake_proc::FakeProc;
 
-    const STAT: &str = "cpu  10 0 0 0\ncpu0 1 2 3 4 5 6 7 8 9 10\ncpu2 11 0 0 0 0 0 0 0 0 0\nintr 5 6\nctxt 1\n";
+    const STAT: &str = "cpu  10 0 0 0\ncpu0 1 2 3 4 5 6 7 8 9 10\ncpu2 11 0 0 0 0 0 0 0 0 0\nintr \
+        5 6\nctxt 1\n";
 
     fn host(fake: &FakeProc) -> HostReader {
         fake.write("proc/stat", STAT);
-        fake.write("proc/interrupts", "  CPU0 CPU2\n 1: 4 5 chip dev\nLOC: 7 8 Local timer\n");
-        let mut meminfo = "MemTotal: 100 kB\nMemAvailable: 40 kB\nSwapTotal: 9 kB\nSwapFree: 2 kB\n".to_owned();
+        fake.write(
+            "proc/interrupts",
+            "  CPU0 CPU2\n 1: 4 5 chip dev\nLOC: 7 8 Local timer\n",
+        );
+        let mut meminfo = "MemTotal: 100 kB\nMemAvailable: 40 kB\nSwapTotal: 9 kB\nSwapFree: 2 \
+            kB\n"
+            .to_owned();
         // Each kernel has these.
-        let others = "MemFree Buffers Cached SwapCached Active Inactive Dirty Writeback Mapped Slab Committed_AS \
-                      VmallocTotal VmallocUsed VmallocChunk";
+        let others = "MemFree Buffers Cached SwapCached Active Inactive Dirty Writeback Mapped \
+                      Slab Committed_AS VmallocTotal VmallocUsed VmallocChunk";
         for name in others.split(' ') {
             meminfo.push_str(&format!("{name}: 1 kB\n"));
         }
         fake.write("proc/meminfo", &meminfo);
         fake.write("proc/vmstat", "pswpin 3\npswpout 77\n");
-        fake.write("proc/cpuinfo", "processor\t: 0\nvendor_id\t: AuthenticAMD\nflags\t\t: fpu svm hypervisor\n");
+        fake.write(
+            "proc/cpuinfo",
+            "processor\t: 0\nvendor_id\t: AuthenticAMD\nflags\t\t: fpu svm \
+            hypervisor\n",
+        );
         fake.write("proc/sys/kernel/hostname", "h\u{1b}[1mx\n");
         fake.write("proc/sys/kernel/sched_rt_runtime_us", "950000\n");
         fake.write("sys/module/kvm/parameters/halt_poll_ns", "200000\n");
@@ -236,7 +302,10 @@ mod tests {
             ],
             [1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map(|t| t * TICK_NS)
         );
-        assert_eq!((cpus[1].device_irqs, cpus[1].timer_irqs), (Some(5), Some(8)));
+        assert_eq!(
+            (cpus[1].device_irqs, cpus[1].timer_irqs),
+            (Some(5), Some(8))
+        );
     }
 
     #[test]
@@ -246,8 +315,16 @@ mod tests {
         let f = host.facts.clone();
         assert_eq!(f.kvm_flavour.as_deref(), Some("kvm_amd"));
         assert_eq!((f.hostname.as_str(), f.virtualised), ("hx", Some(true)));
-        assert_eq!(f.params.get("kvm.halt_poll_ns").map(String::as_str), Some("200000"));
-        assert_eq!(f.params.get("kernel.sched_rt_runtime_us").map(String::as_str), Some("950000"));
+        assert_eq!(
+            f.params.get("kvm.halt_poll_ns").map(String::as_str),
+            Some("200000")
+        );
+        assert_eq!(
+            f.params
+                .get("kernel.sched_rt_runtime_us")
+                .map(String::as_str),
+            Some("950000")
+        );
         assert_eq!(f.params.get("kvm_amd.avic").map(String::as_str), Some("Y"));
         assert_eq!(f.params.get("kvm_intel.enable_apicv"), None);
         let expected = HostMemory {

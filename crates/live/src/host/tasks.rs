@@ -1,7 +1,7 @@
 //! The host's tasks outside of guests, which compete with vCPUs for CPUs.
 //!
-//! All processes are read about every two seconds and grouped by name. A process that used CPU time is then read thread
-//! by thread for as long as it does.
+//! All processes are read about every two seconds and grouped by name. A process that used CPU time
+//! is then read thread by thread for as long as it does.
 
 use crate::proc::file;
 use crate::proc::paths::SystemPaths;
@@ -41,7 +41,8 @@ struct Scan {
     before: HashMap<TaskKey, TaskReading>,
     /// Time since the scan before; 0 for the first one.
     over_ns: u64,
-    /// When the youngest process of the scan before was started. One that was not listed then and is not older is new.
+    /// When the youngest process of the scan before was started. One that was not listed then and
+    /// is not older is new.
     youngest_ticks: u64,
     threads_left: usize,
     busy: Vec<HostTask>,
@@ -62,11 +63,18 @@ pub(crate) struct HostTasks {
 
 impl HostTasks {
     pub(crate) fn new(paths: SystemPaths) -> Self {
-        Self { paths, known: HashMap::new(), tasks: Vec::new(), busy: None, scanned_ns: None, due_ns: 0 }
+        Self {
+            paths,
+            known: HashMap::new(),
+            tasks: Vec::new(),
+            busy: None,
+            scanned_ns: None,
+            due_ns: 0,
+        }
     }
 
-    /// The busy tasks and groups among all `processes`, as last read. `skip` holds the guests and their kernel threads,
-    /// also those that have become guests since.
+    /// The busy tasks and groups among all `processes`, as last read. `skip` holds the guests and
+    /// their kernel threads, also those that have become guests since.
     pub(crate) fn scan(
         &mut self,
         now_ns: u64,
@@ -76,15 +84,26 @@ impl HostTasks {
         if now_ns >= self.due_ns {
             let before = std::mem::take(&mut self.known);
             let processes_before = before.iter().filter(|((_, thread), _)| thread.is_none());
-            let over_ns = self.scanned_ns.replace(now_ns).map(|before_ns| now_ns.saturating_sub(before_ns));
+            let over_ns = self
+                .scanned_ns
+                .replace(now_ns)
+                .map(|before_ns| now_ns.saturating_sub(before_ns));
             let mut scan = Scan {
-                youngest_ticks: processes_before.map(|(_, p)| p.start_ticks).max().unwrap_or(u64::MAX),
+                youngest_ticks: processes_before
+                    .map(|(_, p)| p.start_ticks)
+                    .max()
+                    .unwrap_or(u64::MAX),
                 before,
                 over_ns: over_ns.unwrap_or(0),
                 threads_left: MAX_ALL_THREADS,
                 busy: Vec::new(),
             };
-            self.due_ns = now_ns + if over_ns.is_some() { PERIOD_NS } else { FIRST_PERIOD_NS };
+            self.due_ns = now_ns
+                + if over_ns.is_some() {
+                    PERIOD_NS
+                } else {
+                    FIRST_PERIOD_NS
+                };
             self.tasks.clear();
             for pid in processes.take(MAX_PROCESSES) {
                 self.look(pid, skip, &mut scan);
@@ -94,22 +113,34 @@ impl HostTasks {
             self.busy = over_ns.map(|_| scan.busy);
         }
         let is_of_host = |task: &&HostTask| !skip.contains(&task.pid);
-        let groups = self.busy.as_ref().map(|busy| groups(busy.iter().filter(is_of_host)));
-        (self.tasks.iter().filter(is_of_host).cloned().collect(), groups)
+        let groups = self
+            .busy
+            .as_ref()
+            .map(|busy| groups(busy.iter().filter(is_of_host)));
+        (
+            self.tasks.iter().filter(is_of_host).cloned().collect(),
+            groups,
+        )
     }
 
     fn look(&mut self, pid: i32, skip: &HashSet<i32>, scan: &mut Scan) {
-        let Some((now, task, threads)) = read(&self.paths.process(pid, "stat"), (pid, pid)) else { return };
+        let Some((now, task, threads)) = read(&self.paths.process(pid, "stat"), (pid, pid)) else {
+            return;
+        };
         self.known.insert((pid, None), now);
         let before = scan.before.get(&(pid, None)).copied();
         let is_new = before.is_none() && now.start_ticks >= scan.youngest_ticks;
-        let base = before.or(is_new.then_some(TaskReading { used_ticks: 0, ..now }));
+        let base = before.or(is_new.then_some(TaskReading {
+            used_ticks: 0,
+            ..now
+        }));
         // Guests are read too: a process that is no guest any more then has an earlier reading.
         if !skip.contains(&pid)
             && let Some(task) = base.and_then(|base| now.since(&base, scan.over_ns, task))
         {
             scan.busy.push(task.clone());
-            // What kvmtop itself costs is a part of the host's load, but nothing to find about the host.
+            // What kvmtop itself costs is a part of the host's load, but nothing to find about the
+            // host.
             if pid != std::process::id().cast_signed() {
                 let found = self.tasks.len();
                 if before.is_some() && threads > 1 {
@@ -131,27 +162,46 @@ impl HostTasks {
         scan.threads_left -= tids.len();
         for tid in tids {
             let path = dir.join(tid.to_string()).join("stat");
-            let Some((now, task, _)) = read(&path, (tid, pid)) else { continue };
-            let name = Some(&process.comm).filter(|name| **name != task.comm).cloned().unwrap_or_default();
-            let task = HostTask { process: name, started_ns: process.started_ns, ..task };
+            let Some((now, task, _)) = read(&path, (tid, pid)) else {
+                continue;
+            };
+            let name = Some(&process.comm)
+                .filter(|name| **name != task.comm)
+                .cloned()
+                .unwrap_or_default();
+            let task = HostTask {
+                process: name,
+                started_ns: process.started_ns,
+                ..task
+            };
             let before = scan.before.get(&(pid, Some(tid)));
-            self.tasks.extend(before.and_then(|before| now.since(before, scan.over_ns, task)));
+            self.tasks
+                .extend(before.and_then(|before| now.since(before, scan.over_ns, task)));
             self.known.insert((pid, Some(tid)), now);
         }
     }
 }
 
-/// The processes by name, the busiest first. Kernel threads have a CPU or a job after a slash: `kworker/3:1-events`.
+/// The processes by name, the busiest first. Kernel threads have a CPU or a job after a slash:
+/// `kworker/3:1-events`.
 fn groups<'a>(processes: impl Iterator<Item = &'a HostTask>) -> Vec<HostTaskGroup> {
     let mut by_name: HashMap<&str, HostTaskGroup> = HashMap::new();
     for task in processes {
-        let comm = task.comm.split('/').next().filter(|_| task.kernel).unwrap_or(&task.comm);
+        let comm = task
+            .comm
+            .split('/')
+            .next()
+            .filter(|_| task.kernel)
+            .unwrap_or(&task.comm);
         let group = by_name.entry(comm).or_default();
         group.over_ns = task.over_ns;
         group.used_ns = group.used_ns.saturating_add(task.used_ns);
         group.count += 1;
     }
-    let named = |(comm, group): (&str, HostTaskGroup)| HostTaskGroup { comm: comm.to_owned(), ..group };
+    let named = |(comm, group): (&str, HostTaskGroup)| HostTaskGroup {
+        comm: comm.to_owned(),
+        ..group
+    };
     let mut groups: Vec<HostTaskGroup> = by_name.into_iter().map(named).collect();
     groups.sort_by(|a, b| b.used_ns.cmp(&a.used_ns).then_with(|| a.comm.cmp(&b.comm)));
     groups.truncate(MAX_TASK_GROUPS);
@@ -159,11 +209,16 @@ fn groups<'a>(processes: impl Iterator<Item = &'a HostTask>) -> Vec<HostTaskGrou
 }
 
 impl TaskReading {
-    /// The task with what it used since an earlier reading; `None` for nothing, or for another task with the same id.
+    /// The task with what it used since an earlier reading; `None` for nothing, or for another task
+    /// with the same id.
     fn since(&self, before: &Self, over_ns: u64, task: HostTask) -> Option<HostTask> {
         let used = self.used_ticks.checked_sub(before.used_ticks);
         let used = used.filter(|ticks| *ticks > 0 && self.start_ticks == before.start_ticks)?;
-        Some(HostTask { used_ns: used.saturating_mul(TICK_NS), over_ns, ..task })
+        Some(HostTask {
+            used_ns: used.saturating_mul(TICK_NS),
+            over_ns,
+            ..task
+        })
     }
 }
 
@@ -183,7 +238,14 @@ fn read(stat: &Path, (tid, pid): (i32, i32)) -> Option<(TaskReading, HostTask, u
         last_cpu: stat.cpu.unwrap_or(0),
         started_ns: Some(stat.start_ticks.saturating_mul(TICK_NS)),
     };
-    Some((TaskReading { start_ticks: stat.start_ticks, used_ticks }, task, stat.threads))
+    Some((
+        TaskReading {
+            start_ticks: stat.start_ticks,
+            used_ticks,
+        },
+        task,
+        stat.threads,
+    ))
 }
 
 #[cfg(test)]
@@ -209,27 +271,52 @@ mod tests {
         fake.process(14, "qemu").ticks(900, 0, 0);
         let (seen, groups) = tasks.scan(2 * S, 10..15, &skip);
         assert_eq!(
-            seen.iter().map(|t| (t.tid, t.used_ns, t.over_ns)).collect::<Vec<_>>(),
+            seen.iter()
+                .map(|t| (t.tid, t.used_ns, t.over_ns))
+                .collect::<Vec<_>>(),
             [(10, S, 2 * S), (12, S / 2, 2 * S)]
         );
         assert!(seen[1].kernel && seen[0].last_cpu == 1);
-        assert_eq!(groups, Some(vec![group("hog", S, 1), group("kworker", S / 2, 1)]));
+        assert_eq!(
+            groups,
+            Some(vec![group("hog", S, 1), group("kworker", S / 2, 1)])
+        );
         // The fake process's own line is its main thread's.
         hog.ticks(200, 0, 0);
         worker.ticks(200, 0, 0);
         let (seen, groups) = tasks.scan(4 * S, 10..15, &skip);
         assert_eq!(
-            seen.iter().map(|t| (t.tid, t.pid, t.comm.as_str())).collect::<Vec<_>>(),
+            seen.iter()
+                .map(|t| (t.tid, t.pid, t.comm.as_str()))
+                .collect::<Vec<_>>(),
             [(10, 10, "hog"), (11, 10, "hog-worker")]
         );
-        assert_eq!(seen.iter().map(|t| t.process.as_str()).collect::<Vec<_>>(), ["", "hog"]);
-        assert_eq!(groups, Some(vec![group("hog", S, 1)]), "a process has the time of all its threads");
+        assert_eq!(
+            seen.iter().map(|t| t.process.as_str()).collect::<Vec<_>>(),
+            ["", "hog"]
+        );
+        assert_eq!(
+            groups,
+            Some(vec![group("hog", S, 1)]),
+            "a process has the time of all its \
+            threads"
+        );
         fake.end(10);
-        assert_eq!(tasks.scan(6 * S, 11..15, &skip), (vec![], Some(vec![])), "measured, and nothing was busy");
+        assert_eq!(
+            tasks.scan(6 * S, 11..15, &skip),
+            (vec![], Some(vec![])),
+            "measured, and \
+            nothing was busy"
+        );
     }
 
     fn group(comm: &str, used_ns: u64, count: u64) -> HostTaskGroup {
-        HostTaskGroup { comm: comm.into(), used_ns, over_ns: 2 * S, count }
+        HostTaskGroup {
+            comm: comm.into(),
+            used_ns,
+            over_ns: 2 * S,
+            count,
+        }
     }
 
     #[test]
@@ -242,7 +329,8 @@ mod tests {
             for pid in many.clone() {
                 fake.process(pid, "cc1").ticks(small, 0, 0);
             }
-            fake.process(10, "a) \x1b[31mb\u{202e} c\n").ticks(0, big, 0);
+            fake.process(10, "a) \x1b[31mb\u{202e} c\n")
+                .ticks(0, big, 0);
             fake.process(own, "kvmtop").ticks(mine, 0, 0);
         };
         use_ticks(7, 7, 7);
@@ -252,10 +340,21 @@ mod tests {
         let (seen, groups) = tasks.scan(2 * S, all(), &HashSet::new());
         let strange = kvm::sanitize("a) \x1b[31mb\u{202e} c\n", 64);
         assert!(strange.starts_with("a) b") && !strange.contains('\n'));
-        let wanted = [group("cc1", 2 * S, 200), group(&strange, S, 1), group("kvmtop", 30_000_000, 1)];
-        assert_eq!(groups.as_deref(), Some(&wanted[..]), "kvmtop uses CPU time as others do");
+        let wanted = [
+            group("cc1", 2 * S, 200),
+            group(&strange, S, 1),
+            group("kvmtop", 30_000_000, 1),
+        ];
+        assert_eq!(
+            groups.as_deref(),
+            Some(&wanted[..]),
+            "kvmtop uses CPU time as others do"
+        );
         assert_eq!((seen.len(), seen[0].pid), (MAX_TASKS, 10));
-        assert!(seen.iter().all(|task| task.pid != own), "and is nothing to find");
+        assert!(
+            seen.iter().all(|task| task.pid != own),
+            "and is nothing to find"
+        );
     }
 
     #[test]
@@ -270,8 +369,17 @@ mod tests {
         fake.process(13, "rustc").start(700).ticks(50, 0, 0);
         fake.process(11, "guest").ticks(9001, 0, 0);
         let (seen, groups) = tasks.scan(2 * S, 10..14, &HashSet::new());
-        assert_eq!(groups, Some(vec![group("rustc", S / 2, 1), group("guest", 10_000_000, 1)]));
-        assert_eq!(seen.iter().map(|task| task.pid).collect::<Vec<_>>(), [13, 11]);
+        assert_eq!(
+            groups,
+            Some(vec![
+                group("rustc", S / 2, 1),
+                group("guest", 10_000_000, 1)
+            ])
+        );
+        assert_eq!(
+            seen.iter().map(|task| task.pid).collect::<Vec<_>>(),
+            [13, 11]
+        );
     }
 
     #[test]
@@ -282,7 +390,10 @@ mod tests {
         let mut scan = |at_ns| tasks.scan(at_ns, [10].into_iter(), &HashSet::new()).0.len();
         assert_eq!(scan(0), 0);
         fake.process(10, "x").ticks(5, 0, 0);
-        assert_eq!([S / 10, S, 2 * S, 3 * S, 4 * S].map(&mut scan), [0, 1, 1, 0, 0]);
+        assert_eq!(
+            [S / 10, S, 2 * S, 3 * S, 4 * S].map(&mut scan),
+            [0, 1, 1, 0, 0]
+        );
     }
 
     #[test]
@@ -293,9 +404,15 @@ mod tests {
         tasks.scan(0, [10].into_iter(), &HashSet::new());
         fake.process(11, "qemu").start(700).ticks(50, 0, 0);
         let (seen, groups) = tasks.scan(2 * S, 10..12, &HashSet::new());
-        assert_eq!((seen.len(), groups), (1, Some(vec![group("qemu", S / 2, 1)])));
+        assert_eq!(
+            (seen.len(), groups),
+            (1, Some(vec![group("qemu", S / 2, 1)]))
+        );
         // Nothing is read again for another second.
-        assert_eq!(tasks.scan(3 * S, 10..12, &HashSet::from([11])), (vec![], Some(vec![])));
+        assert_eq!(
+            tasks.scan(3 * S, 10..12, &HashSet::from([11])),
+            (vec![], Some(vec![]))
+        );
     }
 
     #[test]
@@ -305,6 +422,9 @@ mod tests {
         let mut tasks = HostTasks::new(fake.paths());
         tasks.scan(0, [10].into_iter(), &HashSet::new());
         fake.process(10, "b").ticks(50, 0, 0).start(500);
-        assert_eq!(tasks.scan(2 * S, [10].into_iter(), &HashSet::new()), (vec![], Some(vec![])));
+        assert_eq!(
+            tasks.scan(2 * S, [10].into_iter(), &HashSet::new()),
+            (vec![], Some(vec![]))
+        );
     }
 }

@@ -8,17 +8,26 @@ use std::path::Path;
 /// Deepest cache level read: `index0` is L1 data, `index3` is L3 on every CPU that runs KVM today.
 const MAX_CACHES: u32 = 8;
 
-/// Reads sockets, dies, cores, siblings, last-level caches, nodes and isolated CPUs from this `/sys`.
+/// Reads sockets, dies, cores, siblings, last-level caches, nodes and isolated CPUs from this
+/// `/sys`.
 pub fn read(sys: &Path) -> HostTopology {
     let base = sys.join("devices/system/cpu");
-    let online = read_word(&base.join("online")).and_then(|t| CpuSet::parse(&t).ok()).unwrap_or_default();
+    let online = read_word(&base.join("online"))
+        .and_then(|t| CpuSet::parse(&t).ok())
+        .unwrap_or_default();
     let nodes = nodes(sys);
     let mut topology = HostTopology {
         cpus: online
             .iter()
             .map(|cpu| {
-                let node = nodes.iter().find(|(_, cpus)| cpus.contains(cpu)).map(|(node, _)| *node);
-                CpuTopo { node, ..cpu_topology(&base.join(format!("cpu{cpu}")), cpu) }
+                let node = nodes
+                    .iter()
+                    .find(|(_, cpus)| cpus.contains(cpu))
+                    .map(|(node, _)| *node);
+                CpuTopo {
+                    node,
+                    ..cpu_topology(&base.join(format!("cpu{cpu}")), cpu)
+                }
             })
             .collect(),
         isolated: isolated(sys, &base),
@@ -40,7 +49,9 @@ fn cpu_topology(dir: &Path, cpu: u32) -> CpuTopo {
         node: None,
         llc: last_level_cache(&dir.join("cache")),
         // The name since Linux 5.3, then the old one (Documentation/admin-guide/cputopology.rst).
-        siblings: set("core_cpus_list").or_else(|| set("thread_siblings_list")).unwrap_or_default(),
+        siblings: set("core_cpus_list")
+            .or_else(|| set("thread_siblings_list"))
+            .unwrap_or_default(),
     }
 }
 
@@ -58,22 +69,32 @@ fn last_level_cache(dir: &Path) -> Option<u32> {
 
 fn nodes(sys: &Path) -> Vec<(u32, CpuSet)> {
     let base = sys.join("devices/system/node");
-    let Some(online) = read_word(&base.join("online")).and_then(|t| CpuSet::parse(&t).ok()) else { return Vec::new() };
-    online.iter().filter_map(|n| Some((n, set_file(&base.join(format!("node{n}/cpulist")))?))).collect()
+    let Some(online) = read_word(&base.join("online")).and_then(|t| CpuSet::parse(&t).ok()) else {
+        return Vec::new();
+    };
+    online
+        .iter()
+        .filter_map(|n| Some((n, set_file(&base.join(format!("node{n}/cpulist")))?)))
+        .collect()
 }
 
-/// The slower CPUs of a hybrid host; `None` where all CPUs are equal. Intel's kinds have separate PMUs
-/// (arch/x86/events/intel/core.c, `hybrid_pmu`); arm64 states what each CPU can do
+/// The slower CPUs of a hybrid host; `None` where all CPUs are equal. Intel's kinds have separate
+/// PMUs (arch/x86/events/intel/core.c, `hybrid_pmu`); arm64 states what each CPU can do
 /// (Documentation/ABI/testing/sysfs-devices-system-cpu, `cpu_capacity`).
 pub(crate) fn efficiency(sys: &Path, topology: &HostTopology) -> Option<CpuSet> {
-    let of_kind = |pmu: &str| set_file(&sys.join("devices").join(pmu).join("cpus")).unwrap_or_default();
+    let of_kind =
+        |pmu: &str| set_file(&sys.join("devices").join(pmu).join("cpus")).unwrap_or_default();
     let intel = of_kind("cpu_atom").union(&of_kind("cpu_lowpower"));
     let capacity = |cpu: u32| {
         let word = read_word(&sys.join(format!("devices/system/cpu/cpu{cpu}/cpu_capacity")))?;
         Some((cpu, word.parse().ok()?))
     };
     let found = if intel.is_empty() {
-        let all: Vec<(u32, u64)> = topology.cpus.iter().filter_map(|c| capacity(c.cpu)).collect();
+        let all: Vec<(u32, u64)> = topology
+            .cpus
+            .iter()
+            .filter_map(|c| capacity(c.cpu))
+            .collect();
         topology::slower(&all)
     } else {
         intel
@@ -85,12 +106,16 @@ pub(crate) fn efficiency(sys: &Path, topology: &HostTopology) -> Option<CpuSet> 
 /// `cpuset.cpus.isolated`).
 fn isolated(sys: &Path, base: &Path) -> Option<CpuSet> {
     let boot = set_file(&base.join("isolated"));
-    let partitions =
-        ["fs/cgroup", "fs/cgroup/unified"].iter().find_map(|d| set_file(&sys.join(d).join("cpuset.cpus.isolated")));
-    boot.into_iter().chain(partitions).reduce(|boot, partitions| boot.union(&partitions))
+    let partitions = ["fs/cgroup", "fs/cgroup/unified"]
+        .iter()
+        .find_map(|d| set_file(&sys.join(d).join("cpuset.cpus.isolated")));
+    boot.into_iter()
+        .chain(partitions)
+        .reduce(|boot, partitions| boot.union(&partitions))
 }
 
-/// A file with a CPU list. An empty file, or `(null)` (in `nohz_full` without the boot option), is the empty set.
+/// A file with a CPU list. An empty file, or `(null)` (in `nohz_full` without the boot option), is
+/// the empty set.
 fn set_file(path: &Path) -> Option<CpuSet> {
     let text = crate::proc::file::read_text(path, 64 * 1024).ok()?;
     match text.trim() {
@@ -118,17 +143,32 @@ mod tests {
         for n in 0..4 {
             let pair = if n % 2 == 0 { "0,2" } else { "1,3" };
             fake.write(&format!("{cpu}/cpu{n}/topology/core_id"), "0\n");
-            fake.write(&format!("{cpu}/cpu{n}/topology/physical_package_id"), &format!("{}\n", n % 2));
-            fake.write(&format!("{cpu}/cpu{n}/topology/thread_siblings_list"), &format!("{pair}\n"));
+            fake.write(
+                &format!("{cpu}/cpu{n}/topology/physical_package_id"),
+                &format!("{}\n", n % 2),
+            );
+            fake.write(
+                &format!("{cpu}/cpu{n}/topology/thread_siblings_list"),
+                &format!("{pair}\n"),
+            );
             fake.write(&format!("{cpu}/cpu{n}/cache/index0/level"), "1\n");
-            fake.write(&format!("{cpu}/cpu{n}/cache/index0/shared_cpu_list"), &format!("{n}\n"));
+            fake.write(
+                &format!("{cpu}/cpu{n}/cache/index0/shared_cpu_list"),
+                &format!("{n}\n"),
+            );
             fake.write(&format!("{cpu}/cpu{n}/cache/index3/level"), "3\n");
-            fake.write(&format!("{cpu}/cpu{n}/cache/index3/shared_cpu_list"), &format!("{pair}\n"));
+            fake.write(
+                &format!("{cpu}/cpu{n}/cache/index3/shared_cpu_list"),
+                &format!("{pair}\n"),
+            );
         }
         let t = read(&fake.paths().sys);
         assert_eq!(t.cpus.len(), 4);
         let three = t.cpu(3).unwrap();
-        assert_eq!((three.core, three.socket, three.node, three.llc), (Some(0), Some(1), Some(1), Some(1)));
+        assert_eq!(
+            (three.core, three.socket, three.node, three.llc),
+            (Some(0), Some(1), Some(1), Some(1))
+        );
         assert_eq!(t.siblings(3).to_string(), "1,3");
         assert_eq!(t.isolated.unwrap().to_string(), "1-3");
         assert_eq!(t.nohz_full, Some(CpuSet::new()));
@@ -144,9 +184,17 @@ mod tests {
         };
         assert_eq!(slower(&fake), None);
         for (cpu, capacity) in [(0, "1024"), (1, "977"), (2, "414"), (3, "414")] {
-            fake.write(&format!("sys/devices/system/cpu/cpu{cpu}/cpu_capacity"), capacity);
+            fake.write(
+                &format!("sys/devices/system/cpu/cpu{cpu}/cpu_capacity"),
+                capacity,
+            );
         }
-        assert_eq!(slower(&fake).as_deref(), Some("2-3"), "RK3588: two clusters of A76, one of A55");
+        assert_eq!(
+            slower(&fake).as_deref(),
+            Some("2-3"),
+            "RK3588: two clusters of A76, one of \
+            A55"
+        );
         fake.write("sys/devices/cpu_atom/cpus", "1-2\n");
         fake.write("sys/devices/cpu_lowpower/cpus", "3\n");
         assert_eq!(slower(&fake).as_deref(), Some("1-3"));
@@ -157,7 +205,10 @@ mod tests {
         let fake = FakeProc::new();
         fake.write("sys/devices/system/cpu/online", "0\n");
         let t = read(&fake.paths().sys);
-        assert_eq!((t.cpus[0].core, t.cpus[0].node, t.cpus[0].llc), (None, None, None));
+        assert_eq!(
+            (t.cpus[0].core, t.cpus[0].node, t.cpus[0].llc),
+            (None, None, None)
+        );
         assert_eq!((t.isolated, t.nohz_full), (None, None));
     }
 }

@@ -1,5 +1,5 @@
-//! libvirt and the QEMU monitor as one metadata source: each works on its own thread, this hands over their last
-//! answers.
+//! libvirt and the QEMU monitor as one metadata source: each works on its own thread, this hands
+//! over their last answers.
 
 use super::libvirt::Libvirt;
 use super::monitor::{GuestMonitor, MonitorRoute};
@@ -14,16 +14,18 @@ use std::time::{Duration, Instant};
 const STATE_PERIOD: Duration = Duration::from_secs(2);
 
 /// What names the devices of libvirt's guests.
-const ASK_THROUGH_LIBVIRT: &str = "kvmtop --monitor asks their QEMU through libvirt, or the key i on the live screen \
-    for one guest; libvirt then marks the domain as tainted (custom-monitor) until it restarts";
+const ASK_THROUGH_LIBVIRT: &str = "kvmtop --monitor asks their QEMU through libvirt, or the key i \
+    on the live screen for one guest; libvirt then marks the domain as tainted (custom-monitor) \
+    until it restarts";
 
 /// Which QEMU monitors kvmtop asks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum MonitorUse {
     /// None.
     Never,
-    /// The QMP sockets of guests that libvirt does not run. libvirt's guests only on request: libvirt marks a domain as
-    /// tainted (`custom-monitor`) until it restarts when a client asks its monitor.
+    /// The QMP sockets of guests that libvirt does not run. libvirt's guests only on request:
+    /// libvirt marks a domain as tainted (`custom-monitor`) until it restarts when a client asks
+    /// its monitor.
     #[default]
     OwnSocket,
     /// Also those of all of libvirt's guests.
@@ -61,7 +63,13 @@ impl LibvirtAndQmp {
     /// libvirt, and the monitors that may be asked.
     pub fn new(libvirt: Libvirt, monitors: MonitorUse) -> Self {
         let questions = UserSlots::default();
-        Self { libvirt, monitors, questions, guests: HashMap::new(), ambiguous: HashSet::new() }
+        Self {
+            libvirt,
+            monitors,
+            questions,
+            guests: HashMap::new(),
+            ambiguous: HashSet::new(),
+        }
     }
 
     /// Asks a guest's monitor through libvirt from now on, unless no monitor may be asked.
@@ -73,39 +81,51 @@ impl LibvirtAndQmp {
         }
     }
 
-    /// Whether libvirt's domain with the guest's UUID is this process. Any user's process may claim any UUID: what a
-    /// status file says counts, and without one a UUID that only one process has.
+    /// Whether libvirt's domain with the guest's UUID is this process. Any user's process may claim
+    /// any UUID: what a status file says counts, and without one a UUID that only one process has.
     fn is_its_own(&self, guest: &WatchedGuest) -> bool {
-        guest.claim.unwrap_or_else(|| uuid(guest).is_none_or(|uuid| !self.ambiguous.contains(&uuid)))
+        guest
+            .claim
+            .unwrap_or_else(|| uuid(guest).is_none_or(|uuid| !self.ambiguous.contains(&uuid)))
     }
 
     fn monitor_status(&self) -> SourceStatus {
         if self.monitors == MonitorUse::Never {
             return SourceStatus::missing(
                 SourceId::Monitor,
-                "kvmtop does not ask the QEMU monitor (--no-monitor) and names devices from built-in tables",
+                "kvmtop does not ask the QEMU monitor (--no-monitor) and names devices from \
+                    built-in tables",
                 "start kvmtop without --no-monitor",
             );
         }
-        let mut failures = self.guests.values().filter_map(|guest| guest.monitor.failure());
-        let Some(first) = failures.next() else { return self.unasked() };
+        let mut failures = self
+            .guests
+            .values()
+            .filter_map(|guest| guest.monitor.failure());
+        let Some(first) = failures.next() else {
+            return self.unasked();
+        };
         let (failed, all) = (failures.count() + 1, self.guests.len());
         SourceStatus::degraded(
             SourceId::Monitor,
             format!("{failed} of {all} guests returned no memory map; the first error: {first}"),
-            "kvmtop names their devices from built-in tables; for exact names save the output of `info mtree -f` and \
-             pass it to kvmtop report",
+            "kvmtop names their devices from built-in tables; for exact names save the output of \
+             `info mtree -f` and pass it to kvmtop report",
         )
     }
 
     /// The status of monitors without a failure: which guests were not asked, and what asks them.
     fn unasked(&self) -> SourceStatus {
-        let unasked = |guest: &&KnownGuest| guest.domain.is_some() && guest.metadata.devices.is_none();
+        let unasked =
+            |guest: &&KnownGuest| guest.domain.is_some() && guest.metadata.devices.is_none();
         let guests = self.guests.values().filter(unasked).count();
         let mut status = SourceStatus::ok(SourceId::Monitor);
         if guests > 0 && self.monitors == MonitorUse::OwnSocket {
             let all = self.guests.len();
-            status.cause = Some(format!("built-in tables name the devices of {guests} of {all} guests"));
+            status.cause = Some(format!(
+                "built-in tables name the devices of {guests} of {all} \
+                guests"
+            ));
             status.fix = Some(ASK_THROUGH_LIBVIRT.into());
         }
         status
@@ -115,13 +135,21 @@ impl LibvirtAndQmp {
     pub fn watch(&mut self, guests: &[WatchedGuest]) {
         let alive: HashSet<GuestProcessKey> = guests.iter().map(WatchedGuest::key).collect();
         let mut seen = HashSet::new();
-        self.ambiguous = guests.iter().filter_map(uuid).filter(|uuid| !seen.insert(uuid.clone())).collect();
+        self.ambiguous = guests
+            .iter()
+            .filter_map(uuid)
+            .filter(|uuid| !seen.insert(uuid.clone()))
+            .collect();
         let own = guests.iter().filter(|guest| self.is_its_own(guest));
-        self.libvirt.set_processes(own.filter_map(|guest| Some((uuid(guest)?, guest.pid))).collect());
+        self.libvirt.set_processes(
+            own.filter_map(|guest| Some((uuid(guest)?, guest.pid)))
+                .collect(),
+        );
         self.guests.retain(|key, _| alive.contains(key));
     }
 
-    /// What is known of a guest. Returns at once. The same `Arc` as before means that nothing changed.
+    /// What is known of a guest. Returns at once. The same `Arc` as before means that nothing
+    /// changed.
     pub fn metadata(&mut self, guest: &WatchedGuest) -> Arc<GuestMetadata> {
         let now = Instant::now();
         let its_own = self.is_its_own(guest);
@@ -129,24 +157,32 @@ impl LibvirtAndQmp {
         let uuid = uuid(guest).filter(|_| its_own);
         let domain = uuid.as_ref().and_then(|uuid| self.libvirt.domain(uuid));
         let known = self.guests.entry(guest.key()).or_default();
-        // A domain is identified by its UUID, which libvirt sets for each of its guests (`-uuid`, the status file).
+        // A domain is identified by its UUID, which libvirt sets for each of its guests (`-uuid`,
+        // the status file).
         if guest.facts.uuid.is_some() && !std::mem::replace(&mut known.sought, true) {
             self.libvirt.refresh();
         }
         let was_libvirts = known.domain.is_some();
         let route = match (&domain, &uuid) {
-            (Some(_), Some(_)) if !was_libvirts && known.monitor.is_asking() => MonitorRoute::Closed,
-            (Some(_), Some(uuid)) if self.monitors == MonitorUse::ThroughLibvirt || known.asks_through_libvirt => {
+            (Some(_), Some(_)) if !was_libvirts && known.monitor.is_asking() => {
+                MonitorRoute::Closed
+            }
+            (Some(_), Some(uuid))
+                if self.monitors == MonitorUse::ThroughLibvirt || known.asks_through_libvirt =>
+            {
                 MonitorRoute::Libvirt(&self.libvirt, uuid)
             }
-            // The monitor socket of a libvirt guest serves libvirt alone. libvirt may still find it by its UUID.
+            // The monitor socket of a libvirt guest serves libvirt alone. libvirt may still find it
+            // by its UUID.
             (Some(_), Some(_)) => MonitorRoute::Closed,
             (None, Some(_)) if !self.libvirt.answered() => MonitorRoute::Closed,
             _ => MonitorRoute::Own,
         };
         if let (Some(domain), Some(uuid)) = (&domain, &uuid) {
             known.asks_state |= guest.vcpus.turned || !guest.vcpus.quiet && domain.stop().is_some();
-            let is_due = known.state_asked.is_none_or(|asked| now.saturating_duration_since(asked) >= STATE_PERIOD);
+            let is_due = known
+                .state_asked
+                .is_none_or(|asked| now.saturating_duration_since(asked) >= STATE_PERIOD);
             if known.asks_state && is_due {
                 (known.asks_state, known.state_asked) = (false, Some(now));
                 self.libvirt.look_at_state(uuid);
@@ -168,7 +204,9 @@ impl LibvirtAndQmp {
 
     /// Whether an answer about a guest's state is to come.
     pub fn awaits_state(&self, guest: &WatchedGuest) -> bool {
-        let Some(known) = self.guests.get(&guest.key()) else { return false };
+        let Some(known) = self.guests.get(&guest.key()) else {
+            return false;
+        };
         let asks_libvirt = || uuid(guest).is_some_and(|uuid| self.libvirt.is_asking(&uuid));
         known.monitor.awaits_state() || known.domain.is_some() && asks_libvirt()
     }
@@ -181,5 +219,9 @@ impl LibvirtAndQmp {
 
 /// The UUID that a guest claims, lower case.
 fn uuid(guest: &WatchedGuest) -> Option<String> {
-    guest.facts.uuid.as_ref().map(|uuid| uuid.value.to_ascii_lowercase())
+    guest
+        .facts
+        .uuid
+        .as_ref()
+        .map(|uuid| uuid.value.to_ascii_lowercase())
 }

@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 
 /// Deadline for an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
-/// Pauses between two `info mtree -f`. The command runs under QEMU's big lock, so it is sent once, and again only while
-/// accesses hit addresses that the last answer does not name: a guest programs its BARs some time after its start.
+/// Pauses between two `info mtree -f`. The command runs under QEMU's big lock, so it is sent once,
+/// and again only while accesses hit addresses that the last answer does not name: a guest programs
+/// its BARs some time after its start.
 const MAP_PAUSES: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(3600));
 /// Time between two readings of figures. A manager such as Proxmox asks the monitor as well.
 const FIGURES_PERIOD: Duration = Duration::from_secs(5);
@@ -37,7 +38,11 @@ struct Query<T> {
 
 impl<T> Default for Query<T> {
     fn default() -> Self {
-        Self { pending: None, next: None, backoff: Backoff::default() }
+        Self {
+            pending: None,
+            next: None,
+            backoff: Backoff::default(),
+        }
     }
 }
 
@@ -59,7 +64,9 @@ impl<T> Query<T> {
         let (reply, asked) = self.pending.as_ref()?;
         let answer = match reply.try_recv() {
             Ok(answer) => answer,
-            Err(TryRecvError::Empty) if now.saturating_duration_since(*asked) < ANSWER_TIMEOUT => return None,
+            Err(TryRecvError::Empty) if now.saturating_duration_since(*asked) < ANSWER_TIMEOUT => {
+                return None;
+            }
             Err(_) => Err("the monitor does not answer".into()),
         };
         self.pending = None;
@@ -99,7 +106,9 @@ pub(super) struct GuestMonitor {
 impl GuestMonitor {
     /// Whether the guest's own monitor may be under a question now.
     pub(super) fn is_asking(&self) -> bool {
-        self.map.pending.is_some() || self.figures.pending.is_some() || self.run_state.pending.is_some()
+        self.map.pending.is_some()
+            || self.figures.pending.is_some()
+            || self.run_state.pending.is_some()
     }
 
     /// Whether an answer about the guest's state is to come.
@@ -126,15 +135,24 @@ impl GuestMonitor {
         let mut changed = false;
         match self.map.answer(now) {
             Some(Ok(map)) => {
-                (self.failure, self.devices) = (None, Some(Known::new(Arc::new(map), Origin::Monitor)));
+                (self.failure, self.devices) =
+                    (None, Some(Known::new(Arc::new(map), Origin::Monitor)));
                 changed = true;
             }
             Some(Err(why)) => self.failure = Some(why),
             None => {}
         }
-        let is_old = || self.figures.next.is_some_and(|next| now > next + FIGURES_PERIOD);
+        let is_old = || {
+            self.figures
+                .next
+                .is_some_and(|next| now > next + FIGURES_PERIOD)
+        };
         let expired = self.figures.pending.is_none() && self.last.is_some() && is_old();
-        if let Some(answer) = self.figures.answer(now).or(expired.then(|| Err(String::new()))) {
+        if let Some(answer) = self
+            .figures
+            .answer(now)
+            .or(expired.then(|| Err(String::new())))
+        {
             let mut read = answer.ok();
             if let Some(read) = &read {
                 self.figures.backoff = Backoff::default();
@@ -142,7 +160,10 @@ impl GuestMonitor {
                 self.figures.next = Some(now + if has_job { JOB_PERIOD } else { FIGURES_PERIOD });
             }
             let before = self.last.as_ref().map(|last| &last.devices);
-            self.activity = read.as_mut().map(|read| read.devices.since(before, &self.activity)).unwrap_or_default();
+            self.activity = read
+                .as_mut()
+                .map(|read| read.devices.since(before, &self.activity))
+                .unwrap_or_default();
             self.reported = read.as_ref().map(|read| read.state.clone());
             self.last = read;
             changed = true;
@@ -155,7 +176,11 @@ impl GuestMonitor {
             return changed;
         }
         // A vCPU that uses CPU time is not paused, whatever was said before.
-        let runs = !guest.vcpus.quiet && self.reported.as_ref().is_some_and(|state| state.stop().is_some());
+        let runs = !guest.vcpus.quiet
+            && self
+                .reported
+                .as_ref()
+                .is_some_and(|state| state.stop().is_some());
         self.asks_state |= guest.vcpus.turned || runs;
         if runs {
             self.reported = Some(ReportedState::Running);
@@ -165,7 +190,13 @@ impl GuestMonitor {
     }
 
     /// Asks what is due.
-    pub(super) fn ask(&mut self, guest: &WatchedGuest, route: &MonitorRoute<'_>, own: &UserSlots, now: Instant) {
+    pub(super) fn ask(
+        &mut self,
+        guest: &WatchedGuest,
+        route: &MonitorRoute<'_>,
+        own: &UserSlots,
+        now: Instant,
+    ) {
         let facts = &guest.facts;
         if self.map.is_due(now) && (self.devices.is_none() || guest.unnamed) {
             let reply = match route {
@@ -175,8 +206,8 @@ impl GuestMonitor {
             };
             self.map.ask(reply, now, MAP_PAUSES);
         }
-        // Of its own guests libvirt knows the rest, and their monitors serve libvirt alone. The monitor of a guest with
-        // a map answers kvmtop.
+        // Of its own guests libvirt knows the rest, and their monitors serve libvirt alone. The
+        // monitor of a guest with a map answers kvmtop.
         if !matches!(route, MonitorRoute::Own) || guest.stopped {
             return;
         }
@@ -184,9 +215,11 @@ impl GuestMonitor {
             return;
         }
         if self.figures.is_due(now) {
-            self.figures.ask(qmp::ask(own, facts, qmp::devices::ask), now, FIGURES_PAUSES);
+            self.figures
+                .ask(qmp::ask(own, facts, qmp::devices::ask), now, FIGURES_PAUSES);
         } else if self.asks_state && self.run_state.is_due(now) {
-            self.run_state.ask(qmp::ask(own, facts, qmp::state::ask), now, STATE_PAUSES);
+            self.run_state
+                .ask(qmp::ask(own, facts, qmp::state::ask), now, STATE_PAUSES);
         }
         // Figures come with the state.
         self.asks_state &= !self.is_asking();
@@ -209,20 +242,42 @@ mod tests {
             facts: Arc::default(),
             claim: None,
             stopped: false,
-            vcpus: VcpuActivity { quiet: true, turned: false },
+            vcpus: VcpuActivity {
+                quiet: true,
+                turned: false,
+            },
             unnamed: false,
         };
         let (send, reply) = sync_channel(1);
-        let devices = DeviceCounters { at: now, disks: Vec::new(), nics: Vec::new(), balloon: None, jobs: None };
+        let devices = DeviceCounters {
+            at: now,
+            disks: Vec::new(),
+            nics: Vec::new(),
+            balloon: None,
+            jobs: None,
+        };
         let state = ReportedState::stopped_for(Some(StopReason::IoError));
         let _ = send.send(Ok(MonitorFigures { devices, state }));
         monitor.figures.ask(Some(reply), now, FIGURES_PAUSES);
         assert!(monitor.receive(&guest, now));
         let mut known = GuestMetadata::default();
         monitor.add_to(&mut known, false);
-        assert_eq!(known.stop().map(|stop| stop.reason), Some(StopReason::IoError));
-        let busy = WatchedGuest { vcpus: VcpuActivity { quiet: false, turned: true }, ..guest };
-        assert!(monitor.receive(&busy, now), "whose vCPUs run is not paused, whatever was said before");
+        assert_eq!(
+            known.stop().map(|stop| stop.reason),
+            Some(StopReason::IoError)
+        );
+        let busy = WatchedGuest {
+            vcpus: VcpuActivity {
+                quiet: false,
+                turned: true,
+            },
+            ..guest
+        };
+        assert!(
+            monitor.receive(&busy, now),
+            "whose vCPUs run is not paused, whatever was said \
+            before"
+        );
         monitor.add_to(&mut known, false);
         assert_eq!(known.state, Some(ReportedState::Running));
         assert!(monitor.asks_state, "what was said is old");

@@ -14,7 +14,11 @@ pub type MonitorReply = Result<DeviceMap, String>;
 /// See the module `libvirt`, whose functions these are.
 pub struct Libvirt;
 
-#[allow(missing_docs, clippy::unused_self, reason = "as the module `libvirt` has them")]
+#[allow(
+    missing_docs,
+    clippy::unused_self,
+    reason = "as the module `libvirt` has them"
+)]
 impl Libvirt {
     pub fn start(_: Option<String>, _: bool) -> Self {
         Self
@@ -45,8 +49,10 @@ impl Libvirt {
     pub fn status(&self, _: Instant) -> SourceStatus {
         SourceStatus::missing(
             SourceId::Libvirt,
-            "libvirt is not used: this build of kvmtop cannot use it, as the static binary cannot load libraries",
-            "if libvirt runs the guests here, use kvmtop's .deb or .rpm, or build it from source (make build)",
+            "libvirt is not used: this build of kvmtop cannot use it, as the static binary cannot \
+                load libraries",
+            "if libvirt runs the guests here, use kvmtop's .deb or .rpm, or build it from source \
+                (make build)",
         )
     }
 }

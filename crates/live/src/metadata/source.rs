@@ -3,7 +3,8 @@
 use kvm::device_map::DeviceMap;
 use kvm::domain_xml::DomainXml;
 use sample::{
-    DiskSample, DomainFacts, Job, Joining, Known, MAX_JOBS, MissingExtreme, NicSample, Stop, StopReason, Sum as _,
+    DiskSample, DomainFacts, Job, Joining, Known, MAX_JOBS, MissingExtreme, NicSample, Stop,
+    StopReason, Sum as _,
 };
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,8 +22,8 @@ pub struct WatchedGuest {
     pub start_ticks: u64,
     /// What is known of it so far; name, UUID and monitor socket are the keys to ask with.
     pub facts: Arc<DomainFacts>,
-    /// Whether its UUID is its own, by the status files of the system daemon: a command line may say anything. `None`:
-    /// no file that kvmtop can read has this UUID.
+    /// Whether its UUID is its own, by the status files of the system daemon: a command line may
+    /// say anything. `None`: no file that kvmtop can read has this UUID.
     pub claim: Option<bool>,
     /// Whether its process is stopped (`SIGSTOP`): its monitor cannot answer.
     pub stopped: bool,
@@ -82,7 +83,10 @@ impl ReportedState {
     /// A guest that is stopped for this reason; one without a reason runs.
     pub(crate) fn stopped_for(reason: Option<StopReason>) -> Self {
         match reason {
-            Some(reason) => Self::Stopped(Stop { reason, ..Stop::default() }),
+            Some(reason) => Self::Stopped(Stop {
+                reason,
+                ..Stop::default()
+            }),
             None => Self::Running,
         }
     }
@@ -136,9 +140,16 @@ pub(super) struct DeviceCounters {
 }
 
 impl DeviceCounters {
-    /// The activity since an earlier reading, before which it was `earlier`. Jobs continue the ones of that reading.
-    pub(super) fn since(&mut self, before: Option<&Self>, earlier: &DeviceActivity) -> DeviceActivity {
-        let ns = before.map_or(0, |b| self.at.saturating_duration_since(b.at).as_nanos() as u64);
+    /// The activity since an earlier reading, before which it was `earlier`. Jobs continue the ones
+    /// of that reading.
+    pub(super) fn since(
+        &mut self,
+        before: Option<&Self>,
+        earlier: &DeviceActivity,
+    ) -> DeviceActivity {
+        let ns = before.map_or(0, |b| {
+            self.at.saturating_duration_since(b.at).as_nanos() as u64
+        });
         let before_jobs = before.and_then(|b| b.jobs.as_deref()).unwrap_or_default();
         let jobs = match self.jobs.take() {
             Some(jobs) => follow_jobs(jobs, before_jobs, ns, mean_write_ns(&earlier.disks)),
@@ -146,9 +157,20 @@ impl DeviceCounters {
         };
         self.jobs = Some(jobs.clone());
         let balloon = self.balloon;
-        let Some(before) = before else { return DeviceActivity { balloon, jobs, ..DeviceActivity::default() } };
+        let Some(before) = before else {
+            return DeviceActivity {
+                balloon,
+                jobs,
+                ..DeviceActivity::default()
+            };
+        };
         DeviceActivity {
-            disks: growth(&self.disks, &before.disks, |disk| &disk.name, |now, before| Some(now.since(before))),
+            disks: growth(
+                &self.disks,
+                &before.disks,
+                |disk| &disk.name,
+                |now, before| Some(now.since(before)),
+            ),
             nics: growth(&self.nics, &before.nics, |nic| &nic.name, nic_since),
             ns,
             balloon,
@@ -157,10 +179,14 @@ impl DeviceCounters {
     }
 }
 
-/// The jobs of a reading `ns` after the one with `before`. A job that failed stays for one reading: QEMU names its last
-/// migration for ever.
+/// The jobs of a reading `ns` after the one with `before`. A job that failed stays for one reading:
+/// QEMU names its last migration for ever.
 fn follow_jobs(mut jobs: Vec<Job>, before: &[Job], ns: u64, write_ns: Option<u64>) -> Vec<Job> {
-    let same = |job: &Job| before.iter().find(|b| (b.kind, &b.name) == (job.kind, &job.name));
+    let same = |job: &Job| {
+        before
+            .iter()
+            .find(|b| (b.kind, &b.name) == (job.kind, &job.name))
+    };
     jobs.retain(|job| !job.has_failed() || same(job).is_some_and(|before| !before.has_failed()));
     jobs.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
     jobs.dedup_by(|a, b| (a.kind, &a.name) == (b.kind, &b.name));
@@ -176,14 +202,23 @@ fn follow_jobs(mut jobs: Vec<Job>, before: &[Job], ns: u64, write_ns: Option<u64
 
 /// Mean time of a write; `None` without one.
 fn mean_write_ns(disks: &[DiskSample]) -> Option<u64> {
-    let sum = |count: fn(&DiskSample) -> Option<u64>| disks.iter().filter_map(count).fold(0, u64::saturating_add);
+    let sum = |count: fn(&DiskSample) -> Option<u64>| {
+        disks.iter().filter_map(count).fold(0, u64::saturating_add)
+    };
     sum(|disk| disk.write_ns).checked_div(sum(|disk| disk.write_ns.map(|_| disk.write_ops)))
 }
 
 /// The growth of each device that had counters before.
-fn growth<T>(now: &[T], before: &[T], name: fn(&T) -> &str, since: fn(&T, &T) -> Option<T>) -> Vec<T> {
+fn growth<T>(
+    now: &[T],
+    before: &[T],
+    name: fn(&T) -> &str,
+    since: fn(&T, &T) -> Option<T>,
+) -> Vec<T> {
     let earlier = |device: &T| before.iter().find(|b| name(b) == name(device));
-    now.iter().filter_map(|device| since(device, earlier(device)?)).collect()
+    now.iter()
+        .filter_map(|device| since(device, earlier(device)?))
+        .collect()
 }
 
 /// The growth of an interface; `None` if it was created again since.
@@ -200,7 +235,10 @@ mod tests {
 
     #[test]
     fn a_reading_that_cannot_tell_keeps_the_jobs() {
-        let job = Job { done: Some(5), ..Job::default() };
+        let job = Job {
+            done: Some(5),
+            ..Job::default()
+        };
         let at = Instant::now();
         let read = |jobs, seconds| DeviceCounters {
             at: at + std::time::Duration::from_secs(seconds),
@@ -215,7 +253,15 @@ mod tests {
         let mut busy = read(None, 5);
         assert_eq!(busy.since(Some(&first), &nothing).jobs.len(), 1);
         let mut third = read(Some(vec![job]), 10);
-        assert_eq!(third.since(Some(&busy), &nothing).jobs[0].watched_ns, 5_000_000_000);
-        assert_eq!(read(Some(Vec::new()), 15).since(Some(&third), &nothing).jobs, []);
+        assert_eq!(
+            third.since(Some(&busy), &nothing).jobs[0].watched_ns,
+            5_000_000_000
+        );
+        assert_eq!(
+            read(Some(Vec::new()), 15)
+                .since(Some(&third), &nothing)
+                .jobs,
+            []
+        );
     }
 }

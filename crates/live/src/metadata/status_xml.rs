@@ -1,7 +1,9 @@
-//! The status files that libvirt's system daemon keeps of running domains: `/run/libvirt/qemu/NAME.xml`.
+//! The status files that libvirt's system daemon keeps of running domains:
+//! `/run/libvirt/qemu/NAME.xml`.
 //!
-//! libvirt names the file after the domain (`virDomainObjSave`, `src/conf/domain_conf.c`) and starts QEMU with
-//! `-name guest=NAME`, so each guest has at most one file, and no folder is listed.
+//! libvirt names the file after the domain (`virDomainObjSave`, `src/conf/domain_conf.c`) and
+//! starts QEMU with `-name guest=NAME`, so each guest has at most one file, and no folder is
+//! listed.
 
 use crate::metadata::source::ReportedState;
 use crate::proc::file::open_owned;
@@ -34,7 +36,12 @@ impl DomainStatus {
     /// Reads a file, unless it is the one that is `known`.
     fn read(path: &Path, owner: u32, known: Option<Arc<Self>>) -> io::Result<Arc<Self>> {
         let (file, meta) = open_owned(path, owner)?;
-        let times = [meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec()];
+        let times = [
+            meta.mtime(),
+            meta.mtime_nsec(),
+            meta.ctime(),
+            meta.ctime_nsec(),
+        ];
         let stamp = (meta.ino(), meta.len(), times);
         if let Some(known) = known.filter(|known| known.stamp == stamp) {
             return Ok(known);
@@ -44,10 +51,20 @@ impl DomainStatus {
         let text = String::from_utf8_lossy(&bytes);
         let xml = domain_xml::parse(&text).ok();
         let running = xml.and_then(|xml| Some((xml.pid?, Arc::new(xml))));
-        let (pid, xml) = running.ok_or_else(|| io::Error::other("it is not the status of a running domain"))?;
+        let (pid, xml) = running.ok_or_else(|| {
+            io::Error::other(
+                "it is not the status of a running \
+            domain",
+            )
+        })?;
         let inner = text.find("<domain ").zip(text.rfind("</domain>"));
         let inner = inner.and_then(|(from, end)| text.get(from..end + "</domain>".len()));
-        Ok(Arc::new(Self { text: inner.unwrap_or(&text).into(), xml, pid, stamp }))
+        Ok(Arc::new(Self {
+            text: inner.unwrap_or(&text).into(),
+            xml,
+            pid,
+            stamp,
+        }))
     }
 
     /// The domain's state: libvirt rewrites the status file when it changes.
@@ -55,7 +72,9 @@ impl DomainStatus {
         let reason = match self.xml.state.as_deref()? {
             "paused" => paused_for(self.xml.state_reason.as_deref().unwrap_or_default()),
             "pmsuspended" => StopReason::Suspended,
-            "crashed" if self.xml.state_reason.as_deref() == Some("panicked") => StopReason::GuestPanicked,
+            "crashed" if self.xml.state_reason.as_deref() == Some("panicked") => {
+                StopReason::GuestPanicked
+            }
             "crashed" => StopReason::Crashed,
             "running" | "blocked" | "shutdown" => return Some(ReportedState::Running),
             _ => return None,
@@ -63,11 +82,13 @@ impl DomainStatus {
         Some(ReportedState::stopped_for(Some(reason)))
     }
 
-    /// When the file was last written, milliseconds since the epoch: the domain has been in its state since then at
-    /// least.
+    /// When the file was last written, milliseconds since the epoch: the domain has been in its
+    /// state since then at least.
     pub(crate) fn written_ms(&self) -> i64 {
         let [seconds, nanoseconds, ..] = self.stamp.2;
-        seconds.saturating_mul(1000).saturating_add(nanoseconds / 1_000_000)
+        seconds
+            .saturating_mul(1000)
+            .saturating_add(nanoseconds / 1_000_000)
     }
 }
 
@@ -108,22 +129,32 @@ pub(crate) struct StatusFiles {
 
 impl StatusFiles {
     pub(crate) fn new(paths: &SystemPaths) -> Self {
-        Self { folder: paths.run.join("libvirt/qemu"), owner: paths.system_owner(), ..Self::default() }
+        Self {
+            folder: paths.run.join("libvirt/qemu"),
+            owner: paths.system_owner(),
+            ..Self::default()
+        }
     }
 
-    /// Reads a guest's file again: its vCPUs began or ceased to run. Files that are not known wait for the next check.
+    /// Reads a guest's file again: its vCPUs began or ceased to run. Files that are not known wait
+    /// for the next check.
     pub(crate) fn reread(&mut self, name: &str) {
-        let Some(known) = self.by_name.get(name) else { return };
+        let Some(known) = self.by_name.get(name) else {
+            return;
+        };
         let path = self.folder.join(format!("{name}.xml"));
-        let Ok(status) = DomainStatus::read(&path, self.owner, Some(known.clone())) else { return };
+        let Ok(status) = DomainStatus::read(&path, self.owner, Some(known.clone())) else {
+            return;
+        };
         if !Arc::ptr_eq(known, &status) && status.pid == known.pid {
             self.by_pid.insert(status.pid, status.clone());
             self.by_name.insert(name.to_owned(), status);
         }
     }
 
-    /// Reads new and changed files, when the next check is due or `now` demands it for a new guest. `guests` holds the
-    /// `-name` of each, and whether libvirt itself has answered for it: then a missing right does not matter.
+    /// Reads new and changed files, when the next check is due or `now` demands it for a new guest.
+    /// `guests` holds the `-name` of each, and whether libvirt itself has answered for it: then a
+    /// missing right does not matter.
     pub(crate) fn refresh(&mut self, now_ns: u64, now: bool, guests: &[(&str, bool)]) {
         if !now && now_ns < self.next_ns {
             return;
@@ -144,8 +175,15 @@ impl StatusFiles {
                 Err(why) => refused.push((path, why)),
             }
         }
-        self.by_pid = self.by_name.values().map(|status| (status.pid, status.clone())).collect();
-        let uuids = self.by_name.values().filter_map(|status| Some((status.xml.uuid.clone()?, status.pid)));
+        self.by_pid = self
+            .by_name
+            .values()
+            .map(|status| (status.pid, status.clone()))
+            .collect();
+        let uuids = self
+            .by_name
+            .values()
+            .filter_map(|status| Some((status.xml.uuid.clone()?, status.pid)));
         self.pid_by_uuid = uuids.collect();
         self.problem = problem(&refused);
     }
@@ -154,8 +192,15 @@ impl StatusFiles {
 fn problem(refused: &[(PathBuf, io::Error)]) -> Option<SourceStatus> {
     let (path, why) = refused.first()?;
     let path = sanitize(&path.display().to_string(), 200);
-    let more = if refused.len() > 1 { format!(" (and {} more)", refused.len() - 1) } else { String::new() };
-    let fix = if refused.iter().any(|(_, why)| why.kind() == ErrorKind::PermissionDenied) {
+    let more = if refused.len() > 1 {
+        format!(" (and {} more)", refused.len() - 1)
+    } else {
+        String::new()
+    };
+    let fix = if refused
+        .iter()
+        .any(|(_, why)| why.kind() == ErrorKind::PermissionDenied)
+    {
         rights::hint()
     } else {
         "guests whose file is left out have the name and settings of their command line".into()
@@ -175,13 +220,17 @@ mod tests {
     use crate::tests::fake_proc::FakeProc;
     use std::time::{Duration, SystemTime};
 
-    const XML: &str = "<domstatus state='running' reason='booted' pid='77'>\
-        <vcpus><vcpu id='0' pid='80'/></vcpus>\
-        <domain type='kvm' id='1'><name>a</name><uuid>1B1D2C0A-0000-4000-8000-000000000001</uuid><vcpu>1</vcpu>\
-        <os><type arch='x86_64' machine='pc-q35-7.2'>hvm</type></os></domain></domstatus>";
+    const XML: &str = "<domstatus state='running' reason='booted' pid='77'><vcpus><vcpu id='0' \
+        pid='80'/></vcpus><domain type='kvm' \
+        id='1'><name>a</name><uuid>1B1D2C0A-0000-4000-8000-000000000001</uuid><vcpu>1</vcpu><os><type \
+        arch='x86_64' machine='pc-q35-7.2'>hvm</type></os></domain></domstatus>";
 
     fn cause(files: &StatusFiles) -> String {
-        files.problem.clone().and_then(|p| p.cause).unwrap_or_default()
+        files
+            .problem
+            .clone()
+            .and_then(|p| p.cause)
+            .unwrap_or_default()
     }
 
     #[test]
@@ -199,17 +248,37 @@ mod tests {
         let status = &files.by_pid[&77];
         assert_eq!(status.state(), Some(ReportedState::Running));
         assert!(status.text.starts_with("<domain ") && status.text.ends_with("</domain>"));
-        assert_eq!(files.pid_by_uuid.get("1b1d2c0a-0000-4000-8000-000000000001"), Some(&77));
-        assert!(cause(&files).contains("broken.xml is not read: it is not the status"), "{}", cause(&files));
+        assert_eq!(
+            files
+                .pid_by_uuid
+                .get("1b1d2c0a-0000-4000-8000-000000000001"),
+            Some(&77)
+        );
+        assert!(
+            cause(&files).contains("broken.xml is not read: it is not the status"),
+            "{}",
+            cause(&files)
+        );
         let paused = XML.replace("running' reason='booted", "paused' reason='ioerror");
         let path = fake.paths().run.join("libvirt/qemu/a.xml");
         std::fs::write(&path, paused).unwrap();
         let later = SystemTime::now() + Duration::from_secs(5);
-        std::fs::File::options().append(true).open(&path).unwrap().set_modified(later).unwrap();
+        std::fs::File::options()
+            .append(true)
+            .open(&path)
+            .unwrap()
+            .set_modified(later)
+            .unwrap();
         files.reread("a");
-        assert_eq!(files.by_pid[&77].state().and_then(|state| state.reason()), Some(StopReason::IoError));
+        assert_eq!(
+            files.by_pid[&77].state().and_then(|state| state.reason()),
+            Some(StopReason::IoError)
+        );
         files.refresh(ROUND_NS + 1, false, &guests);
-        assert_eq!(files.by_pid[&77].state().and_then(|state| state.reason()), Some(StopReason::IoError));
+        assert_eq!(
+            files.by_pid[&77].state().and_then(|state| state.reason()),
+            Some(StopReason::IoError)
+        );
         std::fs::remove_file(path).unwrap();
         files.refresh(2 * ROUND_NS + 1, false, &guests);
         assert!(!files.by_pid.contains_key(&77));
@@ -223,19 +292,30 @@ mod tests {
         let fake = FakeProc::new();
         fake.write("run/libvirt/qemu/a.xml", XML);
         let pipe = fake.paths().run.join("libvirt/qemu/pipe.xml");
-        rustix::fs::mkfifoat(rustix::fs::CWD, pipe, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+        rustix::fs::mkfifoat(
+            rustix::fs::CWD,
+            pipe,
+            rustix::fs::Mode::from_raw_mode(0o600),
+        )
+        .unwrap();
         let mut files = StatusFiles::new(&fake.paths());
         files.owner += 1;
         files.refresh(0, true, &[("a", true), ("pipe", true)]);
         assert!(!files.by_pid.contains_key(&77));
         let said = cause(&files);
-        assert!(said.contains("a.xml is not read: it belongs to another user (and 1 more)"), "{said}");
+        assert!(
+            said.contains("a.xml is not read: it belongs to another user (and 1 more)"),
+            "{said}"
+        );
     }
 
     #[test]
     fn names_that_are_no_file_names_are_not_looked_for() {
         assert!(
-            is_file_name("vm-1 ä") && !is_file_name("../x") && !is_file_name("") && !is_file_name(&"x".repeat(251))
+            is_file_name("vm-1 ä")
+                && !is_file_name("../x")
+                && !is_file_name("")
+                && !is_file_name(&"x".repeat(251))
         );
     }
 }

@@ -1,7 +1,8 @@
-//! Finds the guests: processes that hold a KVM VM, and QEMUs that emulate a guest's CPU without one.
+//! Finds the guests: processes that hold a KVM VM, and QEMUs that emulate a guest's CPU without
+//! one.
 //!
-//! Each tick lists /proc, but looks only into processes that are new or young, hold `/dev/kvm`, or were not looked at
-//! for half a minute: a process may open its VM at any time.
+//! Each tick lists /proc, but looks only into processes that are new or young, hold `/dev/kvm`, or
+//! were not looked at for half a minute: a process may open its VM at any time.
 
 use super::fds::KvmFiles;
 use super::file::{self, FileError};
@@ -16,14 +17,16 @@ use std::os::unix::fs::MetadataExt as _;
 
 /// A process younger than this is looked at in each tick.
 const YOUNG_NS: u64 = 10_000_000_000;
-/// A process that is about to open a VM does so within this time: QEMU does it before anything else.
+/// A process that is about to open a VM does so within this time: QEMU does it before anything
+/// else.
 const STARTED_NS: u64 = 2_000_000_000;
-/// Pause after a look per open file. A look takes some microseconds per file, so that a process with thousands of them
-/// costs less than a percent of a CPU.
+/// Pause after a look per open file. A look takes some microseconds per file, so that a process
+/// with thousands of them costs less than a percent of a CPU.
 const PAUSE_PER_FILE_NS: u64 = 400_000;
 /// Each process is looked at again after this time.
 const RECHECK_NS: u64 = 30_000_000_000;
-/// Open files of one user's processes that are looked at in a tick; the user's other processes wait for the next.
+/// Open files of one user's processes that are looked at in a tick; the user's other processes wait
+/// for the next.
 const MAX_FILES_OF_A_USER: usize = 60_000;
 /// The first scan looks at this many times as many.
 const FIRST_SCAN: usize = 10;
@@ -46,8 +49,8 @@ enum ProcessKind {
 /// A process and what the last look found.
 #[derive(Debug, Clone, Copy)]
 struct ScannedProcess {
-    /// Inode of /proc/PID: a different one means that the PID was reused (or that the kernel dropped the inode from its
-    /// cache, which costs one needless look).
+    /// Inode of /proc/PID: a different one means that the PID was reused (or that the kernel
+    /// dropped the inode from its cache, which costs one needless look).
     inode: u64,
     kind: ProcessKind,
     /// When to look again, monotonic nanoseconds.
@@ -72,7 +75,8 @@ pub(crate) struct Discovery {
     scanned: HashMap<i32, ScannedProcess>,
     scan: u32,
     may_trace_all: bool,
-    /// Processes that may open a VM soon: start (ticks after boot) and CPU times of their main threads.
+    /// Processes that may open a VM soon: start (ticks after boot) and CPU times of their main
+    /// threads.
     candidates: HashMap<i32, (u64, ThreadTimes)>,
     /// Those of the scan before.
     candidates_before: HashMap<i32, (u64, ThreadTimes)>,
@@ -85,7 +89,8 @@ pub(crate) struct Discovered {
     pub guests: Vec<i32>,
     /// Kernel threads that work for a guest: PID of the thread, PID of the guest.
     pub helpers: Vec<(i32, i32)>,
-    /// Processes that have just started and are about to open a VM: a QEMU, and who holds `/dev/kvm`.
+    /// Processes that have just started and are about to open a VM: a QEMU, and who holds
+    /// `/dev/kvm`.
     pub starting: Vec<i32>,
     /// What could not be looked at.
     pub unread: UnreadCount,
@@ -100,8 +105,8 @@ pub(crate) struct UnreadCount {
     pub guessed: usize,
     /// Why, where it is not for lack of a right.
     pub failure: Option<FileError>,
-    /// kvmtop has the right: a security module refuses. Of the processes that it protects, such as the first one of a
-    /// container, only those count that look like a guest.
+    /// kvmtop has the right: a security module refuses. Of the processes that it protects, such as
+    /// the first one of a container, only those count that look like a guest.
     pub protected: bool,
     /// Processes that wait for a look because processes of the same user have very many open files.
     pub waiting: usize,
@@ -155,10 +160,15 @@ impl Discovery {
         due.sort_unstable();
         let waited = due.partition_point(|(pid, ..)| *pid < self.next);
         due.rotate_left(waited);
-        let max_files = if self.scan == 1 { FIRST_SCAN * self.max_files } else { self.max_files };
+        let max_files = if self.scan == 1 {
+            FIRST_SCAN * self.max_files
+        } else {
+            self.max_files
+        };
         let (mut waiting, mut looked) = (0, HashMap::<u32, usize>::new());
         for (pid, inode, was_guest) in due {
-            let user = std::fs::metadata(self.paths.process(pid, "")).map_or(u32::MAX, |process| process.uid());
+            let user = std::fs::metadata(self.paths.process(pid, ""))
+                .map_or(u32::MAX, |process| process.uid());
             let files = looked.entry(user).or_default();
             if *files > max_files {
                 if waiting == 0 {
@@ -174,7 +184,16 @@ impl Discovery {
             if let Some((kind, next_ns, unread)) = look
                 && self.scanned.len() < MAX_PROCESSES
             {
-                self.scanned.insert(pid, ScannedProcess { inode, kind, next_ns, scan, unread });
+                self.scanned.insert(
+                    pid,
+                    ScannedProcess {
+                        inode,
+                        kind,
+                        next_ns,
+                        scan,
+                        unread,
+                    },
+                );
             }
         }
         let mut found = self.found();
@@ -182,18 +201,27 @@ impl Discovery {
         Ok(found)
     }
 
-    /// What the main thread of a process had used by the scan before this one, if the process was read then.
+    /// What the main thread of a process had used by the scan before this one, if the process was
+    /// read then.
     pub(crate) fn used_before(&self, pid: i32, start_ticks: u64) -> Option<ThreadTimes> {
-        self.candidates_before.get(&pid).filter(|(start, _)| *start == start_ticks).map(|(_, times)| *times)
+        self.candidates_before
+            .get(&pid)
+            .filter(|(start, _)| *start == start_ticks)
+            .map(|(_, times)| *times)
     }
 
-    /// Looks at a process that fires KVM's events if it is not known as a guest; returns whether it is one. If its
-    /// files are not readable, its events are proof enough.
+    /// Looks at a process that fires KVM's events if it is not known as a guest; returns whether it
+    /// is one. If its files are not readable, its events are proof enough.
     pub(crate) fn look_at(&mut self, pid: i32, now_ns: u64) -> bool {
-        if self.scanned.get(&pid).is_some_and(|s| s.kind == ProcessKind::Guest) {
+        if self
+            .scanned
+            .get(&pid)
+            .is_some_and(|s| s.kind == ProcessKind::Guest)
+        {
             return true;
         }
-        let is_guest = KvmFiles::read(&self.paths, pid).map_or_else(|e| e == FileError::Denied, |files| files.vm);
+        let is_guest = KvmFiles::read(&self.paths, pid)
+            .map_or_else(|e| e == FileError::Denied, |files| files.vm);
         if is_guest && let Some(s) = self.scanned.get_mut(&pid) {
             s.kind = ProcessKind::Guest;
             s.next_ns = recheck(pid, now_ns);
@@ -214,7 +242,11 @@ impl Discovery {
         found.guests.sort_unstable();
         found.helpers.sort_unstable();
         found.starting.sort_unstable();
-        for (kind, why) in self.scanned.values().filter_map(|s| Some((s.kind, s.unread?))) {
+        for (kind, why) in self
+            .scanned
+            .values()
+            .filter_map(|s| Some((s.kind, s.unread?)))
+        {
             let unread = &mut found.unread;
             if why != FileError::Denied {
                 unread.failure = Some(why);
@@ -228,7 +260,8 @@ impl Discovery {
         found
     }
 
-    /// The kind of a process, when to look again and why it could not be looked at; `None` when it is gone.
+    /// The kind of a process, when to look again and why it could not be looked at; `None` when it
+    /// is gone.
     fn look(&mut self, pid: i32, was_guest: bool, now_ns: u64, boot_ns: u64) -> Option<Look> {
         let line = match file::read_bytes(&self.paths.process(pid, "stat"), 4096) {
             Ok(line) => line,
@@ -239,13 +272,18 @@ impl Discovery {
         let age_ns = boot_ns.saturating_sub(stat.start_ticks.saturating_mul(TICK_NS));
         let young = age_ns < YOUNG_NS;
         if stat.kernel {
-            // kvm-pit and, before Linux 6.4, vhost are separate kernel threads named after their process
-            // (arch/x86/kvm/i8254.c, drivers/vhost/vhost.c); they get the name right after creation.
+            // kvm-pit and, before Linux 6.4, vhost are separate kernel threads named after their
+            // process (arch/x86/kvm/i8254.c, drivers/vhost/vhost.c); they get the name right after
+            // creation.
             let comm = String::from_utf8_lossy(stat.comm);
             if let Some(owner) = owner(&comm) {
                 return Some((ProcessKind::Helper(owner), u64::MAX, None));
             }
-            return Some((ProcessKind::Other, if young { now_ns } else { u64::MAX }, None));
+            return Some((
+                ProcessKind::Other,
+                if young { now_ns } else { u64::MAX },
+                None,
+            ));
         }
         if stat.is_dead() {
             return Some((ProcessKind::Other, recheck(pid, now_ns), None));
@@ -258,9 +296,15 @@ impl Discovery {
                 Some((ProcessKind::Guest, recheck(pid, now_ns), None))
             }
             Ok(files) if young || files.dev_kvm => {
-                self.candidates.extend(main_thread(&self.paths, pid).map(|main| (pid, main)));
-                let opens_vm = age_ns < STARTED_NS && (files.dev_kvm || is_qemu(&String::from_utf8_lossy(stat.comm)));
-                let kind = if opens_vm { ProcessKind::Starting } else { ProcessKind::Other };
+                self.candidates
+                    .extend(main_thread(&self.paths, pid).map(|main| (pid, main)));
+                let opens_vm = age_ns < STARTED_NS
+                    && (files.dev_kvm || is_qemu(&String::from_utf8_lossy(stat.comm)));
+                let kind = if opens_vm {
+                    ProcessKind::Starting
+                } else {
+                    ProcessKind::Other
+                };
                 Some((kind, now_ns + files.open as u64 * PAUSE_PER_FILE_NS, None))
             }
             Ok(_) => Some((ProcessKind::Other, recheck(pid, now_ns), None)),
@@ -273,15 +317,23 @@ impl Discovery {
         }
     }
 
-    /// Notes a process that is there but cannot be looked at. One that was a guest still is: that its files cannot be
-    /// read now does not end it.
+    /// Notes a process that is there but cannot be looked at. One that was a guest still is: that
+    /// its files cannot be read now does not end it.
     fn could_not_look(&self, pid: i32, was_guest: bool, why: FileError, next_ns: u64) -> Look {
         let is_guest = was_guest || self.has_vcpu_thread(pid);
-        (if is_guest { ProcessKind::Guest } else { ProcessKind::Other }, next_ns, Some(why))
+        (
+            if is_guest {
+                ProcessKind::Guest
+            } else {
+                ProcessKind::Other
+            },
+            next_ns,
+            Some(why),
+        )
     }
 
-    /// Whether a process without a VM is a QEMU that emulates a guest's CPU. Any program can have its name: so it must
-    /// have a vCPU's thread, or several threads and have used CPU time.
+    /// Whether a process without a VM is a QEMU that emulates a guest's CPU. Any program can have
+    /// its name: so it must have a vCPU's thread, or several threads and have used CPU time.
     fn emulates(&self, pid: i32, stat: &Stat<'_>) -> bool {
         if !is_qemu(&String::from_utf8_lossy(stat.comm)) {
             return false;
@@ -294,16 +346,19 @@ impl Discovery {
     fn has_vcpu_thread(&self, pid: i32) -> bool {
         let dir = self.paths.process(pid, "task");
         file::numbers_in(&dir).iter().take(64).any(|tid| {
-            file::read_word(&dir.join(tid.to_string()).join("comm")).is_some_and(|c| vcpu_index(&c).is_some())
+            file::read_word(&dir.join(tid.to_string()).join("comm"))
+                .is_some_and(|c| vcpu_index(&c).is_some())
         })
     }
 }
 
-/// The number of vCPUs of all guests now: engines size their tables by it. Where open files are not readable, each
-/// thread of a guest counts, as any may run a vCPU.
+/// The number of vCPUs of all guests now: engines size their tables by it. Where open files are not
+/// readable, each thread of a guest counts, as any may run a vCPU.
 pub fn vcpus(paths: &SystemPaths) -> usize {
     let now = Timestamps::now();
-    let found = Discovery::new(paths.clone()).scan(now.mono_ns, now.boot_ns).unwrap_or_default();
+    let found = Discovery::new(paths.clone())
+        .scan(now.mono_ns, now.boot_ns)
+        .unwrap_or_default();
     let of = |pid: &i32| match KvmFiles::read(paths, *pid) {
         Ok(files) => files.vcpus.len(),
         Err(_) => std::fs::read_dir(paths.process(*pid, "task")).map_or(0, Iterator::count),
@@ -311,7 +366,8 @@ pub fn vcpus(paths: &SystemPaths) -> usize {
     found.guests.iter().map(of).sum()
 }
 
-/// Half a minute from now plus up to a quarter of a minute, so that not all processes fall due in one tick.
+/// Half a minute from now plus up to a quarter of a minute, so that not all processes fall due in
+/// one tick.
 fn recheck(pid: i32, now_ns: u64) -> u64 {
     now_ns + RECHECK_NS + u64::from(pid.unsigned_abs() % 64) * 250_000_000
 }
@@ -337,8 +393,12 @@ mod tests {
     #[test]
     fn a_qemu_without_a_vm_is_a_guest_once_it_has_started() {
         let fake = FakeProc::new();
-        for (pid, comm) in [(10, "qemu-system-x86"), (11, "qemu-system-x86"), (12, "qemu-img"), (13, "qemu-aarch64-st")]
-        {
+        for (pid, comm) in [
+            (10, "qemu-system-x86"),
+            (11, "qemu-system-x86"),
+            (12, "qemu-img"),
+            (13, "qemu-aarch64-st"),
+        ] {
             fake.process(pid, comm).ticks(5, 0, 0).field(20, "3");
         }
         fake.process(11, "qemu-system-x86").start(99_900);
@@ -356,7 +416,10 @@ mod tests {
         fake.process(11, "qemu-system-x86").field(20, "3");
         fake.process(12, "qemu-system-x86").ticks(5, 0, 0);
         fake.process(13, "qemu-system-x86").thread(23, "CPU 0/TCG");
-        assert_eq!(Discovery::new(fake.paths()).scan(0, OLD).unwrap().guests, [13]);
+        assert_eq!(
+            Discovery::new(fake.paths()).scan(0, OLD).unwrap().guests,
+            [13]
+        );
     }
 
     #[test]
@@ -378,7 +441,11 @@ mod tests {
             (0..20).fold(process, |process, fd| process.fd(fd, "/dev/kvm"));
         }
         fake.process(20, "qemu").fd(3, "anon_inode:kvm-vm");
-        let mut d = Discovery { max_files: 50, scan: 1, ..Discovery::new(fake.paths()) };
+        let mut d = Discovery {
+            max_files: 50,
+            scan: 1,
+            ..Discovery::new(fake.paths())
+        };
         // Each of them is due again in the next second.
         let scans = (0..4).map(|second| {
             let before = d.files;
@@ -387,7 +454,10 @@ mod tests {
             found
         });
         let scans: Vec<_> = scans.collect();
-        assert!(scans[0].unread.waiting > 0 && scans[0].guests.is_empty(), "{scans:?}");
+        assert!(
+            scans[0].unread.waiting > 0 && scans[0].guests.is_empty(),
+            "{scans:?}"
+        );
         assert_eq!(scans[3].guests, [20], "everybody has a turn");
     }
 
@@ -412,7 +482,8 @@ mod tests {
         let fake = FakeProc::new();
         for pid in [10, 11] {
             let p = fake.process(pid, "qemu").fd(3, "anon_inode:kvm-vm");
-            p.fd(4, "anon_inode:kvm-vcpu:0").fd(5, "anon_inode:kvm-vcpu:1");
+            p.fd(4, "anon_inode:kvm-vcpu:0")
+                .fd(5, "anon_inode:kvm-vcpu:1");
         }
         fake.process(12, "bash");
         assert_eq!(vcpus(&fake.paths()), 4);
@@ -468,7 +539,8 @@ mod tests {
         assert_eq!(found.helpers, [(20, 10), (21, 10)]);
     }
 
-    /// A loop of links stands for any reason that is neither the end of the process nor a right: too many open files.
+    /// A loop of links stands for any reason that is neither the end of the process nor a right:
+    /// too many open files.
     #[test]
     fn a_guest_whose_files_cannot_be_read_for_a_while_has_not_ended() {
         let fake = FakeProc::new();
@@ -479,17 +551,35 @@ mod tests {
         std::fs::remove_dir_all(&fds).unwrap();
         std::os::unix::fs::symlink("fd", &fds).unwrap();
         let found = d.scan(60 * S, OLD).unwrap();
-        assert_eq!((found.guests, found.unread.processes, found.unread.guessed), (vec![10], 1, 1));
+        assert_eq!(
+            (found.guests, found.unread.processes, found.unread.guessed),
+            (vec![10], 1, 1)
+        );
         assert!(found.unread.failure.is_some());
         std::fs::remove_file(&fds).unwrap();
         fake.process(10, "a").fd(3, "anon_inode:kvm-vm");
-        assert_eq!(d.scan(61 * S, OLD).unwrap(), Discovered { guests: vec![10], ..Discovered::default() });
+        assert_eq!(
+            d.scan(61 * S, OLD).unwrap(),
+            Discovered {
+                guests: vec![10],
+                ..Discovered::default()
+            }
+        );
     }
 
     #[test]
     fn a_process_that_cannot_be_read_counts_by_its_name() {
         let fake = FakeProc::new();
-        for (pid, comm, thread) in [(10, "qemu-system-x86", "x"), (11, "bash", "x"), (12, "other", "CPU 0/KVM")] {
+        for (pid, comm, thread) in [
+            (10, "qemu-system-x86", "x"),
+            (11, "bash", "x"),
+            (
+                12,
+                "other",
+                "CPU \
+            0/KVM",
+            ),
+        ] {
             fake.process(pid, comm).thread(pid + 10, thread);
             let fds = fake.paths().process(pid, "fd");
             std::fs::remove_dir_all(&fds).unwrap();
@@ -497,13 +587,21 @@ mod tests {
         }
         let found = Discovery::new(fake.paths()).scan(0, OLD).unwrap();
         let unread = found.unread;
-        assert_eq!((found.guests, unread.processes, unread.guessed), (vec![12], 3, 1));
+        assert_eq!(
+            (found.guests, unread.processes, unread.guessed),
+            (vec![12], 3, 1)
+        );
     }
 
     #[test]
     fn the_dead_are_no_guests() {
         let fake = FakeProc::new();
-        fake.process(10, "qemu").fd(3, "anon_inode:kvm-vm").state('Z');
-        assert_eq!(Discovery::new(fake.paths()).scan(0, OLD).unwrap().guests, [0; 0]);
+        fake.process(10, "qemu")
+            .fd(3, "anon_inode:kvm-vm")
+            .state('Z');
+        assert_eq!(
+            Discovery::new(fake.paths()).scan(0, OLD).unwrap().guests,
+            [0; 0]
+        );
     }
 }

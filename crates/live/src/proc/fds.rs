@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// At most this many open files are looked at.
 const MAX_FILES: usize = 65_536;
 
-/// The files of a process that show it to be a guest, and what belongs to it. The kernel names its anonymous inodes
-/// so (`virt/kvm/kvm_main.c`).
+/// The files of a process that show it to be a guest, and what belongs to it. The kernel names its
+/// anonymous inodes so (`virt/kvm/kvm_main.c`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct KvmFiles {
     /// Number of open files of any kind.
@@ -29,8 +29,9 @@ pub(crate) struct KvmFiles {
 }
 
 impl KvmFiles {
-    /// Looks at every open file of the process. `Denied` also where the list can be read but no file's name (root
-    /// without `CAP_SYS_PTRACE`: fs/proc/base.c, `proc_fd_access_allowed`), unless one of the others is a VM.
+    /// Looks at every open file of the process. `Denied` also where the list can be read but no
+    /// file's name (root without `CAP_SYS_PTRACE`: fs/proc/base.c, `proc_fd_access_allowed`),
+    /// unless one of the others is a VM.
     pub(crate) fn read(paths: &SystemPaths, pid: i32) -> Result<Self, FileError> {
         let dir = file::open_dir(&paths.process(pid, "fd"))?;
         let mut found = Self::default();
@@ -47,12 +48,19 @@ impl KvmFiles {
                 Err(e) => denied |= FileError::from(e) == FileError::Denied,
             }
         }
-        if denied && !found.vm { Err(FileError::Denied) } else { Ok(found) }
+        if denied && !found.vm {
+            Err(FileError::Denied)
+        } else {
+            Ok(found)
+        }
     }
 
     fn note(&mut self, fd: i32, target: &[u8]) {
         let name = target.strip_prefix(b"anon_inode:").unwrap_or_default();
-        let name = name.strip_prefix(b"[").and_then(|n| n.strip_suffix(b"]")).unwrap_or(name);
+        let name = name
+            .strip_prefix(b"[")
+            .and_then(|n| n.strip_suffix(b"]"))
+            .unwrap_or(name);
         let index = |prefix: &[u8]| u32::try_from(number(name.strip_prefix(prefix)?)?).ok();
         match (target, name) {
             (b"/dev/kvm", _) => self.dev_kvm = true,
@@ -61,7 +69,8 @@ impl KvmFiles {
             (_, b"kvm-vm-stats") => self.vm_stats = Some(fd),
             _ => {
                 self.vcpus.extend(index(b"kvm-vcpu:"));
-                self.vcpu_stats.extend(index(b"kvm-vcpu-stats:").map(|n| (fd, n)));
+                self.vcpu_stats
+                    .extend(index(b"kvm-vcpu-stats:").map(|n| (fd, n)));
             }
         }
     }
@@ -105,6 +114,9 @@ mod tests {
             taps: [14].into(),
         };
         assert_eq!(files, expected);
-        assert_eq!(KvmFiles::read(&SystemPaths::under(root.path()), 8), Err(FileError::Gone));
+        assert_eq!(
+            KvmFiles::read(&SystemPaths::under(root.path()), 8),
+            Err(FileError::Gone)
+        );
     }
 }

@@ -12,9 +12,11 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Files kept open leave this many descriptors free for everything else (perf rings, libvirt, the terminal).
+/// Files kept open leave this many descriptors free for everything else (perf rings, libvirt, the
+/// terminal).
 const RESERVED: u64 = 512;
-/// Kernel memory for a file kept open: its inode, its name, and the page that it was read through, bytes.
+/// Kernel memory for a file kept open: its inode, its name, and the page that it was read through,
+/// bytes.
 const FILE_MEMORY: u64 = 6 * 1024;
 /// Files kept open take at most this part of the memory that kvmtop may use.
 const MEMORY_PART: u64 = 8;
@@ -40,8 +42,8 @@ impl From<Errno> for FileError {
     }
 }
 
-/// Files may be kept open below this descriptor: the soft limit, raised to the hard one first, less a reserve, and as
-/// many as there is memory for.
+/// Files may be kept open below this descriptor: the soft limit, raised to the hard one first, less
+/// a reserve, and as many as there is memory for.
 pub(crate) fn keep_below() -> i32 {
     keep_below_in(rights::allow_files(), rights::memory_limit())
 }
@@ -54,12 +56,16 @@ fn keep_below_in(files: Option<u64>, memory: Option<u64>) -> i32 {
 
 /// Opens a folder for `openat` and listing.
 pub(crate) fn open_dir(path: &Path) -> Result<OwnedFd, FileError> {
-    Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+    Ok(rustix::fs::open(
+        path,
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?)
 }
 
-/// Reads `dir/name` from its start into `buf` through the file in `kept`, which is opened first if need be. A file is
-/// kept only below descriptor `keep_below`, so that a host with very many threads still works, only slower. The text is
-/// cut at the buffer's end.
+/// Reads `dir/name` from its start into `buf` through the file in `kept`, which is opened first if
+/// need be. A file is kept only below descriptor `keep_below`, so that a host with very many
+/// threads still works, only slower. The text is cut at the buffer's end.
 pub(crate) fn read_kept<'b>(
     dir: impl AsFd,
     name: impl FnOnce() -> String,
@@ -71,7 +77,9 @@ pub(crate) fn read_kept<'b>(
         let fd = rustix::fs::openat(dir, name(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         *kept = Some(fd);
     }
-    let Some(fd) = kept else { return Err(FileError::Gone) };
+    let Some(fd) = kept else {
+        return Err(FileError::Gone);
+    };
     let read = rustix::io::pread(&*fd, &mut *buf, 0);
     if fd.as_raw_fd() >= keep_below {
         *kept = None;
@@ -83,7 +91,14 @@ pub(crate) fn read_kept<'b>(
 pub(crate) fn open_owned(path: &Path, owner: u32) -> io::Result<(File, Metadata)> {
     let file = rights::open_regular(path)?;
     let meta = file.metadata()?;
-    if meta.uid() == owner { Ok((file, meta)) } else { Err(io::Error::other("it belongs to another user")) }
+    if meta.uid() == owner {
+        Ok((file, meta))
+    } else {
+        Err(io::Error::other(
+            "it belongs to another \
+        user",
+        ))
+    }
 }
 
 /// Reads a file, at most `max` bytes, as text; bytes that are not UTF-8 are replaced.
@@ -97,7 +112,11 @@ pub(crate) fn read_bytes(path: &Path, max: usize) -> Result<Vec<u8>, FileError> 
 }
 
 /// Reads a file of an open folder, at most `max` bytes.
-pub(crate) fn read_bytes_at(dir: impl AsFd, name: impl Arg, max: usize) -> Result<Vec<u8>, FileError> {
+pub(crate) fn read_bytes_at(
+    dir: impl AsFd,
+    name: impl Arg,
+    max: usize,
+) -> Result<Vec<u8>, FileError> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = File::from(rustix::fs::openat(dir, name, flags, Mode::empty())?);
     let mut bytes = Vec::with_capacity(max.min(4096));
@@ -106,11 +125,12 @@ pub(crate) fn read_bytes_at(dir: impl AsFd, name: impl Arg, max: usize) -> Resul
     Ok(bytes)
 }
 
-/// The longest /proc/PID/status: a process may be in 65,536 groups (`NGROUPS_MAX`, include/uapi/linux/limits.h).
+/// The longest /proc/PID/status: a process may be in 65,536 groups (`NGROUPS_MAX`,
+/// include/uapi/linux/limits.h).
 pub(crate) const MAX_STATUS: usize = 1 << 20;
 
-/// Reads a file, at most `max` bytes, as procfs does; `None` where it cannot be read. Bytes that are not UTF-8, as a
-/// process may have in its name, are replaced.
+/// Reads a file, at most `max` bytes, as procfs does; `None` where it cannot be read. Bytes that
+/// are not UTF-8, as a process may have in its name, are replaced.
 pub(crate) fn read_as<T: FromRead>(path: &Path, max: usize) -> Option<T> {
     T::from_read(read_text(path, max).ok()?.as_bytes()).ok()
 }
@@ -118,7 +138,9 @@ pub(crate) fn read_as<T: FromRead>(path: &Path, max: usize) -> Option<T> {
 /// The text of a file, trimmed; `None` where it cannot be read or is empty.
 pub(crate) fn read_word(path: &Path) -> Option<String> {
     let text = read_text(path, 64 * 1024).ok()?;
-    Some(text.trim()).filter(|t| !t.is_empty()).map(str::to_owned)
+    Some(text.trim())
+        .filter(|t| !t.is_empty())
+        .map(str::to_owned)
 }
 
 /// The entries of a folder whose names are numbers; empty where it cannot be read.
@@ -128,15 +150,20 @@ pub(crate) fn numbers_in(path: &Path) -> Vec<i32> {
     numbers
 }
 
-/// Calls `each` for the entries of an open folder whose names are numbers (PIDs, TIDs, descriptors), with their inode
-/// numbers.
-pub(crate) fn list_numbers(dir: impl AsFd, mut each: impl FnMut(i32, u64)) -> Result<(), FileError> {
+/// Calls `each` for the entries of an open folder whose names are numbers (PIDs, TIDs,
+/// descriptors), with their inode numbers.
+pub(crate) fn list_numbers(
+    dir: impl AsFd,
+    mut each: impl FnMut(i32, u64),
+) -> Result<(), FileError> {
     rustix::fs::seek(&dir, rustix::fs::SeekFrom::Start(0))?;
     let mut buf = [MaybeUninit::<u8>::uninit(); 16 * 1024];
     let mut entries = RawDir::new(dir, &mut buf);
     while let Some(entry) = entries.next() {
         let entry = entry?;
-        if let Some(number) = number(entry.file_name().to_bytes()).and_then(|n| i32::try_from(n).ok()) {
+        if let Some(number) =
+            number(entry.file_name().to_bytes()).and_then(|n| i32::try_from(n).ok())
+        {
             each(number, entry.ino());
         }
     }
@@ -152,7 +179,12 @@ mod tests {
         assert_eq!(keep_below_in(Some(1024), None), 512);
         let limited = keep_below_in(Some(1 << 20), Some(40 << 20));
         assert!((100..1000).contains(&limited), "{limited}");
-        assert_eq!(keep_below_in(None, Some(u64::MAX)), keep_below_in(None, None), "version 1 states no limit so");
+        assert_eq!(
+            keep_below_in(None, Some(u64::MAX)),
+            keep_below_in(None, None),
+            "version 1 \
+            states no limit so"
+        );
     }
 
     #[test]
@@ -172,7 +204,10 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_gone() {
-        assert_eq!(read_text(Path::new("/nonexistent/x"), 10), Err(FileError::Gone));
+        assert_eq!(
+            read_text(Path::new("/nonexistent/x"), 10),
+            Err(FileError::Gone)
+        );
     }
 
     #[test]
@@ -182,8 +217,14 @@ mod tests {
         let fd = open_dir(dir.path()).unwrap();
         let (mut kept, mut buf) = (None, [0; 16]);
         for below in [i32::MAX, 0] {
-            assert_eq!(read_kept(&fd, || "a".into(), &mut kept, below, &mut buf).unwrap(), b"one");
-            assert_eq!(read_kept(&fd, || "a".into(), &mut kept, below, &mut buf).unwrap(), b"one");
+            assert_eq!(
+                read_kept(&fd, || "a".into(), &mut kept, below, &mut buf).unwrap(),
+                b"one"
+            );
+            assert_eq!(
+                read_kept(&fd, || "a".into(), &mut kept, below, &mut buf).unwrap(),
+                b"one"
+            );
             assert_eq!(kept.is_some(), below > 0);
             kept = None;
         }

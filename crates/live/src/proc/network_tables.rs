@@ -32,7 +32,8 @@ impl NetworkTables {
     /// Begins a tick. Namespaces that no guest asked for lately are forgotten.
     pub(crate) fn begin(&mut self, now_ns: u64) {
         self.reads = MAX_READS;
-        self.tables.retain(|_, table| now_ns.saturating_sub(table.read_ns) < 4 * PERIOD_NS);
+        self.tables
+            .retain(|_, table| now_ns.saturating_sub(table.read_ns) < 4 * PERIOD_NS);
     }
 
     /// The interfaces of a process's network namespace, as last read.
@@ -44,20 +45,27 @@ impl NetworkTables {
         now_ns: u64,
     ) -> Option<Arc<NetworkTable>> {
         let known = self.tables.get(namespace).cloned();
-        let is_due = known.as_ref().is_none_or(|t| now_ns.saturating_sub(t.read_ns) >= PERIOD_NS);
+        let is_due = known
+            .as_ref()
+            .is_none_or(|t| now_ns.saturating_sub(t.read_ns) >= PERIOD_NS);
         if !is_due || self.reads == 0 {
             return known;
         }
         self.reads -= 1;
-        let devices: InterfaceDeviceStatus = file::read_as(&paths.process(pid, "net/dev"), MAX_TABLE)?;
+        let devices: InterfaceDeviceStatus =
+            file::read_as(&paths.process(pid, "net/dev"), MAX_TABLE)?;
         let nics = devices.0.values().map(of_guest).collect();
-        let table = Arc::new(NetworkTable { read_ns: now_ns, nics });
+        let table = Arc::new(NetworkTable {
+            read_ns: now_ns,
+            nics,
+        });
         self.tables.insert(namespace.to_owned(), table.clone());
         Some(table)
     }
 }
 
-/// An interface as the guest of a tap device sees it: what the host sends into a tap device, the guest receives.
+/// An interface as the guest of a tap device sees it: what the host sends into a tap device, the
+/// guest receives.
 fn of_guest(nic: &DeviceStatus) -> (String, NicSample) {
     let name = kvm::sanitize(&nic.name, 16);
     let nic = NicSample {

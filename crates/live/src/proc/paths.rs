@@ -4,8 +4,8 @@ use super::file;
 use procfs::process::Status;
 use std::path::{Path, PathBuf};
 
-/// `CAP_SYS_PTRACE`, and `CAP_DAC_READ_SEARCH` for /proc/PID/fd, which is a folder that only its user may open
-/// (include/uapi/linux/capability.h; fs/proc/base.c, `tgid_base_stuff`).
+/// `CAP_SYS_PTRACE`, and `CAP_DAC_READ_SEARCH` for /proc/PID/fd, which is a folder that only its
+/// user may open (include/uapi/linux/capability.h; fs/proc/base.c, `tgid_base_stuff`).
 const LOOK_INTO_ALL: u64 = 1 << 19 | 1 << 2;
 
 /// The folders that the live sources read.
@@ -19,18 +19,23 @@ pub struct SystemPaths {
     pub run: PathBuf,
     /// `/dev`.
     pub dev: PathBuf,
-    /// Whether these are the running kernel's own: only then may a PID found there be passed to a system call.
+    /// Whether these are the running kernel's own: only then may a PID found there be passed to a
+    /// system call.
     pub real: bool,
 }
 
 impl Default for SystemPaths {
     fn default() -> Self {
-        Self { real: true, ..Self::under(Path::new("/")) }
+        Self {
+            real: true,
+            ..Self::under(Path::new("/"))
+        }
     }
 }
 
 impl SystemPaths {
-    /// A tree with `proc`, `sys`, `run` and `dev` below `root`; its PIDs are never passed to system calls.
+    /// A tree with `proc`, `sys`, `run` and `dev` below `root`; its PIDs are never passed to system
+    /// calls.
     pub fn under(root: &Path) -> Self {
         Self {
             proc: root.join("proc"),
@@ -41,23 +46,30 @@ impl SystemPaths {
         }
     }
 
-    /// Whether /proc hides the processes of other users: the mount option `hidepid` hides them, init too, from everyone
-    /// but a group and those who may trace them (Documentation/filesystems/proc.rst; fs/proc/base.c,
-    /// `has_pid_permissions`).
+    /// Whether /proc hides the processes of other users: the mount option `hidepid` hides them,
+    /// init too, from everyone but a group and those who may trace them
+    /// (Documentation/filesystems/proc.rst; fs/proc/base.c, `has_pid_permissions`).
     pub(crate) fn hides_processes(&self) -> bool {
         self.real && self.proc.join("self").exists() && !self.proc.join("1").exists()
     }
 
-    /// Whether kvmtop has the right to look into every process: what is refused then, a security module refuses.
+    /// Whether kvmtop has the right to look into every process: what is refused then, a security
+    /// module refuses.
     pub(crate) fn may_trace_all(&self) -> bool {
         // Of the calling thread: the first one may have given its rights up.
-        let status: Option<Status> = file::read_as(&self.proc.join("thread-self/status"), file::MAX_STATUS);
+        let status: Option<Status> =
+            file::read_as(&self.proc.join("thread-self/status"), file::MAX_STATUS);
         status.is_some_and(|status| status.capeff & LOOK_INTO_ALL == LOOK_INTO_ALL)
     }
 
-    /// The user who owns what system daemons write: root, or the user of a test for a tree of his own.
+    /// The user who owns what system daemons write: root, or the user of a test for a tree of his
+    /// own.
     pub(crate) fn system_owner(&self) -> u32 {
-        if self.real { 0 } else { rustix::process::geteuid().as_raw() }
+        if self.real {
+            0
+        } else {
+            rustix::process::geteuid().as_raw()
+        }
     }
 
     /// `/proc/PID/NAME`.

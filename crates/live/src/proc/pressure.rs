@@ -5,11 +5,12 @@ use procfs::parse_pressure_record;
 use sample::Pressure;
 use std::path::Path;
 
-/// Time between two readings: the kernel renews its means that often (kernel/sched/psi.c, `PSI_FREQ`).
+/// Time between two readings: the kernel renews its means that often (kernel/sched/psi.c,
+/// `PSI_FREQ`).
 pub(crate) const PERIOD_NS: u64 = 2_000_000_000;
 
-/// Reads the host's files (`/proc/pressure/io`), or with the ending `.pressure` a cgroup's. `None`: a kernel
-/// without them, or one that has them switched off and so refuses to open them.
+/// Reads the host's files (`/proc/pressure/io`), or with the ending `.pressure` a cgroup's. `None`:
+/// a kernel without them, or one that has them switched off and so refuses to open them.
 pub(crate) fn read(folder: &Path, ending: &str) -> Option<Pressure> {
     let text = |resource| read_text(&folder.join(format!("{resource}{ending}")), 1024).ok();
     let [cpu, io, memory] = [text("cpu")?, text("io")?, text("memory")?];
@@ -22,10 +23,12 @@ pub(crate) fn read(folder: &Path, ending: &str) -> Option<Pressure> {
     })
 }
 
-/// The mean of 10 seconds of a line, `some` or `full`, in hundredths. Line by line, because procfs' readers of whole
-/// files want `full` of CPUs, which Linux before 5.13 lacks.
+/// The mean of 10 seconds of a line, `some` or `full`, in hundredths. Line by line, because procfs'
+/// readers of whole files want `full` of CPUs, which Linux before 5.13 lacks.
 fn mean(text: &str, kind: &str) -> Option<u64> {
-    let line = text.lines().find(|line| line.split_once(' ').is_some_and(|(first, _)| first == kind))?;
+    let line = text
+        .lines()
+        .find(|line| line.split_once(' ').is_some_and(|(first, _)| first == kind))?;
     Some((parse_pressure_record(line).ok()?.avg10 * 100.0).round() as u64)
 }
 
@@ -40,14 +43,21 @@ mod tests {
         let folder = fake.paths().proc.join("pressure");
         let text = |some: &str| {
             format!(
-                "some avg10={some} avg60=9.99 avg300=0.00 total=1\nfull avg10=0.50 avg60=9.99 avg300=0.00 total=1\n"
+                "some avg10={some} avg60=9.99 avg300=0.00 total=1\nfull avg10=0.50 avg60=9.99 \
+                    avg300=0.00 total=1\n"
             )
         };
         fake.write("proc/pressure/cpu", &text("100.00"));
         fake.write("proc/pressure/io", &text("1.05"));
         assert_eq!(read(&folder, ""), None);
         fake.write("proc/pressure/memory", &text("20.00"));
-        let expected = Pressure { cpu: 10_000, io: 105, io_full: 50, memory: 2_000, memory_full: 50 };
+        let expected = Pressure {
+            cpu: 10_000,
+            io: 105,
+            io_full: 50,
+            memory: 2_000,
+            memory_full: 50,
+        };
         assert_eq!(read(&folder, ""), Some(expected));
     }
 }

@@ -1,10 +1,10 @@
 //! Reads files of a process that another program can hold back.
 //!
-//! `/proc/PID/cmdline` is memory of that process, `numa_maps` and `smaps_rollup` need the lock of its memory
-//! (`get_mm_cmdline` of `fs/proc/base.c`; `fs/proc/task_mmu.c`): whoever reads a page of a file whose server does not
-//! answer (FUSE, NFS) may hold that lock, and a change of the memory then keeps everybody else waiting. So a separate
-//! thread reads each file, and the tick continues without a thread that takes too long. Such a thread ends with the
-//! process at the latest.
+//! `/proc/PID/cmdline` is memory of that process, `numa_maps` and `smaps_rollup` need the lock of
+//! its memory (`get_mm_cmdline` of `fs/proc/base.c`; `fs/proc/task_mmu.c`): whoever reads a page of
+//! a file whose server does not answer (FUSE, NFS) may hold that lock, and a change of the memory
+//! then keeps everybody else waiting. So a separate thread reads each file, and the tick continues
+//! without a thread that takes too long. Such a thread ends with the process at the latest.
 
 use super::file::{self, FileError};
 use crate::user_slots::UserSlots;
@@ -61,8 +61,14 @@ impl<T> Late<T> {
 }
 
 impl LateFile {
-    /// Returns the content once it was read. Starts a thread unless one reads already, and waits at most `timeout`.
-    pub(crate) fn read(&mut self, files: &mut SlowFiles, file: SlowFile, timeout: Duration) -> Option<FileBytes> {
+    /// Returns the content once it was read. Starts a thread unless one reads already, and waits at
+    /// most `timeout`.
+    pub(crate) fn read(
+        &mut self,
+        files: &mut SlowFiles,
+        file: SlowFile,
+        timeout: Duration,
+    ) -> Option<FileBytes> {
         if self.is_awaited() {
             return self.take(NO_WAIT);
         }
@@ -86,12 +92,17 @@ pub(crate) struct SlowFiles {
 
 impl Default for SlowFiles {
     fn default() -> Self {
-        Self { read: file::read_bytes, slots: UserSlots::default(), waited: Duration::ZERO }
+        Self {
+            read: file::read_bytes,
+            slots: UserSlots::default(),
+            waited: Duration::ZERO,
+        }
     }
 }
 
 impl SlowFiles {
-    /// Runs work that may wait for a process of this user, or for a file of it. `None` as for [`Self::start`].
+    /// Runs work that may wait for a process of this user, or for a file of it. `None` as for
+    /// [`Self::start`].
     pub(crate) fn run<T: Send + 'static>(
         &self,
         uid: Option<u32>,
@@ -106,11 +117,15 @@ impl SlowFiles {
         self.slots.run(uid.unwrap_or(u32::MAX), "slow-files", work)
     }
 
-    /// Starts a thread that reads a file. `None`: too many threads wait, or this tick has waited long enough; ask again
-    /// in another tick.
+    /// Starts a thread that reads a file. `None`: too many threads wait, or this tick has waited
+    /// long enough; ask again in another tick.
     fn start(&self, SlowFile { path, max, uid }: SlowFile) -> Option<Receiver<FileBytes>> {
         let read = self.read;
-        if self.waited < TICK_TIMEOUT { self.run(uid, move || read(&path, max)) } else { None }
+        if self.waited < TICK_TIMEOUT {
+            self.run(uid, move || read(&path, max))
+        } else {
+            None
+        }
     }
 }
 
@@ -133,10 +148,21 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("a"), "text").unwrap();
         let mut files = SlowFiles::default();
-        for (name, expected) in [("a", Ok(b"tex".to_vec())), ("b", Err(FileError::Gone)), ("a", Ok(b"tex".to_vec()))] {
+        for (name, expected) in [
+            ("a", Ok(b"tex".to_vec())),
+            ("b", Err(FileError::Gone)),
+            ("a", Ok(b"tex".to_vec())),
+        ] {
             files.waited = Duration::ZERO;
-            let file = SlowFile { path: dir.path().join(name), max: 3, uid: None };
-            assert_eq!(LateFile::default().read(&mut files, file, Duration::from_secs(9)), Some(expected));
+            let file = SlowFile {
+                path: dir.path().join(name),
+                max: 3,
+                uid: None,
+            };
+            assert_eq!(
+                LateFile::default().read(&mut files, file, Duration::from_secs(9)),
+                Some(expected)
+            );
         }
         assert_eq!(files.slots.taken(), 0);
     }
@@ -145,11 +171,21 @@ mod tests {
     fn files_that_are_held_back_take_few_threads_and_little_of_a_tick() {
         let dir = tempfile::tempdir().unwrap();
         let held = dir.path().join("held");
-        let mut files = SlowFiles { read: once_there, ..SlowFiles::default() };
+        let mut files = SlowFiles {
+            read: once_there,
+            ..SlowFiles::default()
+        };
         let own = rustix::process::geteuid().as_raw();
         let mut late = Vec::new();
         let mut ask = |files: &mut SlowFiles, user: u32| {
-            let (mut file, asked) = (LateFile::default(), SlowFile { path: held.clone(), max: 9, uid: Some(user) });
+            let (mut file, asked) = (
+                LateFile::default(),
+                SlowFile {
+                    path: held.clone(),
+                    max: 9,
+                    uid: Some(user),
+                },
+            );
             assert_eq!(file.read(files, asked, FILE_TIMEOUT), None);
             let waits = file.is_awaited();
             late.extend(waits.then_some(file));
@@ -160,12 +196,21 @@ mod tests {
                 files.waited = Duration::ZERO;
                 let begin = Instant::now();
                 while ask(&mut files, own + 1 + user) {}
-                assert!(begin.elapsed() < 10 * TICK_TIMEOUT, "a tick waits for {:?}", begin.elapsed());
+                assert!(
+                    begin.elapsed() < 10 * TICK_TIMEOUT,
+                    "a tick waits for {:?}",
+                    begin.elapsed()
+                );
             }
             let users = user as usize + 1;
             assert!(files.slots.taken() <= (MAX_THREADS_OF_USER * users).min(MAX_THREADS + users));
         }
-        assert_eq!(files.slots.taken(), MAX_THREADS + 96, "each user has one, and four have three more");
+        assert_eq!(
+            files.slots.taken(),
+            MAX_THREADS + 96,
+            "each user has one, and four have three \
+            more"
+        );
         // Others have used up their places: kvmtop's own user still has some.
         files.waited = Duration::ZERO;
         assert!(ask(&mut files, own), "a place is left");
@@ -176,6 +221,10 @@ mod tests {
             let answer = file.0.unwrap().recv_timeout(Duration::from_secs(30));
             assert_eq!(answer.unwrap(), Ok(b"text".to_vec()));
         }
-        assert_eq!(files.slots.taken(), 0, "a thread that has read its file ends");
+        assert_eq!(
+            files.slots.taken(),
+            0,
+            "a thread that has read its file ends"
+        );
     }
 }

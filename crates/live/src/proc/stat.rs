@@ -1,17 +1,20 @@
-//! Parsers of the texts of /proc/PID/task/TID: `stat`, `schedstat`, `sched`. Pure. They are read of each thread in each
-//! tick, into a buffer and from files kept open: procfs opens a file anew, takes twice the time, and knows no `sched`.
+//! Parsers of the texts of /proc/PID/task/TID: `stat`, `schedstat`, `sched`. Pure. They are read of
+//! each thread in each tick, into a buffer and from files kept open: procfs opens a file anew,
+//! takes twice the time, and knows no `sched`.
 
-/// Nanoseconds of a clock tick as /proc counts them: `USER_HZ` is 100 on every architecture that runs KVM
-/// (include/asm-generic/param.h).
+/// Nanoseconds of a clock tick as /proc counts them: `USER_HZ` is 100 on every architecture that
+/// runs KVM (include/asm-generic/param.h).
 pub(crate) const TICK_NS: u64 = 10_000_000;
 
 /// `PF_KTHREAD` of include/linux/sched.h: a kernel thread.
 const PF_KTHREAD: u64 = 0x0020_0000;
 
-/// The fields of a `stat` line that kvmtop needs (fs/proc/array.c, `do_task_stat`; `proc_pid_stat(5)` numbers them).
+/// The fields of a `stat` line that kvmtop needs (fs/proc/array.c, `do_task_stat`;
+/// `proc_pid_stat(5)` numbers them).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stat<'a> {
-    /// Field 2, without its parentheses; may hold any byte, parentheses, spaces and line breaks too.
+    /// Field 2, without its parentheses; may hold any byte, parentheses, spaces and line breaks
+    /// too.
     pub comm: &'a [u8],
     /// Field 3: `R`, `S`, `D`, `Z`, …
     pub state: u8,
@@ -47,8 +50,13 @@ impl<'a> Stat<'a> {
         let mut state = b'?';
         let rest = line.get(close + 1..)?;
         let mut count = 3;
-        for word in rest.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty()) {
-            let Some(slot) = fields.get_mut(count) else { break };
+        for word in rest
+            .split(u8::is_ascii_whitespace)
+            .filter(|w| !w.is_empty())
+        {
+            let Some(slot) = fields.get_mut(count) else {
+                break;
+            };
             if count == 3 {
                 state = *word.first()?;
             } else {
@@ -61,8 +69,11 @@ impl<'a> Stat<'a> {
         if count <= 22 {
             return None;
         }
-        let small =
-            |field: usize| (count > field).then(|| fields.get(field).and_then(|v| u32::try_from(*v).ok())).flatten();
+        let small = |field: usize| {
+            (count > field)
+                .then(|| fields.get(field).and_then(|v| u32::try_from(*v).ok()))
+                .flatten()
+        };
         Some(Self {
             comm,
             state,
@@ -85,8 +96,9 @@ impl<'a> Stat<'a> {
     }
 }
 
-/// A `schedstat` line: nanoseconds on a CPU, nanoseconds runnable but waiting, number of times it got a CPU
-/// (fs/proc/base.c, `proc_pid_schedstat`). `None` for all zeroes of a kernel without `CONFIG_SCHED_INFO`.
+/// A `schedstat` line: nanoseconds on a CPU, nanoseconds runnable but waiting, number of times it
+/// got a CPU (fs/proc/base.c, `proc_pid_schedstat`). `None` for all zeroes of a kernel without
+/// `CONFIG_SCHED_INFO`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SchedStat {
     /// Exact time on a CPU.
@@ -99,8 +111,15 @@ pub(crate) struct SchedStat {
 
 impl SchedStat {
     pub(crate) fn parse(line: &[u8]) -> Option<Self> {
-        let mut words = line.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty()).map(number);
-        Some(Self { run_ns: words.next()??, wait_ns: words.next()??, arrivals: words.next()?? })
+        let mut words = line
+            .split(u8::is_ascii_whitespace)
+            .filter(|w| !w.is_empty())
+            .map(number);
+        Some(Self {
+            run_ns: words.next()??,
+            wait_ns: words.next()??,
+            arrivals: words.next()??,
+        })
     }
 }
 
@@ -128,12 +147,14 @@ impl Switches {
     }
 }
 
-/// The value of a line `name: value` or `name value`, in files that procfs does not know: `sched`, `fdinfo` and
-/// `cpu.stat`.
+/// The value of a line `name: value` or `name value`, in files that procfs does not know: `sched`,
+/// `fdinfo` and `cpu.stat`.
 pub(crate) fn value<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     let is_separator = |c: char| c == ':' || c.is_whitespace();
     text.lines().find_map(|line| {
-        let rest = line.strip_prefix(name).filter(|rest| rest.starts_with(is_separator))?;
+        let rest = line
+            .strip_prefix(name)
+            .filter(|rest| rest.starts_with(is_separator))?;
         Some(rest.trim_start_matches(is_separator).trim_end())
     })
 }
@@ -153,8 +174,9 @@ mod tests {
     /// A vCPU thread of QEMU 7.2 on Linux 6.18, its name replaced.
     fn line(comm: &str) -> String {
         format!(
-            "1311 ({comm}) R 1 1290 1290 0 -1 138412096 2031 0 3 0 512 377 0 0 20 0 5 0 225401 1037410304 9071 \
-             18446744073709551615 1 1 0 0 0 0 268444224 4096 16963 0 0 0 -1 1 50 1 0 377 0 0 0 0 0 0 0 0 0\n"
+            "1311 ({comm}) R 1 1290 1290 0 -1 138412096 2031 0 3 0 512 377 0 0 20 0 5 0 225401 \
+             1037410304 9071 18446744073709551615 1 1 0 0 0 0 268444224 4096 16963 0 0 0 -1 1 50 1 \
+             0 377 0 0 0 0 0 0 0 0 0\n"
         )
     }
 
@@ -162,15 +184,33 @@ mod tests {
     fn a_vcpu_thread() {
         let text = line("CPU 0/KVM");
         let s = Stat::parse(text.as_bytes()).unwrap();
-        assert_eq!((s.comm, s.state, s.kernel), (&b"CPU 0/KVM"[..], b'R', false));
-        assert_eq!((s.user_ticks, s.system_ticks, s.guest_ticks), (512, 377, 377));
+        assert_eq!(
+            (s.comm, s.state, s.kernel),
+            (&b"CPU 0/KVM"[..], b'R', false)
+        );
+        assert_eq!(
+            (s.user_ticks, s.system_ticks, s.guest_ticks),
+            (512, 377, 377)
+        );
         assert_eq!((s.threads, s.start_ticks), (5, 225_401));
-        assert_eq!((s.cpu, s.rt_priority, s.policy), (Some(1), Some(50), Some(1)));
+        assert_eq!(
+            (s.cpu, s.rt_priority, s.policy),
+            (Some(1), Some(50), Some(1))
+        );
     }
 
     #[test]
     fn any_name_is_a_name() {
-        for comm in ["a) S 1 1 (b", "))) ((", "two\nlines", "x\u{1b}[31m", "", "(sd-pam)", "a b c d e f g h"] {
+        for comm in [
+            "a) S 1 1 (b",
+            "))) ((",
+            "two\nlines",
+            "x\u{1b}[31m",
+            "",
+            "(sd-pam)",
+            "a b c \
+            d e f g h",
+        ] {
             let text = line(comm);
             let s = Stat::parse(text.as_bytes()).unwrap();
             assert_eq!(s.comm, comm.as_bytes());
@@ -198,15 +238,29 @@ mod tests {
 
     #[test]
     fn schedstat_and_sched() {
-        assert_eq!(SchedStat::parse(b"147659 12 7\n"), Some(SchedStat { run_ns: 147_659, wait_ns: 12, arrivals: 7 }));
+        assert_eq!(
+            SchedStat::parse(b"147659 12 7\n"),
+            Some(SchedStat {
+                run_ns: 147_659,
+                wait_ns: 12,
+                arrivals: 7
+            })
+        );
         let sched = "CPU 0/KVM (12, #threads: 3)\n----\nse.exec_start   :   1308432.965961\n\
             se.nr_migrations                             :                   14\n\
             nr_switches                                  :                   30\n\
             nr_voluntary_switches                        :                   20\n\
             nr_involuntary_switches                      :                   10\n";
-        let all = Switches { voluntary: Some(20), involuntary: Some(10), migrations: Some(14) };
+        let all = Switches {
+            voluntary: Some(20),
+            involuntary: Some(10),
+            migrations: Some(14),
+        };
         assert_eq!(Switches::parse(sched.as_bytes()), all);
-        assert_eq!(value("Name:\tx\nVmSwap:\t  12 kB\n", "VmSwap"), Some("12 kB"));
+        assert_eq!(
+            value("Name:\tx\nVmSwap:\t  12 kB\n", "VmSwap"),
+            Some("12 kB")
+        );
     }
 
     proptest! {

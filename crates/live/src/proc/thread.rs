@@ -1,7 +1,8 @@
 //! One thread of a process: CPU time, waiting, placement, switches, read through files kept open.
 //!
-//! `schedstat` is read first, as it costs a quarter of `stat`: a thread that got no CPU since the last reading has
-//! unchanged figures. `sched` (switches and migrations) is read for threads that ran, within a budget per tick.
+//! `schedstat` is read first, as it costs a quarter of `stat`: a thread that got no CPU since the
+//! last reading has unchanged figures. `sched` (switches and migrations) is read for threads that
+//! ran, within a budget per tick.
 
 use super::file::{self, FileError, read_kept};
 use super::paths::SystemPaths;
@@ -31,8 +32,8 @@ pub(crate) struct LiveThread {
     pub times: Option<ThreadTimes>,
     /// Where it runs.
     pub place: Placement,
-    /// Migrations between CPUs as of its last run: since its start, or since the first reading after a tick without
-    /// one. `None` where unknown.
+    /// Migrations between CPUs as of its last run: since its start, or since the first reading
+    /// after a tick without one. `None` where unknown.
     pub migrations: Option<u64>,
     /// Its state letter when last read.
     pub state: u8,
@@ -47,25 +48,48 @@ pub(crate) struct LiveThread {
 }
 
 impl LiveThread {
-    pub(super) fn open(task: impl AsFd, tid: i32, reader: &mut ReadContext) -> Result<Self, FileError> {
-        let mut thread = Self { tid, state: b'?', first_migrations: Some(0), ..Self::default() };
+    pub(super) fn open(
+        task: impl AsFd,
+        tid: i32,
+        reader: &mut ReadContext,
+    ) -> Result<Self, FileError> {
+        let mut thread = Self {
+            tid,
+            state: b'?',
+            first_migrations: Some(0),
+            ..Self::default()
+        };
         thread.read(task, reader)?;
         Ok(thread)
     }
 
     /// Reads the files that may have changed.
-    pub(super) fn read(&mut self, task: impl AsFd, reader: &mut ReadContext) -> Result<(), FileError> {
+    pub(super) fn read(
+        &mut self,
+        task: impl AsFd,
+        reader: &mut ReadContext,
+    ) -> Result<(), FileError> {
         let (tid, below) = (self.tid, reader.keep_below);
         let name = |file: &'static str| move || format!("{tid}/{file}");
-        let now = match read_kept(task.as_fd(), name("schedstat"), &mut self.schedstat, below, &mut reader.buf) {
+        let now = match read_kept(
+            task.as_fd(),
+            name("schedstat"),
+            &mut self.schedstat,
+            below,
+            &mut reader.buf,
+        ) {
             Ok(line) => SchedStat::parse(line),
-            Err(FileError::Gone) if self.times.is_some() && self.seen.is_some() => return Err(FileError::Gone),
+            Err(FileError::Gone) if self.times.is_some() && self.seen.is_some() => {
+                return Err(FileError::Gone);
+            }
             Err(_) => None,
         };
         let ran = now.is_none() || now != self.seen || self.runs();
         if ran {
-            // What cannot be read is not known: the figures of the last reading would look like a thread at rest.
-            self.read_stat(task.as_fd(), now, reader).inspect_err(|_| self.times = None)?;
+            // What cannot be read is not known: the figures of the last reading would look like a
+            // thread at rest.
+            self.read_stat(task.as_fd(), now, reader)
+                .inspect_err(|_| self.times = None)?;
             self.read_switches(task.as_fd(), reader);
         }
         self.seen = now;
@@ -75,8 +99,8 @@ impl LiveThread {
         Ok(())
     }
 
-    /// A thread that was running at the last reading may still be on the same CPU: the kernel updates its clocks only
-    /// at the scheduler's tick, which a `nohz_full` CPU does not take.
+    /// A thread that was running at the last reading may still be on the same CPU: the kernel
+    /// updates its clocks only at the scheduler's tick, which a `nohz_full` CPU does not take.
     pub(super) fn runs(&self) -> bool {
         self.state == b'R'
     }
@@ -93,7 +117,13 @@ impl LiveThread {
         reader: &mut ReadContext,
     ) -> Result<(), FileError> {
         let tid = self.tid;
-        let line = read_kept(task, || format!("{tid}/stat"), &mut self.stat, reader.keep_below, &mut reader.buf)?;
+        let line = read_kept(
+            task,
+            || format!("{tid}/stat"),
+            &mut self.stat,
+            reader.keep_below,
+            &mut reader.buf,
+        )?;
         let stat = Stat::parse(line).ok_or(FileError::Gone)?;
         // A file that is not kept open may be another thread's by now, one that got the same id.
         if self.state != b'?' && self.start_ticks != stat.start_ticks {
@@ -104,10 +134,14 @@ impl LiveThread {
             self.comm = sanitize(&String::from_utf8_lossy(stat.comm), MAX_COMM);
         }
         self.state = stat.state;
-        // 0 without delay accounting, which the kernel does only for tasks that start while it is on.
+        // 0 without delay accounting, which the kernel does only for tasks that start while it is
+        // on.
         let counted = stat.disk_wait_ticks.filter(|ticks| *ticks > 0);
         let disk_wait_ns = counted.map(|ticks| ticks.saturating_mul(TICK_NS));
-        self.times = Some(ThreadTimes { disk_wait_ns, ..times(&stat, now) });
+        self.times = Some(ThreadTimes {
+            disk_wait_ns,
+            ..times(&stat, now)
+        });
         self.place.cpu = stat.cpu;
         self.place.policy = stat.policy;
         self.place.rt_priority = stat.rt_priority;
@@ -117,22 +151,39 @@ impl LiveThread {
     fn read_switches(&mut self, task: impl AsFd, reader: &mut ReadContext) {
         self.migrations = None;
         let first = self.first_migrations.take();
-        let Some(left) = reader.sched_budget.checked_sub(1) else { return };
+        let Some(left) = reader.sched_budget.checked_sub(1) else {
+            return;
+        };
         reader.sched_budget = left;
         let tid = self.tid;
         let name = || format!("{tid}/sched");
         // Some kernels before 6.15 lack the file (without `CONFIG_SCHED_DEBUG`).
-        let text = read_kept(task, name, &mut self.sched, reader.keep_below, &mut reader.buf);
-        let Ok(switches) = text.map(Switches::parse) else { return };
+        let text = read_kept(
+            task,
+            name,
+            &mut self.sched,
+            reader.keep_below,
+            &mut reader.buf,
+        );
+        let Ok(switches) = text.map(Switches::parse) else {
+            return;
+        };
         self.first_migrations = first.or(switches.migrations);
-        self.migrations = switches.migrations.zip(self.first_migrations).map(|(n, f)| n.saturating_sub(f));
+        self.migrations = switches
+            .migrations
+            .zip(self.first_migrations)
+            .map(|(n, f)| n.saturating_sub(f));
         if let Some(times) = &mut self.times {
             (times.voluntary, times.involuntary) = (switches.voluntary, switches.involuntary);
         }
     }
 
     pub(super) fn read_affinity(&mut self, reader: &ReadContext) {
-        let set = if reader.paths.real { affinity_of(self.tid) } else { None };
+        let set = if reader.paths.real {
+            affinity_of(self.tid)
+        } else {
+            None
+        };
         if self.place.affinity.as_deref() != set.as_ref() {
             self.place.affinity = set.map(Arc::new);
         }
@@ -155,21 +206,36 @@ fn times(stat: &Stat<'_>, sched: Option<SchedStat>) -> ThreadTimes {
 /// Start (ticks after boot) and CPU times of a process's main thread, read once.
 pub(crate) fn main_thread(paths: &SystemPaths, pid: i32) -> Option<(u64, ThreadTimes)> {
     let task = paths.process(pid, "task").join(pid.to_string());
-    let sched = file::read_bytes(&task.join("schedstat"), 256).ok().and_then(|line| SchedStat::parse(&line));
+    let sched = file::read_bytes(&task.join("schedstat"), 256)
+        .ok()
+        .and_then(|line| SchedStat::parse(&line));
     let line = file::read_bytes(&task.join("stat"), 4096).ok()?;
     let stat = Stat::parse(&line)?;
     Some((stat.start_ticks, times(&stat, sched)))
 }
 
 /// The CPUs a thread may run on. The system call costs a twentieth of reading `status`.
-#[allow(unsafe_code, reason = "rustix's sched_getaffinity knows 1024 CPUs at most")]
+#[allow(
+    unsafe_code,
+    reason = "rustix's sched_getaffinity knows 1024 CPUs at most"
+)]
 fn affinity_of(tid: i32) -> Option<CpuSet> {
     let mut words = [0_u64; kvm::cpu_set::MAX_CPUS as usize / 64];
-    // SAFETY: the kernel writes at most the size given into the array, which is valid for writes and 8-byte aligned as
-    // sched_getaffinity(2) asks; it reads nothing from it.
-    let written = unsafe { libc::syscall(libc::SYS_sched_getaffinity, tid, size_of_val(&words), words.as_mut_ptr()) };
+    // SAFETY: the kernel writes at most the size given into the array, which is valid for writes
+    // and 8-byte aligned as sched_getaffinity(2) asks; it reads nothing from it.
+    let written = unsafe {
+        libc::syscall(
+            libc::SYS_sched_getaffinity,
+            tid,
+            size_of_val(&words),
+            words.as_mut_ptr(),
+        )
+    };
     // The kernel returns how many bytes it wrote: as many as its CPUs need.
-    let used = usize::try_from(written).ok().filter(|n| *n > 0)?.div_ceil(8);
+    let used = usize::try_from(written)
+        .ok()
+        .filter(|n| *n > 0)?
+        .div_ceil(8);
     Some(CpuSet::of_words(words.get(..used)?))
 }
 

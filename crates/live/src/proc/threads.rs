@@ -13,19 +13,28 @@ const MAX_THREADS: usize = 16_384;
 /// The threads are listed at least every 10 to 20 ticks, even without a sign of a change.
 const RELIST_TICKS: u32 = 10;
 
-/// The CPU time of a process with all of its threads, ended ones too, nanoseconds: the sum of their `schedstat` times
-/// (`thread_group_cputime` in kernel/sched/cputime.c) for one system call.
+/// The CPU time of a process with all of its threads, ended ones too, nanoseconds: the sum of their
+/// `schedstat` times (`thread_group_cputime` in kernel/sched/cputime.c) for one system call.
 #[allow(unsafe_code, reason = "rustix has no clock_getcpuclockid")]
 fn clock_of(pid: i32) -> Option<u64> {
     let mut id = 0;
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: both calls write one value each, into variables of the right type that are valid for writes.
-    let failed =
-        unsafe { libc::clock_getcpuclockid(pid, &raw mut id) != 0 || libc::clock_gettime(id, &raw mut time) != 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: both calls write one value each, into variables of the right type that are valid for
+    // writes.
+    let failed = unsafe {
+        libc::clock_getcpuclockid(pid, &raw mut id) != 0
+            || libc::clock_gettime(id, &raw mut time) != 0
+    };
     if failed {
         return None;
     }
-    let (seconds, rest) = (u64::try_from(time.tv_sec).ok()?, u64::try_from(time.tv_nsec).ok()?);
+    let (seconds, rest) = (
+        u64::try_from(time.tv_sec).ok()?,
+        u64::try_from(time.tv_nsec).ok()?,
+    );
     Some(seconds.wrapping_mul(1_000_000_000).wrapping_add(rest))
 }
 
@@ -51,7 +60,10 @@ pub(crate) fn take_where<K: Ord + Copy, V>(
     map: &mut BTreeMap<K, V>,
     mut fits: impl FnMut(&K, &mut V) -> bool,
 ) -> Vec<V> {
-    let keys: Vec<K> = map.iter_mut().filter_map(|(k, v)| fits(k, v).then_some(*k)).collect();
+    let keys: Vec<K> = map
+        .iter_mut()
+        .filter_map(|(k, v)| fits(k, v).then_some(*k))
+        .collect();
     keys.iter().filter_map(|k| map.remove(k)).collect()
 }
 
@@ -96,10 +108,16 @@ impl Threads {
         let before = self.living.len();
         let task = self.task.as_fd();
         // Spread by PID, so that not all processes are listed in the same tick.
-        let due = reader.tick.wrapping_sub(self.listed) >= RELIST_TICKS + self.pid.unsigned_abs() % RELIST_TICKS;
+        let due = reader.tick.wrapping_sub(self.listed)
+            >= RELIST_TICKS + self.pid.unsigned_abs() % RELIST_TICKS;
         // Read before the threads: what runs meanwhile shows at the next reading.
-        let clock = if reader.paths.real { clock_of(self.pid) } else { None };
-        let stood = clock.is_some() && clock == self.clock && !self.living.values().any(LiveThread::runs);
+        let clock = if reader.paths.real {
+            clock_of(self.pid)
+        } else {
+            None
+        };
+        let stood =
+            clock.is_some() && clock == self.clock && !self.living.values().any(LiveThread::runs);
         self.clock = clock;
         if stood && !due {
             for thread in self.living.values_mut() {
@@ -109,33 +127,43 @@ impl Threads {
             }
             return Liveness::Alive;
         }
-        self.gone.extend(take_where(&mut self.living, |_, t| t.read(task, reader) == Err(FileError::Gone)));
-        // A folder of threads has a link for each (fs/proc/base.c, `proc_task_getattr`), so one system call shows
-        // whether there are new ones. The number stays the same when a new thread replaces an ended one, but then one
-        // is gone.
-        let links = rustix::fs::fstat(&self.task).map_or(0, |s| i64::try_from(s.st_nlink).unwrap_or(0));
+        self.gone.extend(take_where(&mut self.living, |_, t| {
+            t.read(task, reader) == Err(FileError::Gone)
+        }));
+        // A folder of threads has a link for each (fs/proc/base.c, `proc_task_getattr`), so one
+        // system call shows whether there are new ones. The number stays the same when a new thread
+        // replaces an ended one, but then one is gone.
+        let links =
+            rustix::fs::fstat(&self.task).map_or(0, |s| i64::try_from(s.st_nlink).unwrap_or(0));
         if links != self.links || links < 2 || self.living.len() != before || before == 0 || due {
             self.links = links;
             self.listed = reader.tick;
             self.failure = None;
             match self.list(reader) {
                 Ok(()) => {}
-                Err(FileError::Gone) => self.gone.extend(std::mem::take(&mut self.living).into_values()),
+                Err(FileError::Gone) => self
+                    .gone
+                    .extend(std::mem::take(&mut self.living).into_values()),
                 Err(why) => self.failure = Some(why),
             }
         }
         match self.living.get(&self.pid) {
             None if self.failure.is_some() => Liveness::Alive,
             None => Liveness::Ended,
-            // The leader may end before the others; when it is the last thread, the process waits to be reaped.
-            Some(leader) if matches!(leader.state, b'Z' | b'X') && self.living.len() == 1 => Liveness::Ended,
+            // The leader may end before the others; when it is the last thread, the process waits
+            // to be reaped.
+            Some(leader) if matches!(leader.state, b'Z' | b'X') && self.living.len() == 1 => {
+                Liveness::Ended
+            }
             Some(_) => Liveness::Alive,
         }
     }
 
     /// Whether a signal or a debugger stopped the process (fs/proc/array.c, `task_state_array`).
     pub(crate) fn is_stopped(&self) -> bool {
-        self.living.get(&self.pid).is_some_and(|leader| matches!(leader.state, b'T' | b't'))
+        self.living
+            .get(&self.pid)
+            .is_some_and(|leader| matches!(leader.state, b'T' | b't'))
     }
 
     /// Adds a thread that another source named, unless it has ended.
@@ -158,7 +186,9 @@ impl Threads {
         file::list_numbers(&self.task, |tid, _| tids.push(tid))?;
         tids.sort_unstable();
         tids.truncate(MAX_THREADS);
-        self.gone.extend(take_where(&mut self.living, |tid, _| tids.binary_search(tid).is_err()));
+        self.gone.extend(take_where(&mut self.living, |tid, _| {
+            tids.binary_search(tid).is_err()
+        }));
         for tid in tids {
             self.look_for(tid, reader);
         }
@@ -188,17 +218,38 @@ mod tests {
             .field(39, "3")
             .field(40, "5")
             .field(41, "1")
-            .file("sched", "se.nr_migrations : 4\nnr_voluntary_switches : 9\nnr_involuntary_switches : 2\n");
+            .file(
+                "sched",
+                "se.nr_migrations : 4\nnr_voluntary_switches : \
+                9\nnr_involuntary_switches : 2\n",
+            );
         t.schedstat(3_200_000_001, 77, 12);
         let mut r = reader(&fake);
         let threads = Threads::open(10, &mut r).unwrap();
         let vcpu = &threads.living[&11];
         let times = vcpu.times.unwrap();
-        assert_eq!((times.user_ns, times.system_ns, times.guest_ns), (3_000_000_000, 200_000_000, 2_500_000_000));
-        assert_eq!((times.run_ns, times.wait_ns), (Some(3_200_000_001), Some(77)));
-        assert_eq!((times.voluntary, times.involuntary, vcpu.migrations), (Some(9), Some(2), Some(4)));
-        assert_eq!((vcpu.place.cpu, vcpu.place.policy, vcpu.place.rt_priority), (Some(3), Some(1), Some(5)));
-        assert_eq!(threads.living[&10].times.unwrap().voluntary, None, "a file that is not there is no zero");
+        assert_eq!(
+            (times.user_ns, times.system_ns, times.guest_ns),
+            (3_000_000_000, 200_000_000, 2_500_000_000)
+        );
+        assert_eq!(
+            (times.run_ns, times.wait_ns),
+            (Some(3_200_000_001), Some(77))
+        );
+        assert_eq!(
+            (times.voluntary, times.involuntary, vcpu.migrations),
+            (Some(9), Some(2), Some(4))
+        );
+        assert_eq!(
+            (vcpu.place.cpu, vcpu.place.policy, vcpu.place.rt_priority),
+            (Some(3), Some(1), Some(5))
+        );
+        assert_eq!(
+            threads.living[&10].times.unwrap().voluntary,
+            None,
+            "a file that is not there \
+            is no zero"
+        );
     }
 
     #[test]
@@ -229,11 +280,19 @@ mod tests {
     fn a_process_that_sleeps_is_not_read_until_it_runs() {
         use std::io::Write as _;
         let mut command = std::process::Command::new("sh");
-        command.args(["-c", "read x; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; read x"]);
+        command.args([
+            "-c",
+            "read x; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; read x",
+        ]);
         let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
         let pid = child.id().cast_signed();
         let settled = || {
-            while std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().split(' ').nth(2) != Some("S") {
+            while std::fs::read_to_string(format!("/proc/{pid}/stat"))
+                .unwrap()
+                .split(' ')
+                .nth(2)
+                != Some("S")
+            {
                 std::thread::yield_now();
             }
         };
@@ -243,7 +302,14 @@ mod tests {
         let mut threads = Threads::open(pid, &mut r).unwrap();
         let asleep = threads.living[&pid].times.unwrap();
         // It shows the last reading.
-        threads.living.get_mut(&pid).unwrap().times.as_mut().unwrap().wait_ns = Some(u64::MAX);
+        threads
+            .living
+            .get_mut(&pid)
+            .unwrap()
+            .times
+            .as_mut()
+            .unwrap()
+            .wait_ns = Some(u64::MAX);
         r.begin(0, 100);
         assert_eq!(threads.read(&mut r), Liveness::Alive);
         assert_eq!(threads.living[&pid].times.unwrap().wait_ns, Some(u64::MAX));
@@ -255,7 +321,10 @@ mod tests {
         r.begin(0, 100);
         assert_eq!(threads.read(&mut r), Liveness::Alive);
         let ran = threads.living[&pid].times.unwrap();
-        assert!(ran.run_ns > asleep.run_ns && ran.wait_ns < Some(u64::MAX), "{asleep:?} {ran:?}");
+        assert!(
+            ran.run_ns > asleep.run_ns && ran.wait_ns < Some(u64::MAX),
+            "{asleep:?} {ran:?}"
+        );
         assert_eq!(ran.run_ns, clock_of(pid), "a process of one thread");
         child.kill().unwrap();
         child.wait().unwrap();
@@ -290,7 +359,10 @@ mod tests {
         let fake = FakeProc::new();
         let p = fake.process(10, "qemu").state('Z');
         let mut r = reader(&fake);
-        assert_eq!(Threads::open(10, &mut r).map(|t| t.pid), Err(FileError::Gone));
+        assert_eq!(
+            Threads::open(10, &mut r).map(|t| t.pid),
+            Err(FileError::Gone)
+        );
         p.thread(11, "CPU 0/KVM");
         assert!(Threads::open(10, &mut r).is_ok());
     }
@@ -312,6 +384,9 @@ mod tests {
         let mut r = reader(&fake);
         let threads = Threads::open(10, &mut r).unwrap();
         let times = threads.living[&10].times.unwrap();
-        assert_eq!((times.user_ns, times.run_ns, times.wait_ns), (50_000_000, None, None));
+        assert_eq!(
+            (times.user_ns, times.run_ns, times.wait_ns),
+            (50_000_000, None, None)
+        );
     }
 }

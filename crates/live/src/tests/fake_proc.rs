@@ -23,7 +23,10 @@ pub(crate) fn status(lines: &[(&str, &str)]) -> String {
         ("Threads", "1"),
         ("SigQ", "0/1"),
     ];
-    let sets = ["SigPnd", "ShdPnd", "SigBlk", "SigIgn", "SigCgt", "CapInh", "CapPrm", "CapEff"].map(|name| (name, "0"));
+    let sets = [
+        "SigPnd", "ShdPnd", "SigBlk", "SigIgn", "SigCgt", "CapInh", "CapPrm", "CapEff",
+    ]
+    .map(|name| (name, "0"));
     let mut all: BTreeMap<_, _> = known.into_iter().chain(sets).collect();
     all.extend(lines.iter().copied());
     let mut text = String::new();
@@ -67,7 +70,11 @@ impl FakeProc {
 
     /// A process with its main thread; one that exists is renamed.
     pub(crate) fn process(&self, pid: i32, comm: &str) -> FakeProcess<'_> {
-        let p = FakeProcess { fake: self, pid, tid: pid };
+        let p = FakeProcess {
+            fake: self,
+            pid,
+            tid: pid,
+        };
         fs::create_dir_all(p.dir().join("fd")).unwrap();
         if !p.task().join("stat").exists() {
             p.create();
@@ -154,11 +161,17 @@ impl<'a> FakeProcess<'a> {
 
     /// User (guest included), system and guest ticks.
     pub(crate) fn ticks(self, user: u64, system: u64, guest: u64) -> Self {
-        self.field(14, &user.to_string()).field(15, &system.to_string()).field(43, &guest.to_string())
+        self.field(14, &user.to_string())
+            .field(15, &system.to_string())
+            .field(43, &guest.to_string())
     }
 
     pub(crate) fn schedstat(&self, run: u64, wait: u64, arrivals: u64) -> &Self {
-        fs::write(self.task().join("schedstat"), format!("{run} {wait} {arrivals}\n")).unwrap();
+        fs::write(
+            self.task().join("schedstat"),
+            format!("{run} {wait} {arrivals}\n"),
+        )
+        .unwrap();
         self
     }
 
@@ -183,7 +196,11 @@ impl<'a> FakeProcess<'a> {
 
     /// Another thread of the same process.
     pub(crate) fn thread(&self, tid: i32, comm: &str) -> FakeProcess<'a> {
-        let t = FakeProcess { fake: self.fake, pid: self.pid, tid };
+        let t = FakeProcess {
+            fake: self.fake,
+            pid: self.pid,
+            tid,
+        };
         if !t.task().join("stat").exists() {
             t.create();
         }

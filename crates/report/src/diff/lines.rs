@@ -25,7 +25,8 @@ objects! {
         share: Compared = of_all,
         /// Mean time, microseconds.
         mean_us: Compared = stats::means(times),
-        /// The row's verdict: the verdict of `rate`, or of `share` where a side's duration is unknown.
+        /// The row's verdict: the verdict of `rate`, or of `share` where a side's duration is
+        /// unknown.
         verdict: Verdict = if of_time.verdict == Verdict::Unknown { of_all.verdict } else { of_time.verdict },
     }
 
@@ -58,8 +59,8 @@ objects! {
         change: Change = figures,
     }
 
-    /// A guest on both sides, matched by its UUID, else by its name without the process id at its end; a single guest
-    /// on each side is the same one.
+    /// A guest on both sides, matched by its UUID, else by its name without the process id at its
+    /// end; a single guest on each side is the same one.
     pub struct DomainDiff(pair: Pair<'_>, seconds: [Option<f64>; 2], traced: [bool; 2]) {
         /// Its name on the first side. `null`: not there.
         before: Option<String> = pair[0].map(|d| d.name().to_owned()),
@@ -79,7 +80,11 @@ objects! {
 impl Change {
     /// Whether the row changed: how often, or how long with enough of the exits.
     pub(crate) fn is_change(&self) -> bool {
-        let share = self.share.before.unwrap_or(0.0).max(self.share.after.unwrap_or(0.0));
+        let share = self
+            .share
+            .before
+            .unwrap_or(0.0)
+            .max(self.share.after.unwrap_or(0.0));
         self.verdict.is_change() || (self.mean_us.verdict.is_change() && share >= TELLING_SHARE)
     }
 
@@ -92,7 +97,10 @@ impl Change {
 impl DomainDiff {
     /// The name in the second input, else in the first.
     pub fn name(&self) -> &str {
-        self.after.as_deref().or(self.before.as_deref()).unwrap_or("")
+        self.after
+            .as_deref()
+            .or(self.before.as_deref())
+            .unwrap_or("")
     }
 
     /// Whether it is in both inputs.
@@ -102,17 +110,29 @@ impl DomainDiff {
 
     /// The rows that changed, by name.
     pub(crate) fn changed_rows(&self) -> Vec<(String, &Change)> {
-        let exits = self.exits.iter().map(|e| (exit_name(&e.reason, e.idle), &e.change));
+        let exits = self
+            .exits
+            .iter()
+            .map(|e| (exit_name(&e.reason, e.idle), &e.change));
         let accesses = self.accesses.iter().map(|a| {
             let device = a.device.as_deref().unwrap_or_default();
-            (format!("{} {} {} {device}", a.space, a.address, a.access), &a.change)
+            (
+                format!("{} {} {} {device}", a.space, a.address, a.access),
+                &a.change,
+            )
         });
-        exits.chain(accesses).filter(|(_, change)| change.is_change()).collect()
+        exits
+            .chain(accesses)
+            .filter(|(_, change)| change.is_change())
+            .collect()
     }
 
     /// The figures of all rows.
     pub(super) fn changes(&self) -> impl Iterator<Item = &Change> {
-        self.exits.iter().map(|e| &e.change).chain(self.accesses.iter().map(|a| &a.change))
+        self.exits
+            .iter()
+            .map(|e| &e.change)
+            .chain(self.accesses.iter().map(|a| &a.change))
     }
 }
 
@@ -122,18 +142,25 @@ type Pair<'a> = [Option<&'a DomainModel>; 2];
 /// Compares the guests, and says which could not be matched.
 pub(super) fn domains(views: [&View<'_>; 2]) -> (Vec<DomainDiff>, Vec<String>) {
     let (pairs, remarks) = pairs(views.map(|v| v.guests().collect()));
-    let is_traced = |view: &View<'_>| matches!(view.model.engine.kind, EngineKind::Bpf | EngineKind::Perf);
+    let is_traced =
+        |view: &View<'_>| matches!(view.model.engine.kind, EngineKind::Bpf | EngineKind::Perf);
     let compared = pairs.into_iter().map(|pair| {
-        // A guest that is missing in one input was not measured there, which is not the same as zero exits.
-        let seconds = [0, 1].map(|side| views[side].model.interval_s.filter(|_| pair[side].is_some()));
+        // A guest that is missing in one input was not measured there, which is not the same as
+        // zero exits.
+        let seconds = [0, 1].map(|side| {
+            views[side]
+                .model
+                .interval_s
+                .filter(|_| pair[side].is_some())
+        });
         let traced = [0, 1].map(|side| pair[side].is_some() && is_traced(views[side]));
         DomainDiff::new(pair, seconds, traced)
     });
     (compared.collect(), remarks)
 }
 
-/// Pairs the guests whose UUID, or else whose name, is unique on both sides; guests of the first input come first. Also
-/// returns a sentence about each name that several guests have.
+/// Pairs the guests whose UUID, or else whose name, is unique on both sides; guests of the first
+/// input come first. Also returns a sentence about each name that several guests have.
 fn pairs([mut old, mut new]: [Vec<&DomainModel>; 2]) -> (Vec<Pair<'_>>, Vec<String>) {
     let (mut pairs, mut remarks) = (Vec::new(), Vec::new());
     if let ([before], [after]) = (&*old, &*new) {
@@ -144,7 +171,9 @@ fn pairs([mut old, mut new]: [Vec<&DomainModel>; 2]) -> (Vec<Pair<'_>>, Vec<Stri
         for (side, guests) in [&old, &new].into_iter().enumerate() {
             // A recording has a restarted guest twice: the running one represents both.
             let living = guests.iter().filter(|d| d.state != DomainState::Ended);
-            living.filter_map(|d| Some((sign(d)?, *d))).for_each(|(of, d)| signs.entry(of).or_default()[side].push(d));
+            living
+                .filter_map(|d| Some((sign(d)?, *d)))
+                .for_each(|(of, d)| signs.entry(of).or_default()[side].push(d));
         }
         for (sign, sides) in signs {
             match &sides {
@@ -154,7 +183,9 @@ fn pairs([mut old, mut new]: [Vec<&DomainModel>; 2]) -> (Vec<Pair<'_>>, Vec<Stri
                     new.retain(|d| !std::ptr::eq(*d, after[0]));
                     pairs.push([Some(before[0]), Some(after[0])]);
                 }
-                _ => remarks.push(format!("'{sign}' is not compared: several guests could be it")),
+                _ => remarks.push(format!(
+                    "'{sign}' is not compared: several guests could be it"
+                )),
             }
         }
     }
@@ -176,16 +207,32 @@ fn nameless(d: &DomainModel) -> Option<String> {
 
 /// Exits per second without sleep. If neither input has exits, they were not measured.
 fn work(pair: Pair<'_>, seconds: [Option<f64>; 2]) -> Compared {
-    let awake = |d: &DomainModel| total(d.exits.rows.iter().filter(|r| !r.idle).map(|r| r.span.count));
+    let awake = |d: &DomainModel| {
+        total(
+            d.exits
+                .rows
+                .iter()
+                .filter(|r| !r.idle)
+                .map(|r| r.span.count),
+        )
+    };
     let is_measured = pair.iter().flatten().any(|d| d.exits.count > 0);
-    if is_measured { stats::rates(pair.map(|d| d.map_or(0, awake)), seconds) } else { Compared::default() }
+    if is_measured {
+        stats::rates(pair.map(|d| d.map_or(0, awake)), seconds)
+    } else {
+        Compared::default()
+    }
 }
 
 /// The rows of both sides by what they are about.
-fn paired<'a, R, K: Ord>(rows: [Vec<&'a R>; 2], key: impl Fn(&'a R) -> K) -> BTreeMap<K, [Option<&'a R>; 2]> {
+fn paired<'a, R, K: Ord>(
+    rows: [Vec<&'a R>; 2],
+    key: impl Fn(&'a R) -> K,
+) -> BTreeMap<K, [Option<&'a R>; 2]> {
     let mut pairs: BTreeMap<K, [Option<&R>; 2]> = BTreeMap::new();
     for (side, rows) in rows.into_iter().enumerate() {
-        rows.into_iter().for_each(|row| pairs.entry(key(row)).or_default()[side] = Some(row));
+        rows.into_iter()
+            .for_each(|row| pairs.entry(key(row)).or_default()[side] = Some(row));
     }
     pairs
 }
@@ -194,7 +241,12 @@ fn exits(pair: Pair<'_>, seconds: [Option<f64>; 2]) -> Vec<ExitLine> {
     let all = pair.map(|d| d.map_or(0, |d| d.exits.count));
     let rows = pair.map(|d| d.into_iter().flat_map(|d| &d.exits.rows).collect());
     let line = |(reason, rows): (&String, [Option<&ExitRow>; 2])| {
-        let change = change(rows.map(|r| r.map(|r| &r.span)), all, all.map(|count| count > 0), seconds);
+        let change = change(
+            rows.map(|r| r.map(|r| &r.span)),
+            all,
+            all.map(|count| count > 0),
+            seconds,
+        );
         ExitLine::new(reason, rows.iter().flatten().any(|r| r.idle), change)
     };
     let mut lines: Vec<_> = paired(rows, |r| &r.reason).into_iter().map(line).collect();
@@ -205,22 +257,36 @@ fn exits(pair: Pair<'_>, seconds: [Option<f64>; 2]) -> Vec<ExitLine> {
 fn accesses(pair: Pair<'_>, seconds: [Option<f64>; 2], traced: [bool; 2]) -> Vec<AccessLine> {
     let mut lines = Vec::new();
     for space in [Space::Pio, Space::Mmio, Space::Msr] {
-        let rows = pair
-            .map(|d| d.into_iter().flat_map(|d| &d.accesses).filter(|r| r.space == space).collect::<Vec<&AccessRow>>());
+        let rows = pair.map(|d| {
+            d.into_iter()
+                .flat_map(|d| &d.accesses)
+                .filter(|r| r.space == space)
+                .collect::<Vec<&AccessRow>>()
+        });
         let all = [0, 1].map(|side| total(rows[side].iter().map(|r| r.span.count)));
-        // A file without any access of this space did not measure them, which is not the same as zero accesses. An
-        // engine counts all of them.
+        // A file without any access of this space did not measure them, which is not the same as
+        // zero accesses. An engine counts all of them.
         let watched = [0, 1].map(|side| traced[side] || !rows[side].is_empty());
         for rows in paired(rows, |r| (r.address, r.direction)).into_values() {
-            let Some(any) = rows[1].or(rows[0]) else { continue };
-            lines.push(AccessLine::new(any, change(rows.map(|r| r.map(|r| &r.span)), all, watched, seconds)));
+            let Some(any) = rows[1].or(rows[0]) else {
+                continue;
+            };
+            lines.push(AccessLine::new(
+                any,
+                change(rows.map(|r| r.map(|r| &r.span)), all, watched, seconds),
+            ));
         }
     }
     lines.sort_by_key(|line| std::cmp::Reverse(line.change.most()));
     lines
 }
 
-fn change(spans: [Option<&Timing>; 2], all: [u64; 2], watched: [bool; 2], seconds: [Option<f64>; 2]) -> Change {
+fn change(
+    spans: [Option<&Timing>; 2],
+    all: [u64; 2],
+    watched: [bool; 2],
+    seconds: [Option<f64>; 2],
+) -> Change {
     let count = [0, 1].map(|side| watched[side].then(|| spans[side].map_or(0, |s| s.count)));
     let (rate, share) = match count {
         [Some(b), Some(a)] => (stats::rates([b, a], seconds), stats::shares([b, a], all)),

@@ -4,7 +4,8 @@ use sample::Timing;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Figures that differ by more standard errors of their difference than this do so by chance once in a thousand times.
+/// Figures that differ by more standard errors of their difference than this do so by chance once
+/// in a thousand times.
 const BEYOND_CHANCE: f64 = 3.29;
 /// Smaller relative differences do not matter.
 const MATTERS: f64 = 0.1;
@@ -37,7 +38,10 @@ impl Verdict {
     fn of(before: f64, after: f64, standard_error: f64) -> Self {
         let difference = after - before;
         let large = difference.abs() >= MATTERS * before.abs().min(after.abs());
-        match (difference.abs() > BEYOND_CHANCE * standard_error && large, difference > 0.0) {
+        match (
+            difference.abs() > BEYOND_CHANCE * standard_error && large,
+            difference > 0.0,
+        ) {
             (false, _) => Self::Same,
             (true, true) => Self::More,
             (true, false) => Self::Less,
@@ -61,7 +65,8 @@ pub struct Compared {
     pub before: Option<f64>,
     /// On the second side. `null`: unknown.
     pub after: Option<f64>,
-    /// The change in percent of the first side's figure. `null`: a side is unknown, or the first is 0.
+    /// The change in percent of the first side's figure. `null`: a side is unknown, or the first is
+    /// 0.
     pub change_percent: Option<f64>,
     /// Whether it changed.
     pub verdict: Verdict,
@@ -69,24 +74,42 @@ pub struct Compared {
 
 impl Compared {
     pub(super) fn new([before, after]: [Option<f64>; 2], verdict: Verdict) -> Self {
-        let change_percent = before.zip(after).filter(|(b, _)| *b > 0.0).map(|(b, a)| 100.0 * (a - b) / b);
-        Self { before, after, change_percent, verdict }
+        let change_percent = before
+            .zip(after)
+            .filter(|(b, _)| *b > 0.0)
+            .map(|(b, a)| 100.0 * (a - b) / b);
+        Self {
+            before,
+            after,
+            change_percent,
+            verdict,
+        }
     }
 }
 
-/// Compares two counts, each over its own time. A count of zero is a value: the row was counted and nothing happened.
+/// Compares two counts, each over its own time. A count of zero is a value: the row was counted and
+/// nothing happened.
 pub(super) fn rates(counts: [u64; 2], seconds: [Option<f64>; 2]) -> Compared {
-    let [Some(tb), Some(ta)] = seconds else { return Compared::default() };
+    let [Some(tb), Some(ta)] = seconds else {
+        return Compared::default();
+    };
     let (rb, ra) = (counts[0] as f64 / tb, counts[1] as f64 / ta);
     // A count of zero has the spread of a count of one.
     let spread = |count: u64, t: f64| count.max(1) as f64 / (t * t);
     let error = (spread(counts[0], tb) + spread(counts[1], ta)).sqrt();
-    Compared::new([Some(rb), Some(ra)], Verdict::of(rb, ra, error).of_counts(counts))
+    Compared::new(
+        [Some(rb), Some(ra)],
+        Verdict::of(rb, ra, error).of_counts(counts),
+    )
 }
 
-/// Compares two shares, each of all in its input. In percent. Half a percent of all does not matter.
+/// Compares two shares, each of all in its input. In percent. Half a percent of all does not
+/// matter.
 pub(super) fn shares(parts: [u64; 2], all: [u64; 2]) -> Compared {
-    let mut compared = rates(parts, all.map(|all| (all > 0).then_some(all as f64 / 100.0)));
+    let mut compared = rates(
+        parts,
+        all.map(|all| (all > 0).then_some(all as f64 / 100.0)),
+    );
     if let (Some(before), Some(after)) = (compared.before, compared.after)
         && (before - after).abs() < 0.5
     {
@@ -124,16 +147,41 @@ mod tests {
     #[test]
     fn rates_against_chance() {
         let verdict = |b, tb, a, ta| rates([b, a], [Some(tb), Some(ta)]).verdict;
-        assert_eq!(verdict(100, 10.0, 110, 10.0), Verdict::Same, "within chance");
-        assert_eq!(verdict(100_000, 10.0, 105_000, 10.0), Verdict::Same, "beyond chance but too small to matter");
+        assert_eq!(
+            verdict(100, 10.0, 110, 10.0),
+            Verdict::Same,
+            "within chance"
+        );
+        assert_eq!(
+            verdict(100_000, 10.0, 105_000, 10.0),
+            Verdict::Same,
+            "beyond chance but too \
+            small to matter"
+        );
         assert_eq!(verdict(100_000, 10.0, 120_000, 10.0), Verdict::More);
-        assert_eq!(verdict(1000, 10.0, 10_000, 100.0), Verdict::Same, "only longer");
-        assert_eq!(verdict(1000, 10.0, 1000, 100.0), Verdict::Less, "the same count over a longer time");
+        assert_eq!(
+            verdict(1000, 10.0, 10_000, 100.0),
+            Verdict::Same,
+            "only longer"
+        );
+        assert_eq!(
+            verdict(1000, 10.0, 1000, 100.0),
+            Verdict::Less,
+            "the same count over a longer \
+            time"
+        );
         assert_eq!(verdict(158_788, 10.0, 0, 10.0), Verdict::Gone);
         assert_eq!(verdict(0, 10.0, 500, 10.0), Verdict::New);
-        assert_eq!(verdict(0, 10.0, 2, 10.0), Verdict::Same, "two events prove nothing");
+        assert_eq!(
+            verdict(0, 10.0, 2, 10.0),
+            Verdict::Same,
+            "two events prove nothing"
+        );
         assert_eq!(rates([5, 5], [None, Some(1.0)]).verdict, Verdict::Unknown);
-        assert_eq!(rates([100, 150], [Some(10.0); 2]).change_percent, Some(50.0));
+        assert_eq!(
+            rates([100, 150], [Some(10.0); 2]).change_percent,
+            Some(50.0)
+        );
     }
 
     #[test]
@@ -141,7 +189,12 @@ mod tests {
         assert_eq!(shares([73, 730], [100, 1000]).verdict, Verdict::Same);
         assert_eq!(shares([7297, 100], [10_000, 10_000]).verdict, Verdict::Less);
         assert_eq!(shares([7297, 0], [10_000, 10_000]).verdict, Verdict::Gone);
-        assert_eq!(shares([1, 900], [1_000_000, 1_000_000]).verdict, Verdict::Same, "a trifle of all exits");
+        assert_eq!(
+            shares([1, 900], [1_000_000, 1_000_000]).verdict,
+            Verdict::Same,
+            "a trifle of \
+            all exits"
+        );
         assert_eq!(shares([0, 1], [0, 1]).verdict, Verdict::Unknown);
     }
 
@@ -149,14 +202,30 @@ mod tests {
     fn means_by_welch() {
         let spread: Vec<u64> = (0..100).map(|i| 1000 + 100 * (i % 20)).collect();
         let slower: Vec<u64> = spread.iter().map(|n| n * 3).collect();
-        assert_eq!(means([Some(&span(&spread)), Some(&span(&slower))]).verdict, Verdict::More);
-        assert_eq!(means([Some(&span(&slower)), Some(&span(&spread))]).verdict, Verdict::Less);
-        assert_eq!(means([Some(&span(&[500, 5000, 100])), Some(&span(&[900, 6000, 200]))]).verdict, Verdict::Same);
+        assert_eq!(
+            means([Some(&span(&spread)), Some(&span(&slower))]).verdict,
+            Verdict::More
+        );
+        assert_eq!(
+            means([Some(&span(&slower)), Some(&span(&spread))]).verdict,
+            Verdict::Less
+        );
+        assert_eq!(
+            means([
+                Some(&span(&[500, 5000, 100])),
+                Some(&span(&[900, 6000, 200]))
+            ])
+            .verdict,
+            Verdict::Same
+        );
         assert_eq!(
             means([Some(&span(&[500])), Some(&span(&spread))]).verdict,
             Verdict::Unknown,
             "one event has no spread"
         );
-        assert_eq!(means([None, Some(&span(&spread))]).verdict, Verdict::Unknown);
+        assert_eq!(
+            means([None, Some(&span(&spread))]).verdict,
+            Verdict::Unknown
+        );
     }
 }

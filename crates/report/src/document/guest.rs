@@ -1,9 +1,13 @@
 //! A guest with its threads, its memory and its jobs.
 
 use super::disk::JsonHostDisk;
-use super::events::{JsonAccess, JsonExit, JsonInterrupt, JsonKvmEvent, JsonUserspaceExit, accesses, exits};
+use super::events::{
+    JsonAccess, JsonExit, JsonInterrupt, JsonKvmEvent, JsonUserspaceExit, accesses, exits,
+};
 use crate::json::guest_os_of;
-use judge::model::{CpuShare, DiskRates, DomainModel, Model, NicRates, PressureModel, ThreadModel, jobs};
+use judge::model::{
+    CpuShare, DiskRates, DomainModel, Model, NicRates, PressureModel, ThreadModel, jobs,
+};
 use kvm::thread_name::Role;
 use sample::{Job, StopDisk};
 use std::collections::BTreeMap;
@@ -22,27 +26,29 @@ objects! {
         vcpus: Option<u32> = Some(d.vcpu_count()).filter(|n| *n > 0),
         /// Machine type, such as `pc-q35-7.2`. `null`: unknown.
         machine: Option<String> = d.facts.machine.as_ref().map(|m| m.value.clone()),
-        /// Whether libvirt keeps the guest's definition when it ends; `false`: a transient domain (`virsh create`).
-        /// `null`: libvirt did not say.
+        /// Whether libvirt keeps the guest's definition when it ends; `false`: a transient domain
+        /// (`virsh create`). `null`: libvirt did not say.
         persistent: Option<bool> = d.facts.persistent,
-        /// The guest's system: `windows`, `linux`, `bsd`, `macos`, or the configured name itself; where none is
-        /// configured, the one that several hints agree on. `null`: not known.
+        /// The guest's system: `windows`, `linux`, `bsd`, `macos`, or the configured name itself;
+        /// where none is configured, the one that several hints agree on. `null`: not known.
         guest_os: Option<String> = guest_os_of(d),
         /// `qemu`, or the VMM's command name.
         vmm: String = d.facts.vmm.as_str().to_owned(),
-        /// `ended`: the guest ended within the interval; this is its last object, with all that it did.
+        /// `ended`: the guest ended within the interval; this is its last object, with all that it
+        /// did.
         #[schemars(extend("enum" = ["running", "paused", "ended"]))]
         state: &'static str = d.state.as_str(),
-        /// Why it is paused, such as `io-error`, `internal-error`, `guest-panicked`, `watchdog`, `user`, `migration`;
-        /// `unknown`: nobody says. `null`: it is not paused, or an older recording.
+        /// Why it is paused, such as `io-error`, `internal-error`, `guest-panicked`, `watchdog`,
+        /// `user`, `migration`; `unknown`: nobody says. `null`: it is not paused, or an older
+        /// recording.
         state_reason: Option<&'static str> = d.stop.as_ref().map(|stop| stop.reason.as_str()),
         /// The disks whose failed requests stopped it. Absent: none is known.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         #[schemars(length(min = 1))]
         stopped_disks: Vec<JsonStopDisk> =
             d.stop.iter().flat_map(|stop| &stop.disks).map(JsonStopDisk::new).collect(),
-        /// vCPUs whose exits and accesses are missing below: the engine's tables had no place left for their threads.
-        /// Absent: none.
+        /// vCPUs whose exits and accesses are missing below: the engine's tables had no place left
+        /// for their threads. Absent: none.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schemars(range(min = 1))]
         uncounted_vcpus: Option<u32> = Some(d.uncounted_vcpus).filter(|n| *n > 0),
@@ -50,7 +56,8 @@ objects! {
         cpu: JsonCpuTime = JsonCpuTime::new(d.cpu),
         /// Its threads, kernel helpers such as vhost included.
         threads: Vec<JsonThread> = d.threads.iter().map(JsonThread::new).collect(),
-        /// Exits by reason. Only reasons that occurred. Empty where no `kvm_exit` is traced: see `userspace_exits`.
+        /// Exits by reason. Only reasons that occurred. Empty where no `kvm_exit` is traced: see
+        /// `userspace_exits`.
         exits: Vec<JsonExit> = exits(d),
         /// Accesses by address. Only those that occurred.
         accesses: Vec<JsonAccess> = accesses(d),
@@ -64,25 +71,25 @@ objects! {
         counters: BTreeMap<String, f64> = d.counters.clone(),
         /// Block devices, from the VMM's statistics.
         disks: Vec<DiskRates> = d.disks.clone(),
-        /// What the host's block devices did for the guest. Absent: they are not timed (`--engine-detail disks`, the
-        /// Storage view).
+        /// What the host's block devices did for the guest. Absent: they are not timed
+        /// (`--engine-detail disks`, the Storage view).
         #[serde(skip_serializing_if = "Option::is_none")]
         host_disks: Option<Vec<JsonHostDisk>> =
             d.host_disks.as_ref().map(|all| all.iter().map(JsonHostDisk::new).collect()),
-        /// What interrupted the vCPUs, the most frequent first. Absent: it is not traced (`--engine-detail interrupts`,
-        /// a guest's page).
+        /// What interrupted the vCPUs, the most frequent first. Absent: it is not traced
+        /// (`--engine-detail interrupts`, a guest's page).
         #[serde(skip_serializing_if = "Option::is_none")]
         interrupts: Option<Vec<JsonInterrupt>> =
             d.interrupts.as_ref().map(|all| all.iter().map(JsonInterrupt::new).collect()),
-        /// Migrations, block jobs, dumps and the like that run. Absent: none, or neither libvirt nor a monitor that
-        /// reports them.
+        /// Migrations, block jobs, dumps and the like that run. Absent: none, or neither libvirt
+        /// nor a monitor that reports them.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         #[schemars(length(min = 1))]
         jobs: Vec<JsonJob> = d.jobs.iter().map(JsonJob::new).collect(),
         /// Network interfaces, seen from the host's side.
         nics: Vec<NicRates> = d.nics.clone(),
-        /// How long tasks of its cgroup waited for CPUs, disks and memory. Absent: no PSI, no cgroup of its own, or a
-        /// file.
+        /// How long tasks of its cgroup waited for CPUs, disks and memory. Absent: no PSI, no
+        /// cgroup of its own, or a file.
         #[serde(skip_serializing_if = "Option::is_none")]
         pressure: Option<PressureModel> = d.pressure,
         /// Its memory on the host.
@@ -98,7 +105,8 @@ objects! {
         hugetlb_bytes: Option<u64> = d.memory.hugetlb,
         /// Memory of the VMM in swap. `null`: not read.
         swap_bytes: Option<u64> = d.swap.map(|(bytes, _)| bytes),
-        /// What the balloon leaves to the guest. `null`: no balloon, or neither libvirt nor a monitor that reports it.
+        /// What the balloon leaves to the guest. `null`: no balloon, or neither libvirt nor a
+        /// monitor that reports it.
         balloon_bytes: Option<u64> = d.memory.balloon,
     }
 
@@ -180,16 +188,18 @@ objects! {
         progress_percent: Option<f64> = jobs::progress(job),
         /// Bytes in all. `null`: not reported.
         total_bytes: Option<u64> = job.total,
-        /// Bytes left; of a migration they grow again at the end of each pass. `null`: not reported.
+        /// Bytes left; of a migration they grow again at the end of each pass. `null`: not
+        /// reported.
         remaining_bytes: Option<u64> = job.remaining,
         /// Bytes moved per second. `null`: not known yet.
         bytes_rate: Option<u64> = job.rate,
         /// Passes over the guest's memory, with the first. `null`: another job.
         rounds: Option<u64> = job.rounds,
-        /// Bytes of memory that the guest writes per second; each page counts once a pass. `null`: not known
-        /// before the second pass.
+        /// Bytes of memory that the guest writes per second; each page counts once a pass. `null`:
+        /// not known before the second pass.
         dirtied_rate: Option<u64> = job.dirtied,
-        /// Whether a migration ends at this rate. `null`: another job, its first pass, or not known.
+        /// Whether a migration ends at this rate. `null`: another job, its first pass, or not
+        /// known.
         converges: Option<bool> = jobs::converges(job, jobs::ENDLESS_PERCENT),
         /// How long the guest may stand still at the end. `null`: not reported.
         downtime_limit_ms: Option<f64> = job.downtime_limit_ns.map(|ns| ns as f64 / 1e6),

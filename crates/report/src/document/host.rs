@@ -6,8 +6,8 @@ use kvm::topology::HostTopology;
 objects! {
     /// The host.
     pub struct JsonHost(host: &HostModel) {
-        /// Its tasks outside guests, kvmtop included, grouped by name; at most 16, largest first, read about every
-        /// two seconds. `null`: not measured.
+        /// Its tasks outside guests, kvmtop included, grouped by name; at most 16, largest first,
+        /// read about every two seconds. `null`: not measured.
         tasks: Option<Vec<JsonHostTasks>> =
             host.task_groups.as_ref().map(|all| all.iter().map(JsonHostTasks::new).collect()),
         /// Its CPUs, by number. Empty: a file that holds no topology.
@@ -56,7 +56,8 @@ objects! {
         core: Option<u32> = topology.cpu(c.cpu).and_then(|p| p.core),
         /// CPUs of the same core, itself included. Empty: unknown.
         siblings: Vec<u32> = topology.cpu(c.cpu).map(|p| p.siblings.iter().collect()).unwrap_or_default(),
-        /// Whether the CPU is kept out of the scheduler's load balancing (`isolcpus`). `null`: unknown.
+        /// Whether the CPU is kept out of the scheduler's load balancing (`isolcpus`). `null`:
+        /// unknown.
         isolated: Option<bool> = topology.isolated.as_ref().map(|set| set.contains(c.cpu)),
     }
 }

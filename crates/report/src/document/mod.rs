@@ -1,10 +1,11 @@
-//! The shape of the JSON that `--batch --json`, `report --json` and `check --json` write: schema 1. Scripts rely on
-//! the fields' names and order, so fields are only ever added.
+//! The shape of the JSON that `--batch --json`, `report --json` and `check --json` write: schema 1.
+//! Scripts rely on the fields' names and order, so fields are only ever added.
 //!
 //! Rules of the whole schema:
-//! - A value that was not measured or is not known is `null`, never 0. A field that is left out instead says so.
-//! - Figures are not rounded: a duration is the kernel's nanoseconds divided by 1000, a rate the count divided by
-//!   `interval_s`.
+//! - A value that was not measured or is not known is `null`, never 0. A field that is left out
+//!   instead says so.
+//! - Figures are not rounded: a duration is the kernel's nanoseconds divided by 1000, a rate the
+//!   count divided by `interval_s`.
 //! - Counts and times cover the interval that ends at `time`; they are not totals.
 //! - 100 percent of CPU time is one host CPU, so a guest with four busy vCPUs has 400.
 //! - Text from guests and files is passed on as it is, escaped as JSON demands.
@@ -19,8 +20,8 @@ use sample::SourceStatus;
 /// The schema's number: the value of every object's `schema`.
 pub const SCHEMA: u32 = 1;
 
-/// Defines objects of the JSON: each field with its type and its value. The names after the type's are what `new` makes
-/// the object from.
+/// Defines objects of the JSON: each field with its type and its value. The names after the type's
+/// are what `new` makes the object from.
 #[macro_export]
 macro_rules! objects {
     ($(
@@ -55,8 +56,8 @@ use host::JsonHost;
 pub use profile::JsonProfile;
 
 objects! {
-    /// One interval (`--batch --json`, a line each), or the whole of what was read (`report --json`) or watched (`check
-    /// --json`).
+    /// One interval (`--batch --json`, a line each), or the whole of what was read (`report
+    /// --json`) or watched (`check --json`).
     #[schemars(rename = "report")]
     pub struct JsonDocument(view: &View<'_>) {
         /// Version of this format.
@@ -64,21 +65,23 @@ objects! {
         schema: u32 = SCHEMA,
         /// `kvmtop` and its version.
         tool: &'static str = TOOL,
-        /// End of the interval: RFC 3339, UTC, with milliseconds. `null`: the file holds no wall clock.
+        /// End of the interval: RFC 3339, UTC, with milliseconds. `null`: the file holds no wall
+        /// clock.
         #[schemars(extend("format" = "date-time"))]
         time: Option<String> = figures::utc(view.model.time_ms),
-        /// Length of the interval. `null`: first interval of a host, or a file that does not say; every rate is `null`
-        /// then.
+        /// Length of the interval. `null`: first interval of a host, or a file that does not say;
+        /// every rate is `null` then.
         #[schemars(extend("exclusiveMinimum" = 0))]
         interval_s: Option<f64> = view.model.interval_s,
         /// Where the data comes from: `live`, `session` (a kvmtop recording), `perf.data`, `text`.
         source: String = view.source.to_owned(),
-        /// What counted exits: `bpf` (in the kernel by BPF programs), `perf` (tracepoints through perf rings), `none`
-        /// (KVM's counters and /proc only) or `file` (another tool made the file).
+        /// What counted exits: `bpf` (in the kernel by BPF programs), `perf` (tracepoints through
+        /// perf rings), `none` (KVM's counters and /proc only) or `file` (another tool made the
+        /// file).
         #[schemars(extend("enum" = ["bpf", "perf", "none", "file"]))]
         engine: &'static str = view.model.engine.kind.as_str(),
-        /// Events of guests that the kernel dropped within the interval, or that came of threads for which kvmtop's
-        /// tables had no room. 0: every count is exact.
+        /// Events of guests that the kernel dropped within the interval, or that came of threads
+        /// for which kvmtop's tables had no room. 0: every count is exact.
         lost_events: u64 = view.model.lost,
         /// What kvmtop itself used.
         #[serde(rename = "self")]
@@ -94,12 +97,13 @@ objects! {
         /// Rules that could not be judged, with the reason. Absent: none.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         cannot_tell: Vec<CannotTell> = view.selected_cannot_tell().cloned().collect(),
-        /// Guests and rules that have not been watched for long enough; a missing finding says nothing about them yet.
-        /// Absent: none.
+        /// Guests and rules that have not been watched for long enough; a missing finding says
+        /// nothing about them yet. Absent: none.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         #[schemars(length(min = 1))]
         watching: Vec<StillWatched> = view.selected_watching().cloned().collect(),
-        /// What of the files was left out or read otherwise than it stands there, a sentence each. Absent: nothing.
+        /// What of the files was left out or read otherwise than it stands there, a sentence each.
+        /// Absent: nothing.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         #[schemars(length(min = 1))]
         notes: Vec<String> = view.findings.notes.clone(),
@@ -111,18 +115,20 @@ objects! {
         cpu_percent: Option<f64> = m.own_cpu,
         /// Resident memory. `null`: a file.
         rss_bytes: Option<u64> = Some(m.own_rss).filter(|bytes| *bytes > 0),
-        /// How much longer than asked the interval was, where that is more than half as long again: the host or what
-        /// kvmtop reads was slow. 0: in time. `null`: a file. Over several intervals the sum.
+        /// How much longer than asked the interval was, where that is more than half as long again:
+        /// the host or what kvmtop reads was slow. 0: in time. `null`: a file. Over several
+        /// intervals the sum.
         late_s: Option<f64> = Some(m.late_ns as f64 / 1e9).filter(|_| m.own_rss > 0),
     }
 
     /// A source of data.
     pub struct JsonSource(s: SourceStatus) {
         /// Live: `procfs`, `kvm` (/dev/kvm), `tracepoints`, `kvm-stats` (KVM's own statistics),
-        /// `kernel-log`, `libvirt`, `status-xml` (libvirt's files under /run), `monitor` (QEMU's), `recording` (being
-        /// written), `domain` (a `--domain` pattern that matches no guest). Files: `session`, `perf.data`, `trace`,
-        /// `text` (tables), `xml`, `cmdline`, `mtree`, `topology`, `virsh` (what virsh prints about a domain), `config`
-        /// (of a VMM, other than XML).
+        /// `kernel-log`, `libvirt`, `status-xml` (libvirt's files under /run), `monitor` (QEMU's),
+        /// `recording` (being written), `domain` (a `--domain` pattern that matches no guest).
+        /// Files: `session`, `perf.data`, `trace`, `text` (tables), `xml`, `cmdline`, `mtree`,
+        /// `topology`, `virsh` (what virsh prints about a domain), `config` (of a VMM, other than
+        /// XML).
         #[schemars(extend("enum" = [
             "procfs", "kvm", "tracepoints", "kvm-stats", "kernel-log", "libvirt", "status-xml",
             "monitor", "recording", "session", "domain", "perf.data", "trace", "text", "xml", "cmdline", "mtree",
@@ -132,7 +138,8 @@ objects! {
         /// `ok`; `degraded`: works, but gives less than it could; `missing`: gives nothing.
         #[schemars(extend("enum" = ["ok", "degraded", "missing"]))]
         state: &'static str = s.state.as_str(),
-        /// What failed, on what, and why; of a source that is `ok`, what it leaves out unless asked. Absent: nothing.
+        /// What failed, on what, and why; of a source that is `ok`, what it leaves out unless
+        /// asked. Absent: nothing.
         #[serde(skip_serializing_if = "Option::is_none")]
         cause: Option<String> = s.cause,
         /// A command or step that mends it. Absent: none is known or needed.

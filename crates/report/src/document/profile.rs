@@ -17,7 +17,8 @@ objects! {
         schema: u32 = SCHEMA,
         /// `kvmtop` and its version.
         tool: &'static str = TOOL,
-        /// Begin of the sampling: RFC 3339, UTC, with milliseconds. `null`: the clock gave no such time.
+        /// Begin of the sampling: RFC 3339, UTC, with milliseconds. `null`: the clock gave no such
+        /// time.
         #[schemars(extend("format" = "date-time"))]
         time: Option<String> = figures::utc(view.profile.began_ms),
         /// Name of the guest.
@@ -55,7 +56,8 @@ objects! {
         role: &'static str = thread.role.as_str(),
         /// Number of the vCPU. `null`: another thread.
         vcpu: Option<u32> = thread.index.filter(|_| thread.role == Role::Vcpu),
-        /// CPU time meanwhile, percent of one host CPU, time in the guest included. `null`: could not be read.
+        /// CPU time meanwhile, percent of one host CPU, time in the guest included. `null`: could
+        /// not be read.
         cpu_percent: Option<f64> = profile.cpu_percent(thread),
         /// Its samples; 0 for a thread that did not run.
         samples: u64 = profile.samples_of(Some(thread.tid)),
@@ -63,12 +65,13 @@ objects! {
 
     /// A function, or what stands for one.
     pub struct JsonFunction(function: &Function, own: u64) {
-        /// Its name; `+0x1234`, the offset in its file, where no symbol covers it; `[guest]` for all code of the guest.
+        /// Its name; `+0x1234`, the offset in its file, where no symbol covers it; `[guest]` for
+        /// all code of the guest.
         name: String = function.name.clone(),
         /// The file that it is in, without the path; `kernel` for the kernel and its modules.
         module: String = function.module.clone(),
-        /// Whose code it is: the VMM's, the host kernel's, the guest's; `unknown` stands for callers that could not be
-        /// found.
+        /// Whose code it is: the VMM's, the host kernel's, the guest's; `unknown` stands for
+        /// callers that could not be found.
         #[schemars(extend("enum" = ["user", "kernel", "guest", "unknown"]))]
         space: &'static str = function.space.as_str(),
         /// Samples in which it ran itself.
@@ -87,8 +90,20 @@ objects! {
 }
 
 fn stacks(profile: &StackProfile, times: &[(&Function, u64)]) -> Vec<JsonStack> {
-    let numbers: HashMap<&Function, usize> =
-        times.iter().enumerate().map(|(i, (function, _))| (*function, i)).collect();
-    let numbered = |stack: &StackCount| profile.named(stack).filter_map(|f| numbers.get(f).copied()).collect();
-    profile.stacks.iter().map(|stack| JsonStack::new(stack, numbered(stack))).collect()
+    let numbers: HashMap<&Function, usize> = times
+        .iter()
+        .enumerate()
+        .map(|(i, (function, _))| (*function, i))
+        .collect();
+    let numbered = |stack: &StackCount| {
+        profile
+            .named(stack)
+            .filter_map(|f| numbers.get(f).copied())
+            .collect()
+    };
+    profile
+        .stacks
+        .iter()
+        .map(|stack| JsonStack::new(stack, numbered(stack)))
+        .collect()
 }

@@ -25,12 +25,14 @@ pub(super) enum Chart {
 }
 
 impl Chart {
-    /// Whether a series that an interval lacks was 0 in it: tables have rows only for what happened.
+    /// Whether a series that an interval lacks was 0 in it: tables have rows only for what
+    /// happened.
     const fn absent_is_zero(self) -> bool {
         matches!(self, Self::Exits | Self::Devices)
     }
 
-    /// Whether a slot shows the highest of its values instead of a mean, which percentiles do not have.
+    /// Whether a slot shows the highest of its values instead of a mean, which percentiles do not
+    /// have.
     pub const fn shows_peaks(self) -> bool {
         matches!(self, Self::Wakeup | Self::DiskTime)
     }
@@ -54,7 +56,11 @@ pub(super) struct ChartTracks {
 
 impl ChartTracks {
     /// Adds the values of an interval: its slot and its length in seconds.
-    pub fn add<N: Into<String>>(&mut self, (slot, seconds): (usize, f64), values: impl IntoIterator<Item = (N, f64)>) {
+    pub fn add<N: Into<String>>(
+        &mut self,
+        (slot, seconds): (usize, f64),
+        values: impl IntoIterator<Item = (N, f64)>,
+    ) {
         self.measured.add(slot, 0.0, seconds);
         let mut other = 0.0;
         for (name, value) in values {
@@ -72,10 +78,14 @@ impl ChartTracks {
 
     /// The series of this name.
     fn line(&mut self, name: &str) -> &mut Track {
-        let place = self.lines.iter().position(|(n, _)| n == name).unwrap_or_else(|| {
-            self.lines.push((name.to_string(), Track::default()));
-            self.lines.len() - 1
-        });
+        let place = self
+            .lines
+            .iter()
+            .position(|(n, _)| n == name)
+            .unwrap_or_else(|| {
+                self.lines.push((name.to_string(), Track::default()));
+                self.lines.len() - 1
+            });
         &mut self.lines[place].1
     }
 
@@ -84,9 +94,11 @@ impl ChartTracks {
         for (_, track) in &mut self.lines {
             track.fill(&self.measured);
         }
-        self.lines.sort_by(|(a, x), (b, y)| y.total.total_cmp(&x.total).then(a.cmp(b)));
-        let (mut rest, mut named): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.lines).into_iter().partition(|(name, _)| name == OTHER);
+        self.lines
+            .sort_by(|(a, x), (b, y)| y.total.total_cmp(&x.total).then(a.cmp(b)));
+        let (mut rest, mut named): (Vec<_>, Vec<_>) = std::mem::take(&mut self.lines)
+            .into_iter()
+            .partition(|(name, _)| name == OTHER);
         rest.extend(named.split_off(most.min(named.len())));
         self.lines = named;
         for (_, track) in rest {
@@ -140,25 +152,51 @@ mod tests {
     fn what_does_not_happen_is_zero_and_small_rows_are_added_up() {
         let mut owner = OwnerTracks::default();
         owner.chart(Chart::Exits).add((0, 1.0), [("A", 1.0)]);
-        owner.chart(Chart::Exits).add((1, 1.0), [("A", 1.0), ("B", 10.0), ("C", 2.0)]);
+        owner
+            .chart(Chart::Exits)
+            .add((1, 1.0), [("A", 1.0), ("B", 10.0), ("C", 2.0)]);
         owner.settle(1);
         let lines = &owner.chart(Chart::Exits).lines;
-        let values = |i: usize| lines[i].1.cells.iter().map(TrackCell::mean).collect::<Vec<_>>();
-        assert_eq!((lines[0].0.as_str(), values(0)), ("B", vec![Some(0.0), Some(10.0)]));
-        assert_eq!((lines[1].0.as_str(), values(1)), (OTHER, vec![Some(1.0), Some(3.0)]));
+        let values = |i: usize| {
+            lines[i]
+                .1
+                .cells
+                .iter()
+                .map(TrackCell::mean)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (lines[0].0.as_str(), values(0)),
+            ("B", vec![Some(0.0), Some(10.0)])
+        );
+        assert_eq!(
+            (lines[1].0.as_str(), values(1)),
+            (OTHER, vec![Some(1.0), Some(3.0)])
+        );
     }
 
     #[test]
     fn series_are_bounded_and_their_sum_is_kept() {
         let mut owner = OwnerTracks::default();
-        let names: Vec<String> = (0..1000).map(|i| format!("{}{i}", "x".repeat(i % 100))).collect();
+        let names: Vec<String> = (0..1000)
+            .map(|i| format!("{}{i}", "x".repeat(i % 100)))
+            .collect();
         for slot in 0..3 {
-            owner.chart(Chart::Devices).add((slot, 1.0), names.iter().map(|n| (n.as_str(), 1.0)));
+            owner
+                .chart(Chart::Devices)
+                .add((slot, 1.0), names.iter().map(|n| (n.as_str(), 1.0)));
         }
         assert_eq!(owner.chart(Chart::Devices).lines.len(), MAX_SERIES + 1);
-        let all: f64 = owner.chart(Chart::Devices).lines.iter().map(|(_, t)| t.total).sum();
+        let all: f64 = owner
+            .chart(Chart::Devices)
+            .lines
+            .iter()
+            .map(|(_, t)| t.total)
+            .sum();
         assert_eq!(all as u64, 3000);
-        owner.chart(Chart::DiskTime).add((0, 1.0), names.iter().map(|n| (n.as_str(), 1.0)));
+        owner
+            .chart(Chart::DiskTime)
+            .add((0, 1.0), names.iter().map(|n| (n.as_str(), 1.0)));
         assert!(owner.chart(Chart::DiskTime).lines.len() <= MAX_SERIES + 1);
     }
 
@@ -166,12 +204,21 @@ mod tests {
     fn what_comes_late_and_large_is_drawn_first() {
         let mut owner = OwnerTracks::default();
         let early: Vec<String> = (0..20).map(|i| format!("firmware {i}")).collect();
-        owner.chart(Chart::Devices).add((0, 1.0), early.iter().map(|n| (n.as_str(), 1.0)));
-        owner.chart(Chart::Devices).add((1, 1.0), [("acpi-tmr", 700.0), ("firmware 19", 0.5)]);
-        owner.chart(Chart::Devices).add((2, 1.0), [("acpi-tmr", 700.0)]);
+        owner
+            .chart(Chart::Devices)
+            .add((0, 1.0), early.iter().map(|n| (n.as_str(), 1.0)));
+        owner
+            .chart(Chart::Devices)
+            .add((1, 1.0), [("acpi-tmr", 700.0), ("firmware 19", 0.5)]);
+        owner
+            .chart(Chart::Devices)
+            .add((2, 1.0), [("acpi-tmr", 700.0)]);
         owner.settle(6);
         let lines = &owner.chart(Chart::Devices).lines;
-        assert_eq!((lines[0].0.as_str(), lines[0].1.total), ("acpi-tmr", 1400.0));
+        assert_eq!(
+            (lines[0].0.as_str(), lines[0].1.total),
+            ("acpi-tmr", 1400.0)
+        );
         assert!((lines.iter().map(|(_, t)| t.total).sum::<f64>() - 1420.5).abs() < 1e-9);
         assert!(lines.len() <= 7);
     }
@@ -180,9 +227,14 @@ mod tests {
     fn a_value_that_was_not_measured_stays_unknown() {
         let mut owner = OwnerTracks::default();
         owner.chart(Chart::Cpu).add((0, 1.0), [("usr", 1.0)]);
-        owner.chart(Chart::Cpu).add((1, 1.0), [("usr", 1.0), ("wait", 2.0)]);
+        owner
+            .chart(Chart::Cpu)
+            .add((1, 1.0), [("usr", 1.0), ("wait", 2.0)]);
         owner.settle(8);
         let wait = &owner.chart(Chart::Cpu).lines[1].1;
-        assert_eq!(wait.cells.iter().map(TrackCell::mean).collect::<Vec<_>>(), [None, Some(2.0)]);
+        assert_eq!(
+            wait.cells.iter().map(TrackCell::mean).collect::<Vec<_>>(),
+            [None, Some(2.0)]
+        );
     }
 }

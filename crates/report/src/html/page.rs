@@ -37,12 +37,16 @@ pub struct HtmlPage {
     pub notes: Vec<String>,
 }
 
-/// Makes the page of a report. `input` is what it was made from, in words; the time line is empty for an input without
-/// intervals.
+/// Makes the page of a report. `input` is what it was made from, in words; the time line is empty
+/// for an input without intervals.
 ///
 /// # Errors
 /// Never in practice: the page's data holds nothing that JSON cannot.
-pub fn page(view: &View<'_>, mut timeline: TimelineBuilder, input: &str) -> serde_json::Result<HtmlPage> {
+pub fn page(
+    view: &View<'_>,
+    mut timeline: TimelineBuilder,
+    input: &str,
+) -> serde_json::Result<HtmlPage> {
     let document = JsonDocument::new(view);
     let report = embedded(&documents::text(&document)?);
     let plain = escaped(&text::report(view, COLUMNS));
@@ -53,12 +57,17 @@ pub fn page(view: &View<'_>, mut timeline: TimelineBuilder, input: &str) -> serd
     link_guests(&mut timeline.guests, &document.domains);
     let (data, notes) = loop {
         let notes = notes(&timeline);
-        let data = embedded(&documents::text(&page_data(view, &timeline, input, &notes))?);
+        let data = embedded(&documents::text(&page_data(
+            view, &timeline, input, &notes,
+        ))?);
         if data.len() <= room || !timeline.thin() {
             break (data, notes);
         }
     };
-    let (script, style) = (format!("{UPLOT}\n{SCRIPT}"), format!("{UPLOT_STYLE}\n{STYLE}"));
+    let (script, style) = (
+        format!("{UPLOT}\n{SCRIPT}"),
+        format!("{UPLOT_STYLE}\n{STYLE}"),
+    );
     let policy = format!(
         "default-src 'none'; script-src '{}'; style-src '{}'; base-uri 'none'; form-action 'none'",
         hash(&script),
@@ -66,7 +75,10 @@ pub fn page(view: &View<'_>, mut timeline: TimelineBuilder, input: &str) -> serd
     );
     let mut html = String::with_capacity(fixed + data.len());
     let mut rest = BODY;
-    while let Some((before, (slot, after))) = rest.split_once("{{").and_then(|(b, r)| Some((b, r.split_once("}}")?))) {
+    while let Some((before, (slot, after))) = rest
+        .split_once("{{")
+        .and_then(|(b, r)| Some((b, r.split_once("}}")?)))
+    {
         html.push_str(before);
         html.push_str(match slot {
             "policy" => &policy,
@@ -86,37 +98,54 @@ fn notes(timeline: &TimelineBuilder) -> Vec<String> {
     let mut notes = Vec::new();
     if timeline.axis.is_thinned() {
         notes.push(format!(
-            "time lines are thinned: a point stands for up to {}, its mean is drawn and its maximum kept; tables and \
-             findings are of all {} intervals",
+            "time lines are thinned: a point stands for up to {}, its mean is drawn and its \
+             maximum kept; tables and findings are of all {} intervals",
             judge::figures::seconds(timeline.axis.slot_seconds()),
             timeline.intervals
         ));
     }
     if timeline.is_cut {
-        notes.push("there are too many guests for a time line each; the tables have them all".into());
+        notes.push(
+            "there are too many guests for a time line each; the tables have them all".into(),
+        );
     }
     let left_out = timeline.spans.left_out;
     if left_out > 0 {
-        notes.push(format!("findings came and went too often: {left_out} spans are not drawn"));
+        notes.push(format!(
+            "findings came and went too often: {left_out} spans are not drawn"
+        ));
     }
     notes
 }
 
 /// JSON inside a script element: nothing in it ends the element or begins a comment.
 fn embedded(json: &str) -> String {
-    let signs =
-        [('<', "\\u003c"), ('>', "\\u003e"), ('&', "\\u0026"), ('\u{2028}', "\\u2028"), ('\u{2029}', "\\u2029")];
-    signs.iter().fold(json.to_owned(), |json, (sign, escape)| json.replace(*sign, escape))
+    let signs = [
+        ('<', "\\u003c"),
+        ('>', "\\u003e"),
+        ('&', "\\u0026"),
+        ('\u{2028}', "\\u2028"),
+        ('\u{2029}', "\\u2029"),
+    ];
+    signs.iter().fold(json.to_owned(), |json, (sign, escape)| {
+        json.replace(*sign, escape)
+    })
 }
 
 /// Text as the content of an element.
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
 }
 
-/// The source expression of the Content Security Policy for an inline element: the hash of all between its tags.
+/// The source expression of the Content Security Policy for an inline element: the hash of all
+/// between its tags.
 fn hash(text: &str) -> String {
-    format!("sha256-{}", base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text.as_bytes())))
+    format!(
+        "sha256-{}",
+        base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text.as_bytes()))
+    )
 }
 
 /// What the page knows besides the report.
@@ -152,12 +181,18 @@ fn page_data(view: &View<'_>, timeline: &TimelineBuilder, input: &str, notes: &[
 
 /// A value of a chart, with four digits; whole numbers without a fraction.
 fn point(value: Option<f64>) -> Value {
-    let Some(value) = value.filter(|v| v.is_finite()) else { return Value::Null };
+    let Some(value) = value.filter(|v| v.is_finite()) else {
+        return Value::Null;
+    };
     let digits = 3 - value.abs().max(1e-9).log10().floor() as i32;
     let scale = 10_f64.powi(digits);
     let value = (value * scale).round() / scale;
     let is_whole = value.fract() == 0.0 && value.abs() < 1e15;
-    if is_whole { json!(value as i64) } else { json!(value) }
+    if is_whole {
+        json!(value as i64)
+    } else {
+        json!(value)
+    }
 }
 
 /// Notes for each guest of the time line its place in the report's domains.
@@ -167,7 +202,8 @@ fn link_guests(guests: &mut [FollowedGuest], domains: &[JsonDomain]) {
     let is_alone = domains.len() == 1 && guests.len() == 1;
     for g in guests {
         let same = |d: &JsonDomain| d.pid == g.pid && (d.pid.is_some() || d.name == g.name);
-        g.domain = (0..domains.len()).find(|i| is_alone || (same(&domains[*i]) && !taken.contains(i)));
+        g.domain =
+            (0..domains.len()).find(|i| is_alone || (same(&domains[*i]) && !taken.contains(i)));
         taken.extend(g.domain);
     }
 }
@@ -176,7 +212,9 @@ fn link_guests(guests: &mut [FollowedGuest], domains: &[JsonDomain]) {
 fn link_findings(spans: &mut [FindingSpan], findings: &[Finding]) {
     for s in spans {
         let same = |f: &Finding| f.domain == s.domain && f.covers(s.rule);
-        let exact = findings.iter().position(|f| same(f) && f.target == s.target);
+        let exact = findings
+            .iter()
+            .position(|f| same(f) && f.target == s.target);
         s.finding = exact.or_else(|| findings.iter().position(same));
     }
 }
@@ -198,7 +236,10 @@ fn charts(owner: Option<&OwnerTracks>, axis: &TimeAxis) -> Value {
     let slots = axis.slots.len();
     let mut all = Vec::new();
     for (chart, tracks) in owner.into_iter().flat_map(|owner| &owner.charts) {
-        let lines = tracks.lines.iter().map(|(name, track)| line(name, track, *chart, slots));
+        let lines = tracks
+            .lines
+            .iter()
+            .map(|(name, track)| line(name, track, *chart, slots));
         all.push(json!({ "id": chart, "lines": lines.collect::<Value>() }));
     }
     Value::Array(all)
@@ -206,10 +247,16 @@ fn charts(owner: Option<&OwnerTracks>, axis: &TimeAxis) -> Value {
 
 fn line(name: &str, track: &Track, chart: Chart, slots: usize) -> Value {
     let values = |of: fn(&TrackCell) -> Option<f64>| -> Value {
-        (0..slots).map(|i| point(track.cells.get(i).and_then(of))).collect()
+        (0..slots)
+            .map(|i| point(track.cells.get(i).and_then(of)))
+            .collect()
     };
     let max = values(TrackCell::max);
-    let mean = if chart.shows_peaks() { max.clone() } else { values(TrackCell::mean) };
+    let mean = if chart.shows_peaks() {
+        max.clone()
+    } else {
+        values(TrackCell::mean)
+    };
     // Maxima of different moments do not add up.
     let max = Some(max).filter(|max| name != OTHER && *max != mean);
     json!({ "name": name, "mean": mean, "max": max })

@@ -35,7 +35,8 @@ pub(super) struct FindingSpans {
 }
 
 impl FindingSpans {
-    /// Adds the findings of an interval. Findings about a configuration have no beginning and so no span.
+    /// Adds the findings of an interval. Findings about a configuration have no beginning and so no
+    /// span.
     pub fn add<'f>(&mut self, findings: impl Iterator<Item = &'f Finding>, end_ms: i64) {
         let before = std::mem::take(&mut self.holding);
         for f in findings {
@@ -75,7 +76,13 @@ mod tests {
     use super::*;
 
     fn finding(rule: RuleId, severity: Severity, since_ms: Option<i64>) -> Finding {
-        Finding { rule, severity, since_ms, domain: Some("g".into()), ..Finding::default() }
+        Finding {
+            rule,
+            severity,
+            since_ms,
+            domain: Some("g".into()),
+            ..Finding::default()
+        }
     }
 
     #[test]
@@ -83,18 +90,37 @@ mod tests {
         let mut spans = FindingSpans::default();
         let warning = |since| finding(RuleId::VcpuWait, Severity::Warning, Some(since));
         spans.add([warning(1000)].iter(), 3000);
-        spans.add([finding(RuleId::VcpuWait, Severity::Critical, Some(1000))].iter(), 4000);
-        spans.add([finding(RuleId::PinOverlap, Severity::Info, None)].iter(), 5000);
+        spans.add(
+            [finding(RuleId::VcpuWait, Severity::Critical, Some(1000))].iter(),
+            4000,
+        );
+        spans.add(
+            [finding(RuleId::PinOverlap, Severity::Info, None)].iter(),
+            5000,
+        );
         spans.add([warning(5500)].iter(), 6000);
-        let times: Vec<_> = spans.all.iter().map(|s| (s.severity, s.begin_ms, s.end_ms)).collect();
-        assert_eq!(times, [(Severity::Critical, 1000, 4000), (Severity::Warning, 5500, 6000)]);
+        let times: Vec<_> = spans
+            .all
+            .iter()
+            .map(|s| (s.severity, s.begin_ms, s.end_ms))
+            .collect();
+        assert_eq!(
+            times,
+            [
+                (Severity::Critical, 1000, 4000),
+                (Severity::Warning, 5500, 6000)
+            ]
+        );
     }
 
     #[test]
     fn spans_are_bounded() {
         let mut spans = FindingSpans::default();
         for i in 0..5000 {
-            spans.add([finding(RuleId::VcpuWait, Severity::Info, Some(i))].iter(), i);
+            spans.add(
+                [finding(RuleId::VcpuWait, Severity::Info, Some(i))].iter(),
+                i,
+            );
             spans.add([].iter(), i);
         }
         assert_eq!((spans.all.len(), spans.left_out), (MAX_SPANS, 3000));

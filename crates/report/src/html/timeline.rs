@@ -1,5 +1,5 @@
-//! What the page draws over time: series of the host and of each guest, added up interval by interval, and the spans of
-//! findings. Memory is bounded however long the recording is.
+//! What the page draws over time: series of the host and of each guest, added up interval by
+//! interval, and the spans of findings. Memory is bounded however long the recording is.
 
 use super::charts::{Chart, OTHER, OwnerTracks};
 use super::spans::FindingSpans;
@@ -46,28 +46,46 @@ pub(super) struct FollowedGuest {
 impl TimelineBuilder {
     /// A time line of the guests that the filter selects.
     pub fn new(filter: DomainFilter) -> Self {
-        Self { filter, ..Self::default() }
+        Self {
+            filter,
+            ..Self::default()
+        }
     }
 
     /// Adds an interval of known length; other intervals are skipped.
     pub fn add(&mut self, interval: &JudgedInterval) {
         let JudgedInterval { model, report } = interval;
-        let Some(seconds) = model.interval_s.filter(|s| *s > 0.0) else { return };
+        let Some(seconds) = model.interval_s.filter(|s| *s > 0.0) else {
+            return;
+        };
         self.intervals += 1;
         let at = (self.axis.add(model.time_ms, seconds), seconds);
         let host = self.owners.entry(None).or_default();
         if let Some(t) = model.host.total() {
-            let host_time = [("irq", t.irq + t.softirq), ("steal", t.steal), ("iowait", t.iowait)];
-            let parts = [("guest", t.guest), ("usr", t.usr), ("sys", t.sys)].into_iter().chain(host_time);
+            let host_time = [
+                ("irq", t.irq + t.softirq),
+                ("steal", t.steal),
+                ("iowait", t.iowait),
+            ];
+            let parts = [("guest", t.guest), ("usr", t.usr), ("sys", t.sys)]
+                .into_iter()
+                .chain(host_time);
             host.chart(Chart::Cpu).add(at, parts);
         }
-        for d in model.domains.iter().filter(|d| self.filter.matches(&d.facts)) {
+        for d in model
+            .domains
+            .iter()
+            .filter(|d| self.filter.matches(&d.facts))
+        {
             match followed(&mut self.guests, d) {
                 Some(place) => add_guest(self.owners.entry(Some(place)).or_default(), d, at),
                 None => self.is_cut = true,
             }
         }
-        self.spans.add(self.filter.findings(model, report).into_iter(), model.time_ms);
+        self.spans.add(
+            self.filter.findings(model, report).into_iter(),
+            model.time_ms,
+        );
         let room = TimeAxis::room(self.owners.values().map(OwnerTracks::count).sum());
         while self.axis.slots.len() > room {
             self.halve();
@@ -82,7 +100,9 @@ impl TimelineBuilder {
 
     /// Keeps what is drawn.
     pub(super) fn settle(&mut self) {
-        self.owners.values_mut().for_each(|owner| owner.settle(MAX_LINES));
+        self.owners
+            .values_mut()
+            .for_each(|owner| owner.settle(MAX_LINES));
     }
 
     /// Joins slots; false when nothing is left to join.
@@ -98,12 +118,20 @@ impl TimelineBuilder {
 /// The place of this guest; `None` if there are too many guests.
 fn followed(guests: &mut Vec<FollowedGuest>, d: &DomainModel) -> Option<usize> {
     let id = d.facts.id();
-    let place = guests.iter().position(|guest| guest.id == id).unwrap_or(guests.len());
+    let place = guests
+        .iter()
+        .position(|guest| guest.id == id)
+        .unwrap_or(guests.len());
     if place == guests.len() {
         if place == MAX_GUESTS {
             return None;
         }
-        guests.push(FollowedGuest { pid: d.facts.pid, id, name: String::new(), domain: None });
+        guests.push(FollowedGuest {
+            pid: d.facts.pid,
+            id,
+            name: String::new(),
+            domain: None,
+        });
     }
     d.name().clone_into(&mut guests[place].name);
     Some(place)
@@ -114,31 +142,56 @@ fn add_guest(charts: &mut OwnerTracks, d: &DomainModel, at: (usize, f64)) {
     let seconds = at.1;
     if let Some(c) = d.cpu {
         let wait = c.wait.map(|wait| ("wait", wait));
-        charts.chart(Chart::Cpu).add(at, [("guest", c.guest), ("usr", c.usr), ("sys", c.sys)].into_iter().chain(wait));
+        charts.chart(Chart::Cpu).add(
+            at,
+            [("guest", c.guest), ("usr", c.usr), ("sys", c.sys)]
+                .into_iter()
+                .chain(wait),
+        );
     }
-    if let Some(p99) = d.vcpus().filter_map(|t| t.wakeups.as_ref()?.quantile_us(0.99)).reduce(f64::max) {
+    if let Some(p99) = d
+        .vcpus()
+        .filter_map(|t| t.wakeups.as_ref()?.quantile_us(0.99))
+        .reduce(f64::max)
+    {
         charts.chart(Chart::Wakeup).add(at, [("p99", p99)]);
     }
     if let Some(moves) = d.vcpu_migrations() {
-        charts.chart(Chart::Moves).add(at, [("moves", moves as f64 / seconds)]);
+        charts
+            .chart(Chart::Moves)
+            .add(at, [("moves", moves as f64 / seconds)]);
     }
     let exits = charts.chart(Chart::Exits);
     if d.exits.rows.is_empty() {
         exits.add(at, d.exit_rate.0.map(|rate| ("all", rate)));
     } else {
-        exits.add(at, d.exits.rows.iter().map(|r| (exit_name(&r.reason, r.idle), r.span.count as f64 / seconds)));
+        exits.add(
+            at,
+            d.exits
+                .rows
+                .iter()
+                .map(|r| (exit_name(&r.reason, r.idle), r.span.count as f64 / seconds)),
+        );
     }
     // By device, or by address where the address has no device.
     let mut devices: BTreeMap<String, f64> = BTreeMap::new();
     for row in &d.accesses {
-        let name = if row.address.is_some() { row.device_or_address() } else { OTHER.to_string() };
+        let name = if row.address.is_some() {
+            row.device_or_address()
+        } else {
+            OTHER.to_string()
+        };
         *devices.entry(name).or_default() += row.span.count as f64 / seconds;
     }
     charts.chart(Chart::Devices).add(at, devices);
-    charts.chart(Chart::Wait).add(at, d.longest_wait().map(|wait| ("worst vCPU", wait)));
+    charts
+        .chart(Chart::Wait)
+        .add(at, d.longest_wait().map(|wait| ("worst vCPU", wait)));
     for disk in d.disks.iter().take(MAX_DISKS) {
         for (kind, time) in [("reads", disk.read_mean_us), ("writes", disk.write_mean_us)] {
-            charts.chart(Chart::DiskTime).add(at, time.map(|time| (format!("{} {kind}", disk.name), time)));
+            charts
+                .chart(Chart::DiskTime)
+                .add(at, time.map(|time| (format!("{} {kind}", disk.name), time)));
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Values over time in bounded memory: slots of one or more intervals. Each slot keeps the mean and the maximum of its
-//! intervals, so that a peak survives however many intervals share a slot.
+//! Values over time in bounded memory: slots of one or more intervals. Each slot keeps the mean and
+//! the maximum of its intervals, so that a peak survives however many intervals share a slot.
 
 /// Limit of slots.
 const MAX_SLOTS: usize = 4096;
@@ -7,7 +7,8 @@ const MAX_SLOTS: usize = 4096;
 const MIN_SLOTS: usize = 64;
 /// Limit of the cells of all series of a time axis; [`MIN_SLOTS`] has precedence.
 const MAX_CELLS: usize = 1_500_000;
-/// Latest time, milliseconds since the epoch: the end of the year 9999, up to which every browser knows dates.
+/// Latest time, milliseconds since the epoch: the end of the year 9999, up to which every browser
+/// knows dates.
 const LATEST_MS: i64 = 253_402_300_799_999;
 
 /// A stretch of time.
@@ -37,7 +38,9 @@ impl TimeAxis {
         let last_end = self.slots.last().map_or(0, |s| s.end_ms);
         // A clock that was set back does not turn the axis round.
         let end_ms = end_ms.clamp(last_end + 1, LATEST_MS.max(last_end + 1));
-        let begin_ms = end_ms.saturating_sub((seconds * 1e3).round() as i64).clamp(last_end, end_ms);
+        let begin_ms = end_ms
+            .saturating_sub((seconds * 1e3).round() as i64)
+            .clamp(last_end, end_ms);
         let is_gap = self.slots.last().is_some_and(|last| is_gap(last, begin_ms));
         match self.slots.last_mut() {
             Some(last) if last.intervals < self.width && !is_gap => {
@@ -45,7 +48,12 @@ impl TimeAxis {
                 last.seconds += seconds;
                 last.intervals += 1;
             }
-            _ => self.slots.push(TimeSlot { begin_ms, end_ms, seconds, intervals: 1 }),
+            _ => self.slots.push(TimeSlot {
+                begin_ms,
+                end_ms,
+                seconds,
+                intervals: 1,
+            }),
         }
         self.slots.len() - 1
     }
@@ -69,12 +77,21 @@ impl TimeAxis {
 
     /// Whether nothing was measured just before this slot.
     pub fn follows_gap(&self, slot: usize) -> bool {
-        slot > 0 && self.slots.get(slot).is_some_and(|s| is_gap(&self.slots[slot - 1], s.begin_ms))
+        slot > 0
+            && self
+                .slots
+                .get(slot)
+                .is_some_and(|s| is_gap(&self.slots[slot - 1], s.begin_ms))
     }
 
     /// The longest slot, seconds.
     pub fn slot_seconds(&self) -> f64 {
-        self.slots.iter().map(|s| s.end_ms - s.begin_ms).max().unwrap_or(0) as f64 / 1e3
+        self.slots
+            .iter()
+            .map(|s| s.end_ms - s.begin_ms)
+            .max()
+            .unwrap_or(0) as f64
+            / 1e3
     }
 
     /// Whether some slot holds more than one interval.
@@ -101,7 +118,11 @@ pub(super) struct TrackCell {
 impl TrackCell {
     fn add(&mut self, other: &Self) {
         self.sum += other.sum;
-        self.max = if self.seconds > 0.0 { self.max.max(other.max) } else { other.max };
+        self.max = if self.seconds > 0.0 {
+            self.max.max(other.max)
+        } else {
+            other.max
+        };
         self.seconds += other.seconds;
     }
 
@@ -125,13 +146,18 @@ pub(super) struct Track {
 }
 
 impl Track {
-    /// Adds the value of an interval that lasts `seconds`. A value that is not a number adds nothing.
+    /// Adds the value of an interval that lasts `seconds`. A value that is not a number adds
+    /// nothing.
     pub fn add(&mut self, slot: usize, value: f64, seconds: f64) {
         if value.is_finite() && seconds > 0.0 {
             self.grow(slot + 1);
             self.total += value * seconds;
             let max = value as f32;
-            self.cells[slot].add(&TrackCell { sum: value * seconds, seconds: seconds as f32, max });
+            self.cells[slot].add(&TrackCell {
+                sum: value * seconds,
+                seconds: seconds as f32,
+                max,
+            });
         }
     }
 
@@ -139,7 +165,9 @@ impl Track {
     pub fn halve(&mut self) {
         let join = |pair: &[TrackCell]| {
             let mut sum = TrackCell::default();
-            pair.iter().filter(|c| c.seconds > 0.0).for_each(|c| sum.add(c));
+            pair.iter()
+                .filter(|c| c.seconds > 0.0)
+                .for_each(|c| sum.add(c));
             sum
         };
         self.cells = self.cells.chunks(2).map(join).collect();
@@ -151,7 +179,8 @@ impl Track {
         }
     }
 
-    /// Takes the time in which it was not seen for the value 0, where `measured` says that it would have been seen.
+    /// Takes the time in which it was not seen for the value 0, where `measured` says that it would
+    /// have been seen.
     pub fn fill(&mut self, measured: &Self) {
         self.grow(measured.cells.len());
         for (cell, all) in self.cells.iter_mut().zip(&measured.cells) {
@@ -209,7 +238,11 @@ mod tests {
         }
         assert!(axis.follows_gap(3) && !axis.follows_gap(2) && !axis.follows_gap(0));
         axis.halve();
-        assert_eq!((axis.slots.len(), axis.follows_gap(2)), (3, false), "the gap is within a slot");
+        assert_eq!(
+            (axis.slots.len(), axis.follows_gap(2)),
+            (3, false),
+            "the gap is within a slot"
+        );
     }
 
     #[test]
@@ -218,7 +251,11 @@ mod tests {
         for end in [5000, 1000, i64::MAX, i64::MIN, 7000] {
             axis.add(end, 1.0);
         }
-        assert!(axis.slots.windows(2).all(|s| s[0].end_ms < s[1].end_ms), "{:?}", axis.slots);
+        assert!(
+            axis.slots.windows(2).all(|s| s[0].end_ms < s[1].end_ms),
+            "{:?}",
+            axis.slots
+        );
         assert!(axis.slots.iter().all(|s| s.begin_ms <= s.end_ms));
     }
 
@@ -227,6 +264,9 @@ mod tests {
         let mut track = Track::default();
         track.add(2, 4.0, 1.0);
         track.add(3, f64::NAN, 1.0);
-        assert_eq!(track.cells.iter().map(TrackCell::mean).collect::<Vec<_>>(), [None, None, Some(4.0)]);
+        assert_eq!(
+            track.cells.iter().map(TrackCell::mean).collect::<Vec<_>>(),
+            [None, None, Some(4.0)]
+        );
     }
 }

@@ -6,11 +6,27 @@ use proptest::prelude::*;
 fn exit(code: u32, ns: &[u64]) -> ExitCell {
     let mut time = Timing::default();
     ns.iter().for_each(|ns| time.add(*ns));
-    ExitCell { isa: Isa::Vmx, code, name: None, time, userspace_ns: Some(1), halted_ns: None, preempted_ns: Some(2) }
+    ExitCell {
+        isa: Isa::Vmx,
+        code,
+        name: None,
+        time,
+        userspace_ns: Some(1),
+        halted_ns: None,
+        preempted_ns: Some(2),
+    }
 }
 
 fn access(address: Option<u64>, count: u64) -> AccessCell {
-    AccessCell { address, time: Timing { count, ..Timing::default() }, faults: 1, ..AccessCell::default() }
+    AccessCell {
+        address,
+        time: Timing {
+            count,
+            ..Timing::default()
+        },
+        faults: 1,
+        ..AccessCell::default()
+    }
 }
 
 fn merged(mut sum: ThreadEvents, other: ThreadEvents, missing: MissingExtreme) -> ThreadEvents {
@@ -20,21 +36,43 @@ fn merged(mut sum: ThreadEvents, other: ThreadEvents, missing: MissingExtreme) -
 
 #[test]
 fn counts_durations_and_their_spread_add_up() {
-    let mut sum = ThreadEvents { exits: vec![exit(30, &[100, 300])], ..ThreadEvents::default() };
-    let other = ThreadEvents { exits: vec![exit(30, &[5000]), exit(12, &[7])], ..ThreadEvents::default() };
+    let mut sum = ThreadEvents {
+        exits: vec![exit(30, &[100, 300])],
+        ..ThreadEvents::default()
+    };
+    let other = ThreadEvents {
+        exits: vec![exit(30, &[5000]), exit(12, &[7])],
+        ..ThreadEvents::default()
+    };
     sum.merge(other, MissingExtreme::Unknown);
     assert_eq!(sum.exits[0].time, exit(30, &[100, 300, 5000]).time);
-    let split = (sum.exits[0].userspace_ns, sum.exits[0].halted_ns, sum.exits[0].preempted_ns);
+    let split = (
+        sum.exits[0].userspace_ns,
+        sum.exits[0].halted_ns,
+        sum.exits[0].preempted_ns,
+    );
     assert_eq!((split, sum.exits.len()), ((Some(2), None, Some(4)), 2));
 }
 
 #[test]
 fn a_sum_of_durations_is_unknown_if_one_side_only_counted() {
-    let mut sum = ThreadEvents { accesses: vec![access(Some(1), 2)], ..ThreadEvents::default() };
+    let mut sum = ThreadEvents {
+        accesses: vec![access(Some(1), 2)],
+        ..ThreadEvents::default()
+    };
     let mut timed = access(Some(1), 3);
     timed.time.total_ns = Some(9);
-    sum.merge(ThreadEvents { accesses: vec![timed], ..ThreadEvents::default() }, MissingExtreme::Unknown);
-    assert_eq!((sum.accesses[0].time.count, sum.accesses[0].time.total_ns), (5, None));
+    sum.merge(
+        ThreadEvents {
+            accesses: vec![timed],
+            ..ThreadEvents::default()
+        },
+        MissingExtreme::Unknown,
+    );
+    assert_eq!(
+        (sum.accesses[0].time.count, sum.accesses[0].time.total_ns),
+        (5, None)
+    );
 }
 
 #[test]
@@ -53,30 +91,59 @@ fn a_side_that_counted_nothing_makes_nothing_unknown() {
 #[test]
 fn a_missing_extreme_is_unknown_or_no_event_in_the_interval() {
     let known = exit(30, &[100, 900]).time;
-    let without = Timing { min_ns: None, max_ns: None, ..known.clone() };
+    let without = Timing {
+        min_ns: None,
+        max_ns: None,
+        ..known.clone()
+    };
     let of = |missing| {
         let mut sum = known.clone();
         sum.merge(&without, missing);
         (sum.min_ns, sum.max_ns)
     };
     assert_eq!(of(MissingExtreme::Unknown), (None, None));
-    assert_eq!(of(MissingExtreme::NothingInInterval), (Some(100), Some(900)));
+    assert_eq!(
+        of(MissingExtreme::NothingInInterval),
+        (Some(100), Some(900))
+    );
 }
 
 #[test]
 fn reasons_of_an_unknown_instruction_set_differ_by_name() {
-    let named = |name: &str| ExitCell { isa: Isa::Other(0), name: Some(name.into()), ..exit(0, &[1]) };
-    let a = ThreadEvents { exits: vec![named("A")], ..ThreadEvents::default() };
-    let b = ThreadEvents { exits: vec![named("B"), named("A")], ..ThreadEvents::default() };
+    let named = |name: &str| ExitCell {
+        isa: Isa::Other(0),
+        name: Some(name.into()),
+        ..exit(0, &[1])
+    };
+    let a = ThreadEvents {
+        exits: vec![named("A")],
+        ..ThreadEvents::default()
+    };
+    let b = ThreadEvents {
+        exits: vec![named("B"), named("A")],
+        ..ThreadEvents::default()
+    };
     let sum = merged(a, b, MissingExtreme::Unknown);
-    let rows: Vec<_> = sum.exits.iter().map(|c| (c.name.as_deref().unwrap(), c.time.count)).collect();
+    let rows: Vec<_> = sum
+        .exits
+        .iter()
+        .map(|c| (c.name.as_deref().unwrap(), c.time.count))
+        .collect();
     assert_eq!(rows, [("A", 2), ("B", 1)]);
 }
 
 #[test]
 fn two_threads_that_moved_have_no_common_last_cpu() {
-    let moved = |from| Migrations { total: Some(1), cross_core: 1, from: Some(from), ..Migrations::default() };
-    let mut sum = Migrations { total: Some(0), ..Migrations::default() };
+    let moved = |from| Migrations {
+        total: Some(1),
+        cross_core: 1,
+        from: Some(from),
+        ..Migrations::default()
+    };
+    let mut sum = Migrations {
+        total: Some(0),
+        ..Migrations::default()
+    };
     sum.join(moved(3), &mut Joining::with(MissingExtreme::Unknown));
     assert_eq!(sum, moved(3));
     sum.join(moved(5), &mut Joining::with(MissingExtreme::Unknown));
@@ -85,59 +152,106 @@ fn two_threads_that_moved_have_no_common_last_cpu() {
 
 #[test]
 fn limits_keep_every_count_and_the_most_important_tasks() {
-    let task = |tid, ns| OtherTask { tid, comm: "t".into(), count: 1, ns };
+    let task = |tid, ns| OtherTask {
+        tid,
+        comm: "t".into(),
+        count: 1,
+        ns,
+    };
     let mut sum = ThreadEvents {
         accesses: (0..9).map(|n| access(Some(n), 1)).collect(),
         woken_by: (0..9).map(|n| task(n, n as u64)).collect(),
         ..ThreadEvents::default()
     };
     sum.limit(4, 2);
-    let addresses: Vec<_> = sum.accesses.iter().map(|c| (c.address, c.time.count)).collect();
-    assert_eq!(addresses, [(Some(0), 1), (Some(1), 1), (Some(2), 1), (Some(3), 1), (None, 5)]);
-    assert_eq!(sum.woken_by, [task(8, 8), task(7, 7), OtherTask::rest(7, 21).unwrap()]);
+    let addresses: Vec<_> = sum
+        .accesses
+        .iter()
+        .map(|c| (c.address, c.time.count))
+        .collect();
+    assert_eq!(
+        addresses,
+        [
+            (Some(0), 1),
+            (Some(1), 1),
+            (Some(2), 1),
+            (Some(3), 1),
+            (None, 5)
+        ]
+    );
+    assert_eq!(
+        sum.woken_by,
+        [task(8, 8), task(7, 7), OtherTask::rest(7, 21).unwrap()]
+    );
 }
 
 fn timing() -> impl Strategy<Value = Timing> {
-    (prop::collection::vec(any::<u64>(), 0..4), any::<bool>(), any::<bool>()).prop_map(|(ns, timed, in_interval)| {
-        let mut timing = Timing::default();
-        ns.iter().for_each(|ns| timing.add(*ns));
-        if !timed {
-            timing = Timing { count: timing.count, ..Timing::default() };
-        } else if !in_interval {
-            (timing.min_ns, timing.max_ns) = (None, None);
-        }
-        timing
-    })
+    (
+        prop::collection::vec(any::<u64>(), 0..4),
+        any::<bool>(),
+        any::<bool>(),
+    )
+        .prop_map(|(ns, timed, in_interval)| {
+            let mut timing = Timing::default();
+            ns.iter().for_each(|ns| timing.add(*ns));
+            if !timed {
+                timing = Timing {
+                    count: timing.count,
+                    ..Timing::default()
+                };
+            } else if !in_interval {
+                (timing.min_ns, timing.max_ns) = (None, None);
+            }
+            timing
+        })
 }
 
 fn exits() -> impl Strategy<Value = ExitCell> {
     let isa = prop_oneof![Just(Isa::Vmx), Just(Isa::Other(0))];
     let part = || prop::option::of(any::<u64>());
-    (isa, 0..3_u32, prop::option::of("[AB]"), timing(), part(), part(), part()).prop_map(
-        |(isa, code, name, time, userspace_ns, halted_ns, preempted_ns)| ExitCell {
-            isa,
-            code,
-            name,
-            time,
-            userspace_ns,
-            halted_ns,
-            preempted_ns,
-        },
+    (
+        isa,
+        0..3_u32,
+        prop::option::of("[AB]"),
+        timing(),
+        part(),
+        part(),
+        part(),
     )
+        .prop_map(
+            |(isa, code, name, time, userspace_ns, halted_ns, preempted_ns)| ExitCell {
+                isa,
+                code,
+                name,
+                time,
+                userspace_ns,
+                halted_ns,
+                preempted_ns,
+            },
+        )
 }
 
 fn accesses() -> impl Strategy<Value = AccessCell> {
     let burst = prop::option::of((0..4_u64, 0..4_u64).prop_map(|(count, ns)| Burst { count, ns }));
-    (prop::option::of(0..3_u64), any::<bool>(), timing(), any::<u64>(), burst).prop_map(
-        |(address, write, time, faults, burst)| AccessCell {
+    (
+        prop::option::of(0..3_u64),
+        any::<bool>(),
+        timing(),
+        any::<u64>(),
+        burst,
+    )
+        .prop_map(|(address, write, time, faults, burst)| AccessCell {
             space: Space::Pio,
             address,
-            direction: if write { Direction::Write } else { Direction::Read },
+            direction: if write {
+                Direction::Write
+            } else {
+                Direction::Read
+            },
             time,
             faults,
             burst,
-        },
-    )
+        })
 }
 
 fn migrations() -> impl Strategy<Value = Migrations> {
@@ -147,26 +261,65 @@ fn migrations() -> impl Strategy<Value = Migrations> {
         from: Some(from),
         ..Migrations::default()
     });
-    let still = any::<bool>().prop_map(|watched| Migrations { total: watched.then_some(0), ..Migrations::default() });
+    let still = any::<bool>().prop_map(|watched| Migrations {
+        total: watched.then_some(0),
+        ..Migrations::default()
+    });
     prop_oneof![moved, still]
 }
 
 fn tasks() -> impl Strategy<Value = Vec<OtherTask>> {
     let task = (0..3, "[ab]", any::<u64>(), any::<u64>());
-    prop::collection::vec(task.prop_map(|(tid, comm, count, ns)| OtherTask { tid, comm, count, ns }), 0..4)
+    prop::collection::vec(
+        task.prop_map(|(tid, comm, count, ns)| OtherTask {
+            tid,
+            comm,
+            count,
+            ns,
+        }),
+        0..4,
+    )
 }
 
 /// Events with one cell a key, in the order of the keys: as a source hands them out.
 fn events() -> impl Strategy<Value = ThreadEvents> {
-    let cells = (prop::collection::vec(exits(), 0..4), prop::collection::vec(accesses(), 0..4));
+    let cells = (
+        prop::collection::vec(exits(), 0..4),
+        prop::collection::vec(accesses(), 0..4),
+    );
     let userspace = prop::collection::btree_map(-4..3, any::<u64>(), 0..4);
-    let delays = (prop::option::of(timing().prop_map(Box::new)), prop::option::of(timing().prop_map(Box::new)));
+    let delays = (
+        prop::option::of(timing().prop_map(Box::new)),
+        prop::option::of(timing().prop_map(Box::new)),
+    );
     (cells, userspace, migrations(), delays, tasks(), tasks()).prop_map(
-        |((exits, accesses), userspace, migrations, (wakeups, run_delays), woken_by, preempted_by)| {
-            let userspace = userspace.into_iter().map(|(reason, count)| UserspaceCell { reason, count }).collect();
-            let all =
-                ThreadEvents { exits, accesses, userspace, migrations, wakeups, woken_by, preempted_by, run_delays };
-            sorted(merged(ThreadEvents::default(), all, MissingExtreme::Unknown))
+        |(
+            (exits, accesses),
+            userspace,
+            migrations,
+            (wakeups, run_delays),
+            woken_by,
+            preempted_by,
+        )| {
+            let userspace = userspace
+                .into_iter()
+                .map(|(reason, count)| UserspaceCell { reason, count })
+                .collect();
+            let all = ThreadEvents {
+                exits,
+                accesses,
+                userspace,
+                migrations,
+                wakeups,
+                woken_by,
+                preempted_by,
+                run_delays,
+            };
+            sorted(merged(
+                ThreadEvents::default(),
+                all,
+                MissingExtreme::Unknown,
+            ))
         },
     )
 }

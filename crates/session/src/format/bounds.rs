@@ -1,4 +1,5 @@
-//! The memory that a hostile frame may take: an empty map is one byte and can stand for the largest struct.
+//! The memory that a hostile frame may take: an empty map is one byte and can stand for the largest
+//! struct.
 
 use anyhow::{Context, Result};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -7,7 +8,8 @@ use std::fmt;
 
 /// Maximum memory of one map, bytes: 5,000 vCPUs at work take half of it.
 const MAX_MEMORY: usize = 512 << 20;
-/// Maximum memory for each byte: a recorder names every field of a struct, and needs a quarter of this.
+/// Maximum memory for each byte: a recorder names every field of a struct, and needs a quarter of
+/// this.
 const MAX_GROWTH: usize = 64;
 /// Memory for the first bytes.
 const MIN_MEMORY: usize = 64 << 10;
@@ -29,7 +31,15 @@ pub fn check(bytes: &[u8]) -> Result<&[u8]> {
     let mut rest = bytes;
     let mut reader = rmp_serde::Deserializer::new(&mut rest);
     reader.set_max_depth(MAX_DEPTH);
-    Weight { left: &left, in_list: false }.deserialize(&mut reader).context("larger than any recorder writes")?;
+    Weight {
+        left: &left,
+        in_list: false,
+    }
+    .deserialize(&mut reader)
+    .context(
+        "larger than any \
+        recorder writes",
+    )?;
     Ok(rest)
 }
 
@@ -43,7 +53,13 @@ struct Weight<'a> {
 
 impl Weight<'_> {
     fn take<E: Error>(self, bytes: usize) -> Result<(), E> {
-        self.left.set(self.left.get().checked_sub(bytes).ok_or_else(|| E::custom("too much memory"))?);
+        self.left
+            .set(self.left.get().checked_sub(bytes).ok_or_else(|| {
+                E::custom(
+                    "too much \
+            memory",
+                )
+            })?);
         Ok(())
     }
 }
@@ -84,14 +100,23 @@ impl<'de> Visitor<'de> for Weight<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
         // A struct may be written as a list of its fields.
         self.take(if self.in_list { ELEMENT } else { VALUE })?;
-        while list.next_element_seed(Self { in_list: true, ..self })?.is_some() {}
+        while list
+            .next_element_seed(Self {
+                in_list: true,
+                ..self
+            })?
+            .is_some()
+        {}
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         self.take(if self.in_list { ELEMENT } else { FIELD })?;
         while map.next_key::<IgnoredAny>()?.is_some() {
-            map.next_value_seed(Self { in_list: false, ..self })?;
+            map.next_value_seed(Self {
+                in_list: false,
+                ..self
+            })?;
         }
         Ok(())
     }

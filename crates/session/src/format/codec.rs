@@ -1,8 +1,10 @@
-//! A sample as the bytes of a frame and back: two `MessagePack` maps with named fields, compressed by zstd.
+//! A sample as the bytes of a frame and back: two `MessagePack` maps with named fields, compressed
+//! by zstd.
 //!
-//! A segment is one zstd stream, flushed after each sample: most of a frame repeats the frames before it. The facts of
-//! the host and of a guest are written only where they are new in the segment, in a separate map before the sample,
-//! so that a reader on its way to a later sample need not decode the sample.
+//! A segment is one zstd stream, flushed after each sample: most of a frame repeats the frames
+//! before it. The facts of the host and of a guest are written only where they are new in the
+//! segment, in a separate map before the sample, so that a reader on its way to a later sample need
+//! not decode the sample.
 
 use super::bounds;
 use super::frame::{self, FrameKind, HEAD, Stamp};
@@ -27,7 +29,8 @@ const DAMAGED_SAMPLE: &str = "a sample is not what a recorder writes";
 
 /// A segment with facts of more guests ends.
 pub const MAX_FACTS: u32 = 8192;
-/// Maximum number of guests' facts that a reader accepts in a segment: the last sample may exceed [`MAX_FACTS`].
+/// Maximum number of guests' facts that a reader accepts in a segment: the last sample may exceed
+/// [`MAX_FACTS`].
 const MAX_FACTS_READ: usize = 8 * MAX_FACTS as usize;
 
 /// What a run of the recorder says of itself.
@@ -75,7 +78,9 @@ pub fn append(value: &impl Serialize, mut bytes: Vec<u8>) -> Result<Vec<u8>> {
 
 /// The value at the beginning of the bytes.
 fn from_start<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T> {
-    Ok(T::deserialize(&mut rmp_serde::Deserializer::from_read_ref(bytes))?)
+    Ok(T::deserialize(
+        &mut rmp_serde::Deserializer::from_read_ref(bytes),
+    )?)
 }
 
 /// Compresses the samples of one segment.
@@ -97,18 +102,33 @@ impl SegmentWriter {
     pub fn new() -> Result<Self> {
         let mut stream = Encoder::new(Vec::new(), LEVEL)?;
         stream.window_log(WINDOW_LOG)?;
-        Ok(Self { stream, host: None, guests: HashMap::new(), facts: 0, buffer: Vec::new(), raw: 0 })
+        Ok(Self {
+            stream,
+            host: None,
+            guests: HashMap::new(),
+            facts: 0,
+            buffer: Vec::new(),
+            raw: 0,
+        })
     }
 
-    /// The next sample as a frame. Fails for a sample that is larger than a frame may be; the segment is unusable then.
+    /// The next sample as a frame. Fails for a sample that is larger than a frame may be; the
+    /// segment is unusable then.
     pub fn pack(&mut self, kind: FrameKind, stamp: Stamp, sample: &Sample) -> Result<Vec<u8>> {
         let host = &sample.host.facts;
-        let new_host = self.host.as_ref().is_none_or(|known| !same(known, host)).then_some(&**host);
+        let new_host = self
+            .host
+            .as_ref()
+            .is_none_or(|known| !same(known, host))
+            .then_some(&**host);
         self.host = Some(host.clone());
         let (mut new_guests, mut numbers) = (Vec::new(), Vec::with_capacity(sample.domains.len()));
         for facts in sample.domains.iter().map(|d| &d.facts) {
             let guest = facts.id();
-            let known = self.guests.get(&guest).filter(|(_, known)| same(known, facts));
+            let known = self
+                .guests
+                .get(&guest)
+                .filter(|(_, known)| same(known, facts));
             numbers.push(known.map_or(self.facts, |(number, _)| *number));
             if known.is_none() {
                 new_guests.push(&**facts);
@@ -117,11 +137,24 @@ impl SegmentWriter {
             }
         }
         self.buffer.clear();
-        let bytes =
-            append(&FrameFacts { host: new_host, new_guests, guests: numbers }, std::mem::take(&mut self.buffer))?;
+        let bytes = append(
+            &FrameFacts {
+                host: new_host,
+                new_guests,
+                guests: numbers,
+            },
+            std::mem::take(&mut self.buffer),
+        )?;
         let bytes = append(sample, bytes)?;
-        ensure!(bytes.len() <= MAX_FRAME, "a sample of {} bytes is larger than the format allows", bytes.len());
-        bounds::check(&bytes).and_then(bounds::check).context("a sample is larger than the format allows")?;
+        ensure!(
+            bytes.len() <= MAX_FRAME,
+            "a sample of {} bytes is larger than the format allows",
+            bytes.len()
+        );
+        bounds::check(&bytes).and_then(bounds::check).context(
+            "a sample is larger than the format \
+            allows",
+        )?;
         self.raw += bytes.len();
         *self.stream.get_mut() = stamp.begin(kind);
         self.stream.write_all(&bytes)?;
@@ -154,15 +187,31 @@ impl SegmentReader {
         let mut stream = Decoder::new(Bounded(Vec::new()))?;
         stream.window_log_max(WINDOW_LOG)?;
         let (host, guests, numbers) = (Arc::default(), Vec::new(), Vec::new());
-        Ok(Self { stream, host, guests, numbers, begin: 0, raw: 0 })
+        Ok(Self {
+            stream,
+            host,
+            guests,
+            numbers,
+            begin: 0,
+            raw: 0,
+        })
     }
 
-    /// Takes in the next sample's compressed bytes. Fails if no recorder wrote them; nothing more of the segment can be
-    /// read then.
+    /// Takes in the next sample's compressed bytes. Fails if no recorder wrote them; nothing more
+    /// of the segment can be read then.
     pub fn advance(&mut self, packed: &[u8]) -> Result<()> {
-        ensure!(self.raw < SEGMENT_BYTES, "a segment is longer than any recorder writes");
+        ensure!(
+            self.raw < SEGMENT_BYTES,
+            "a segment is longer than any recorder writes"
+        );
         self.stream.get_mut().0.clear();
-        self.stream.write_all(packed).and_then(|()| self.stream.flush()).context("a sample does not decompress")?;
+        self.stream
+            .write_all(packed)
+            .and_then(|()| self.stream.flush())
+            .context(
+                "a sample does \
+            not decompress",
+            )?;
         let bytes = self.stream.get_ref().0.as_slice();
         self.raw += bytes.len();
         self.begin = bytes.len() - bounds::check(bytes).context(DAMAGED_FACTS)?.len();
@@ -185,15 +234,30 @@ impl SegmentReader {
 
     /// The sample taken in last. Fails if no recorder wrote it.
     pub fn sample(&self) -> Result<Sample> {
-        let bytes = self.stream.get_ref().0.get(self.begin..).unwrap_or_default();
+        let bytes = self
+            .stream
+            .get_ref()
+            .0
+            .get(self.begin..)
+            .unwrap_or_default();
         bounds::check(bytes).context(DAMAGED_SAMPLE)?;
         let mut sample: Sample = from_start(bytes).context(DAMAGED_SAMPLE)?;
-        ensure!(sample.domains.len() == self.numbers.len(), "a sample has guests without facts");
+        ensure!(
+            sample.domains.len() == self.numbers.len(),
+            "a sample has guests without facts"
+        );
         sample.normalise();
         sample.host.facts = self.host.clone();
         let mut seen = HashSet::new();
         for (domain, number) in sample.domains.iter_mut().zip(&self.numbers) {
-            domain.facts = self.guests.get(*number as usize).context("a guest's facts are missing")?.clone();
+            domain.facts = self
+                .guests
+                .get(*number as usize)
+                .context(
+                    "a guest's facts are \
+                missing",
+                )?
+                .clone();
             ensure!(seen.insert(domain.facts.id()), "a sample has a guest twice");
         }
         Ok(sample)
@@ -206,7 +270,9 @@ struct Bounded(Vec<u8>);
 impl Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.0.len() + bytes.len() > MAX_FRAME {
-            return Err(io::Error::other("a frame holds more than any recorder writes"));
+            return Err(io::Error::other(
+                "a frame holds more than any recorder writes",
+            ));
         }
         self.0.extend_from_slice(bytes);
         Ok(bytes.len())

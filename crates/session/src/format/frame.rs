@@ -1,10 +1,11 @@
-//! Frames: the units by which a file grows, each with its checksum. `docs/session-format.md` has the layout.
+//! Frames: the units by which a file grows, each with its checksum. `docs/session-format.md` has
+//! the layout.
 
 use anyhow::{Result, bail, ensure};
 use sample::calendar_ms;
 
-/// The first bytes of every session file. The first one occurs in no text, and the last one shows whether a file was
-/// copied as text.
+/// The first bytes of every session file. The first one occurs in no text, and the last one shows
+/// whether a file was copied as text.
 pub const MAGIC: [u8; 8] = *b"\x89KVMTOP\n";
 /// The version of everything after the magic.
 pub const SCHEMA: u32 = 2;
@@ -31,7 +32,9 @@ pub enum FrameKind {
 impl FrameKind {
     /// By the first byte of a frame.
     pub fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Header, Self::First, Self::Next, Self::Index].into_iter().find(|k| *k as u8 == byte)
+        [Self::Header, Self::First, Self::Next, Self::Index]
+            .into_iter()
+            .find(|k| *k as u8 == byte)
     }
 }
 
@@ -54,16 +57,24 @@ pub fn looks_like(bytes: &[u8]) -> bool {
 pub fn is_newer(bytes: &[u8]) -> bool {
     looks_like(bytes)
         && number(bytes, 8) > SCHEMA
-        && bytes.get(..12).is_some_and(|b| crc32fast::hash(b) == number(bytes, 12))
+        && bytes
+            .get(..12)
+            .is_some_and(|b| crc32fast::hash(b) == number(bytes, 12))
 }
 
 fn number(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)
+    bytes
+        .get(at..at + 4)
+        .and_then(|b| b.try_into().ok())
+        .map_or(0, u32::from_le_bytes)
 }
 
 /// Checks the first bytes of a file. The error says in a sentence why this version cannot read it.
 pub fn check_prologue(bytes: &[u8]) -> Result<()> {
-    ensure!(!bytes.is_empty(), "the file is empty: nothing was recorded into it");
+    ensure!(
+        !bytes.is_empty(),
+        "the file is empty: nothing was recorded into it"
+    );
     ensure!(
         looks_like(bytes) || MAGIC.starts_with(bytes),
         "this is not a kvmtop session (its first bytes are not those of `kvmtop record`)"
@@ -75,18 +86,27 @@ pub fn check_prologue(bytes: &[u8]) -> Result<()> {
         bail!("the first 16 bytes of the file are damaged: its version is unknown");
     }
     let (schema, version) = (number(bytes, 8), env!("CARGO_PKG_VERSION"));
-    ensure!(schema >= SCHEMA, "the session has schema version {schema}, which is no longer read");
+    ensure!(
+        schema >= SCHEMA,
+        "the session has schema version {schema}, which is no longer read"
+    );
     ensure!(
         schema == SCHEMA,
-        "the session has schema version {schema}, and this kvmtop ({version}) reads up to {SCHEMA}: use a newer kvmtop"
+        "the session has schema version {schema}, and this kvmtop ({version}) reads up to \
+            {SCHEMA}: use a newer kvmtop"
     );
     Ok(())
 }
 
-/// A frame as bytes. `payload` must begin with [`HEAD`] spare bytes. Fails if it is longer than a frame may be.
+/// A frame as bytes. `payload` must begin with [`HEAD`] spare bytes. Fails if it is longer than a
+/// frame may be.
 pub fn seal(kind: FrameKind, mut payload: Vec<u8>) -> Result<Vec<u8>> {
     let length = payload.len().saturating_sub(HEAD);
-    ensure!(length <= LONGEST, "a frame of {length} bytes is longer than the format allows ({LONGEST})");
+    ensure!(
+        length <= LONGEST,
+        "a frame of {length} bytes is longer than the format allows \
+        ({LONGEST})"
+    );
     payload[..4].copy_from_slice(&((length as u32) << 8 | kind as u32).to_le_bytes());
     let crc = checksum(&payload[..4], &payload[HEAD..]);
     payload[4..HEAD].copy_from_slice(&crc.to_le_bytes());
@@ -116,7 +136,12 @@ impl FrameHead {
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let word: [u8; 4] = bytes.get(..4)?.try_into().ok()?;
         let kind = FrameKind::from_byte(word[0])?;
-        Some(Self { kind, length: (u32::from_le_bytes(word) >> 8) as usize, word, crc: number(bytes.get(..HEAD)?, 4) })
+        Some(Self {
+            kind,
+            length: (u32::from_le_bytes(word) >> 8) as usize,
+            word,
+            crc: number(bytes.get(..HEAD)?, 4),
+        })
     }
 
     /// Whether this is the payload that was written.
@@ -125,8 +150,9 @@ impl FrameHead {
     }
 }
 
-/// The uncompressed beginning of a sample's frame. The first frame of a segment begins with [`SEGMENT_MARK`] and a byte
-/// that is 1 where a run begins; then every sample has its number (u32) and its time (i64).
+/// The uncompressed beginning of a sample's frame. The first frame of a segment begins with
+/// [`SEGMENT_MARK`] and a byte that is 1 where a run begins; then every sample has its number (u32)
+/// and its time (i64).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     /// Samples before it in the file, damaged ones included.
@@ -161,7 +187,8 @@ impl Stamp {
         out
     }
 
-    /// The stamp of a sample's frame, and the compressed bytes after it; `None` for what no recorder writes.
+    /// The stamp of a sample's frame, and the compressed bytes after it; `None` for what no
+    /// recorder writes.
     pub fn split(kind: FrameKind, payload: &[u8]) -> Option<(Self, &[u8])> {
         let (run, rest) = match kind {
             FrameKind::First => {
@@ -173,6 +200,13 @@ impl Stamp {
         };
         let (stamp, rest) = rest.split_at_checked(STAMP)?;
         let time_ms = calendar_ms(i64::from_le_bytes(stamp[4..].try_into().ok()?));
-        Some((Self { number: number(stamp, 0), time_ms, run }, rest))
+        Some((
+            Self {
+                number: number(stamp, 0),
+                time_ms,
+                run,
+            },
+            rest,
+        ))
     }
 }

@@ -1,5 +1,5 @@
-//! Index frames: where a segment is. Each points to the previous one, so that a long file opens by following them from
-//! its end.
+//! Index frames: where a segment is. Each points to the previous one, so that a long file opens by
+//! following them from its end.
 
 use super::codec::append;
 use super::frame::{self, FrameKind, HEAD, MARK_LENGTH, Stamp};
@@ -38,21 +38,53 @@ struct IndexFrame {
 
 impl Segment {
     /// One with this first sample, whose frame begins at `offset`.
-    pub fn beginning(offset: u64, Stamp { number, time_ms, run }: Stamp) -> Self {
-        Self { offset, number, samples: 1, first_ms: time_ms, last_ms: time_ms, run }
+    pub fn beginning(
+        offset: u64,
+        Stamp {
+            number,
+            time_ms,
+            run,
+        }: Stamp,
+    ) -> Self {
+        Self {
+            offset,
+            number,
+            samples: 1,
+            first_ms: time_ms,
+            last_ms: time_ms,
+            run,
+        }
     }
 
-    /// The segment as an index frame; `before` is the offset of the previous index frame, 0 for none.
+    /// The segment as an index frame; `before` is the offset of the previous index frame, 0 for
+    /// none.
     pub fn pack(self, before: u64) -> Result<Vec<u8>> {
         let mut out = vec![0; HEAD];
         out.extend(INDEX_MARK);
-        frame::seal(FrameKind::Index, append(&IndexFrame { before, segment: self }, out)?)
+        frame::seal(
+            FrameKind::Index,
+            append(
+                &IndexFrame {
+                    before,
+                    segment: self,
+                },
+                out,
+            )?,
+        )
     }
 
     /// The segment of an index frame's payload, and the offset of the previous index frame.
     pub fn unpack(payload: &[u8]) -> Option<(u64, Self)> {
-        let IndexFrame { before, segment } = rmp_serde::from_slice(payload.strip_prefix(&INDEX_MARK)?).ok()?;
+        let IndexFrame { before, segment } =
+            rmp_serde::from_slice(payload.strip_prefix(&INDEX_MARK)?).ok()?;
         let (first_ms, last_ms) = (calendar_ms(segment.first_ms), calendar_ms(segment.last_ms));
-        Some((before, Self { first_ms, last_ms, ..segment }))
+        Some((
+            before,
+            Self {
+                first_ms,
+                last_ms,
+                ..segment
+            },
+        ))
     }
 }

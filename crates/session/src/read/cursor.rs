@@ -47,7 +47,13 @@ struct Open {
 impl Session {
     /// Reads samples.
     pub fn cursor<'a>(self) -> Cursor<'a> {
-        Cursor { session: self, refreshed: Instant::now(), describe: None, open: None, broken: Vec::new() }
+        Cursor {
+            session: self,
+            refreshed: Instant::now(),
+            describe: None,
+            open: None,
+            broken: Vec::new(),
+        }
     }
 }
 
@@ -55,7 +61,10 @@ impl<'a> Cursor<'a> {
     /// Adds facts about the guests from elsewhere to each sample.
     #[must_use]
     pub fn described_by(self, describe: impl FnMut(&mut Sample) + Send + 'a) -> Self {
-        Self { describe: Some(Box::new(describe)), ..self }
+        Self {
+            describe: Some(Box::new(describe)),
+            ..self
+        }
     }
 
     /// The recording.
@@ -76,24 +85,32 @@ impl<'a> Cursor<'a> {
     /// A sample by its number.
     ///
     /// # Errors
-    /// If the number is too large, or the file is damaged there; [`Cursor::readable_from`] continues after the damage.
+    /// If the number is too large, or the file is damaged there; [`Cursor::readable_from`]
+    /// continues after the damage.
     pub fn at(&mut self, index: usize) -> Result<Arc<Sample>> {
-        let place = self
-            .session
-            .place(index)
-            .ok_or_else(|| anyhow!("the recording has {} samples, there is no number {index}", self.len()))?;
+        let place = self.session.place(index).ok_or_else(|| {
+            anyhow!(
+                "the recording has {} samples, there is no number {index}",
+                self.len()
+            )
+        })?;
         self.enter(place)?;
         while self.advance()? != place {}
-        let sample = self.open.as_ref().and_then(|open| open.reader.sample().ok());
-        let Some(mut sample) = sample else { return Err(self.damaged(place)) };
+        let sample = self
+            .open
+            .as_ref()
+            .and_then(|open| open.reader.sample().ok());
+        let Some(mut sample) = sample else {
+            return Err(self.damaged(place));
+        };
         if let Some(describe) = &mut self.describe {
             describe(&mut sample);
         }
         Ok(Arc::new(sample))
     }
 
-    /// A sample by its number, as the screen shows it: with what is damaged in the file as a source. At the end of a
-    /// file that is being written it looks for further samples.
+    /// A sample by its number, as the screen shows it: with what is damaged in the file as a
+    /// source. At the end of a file that is being written it looks for further samples.
     ///
     /// # Errors
     /// As [`Cursor::at`].
@@ -112,7 +129,12 @@ impl<'a> Cursor<'a> {
     /// What of the recording cannot be read, as far as it is known.
     pub fn damage(&self) -> Option<SourceStatus> {
         let cause = Some(self.session.damage()?);
-        Some(SourceStatus { id: SourceId::Session, state: SourceState::Degraded, cause, fix: None })
+        Some(SourceStatus {
+            id: SourceId::Session,
+            state: SourceState::Degraded,
+            cause,
+            fix: None,
+        })
     }
 
     /// The sample of this number, or the first later one that is not damaged, with its number.
@@ -142,24 +164,35 @@ impl<'a> Cursor<'a> {
         self.last_at(time_ms, 0..self.len()).unwrap_or(0)
     }
 
-    /// The last sample within `ms` milliseconds after another, or, if negative, before it. Where the clock was set back
-    /// in between, it is the last sample on the near side.
+    /// The last sample within `ms` milliseconds after another, or, if negative, before it. Where
+    /// the clock was set back in between, it is the last sample on the near side.
     pub fn index_beside(&self, index: usize, ms: i64) -> usize {
         let stretch = self.stretch(index);
         let to_ms = self.time_ms(index).unwrap_or(0).saturating_add(ms);
-        let latest = stretch.end.checked_sub(1).and_then(|last| self.time_ms(last));
+        let latest = stretch
+            .end
+            .checked_sub(1)
+            .and_then(|last| self.time_ms(last));
         if latest.is_some_and(|latest| latest < to_ms) {
             return stretch.end.min(self.len().saturating_sub(1));
         }
         let begin = stretch.start;
-        self.last_at(to_ms, stretch).unwrap_or_else(|| begin.saturating_sub(1))
+        self.last_at(to_ms, stretch)
+            .unwrap_or_else(|| begin.saturating_sub(1))
     }
 
     /// The last sample at or before a time whose segment begins within these samples.
     fn last_at(&self, time_ms: i64, within: Range<usize>) -> Option<usize> {
-        let fits = |(_, s, first): &(Place, &Segment, usize)| within.contains(first) && s.first_ms <= time_ms;
-        // A clock that was set back leaves later segments with earlier times: the one that comes closest.
-        let found = self.session.segments().filter(fits).max_by_key(|(_, s, _)| s.last_ms.min(time_ms));
+        let fits = |(_, s, first): &(Place, &Segment, usize)| {
+            within.contains(first) && s.first_ms <= time_ms
+        };
+        // A clock that was set back leaves later segments with earlier times: the one that comes
+        // closest.
+        let found = self
+            .session
+            .segments()
+            .filter(fits)
+            .max_by_key(|(_, s, _)| s.last_ms.min(time_ms));
         let (place, _, first) = found?;
         let times = self.segment_times(place);
         Some(first + times.iter().rposition(|t| *t <= time_ms).unwrap_or(0))
@@ -180,52 +213,84 @@ impl<'a> Cursor<'a> {
         begin..self.len()
     }
 
-    /// The first sample at or after a time, whose interval the time is in; the last when all are earlier.
+    /// The first sample at or after a time, whose interval the time is in; the last when all are
+    /// earlier.
     pub fn index_from(&self, time_ms: i64) -> usize {
         let at = self.index_at(time_ms);
         let before = self.time_ms(at).is_some_and(|ms| ms < time_ms);
-        if before { (at + 1).min(self.len().saturating_sub(1)) } else { at }
+        if before {
+            (at + 1).min(self.len().saturating_sub(1))
+        } else {
+            at
+        }
     }
 
-    /// The sample from which all of the time before a sample is read, for a moment of this length. It may be an
-    /// earlier one, so that a clock that was set forward shortens nothing.
+    /// The sample from which all of the time before a sample is read, for a moment of this length.
+    /// It may be an earlier one, so that a clock that was set forward shortens nothing.
     pub fn index_before(&self, index: usize, length: Duration) -> usize {
         let length_ms = i64::try_from(length.as_millis()).unwrap_or(i64::MAX);
         let seconds = usize::try_from(length.as_secs()).unwrap_or(usize::MAX);
-        let by_time = self.time_ms(index).map_or(0, |ms| self.index_at(ms.saturating_sub(length_ms)));
-        by_time.min(index.saturating_sub(seconds)).max(index.saturating_sub(MAX_BEFORE))
+        let by_time = self
+            .time_ms(index)
+            .map_or(0, |ms| self.index_at(ms.saturating_sub(length_ms)));
+        by_time
+            .min(index.saturating_sub(seconds))
+            .max(index.saturating_sub(MAX_BEFORE))
     }
 
-    /// Whether a sample is the first after a gap: of a run of the recorder, of a part, or after damage.
+    /// Whether a sample is the first after a gap: of a run of the recorder, of a part, or after
+    /// damage.
     pub fn begins_run(&self, index: usize) -> bool {
-        let Some(Place { part, segment, sample: 0 }) = self.session.place(index) else { return false };
+        let Some(Place {
+            part,
+            segment,
+            sample: 0,
+        }) = self.session.place(index)
+        else {
+            return false;
+        };
         let segments = &self.session.parts[part].1.segments;
         let Some(before) = segment.checked_sub(1) else {
             return segments[0].run || !self.continues(part);
         };
-        let missing = segments[before].number.saturating_add(segments[before].samples) != segments[segment].number;
+        let missing = segments[before]
+            .number
+            .saturating_add(segments[before].samples)
+            != segments[segment].number;
         segments[segment].run || missing || self.broken.contains(&(part, before))
     }
 
     /// Whether a part continues the previous one without a gap.
     fn continues(&self, part: usize) -> bool {
-        let last = part.checked_sub(1).and_then(|before| self.session.parts[before].1.segments.last());
+        let last = part
+            .checked_sub(1)
+            .and_then(|before| self.session.parts[before].1.segments.last());
         let first = self.session.parts[part].1.segments.first();
-        last.zip(first).is_some_and(|(last, first)| (0..GAP_MS).contains(&first.first_ms.saturating_sub(last.last_ms)))
+        last.zip(first).is_some_and(|(last, first)| {
+            (0..GAP_MS).contains(&first.first_ms.saturating_sub(last.last_ms))
+        })
     }
 
     /// Times of the samples of a segment, as far as they can be read.
     fn segment_times(&self, place: Place) -> Vec<i64> {
         let reader = &self.session.parts[place.part].1;
-        let Segment { offset: mut at, samples, .. } = self.session.segment(place);
+        let Segment {
+            offset: mut at,
+            samples,
+            ..
+        } = self.session.segment(place);
         let mut times = Vec::new();
         let mut bytes = [0; Stamp::LONGEST];
         while times.len() < samples as usize && at < reader.end {
             let n = bytes.len().min((reader.end - at) as usize);
-            let read = reader.file.read_exact_at(&mut bytes[..n], at).ok().and_then(|()| {
-                let head = FrameHead::parse(&bytes[..n])?;
-                Some((head, Stamp::split(head.kind, &bytes[HEAD..n])))
-            });
+            let read = reader
+                .file
+                .read_exact_at(&mut bytes[..n], at)
+                .ok()
+                .and_then(|()| {
+                    let head = FrameHead::parse(&bytes[..n])?;
+                    Some((head, Stamp::split(head.kind, &bytes[HEAD..n])))
+                });
             let Some((head, stamp)) = read else { break };
             times.extend(stamp.map(|(stamp, _)| stamp.time_ms));
             at += (HEAD + head.length) as u64;
@@ -235,25 +300,45 @@ impl<'a> Cursor<'a> {
 
     /// Opens the segment of a sample, unless it is open already.
     fn enter(&mut self, place: Place) -> Result<()> {
-        let near = |at: Place| (at.part, at.segment) == (place.part, place.segment) && at.sample <= place.sample;
+        let near = |at: Place| {
+            (at.part, at.segment) == (place.part, place.segment) && at.sample <= place.sample
+        };
         if self.open.as_ref().is_some_and(|open| near(open.next)) {
             return Ok(());
         }
         let (at, reader) = (self.session.segment(place).offset, SegmentReader::new()?);
-        self.open = Some(Open { next: Place { sample: 0, ..place }, at, time_ms: None, reader });
+        self.open = Some(Open {
+            next: Place { sample: 0, ..place },
+            at,
+            time_ms: None,
+            reader,
+        });
         Ok(())
     }
 
     /// Decompresses the next sample of the open segment. Returns where it is.
     fn advance(&mut self) -> Result<Place> {
-        let Some(open) = &mut self.open else { return Err(anyhow!("no segment is open")) };
+        let Some(open) = &mut self.open else {
+            return Err(anyhow!("no segment is open"));
+        };
         let place = open.next;
         let part = &self.session.parts[place.part].1;
-        let kind = if place.sample == 0 { FrameKind::First } else { FrameKind::Next };
-        let number = self.session.segment(place).number.saturating_add(place.sample);
-        let read =
-            read_frame(&part.file, part.end, open.at).ok().filter(|frame| frame.0 == kind).and_then(|(_, payload)| {
-                let (stamp, packed) = Stamp::split(kind, &payload).filter(|(stamp, _)| stamp.number == number)?;
+        let kind = if place.sample == 0 {
+            FrameKind::First
+        } else {
+            FrameKind::Next
+        };
+        let number = self
+            .session
+            .segment(place)
+            .number
+            .saturating_add(place.sample);
+        let read = read_frame(&part.file, part.end, open.at)
+            .ok()
+            .filter(|frame| frame.0 == kind)
+            .and_then(|(_, payload)| {
+                let (stamp, packed) =
+                    Stamp::split(kind, &payload).filter(|(stamp, _)| stamp.number == number)?;
                 open.reader.advance(packed).ok()?;
                 open.at += (HEAD + payload.len()) as u64;
                 (open.time_ms, open.next.sample) = (Some(stamp.time_ms), place.sample + 1);
@@ -265,14 +350,24 @@ impl<'a> Cursor<'a> {
     /// Notes that a segment cannot be read from this sample on.
     fn damaged(&mut self, place: Place) -> anyhow::Error {
         let open = self.open.take();
-        let Some((path, part)) = self.session.parts.get_mut(place.part) else { return anyhow!("no such part") };
+        let Some((path, part)) = self.session.parts.get_mut(place.part) else {
+            return anyhow!(
+                "no \
+            such part"
+            );
+        };
         let segment = part.segments[place.segment];
         let at = open.as_ref().map_or(segment.offset, |open| open.at);
         if !self.broken.contains(&(place.part, place.segment)) {
             self.broken.push((place.part, place.segment));
             let before_ms = part.segments.get(place.segment + 1).map(|s| s.first_ms);
             let after_ms = open.and_then(|open| open.time_ms);
-            part.holes.push(Hole { at, samples: segment.samples - place.sample, after_ms, before_ms });
+            part.holes.push(Hole {
+                at,
+                samples: segment.samples - place.sample,
+                after_ms,
+                before_ms,
+            });
         }
         anyhow!("{} is damaged at byte {at}", path.display())
     }

@@ -1,4 +1,5 @@
-//! Reading: the frames of a file, its segments, a recording of several files, and samples by number.
+//! Reading: the frames of a file, its segments, a recording of several files, and samples by
+//! number.
 
 mod cursor;
 mod part;

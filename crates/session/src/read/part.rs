@@ -1,14 +1,16 @@
 //! One file of a recording, for reading: where its segments are, and what of it is damaged.
 
 use super::scan::{End, Frame, MAX_TRIES, find_marked, read_frame};
-use crate::format::{self, FrameKind, HEAD, Header, INDEX_MARK, PROLOGUE, SEGMENT_MARK, Segment, Stamp};
+use crate::format::{
+    self, FrameKind, HEAD, Header, INDEX_MARK, PROLOGUE, SEGMENT_MARK, Segment, Stamp,
+};
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// Recordings up to this size are checked from the first byte to the last when they are opened. Longer ones are opened
-/// by their index, and what is damaged of them is found when it is read.
+/// Recordings up to this size are checked from the first byte to the last when they are opened.
+/// Longer ones are opened by their index, and what is damaged of them is found when it is read.
 pub const CHECKED_WHOLE: u64 = 16 << 20;
 /// How far from the end of a file that was not closed an index is looked for.
 const SEARCHED: u64 = 128 << 20;
@@ -48,14 +50,15 @@ pub struct PartReader {
 }
 
 impl PartReader {
-    /// Opens a file and finds its samples. `checked` is how many bytes may be checked from the first to the last; a
-    /// longer file is opened by its index.
+    /// Opens a file and finds its samples. `checked` is how many bytes may be checked from the
+    /// first to the last; a longer file is opened by its index.
     pub fn open(file: impl Into<Arc<File>>, checked: u64) -> Result<Self> {
         let file = file.into();
         let length = file.metadata().context("its size is unknown")?.len();
         let mut first = [0; PROLOGUE];
         let n = first.len().min(length as usize);
-        file.read_exact_at(&mut first[..n], 0).context("cannot read it")?;
+        file.read_exact_at(&mut first[..n], 0)
+            .context("cannot read it")?;
         format::check_prologue(&first[..n])?;
         let mut part = Self {
             recording: recording_of(&file),
@@ -83,7 +86,9 @@ impl PartReader {
 
     /// Number that the next sample in the file has.
     pub fn next_number(&self) -> u32 {
-        self.segments.last().map_or(0, |s| s.number.saturating_add(s.samples))
+        self.segments
+            .last()
+            .map_or(0, |s| s.number.saturating_add(s.samples))
     }
 
     /// Looks for frames after the last known one. Returns whether there are any.
@@ -102,7 +107,13 @@ impl PartReader {
                 Err(End::Whole) => break End::Whole,
                 Err(end) => end,
             };
-            let next = find_marked(&self.file, at + 1..self.length, SEGMENT_MARK, false, &mut tries);
+            let next = find_marked(
+                &self.file,
+                at + 1..self.length,
+                SEGMENT_MARK,
+                false,
+                &mut tries,
+            );
             let Some((next, _)) = next else { break end };
             damaged.get_or_insert(self.end);
             at = next;
@@ -110,16 +121,26 @@ impl PartReader {
         self.end > before
     }
 
-    /// Notes a frame; false if it cannot follow the previous ones. `damaged` is where damage before it begins.
+    /// Notes a frame; false if it cannot follow the previous ones. `damaged` is where damage before
+    /// it begins.
     fn take(&mut self, at: u64, (kind, payload): &Frame, damaged: &mut Option<u64>) -> bool {
         match kind {
             FrameKind::Header => true,
             FrameKind::First => {
-                let Some((stamp, _)) = Stamp::split(*kind, payload) else { return false };
-                let Some(samples) = stamp.number.checked_sub(self.next_number()) else { return false };
+                let Some((stamp, _)) = Stamp::split(*kind, payload) else {
+                    return false;
+                };
+                let Some(samples) = stamp.number.checked_sub(self.next_number()) else {
+                    return false;
+                };
                 if let Some(at) = damaged.take() {
                     let after_ms = self.segments.last().map(|s| s.last_ms);
-                    self.holes.push(Hole { at, samples, after_ms, before_ms: Some(stamp.time_ms) });
+                    self.holes.push(Hole {
+                        at,
+                        samples,
+                        after_ms,
+                        before_ms: Some(stamp.time_ms),
+                    });
                 } else if samples > 0 {
                     return false;
                 }
@@ -128,8 +149,13 @@ impl PartReader {
             }
             FrameKind::Next => {
                 let next = self.next_number();
-                let Some((stamp, _)) = Stamp::split(*kind, payload) else { return false };
-                let Some(segment) = self.segments.last_mut().filter(|_| stamp.number == next) else { return false };
+                let Some((stamp, _)) = Stamp::split(*kind, payload) else {
+                    return false;
+                };
+                let Some(segment) = self.segments.last_mut().filter(|_| stamp.number == next)
+                else {
+                    return false;
+                };
                 segment.samples += 1;
                 segment.last_ms = stamp.time_ms;
                 true
@@ -141,17 +167,24 @@ impl PartReader {
         }
     }
 
-    /// The segments by the index frames, the place of the last one and where it ends; `None` where they do not fit
-    /// together.
+    /// The segments by the index frames, the place of the last one and where it ends; `None` where
+    /// they do not fit together.
     fn indexed(&self) -> Option<(Vec<Segment>, u64, u64)> {
         let near_end = self.length.saturating_sub(SEARCHED).max(PROLOGUE as u64)..self.length;
-        let (last, mut payload) = find_marked(&self.file, near_end, INDEX_MARK, true, &mut MAX_TRIES.clone())?;
+        let (last, mut payload) = find_marked(
+            &self.file,
+            near_end,
+            INDEX_MARK,
+            true,
+            &mut MAX_TRIES.clone(),
+        )?;
         let end = last + (HEAD + payload.len()) as u64;
         let (mut at, mut segments) = (last, Vec::<Segment>::new());
         loop {
             let (before, segment) = Segment::unpack(&payload)?;
             let fits = segments.last().is_none_or(|later| {
-                segment.number.checked_add(segment.samples) == Some(later.number) && segment.offset < later.offset
+                segment.number.checked_add(segment.samples) == Some(later.number)
+                    && segment.offset < later.offset
             });
             if !fits || segment.offset >= at || segment.samples == 0 || before >= at {
                 return None;
@@ -161,7 +194,10 @@ impl PartReader {
             if at == 0 {
                 break;
             }
-            payload = read_frame(&self.file, self.length, at).ok().filter(|f| f.0 == FrameKind::Index)?.1;
+            payload = read_frame(&self.file, self.length, at)
+                .ok()
+                .filter(|f| f.0 == FrameKind::Index)?
+                .1;
         }
         segments.reverse();
         (segments.first()?.number == 0).then_some((segments, last, end))
@@ -172,5 +208,7 @@ impl PartReader {
 pub fn recording_of(file: &File) -> Option<String> {
     let length = file.metadata().ok()?.len();
     let (kind, payload) = read_frame(file, length, PROLOGUE as u64).ok()?;
-    Header::unpack(&payload).filter(|_| kind == FrameKind::Header).map(|header| header.recording)
+    Header::unpack(&payload)
+        .filter(|_| kind == FrameKind::Header)
+        .map(|header| header.recording)
 }

@@ -7,10 +7,11 @@ use std::os::unix::fs::FileExt;
 
 /// Bytes searched at a time.
 const BLOCK: usize = 1 << 20;
-/// Maximum number of searches after damage, and of false marks of a frame, in one file: a hostile file could have
-/// millions of both.
+/// Maximum number of searches after damage, and of false marks of a frame, in one file: a hostile
+/// file could have millions of both.
 pub const MAX_TRIES: usize = 256;
-/// Maximum payload of an index frame, bytes: a hostile chain of longer ones would take minutes to follow.
+/// Maximum payload of an index frame, bytes: a hostile chain of longer ones would take minutes to
+/// follow.
 const MAX_INDEX: usize = 256;
 
 /// Why a frame cannot be read.
@@ -37,10 +38,15 @@ pub fn read_frame(file: &File, length: u64, at: u64) -> Result<Frame, End> {
     }
     let mut head = [0; HEAD];
     let n = HEAD.min(left as usize);
-    file.read_exact_at(&mut head[..n], at).map_err(|_| End::Unreadable)?;
+    file.read_exact_at(&mut head[..n], at)
+        .map_err(|_| End::Unreadable)?;
     if n < HEAD {
         // A frame begins with its kind: what cannot be one was not cut, but damaged.
-        return Err(if FrameKind::from_byte(head[0]).is_some() { End::Cut } else { End::Damaged });
+        return Err(if FrameKind::from_byte(head[0]).is_some() {
+            End::Cut
+        } else {
+            End::Damaged
+        });
     }
     let head = FrameHead::parse(&head).ok_or(End::Damaged)?;
     if head.kind == FrameKind::Index && head.length > MAX_INDEX {
@@ -50,12 +56,17 @@ pub fn read_frame(file: &File, length: u64, at: u64) -> Result<Frame, End> {
         return Err(End::Cut);
     }
     let mut payload = vec![0; head.length];
-    file.read_exact_at(&mut payload, at + HEAD as u64).map_err(|_| End::Unreadable)?;
-    if head.fits(&payload) { Ok((head.kind, payload)) } else { Err(End::Damaged) }
+    file.read_exact_at(&mut payload, at + HEAD as u64)
+        .map_err(|_| End::Unreadable)?;
+    if head.fits(&payload) {
+        Ok((head.kind, payload))
+    } else {
+        Err(End::Damaged)
+    }
 }
 
-/// The first whole frame of a stretch of the file whose payload begins with this mark, or the last one. The
-/// search and each false mark count in `tries`.
+/// The first whole frame of a stretch of the file whose payload begins with this mark, or the last
+/// one. The search and each false mark count in `tries`.
 pub fn find_marked(
     file: &File,
     stretch: Range<u64>,
@@ -71,12 +82,18 @@ pub fn find_marked(
         // As much of the next block as a mark across their border needs.
         let mut block = vec![0; (BLOCK + MARK_LENGTH - 1).min((length - from) as usize)];
         file.read_exact_at(&mut block, from).ok()?;
-        let found = block.windows(MARK_LENGTH).enumerate().filter(|(_, bytes)| bytes[0] == mark[0] && **bytes == mark);
+        let found = block
+            .windows(MARK_LENGTH)
+            .enumerate()
+            .filter(|(_, bytes)| bytes[0] == mark[0] && **bytes == mark);
         let mut places: Vec<u64> = found.map(|(i, _)| from + i as u64).collect();
         if last {
             places.reverse();
         }
-        for at in places.into_iter().filter_map(|mark| mark.checked_sub(HEAD as u64)) {
+        for at in places
+            .into_iter()
+            .filter_map(|mark| mark.checked_sub(HEAD as u64))
+        {
             if at >= stretch.start
                 && let Ok((_, payload)) = read_frame(file, length, at)
             {

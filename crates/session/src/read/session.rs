@@ -26,23 +26,35 @@ impl Session {
     /// Opens a recording: the file, and the older parts FILE.1, FILE.2, … of the same recording.
     ///
     /// # Errors
-    /// If the file cannot be read, is not a session, or has a newer version. A cut or damaged file opens with what can
-    /// be read: see [`Session::damage`].
+    /// If the file cannot be read, is not a session, or has a newer version. A cut or damaged file
+    /// opens with what can be read: see [`Session::damage`].
     pub fn open(path: &Path) -> Result<Self> {
         let name = path.display();
         let file = open_regular(path).with_context(|| format!("cannot open {name}"))?;
-        let part = PartReader::open(file, CHECKED_WHOLE).with_context(|| format!("cannot read {name}"))?;
+        let part = PartReader::open(file, CHECKED_WHOLE).with_context(|| {
+            format!(
+                "cannot read \
+            {name}"
+            )
+        })?;
         let mut checked = CHECKED_WHOLE.saturating_sub(part.length);
         let mut parts = vec![(path.to_path_buf(), part)];
         for path in (1..MAX_PARTS).map(|n| part_path(path, n)) {
             let Ok(file) = open_regular(&path) else { break };
             let identity = |f: &File| f.metadata().ok().map(|m| (m.dev(), m.ino()));
-            if parts.iter().any(|(_, p)| identity(&p.file) == identity(&file)) {
-                // A second name of a part: a recorder was killed between two steps of beginning the next.
+            if parts
+                .iter()
+                .any(|(_, p)| identity(&p.file) == identity(&file))
+            {
+                // A second name of a part: a recorder was killed between two steps of beginning the
+                // next.
                 continue;
             }
-            let same = |p: &PartReader| p.recording.is_some() && p.recording == parts[0].1.recording;
-            let Some(part) = PartReader::open(file, checked).ok().filter(same) else { break };
+            let same =
+                |p: &PartReader| p.recording.is_some() && p.recording == parts[0].1.recording;
+            let Some(part) = PartReader::open(file, checked).ok().filter(same) else {
+                break;
+            };
             checked = checked.saturating_sub(part.length);
             parts.push((path, part));
         }
@@ -55,8 +67,11 @@ impl Session {
     /// # Errors
     /// As [`Session::open`].
     pub fn from_file(file: File, name: &Path) -> Result<Self> {
-        let part = PartReader::open(file, CHECKED_WHOLE).with_context(|| format!("cannot read {}", name.display()))?;
-        Ok(Self { parts: vec![(name.into(), part)] })
+        let part = PartReader::open(file, CHECKED_WHOLE)
+            .with_context(|| format!("cannot read {}", name.display()))?;
+        Ok(Self {
+            parts: vec![(name.into(), part)],
+        })
     }
 
     /// Looks for samples that were added since. Returns whether there are any.
@@ -74,31 +89,43 @@ impl Session {
         self.len() == 0
     }
 
-    /// The earliest and the latest time, milliseconds since the epoch: of the first and the last sample unless the
-    /// clock was set back.
+    /// The earliest and the latest time, milliseconds since the epoch: of the first and the last
+    /// sample unless the clock was set back.
     pub fn range_ms(&self) -> Option<(i64, i64)> {
-        let earliest = self.segments().map(|(_, s, _)| s.first_ms.min(s.last_ms)).min();
-        earliest.zip(self.segments().map(|(_, s, _)| s.first_ms.max(s.last_ms)).max())
+        let earliest = self
+            .segments()
+            .map(|(_, s, _)| s.first_ms.min(s.last_ms))
+            .min();
+        earliest.zip(
+            self.segments()
+                .map(|(_, s, _)| s.first_ms.max(s.last_ms))
+                .max(),
+        )
     }
 
-    /// What of the recording cannot be read and why, in a sentence each. A long file is only checked as it is read:
-    /// this is what was found so far.
+    /// What of the recording cannot be read and why, in a sentence each. A long file is only
+    /// checked as it is read: this is what was found so far.
     pub fn damage(&self) -> Option<String> {
-        let sentences = self
-            .parts
-            .iter()
-            .flat_map(|(path, part)| part.holes.iter().map(|hole| missing(path, hole)).chain(damaged_end(path, part)));
+        let sentences = self.parts.iter().flat_map(|(path, part)| {
+            part.holes
+                .iter()
+                .map(|hole| missing(path, hole))
+                .chain(damaged_end(path, part))
+        });
         Some(sentences.chain(self.alone()).collect::<Vec<_>>().join("; ")).filter(|s| !s.is_empty())
     }
 
     /// What is to be said of a part whose older ones are not beside it.
     fn alone(&self) -> Option<String> {
-        let [(path, part)] = &self.parts[..] else { return None };
+        let [(path, part)] = &self.parts[..] else {
+            return None;
+        };
         let begins_within = part.segments.first().is_some_and(|segment| !segment.run);
         let name = path.display();
         begins_within.then(|| {
             format!(
-                "{name} is one part of a recording: FILE, FILE.1, FILE.2, … belong together, and the older are not here"
+                "{name} is one part of a recording: FILE, FILE.1, FILE.2, … belong together, and \
+                    the older are not here"
             )
         })
     }
@@ -106,11 +133,24 @@ impl Session {
     /// The segments in order: where each begins, what it holds, and the number of its first sample.
     pub(super) fn segments(&self) -> impl Iterator<Item = (Place, &Segment, usize)> {
         let parts = self.parts.iter().enumerate();
-        let all = parts.flat_map(|(part, (_, p))| p.segments.iter().enumerate().map(move |(n, s)| (part, n, s)));
+        let all = parts.flat_map(|(part, (_, p))| {
+            p.segments
+                .iter()
+                .enumerate()
+                .map(move |(n, s)| (part, n, s))
+        });
         all.scan(0, |next, (part, segment, s)| {
             let first = *next;
             *next += s.samples as usize;
-            Some((Place { part, segment, sample: 0 }, s, first))
+            Some((
+                Place {
+                    part,
+                    segment,
+                    sample: 0,
+                },
+                s,
+                first,
+            ))
         })
     }
 
@@ -121,8 +161,13 @@ impl Session {
 
     /// Where a sample is.
     pub(super) fn place(&self, index: usize) -> Option<Place> {
-        let (place, _, first) = self.segments().find(|(_, s, first)| index < first + s.samples as usize)?;
-        Some(Place { sample: (index - first) as u32, ..place })
+        let (place, _, first) = self
+            .segments()
+            .find(|(_, s, first)| index < first + s.samples as usize)?;
+        Some(Place {
+            sample: (index - first) as u32,
+            ..place
+        })
     }
 }
 
@@ -145,8 +190,15 @@ pub fn part_path(path: &Path, number: u32) -> PathBuf {
 }
 
 fn missing(path: &Path, hole: &Hole) -> String {
-    let clock = |ms: i64| Timestamp::from_millisecond(ms).ok().map(|t| t.to_zoned(TimeZone::system()).strftime("%T"));
-    let between = match (hole.after_ms.and_then(clock), hole.before_ms.and_then(clock)) {
+    let clock = |ms: i64| {
+        Timestamp::from_millisecond(ms)
+            .ok()
+            .map(|t| t.to_zoned(TimeZone::system()).strftime("%T"))
+    };
+    let between = match (
+        hole.after_ms.and_then(clock),
+        hole.before_ms.and_then(clock),
+    ) {
         (Some(after), Some(before)) => format!(" between {after} and {before}"),
         (None, Some(before)) => format!(" before {before}"),
         (Some(after), None) => format!(" after {after}"),
@@ -157,7 +209,11 @@ fn missing(path: &Path, hole: &Hole) -> String {
         1 => format!("one sample{between} is missing"),
         n => format!("{n} samples{between} are missing"),
     };
-    format!("{} is damaged at byte {}: {samples}", path.display(), hole.at)
+    format!(
+        "{} is damaged at byte {}: {samples}",
+        path.display(),
+        hole.at
+    )
 }
 
 fn damaged_end(path: &Path, part: &PartReader) -> Option<String> {
@@ -175,7 +231,11 @@ fn damaged_end(path: &Path, part: &PartReader) -> Option<String> {
         1 => "the one sample before can be read".to_string(),
         n => format!("the {n} samples before can be read"),
     };
-    Some(format!("{} {what} at byte {}: {samples}, the last {lost} bytes are lost", path.display(), part.end))
+    Some(format!(
+        "{} {what} at byte {}: {samples}, the last {lost} bytes are lost",
+        path.display(),
+        part.end
+    ))
 }
 
 /// Whether a recorder holds the file.

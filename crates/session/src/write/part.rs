@@ -32,7 +32,16 @@ pub struct PartWriter {
 impl PartWriter {
     /// Begins an empty file.
     pub fn new(file: Arc<File>) -> Self {
-        Self { file, end: 0, samples: 0, first_ms: None, unindexed: Vec::new(), last_index: 0, open: None, run: true }
+        Self {
+            file,
+            end: 0,
+            samples: 0,
+            first_ms: None,
+            unindexed: Vec::new(),
+            last_index: 0,
+            open: None,
+            run: true,
+        }
     }
 
     /// Continues after the whole frames of a file.
@@ -41,7 +50,12 @@ impl PartWriter {
             end: part.end,
             samples: part.next_number(),
             first_ms: part.segments.first().map(|s| s.first_ms),
-            unindexed: part.segments.iter().filter(|s| s.offset > part.last_index).copied().collect(),
+            unindexed: part
+                .segments
+                .iter()
+                .filter(|s| s.offset > part.last_index)
+                .copied()
+                .collect(),
             last_index: part.last_index,
             ..Self::new(part.file)
         }
@@ -55,15 +69,20 @@ impl PartWriter {
         self.put(&header.pack()?).map(drop)
     }
 
-    /// One sample. After an error the file ends where it ended before, and the next sample begins a segment. So does
-    /// one whose clock was set back: within a segment times never fall.
+    /// One sample. After an error the file ends where it ended before, and the next sample begins a
+    /// segment. So does one whose clock was set back: within a segment times never fall.
     pub fn append(&mut self, sample: &Sample) -> Result<()> {
         let open = self.open.take();
         let full = |open: &SegmentWriter, segment: &Segment| {
-            let is_long = segment.samples >= SEGMENT || open.raw >= SEGMENT_BYTES || open.facts >= MAX_FACTS;
+            let is_long =
+                segment.samples >= SEGMENT || open.raw >= SEGMENT_BYTES || open.facts >= MAX_FACTS;
             is_long || sample.time_ms < segment.last_ms
         };
-        let open = open.filter(|open| self.unindexed.last().is_some_and(|segment| !full(open, segment)));
+        let open = open.filter(|open| {
+            self.unindexed
+                .last()
+                .is_some_and(|segment| !full(open, segment))
+        });
         let (kind, mut writer) = match open {
             Some(writer) => (FrameKind::Next, writer),
             None => {
@@ -71,12 +90,22 @@ impl PartWriter {
                 (FrameKind::First, SegmentWriter::new()?)
             }
         };
-        let stamp = Stamp { number: self.samples, time_ms: sample.time_ms, run: self.run };
+        let stamp = Stamp {
+            number: self.samples,
+            time_ms: sample.time_ms,
+            run: self.run,
+        };
         let bytes = writer.pack(kind, stamp, sample)?;
         let offset = self.put(&bytes)?;
         self.open = Some(writer);
-        match self.unindexed.last_mut().filter(|_| kind == FrameKind::Next) {
-            Some(segment) => (segment.samples, segment.last_ms) = (segment.samples + 1, stamp.time_ms),
+        match self
+            .unindexed
+            .last_mut()
+            .filter(|_| kind == FrameKind::Next)
+        {
+            Some(segment) => {
+                (segment.samples, segment.last_ms) = (segment.samples + 1, stamp.time_ms);
+            }
             None => self.unindexed.push(Segment::beginning(offset, stamp)),
         }
         self.first_ms.get_or_insert(sample.time_ms);
@@ -98,7 +127,9 @@ impl PartWriter {
     pub fn close(&mut self) -> Result<()> {
         self.open = None;
         self.write_index()?;
-        self.file.sync_data().context("cannot bring the recording to disk")
+        self.file
+            .sync_data()
+            .context("cannot bring the recording to disk")
     }
 
     /// Appends bytes, or nothing if that fails. Returns where they begin.

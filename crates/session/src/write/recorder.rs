@@ -30,16 +30,16 @@ const MIN_SIZE: u64 = 256 << 10;
 
 /// Writes samples into a recording.
 ///
-/// An existing recording is continued: a new run begins after its last whole sample. A damaged one is kept as FILE.1.
-/// With limits the recording is cut into parts: FILE is being written, FILE.1 is the newest complete part, and the
-/// oldest is deleted as a whole.
+/// An existing recording is continued: a new run begins after its last whole sample. A damaged one
+/// is kept as FILE.1. With limits the recording is cut into parts: FILE is being written, FILE.1 is
+/// the newest complete part, and the oldest is deleted as a whole.
 pub struct Recorder {
     path: PathBuf,
     limits: Limits,
     writer: PartWriter,
     header: Header,
-    /// `CLOCK_MONOTONIC` of the first sample that this recorder put into the part, nanoseconds; `None` before the
-    /// part's header.
+    /// `CLOCK_MONOTONIC` of the first sample that this recorder put into the part, nanoseconds;
+    /// `None` before the part's header.
     part_began_ns: Option<u64>,
     /// What the user should know about how it began.
     note: Option<String>,
@@ -49,7 +49,8 @@ impl Recorder {
     /// Begins a recording.
     ///
     /// # Errors
-    /// If the file cannot be created, another recorder holds it, or it is not a session: it is never overwritten.
+    /// If the file cannot be created, another recorder holds it, or it is not a session: it is
+    /// never overwritten.
     pub fn create(path: &Path, limits: Limits) -> Result<Self> {
         ensure!(
             limits.size.is_none_or(|s| s >= MIN_SIZE),
@@ -57,11 +58,29 @@ impl Recorder {
             MIN_SIZE >> 10
         );
         rotation::survive_file_size_limits();
-        let LockedFile { writer, recording, note } = rotation::lock(path)?;
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let recording = recording.unwrap_or_else(|| format!("{:x}-{:x}", now.as_nanos(), std::process::id()));
-        let header = Header { tool: TOOL.into(), recording, ..Header::default() };
-        Ok(Self { path: path.into(), limits, writer, header, part_began_ns: None, note })
+        let LockedFile {
+            writer,
+            recording,
+            note,
+        } = rotation::lock(path)?;
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        let recording =
+            recording.unwrap_or_else(|| format!("{:x}-{:x}", now.as_nanos(), std::process::id()));
+        let header = Header {
+            tool: TOOL.into(),
+            recording,
+            ..Header::default()
+        };
+        Ok(Self {
+            path: path.into(),
+            limits,
+            writer,
+            header,
+            part_began_ns: None,
+            note,
+        })
     }
 
     /// What the user should know: that an existing recording is continued, or was moved aside.
@@ -72,7 +91,9 @@ impl Recorder {
     /// The number of its older parts, and the bytes of all parts.
     pub fn size(&self) -> (usize, u64) {
         let older = (1..MAX_PARTS).map_while(|n| fs::metadata(part_path(&self.path, n)).ok());
-        older.fold((0, self.writer.end), |(parts, bytes), part| (parts + 1, bytes + part.len()))
+        older.fold((0, self.writer.end), |(parts, bytes), part| {
+            (parts + 1, bytes + part.len())
+        })
     }
 
     /// Whether the file was deleted or moved away, so that nothing more can be added.
@@ -80,18 +101,24 @@ impl Recorder {
         self.still_there().is_err()
     }
 
-    /// Adds a sample. It is in the file when this returns: it outlives this process, however that ends.
+    /// Adds a sample. It is in the file when this returns: it outlives this process, however that
+    /// ends.
     ///
     /// # Errors
-    /// When it cannot be written; what was written before stays whole, and a later sample may be tried. When the file
-    /// was deleted or moved away.
+    /// When it cannot be written; what was written before stays whole, and a later sample may be
+    /// tried. When the file was deleted or moved away.
     pub fn append(&mut self, sample: &Sample) -> Result<()> {
         self.still_there()?;
         if self.part_is_full(sample) {
             self.next_part()?;
         }
-        let safe = if self.writer.samples > 0 { "; the samples recorded before are safe" } else { "" };
-        self.put(sample).with_context(|| format!("cannot write to {}{safe}", self.path.display()))
+        let safe = if self.writer.samples > 0 {
+            "; the samples recorded before are safe"
+        } else {
+            ""
+        };
+        self.put(sample)
+            .with_context(|| format!("cannot write to {}{safe}", self.path.display()))
     }
 
     /// Fails if the file was deleted, or moved away, since it was opened.
@@ -101,13 +128,29 @@ impl Recorder {
             1 => "the sample in it is".into(),
             n => format!("the {n} samples in it are"),
         };
-        let ours = self.writer.file.metadata().with_context(|| format!("cannot record into {name}"))?;
-        ensure!(ours.len() >= self.writer.end, "{name} was cut while it was being recorded into: samples are lost");
-        ensure!(ours.nlink() > 0, "{name} was deleted while it was being recorded into: {samples} lost");
-        let there = fs::symlink_metadata(&self.path).map(|meta| (meta.dev(), meta.ino())).ok();
+        let ours = self.writer.file.metadata().with_context(|| {
+            format!(
+                "cannot record into \
+            {name}"
+            )
+        })?;
+        ensure!(
+            ours.len() >= self.writer.end,
+            "{name} was cut while it was being recorded into: \
+            samples are lost"
+        );
+        ensure!(
+            ours.nlink() > 0,
+            "{name} was deleted while it was being recorded into: {samples} \
+            lost"
+        );
+        let there = fs::symlink_metadata(&self.path)
+            .map(|meta| (meta.dev(), meta.ino()))
+            .ok();
         ensure!(
             there == Some((ours.dev(), ours.ino())),
-            "{name} was moved away while it was being recorded into: {samples} where it was moved to"
+            "{name} was moved away while it was being recorded into: {samples} where it was moved \
+                to"
         );
         Ok(())
     }
@@ -122,11 +165,15 @@ impl Recorder {
     }
 
     fn part_is_full(&self, now: &Sample) -> bool {
-        let long = self.limits.size.is_some_and(|s| self.writer.end >= s / u64::from(PARTS));
-        // The wall clock knows the age of a part that an earlier recorder began; it may be set back, and then a part
-        // would grow until it is as late again.
+        let long = self
+            .limits
+            .size
+            .is_some_and(|s| self.writer.end >= s / u64::from(PARTS));
+        // The wall clock knows the age of a part that an earlier recorder began; it may be set
+        // back, and then a part would grow until it is as late again.
         let first_ms = self.writer.first_ms.unwrap_or(now.time_ms);
-        let by_wall_clock = Duration::from_millis(u64::try_from(now.time_ms.saturating_sub(first_ms)).unwrap_or(0));
+        let by_wall_clock =
+            Duration::from_millis(u64::try_from(now.time_ms.saturating_sub(first_ms)).unwrap_or(0));
         let began_ns = self.part_began_ns.unwrap_or(now.mono_ns);
         let age = by_wall_clock.max(Duration::from_nanos(now.mono_ns.saturating_sub(began_ns)));
         let old = self.limits.age.is_some_and(|a| age >= a / PARTS);
@@ -151,7 +198,9 @@ impl Recorder {
     /// # Errors
     /// When the disk does not take it, or the file is no longer there.
     pub fn close(mut self) -> Result<()> {
-        self.writer.close().with_context(|| format!("cannot close {}", self.path.display()))?;
+        self.writer
+            .close()
+            .with_context(|| format!("cannot close {}", self.path.display()))?;
         self.still_there()
     }
 }

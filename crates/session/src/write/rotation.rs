@@ -25,7 +25,8 @@ pub struct LockedFile {
     pub note: Option<String>,
 }
 
-/// Makes a write beyond the limit of file sizes (`ulimit -f`) an error instead of the end of the process.
+/// Makes a write beyond the limit of file sizes (`ulimit -f`) an error instead of the end of the
+/// process.
 pub fn survive_file_size_limits() {
     // Where it cannot be had, the signal keeps its meaning.
     let _ = signal_hook::flag::register(libc::SIGXFSZ, Arc::new(AtomicBool::new(false)));
@@ -41,39 +42,68 @@ pub fn lock(path: &Path) -> Result<LockedFile> {
     let length = file.metadata().with_context(cannot)?.len();
     let mut first = [0; PROLOGUE];
     let n = first.len().min(length as usize);
-    file.read_exact_at(&mut first[..n], 0).with_context(|| format!("cannot read {name}"))?;
+    file.read_exact_at(&mut first[..n], 0)
+        .with_context(|| format!("cannot read {name}"))?;
     ensure!(
         format::looks_like(&first[..n]) || MAGIC.starts_with(&first[..n]),
-        "cannot record into {name}: it exists and is no kvmtop session; kvmtop does not overwrite it, give another name"
+        "cannot record into {name}: it exists and is no kvmtop session; kvmtop does not overwrite \
+            it, give another name"
     );
     if n < PROLOGUE {
         // It is new, or a recorder was killed before it wrote anything of worth.
         file.set_len(0).with_context(cannot)?;
-        return Ok(LockedFile { writer: PartWriter::new(file), recording: None, note: None });
+        return Ok(LockedFile {
+            writer: PartWriter::new(file),
+            recording: None,
+            note: None,
+        });
     }
     if format::is_newer(&first) {
         format::check_prologue(&first).with_context(cannot)?;
     }
     let part = PartReader::open(file.clone(), CHECKED_WHOLE).ok();
     let recording = part.as_ref().and_then(|part| part.recording.clone());
-    let is_whole = |part: &PartReader| part.holes.is_empty() && matches!(part.stop, End::Whole | End::Cut);
+    let is_whole =
+        |part: &PartReader| part.holes.is_empty() && matches!(part.stop, End::Whole | End::Cut);
     if let Some(part) = part.filter(is_whole) {
         if part.stop == End::Cut {
             // The torn frame at the end holds no whole sample.
             file.set_len(part.end).with_context(cannot)?;
         }
-        let note = format!("{name} exists: recording continues after its {} samples", part.samples());
-        return Ok(LockedFile { writer: PartWriter::after(part), recording, note: Some(note) });
+        let note = format!(
+            "{name} exists: recording continues after its {} samples",
+            part.samples()
+        );
+        return Ok(LockedFile {
+            writer: PartWriter::after(part),
+            recording,
+            note: Some(note),
+        });
     }
-    let next = rotate(path, &file).with_context(|| format!("cannot move the recording in {name} aside"))?;
-    let note = format!("the recording in {name} is damaged and was moved to {}", part_path(path, 1).display());
-    Ok(LockedFile { writer: PartWriter::new(next), recording, note: Some(note) })
+    let next = rotate(path, &file).with_context(|| {
+        format!(
+            "cannot move the recording in {name} \
+        aside"
+        )
+    })?;
+    let note = format!(
+        "the recording in {name} is damaged and was moved to {}",
+        part_path(path, 1).display()
+    );
+    Ok(LockedFile {
+        writer: PartWriter::new(next),
+        recording,
+        note: Some(note),
+    })
 }
 
 /// Fails for a file that is not this user's own; one that is not there yet will be.
 fn refuse_foreign(path: &Path, meta: io::Result<fs::Metadata>) -> Result<()> {
     if let Some(why) = meta.ok().as_ref().and_then(not_ours) {
-        bail!("cannot record into {}: it {why}; give another name", path.display());
+        bail!(
+            "cannot record into {}: it {why}; give another name",
+            path.display()
+        );
     }
     Ok(())
 }
@@ -102,7 +132,10 @@ fn locked(path: &Path) -> Result<File> {
                 continue;
             }
             Err(Errno::WOULDBLOCK) => {
-                bail!("another kvmtop is recording into {name}: stop it, or record into another file")
+                bail!(
+                    "another kvmtop is recording into {name}: stop it, or record into another \
+                    file"
+                )
             }
             Err(e) => return Err(e).with_context(|| format!("cannot lock {name}")),
         }
@@ -121,27 +154,47 @@ fn cannot_open(path: &Path) -> String {
     if path.is_dir() {
         return format!("cannot record into {name}; give the name of a file in this folder");
     }
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    format!("cannot record into {name}; does the folder {} exist, and may you write there?", folder.display())
+    let folder = path
+        .parent()
+        .filter(|p| !p.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    format!(
+        "cannot record into {name}; does the folder {} exist, and may you write there?",
+        folder.display()
+    )
 }
 
-/// Puts a new, locked file in the place of `path`, whose old file becomes part 1. The name always exists and is always
-/// locked, so that no second recorder slips in.
+/// Puts a new, locked file in the place of `path`, whose old file becomes part 1. The name always
+/// exists and is always locked, so that no second recorder slips in.
 pub fn rotate(path: &Path, old: &File) -> io::Result<Arc<File>> {
     let mut fresh_name = path.as_os_str().to_owned();
     fresh_name.push(".next");
     let fresh_name = PathBuf::from(fresh_name);
     // A recorder that was killed in between leaves an empty file.
-    if fs::symlink_metadata(&fresh_name).is_ok_and(|meta| not_ours(&meta).is_none() && meta.len() == 0) {
+    if fs::symlink_metadata(&fresh_name)
+        .is_ok_and(|meta| not_ours(&meta).is_none() && meta.len() == 0)
+    {
         let _ = fs::remove_file(&fresh_name);
     }
     let last = last_part(path)?;
-    let fresh = OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(&fresh_name);
+    let fresh = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&fresh_name);
     let in_the_way = || format!("{} is in the way: move or delete it", fresh_name.display());
-    let fresh = fresh.map_err(|e| if e.kind() == io::ErrorKind::AlreadyExists { foreign(in_the_way()) } else { e })?;
+    let fresh = fresh.map_err(|e| {
+        if e.kind() == io::ErrorKind::AlreadyExists {
+            foreign(in_the_way())
+        } else {
+            e
+        }
+    })?;
     flock(&fresh, FlockOperation::NonBlockingLockExclusive)?;
     let identity = |m: fs::Metadata| (m.dev(), m.ino());
-    let moved = fs::symlink_metadata(part_path(path, 1)).map(identity).ok() == old.metadata().map(identity).ok();
+    let moved = fs::symlink_metadata(part_path(path, 1)).map(identity).ok()
+        == old.metadata().map(identity).ok();
     if !moved {
         for n in (1..last).rev() {
             fs::rename(part_path(path, n), part_path(path, n + 1))?;
@@ -160,7 +213,9 @@ pub fn rotate(path: &Path, old: &File) -> io::Result<Arc<File>> {
 fn last_part(path: &Path) -> io::Result<u32> {
     for n in 1..MAX_PARTS {
         let part = part_path(path, n);
-        let Ok(meta) = fs::symlink_metadata(&part) else { return Ok(n) };
+        let Ok(meta) = fs::symlink_metadata(&part) else {
+            return Ok(n);
+        };
         if let Some(why) = not_ours(&meta) {
             return Err(foreign(format!("{} {why}: move it away", part.display())));
         }
@@ -172,18 +227,21 @@ fn foreign(what: String) -> io::Error {
     io::Error::new(io::ErrorKind::AlreadyExists, what)
 }
 
-/// Deletes the oldest parts of a recording: those beyond `room` bytes and those last written longer than `age` ago.
-/// Files that belong to no such recording are left alone.
+/// Deletes the oldest parts of a recording: those beyond `room` bytes and those last written longer
+/// than `age` ago. Files that belong to no such recording are left alone.
 pub fn delete_old(path: &Path, recording: &str, room: Option<u64>, age: Option<Duration>) {
     let mut sum = 0;
     for n in 1..MAX_PARTS {
         let part = part_path(path, n);
         let ours = fs::symlink_metadata(&part).is_ok_and(|meta| not_ours(&meta).is_none());
-        let Some(file) = open_regular(&part).ok().filter(|_| ours) else { break };
+        let Some(file) = open_regular(&part).ok().filter(|_| ours) else {
+            break;
+        };
         let Ok(meta) = file.metadata() else { break };
         sum += meta.len();
         let aged = meta.modified().ok().and_then(|m| m.elapsed().ok());
-        let over = room.is_some_and(|r| sum > r) || age.is_some_and(|a| aged.is_some_and(|t| t > a));
+        let over =
+            room.is_some_and(|r| sum > r) || age.is_some_and(|a| aged.is_some_and(|t| t > a));
         if over && recording_of(&file).is_some_and(|r| r == recording) {
             // One that cannot be removed now is tried again with the next part.
             let _ = fs::remove_file(&part);

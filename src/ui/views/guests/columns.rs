@@ -31,27 +31,44 @@ pub struct GuestRow<'a> {
 impl<'a> GuestRow<'a> {
     /// A row of the list.
     pub fn new(state: &'a AppState, row: ListRow) -> Self {
-        Self { state, row, domain: state.guest_at(row) }
+        Self {
+            state,
+            row,
+            domain: state.guest_at(row),
+        }
     }
 
-    /// The worst finding about the guest itself, or about the host on its row. Settings that cost little are on the
-    /// guest's page alone.
+    /// The worst finding about the guest itself, or about the host on its row. Settings that cost
+    /// little are on the guest's page alone.
     pub fn worst(&self) -> Option<&'a Finding> {
-        let is_problem =
-            |f: &&Finding| f.severity > Severity::Info || !matches!(f.rule, RuleId::DiskSetup | RuleId::CpuModel);
+        let is_problem = |f: &&Finding| {
+            f.severity > Severity::Info || !matches!(f.rule, RuleId::DiskSetup | RuleId::CpuModel)
+        };
         let is_one = !matches!(self.row, ListRow::Idle(_));
-        is_one.then(|| self.state.findings_about(self.domain.map(DomainModel::name)).find(is_problem))?
+        is_one.then(|| {
+            self.state
+                .findings_about(self.domain.map(DomainModel::name))
+                .find(is_problem)
+        })?
     }
 
     /// How bad it is that the guest does not run; `None` if it runs, or somebody paused it.
     pub fn stopped(&self) -> Option<Severity> {
         let found = self.worst()?;
-        if found.rule == RuleId::GuestStopped && found.severity > Severity::Info { Some(found.severity) } else { None }
+        if found.rule == RuleId::GuestStopped && found.severity > Severity::Info {
+            Some(found.severity)
+        } else {
+            None
+        }
     }
 
     /// What costs the guest its time.
     pub fn costs(&self) -> Option<&'a GuestCosts> {
-        if let ListRow::Guest(at) = self.row { self.state.list.costs.get(at) } else { None }
+        if let ListRow::Guest(at) = self.row {
+            self.state.list.costs.get(at)
+        } else {
+            None
+        }
     }
 
     fn cpu(&self, kind: fn(&CpuShare) -> f64) -> Option<f64> {
@@ -63,9 +80,15 @@ impl<'a> GuestRow<'a> {
         Some(self.domain?.worst_wait()?.1)
     }
 
-    /// CPU time of tasks outside guests, user and kernel, percent of one CPU, and the number of CPUs.
+    /// CPU time of tasks outside guests, user and kernel, percent of one CPU, and the number of
+    /// CPUs.
     fn outside(&self) -> Option<([f64; 2], f64)> {
-        let host = &self.state.model.as_ref().filter(|_| self.row == ListRow::Other)?.host;
+        let host = &self
+            .state
+            .model
+            .as_ref()
+            .filter(|_| self.row == ListRow::Other)?
+            .host;
         let (time, usage) = (host.total()?, host.usage()?);
         let all = usage.other * usage.cpus;
         let usr = all * time.usr / (time.usr + time.sys).max(f64::MIN_POSITIVE);
@@ -75,7 +98,13 @@ impl<'a> GuestRow<'a> {
 
 /// What filters can name.
 pub fn filter_fields() -> Vec<FilterField> {
-    columns().iter().map(|c| FilterField { name: c.head.name, is_text: c.is_text() }).collect()
+    columns()
+        .iter()
+        .map(|c| FilterField {
+            name: c.head.name,
+            is_text: c.is_text(),
+        })
+        .collect()
 }
 
 type Col<'a> = Column<GuestRow<'a>>;
@@ -83,33 +112,46 @@ type Col<'a> = Column<GuestRow<'a>>;
 /// All columns, left to right.
 pub fn columns<'a>() -> Vec<Col<'a>> {
     let further = further_columns().into_iter().map(Column::hidden);
-    first_columns().into_iter().chain(further).map(|column| column.finished(finish)).collect()
+    first_columns()
+        .into_iter()
+        .chain(further)
+        .map(|column| column.finished(finish))
+        .collect()
 }
 
 /// Those that the list has until the user chooses others.
 fn first_columns<'a>() -> Vec<Col<'a>> {
-    const NAME: &str = "Name of the guest; Enter opens its page. `other` is what the host does outside guests.";
-    const CPU: &str = "CPU time of all threads of the guest, vhost included, or of all tasks outside guests. 100 is \
-        one host CPU.";
-    const LOAD: &str = "Time in the guest, of the VMM, in the host's kernel, and the vCPUs' wait, percent of the \
-        guest's vCPUs.";
-    const WAIT: &str = "What the guest sees as steal: time that its worst vCPU waited, percent of the time it wanted \
-        to run.";
-    const EXITS: &str = "Exits per second; where the kernel fires no kvm_exit, exits to the VMM (u). `no room`, or `+` \
-        behind a figure: the engine's tables have no place for all its vCPUs.";
-    const COST: &str = "The largest cost, percent of one CPU; a wait, percent of the time that the vCPU wanted to run.";
-    const PROBLEM: &str = "The worst problem in short; the detail explains it. Of `other`, how many guests its tasks \
-        delay.";
+    const NAME: &str = "Name of the guest; Enter opens its page. `other` is what the host does \
+        outside guests.";
+    const CPU: &str = "CPU time of all threads of the guest, vhost included, or of all tasks \
+        outside guests. 100 is one host CPU.";
+    const LOAD: &str = "Time in the guest, of the VMM, in the host's kernel, and the vCPUs' wait, \
+        percent of the guest's vCPUs.";
+    const WAIT: &str = "What the guest sees as steal: time that its worst vCPU waited, percent of \
+        the time it wanted to run.";
+    const EXITS: &str = "Exits per second; where the kernel fires no kvm_exit, exits to the VMM \
+        (u). `no room`, or `+` behind a figure: the engine's tables have no place for all its \
+        vCPUs.";
+    const COST: &str = "The largest cost, percent of one CPU; a wait, percent of the time that the \
+        vCPU wanted to run.";
+    const PROBLEM: &str = "The worst problem in short; the detail explains it. Of `other`, how \
+        many guests its tasks delay.";
     vec![
-        Col::text("name", "GUEST", left(15, 0, 0), |r| r.domain.map(|d| d.name().to_owned()).unwrap_or_default())
-            .help(NAME)
-            .json("name")
-            .drawn(name),
+        Col::text("name", "GUEST", left(15, 0, 0), |r| {
+            r.domain.map(|d| d.name().to_owned()).unwrap_or_default()
+        })
+        .help(NAME)
+        .json("name")
+        .drawn(name),
         Col::figure(
             "cpu",
             "CPU%",
             right(5, 0, 0),
-            |r| r.outside().map(|(of, _)| of[0] + of[1]).or_else(|| Some(r.domain?.cpu?.busy())),
+            |r| {
+                r.outside()
+                    .map(|(of, _)| of[0] + of[1])
+                    .or_else(|| Some(r.domain?.cpu?.busy()))
+            },
             percent,
         )
         .help(CPU)
@@ -127,20 +169,30 @@ fn first_columns<'a>() -> Vec<Col<'a>> {
             .help(WAIT)
             .json("threads[].wait")
             .drawn(|r| Cell::wait(r.wait())),
-        Col::figure("exits", "EXITS/s", right(8, 0, 3), |r| r.domain?.exit_rate.0, rate)
-            .help(EXITS)
-            .json("exits[].rate")
-            .drawn(exits),
+        Col::figure(
+            "exits",
+            "EXITS/s",
+            right(8, 0, 3),
+            |r| r.domain?.exit_rate.0,
+            rate,
+        )
+        .help(EXITS)
+        .json("exits[].rate")
+        .drawn(exits),
         Col::text("cost", "WHAT COSTS IT", left(20, 99, 2), |r| {
-            r.costs().map(|c| c.what_costs(usize::MAX)).unwrap_or_default()
+            r.costs()
+                .map(|c| c.what_costs(usize::MAX))
+                .unwrap_or_default()
         })
         .help(COST)
         .ranked(|r| r.costs()?.lost)
         .drawn(cost),
-        Col::text("problem", "PROBLEM", left(25, 0, 0), |r| r.worst().map(|f| f.problem.clone()).unwrap_or_default())
-            .help(PROBLEM)
-            .ranked(|r| r.worst().map(|f| 1.0 + f64::from(f.severity as u8)))
-            .drawn(problem),
+        Col::text("problem", "PROBLEM", left(25, 0, 0), |r| {
+            r.worst().map(|f| f.problem.clone()).unwrap_or_default()
+        })
+        .help(PROBLEM)
+        .ranked(|r| r.worst().map(|f| 1.0 + f64::from(f.severity as u8)))
+        .drawn(problem),
     ]
 }
 
@@ -148,9 +200,15 @@ fn first_columns<'a>() -> Vec<Col<'a>> {
 fn further_columns<'a>() -> Vec<Col<'a>> {
     let (figure, text) = (right(8, 0, 4), left(12, 9, 4));
     vec![
-        Col::figure("vcpus", "VCPUS", figure, |r| r.domain.map(|d| d.vcpu_count().into()), whole)
-            .help("Number of virtual CPUs.")
-            .json("vcpus"),
+        Col::figure(
+            "vcpus",
+            "VCPUS",
+            figure,
+            |r| r.domain.map(|d| d.vcpu_count().into()),
+            whole,
+        )
+        .help("Number of virtual CPUs.")
+        .json("vcpus"),
         Col::figure("guest", "GUEST%", figure, |r| r.cpu(|c| c.guest), percent)
             .help("Time in guest code. 100 is one host CPU.")
             .json("cpu.guest"),
@@ -161,7 +219,10 @@ fn further_columns<'a>() -> Vec<Col<'a>> {
             .help("Time in the host's kernel: KVM, vhost. 100 is one host CPU.")
             .json("cpu.sys"),
         Col::text("cpus", "ON CPUS", text, |r| {
-            let cpus = r.domain.into_iter().flat_map(|d| d.vcpus().filter_map(|t| t.place.cpu));
+            let cpus = r
+                .domain
+                .into_iter()
+                .flat_map(|d| d.vcpus().filter_map(|t| t.place.cpu));
             cpus.collect::<CpuSet>().to_string()
         })
         .help("The host CPUs that its vCPUs ran on last.")
@@ -175,15 +236,27 @@ fn further_columns<'a>() -> Vec<Col<'a>> {
         )
         .help("Moves of vCPUs to another host CPU, per second.")
         .json("threads[].migrations"),
-        Col::figure("pid", "PID", figure, |r| r.domain?.facts.pid.map(f64::from), whole)
-            .help("Process id of the VMM.")
-            .json("pid"),
-        Col::text("state", "STATE", text, |r| r.domain.map(|d| d.state_word().to_owned()).unwrap_or_default())
-            .help("running, paused or ended; why it does not run, such as io-error or migration.")
-            .json("state"),
-        Col::text("guest_os", "OS", text, |r| r.domain.and_then(json::guest_os_of).unwrap_or_default())
-            .help("The operating system, as configured or as its set-up suggests.")
-            .json("guest_os"),
+        Col::figure(
+            "pid",
+            "PID",
+            figure,
+            |r| r.domain?.facts.pid.map(f64::from),
+            whole,
+        )
+        .help("Process id of the VMM.")
+        .json("pid"),
+        Col::text("state", "STATE", text, |r| {
+            r.domain
+                .map(|d| d.state_word().to_owned())
+                .unwrap_or_default()
+        })
+        .help("running, paused or ended; why it does not run, such as io-error or migration.")
+        .json("state"),
+        Col::text("guest_os", "OS", text, |r| {
+            r.domain.and_then(json::guest_os_of).unwrap_or_default()
+        })
+        .help("The operating system, as configured or as its set-up suggests.")
+        .json("guest_os"),
     ]
 }
 
@@ -191,18 +264,30 @@ fn whole(figure: f64) -> String {
     format!("{figure:.0}")
 }
 
-/// The cell as it is painted: a row that is not about a guest is blank where guests have unknown figures.
+/// The cell as it is painted: a row that is not about a guest is blank where guests have unknown
+/// figures.
 fn finish(r: &GuestRow<'_>, cell: Cell) -> Cell {
-    if r.domain.is_none() && !cell.is_known() { Cell::blank() } else { cell }
+    if r.domain.is_none() && !cell.is_known() {
+        Cell::blank()
+    } else {
+        cell
+    }
 }
 
 fn name(r: &GuestRow<'_>) -> Cell {
     let Some(d) = r.domain else {
-        return Cell::name(if let ListRow::Idle(n) = r.row { format!("+{n} idle") } else { "other".into() });
+        return Cell::name(if let ListRow::Idle(n) = r.row {
+            format!("+{n} idle")
+        } else {
+            "other".into()
+        });
     };
     let mut name = clean(d.name());
     if name.is_empty() {
-        name = format!("pid {}", d.facts.pid.map_or_else(|| "?".into(), |p| p.to_string()));
+        name = format!(
+            "pid {}",
+            d.facts.pid.map_or_else(|| "?".into(), |p| p.to_string())
+        );
     }
     match d.state {
         DomainState::Running => Cell::Name(name, None, StyleId::Strong),
@@ -219,17 +304,26 @@ fn bar(r: &GuestRow<'_>) -> Cell {
     if let Some(([usr, sys], cpus)) = r.outside() {
         return Cell::Bar([0.0, usr, sys, 0.0], 100.0 * cpus);
     }
-    let Some((d, c)) = r.domain.and_then(|d| d.cpu.map(|c| (d, c))) else { return Cell::unknown() };
+    let Some((d, c)) = r.domain.and_then(|d| d.cpu.map(|c| (d, c))) else {
+        return Cell::unknown();
+    };
     let wait = d.vcpus().filter_map(|t| t.cpu?.wait).sum();
-    Cell::Bar([c.guest, c.usr, c.sys, wait], 100.0 * f64::from(d.vcpu_count().max(1)))
+    Cell::Bar(
+        [c.guest, c.usr, c.sys, wait],
+        100.0 * f64::from(d.vcpu_count().max(1)),
+    )
 }
 
 fn exits(r: &GuestRow<'_>) -> Cell {
-    let Some(d) = r.domain else { return Cell::unknown() };
+    let Some(d) = r.domain else {
+        return Cell::unknown();
+    };
     match d.exit_rate {
         (None, _) if d.uncounted_vcpus > 0 => Cell::text("no room").styled(StyleId::Warning),
         (Some(to_vmm), ExitRateSource::Userspace) => Cell::text(format!("u {}", rate(to_vmm))),
-        (Some(all), ExitRateSource::Traced) if d.uncounted_vcpus > 0 => Cell::text(format!("{}+", rate(all))),
+        (Some(all), ExitRateSource::Traced) if d.uncounted_vcpus > 0 => {
+            Cell::text(format!("{}+", rate(all)))
+        }
         (exits, _) => Cell::figure(exits, rate),
     }
 }
@@ -238,9 +332,15 @@ fn cost(r: &GuestRow<'_>) -> Cell {
     match (r.row, r.costs()) {
         (ListRow::Idle(_), _) => Cell::text("Enter shows them"),
         (ListRow::Other, _) => {
-            let groups = r.state.model.iter().flat_map(|m| &m.host.task_groups).flatten();
+            let groups = r
+                .state
+                .model
+                .iter()
+                .flat_map(|m| &m.host.task_groups)
+                .flatten();
             let tasks = groups.filter(|task| task.cpu_percent >= MIN_TASK);
-            let tasks = tasks.map(|task| format!("{} {}", clean(&task.comm), share(task.cpu_percent)));
+            let tasks =
+                tasks.map(|task| format!("{} {}", clean(&task.comm), share(task.cpu_percent)));
             Cell::text(tasks.collect::<Vec<_>>().join(", "))
         }
         (_, Some(GuestCosts { costs, lost })) => match costs.first() {
@@ -253,5 +353,7 @@ fn cost(r: &GuestRow<'_>) -> Cell {
 }
 
 fn problem(r: &GuestRow<'_>) -> Cell {
-    r.worst().map_or_else(Cell::blank, |found| Cell::text(clean(&found.problem)).styled(severity_style(found.severity)))
+    r.worst().map_or_else(Cell::blank, |found| {
+        Cell::text(clean(&found.problem)).styled(severity_style(found.severity))
+    })
 }

@@ -1,4 +1,5 @@
-//! The list of guests: a row a guest, a row for what the host does outside guests, and a row for all idle guests.
+//! The list of guests: a row a guest, a row for what the host does outside guests, and a row for
+//! all idle guests.
 
 mod columns;
 mod rows;
@@ -21,62 +22,114 @@ use sample::{SourceId, SourceState, SourceStatus};
 /// Paints the list.
 pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     if let Some((text, look)) = instead(state) {
-        let inner = Rect { x: area.x + 1, y: area.y + 1, width: area.width - 2, height: area.height - 1 };
+        let inner = Rect {
+            x: area.x + 1,
+            y: area.y + 1,
+            width: area.width - 2,
+            height: area.height - 1,
+        };
         say(buf, inner, &text, look, theme);
         return;
     }
     let table = table(state);
     let painter = TablePainter::new(&table, state.table(TableId::Guests), area.width - 1, theme);
-    let line = |n: usize| Rect { y: area.y + n as u16, height: 1, width: area.width - 1, ..area };
+    let line = |n: usize| Rect {
+        y: area.y + n as u16,
+        height: 1,
+        width: area.width - 1,
+        ..area
+    };
     painter.head(buf, line(0));
     count(buf, line(0), state, theme);
     let (top, room) = (state.list.top, usize::from(area.height - 1));
     for (n, row) in (top..table.rows.len()).take(room).enumerate() {
         painter.row(buf, line(n + 1), row, row == state.list.at);
     }
-    let below = Rect { y: area.y + 1, height: area.height - 1, ..area };
+    let below = Rect {
+        y: area.y + 1,
+        height: area.height - 1,
+        ..area
+    };
     scrollbar(buf, below, table.rows.len(), top, theme);
 }
 
-/// How many guests of how many are listed, at the right end of the header unless a column has its header there.
+/// How many guests of how many are listed, at the right end of the header unless a column has its
+/// header there.
 fn count(buf: &mut Buffer, line: Rect, state: &AppState, theme: &Theme) {
-    let listed = state.list.rows.iter().filter(|row| matches!(row, ListRow::Guest(_))).count();
-    let text = format!("{listed} of {} guests", state.model.as_ref().map_or(0, |m| m.domains.len()));
+    let listed = state
+        .list
+        .rows
+        .iter()
+        .filter(|row| matches!(row, ListRow::Guest(_)))
+        .count();
+    let text = format!(
+        "{listed} of {} guests",
+        state.model.as_ref().map_or(0, |m| m.domains.len())
+    );
     let x = line.right().saturating_sub(width(&text));
     if (x - 1..line.right()).all(|x| buf[(x, line.y)].symbol() == " ") {
-        put(buf, x, line.y, &text, width(&text), theme.style(StyleId::Dim));
+        put(
+            buf,
+            x,
+            line.y,
+            &text,
+            width(&text),
+            theme.style(StyleId::Dim),
+        );
     }
 }
 
 /// The text in place of a list.
 fn instead(state: &AppState) -> Option<(String, StyleId)> {
-    let Some(model) = &state.model else { return Some(("Waiting for the first sample …".into(), StyleId::Dim)) };
+    let Some(model) = &state.model else {
+        return Some(("Waiting for the first sample …".into(), StyleId::Dim));
+    };
     if model.domains.is_empty() {
         let (recorded, unseen) = (state.session.source.is_recorded(), model.unseen_processes());
-        let is_unmatched = |s: &&SourceStatus| s.id == SourceId::Domain && s.state == SourceState::Missing;
+        let is_unmatched =
+            |s: &&SourceStatus| s.id == SourceId::Domain && s.state == SourceState::Missing;
         let mut unmatched = model.sources.iter().filter(is_unmatched).peekable();
         let text = match (recorded, unseen.map(SourceStatus::sentence)) {
             _ if unmatched.peek().is_some() => {
-                let said: Vec<_> = unmatched.chain(unseen).map(SourceStatus::sentence).collect();
+                let said: Vec<_> = unmatched
+                    .chain(unseen)
+                    .map(SourceStatus::sentence)
+                    .collect();
                 format!("{}.", clean(&said.join(". ")))
             }
             (false, None) => {
-                "No KVM guest is running on this host. kvmtop keeps watching and shows one as soon as it starts.".into()
+                "No KVM guest is running on this host. kvmtop keeps watching and shows one as soon \
+                    as it starts."
+                    .into()
             }
             (true, None) => "No guest was running at this time.".into(),
-            (false, Some(why)) => format!("No KVM guest is visible, but not every process is: {}.", clean(&why)),
-            (true, Some(why)) => format!("No guest was visible, but not every process was: {}.", clean(&why)),
+            (false, Some(why)) => format!(
+                "No KVM guest is visible, but not every process is: \
+                {}.",
+                clean(&why)
+            ),
+            (true, Some(why)) => format!(
+                "No guest was visible, but not every process was: {}.",
+                clean(&why)
+            ),
         };
         return Some((text, StyleId::Text));
     }
     if !state.list.guests.is_empty() {
         return None;
     }
-    let mut names: Vec<String> = model.domains.iter().map(|d| clean(DomainModel::name(d))).collect();
+    let mut names: Vec<String> = model
+        .domains
+        .iter()
+        .map(|d| clean(DomainModel::name(d)))
+        .collect();
     names.sort_unstable();
     let (all, filter) = (names.len(), clean(state.list.filter.text()));
     let names = names.join(", ");
-    let text = format!("None of {all} guests passes the filter '{filter}'. Esc clears the filter. There are: {names}");
+    let text = format!(
+        "None of {all} guests passes the filter '{filter}'. Esc clears the filter. \
+        There are: {names}"
+    );
     Some((text, StyleId::Text))
 }
 

@@ -11,7 +11,8 @@ use std::cmp::Reverse;
 
 /// From this many idle guests on, they share a row.
 const MIN_FOLDED: usize = 4;
-/// Less of a CPU than this, in percent, moves no guest past another: two that do little would change places for ever.
+/// Less of a CPU than this, in percent, moves no guest past another: two that do little would
+/// change places for ever.
 const LITTLE: f64 = 5.0;
 /// A guest that uses, and whose vCPUs wait for, less of a CPU than this is idle; percent.
 const IDLE: f64 = 1.0;
@@ -21,15 +22,29 @@ const WIDE: u16 = 124;
 
 /// The list as a table: its rows are in order already.
 pub fn table(state: &AppState) -> Table<GuestRow<'_>> {
-    let rows = state.list.rows.iter().map(|row| GuestRow::new(state, *row)).collect();
-    Table { rows, ..empty_table(state) }
+    let rows = state
+        .list
+        .rows
+        .iter()
+        .map(|row| GuestRow::new(state, *row))
+        .collect();
+    Table {
+        rows,
+        ..empty_table(state)
+    }
 }
 
 /// The table without rows.
 fn empty_table(state: &AppState) -> Table<GuestRow<'_>> {
     let mut columns = columns();
     columns[0].head.layout.width += layout::plan(state).list.width.saturating_sub(WIDE) / 3;
-    Table { id: TableId::Guests, columns, rows: Vec::new(), key: |r| key(r.state, r.row), style }
+    Table {
+        id: TableId::Guests,
+        columns,
+        rows: Vec::new(),
+        key: |r| key(r.state, r.row),
+        style,
+    }
 }
 
 fn style(row: &GuestRow<'_>) -> RowStyle {
@@ -43,7 +58,11 @@ fn style(row: &GuestRow<'_>) -> RowStyle {
 
 /// The guests that do something.
 pub fn busy(model: &Model) -> impl Iterator<Item = RowKey> {
-    model.domains.iter().filter(|d| d.cpu.is_some() && !is_idle(d)).map(|d| RowKey::of(d.key()))
+    model
+        .domains
+        .iter()
+        .filter(|d| d.cpu.is_some() && !is_idle(d))
+        .map(|d| RowKey::of(d.key()))
 }
 
 /// Whether a guest does nothing.
@@ -67,9 +86,14 @@ pub fn arrange(state: &mut AppState) {
     let rows = (0..model.domains.len()).map(|at| GuestRow::new(state, ListRow::Guest(at)));
     let filter = &state.list.filter;
     table.rows = rows
-        .filter(|row| filter.shows(row.domain.map_or("", |d| d.name()), &|at| table.columns[at].value(row)))
+        .filter(|row| {
+            filter.shows(row.domain.map_or("", |d| d.name()), &|at| {
+                table.columns[at].value(row)
+            })
+        })
         .collect();
-    // Guests that something stopped, then the worst guest: its worst problem, then what it loses, then how busy it is.
+    // Guests that something stopped, then the worst guest: its worst problem, then what it loses,
+    // then how busy it is.
     table.rows.sort_by_cached_key(|row| {
         let severity = row.worst().map(|f| f.severity);
         let size = |percent: Option<f64>| percent.filter(|p| *p >= LITTLE).map_or(0, step);
@@ -81,10 +105,16 @@ pub fn arrange(state: &mut AppState) {
     let is_filtered = !filter.is_empty();
     let folds = |row: &GuestRow<'_>| {
         let is_asleep = |d: &DomainModel| is_idle(d) && !state.awake.has(RowKey::of(d.key()));
-        row.domain.is_some_and(is_asleep) && row.worst().is_none_or(|f| f.severity < Severity::Warning)
+        row.domain.is_some_and(is_asleep)
+            && row.worst().is_none_or(|f| f.severity < Severity::Warning)
     };
     let mut rows: Vec<ListRow> = table.rows.iter().map(|r| r.row).collect();
-    let awake: Vec<ListRow> = table.rows.iter().filter(|r| !folds(r)).map(|r| r.row).collect();
+    let awake: Vec<ListRow> = table
+        .rows
+        .iter()
+        .filter(|r| !folds(r))
+        .map(|r| r.row)
+        .collect();
     let idle = rows.len() - awake.len();
     let is_folded = idle >= MIN_FOLDED && !is_filtered && !state.list.shows_idle;
     if is_folded {
@@ -96,21 +126,40 @@ pub fn arrange(state: &mut AppState) {
     if is_folded {
         rows.push(ListRow::Idle(idle));
     }
-    let guests =
-        table.rows.iter().filter_map(|r| if let ListRow::Guest(at) = r.row { Some(at) } else { None }).collect();
+    let guests = table
+        .rows
+        .iter()
+        .filter_map(|r| {
+            if let ListRow::Guest(at) = r.row {
+                Some(at)
+            } else {
+                None
+            }
+        })
+        .collect();
     (state.list.rows, state.list.guests) = (rows, guests);
     follow(state);
 }
 
-/// Moves the selection with the selected row. If that row is gone, the row now at its place is selected.
+/// Moves the selection with the selected row. If that row is gone, the row now at its place is
+/// selected.
 fn follow(state: &mut AppState) {
     let last = state.list.rows.len().saturating_sub(1);
     let place = state.list.cursor.map(|cursor| {
         let same = |row: &ListRow| key(state, *row) == cursor;
-        state.list.rows.iter().position(same).unwrap_or(state.list.at.min(last))
+        state
+            .list
+            .rows
+            .iter()
+            .position(same)
+            .unwrap_or(state.list.at.min(last))
     });
     state.list.at = place.unwrap_or(0);
     if place.is_some() {
-        state.list.cursor = state.list.rows.get(state.list.at).map(|row| key(state, *row));
+        state.list.cursor = state
+            .list
+            .rows
+            .get(state.list.at)
+            .map(|row| key(state, *row));
     }
 }

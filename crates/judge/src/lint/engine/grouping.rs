@@ -6,11 +6,21 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Timers of a Windows guest without enlightenments: one problem with one fix.
 const WINDOWS_TIMERS: [RuleId; 7] = {
-    use RuleId::{AcpiPmTimer, HpetClock, HpetIdleCost, IdleWakeups, PitTimer, RtcTick, WindowsEnlightenments};
-    [WindowsEnlightenments, AcpiPmTimer, RtcTick, HpetClock, PitTimer, HpetIdleCost, IdleWakeups]
+    use RuleId::{
+        AcpiPmTimer, HpetClock, HpetIdleCost, IdleWakeups, PitTimer, RtcTick, WindowsEnlightenments,
+    };
+    [
+        WindowsEnlightenments,
+        AcpiPmTimer,
+        RtcTick,
+        HpetClock,
+        PitTimer,
+        HpetIdleCost,
+        IdleWakeups,
+    ]
 };
-/// Rules whose findings are part of another one about the same guest, which comes first here. A wait is part of the
-/// first of its causes.
+/// Rules whose findings are part of another one about the same guest, which comes first here. A
+/// wait is part of the first of its causes.
 const PARTS: [(RuleId, RuleId); 9] = [
     (RuleId::ApicvInhibited, RuleId::Stage2Faults),
     (RuleId::VirtioKicks, RuleId::DeviceProperties),
@@ -23,18 +33,24 @@ const PARTS: [(RuleId, RuleId); 9] = [
     (RuleId::HostTaskHog, RuleId::VcpuWait),
 ];
 
-/// Groups findings that have one cause. With `is_steady`, as on a running host, the costs of each second do not decide
-/// which finding names the group: the name would change with them.
+/// Groups findings that have one cause. With `is_steady`, as on a running host, the costs of each
+/// second do not decide which finding names the group: the name would change with them.
 pub(crate) fn group(mut findings: Vec<Finding>, is_steady: bool) -> Vec<Finding> {
     clocks(&mut findings, is_steady);
-    PARTS.iter().for_each(|(whole, part)| join_parts(&mut findings, *whole, *part));
+    PARTS
+        .iter()
+        .for_each(|(whole, part)| join_parts(&mut findings, *whole, *part));
     findings
 }
 
 /// Joins the findings of two rules that concern the same guest.
 fn join_parts(findings: &mut Vec<Finding>, whole: RuleId, part: RuleId) {
-    let parts: Vec<Finding> = findings.extract_if(.., |f| f.rule == part && f.domain.is_some()).collect();
-    let is_whole = |f: &Finding| f.rule == whole && (part != RuleId::VcpuWait || f.severity >= Severity::Warning);
+    let parts: Vec<Finding> = findings
+        .extract_if(.., |f| f.rule == part && f.domain.is_some())
+        .collect();
+    let is_whole = |f: &Finding| {
+        f.rule == whole && (part != RuleId::VcpuWait || f.severity >= Severity::Warning)
+    };
     let mut wholes: HashMap<String, usize> = HashMap::new();
     for (at, f) in findings.iter().enumerate().filter(|(_, f)| is_whole(f)) {
         for guest in f.domain.iter().chain(&f.also) {
@@ -54,33 +70,60 @@ fn join_parts(findings: &mut Vec<Finding>, whole: RuleId, part: RuleId) {
         }
         joined.entry(*at).or_default().push(f);
     }
-    joined.into_iter().for_each(|(at, parts)| take_in(&mut findings[at], parts, f64::max));
+    joined
+        .into_iter()
+        .for_each(|(at, parts)| take_in(&mut findings[at], parts, f64::max));
 }
 
-/// Makes one finding of the clocks and timers of a guest: of all of them where its enlightenments are known to be
-/// missing, else of those that share their first fix. The most costly one names it; on a running host the most severe.
+/// Makes one finding of the clocks and timers of a guest: of all of them where its enlightenments
+/// are known to be missing, else of those that share their first fix. The most costly one names it;
+/// on a running host the most severe.
 fn clocks(findings: &mut Vec<Finding>, is_steady: bool) {
-    let mut timers: Vec<Finding> = findings.extract_if(.., |f| WINDOWS_TIMERS.contains(&f.rule)).collect();
+    let mut timers: Vec<Finding> = findings
+        .extract_if(.., |f| WINDOWS_TIMERS.contains(&f.rule))
+        .collect();
     let is_setup = |f: &Finding| f.rule == RuleId::WindowsEnlightenments;
-    let cost = |f: &Finding| if is_steady { 0.0 } else { f.cost.unwrap_or(0.0) };
+    let cost = |f: &Finding| {
+        if is_steady {
+            0.0
+        } else {
+            f.cost.unwrap_or(0.0)
+        }
+    };
     timers.sort_by(|a, b| {
-        let by_cost = cost(b).total_cmp(&cost(a)).then(b.severity.cmp(&a.severity));
-        is_setup(a).cmp(&is_setup(b)).then(by_cost).then(rank(a.rule).cmp(&rank(b.rule)))
+        let by_cost = cost(b)
+            .total_cmp(&cost(a))
+            .then(b.severity.cmp(&a.severity));
+        is_setup(a)
+            .cmp(&is_setup(b))
+            .then(by_cost)
+            .then(rank(a.rule).cmp(&rank(b.rule)))
     });
-    let setups = timers.iter().filter(|f| is_setup(f)).map(|f| f.domain.clone()).collect::<HashSet<_>>();
+    let setups = timers
+        .iter()
+        .filter(|f| is_setup(f))
+        .map(|f| f.domain.clone())
+        .collect::<HashSet<_>>();
     let mut groups: HashMap<(Option<String>, Option<Fix>), Vec<Finding>> = HashMap::new();
     for f in timers {
-        let fix = f.fix.first().filter(|_| !setups.contains(&f.domain)).cloned();
+        let fix = f
+            .fix
+            .first()
+            .filter(|_| !setups.contains(&f.domain))
+            .cloned();
         groups.entry((f.domain.clone(), fix)).or_default().push(f);
     }
     for mut parts in groups.into_values() {
         let mut one = parts.remove(0);
-        one.confidence = parts.iter().fold(one.confidence, |sure, part| sure.max(part.confidence));
+        one.confidence = parts
+            .iter()
+            .fold(one.confidence, |sure, part| sure.max(part.confidence));
         if let Some(setup) = parts.last().filter(|f| is_setup(f)) {
             one.severity = one.severity.max(Severity::Warning);
             one.title = "QEMU emulates the timers of this Windows guest".into();
             (one.target, one.comes_first) = (setup.target, setup.comes_first);
-            (one.problem, one.why, one.fix) = (setup.problem.clone(), setup.why.clone(), setup.fix.clone());
+            (one.problem, one.why, one.fix) =
+                (setup.problem.clone(), setup.why.clone(), setup.fix.clone());
         }
         take_in(&mut one, parts, |a, b| a + b);
         findings.push(one);
@@ -96,15 +139,26 @@ fn take_in(one: &mut Finding, parts: Vec<Finding>, cost: fn(f64, f64) -> f64) {
         one.severity = one.severity.max(part.severity);
         one.since_ms = one.since_ms.into_iter().chain(part.since_ms).min();
         // As the one that shows for longer.
-        one.lasting = one.lasting.take().into_iter().chain(part.lasting).max_by(|a, b| a.of_s.total_cmp(&b.of_s));
+        one.lasting = one
+            .lasting
+            .take()
+            .into_iter()
+            .chain(part.lasting)
+            .max_by(|a, b| a.of_s.total_cmp(&b.of_s));
         one.cost = one.cost.into_iter().chain(part.cost).reduce(cost);
         join(&mut one.folded, vec![part.rule]);
         for line in part.evidence {
             // Evidence that is already there, perhaps with more detail, is not repeated.
-            if !one.evidence.iter().take(own).any(|o| o.starts_with(&line)) && lines.insert(line.clone()) {
+            if !one.evidence.iter().take(own).any(|o| o.starts_with(&line))
+                && lines.insert(line.clone())
+            {
                 one.evidence.push(line);
             }
         }
-        one.marks.extend(part.marks.into_iter().filter(|mark| marks.insert(mark.clone())));
+        one.marks.extend(
+            part.marks
+                .into_iter()
+                .filter(|mark| marks.insert(mark.clone())),
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Runs the rules: all of them over one interval, what lasts of their answers, and which findings have one cause.
+//! Runs the rules: all of them over one interval, what lasts of their answers, and which findings
+//! have one cause.
 
 pub(super) mod grouping;
 pub(super) mod memory;

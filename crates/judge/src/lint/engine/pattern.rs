@@ -1,5 +1,6 @@
-//! One pattern through time: when it is reported, how severe it is, since when. All of it but the exact beginning
-//! follows from the last minute, so that it does not matter how a sample of a recording was reached.
+//! One pattern through time: when it is reported, how severe it is, since when. All of it but the
+//! exact beginning follows from the last minute, so that it does not matter how a sample of a
+//! recording was reached.
 
 use crate::figures::utc;
 use crate::lint::facts::{Finding, Hold, Lasting, REMEMBERED_S, Severity};
@@ -29,14 +30,16 @@ pub(super) struct PatternTrack {
     age_s: f64,
     /// Seconds since the pattern showed.
     absent_s: f64,
-    /// Whether it is a single event, which is reported although its guest is gone: it may be what ended the guest.
+    /// Whether it is a single event, which is reported although its guest is gone: it may be what
+    /// ended the guest.
     pub is_event: bool,
     /// The finding of the newest interval in which it showed.
     last: Finding,
 }
 
 impl PatternTrack {
-    /// A pattern that shows, with its finding, in an interval of some seconds that ends at `now_ms`.
+    /// A pattern that shows, with its finding, in an interval of some seconds that ends at
+    /// `now_ms`.
     pub fn shows(&mut self, hold: Hold, seconds: f64, finding: Finding, now_ms: i64) {
         if self.recent.is_empty() || self.absent_s >= hold.times().2 - TOLERANCE_S {
             self.since_ms = now_ms - (seconds * 1e3) as i64;
@@ -72,25 +75,44 @@ impl PatternTrack {
         self.recent.iter().all(|o| o.shows.is_none())
     }
 
-    /// The finding to report, if any. With `exactly`, the time since it began is known however long that was.
+    /// The finding to report, if any. With `exactly`, the time since it began is known however long
+    /// that was.
     pub fn report(&self, hold: Hold, now_ms: i64, exactly: bool) -> Option<Finding> {
         let severity = [Severity::Critical, Severity::Warning, Severity::Info];
-        let severity = severity.into_iter().find(|level| self.is_reported(hold, *level))?;
+        let severity = severity
+            .into_iter()
+            .find(|level| self.is_reported(hold, *level))?;
         if hold == Hold::While {
             return Some(self.last.clone());
         }
         let is_longer = !exactly && self.age_s > REMEMBERED_S;
-        let since_ms = if is_longer { now_ms - (REMEMBERED_S * 1e3) as i64 } else { self.since_ms };
+        let since_ms = if is_longer {
+            now_ms - (REMEMBERED_S * 1e3) as i64
+        } else {
+            self.since_ms
+        };
         let of_s = self.age_s.min(REMEMBERED_S);
-        let shown_s = self.shown_s(self.recent.len(), of_s, Severity::Info).min(of_s);
-        let lasting = Some(Lasting { is_longer, shown_s, of_s, ago_s: self.absent_s });
+        let shown_s = self
+            .shown_s(self.recent.len(), of_s, Severity::Info)
+            .min(of_s);
+        let lasting = Some(Lasting {
+            is_longer,
+            shown_s,
+            of_s,
+            ago_s: self.absent_s,
+        });
         // A time that no clock shows is not known.
         let since_ms = Some(since_ms).filter(|ms| utc(*ms).is_some());
-        Some(Finding { severity, since_ms, lasting, ..self.last.clone() })
+        Some(Finding {
+            severity,
+            since_ms,
+            lasting,
+            ..self.last.clone()
+        })
     }
 
-    /// Whether the pattern has this severity or a higher one: it showed long enough, and has not been absent for
-    /// too long since.
+    /// Whether the pattern has this severity or a higher one: it showed long enough, and has not
+    /// been absent for too long since.
     fn is_reported(&self, hold: Hold, level: Severity) -> bool {
         let (need, of, gone) = hold.times();
         let mut absent_s = 0.0;
@@ -98,7 +120,11 @@ impl PatternTrack {
             if o.shows >= Some(level) && self.shown_s(i, of, level) >= need - TOLERANCE_S {
                 return true;
             }
-            absent_s = if o.shows >= Some(level) { 0.0 } else { absent_s + o.seconds };
+            absent_s = if o.shows >= Some(level) {
+                0.0
+            } else {
+                absent_s + o.seconds
+            };
             if absent_s >= gone - TOLERANCE_S {
                 return false;
             }
@@ -114,7 +140,11 @@ impl PatternTrack {
                 break;
             }
             passed += o.seconds;
-            shown += if o.shows >= Some(level) { o.seconds } else { 0.0 };
+            shown += if o.shows >= Some(level) {
+                o.seconds
+            } else {
+                0.0
+            };
         }
         shown
     }

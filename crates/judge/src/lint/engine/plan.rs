@@ -52,5 +52,9 @@ pub fn plan(model: &Model, options: &Options) -> HostPlan {
         undo: fixes::placement::undo(&ctx, guest),
     };
     let busy = host_tasks_by_cpu(model, options);
-    HostPlan { map: ctx.map().clone(), busy, guests: ctx.guests.iter().map(part).collect() }
+    HostPlan {
+        map: ctx.map().clone(),
+        busy,
+        guests: ctx.guests.iter().map(part).collect(),
+    }
 }

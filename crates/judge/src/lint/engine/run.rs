@@ -5,8 +5,8 @@ use super::memory::{NewInterval, RuleMemory};
 use super::table;
 use crate::figures::seconds;
 use crate::lint::facts::{
-    CannotTell, Check, Context, Finding, Guard, GuestContext, Hold, InputKind, Options, Report, Rule, Severity,
-    StillWatched, Verdicts, order,
+    CannotTell, Check, Context, Finding, Guard, GuestContext, Hold, InputKind, Options, Report,
+    Rule, Severity, StillWatched, Verdicts, order,
 };
 use crate::lint::fixes;
 use crate::lint::fixes::audience::Surroundings;
@@ -26,8 +26,17 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
             guest.not_judged = not_judged(guest, memory, options, model);
         }
     }
-    let Verdicts { found, mut cannot_tell, left_out, .. } = ask_all(&context);
-    let watching = if is_steady { still_watched(&context, memory) } else { Vec::new() };
+    let Verdicts {
+        found,
+        mut cannot_tell,
+        left_out,
+        ..
+    } = ask_all(&context);
+    let watching = if is_steady {
+        still_watched(&context, memory)
+    } else {
+        Vec::new()
+    };
     for guest in &context.guests {
         let because = why_unmeasured(&context, guest);
         cannot_tell.extend(because.map(|because| CannotTell::every(Some(guest), because)));
@@ -39,7 +48,10 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
     let findings: Vec<Finding> = if is_steady {
         let key = |guest: Option<usize>| guest.map(|i| context.guests[i].domain.key());
         let interval = NewInterval {
-            found: found.into_iter().map(|(guest, f)| (key(guest), f)).collect(),
+            found: found
+                .into_iter()
+                .map(|(guest, f)| (key(guest), f))
+                .collect(),
             now_ms: model.time_ms,
             seconds: model.interval_s.unwrap_or(0.0),
             exactly: options.input == InputKind::Live,
@@ -53,13 +65,21 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
     };
     let grouped = grouping::group(findings, is_steady);
     let mut findings: Vec<Finding> = grouped.into_iter().map(Finding::limited).collect();
-    for f in findings.iter_mut().filter(|f| options.warn.contains(&f.rule)) {
+    for f in findings
+        .iter_mut()
+        .filter(|f| options.warn.contains(&f.rule))
+    {
         f.severity = f.severity.raised();
     }
     findings.sort_by(order);
     cannot_tell.sort();
     cannot_tell.dedup();
-    Report { findings, cannot_tell, watching, notes: Vec::new() }
+    Report {
+        findings,
+        cannot_tell,
+        watching,
+        notes: Vec::new(),
+    }
 }
 
 /// The guests, and the host, of which less has been seen than a rule needs.
@@ -67,7 +87,11 @@ fn still_watched(context: &Context<'_>, memory: &mut RuleMemory) -> Vec<StillWat
     let reported = table::rules().filter(|r| context.options.reports(r.id));
     let needed_s = reported.map(|r| r.hold.times().0).fold(0.0, f64::max);
     let young = |guest: Option<&GuestContext<'_>>, seen_s: f64| {
-        let because = format!("watched for {}; rules look at up to {}", seconds(seen_s), seconds(needed_s));
+        let because = format!(
+            "watched for {}; rules look at up to {}",
+            seconds(seen_s),
+            seconds(needed_s)
+        );
         // A tick comes a little early now and then.
         (seen_s < needed_s * 0.95).then(|| StillWatched::new(guest, because, seen_s, needed_s))
     };
@@ -76,8 +100,16 @@ fn still_watched(context: &Context<'_>, memory: &mut RuleMemory) -> Vec<StillWat
     for guest in context.guests.iter().filter(|g| g.running()) {
         match &guest.not_judged {
             // After the guard a rule still needs its time.
-            Some(Guard { because, watched: Some((seen_s, guard_s)) }) if needed_s > 0.0 => {
-                all.push(StillWatched::new(Some(guest), because.clone(), *seen_s, guard_s + needed_s));
+            Some(Guard {
+                because,
+                watched: Some((seen_s, guard_s)),
+            }) if needed_s > 0.0 => {
+                all.push(StillWatched::new(
+                    Some(guest),
+                    because.clone(),
+                    *seen_s,
+                    guard_s + needed_s,
+                ));
             }
             Some(_) => {}
             None => {
@@ -94,7 +126,11 @@ fn ask_all(context: &Context<'_>) -> Verdicts {
     let mut verdicts = Verdicts::default();
     for rule in table::rules().filter(|r| context.options.reports(r.id)) {
         let of_host = matches!(rule.check, Check::Host(_));
-        let guests = if of_host { 0..0 } else { 0..context.guests.len() };
+        let guests = if of_host {
+            0..0
+        } else {
+            0..context.guests.len()
+        };
         for guest in guests.map(Some).chain(of_host.then_some(None)) {
             ask(context, rule, guest, &mut verdicts);
         }
@@ -102,8 +138,15 @@ fn ask_all(context: &Context<'_>) -> Verdicts {
     let mut found = Vec::new();
     for (guest, finding) in std::mem::take(&mut verdicts.found) {
         let mut finding = Surroundings::of(context, guest, &finding).fit(finding);
-        finding.fix = finding.fix.into_iter().map(|fix| fixes::in_place(&context.guests, guest, fix)).collect();
-        if guest.and_then(|i| context.guests.get(i)).is_some_and(|guest| guest.domain.facts.foreign) {
+        finding.fix = finding
+            .fix
+            .into_iter()
+            .map(|fix| fixes::in_place(&context.guests, guest, fix))
+            .collect();
+        if guest
+            .and_then(|i| context.guests.get(i))
+            .is_some_and(|guest| guest.domain.facts.foreign)
+        {
             finding.severity = finding.severity.min(Severity::Warning);
             finding.evidence.push(FOREIGN.into());
         }
@@ -122,7 +165,9 @@ fn ask(context: &Context<'_>, rule: &'static Rule, guest: Option<usize>, verdict
     match (rule.check, guest) {
         (Check::Host(check), None) => check(context, verdicts),
         _ if is_over => {}
-        (Check::Behaviour(check), Some(guest)) if guest.not_judged.is_none() => check(context, guest, verdicts),
+        (Check::Behaviour(check), Some(guest)) if guest.not_judged.is_none() => {
+            check(context, guest, verdicts);
+        }
         (Check::Setup(check), Some(guest)) => check(context, guest, verdicts),
         _ => {}
     }
@@ -133,12 +178,15 @@ fn why_unmeasured(context: &Context<'_>, guest: &GuestContext<'_>) -> Option<Str
     let d = guest.domain;
     match &guest.not_judged {
         // A guest that is judged soon is among those still watched.
-        Some(Guard { because, watched: None }) => return Some(because.clone()),
+        Some(Guard {
+            because,
+            watched: None,
+        }) => return Some(because.clone()),
         _ if d.uncounted_vcpus > 0 && d.state != DomainState::Ended => {
             let (uncounted, all) = (d.uncounted_vcpus, d.vcpu_count());
             return Some(format!(
-                "exits and accesses of {uncounted} of {all} vCPUs are not counted: the engine's tables have no place \
-                 for more threads of this guest's user or process"
+                "exits and accesses of {uncounted} of {all} vCPUs are not counted: the engine's \
+                 tables have no place for more threads of this guest's user or process"
             ));
         }
         _ => {}
@@ -151,16 +199,36 @@ fn why_unmeasured(context: &Context<'_>, guest: &GuestContext<'_>) -> Option<Str
 }
 
 /// Why a guest's behaviour is not judged in this interval of a running host; `None` when it is.
-fn not_judged(guest: &GuestContext<'_>, memory: &RuleMemory, options: &Options, model: &Model) -> Option<Guard> {
+fn not_judged(
+    guest: &GuestContext<'_>,
+    memory: &RuleMemory,
+    options: &Options,
+    model: &Model,
+) -> Option<Guard> {
     if guest.domain.state == DomainState::Paused {
-        return Some(Guard { because: "the guest is paused".into(), watched: None });
+        return Some(Guard {
+            because: "the guest is paused".into(),
+            watched: None,
+        });
     }
-    if let Some(resumed_s) = memory.resumed_s(guest.domain).filter(|s| *s < options.resume_guard_s) {
+    if let Some(resumed_s) = memory
+        .resumed_s(guest.domain)
+        .filter(|s| *s < options.resume_guard_s)
+    {
         let because = format!("the guest was resumed {} ago", seconds(resumed_s));
-        return Some(Guard { because, watched: Some((resumed_s, options.resume_guard_s)) });
+        return Some(Guard {
+            because,
+            watched: Some((resumed_s, options.resume_guard_s)),
+        });
     }
     let age_s = (model.time_ms - guest.domain.facts.started_ms?) as f64 / 1e3;
     let guard_s = options.startup_guard_s;
-    let because = format!("the guest started {} ago: a booting system polls timers heavily", seconds(age_s));
-    (0.0..guard_s).contains(&age_s).then_some(Guard { because, watched: Some((age_s, guard_s)) })
+    let because = format!(
+        "the guest started {} ago: a booting system polls timers heavily",
+        seconds(age_s)
+    );
+    (0.0..guard_s).contains(&age_s).then_some(Guard {
+        because,
+        watched: Some((age_s, guard_s)),
+    })
 }

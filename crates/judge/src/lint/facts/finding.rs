@@ -10,8 +10,8 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use strum::{Display, IntoStaticStr};
 
-// Input is hostile: a few bytes of it name thousands of vCPUs or guests, and a report that lists all of them for each
-// grows with the square of the input.
+// Input is hostile: a few bytes of it name thousands of vCPUs or guests, and a report that lists
+// all of them for each grows with the square of the input.
 /// The most findings of one interval.
 pub(crate) const MAX_FINDINGS: usize = 16_384;
 /// The most text in all findings of one interval, bytes.
@@ -29,7 +29,19 @@ const MAX_MARKS: usize = 16_384;
 
 /// How much a finding matters, from mild to severe.
 #[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Display, IntoStaticStr,
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    JsonSchema,
+    Display,
+    IntoStaticStr,
 )]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
@@ -51,7 +63,11 @@ impl Severity {
 
     /// One level higher; critical stays critical.
     pub(crate) const fn raised(self) -> Self {
-        if matches!(self, Self::Info) { Self::Warning } else { Self::Critical }
+        if matches!(self, Self::Info) {
+            Self::Warning
+        } else {
+            Self::Critical
+        }
     }
 }
 
@@ -61,8 +77,11 @@ pub(crate) fn worst(all: impl IntoIterator<Item = Option<Severity>>) -> Option<S
 }
 
 /// The worst of several candidates by severity, then by figure; the first of equal ones.
-pub(crate) fn worst_of<T>(all: impl IntoIterator<Item = (Severity, f64, T)>) -> Option<(Severity, f64, T)> {
-    all.into_iter().reduce(|a, b| if (b.0, b.1) > (a.0, a.1) { b } else { a })
+pub(crate) fn worst_of<T>(
+    all: impl IntoIterator<Item = (Severity, f64, T)>,
+) -> Option<(Severity, f64, T)> {
+    all.into_iter()
+        .reduce(|a, b| if (b.0, b.1) > (a.0, a.1) { b } else { a })
 }
 
 /// Those of several lines of evidence or fixes that there are.
@@ -71,7 +90,9 @@ pub(crate) fn known<T>(all: impl IntoIterator<Item = Option<T>>) -> Vec<T> {
 }
 
 /// What a finding is about.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Display)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Display,
+)]
 #[schemars(with = "String")]
 #[strum(serialize_all = "lowercase")]
 pub enum Target {
@@ -98,7 +119,9 @@ impl Serialize for Target {
 }
 
 /// What kind of text a fix is, and so where it is pasted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, JsonSchema, IntoStaticStr)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, JsonSchema, IntoStaticStr,
+)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum FixKind {
@@ -137,8 +160,8 @@ pub enum Audience {
 /// One thing to do.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 pub struct Fix {
-    /// Where the text is pasted: `virsh edit`, the host's shell, the host's kernel command line, QEMU's command line;
-    /// or nowhere.
+    /// Where the text is pasted: `virsh edit`, the host's shell, the host's kernel command line,
+    /// QEMU's command line; or nowhere.
     pub kind: FixKind,
     /// The text to paste, or the advice.
     pub text: String,
@@ -148,8 +171,8 @@ pub struct Fix {
     /// The commands that undo it. Absent: it is no command, or needs none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub undo: Option<String>,
-    /// The guest whose XML or QEMU options it changes, or in which the command runs. Absent: the host, or the text
-    /// names the guests.
+    /// The guest whose XML or QEMU options it changes, or in which the command runs. Absent: the
+    /// host, or the text names the guests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     /// Whom it is for.
@@ -189,7 +212,8 @@ pub struct Lasting {
     pub ago_s: f64,
 }
 
-/// Which finding it is, from one interval to the next. The worst CPU or thread may be another one in each.
+/// Which finding it is, from one interval to the next. The worst CPU or thread may be another one
+/// in each.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FindingId {
     /// The rule.
@@ -207,7 +231,8 @@ pub struct Finding {
     pub rule: RuleId,
     /// `critical` ruins performance, `warning` costs what could be saved, `info` is worth knowing.
     pub severity: Severity,
-    /// How sure the cause is. `low`: the evidence only suggests it; the text says what to look at next.
+    /// How sure the cause is. `low`: the evidence only suggests it; the text says what to look at
+    /// next.
     pub confidence: Confidence,
     /// The guest. `null`: the host.
     pub domain: Option<String>,
@@ -235,12 +260,17 @@ pub struct Finding {
     /// What it costs, percent of one host CPU. Absent: not known.
     #[serde(rename = "cost_percent", skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
-    /// Since when it has been true: RFC 3339, UTC. Absent: not known, as for files and configuration.
-    #[serde(rename = "since", serialize_with = "utc", skip_serializing_if = "Option::is_none")]
+    /// Since when it has been true: RFC 3339, UTC. Absent: not known, as for files and
+    /// configuration.
+    #[serde(
+        rename = "since",
+        serialize_with = "utc",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub since_ms: Option<i64>,
-    /// How steadily it held. The evidence comes from the newest interval in which it showed. Absent: files and
-    /// configuration.
+    /// How steadily it held. The evidence comes from the newest interval in which it showed.
+    /// Absent: files and configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lasting: Option<Lasting>,
     /// Other rules that fired for the same cause and are part of this finding. Absent: none.
@@ -250,8 +280,8 @@ pub struct Finding {
     /// The table cells that made it fire.
     #[serde(skip)]
     pub marks: Vec<Mark>,
-    /// Whether it stands above others of its severity, whatever those cost: it can lose data, or makes a whole
-    /// configuration useless.
+    /// Whether it stands above others of its severity, whatever those cost: it can lose data, or
+    /// makes a whole configuration useless.
     #[serde(skip)]
     pub comes_first: bool,
 }
@@ -266,7 +296,10 @@ impl Fix {
     pub fn place(&self) -> String {
         let guest = self.domain.as_deref().unwrap_or("the guest");
         match self.kind {
-            FixKind::LibvirtXml if self.is_for_creator() => format!("XML that {guest} is created from"),
+            FixKind::LibvirtXml if self.is_for_creator() => format!(
+                "XML that {guest} is created \
+                from"
+            ),
             FixKind::LibvirtXml if is_plain_name(guest) => format!("virsh edit {guest}"),
             FixKind::LibvirtXml => format!("XML of {guest}"),
             FixKind::Command if self.domain.is_some() => format!("run inside {guest}"),
@@ -281,19 +314,39 @@ impl Fix {
 impl Finding {
     /// Which finding it is, from one interval to the next.
     pub fn id(&self) -> FindingId {
-        let other = self.also.first().filter(|_| matches!(self.target, Target::Pcpu(_))).cloned();
-        FindingId { rule: self.rule, domain: self.domain.clone(), other }
+        let other = self
+            .also
+            .first()
+            .filter(|_| matches!(self.target, Target::Pcpu(_)))
+            .cloned();
+        FindingId {
+            rule: self.rule,
+            domain: self.domain.clone(),
+            other,
+        }
     }
 
     /// The fix that is handed out: the first with a text to paste, or else the first advice.
     pub fn first_fix(&self) -> Option<&Fix> {
-        self.fix.iter().find(|f| f.kind != FixKind::Advice).or(self.fix.first())
+        self.fix
+            .iter()
+            .find(|f| f.kind != FixKind::Advice)
+            .or(self.fix.first())
     }
 
     /// The guests that it is about; `the host` if none.
     pub fn subjects(&self) -> String {
-        let guests: Vec<&str> = self.domain.iter().chain(&self.also).map(String::as_str).collect();
-        if guests.is_empty() { "the host".into() } else { guests.join(", ") }
+        let guests: Vec<&str> = self
+            .domain
+            .iter()
+            .chain(&self.also)
+            .map(String::as_str)
+            .collect();
+        if guests.is_empty() {
+            "the host".into()
+        } else {
+            guests.join(", ")
+        }
     }
 
     /// The first piece of evidence: the decisive figure.
@@ -318,7 +371,8 @@ impl Finding {
         self.also.truncate(MAX_GUESTS);
         self.evidence.truncate(MAX_EVIDENCE);
         if guests + lines > 0 {
-            self.evidence.push(format!("and {lines} more such lines, {guests} more guests"));
+            self.evidence
+                .push(format!("and {lines} more such lines, {guests} more guests"));
         }
         self.evidence.iter_mut().for_each(shorten);
         self.marks.truncate(MAX_MARKS);
@@ -327,7 +381,11 @@ impl Finding {
 
     /// The length of its texts, bytes.
     pub(crate) fn text_len(&self) -> usize {
-        let lists = self.evidence.iter().chain(&self.also).chain(self.fix.iter().map(|f| &f.text));
+        let lists = self
+            .evidence
+            .iter()
+            .chain(&self.also)
+            .chain(self.fix.iter().map(|f| &f.text));
         self.title.len() + self.why.len() + lists.map(String::len).sum::<usize>()
     }
 }
@@ -339,18 +397,27 @@ pub fn is_command(evidence: &str) -> bool {
 
 /// A finding of unknown cost comes between those that cost less and more, percent of one CPU.
 const UNKNOWN_COST: f64 = 2.0;
-/// Findings that have held for a while and whose costs lie between the same two of these keep their order.
+/// Findings that have held for a while and whose costs lie between the same two of these keep their
+/// order.
 const COST_STEPS: [f64; 4] = [UNKNOWN_COST, 10.0, 30.0, 100.0];
 
-/// The order of a list of findings: worst first, what `comes_first`, then by steps of the cost, the oldest first; those
-/// of unknown age by cost and confidence.
+/// The order of a list of findings: worst first, what `comes_first`, then by steps of the cost, the
+/// oldest first; those of unknown age by cost and confidence.
 pub fn order(a: &Finding, b: &Finding) -> std::cmp::Ordering {
     let cost = |f: &Finding| f.cost.unwrap_or(UNKNOWN_COST);
     let step = |f: &Finding| COST_STEPS.iter().filter(|step| cost(f) >= **step).count();
     let by_weight = (b.severity, b.comes_first, step(b)).cmp(&(a.severity, a.comes_first, step(a)));
     let by_age = by_weight.then_with(|| a.since_ms.cmp(&b.since_ms));
-    let by_cost = || cost(b).total_cmp(&cost(a)).then(b.confidence.cmp(&a.confidence));
-    let exact = if a.since_ms.is_none() { by_age.then_with(by_cost) } else { by_age };
+    let by_cost = || {
+        cost(b)
+            .total_cmp(&cost(a))
+            .then(b.confidence.cmp(&a.confidence))
+    };
+    let exact = if a.since_ms.is_none() {
+        by_age.then_with(by_cost)
+    } else {
+        by_age
+    };
     exact.then_with(|| (a.id(), a.target).cmp(&(b.id(), b.target)))
 }
 
@@ -380,14 +447,27 @@ mod tests {
         let mut evidence: Vec<String> = (0..100).map(|i| format!("vCPU {i}")).collect();
         evidence.insert(1, "x".repeat(3 * MAX_CHARS));
         let also = (0..MAX_GUESTS + 7).map(|i| i.to_string()).collect();
-        let finding = Finding { also, evidence, ..Finding::default() }.limited();
+        let finding = Finding {
+            also,
+            evidence,
+            ..Finding::default()
+        }
+        .limited();
         assert_eq!(finding.evidence.len(), MAX_EVIDENCE + 1);
-        let tail: Vec<_> = finding.evidence.iter().skip(MAX_EVIDENCE).map(String::as_str).collect();
+        let tail: Vec<_> = finding
+            .evidence
+            .iter()
+            .skip(MAX_EVIDENCE)
+            .map(String::as_str)
+            .collect();
         assert_eq!(tail, ["and 69 more such lines, 7 more guests"]);
         assert_eq!(finding.evidence[1].chars().count(), MAX_CHARS + 1);
         assert_eq!(finding.also.len(), MAX_GUESTS);
-        let few =
-            Finding { evidence: vec!["a".into(), "look at: b".into(), "c".into()], ..Finding::default() }.limited();
+        let few = Finding {
+            evidence: vec!["a".into(), "look at: b".into(), "c".into()],
+            ..Finding::default()
+        }
+        .limited();
         assert_eq!(few.evidence, ["a", "look at: b", "c"]);
     }
 }

@@ -10,18 +10,31 @@ use std::collections::BTreeSet;
 
 /// The number of vCPUs is unknown.
 pub(crate) const NO_VCPUS: &str = "the number of vCPUs is unknown: no rate per vCPU; pass --vcpus";
-const NO_INTERVAL: &str = "the time that the figures cover is unknown, so there is no rate; pass --duration to set it";
+const NO_INTERVAL: &str = "the time that the figures cover is unknown, so there is no rate; pass \
+    --duration to set it";
 const TOO_SHORT: &str = "too few events in too short a time for a rate";
 
-/// [`GuestContext::emulated`] by QEMU's default: the command line may be an example and need not be the whole.
-pub(crate) const BY_DEFAULT: &str = "its command line names no accelerator, and QEMU's default is TCG";
+/// [`GuestContext::emulated`] by QEMU's default: the command line may be an example and need not be
+/// the whole.
+pub(crate) const BY_DEFAULT: &str = "its command line names no accelerator, and QEMU's default is \
+    TCG";
 /// The same by Proxmox's setting, which becomes that option.
 pub(crate) const BY_PROXMOX: &str = "its configuration says kvm: 0";
 
 /// `EPT_VIOLATION at rip 0x5600b39c8132, address 0x3fef42812000, error code 0x181`
 pub(crate) fn place_text(place: &ExitPlace) -> String {
-    let known = |what: &str, value: Option<u64>| value.map_or(String::new(), |value| format!(", {what} {value:#x}"));
-    let (address, code) = (known("address", place.address), known("error code", place.error_code));
+    let known = |what: &str, value: Option<u64>| {
+        value.map_or(String::new(), |value| {
+            format!(
+                ", \
+        {what} {value:#x}"
+            )
+        })
+    };
+    let (address, code) = (
+        known("address", place.address),
+        known("error code", place.error_code),
+    );
     format!("{} at rip {:#x}{address}{code}", place.reason, place.rip)
 }
 
@@ -29,7 +42,8 @@ pub(crate) fn place_text(place: &ExitPlace) -> String {
 pub(crate) struct Guard {
     /// The reason, in a sentence.
     pub because: String,
-    /// For how many seconds it has run, and after how many it is judged in full; `None` while it does nothing.
+    /// For how many seconds it has run, and after how many it is judged in full; `None` while it
+    /// does nothing.
     pub watched: Option<(f64, f64)>,
 }
 
@@ -50,7 +64,8 @@ pub(crate) struct GuestContext<'a> {
     pub offered: Option<BTreeSet<String>>,
     /// Whether the host offers `invtsc`, where that is known.
     pub offers_invtsc: Option<bool>,
-    /// What shows that QEMU emulates its CPU in software (TCG), without KVM. `None`: KVM runs it, or nothing shows it.
+    /// What shows that QEMU emulates its CPU in software (TCG), without KVM. `None`: KVM runs it,
+    /// or nothing shows it.
     pub emulated: Option<&'static str>,
     /// Why the guest's behaviour is not judged in this interval.
     pub not_judged: Option<Guard>,
@@ -89,16 +104,26 @@ impl<'a> GuestContext<'a> {
 
     /// Whether files say that it does not run, so that only its configuration can be changed.
     pub fn is_shut_off(&self) -> bool {
-        self.domain.facts.xml.as_ref().is_some_and(|xml| xml.value.state.as_deref() == Some(SHUT_OFF))
+        self.domain
+            .facts
+            .xml
+            .as_ref()
+            .is_some_and(|xml| xml.value.state.as_deref() == Some(SHUT_OFF))
     }
 
     /// `, Proxmox's default` for a setting that nobody chose.
     pub fn said_if_default(&self, setting: &str) -> &'static str {
-        let chosen = self.domain.facts.command.as_ref().is_none_or(|command| !command.defaults.contains(&setting));
+        let chosen = self
+            .domain
+            .facts
+            .command
+            .as_ref()
+            .is_none_or(|command| !command.defaults.contains(&setting));
         if chosen { "" } else { ", Proxmox's default" }
     }
 
-    /// Its number in Proxmox, by its monitor (`/var/run/qemu-server/100.qmp`); `VMID` where a file does not name it.
+    /// Its number in Proxmox, by its monitor (`/var/run/qemu-server/100.qmp`); `VMID` where a file
+    /// does not name it.
     pub fn proxmox_id(&self) -> Option<&'a str> {
         proxmox_id(self.domain.facts.command.as_deref()?)
     }
@@ -110,7 +135,11 @@ impl<'a> GuestContext<'a> {
 
     /// The reason for a missing rate.
     pub fn why_no_rate(&self) -> &'static str {
-        if self.interval_s.is_some() { TOO_SHORT } else { NO_INTERVAL }
+        if self.interval_s.is_some() {
+            TOO_SHORT
+        } else {
+            NO_INTERVAL
+        }
     }
 
     /// The number of vCPUs that the figures cover, where it is known.
@@ -121,20 +150,33 @@ impl<'a> GuestContext<'a> {
             (counted == self.domain.exits.count).then_some(self.domain.vcpu_exits.len() as u32)
         };
         let threads = Some(self.domain.vcpu_count()).filter(|n| *n > 0);
-        threads.or(self.config.vcpus).or_else(by_exits).filter(|n| *n > 0).map(f64::from)
+        threads
+            .or(self.config.vcpus)
+            .or_else(by_exits)
+            .filter(|n| *n > 0)
+            .map(f64::from)
     }
 
-    /// How many vCPUs were busy, by CPU time; at least one. Without it all count as busy, so that an average over busy
-    /// vCPUs is never too high.
+    /// How many vCPUs were busy, by CPU time; at least one. Without it all count as busy, so that
+    /// an average over busy vCPUs is never too high.
     pub fn busy_vcpus(&self) -> Option<f64> {
         let vcpus = self.vcpus()?;
-        let busy = self.domain.vcpus().filter_map(|t| Some(t.cpu?.busy() / 100.0)).reduce(|a, b| a + b);
+        let busy = self
+            .domain
+            .vcpus()
+            .filter_map(|t| Some(t.cpu?.busy() / 100.0))
+            .reduce(|a, b| a + b);
         Some(busy.unwrap_or(vcpus).clamp(1.0, vcpus.max(1.0)))
     }
 
-    /// How long the guest itself ran, percent of its vCPUs' time: measured, else the time outside of exits.
+    /// How long the guest itself ran, percent of its vCPUs' time: measured, else the time outside
+    /// of exits.
     pub fn guest_cpu(&self) -> Option<f64> {
-        let shares: Vec<f64> = self.domain.vcpus().filter_map(|t| t.cpu?.kind(|c| c.guest + c.usr)).collect();
+        let shares: Vec<f64> = self
+            .domain
+            .vcpus()
+            .filter_map(|t| t.cpu?.kind(|c| c.guest + c.usr))
+            .collect();
         if !shares.is_empty() {
             return Some(shares.iter().sum::<f64>() / shares.len() as f64);
         }
@@ -144,13 +186,20 @@ impl<'a> GuestContext<'a> {
 
     /// The vCPU of a place.
     pub fn place_vcpu(&self, place: &ExitPlace) -> String {
-        let vcpu = self.domain.threads.iter().find(|thread| thread.tid == place.tid);
+        let vcpu = self
+            .domain
+            .threads
+            .iter()
+            .find(|thread| thread.tid == place.tid);
         vcpu.map_or_else(|| format!("thread {}", place.tid), ThreadModel::label)
     }
 
     /// The window of the figures, as evidence says it.
     pub fn window(&self) -> String {
-        self.interval_s.map_or_else(|| "over an unknown time".into(), |s| format!("over {}", seconds(s)))
+        self.interval_s.map_or_else(
+            || "over an unknown time".into(),
+            |s| format!("over {}", seconds(s)),
+        )
     }
 }
 
@@ -166,17 +215,25 @@ fn proxmox_id(command: &QemuCommand) -> Option<&str> {
 fn emulation(domain: &DomainModel) -> Option<&'static str> {
     let facts = &domain.facts;
     // Whatever a configuration says, KVM has served this guest.
-    let has_exits = domain.exits.count > 0 || !domain.userspace.is_empty() || !domain.accesses.is_empty();
+    let has_exits =
+        domain.exits.count > 0 || !domain.userspace.is_empty() || !domain.accesses.is_empty();
     if has_exits || !domain.counters.is_empty() || !domain.kvm_events.is_empty() {
         return None;
     }
     if facts.emulated {
         return Some("its QEMU has no VM of KVM open");
     }
-    if let Some(domain_type) = facts.xml.as_ref().and_then(|xml| xml.value.domain_type.as_deref()) {
+    if let Some(domain_type) = facts
+        .xml
+        .as_ref()
+        .and_then(|xml| xml.value.domain_type.as_deref())
+    {
         return (domain_type == "qemu").then_some("its XML says <domain type='qemu'>");
     }
-    let command = facts.command.as_deref().filter(|command| command.accel.as_deref() == Some(TCG))?;
+    let command = facts
+        .command
+        .as_deref()
+        .filter(|command| command.accel.as_deref() == Some(TCG))?;
     Some(match () {
         () if command.defaults.contains(&"accel") => BY_DEFAULT,
         () if proxmox_id(command).is_some() => BY_PROXMOX,
@@ -184,14 +241,21 @@ fn emulation(domain: &DomainModel) -> Option<&'static str> {
     })
 }
 
-/// Enlightenments that the guest is seen to use, whatever its configuration says (Hyper-V TLFS, synthetic MSRs).
+/// Enlightenments that the guest is seen to use, whatever its configuration says (Hyper-V TLFS,
+/// synthetic MSRs).
 fn enlightenments_in_use(domain: &DomainModel) -> Vec<&'static str> {
     let mut used = Vec::new();
-    for row in domain.accesses.iter().filter(|r| r.space == Space::Msr && r.faults == 0) {
+    for row in domain
+        .accesses
+        .iter()
+        .filter(|r| r.space == Space::Msr && r.faults == 0)
+    {
         match row.address {
             Some(0x4000_0020 | 0x4000_0021) => used.push("hypervclock"),
             Some(0x4000_0080..=0x4000_009f) => used.extend(["vpindex", "synic"]),
-            Some(0x4000_00b0..=0x4000_00b7) => used.extend(["hypervclock", "vpindex", "synic", "stimer"]),
+            Some(0x4000_00b0..=0x4000_00b7) => {
+                used.extend(["hypervclock", "vpindex", "synic", "stimer"]);
+            }
             _ => {}
         }
     }

@@ -5,14 +5,16 @@ use std::fmt;
 /// How far back findings are judged, seconds.
 pub(crate) const REMEMBERED_S: f64 = 60.0;
 
-/// A pattern leaves when it has not shown for this long, or for as long as its rule looks back, if that is longer.
+/// A pattern leaves when it has not shown for this long, or for as long as its rule looks back, if
+/// that is longer.
 const GONE_S: f64 = 15.0;
 
 /// How long a pattern has to last on a running host before it is reported.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Hold {
-    /// It is reported at once and only while it lasts: configuration, and lines of a log. No figure is compared with a
-    /// threshold, so it changes when someone changes something and at no other time.
+    /// It is reported at once and only while it lasts: configuration, and lines of a log. No figure
+    /// is compared with a threshold, so it changes when someone changes something and at no other
+    /// time.
     While,
     /// It is reported at once and kept for this many seconds: single events that matter.
     Once(f64),
@@ -21,7 +23,8 @@ pub(crate) enum Hold {
 }
 
 impl Hold {
-    /// At once, and until it has not shown for a while: mostly configuration, with a figure that moves.
+    /// At once, and until it has not shown for a while: mostly configuration, with a figure that
+    /// moves.
     pub const AT_ONCE: Self = Self::For(0.0, 1.0);
     /// Three of the last five seconds.
     pub const USUAL: Self = Self::For(3.0, 5.0);
@@ -34,8 +37,8 @@ impl Hold {
     /// Single events stay on the screen for less than half a minute, long enough to be read.
     pub const EVENT: Self = Self::Once(20.0);
 
-    /// For how many seconds the pattern has to show, in how many, and after how many of absence it is no longer
-    /// reported.
+    /// For how many seconds the pattern has to show, in how many, and after how many of absence it
+    /// is no longer reported.
     pub fn times(self) -> (f64, f64, f64) {
         match self {
             Self::While => (0.0, 0.0, 0.0),
@@ -51,8 +54,16 @@ impl fmt::Display for Hold {
         match self {
             Self::While => f.write_str("at once, while it lasts"),
             Self::Once(s) => write!(f, "at once, kept for {s} s"),
-            Self::For(need, _) if *need <= 0.0 => write!(f, "at once, until it has not shown for {gone_s} s"),
-            Self::For(need, of) => write!(f, "after {need} of the last {of} s, until it has not shown for {gone_s} s"),
+            Self::For(need, _) if *need <= 0.0 => write!(
+                f,
+                "at once, until it has not shown for \
+                {gone_s} s"
+            ),
+            Self::For(need, of) => write!(
+                f,
+                "after {need} of the last {of} s, until it has not \
+                shown for {gone_s} s"
+            ),
         }
     }
 }

@@ -43,10 +43,16 @@ pub(crate) fn apic_parameter(isa: Option<Isa>) -> Option<&'static str> {
 
 impl<'a> Context<'a> {
     pub fn new(model: &'a Model, options: &'a Options) -> Self {
-        let guests = model.domains.iter().enumerate().map(|(i, d)| GuestContext::new(model, i, d));
+        let guests = model
+            .domains
+            .iter()
+            .enumerate()
+            .map(|(i, d)| GuestContext::new(model, i, d));
         let mut guests: Vec<GuestContext<'a>> = guests.collect();
         let mut names: HashMap<&str, usize> = HashMap::new();
-        guests.iter().for_each(|g| *names.entry(g.name()).or_default() += 1);
+        guests
+            .iter()
+            .for_each(|g| *names.entry(g.name()).or_default() += 1);
         for guest in &mut guests {
             guest.is_namesake = names.get(guest.name()).is_some_and(|n| *n > 1);
         }
@@ -73,7 +79,8 @@ impl<'a> Context<'a> {
         &self.model.host.facts.topology
     }
 
-    /// The CPUs that are online, else all CPUs of the topology: files may describe a host without its CPU times.
+    /// The CPUs that are online, else all CPUs of the topology: files may describe a host without
+    /// its CPU times.
     pub fn online(&self) -> CpuSet {
         online(self.model)
     }
@@ -90,7 +97,8 @@ impl<'a> Context<'a> {
 
     /// The placement plan for all guests.
     pub fn plan(&self) -> &PlacementPlan {
-        self.plan.get_or_init(|| placement::plan(&self.map, &self.layouts))
+        self.plan
+            .get_or_init(|| placement::plan(&self.map, &self.layouts))
     }
 
     /// What the guests' waits are charged to.
@@ -109,7 +117,15 @@ impl<'a> Context<'a> {
             let mut all = HashMap::new();
             for guest in self.guests.iter().rev() {
                 let tids = guest.domain.threads.iter().map(|t| t.tid);
-                all.extend(guest.domain.facts.pid.into_iter().chain(tids).map(|id| (id, guest.index)));
+                all.extend(
+                    guest
+                        .domain
+                        .facts
+                        .pid
+                        .into_iter()
+                        .chain(tids)
+                        .map(|id| (id, guest.index)),
+                );
             }
             all
         });
@@ -123,8 +139,11 @@ impl<'a> Context<'a> {
             self.guests.iter().position(|g| g.name() == name)
         };
         // The log of a file with one guest is about that guest, unless it names another process.
-        let is_only = self.is_file() && self.guests.len() == 1 && line.pid.is_none() && line.guest.is_none();
-        self.by_pid(line.pid).or_else(by_name).or(if is_only { Some(0) } else { None })
+        let is_only =
+            self.is_file() && self.guests.len() == 1 && line.pid.is_none() && line.guest.is_none();
+        self.by_pid(line.pid)
+            .or_else(by_name)
+            .or(if is_only { Some(0) } else { None })
     }
 
     /// Whether the data is from a file that covers one interval.
@@ -146,20 +165,31 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The virtualisation extension below a guest: by its exits, else by its architecture or the host's.
+    /// The virtualisation extension below a guest: by its exits, else by its architecture or the
+    /// host's.
     pub fn isa(&self, guest: &GuestContext<'_>) -> Option<Isa> {
-        let mut of_exits = guest.domain.exits.rows.iter().filter_map(|row| Some(row.id?.0));
+        let mut of_exits = guest
+            .domain
+            .exits
+            .rows
+            .iter()
+            .filter_map(|row| Some(row.id?.0));
         let facts = &self.model.host.facts;
-        of_exits.find(|isa| !matches!(isa, Isa::Other(_))).or(match facts.kvm_flavour.as_deref() {
-            _ if guest.config.arch.as_deref() == Some("aarch64") || facts.arch == "aarch64" => Some(Isa::Arm64),
-            Some("kvm_intel") => Some(Isa::Vmx),
-            Some("kvm_amd") => Some(Isa::Svm),
-            _ => None,
-        })
+        of_exits
+            .find(|isa| !matches!(isa, Isa::Other(_)))
+            .or(match facts.kvm_flavour.as_deref() {
+                _ if guest.config.arch.as_deref() == Some("aarch64") || facts.arch == "aarch64" => {
+                    Some(Isa::Arm64)
+                }
+                Some("kvm_intel") => Some(Isa::Vmx),
+                Some("kvm_amd") => Some(Isa::Svm),
+                _ => None,
+            })
     }
 
     /// Whether KVM is allowed to virtualise the APIC (Intel `APICv`, AMD AVIC).
     pub fn apic_virtualisation(&self) -> Option<bool> {
-        self.param_on("kvm_intel.enable_apicv").or_else(|| self.param_on("kvm_amd.avic"))
+        self.param_on("kvm_intel.enable_apicv")
+            .or_else(|| self.param_on("kvm_amd.avic"))
     }
 }

@@ -4,8 +4,10 @@ pub(crate) const CLOCK: &str = "https://libvirt.org/formatdomain.html#time-keepi
 pub(crate) const CPU_MODEL: &str = "https://libvirt.org/formatdomain.html#cpu-model-and-topology";
 pub(crate) const CPU_TUNING: &str = "https://libvirt.org/formatdomain.html#cpu-tuning";
 pub(crate) const DEVICES: &str = "https://libvirt.org/formatdomain.html#devices";
-pub(crate) const DISKS: &str = "https://libvirt.org/formatdomain.html#hard-drives-floppy-disks-cdroms";
-pub(crate) const HYPERVISOR_FEATURES: &str = "https://libvirt.org/formatdomain.html#hypervisor-features";
+pub(crate) const DISKS: &str =
+    "https://libvirt.org/formatdomain.html#hard-drives-floppy-disks-cdroms";
+pub(crate) const HYPERVISOR_FEATURES: &str =
+    "https://libvirt.org/formatdomain.html#hypervisor-features";
 pub(crate) const IOTHREADS: &str = "https://libvirt.org/formatdomain.html#iothreads-allocation";
 pub(crate) const MIGRATION: &str = "https://libvirt.org/migration.html";
 pub(crate) const MEMORY_BACKING: &str = "https://libvirt.org/formatdomain.html#memory-backing";
@@ -13,19 +15,23 @@ pub(crate) const NUMA_TUNING: &str = "https://libvirt.org/formatdomain.html#numa
 pub(crate) const KVM_REALTIME: &str = "https://libvirt.org/kbase/kvm-realtime.html";
 
 pub(crate) const HYPERV: &str = "https://www.qemu.org/docs/master/system/i386/hyperv.html";
-pub(crate) const BLOCK_JOBS: &str = "https://www.qemu.org/docs/master/interop/live-block-operations.html";
+pub(crate) const BLOCK_JOBS: &str =
+    "https://www.qemu.org/docs/master/interop/live-block-operations.html";
 pub(crate) const POSTCOPY: &str = "https://www.qemu.org/docs/master/devel/migration/postcopy.html";
-pub(crate) const QEMU_IOTHREADS: &str = "https://www.qemu.org/docs/master/devel/multiple-iothreads.html";
+pub(crate) const QEMU_IOTHREADS: &str =
+    "https://www.qemu.org/docs/master/devel/multiple-iothreads.html";
 
 pub(crate) const BUS_LOCK: &str = "https://docs.kernel.org/arch/x86/buslock.html";
 pub(crate) const CPU_FREQUENCY: &str = "https://docs.kernel.org/admin-guide/pm/cpufreq.html";
 pub(crate) const CPU_ISOLATION: &str = "https://docs.kernel.org/admin-guide/cpu-isolation.html";
 pub(crate) const HALT_POLLING: &str = "https://docs.kernel.org/virt/kvm/halt-polling.html";
 pub(crate) const IRQ_AFFINITY: &str = "https://docs.kernel.org/core-api/irq/irq-affinity.html";
-pub(crate) const KERNEL_PARAMETERS: &str = "https://docs.kernel.org/admin-guide/kernel-parameters.html";
+pub(crate) const KERNEL_PARAMETERS: &str =
+    "https://docs.kernel.org/admin-guide/kernel-parameters.html";
 pub(crate) const KVM_API: &str = "https://docs.kernel.org/virt/kvm/api.html";
 pub(crate) const KVM_TIMEKEEPING: &str = "https://docs.kernel.org/virt/kvm/x86/timekeeping.html";
-pub(crate) const LOCKUP_WATCHDOG: &str = "https://docs.kernel.org/admin-guide/lockup-watchdogs.html";
+pub(crate) const LOCKUP_WATCHDOG: &str =
+    "https://docs.kernel.org/admin-guide/lockup-watchdogs.html";
 pub(crate) const MACHINE_CHECK: &str = "https://docs.kernel.org/arch/x86/x86_64/machinecheck.html";
 pub(crate) const MEMORY_FAILURE: &str = "https://docs.kernel.org/mm/hwpoison.html";
 pub(crate) const OOM: &str = "https://docs.kernel.org/admin-guide/mm/concepts.html#oom-killer";

@@ -1,5 +1,5 @@
-//! What rules look at (the host, its guests, the user's options), and what they answer with: findings, and why they
-//! cannot tell.
+//! What rules look at (the host, its guests, the user's options), and what they answer with:
+//! findings, and why they cannot tell.
 
 pub(super) mod finding;
 pub(super) mod guest;
@@ -18,8 +18,8 @@ pub(super) mod totals;
 pub(super) mod verdicts;
 
 pub(crate) use finding::{
-    Audience, Confidence, Finding, FindingId, Fix, FixKind, Lasting, MAX_PROBLEM, Mark, Severity, Target, is_command,
-    join, known, order, worst, worst_of,
+    Audience, Confidence, Finding, FindingId, Fix, FixKind, Lasting, MAX_PROBLEM, Mark, Severity,
+    Target, is_command, join, known, order, worst, worst_of,
 };
 pub(crate) use guest::{BY_DEFAULT, BY_PROXMOX, Guard, GuestContext, NO_VCPUS, place_text};
 pub(crate) use hold::{Hold, REMEMBERED_S};

@@ -9,10 +9,12 @@ use std::time::Duration;
 /// Where the model comes from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum InputKind {
-    /// A running host, now or as recorded: short patterns are not reported, and a guest that starts counts less.
+    /// A running host, now or as recorded: short patterns are not reported, and a guest that starts
+    /// counts less.
     #[default]
     Live,
-    /// A sample of a recording: the same, but only the last minute is judged, so a longer duration is not known.
+    /// A sample of a recording: the same, but only the last minute is judged, so a longer duration
+    /// is not known.
     Recording,
     /// A file that covers one interval: the whole file is the window.
     File,
@@ -25,16 +27,18 @@ pub struct Options {
     pub thresholds: Thresholds,
     /// Rules whose findings count one severity higher (`--warn`).
     pub warn: BTreeSet<RuleId>,
-    /// Rules that are not reported (`--allow`) unless they are in `warn`; [`RuleId::Every`] for all.
+    /// Rules that are not reported (`--allow`) unless they are in `warn`; [`RuleId::Every`] for
+    /// all.
     pub allow: BTreeSet<RuleId>,
-    /// Seconds after a guest's start in which findings about its behaviour count one severity less: firmware and a
-    /// booting system poll timers.
+    /// Seconds after a guest's start in which findings about its behaviour count one severity less:
+    /// firmware and a booting system poll timers.
     pub startup_guard_s: f64,
     /// Seconds after a resume or an incoming migration in which its behaviour is not judged.
     pub resume_guard_s: f64,
     /// Where the model comes from.
     pub input: InputKind,
-    /// Whether single events are reported until the end, not for some seconds: for a command that prints once.
+    /// Whether single events are reported until the end, not for some seconds: for a command that
+    /// prints once.
     pub keep_events: bool,
 }
 
@@ -53,7 +57,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// How far back samples have to be judged for the findings of one sample, however it is reached.
+    /// How far back samples have to be judged for the findings of one sample, however it is
+    /// reached.
     pub fn look_back(&self) -> Duration {
         // An interval before the first that is remembered counts for a while.
         Duration::from_secs_f64(REMEMBERED_S + 30.0)
@@ -61,6 +66,7 @@ impl Options {
 
     /// Whether findings of a rule are reported at all.
     pub fn reports(&self, rule: RuleId) -> bool {
-        self.warn.contains(&rule) || !(self.allow.contains(&rule) || self.allow.contains(&RuleId::Every))
+        self.warn.contains(&rule)
+            || !(self.allow.contains(&rule) || self.allow.contains(&RuleId::Every))
     }
 }

@@ -11,20 +11,36 @@ use kvm::{CpuSet, limits};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The host's CPUs, and where each guest's threads may run.
-pub(super) fn layouts(model: &Model, guests: &[GuestContext<'_>], options: &Options) -> (CpuMap, Vec<GuestLayout>) {
+pub(super) fn layouts(
+    model: &Model,
+    guests: &[GuestContext<'_>],
+    options: &Options,
+) -> (CpuMap, Vec<GuestLayout>) {
     let host = &model.host.facts;
-    let efficiency = host.params.get(EFFICIENCY_CPUS).and_then(|list| CpuSet::parse(list).ok()).unwrap_or_default();
+    let efficiency = host
+        .params
+        .get(EFFICIENCY_CPUS)
+        .and_then(|list| CpuSet::parse(list).ok())
+        .unwrap_or_default();
     let map = CpuMap::new(&host.topology, &online(model), &efficiency);
     let map = map.with_busy(&host_tasks_by_cpu(model, options).keys().copied().collect());
     let piles = piled_up(&map, guests, options);
-    let layouts = guests.iter().map(|guest| layout(&map, guest, options, &piles)).collect();
+    let layouts = guests
+        .iter()
+        .map(|guest| layout(&map, guest, options, &piles))
+        .collect();
     (map, layouts)
 }
 
-/// The CPUs that are online, else all CPUs of the topology: files may describe a host without its CPU times.
+/// The CPUs that are online, else all CPUs of the topology: files may describe a host without its
+/// CPU times.
 pub(super) fn online(model: &Model) -> CpuSet {
     let online: CpuSet = model.host.cpus.iter().map(|c| c.cpu).collect();
-    if online.is_empty() { model.host.facts.topology.all() } else { online }
+    if online.is_empty() {
+        model.host.facts.topology.all()
+    } else {
+        online
+    }
 }
 
 /// What host tasks use of the CPUs on which that is enough to disturb a vCPU, percent.
@@ -40,33 +56,68 @@ pub(crate) fn host_tasks_by_cpu(model: &Model, options: &Options) -> BTreeMap<u3
 
 /// The CPUs of a set that the host has; all of them where the host is unknown.
 fn there(map: &CpuMap, cpus: &CpuSet) -> CpuSet {
-    if map.all.is_empty() { cpus.clone() } else { cpus.intersection(&map.all) }
+    if map.all.is_empty() {
+        cpus.clone()
+    } else {
+        cpus.intersection(&map.all)
+    }
 }
 
-/// The CPUs that each vCPU may use, by what is measured, else by what is configured; no entry: unknown.
+/// The CPUs that each vCPU may use, by what is measured, else by what is configured; no entry:
+/// unknown.
 fn vcpu_cpus(guest: &GuestContext<'_>) -> BTreeMap<u32, CpuSet> {
-    let affinity =
-        |t: &ThreadModel| Some((t.index.filter(|v| *v < limits::VCPUS)?, (**t.place.affinity.as_ref()?).clone()));
+    let affinity = |t: &ThreadModel| {
+        Some((
+            t.index.filter(|v| *v < limits::VCPUS)?,
+            (**t.place.affinity.as_ref()?).clone(),
+        ))
+    };
     let measured: BTreeMap<u32, CpuSet> = guest.domain.vcpus().filter_map(affinity).collect();
     if !measured.is_empty() {
         return measured;
     }
     let pins = &guest.config.pins;
-    (0..vcpu_count(guest)).filter_map(|v| Some((v, pins.vcpu(v).filter(|set| !set.is_empty())?.clone()))).collect()
+    (0..vcpu_count(guest))
+        .filter_map(|v| Some((v, pins.vcpu(v).filter(|set| !set.is_empty())?.clone())))
+        .collect()
 }
 
 fn vcpu_count(guest: &GuestContext<'_>) -> u32 {
-    let last = guest.config.pins.vcpus.keys().last().map_or(0, |v| v.saturating_add(1));
-    let seen = guest.domain.vcpus().filter_map(|t| t.index).max().map_or(0, |v| v.saturating_add(1));
+    let last = guest
+        .config
+        .pins
+        .vcpus
+        .keys()
+        .last()
+        .map_or(0, |v| v.saturating_add(1));
+    let seen = guest
+        .domain
+        .vcpus()
+        .filter_map(|t| t.index)
+        .max()
+        .map_or(0, |v| v.saturating_add(1));
     let threads = Some(guest.domain.vcpu_count()).filter(|n| *n > 0);
-    threads.or(guest.config.vcpus).unwrap_or(0).max(last).max(seen).min(limits::VCPUS)
+    threads
+        .or(guest.config.vcpus)
+        .unwrap_or(0)
+        .max(last)
+        .max(seen)
+        .min(limits::VCPUS)
 }
 
-fn layout(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, piles: &BTreeSet<usize>) -> GuestLayout {
+fn layout(
+    map: &CpuMap,
+    guest: &GuestContext<'_>,
+    options: &Options,
+    piles: &BTreeSet<usize>,
+) -> GuestLayout {
     let config = &guest.config;
     let now = vcpu_cpus(guest);
     let count = vcpu_count(guest);
-    let here = |v: u32| now.get(&v).map_or_else(|| map.all.clone(), |set| there(map, set));
+    let here = |v: u32| {
+        now.get(&v)
+            .map_or_else(|| map.all.clone(), |set| there(map, set))
+    };
     let is_absent = |set: &CpuSet| !map.all.is_empty() && !set.is_subset(&map.all);
     let libvirt = config.libvirt == Some(true);
     let measured = guest.domain.vcpus().any(|t| t.place.affinity.is_some());
@@ -76,21 +127,37 @@ fn layout(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, piles: &BTr
         cells: config.shown.cells.then_some(config.numa.cells.len()),
         threads: config.threads_per_core().unwrap_or(1),
         vcpus: (0..count).map(here).collect(),
-        runs_on: guest.domain.vcpus().filter_map(|t| Some((t.index?, t.place.cpu?))).collect(),
-        absent: (0..count).filter(|v| config.pins.vcpu(*v).is_some_and(is_absent)).collect(),
+        runs_on: guest
+            .domain
+            .vcpus()
+            .filter_map(|t| Some((t.index?, t.place.cpu?)))
+            .collect(),
+        absent: (0..count)
+            .filter(|v| config.pins.vcpu(*v).is_some_and(is_absent))
+            .collect(),
         bound: config.numa.nodes.clone(),
         memory: most_memory(map, guest),
         piled_up: piles.contains(&guest.index),
         ..GuestLayout::default()
     };
     if libvirt && measured {
-        let wanted = config.pins.vcpus.iter().map(|(v, want)| (*v, there(map, want)));
-        let drifts = |v: u32, want: &CpuSet| layout.vcpus.get(v as usize).is_some_and(|now| now != want);
-        layout.drifted = wanted.filter(|(v, want)| !want.is_empty() && drifts(*v, want)).collect();
+        let wanted = config
+            .pins
+            .vcpus
+            .iter()
+            .map(|(v, want)| (*v, there(map, want)));
+        let drifts =
+            |v: u32, want: &CpuSet| layout.vcpus.get(v as usize).is_some_and(|now| now != want);
+        layout.drifted = wanted
+            .filter(|(v, want)| !want.is_empty() && drifts(*v, want))
+            .collect();
     }
     helpers(map, guest, options, &mut layout);
-    let other = |helper: &HelperLayout| helper.cpus.is_some() && helper.cpus.as_ref() != layout.vcpus.first();
-    let one_set = guest.proxmox_id().is_some() && now.values().all(|set| now.values().next() == Some(set));
+    let other = |helper: &HelperLayout| {
+        helper.cpus.is_some() && helper.cpus.as_ref() != layout.vcpus.first()
+    };
+    let one_set =
+        guest.proxmox_id().is_some() && now.values().all(|set| now.values().next() == Some(set));
     layout.pinning = if one_set && !layout.helpers.values().any(other) {
         Pinning::OneSet
     } else if !config.shown.pins && !measured {
@@ -101,13 +168,20 @@ fn layout(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, piles: &BTr
     layout
 }
 
-/// The nodes that hold most of a guest's memory; where that is not known, those on which its vCPUs are.
+/// The nodes that hold most of a guest's memory; where that is not known, those on which its vCPUs
+/// are.
 fn most_memory(map: &CpuMap, guest: &GuestContext<'_>) -> CpuSet {
     if guest.domain.node_memory.is_empty() {
         return map.nodes_of(&guest.domain.vcpus().filter_map(|t| t.place.cpu).collect());
     }
     let all = total(guest.domain.node_memory.values().copied());
-    guest.domain.node_memory.iter().filter(|(_, b)| **b > all / 2).map(|(n, _)| *n).collect()
+    guest
+        .domain
+        .node_memory
+        .iter()
+        .filter(|(_, b)| **b > all / 2)
+        .map(|(n, _)| *n)
+        .collect()
 }
 
 /// What is known of the guest's topology. It can be changed where it is for exactly these vCPUs.
@@ -127,17 +201,20 @@ fn helpers(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, layout: &m
     let single = layout.single(map);
     let pins = &guest.config.pins;
     let libvirt = guest.config.libvirt == Some(true);
-    // A table of exits says that the guest ran, and not what its helpers did; parts of a configuration may have no
-    // pins.
+    // A table of exits says that the guest ran, and not what its helpers did; parts of a
+    // configuration may have no pins.
     let is_unseen = guest.domain.exits.count > 0 || !guest.config.shown.pins;
     let helper = |configured: Option<&CpuSet>, thread: Option<&ThreadModel>| {
         let wanted = configured.map(|c| there(map, c));
-        let measured = thread.and_then(|t| t.place.affinity.as_deref()).map(|c| there(map, c));
+        let measured = thread
+            .and_then(|t| t.place.affinity.as_deref())
+            .map(|c| there(map, c));
         let seen = thread.filter(|t| t.was_seen());
         let drifts = libvirt && measured.is_some() && wanted.is_some() && measured != wanted;
         HelperLayout {
             drifted: wanted.clone().filter(|w| drifts && !w.is_empty()),
-            pinned: configured.is_some() || !libvirt && measured.as_ref().is_some_and(|c| map.restricts(c)),
+            pinned: configured.is_some()
+                || !libvirt && measured.as_ref().is_some_and(|c| map.restricts(c)),
             absent: configured.is_some_and(|c| !map.all.is_empty() && !c.is_subset(&map.all)),
             load: match seen {
                 Some(thread) => load(thread, &single, options),
@@ -148,13 +225,23 @@ fn helpers(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, layout: &m
         }
     };
     let numbers = (1..=pins.iothread_count.min(limits::IOTHREADS)).map(Some);
-    let all: BTreeSet<Option<u32>> = numbers.chain(pins.helpers.keys().copied()).chain([None]).collect();
+    let all: BTreeSet<Option<u32>> = numbers
+        .chain(pins.helpers.keys().copied())
+        .chain([None])
+        .collect();
     for id in all.into_iter().take(limits::IOTHREADS as usize + 1) {
-        layout.helpers.insert(id, helper(pins.helper(id), guest.domain.helper(id)));
+        layout
+            .helpers
+            .insert(id, helper(pins.helper(id), guest.domain.helper(id)));
     }
     // vhost threads run where the emulator may.
     let emulator = layout.helpers.entry(None).or_default();
-    for vhost in guest.domain.threads.iter().filter(|t| t.role == Role::Vhost) {
+    for vhost in guest
+        .domain
+        .threads
+        .iter()
+        .filter(|t| t.role == Role::Vhost)
+    {
         emulator.load = emulator.load.min(load(vhost, &single, options));
     }
 }
@@ -162,22 +249,49 @@ fn helpers(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, layout: &m
 /// Whether a helper thread uses a part of one of these CPUs that matters.
 fn load(thread: &ThreadModel, cpus: &CpuSet, options: &Options) -> HelperLoad {
     let is_there = thread.place.cpu.is_some_and(|c| cpus.contains(c));
-    let works = options.thresholds.pinning.emulator.of(thread.cpu.map_or(0.0, |c| c.busy())).is_some();
-    if works && is_there { HelperLoad::Busy } else { HelperLoad::Idle }
+    let works = options
+        .thresholds
+        .pinning
+        .emulator
+        .of(thread.cpu.map_or(0.0, |c| c.busy()))
+        .is_some();
+    if works && is_there {
+        HelperLoad::Busy
+    } else {
+        HelperLoad::Idle
+    }
 }
 
 /// The guests whose busy vCPUs share a CPU of their sets of isolated CPUs with other such vCPUs.
 fn piled_up(map: &CpuMap, guests: &[GuestContext<'_>], options: &Options) -> BTreeSet<usize> {
     let several = |set: &CpuSet| set.len() > 1 && set.is_subset(&map.isolated);
-    let is_busy = |t: &ThreadModel| t.cpu.is_some_and(|c| c.wanted() >= options.thresholds.pinning.busy);
-    let piles = |t: &&ThreadModel| is_busy(t) && t.place.affinity.as_deref().is_some_and(|a| several(&there(map, a)));
+    let is_busy = |t: &ThreadModel| {
+        t.cpu
+            .is_some_and(|c| c.wanted() >= options.thresholds.pinning.busy)
+    };
+    let piles = |t: &&ThreadModel| {
+        is_busy(t)
+            && t.place
+                .affinity
+                .as_deref()
+                .is_some_and(|a| several(&there(map, a)))
+    };
     let mut by_cpu: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for guest in guests.iter().filter(|g| g.running()) {
-        for cpu in guest.domain.vcpus().filter(piles).filter_map(|t| t.place.cpu) {
+        for cpu in guest
+            .domain
+            .vcpus()
+            .filter(piles)
+            .filter_map(|t| t.place.cpu)
+        {
             by_cpu.entry(cpu).or_default().push(guest.index);
         }
     }
-    by_cpu.into_values().filter(|on| on.len() > 1).flatten().collect()
+    by_cpu
+        .into_values()
+        .filter(|on| on.len() > 1)
+        .flatten()
+        .collect()
 }
 
 /// The words for an IOThread, or for the emulator.

@@ -17,23 +17,52 @@ pub(crate) struct Prose {
 
 impl Finding {
     /// A finding with the title, explanation and links of its rule.
-    pub(crate) fn new(severity: Severity, confidence: Confidence, evidence: Vec<String>, fix: Vec<Fix>) -> Self {
-        Self { severity, confidence, evidence, fix, ..Self::default() }
+    pub(crate) fn new(
+        severity: Severity,
+        confidence: Confidence,
+        evidence: Vec<String>,
+        fix: Vec<Fix>,
+    ) -> Self {
+        Self {
+            severity,
+            confidence,
+            evidence,
+            fix,
+            ..Self::default()
+        }
     }
 
     /// The same in other words.
     pub(crate) fn saying(self, prose: Prose) -> Self {
-        Self { title: prose.title.into(), problem: prose.problem.into(), why: prose.why.into(), ..self }
+        Self {
+            title: prose.title.into(),
+            problem: prose.problem.into(),
+            why: prose.why.into(),
+            ..self
+        }
     }
 
     /// The same with what these events cost and where they are shown.
     pub(crate) fn caused_by(self, events: EventTotals) -> Self {
-        Self { cost: events.cost, marks: events.marks, ..self }
+        Self {
+            cost: events.cost,
+            marks: events.marks,
+            ..self
+        }
     }
 
     /// The same about a vCPU, which is marked.
     pub(crate) fn about_vcpu(self, thread: &ThreadModel) -> Self {
-        let marks = thread.index.map(Mark::Vcpu).into_iter().chain(self.marks).collect();
-        Self { target: Target::Vcpu(thread.index.unwrap_or_default()), marks, ..self }
+        let marks = thread
+            .index
+            .map(Mark::Vcpu)
+            .into_iter()
+            .chain(self.marks)
+            .collect();
+        Self {
+            target: Target::Vcpu(thread.index.unwrap_or_default()),
+            marks,
+            ..self
+        }
     }
 }

@@ -22,8 +22,21 @@ pub struct Rule {
 
 impl Rule {
     pub(crate) const fn new(id: RuleId, check: Check, hold: Hold) -> Self {
-        let doc = RuleDoc { sees: "", problem: "", why: "", thresholds: &[], limits: "", fix: "", links: &[] };
-        Self { id, check, hold, doc }
+        let doc = RuleDoc {
+            sees: "",
+            problem: "",
+            why: "",
+            thresholds: &[],
+            limits: "",
+            fix: "",
+            links: &[],
+        };
+        Self {
+            id,
+            check,
+            hold,
+            doc,
+        }
     }
 
     pub(crate) const fn described(self, doc: RuleDoc) -> Self {
@@ -43,7 +56,8 @@ pub struct Family {
     pub name: &'static str,
     /// Its rules.
     pub rules: &'static [Rule],
-    /// Whether they are about what KVM makes cheap or costly: they say nothing of a guest without KVM.
+    /// Whether they are about what KVM makes cheap or costly: they say nothing of a guest without
+    /// KVM.
     pub(crate) of_kvm: bool,
 }
 

@@ -8,9 +8,24 @@ use strum::{Display, IntoStaticStr};
 ///
 /// The variants are in the order of their names, by which findings of equal weight are sorted.
 #[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema, Display, IntoStaticStr,
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    JsonSchema,
+    Display,
+    IntoStaticStr,
 )]
-#[expect(missing_docs, reason = "the table of rules says what each of them sees")]
+#[expect(
+    missing_docs,
+    reason = "the table of rules says what each of them sees"
+)]
 #[serde(rename_all = "kebab-case")]
 #[schemars(with = "String")]
 #[strum(serialize_all = "kebab-case")]

@@ -2,8 +2,8 @@
 
 pub(crate) use kvm::shell_quoted as quoted;
 
-/// The argument by which `virsh` finds a guest: its name, its UUID where the name is not plain, and without a UUID the
-/// name as a word that `virsh` never reads as an option.
+/// The argument by which `virsh` finds a guest: its name, its UUID where the name is not plain, and
+/// without a UUID the name as a word that `virsh` never reads as an option.
 pub(crate) fn domain_argument(name: &str, uuid: Option<&str>) -> String {
     match uuid.filter(|u| is_uuid(u)) {
         _ if is_plain_name(name) => name.to_owned(),
@@ -18,8 +18,8 @@ pub(crate) fn unit_argument(unit: &str) -> String {
     format!("{end_of_options}{}", quoted(unit))
 }
 
-/// Whether a guest's name means nothing else to the shell or to `virsh`, which takes digits for an id, a UUID for that
-/// of a guest and a leading `-` for an option.
+/// Whether a guest's name means nothing else to the shell or to `virsh`, which takes digits for an
+/// id, a UUID for that of a guest and a leading `-` for an option.
 pub fn is_plain_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let is_id = name.chars().all(|c| c.is_ascii_digit());
@@ -31,7 +31,10 @@ fn is_uuid(word: &str) -> bool {
     let hex = |part: Option<&str>, length: usize| {
         part.is_some_and(|p| p.len() == length && p.bytes().all(|b| b.is_ascii_hexdigit()))
     };
-    [8, 4, 4, 4, 12].into_iter().all(|length| hex(parts.next(), length)) && parts.next().is_none()
+    [8, 4, 4, 4, 12]
+        .into_iter()
+        .all(|length| hex(parts.next(), length))
+        && parts.next().is_none()
 }
 
 #[cfg(test)]
@@ -52,7 +55,19 @@ mod tests {
     #[test]
     fn a_name_that_is_not_plain_gives_way_to_the_uuid() {
         assert_eq!(domain_argument("win10-2", Some(UUID)), "win10-2");
-        let hostile = ["--all", "-x", "7", "a b", "$(reboot)", "it's", "we\u{fffd}b", "\u{430}b", UUID, "", "a\nb"];
+        let hostile = [
+            "--all",
+            "-x",
+            "7",
+            "a b",
+            "$(reboot)",
+            "it's",
+            "we\u{fffd}b",
+            "\u{430}b",
+            UUID,
+            "",
+            "a\nb",
+        ];
         for name in hostile {
             assert_eq!(domain_argument(name, Some(UUID)), UUID, "{name}");
         }

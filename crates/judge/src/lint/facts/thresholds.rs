@@ -18,13 +18,21 @@ pub struct Steps {
 
 impl Default for Steps {
     fn default() -> Self {
-        Self { info: NEVER, warning: NEVER, critical: NEVER }
+        Self {
+            info: NEVER,
+            warning: NEVER,
+            critical: NEVER,
+        }
     }
 }
 
 impl Steps {
     const fn new(info: f64, warning: f64, critical: f64) -> Self {
-        Self { info, warning, critical }
+        Self {
+            info,
+            warning,
+            critical,
+        }
     }
 
     /// The severity of a figure; `None` below all steps.
@@ -40,7 +48,8 @@ impl Steps {
 
 const NEVER: f64 = f64::INFINITY;
 
-/// Groups of thresholds: each with its doc comment, which says where the default comes from, and its default.
+/// Groups of thresholds: each with its doc comment, which says where the default comes from, and
+/// its default.
 macro_rules! groups {
     ($($(#[$doc:meta])* $name:ident: $group:ident {
         $($(#[$about:meta])* $field:ident: $ty:ty = $value:expr;)*
@@ -237,9 +246,8 @@ groups! {
         /// CPU time of an emulator, `IOThread` or vhost thread on a vCPU's CPU, percent.
         /// Chosen; libvirt's real-time guide keeps them apart.
         emulator: Steps = Steps::new(2.0, 10.0, NEVER);
-        /// Share of the guest's memory on its vCPUs' nodes, percent: a warning below the first, critical below the
-        /// second.
-        /// Red Hat's tuning guide reports a loss of 10 % and more.
+        /// Share of the guest's memory on its vCPUs' nodes, percent: a warning below the first,
+        /// critical below the second. Red Hat's tuning guide reports a loss of 10 % and more.
         local_memory: (f64, f64) = (80.0, 50.0);
         /// Memory of a guest and its VMM from which its share on the vCPUs' nodes counts, MiB.
         /// Measured: QEMU 7.2 has 43 MiB of its own.
@@ -255,8 +263,8 @@ groups! {
         /// vCPUs per CPU.
         /// Red Hat's guide: up to 5 are safe, more than 10 are not.
         overcommit: Steps = Steps::new(3.0, 5.0, 10.0);
-        /// Wake-up latency, microseconds: an info from this median on, a warning from this 99th percentile on.
-        /// Measured: 27 to 46 us are normal; above 1 ms network latency suffers.
+        /// Wake-up latency, microseconds: an info from this median on, a warning from this 99th
+        /// percentile on. Measured: 27 to 46 us are normal; above 1 ms network latency suffers.
         wakeup_us: (f64, f64) = (100.0, 1000.0);
         /// CPU time of host tasks on a pinned vCPU's CPU, percent.
         /// Measured: they took about 40 % of a guest's speed.
@@ -317,7 +325,12 @@ mod tests {
         let s = Steps::new(1.0, 2.0, 3.0);
         assert_eq!(
             [0.5, 1.0, 2.5, 3.0].map(|x| s.of(x)),
-            [None, Some(Severity::Info), Some(Severity::Warning), Some(Severity::Critical)]
+            [
+                None,
+                Some(Severity::Info),
+                Some(Severity::Warning),
+                Some(Severity::Critical)
+            ]
         );
     }
 }

@@ -32,11 +32,15 @@ impl Verdicts {
         self.guest = guest.map(|g| (g.index, g.name().to_owned()));
     }
 
-    /// Adds a finding with its rule and domain, or about the host. What it does not say is the rule's: title,
-    /// explanation and links.
+    /// Adds a finding with its rule and domain, or about the host. What it does not say is the
+    /// rule's: title, explanation and links.
     pub fn find(&mut self, finding: Finding) {
         let (index, name) = self.guest.clone().unzip();
-        let target = if index.is_none() { Target::Host } else { finding.target };
+        let target = if index.is_none() {
+            Target::Host
+        } else {
+            finding.target
+        };
         self.push(index, name, Finding { target, ..finding });
     }
 
@@ -60,7 +64,12 @@ impl Verdicts {
         }
         if finding.title.is_empty() {
             let mut letters = doc.sees.chars();
-            finding.title = letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
+            finding.title = letters
+                .next()
+                .into_iter()
+                .flat_map(char::to_uppercase)
+                .chain(letters)
+                .collect();
         }
         // What names guests or CPUs may be too long.
         if finding.problem.is_empty() || finding.problem.len() > MAX_PROBLEM {
@@ -69,7 +78,12 @@ impl Verdicts {
         if finding.why.is_empty() {
             doc.why.clone_into(&mut finding.why);
         }
-        let finding = Finding { rule: self.rule, domain, ..finding }.limited();
+        let finding = Finding {
+            rule: self.rule,
+            domain,
+            ..finding
+        }
+        .limited();
         self.text += finding.text_len();
         if self.found.len() < MAX_FINDINGS && self.text <= MAX_TEXT {
             self.found.push((index, finding));
@@ -86,7 +100,11 @@ impl Verdicts {
     /// Notes why the rule cannot be judged.
     pub fn cannot_tell(&mut self, because: impl Into<String>) {
         let domain = self.guest.as_ref().map(|(_, name)| name.clone());
-        self.cannot_tell.push(CannotTell { rule: self.rule(), domain, because: because.into() });
+        self.cannot_tell.push(CannotTell {
+            rule: self.rule(),
+            domain,
+            because: because.into(),
+        });
     }
 }
 
@@ -104,11 +122,16 @@ pub struct CannotTell {
 impl CannotTell {
     /// Every rule about a guest, or all rules.
     pub(crate) fn every(guest: Option<&GuestContext<'_>>, because: impl Into<String>) -> Self {
-        Self { rule: RuleId::Every, domain: guest.map(|g| g.name().to_owned()), because: because.into() }
+        Self {
+            rule: RuleId::Every,
+            domain: guest.map(|g| g.name().to_owned()),
+            because: because.into(),
+        }
     }
 }
 
-/// A guest, or the host, that runs or is watched for too short a time to tell whether there is a finding.
+/// A guest, or the host, that runs or is watched for too short a time to tell whether there is a
+/// finding.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct StillWatched {
     /// The guest. `null`: the host.
@@ -122,8 +145,18 @@ pub struct StillWatched {
 }
 
 impl StillWatched {
-    pub(crate) fn new(guest: Option<&GuestContext<'_>>, because: String, seen_s: f64, needed_s: f64) -> Self {
-        Self { domain: guest.map(|g| g.name().to_owned()), because, seen_s, needed_s }
+    pub(crate) fn new(
+        guest: Option<&GuestContext<'_>>,
+        because: String,
+        seen_s: f64,
+        needed_s: f64,
+    ) -> Self {
+        Self {
+            domain: guest.map(|g| g.name().to_owned()),
+            because,
+            seen_s,
+            needed_s,
+        }
     }
 }
 

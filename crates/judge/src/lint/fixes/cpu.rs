@@ -6,8 +6,8 @@ use crate::model::CpuPlace;
 
 /// QEMU's CPU model without `-cpu` (hw/i386/pc.c and target/i386/cpu.h, `TARGET_DEFAULT_CPU_TYPE`).
 const DEFAULT_MODEL: &str = "qemu64";
-const REPLACE_ARGUMENT: &str = "replace the value of the last -cpu in <qemu:commandline>, then shut the guest down and \
-    start it again; a reboot from inside is not enough";
+const REPLACE_ARGUMENT: &str = "replace the value of the last -cpu in <qemu:commandline>, then \
+    shut the guest down and start it again; a reboot from inside is not enough";
 const ADD_TO_CPU: &str = "append it to the existing -cpu argument and restart QEMU";
 
 /// The guest's `-cpu` with these features (`name=value`) on top of all that it has now.
@@ -16,21 +16,36 @@ pub(crate) fn argument(guest: &GuestContext<'_>, features: &[String]) -> Fix {
     // The command line of a guest whose manager is unknown may be anything.
     let known = guest.config.libvirt.is_some() || by_hand.is_some();
     // What a guest of KVM should have in place of QEMU's default.
-    let default = if guest.emulated.is_some() { DEFAULT_MODEL } else { "host" };
+    let default = if guest.emulated.is_some() {
+        DEFAULT_MODEL
+    } else {
+        "host"
+    };
     let before = by_hand.unwrap_or(default);
     if !known {
         return qemu(guest, format!("-cpu host,{}", features.join(","))).needing(ADD_TO_CPU);
     }
     let after = with(before, features);
     if guest.config.cpu_place == CpuPlace::QemuCommandline {
-        let value = after.replace('&', "&amp;").replace('<', "&lt;").replace('\'', "&apos;");
+        let value = after
+            .replace('&', "&amp;")
+            .replace('<', "&lt;")
+            .replace('\'', "&apos;");
         let text = format!(
-            "<qemu:commandline xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>\n  <qemu:arg value='-cpu'/>\n  \
-             <qemu:arg value='{value}'/>\n</qemu:commandline>"
+            "<qemu:commandline xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>\n  \
+             <qemu:arg value='-cpu'/>\n  <qemu:arg value='{value}'/>\n</qemu:commandline>"
         );
-        return xml(guest, text).needing(if by_hand.is_some() { REPLACE_ARGUMENT } else { POWER_CYCLE });
+        return xml(guest, text).needing(if by_hand.is_some() {
+            REPLACE_ARGUMENT
+        } else {
+            POWER_CYCLE
+        });
     }
-    let word = if after.contains('=') { quoted(&after) } else { shell::quoted(&after) };
+    let word = if after.contains('=') {
+        quoted(&after)
+    } else {
+        shell::quoted(&after)
+    };
     qemu(guest, format!("-cpu {word}"))
 }
 
@@ -46,7 +61,11 @@ pub(crate) fn either(guest: &GuestContext<'_>, element: Fix, features: &[String]
 /// A quoted word, in which `=` needs no quotes: it follows an option.
 fn quoted(word: &str) -> String {
     let plain = word.replace('=', "");
-    if shell::quoted(&plain) == plain { word.to_owned() } else { shell::quoted(word) }
+    if shell::quoted(&plain) == plain {
+        word.to_owned()
+    } else {
+        shell::quoted(word)
+    }
 }
 
 /// An argument of `-cpu` with features: those that it switches off or sets otherwise are replaced.
@@ -57,8 +76,14 @@ fn with(before: &str, features: &[String]) -> String {
     };
     let mut parts: Vec<&str> = before.split(',').filter(|part| !part.is_empty()).collect();
     let first = parts.first().copied();
-    parts.retain(|part| Some(*part) == first || !features.iter().any(|feature| name(feature) == name(part)));
-    parts.into_iter().chain(features.iter().map(String::as_str)).collect::<Vec<_>>().join(",")
+    parts.retain(|part| {
+        Some(*part) == first || !features.iter().any(|feature| name(feature) == name(part))
+    });
+    parts
+        .into_iter()
+        .chain(features.iter().map(String::as_str))
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 #[cfg(test)]
@@ -70,8 +95,15 @@ mod tests {
         let features = ["hv-time=on".to_owned(), "hv-synic=on".to_owned()];
         for (before, after) in [
             ("host", "host,hv-time=on,hv-synic=on"),
-            ("host,hv_time=off,kvm=off", "host,kvm=off,hv-time=on,hv-synic=on"),
-            ("EPYC,-hv-time,+topoext,hv_vendor_id=a b", "EPYC,+topoext,hv_vendor_id=a b,hv-time=on,hv-synic=on"),
+            (
+                "host,hv_time=off,kvm=off",
+                "host,kvm=off,hv-time=on,hv-synic=on",
+            ),
+            (
+                "EPYC,-hv-time,+topoext,hv_vendor_id=a b",
+                "EPYC,+topoext,hv_vendor_id=a \
+                b,hv-time=on,hv-synic=on",
+            ),
         ] {
             assert_eq!(with(before, &features), after);
         }

@@ -11,20 +11,25 @@ const CLOCK_AND_TIMERS: &[&str] = &["hypervclock", "vpindex", "synic", "stimer"]
 /// QEMU of this version has `hv-avic`.
 const AVIC_SINCE: (u32, u32) = (6, 2);
 
-pub(crate) const ADD_AVIC: &str = "synic disables APIC virtualisation unless avic is on too: add the avic \
-    enlightenment (hv-avic=on; libvirt 8.10, QEMU 6.2) where KVM uses APICv or AVIC (enable_apicv, avic)";
+pub(crate) const ADD_AVIC: &str = "synic disables APIC virtualisation unless avic is on too: add \
+    the avic enlightenment (hv-avic=on; libvirt 8.10, QEMU 6.2) where KVM uses APICv or AVIC \
+    (enable_apicv, avic)";
 
-const TOO_OLD: &str = "This Windows has no Hyper-V clock: remove /usepmtimer from its boot.ini, or upgrade it";
-pub(crate) const HYPERVISOR_OFF: &str = "the CPU feature hypervisor is switched off in the configuration";
-pub(crate) const SHOW_HYPERVISOR: &str = "<cpu>\n  <feature policy='require' name='hypervisor'/>\n</cpu>";
+const TOO_OLD: &str = "This Windows has no Hyper-V clock: remove /usepmtimer from its boot.ini, or \
+    upgrade it";
+pub(crate) const HYPERVISOR_OFF: &str = "the CPU feature hypervisor is switched off in the \
+    configuration";
+pub(crate) const SHOW_HYPERVISOR: &str = "<cpu>\n  <feature policy='require' \
+    name='hypervisor'/>\n</cpu>";
 /// `windows_version`, `get_hyperv_enlightenments` and `get_vm_machine` of Proxmox's PVE/QemuServer.
-const OSTYPE: &str = "if it is Windows; win11 for Windows 11, Server 2022 and later; shut the guest down and start it \
-    again";
-const BOOT_SETTINGS: &str =
-    "bcdedit /enum {current}\nbcdedit /deletevalue useplatformclock\nbcdedit /deletevalue useplatformtick";
+const OSTYPE: &str = "if it is Windows; win11 for Windows 11, Server 2022 and later; shut the \
+    guest down and start it again";
+const BOOT_SETTINGS: &str = "bcdedit /enum {current}\nbcdedit /deletevalue \
+        useplatformclock\nbcdedit /deletevalue useplatformtick";
 const BOOT_SETTINGS_NEED: &str = "run it inside the guest as administrator, then restart";
 
-/// Those of [`CLOCK_AND_TIMERS`] that this guest's Windows supports: 7 and 2008 R2 only the clock, older ones none.
+/// Those of [`CLOCK_AND_TIMERS`] that this guest's Windows supports: 7 and 2008 R2 only the clock,
+/// older ones none.
 pub(crate) fn clock_and_timers(guest: &GuestContext<'_>) -> &'static [&'static str] {
     if too_old(guest) {
         &[]
@@ -35,26 +40,30 @@ pub(crate) fn clock_and_timers(guest: &GuestContext<'_>) -> &'static [&'static s
     }
 }
 
-/// Whether the guest's Windows is older than 7 and 2008 R2, which are the first with a Hyper-V clock.
+/// Whether the guest's Windows is older than 7 and 2008 R2, which are the first with a Hyper-V
+/// clock.
 pub(crate) fn too_old(guest: &GuestContext<'_>) -> bool {
     os_contains(guest, &BEFORE_7) && !os_contains(guest, &SINCE_7)
 }
 
 /// Parts of the names of Windows before 7 and 2008 R2, and of those since.
-static BEFORE_7: Pattern =
-    Pattern::new("/2k|w2k|win2k|win/me|win(?:dows)?(?:2000|nt|9|me)|/xp|wxp|winxp|windowsxp|vista|2k3|2k8");
+static BEFORE_7: Pattern = Pattern::new(
+    "/2k|w2k|win2k|win/me|win(?:dows)?(?:2000|nt|9|me)|/xp|wxp|winxp|windowsxp|vista|2k3|2k8",
+);
 static SINCE_7: Pattern = Pattern::new("2k8r2|2k1[269]|2k2[25]");
 /// Parts of the names of 7 and 2008 R2.
 static SEVEN: Pattern = Pattern::new("/win/7|win(?:dows)?7|2k8r2|2008r2");
 
-/// Whether the name of the guest's system, as metadata has it, contains one of these names; without metadata the name
-/// of the guest or of a drive.
+/// Whether the name of the guest's system, as metadata has it, contains one of these names; without
+/// metadata the name of the guest or of a drive.
 fn os_contains(guest: &GuestContext<'_>, names: &Pattern) -> bool {
     let facts = &guest.domain.facts;
     if let Some(os) = &facts.guest_os {
         return name_contains(&os.value, names);
     }
-    let mut drives = drive_files(facts).into_iter().filter(|file| !file.contains("virtio-win"));
+    let mut drives = drive_files(facts)
+        .into_iter()
+        .filter(|file| !file.contains("virtio-win"));
     name_contains(guest.name(), names) || drives.any(|drive| name_contains(drive, names))
 }
 
@@ -76,7 +85,11 @@ pub(crate) fn windows_timers(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec
     let (synic, may_avic) = (supported.contains(&"synic"), host_offers(guest, "avic"));
     let has_avic = may_avic && guest.config.machine.version.is_none_or(|v| v >= AVIC_SINCE);
     let avic = ctx.apic_virtualisation() == Some(true) && has_avic;
-    let wanted: Vec<&str> = supported.iter().copied().chain((avic && synic).then_some("avic")).collect();
+    let wanted: Vec<&str> = supported
+        .iter()
+        .copied()
+        .chain((avic && synic).then_some("avic"))
+        .collect();
     let mut fixes = enable(guest, &wanted);
     if fixes.is_empty() {
         // It has everything that it needs, so something inside forces another clock.
@@ -91,50 +104,114 @@ pub(crate) fn windows_timers(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec
 
 /// The enlightenments of a list that the guest lacks.
 pub(crate) fn missing<'n>(guest: &GuestContext<'_>, wanted: &[&'n str]) -> Vec<&'n str> {
-    wanted.iter().copied().filter(|name| !guest.config.hyperv.has(name)).collect()
+    wanted
+        .iter()
+        .copied()
+        .filter(|name| !guest.config.hyperv.has(name))
+        .collect()
 }
 
-/// Switches on those enlightenments of a list that the guest lacks, with what they need, as far as the host offers
-/// them.
+/// Switches on those enlightenments of a list that the guest lacks, with what they need, as far as
+/// the host offers them.
 pub(crate) fn enable(guest: &GuestContext<'_>, wanted: &[&str]) -> Vec<Fix> {
     if !guest.config.is_x86() {
         return Vec::new();
     }
     let known = |known: &&Enlightenment| {
-        wanted.contains(&known.name) || wanted.iter().any(|name| hyperv::needs(name).contains(&known.name))
+        wanted.contains(&known.name)
+            || wanted
+                .iter()
+                .any(|name| hyperv::needs(name).contains(&known.name))
     };
-    let all: Vec<&str> = hyperv::ALL.iter().filter(known).map(|known| known.name).collect();
-    let (names, refused): (Vec<_>, Vec<_>) =
-        missing(guest, &all).into_iter().partition(|name| host_offers(guest, name));
+    let all: Vec<&str> = hyperv::ALL
+        .iter()
+        .filter(known)
+        .map(|known| known.name)
+        .collect();
+    let (names, refused): (Vec<_>, Vec<_>) = missing(guest, &all)
+        .into_iter()
+        .partition(|name| host_offers(guest, name));
     let nothing = names.is_empty() && !guest.config.hypervisor_hidden;
-    let mut fixes = if nothing { Vec::new() } else { switch_on(guest, &names) };
+    let mut fixes = if nothing {
+        Vec::new()
+    } else {
+        switch_on(guest, &names)
+    };
     if !refused.is_empty() {
         let names = refused.join(", ");
-        fixes.push(libvirt_advice(format!("{names}: this host does not offer it (virsh domcapabilities)")));
+        fixes.push(libvirt_advice(format!(
+            "{names}: this host does not offer it (virsh \
+            domcapabilities)"
+        )));
     }
     fixes
 }
 
-/// Whether the host offers an enlightenment and all that it needs. A host that says nothing is taken to offer it.
+/// Whether the host offers an enlightenment and all that it needs. A host that says nothing is
+/// taken to offer it.
 fn host_offers(guest: &GuestContext<'_>, name: &str) -> bool {
-    let Some(offered) = &guest.offered else { return true };
-    offered.contains(name) && hyperv::needs(name).iter().all(|need| offered.contains(*need))
+    let Some(offered) = &guest.offered else {
+        return true;
+    };
+    offered.contains(name)
+        && hyperv::needs(name)
+            .iter()
+            .all(|need| offered.contains(*need))
 }
 
 /// Libvirt's elements, or QEMU's flags.
 fn switch_on(guest: &GuestContext<'_>, names: &[&str]) -> Vec<Fix> {
-    let is_named = guest.domain.facts.guest_os.as_ref().is_some_and(|os| os.value.starts_with('w'));
+    let is_named = guest
+        .domain
+        .facts
+        .guest_os
+        .as_ref()
+        .is_some_and(|os| os.value.starts_with('w'));
     let is_typed = is_named || !names.contains(&hyperv::CLOCK) || guest.config.hypervisor_hidden;
     if let Some(id) = guest.proxmox_id().filter(|_| !is_typed) {
         return vec![command(format!("qm set {id} --ostype win10")).needing(OSTYPE)];
     }
     let hidden = Some(SHOW_HYPERVISOR).filter(|_| guest.config.hypervisor_hidden);
-    let flag = |name: &&str| format!("hv-{}=on", hyperv::find(name).map_or(*name, |known| known.flag));
-    let flags: Vec<String> = hidden.map(|_| "hypervisor=on".into()).into_iter().chain(names.iter().map(flag)).collect();
+    let flag = |name: &&str| {
+        format!(
+            "hv-{}=on",
+            hyperv::find(name).map_or(*name, |known| known.flag)
+        )
+    };
+    let flags: Vec<String> = hidden
+        .map(|_| "hypervisor=on".into())
+        .into_iter()
+        .chain(names.iter().map(flag))
+        .collect();
     let others = names.iter().filter(|name| **name != hyperv::CLOCK);
-    let lines = others.fold(String::new(), |lines, name| lines + &format!("\n    <{name} state='on'/>"));
-    let features = (!lines.is_empty()).then(|| format!("<features>\n  <hyperv>{lines}\n  </hyperv>\n</features>"));
-    let clock = names.contains(&hyperv::CLOCK).then(|| timer(guest, "<timer name='hypervclock' present='yes'/>"));
-    let elements = hidden.map(str::to_owned).into_iter().chain(features).chain(clock);
-    cpu::either(guest, xml(guest, elements.collect::<Vec<_>>().join("\n")), &flags)
+    let lines = others.fold(String::new(), |lines, name| {
+        lines
+            + &format!(
+                "\n    <{name} \
+        state='on'/>"
+            )
+    });
+    let features = (!lines.is_empty()).then(|| {
+        format!(
+            "<features>\n  <hyperv>{lines}\n  \
+        </hyperv>\n</features>"
+        )
+    });
+    let clock = names.contains(&hyperv::CLOCK).then(|| {
+        timer(
+            guest,
+            "<timer name='hypervclock' \
+        present='yes'/>",
+        )
+    });
+    let elements = hidden
+        .map(str::to_owned)
+        .into_iter()
+        .chain(features)
+        .chain(clock);
+    cpu::either(
+        guest,
+        xml(guest, elements.collect::<Vec<_>>().join("\n")),
+        &flags,
+    )
 }

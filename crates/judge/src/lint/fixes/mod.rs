@@ -11,44 +11,57 @@ use kvm::domain_xml;
 use sample::Origin;
 
 /// What a changed CPU or machine needs.
-pub(crate) const POWER_CYCLE: &str = "shut the guest down and start it again; a reboot from inside is not enough";
+pub(crate) const POWER_CYCLE: &str = "shut the guest down and start it again; a reboot from inside \
+    is not enough";
 /// What a kernel option needs.
 const HOST_REBOOT: &str = "update the boot loader's configuration and reboot the host";
 /// What a device of virtio in place of an emulated one needs.
-const DRIVER_FIRST: &str = "the guest first needs the virtio driver, which Linux has (Windows: from virtio-win; for its \
-    system disk start it once with a small virtio disk beside); then shut it down, change it and start it again";
+const DRIVER_FIRST: &str = "the guest first needs the virtio driver, which Linux has (Windows: \
+    from virtio-win; for its system disk start it once with a small virtio disk beside); then shut \
+    it down, change it and start it again";
 /// What a QEMU option needs.
 const QEMU_RESTART: &str = "restart QEMU with this option";
 /// What a command inside the guest needs.
 const IN_GUEST: &str = "run it inside the guest";
-const NO_INVTSC: &str = "invtsc is not proposed: this host does not offer it, and the guest would not start";
+const NO_INVTSC: &str = "invtsc is not proposed: this host does not offer it, and the guest would \
+    not start";
 /// What a `virsh … --live --config` command needs.
 pub(crate) const LIVE_AND_KEPT: &str = "takes effect at once and is kept";
-/// The same for a guest without a configuration (libvirt.org, "Domain management": transient domains).
-pub(crate) const LIVE_ALONE: &str = "takes effect at once; the guest is transient, so whoever creates it has to keep \
-    this in the XML that it is created from";
-/// Where a piece of XML goes that a transient guest is to have. [`Fix::is_for_creator`] knows it by the last words.
-const TRANSIENT_XML: &str = "the guest is transient: this goes into the XML that it is created from";
+/// The same for a guest without a configuration (libvirt.org, "Domain management": transient
+/// domains).
+pub(crate) const LIVE_ALONE: &str = "takes effect at once; the guest is transient, so whoever \
+    creates it has to keep this in the XML that it is created from";
+/// Where a piece of XML goes that a transient guest is to have. [`Fix::is_for_creator`] knows it by
+/// the last words.
+const TRANSIENT_XML: &str = "the guest is transient: this goes into the XML that it is created \
+    from";
 /// What a change of the configuration alone needs.
 pub(crate) const AT_NEXT_START: &str = "takes effect at its next start";
 /// What a `taskset` command needs.
 pub(crate) const UNTIL_GUEST_ENDS: &str = "lasts until the guest ends";
 
-/// A fix that says which elements of the XML it stands in place of: libvirt refuses some of them twice.
-/// Most fixes are for the guest of their finding, `own`.
+/// A fix that says which elements of the XML it stands in place of: libvirt refuses some of them
+/// twice. Most fixes are for the guest of their finding, `own`.
 pub(crate) fn in_place(guests: &[GuestContext<'_>], own: Option<usize>, fix: Fix) -> Fix {
     if fix.kind != FixKind::LibvirtXml {
         return fix;
     }
     let is_its = |guest: &&GuestContext<'_>| Some(guest.name()) == fix.domain.as_deref();
     let own = own.and_then(|at| guests.get(at)).filter(is_its);
-    let Some(guest) = own.or_else(|| guests.iter().find(is_its)) else { return fix };
-    let Some(xml) = guest.domain.facts.xml.as_ref() else { return fix };
+    let Some(guest) = own.or_else(|| guests.iter().find(is_its)) else {
+        return fix;
+    };
+    let Some(xml) = guest.domain.facts.xml.as_ref() else {
+        return fix;
+    };
     let repeated = domain_xml::repeated(&xml.value, &fix.text);
     if repeated.is_empty() {
         return fix;
     }
-    let needs = fix.needs.as_ref().map_or_else(String::new, |needs| format!("; {needs}"));
+    let needs = fix
+        .needs
+        .as_ref()
+        .map_or_else(String::new, |needs| format!("; {needs}"));
     let needs = format!("in place of the guest's {}{needs}", repeated.join(", "));
     fix.needing(&needs)
 }
@@ -56,30 +69,58 @@ pub(crate) fn in_place(guests: &[GuestContext<'_>], own: Option<usize>, fix: Fix
 /// XML for a guest.
 pub(crate) fn xml(guest: &GuestContext<'_>, text: impl Into<String>) -> Fix {
     let domain = Some(guest.name().to_owned());
-    Fix { kind: FixKind::LibvirtXml, text: text.into(), needs: Some(POWER_CYCLE.into()), domain, ..Fix::default() }
+    Fix {
+        kind: FixKind::LibvirtXml,
+        text: text.into(),
+        needs: Some(POWER_CYCLE.into()),
+        domain,
+        ..Fix::default()
+    }
 }
 
 pub(crate) fn command(text: impl Into<String>) -> Fix {
-    Fix { kind: FixKind::Command, text: text.into(), ..Fix::default() }
+    Fix {
+        kind: FixKind::Command,
+        text: text.into(),
+        ..Fix::default()
+    }
 }
 
 /// Options of a guest's QEMU.
 pub(crate) fn qemu(guest: &GuestContext<'_>, text: impl Into<String>) -> Fix {
     let domain = Some(guest.name().to_owned());
-    Fix { kind: FixKind::QemuOption, text: text.into(), needs: Some(QEMU_RESTART.into()), domain, ..Fix::default() }
+    Fix {
+        kind: FixKind::QemuOption,
+        text: text.into(),
+        needs: Some(QEMU_RESTART.into()),
+        domain,
+        ..Fix::default()
+    }
 }
 
 /// A command to run inside a guest.
 pub(crate) fn inside(guest: &GuestContext<'_>, text: &str) -> Fix {
-    Fix { domain: Some(guest.name().to_owned()), ..command(text).needing(IN_GUEST) }
+    Fix {
+        domain: Some(guest.name().to_owned()),
+        ..command(text).needing(IN_GUEST)
+    }
 }
 
 pub(crate) fn kernel(text: impl Into<String>) -> Fix {
-    Fix { kind: FixKind::KernelOption, text: text.into(), needs: Some(HOST_REBOOT.into()), ..Fix::default() }
+    Fix {
+        kind: FixKind::KernelOption,
+        text: text.into(),
+        needs: Some(HOST_REBOOT.into()),
+        ..Fix::default()
+    }
 }
 
 pub(crate) fn advice(text: impl Into<String>) -> Fix {
-    Fix { kind: FixKind::Advice, text: text.into(), ..Fix::default() }
+    Fix {
+        kind: FixKind::Advice,
+        text: text.into(),
+        ..Fix::default()
+    }
 }
 
 /// Advice for guests of libvirt alone.
@@ -100,12 +141,18 @@ pub(crate) fn or_advice(fix: Vec<Fix>, advice: Fix) -> Vec<Fix> {
 impl Fix {
     /// The same fix with another need.
     pub(crate) fn needing(self, needs: &str) -> Self {
-        Self { needs: Some(needs.to_owned()), ..self }
+        Self {
+            needs: Some(needs.to_owned()),
+            ..self
+        }
     }
 
     /// The same fix, with the commands that undo it.
     pub(crate) fn undone_by(self, undo: String) -> Self {
-        Self { undo: Some(undo), ..self }
+        Self {
+            undo: Some(undo),
+            ..self
+        }
     }
 
     /// The same fix, for some hosts and guests alone.
@@ -113,23 +160,34 @@ impl Fix {
         Self { audience, ..self }
     }
 
-    /// Whether it is XML for whoever creates a transient guest, which `virsh edit` would make a persistent one.
+    /// Whether it is XML for whoever creates a transient guest, which `virsh edit` would make a
+    /// persistent one.
     pub fn is_for_creator(&self) -> bool {
-        let is_named = || self.needs.as_ref().is_some_and(|needs| needs.contains("the XML that it is created from"));
+        let is_named = || {
+            self.needs.as_ref().is_some_and(|needs| {
+                needs.contains(
+                    "the XML that it \
+            is created from",
+                )
+            })
+        };
         self.kind == FixKind::LibvirtXml && is_named()
     }
 
     /// The same fix for a transient guest, which libvirt keeps no configuration of.
     fn for_transient(mut self) -> Self {
         if self.kind == FixKind::LibvirtXml && !self.is_for_creator() {
-            let needs = self.needs.map_or_else(String::new, |needs| format!("; {needs}"));
+            let needs = self
+                .needs
+                .map_or_else(String::new, |needs| format!("; {needs}"));
             self.needs = Some(format!("{TRANSIENT_XML}{needs}"));
         }
         self
     }
 }
 
-/// The same change for libvirt and for QEMU by hand: the one that fits, both where the manager is unknown.
+/// The same change for libvirt and for QEMU by hand: the one that fits, both where the manager is
+/// unknown.
 pub(crate) fn either(guest: &GuestContext<'_>, libvirt: Fix, by_hand: Fix) -> Vec<Fix> {
     match guest.config.libvirt {
         Some(true) => vec![libvirt],
@@ -139,7 +197,11 @@ pub(crate) fn either(guest: &GuestContext<'_>, libvirt: Fix, by_hand: Fix) -> Ve
 }
 
 /// The same as an element of the XML and as an option of QEMU.
-pub(crate) fn setting(guest: &GuestContext<'_>, element: impl Into<String>, option: impl Into<String>) -> Vec<Fix> {
+pub(crate) fn setting(
+    guest: &GuestContext<'_>,
+    element: impl Into<String>,
+    option: impl Into<String>,
+) -> Vec<Fix> {
     either(guest, xml(guest, element), qemu(guest, option))
 }
 
@@ -152,11 +214,13 @@ pub(crate) fn virsh(guest: &GuestContext<'_>, verb: &str, rest: &str) -> String 
         Some(uuid) => domain_argument(uuid, Some(uuid)),
         None => domain_argument(guest.name(), uuid),
     };
-    format!("virsh {verb} {argument} {rest}").trim_end().to_owned()
+    format!("virsh {verb} {argument} {rest}")
+        .trim_end()
+        .to_owned()
 }
 
-/// What a `virsh` command changes: the running guest and its configuration. `--live` is an error for a guest that is
-/// shut off, `--config` for a transient guest.
+/// What a `virsh` command changes: the running guest and its configuration. `--live` is an error
+/// for a guest that is shut off, `--config` for a transient guest.
 pub(crate) fn scope(guest: &GuestContext<'_>) -> &'static str {
     match guest.domain.facts.persistent {
         _ if guest.is_shut_off() => "--config",
@@ -172,15 +236,30 @@ pub(crate) fn is_transient(guest: &GuestContext<'_>) -> bool {
 
 /// Where a piece of XML goes, and what it needs.
 pub(crate) fn into_xml(guest: &GuestContext<'_>, need: &str) -> String {
-    let uuid = guest.domain.facts.uuid.as_ref().filter(|_| guest.is_namesake);
+    let uuid = guest
+        .domain
+        .facts
+        .uuid
+        .as_ref()
+        .filter(|_| guest.is_namesake);
     let uuid = uuid.map_or_else(String::new, |u| format!(" ({})", u.value));
-    let whose = if is_transient(guest) { "the XML that it is created from: transient guest" } else { "the XML of" };
+    let whose = if is_transient(guest) {
+        "the XML that it is created from: transient guest"
+    } else {
+        "the \
+        XML of"
+    };
     format!("goes into {whose} {}{uuid}; {need}", guest.name())
 }
 
 /// One `<timer>` of the guest's `<clock>`.
 pub(crate) fn timer(guest: &GuestContext<'_>, timer: &str) -> String {
-    let offset = guest.config.timers.offset.as_deref().filter(|o| o.bytes().all(|b| b.is_ascii_alphanumeric()));
+    let offset = guest
+        .config
+        .timers
+        .offset
+        .as_deref()
+        .filter(|o| o.bytes().all(|b| b.is_ascii_alphanumeric()));
     let open = match offset {
         Some("absolute" | "timezone" | "variable") => "<clock>".to_owned(),
         Some(o) => format!("<clock offset='{o}'>"),
@@ -192,29 +271,64 @@ pub(crate) fn timer(guest: &GuestContext<'_>, timer: &str) -> String {
 
 /// Takes the HPET away.
 pub(crate) fn hpet_off(guest: &GuestContext<'_>) -> Vec<Fix> {
-    setting(guest, timer(guest, "<timer name='hpet' present='no'/>"), "-machine hpet=off")
+    setting(
+        guest,
+        timer(guest, "<timer name='hpet' present='no'/>"),
+        "-machine hpet=off",
+    )
 }
 
 /// Takes the `VMware` backdoor away.
 pub(crate) fn vmport_off(guest: &GuestContext<'_>) -> Vec<Fix> {
-    setting(guest, "<features>\n  <vmport state='off'/>\n</features>", "-machine vmport=off")
+    setting(
+        guest,
+        "<features>\n  <vmport state='off'/>\n</features>",
+        "-machine vmport=off",
+    )
 }
 
-/// A feature of the guest's CPU. libvirt takes features only with a CPU mode, so a guest that names none gets the
-/// host's.
-pub(crate) fn cpu_feature(guest: &GuestContext<'_>, name: &str, needs: &str, by_hand: &[&str]) -> Vec<Fix> {
+/// A feature of the guest's CPU. libvirt takes features only with a CPU mode, so a guest that names
+/// none gets the host's.
+pub(crate) fn cpu_feature(
+    guest: &GuestContext<'_>,
+    name: &str,
+    needs: &str,
+    by_hand: &[&str],
+) -> Vec<Fix> {
     if name == "invtsc" && guest.offers_invtsc == Some(false) {
         return vec![advice(NO_INVTSC)];
     }
-    let features: Vec<String> = by_hand.iter().map(|feature| (*feature).to_owned()).collect();
-    let open = if guest.config.cpu_mode.is_some() { "<cpu>" } else { "<cpu mode='host-passthrough'>" };
-    let element = xml(guest, format!("{open}\n  <feature policy='require' name='{name}'/>\n</cpu>")).needing(needs);
+    let features: Vec<String> = by_hand
+        .iter()
+        .map(|feature| (*feature).to_owned())
+        .collect();
+    let open = if guest.config.cpu_mode.is_some() {
+        "<cpu>"
+    } else {
+        "<cpu \
+        mode='host-passthrough'>"
+    };
+    let element = xml(
+        guest,
+        format!(
+            "{open}\n  <feature policy='require' \
+        name='{name}'/>\n</cpu>"
+        ),
+    )
+    .needing(needs);
     cpu::either(guest, element, &features)
 }
 
 /// Ways to continue a post-copy migration that lost its connection.
 pub(crate) fn recover_postcopy(guest: &GuestContext<'_>) -> Vec<Fix> {
     let resume = |by: &str| advice(format!("Repair the network and resume it: {by}"));
-    let by_hand = resume("migrate-recover on the target, then migrate with resume on the source (QMP)");
-    either(guest, resume("virsh migrate --postcopy-resume with the options it was started with"), by_hand)
+    let by_hand = resume(
+        "migrate-recover on the target, then migrate with resume on the source \
+        (QMP)",
+    );
+    either(
+        guest,
+        resume("virsh migrate --postcopy-resume with the options it was started with"),
+        by_hand,
+    )
 }

@@ -1,8 +1,9 @@
-//! The placement plan as fixes: commands to try at once, XML to keep, and the way back to the pins as they are now.
+//! The placement plan as fixes: commands to try at once, XML to keep, and the way back to the pins
+//! as they are now.
 
 use super::{
-    AT_NEXT_START, LIVE_ALONE, LIVE_AND_KEPT, POWER_CYCLE, UNTIL_GUEST_ENDS, advice, command, either, into_xml,
-    is_transient, qemu, scope, virsh, xml,
+    AT_NEXT_START, LIVE_ALONE, LIVE_AND_KEPT, POWER_CYCLE, UNTIL_GUEST_ENDS, advice, command,
+    either, into_xml, is_transient, qemu, scope, virsh, xml,
 };
 use crate::figures::bytes;
 use crate::lint::facts::{Audience, Context, Fix, GuestContext};
@@ -12,12 +13,14 @@ use kvm::CpuSet;
 
 /// The most pins in one fix.
 const MAX_PINS: usize = 512;
-const TOO_FEW_CPUS: &str = "Take load off this host first: it has too few CPUs for vCPUs with CPUs of their own. Move \
-    a guest to another host, or remove vCPUs that it does not need. Until then the guests share a common set";
+const TOO_FEW_CPUS: &str = "Take load off this host first: it has too few CPUs for vCPUs with CPUs \
+    of their own. Move a guest to another host, or remove vCPUs that it does not need. Until then \
+    the guests share a common set";
 const MOVE_MEMORY_NEED: &str = "moves the memory at once; the guest may stall meanwhile";
 pub(crate) const MORE_IN_PLAN: &str = "`kvmtop plan` prints the rest, and the plan as a whole";
 
-/// What the plan changes of some guests. Empty where it changes nothing, or the host's CPUs are unknown.
+/// What the plan changes of some guests. Empty where it changes nothing, or the host's CPUs are
+/// unknown.
 pub(crate) fn placement(ctx: &Context<'_>, guests: &[usize]) -> Vec<Fix> {
     let plan = ctx.plan();
     let changed: Vec<(&GuestContext<'_>, &GuestPlan)> = guests
@@ -44,7 +47,12 @@ pub(crate) fn changes(ctx: &Context<'_>, changed: &[(&GuestContext<'_>, &GuestPl
         fix.extend(pin_commands(ctx, guest, part));
         // Without this the vCPUs are far from the memory until the guest starts again.
         let is_bound = guest.config.numa.nodes.is_some() || !guest.config.numa.cells.is_empty();
-        fix.extend(part.memory.as_ref().filter(|_| !is_bound).and_then(|nodes| migrate(guest, nodes)));
+        fix.extend(
+            part.memory
+                .as_ref()
+                .filter(|_| !is_bound)
+                .and_then(|nodes| migrate(guest, nodes)),
+        );
         fix.extend(pins_xml(guest, part));
         fix.extend(shape(ctx, guest, part));
     }
@@ -53,7 +61,13 @@ pub(crate) fn changes(ctx: &Context<'_>, changed: &[(&GuestContext<'_>, &GuestPl
 
 /// Moves what a running guest has of memory on other nodes.
 pub(crate) fn migrate(guest: &GuestContext<'_>, nodes: &CpuSet) -> Option<Fix> {
-    let others: CpuSet = guest.domain.node_memory.keys().copied().filter(|node| !nodes.contains(*node)).collect();
+    let others: CpuSet = guest
+        .domain
+        .node_memory
+        .keys()
+        .copied()
+        .filter(|node| !nodes.contains(*node))
+        .collect();
     let pid = guest.domain.facts.pid.filter(|_| !others.is_empty())?;
     Some(command(format!("migratepages {pid} {others} {nodes}")).needing(MOVE_MEMORY_NEED))
 }
@@ -74,18 +88,32 @@ struct PlannedPin<'a> {
 }
 
 /// The pins that the plan changes: of vCPUs, emulator, `IOThreads`.
-fn planned_pins<'a>(ctx: &'a Context<'_>, guest: &'a GuestContext<'_>, part: &'a GuestPlan) -> Vec<PlannedPin<'a>> {
+fn planned_pins<'a>(
+    ctx: &'a Context<'_>,
+    guest: &'a GuestContext<'_>,
+    part: &'a GuestPlan,
+) -> Vec<PlannedPin<'a>> {
     let (all, now) = (&ctx.map().all, ctx.layout(guest));
     let known = |cpus: Option<&'a CpuSet>| cpus.filter(|cpus| !cpus.is_empty()).unwrap_or(all);
     let mut pins = Vec::new();
     for (v, cpus) in &part.vcpus {
         let was = known(now.vcpus.get(*v as usize));
-        pins.push(PlannedPin { verb: format!("vcpupin {v}"), cpus, was, thread: guest.domain.vcpu(*v) });
+        pins.push(PlannedPin {
+            verb: format!("vcpupin {v}"),
+            cpus,
+            was,
+            thread: guest.domain.vcpu(*v),
+        });
     }
     for (id, cpus) in &part.helpers {
         let verb = id.map_or_else(|| "emulatorpin".into(), |id| format!("iothreadpin {id}"));
         let was = known(now.helpers.get(id).and_then(|helper| helper.cpus.as_ref()));
-        pins.push(PlannedPin { verb, cpus, was, thread: guest.domain.helper(*id) });
+        pins.push(PlannedPin {
+            verb,
+            cpus,
+            was,
+            thread: guest.domain.helper(*id),
+        });
     }
     pins
 }
@@ -96,7 +124,8 @@ fn pin_commands(ctx: &Context<'_>, guest: &GuestContext<'_>, part: &GuestPlan) -
     if guest.config.libvirt == Some(false) {
         // A file may not have the threads' ids, and 0 is the shell's own.
         let tid = |pin: &PlannedPin<'_>| pin.thread.map(|thread| thread.tid).filter(|tid| *tid > 0);
-        let line = |pin: &PlannedPin<'_>, cpus: &CpuSet| Some(format!("taskset -pc {cpus} {}", tid(pin)?));
+        let line =
+            |pin: &PlannedPin<'_>, cpus: &CpuSet| Some(format!("taskset -pc {cpus} {}", tid(pin)?));
         let fix = by_commands(&pins, line).map(|fix| fix.needing(UNTIL_GUEST_ENDS));
         return one_affinity(ctx, guest).into_iter().chain(fix).collect();
     }
@@ -107,32 +136,57 @@ fn pin_commands(ctx: &Context<'_>, guest: &GuestContext<'_>, part: &GuestPlan) -
     };
     let line = |pin: &PlannedPin<'_>, cpus: &CpuSet| {
         // `virsh` takes `r` for all CPUs of the host (virsh(1), vcpupin, emulatorpin, iothreadpin).
-        let cpus = if ctx.map().restricts(cpus) { cpus.to_string() } else { "r".to_owned() };
+        let cpus = if ctx.map().restricts(cpus) {
+            cpus.to_string()
+        } else {
+            "r".to_owned()
+        };
         let (verb, number) = pin.verb.split_once(' ').unwrap_or((&pin.verb, ""));
-        Some(virsh(guest, verb, format!("{number} {cpus} {scope}").trim_start()))
+        Some(virsh(
+            guest,
+            verb,
+            format!("{number} {cpus} {scope}").trim_start(),
+        ))
     };
-    by_commands(&pins, line).map(|fix| fix.needing(need).only(Audience::Libvirt)).into_iter().collect()
+    by_commands(&pins, line)
+        .map(|fix| fix.needing(need).only(Audience::Libvirt))
+        .into_iter()
+        .collect()
 }
 
-fn by_commands(pins: &[PlannedPin<'_>], line: impl Fn(&PlannedPin<'_>, &CpuSet) -> Option<String>) -> Option<Fix> {
+fn by_commands(
+    pins: &[PlannedPin<'_>],
+    line: impl Fn(&PlannedPin<'_>, &CpuSet) -> Option<String>,
+) -> Option<Fix> {
     let text: Vec<String> = pins.iter().filter_map(|pin| line(pin, pin.cpus)).collect();
     let undo: Vec<String> = pins.iter().filter_map(|pin| line(pin, pin.was)).collect();
-    if text.is_empty() { None } else { Some(command(text.join("\n")).undone_by(undo.join("\n"))) }
+    if text.is_empty() {
+        None
+    } else {
+        Some(command(text.join("\n")).undone_by(undo.join("\n")))
+    }
 }
 
 /// The one set of CPUs that Proxmox gives all threads of a guest.
 fn one_affinity(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Option<Fix> {
     let now = ctx.layout(guest);
-    let id = guest.proxmox_id().filter(|_| now.pinning == Pinning::OneSet)?;
+    let id = guest
+        .proxmox_id()
+        .filter(|_| now.pinning == Pinning::OneSet)?;
     let set = |layout: &GuestLayout| match layout.vcpus.first() {
         Some(cpus) if ctx.map().restricts(cpus) => format!("qm set {id} --affinity {cpus}"),
         _ => format!("qm set {id} --delete affinity"),
     };
     let (text, undo) = (set(ctx.planned(guest)?), set(now));
-    if text == undo { None } else { Some(command(text).needing(AT_NEXT_START).undone_by(undo)) }
+    if text == undo {
+        None
+    } else {
+        Some(command(text).needing(AT_NEXT_START).undone_by(undo))
+    }
 }
 
-/// The pins as XML, for a guest of libvirt: all of them, also those that stay, since they replace the whole element.
+/// The pins as XML, for a guest of libvirt: all of them, also those that stay, since they replace
+/// the whole element.
 fn pins_xml(guest: &GuestContext<'_>, part: &GuestPlan) -> Option<Fix> {
     if guest.config.libvirt == Some(false) || part.vcpus.is_empty() && part.helpers.is_empty() {
         return None;
@@ -150,7 +204,9 @@ fn pins_xml(guest: &GuestContext<'_>, part: &GuestPlan) -> Option<Fix> {
             None => format!("\n  <emulatorpin cpuset='{cpus}'/>"),
         };
     }
-    Some(xml(guest, format!("<cputune>{text}\n</cputune>")).needing(&into_xml(guest, AT_NEXT_START)))
+    Some(
+        xml(guest, format!("<cputune>{text}\n</cputune>")).needing(&into_xml(guest, AT_NEXT_START)),
+    )
 }
 
 /// What a guest has to see of cores and nodes, and where its memory belongs.
@@ -160,14 +216,29 @@ fn shape(ctx: &Context<'_>, guest: &GuestContext<'_>, part: &GuestPlan) -> Vec<F
     let count = ctx.layout(guest).vcpus.len() as u32;
     if let Some(threads) = part.threads.filter(|t| *t > 0) {
         let cores = count / threads;
-        let topology = format!("<cpu>\n  <topology sockets='1' dies='1' cores='{cores}' threads='{threads}'/>\n</cpu>");
+        let topology = format!(
+            "<cpu>\n  <topology sockets='1' dies='1' cores='{cores}' \
+            threads='{threads}'/>\n</cpu>"
+        );
         let smp = format!("-smp {count},sockets=1,cores={cores},threads={threads}");
-        fix.extend(either(guest, xml(guest, topology).needing(&need), qemu(guest, smp)));
+        fix.extend(either(
+            guest,
+            xml(guest, topology).needing(&need),
+            qemu(guest, smp),
+        ));
     }
-    if let (Some(id), Some(nodes), Some(memory)) = (guest.proxmox_id(), &part.memory, guest.config.memory) {
+    if let (Some(id), Some(nodes), Some(memory)) =
+        (guest.proxmox_id(), &part.memory, guest.config.memory)
+    {
         let (nodes, mib) = (nodes.to_string().replace(',', ";"), memory >> 20);
-        let cell = format!("cpus=0-{},hostnodes={nodes},memory={mib},policy=bind", count.saturating_sub(1));
-        let room = format!("{AT_NEXT_START}; the guest's memory ({}) has to fit on the node", bytes(memory));
+        let cell = format!(
+            "cpus=0-{},hostnodes={nodes},memory={mib},policy=bind",
+            count.saturating_sub(1)
+        );
+        let room = format!(
+            "{AT_NEXT_START}; the guest's memory ({}) has to fit on the node",
+            bytes(memory)
+        );
         let bind = command(format!("qm set {id} --numa 1 --numa0 '{cell}'")).needing(&room);
         fix.push(bind.undone_by(format!("qm set {id} --delete numa0")));
     }
@@ -175,7 +246,10 @@ fn shape(ctx: &Context<'_>, guest: &GuestContext<'_>, part: &GuestPlan) -> Vec<F
         return fix;
     }
     if let Some(nodes) = &part.memory {
-        let size = guest.config.memory.map_or_else(|| "size unknown".into(), bytes);
+        let size = guest
+            .config
+            .memory
+            .map_or_else(|| "size unknown".into(), bytes);
         let room = format!("{need}; the guest's memory ({size}) has to fit on the node");
         fix.push(xml(guest, numatune(nodes)).needing(&room));
     }
@@ -189,14 +263,30 @@ pub(crate) fn numatune(nodes: &CpuSet) -> String {
 
 /// The fixes that undo the plan for a guest. Empty where the plan changes nothing.
 pub(crate) fn undo(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
-    if ctx.plan().guests.get(guest.index).is_none_or(GuestPlan::is_empty) {
+    if ctx
+        .plan()
+        .guests
+        .get(guest.index)
+        .is_none_or(GuestPlan::is_empty)
+    {
         return Vec::new();
     }
-    let lines: Vec<String> = guest_placement(ctx, guest).into_iter().rev().filter_map(|fix| fix.undo).collect();
-    let mut fix = if lines.is_empty() { Vec::new() } else { vec![command(lines.join("\n"))] };
+    let lines: Vec<String> = guest_placement(ctx, guest)
+        .into_iter()
+        .rev()
+        .filter_map(|fix| fix.undo)
+        .collect();
+    let mut fix = if lines.is_empty() {
+        Vec::new()
+    } else {
+        vec![command(lines.join("\n"))]
+    };
     if fix.len() < guest_placement(ctx, guest).len() && guest.config.libvirt != Some(false) {
         let save = virsh(guest, "dumpxml", "--inactive");
-        fix.push(advice(format!("the rest of its XML: {save} > FILE before, virsh define FILE to go back")));
+        fix.push(advice(format!(
+            "the rest of its XML: {save} > FILE before, virsh define FILE to \
+            go back"
+        )));
     }
     fix
 }

@@ -1,5 +1,5 @@
-//! Events that end or break a guest, or that the host's log tells of, and the findings that they make. Several families
-//! report what the log says of their subject.
+//! Events that end or break a guest, or that the host's log tells of, and the findings that they
+//! make. Several families report what the log says of their subject.
 
 mod texts;
 
@@ -16,7 +16,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use texts::Incident;
 
-/// Maximum age of a log line that counts on a running host, seconds: users open kvmtop to find recent events.
+/// Maximum age of a log line that counts on a running host, seconds: users open kvmtop to find
+/// recent events.
 const RECENT_S: f64 = 3600.0;
 /// A guest may reboot by a triple fault, with as many as this.
 const REBOOT_FAULTS: u64 = 2;
@@ -32,7 +33,9 @@ fn sign_of(line: &LogLine) -> Option<(RuleId, Severity, &'static Incident)> {
         (LogKind::EmulationFailure, _) => (AbnormalExit, Warning, &texts::INTERNAL_ERROR),
         (LogKind::RunFailed, _) => (AbnormalExit, Critical, &texts::RUN_FAILED),
         (LogKind::MachineCheck, _) => (AbnormalExit, Critical, &texts::MEMORY_ERROR),
-        (LogKind::KilledForMemory, Some(CGROUP_LIMIT)) => (GuestKilled, Critical, &texts::KILLED_AT_LIMIT),
+        (LogKind::KilledForMemory, Some(CGROUP_LIMIT)) => {
+            (GuestKilled, Critical, &texts::KILLED_AT_LIMIT)
+        }
         (LogKind::KilledForMemory, _) => (GuestKilled, Critical, &texts::KILLED_FOR_MEMORY),
         (LogKind::Killed, _) => (GuestKilled, Critical, &texts::KILLED),
         (LogKind::MemoryFailure, _) => (GuestKilled, Critical, &texts::MEMORY_ERROR),
@@ -61,9 +64,14 @@ fn returned(reason: i32) -> Option<(Severity, &'static Incident)> {
         returns::SHUTDOWN => (Warning, &texts::TRIPLE_FAULT),
         returns::NOTIFY => (Warning, &texts::NOTIFY),
         returns::BUS_LOCK => (Warning, &texts::BUS_LOCKS),
-        returns::UNKNOWN | returns::EXCEPTION | returns::INTERNAL_ERROR => (Critical, &texts::INTERNAL_ERROR),
+        returns::UNKNOWN | returns::EXCEPTION | returns::INTERNAL_ERROR => {
+            (Critical, &texts::INTERNAL_ERROR)
+        }
         returns::ARM_SEA => (Critical, &texts::MEMORY_ERROR),
-        errno if errno == returns::MEMORY_FAULT || errno < 0 && !returns::is_ordinary_errno(errno) => {
+        errno
+            if errno == returns::MEMORY_FAULT
+                || errno < 0 && !returns::is_ordinary_errno(errno) =>
+        {
             (Critical, &texts::RUN_FAILED)
         }
         _ => return None,
@@ -83,7 +91,11 @@ type ByGuest = BTreeMap<Option<usize>, Vec<Event>>;
 
 /// Exits and log lines of crashes, defects and bus locks.
 pub(super) fn abnormal(ctx: &Context<'_>, verdicts: &mut Verdicts) {
-    let all = ctx.guests.iter().map(|guest| (Some(guest.index), by_exits(ctx, guest))).collect();
+    let all = ctx
+        .guests
+        .iter()
+        .map(|guest| (Some(guest.index), by_exits(ctx, guest)))
+        .collect();
     report(ctx, all, verdicts);
 }
 
@@ -92,14 +104,26 @@ pub(super) fn logged(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     report(ctx, ByGuest::new(), verdicts);
 }
 
-/// What stands in the way of KVM: the most exact reason in the log. A module that is loaded has found its hardware.
+/// What stands in the way of KVM: the most exact reason in the log. A module that is loaded has
+/// found its hardware.
 pub(super) fn no_kvm_cause(ctx: &Context<'_>) -> Option<&'static Incident> {
     let facts = &ctx.model.host.facts;
     // Without its vendor's module, x86's `kvm` does nothing.
-    let is_loaded = facts.kvm_flavour.as_deref().is_some_and(|module| module != "kvm");
+    let is_loaded = facts
+        .kvm_flavour
+        .as_deref()
+        .is_some_and(|module| module != "kvm");
     let works = is_loaded || ctx.guests.iter().any(|guest| guest.domain.exits.count > 0);
-    let lines = ctx.model.host.kernel_log.iter().filter(|line| line.kind == LogKind::NoKvm);
-    let code = lines.filter_map(|line| line.data).filter(|code| *code < no_kvm::NO_EXTENSION || !works).max();
+    let lines = ctx
+        .model
+        .host
+        .kernel_log
+        .iter()
+        .filter(|line| line.kind == LogKind::NoKvm);
+    let code = lines
+        .filter_map(|line| line.data)
+        .filter(|code| *code < no_kvm::NO_EXTENSION || !works)
+        .max();
     match code {
         None if ctx.is_file() || works || facts.arch != "x86_64" => None,
         Some(no_kvm::BUSY) => Some(&texts::KVM_BUSY),
@@ -110,7 +134,10 @@ pub(super) fn no_kvm_cause(ctx: &Context<'_>) -> Option<&'static Incident> {
 
 /// Whether a line was logged within the last hour, or comes from a file.
 fn is_recent(ctx: &Context<'_>, line: &LogLine) -> bool {
-    ctx.is_file() || line.time_s.is_some_and(|at| ctx.model.mono_s - at <= RECENT_S)
+    ctx.is_file()
+        || line
+            .time_s
+            .is_some_and(|at| ctx.model.mono_s - at <= RECENT_S)
 }
 
 /// The events that a guest's exits and returns of `KVM_RUN` show.
@@ -121,66 +148,128 @@ fn by_exits(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Event> {
     let event = |severity, incident: &'static Incident, count: u64, what: String, mark| {
         let rebooted = *incident == texts::TRIPLE_FAULT && goes_on && count <= REBOOT_FAULTS;
         let severity = if rebooted { Info } else { severity };
-        Event { severity, incident, evidence: format!("{count} {what} {over}"), mark }
+        Event {
+            severity,
+            incident,
+            evidence: format!("{count} {what} {over}"),
+            mark,
+        }
     };
     let mut events = Vec::new();
     for row in &guest.domain.exits.rows {
         if let Some((_, severity, incident)) = EXITS.iter().find(|(kind, ..)| kind.matches(row)) {
             let mark = Some(Mark::Exit(row.reason.clone()));
-            events.push(event(*severity, incident, row.span.count, format!("{} exits", row.reason), mark));
+            events.push(event(
+                *severity,
+                incident,
+                row.span.count,
+                format!("{} exits", row.reason),
+                mark,
+            ));
         }
     }
     for (vcpu, reason, count) in &guest.domain.userspace {
         if let (None, Some((severity, incident))) = (vcpu, returned(*reason)) {
-            let meaning = returns::errno_meaning(*reason).map_or_else(String::new, |m| format!(" ({m})"));
-            let what = format!("returns of KVM_RUN with {}{meaning}", returns::display(*reason));
+            let meaning = returns::errno_meaning(*reason).map_or_else(String::new, |m| {
+                format!(
+                    " \
+                ({m})"
+                )
+            });
+            let what = format!(
+                "returns of KVM_RUN with {}{meaning}",
+                returns::display(*reason)
+            );
             events.push(event(severity, incident, *count, what, None));
         }
     }
     events
 }
 
-/// Adds the recent lines of the host's log that a rule reports, by guest; those alike are one event.
+/// Adds the recent lines of the host's log that a rule reports, by guest; those alike are one
+/// event.
 fn add_log_lines(ctx: &Context<'_>, rule: RuleId, all: &mut ByGuest) {
     let mut alike: BTreeMap<_, (Severity, &'static Incident, Vec<&str>)> = BTreeMap::new();
-    for line in ctx.model.host.kernel_log.iter().filter(|line| is_recent(ctx, line)) {
+    for line in ctx
+        .model
+        .host
+        .kernel_log
+        .iter()
+        .filter(|line| is_recent(ctx, line))
+    {
         if let Some((_, severity, incident)) = sign_of(line).filter(|sign| sign.0 == rule) {
             let event = (line.kind, incident.title, ctx.owner(line), line.pid);
-            alike.entry(event).or_insert((severity, incident, Vec::new())).2.push(&line.text);
+            alike
+                .entry(event)
+                .or_insert((severity, incident, Vec::new()))
+                .2
+                .push(&line.text);
         }
     }
     for ((_, _, owner, _), (severity, mut incident, lines)) in alike {
         if rule == NoKvm {
-            let Some(cause) = no_kvm_cause(ctx) else { continue };
+            let Some(cause) = no_kvm_cause(ctx) else {
+                continue;
+            };
             incident = cause;
         }
         let evidence = match lines.as_slice() {
-            [first, .., last] => format!("the log says {} times, first: {first}; last: {last}", lines.len()),
+            [first, .., last] => format!(
+                "the log says {} times, first: {first}; last: {last}",
+                lines.len()
+            ),
             _ => format!("the log says: {}", lines.concat()),
         };
-        all.entry(owner).or_default().push(Event { severity, incident, evidence, mark: None });
+        all.entry(owner).or_default().push(Event {
+            severity,
+            incident,
+            evidence,
+            mark: None,
+        });
     }
 }
 
-/// Reports the events of each guest, also from the rule's lines in the host's log, as one finding in the words of the
-/// worst.
+/// Reports the events of each guest, also from the rule's lines in the host's log, as one finding
+/// in the words of the worst.
 fn report(ctx: &Context<'_>, mut all: ByGuest, verdicts: &mut Verdicts) {
     add_log_lines(ctx, verdicts.rule(), &mut all);
     for (owner, mut events) in all {
         events.sort_by_key(|event| Reverse(event.severity));
-        let Some(Event { severity, incident, .. }) = events.first() else { continue };
+        let Some(Event {
+            severity, incident, ..
+        }) = events.first()
+        else {
+            continue;
+        };
         let (severity, fix) = (*severity, vec![fixes::advice(incident.next)]);
         let finding = Finding {
             title: incident.title.into(),
             why: incident.why.into(),
-            see: incident.links.iter().map(|link| (*link).to_owned()).collect(),
-            marks: events.iter().filter_map(|event| event.mark.clone()).collect(),
+            see: incident
+                .links
+                .iter()
+                .map(|link| (*link).to_owned())
+                .collect(),
+            marks: events
+                .iter()
+                .filter_map(|event| event.mark.clone())
+                .collect(),
             ..Finding::default()
         };
         let mut evidence: Vec<String> = events.into_iter().map(|event| event.evidence).collect();
         if !ctx.is_file() {
             evidence.push("look at: journalctl -k".into());
         }
-        verdicts.find_of(ctx, owner, Finding { severity, confidence: Confidence::High, evidence, fix, ..finding });
+        verdicts.find_of(
+            ctx,
+            owner,
+            Finding {
+                severity,
+                confidence: Confidence::High,
+                evidence,
+                fix,
+                ..finding
+            },
+        );
     }
 }

@@ -4,8 +4,8 @@ use crate::figures::{bytes, seconds};
 use crate::figures::{duration, figure};
 use crate::lint::facts::rule::Check::Setup;
 use crate::lint::facts::{
-    Confidence, Context, Finding, Fix, GuestContext, Hold, Prose, Rule, RuleDoc, RuleId, Severity, Verdicts, known,
-    links, thresholds,
+    Confidence, Context, Finding, Fix, GuestContext, Hold, Prose, Rule, RuleDoc, RuleId, Severity,
+    Verdicts, known, links, thresholds,
 };
 use crate::lint::fixes;
 use crate::model::jobs::{allowed_bytes, converges, dirtied_percent, last_pass_bytes, progress};
@@ -15,23 +15,32 @@ use sample::{Job, JobKind};
 const SOME_READINGS: Hold = Hold::For(5.0, 15.0);
 
 pub(in crate::lint) const RULES: &[Rule] = &[
-    Rule::new(RuleId::JobNotConverging, Setup(not_converging), SOME_READINGS).described(RuleDoc {
-        sees: "the guest writes its memory as fast as the migration moves it, so that the migration does not end",
+    Rule::new(
+        RuleId::JobNotConverging,
+        Setup(not_converging),
+        SOME_READINGS,
+    )
+    .described(RuleDoc {
+        sees: "the guest writes its memory as fast as the migration moves it, so that the \
+            migration does not end",
         problem: "migration never ends",
-        why: "Each pass sends what the guest wrote during the pass before. QEMU stops the guest for the last pass when \
-            the rest fits into the downtime limit, and passes that do not shrink never get there",
+        why: "Each pass sends what the guest wrote during the pass before. QEMU stops the guest \
+            for the last pass when the rest fits into the downtime limit, and passes that do not \
+            shrink never get there",
         thresholds: thresholds![jobs.dirtied],
-        limits: "Judged from the second pass on, while the guest runs here (not in post-copy). libvirt tells no reader \
-            the downtime limit, so that QEMU's default of 300 ms is taken. Pages of zeros are moved in a few bytes and \
-            count whole among what the guest writes",
-        fix: "A longer downtime, more bandwidth, post-copy or auto-converge: each at once or at the next attempt",
+        limits: "Judged from the second pass on, while the guest runs here (not in post-copy). \
+            libvirt tells no reader the downtime limit, so that QEMU's default of 300 ms is taken. \
+            Pages of zeros are moved in a few bytes and count whole among what the guest writes",
+        fix: "A longer downtime, more bandwidth, post-copy or auto-converge: each at once or at \
+            the next attempt",
         links: &[links::MIGRATION, links::POSTCOPY],
     }),
     Rule::new(RuleId::JobStalled, Setup(stalled), SOME_READINGS).described(RuleDoc {
         sees: "a job of the guest moves nothing",
         problem: "job stands still",
-        why: "The target does not take the data: it is full, unreachable or waits itself. Until the job ends the guest \
-            pays for it with tracked writes, copies before its writes, or a full image",
+        why: "The target does not take the data: it is full, unreachable or waits itself. Until \
+            the job ends the guest pays for it with tracked writes, copies before its writes, or a \
+            full image",
         thresholds: thresholds![jobs.stalled_s],
         limits: "A job that its manager paused and one that waits to be completed are silent",
         fix: "The job's target",
@@ -41,38 +50,67 @@ pub(in crate::lint) const RULES: &[Rule] = &[
 
 /// `migration`, `backup drive-scsi0`.
 fn name(job: &Job) -> String {
-    format!("{} {}", job.kind.as_str(), job.name).trim_end().to_owned()
+    format!("{} {}", job.kind.as_str(), job.name)
+        .trim_end()
+        .to_owned()
 }
 
 /// What the guest pays while the job runs.
 fn paid(job: &Job) -> Option<String> {
     let throttle = job.throttle_percent.filter(|percent| *percent > 0)?;
-    Some(format!("meanwhile its vCPUs are held back for {throttle} % of the time"))
+    Some(format!(
+        "meanwhile its vCPUs are held back for {throttle} % of the time"
+    ))
 }
 
 fn not_converging(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let steps = &ctx.thresholds().jobs.dirtied;
     for job in &guest.domain.jobs {
-        let Some(severity) = dirtied_percent(job).and_then(|percent| steps.of(percent)) else { continue };
+        let Some(severity) = dirtied_percent(job).and_then(|percent| steps.of(percent)) else {
+            continue;
+        };
         // What the guest writes is above the threshold already.
         if converges(job, 0.0) != Some(false) {
             continue;
         }
         // QEMU holds the vCPUs back more and more, to 99 %.
         let slows_down = job.auto_converge == Some(true) || job.throttle_percent > Some(0);
-        let severity = if slows_down && job.throttle_percent < Some(99) { Severity::Info } else { severity };
-        let [dirtied, rate, left] = [job.dirtied, job.rate, last_pass_bytes(job)].map(Option::unwrap_or_default);
-        let limit = job.downtime_limit_ns.map_or("QEMU's default of 300 ms".into(), |ns| duration(ns as f64 / 1e3));
+        let severity = if slows_down && job.throttle_percent < Some(99) {
+            Severity::Info
+        } else {
+            severity
+        };
+        let [dirtied, rate, left] =
+            [job.dirtied, job.rate, last_pass_bytes(job)].map(Option::unwrap_or_default);
+        let limit = job
+            .downtime_limit_ns
+            .map_or("QEMU's default of 300 ms".into(), |ns| {
+                duration(ns as f64 / 1e3)
+            });
         let allowed = bytes(allowed_bytes(job).unwrap_or(0));
-        let pass = job.rounds.map_or(String::new(), |rounds| format!(", pass {rounds}"));
+        let pass = job
+            .rounds
+            .map_or(String::new(), |rounds| format!(", pass {rounds}"));
         let (dirtied_b, rate_b, left_b) = (bytes(dirtied), bytes(rate), bytes(left));
         let evidence = known([
-            Some(format!("the guest writes {dirtied_b}/s, the {}{pass} moves {rate_b}/s", name(job))),
-            Some(format!("{left_b} are left after a pass, {allowed} may be (downtime limit: {limit})")),
-            job.elapsed_ns.map(|ns| format!("it has run for {}", seconds(ns as f64 / 1e9))),
+            Some(format!(
+                "the guest writes {dirtied_b}/s, the {}{pass} moves {rate_b}/s",
+                name(job)
+            )),
+            Some(format!(
+                "{left_b} are left after a pass, {allowed} may be (downtime limit: \
+                {limit})"
+            )),
+            job.elapsed_ns
+                .map(|ns| format!("it has run for {}", seconds(ns as f64 / 1e9))),
             paid(job),
         ]);
-        verdicts.find(Finding::new(severity, Confidence::High, evidence, ways_to_end(guest, job)));
+        verdicts.find(Finding::new(
+            severity,
+            Confidence::High,
+            evidence,
+            ways_to_end(guest, job),
+        ));
     }
 }
 
@@ -82,20 +120,30 @@ fn set(guest: &GuestContext<'_>, virsh: (&str, &str), hmp: &str, effect: &str) -
         return vec![fixes::command(format!("echo '{hmp}' | qm monitor {id}")).needing(effect)];
     }
     let by_hand = fixes::advice(format!("In the guest's monitor (HMP): {hmp}")).needing(effect);
-    fixes::either(guest, fixes::command(fixes::virsh(guest, virsh.0, virsh.1)).needing(effect), by_hand)
+    fixes::either(
+        guest,
+        fixes::command(fixes::virsh(guest, virsh.0, virsh.1)).needing(effect),
+        by_hand,
+    )
 }
 
 fn ways_to_end(guest: &GuestContext<'_>, job: &Job) -> Vec<Fix> {
     const LONGEST_S: f64 = 30.0;
-    const SWITCH: &str = "if post-copy was allowed at its start: the guest continues on the other host at once, waits \
-        for each page over the network, and is lost if that fails meanwhile";
+    const SWITCH: &str = "if post-copy was allowed at its start: the guest continues on the other \
+        host at once, waits for each page over the network, and is lost if that fails meanwhile";
     let mut all = Vec::new();
-    let (rate, dirtied) = (job.rate.unwrap_or(0).max(1) as f64, job.dirtied.unwrap_or(0) as f64);
+    let (rate, dirtied) = (
+        job.rate.unwrap_or(0).max(1) as f64,
+        job.dirtied.unwrap_or(0) as f64,
+    );
     // The rest varies from pass to pass.
     let last_s = 1.25 * last_pass_bytes(job).unwrap_or(0) as f64 / rate;
     if last_s <= LONGEST_S {
         let ms = (last_s * 1e3).ceil().to_string();
-        let effect = format!("ends it; the guest stands still for up to {} then", duration(last_s * 1e6));
+        let effect = format!(
+            "ends it; the guest stands still for up to {} then",
+            duration(last_s * 1e6)
+        );
         let hmp = format!("migrate_set_parameter downtime-limit {ms}");
         all.extend(set(guest, ("migrate-setmaxdowntime", &ms), &hmp, &effect));
     }
@@ -103,15 +151,24 @@ fn ways_to_end(guest: &GuestContext<'_>, job: &Job) -> Vec<Fix> {
     if job.limit.is_some_and(|limit| rate >= 0.5 * limit as f64) {
         let mib = (2.0 * dirtied / f64::from(1 << 20)).ceil().to_string();
         let hmp = format!("migrate_set_parameter max-bandwidth {mib}M");
-        let effect = "MiB/s, for later migrations too; takes this much of the network and nothing from the guest";
+        let effect = "MiB/s, for later migrations too; takes this much of the network and nothing \
+            from the guest";
         all.extend(set(guest, ("migrate-setspeed", &mib), &hmp, effect));
     }
     // No guest continues from a file.
     if job.kind != JobKind::Save {
         if job.postcopy == Some(false) {
-            all.push(fixes::advice("Start it again with post-copy allowed (--postcopy, capability postcopy-ram)"));
+            all.push(fixes::advice(
+                "Start it again with post-copy allowed (--postcopy, capability \
+                postcopy-ram)",
+            ));
         } else {
-            all.extend(set(guest, ("migrate-postcopy", ""), "migrate_start_postcopy", SWITCH));
+            all.extend(set(
+                guest,
+                ("migrate-postcopy", ""),
+                "migrate_start_postcopy",
+                SWITCH,
+            ));
         }
     }
     if job.throttle_percent.is_none_or(|percent| percent == 0) && job.auto_converge != Some(true) {
@@ -123,43 +180,74 @@ fn ways_to_end(guest: &GuestContext<'_>, job: &Job) -> Vec<Fix> {
 const LOST: Prose = Prose {
     title: "The post-copy migration lost its connection: the guest stands still on both hosts",
     problem: "post-copy is interrupted",
-    why: "A part of the guest's memory is on each host. Neither can continue until the connection is back; ending QEMU \
-        on either loses the guest",
+    why: "A part of the guest's memory is on each host. Neither can continue until the connection \
+        is back; ending QEMU on either loses the guest",
 };
-const AUTO_CONVERGE: &str = "Start it again with auto-converge, which holds the vCPUs back, for 20 to 99 % of the time, until the guest writes less";
-const CHECK_TARGET: &str = "Check the job's target: its free space, the network to it, the load of its storage";
+const AUTO_CONVERGE: &str = "Start it again with auto-converge, which holds the vCPUs back, for 20 \
+    to 99 % of the time, until the guest writes less";
+const CHECK_TARGET: &str = "Check the job's target: its free space, the network to it, the load of \
+    its storage";
 
 fn stalled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     for job in &guest.domain.jobs {
         if job.status == "postcopy-paused" {
             let evidence = vec![format!("{} is {}", name(job), job.status)];
-            let found = Finding::new(Severity::Critical, Confidence::High, evidence, fixes::recover_postcopy(guest));
+            let found = Finding::new(
+                Severity::Critical,
+                Confidence::High,
+                evidence,
+                fixes::recover_postcopy(guest),
+            );
             verdicts.find(found.saying(LOST));
         } else if is_stalled(ctx, job) {
             let still = seconds(job.still_ns as f64 / 1e9);
-            let at = progress(job).map_or(String::new(), |percent| format!(" at {} %", figure(percent)));
+            let at = progress(job).map_or(String::new(), |percent| {
+                format!(" at {} %", figure(percent))
+            });
             let error = job.error.as_ref().map(|why| format!("its error: {why}"));
-            let evidence = known([Some(format!("{} moved nothing for {still}{at}", name(job))), error, paid(job)]);
+            let evidence = known([
+                Some(format!("{} moved nothing for {still}{at}", name(job))),
+                error,
+                paid(job),
+            ]);
             let fix = vec![fixes::advice(CHECK_TARGET), look_at(guest, job)];
-            verdicts.find(Finding::new(Severity::Warning, Confidence::High, evidence, fix));
+            verdicts.find(Finding::new(
+                Severity::Warning,
+                Confidence::High,
+                evidence,
+                fix,
+            ));
         }
     }
 }
 
 fn is_stalled(ctx: &Context<'_>, job: &Job) -> bool {
-    let may_move = matches!(job.status.as_str(), "active" | "running" | "postcopy-active") || job.error.is_some();
-    // QEMU says nothing of the progress of other jobs, and a backup that copies only what the guest overwrites waits
-    // for that.
+    let may_move = matches!(
+        job.status.as_str(),
+        "active" | "running" | "postcopy-active"
+    ) || job.error.is_some();
+    // QEMU says nothing of the progress of other jobs, and a backup that copies only what the guest
+    // overwrites waits for that.
     let counts = job.kind != JobKind::Other && (job.kind != JobKind::Backup || job.done > Some(0));
-    may_move && counts && !job.has_failed() && job.still_ns as f64 / 1e9 >= ctx.thresholds().jobs.stalled_s
+    may_move
+        && counts
+        && !job.has_failed()
+        && job.still_ns as f64 / 1e9 >= ctx.thresholds().jobs.stalled_s
 }
 
 fn look_at(guest: &GuestContext<'_>, job: &Job) -> Fix {
     match (guest.config.libvirt, job.kind) {
-        (Some(true), JobKind::Mirror | JobKind::Commit | JobKind::Stream) => {
-            fixes::advice("virsh blockjob --info shows it, virsh blockjob --abort ends it without its result")
-        }
-        (Some(true), _) => fixes::command(fixes::virsh(guest, "domjobinfo", "")).needing("shows its figures"),
-        _ => fixes::advice("QMP query-jobs and query-migrate show it; job-cancel and migrate_cancel end it"),
+        (Some(true), JobKind::Mirror | JobKind::Commit | JobKind::Stream) => fixes::advice(
+            "virsh blockjob --info shows it, virsh blockjob --abort ends it without \
+                its result",
+        ),
+        (Some(true), _) => fixes::command(fixes::virsh(guest, "domjobinfo", "")).needing(
+            "shows \
+            its figures",
+        ),
+        _ => fixes::advice(
+            "QMP query-jobs and query-migrate show it; job-cancel and \
+            migrate_cancel end it",
+        ),
     }
 }

@@ -4,8 +4,8 @@ use crate::figures::figure;
 use crate::figures::{bytes, listed};
 use crate::lint::facts::rule::Check::Setup;
 use crate::lint::facts::{
-    Confidence, Context, Finding, Fix, GuestContext, Hold, Mark, Prose, Rule, RuleDoc, RuleId, Severity, Verdicts,
-    known, links, thresholds,
+    Confidence, Context, Finding, Fix, GuestContext, Hold, Mark, Prose, Rule, RuleDoc, RuleId,
+    Severity, Verdicts, known, links, thresholds,
 };
 use crate::lint::fixes;
 use crate::lint::fixes::placement::guest_placement;
@@ -20,20 +20,24 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         problem: "core threads do not match",
         why: "",
         thresholds: &[],
-        limits: "Pins and configuration only: the cost is not measured. vCPUs pinned to several CPUs are not judged",
+        limits: "Pins and configuration only: the cost is not measured. vCPUs pinned to several \
+            CPUs are not judged",
         fix: "Pins, or the <topology> of the guest's CPU in the domain's XML, after a power cycle",
         links: &["https://libvirt.org/formatdomain.html#cpu-model-and-topology"],
     }),
     Rule::new(RuleId::NumaSplit, Setup(split), Hold::AT_ONCE).described(RuleDoc {
         sees: "a guest's vCPUs or its memory are spread over NUMA nodes",
         problem: "spread over NUMA nodes",
-        why: "Half of its memory accesses cost more, and the guest cannot avoid that, because it sees one node. Red \
-            Hat measured a loss of 10 % and more",
+        why: "Half of its memory accesses cost more, and the guest cannot avoid that, because it \
+            sees one node. Red Hat measured a loss of 10 % and more",
         thresholds: thresholds![pinning.local_memory, pinning.local_memory_least],
-        limits: "Guests whose vCPUs are all pinned; a guest larger than a node is an info. Memory that automatic NUMA \
-            balancing is about to move counts as remote",
+        limits: "Guests whose vCPUs are all pinned; a guest larger than a node is an info. Memory \
+            that automatic NUMA balancing is about to move counts as remote",
         fix: "Pins and <numatune> in the domain's XML; migratepages moves memory at once",
-        links: &[links::NUMA_TUNING, "https://docs.kernel.org/admin-guide/mm/numa_memory_policy.html"],
+        links: &[
+            links::NUMA_TUNING,
+            "https://docs.kernel.org/admin-guide/mm/numa_memory_policy.html",
+        ],
     }),
 ];
 
@@ -54,17 +58,21 @@ const MEMORY_ELSEWHERE: Prose = Prose {
     problem: "memory on another node",
     why: "Every access to the other node costs more, and vCPU pins do not move memory",
 };
-const PIN_CORES_OR_ONE_THREAD: &str = "Pin the vCPUs of a guest core to one core, or show the guest threads='1'";
-const SHOW_THREADS_OR_PIN_CORES: &str = "Show the guest the threads it gets (<topology … threads='2'/>) and \
-    pin the vCPUs of a guest core to one core, or pin each vCPU to its own core";
-const SHOW_NODES: &str = "Show the guest its nodes: <numa> cells in <cpu>, and <memnode> in <numatune>";
+const PIN_CORES_OR_ONE_THREAD: &str = "Pin the vCPUs of a guest core to one core, or show the \
+    guest threads='1'";
+const SHOW_THREADS_OR_PIN_CORES: &str = "Show the guest the threads it gets (<topology … \
+    threads='2'/>) and pin the vCPUs of a guest core to one core, or pin each vCPU to its own core";
+const SHOW_NODES: &str = "Show the guest its nodes: <numa> cells in <cpu>, and <memnode> in \
+    <numatune>";
 
 fn split(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let (map, layout) = (ctx.map(), ctx.layout(guest));
     if map.nodes.len() < 2 || !layout.running {
         return;
     }
-    let Some(cpus) = layout.confined(map) else { return };
+    let Some(cpus) = layout.confined(map) else {
+        return;
+    };
     let nodes = map.nodes_of(&cpus);
     let of_vcpus = if layout.is_split(map) {
         Some(vcpus_split(ctx, guest, &cpus, &nodes))
@@ -72,47 +80,114 @@ fn split(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
         memory_elsewhere(ctx, guest, &cpus, &nodes)
     };
     if let Some(found) = of_vcpus {
-        verdicts.find(Finding { marks: (0..layout.vcpus.len() as u32).map(Mark::Vcpu).collect(), ..found });
+        verdicts.find(Finding {
+            marks: (0..layout.vcpus.len() as u32).map(Mark::Vcpu).collect(),
+            ..found
+        });
     }
 }
 
-fn vcpus_split(ctx: &Context<'_>, guest: &GuestContext<'_>, cpus: &CpuSet, nodes: &CpuSet) -> Finding {
+fn vcpus_split(
+    ctx: &Context<'_>,
+    guest: &GuestContext<'_>,
+    cpus: &CpuSet,
+    nodes: &CpuSet,
+) -> Finding {
     let biggest = ctx.map().nodes.values().map(CpuSet::len).max().unwrap_or(0);
     let must_span = ctx.layout(guest).vcpus.len() > biggest;
-    let severity = if must_span { Severity::Info } else { Severity::Warning };
-    let bound = guest.config.numa.nodes.as_ref().filter(|b| !b.is_empty() && !nodes.is_subset(b));
-    let away = bound.map(|b| format!("its memory is bound to node {b}, away from vCPUs on {}", nodes.difference(b)));
+    let severity = if must_span {
+        Severity::Info
+    } else {
+        Severity::Warning
+    };
+    let bound = guest
+        .config
+        .numa
+        .nodes
+        .as_ref()
+        .filter(|b| !b.is_empty() && !nodes.is_subset(b));
+    let away = bound.map(|b| {
+        format!(
+            "its memory is bound to node {b}, away from vCPUs on {}",
+            nodes.difference(b)
+        )
+    });
     let seen = format!("its vCPUs may use CPUs {cpus}, on nodes {nodes}; the guest sees one node");
-    let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::libvirt_advice(SHOW_NODES));
+    let fix = fixes::or_advice(
+        guest_placement(ctx, guest),
+        fixes::libvirt_advice(SHOW_NODES),
+    );
     let title = "The guest's vCPUs are spread over NUMA nodes that it does not see".into();
-    Finding { title, ..Finding::new(severity, Confidence::High, known([Some(seen), away]), fix) }
+    Finding {
+        title,
+        ..Finding::new(severity, Confidence::High, known([Some(seen), away]), fix)
+    }
 }
 
-fn memory_elsewhere(ctx: &Context<'_>, guest: &GuestContext<'_>, cpus: &CpuSet, nodes: &CpuSet) -> Option<Finding> {
+fn memory_elsewhere(
+    ctx: &Context<'_>,
+    guest: &GuestContext<'_>,
+    cpus: &CpuSet,
+    nodes: &CpuSet,
+) -> Option<Finding> {
     let by_node = &guest.domain.node_memory;
     let all = total(by_node.values().copied()) as f64;
     if all > 0.0 {
-        // What is measured counts as soon as the guest has its memory: while it starts, little of that is its own.
+        // What is measured counts as soon as the guest has its memory: while it starts, little of
+        // that is its own.
         let t = &ctx.thresholds().pinning;
-        let near = total(by_node.iter().filter(|(n, _)| nodes.contains(**n)).map(|(_, b)| *b));
+        let near = total(
+            by_node
+                .iter()
+                .filter(|(n, _)| nodes.contains(**n))
+                .map(|(_, b)| *b),
+        );
         let local = 100.0 * near as f64 / all;
         let (warning, critical) = t.local_memory;
         let starts = guest.not_judged.is_some();
         if starts || all < t.local_memory_least * MIB || local >= warning {
             return None;
         }
-        let severity = if local < critical { Severity::Critical } else { Severity::Warning };
-        let list = listed(by_node.iter().map(|(n, b)| format!("node {n} {}", bytes(*b))).collect());
+        let severity = if local < critical {
+            Severity::Critical
+        } else {
+            Severity::Warning
+        };
+        let list = listed(
+            by_node
+                .iter()
+                .map(|(n, b)| format!("node {n} {}", bytes(*b)))
+                .collect(),
+        );
         let local = figure(local);
-        let evidence = vec![format!("{local} % of its memory is on the nodes of its vCPUs ({nodes}): {list}")];
-        let found = Finding::new(severity, Confidence::High, evidence, move_memory(guest, nodes));
+        let evidence = vec![format!(
+            "{local} % of its memory is on the nodes of its vCPUs \
+            ({nodes}): {list}"
+        )];
+        let found = Finding::new(
+            severity,
+            Confidence::High,
+            evidence,
+            move_memory(guest, nodes),
+        );
         return Some(found.saying(MEMORY_ELSEWHERE));
     }
-    let bound = guest.config.numa.nodes.as_ref().filter(|_| ctx.layout(guest).memory_elsewhere(ctx.map()))?;
-    let evidence =
-        vec![format!("<numatune> binds memory to node {bound}; the vCPUs are pinned to CPUs {cpus} on node {nodes}")];
+    let bound = guest
+        .config
+        .numa
+        .nodes
+        .as_ref()
+        .filter(|_| ctx.layout(guest).memory_elsewhere(ctx.map()))?;
+    let evidence = vec![format!(
+        "<numatune> binds memory to node {bound}; the vCPUs are pinned to CPUs {cpus} \
+            on node {nodes}"
+    )];
     let planned = guest_placement(ctx, guest);
-    let fix = if planned.is_empty() { move_memory(guest, nodes) } else { planned };
+    let fix = if planned.is_empty() {
+        move_memory(guest, nodes)
+    } else {
+        planned
+    };
     Some(Finding::new(Severity::Warning, Confidence::High, evidence, fix).saying(MEMORY_ELSEWHERE))
 }
 
@@ -121,7 +196,10 @@ fn move_memory(guest: &GuestContext<'_>, nodes: &CpuSet) -> Vec<Fix> {
         let text = fixes::placement::numatune(nodes);
         fixes::xml(guest, text).needing(&fixes::into_xml(guest, fixes::POWER_CYCLE))
     };
-    known([(guest.config.libvirt != Some(false)).then(xml), fixes::placement::migrate(guest, nodes)])
+    known([
+        (guest.config.libvirt != Some(false)).then(xml),
+        fixes::placement::migrate(guest, nodes),
+    ])
 }
 
 fn smt(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -130,29 +208,59 @@ fn smt(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
         return;
     }
     let threads = layout.threads;
-    let seen = format!("the guest sees {threads} threads per core, yet these are on different cores");
-    // Threads of a guest core, as the guest sees them, on different cores of the host; or vCPUs on siblings of one
-    // core, in a guest that sees one thread per core.
+    let seen = format!(
+        "the guest sees {threads} threads per core, yet these are on different \
+        cores"
+    );
+    // Threads of a guest core, as the guest sees them, on different cores of the host; or vCPUs on
+    // siblings of one core, in a guest that sees one thread per core.
     let (pairs, severity, seen, advice, prose) = if threads > 1 {
         let apart = layout.threads_apart(map);
-        (apart, Severity::Warning, seen.as_str(), fixes::advice(PIN_CORES_OR_ONE_THREAD), THREADS_APART)
+        (
+            apart,
+            Severity::Warning,
+            seen.as_str(),
+            fixes::advice(PIN_CORES_OR_ONE_THREAD),
+            THREADS_APART,
+        )
     } else {
         let shared = layout.shared_cores(map);
         let seen = "the guest sees one thread per core, yet these are on threads of one core";
-        (shared, Severity::Info, seen, fixes::libvirt_advice(SHOW_THREADS_OR_PIN_CORES), SHARED_CORE)
+        (
+            shared,
+            Severity::Info,
+            seen,
+            fixes::libvirt_advice(SHOW_THREADS_OR_PIN_CORES),
+            SHARED_CORE,
+        )
     };
     if pairs.is_empty() {
         return;
     }
     let named = |pair: &PinnedPair| {
-        format!("vCPUs {} and {} on CPUs {} and {}", pair.first_vcpu, pair.vcpu, pair.first_cpu, pair.cpu)
+        format!(
+            "vCPUs {} and {} on CPUs {} and {}",
+            pair.first_vcpu, pair.vcpu, pair.first_cpu, pair.cpu
+        )
     };
-    let cores: BTreeSet<CpuSet> = pairs.iter().map(|pair| ctx.topology().siblings(pair.first_cpu)).collect();
+    let cores: BTreeSet<CpuSet> = pairs
+        .iter()
+        .map(|pair| ctx.topology().siblings(pair.first_cpu))
+        .collect();
     let cores = listed(cores.iter().map(CpuSet::to_string).collect());
     let pairs_text = listed(pairs.iter().map(named).collect());
-    let evidence = vec![format!("{seen}: {pairs_text}"), format!("CPUs that share a core on this host: {cores}")];
+    let evidence = vec![
+        format!("{seen}: {pairs_text}"),
+        format!(
+            "CPUs that share a core on this \
+        host: {cores}"
+        ),
+    ];
     let fix = fixes::or_advice(guest_placement(ctx, guest), advice);
-    let marks = pairs.iter().flat_map(|p| [Mark::Vcpu(p.first_vcpu), Mark::Vcpu(p.vcpu)]).collect();
+    let marks = pairs
+        .iter()
+        .flat_map(|p| [Mark::Vcpu(p.first_vcpu), Mark::Vcpu(p.vcpu)])
+        .collect();
     let found = Finding::new(severity, Confidence::High, evidence, fix).saying(prose);
     verdicts.find(Finding { marks, ..found });
 }

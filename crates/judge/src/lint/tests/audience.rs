@@ -70,8 +70,13 @@ fn with_exits(thread: Thread, isa: Isa, all: &[(&str, &str, f64)]) -> Thread {
 }
 
 /// Exits of an arm64 guest in trouble.
-const ARM_EXITS: &[(&str, f64)] =
-    &[("DABT_LOW", 30_000.0), ("IABT_LOW", 9000.0), ("IRQ", 9000.0), ("SYS64", 30_000.0), ("ERET", 9000.0)];
+const ARM_EXITS: &[(&str, f64)] = &[
+    ("DABT_LOW", 30_000.0),
+    ("IABT_LOW", 9000.0),
+    ("IRQ", 9000.0),
+    ("SYS64", 30_000.0),
+    ("ERET", 9000.0),
+];
 
 /// A thread that does everything a rule looks at.
 fn everything(vcpu: u32, thread: Thread, machine: Machine) -> Thread {
@@ -127,16 +132,19 @@ fn everything(vcpu: u32, thread: Thread, machine: Machine) -> Thread {
         .userspace(37, 3.0)
 }
 
-const DISK: &str = "<devices><disk><target dev='hda' bus='ide'/><iotune><total_iops_sec>100</total_iops_sec></iotune>\
-    </disk><disk><driver cache='unsafe'/><target dev='vdb' bus='virtio'/></disk><disk><driver cache='writethrough'/>\
-    <target dev='vdc' bus='virtio'/></disk><disk type='block'><driver cache='none' io='threads'/>\
-    <target dev='vdd' bus='virtio'/></disk><interface type='bridge'><model type='e1000'/></interface>\
-    <interface type='bridge'><model type='virtio'/><driver ioeventfd='off'/></interface></devices>";
+const DISK: &str = "<devices><disk><target dev='hda' \
+    bus='ide'/><iotune><total_iops_sec>100</total_iops_sec></iotune></disk><disk><driver \
+    cache='unsafe'/><target dev='vdb' bus='virtio'/></disk><disk><driver \
+    cache='writethrough'/><target dev='vdc' bus='virtio'/></disk><disk type='block'><driver \
+    cache='none' io='threads'/><target dev='vdd' bus='virtio'/></disk><interface \
+    type='bridge'><model type='e1000'/></interface><interface type='bridge'><model \
+    type='virtio'/><driver ioeventfd='off'/></interface></devices>";
 /// The same as options of QEMU, the first disk without its device.
-const OPTIONS: &str = "-drive file=/b,if=none,id=b,cache=unsafe -device ide-hd,drive=b,id=sata1 -drive \
-    file=/c,if=none,id=c,cache=writethrough -device virtio-blk-pci,drive=c,id=virtio0 -drive \
-    file=/dev/d,if=none,id=d,cache=none,aio=threads -device virtio-blk-pci,drive=d,id=virtio1 -device lsi53c895a,id=l \
-    -device e1000,id=net0 -device virtio-net-pci,id=net1,ioeventfd=off -net nic,model=rtl8139 -netdev user,id=n";
+const OPTIONS: &str = "-drive file=/b,if=none,id=b,cache=unsafe -device ide-hd,drive=b,id=sata1 \
+    -drive file=/c,if=none,id=c,cache=writethrough -device virtio-blk-pci,drive=c,id=virtio0 \
+    -drive file=/dev/d,if=none,id=d,cache=none,aio=threads -device \
+    virtio-blk-pci,drive=d,id=virtio1 -device lsi53c895a,id=l -device e1000,id=net0 -device \
+    virtio-net-pci,id=net1,ioeventfd=off -net nic,model=rtl8139 -netdev user,id=n";
 
 /// A disk at its limit, full, flushing and failing.
 fn disk() -> DiskSample {
@@ -159,27 +167,50 @@ fn scene(manager: Manager, machine: Machine, windows: bool, calm: bool) -> Model
             return everything(v, t, machine);
         }
         // The task of the host that is on its CPU has it.
-        let (t, wait) = if v == 2 { (t.pinned(2), 60.0) } else { (t.on(v), 0.0) };
+        let (t, wait) = if v == 2 {
+            (t.pinned(2), 60.0)
+        } else {
+            (t.on(v), 0.0)
+        };
         if !machine.is_pc() {
             return t.cpu(2.0, 0.0, 1.0, wait);
         }
-        with_exits(t.cpu(2.0, 0.0, 1.0, wait), isa, &[("HLT", "hlt", 2000.0), ("MSR_WRITE", "msr", 300.0)])
-            .pio(0x71, Direction::Read, 1500.0, 20.0)
-            .msr(0x6e0, Direction::Write, 300.0, 2.0)
+        with_exits(
+            t.cpu(2.0, 0.0, 1.0, wait),
+            isa,
+            &[("HLT", "hlt", 2000.0), ("MSR_WRITE", "msr", 300.0)],
+        )
+        .pio(0x71, Direction::Read, 1500.0, 20.0)
+        .msr(0x6e0, Direction::Write, 300.0, 2.0)
     });
     guest = guest.emulator(|t| t.cpu(0.0, 60.0, 35.0, 30.0).may_run("1").on(1));
     guest = guest.iothread(1, |t| t.cpu(0.0, 20.0, 5.0, 0.0).may_run("1").on(1));
-    let os = if windows { "http://microsoft.com/win/10" } else { "http://ubuntu.com/ubuntu/22.04" };
+    let os = if windows {
+        "http://microsoft.com/win/10"
+    } else {
+        "http://ubuntu.com/ubuntu/22.04"
+    };
     guest = guest.os(os);
     let synic = "<features><hyperv><vpindex state='on'/><synic state='on'/></hyperv></features>";
     guest = match manager {
         Manager::Libvirt => {
             let synic = if machine.is_pc() { synic } else { "" };
-            let guest = guest.xml(&format!("<memory unit='GiB'>4</memory><vcpu>4</vcpu>{synic}{DISK}"));
-            guest.facts(|f| Arc::make_mut(&mut f.xml.as_mut().unwrap().value).arch = Some(machine.arch().into()))
+            let guest = guest.xml(&format!(
+                "<memory \
+                unit='GiB'>4</memory><vcpu>4</vcpu>{synic}{DISK}"
+            ));
+            guest.facts(|f| {
+                Arc::make_mut(&mut f.xml.as_mut().unwrap().value).arch =
+                    Some(machine.arch().into());
+            })
         }
         Manager::QemuByHand | Manager::Proxmox => guest.facts(|f| {
-            let cpu = if machine.is_pc() { "q35,accel=kvm -cpu kvm64,hv-synic,hv-vpindex" } else { "virt -cpu host" };
+            let cpu = if machine.is_pc() {
+                "q35,accel=kvm -cpu kvm64,hv-synic,hv-vpindex"
+            } else {
+                "virt \
+                -cpu host"
+            };
             // A name in libvirt's form, which scripts copy.
             let monitor = if manager == Manager::Proxmox {
                 "-qmp unix:/var/run/qemu-server/100.qmp,server=on"
@@ -193,41 +224,86 @@ fn scene(manager: Manager, machine: Machine, windows: bool, calm: bool) -> Model
             );
             (f.command, f.uuid) = (Some(Arc::new(cmdline::parse_text(&text).unwrap())), None);
         }),
-        Manager::Other(name) => guest.facts(|f| (f.vmm, f.uuid, f.machine) = (Vmm::Other(name.into()), None, None)),
+        Manager::Other(name) => {
+            guest.facts(|f| (f.vmm, f.uuid, f.machine) = (Vmm::Other(name.into()), None, None))
+        }
     };
     guest.counters.insert("nested_run".into(), 5000.0);
-    guest.counters.insert("halt_poll_fail_ns".into(), 900_000_000.0);
-    guest.counters.insert("halt_poll_success_ns".into(), 100_000_000.0);
-    let throttled = Throttling { group: "domain".into(), periods: 10, throttled: 9, throttled_ns: 500_000_000 };
+    guest
+        .counters
+        .insert("halt_poll_fail_ns".into(), 900_000_000.0);
+    guest
+        .counters
+        .insert("halt_poll_success_ns".into(), 100_000_000.0);
+    let throttled = Throttling {
+        group: "domain".into(),
+        periods: 10,
+        throttled: 9,
+        throttled_ns: 500_000_000,
+    };
     guest.rest = DomainSample {
         throttling: vec![throttled],
-        jobs: if calm && !matches!(manager, Manager::Other(_)) { jobs::all_bad() } else { Vec::new() },
+        jobs: if calm && !matches!(manager, Manager::Other(_)) {
+            jobs::all_bad()
+        } else {
+            Vec::new()
+        },
         node_memory: [(0, 1 << 30), (1, 1 << 32)].into(),
         swap_bytes: Some(1 << 30),
-        pressure: Some(Pressure { memory: 2000, ..Pressure::default() }),
+        pressure: Some(Pressure {
+            memory: 2000,
+            ..Pressure::default()
+        }),
         disks: vec![disk()],
         devices_ns: 1_000_000_000,
         ..DomainSample::default()
     };
-    let host = Host::numa(2, 4, 1).task("ksmd", true, 1, 30.0).task("backup", false, 1, 50.0);
+    let host = Host::numa(2, 4, 1)
+        .task("ksmd", true, 1, 30.0)
+        .task("backup", false, 1, 50.0);
     let mut fixture = Fixture::new(host.task("backup", false, 2, 50.0)).guest(guest);
     fixture.host.busy.insert(3, [0.0, 0.0, 0.0, 20.0]);
     fixture.host.facts.arch = machine.arch().into();
-    fixture.host.facts.params.insert(topology::CPU_GOVERNOR.into(), "ondemand".into());
-    let (module, parameter) = if isa == Isa::Svm { ("kvm_amd", "avic") } else { ("kvm_intel", "enable_apicv") };
+    fixture
+        .host
+        .facts
+        .params
+        .insert(topology::CPU_GOVERNOR.into(), "ondemand".into());
+    let (module, parameter) = if isa == Isa::Svm {
+        ("kvm_amd", "avic")
+    } else {
+        ("kvm_intel", "enable_apicv")
+    };
     if machine.is_pc() {
         fixture.host.facts.kvm_flavour = Some(module.into());
-        fixture.host.facts.params.insert(format!("{module}.{parameter}"), if calm { "Y" } else { "N" }.into());
+        fixture.host.facts.params.insert(
+            format!("{module}.{parameter}"),
+            if calm { "Y" } else { "N" }.into(),
+        );
     }
     let mut model = fixture.model();
     model.mono_s = 3600.0;
     model.host.kernel_log = kernel_log::parse(LOG);
     if !machine.is_pc() {
-        let of_a_pc = [LogKind::IgnoredMsr, LogKind::SplitLock, LogKind::EntryFailed, LogKind::InternalError];
-        model.host.kernel_log.retain(|line| !of_a_pc.contains(&line.kind));
+        let of_a_pc = [
+            LogKind::IgnoredMsr,
+            LogKind::SplitLock,
+            LogKind::EntryFailed,
+            LogKind::InternalError,
+        ];
+        model
+            .host
+            .kernel_log
+            .retain(|line| !of_a_pc.contains(&line.kind));
     }
     let tid = model.domains[0].threads[0].tid;
-    model.domains[0].places = vec![ExitPlace { tid, rip: 0x1234, count: 50, of: 50, ..ExitPlace::default() }];
+    model.domains[0].places = vec![ExitPlace {
+        tid,
+        rip: 0x1234,
+        count: 50,
+        of: 50,
+        ..ExitPlace::default()
+    }];
     for access in &mut model.domains[0].accesses {
         access.faults = u64::from(access.space == Space::Msr);
     }
@@ -263,7 +339,15 @@ fn foreign(manager: Manager, machine: Machine) -> Vec<&'static str> {
         words.extend(["-device ", "-drive ", "-netdev ", "if=virtio"]);
     }
     if matches!(manager, Manager::Other(_)) {
-        words.extend(["QEMU", "qemu-system", "pgrep -o qemu", "-device ", "-machine ", "-overcommit ", "-cpu "]);
+        words.extend([
+            "QEMU",
+            "qemu-system",
+            "pgrep -o qemu",
+            "-device ",
+            "-machine ",
+            "-overcommit ",
+            "-cpu ",
+        ]);
     }
     words
 }
@@ -285,26 +369,51 @@ fn a_finding_speaks_of_what_its_host_and_guest_have() {
                     continue;
                 }
                 let model = scene(manager, machine, windows, calm);
-                let mut options = Options { input: InputKind::File, ..Options::default() };
+                let mut options = Options {
+                    input: InputKind::File,
+                    ..Options::default()
+                };
                 let mut findings = run(&model, &mut RuleMemory::default(), &options).findings;
                 options.input = InputKind::Live;
                 findings.extend(after(&model, 12, &options).findings);
                 for finding in findings {
                     fired.extend(rules_of_table().filter(|rule| finding.covers(*rule)));
-                    assert!(!finding.fix.is_empty(), "{manager:?} {machine:?}: {finding:#?}");
+                    assert!(
+                        !finding.fix.is_empty(),
+                        "{manager:?} {machine:?}: {finding:#?}"
+                    );
                     let mut fixes = finding.fix.iter();
-                    proxmox |= manager == Manager::Proxmox && fixes.any(|fix| fix.text.starts_with("qm set 100"));
-                    let text = format!("{} {} {:?} {:?}", finding.title, finding.why, finding.evidence, finding.fix);
+                    proxmox |= manager == Manager::Proxmox
+                        && fixes.any(|fix| {
+                            fix.text.starts_with(
+                                "qm \
+                        set 100",
+                            )
+                        });
+                    let text = format!(
+                        "{} {} {:?} {:?}",
+                        finding.title, finding.why, finding.evidence, finding.fix
+                    );
                     for word in foreign(manager, machine) {
-                        assert!(!text.contains(word), "{manager:?} {machine:?} {}: {word} in {text}", finding.rule);
+                        assert!(
+                            !text.contains(word),
+                            "{manager:?} {machine:?} {}: {word} in \
+                            {text}",
+                            finding.rule
+                        );
                     }
                 }
             }
         }
     }
     assert!(proxmox, "no finding names Proxmox's own command");
-    let silent: Vec<RuleId> = rules_of_table().filter(|name| !fired.contains(name)).collect();
-    assert!(silent.len() <= 26, "rules that this host does not wake: {silent:?}");
+    let silent: Vec<RuleId> = rules_of_table()
+        .filter(|name| !fired.contains(name))
+        .collect();
+    assert!(
+        silent.len() <= 26,
+        "rules that this host does not wake: {silent:?}"
+    );
 }
 
 /// QEMU by hand and a guest of libvirt, with a vCPU each on one CPU.
@@ -314,7 +423,9 @@ fn by_hand_beside_libvirt() -> Fixture {
     let mail = Guest::new("mail", 5)
         .facts(|f| (f.command, f.uuid) = (Some(Arc::new(cmdline::parse_text(text).unwrap())), None))
         .vcpus(1, pinned);
-    let db = Guest::new("db", 50).linux("<vcpu>2</vcpu>").vcpus(2, pinned);
+    let db = Guest::new("db", 50)
+        .linux("<vcpu>2</vcpu>")
+        .vcpus(2, pinned);
     on(mail).guest(db)
 }
 
@@ -324,31 +435,56 @@ fn a_finding_about_two_guests_has_the_commands_of_each() {
     let found = get(&report, RuleId::PinOverlap);
     assert!(found.concerns("mail") && found.concerns("db"), "{found:#?}");
     let fixes = report.findings.iter().flat_map(|f| &f.fix);
-    assert!(fixes.clone().any(|fix| fix.text.contains("virsh vcpupin db")), "{report:#?}");
+    assert!(
+        fixes
+            .clone()
+            .any(|fix| fix.text.contains("virsh vcpupin db")),
+        "{report:#?}"
+    );
     for fix in fixes {
-        assert!(!fix.text.contains("virsh vcpupin mail") && fix.place() != "virsh edit mail", "{fix:#?}");
+        assert!(
+            !fix.text.contains("virsh vcpupin mail") && fix.place() != "virsh edit mail",
+            "{fix:#?}"
+        );
     }
 }
 
 #[test]
 fn a_pasted_element_says_what_it_stands_in_place_of() {
-    let features = "<cpu mode='host-passthrough'><feature policy='disable' name='hypervisor'/></cpu>";
-    let report = of_file(&on(Guest::new("g", 5).windows(&format!("{ENLIGHTENED}{features}"))).first());
+    let features = "<cpu mode='host-passthrough'><feature policy='disable' \
+        name='hypervisor'/></cpu>";
+    let report =
+        of_file(&on(Guest::new("g", 5).windows(&format!("{ENLIGHTENED}{features}"))).first());
     let found = get(&report, RuleId::WindowsEnlightenments);
     let needs = found.fix[0].needs.as_deref().unwrap_or_default();
-    assert!(needs.starts_with("in place of the guest's <feature policy='disable' name='hypervisor'/>; "), "{found:#?}");
-    assert_eq!((found.fix.len(), found.comes_first), (1, true), "nothing else has to do with it: {found:#?}");
+    assert!(
+        needs.starts_with(
+            "in place of the guest's <feature policy='disable' \
+        name='hypervisor'/>; "
+        ),
+        "{found:#?}"
+    );
+    assert_eq!(
+        (found.fix.len(), found.comes_first),
+        (1, true),
+        "nothing else has to do with it: \
+        {found:#?}"
+    );
 }
 
 #[test]
 fn a_proxmox_guest_without_kvm_gets_it_by_its_own_setting() {
-    let text =
-        "boot: c\ncores: 2\nkvm: 0\nmemory: 512\nname: a\nostype: l26\nscsi0: z:vm-100-disk-0\nsmbios1: uuid=1\n";
+    let text = "boot: c\ncores: 2\nkvm: 0\nmemory: 512\nname: a\nostype: l26\nscsi0: \
+            z:vm-100-disk-0\nsmbios1: uuid=1\n";
     let config = import::proxmox::parse(text, Some("100")).unwrap();
     let guest = Guest::new("a", 5).facts(|f| f.command = Some(Arc::new(config.command)));
     let report = of_file(&on(guest.vcpus(1, |v, t| t.on(v))).first());
     let found = get(&report, RuleId::NoKvm);
     let fix: Vec<&str> = found.fix.iter().map(|fix| fix.text.as_str()).collect();
-    assert_eq!((fix, found.confidence), (vec!["qm set 100 --kvm 1"], Confidence::High), "{found:#?}");
+    assert_eq!(
+        (fix, found.confidence),
+        (vec!["qm set 100 --kvm 1"], Confidence::High),
+        "{found:#?}"
+    );
     assert_eq!(found.evidence, ["its configuration says kvm: 0"]);
 }

@@ -25,21 +25,32 @@ impl Dice {
     }
 }
 
-/// A host: with or without hardware threads, one to eight nodes, numbered either way, hybrid or not, some CPUs offline
-/// or isolated.
+/// A host: with or without hardware threads, one to eight nodes, numbered either way, hybrid or
+/// not, some CPUs offline or isolated.
 pub(super) fn any_host(d: &mut Dice) -> (HostTopology, CpuSet) {
     let nodes = d.pick(&[1, 1, 1, 2, 2, 4, 8]);
     let cores = 1 + d.roll(if nodes > 2 { 6 } else { 12 });
     let threads = d.pick(&[1, 2, 2]);
-    let efficiency = if nodes == 1 && threads == 2 && d.one_in(4) { 1 + d.roll(8) } else { 0 };
+    let efficiency = if nodes == 1 && threads == 2 && d.one_in(4) {
+        1 + d.roll(8)
+    } else {
+        0
+    };
     let neighbours = d.one_in(2);
     let all = nodes * cores;
     let llc = 1 + d.roll(cores);
     let mut cpus = Vec::new();
     for core in 0..all {
         let node = core / cores;
-        let siblings: CpuSet =
-            (0..threads).map(|t| if neighbours { core * threads + t } else { core + t * all }).collect();
+        let siblings: CpuSet = (0..threads)
+            .map(|t| {
+                if neighbours {
+                    core * threads + t
+                } else {
+                    core + t * all
+                }
+            })
+            .collect();
         for cpu in siblings.iter() {
             cpus.push(CpuTopo {
                 cpu,
@@ -65,15 +76,27 @@ pub(super) fn any_host(d: &mut Dice) -> (HostTopology, CpuSet) {
     }
     let offline: CpuSet = cpus.iter().map(|c| c.cpu).filter(|_| false).collect();
     let some_off = d.one_in(4);
-    let offline = cpus.iter().map(|c| c.cpu).filter(|c| *c > 0 && some_off && d.one_in(5)).fold(offline, |mut a, c| {
-        a.insert(c);
-        a
-    });
+    let offline = cpus
+        .iter()
+        .map(|c| c.cpu)
+        .filter(|c| *c > 0 && some_off && d.one_in(5))
+        .fold(offline, |mut a, c| {
+            a.insert(c);
+            a
+        });
     let isolates = d.one_in(3);
     let last = cpus.len() as u32;
     let from = 1 + d.roll(last);
-    let isolated: CpuSet = if isolates { (from..last).collect() } else { CpuSet::new() };
-    let mut host = HostTopology { cpus, isolated: Some(isolated), nohz_full: Some(CpuSet::new()) };
+    let isolated: CpuSet = if isolates {
+        (from..last).collect()
+    } else {
+        CpuSet::new()
+    };
+    let mut host = HostTopology {
+        cpus,
+        isolated: Some(isolated),
+        nohz_full: Some(CpuSet::new()),
+    };
     host.cpus.retain(|c| !offline.contains(c.cpu));
     host.normalise();
     (host, offline)
@@ -94,12 +117,25 @@ pub(super) fn any_set(d: &mut Dice, cpus: &[u32]) -> CpuSet {
 /// A guest that is pinned well, badly, partly or not at all.
 pub(super) fn any_guest(d: &mut Dice, host: &HostTopology, cpus: &[u32], nodes: u32) -> DomainXml {
     let vcpus: u32 = d.pick(&[1, 1, 2, 2, 2, 3, 4, 4, 6, 8, 16]);
-    let threads = if vcpus.is_multiple_of(2) && d.one_in(2) { 2 } else { 1 };
+    let threads = if vcpus.is_multiple_of(2) && d.one_in(2) {
+        2
+    } else {
+        1
+    };
     let mut xml = DomainXml {
         vcpus: Some(vcpus),
         arch: Some("x86_64".into()),
-        memory: d.one_in(5).then_some(0).or(Some(4 << 30)).filter(|m| *m > 0),
-        topology: Some(GuestTopology { sockets: 1, dies: 1, cores: vcpus / threads, threads }),
+        memory: d
+            .one_in(5)
+            .then_some(0)
+            .or(Some(4 << 30))
+            .filter(|m| *m > 0),
+        topology: Some(GuestTopology {
+            sockets: 1,
+            dies: 1,
+            cores: vcpus / threads,
+            threads,
+        }),
         iothreads: d.roll(3),
         ..DomainXml::default()
     };
@@ -110,7 +146,10 @@ pub(super) fn any_guest(d: &mut Dice, host: &HostTopology, cpus: &[u32], nodes: 
         1 | 2 => {
             let from = d.roll(cpus.len() as u32) as usize;
             for v in 0..vcpus {
-                xml.vcpu_pins.insert(v, CpuSet::from_iter([cpus[(from + v as usize) % cpus.len()]]));
+                xml.vcpu_pins.insert(
+                    v,
+                    CpuSet::from_iter([cpus[(from + v as usize) % cpus.len()]]),
+                );
             }
         }
         // Whole cores.
@@ -121,7 +160,11 @@ pub(super) fn any_guest(d: &mut Dice, host: &HostTopology, cpus: &[u32], nodes: 
                 let own = core.iter().nth((v % threads) as usize).unwrap_or(cpu);
                 xml.vcpu_pins.insert(v, CpuSet::from_iter([own]));
                 if v % threads == threads - 1 {
-                    cpu = cpus.iter().copied().find(|c| *c > cpu && !core.contains(*c)).unwrap_or(cpus[0]);
+                    cpu = cpus
+                        .iter()
+                        .copied()
+                        .find(|c| *c > cpu && !core.contains(*c))
+                        .unwrap_or(cpus[0]);
                 }
             }
         }
@@ -150,7 +193,10 @@ pub(super) fn any_guest(d: &mut Dice, host: &HostTopology, cpus: &[u32], nodes: 
     }
     if d.one_in(3) {
         let node = d.roll(nodes);
-        xml.numatune = Some(NumaTune { mode: Some("strict".into()), nodeset: Some(CpuSet::from_iter([node])) });
+        xml.numatune = Some(NumaTune {
+            mode: Some("strict".into()),
+            nodeset: Some(CpuSet::from_iter([node])),
+        });
     }
     xml
 }

@@ -34,7 +34,9 @@ percent of one host CPU. Most rules about exits report a higher severity when th
 
 /// The name, the doc comment and the default of each threshold, from the source.
 fn thresholds() -> Vec<(String, String, String)> {
-    let (_, source) = include_str!("../facts/thresholds.rs").split_once("groups! {").unwrap();
+    let (_, source) = include_str!("../facts/thresholds.rs")
+        .split_once("groups! {")
+        .unwrap();
     let (mut group, mut about, mut all) = (String::new(), String::new(), Vec::new());
     let (source, _) = source.split_once("\n}\n").unwrap();
     for line in source.lines().map(str::trim) {
@@ -42,7 +44,11 @@ fn thresholds() -> Vec<(String, String, String)> {
             about = format!("{about} {text}");
         } else if let Some((name, value)) = line.split_once(" = ") {
             let name = name.split(':').next().unwrap();
-            all.push((format!("{group}.{name}"), std::mem::take(&mut about), value.trim_end_matches(';').to_owned()));
+            all.push((
+                format!("{group}.{name}"),
+                std::mem::take(&mut about),
+                value.trim_end_matches(';').to_owned(),
+            ));
         } else if let Some((name, _)) = line.split_once(": ") {
             (group, about) = (name.to_owned(), String::new());
         }
@@ -52,13 +58,25 @@ fn thresholds() -> Vec<(String, String, String)> {
 
 /// A default as people read it: `Steps::new(NEVER, 10.0, 50.0)` is `warning 10, critical 50`.
 fn default_text(value: &str) -> String {
-    let numbers = value.trim_start_matches("Steps::new").trim_matches(['(', ')']).replace('_', "");
-    let numbers: Vec<&str> = numbers.split(", ").map(|n| n.trim_end_matches(".0")).collect();
+    let numbers = value
+        .trim_start_matches("Steps::new")
+        .trim_matches(['(', ')'])
+        .replace('_', "");
+    let numbers: Vec<&str> = numbers
+        .split(", ")
+        .map(|n| n.trim_end_matches(".0"))
+        .collect();
     if !value.starts_with("Steps") {
         return numbers.join(" and ").replace("ENDLESSPERCENT", "90");
     }
-    let steps = ["info", "warning", "critical"].into_iter().zip(numbers).filter(|(_, n)| *n != "NEVER");
-    steps.map(|(step, n)| format!("{step} {n}").replace("ENDLESSPERCENT", "90")).collect::<Vec<_>>().join(", ")
+    let steps = ["info", "warning", "critical"]
+        .into_iter()
+        .zip(numbers)
+        .filter(|(_, n)| *n != "NEVER");
+    steps
+        .map(|(step, n)| format!("{step} {n}").replace("ENDLESSPERCENT", "90"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// Text of a rule, with the angle brackets of XML elements as Markdown shows them.
@@ -76,20 +94,39 @@ fn page() -> String {
         for rule in family.rules {
             let _ = writeln!(out, "\n### {}\n", rule.id);
             let _ = writeln!(out, "Sees that {}.\n", escaped(rule.doc.sees));
-            let _ = writeln!(out, "- Reported {}.", rule.reported().replace(", until it has not shown for 15 s", ""));
+            let _ = writeln!(
+                out,
+                "- Reported {}.",
+                rule.reported().replace(
+                    ", until it has not \
+                shown for 15 s",
+                    ""
+                )
+            );
             if !rule.doc.thresholds.is_empty() {
-                let names: Vec<String> = rule.doc.thresholds.iter().map(|name| format!("`{name}`")).collect();
+                let names: Vec<String> = rule
+                    .doc
+                    .thresholds
+                    .iter()
+                    .map(|name| format!("`{name}`"))
+                    .collect();
                 let _ = writeln!(out, "- Thresholds: {}", names.join(", "));
             }
             let _ = writeln!(out, "- Cannot tell: {}.", escaped(rule.doc.limits));
             let _ = writeln!(out, "- Fix changes: {}.", escaped(rule.doc.fix));
         }
     }
-    out += "\n## Thresholds\n\nThe config file sets them by name, such as `timers.rtc = { warning = 2000 }` in \
-        `[thresholds]`. \"Chosen\", or nothing, means\nthat no measurement or document stands behind the value.\n\n\
-        | threshold | limits, and where the default comes from | default |\n|---|---|---|\n";
+    out += "\n## Thresholds\n\nThe config file sets them by name, such as `timers.rtc = { warning \
+        = 2000 }` in `[thresholds]`. \"Chosen\", or nothing, means\nthat no measurement or \
+        document stands behind the value.\n\n| threshold | limits, and where the default comes \
+        from | default |\n|---|---|---|\n";
     for (name, about, value) in thresholds() {
-        let _ = writeln!(out, "| `{name}` |{} | {} |", about.trim_end_matches('.'), default_text(&value));
+        let _ = writeln!(
+            out,
+            "| `{name}` |{} | {} |",
+            about.trim_end_matches('.'),
+            default_text(&value)
+        );
     }
     out
 }
@@ -102,7 +139,11 @@ fn the_page_of_rules_is_current() {
         std::fs::write(&path, &page).unwrap();
     }
     let current = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(current == page, "docs/rules.md is not what crates/judge/src/lint makes of it: run `make accept`");
+    assert!(
+        current == page,
+        "docs/rules.md is not what crates/judge/src/lint makes of it: run \
+        `make accept`"
+    );
 }
 
 #[test]
@@ -110,6 +151,10 @@ fn every_threshold_decides_a_rule() {
     let all = thresholds();
     assert!(all.len() > 60, "{}", all.len());
     for (name, ..) in all {
-        assert!(super::super::rules().any(|r| r.doc.thresholds.contains(&name.as_str())), "{name} decides nothing");
+        assert!(
+            super::super::rules().any(|r| r.doc.thresholds.contains(&name.as_str())),
+            "{name} \
+            decides nothing"
+        );
     }
 }

@@ -6,7 +6,11 @@ use std::sync::Arc;
 const HOUR_NS: u64 = 3_600_000_000_000;
 
 fn stop(reason: StopReason, for_ns: u64) -> Stop {
-    Stop { reason, for_ns, disks: Vec::new() }
+    Stop {
+        reason,
+        for_ns,
+        disks: Vec::new(),
+    }
 }
 
 /// A guest of libvirt that a full disk stopped.
@@ -18,11 +22,17 @@ fn full_disk() -> Stop {
         free_bytes: Some(4096),
         also: vec!["web".into(), "db".into()],
     };
-    Stop { disks: vec![disk], ..stop(StopReason::IoError, 75_000_000_000) }
+    Stop {
+        disks: vec![disk],
+        ..stop(StopReason::IoError, 75_000_000_000)
+    }
 }
 
 fn guest(stop: Stop) -> Guest {
-    Guest::new("mail", 5).linux("").vcpus(2, |v, t| t.on(v)).stopped(stop)
+    Guest::new("mail", 5)
+        .linux("")
+        .vcpus(2, |v, t| t.on(v))
+        .stopped(stop)
 }
 
 fn judged(stop: Stop) -> Report {
@@ -30,7 +40,11 @@ fn judged(stop: Stop) -> Report {
 }
 
 fn fixes_of(report: &Report) -> Vec<String> {
-    get(report, RuleId::GuestStopped).fix.iter().map(|fix| fix.text.clone()).collect()
+    get(report, RuleId::GuestStopped)
+        .fix
+        .iter()
+        .map(|fix| fix.text.clone())
+        .collect()
 }
 
 #[test]
@@ -39,12 +53,25 @@ fn a_guest_that_a_full_disk_stopped_is_critical_while_it_is_paused() {
     fires(&report, RuleId::GuestStopped, Severity::Critical);
     let found = get(&report, RuleId::GuestStopped);
     assert_eq!(found.problem, "stopped: vdb full");
-    assert_eq!(found.since_ms, Some(testkit::START_MS + 60_000 + 11_000 - 75_000));
+    assert_eq!(
+        found.since_ms,
+        Some(testkit::START_MS + 60_000 + 11_000 - 75_000)
+    );
     let said = found.evidence.join("\n");
     assert!(said.contains("io-error, for 75 s"), "{said}");
-    assert!(said.contains("vdb (/vm/b.img): no space left for a write; 4 KiB free"), "{said}");
+    assert!(
+        said.contains("vdb (/vm/b.img): no space left for a write; 4 KiB free"),
+        "{said}"
+    );
     assert!(said.contains("stop next: db, web"), "{said}");
-    assert_eq!(fixes_of(&report), ["Free or extend the file system of /vm/b.img", "virsh resume mail"]);
+    assert_eq!(
+        fixes_of(&report),
+        [
+            "Free or extend the file system of /vm/b.img",
+            "virsh resume \
+        mail"
+        ]
+    );
     assert!(found.also.is_empty(), "the others are not stopped");
 }
 
@@ -58,7 +85,8 @@ fn a_guest_runs_again_with_the_manager_that_it_has() {
     };
     let plain = of("qemu-system-x86_64 -accel kvm -m 64 -qmp unix:/run/q.sock,server=on,wait=off");
     assert_eq!(plain[1], "In its monitor: cont (QMP and HMP)");
-    let proxmox = of("qemu-system-x86_64 -id 104 -accel kvm -m 64 -qmp unix:/var/run/qemu-server/104.qmp,server=on");
+    let proxmox = of("qemu-system-x86_64 -id 104 -accel kvm -m 64 -qmp \
+        unix:/var/run/qemu-server/104.qmp,server=on");
     assert_eq!(proxmox[1], "qm resume 104");
 }
 
@@ -87,22 +115,45 @@ fn each_reason_has_its_severity_and_its_words() {
         fires(&report, RuleId::GuestStopped, Severity::Info);
         assert_eq!(get(&report, RuleId::GuestStopped).problem, problem);
     }
-    fires(&judged(stop(StopReason::Unknown, 20_000_000_000)), RuleId::GuestStopped, Severity::Warning);
+    fires(
+        &judged(stop(StopReason::Unknown, 20_000_000_000)),
+        RuleId::GuestStopped,
+        Severity::Warning,
+    );
 }
 
 #[test]
 fn a_short_pause_and_a_job_that_holds_the_guest_are_silent() {
-    silent(&judged(stop(StopReason::User, 500_000_000_000)), RuleId::GuestStopped);
-    silent(&judged(stop(StopReason::Unknown, 5_000_000_000)), RuleId::GuestStopped);
-    for reason in [StopReason::Migration, StopReason::Save, StopReason::Snapshot, StopReason::Shutdown] {
+    silent(
+        &judged(stop(StopReason::User, 500_000_000_000)),
+        RuleId::GuestStopped,
+    );
+    silent(
+        &judged(stop(StopReason::Unknown, 5_000_000_000)),
+        RuleId::GuestStopped,
+    );
+    for reason in [
+        StopReason::Migration,
+        StopReason::Save,
+        StopReason::Snapshot,
+        StopReason::Shutdown,
+    ] {
         silent(&judged(stop(reason, HOUR_NS)), RuleId::GuestStopped);
     }
     let mut dumped = guest(stop(StopReason::User, HOUR_NS));
-    dumped.rest.jobs = vec![Job { kind: JobKind::Dump, status: "active".into(), ..Job::default() }];
+    dumped.rest.jobs = vec![Job {
+        kind: JobKind::Dump,
+        status: "active".into(),
+        ..Job::default()
+    }];
     silent(&judge(&on(dumped.clone()).model()), RuleId::GuestStopped);
     // No job stops a guest by an error of its disk.
     dumped.rest.stop = Some(full_disk());
-    fires(&judge(&on(dumped).model()), RuleId::GuestStopped, Severity::Critical);
+    fires(
+        &judge(&on(dumped).model()),
+        RuleId::GuestStopped,
+        Severity::Critical,
+    );
 }
 
 #[test]
@@ -114,7 +165,9 @@ fn a_pause_without_a_reason_cannot_be_told() {
 
 #[test]
 fn the_order_has_a_stopped_guest_first() {
-    let storm = Guest::new("a", 9).windows("").vcpus(1, |v, t| t.on(v).pio(0x608, Direction::Read, 90_000.0, 10.0));
+    let storm = Guest::new("a", 9).windows("").vcpus(1, |v, t| {
+        t.on(v).pio(0x608, Direction::Read, 90_000.0, 10.0)
+    });
     let report = judge(&on(storm).guest(guest(full_disk())).model());
     assert!(report.findings.len() > 1);
     assert_eq!(report.findings[0].rule, RuleId::GuestStopped);
@@ -123,7 +176,9 @@ fn the_order_has_a_stopped_guest_first() {
 #[test]
 fn a_finding_about_load_goes_when_the_guest_stops() {
     // 90 % wait of a vCPU, then an error of KVM.
-    let busy = Guest::new("mail", 5).linux("").vcpus(2, |_, t| t.on(0).cpu(50.0, 0.0, 0.0, 50.0));
+    let busy = Guest::new("mail", 5)
+        .linux("")
+        .vcpus(2, |_, t| t.on(0).cpu(50.0, 0.0, 0.0, 50.0));
     let load = on(busy).model();
     let mut memory = RuleMemory::default();
     let mut report = Report::default();
@@ -141,5 +196,10 @@ fn a_finding_about_load_goes_when_the_guest_stops() {
     let mut stopped = on(guest(stop(StopReason::InternalError, 1_000_000_000))).model();
     stopped.time_ms = load.time_ms + 12_000;
     let left = run(&stopped, &mut memory, &options);
-    assert_eq!(of_guest(&left), [RuleId::GuestStopped], "before: {:?}", of_guest(&report));
+    assert_eq!(
+        of_guest(&left),
+        [RuleId::GuestStopped],
+        "before: {:?}",
+        of_guest(&report)
+    );
 }

@@ -1,5 +1,5 @@
-//! The order of queries to guests, and the guests that do not answer. Pure: time and the state of processes
-//! come from the caller.
+//! The order of queries to guests, and the guests that do not answer. Pure: time and the state of
+//! processes come from the caller.
 
 use super::MonitorReply;
 use std::collections::{HashMap, VecDeque};
@@ -7,8 +7,8 @@ use std::mem::discriminant;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
-/// Maximum number of threads that wait for guests. Each is a worker of the daemon too, which has 20 (`max_workers` in
-/// libvirtd.conf) for all of its clients.
+/// Maximum number of threads that wait for guests. Each is a worker of the daemon too, which has 20
+/// (`max_workers` in libvirtd.conf) for all of its clients.
 pub(super) const MAX_THREADS: usize = 8;
 /// Deadline for one answer; after it, another thread takes over the remaining guests.
 const DEADLINE: Duration = Duration::from_secs(1);
@@ -32,7 +32,8 @@ pub(super) struct CallQueue {
     waiting: VecDeque<(String, GuestQuestion)>,
     /// The guests that are being asked, and since when.
     running: HashMap<String, Instant>,
-    /// The guests whose process was stopped or waited for storage whenever it was their turn, and since when.
+    /// The guests whose process was stopped or waited for storage whenever it was their turn, and
+    /// since when.
     blocked: HashMap<String, Instant>,
 }
 
@@ -40,13 +41,22 @@ impl CallQueue {
     /// Adds a question in place of the same one that still waits.
     pub fn add(&mut self, uuid: &str, question: GuestQuestion) {
         let kind = discriminant(&question);
-        self.waiting.retain(|(other, waiting)| other != uuid || discriminant(waiting) != kind);
+        self.waiting
+            .retain(|(other, waiting)| other != uuid || discriminant(waiting) != kind);
         self.waiting.push_back((uuid.to_owned(), question));
     }
 
     /// The next question, to a guest that is not being asked and whose process is not blocked.
-    pub fn take(&mut self, now: Instant, is_blocked: impl Fn(&str) -> bool) -> Option<(String, GuestQuestion)> {
-        let Self { waiting, running, blocked } = self;
+    pub fn take(
+        &mut self,
+        now: Instant,
+        is_blocked: impl Fn(&str) -> bool,
+    ) -> Option<(String, GuestQuestion)> {
+        let Self {
+            waiting,
+            running,
+            blocked,
+        } = self;
         let next = waiting.iter().position(|(uuid, _)| {
             let is_ready = !running.contains_key(uuid) && !is_blocked(uuid);
             if is_ready {
@@ -69,12 +79,16 @@ impl CallQueue {
     /// Guests that do not answer.
     pub fn silent(&self, now: Instant) -> impl Iterator<Item = &String> {
         let all = self.running.iter().chain(&self.blocked);
-        all.filter(move |(_, since)| now.saturating_duration_since(**since) > HANG_TIMEOUT).map(|(uuid, _)| uuid)
+        all.filter(move |(_, since)| now.saturating_duration_since(**since) > HANG_TIMEOUT)
+            .map(|(uuid, _)| uuid)
     }
 
     /// How many guests are being asked for too long.
     pub fn stuck(&self, now: Instant) -> usize {
-        self.running.values().filter(|since| now.saturating_duration_since(**since) > DEADLINE).count()
+        self.running
+            .values()
+            .filter(|since| now.saturating_duration_since(**since) > DEADLINE)
+            .count()
     }
 
     /// Whether a guest is being asked, or will be.
@@ -84,7 +98,9 @@ impl CallQueue {
 
     /// Whether questions wait.
     pub fn is_waiting(&self) -> bool {
-        self.waiting.iter().any(|(uuid, _)| !self.running.contains_key(uuid))
+        self.waiting
+            .iter()
+            .any(|(uuid, _)| !self.running.contains_key(uuid))
     }
 }
 
@@ -94,10 +110,12 @@ mod tests {
 
     const S: Duration = Duration::from_secs(1);
 
-    /// Asks for all these guests' devices and takes a question as soon as the earlier ones are late. Returns the
-    /// guests of these questions.
+    /// Asks for all these guests' devices and takes a question as soon as the earlier ones are
+    /// late. Returns the guests of these questions.
     fn asked(queue: &mut CallQueue, guests: &[String], now: &mut Instant) -> Vec<String> {
-        guests.iter().for_each(|uuid| queue.add(uuid, GuestQuestion::Devices));
+        guests
+            .iter()
+            .for_each(|uuid| queue.add(uuid, GuestQuestion::Devices));
         let mut all = Vec::new();
         while queue.running.len() < MAX_THREADS
             && let Some((uuid, _)) = queue.take(*now, is_stopped)
@@ -142,7 +160,10 @@ mod tests {
         for _ in 0..20 {
             assert_eq!(asked(&mut queue, &all, &mut now), well);
         }
-        assert_eq!((queue.running.len(), queue.silent(now).count()), (MAX_THREADS - 1, MAX_THREADS - 1));
+        assert_eq!(
+            (queue.running.len(), queue.silent(now).count()),
+            (MAX_THREADS - 1, MAX_THREADS - 1)
+        );
         // A guest that answers is as the others.
         queue.end("hung-0");
         assert_eq!(queue.silent(now).count(), MAX_THREADS - 2);

@@ -1,8 +1,9 @@
 //! Calls that libvirt passes on to a guest's QEMU, on separate threads.
 //!
-//! libvirt waits for the answer as long as QEMU takes: forever for a QEMU that is stopped or whose storage hangs, even
-//! with the no-wait flags, which concern other jobs of the domain. So each call is about one guest, and a thread that
-//! waits too long leaves only its guest out; it continues when QEMU does. Guests that are known to hang are left out.
+//! libvirt waits for the answer as long as QEMU takes: forever for a QEMU that is stopped or whose
+//! storage hangs, even with the no-wait flags, which concern other jobs of the domain. So each call
+//! is about one guest, and a thread that waits too long leaves only its guest out; it continues
+//! when QEMU does. Guests that are known to hang are left out.
 
 use super::call_queue::{GuestQuestion, MAX_THREADS};
 use super::connection::LibvirtConnection;
@@ -18,12 +19,15 @@ use std::time::Instant;
 /// Starts another thread if questions wait and all threads are late.
 pub(super) fn serve_waiting(shared: &Arc<Shared>, uri: &str) {
     let mut state = shared.lock();
-    let all_late = state.threads < MAX_THREADS && state.queue.stuck(Instant::now()) == state.threads;
+    let all_late =
+        state.threads < MAX_THREADS && state.queue.stuck(Instant::now()) == state.threads;
     if all_late && state.queue.is_waiting() {
         let of_thread = shared.clone();
         let mut connection = LibvirtConnection::new(uri.to_owned());
         let work = move || work(&of_thread, &mut connection);
-        let started = std::thread::Builder::new().name("libvirt-guest".into()).spawn(work);
+        let started = std::thread::Builder::new()
+            .name("libvirt-guest".into())
+            .spawn(work);
         // Without a thread the questions wait for one that is late.
         state.threads += usize::from(started.is_ok());
     }
@@ -33,8 +37,15 @@ pub(super) fn serve_waiting(shared: &Arc<Shared>, uri: &str) {
 fn work(shared: &Shared, connection: &mut LibvirtConnection) {
     loop {
         let mut state = shared.lock();
-        let LibvirtState { queue, processes, closed, .. } = &mut *state;
-        let next = queue.take(Instant::now(), |uuid| is_blocked(processes, uuid)).filter(|_| !*closed);
+        let LibvirtState {
+            queue,
+            processes,
+            closed,
+            ..
+        } = &mut *state;
+        let next = queue
+            .take(Instant::now(), |uuid| is_blocked(processes, uuid))
+            .filter(|_| !*closed);
         let Some((uuid, question)) = next else {
             state.threads -= 1;
             return;
@@ -45,37 +56,62 @@ fn work(shared: &Shared, connection: &mut LibvirtConnection) {
     }
 }
 
-/// Whether the main thread of a guest's process is stopped or waits for storage (fs/proc/array.c, `task_state_array`),
-/// so that its monitor cannot answer. False for a process that kvmtop does not know.
+/// Whether the main thread of a guest's process is stopped or waits for storage (fs/proc/array.c,
+/// `task_state_array`), so that its monitor cannot answer. False for a process that kvmtop does not
+/// know.
 fn is_blocked(processes: &HashMap<String, i32>, uuid: &str) -> bool {
-    let Some(pid) = processes.get(uuid) else { return false };
-    let line = file::read_bytes(&PathBuf::from(format!("/proc/{pid}/stat")), 4096).unwrap_or_default();
+    let Some(pid) = processes.get(uuid) else {
+        return false;
+    };
+    let line =
+        file::read_bytes(&PathBuf::from(format!("/proc/{pid}/stat")), 4096).unwrap_or_default();
     Stat::parse(&line).is_some_and(|stat| matches!(stat.state, b'D' | b'T' | b't'))
 }
 
-fn answer(shared: &Shared, connection: &mut LibvirtConnection, uuid: &str, question: GuestQuestion) {
+fn answer(
+    shared: &Shared,
+    connection: &mut LibvirtConnection,
+    uuid: &str,
+    question: GuestQuestion,
+) {
     match question {
         GuestQuestion::Devices => {
-            let xml = shared.lock().domains.get(uuid).and_then(|domain| domain.xml_text.clone());
+            let xml = shared
+                .lock()
+                .domains
+                .get(uuid)
+                .and_then(|domain| domain.xml_text.clone());
             let mirrors = xml.is_some_and(|xml| xml.contains("<mirror "));
-            let Some(mut read) = connection.devices(uuid, mirrors) else { return };
+            let Some(mut read) = connection.devices(uuid, mirrors) else {
+                return;
+            };
             let mut state = shared.lock();
-            let LibvirtState { domains, devices, .. } = &mut *state;
+            let LibvirtState {
+                domains, devices, ..
+            } = &mut *state;
             if let Some(domain) = domains.get_mut(uuid).map(Arc::make_mut) {
                 domain.activity = read.since(devices.get(uuid), &domain.activity);
                 devices.insert(uuid.to_owned(), read);
             }
         }
         GuestQuestion::State => {
-            let Some(now) = connection.state(uuid) else { return };
-            if let Some(domain) = shared.lock().domains.get_mut(uuid).filter(|d| d.state.as_ref() != Some(&now)) {
+            let Some(now) = connection.state(uuid) else {
+                return;
+            };
+            if let Some(domain) = shared
+                .lock()
+                .domains
+                .get_mut(uuid)
+                .filter(|d| d.state.as_ref() != Some(&now))
+            {
                 Arc::make_mut(domain).state = Some(now);
             }
         }
         GuestQuestion::MemoryMap(reply) => {
             let text = connection.memory_map(uuid);
             // The receiver may be gone after its timeout.
-            let _ = reply.try_send(text.and_then(|text| mtree::parse(&text).map_err(|e| e.to_string())));
+            let _ = reply
+                .try_send(text.and_then(|text| mtree::parse(&text).map_err(|e| e.to_string())));
         }
     }
 }

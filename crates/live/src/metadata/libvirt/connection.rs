@@ -30,20 +30,26 @@ pub struct LibvirtConnection {
 
 impl LibvirtConnection {
     pub fn new(uri: String) -> Self {
-        Self { uri, read_only: None, writable: None }
+        Self {
+            uri,
+            read_only: None,
+            writable: None,
+        }
     }
 
     /// Every running or paused domain, by UUID.
     pub fn domains(&mut self) -> Result<Vec<(String, GuestMetadata)>, LibvirtFailure> {
         let active = sys::VIR_CONNECT_LIST_DOMAINS_ACTIVE;
-        let list = self.open().and_then(|connect| connect.list_all_domains(active));
+        let list = self
+            .open()
+            .and_then(|connect| connect.list_all_domains(active));
         let list = list.map_err(|e| failure::from_error(&self.uri, &e))?;
         // A domain may end between the list and the call.
         Ok(list.iter().take(MAX_DOMAINS).filter_map(polled).collect())
     }
 
-    /// The counters of a domain's disks and interfaces, its balloon and its jobs. `mirrors`: a disk of it is copied,
-    /// as its XML says.
+    /// The counters of a domain's disks and interfaces, its balloon and its jobs. `mirrors`: a disk
+    /// of it is copied, as its XML says.
     pub fn devices(&mut self, uuid: &str, mirrors: bool) -> Option<DeviceCounters> {
         let domain = self.open().ok()?.lookup_domain_by_uuid_string(uuid).ok()?;
         let mut read = unwrapped::device_stats(&domain)?;
@@ -59,16 +65,36 @@ impl LibvirtConnection {
             unwrapped::is_busy(&domain)
         };
         let mirrored: &[DiskSample] = if mirrors { &disks } else { &[] };
-        let jobs = if is_busy { None } else { Some(jobs::all(&domain, mirrored)) };
-        Some(DeviceCounters { at, disks, nics: stats::nics(&read), balloon: stats::balloon(&read), jobs })
+        let jobs = if is_busy {
+            None
+        } else {
+            Some(jobs::all(&domain, mirrored))
+        };
+        Some(DeviceCounters {
+            at,
+            disks,
+            nics: stats::nics(&read),
+            balloon: stats::balloon(&read),
+            jobs,
+        })
     }
 
     /// Whether a domain runs, with the disks that failed.
     pub fn state(&mut self, uuid: &str) -> Option<ReportedState> {
         let domain = self.open().ok()?.lookup_domain_by_uuid_string(uuid).ok()?;
-        let Some(reason) = state::stop_reason(&domain) else { return Some(ReportedState::Running) };
-        let disks = if reason == StopReason::IoError { unwrapped::failed_disks(&domain) } else { Vec::new() };
-        Some(ReportedState::Stopped(Stop { reason, disks, ..Stop::default() }))
+        let Some(reason) = state::stop_reason(&domain) else {
+            return Some(ReportedState::Running);
+        };
+        let disks = if reason == StopReason::IoError {
+            unwrapped::failed_disks(&domain)
+        } else {
+            Vec::new()
+        };
+        Some(ReportedState::Stopped(Stop {
+            reason,
+            disks,
+            ..Stop::default()
+        }))
     }
 
     /// The text of the guest's memory map, by a human monitor command.
@@ -127,20 +153,59 @@ mod tests {
         }
         let mut connection = LibvirtConnection::new("test:///default".into());
         let all = connection.domains().expect("a list");
-        let [(uuid, found)] = all.as_slice() else { panic!("{} domains", all.len()) };
-        assert_eq!(found.name.as_ref().map(|name| name.value.as_str()), Some("test"));
-        assert_eq!((&found.state, found.persistent), (&Some(ReportedState::Running), Some(true)));
-        assert!(found.xml_text.as_ref().expect("XML").contains(&format!("<uuid>{uuid}</uuid>")));
+        let [(uuid, found)] = all.as_slice() else {
+            panic!("{} domains", all.len())
+        };
+        assert_eq!(
+            found.name.as_ref().map(|name| name.value.as_str()),
+            Some("test")
+        );
+        assert_eq!(
+            (&found.state, found.persistent),
+            (&Some(ReportedState::Running), Some(true))
+        );
+        assert!(
+            found
+                .xml_text
+                .as_ref()
+                .expect("XML")
+                .contains(&format!("<uuid>{uuid}</uuid>"))
+        );
         assert_eq!(connection.state(uuid), Some(ReportedState::Running));
-        let domain = connection.open().expect("open").lookup_domain_by_uuid_string(uuid).expect("the domain");
+        let domain = connection
+            .open()
+            .expect("open")
+            .lookup_domain_by_uuid_string(uuid)
+            .expect(
+                "the \
+            domain",
+            );
         // That driver makes up an error for each disk, and knows no jobs.
-        let failed = StopDisk { name: "vda".into(), ..StopDisk::default() };
+        let failed = StopDisk {
+            name: "vda".into(),
+            ..StopDisk::default()
+        };
         assert_eq!(unwrapped::failed_disks(&domain), [failed]);
-        assert!(unwrapped::job(&domain).is_none() && unwrapped::block_job(&domain, "vda").is_none());
+        assert!(
+            unwrapped::job(&domain).is_none() && unwrapped::block_job(&domain, "vda").is_none()
+        );
         drop(connection);
-        assert_eq!(domain.name().as_deref(), Ok("test"), "a domain holds its connection");
+        assert_eq!(
+            domain.name().as_deref(),
+            Ok("test"),
+            "a domain holds its connection"
+        );
 
-        let failed = LibvirtConnection::new("nonsense:///".into()).domains().expect_err("no connection");
-        assert!(failed.0.starts_with("libvirt at nonsense:/// "), "{}", failed.0);
+        let failed = LibvirtConnection::new("nonsense:///".into())
+            .domains()
+            .expect_err(
+                "no \
+            connection",
+            );
+        assert!(
+            failed.0.starts_with("libvirt at nonsense:/// "),
+            "{}",
+            failed.0
+        );
     }
 }

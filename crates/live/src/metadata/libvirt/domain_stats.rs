@@ -4,13 +4,15 @@ use kvm::sanitize;
 use sample::{DiskSample, NicSample};
 use std::collections::BTreeMap;
 
-/// The statistics of one domain by libvirt's names (`block.0.rd.reqs`, `vcpu.1.exits.sum`), numbers too as text.
+/// The statistics of one domain by libvirt's names (`block.0.rd.reqs`, `vcpu.1.exits.sum`), numbers
+/// too as text.
 pub type Stats = BTreeMap<String, String>;
 
 /// At most this many entries of one kind are read: a reply is not trusted.
 const MAX_ENTRIES: u64 = 4096;
 
-/// Block devices. One without all of its counters is left out: it is not idle, its activity is unknown.
+/// Block devices. One without all of its counters is left out: it is not idle, its activity is
+/// unknown.
 pub fn disks(stats: &Stats) -> Vec<DiskSample> {
     let disk = |at: StatsEntry| {
         Some(DiskSample {
@@ -29,8 +31,9 @@ pub fn disks(stats: &Stats) -> Vec<DiskSample> {
     group(stats, "block").filter_map(disk).collect()
 }
 
-/// Whether no disk has counters though there may be disks: with the no-wait flag libvirt leaves out what it has to ask
-/// QEMU for while it works on the domain for another client (`qemuDomainGetStatsBlock` in `src/qemu/qemu_driver.c`).
+/// Whether no disk has counters though there may be disks: with the no-wait flag libvirt leaves out
+/// what it has to ask QEMU for while it works on the domain for another client
+/// (`qemuDomainGetStatsBlock` in `src/qemu/qemu_driver.c`).
 pub fn lacks_disks(stats: &Stats) -> bool {
     number(stats, "block.count") != Some(0) && disks(stats).is_empty()
 }
@@ -55,7 +58,8 @@ pub fn balloon(stats: &Stats) -> Option<u64> {
     number(stats, "balloon.current")?.checked_mul(1024)
 }
 
-/// A number; `None` for a text, and for a negative number, which is what libvirt means by -1: missing.
+/// A number; `None` for a text, and for a negative number, which is what libvirt means by -1:
+/// missing.
 pub fn number(stats: &Stats, name: &str) -> Option<u64> {
     stats.get(name)?.parse().ok()
 }
@@ -82,7 +86,10 @@ impl StatsEntry<'_> {
 }
 
 fn group<'a>(stats: &'a Stats, name: &'a str) -> impl Iterator<Item = StatsEntry<'a>> {
-    (0..count(stats, &format!("{name}.count"))).map(move |i| StatsEntry { stats, prefix: format!("{name}.{i}") })
+    (0..count(stats, &format!("{name}.count"))).map(move |i| StatsEntry {
+        stats,
+        prefix: format!("{name}.{i}"),
+    })
 }
 
 #[cfg(test)]
@@ -90,7 +97,9 @@ mod tests {
     use super::*;
 
     fn stats(rows: &[(&str, &str)]) -> Stats {
-        rows.iter().map(|(name, value)| ((*name).to_string(), (*value).to_string())).collect()
+        rows.iter()
+            .map(|(name, value)| ((*name).to_string(), (*value).to_string()))
+            .collect()
     }
 
     /// A disk and a network card with all that libvirt 9.0 gives.
@@ -102,10 +111,18 @@ mod tests {
             ("net.0.name", "vnet0"),
             ("balloon.current", "262144"),
         ]);
-        let disk = ["rd.reqs", "rd.bytes", "wr.reqs", "wr.bytes"].map(|name| format!("block.0.{name}"));
-        let nic =
-            ["rx.bytes", "rx.pkts", "rx.drop", "tx.bytes", "tx.pkts", "tx.drop"].map(|name| format!("net.0.{name}"));
-        stats.extend(disk.into_iter().chain(nic).zip(7u64..).map(|(name, n)| (name, n.to_string())));
+        let disk =
+            ["rd.reqs", "rd.bytes", "wr.reqs", "wr.bytes"].map(|name| format!("block.0.{name}"));
+        let nic = [
+            "rx.bytes", "rx.pkts", "rx.drop", "tx.bytes", "tx.pkts", "tx.drop",
+        ]
+        .map(|name| format!("net.0.{name}"));
+        stats.extend(
+            disk.into_iter()
+                .chain(nic)
+                .zip(7u64..)
+                .map(|(name, n)| (name, n.to_string())),
+        );
         stats
     }
 
@@ -113,7 +130,10 @@ mod tests {
     fn a_disk_and_a_nic() {
         let stats = devices();
         let disks = disks(&stats);
-        assert_eq!((disks[0].read_ops, disks[0].write_bytes, disks[0].read_ns), (7, 10, None));
+        assert_eq!(
+            (disks[0].read_ops, disks[0].write_bytes, disks[0].read_ns),
+            (7, 10, None)
+        );
         assert!(disks[0].name.starts_with("vda") && !disks[0].name.contains('\u{1b}'));
         assert_eq!(nics(&stats)[0].drops, 13 + 16);
         assert_eq!(balloon(&stats), Some(256 << 20));
@@ -130,15 +150,29 @@ mod tests {
 
     #[test]
     fn a_device_without_a_counter_is_unknown_not_idle() {
-        for missing in devices().into_keys().filter(|name| name.starts_with("block.0.")) {
+        for missing in devices()
+            .into_keys()
+            .filter(|name| name.starts_with("block.0."))
+        {
             let mut stats = devices();
             stats.remove(&missing);
-            assert_eq!((disks(&stats).len(), nics(&stats).len()), (0, 1), "{missing}");
+            assert_eq!(
+                (disks(&stats).len(), nics(&stats).len()),
+                (0, 1),
+                "{missing}"
+            );
         }
-        for missing in devices().into_keys().filter(|name| name.starts_with("net.0.")) {
+        for missing in devices()
+            .into_keys()
+            .filter(|name| name.starts_with("net.0."))
+        {
             let mut stats = devices();
             stats.remove(&missing);
-            assert_eq!((disks(&stats).len(), nics(&stats).len()), (1, 0), "{missing}");
+            assert_eq!(
+                (disks(&stats).len(), nics(&stats).len()),
+                (1, 0),
+                "{missing}"
+            );
         }
     }
 

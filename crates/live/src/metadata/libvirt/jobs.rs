@@ -1,5 +1,6 @@
-//! Jobs as libvirt reports them. What it reports only on a writable connection is unknown: the downtime limit, the
-//! bandwidth and the capabilities of a migration. It names no stream and no commit that does not reach the top.
+//! Jobs as libvirt reports them. What it reports only on a writable connection is unknown: the
+//! downtime limit, the bandwidth and the capabilities of a migration. It names no stream and no
+//! commit that does not reach the top.
 
 use super::domain_stats::{Stats, number};
 use super::{state, unwrapped};
@@ -31,21 +32,31 @@ fn of_domain(stats: &Stats, status: &str) -> Job {
         _ => JobKind::Other,
     };
     // A migration may copy disks as well; whether it converges depends on the memory.
-    let part = if number(stats, "memory_total").is_some_and(|all| all > 0) { "memory" } else { "disk" };
+    let part = if number(stats, "memory_total").is_some_and(|all| all > 0) {
+        "memory"
+    } else {
+        "disk"
+    };
     let bytes = |what: &str| number(stats, &format!("{part}_{what}"));
     let nanoseconds = |what: &str| number(stats, what)?.checked_mul(1_000_000);
     let rounds = number(stats, "memory_iteration").filter(|rounds| *rounds > 0);
     let dirtied = number(stats, "memory_dirty_rate").filter(|_| rounds > Some(1));
     Job {
         kind,
-        status: if kind == JobKind::Migration { status } else { "active" }.into(),
+        status: if kind == JobKind::Migration {
+            status
+        } else {
+            "active"
+        }
+        .into(),
         elapsed_ns: nanoseconds("time_elapsed"),
         done: bytes("processed"),
         total: bytes("total"),
         remaining: bytes("remaining"),
         rate: bytes("bps"),
         rounds,
-        dirtied: dirtied.and_then(|pages| pages.checked_mul(number(stats, "memory_page_size").unwrap_or(4096))),
+        dirtied: dirtied
+            .and_then(|pages| pages.checked_mul(number(stats, "memory_page_size").unwrap_or(4096))),
         downtime_ns: nanoseconds("downtime"),
         throttle_percent: number(stats, "auto_converge_throttle"),
         ..Job::default()
@@ -63,7 +74,12 @@ fn of_disk(name: &str, info: &virDomainBlockJobInfo) -> Job {
             _ => JobKind::Other,
         },
         name: name.to_owned(),
-        status: if info.end > 0 && info.cur == info.end { "ready" } else { "running" }.into(),
+        status: if info.end > 0 && info.cur == info.end {
+            "ready"
+        } else {
+            "running"
+        }
+        .into(),
         done: Some(info.cur),
         total: Some(info.end),
         remaining: Some(info.end.saturating_sub(info.cur)),
@@ -78,19 +94,40 @@ mod tests {
 
     #[test]
     fn a_migration_as_domjobinfo_has_it() {
-        let text = "operation 5\ntime_elapsed 5040\nmemory_total 71303168\nmemory_processed 20993031\n\
-            memory_remaining 11501568\nmemory_bps 4187500\nmemory_iteration 4\nmemory_dirty_rate 1010\n\
-            memory_page_size 4096\ndowntime 2700\nauto_converge_throttle 20\ndisk_total 0";
+        let text = "operation 5\ntime_elapsed 5040\nmemory_total 71303168\nmemory_processed \
+            20993031\nmemory_remaining 11501568\nmemory_bps 4187500\nmemory_iteration \
+            4\nmemory_dirty_rate 1010\nmemory_page_size 4096\ndowntime \
+            2700\nauto_converge_throttle 20\ndisk_total 0";
         let pairs = text.lines().filter_map(|line| line.split_once(' '));
-        let mut stats: Stats = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let mut stats: Stats = pairs
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
         let job = of_domain(&stats, "active");
-        assert_eq!((job.kind, job.rate, job.dirtied), (JobKind::Migration, Some(4_187_500), Some(1010 * 4096)));
-        assert_eq!((job.throttle_percent, job.downtime_ns), (Some(20), Some(2_700_000_000)));
+        assert_eq!(
+            (job.kind, job.rate, job.dirtied),
+            (JobKind::Migration, Some(4_187_500), Some(1010 * 4096))
+        );
+        assert_eq!(
+            (job.throttle_percent, job.downtime_ns),
+            (Some(20), Some(2_700_000_000))
+        );
         stats.insert("memory_iteration".into(), "1".into());
         assert_eq!(of_domain(&stats, "active").dirtied, None);
-        let backup = ["operation 9", "disk_total 100", "disk_processed 40", "disk_remaining 60"];
-        let stats = backup.iter().filter_map(|line| line.split_once(' ')).map(|(n, v)| (n.into(), v.into())).collect();
+        let backup = [
+            "operation 9",
+            "disk_total 100",
+            "disk_processed 40",
+            "disk_remaining 60",
+        ];
+        let stats = backup
+            .iter()
+            .filter_map(|line| line.split_once(' '))
+            .map(|(n, v)| (n.into(), v.into()))
+            .collect();
         let job = of_domain(&stats, "active");
-        assert_eq!((job.kind, job.done, job.remaining), (JobKind::Backup, Some(40), Some(60)));
+        assert_eq!(
+            (job.kind, job.done, job.remaining),
+            (JobKind::Backup, Some(40), Some(60))
+        );
     }
 }

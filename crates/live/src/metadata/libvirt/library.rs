@@ -1,6 +1,7 @@
-//! libvirt without a link to it. `virt` calls libvirt's functions by their names; those that it calls for kvmtop are
-//! defined here, and pass the call on to the library that [`load`] has loaded. So one binary runs on hosts with and
-//! without libvirt. What calls a function that is not listed here does not link.
+//! libvirt without a link to it. `virt` calls libvirt's functions by their names; those that it
+//! calls for kvmtop are defined here, and pass the call on to the library that [`load`] has loaded.
+//! So one binary runs on hosts with and without libvirt. What calls a function that is not listed
+//! here does not link.
 #![allow(unsafe_code, reason = "libvirt's functions are found at run time")]
 #![allow(non_snake_case, reason = "names of C functions")]
 
@@ -16,11 +17,15 @@ static LIBRARY: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 /// Loads libvirt. It stays loaded: its threads and callbacks must never lose their code.
 pub fn load() -> Result<(), String> {
     // Monitor commands are in this one, which is linked to libvirt.so.0; `dlsym` searches both.
-    // SAFETY: the name is a text of C, and libvirt's initialisers may run in any process (they do in every `virsh`).
+    // SAFETY: the name is a text of C, and libvirt's initialisers may run in any process (they do
+    // in every `virsh`).
     let library = unsafe { libc::dlopen(c"libvirt-qemu.so.0".as_ptr(), libc::RTLD_NOW) };
     if library.is_null() {
-        // SAFETY: after a failure this is a text of C, which is this thread's until its next `dlopen`.
-        return Err(unsafe { CStr::from_ptr(libc::dlerror()) }.to_string_lossy().into_owned());
+        // SAFETY: after a failure this is a text of C, which is this thread's until its next
+        // `dlopen`.
+        return Err(unsafe { CStr::from_ptr(libc::dlerror()) }
+            .to_string_lossy()
+            .into_owned());
     }
     LIBRARY.store(library, Ordering::Release);
     // By default libvirt prints its errors to stderr, onto the screen.
@@ -36,11 +41,15 @@ fn find(name: &CStr) -> Option<*mut c_void> {
     }
     // SAFETY: the library is loaded, and the name is a text of C.
     let function = unsafe { libc::dlsym(library, name.as_ptr()) };
-    if function.is_null() { None } else { Some(function) }
+    if function.is_null() {
+        None
+    } else {
+        Some(function)
+    }
 }
 
-/// Defines functions of libvirt. Each returns what follows `else` if libvirt is not loaded: libvirt's own sign of an
-/// error.
+/// Defines functions of libvirt. Each returns what follows `else` if libvirt is not loaded:
+/// libvirt's own sign of an error.
 macro_rules! functions {
     ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty, else $error:expr;)*) => {$(
         #[unsafe(no_mangle)]
@@ -52,7 +61,8 @@ macro_rules! functions {
                 Err(_) => panic!(),
             };
             match find(NAME) {
-                // SAFETY: it has the type of the binding's declaration, and the caller keeps to libvirt's rules.
+                // SAFETY: it has the type of the binding's declaration, and the caller keeps to
+                // libvirt's rules.
                 Some(function) => unsafe { transmute::<*mut c_void, Function>(function)($($argument),*) },
                 None => $error,
             }

@@ -1,12 +1,13 @@
-//! libvirt's view of its domains. A separate thread polls it, so that a daemon that hangs delays only its answers.
-//! Further threads (`calls`) read what libvirt has to get from a guest's QEMU, so that a guest that hangs delays only
-//! its figures.
+//! libvirt's view of its domains. A separate thread polls it, so that a daemon that hangs delays
+//! only its answers. Further threads (`calls`) read what libvirt has to get from a guest's QEMU, so
+//! that a guest that hangs delays only its figures.
 //!
-//! The library with its dependencies is larger than kvmtop, so it is loaded only when it is of use: when a guest with a
-//! UUID and a daemon's socket exist, or when a URI is given.
+//! The library with its dependencies is larger than kvmtop, so it is loaded only when it is of use:
+//! when a guest with a UUID and a daemon's socket exist, or when a URI is given.
 //!
-//! Calls are read-only and use the no-wait flags: a domain under migration would otherwise delay the answer by 30 s
-//! (`VIR_JOB_WAIT_TIME` in libvirt's `src/hypervisor/domain_job.c`). Only monitor commands need a writable connection.
+//! Calls are read-only and use the no-wait flags: a domain under migration would otherwise delay
+//! the answer by 30 s (`VIR_JOB_WAIT_TIME` in libvirt's `src/hypervisor/domain_job.c`). Only
+//! monitor commands need a writable connection.
 
 mod call_queue;
 mod calls;
@@ -42,14 +43,17 @@ struct Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, LibvirtState> {
-        // The data are consistent after each statement that changes them, so that a panic elsewhere on the thread does
-        // no harm.
+        // The data are consistent after each statement that changes them, so that a panic elsewhere
+        // on the thread does no harm.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[derive(Default)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a separate message between two threads")]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a separate message between two threads"
+)]
 struct LibvirtState {
     /// The domains of the last poll, by UUID.
     domains: HashMap<String, Arc<GuestMetadata>>,
@@ -77,8 +81,9 @@ struct LibvirtState {
 pub struct Libvirt(Arc<Shared>);
 
 impl Libvirt {
-    /// Starts the thread. `uri` is `--libvirt-uri`, else `LIBVIRT_DEFAULT_URI` or `qemu:///system`. Without a URI it
-    /// connects after the first [`Self::refresh`], or `at_once`, even if no guest is there that the daemon may know.
+    /// Starts the thread. `uri` is `--libvirt-uri`, else `LIBVIRT_DEFAULT_URI` or `qemu:///system`.
+    /// Without a URI it connects after the first [`Self::refresh`], or `at_once`, even if no guest
+    /// is there that the daemon may know.
     pub fn start(uri: Option<String>, at_once: bool) -> Self {
         let shared = Arc::<Shared>::default();
         if let Err(failure) = start_thread(&shared, uri, at_once) {
@@ -92,7 +97,8 @@ impl Libvirt {
         self.0.lock().domains.get(uuid).cloned()
     }
 
-    /// Whether a poll has ended since the start: before that, a domain that is not found may still be libvirt's.
+    /// Whether a poll has ended since the start: before that, a domain that is not found may still
+    /// be libvirt's.
     pub fn answered(&self) -> bool {
         self.0.lock().answered
     }
@@ -114,16 +120,20 @@ impl Libvirt {
         self.0.lock().queue.is_asking(uuid)
     }
 
-    /// Sets the processes of the domains, by UUID (lower case): one that is stopped or waits for storage is not asked.
+    /// Sets the processes of the domains, by UUID (lower case): one that is stopped or waits for
+    /// storage is not asked.
     pub fn set_processes(&self, processes: HashMap<String, i32>) {
         self.0.lock().processes = processes;
     }
 
-    /// Asks for a guest's memory map by a monitor command; the reply arrives on the channel. libvirt marks the domain
-    /// as tainted by it (`custom-monitor`).
+    /// Asks for a guest's memory map by a monitor command; the reply arrives on the channel.
+    /// libvirt marks the domain as tainted by it (`custom-monitor`).
     pub fn memory_map(&self, uuid: &str) -> Receiver<MonitorReply> {
         let (reply, receive) = sync_channel(1);
-        self.0.lock().queue.add(uuid, GuestQuestion::MemoryMap(reply));
+        self.0
+            .lock()
+            .queue
+            .add(uuid, GuestQuestion::MemoryMap(reply));
         self.0.work.notify_all();
         receive
     }
@@ -131,16 +141,29 @@ impl Libvirt {
     /// The status of this source.
     pub fn status(&self, now: Instant) -> SourceStatus {
         let state = self.0.lock();
-        if let Some(asked) = state.asked.filter(|asked| now.saturating_duration_since(*asked) > HANG_TIMEOUT) {
+        if let Some(asked) = state
+            .asked
+            .filter(|asked| now.saturating_duration_since(*asked) > HANG_TIMEOUT)
+        {
             return SourceStatus::degraded(
                 SourceId::Libvirt,
-                format!("libvirtd has not answered for {} s", now.saturating_duration_since(asked).as_secs()),
-                format!("{}; until then names and settings are those of its last answer", failure::RESTART),
+                format!(
+                    "libvirtd has not answered for {} s",
+                    now.saturating_duration_since(asked).as_secs()
+                ),
+                format!(
+                    "{}; until then names and settings are those of its last answer",
+                    failure::RESTART
+                ),
             );
         }
         match &state.failure {
-            Some((cause, fix)) => SourceStatus::missing(SourceId::Libvirt, cause.clone(), fix.clone()),
-            None => state.left_out(now).unwrap_or_else(|| SourceStatus::ok(SourceId::Libvirt)),
+            Some((cause, fix)) => {
+                SourceStatus::missing(SourceId::Libvirt, cause.clone(), fix.clone())
+            }
+            None => state
+                .left_out(now)
+                .unwrap_or_else(|| SourceStatus::ok(SourceId::Libvirt)),
         }
     }
 }
@@ -154,12 +177,21 @@ impl Drop for Libvirt {
 }
 
 /// Starts the thread that polls libvirt.
-fn start_thread(shared: &Arc<Shared>, uri: Option<String>, at_once: bool) -> Result<(), LibvirtFailure> {
+fn start_thread(
+    shared: &Arc<Shared>,
+    uri: Option<String>,
+    at_once: bool,
+) -> Result<(), LibvirtFailure> {
     let of_thread = shared.clone();
     let thread = std::thread::Builder::new().name("libvirt".into());
     match thread.spawn(move || polling::serve(&of_thread, uri, at_once)) {
         Ok(_) => Ok(()),
-        Err(e) => Err((format!("libvirt is not used: its thread did not start: {e}"), "raise ulimit -u".into())),
+        Err(e) => Err((
+            format!("libvirt is not used: its thread did not start: {e}"),
+            "raise \
+            ulimit -u"
+                .into(),
+        )),
     }
 }
 
@@ -170,7 +202,8 @@ impl LibvirtState {
         let silent: Vec<&str> = self.queue.silent(now).filter_map(name).collect();
         let first = silent.iter().min()?;
         let cause = format!(
-            "{} of {} guests do not answer libvirt, {first} among them: no disks and network cards of theirs",
+            "{} of {} guests do not answer libvirt, {first} among them: no disks and network cards \
+                of theirs",
             silent.len(),
             self.domains.len()
         );
@@ -182,7 +215,11 @@ impl LibvirtState {
     /// Drops the figures of a guest that is not read: they are too old.
     fn leave_out(&mut self, uuid: &str) {
         self.devices.remove(uuid);
-        if let Some(domain) = self.domains.get_mut(uuid).filter(|d| d.activity != DeviceActivity::default()) {
+        if let Some(domain) = self
+            .domains
+            .get_mut(uuid)
+            .filter(|d| d.activity != DeviceActivity::default())
+        {
             Arc::make_mut(domain).activity = DeviceActivity::default();
         }
     }

@@ -19,8 +19,8 @@ const RETRY: Duration = Duration::from_secs(10);
 const STEP: Duration = Duration::from_millis(500);
 /// A poll that a new guest causes waits for further new guests.
 const REFRESH: Duration = Duration::from_millis(100);
-/// The sockets of this host's daemons (libvirt's `src/remote/remote_sockets.c`), where a client of `qemu:///system`
-/// connects.
+/// The sockets of this host's daemons (libvirt's `src/remote/remote_sockets.c`), where a client of
+/// `qemu:///system` connects.
 const SOCKETS: [&str; 4] = [
     "/run/libvirt/libvirt-sock-ro",
     "/run/libvirt/virtqemud-sock-ro",
@@ -32,19 +32,28 @@ const SOCKETS: [&str; 4] = [
 pub(super) fn serve(shared: &Arc<Shared>, uri: Option<String>, at_once: bool) {
     // The daemon asks who kvmtop's user is and nothing else; the threads that follow inherit it.
     rights::keep_none();
-    let uri =
-        uri.or_else(|| std::env::var("LIBVIRT_DEFAULT_URI").ok()).filter(|uri| !uri.is_empty() && !uri.contains('\0'));
+    let uri = uri
+        .or_else(|| std::env::var("LIBVIRT_DEFAULT_URI").ok())
+        .filter(|uri| !uri.is_empty() && !uri.contains('\0'));
     if wait_for_use(shared, uri.is_some(), at_once) {
         run(shared, &uri.unwrap_or_else(|| "qemu:///system".into()));
     }
 }
 
-fn wait<'s>(shared: &'s Shared, state: MutexGuard<'s, LibvirtState>, time: Duration) -> MutexGuard<'s, LibvirtState> {
-    shared.work.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner).0
+fn wait<'s>(
+    shared: &'s Shared,
+    state: MutexGuard<'s, LibvirtState>,
+    time: Duration,
+) -> MutexGuard<'s, LibvirtState> {
+    shared
+        .work
+        .wait_timeout(state, time)
+        .unwrap_or_else(PoisonError::into_inner)
+        .0
 }
 
-/// Waits until libvirt is of use and loads it; false when it cannot be used or the front is gone. `named`: there is a
-/// URI.
+/// Waits until libvirt is of use and loads it; false when it cannot be used or the front is gone.
+/// `named`: there is a URI.
 fn wait_for_use(shared: &Shared, named: bool, at_once: bool) -> bool {
     let mut state = shared.lock();
     while !state.closed {
@@ -85,7 +94,11 @@ fn run(shared: &Arc<Shared>, uri: &str) {
         serve_waiting(shared, uri);
         let mut state = shared.lock();
         if !state.closed && !state.refresh {
-            state = wait(shared, state, next.saturating_duration_since(Instant::now()).min(STEP));
+            state = wait(
+                shared,
+                state,
+                next.saturating_duration_since(Instant::now()).min(STEP),
+            );
         }
         if state.closed {
             return;
@@ -112,13 +125,23 @@ fn poll(shared: &Shared, connection: &mut LibvirtConnection) -> bool {
             let mut old = std::mem::take(&mut state.domains);
             for (uuid, domain) in found {
                 let before = old.remove(&uuid);
-                state.domains.insert(uuid, Arc::new(merge(domain, before.as_deref())));
+                state
+                    .domains
+                    .insert(uuid, Arc::new(merge(domain, before.as_deref())));
             }
-            let LibvirtState { domains, devices, queue, .. } = &mut *state;
+            let LibvirtState {
+                domains,
+                devices,
+                queue,
+                ..
+            } = &mut *state;
             devices.retain(|uuid, _| domains.contains_key(uuid));
             for (uuid, domain) in domains.iter() {
                 queue.add(uuid, GuestQuestion::Devices);
-                if domain.stop().is_some_and(|stop| stop.reason == StopReason::IoError) {
+                if domain
+                    .stop()
+                    .is_some_and(|stop| stop.reason == StopReason::IoError)
+                {
                     queue.add(uuid, GuestQuestion::State);
                 }
             }
@@ -135,15 +158,30 @@ fn poll(shared: &Shared, connection: &mut LibvirtConnection) -> bool {
 /// Adds what an earlier poll and the guest itself said to what a poll said.
 fn merge(polled: GuestMetadata, before: Option<&GuestMetadata>) -> GuestMetadata {
     let before = before.cloned().unwrap_or_default();
-    let GuestMetadata { name, uuid, state, persistent, xml_text, .. } = polled;
+    let GuestMetadata {
+        name,
+        uuid,
+        state,
+        persistent,
+        xml_text,
+        ..
+    } = polled;
     let state = match (&before.state, state) {
         // A poll names no disks.
         (Some(known), Some(polled)) if known.reason() == polled.reason() => Some(known.clone()),
         (_, polled) => polled,
     };
-    let mut domain = GuestMetadata { name, uuid, state, persistent, ..before };
+    let mut domain = GuestMetadata {
+        name,
+        uuid,
+        state,
+        persistent,
+        ..before
+    };
     if domain.xml_text != xml_text {
-        let parsed = xml_text.as_deref().and_then(|text| domain_xml::parse(text).ok());
+        let parsed = xml_text
+            .as_deref()
+            .and_then(|text| domain_xml::parse(text).ok());
         domain.xml = parsed.map(|xml| Known::new(Arc::new(xml), Origin::Libvirt));
         domain.xml_text = xml_text;
     }

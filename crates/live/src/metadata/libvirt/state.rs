@@ -19,7 +19,9 @@ fn state_reason(domain: &Domain) -> Option<DomainStateReason> {
 fn stop_reason_of(reason: DomainStateReason) -> Option<StopReason> {
     Some(match reason {
         DomainStateReason::PMSuspended(_) => StopReason::Suspended,
-        DomainStateReason::Crashed(reason) if reason.is(DomainCrashedReason::Panicked) => StopReason::GuestPanicked,
+        DomainStateReason::Crashed(reason) if reason.is(DomainCrashedReason::Panicked) => {
+            StopReason::GuestPanicked
+        }
         DomainStateReason::Crashed(_) => StopReason::Crashed,
         // Also after an error of KVM, for which libvirt has no word.
         DomainStateReason::Paused(reason) => match reason.unwrap_or(DomainPausedReason::Unknown) {
@@ -47,8 +49,14 @@ fn stop_reason_of(reason: DomainStateReason) -> Option<StopReason> {
 /// The step of a migration to which the domain's state belongs, by QEMU's names.
 pub(super) fn migration_status(domain: &Domain) -> &'static str {
     match state_reason(domain) {
-        Some(DomainStateReason::Paused(reason)) if reason.is(DomainPausedReason::PostCopy) => "postcopy-active",
-        Some(DomainStateReason::Paused(reason)) if reason.is(DomainPausedReason::PostCopyFailed) => "postcopy-paused",
+        Some(DomainStateReason::Paused(reason)) if reason.is(DomainPausedReason::PostCopy) => {
+            "postcopy-active"
+        }
+        Some(DomainStateReason::Paused(reason))
+            if reason.is(DomainPausedReason::PostCopyFailed) =>
+        {
+            "postcopy-paused"
+        }
         _ => "active",
     }
 }
@@ -61,12 +69,30 @@ mod tests {
     #[test]
     fn reasons_of_libvirt() {
         let paused = |reason| DomainStateReason::Paused(DomainPausedReasonEnum::from_raw(reason));
-        let crashed = |reason| DomainStateReason::Crashed(DomainCrashedReasonEnum::from_raw(reason));
+        let crashed =
+            |reason| DomainStateReason::Crashed(DomainCrashedReasonEnum::from_raw(reason));
         let of = |reason| stop_reason_of(reason).map(StopReason::as_str);
-        assert_eq!(of(DomainStateReason::Running(DomainRunningReason::Booted.into())), None);
-        assert_eq!([of(paused(5)), of(paused(10))], [Some("io-error"), Some("guest-panicked")]);
-        assert_eq!([of(paused(1)), of(paused(0)), of(paused(99))], [Some("user"), Some("unknown"), Some("unknown")]);
-        assert_eq!([of(crashed(1)), of(crashed(0))], [Some("guest-panicked"), Some("crashed")]);
-        assert_eq!([of(paused(12)), of(paused(13))], [Some("migration"), Some("postcopy-failed")]);
+        assert_eq!(
+            of(DomainStateReason::Running(
+                DomainRunningReason::Booted.into()
+            )),
+            None
+        );
+        assert_eq!(
+            [of(paused(5)), of(paused(10))],
+            [Some("io-error"), Some("guest-panicked")]
+        );
+        assert_eq!(
+            [of(paused(1)), of(paused(0)), of(paused(99))],
+            [Some("user"), Some("unknown"), Some("unknown")]
+        );
+        assert_eq!(
+            [of(crashed(1)), of(crashed(0))],
+            [Some("guest-panicked"), Some("crashed")]
+        );
+        assert_eq!(
+            [of(paused(12)), of(paused(13))],
+            [Some("migration"), Some("postcopy-failed")]
+        );
     }
 }

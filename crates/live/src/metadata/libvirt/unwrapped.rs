@@ -14,26 +14,40 @@ const MAX_STATS: usize = 65_536;
 
 /// The disks whose requests failed. libvirt asks QEMU.
 pub fn failed_disks(domain: &Domain) -> Vec<StopDisk> {
-    let mut errors = [sys::virDomainDiskError { disk: null_mut(), error: 0 }; MAX_STOP_DISKS];
+    let mut errors = [sys::virDomainDiskError {
+        disk: null_mut(),
+        error: 0,
+    }; MAX_STOP_DISKS];
     let room = errors.len() as c_uint;
     // SAFETY: libvirt fills in at most as many as there is room for.
-    let count = unsafe { sys::virDomainGetDiskErrors(domain.as_ptr(), errors.as_mut_ptr(), room, 0) };
+    let count =
+        unsafe { sys::virDomainGetDiskErrors(domain.as_ptr(), errors.as_mut_ptr(), room, 0) };
     let mut disks = Vec::new();
     for error in errors.iter().take(usize::try_from(count).unwrap_or(0)) {
         // SAFETY: the name is null or a text of C, and the caller's.
-        let Some(name) = (unsafe { copied(error.disk) }) else { continue };
+        let Some(name) = (unsafe { copied(error.disk) }) else {
+            continue;
+        };
         // SAFETY: as above; it is freed once.
         unsafe { libc::free(error.disk.cast()) };
         let is_full = error.error.cast_unsigned() == sys::VIR_DOMAIN_DISK_ERROR_NO_SPACE;
-        disks.push(StopDisk { name: sanitize(&name, 64), is_full, ..StopDisk::default() });
+        disks.push(StopDisk {
+            name: sanitize(&name, 64),
+            is_full,
+            ..StopDisk::default()
+        });
     }
     disks
 }
 
-/// Whether libvirt works on the domain at this moment, so that a question about its jobs would wait. This one never
-/// does (`qemuDomainGetControlInfo` in libvirt's `src/qemu/qemu_driver.c`).
+/// Whether libvirt works on the domain at this moment, so that a question about its jobs would
+/// wait. This one never does (`qemuDomainGetControlInfo` in libvirt's `src/qemu/qemu_driver.c`).
 pub fn is_busy(domain: &Domain) -> bool {
-    let mut info = sys::virDomainControlInfo { state: 0, details: 0, stateTime: 0 };
+    let mut info = sys::virDomainControlInfo {
+        state: 0,
+        details: 0,
+        stateTime: 0,
+    };
     // SAFETY: `info` is libvirt's record.
     let result = unsafe { sys::virDomainGetControlInfo(domain.as_ptr(), &raw mut info, 0) };
     result != 0 || info.state != sys::VIR_DOMAIN_CONTROL_OK
@@ -44,12 +58,22 @@ pub fn job(domain: &Domain) -> Option<Stats> {
     let mut kind = 0;
     let mut count = 0;
     let mut list = null_mut();
-    // SAFETY: `list` receives `count` parameters that are the caller's, or stays null; they are freed once, after they
-    // have been copied.
+    // SAFETY: `list` receives `count` parameters that are the caller's, or stays null; they are
+    // freed once, after they have been copied.
     unsafe {
-        let result = sys::virDomainGetJobStats(domain.as_ptr(), &raw mut kind, &raw mut list, &raw mut count, 0);
+        let result = sys::virDomainGetJobStats(
+            domain.as_ptr(),
+            &raw mut kind,
+            &raw mut list,
+            &raw mut count,
+            0,
+        );
         let has_job = result == 0 && kind.cast_unsigned() != sys::VIR_DOMAIN_JOB_NONE;
-        let job = if has_job { Some(read_parameters(list, count)) } else { None };
+        let job = if has_job {
+            Some(read_parameters(list, count))
+        } else {
+            None
+        };
         sys::virTypedParamsFree(list, count);
         job
     }
@@ -57,22 +81,31 @@ pub fn job(domain: &Domain) -> Option<Stats> {
 
 /// The job of a disk, if it has one.
 pub fn block_job(domain: &Domain, disk: &str) -> Option<sys::virDomainBlockJobInfo> {
-    let mut info = sys::virDomainBlockJobInfo { type_: 0, bandwidth: 0, cur: 0, end: 0 };
+    let mut info = sys::virDomainBlockJobInfo {
+        type_: 0,
+        bandwidth: 0,
+        cur: 0,
+        end: 0,
+    };
     let disk = CString::new(disk).ok()?;
     let flags = sys::VIR_DOMAIN_BLOCK_JOB_INFO_BANDWIDTH_BYTES;
     // SAFETY: the name is a text of C, and `info` is libvirt's record.
-    let result = unsafe { sys::virDomainGetBlockJobInfo(domain.as_ptr(), disk.as_ptr(), &raw mut info, flags) };
+    let result = unsafe {
+        sys::virDomainGetBlockJobInfo(domain.as_ptr(), disk.as_ptr(), &raw mut info, flags)
+    };
     if result == 1 { Some(info) } else { None }
 }
 
-/// The statistics of its disks, network cards and balloon. One domain is asked at a time, because a QEMU that does not
-/// answer would take the answers of all.
+/// The statistics of its disks, network cards and balloon. One domain is asked at a time, because a
+/// QEMU that does not answer would take the answers of all.
 pub fn device_stats(domain: &Domain) -> Option<Stats> {
-    let stats = sys::VIR_DOMAIN_STATS_BALLOON | sys::VIR_DOMAIN_STATS_INTERFACE | sys::VIR_DOMAIN_STATS_BLOCK;
+    let stats = sys::VIR_DOMAIN_STATS_BALLOON
+        | sys::VIR_DOMAIN_STATS_INTERFACE
+        | sys::VIR_DOMAIN_STATS_BLOCK;
     let no_wait = sys::VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT;
     let mut records: *mut sys::virDomainStatsRecordPtr = null_mut();
-    // SAFETY: the list ends with a null pointer, as the one that `records` receives, unless that stays null; it is
-    // freed once, after its record has been copied.
+    // SAFETY: the list ends with a null pointer, as the one that `records` receives, unless that
+    // stays null; it is freed once, after its record has been copied.
     unsafe {
         let mut list = [domain.as_ptr(), null_mut()];
         sys::virDomainListGetStats(list.as_mut_ptr(), stats, &raw mut records, no_wait);
@@ -88,7 +121,8 @@ pub fn device_stats(domain: &Domain) -> Option<Stats> {
 unsafe fn read_parameters(list: *const sys::virTypedParameter, count: c_int) -> Stats {
     let mut stats = Stats::default();
     for i in 0..usize::try_from(count).unwrap_or(0).min(MAX_STATS) {
-        // SAFETY: as above; libvirt ends the name with NUL, and the type says which member of the union is set.
+        // SAFETY: as above; libvirt ends the name with NUL, and the type says which member of the
+        // union is set.
         unsafe {
             let parameter = &*list.add(i);
             let value = match parameter.type_.cast_unsigned() {
@@ -111,6 +145,10 @@ unsafe fn read_parameters(list: *const sys::virTypedParameter, count: c_int) -> 
 /// # Safety
 /// The pointer is null or points to bytes that end with NUL.
 unsafe fn copied(text: *const c_char) -> Option<String> {
+    if text.is_null() {
+        return None;
+    }
     // SAFETY: as above.
-    if text.is_null() { None } else { Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()) }
+    let text = unsafe { CStr::from_ptr(text) };
+    Some(text.to_string_lossy().into_owned())
 }

@@ -1,7 +1,8 @@
-//! QMP, the protocol of QEMU's monitor (docs/interop/qmp-spec.rst): lines of JSON, a greeting first.
+//! QMP, the protocol of QEMU's monitor (docs/interop/qmp-spec.rst): lines of JSON, a greeting
+//! first.
 //!
-//! The other side may be hostile: all that it sends together has a longest time and a largest size, and only what is
-//! expected is kept of its JSON.
+//! The other side may be hostile: all that it sends together has a longest time and a largest size,
+//! and only what is expected is kept of its JSON.
 
 use kvm::sanitize;
 use serde::Deserialize;
@@ -61,14 +62,26 @@ impl QmpConversation {
     /// Reads the greeting and agrees on commands.
     ///
     /// # Errors
-    /// A sentence: no greeting came in time, as while another client holds the monitor, or the other side does not
-    /// speak QMP.
+    /// A sentence: no greeting came in time, as while another client holds the monitor, or the
+    /// other side does not speak QMP.
     pub(super) fn begin(stream: UnixStream) -> Result<Self, String> {
         let until = Instant::now() + COMMAND_TIMEOUT;
-        stream.set_write_timeout(Some(COMMAND_TIMEOUT)).map_err(|e| e.to_string())?;
-        let mut monitor = Self { lines: BufReader::new(UntilDeadline { stream, until }.take(MAX_REPLY)) };
-        let greeting = monitor.line().map_err(|e| format!("{e}; another program may hold the monitor"))?;
-        serde_json::from_slice::<QmpGreeting>(&greeting).map_err(|_| "does not greet as a QMP monitor does")?;
+        stream
+            .set_write_timeout(Some(COMMAND_TIMEOUT))
+            .map_err(|e| e.to_string())?;
+        let mut monitor = Self {
+            lines: BufReader::new(UntilDeadline { stream, until }.take(MAX_REPLY)),
+        };
+        let greeting = monitor.line().map_err(|e| {
+            format!(
+                "{e}; another program may hold the \
+            monitor"
+            )
+        })?;
+        serde_json::from_slice::<QmpGreeting>(&greeting).map_err(|_| {
+            "does not greet as a QMP \
+            monitor does"
+        })?;
         monitor.ask::<IgnoredAny>(&json!({"execute": "qmp_capabilities"}))?;
         Ok(monitor)
     }
@@ -77,12 +90,21 @@ impl QmpConversation {
     ///
     /// # Errors
     /// A sentence: no answer in time, a refusal, or an answer of another kind.
-    pub(super) fn ask<T: DeserializeOwned>(&mut self, command: &serde_json::Value) -> Result<T, String> {
+    pub(super) fn ask<T: DeserializeOwned>(
+        &mut self,
+        command: &serde_json::Value,
+    ) -> Result<T, String> {
         let stream = &mut self.lines.get_mut().get_mut().stream;
-        stream.write_all(format!("{command}\n").as_bytes()).map_err(|e| sentence(&e))?;
+        stream
+            .write_all(format!("{command}\n").as_bytes())
+            .map_err(|e| sentence(&e))?;
         loop {
-            let message: QmpMessage<T> =
-                serde_json::from_slice(&self.line()?).map_err(|e| format!("an unexpected answer: {e}"))?;
+            let message: QmpMessage<T> = serde_json::from_slice(&self.line()?).map_err(|e| {
+                format!(
+                    "an unexpected answer: \
+                    {e}"
+                )
+            })?;
             if let Some(refusal) = message.error {
                 let said = refusal.desc.unwrap_or_else(|| "no reason given".into());
                 return Err(format!("the monitor refuses: {}", sanitize(&said, 200)));
@@ -98,10 +120,18 @@ impl QmpConversation {
         let mut line = Vec::new();
         while line.trim_ascii().is_empty() {
             line.clear();
-            self.lines.read_until(b'\n', &mut line).map_err(|e| sentence(&e))?;
+            self.lines
+                .read_until(b'\n', &mut line)
+                .map_err(|e| sentence(&e))?;
             if line.last() != Some(&b'\n') {
                 let spent = self.lines.get_ref().limit() == 0;
-                return Err(if spent { "the answer is too long" } else { "closed without an answer" }.into());
+                return Err(if spent {
+                    "the answer is too long"
+                } else {
+                    "closed without an \
+                    answer"
+                }
+                .into());
             }
         }
         Ok(line)
@@ -146,23 +176,54 @@ mod tests {
 
     #[test]
     fn an_answer_behind_an_event() {
-        let text = answers(&[GREETING, DONE, "{\"event\": \"STOP\", \"data\": {}}\r\n\r\n{\"return\": \"a\\r\\n\"}"]);
+        let text = answers(&[
+            GREETING,
+            DONE,
+            "{\"event\": \"STOP\", \"data\": \
+            {}}\r\n\r\n{\"return\": \"a\\r\\n\"}",
+        ]);
         assert_eq!(text.unwrap(), "a\r\n");
     }
 
     #[test]
     fn a_refusal_is_a_sentence() {
-        let e = answers(&[GREETING, DONE, r#"{"error": {"class": "x", "desc": "not now\u001b[2J"}}"#]).unwrap_err();
+        let e = answers(&[
+            GREETING,
+            DONE,
+            r#"{"error": {"class": "x", "desc": "not now\u001b[2J"}}"#,
+        ])
+        .unwrap_err();
         assert_eq!(e, "the monitor refuses: not now");
-        assert_eq!(answers(&[GREETING, r#"{"error": {}}"#]).unwrap_err(), "the monitor refuses: no reason given");
+        assert_eq!(
+            answers(&[GREETING, r#"{"error": {}}"#]).unwrap_err(),
+            "the monitor refuses: no \
+            reason given"
+        );
     }
 
     #[test]
     fn what_is_no_monitor_is_said() {
-        assert_eq!(answers(&["hello"]).unwrap_err(), "does not greet as a QMP monitor does");
-        assert_eq!(answers(&[DONE]).unwrap_err(), "does not greet as a QMP monitor does");
-        assert!(answers(&[GREETING, DONE, r#"{"return": [1]}"#]).unwrap_err().starts_with("an unexpected answer"));
-        assert!(answers(&[GREETING, DONE]).unwrap_err().contains("closed without an answer"));
+        assert_eq!(
+            answers(&["hello"]).unwrap_err(),
+            "does not greet as a QMP monitor does"
+        );
+        assert_eq!(
+            answers(&[DONE]).unwrap_err(),
+            "does not greet as a QMP monitor does"
+        );
+        assert!(
+            answers(&[GREETING, DONE, r#"{"return": [1]}"#])
+                .unwrap_err()
+                .starts_with(
+                    "an \
+            unexpected answer"
+                )
+        );
+        assert!(
+            answers(&[GREETING, DONE])
+                .unwrap_err()
+                .contains("closed without an answer")
+        );
     }
 
     #[test]
@@ -176,17 +237,33 @@ mod tests {
     #[test]
     fn endless_events_end_at_the_limit() {
         let event = format!("{{\"event\": \"{}\"}}\n", "x".repeat(1000)).repeat(5000);
-        assert_eq!(answers(&[GREETING, DONE, &event]).unwrap_err(), "the answer is too long");
+        assert_eq!(
+            answers(&[GREETING, DONE, &event]).unwrap_err(),
+            "the answer is too long"
+        );
         let deep = format!("{{\"event\": {}", "[".repeat(3 << 20));
-        assert_eq!(answers(&[GREETING, DONE, &deep]).unwrap_err(), "the answer is too long");
+        assert_eq!(
+            answers(&[GREETING, DONE, &deep]).unwrap_err(),
+            "the answer is too long"
+        );
         let deep = format!("{{\"return\": {}", "[".repeat(1 << 20));
-        assert!(answers(&[GREETING, DONE, &deep]).unwrap_err().starts_with("an unexpected answer"));
+        assert!(
+            answers(&[GREETING, DONE, &deep])
+                .unwrap_err()
+                .starts_with("an unexpected answer")
+        );
     }
 
     #[test]
     fn a_byte_now_and_then_does_not_move_the_deadline() {
         let (near, _far) = UnixStream::pair().unwrap();
-        let mut stream = UntilDeadline { stream: near, until: Instant::now() };
-        assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), ErrorKind::TimedOut);
+        let mut stream = UntilDeadline {
+            stream: near,
+            until: Instant::now(),
+        };
+        assert_eq!(
+            stream.read(&mut [0]).unwrap_err().kind(),
+            ErrorKind::TimedOut
+        );
     }
 }

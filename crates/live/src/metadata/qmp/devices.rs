@@ -1,5 +1,6 @@
-//! A monitor's answers about disks and balloon (qapi/block-core.json, `query-blockstats`; qapi/machine.json,
-//! `query-balloon`), and what the VMM does with the guest ([`jobs`]). No monitor counts what network cards do.
+//! A monitor's answers about disks and balloon (qapi/block-core.json, `query-blockstats`;
+//! qapi/machine.json, `query-balloon`), and what the VMM does with the guest ([`jobs`]). No monitor
+//! counts what network cards do.
 
 use super::conversation::QmpConversation;
 use super::{jobs, state};
@@ -50,15 +51,28 @@ pub(in crate::metadata) struct MonitorFigures {
     pub state: ReportedState,
 }
 
-/// Asks for the counters of the disks, for the balloon, which not every guest has, and whether the guest is paused.
+/// Asks for the counters of the disks, for the balloon, which not every guest has, and whether the
+/// guest is paused.
 pub(in crate::metadata) fn ask(monitor: &mut QmpConversation) -> Result<MonitorFigures, String> {
     let state = state::ask(monitor)?;
     let blocks: Vec<QmpBlock> = monitor.ask(&json!({"execute": "query-blockstats"}))?;
     let at = Instant::now();
-    let balloon = monitor.ask::<QmpBalloon>(&json!({"execute": "query-balloon"})).ok().map(|b| b.actual);
+    let balloon = monitor
+        .ask::<QmpBalloon>(&json!({"execute": "query-balloon"}))
+        .ok()
+        .map(|b| b.actual);
     let disks = blocks.iter().take(MAX_DISKS).filter_map(disk).collect();
     let jobs = Some(jobs::ask(monitor, state == ReportedState::Running));
-    Ok(MonitorFigures { devices: DeviceCounters { at, disks, nics: Vec::new(), balloon, jobs }, state })
+    Ok(MonitorFigures {
+        devices: DeviceCounters {
+            at,
+            disks,
+            nics: Vec::new(),
+            balloon,
+            jobs,
+        },
+        state,
+    })
 }
 
 /// An empty drive (no medium) is left out.
@@ -74,18 +88,25 @@ fn disk(block: &QmpBlock) -> Option<DiskSample> {
         flush_ops: stats.flush_operations,
         flush_ns: stats.flush_total_time_ns,
         failed_ops: failed_ops(stats),
-        name: name(block.device.as_deref(), block.qdev.as_deref(), block.node.as_deref())
-            .filter(|_| block.node.is_some() || stats.rd_operations > 0)?,
+        name: name(
+            block.device.as_deref(),
+            block.qdev.as_deref(),
+            block.node.as_deref(),
+        )
+        .filter(|_| block.node.is_some() || stats.rd_operations > 0)?,
     })
 }
 
 /// Operations that failed; QEMU has always counted all three kinds or none.
 fn failed_ops(stats: &QmpBlockStats) -> Option<u64> {
-    let rest = stats.failed_wr_operations?.saturating_add(stats.failed_flush_operations?);
+    let rest = stats
+        .failed_wr_operations?
+        .saturating_add(stats.failed_flush_operations?);
     Some(stats.failed_rd_operations?.saturating_add(rest))
 }
 
-/// The name of `-drive`, else the `id` of the device (`/machine/peripheral/disk0/virtio-backend`), else the node's.
+/// The name of `-drive`, else the `id` of the device (`/machine/peripheral/disk0/virtio-backend`),
+/// else the node's.
 pub(super) fn name(device: Option<&str>, qdev: Option<&str>, node: Option<&str>) -> Option<String> {
     let given = |name: Option<&str>| name.filter(|n| !n.is_empty()).map(|n| sanitize(n, 64));
     let id = || {
@@ -110,11 +131,28 @@ mod tests {
             let text = format!("{},\"stats\":{stats}}}", text.trim_end_matches('}'));
             disk(&serde_json::from_str(&text).unwrap()).unwrap()
         };
-        assert_eq!(block("drive-scsi0", Some("/machine/x"), Some("#block1")).name, "drive-scsi0");
-        assert_eq!(block("", Some("/machine/peripheral/disk0/virtio-backend"), Some("n")).name, "disk0");
+        assert_eq!(
+            block("drive-scsi0", Some("/machine/x"), Some("#block1")).name,
+            "drive-scsi0"
+        );
+        assert_eq!(
+            block(
+                "",
+                Some("/machine/peripheral/disk0/virtio-backend"),
+                Some("n")
+            )
+            .name,
+            "disk0"
+        );
         assert_eq!(block("", None, Some("node\u{1b}[2J1")).name, "node1");
         let disk = block("d", None, None);
-        assert_eq!((disk.read_ops, disk.read_bytes, disk.read_ns), (1, 512, Some(9000)));
-        assert_eq!((disk.flush_ops, disk.flush_ns, disk.failed_ops), (Some(3), Some(600), Some(3)));
+        assert_eq!(
+            (disk.read_ops, disk.read_bytes, disk.read_ns),
+            (1, 512, Some(9000))
+        );
+        assert_eq!(
+            (disk.flush_ops, disk.flush_ns, disk.failed_ops),
+            (Some(3), Some(600), Some(3))
+        );
     }
 }

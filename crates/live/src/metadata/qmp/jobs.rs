@@ -1,5 +1,5 @@
-//! A monitor's answers about jobs (qapi/migration.json, `query-migrate`; qapi/job.json, `query-jobs`;
-//! qapi/block-core.json, `query-block-jobs`; qapi/dump.json, `query-dump`).
+//! A monitor's answers about jobs (qapi/migration.json, `query-migrate`; qapi/job.json,
+//! `query-jobs`; qapi/block-core.json, `query-block-jobs`; qapi/dump.json, `query-dump`).
 
 use super::conversation::QmpConversation;
 use kvm::sanitize;
@@ -76,10 +76,14 @@ struct QmpDump {
     total: Option<u64>,
 }
 
-/// Asks for the guest's jobs. A command that this QEMU does not have is refused: no job of its kind. `may_run`: a dump
-/// keeps the guest paused (`dump_init` in QEMU's dump/dump.c), so that only a paused guest can have one.
+/// Asks for the guest's jobs. A command that this QEMU does not have is refused: no job of its
+/// kind. `may_run`: a dump keeps the guest paused (`dump_init` in QEMU's dump/dump.c), so that only
+/// a paused guest can have one.
 pub(super) fn ask(monitor: &mut QmpConversation, may_run: bool) -> Vec<Job> {
-    let mut jobs: Vec<Job> = query::<QmpMigration>(monitor, "migrate").and_then(migration).into_iter().collect();
+    let mut jobs: Vec<Job> = query::<QmpMigration>(monitor, "migrate")
+        .and_then(migration)
+        .into_iter()
+        .collect();
     // QEMU names a migration that failed for ever.
     if let Some(migration) = jobs.first_mut().filter(|job| !job.has_failed()) {
         add_limits(migration, monitor);
@@ -96,7 +100,9 @@ pub(super) fn ask(monitor: &mut QmpConversation, may_run: bool) -> Vec<Job> {
 }
 
 fn query<T: DeserializeOwned>(monitor: &mut QmpConversation, what: &str) -> Option<T> {
-    monitor.ask(&json!({"execute": format!("query-{what}")})).ok()
+    monitor
+        .ask(&json!({"execute": format!("query-{what}")}))
+        .ok()
 }
 
 /// A migration that is under way or has failed.
@@ -107,7 +113,9 @@ fn migration(said: QmpMigration) -> Option<Job> {
     }
     let ram = said.ram.unwrap_or_default();
     // The first pass sends all of the memory; what was written meanwhile is known after it.
-    let dirtied = ram.dirty_pages_rate.filter(|_| ram.dirty_sync_count > Some(1));
+    let dirtied = ram
+        .dirty_pages_rate
+        .filter(|_| ram.dirty_sync_count > Some(1));
     Some(Job {
         kind: JobKind::Migration,
         status: sanitize(&status, 32),
@@ -116,7 +124,10 @@ fn migration(said: QmpMigration) -> Option<Job> {
         done: ram.transferred,
         total: ram.total,
         remaining: ram.remaining,
-        rate: ram.mbps.map(|mbps| (mbps * 125_000.0) as u64).filter(|rate| *rate > 0),
+        rate: ram
+            .mbps
+            .map(|mbps| (mbps * 125_000.0) as u64)
+            .filter(|rate| *rate > 0),
         rounds: ram.dirty_sync_count,
         dirtied: dirtied.and_then(|pages| pages.checked_mul(ram.page_size.unwrap_or(4096))),
         downtime_ns: said.expected_downtime.and_then(nanoseconds),
@@ -127,8 +138,14 @@ fn migration(said: QmpMigration) -> Option<Job> {
 
 fn add_limits(job: &mut Job, monitor: &mut QmpConversation) {
     let limits: QmpMigrationLimits = query(monitor, "migrate-parameters").unwrap_or_default();
-    let capabilities: Vec<QmpCapability> = query(monitor, "migrate-capabilities").unwrap_or_default();
-    let has = |name: &str| capabilities.iter().find(|c| c.capability == name).map(|c| c.state);
+    let capabilities: Vec<QmpCapability> =
+        query(monitor, "migrate-capabilities").unwrap_or_default();
+    let has = |name: &str| {
+        capabilities
+            .iter()
+            .find(|c| c.capability == name)
+            .map(|c| c.state)
+    };
     job.downtime_limit_ns = limits.downtime_limit.and_then(nanoseconds);
     job.limit = limits.max_bandwidth.filter(|limit| *limit > 0);
     (job.auto_converge, job.postcopy) = (has("auto-converge"), has("postcopy-ram"));
@@ -144,9 +161,22 @@ fn block_job(job: &QmpJob, details: &[QmpBlockJob]) -> Option<Job> {
         return None;
     }
     let detail = details.iter().find(|detail| detail.device == job.id);
-    let io_error = detail.and_then(|d| d.io_status.as_deref()).filter(|status| *status != "ok");
-    let io_error = io_error.map(|status| if status == "nospace" { "no space left" } else { "an I/O error" });
-    let error = job.error.as_deref().or(io_error).map(|why| sanitize(why, 200));
+    let io_error = detail
+        .and_then(|d| d.io_status.as_deref())
+        .filter(|status| *status != "ok");
+    let io_error = io_error.map(|status| {
+        if status == "nospace" {
+            "no space left"
+        } else {
+            "an I/O \
+        error"
+        }
+    });
+    let error = job
+        .error
+        .as_deref()
+        .or(io_error)
+        .map(|why| sanitize(why, 200));
     Some(Job {
         kind: match job.kind.as_str() {
             "backup" => JobKind::Backup,
@@ -157,11 +187,18 @@ fn block_job(job: &QmpJob, details: &[QmpBlockJob]) -> Option<Job> {
             _ => JobKind::Other,
         },
         name: sanitize(&job.id, 64),
-        status: if job.error.is_some() { "failed".into() } else { sanitize(&job.status, 32) },
+        status: if job.error.is_some() {
+            "failed".into()
+        } else {
+            sanitize(&job.status, 32)
+        },
         error,
         done: job.current_progress,
         total: job.total_progress,
-        remaining: job.total_progress.zip(job.current_progress).map(|(all, done)| all.saturating_sub(done)),
+        remaining: job
+            .total_progress
+            .zip(job.current_progress)
+            .map(|(all, done)| all.saturating_sub(done)),
         limit: detail.and_then(|d| d.speed).filter(|speed| *speed > 0),
         ..Job::default()
     })
@@ -172,7 +209,10 @@ fn dump(said: QmpDump) -> Option<Job> {
         kind: JobKind::Dump,
         done: said.completed,
         total: said.total,
-        remaining: said.total.zip(said.completed).map(|(all, done)| all.saturating_sub(done)),
+        remaining: said
+            .total
+            .zip(said.completed)
+            .map(|(all, done)| all.saturating_sub(done)),
         status: Some(said.status).filter(|status| status == "active")?,
         ..Job::default()
     })
@@ -194,11 +234,26 @@ mod tests {
     #[test]
     fn a_migration_that_runs() {
         let job = of(ACTIVE).unwrap();
-        assert_eq!((job.kind, job.status.as_str(), job.rounds), (JobKind::Migration, "active", Some(4)));
-        assert_eq!((job.rate, job.dirtied, job.remaining), (Some(4_187_500), Some(1010 * 4096), Some(11_501_568)));
-        assert_eq!((job.elapsed_ns, job.downtime_ns), (Some(5_040_000_000), Some(2_700_000_000)));
-        let first = of(&ACTIVE.replace("\"dirty-sync-count\": 4", "\"dirty-sync-count\": 1")).unwrap();
-        assert_eq!((first.rounds, first.dirtied), (Some(1), None), "nothing is known of what the guest writes");
+        assert_eq!(
+            (job.kind, job.status.as_str(), job.rounds),
+            (JobKind::Migration, "active", Some(4))
+        );
+        assert_eq!(
+            (job.rate, job.dirtied, job.remaining),
+            (Some(4_187_500), Some(1010 * 4096), Some(11_501_568))
+        );
+        assert_eq!(
+            (job.elapsed_ns, job.downtime_ns),
+            (Some(5_040_000_000), Some(2_700_000_000))
+        );
+        let first =
+            of(&ACTIVE.replace("\"dirty-sync-count\": 4", "\"dirty-sync-count\": 1")).unwrap();
+        assert_eq!(
+            (first.rounds, first.dirtied),
+            (Some(1), None),
+            "nothing is known of what the \
+            guest writes"
+        );
     }
 
     #[test]
@@ -206,22 +261,46 @@ mod tests {
         assert_eq!(of("{}"), None);
         assert_eq!(of(r#"{"status": "completed", "total-time": 7}"#), None);
         let failed = of(r#"{"status": "failed", "error-desc": "no route\u001b[2J"}"#).unwrap();
-        assert_eq!((failed.has_failed(), failed.error.as_deref()), (true, Some("no route")));
+        assert_eq!(
+            (failed.has_failed(), failed.error.as_deref()),
+            (true, Some("no route"))
+        );
     }
 
     #[test]
     fn block_jobs_and_their_errors() {
         let job = |text: &str, details: &str| {
-            block_job(&serde_json::from_str(text).unwrap(), &serde_json::from_str::<Vec<_>>(details).unwrap())
+            block_job(
+                &serde_json::from_str(text).unwrap(),
+                &serde_json::from_str::<Vec<_>>(details).unwrap(),
+            )
         };
         let running = r#"{"id": "d0", "type": "backup", "status": "running", "current-progress": 10,
             "total-progress": 100}"#;
-        let backup = job(running, r#"[{"device": "d0", "speed": 5, "io-status": "ok", "len": 100}]"#).unwrap();
-        assert_eq!((backup.kind, backup.limit, backup.remaining), (JobKind::Backup, Some(5), Some(90)));
-        let full = job(running, r#"[{"device": "d0", "speed": 0, "io-status": "nospace"}]"#).unwrap();
-        assert_eq!((full.limit, full.error.as_deref()), (None, Some("no space left")));
+        let backup = job(
+            running,
+            r#"[{"device": "d0", "speed": 5, "io-status": "ok", "len": 100}]"#,
+        )
+        .unwrap();
+        assert_eq!(
+            (backup.kind, backup.limit, backup.remaining),
+            (JobKind::Backup, Some(5), Some(90))
+        );
+        let full = job(
+            running,
+            r#"[{"device": "d0", "speed": 0, "io-status": "nospace"}]"#,
+        )
+        .unwrap();
+        assert_eq!(
+            (full.limit, full.error.as_deref()),
+            (None, Some("no space left"))
+        );
         let over = r#"{"id": "d0", "type": "stream", "status": "concluded"}"#;
         assert_eq!(job(over, "[]"), None);
-        assert!(job(&over.replace('}', r#", "error": "EIO"}"#), "[]").unwrap().has_failed());
+        assert!(
+            job(&over.replace('}', r#", "error": "EIO"}"#), "[]")
+                .unwrap()
+                .has_failed()
+        );
     }
 }

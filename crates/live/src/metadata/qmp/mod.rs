@@ -1,7 +1,9 @@
-//! Asks the guests' own monitors (QMP), each question on a short-lived thread that acts as the guest's user.
+//! Asks the guests' own monitors (QMP), each question on a short-lived thread that acts as the
+//! guest's user.
 //!
-//! A monitor serves one client at a time: while another one holds it, QEMU's greeting does not come and the deadline
-//! ends the attempt. A path on a file system that hangs keeps its thread, and the thread its place among the few.
+//! A monitor serves one client at a time: while another one holds it, QEMU's greeting does not come
+//! and the deadline ends the attempt. A path on a file system that hangs keeps its thread, and the
+//! thread its place among the few.
 
 mod conversation;
 pub(super) mod devices;
@@ -26,29 +28,45 @@ pub(super) const MEMORY_MAP: &str = "info mtree -f";
 /// The answer to come, or a sentence with the reason for its absence.
 pub(super) type QmpReply<T> = Receiver<Result<T, String>>;
 
-/// Puts a question to the guest's monitor. `None`: the guest names no monitor, or too many questions are under way; ask
-/// again later.
+/// Puts a question to the guest's monitor. `None`: the guest names no monitor, or too many
+/// questions are under way; ask again later.
 pub(super) fn ask<T: Send + 'static>(
     slots: &UserSlots,
     guest: &DomainFacts,
     question: fn(&mut QmpConversation) -> Result<T, String>,
 ) -> Option<QmpReply<T>> {
-    let path = guest.command.as_ref()?.qmp_sockets.first().map(PathBuf::from)?;
-    let socket = QmpSocket { pid: guest.pid?, start_ticks: guest.start_ticks, path };
-    let uid = std::fs::metadata(format!("/proc/{}", socket.pid)).ok()?.uid();
+    let path = guest
+        .command
+        .as_ref()?
+        .qmp_sockets
+        .first()
+        .map(PathBuf::from)?;
+    let socket = QmpSocket {
+        pid: guest.pid?,
+        start_ticks: guest.start_ticks,
+        path,
+    };
+    let uid = std::fs::metadata(format!("/proc/{}", socket.pid))
+        .ok()?
+        .uid();
     slots.run(uid, "qmp", move || {
-        let answer = socket.connect().and_then(QmpConversation::begin).and_then(|mut m| question(&mut m));
+        let answer = socket
+            .connect()
+            .and_then(QmpConversation::begin)
+            .and_then(|mut m| question(&mut m));
         answer.map_err(|e| format!("{}: {e}", socket.name()))
     })
 }
 
 /// The device of each port and address.
 pub(super) fn device_map(monitor: &mut QmpConversation) -> Result<DeviceMap, String> {
-    let command = json!({"execute": "human-monitor-command", "arguments": {"command-line": MEMORY_MAP}});
+    let command =
+        json!({"execute": "human-monitor-command", "arguments": {"command-line": MEMORY_MAP}});
     mtree::parse(&monitor.ask::<String>(&command)?).map_err(|e| e.to_string())
 }
 
-/// All questions to what may be a monitor, for `fuzz/readers.rs`: the answers are read and forgotten.
+/// All questions to what may be a monitor, for `fuzz/readers.rs`: the answers are read and
+/// forgotten.
 ///
 /// # Errors
 /// The sentence that stands for an answer.

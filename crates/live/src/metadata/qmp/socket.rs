@@ -1,11 +1,12 @@
 //! Connects to the monitor that a guest's command line names.
 //!
-//! Any user may run a process that holds a KVM VM and has any command line. So the path is opened as that process
-//! could open it: below its root folder, in its mount namespace, with its user's rights; and only the process itself
-//! may listen there.
+//! Any user may run a process that holds a KVM VM and has any command line. So the path is opened
+//! as that process could open it: below its root folder, in its mount namespace, with its user's
+//! rights; and only the process itself may listen there.
 #![allow(
     unsafe_code,
-    reason = "setfsuid(2), setfsgid(2), and SO_PEERCRED, which rustix reads as a PID that is never 0"
+    reason = "setfsuid(2), setfsgid(2), and SO_PEERCRED, which rustix reads as a PID that is never \
+        0"
 )]
 
 use crate::proc::file;
@@ -38,33 +39,54 @@ impl QmpSocket {
         sanitize(&self.path.to_string_lossy(), 256)
     }
 
-    /// Connects, without waiting for the listener. From then on the calling thread acts as the guest's user.
+    /// Connects, without waiting for the listener. From then on the calling thread acts as the
+    /// guest's user.
     ///
     /// # Errors
     /// A sentence without the path.
     pub(super) fn connect(&self) -> Result<UnixStream, String> {
         let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let process = open(format!("/proc/{}", self.pid), folder, Mode::empty()).map_err(|e| e.to_string())?;
+        let process = open(format!("/proc/{}", self.pid), folder, Mode::empty())
+            .map_err(|e| e.to_string())?;
         let user = self.user(&process)?;
-        // A relative path leads down from the working folder, an absolute one stays below the root folder.
-        let (base, resolve) =
-            if self.path.is_absolute() { ("root", ResolveFlags::IN_ROOT) } else { ("cwd", ResolveFlags::BENEATH) };
+        // A relative path leads down from the working folder, an absolute one stays below the root
+        // folder.
+        let (base, resolve) = if self.path.is_absolute() {
+            ("root", ResolveFlags::IN_ROOT)
+        } else {
+            ("cwd", ResolveFlags::BENEATH)
+        };
         let base = openat(&process, base, folder, Mode::empty())
             .map_err(|e| format!("the guest's {base} folder: {e}; {}", rights::hint()))?;
         // It may have become another user's program in between.
         if self.user(&process)? != user {
             return Err("the guest's process changed its user".into());
         }
-        act_as(&user).map_err(|e| format!("kvmtop cannot act as user {}: {e}; run kvmtop as root", user.uid))?;
+        act_as(&user).map_err(|e| {
+            format!(
+                "kvmtop cannot act as user {}: {e}; run kvmtop as root",
+                user.uid
+            )
+        })?;
         let how = OFlags::PATH | OFlags::CLOEXEC;
-        let file = openat2(&base, &self.path, how, Mode::empty(), resolve | ResolveFlags::NO_MAGICLINKS)
-            .map_err(|e| as_user(e, user.uid))?;
+        let file = openat2(
+            &base,
+            &self.path,
+            how,
+            Mode::empty(),
+            resolve | ResolveFlags::NO_MAGICLINKS,
+        )
+        .map_err(|e| as_user(e, user.uid))?;
         let socket = connect_to(&file, user.uid)?;
         let listener = listener(&socket)?;
         if listener != self.pid {
             return Err(match listener {
-                0 => "a process outside of kvmtop's PID namespace listens there, not the guest".into(),
-                pid => format!("process {pid} listens there, not the guest's process {}", self.pid),
+                0 => "a process outside of kvmtop's PID namespace listens there, not the guest"
+                    .into(),
+                pid => format!(
+                    "process {pid} listens there, not the guest's process {}",
+                    self.pid
+                ),
             });
         }
         rustix::io::ioctl_fionbio(&socket, false).map_err(|e| e.to_string())?;
@@ -80,21 +102,29 @@ impl QmpSocket {
             return Err(gone());
         }
         let status = read("status", file::MAX_STATUS).map_err(|_| gone())?;
-        let status = Status::from_read(String::from_utf8_lossy(&status).as_bytes()).map_err(|_| gone())?;
-        ProcessCredentials::new(status)
-            .ok_or_else(|| "the guest's process acts as another user than the one that started it".into())
+        let status =
+            Status::from_read(String::from_utf8_lossy(&status).as_bytes()).map_err(|_| gone())?;
+        ProcessCredentials::new(status).ok_or_else(|| {
+            "the guest's process acts as another user than the one that started \
+                it"
+            .into()
+        })
     }
 }
 
 fn connect_to(file: &OwnedFd, uid: u32) -> Result<OwnedFd, String> {
-    let kind = fstat(file).map(|s| FileType::from_raw_mode(s.st_mode)).map_err(|e| e.to_string())?;
+    let kind = fstat(file)
+        .map(|s| FileType::from_raw_mode(s.st_mode))
+        .map_err(|e| e.to_string())?;
     if kind != FileType::Socket {
         return Err("is no socket".into());
     }
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(|e| e.to_string())?;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+        .map_err(|e| e.to_string())?;
     // By its descriptor: the path may lead elsewhere by now, and `sun_path` takes 107 bytes only.
-    let address = SocketAddrUnix::new(Path::new("/proc/self/fd").join(file.as_raw_fd().to_string()));
+    let address =
+        SocketAddrUnix::new(Path::new("/proc/self/fd").join(file.as_raw_fd().to_string()));
     match address.and_then(|a| connect(&socket, &a)) {
         Ok(()) => Ok(socket),
         Err(Errno::AGAIN) => Err("the monitor is busy: its queue of clients is full".into()),
@@ -111,8 +141,8 @@ fn as_user(e: Errno, uid: u32) -> String {
 
 /// Lets the calling thread, for the rest of its life, open files as this user could and no others.
 ///
-/// Only the ids for file access change (capabilities(7), "Effect of user ID changes"): with the others the user could
-/// send signals to kvmtop. The kernel keeps all of them per thread.
+/// Only the ids for file access change (capabilities(7), "Effect of user ID changes"): with the
+/// others the user could send signals to kvmtop. The kernel keeps all of them per thread.
 ///
 /// # Errors
 /// If kvmtop may not act as this user.
@@ -121,7 +151,8 @@ fn act_as(user: &ProcessCredentials) -> Result<(), Errno> {
     let groups: Vec<Gid> = user.groups.iter().map(|g| Gid::from_raw(*g)).collect();
     match set_thread_groups(&groups) {
         Ok(()) => {}
-        // Without the right to change groups, a guest of kvmtop's own user is met with kvmtop's groups.
+        // Without the right to change groups, a guest of kvmtop's own user is met with kvmtop's
+        // groups.
         Err(Errno::PERM) if own => {}
         Err(e) => return Err(e),
     }
@@ -129,8 +160,12 @@ fn act_as(user: &ProcessCredentials) -> Result<(), Errno> {
     let now = unsafe {
         libc::setfsgid(user.gid);
         libc::setfsuid(user.uid);
-        // No user has this id, so that the call changes nothing and returns the present one (setfsuid(2), "BUGS").
-        (libc::setfsuid(u32::MAX).cast_unsigned(), libc::setfsgid(u32::MAX).cast_unsigned())
+        // No user has this id, so that the call changes nothing and returns the present one
+        // (setfsuid(2), "BUGS").
+        (
+            libc::setfsuid(u32::MAX).cast_unsigned(),
+            libc::setfsgid(u32::MAX).cast_unsigned(),
+        )
     };
     if now.0 != user.uid || (now.1 != user.gid && !own) {
         return Err(Errno::PERM);
@@ -138,14 +173,26 @@ fn act_as(user: &ProcessCredentials) -> Result<(), Errno> {
     rights::keep(CapabilitySet::empty())
 }
 
-/// The process that called listen(2) on the socket at the other end (unix(7), `SO_PEERCRED`); 0 if it is not in
-/// kvmtop's PID namespace.
+/// The process that called listen(2) on the socket at the other end (unix(7), `SO_PEERCRED`); 0 if
+/// it is not in kvmtop's PID namespace.
 fn listener(socket: &OwnedFd) -> Result<i32, String> {
-    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut peer = libc::ucred {
+        pid: 0,
+        uid: 0,
+        gid: 0,
+    };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
     let (fd, peer_at) = (socket.as_raw_fd(), (&raw mut peer).cast());
     // SAFETY: the buffer is a `ucred`, and `length` is its size.
-    match unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, peer_at, &raw mut length) } {
+    match unsafe {
+        libc::getsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            peer_at,
+            &raw mut length,
+        )
+    } {
         0 => Ok(peer.pid),
         _ => Err(std::io::Error::last_os_error().to_string()),
     }
@@ -160,13 +207,17 @@ struct ProcessCredentials {
 }
 
 impl ProcessCredentials {
-    /// `None` if real, effective, saved and file-system ids differ: one user started such a process, and it acts as
-    /// another.
+    /// `None` if real, effective, saved and file-system ids differ: one user started such a
+    /// process, and it acts as another.
     fn new(process: Status) -> Option<Self> {
         let is_one_user = [process.euid, process.suid, process.fuid] == [process.ruid; 3];
         let is_one_group = [process.egid, process.sgid, process.fgid] == [process.rgid; 3];
         if is_one_user && is_one_group {
-            Some(Self { uid: process.ruid, gid: process.rgid, groups: process.groups })
+            Some(Self {
+                uid: process.ruid,
+                gid: process.rgid,
+                groups: process.groups,
+            })
         } else {
             None
         }
@@ -184,7 +235,11 @@ mod tests {
             let text = status(&[("Uid", uid), ("Gid", gid), ("Groups", "36 107 ")]);
             ProcessCredentials::new(Status::from_read(text.as_bytes()).ok()?)
         };
-        let plain = Some(ProcessCredentials { uid: 107, gid: 36, groups: vec![36, 107] });
+        let plain = Some(ProcessCredentials {
+            uid: 107,
+            gid: 36,
+            groups: vec![36, 107],
+        });
         assert_eq!(user("107\t107\t107\t107", "36\t36\t36\t36"), plain);
         // A program that is set-user-id takes its arguments from whoever starts it.
         assert_eq!(user("1000\t0\t0\t0", "36\t36\t36\t36"), None);

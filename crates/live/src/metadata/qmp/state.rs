@@ -1,5 +1,5 @@
-//! Whether the guest runs, and why not (qapi/run-state.json, `query-status`), with the disks that stopped it
-//! (qapi/block-core.json, `query-block`).
+//! Whether the guest runs, and why not (qapi/run-state.json, `query-status`), with the disks that
+//! stopped it (qapi/block-core.json, `query-block`).
 
 use super::conversation::QmpConversation;
 use super::devices::name;
@@ -40,10 +40,20 @@ pub(in crate::metadata) fn ask(monitor: &mut QmpConversation) -> Result<Reported
     let reason = reason(said.status.as_deref().unwrap_or_default());
     let mut disks = Vec::new();
     if reason == StopReason::IoError {
-        let drives: Vec<QmpDrive> = monitor.ask(&json!({"execute": "query-block"})).unwrap_or_default();
-        disks = drives.iter().filter_map(failed_disk).take(MAX_STOP_DISKS).collect();
+        let drives: Vec<QmpDrive> = monitor
+            .ask(&json!({"execute": "query-block"}))
+            .unwrap_or_default();
+        disks = drives
+            .iter()
+            .filter_map(failed_disk)
+            .take(MAX_STOP_DISKS)
+            .collect();
     }
-    Ok(ReportedState::Stopped(Stop { reason, disks, ..Stop::default() }))
+    Ok(ReportedState::Stopped(Stop {
+        reason,
+        disks,
+        ..Stop::default()
+    }))
 }
 
 /// The reason that a status (`RunState`) stands for.
@@ -74,14 +84,26 @@ fn failed_disk(drive: &QmpDrive) -> Option<StopDisk> {
     let inserted = drive.inserted.as_ref();
     let node = inserted.and_then(|inserted| inserted.node.as_deref());
     let name = name(drive.device.as_deref(), drive.qdev.as_deref(), node).unwrap_or_default();
-    let file = inserted.and_then(|inserted| inserted.file.as_deref()).and_then(path);
-    Some(StopDisk { name, file, is_full, ..StopDisk::default() })
+    let file = inserted
+        .and_then(|inserted| inserted.file.as_deref())
+        .and_then(path);
+    Some(StopDisk {
+        name,
+        file,
+        is_full,
+        ..StopDisk::default()
+    })
 }
 
-/// The path in the name of an image, which is its options in JSON where a path alone does not say all.
+/// The path in the name of an image, which is its options in JSON where a path alone does not say
+/// all.
 fn path(file: &str) -> Option<String> {
     let path = match file.strip_prefix("json:") {
-        Some(options) => options.split_once("\"filename\": \"")?.1.split('"').next()?,
+        Some(options) => options
+            .split_once("\"filename\": \"")?
+            .1
+            .split('"')
+            .next()?,
         None => file,
     };
     Some(sanitize(path, 1024)).filter(|path| !path.is_empty())
@@ -102,16 +124,31 @@ mod tests {
             {"device": "ide1-cd0", "removable": true, "tray_open": false}]"##;
         let drives: Vec<QmpDrive> = serde_json::from_str(text).unwrap();
         let disks: Vec<StopDisk> = drives.iter().filter_map(failed_disk).collect();
-        let said: Vec<_> = disks.iter().map(|d| (d.name.as_str(), d.file.as_deref(), d.is_full)).collect();
+        let said: Vec<_> = disks
+            .iter()
+            .map(|d| (d.name.as_str(), d.file.as_deref(), d.is_full))
+            .collect();
         assert_eq!(said[0], ("vdb", Some("/vm/b.qcow2"), true));
-        assert_eq!((said[1].0, said[1].2, said.len()), ("drive-scsi1", false, 2));
+        assert_eq!(
+            (said[1].0, said[1].2, said.len()),
+            ("drive-scsi1", false, 2)
+        );
         assert!(!said[1].1.unwrap().contains('\u{1b}'));
     }
 
     #[test]
     fn words_of_query_status() {
-        let words = ["io-error", "paused", "postmigrate", "internal-error", "of-a-later-qemu"];
+        let words = [
+            "io-error",
+            "paused",
+            "postmigrate",
+            "internal-error",
+            "of-a-later-qemu",
+        ];
         let reasons = words.map(|word| reason(word).as_str());
-        assert_eq!(reasons, ["io-error", "user", "migration", "internal-error", "unknown"]);
+        assert_eq!(
+            reasons,
+            ["io-error", "user", "migration", "internal-error", "unknown"]
+        );
     }
 }

@@ -2,29 +2,34 @@
 
 use crate::figures::figure;
 use crate::lint::facts::{
-    Confidence, Context, EventTotals, Finding, GuestContext, Mark, Severity, Verdicts, apic_parameter,
+    Confidence, Context, EventTotals, Finding, GuestContext, Mark, Severity, Verdicts,
+    apic_parameter,
 };
 use crate::lint::fixes;
 use crate::model::{ExitKind, total};
 use kvm::{Isa, Space};
 
 const CHECK_INHIBIT_REASON: &str = "look at: echo 1 > \
-     /sys/kernel/tracing/events/kvm/kvm_apicv_inhibit_changed/enable while the guest starts; the reason is PIT_REINJ";
-const NO_SIGN_EITHER_WAY: &str = "synic is on, avic is off and no exit of an accelerated APIC shows; nothing \
-    else tells whether APICv is off (the tracepoint kvm_apicv_inhibit_changed does)";
+     /sys/kernel/tracing/events/kvm/kvm_apicv_inhibit_changed/enable while the guest starts; the \
+     reason is PIT_REINJ";
+const NO_SIGN_EITHER_WAY: &str = "synic is on, avic is off and no exit of an accelerated APIC \
+    shows; nothing else tells whether APICv is off (the tracepoint kvm_apicv_inhibit_changed does)";
 
 /// With fewer work exits per second, nothing can be said of how interrupts are delivered.
 const TRAFFIC: f64 = 1000.0;
-/// From this share of the work exits on, host interrupts are most likely kicks that deliver the guest's own interrupts.
+/// From this share of the work exits on, host interrupts are most likely kicks that deliver the
+/// guest's own interrupts.
 const KICKED: f64 = 0.25;
 /// A warning from this cost on, percent of one CPU.
 const COST_WARNING: f64 = 2.0;
 
-/// `SynIC` without avic: `AutoEOI` inhibits `APICv` (`arch/x86/kvm/hyperv.c`, `synic_update_vector`).
+/// `SynIC` without avic: `AutoEOI` inhibits `APICv` (`arch/x86/kvm/hyperv.c`,
+/// `synic_update_vector`).
 pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let isa = ctx.isa(guest);
     let config = &guest.config;
-    let inhibits = config.enlightened("synic") == Some(true) && config.enlightened("avic") == Some(false);
+    let inhibits =
+        config.enlightened("synic") == Some(true) && config.enlightened("avic") == Some(false);
     if !inhibits || isa == Some(Isa::Arm64) {
         return;
     }
@@ -37,24 +42,47 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     if isa == Some(Isa::Svm) && available.is_none() {
         return verdicts.cannot_tell("whether kvm_amd.avic is on is unknown");
     }
-    let accelerated = guest.exits(&[ExitKind::ApicWrite, ExitKind::EoiInduced, ExitKind::Avic, ExitKind::ApicAccess]);
+    let accelerated = guest.exits(&[
+        ExitKind::ApicWrite,
+        ExitKind::EoiInduced,
+        ExitKind::Avic,
+        ExitKind::ApicAccess,
+    ]);
     if accelerated.count > 0 || guest.domain.exits.count == 0 {
         return;
     }
-    let Some(seconds) = guest.seconds else { return verdicts.cannot_tell(guest.why_no_rate()) };
-    let work = total(guest.domain.exits.rows.iter().filter(|r| !r.idle).map(|r| r.span.count));
+    let Some(seconds) = guest.seconds else {
+        return verdicts.cannot_tell(guest.why_no_rate());
+    };
+    let work = total(
+        guest
+            .domain
+            .exits
+            .rows
+            .iter()
+            .filter(|r| !r.idle)
+            .map(|r| r.span.count),
+    );
     if (work as f64 / seconds) < TRAFFIC {
-        return verdicts.cannot_tell("the guest does too little to show whether its interrupts are accelerated");
+        return verdicts.cannot_tell(
+            "the guest does too little to show whether its interrupts are \
+            accelerated",
+        );
     }
     let signs = Signs::of(ctx, guest);
-    // Posted interrupts reach a running vCPU without an exit: many kicks suggest that nothing is posted.
+    // Posted interrupts reach a running vCPU without an exit: many kicks suggest that nothing is
+    // posted.
     let kicks = guest.exits(&[ExitKind::HostInterrupt]);
     let is_sure = signs.count() > 0;
     if !is_sure && (kicks.count as f64) < KICKED * work as f64 {
         return verdicts.cannot_tell(NO_SIGN_EITHER_WAY);
     }
     let cost = signs.cost();
-    let severity = if signs.faults.is_some() || cost >= COST_WARNING { Severity::Warning } else { Severity::Info };
+    let severity = if signs.faults.is_some() || cost >= COST_WARNING {
+        Severity::Warning
+    } else {
+        Severity::Info
+    };
     let confidence = match (is_sure, available) {
         (true, Some(true)) => Confidence::High,
         (true, _) => Confidence::Medium,
@@ -62,11 +90,18 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     };
     let (work, window) = (figure(work as f64), guest.window());
     let off = "synic is on and avic is off, and none of";
-    let mut evidence =
-        vec![format!("{off} {work} exits {window} is one of an accelerated APIC (APIC_WRITE, EOI_INDUCED)")];
+    let mut evidence = vec![format!(
+        "{off} {work} exits {window} is one of an accelerated APIC (APIC_WRITE, \
+            EOI_INDUCED)"
+    )];
     evidence.extend(signs.describe(guest));
     if !is_sure {
-        evidence.push(kicks.describe(guest, "host interrupts", "in the running guest, which only suggest it"));
+        evidence.push(kicks.describe(
+            guest,
+            "host interrupts",
+            "in the running guest, which only \
+            suggest it",
+        ));
     }
     let module = apic_parameter(isa.or(Some(Isa::Vmx))).unwrap_or_default();
     evidence.push(match available {
@@ -76,7 +111,11 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     let mut fix = fixes::hyperv::enable(guest, &["avic"]);
     fix.push(fixes::libvirt_advice(fixes::hyperv::ADD_AVIC));
     let found = Finding::new(severity, confidence, evidence, fix);
-    verdicts.find(Finding { cost: Some(cost).filter(|cost| *cost > 0.0), marks: signs.marks(), ..found });
+    verdicts.find(Finding {
+        cost: Some(cost).filter(|cost| *cost > 0.0),
+        marks: signs.marks(),
+        ..found
+    });
 }
 
 /// Exits that exist only without an accelerated APIC.
@@ -85,7 +124,7 @@ struct Signs {
     windows: EventTotals,
     /// Accesses to the APIC's page, where addresses are known.
     page: EventTotals,
-    /// Else many memory faults: an inhibited APICv leaves the page unmapped.
+    /// Else many memory faults: an inhibited `APICv` leaves the page unmapped.
     faults: Option<EventTotals>,
 }
 
@@ -94,15 +133,29 @@ impl Signs {
         let on_page = |a: u64| a & !0xfff == 0xfee0_0000;
         let page = guest.accesses(|r| r.space == Space::Mmio && r.address.is_some_and(on_page));
         let faults = guest.exits(&[ExitKind::MemoryFault]);
-        let many = faults.per_vcpu.is_some_and(|r| r >= ctx.thresholds().apic.page_faults);
-        let is_storm = many && page.count == 0 && ctx.isa(guest) == Some(Isa::Vmx) && !guest.migrating();
+        let many = faults
+            .per_vcpu
+            .is_some_and(|r| r >= ctx.thresholds().apic.page_faults);
+        let is_storm =
+            many && page.count == 0 && ctx.isa(guest) == Some(Isa::Vmx) && !guest.migrating();
         let windows = guest.exits(&[ExitKind::InterruptWindow, ExitKind::TprBelowThreshold]);
-        let faults = if is_storm && windows.count > 0 { Some(faults) } else { None };
-        Self { windows, page, faults }
+        let faults = if is_storm && windows.count > 0 {
+            Some(faults)
+        } else {
+            None
+        };
+        Self {
+            windows,
+            page,
+            faults,
+        }
     }
 
     fn all(&self) -> impl Iterator<Item = &EventTotals> {
-        [&self.windows, &self.page].into_iter().chain(&self.faults).filter(|totals| totals.count > 0)
+        [&self.windows, &self.page]
+            .into_iter()
+            .chain(&self.faults)
+            .filter(|totals| totals.count > 0)
     }
 
     fn count(&self) -> u64 {
@@ -119,7 +172,16 @@ impl Signs {
     }
 
     fn describe(&self, guest: &GuestContext<'_>) -> Vec<String> {
-        self.all().map(|totals| totals.describe(guest, "exits", "that occur only without acceleration")).collect()
+        self.all()
+            .map(|totals| {
+                totals.describe(
+                    guest,
+                    "exits",
+                    "that occur only without \
+            acceleration",
+                )
+            })
+            .collect()
     }
 }
 
@@ -140,10 +202,19 @@ pub(super) fn avic_pit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     let (count, over) = (figure(window.count as f64), guest.window());
     let evidence = vec![
         format!("{count} vintr exits {over} and none of AVIC's, though kvm_amd.avic is on"),
-        format!("the tick policy of timer pit is {}", if is_set { "delay" } else { "not set, which means delay" }),
+        format!(
+            "the tick policy of timer pit is {}",
+            if is_set {
+                "delay"
+            } else {
+                "not set, which \
+            means delay"
+            }
+        ),
         CHECK_INHIBIT_REASON.into(),
     ];
     let discard = fixes::timer(guest, "<timer name='pit' tickpolicy='discard'/>");
     let fix = fixes::setting(guest, discard, "-global kvm-pit.lost_tick_policy=discard");
-    verdicts.find(Finding::new(Severity::Info, Confidence::Medium, evidence, fix).caused_by(window));
+    verdicts
+        .find(Finding::new(Severity::Info, Confidence::Medium, evidence, fix).caused_by(window));
 }

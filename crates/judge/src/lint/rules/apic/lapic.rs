@@ -1,14 +1,20 @@
-//! What the guest does with its local APIC: accesses as memory, where each is an exit, and interrupts between vCPUs.
+//! What the guest does with its local APIC: accesses as memory, where each is an exit, and
+//! interrupts between vCPUs.
 
-use crate::lint::facts::{Confidence, Context, Finding, GuestContext, Mark, Severity, Verdicts, apic_parameter};
+use crate::lint::facts::{
+    Confidence, Context, Finding, GuestContext, Mark, Severity, Verdicts, apic_parameter,
+};
 use crate::lint::fixes;
 use crate::model::{AccessRow, ExitKind};
 use kvm::Space;
 use sample::Direction;
 
-const APICV_NEED: &str = "only on CPUs with APICv; reboot the host, or reload kvm_intel while no guest is running";
-const VAPIC_IS_ON: &str = "It has what helps on such a host (vapic); one with APICv or AVIC has none of these exits";
-const IPIS_BY_DESIGN: &str = "Some loads do this by design: fewer vCPUs, or pins to one last-level cache, help";
+const APICV_NEED: &str = "only on CPUs with APICv; reboot the host, or reload kvm_intel while no \
+    guest is running";
+const VAPIC_IS_ON: &str = "It has what helps on such a host (vapic); one with APICv or AVIC has \
+    none of these exits";
+const IPIS_BY_DESIGN: &str = "Some loads do this by design: fewer vCPUs, or pins to one last-level \
+    cache, help";
 
 pub(super) fn lapic(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let exits = guest.exits(&[ExitKind::ApicAccess]);
@@ -16,11 +22,19 @@ pub(super) fn lapic(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     let page = guest.accesses(|r| r.space == Space::Mmio && r.address.is_some_and(on_page));
     // An inhibited APICv shows accesses to the page too; that is the rule apicv-inhibited.
     let inhibited = guest.config.hyperv.has("synic") && !guest.config.hyperv.has("avic");
-    let accesses = if exits.count >= page.count { exits } else { page };
-    if accesses.count == 0 || (inhibited && accesses.marks.iter().all(|m| matches!(m, Mark::Access(..)))) {
+    let accesses = if exits.count >= page.count {
+        exits
+    } else {
+        page
+    };
+    if accesses.count == 0
+        || (inhibited && accesses.marks.iter().all(|m| matches!(m, Mark::Access(..))))
+    {
         return;
     }
-    let Some(per_vcpu) = accesses.per_vcpu_or_tell(guest, verdicts) else { return };
+    let Some(per_vcpu) = accesses.per_vcpu_or_tell(guest, verdicts) else {
+        return;
+    };
     if per_vcpu < ctx.thresholds().apic.lapic_exits {
         return;
     }
@@ -34,10 +48,17 @@ pub(super) fn lapic(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
             fix.push(fixes::advice(VAPIC_IS_ON));
         }
     } else {
-        fix.extend(fixes::cpu_feature(guest, "x2apic", fixes::POWER_CYCLE, &["x2apic=on"]));
+        fix.extend(fixes::cpu_feature(
+            guest,
+            "x2apic",
+            fixes::POWER_CYCLE,
+            &["x2apic=on"],
+        ));
     }
-    let severity = Severity::Warning.max(ctx.severity_by_cost(guest, &accesses).unwrap_or_default());
-    let parameter = apic_parameter(ctx.isa(guest)).unwrap_or("kvm_*/parameters/{enable_apicv,avic}");
+    let severity =
+        Severity::Warning.max(ctx.severity_by_cost(guest, &accesses).unwrap_or_default());
+    let parameter =
+        apic_parameter(ctx.isa(guest)).unwrap_or("kvm_*/parameters/{enable_apicv,avic}");
     let evidence = vec![
         accesses.describe(guest, "accesses", "to the local APIC's memory"),
         format!("look at: cat /sys/module/{parameter}"),
@@ -64,20 +85,39 @@ pub(super) fn ipis(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
         // With APICv an IPI is an APIC_WRITE exit, but so is a timer setting: a hint only.
         sent = guest.exits(&[ExitKind::ApicWrite]);
         confidence = Confidence::Low;
-        (what, of) = ("APIC_WRITE exits", "(most likely interrupt commands; the kvm_apic_ipi tracepoint shows them)");
+        (what, of) = (
+            "APIC_WRITE exits",
+            "(most likely interrupt commands; the kvm_apic_ipi \
+            tracepoint shows them)",
+        );
     }
-    let many_msrs = || guest.exits(&[ExitKind::MsrWrite]).per_vcpu.is_some_and(|per| per >= steps.info);
+    let many_msrs = || {
+        guest
+            .exits(&[ExitKind::MsrWrite])
+            .per_vcpu
+            .is_some_and(|per| per >= steps.info)
+    };
     if sent.count == 0 && !guest.has_accesses(Space::Msr) && many_msrs() {
-        return verdicts.cannot_tell("these figures do not name the MSRs that the guest writes (the msr table does)");
+        return verdicts.cannot_tell(
+            "these figures do not name the MSRs that the guest writes (the \
+            msr table does)",
+        );
     }
-    let Some(per_vcpu) = sent.per_vcpu_or_tell(guest, verdicts) else { return };
-    let Some(mut severity) = steps.of(per_vcpu) else { return };
+    let Some(per_vcpu) = sent.per_vcpu_or_tell(guest, verdicts) else {
+        return;
+    };
+    let Some(mut severity) = steps.of(per_vcpu) else {
+        return;
+    };
     if confidence == Confidence::Low {
         severity = Severity::Info;
     }
     let mut fix = Vec::new();
     if guest.kind.windows(Confidence::Low) {
-        fix.extend(fixes::hyperv::enable(guest, &["vpindex", "ipi", "tlbflush"]));
+        fix.extend(fixes::hyperv::enable(
+            guest,
+            &["vpindex", "ipi", "tlbflush"],
+        ));
     }
     fix.push(fixes::advice(IPIS_BY_DESIGN));
     let evidence = vec![sent.describe(guest, what, of)];

@@ -1,5 +1,5 @@
-//! Emulated devices: network cards and disk controllers, old ports that are polled, and runs of characters on the
-//! serial port.
+//! Emulated devices: network cards and disk controllers, old ports that are polled, and runs of
+//! characters on the serial port.
 
 use super::properties;
 use crate::figures::figure;
@@ -39,7 +39,11 @@ struct Emulated {
 const EMULATED: &[(Regions, Emulated)] = &[
     (
         &["e1000", "rtl8139", "pcnet", "ne2000", "vmxnet3"],
-        Emulated { kind: "network card", element: "<interface>'s <model type='virtio'/>", device: "virtio-net-pci" },
+        Emulated {
+            kind: "network card",
+            element: "<interface>'s <model type='virtio'/>",
+            device: "virtio-net-pci",
+        },
     ),
     (
         &["ahci", "ide", "piix-bmdma", "bmdma", "lsi-", "megasas"],
@@ -54,13 +58,28 @@ const EMULATED: &[(Regions, Emulated)] = &[
 /// Ports and windows that nothing should poll: their name, and advice where there is no setting.
 const POLLED: &[(Regions, (&str, &str))] = &[
     (&["vmport"], ("the VMware backdoor (port 0x5658)", "")),
-    (&["i8042"], ("the PS/2 controller", "Give the guest a USB tablet or virtio input instead of the PS/2 mouse")),
-    (&["vga", "cirrus", "vbe", "qxl-ioports"], ("VGA registers", FRAMEBUFFER)),
-    (&["pci-conf", "pcie-mmcfg"], ("PCI configuration space", READS_CONFIGURATION)),
+    (
+        &["i8042"],
+        (
+            "the PS/2 controller",
+            "Give the guest a USB tablet or virtio input instead of \
+        the PS/2 mouse",
+        ),
+    ),
+    (
+        &["vga", "cirrus", "vbe", "qxl-ioports"],
+        ("VGA registers", FRAMEBUFFER),
+    ),
+    (
+        &["pci-conf", "pcie-mmcfg"],
+        ("PCI configuration space", READS_CONFIGURATION),
+    ),
 ];
 
-const FRAMEBUFFER: &str = "Give the guest a framebuffer driver (virtio-gpu, bochs-drm), or no screen: video model none";
-const READS_CONFIGURATION: &str = "Look in the guest for a monitoring tool (lspci, sensors) or a driver that polls";
+const FRAMEBUFFER: &str = "Give the guest a framebuffer driver (virtio-gpu, bochs-drm), or no \
+    screen: video model none";
+const READS_CONFIGURATION: &str = "Look in the guest for a monitoring tool (lspci, sensors) or a \
+    driver that polls";
 
 /// The first group of regions that the guest uses at least this often.
 fn used<T>(
@@ -93,17 +112,32 @@ pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
         }
         return;
     };
-    let Emulated { kind, element, device } = *emulated;
-    let mut names = guest.domain.accesses.iter().filter_map(AccessRow::device_name);
+    let Emulated {
+        kind,
+        element,
+        device,
+    } = *emulated;
+    let mut names = guest
+        .domain
+        .accesses
+        .iter()
+        .filter_map(AccessRow::device_name);
     let region = names.find(|name| is_of(regions, name)).unwrap_or(kind);
     let evidence = vec![accesses.describe(guest, "accesses", &format!("to {region}"))];
-    let what = if guest.config.libvirt == Some(false) { device } else { element };
+    let what = if guest.config.libvirt == Some(false) {
+        device
+    } else {
+        element
+    };
     let change = fixes::advice(format!("Change the device to virtio: set {what}"));
     let change = change.needing(fixes::virtio_needs(false));
     // Its accesses are work that the guest wants done.
-    let by_cost = accesses.cost.and_then(|cost| ctx.thresholds().cost.of_one_cpu.of(cost));
+    let by_cost = accesses
+        .cost
+        .and_then(|cost| ctx.thresholds().cost.of_one_cpu.of(cost));
     let severity = by_cost.unwrap_or_default().min(Severity::Warning);
-    let found = Finding::new(severity, Confidence::High, evidence, vec![change]).caused_by(accesses);
+    let found =
+        Finding::new(severity, Confidence::High, evidence, vec![change]).caused_by(accesses);
     verdicts.find(Finding {
         title: format!("An emulated {kind} does real work"),
         problem: format!("emulated {kind}"),
@@ -114,34 +148,60 @@ pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
 /// Emulated devices of a guest whose accesses are not measured.
 fn configured(guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let all = properties::emulated(guest);
-    let takes_virtio = guest.config.is_x86() && guest.kind.kind != GuestKind::Other && !hyperv::too_old(guest);
-    let Some(first) = all.first().filter(|_| takes_virtio) else { return };
-    let what = if is_scsi(first) { "SCSI controller" } else { "network card" };
+    let takes_virtio =
+        guest.config.is_x86() && guest.kind.kind != GuestKind::Other && !hyperv::too_old(guest);
+    let Some(first) = all.first().filter(|_| takes_virtio) else {
+        return;
+    };
+    let what = if is_scsi(first) {
+        "SCSI controller"
+    } else {
+        "network card"
+    };
     let fix = all.iter().map(|device| made_virtio(guest, device));
     let evidence = all
         .iter()
         .filter_map(|one| {
             let default = guest.said_if_default(&one.device);
-            Some(format!("{} of {}: {}{default}: {}", one.device, guest.name(), one.value, one.cost()?))
+            Some(format!(
+                "{} of {}: {}{default}: {}",
+                one.device,
+                guest.name(),
+                one.value,
+                one.cost()?
+            ))
         })
         .collect();
     let found = Finding::new(Severity::Info, Confidence::Medium, evidence, fix.collect());
     let title = format!("The {what} {} is an emulated {}", first.device, first.value);
-    verdicts.find(Finding { title, problem: format!("emulated {what}"), ..found });
+    verdicts.find(Finding {
+        title,
+        problem: format!("emulated {what}"),
+        ..found
+    });
 }
 
 fn is_scsi(device: &DeviceProperty) -> bool {
-    ["lsi", "mega", "mpt", "pvscsi"].iter().any(|model| device.value.starts_with(model))
+    ["lsi", "mega", "mpt", "pvscsi"]
+        .iter()
+        .any(|model| device.value.starts_with(model))
 }
 
 /// What makes a configured device one of virtio.
 fn made_virtio(guest: &GuestContext<'_>, property: &DeviceProperty) -> Fix {
     let DeviceProperty { device, value, .. } = property;
-    let kind = if is_scsi(property) { "virtio-scsi" } else { "virtio-net" };
+    let kind = if is_scsi(property) {
+        "virtio-scsi"
+    } else {
+        "virtio-net"
+    };
     let text = if guest.config.libvirt == Some(false) {
         format!("Give the guest {kind} in place of {value} for {device}")
     } else {
-        format!("Make {device} a virtio device: model='virtio' (a controller's: 'virtio-scsi') in place of {value}")
+        format!(
+            "Make {device} a virtio device: model='virtio' (a controller's: 'virtio-scsi') in \
+            place of {value}"
+        )
     };
     fixes::advice(text).needing(fixes::virtio_needs(has_device(&guest.domain.facts, kind)))
 }
@@ -149,47 +209,100 @@ fn made_virtio(guest: &GuestContext<'_>, property: &DeviceProperty) -> Fix {
 /// Polling of old ports.
 pub(super) fn polling(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let least = ctx.thresholds().devices.polling;
-    let Some((_, (name, help), accesses)) = used(guest, POLLED, least, verdicts) else { return };
-    let fix = if help.is_empty() { fixes::vmport_off(guest) } else { vec![fixes::advice(*help)] };
+    let Some((_, (name, help), accesses)) = used(guest, POLLED, least, verdicts) else {
+        return;
+    };
+    let fix = if help.is_empty() {
+        fixes::vmport_off(guest)
+    } else {
+        vec![fixes::advice(*help)]
+    };
     let evidence = vec![accesses.describe(guest, "accesses", "")];
     let found = Finding::new(Severity::Info, Confidence::High, evidence, fix).caused_by(accesses);
-    verdicts.find(Finding { title: format!("The guest polls {name}"), problem: format!("polls {name}"), ..found });
+    verdicts.find(Finding {
+        title: format!("The guest polls {name}"),
+        problem: format!(
+            "polls \
+        {name}"
+        ),
+        ..found
+    });
 }
 
 fn is_serial(r: &AccessRow) -> bool {
-    r.device_name().is_some_and(|name| name == "pl011" || name.starts_with("serial"))
+    r.device_name()
+        .is_some_and(|name| name == "pl011" || name.starts_with("serial"))
 }
 
 pub(super) fn serial(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().devices;
-    let serial = guest.domain.vcpu_accesses.iter().chain(&guest.domain.accesses).filter(|r| is_serial(r));
-    let bursts = serial.filter_map(|r| Some((r.burst.filter(|b| b.count as f64 >= t.burst_accesses)?, r)));
+    let serial = guest
+        .domain
+        .vcpu_accesses
+        .iter()
+        .chain(&guest.domain.accesses)
+        .filter(|r| is_serial(r));
+    let bursts =
+        serial.filter_map(|r| Some((r.burst.filter(|b| b.count as f64 >= t.burst_accesses)?, r)));
     let longest = bursts.max_by_key(|(b, r)| (b.ns, r.vcpu.is_some()));
-    let Some((burst, row)) = longest else { return stream(ctx, guest, verdicts) };
+    let Some((burst, row)) = longest else {
+        return stream(ctx, guest, verdicts);
+    };
     let ms = burst.ns as f64 / 1e6;
-    let Some(severity) = t.burst_ms.of(ms) else { return };
-    let wakeups = row.vcpu.and_then(|v| guest.domain.vcpu(v)).and_then(|t| t.wakeups.as_ref());
-    let late = wakeups.and_then(|w| w.max_ns).filter(|ns| *ns >= LATE_NS).map(|ns| figure(ns as f64 / 1e6));
-    let severity = if late.is_some() { severity.max(Severity::Warning) } else { severity };
+    let Some(severity) = t.burst_ms.of(ms) else {
+        return;
+    };
+    let wakeups = row
+        .vcpu
+        .and_then(|v| guest.domain.vcpu(v))
+        .and_then(|t| t.wakeups.as_ref());
+    let late = wakeups
+        .and_then(|w| w.max_ns)
+        .filter(|ns| *ns >= LATE_NS)
+        .map(|ns| figure(ns as f64 / 1e6));
+    let severity = if late.is_some() {
+        severity.max(Severity::Warning)
+    } else {
+        severity
+    };
     let port = row.device_name().unwrap_or("the serial port");
-    let vcpu = row.vcpu.map_or_else(|| "a vCPU".into(), |v| format!("vCPU {v}"));
+    let vcpu = row
+        .vcpu
+        .map_or_else(|| "a vCPU".into(), |v| format!("vCPU {v}"));
     let (count, ms) = (burst.count, figure(ms));
     let evidence = known([
-        Some(format!("{count} accesses to {port} without a gap of 1 ms held {vcpu} for {ms} ms")),
+        Some(format!(
+            "{count} accesses to {port} without a gap of 1 ms held {vcpu} for {ms} ms"
+        )),
         late.map(|ms| format!("a wake-up of that vCPU took {ms} ms in the same second")),
     ]);
-    let marks = known([Some(Mark::Access(row.space, row.address, row.direction)), row.vcpu.map(Mark::Vcpu)]);
-    verdicts.find(Finding { marks, ..Finding::new(severity, Confidence::High, evidence, quieten(guest)) });
+    let marks = known([
+        Some(Mark::Access(row.space, row.address, row.direction)),
+        row.vcpu.map(Mark::Vcpu),
+    ]);
+    verdicts.find(Finding {
+        marks,
+        ..Finding::new(severity, Confidence::High, evidence, quieten(guest))
+    });
 }
 
-/// The same where only sums are known: accesses that come faster than one a millisecond on average are bursts, however
-/// they are spread; fewer may be.
+/// The same where only sums are known: accesses that come faster than one a millisecond on average
+/// are bursts, however they are spread; fewer may be.
 fn stream(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    if guest.domain.accesses.iter().any(|r| is_serial(r) && r.burst.is_some()) {
+    if guest
+        .domain
+        .accesses
+        .iter()
+        .any(|r| is_serial(r) && r.burst.is_some())
+    {
         return;
     }
     let ports = guest.ports(is_serial);
-    let accesses = if ports.count > 0 { ports } else { guest.accesses(is_serial) };
+    let accesses = if ports.count > 0 {
+        ports
+    } else {
+        guest.accesses(is_serial)
+    };
     if (accesses.count as f64) < ctx.thresholds().devices.burst_accesses {
         return;
     }
@@ -197,7 +310,10 @@ fn stream(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) 
         Some(rate) if rate >= STREAM => {
             let severity = ctx.severity_by_cost(guest, &accesses).unwrap_or_default();
             let evidence = vec![accesses.describe(guest, "accesses", "to the serial port")];
-            verdicts.find(Finding::new(severity, Confidence::High, evidence, quieten(guest)).caused_by(accesses));
+            verdicts.find(
+                Finding::new(severity, Confidence::High, evidence, quieten(guest))
+                    .caused_by(accesses),
+            );
         }
         Some(rate) if rate < SPARSE => {}
         _ => verdicts.cannot_tell(format!(
@@ -208,5 +324,8 @@ fn stream(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) 
 }
 
 fn quieten(guest: &GuestContext<'_>) -> Vec<Fix> {
-    vec![fixes::advice(QUIET_CONSOLE), fixes::inside(guest, "dmesg -n 4")]
+    vec![
+        fixes::advice(QUIET_CONSOLE),
+        fixes::inside(guest, "dmesg -n 4"),
+    ]
 }

@@ -16,18 +16,33 @@ pub(super) fn costly(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
         return;
     }
     let evidence = all.iter().filter_map(line).collect();
-    verdicts.find(Finding::new(Severity::Info, Confidence::High, evidence, fixes_of(&all)));
+    verdicts.find(Finding::new(
+        Severity::Info,
+        Confidence::High,
+        evidence,
+        fixes_of(&all),
+    ));
 }
 
 /// A property, what it costs, and where it was set.
 fn line(property: &DeviceProperty) -> Option<String> {
-    let DeviceProperty { device, name, value, place } = property;
-    Some(format!("{device}: {name}={value}, set in {place}: {}", property.cost()?))
+    let DeviceProperty {
+        device,
+        name,
+        value,
+        place,
+    } = property;
+    Some(format!(
+        "{device}: {name}={value}, set in {place}: {}",
+        property.cost()?
+    ))
 }
 
 /// What a rule about behaviour cites: evidence and fixes of the properties of these names.
 pub(super) fn cited(guest: &GuestContext<'_>, names: &[&str]) -> (Vec<String>, Vec<Fix>) {
-    let all = of(&guest.domain.facts, |property| names.contains(&property.name.as_str()));
+    let all = of(&guest.domain.facts, |property| {
+        names.contains(&property.name.as_str())
+    });
     (all.iter().filter_map(line).collect(), fixes_of(&all))
 }
 
@@ -41,40 +56,75 @@ pub(super) fn emulated(guest: &GuestContext<'_>) -> Vec<DeviceProperty> {
     all
 }
 
-/// The effective properties that cost something. A property that XML and command line both have counts as the XML's.
+/// The effective properties that cost something. A property that XML and command line both have
+/// counts as the XML's.
 fn of(facts: &DomainFacts, wanted: impl Fn(&DeviceProperty) -> bool) -> Vec<DeviceProperty> {
     let xml = facts.xml.as_ref().map(|xml| &xml.value);
     let of_xml = || {
-        let added = xml.and_then(|xml| xml.qemu_command.as_ref()).into_iter().flat_map(|c| &c.device_properties);
-        xml.into_iter().flat_map(|xml| &xml.device_properties).chain(added)
+        let added = xml
+            .and_then(|xml| xml.qemu_command.as_ref())
+            .into_iter()
+            .flat_map(|c| &c.device_properties);
+        xml.into_iter()
+            .flat_map(|xml| &xml.device_properties)
+            .chain(added)
     };
     let repeats = |property: &DeviceProperty| {
-        let same =
-            |a: &DeviceProperty| (&a.device, &a.name, &a.value) == (&property.device, &property.name, &property.value);
+        let same = |a: &DeviceProperty| {
+            (&a.device, &a.name, &a.value) == (&property.device, &property.name, &property.value)
+        };
         device_property::in_force(of_xml()).into_iter().any(same)
     };
-    let running = facts.command.iter().flat_map(|command| &command.device_properties).filter(|p| !repeats(p));
+    let running = facts
+        .command
+        .iter()
+        .flat_map(|command| &command.device_properties)
+        .filter(|p| !repeats(p));
     let all = device_property::in_force(of_xml().chain(running));
-    all.into_iter().filter(|property| property.cost().is_some() && wanted(property)).cloned().collect()
+    all.into_iter()
+        .filter(|property| property.cost().is_some() && wanted(property))
+        .cloned()
+        .collect()
 }
 
 fn fixes_of(all: &[DeviceProperty]) -> Vec<Fix> {
     let text = |property: &DeviceProperty| {
-        let DeviceProperty { device, name, value, place } = property;
+        let DeviceProperty {
+            device,
+            name,
+            value,
+            place,
+        } = property;
         match (place, name.as_str()) {
             (Devices, "vhost") => {
-                format!("Remove name='qemu' from the <driver> of {device}, so that vhost moves its packets")
+                format!(
+                    "Remove name='qemu' from the <driver> of {device}, so that vhost moves its \
+                    packets"
+                )
             }
             (Devices, "tx") => format!("Remove txmode='timer' from the <driver> of {device}"),
-            (Devices, name) => format!("Remove {}='{value}' from the <driver> of {device}", name.replace('-', "_")),
+            (Devices, name) => format!(
+                "Remove {}='{value}' from the <driver> of {device}",
+                name.replace('-', "_")
+            ),
             (Override, name) => format!(
-                "Remove <qemu:property name='{name}' .../> of the device with the alias {device} from <qemu:override>"
+                "Remove <qemu:property name='{name}' .../> of the device with the alias {device} \
+                    from <qemu:override>"
             ),
             (CommandLine, "kernel-irqchip") => {
-                format!("Start QEMU without kernel_irqchip={value} in -machine or -accel: on is the default")
+                format!(
+                    "Start QEMU without kernel_irqchip={value} in -machine or -accel: on is \
+                    the default"
+                )
             }
-            (CommandLine, name) => format!("Start QEMU without {name}={value} for the device {device}"),
+            (CommandLine, name) => format!(
+                "Start QEMU without {name}={value} for the device \
+                {device}"
+            ),
         }
     };
-    all.iter().take(MAX_FIXES).map(|property| fixes::advice(text(property)).needing(fixes::POWER_CYCLE)).collect()
+    all.iter()
+        .take(MAX_FIXES)
+        .map(|property| fixes::advice(text(property)).needing(fixes::POWER_CYCLE))
+        .collect()
 }

@@ -19,31 +19,46 @@ const EXIT_IO: i32 = 2;
 /// Wake-ups per second that are reported when the kworker is on an isolated CPU.
 const MIN_ISOLATED: f64 = 10.0;
 
-const USE_MSIX: &str = "Remove pci=nomsi from the guest's kernel command line; in Windows, update the drivers";
-const DEFAULT_VECTORS: &str = "Give the device the default number of vectors: with vectors='0' it has no MSI-X";
-const USE_VHOST: &str = "Network: use vhost (modprobe vhost_net). Disk: leave ioeventfd on, and give it an IOThread";
-const WITHOUT_KWORKER: &str = "A newer host kernel injects MSIs directly; inside the guest, use MSI-X";
-const NOT_COUNTED: &str = "exits to the VMM were not counted, so it is unknown who serves the notifications";
-const KWORKER_ISOLATED: &str = "the kworker runs on an isolated CPU and delays the tasks that the CPU is reserved for";
+const USE_MSIX: &str = "Remove pci=nomsi from the guest's kernel command line; in Windows, update \
+    the drivers";
+const DEFAULT_VECTORS: &str = "Give the device the default number of vectors: with vectors='0' it \
+    has no MSI-X";
+const USE_VHOST: &str = "Network: use vhost (modprobe vhost_net). Disk: leave ioeventfd on, and \
+    give it an IOThread";
+const WITHOUT_KWORKER: &str = "A newer host kernel injects MSIs directly; inside the guest, use \
+    MSI-X";
+const NOT_COUNTED: &str = "exits to the VMM were not counted, so it is unknown who serves the \
+    notifications";
+const KWORKER_ISOLATED: &str = "the kworker runs on an isolated CPU and delays the tasks that the \
+    CPU is reserved for";
 
 /// Whether a row is this register of a legacy virtio device.
 fn is_legacy(row: &AccessRow, offset: u64) -> bool {
     row.space == Space::Pio
-        && row.device.as_ref().is_some_and(|d| d.name == "virtio-pci" && row.address == Some(d.base + offset))
+        && row
+            .device
+            .as_ref()
+            .is_some_and(|d| d.name == "virtio-pci" && row.address == Some(d.base + offset))
 }
 
 fn is_notification(r: &AccessRow) -> bool {
     r.direction == Direction::Write
-        && (is_legacy(r, LEGACY_NOTIFY) || r.device_name().is_some_and(|n| n.starts_with("virtio-pci-notify")))
+        && (is_legacy(r, LEGACY_NOTIFY)
+            || r.device_name()
+                .is_some_and(|n| n.starts_with("virtio-pci-notify")))
 }
 
 /// A virtio driver that asks which device interrupted.
 pub(super) fn intx(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let reads = guest.accesses(|r| {
         is_legacy(r, LEGACY_ISR) && r.direction == Direction::Read
-            || r.device_name().is_some_and(|n| n.starts_with("virtio-pci-isr"))
+            || r.device_name()
+                .is_some_and(|n| n.starts_with("virtio-pci-isr"))
     });
-    if reads.rate_or_tell(guest, verdicts).is_none_or(|rate| rate < ctx.thresholds().devices.intx_reads) {
+    if reads
+        .rate_or_tell(guest, verdicts)
+        .is_none_or(|rate| rate < ctx.thresholds().devices.intx_reads)
+    {
         return;
     }
     let (cited, mut fix) = properties::cited(guest, &["vectors"]);
@@ -51,70 +66,137 @@ pub(super) fn intx(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     let look = "look inside the guest: grep virtio /proc/interrupts should show MSI".into();
     let evidence = [first].into_iter().chain(cited).chain([look]).collect();
     fix.extend([USE_MSIX, DEFAULT_VECTORS].map(fixes::advice));
-    verdicts.find(Finding::new(Severity::Warning, Confidence::High, evidence, fix).caused_by(reads));
+    verdicts
+        .find(Finding::new(Severity::Warning, Confidence::High, evidence, fix).caused_by(reads));
 }
 
 /// Notifications that reach the VMM.
 pub(super) fn kicks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let kicks = guest.accesses(is_notification);
-    if kicks.rate_or_tell(guest, verdicts).is_none_or(|rate| rate < ctx.thresholds().devices.kicks) {
+    if kicks
+        .rate_or_tell(guest, verdicts)
+        .is_none_or(|rate| rate < ctx.thresholds().devices.kicks)
+    {
         return;
     }
     let userspace = &guest.domain.userspace;
     if userspace.is_empty() {
         return verdicts.cannot_tell(NOT_COUNTED);
     }
-    // An ioeventfd ends in the kernel. What remains of the exits to the VMM can only be notifications.
-    let to_vmm = total(userspace.iter().filter(|u| u.0.is_none() && matches!(u.1, EXIT_MMIO | EXIT_IO)).map(|u| u.2));
-    let served_by_vmm =
-        |r: &AccessRow| r.space != Space::Msr && !is_notification(r) && r.device.as_ref().is_none_or(|d| !d.in_kernel);
+    // An ioeventfd ends in the kernel. What remains of the exits to the VMM can only be
+    // notifications.
+    let to_vmm = total(
+        userspace
+            .iter()
+            .filter(|u| u.0.is_none() && matches!(u.1, EXIT_MMIO | EXIT_IO))
+            .map(|u| u.2),
+    );
+    let served_by_vmm = |r: &AccessRow| {
+        r.space != Space::Msr
+            && !is_notification(r)
+            && r.device.as_ref().is_none_or(|d| !d.in_kernel)
+    };
     let others = guest.accesses(served_by_vmm).count;
     if to_vmm.saturating_sub(others).saturating_mul(2) < kicks.count {
         return;
     }
     let (cited, fix) = properties::cited(guest, &["ioeventfd", "vhost", "event-idx"]);
-    let confidence = if cited.is_empty() { Confidence::Medium } else { Confidence::High };
-    let to_vmm = format!("{} exits to the VMM {}", figure(to_vmm as f64), guest.window());
-    let first =
-        [kicks.describe(guest, "virtio notifications", ""), format!("{to_vmm}, which other accesses do not explain")];
+    let confidence = if cited.is_empty() {
+        Confidence::Medium
+    } else {
+        Confidence::High
+    };
+    let to_vmm = format!(
+        "{} exits to the VMM {}",
+        figure(to_vmm as f64),
+        guest.window()
+    );
+    let first = [
+        kicks.describe(guest, "virtio notifications", ""),
+        format!(
+            "{to_vmm}, which other \
+            accesses do not explain"
+        ),
+    ];
     let evidence = first.into_iter().chain(cited).collect();
-    let mut fix = fixes::or_advice(fix, fixes::advice("Check that nothing sets ioeventfd=off on the device"));
+    let mut fix = fixes::or_advice(
+        fix,
+        fixes::advice(
+            "Check that nothing sets ioeventfd=off on \
+        the device",
+        ),
+    );
     fix.push(fixes::advice(USE_VHOST));
     verdicts.find(Finding::new(Severity::Info, confidence, evidence, fix).caused_by(kicks));
 }
 
-/// The CPU of a bound kworker: `kworker/3:1`, `kworker/3:1H-kblockd`. Unbound ones are `kworker/u8:2`.
+/// The CPU of a bound kworker: `kworker/3:1`, `kworker/3:1H-kblockd`. Unbound ones are
+/// `kworker/u8:2`.
 fn kworker_cpu(comm: &str) -> Option<u32> {
-    comm.strip_prefix("kworker/")?.split(':').next()?.parse().ok()
+    comm.strip_prefix("kworker/")?
+        .split(':')
+        .next()?
+        .parse()
+        .ok()
 }
 
 pub(super) fn kworker(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let Some(seconds) = guest.seconds else { return };
     let host = ctx.topology();
-    if guest.domain.vcpus().all(|t| t.wakeups.is_none() && t.woken_by.is_empty()) {
-        let on_isolated = |set: &CpuSet| ctx.map().restricts(set) && set.intersects(&ctx.map().isolated);
-        if guest.domain.vcpus().next().is_some() && ctx.layout(guest).vcpus.iter().any(on_isolated) {
-            verdicts.cannot_tell("who wakes the vCPUs on isolated CPUs is visible only with tracing");
+    if guest
+        .domain
+        .vcpus()
+        .all(|t| t.wakeups.is_none() && t.woken_by.is_empty())
+    {
+        let on_isolated =
+            |set: &CpuSet| ctx.map().restricts(set) && set.intersects(&ctx.map().isolated);
+        if guest.domain.vcpus().next().is_some() && ctx.layout(guest).vcpus.iter().any(on_isolated)
+        {
+            verdicts.cannot_tell(
+                "who wakes the vCPUs on isolated CPUs is visible only with \
+                tracing",
+            );
         }
         return;
     }
     let wakes = |t: &ThreadModel| -> (u64, bool) {
         let kworkers = || t.woken_by.iter().filter(|w| w.comm.starts_with("kworker/"));
-        let isolated = kworkers().any(|w| kworker_cpu(&w.comm).is_some_and(|c| host.is_isolated(c)));
+        let isolated =
+            kworkers().any(|w| kworker_cpu(&w.comm).is_some_and(|c| host.is_isolated(c)));
         (total(kworkers().map(|w| w.count)), isolated)
     };
-    let busiest = guest.domain.vcpus().map(|t| (wakes(t), t)).max_by_key(|((n, _), _)| *n);
-    let Some(((count, isolated), thread)) = busiest else { return };
+    let busiest = guest
+        .domain
+        .vcpus()
+        .map(|t| (wakes(t), t))
+        .max_by_key(|((n, _), _)| *n);
+    let Some(((count, isolated), thread)) = busiest else {
+        return;
+    };
     let rate = count as f64 / seconds;
     let warning = ctx.thresholds().devices.kworker_wakes;
     if !(isolated && rate >= MIN_ISOLATED) && rate < warning {
         return;
     }
     let evidence = vec![
-        format!("kworkers wake {} {} times/s {}", thread.label(), figure(rate), guest.window()),
-        if isolated { KWORKER_ISOLATED } else { "the kworkers are not on isolated CPUs" }.into(),
+        format!(
+            "kworkers wake {} {} times/s {}",
+            thread.label(),
+            figure(rate),
+            guest.window()
+        ),
+        if isolated {
+            KWORKER_ISOLATED
+        } else {
+            "the kworkers are not on isolated CPUs"
+        }
+        .into(),
     ];
     let fix = vec![fixes::advice(WITHOUT_KWORKER)];
-    let severity = if rate >= warning { Severity::Warning } else { Severity::Info };
+    let severity = if rate >= warning {
+        Severity::Warning
+    } else {
+        Severity::Info
+    };
     verdicts.find(Finding::new(severity, Confidence::Medium, evidence, fix).about_vcpu(thread));
 }

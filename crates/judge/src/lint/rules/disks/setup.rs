@@ -1,11 +1,14 @@
 //! How a guest's disks are set up.
 
 use crate::figures::figure;
-use crate::lint::facts::{Confidence, Context, Finding, Fix, GuestContext, Prose, Severity, Verdicts};
+use crate::lint::facts::{
+    Confidence, Context, Finding, Fix, GuestContext, Prose, Severity, Verdicts,
+};
 use crate::lint::fixes;
 use crate::model::{DiskConfig, GuestKind};
 
-/// A way in which a disk can be set up badly. In its texts DISK is the disk's name, and ID the guest's number in Proxmox.
+/// A way in which a disk can be set up badly. In its texts DISK is the disk's name, and ID the
+/// guest's number in Proxmox.
 struct Flaw {
     /// What shows it, if the disk has it.
     evidence: fn(&Context<'_>, &GuestContext<'_>, &DiskConfig<'_>) -> Option<String>,
@@ -19,10 +22,12 @@ static FLAWS: [Flaw; 5] = [
     Flaw {
         evidence: |_, _, disk| (disk.cache == Some("unsafe")).then(|| "cache=unsafe".to_owned()),
         prose: Prose {
-            title: "The flushes of the disk DISK are ignored: a crash of the host can destroy its file systems",
+            title: "The flushes of the disk DISK are ignored: a crash of the host can destroy its \
+                file systems",
             problem: "disk ignores flushes",
-            why: "cache=unsafe keeps what the guest writes in the host's page cache and drops its flushes. After a \
-                crash or a power cut of the host writes are missing that the guest took for done",
+            why: "cache=unsafe keeps what the guest writes in the host's page cache and drops its \
+                flushes. After a crash or a power cut of the host writes are missing that the \
+                guest took for done",
         },
         fixes: [
             "Remove cache='unsafe' from the <driver> of DISK",
@@ -38,14 +43,15 @@ static FLAWS: [Flaw; 5] = [
         prose: Prose {
             title: "The disk DISK hangs on an emulated IDE or SATA controller",
             problem: "emulated disk controller",
-            why: "For each request the vCPU stops at several registers of the controller until QEMU has answered. A \
-                virtio disk passes many requests with one notification, and an IOThread can serve it",
+            why: "For each request the vCPU stops at several registers of the controller until \
+                QEMU has answered. A virtio disk passes many requests with one notification, and \
+                an IOThread can serve it",
         },
         fixes: [
             "Make DISK a virtio disk: bus='virtio' in its <target> and no <address>",
             "Give DISK if=virtio in its -drive (in place of -hda), or the device virtio-blk-pci",
-            "Detach DISK of guest ID (qm set --delete) and attach its volume again as a scsi disk of \
-                virtio-scsi-single; then set the boot order",
+            "Detach DISK of guest ID (qm set --delete) and attach its volume again as a scsi disk \
+                of virtio-scsi-single; then set the boot order",
         ],
     },
     Flaw {
@@ -53,7 +59,8 @@ static FLAWS: [Flaw; 5] = [
         prose: Prose {
             title: "The busy disk DISK has no IOThread: QEMU's main loop serves it",
             problem: "busy disk, no IOThread",
-            why: "The main loop serves timers, the monitor and other devices as well, and each waits for the rest",
+            why: "The main loop serves timers, the monitor and other devices as well, and each \
+                waits for the rest",
         },
         fixes: [
             "Add <iothreads>1</iothreads>, and iothread='1' to the <driver> of DISK",
@@ -63,32 +70,40 @@ static FLAWS: [Flaw; 5] = [
     },
     Flaw {
         evidence: |_, _, disk| {
-            let cache = disk.cache.filter(|cache| matches!(*cache, "directsync" | "writethrough"))?;
+            let cache = disk
+                .cache
+                .filter(|cache| matches!(*cache, "directsync" | "writethrough"))?;
             Some(format!("cache={cache}"))
         },
         prose: Prose {
             title: "QEMU flushes the disk DISK after each write",
             problem: "disk flushed at each write",
-            why: "With this cache mode a write is done when it is on the medium, whether the guest asked for that or \
-                not. With cache=none or writeback the guest's own flushes keep its data as safe",
+            why: "With this cache mode a write is done when it is on the medium, whether the guest \
+                asked for that or not. With cache=none or writeback the guest's own flushes keep \
+                its data as safe",
         },
         fixes: [
-            "Set cache='none' in the <driver> of DISK, if its guest's system sends flushes, as all do since 2010",
-            "Set cache=none in the -drive of DISK, if its guest's system sends flushes, as all do since 2010",
+            "Set cache='none' in the <driver> of DISK, if its guest's system sends flushes, as all \
+                do since 2010",
+            "Set cache=none in the -drive of DISK, if its guest's system sends flushes, as all do \
+                since 2010",
             "qm set ID --DISK \"$(qm config ID | sed -n 's/,cache=[a-z]*//; s/^DISK: //p')\"",
         ],
     },
     Flaw {
         evidence: |_, _, disk| {
-            let cache = disk.cache.filter(|cache| matches!(*cache, "none" | "directsync"))?;
+            let cache = disk
+                .cache
+                .filter(|cache| matches!(*cache, "none" | "directsync"))?;
             let pool = disk.aio == Some("threads") && disk.on_block_device;
             pool.then(|| format!("aio=threads with cache={cache}, on a block device"))
         },
         prose: Prose {
             title: "The disk DISK uses QEMU's pool of threads, though it bypasses the page cache",
             problem: "disk uses a thread pool",
-            why: "With aio=threads QEMU hands each request to a thread of its pool and back. The kernel takes requests \
-                for a block device that is opened past the page cache directly, with aio=native or io_uring",
+            why: "With aio=threads QEMU hands each request to a thread of its pool and back. The \
+                kernel takes requests for a block device that is opened past the page cache \
+                directly, with aio=native or io_uring",
         },
         fixes: [
             "Set io='native' or io='io_uring' in the <driver> of DISK",
@@ -103,24 +118,49 @@ fn takes_virtio(guest: &GuestContext<'_>) -> bool {
     guest.config.is_x86() && guest.kind.kind != GuestKind::Other && !fixes::hyperv::too_old(guest)
 }
 
-/// The requests of a virtio disk that keep the main loop busy. A SCSI disk's IOThread is that of its controller.
-fn in_main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, disk: &DiskConfig<'_>) -> Option<String> {
+/// The requests of a virtio disk that keep the main loop busy. A SCSI disk's IOThread is that of
+/// its controller.
+fn in_main_loop(
+    ctx: &Context<'_>,
+    guest: &GuestContext<'_>,
+    disk: &DiskConfig<'_>,
+) -> Option<String> {
     let t = &ctx.thresholds().disks;
     let is_alone = !disk.iothread && disk.bus.is_some_and(|bus| bus.starts_with("virtio"));
-    let rates = guest.domain.disks.iter().find(|rates| rates.name == disk.name).filter(|_| is_alone)?;
+    let rates = guest
+        .domain
+        .disks
+        .iter()
+        .find(|rates| rates.name == disk.name)
+        .filter(|_| is_alone)?;
     let ops = Some(rates.read_ops + rates.write_ops).filter(|ops| *ops >= t.busy_ops)?;
     let main = Some(guest.domain.emulator()?.cpu?.busy()).filter(|main| *main >= t.busy_main)?;
-    Some(format!("{} requests/s without an IOThread; the main thread uses {} % of a CPU", figure(ops), figure(main)))
+    Some(format!(
+        "{} requests/s without an IOThread; the main thread uses {} % of a CPU",
+        figure(ops),
+        figure(main)
+    ))
 }
 
 pub(super) fn setup(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let disks = DiskConfig::all(&guest.domain.facts);
-    let all = FLAWS.iter().flat_map(|flaw| disks.iter().map(move |disk| (flaw, disk)));
-    let found: Vec<_> = all.filter_map(|(flaw, disk)| Some((flaw, disk, (flaw.evidence)(ctx, guest, disk)?))).collect();
-    let Some((first, disk, _)) = found.first() else { return };
-    let line = |(_, disk, what): &(_, &DiskConfig<'_>, _)| format!("disk {} of {}: {what}", disk.name, guest.name());
+    let all = FLAWS
+        .iter()
+        .flat_map(|flaw| disks.iter().map(move |disk| (flaw, disk)));
+    let found: Vec<_> = all
+        .filter_map(|(flaw, disk)| Some((flaw, disk, (flaw.evidence)(ctx, guest, disk)?)))
+        .collect();
+    let Some((first, disk, _)) = found.first() else {
+        return;
+    };
+    let line = |(_, disk, what): &(_, &DiskConfig<'_>, _)| {
+        format!("disk {} of {}: {what}", disk.name, guest.name())
+    };
     let evidence = found.iter().map(line).collect();
-    let mut fix: Vec<Fix> = found.iter().map(|(flaw, disk, _)| mended(guest, flaw, disk, &disks)).collect();
+    let mut fix: Vec<Fix> = found
+        .iter()
+        .map(|(flaw, disk, _)| mended(guest, flaw, disk, &disks))
+        .collect();
     fix.dedup();
     let finding = Finding::new(Severity::Info, Confidence::High, evidence, fix).saying(first.prose);
     verdicts.find(Finding {
@@ -130,16 +170,35 @@ pub(super) fn setup(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     });
 }
 
-fn mended(guest: &GuestContext<'_>, flaw: &Flaw, disk: &DiskConfig<'_>, disks: &[DiskConfig<'_>]) -> Fix {
+fn mended(
+    guest: &GuestContext<'_>,
+    flaw: &Flaw,
+    disk: &DiskConfig<'_>,
+    disks: &[DiskConfig<'_>],
+) -> Fix {
     let [in_xml, by_hand, proxmox] = flaw.fixes.map(|text| text.replace("DISK", disk.name));
-    let has_virtio = disks.iter().any(|disk| disk.bus.is_some_and(|bus| bus.starts_with("virtio")));
+    let has_virtio = disks
+        .iter()
+        .any(|disk| disk.bus.is_some_and(|bus| bus.starts_with("virtio")));
     let is_ata = flaw.prose.problem == "emulated disk controller";
-    let needs = if is_ata { fixes::virtio_needs(has_virtio) } else { fixes::POWER_CYCLE };
+    let needs = if is_ata {
+        fixes::virtio_needs(has_virtio)
+    } else {
+        fixes::POWER_CYCLE
+    };
     let is_plain = disk.name.bytes().all(|b| b.is_ascii_alphanumeric());
-    let fix = match guest.proxmox_id().filter(|_| is_plain).map(|id| proxmox.replace("ID", id)) {
+    let fix = match guest
+        .proxmox_id()
+        .filter(|_| is_plain)
+        .map(|id| proxmox.replace("ID", id))
+    {
         Some(command) if command.starts_with("qm ") => fixes::command(command),
         Some(advice) => fixes::advice(advice),
-        None => fixes::advice(if guest.config.libvirt == Some(false) { by_hand } else { in_xml }),
+        None => fixes::advice(if guest.config.libvirt == Some(false) {
+            by_hand
+        } else {
+            in_xml
+        }),
     };
     fix.needing(needs)
 }

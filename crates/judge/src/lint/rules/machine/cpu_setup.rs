@@ -1,88 +1,182 @@
-//! How a guest's CPUs are set up: a model that hides what the host has, and sockets that its system does not use.
+//! How a guest's CPUs are set up: a model that hides what the host has, and sockets that its system
+//! does not use.
 
 use crate::lint::facts::{Confidence, Context, Finding, GuestContext, Severity, Verdicts};
 use crate::lint::fixes;
 use kvm::cmdline::QemuCommand;
 
 /// QEMU's models without the instructions of the last twenty years (target/i386/cpu.c).
-const MINIMAL: &[&str] =
-    &["qemu64", "kvm64", "qemu32", "kvm32", "coreduo", "core2duo", "Conroe", "phenom", "Opteron_G1"];
+const MINIMAL: &[&str] = &[
+    "qemu64",
+    "kvm64",
+    "qemu32",
+    "kvm32",
+    "coreduo",
+    "core2duo",
+    "Conroe",
+    "phenom",
+    "Opteron_G1",
+];
 /// The sockets that a Windows client uses at most: Home one, Pro, Education and Enterprise two.
 const CLIENT_SOCKETS: u32 = 2;
 /// A vCPU with less CPU time is not used, percent.
 const UNUSED: f64 = 1.0;
-const MIGRATES: &str = "shut the guest down and start it again; one that migrates takes x86-64-v2-AES or x86-64-v3";
+const MIGRATES: &str = "shut the guest down and start it again; one that migrates takes \
+    x86-64-v2-AES or x86-64-v3";
 
 pub(super) fn model(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let xml = guest.domain.facts.xml.as_ref().map(|xml| &xml.value);
     let argument = guest.config.cpu_argument.as_deref();
     // The other modes take no model.
-    let is_custom = xml.is_some_and(|xml| xml.cpu.mode.as_deref().is_none_or(|mode| mode == "custom"));
+    let is_custom =
+        xml.is_some_and(|xml| xml.cpu.mode.as_deref().is_none_or(|mode| mode == "custom"));
     let of_xml = || xml.filter(|_| is_custom)?.cpu.model.as_deref();
-    let Some(model) = argument.and_then(|argument| argument.split(',').next()).or_else(of_xml) else { return };
+    let Some(model) = argument
+        .and_then(|argument| argument.split(',').next())
+        .or_else(of_xml)
+    else {
+        return;
+    };
     // Whoever adds these has chosen the features.
     let is_chosen = |name: &str| {
         argument.is_some_and(|argument| argument.contains(name))
             || xml.is_some_and(|xml| xml.cpu.features.contains_key(name))
     };
-    let by_hand = ["sse4.1", "sse4.2", "sse4_1", "sse4_2", "avx"].into_iter().any(is_chosen);
+    let by_hand = ["sse4.1", "sse4.2", "sse4_1", "sse4_2", "avx"]
+        .into_iter()
+        .any(is_chosen);
     if !MINIMAL.contains(&model) || by_hand || !guest.config.is_x86() || !uses_kvm(guest) {
         return;
     }
     // A Windows that finds virtualisation in its CPU may start its own hypervisor and run on that.
-    let better = if guest.kind.windows(Confidence::Medium) { "x86-64-v2-AES" } else { "host" };
+    let better = if guest.kind.windows(Confidence::Medium) {
+        "x86-64-v2-AES"
+    } else {
+        "host"
+    };
     let fix = match guest.proxmox_id() {
         Some(id) => vec![fixes::command(format!("qm set {id} --cpu {better}"))],
         None => fixes::setting(guest, "<cpu mode='host-passthrough'/>", "-cpu host"),
     };
     let fix = fix.into_iter().map(|fix| fix.needing(MIGRATES)).collect();
-    let evidence = vec![format!("the CPU model is {model}{}: without SSE4 and AVX", guest.said_if_default("cpu"))];
-    verdicts.find(Finding::new(Severity::Info, Confidence::Medium, evidence, fix));
+    let evidence = vec![format!(
+        "the CPU model is {model}{}: without SSE4 and AVX",
+        guest.said_if_default("cpu")
+    )];
+    verdicts.find(Finding::new(
+        Severity::Info,
+        Confidence::Medium,
+        evidence,
+        fix,
+    ));
 }
 
 /// Whether the guest is known to run under KVM.
 fn uses_kvm(guest: &GuestContext<'_>) -> bool {
     let facts = &guest.domain.facts;
     let is_kvm = |command: &QemuCommand| command.accel.as_ref().map(|accel| accel == "kvm");
-    let named = || facts.command.as_ref().is_some_and(|command| command.program.ends_with("kvm"));
-    let by_xml = || facts.xml.as_ref().is_some_and(|xml| xml.value.domain_type.as_deref() == Some("kvm"));
-    facts.command.as_deref().and_then(is_kvm).unwrap_or_else(|| named() || by_xml())
+    let named = || {
+        facts
+            .command
+            .as_ref()
+            .is_some_and(|command| command.program.ends_with("kvm"))
+    };
+    let by_xml = || {
+        facts
+            .xml
+            .as_ref()
+            .is_some_and(|xml| xml.value.domain_type.as_deref() == Some("kvm"))
+    };
+    facts
+        .command
+        .as_deref()
+        .and_then(is_kvm)
+        .unwrap_or_else(|| named() || by_xml())
 }
 
 pub(super) fn sockets(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let (Some(sockets), Some(vcpus)) = (guest.config.sockets().filter(|n| *n > 0), guest.config.vcpus) else { return };
+    let (Some(sockets), Some(vcpus)) = (
+        guest.config.sockets().filter(|n| *n > 0),
+        guest.config.vcpus,
+    ) else {
+        return;
+    };
     let usable = CLIENT_SOCKETS.saturating_mul(vcpus.div_ceil(sockets));
     if !is_client(guest) || sockets <= CLIENT_SOCKETS || !guest.config.is_x86() {
         return;
     }
-    let busy = guest.domain.vcpus().filter(|vcpu| vcpu.cpu.is_some_and(|cpu| cpu.busy() >= UNUSED)).count();
-    let used = busy.max(guest.domain.vcpu_exits.iter().filter(|(_, exits)| exits.count > 0).count()) as u32;
+    let busy = guest
+        .domain
+        .vcpus()
+        .filter(|vcpu| vcpu.cpu.is_some_and(|cpu| cpu.busy() >= UNUSED))
+        .count();
+    let used = busy.max(
+        guest
+            .domain
+            .vcpu_exits
+            .iter()
+            .filter(|(_, exits)| exits.count > 0)
+            .count(),
+    ) as u32;
     // It uses more sockets, whatever its edition.
     if usable >= vcpus || used > usable {
         return;
     }
-    let cells = if guest.config.numa.cells.len() == 2 { 2 } else { 1 };
+    let cells = if guest.config.numa.cells.len() == 2 {
+        2
+    } else {
+        1
+    };
     let cores = vcpus.div_ceil(cells);
-    let element = format!("<cpu>\n  <topology sockets='{cells}' dies='1' cores='{cores}' threads='1'/>\n</cpu>");
+    let element = format!(
+        "<cpu>\n  <topology sockets='{cells}' dies='1' cores='{cores}' \
+        threads='1'/>\n</cpu>"
+    );
     let option = format!("-smp {vcpus},sockets={cells},cores={cores},threads=1");
     let fix = match guest.proxmox_id() {
-        Some(id) => vec![fixes::command(format!("qm set {id} --sockets {cells} --cores {cores}"))],
+        Some(id) => vec![fixes::command(format!(
+            "qm set {id} --sockets {cells} --cores {cores}"
+        ))],
         None => fixes::setting(guest, element, option),
     };
-    let fix = fix.into_iter().map(|fix| fix.needing(fixes::POWER_CYCLE)).collect();
+    let fix = fix
+        .into_iter()
+        .map(|fix| fix.needing(fixes::POWER_CYCLE))
+        .collect();
     let evidence = vec![
-        format!("{vcpus} vCPUs in {sockets} sockets; a Windows client uses at most {CLIENT_SOCKETS}, Home one"),
-        format!("the guest counts as Windows because {}", guest.kind.reasons.join(", ")),
+        format!(
+            "{vcpus} vCPUs in {sockets} sockets; a Windows client uses at most \
+            {CLIENT_SOCKETS}, Home one"
+        ),
+        format!(
+            "the guest counts as Windows because {}",
+            guest.kind.reasons.join(", ")
+        ),
     ];
     // Idle vCPUs beyond those show that it is not a larger edition.
-    let severity = if busy > 0 { Severity::Warning } else { Severity::Info };
-    let title = format!("Windows uses at most {usable} of the {vcpus} vCPUs, which are in {sockets} sockets");
-    verdicts.find(Finding { title, ..Finding::new(severity, Confidence::Medium, evidence, fix) });
+    let severity = if busy > 0 {
+        Severity::Warning
+    } else {
+        Severity::Info
+    };
+    let title = format!(
+        "Windows uses at most {usable} of the {vcpus} vCPUs, which are in \
+        {sockets} sockets"
+    );
+    verdicts.find(Finding {
+        title,
+        ..Finding::new(severity, Confidence::Medium, evidence, fix)
+    });
 }
 
 /// Whether libosinfo's id names a Windows client.
 fn is_client(guest: &GuestContext<'_>) -> bool {
-    let Some(os) = &guest.domain.facts.guest_os else { return false };
-    let version = os.value.split_once("microsoft.com/win/").map(|(_, version)| version);
+    let Some(os) = &guest.domain.facts.guest_os else {
+        return false;
+    };
+    let version = os
+        .value
+        .split_once("microsoft.com/win/")
+        .map(|(_, version)| version);
     matches!(version, Some("7" | "8" | "8.1" | "10" | "11"))
 }

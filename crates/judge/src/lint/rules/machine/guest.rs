@@ -3,7 +3,8 @@
 use crate::figures::bytes;
 use crate::figures::figure;
 use crate::lint::facts::{
-    Confidence, Context, Finding, Fix, GuestContext, Mark, Severity, Target, Verdicts, known, place_text,
+    Confidence, Context, Finding, Fix, GuestContext, Mark, Severity, Target, Verdicts, known,
+    place_text,
 };
 use crate::lint::fixes;
 use crate::model::{ExitKind, total};
@@ -11,17 +12,33 @@ use kvm::{Isa, Space};
 use sample::ExitPlace;
 
 const USE_IOTHREAD: &str = "Give disks an IOThread, and use vhost for the network";
-const CLOSE_SCREENS: &str = "Close remote screens (VNC, SPICE), and look for backup jobs and emulated devices";
+const CLOSE_SCREENS: &str = "Close remote screens (VNC, SPICE), and look for backup jobs and \
+    emulated devices";
 
 pub(super) fn main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let Some(thread) = guest.domain.emulator() else { return };
-    let Some(cpu) = thread.cpu.filter(|cpu| cpu.busy() >= ctx.thresholds().machine.main_loop) else { return };
+    let Some(thread) = guest.domain.emulator() else {
+        return;
+    };
+    let Some(cpu) = thread
+        .cpu
+        .filter(|cpu| cpu.busy() >= ctx.thresholds().machine.main_loop)
+    else {
+        return;
+    };
     if guest.migrating() || guest.has_job(|_| true) || guest.domain.vcpus().next().is_none() {
         return;
     }
-    let (tid, busy, usr, sys) = (thread.tid, figure(cpu.busy()), figure(cpu.usr), figure(cpu.sys));
+    let (tid, busy, usr, sys) = (
+        thread.tid,
+        figure(cpu.busy()),
+        figure(cpu.usr),
+        figure(cpu.sys),
+    );
     let over = guest.window();
-    let mut evidence = vec![format!("QEMU's main thread uses {busy} % of a CPU ({usr} % user, {sys} % kernel) {over}")];
+    let mut evidence = vec![format!(
+        "QEMU's main thread uses {busy} % of a CPU ({usr} % user, \
+        {sys} % kernel) {over}"
+    )];
     evidence.push(format!("look at: kvmtop profile {tid}"));
     let mut fix = Vec::new();
     if guest.config.pins.iothread_count == 0 {
@@ -31,16 +48,26 @@ pub(super) fn main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     fix.push(fixes::advice(CLOSE_SCREENS));
     let found = Finding::new(Severity::Warning, Confidence::Medium, evidence, fix);
     let (target, marks) = (Target::Thread(tid), vec![Mark::Thread(tid)]);
-    verdicts.find(Finding { target, cost: Some(cpu.busy()), marks, ..found });
+    verdicts.find(Finding {
+        target,
+        cost: Some(cpu.busy()),
+        marks,
+        ..found
+    });
 }
 
-const MORE_MEMORY: &str = "Where the host is short of memory: give its guests less in total, or move one away";
-const NO_LIMIT: &str = "Where it has memory to spare, a limit of the guest's cgroup holds it back: raise memory.high \
-    or memory.max to the guest's memory and 1 GiB more";
+const MORE_MEMORY: &str = "Where the host is short of memory: give its guests less in total, or \
+    move one away";
+const NO_LIMIT: &str = "Where it has memory to spare, a limit of the guest's cgroup holds it back: \
+    raise memory.high or memory.max to the guest's memory and 1 GiB more";
 
 pub(super) fn memory_stall(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let Some(waits) = guest.domain.pressure else { return };
-    let Some(severity) = ctx.thresholds().machine.memory_stall.of(waits.memory) else { return };
+    let Some(waits) = guest.domain.pressure else {
+        return;
+    };
+    let Some(severity) = ctx.thresholds().machine.memory_stall.of(waits.memory) else {
+        return;
+    };
     let evidence = known([
         Some(format!(
             "at least one of its threads waited for memory {} % of the last 10 s, all of them {} %",
@@ -52,20 +79,39 @@ pub(super) fn memory_stall(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
             .swap
             .filter(|(swap, _)| *swap > 0)
             .map(|(swap, _)| format!("{} of the guest are in swap", bytes(swap))),
-        ctx.model.host.memory.map(|m| format!("the host has {} of {} available", bytes(m.available), bytes(m.total))),
-        Some("look at: the memory.high, memory.max and memory.events of its cgroup and of those above".into()),
+        ctx.model.host.memory.map(|m| {
+            format!(
+                "the host has {} of {} available",
+                bytes(m.available),
+                bytes(m.total)
+            )
+        }),
+        Some(
+            "look at: the memory.high, memory.max and memory.events of its cgroup and of those \
+            above"
+                .into(),
+        ),
     ]);
     let by_libvirt = "In its XML the limits of its cgroup are <memtune>";
-    let fix = vec![fixes::advice(MORE_MEMORY), fixes::advice(NO_LIMIT), fixes::libvirt_advice(by_libvirt)];
+    let fix = vec![
+        fixes::advice(MORE_MEMORY),
+        fixes::advice(NO_LIMIT),
+        fixes::libvirt_advice(by_libvirt),
+    ];
     let found = Finding::new(severity, Confidence::High, evidence, fix);
-    verdicts.find(Finding { cost: Some(waits.memory_full), ..found });
+    verdicts.find(Finding {
+        cost: Some(waits.memory_full),
+        ..found
+    });
 }
 
-const SHOW_MAPPING: &str =
-    "cat /sys/kernel/mm/ksm/run /proc/sys/kernel/numa_balancing /sys/kernel/mm/transparent_hugepage/enabled";
-const CHECK_FAULTS: &str = "look at: trace-cmd record -e kvm:kvm_page_fault; grep -E 'thp|compact|ksm' /proc/vmstat";
+const SHOW_MAPPING: &str = "cat /sys/kernel/mm/ksm/run /proc/sys/kernel/numa_balancing \
+        /sys/kernel/mm/transparent_hugepage/enabled";
+const CHECK_FAULTS: &str = "look at: trace-cmd record -e kvm:kvm_page_fault; grep -E \
+    'thp|compact|ksm' /proc/vmstat";
 
-/// A warning from this cost on: of memory faults percent of one CPU, of nested exits percent of the vCPUs' time.
+/// A warning from this cost on: of memory faults percent of one CPU, of nested exits percent of the
+/// vCPUs' time.
 const COST_WARNING: f64 = 10.0;
 
 pub(super) fn faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -79,14 +125,22 @@ pub(super) fn faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
         return;
     }
     let steps = &ctx.thresholds().machine.faults;
-    let vmx = guest.domain.exits.rows.iter().any(|r| r.id.is_some_and(|id| id.0 == Isa::Vmx));
+    let vmx = guest
+        .domain
+        .exits
+        .rows
+        .iter()
+        .any(|r| r.id.is_some_and(|id| id.0 == Isa::Vmx));
     if !vmx {
         // On AMD and arm64 one exit reason covers faults and emulated memory.
         if !guest.has_accesses(Space::Mmio) && ctx.is_file() && guest.domain.places.is_empty() {
             if faults.per_vcpu.is_some_and(|per| steps.of(per).is_none()) {
                 return;
             }
-            return verdicts.cannot_tell("this exit reason covers page faults and MMIO, and the addresses are missing");
+            return verdicts.cannot_tell(
+                "this exit reason covers page faults and MMIO, and the \
+                addresses are missing",
+            );
         }
         let mmio = guest.accesses(|r| r.space == Space::Mmio);
         let left = 1.0 - (mmio.count as f64 / faults.count as f64).min(1.0);
@@ -96,21 +150,33 @@ pub(super) fn faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
         faults.cost = faults.cost.map(|c| (c - mmio.cost.unwrap_or(0.0)).max(0.0));
     }
     let per_vcpu = faults.per_vcpu_or_tell(guest, verdicts);
-    let Some(mut severity) = per_vcpu.and_then(|per_vcpu| steps.of(per_vcpu)) else { return };
+    let Some(mut severity) = per_vcpu.and_then(|per_vcpu| steps.of(per_vcpu)) else {
+        return;
+    };
     if faults.cost.is_some_and(|c| c >= COST_WARNING) {
         severity = severity.max(Severity::Warning);
     }
     let show = fixes::command(SHOW_MAPPING).needing("shows what may remove mappings");
-    let fix = vec![show, fixes::advice("Back the guest with huge pages if its memory is meant for it alone")];
-    let evidence = vec![faults.describe(guest, "memory faults", ""), CHECK_FAULTS.into()];
+    let fix = vec![
+        show,
+        fixes::advice(
+            "Back the guest with huge pages if its memory is meant for \
+        it alone",
+        ),
+    ];
+    let evidence = vec![
+        faults.describe(guest, "memory faults", ""),
+        CHECK_FAULTS.into(),
+    ];
     verdicts.find(Finding::new(severity, Confidence::Low, evidence, fix).caused_by(faults));
 }
 
 /// The part of a vCPU's exits that are at one place, percent.
 const ONE_PLACE: f64 = 80.0;
-const FIND_BACKING: &str = "Find what backs the address (info mtree -f of the VMM's monitor): memory of a file or \
-    device that shrank or failed, huge pages that ran out, an address beyond what the CPU or the VMM has. Where it is \
-    ordinary memory, suspect KVM: try another kernel of the host";
+const FIND_BACKING: &str = "Find what backs the address (info mtree -f of the VMM's monitor): \
+    memory of a file or device that shrank or failed, huge pages that ran out, an address beyond \
+    what the CPU or the VMM has. Where it is ordinary memory, suspect KVM: try another kernel of \
+    the host";
 
 /// The fewest faults of a vCPU that count together with what other vCPUs do at the same place.
 const OF_ONE: u64 = 3;
@@ -119,9 +185,12 @@ const OF_ONE: u64 = 3;
 fn loops<'a>(ctx: &Context<'_>, guest: &GuestContext<'a>) -> Vec<&'a ExitPlace> {
     let is_loop = |place: &&ExitPlace| {
         let share = 100.0 * place.count as f64 / place.of.max(1) as f64;
-        let is_same = |p: &&ExitPlace| (p.rip, p.address) == (place.rip, place.address) && p.count >= OF_ONE;
+        let is_same =
+            |p: &&ExitPlace| (p.rip, p.address) == (place.rip, place.address) && p.count >= OF_ONE;
         let count = total(guest.domain.places.iter().filter(is_same).map(|p| p.count));
-        place.count >= OF_ONE && count as f64 >= ctx.thresholds().machine.fault_loop && share >= ONE_PLACE
+        place.count >= OF_ONE
+            && count as f64 >= ctx.thresholds().machine.fault_loop
+            && share >= ONE_PLACE
     };
     guest.domain.places.iter().filter(is_loop).collect()
 }
@@ -134,49 +203,101 @@ pub(super) fn fault_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     }
     let text = |place: &ExitPlace| {
         let (count, of) = (figure(place.count as f64), figure(place.of as f64));
-        format!("{count} of {of} exits of {}: {}", guest.place_vcpu(place), place_text(place))
+        format!(
+            "{count} of {of} exits of {}: {}",
+            guest.place_vcpu(place),
+            place_text(place)
+        )
     };
-    let evidence =
-        loops.into_iter().map(text).chain(["look at: dmesg; trace-cmd record -e kvm sleep 1".into()]).collect();
+    let evidence = loops
+        .into_iter()
+        .map(text)
+        .chain(["look at: dmesg; trace-cmd record -e kvm sleep 1".into()])
+        .collect();
     let fix = vec![fixes::advice(FIND_BACKING)];
-    verdicts.find(Finding::new(Severity::Warning, Confidence::Medium, evidence, fix));
+    verdicts.find(Finding::new(
+        Severity::Warning,
+        Confidence::Medium,
+        evidence,
+        fix,
+    ));
 }
 
-const WINDOWS_HYPERVISOR: &str = "In Windows the cause is VBS (memory integrity, Credential Guard), WSL2 or Docker \
-    Desktop: disable what is not needed, or take vmx or svm out of the guest's CPU";
+const WINDOWS_HYPERVISOR: &str = "In Windows the cause is VBS (memory integrity, Credential \
+    Guard), WSL2 or Docker Desktop: disable what is not needed, or take vmx or svm out of the \
+    guest's CPU";
 const INNER_GUESTS_HERE: &str = "Run the inner guests on this host, or give them virtio devices";
 
 /// Tracepoints of nested exits and entries.
-const EVENTS: [&str; 4] = ["kvm_nested_vmexit", "kvm_nested_vmexit_inject", "kvm_nested_vmenter", "kvm_nested_vmrun"];
+const EVENTS: [&str; 4] = [
+    "kvm_nested_vmexit",
+    "kvm_nested_vmexit_inject",
+    "kvm_nested_vmenter",
+    "kvm_nested_vmrun",
+];
 
 pub(super) fn nested(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let exits = guest.exits(&[ExitKind::Nested]);
-    let events = total(EVENTS.iter().filter_map(|e| guest.domain.kvm_events.get(*e)).copied());
-    let runs = guest.domain.counters.get("nested_run").copied().unwrap_or(0.0);
+    let events = total(
+        EVENTS
+            .iter()
+            .filter_map(|e| guest.domain.kvm_events.get(*e))
+            .copied(),
+    );
+    let runs = guest
+        .domain
+        .counters
+        .get("nested_run")
+        .copied()
+        .unwrap_or(0.0);
     let all = guest.domain.exits.count;
     let limit = ctx.thresholds().machine.nested_share;
     let by_exits = exits.exit_share.is_some_and(|s| s >= limit);
     let by_events = events > 0 && (all == 0 || 100.0 * events as f64 / all as f64 >= limit);
-    let by_counter = guest.domain.exit_rate.0.is_some_and(|r| r > 0.0 && 100.0 * runs / r >= limit);
+    let by_counter = guest
+        .domain
+        .exit_rate
+        .0
+        .is_some_and(|r| r > 0.0 && 100.0 * runs / r >= limit);
     if !by_exits && !by_events && !by_counter {
         return;
     }
-    let work = guest.domain.exits.work_ns.zip(guest.seconds).zip(guest.vcpus());
+    let work = guest
+        .domain
+        .exits
+        .work_ns
+        .zip(guest.seconds)
+        .zip(guest.vcpus());
     let costly = work.is_some_and(|((ns, s), n)| ns as f64 / (s * 1e7) / n >= COST_WARNING);
     let mut evidence = Vec::new();
     if exits.count > 0 {
         evidence.push(exits.describe(guest, "exits", "for a hypervisor's own instructions"));
     }
     if events > 0 {
-        evidence.push(format!("{events} nested exits (kvm_nested_vmexit and related events), {all} exits in total"));
+        evidence.push(format!(
+            "{events} nested exits (kvm_nested_vmexit and related events), {all} \
+            exits in total"
+        ));
     }
     if runs > 0.0 {
-        evidence.push(format!("{} entries/s into the guest's guests (nested_run)", figure(runs)));
+        evidence.push(format!(
+            "{} entries/s into the guest's guests (nested_run)",
+            figure(runs)
+        ));
     }
-    let severity = if costly { Severity::Warning } else { Severity::Info };
+    let severity = if costly {
+        Severity::Warning
+    } else {
+        Severity::Info
+    };
     let sure = exits.count > 0 || events > 0;
-    let confidence = if sure { Confidence::High } else { Confidence::Medium };
-    verdicts.find(Finding::new(severity, confidence, evidence, fewer_exits(guest)).caused_by(exits));
+    let confidence = if sure {
+        Confidence::High
+    } else {
+        Confidence::Medium
+    };
+    verdicts
+        .find(Finding::new(severity, confidence, evidence, fewer_exits(guest)).caused_by(exits));
 }
 
 /// What makes nested exits fewer or cheaper.
@@ -184,8 +305,21 @@ fn fewer_exits(guest: &GuestContext<'_>) -> Vec<Fix> {
     if !guest.kind.windows(Confidence::Low) {
         return vec![fixes::advice(INNER_GUESTS_HERE)];
     }
-    let mut wanted = vec!["hypervclock", "vpindex", "synic", "stimer", "vapic", "tlbflush"];
-    if guest.domain.exits.rows.iter().any(|r| r.id.is_some_and(|id| id.0 == Isa::Vmx)) {
+    let mut wanted = vec![
+        "hypervclock",
+        "vpindex",
+        "synic",
+        "stimer",
+        "vapic",
+        "tlbflush",
+    ];
+    if guest
+        .domain
+        .exits
+        .rows
+        .iter()
+        .any(|r| r.id.is_some_and(|id| id.0 == Isa::Vmx))
+    {
         wanted.push("evmcs");
     }
     let mut fix = fixes::hyperv::enable(guest, &wanted);

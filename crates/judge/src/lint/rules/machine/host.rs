@@ -1,41 +1,67 @@
-//! What the host lacks: swapping of guest memory, KSM, and a host that is itself a guest and waits for its CPUs.
+//! What the host lacks: swapping of guest memory, KSM, and a host that is itself a guest and waits
+//! for its CPUs.
 
 use crate::figures::bytes;
 use crate::figures::figure;
 use crate::lint::facts::{Confidence, Context, Finding, Mark, Severity, Verdicts};
 use crate::lint::fixes;
 
-const LESS_GUEST_MEMORY: &str = "Give the guests less memory in total than the host has, or run fewer of them";
-const LOCK_MEMORY_NEED: &str = "takes effect at the guest's next start; only where the host has the memory";
+const LESS_GUEST_MEMORY: &str = "Give the guests less memory in total than the host has, or run \
+    fewer of them";
+const LOCK_MEMORY_NEED: &str = "takes effect at the guest's next start; only where the host has \
+    the memory";
 
 pub(super) fn memory(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     for g in &ctx.guests {
-        let Some((swap, grown)) = g.domain.swap.filter(|s| s.1 > 0) else { continue };
+        let Some((swap, grown)) = g.domain.swap.filter(|s| s.1 > 0) else {
+            continue;
+        };
         let element = "<memoryBacking>\n  <locked/>\n</memoryBacking>";
         let locked = fixes::setting(g, element, "-overcommit mem-lock=on");
         let mut fix = vec![fixes::advice(LESS_GUEST_MEMORY)];
         fix.extend(locked.into_iter().map(|fix| fix.needing(LOCK_MEMORY_NEED)));
         let (swap, grown) = (bytes(swap), bytes(grown.unsigned_abs()));
-        let mut evidence = vec![format!("{swap} of the guest are in swap, {grown} more than before {}", g.window())];
+        let mut evidence = vec![format!(
+            "{swap} of the guest are in swap, {grown} more than before \
+            {}",
+            g.window()
+        )];
         evidence.extend(ctx.model.host.memory.map(|m| {
             let (available, total, swap) = (bytes(m.available), bytes(m.total), bytes(m.swap_used));
             format!("the host has {available} of {total} available and {swap} in swap")
         }));
-        verdicts.find_for(g, Finding::new(Severity::Warning, Confidence::High, evidence, fix));
+        verdicts.find_for(
+            g,
+            Finding::new(Severity::Warning, Confidence::High, evidence, fix),
+        );
     }
 }
 
 pub(super) fn steal(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let cpus = &ctx.model.host.cpus;
-    let Some(mean) = ctx.model.host.total() else { return };
+    let Some(mean) = ctx.model.host.total() else {
+        return;
+    };
     let total = mean.steal * cpus.len() as f64;
     let shares = cpus.iter().filter_map(|c| Some((c.cpu, c.time?.steal)));
     let worst = shares.max_by(|a, b| a.1.total_cmp(&b.1));
-    let Some((cpu, share)) = worst.filter(|w| w.1 >= ctx.thresholds().machine.steal) else { return };
+    let Some((cpu, share)) = worst.filter(|w| w.1 >= ctx.thresholds().machine.steal) else {
+        return;
+    };
     let (share, all) = (figure(share), figure(total));
-    let stolen = format!("{share} % of CPU {cpu} is stolen; {all} % of one CPU over the whole host");
+    let stolen = format!(
+        "{share} % of CPU {cpu} is stolen; {all} % of one CPU over the whole \
+        host"
+    );
     let evidence = vec![stolen];
-    let fix = vec![fixes::advice("Move to a larger or dedicated instance, or ask the outer hypervisor's operator")];
+    let fix = vec![fixes::advice(
+        "Move to a larger or dedicated instance, or ask the outer \
+        hypervisor's operator",
+    )];
     let found = Finding::new(Severity::Warning, Confidence::High, evidence, fix);
-    verdicts.find(Finding { cost: Some(total), marks: vec![Mark::Pcpu(cpu)], ..found });
+    verdicts.find(Finding {
+        cost: Some(total),
+        marks: vec![Mark::Pcpu(cpu)],
+        ..found
+    });
 }

@@ -1,13 +1,17 @@
 //! Guests whose CPU QEMU emulates, and what keeps a host from using KVM.
 
-use crate::lint::facts::{BY_DEFAULT, BY_PROXMOX, Confidence, Context, Finding, Fix, GuestContext, Severity, Verdicts};
+use crate::lint::facts::{
+    BY_DEFAULT, BY_PROXMOX, Confidence, Context, Finding, Fix, GuestContext, Severity, Verdicts,
+};
 use crate::lint::fixes;
 use crate::lint::incidents;
 
 const TITLE: &str = "QEMU emulates the guest's CPU in software (TCG), without KVM";
 const TYPE_KVM: &str = "In its XML write <domain type='kvm'>, and <cpu mode='host-passthrough'/>";
-const IN_PLACE: &str = "restart QEMU with these, in place of accel=tcg and -cpu where they are named";
-const CHECK_DEVICE: &str = "look at: ls -l /dev/kvm; systemd-detect-virt; grep -c -w -E 'vmx|svm' /proc/cpuinfo";
+const IN_PLACE: &str = "restart QEMU with these, in place of accel=tcg and -cpu where they are \
+    named";
+const CHECK_DEVICE: &str = "look at: ls -l /dev/kvm; systemd-detect-virt; grep -c -w -E 'vmx|svm' \
+    /proc/cpuinfo";
 
 /// What has KVM run a guest.
 fn with_kvm(guest: &GuestContext<'_>) -> Vec<Fix> {
@@ -16,27 +20,47 @@ fn with_kvm(guest: &GuestContext<'_>) -> Vec<Fix> {
         return vec![fixes::command(format!("qm set {id} --kvm 1")).needing(fixes::POWER_CYCLE)];
     }
     let by_hand = fixes::qemu(guest, "-accel kvm -cpu host").needing(IN_PLACE);
-    fixes::either(guest, fixes::libvirt_advice(TYPE_KVM).needing(fixes::POWER_CYCLE), by_hand)
+    fixes::either(
+        guest,
+        fixes::libvirt_advice(TYPE_KVM).needing(fixes::POWER_CYCLE),
+        by_hand,
+    )
 }
 
 pub(super) fn no_kvm(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     for guest in &ctx.guests {
-        let Some(shown) = guest.emulated else { continue };
+        let Some(shown) = guest.emulated else {
+            continue;
+        };
         // KVM runs only guests of the host's own architecture; nobody emulates a PC on purpose.
         let arch = guest.config.arch.as_deref().unwrap_or("x86_64");
         if arch != "x86_64" && arch != "i686" && *arch != *ctx.model.host.facts.arch {
             continue;
         }
-        let mut found = Finding { title: TITLE.into(), evidence: vec![shown.into()], ..Finding::default() };
+        let mut found = Finding {
+            title: TITLE.into(),
+            evidence: vec![shown.into()],
+            ..Finding::default()
+        };
         let is_sure = shown != BY_DEFAULT;
-        found.severity = if is_sure { Severity::Critical } else { Severity::Warning };
-        found.confidence = if is_sure { Confidence::High } else { Confidence::Medium };
+        found.severity = if is_sure {
+            Severity::Critical
+        } else {
+            Severity::Warning
+        };
+        found.confidence = if is_sure {
+            Confidence::High
+        } else {
+            Confidence::Medium
+        };
         // Proxmox refuses to start a guest without KVM, unless it was told to.
         if shown != BY_PROXMOX {
             found.evidence.push(CHECK_DEVICE.into());
         }
         if let Some(cause) = incidents::no_kvm_cause(ctx) {
-            found.evidence.insert(1, format!("the cause on this host: {}", cause.title));
+            found
+                .evidence
+                .insert(1, format!("the cause on this host: {}", cause.title));
             found.fix.push(fixes::advice(cause.next));
         }
         found.fix.extend(with_kvm(guest));

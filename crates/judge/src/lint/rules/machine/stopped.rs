@@ -1,35 +1,39 @@
 //! Guests that do not run.
 
 use crate::figures::{bytes, seconds};
-use crate::lint::facts::{Confidence, Context, Finding, Fix, GuestContext, MAX_PROBLEM, Prose, Severity, Verdicts};
+use crate::lint::facts::{
+    Confidence, Context, Finding, Fix, GuestContext, MAX_PROBLEM, Prose, Severity, Verdicts,
+};
 use crate::lint::fixes;
 use sample::{DomainState, JobKind, Stop, StopDisk, StopReason};
 use std::collections::BTreeSet;
 
 /// A pause on purpose is reported from here on, seconds.
 const MIN_PAUSE_S: f64 = 600.0;
-/// A stop without a known reason is reported from here on, seconds: managers stop guests for a moment.
+/// A stop without a known reason is reported from here on, seconds: managers stop guests for a
+/// moment.
 const MIN_UNKNOWN_S: f64 = 10.0;
 
-const WHY_IO_ERROR: &str = "QEMU stops a guest whose request its storage refuses (werror=enospc, rerror=stop) instead \
-    of passing the error on. When it is resumed, QEMU repeats the request, and the guest only notices the time";
+const WHY_IO_ERROR: &str = "QEMU stops a guest whose request its storage refuses (werror=enospc, \
+    rerror=stop) instead of passing the error on. When it is resumed, QEMU repeats the request, \
+    and the guest only notices the time";
 const INTERNAL_ERROR: Prose = Prose {
     title: "The guest is stopped: KVM could not run it further",
     problem: "stopped: internal error",
-    why: "KVM_RUN returned an error for which QEMU has no answer. The guest's memory and registers stay until it is \
-        reset",
+    why: "KVM_RUN returned an error for which QEMU has no answer. The guest's memory and registers \
+        stay until it is reset",
 };
 const PANICKED: Prose = Prose {
     title: "The guest is stopped: its kernel panicked",
     problem: "stopped: panicked",
-    why: "The guest's kernel told the panic device that it gave up, and QEMU is set to stop then (on_crash, -action \
-        panic=pause). Its memory stays until it is reset",
+    why: "The guest's kernel told the panic device that it gave up, and QEMU is set to stop then \
+        (on_crash, -action panic=pause). Its memory stays until it is reset",
 };
 const WATCHDOG: Prose = Prose {
     title: "The guest is stopped: its watchdog fired",
     problem: "stopped: watchdog",
-    why: "The guest did not reset its watchdog in time: it hung, or did not get CPU time. The watchdog is set to \
-        stop it",
+    why: "The guest did not reset its watchdog in time: it hung, or did not get CPU time. The \
+        watchdog is set to stop it",
 };
 const CRASHED: Prose = Prose {
     title: "The guest is stopped: it crashed",
@@ -39,18 +43,20 @@ const CRASHED: Prose = Prose {
 const POSTCOPY: Prose = Prose {
     title: "The guest is stopped: its post-copy migration failed",
     problem: "stopped: post-copy failed",
-    why: "A part of the guest's memory is on each host, and neither can continue until the connection is back. Ending \
-        QEMU on either loses the guest",
+    why: "A part of the guest's memory is on each host, and neither can continue until the \
+        connection is back. Ending QEMU on either loses the guest",
 };
 const PAUSED: Prose = Prose {
     title: "The guest was paused long ago and not resumed",
     problem: "",
-    why: "Nothing resumes a guest that somebody paused: its services are down and its clock stands still",
+    why: "Nothing resumes a guest that somebody paused: its services are down and its clock stands \
+        still",
 };
 const SUSPENDED: Prose = Prose {
     title: "The guest suspended itself to memory",
     problem: "suspended itself",
-    why: "Its system went to sleep (S3), as a desktop does without use. It runs again when it is woken",
+    why: "Its system went to sleep (S3), as a desktop does without use. It runs again when it is \
+        woken",
 };
 const PRELAUNCH: Prose = Prose {
     title: "QEMU waits to be told to run the guest",
@@ -60,12 +66,14 @@ const PRELAUNCH: Prose = Prose {
 const PROCESS_STOPPED: Prose = Prose {
     title: "The guest's process is stopped by a signal",
     problem: "process is stopped",
-    why: "SIGSTOP or a debugger stopped all threads of QEMU, the monitor too: nothing that manages the guest works",
+    why: "SIGSTOP or a debugger stopped all threads of QEMU, the monitor too: nothing that manages \
+        the guest works",
 };
 const UNKNOWN: Prose = Prose {
     title: "The guest is stopped by its VMM, reason not known",
     problem: "stopped by its VMM",
-    why: "Its vCPUs wait in the VMM and use no CPU time. Nobody says why: a pause, an error of its storage or of KVM",
+    why: "Its vCPUs wait in the VMM and use no CPU time. Nobody says why: a pause, an error of its \
+        storage or of KVM",
 };
 
 pub(super) fn stopped(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -83,9 +91,10 @@ pub(super) fn stopped(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     }
     let (severity, confidence) = match stop.reason {
         StopReason::Unknown => (Severity::Warning, Confidence::Low),
-        StopReason::User | StopReason::ProcessStopped | StopReason::Suspended | StopReason::Prelaunch => {
-            (Severity::Info, Confidence::High)
-        }
+        StopReason::User
+        | StopReason::ProcessStopped
+        | StopReason::Suspended
+        | StopReason::Prelaunch => (Severity::Info, Confidence::High),
         _ => (Severity::Critical, Confidence::High),
     };
     let mut evidence = vec![state_line(stop)];
@@ -94,21 +103,44 @@ pub(super) fn stopped(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     if matches!(stop.reason, StopReason::InternalError | StopReason::Unknown) {
         evidence.push("look at: journalctl -k".into());
     }
-    let found = worded(stop, Finding::new(severity, confidence, evidence, ways_to_continue(guest, stop)));
-    let since_ms = ctx.model.time_ms.saturating_sub((stop.for_ns / 1_000_000).cast_signed());
-    verdicts.find(Finding { since_ms: Some(since_ms), comes_first: true, ..found });
+    let found = worded(
+        stop,
+        Finding::new(
+            severity,
+            confidence,
+            evidence,
+            ways_to_continue(guest, stop),
+        ),
+    );
+    let since_ms = ctx
+        .model
+        .time_ms
+        .saturating_sub((stop.for_ns / 1_000_000).cast_signed());
+    verdicts.find(Finding {
+        since_ms: Some(since_ms),
+        comes_first: true,
+        ..found
+    });
 }
 
 /// Whether the stop is a part of something that ends it, or too short to matter.
 fn is_held(guest: &GuestContext<'_>, stop: &Stop) -> bool {
     let for_s = stop.for_ns as f64 / 1e9;
     let stops_guest = |kind| matches!(kind, JobKind::Migration | JobKind::Save | JobKind::Dump);
-    let has_job = guest.domain.jobs.iter().any(|job| stops_guest(job.kind) && !job.has_failed());
+    let has_job = guest
+        .domain
+        .jobs
+        .iter()
+        .any(|job| stops_guest(job.kind) && !job.has_failed());
     match stop.reason {
         StopReason::IoError | StopReason::InternalError | StopReason::GuestPanicked => false,
         StopReason::Watchdog | StopReason::Crashed => false,
         // A rule of jobs reports it.
-        StopReason::PostcopyFailed => guest.domain.jobs.iter().any(|job| job.status == "postcopy-paused"),
+        StopReason::PostcopyFailed => guest
+            .domain
+            .jobs
+            .iter()
+            .any(|job| job.status == "postcopy-paused"),
         StopReason::User | StopReason::ProcessStopped => has_job || for_s < MIN_PAUSE_S,
         StopReason::Unknown => has_job || for_s < MIN_UNKNOWN_S,
         StopReason::Suspended | StopReason::Prelaunch => has_job,
@@ -128,7 +160,10 @@ fn worded(stop: &Stop, found: Finding) -> Finding {
         StopReason::PostcopyFailed => POSTCOPY,
         StopReason::User => {
             let problem = format!("stopped by the user {}", hours(stop.for_ns));
-            return Finding { problem, ..found.saying(PAUSED) };
+            return Finding {
+                problem,
+                ..found.saying(PAUSED)
+            };
         }
         StopReason::Suspended => SUSPENDED,
         StopReason::Prelaunch => PRELAUNCH,
@@ -149,18 +184,38 @@ fn hours(ns: u64) -> String {
 }
 
 fn of_storage(disks: &[StopDisk], found: Finding) -> Finding {
-    let named = |disk: &StopDisk| if disk.name.is_empty() { "its disk".to_owned() } else { disk.name.clone() };
+    let named = |disk: &StopDisk| {
+        if disk.name.is_empty() {
+            "its disk".to_owned()
+        } else {
+            disk.name.clone()
+        }
+    };
     let name = disks.first().map_or("its disk".to_owned(), named);
     let (title, problem) = if disks.first().is_some_and(|disk| disk.is_full) {
         let title = format!("The guest is stopped: {name} found no space for a write");
-        (title, [format!("stopped: {name} full"), "stopped: disk full".into()])
+        (
+            title,
+            [format!("stopped: {name} full"), "stopped: disk full".into()],
+        )
     } else {
         let title = format!("The guest is stopped: a request to {name} failed");
-        (title, [format!("stopped: {name} failed"), "stopped: I/O error".into()])
+        (
+            title,
+            [
+                format!("stopped: {name} failed"),
+                "stopped: I/O error".into(),
+            ],
+        )
     };
     let [long, short] = problem;
     let fits = long.len() <= MAX_PROBLEM && long.is_ascii() && !name.starts_with("its");
-    Finding { title, problem: if fits { long } else { short }, why: WHY_IO_ERROR.into(), ..found }
+    Finding {
+        title,
+        problem: if fits { long } else { short },
+        why: WHY_IO_ERROR.into(),
+        ..found
+    }
 }
 
 fn state_line(stop: &Stop) -> String {
@@ -170,23 +225,44 @@ fn state_line(stop: &Stop) -> String {
         StopReason::ProcessStopped => "its process is in state T".to_owned(),
         reason => format!("its state is {}", reason.as_str()),
     };
-    format!("{what}, for {} at least", seconds((stop.for_ns / 1_000_000_000) as f64))
+    format!(
+        "{what}, for {} at least",
+        seconds((stop.for_ns / 1_000_000_000) as f64)
+    )
 }
 
 fn disk_line(disk: &StopDisk) -> String {
-    let name = if disk.name.is_empty() { "a disk" } else { &disk.name };
-    let file = disk.file.as_ref().map_or_else(String::new, |file| format!(" ({file})"));
-    let what = if disk.is_full { "no space left for a write" } else { "a request failed" };
-    let free = disk.free_bytes.map(|free| format!("; {} free on its file system", bytes(free)));
+    let name = if disk.name.is_empty() {
+        "a disk"
+    } else {
+        &disk.name
+    };
+    let file = disk
+        .file
+        .as_ref()
+        .map_or_else(String::new, |file| format!(" ({file})"));
+    let what = if disk.is_full {
+        "no space left for a write"
+    } else {
+        "a request failed"
+    };
+    let free = disk
+        .free_bytes
+        .map(|free| format!("; {} free on its file system", bytes(free)));
     format!("{name}{file}: {what}{}", free.unwrap_or_default())
 }
 
 /// Other guests that write to a file system without room.
 fn next_to_stop(disks: &[StopDisk]) -> Option<String> {
     let full = disks.iter().filter(|disk| disk.is_full);
-    let names: BTreeSet<&str> = full.flat_map(|disk| disk.also.iter().map(String::as_str)).collect();
+    let names: BTreeSet<&str> = full
+        .flat_map(|disk| disk.also.iter().map(String::as_str))
+        .collect();
     let names: Vec<&str> = names.into_iter().collect();
-    let text = format!("guests with a disk on the same file system, which stop next: {}", names.join(", "));
+    let text = format!(
+        "guests with a disk on the same file system, which stop next: {}",
+        names.join(", ")
+    );
     if names.is_empty() { None } else { Some(text) }
 }
 
@@ -197,28 +273,53 @@ fn ways_to_continue(guest: &GuestContext<'_>, stop: &Stop) -> Vec<Fix> {
     match stop.reason {
         StopReason::IoError => {
             all.extend(make_room(&stop.disks));
-            all.extend(resume(guest, "once there is room; QEMU repeats the failed requests"));
+            all.extend(resume(
+                guest,
+                "once there is room; QEMU repeats the failed requests",
+            ));
         }
         StopReason::GuestPanicked | StopReason::Crashed | StopReason::Watchdog => {
-            all.push(fixes::advice("Look at its console, and keep its memory (virsh dump, dump-guest-memory) first"));
+            all.push(fixes::advice(
+                "Look at its console, and keep its memory (virsh dump, \
+                dump-guest-memory) first",
+            ));
             all.extend(reset(guest, RESET));
         }
         StopReason::InternalError => {
-            all.push(fixes::advice("Read the registers that QEMU printed to its log, and the kernel's log"));
+            all.push(fixes::advice(
+                "Read the registers that QEMU printed to its log, and the \
+                kernel's log",
+            ));
             all.extend(reset(guest, RESET));
         }
         StopReason::PostcopyFailed => {
             all.extend(fixes::recover_postcopy(guest));
         }
         StopReason::Suspended => {
-            all.extend(manage(guest, &["dompmwakeup"], "In its monitor: system_wakeup", "wakes it"));
+            all.extend(manage(
+                guest,
+                &["dompmwakeup"],
+                "In its monitor: system_wakeup",
+                "wakes \
+                it",
+            ));
         }
         StopReason::ProcessStopped => {
-            let pid = guest.domain.facts.pid.map_or("PID".to_owned(), |pid| pid.to_string());
-            all.push(fixes::command(format!("kill -CONT {pid}")).needing("see first who stopped it: a debugger, CRIU"));
+            let pid = guest
+                .domain
+                .facts
+                .pid
+                .map_or("PID".to_owned(), |pid| pid.to_string());
+            all.push(fixes::command(format!("kill -CONT {pid}")).needing(
+                "see first who stopped \
+                it: a debugger, CRIU",
+            ));
         }
         StopReason::Unknown => {
-            all.push(fixes::advice("Ask its monitor first: query-status (QMP), info status, virsh domstate --reason"));
+            all.push(fixes::advice(
+                "Ask its monitor first: query-status (QMP), info status, virsh \
+                domstate --reason",
+            ));
             all.extend(resume(guest, "if nothing holds it"));
         }
         _ => all.extend(resume(guest, "the guest continues where it was")),
@@ -232,33 +333,56 @@ fn make_room(disks: &[StopDisk]) -> Vec<Fix> {
     for disk in disks {
         let file = disk.file.as_deref().unwrap_or("its image");
         let text = match disk.file.as_deref() {
-            _ if !disk.is_full => format!("Repair the storage of {file}: its cables, its network, its server"),
-            Some(device) if device.starts_with("/dev/") => format!("Extend the pool or volume below {device}"),
+            _ if !disk.is_full => format!(
+                "Repair the storage of {file}: its cables, its network, \
+                its server"
+            ),
+            Some(device) if device.starts_with("/dev/") => format!(
+                "Extend the pool or volume \
+                below {device}"
+            ),
             _ => format!("Free or extend the file system of {file}"),
         };
         all.push(fixes::advice(text));
     }
     if all.is_empty() {
-        all.push(fixes::advice("Look at the storage of its disks: no room, or errors in the host's log"));
+        all.push(fixes::advice(
+            "Look at the storage of its disks: no room, or errors in the host's \
+            log",
+        ));
     }
     all
 }
 
 fn resume(guest: &GuestContext<'_>, needs: &str) -> Vec<Fix> {
-    manage(guest, &["resume"], "In its monitor: cont (QMP and HMP)", needs)
+    manage(
+        guest,
+        &["resume"],
+        "In its monitor: cont (QMP and HMP)",
+        needs,
+    )
 }
 
 fn reset(guest: &GuestContext<'_>, needs: &str) -> Vec<Fix> {
-    manage(guest, &["reset", "resume"], "In its monitor: system_reset, then cont", needs)
+    manage(
+        guest,
+        &["reset", "resume"],
+        "In its monitor: system_reset, then cont",
+        needs,
+    )
 }
 
-/// Commands that qm and virsh have by the same names, or words for the monitor of a guest that neither runs.
+/// Commands that qm and virsh have by the same names, or words for the monitor of a guest that
+/// neither runs.
 fn manage(guest: &GuestContext<'_>, verbs: &[&str], by_hand: &str, needs: &str) -> Vec<Fix> {
     if let Some(id) = guest.proxmox_id() {
         let commands: Vec<String> = verbs.iter().map(|verb| format!("qm {verb} {id}")).collect();
         return vec![fixes::command(commands.join(" && ")).needing(needs)];
     }
-    let commands: Vec<String> = verbs.iter().map(|verb| fixes::virsh(guest, verb, "")).collect();
+    let commands: Vec<String> = verbs
+        .iter()
+        .map(|verb| fixes::virsh(guest, verb, ""))
+        .collect();
     let virsh = fixes::command(commands.join(" && ")).needing(needs);
     fixes::either(guest, virsh, fixes::advice(by_hand).needing(needs))
 }

@@ -11,28 +11,44 @@ use std::collections::BTreeMap;
 const SENSORS: Prose = Prose {
     title: "A sensor tool in the guest reads power meters or thermometers that KVM does not have",
     problem: "reads sensors KVM lacks",
-    why: "These MSRs are sensors: power meters (RAPL), temperatures, frequencies. A monitoring tool in the guest polls \
-        them: not the cause of any load",
+    why: "These MSRs are sensors: power meters (RAPL), temperatures, frequencies. A monitoring \
+        tool in the guest polls them: not the cause of any load",
 };
-const NO_ACTION: &str = "No action needed unless the guest misbehaves; then give it a CPU model that KVM knows, or let \
-    such accesses pass with kvm.ignore_msrs=1 (reads return 0, writes are dropped)";
-const NO_ACTION_SENSORS: &str = "No action needed; stop the sensor tool in the guest to avoid the messages";
+const NO_ACTION: &str = "No action needed unless the guest misbehaves; then give it a CPU model \
+    that KVM knows, or let such accesses pass with kvm.ignore_msrs=1 (reads return 0, writes are \
+    dropped)";
+const NO_ACTION_SENSORS: &str = "No action needed; stop the sensor tool in the guest to avoid the \
+    messages";
 
 /// How often guests accessed MSRs that KVM does not have; the flag is true for writes.
 type Accesses = BTreeMap<(u32, bool), u64>;
 
-/// Unhandled MSRs by the index of their guest; `None` where the guest is unknown. Traced accesses count if they raised a
-/// fault in the guest.
+/// Unhandled MSRs by the index of their guest; `None` where the guest is unknown. Traced accesses
+/// count if they raised a fault in the guest.
 fn by_guest(ctx: &Context<'_>) -> BTreeMap<Option<usize>, Accesses> {
     let mut all: BTreeMap<Option<usize>, Accesses> = BTreeMap::new();
     let mut add = |owner: Option<usize>, msr: u32, write: bool, times: u64| {
-        let count = all.entry(owner).or_default().entry((msr, write)).or_default();
+        let count = all
+            .entry(owner)
+            .or_default()
+            .entry((msr, write))
+            .or_default();
         *count = count.saturating_add(times);
     };
     for g in &ctx.guests {
-        for row in g.domain.accesses.iter().filter(|r| r.space == Space::Msr && r.faults > 0) {
+        for row in g
+            .domain
+            .accesses
+            .iter()
+            .filter(|r| r.space == Space::Msr && r.faults > 0)
+        {
             if let Some(msr) = row.address.and_then(|a| u32::try_from(a).ok()) {
-                add(Some(g.index), msr, row.direction == Direction::Write, row.faults);
+                add(
+                    Some(g.index),
+                    msr,
+                    row.direction == Direction::Write,
+                    row.faults,
+                );
             }
         }
     }
@@ -40,7 +56,10 @@ fn by_guest(ctx: &Context<'_>) -> BTreeMap<Option<usize>, Accesses> {
         let is_access = matches!(line.kind, LogKind::UnhandledMsr | LogKind::IgnoredMsr);
         let owner = ctx.by_pid(line.pid);
         // The log of a running host also has lines of guests that ended long ago.
-        if let Some(msr) = line.msr.filter(|_| is_access && (owner.is_some() || ctx.is_file())) {
+        if let Some(msr) = line
+            .msr
+            .filter(|_| is_access && (owner.is_some() || ctx.is_file()))
+        {
             add(owner, msr, line.write, 1);
         }
     }
@@ -52,11 +71,26 @@ pub(super) fn unhandled_msrs(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         let are_sensors = accesses.keys().all(|(msr, _)| msr::is_power_meter(*msr));
         let line = |((number, write), times): (&(u32, bool), &u64)| {
             let name = msr::name(*number).map_or_else(String::new, |name| format!(" ({name})"));
-            format!("MSR {number:#x}{name}: {} {times} times", if *write { "written" } else { "read" })
+            format!(
+                "MSR {number:#x}{name}: {} {times} times",
+                if *write { "written" } else { "read" }
+            )
         };
         let evidence = accesses.iter().map(line).collect();
-        let fix = vec![fixes::advice(if are_sensors { NO_ACTION_SENSORS } else { NO_ACTION })];
+        let fix = vec![fixes::advice(if are_sensors {
+            NO_ACTION_SENSORS
+        } else {
+            NO_ACTION
+        })];
         let found = Finding::new(Severity::Info, Confidence::High, evidence, fix);
-        verdicts.find_of(ctx, owner, if are_sensors { found.saying(SENSORS) } else { found });
+        verdicts.find_of(
+            ctx,
+            owner,
+            if are_sensors {
+                found.saying(SENSORS)
+            } else {
+                found
+            },
+        );
     }
 }

@@ -1,7 +1,9 @@
 //! Busy vCPUs of two guests on the hardware threads of one core, while whole cores are idle.
 
 use crate::figures::figure;
-use crate::lint::facts::{Confidence, Context, Finding, GuestContext, Mark, Severity, Target, Verdicts};
+use crate::lint::facts::{
+    Confidence, Context, Finding, GuestContext, Mark, Severity, Target, Verdicts,
+};
 use crate::lint::fixes;
 use crate::model::ThreadModel;
 use crate::placement::{PhysicalCore, singles};
@@ -12,10 +14,12 @@ use std::collections::BTreeMap;
 const IDLE: f64 = 10.0;
 /// Both have to run at once for this much of the time, percent.
 const TOGETHER: f64 = 10.0;
-/// What a vCPU loses while the other thread of its core is busy: two do 1.3 times the work of one (Marr et al.,
-/// Hyper-Threading Technology Architecture and Microarchitecture, Intel Technology Journal, 2002).
+/// What a vCPU loses while the other thread of its core is busy: two do 1.3 times the work of one
+/// (Marr et al., Hyper-Threading Technology Architecture and Microarchitecture, Intel Technology
+/// Journal, 2002).
 const LOSS: f64 = 0.35;
-const TO_IDLE_CORE: &str = "Pin one of the two vCPUs to a CPU of an idle core (virsh vcpupin, qm set --affinity)";
+const TO_IDLE_CORE: &str = "Pin one of the two vCPUs to a CPU of an idle core (virsh vcpupin, qm \
+    set --affinity)";
 
 /// A busy vCPU that may run on one core only.
 #[derive(Clone, Copy)]
@@ -29,15 +33,23 @@ struct Bound<'a> {
 pub(super) fn siblings(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let mut cores: BTreeMap<usize, Vec<Bound<'_>>> = BTreeMap::new();
     for guest in ctx.guests.iter().filter(|g| g.running()) {
-        for (core, bound) in guest.domain.vcpus().filter_map(|thread| bound(ctx, guest, thread)) {
+        for (core, bound) in guest
+            .domain
+            .vcpus()
+            .filter_map(|thread| bound(ctx, guest, thread))
+        {
             cores.entry(core).or_default().push(bound);
         }
     }
     let idle = idle_cores(ctx);
     for users in cores.values() {
         let Some(a) = users.first() else { continue };
-        let is_beside = |b: &&Bound<'_>| b.guest.index != a.guest.index && b.cpu != a.cpu && together(a, b) >= TOGETHER;
-        let Some(b) = users.iter().find(is_beside) else { continue };
+        let is_beside = |b: &&Bound<'_>| {
+            b.guest.index != a.guest.index && b.cpu != a.cpu && together(a, b) >= TOGETHER
+        };
+        let Some(b) = users.iter().find(is_beside) else {
+            continue;
+        };
         let node = ctx.map().node_of(a.cpu);
         if let Some(core) = idle.iter().find(|core| core.node == node) {
             verdicts.find_for(a.guest, finding(a, b, core));
@@ -50,27 +62,60 @@ fn together(a: &Bound<'_>, b: &Bound<'_>) -> f64 {
     a.busy + b.busy - 100.0
 }
 
-fn bound<'a>(ctx: &Context<'_>, guest: &'a GuestContext<'a>, thread: &'a ThreadModel) -> Option<(usize, Bound<'a>)> {
+fn bound<'a>(
+    ctx: &Context<'_>,
+    guest: &'a GuestContext<'a>,
+    thread: &'a ThreadModel,
+) -> Option<(usize, Bound<'a>)> {
     let (map, cpu, busy) = (ctx.map(), thread.place.cpu?, thread.cpu?.busy());
     let core = map.core_of(cpu)?;
-    let stays = thread.place.affinity.as_ref()?.iter().all(|other| map.core_of(other) == Some(core));
-    (stays && busy >= ctx.thresholds().pinning.busy).then_some((core, Bound { guest, thread, cpu, busy }))
+    let stays = thread
+        .place
+        .affinity
+        .as_ref()?
+        .iter()
+        .all(|other| map.core_of(other) == Some(core));
+    (stays && busy >= ctx.thresholds().pinning.busy).then_some((
+        core,
+        Bound {
+            guest,
+            thread,
+            cpu,
+            busy,
+        },
+    ))
 }
 
 /// The cores that are idle and that no vCPU is pinned to, but for the host's own.
 fn idle_cores<'a>(ctx: &'a Context<'_>) -> Vec<&'a PhysicalCore> {
     let taken = singles(ctx.map(), &ctx.layouts, true).union(&ctx.map().first_cores());
     let is_idle = |cpu: u32| {
-        let busy = ctx.model.host.cpu(cpu).and_then(|c| c.time).map(|time| time.busy());
+        let busy = ctx
+            .model
+            .host
+            .cpu(cpu)
+            .and_then(|c| c.time)
+            .map(|time| time.busy());
         busy.is_some_and(|busy| busy <= IDLE) && !taken.contains(cpu)
     };
-    ctx.map().cores.iter().filter(|core| core.cpus.iter().all(|cpu| is_idle(*cpu))).collect()
+    ctx.map()
+        .cores
+        .iter()
+        .filter(|core| core.cpus.iter().all(|cpu| is_idle(*cpu)))
+        .collect()
 }
 
 fn finding(a: &Bound<'_>, b: &Bound<'_>, idle: &PhysicalCore) -> Finding {
     let together = together(a, b);
-    let [first, second] = [a, b]
-        .map(|v| format!("{} of {} on CPU {} ({} % busy)", v.thread.label(), v.guest.name(), v.cpu, figure(v.busy)));
+    let [first, second] = [a, b].map(|v| {
+        format!(
+            "{} of {} on CPU {} ({} % busy)",
+            v.thread.label(),
+            v.guest.name(),
+            v.cpu,
+            figure(v.busy)
+        )
+    });
     let idle: CpuSet = idle.cpus.iter().copied().collect();
     let evidence = vec![
         format!(
@@ -83,9 +128,23 @@ fn finding(a: &Bound<'_>, b: &Bound<'_>, idle: &PhysicalCore) -> Finding {
     Finding {
         also: vec![b.guest.name().to_owned()],
         target: Target::Pcpu(a.cpu),
-        title: format!("vCPUs of {} and {} share a core while others are idle", a.guest.name(), b.guest.name()),
+        title: format!(
+            "vCPUs of {} and {} share a core while others are idle",
+            a.guest.name(),
+            b.guest.name()
+        ),
         cost: Some(together * LOSS),
-        marks: vec![Mark::Pcpu(a.cpu), Mark::Pcpu(b.cpu), Mark::Thread(a.thread.tid), Mark::Thread(b.thread.tid)],
-        ..Finding::new(Severity::Warning, Confidence::High, evidence, vec![fixes::advice(TO_IDLE_CORE)])
+        marks: vec![
+            Mark::Pcpu(a.cpu),
+            Mark::Pcpu(b.cpu),
+            Mark::Thread(a.thread.tid),
+            Mark::Thread(b.thread.tid),
+        ],
+        ..Finding::new(
+            Severity::Warning,
+            Confidence::High,
+            evidence,
+            vec![fixes::advice(TO_IDLE_CORE)],
+        )
     }
 }

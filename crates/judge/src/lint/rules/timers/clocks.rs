@@ -1,57 +1,79 @@
-//! Clocks and timers of the PC that QEMU emulates: the ACPI PM timer, the RTC, the PIT, the HPET; and the slow way to
-//! read the Hyper-V clock.
+//! Clocks and timers of the PC that QEMU emulates: the ACPI PM timer, the RTC, the PIT, the HPET;
+//! and the slow way to read the Hyper-V clock.
 
 use crate::figures::{figure, or_unknown};
 use crate::lint::facts::{
-    Confidence, Context, Finding, Fix, GuestContext, Mark, NO_VCPUS, Severity, Verdicts, known, links, worst,
+    Confidence, Context, Finding, Fix, GuestContext, Mark, NO_VCPUS, Severity, Verdicts, known,
+    links, worst,
 };
 use crate::lint::fixes;
 use crate::model::ExitKind;
 use kvm::Space;
 use sample::Direction;
 
-/// An access to emulated memory that QEMU serves took at least this long on the hosts that were measured, microseconds;
-/// a virtio doorbell that ends in an ioeventfd takes less.
+/// An access to emulated memory that QEMU serves took at least this long on the hosts that were
+/// measured, microseconds; a virtio doorbell that ends in an ioeventfd takes less.
 const TO_VMM_US: f64 = 5.0;
 
 const TIME_REF_COUNT: u64 = 0x4000_0020;
-const SET_CLOCKSOURCE: &str = "cat /sys/devices/system/clocksource/clocksource0/available_clocksource\n\
-     echo kvm-clock > /sys/devices/system/clocksource/clocksource0/current_clocksource";
+const SET_CLOCKSOURCE: &str = "cat \
+     /sys/devices/system/clocksource/clocksource0/available_clocksource\necho kvm-clock > \
+     /sys/devices/system/clocksource/clocksource0/current_clocksource";
 const KEEP_CLOCKSOURCE: &str = "Remove clocksource= and notsc from the guest's kernel command line";
 const EITHER_SYSTEM: &str = "Linux guest: set its clocksource to kvm-clock or tsc \
     (/sys/devices/system/clocksource/clocksource0/current_clocksource). \
     Windows guest: enable the Hyper-V clock (timer hypervclock) with vpindex, synic and stimer";
-const INVTSC_NEED: &str = "power-off and start of the guest, which then migrates live only between equal TSCs";
-const PIT_FORCED: &str = "An old system has no better timer, and KVM emulates this one in the kernel: leave it. On \
-    newer systems something forces the PIT: look for noapic, nolapic or clocksource= on the kernel command line";
+const INVTSC_NEED: &str = "power-off and start of the guest, which then migrates live only between \
+    equal TSCs";
+const PIT_FORCED: &str = "An old system has no better timer, and KVM emulates this one in the \
+    kernel: leave it. On newer systems something forces the PIT: look for noapic, nolapic or \
+    clocksource= on the kernel command line";
 const PORTS_UNNAMED: &str = "but the figures do not name the ports (the ioport table does)";
-const HPET_ADDRESSES_UNKNOWN: &str = "the guest has an HPET; the mmio table shows whether these are its accesses";
-const CHECK_CLOCKSOURCE: &str = "look at: clocksource0/current_clocksource of the host, which should be tsc";
-const MISCONFIG_UNEXPLAINED: &str = "EPT_MISCONFIG exits are frequent, but their addresses are not known";
-const CHECK_PPOLL: &str = "look at: strace -c -p PID, where an unused HPET shows a thousand ppoll calls a second";
+const HPET_ADDRESSES_UNKNOWN: &str = "the guest has an HPET; the mmio table shows whether these \
+    are its accesses";
+const CHECK_CLOCKSOURCE: &str = "look at: clocksource0/current_clocksource of the host, which \
+    should be tsc";
+const MISCONFIG_UNEXPLAINED: &str = "EPT_MISCONFIG exits are frequent, but their addresses are not \
+    known";
+const CHECK_PPOLL: &str = "look at: strace -c -p PID, where an unused HPET shows a thousand ppoll \
+    calls a second";
 
 pub(super) fn acpi_pm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().timers;
     let reads = guest.devices(Space::Pio, |name| name == "acpi-tmr");
     if reads.count == 0 {
-        let io = guest.exits(&[ExitKind::Io]).rate.filter(|r| *r >= t.acpi_pm_per_vcpu.warning);
+        let io = guest
+            .exits(&[ExitKind::Io])
+            .rate
+            .filter(|r| *r >= t.acpi_pm_per_vcpu.warning);
         if let Some(rate) = io.filter(|_| !guest.has_accesses(Space::Pio)).map(figure) {
             verdicts.cannot_tell(format!("{rate} port exits/s, {PORTS_UNNAMED}"));
         }
         return;
     }
-    let Some(rate) = reads.rate_or_tell(guest, verdicts) else { return };
+    let Some(rate) = reads.rate_or_tell(guest, verdicts) else {
+        return;
+    };
     if reads.per_vcpu.is_none() && rate >= t.acpi_pm_per_vcpu.info {
         verdicts.cannot_tell(NO_VCPUS);
     }
-    let by_rate = reads.per_vcpu.and_then(|r| t.acpi_pm_per_vcpu.of(r)).map(|s| {
-        // A kernel without kvm_exit gives no share to test.
-        let share = reads.exit_share.unwrap_or(100.0);
-        if s == Severity::Warning && share < t.acpi_pm_exit_share { Severity::Info } else { s }
-    });
+    let by_rate = reads
+        .per_vcpu
+        .and_then(|r| t.acpi_pm_per_vcpu.of(r))
+        .map(|s| {
+            // A kernel without kvm_exit gives no share to test.
+            let share = reads.exit_share.unwrap_or(100.0);
+            if s == Severity::Warning && share < t.acpi_pm_exit_share {
+                Severity::Info
+            } else {
+                s
+            }
+        });
     let info = (rate >= t.acpi_pm_per_vcpu.info).then_some(Severity::Info);
     let by_cost = info.and(ctx.severity_by_cost(guest, &reads));
-    let Some(severity) = worst([by_rate, by_cost, info.filter(|_| guest.vcpus().is_none())]) else { return };
+    let Some(severity) = worst([by_rate, by_cost, info.filter(|_| guest.vcpus().is_none())]) else {
+        return;
+    };
     let ports = guest.accesses(|r| r.space == Space::Pio).count;
     let share = figure(100.0 * reads.count as f64 / ports as f64);
     let evidence = known([
@@ -64,14 +86,21 @@ pub(super) fn acpi_pm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
 /// The RTC's periodic interrupt as the guest's tick: the guest reads register C after each.
 pub(super) fn rtc(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let accesses = guest.devices(Space::Pio, |name| name == "rtc");
-    let reads = guest.ports(|r| r.device_name() == Some("rtc") && r.direction == Direction::Read).count;
+    let reads = guest
+        .ports(|r| r.device_name() == Some("rtc") && r.direction == Direction::Read)
+        .count;
     // A guest that sets its clock writes; one that ticks by the RTC reads once per interrupt.
     if reads * 4 < accesses.count {
         return;
     }
-    let Some(rate) = accesses.rate_or_tell(guest, verdicts) else { return };
-    let Some(by_rate) = ctx.thresholds().timers.rtc.of(rate) else { return };
-    let severity = worst([Some(by_rate), ctx.severity_by_cost(guest, &accesses)]).unwrap_or(by_rate);
+    let Some(rate) = accesses.rate_or_tell(guest, verdicts) else {
+        return;
+    };
+    let Some(by_rate) = ctx.thresholds().timers.rtc.of(rate) else {
+        return;
+    };
+    let severity =
+        worst([Some(by_rate), ctx.severity_by_cost(guest, &accesses)]).unwrap_or(by_rate);
     let read_rate = or_unknown(guest.seconds.map(|s| reads as f64 / s), figure);
     let evidence = vec![
         accesses.describe(guest, "accesses", "to ports 0x70 and 0x71 (RTC)"),
@@ -82,22 +111,47 @@ pub(super) fn rtc(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
 
 pub(super) fn pit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let accesses = guest.devices(Space::Pio, |n| matches!(n, "kvm-pit" | "pit"));
-    if accesses.rate_or_tell(guest, verdicts).is_none_or(|rate| rate < ctx.thresholds().timers.pit) {
+    if accesses
+        .rate_or_tell(guest, verdicts)
+        .is_none_or(|rate| rate < ctx.thresholds().timers.pit)
+    {
         return;
     }
     let evidence = vec![accesses.describe(guest, "accesses", "to ports 0x40-0x43 (PIT)")];
     let found = emulated_timer(ctx, guest, Severity::Info, evidence).caused_by(accesses);
-    // No Windows with Hyper-V clock support ticks by the PIT, so a weak sign of Windows does not count here.
+    // No Windows with Hyper-V clock support ticks by the PIT, so a weak sign of Windows does not
+    // count here.
     let known = guest.kind.linux() || guest.kind.windows(Confidence::Medium);
-    let fix = if known { found.fix } else { vec![fixes::advice(PIT_FORCED)] };
+    let fix = if known {
+        found.fix
+    } else {
+        vec![fixes::advice(PIT_FORCED)]
+    };
     verdicts.find(Finding { fix, ..found });
 }
 
 /// A finding about a timer that QEMU emulates.
-fn emulated_timer(ctx: &Context<'_>, guest: &GuestContext<'_>, severity: Severity, evidence: Vec<String>) -> Finding {
-    let system = if guest.kind.linux() { links::KVM_TIMEKEEPING } else { links::HYPERV };
+fn emulated_timer(
+    ctx: &Context<'_>,
+    guest: &GuestContext<'_>,
+    severity: Severity,
+    evidence: Vec<String>,
+) -> Finding {
+    let system = if guest.kind.linux() {
+        links::KVM_TIMEKEEPING
+    } else {
+        links::HYPERV
+    };
     let see = vec![system.into(), links::CLOCK.into()];
-    Finding { see, ..Finding::new(severity, Confidence::High, evidence, better_clock(ctx, guest)) }
+    Finding {
+        see,
+        ..Finding::new(
+            severity,
+            Confidence::High,
+            evidence,
+            better_clock(ctx, guest),
+        )
+    }
 }
 
 /// Gives the guest's system a clock that needs no QEMU.
@@ -106,7 +160,10 @@ fn better_clock(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
         return fixes::hyperv::windows_timers(ctx, guest);
     }
     if guest.kind.linux() {
-        return vec![fixes::inside(guest, SET_CLOCKSOURCE), fixes::advice(KEEP_CLOCKSOURCE)];
+        return vec![
+            fixes::inside(guest, SET_CLOCKSOURCE),
+            fixes::advice(KEEP_CLOCKSOURCE),
+        ];
     }
     vec![fixes::advice(EITHER_SYSTEM)]
 }
@@ -116,32 +173,63 @@ pub(super) fn clock(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     let t = &ctx.thresholds().timers;
     let named = guest.devices(Space::Mmio, |name| name == "hpet");
     let direct = named.count > 0;
-    // Without addresses there is only the exit for emulated memory; the configuration has to name the device.
-    let accesses = if direct { named } else { guest.exits(&[ExitKind::EptMisconfig]) };
+    // Without addresses there is only the exit for emulated memory; the configuration has to name
+    // the device.
+    let accesses = if direct {
+        named
+    } else {
+        guest.exits(&[ExitKind::EptMisconfig])
+    };
     let is_slow = accesses.mean_us.is_some_and(|m| m >= TO_VMM_US);
-    let frequent = is_slow && accesses.rate.is_some_and(|r| r >= t.hpet.warning) && !guest.has_accesses(Space::Mmio);
+    let frequent = is_slow
+        && accesses.rate.is_some_and(|r| r >= t.hpet.warning)
+        && !guest.has_accesses(Space::Mmio);
     match guest.config.hpet() {
         _ if direct => {}
         Some(true) if frequent => {}
         None if frequent => return verdicts.cannot_tell(MISCONFIG_UNEXPLAINED),
         _ => return,
     }
-    let Some(rate) = accesses.rate_or_tell(guest, verdicts) else { return };
-    let by_vcpu = accesses.per_vcpu.filter(|r| *r >= t.hpet_per_vcpu).map(|_| Severity::Info);
+    let Some(rate) = accesses.rate_or_tell(guest, verdicts) else {
+        return;
+    };
+    let by_vcpu = accesses
+        .per_vcpu
+        .filter(|r| *r >= t.hpet_per_vcpu)
+        .map(|_| Severity::Info);
     let by_cost = by_vcpu.and(ctx.severity_by_cost(guest, &accesses));
-    let Some(severity) = worst([t.hpet.of(rate), by_vcpu, by_cost]) else { return };
+    let Some(severity) = worst([t.hpet.of(rate), by_vcpu, by_cost]) else {
+        return;
+    };
     let confidence = match (direct, guest.config.timers.hpet) {
         (true, _) => Confidence::High,
         (false, Some(true)) => Confidence::Medium,
         (false, _) => Confidence::Low,
     };
     // Any device without an ioeventfd looks the same.
-    let severity = if confidence == Confidence::Low { Severity::Info } else { severity };
-    let (what, of) = if direct { ("accesses", "to the HPET") } else { ("EPT_MISCONFIG exits", "(emulated memory)") };
-    let evidence = known([Some(accesses.describe(guest, what, of)), (!direct).then(|| HPET_ADDRESSES_UNKNOWN.into())]);
+    let severity = if confidence == Confidence::Low {
+        Severity::Info
+    } else {
+        severity
+    };
+    let (what, of) = if direct {
+        ("accesses", "to the HPET")
+    } else {
+        (
+            "EPT_MISCONFIG exits",
+            "(emulated \
+        memory)",
+        )
+    };
+    let evidence = known([
+        Some(accesses.describe(guest, what, of)),
+        (!direct).then(|| HPET_ADDRESSES_UNKNOWN.into()),
+    ]);
     let mut finding = emulated_timer(ctx, guest, severity, evidence).caused_by(accesses);
     finding.confidence = confidence;
-    let enlightened = fixes::hyperv::clock_and_timers(guest).iter().all(|n| guest.config.hyperv.has(n));
+    let enlightened = fixes::hyperv::clock_and_timers(guest)
+        .iter()
+        .all(|n| guest.config.hyperv.has(n));
     if guest.kind.linux() || (guest.kind.windows(Confidence::Low) && enlightened) {
         finding.fix.extend(fixes::hpet_off(guest));
     }
@@ -151,34 +239,64 @@ pub(super) fn clock(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
 /// An HPET that nobody uses still fires in QEMU.
 pub(super) fn idle_cost(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().timers;
-    let thread = guest.domain.emulator().and_then(|t| Some((t.tid, t.cpu?.busy())));
-    let (Some((tid, main)), Some(cpu)) = (thread, guest.guest_cpu()) else { return };
+    let thread = guest
+        .domain
+        .emulator()
+        .and_then(|t| Some((t.tid, t.cpu?.busy())));
+    let (Some((tid, main)), Some(cpu)) = (thread, guest.guest_cpu()) else {
+        return;
+    };
     let needed = guest.kind.windows(Confidence::Low) && !guest.config.hyperv.has("stimer");
     let used = guest.devices(Space::Mmio, |n| n == "hpet").rate_or_zero() >= t.hpet_per_vcpu;
     let spare = guest.config.hpet() == Some(true) && guest.config.is_x86() && !needed && !used;
     if !spare || cpu >= t.idle_guest_cpu || main >= ctx.thresholds().machine.main_loop {
         return;
     }
-    let Some(severity) = t.hpet_idle_main.of(main) else { return };
+    let Some(severity) = t.hpet_idle_main.of(main) else {
+        return;
+    };
     let (busy, window, runs) = (figure(main), guest.window(), figure(cpu));
-    let idle = format!("QEMU's main thread uses {busy} % of a CPU {window}, while the guest runs {runs} % of its time");
+    let idle = format!(
+        "QEMU's main thread uses {busy} % of a CPU {window}, while the guest runs \
+        {runs} % of its time"
+    );
     let unused = "the guest has an HPET and does not read it".to_owned();
     let evidence = vec![idle, unused, CHECK_PPOLL.into()];
     let found = Finding::new(severity, Confidence::Low, evidence, fixes::hpet_off(guest));
-    verdicts.find(Finding { cost: Some(main), marks: vec![Mark::Thread(tid)], ..found });
+    verdicts.find(Finding {
+        cost: Some(main),
+        marks: vec![Mark::Thread(tid)],
+        ..found
+    });
 }
 
 pub(super) fn tsc_page(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let reads = guest.msrs(Direction::Read, |msr| msr == TIME_REF_COUNT);
     let rate = reads.rate_or_tell(guest, verdicts);
-    let Some(severity) = rate.and_then(|r| ctx.thresholds().timers.time_ref_count.of(r)) else { return };
-    let evidence =
-        vec![reads.describe(guest, "reads", "of MSR 0x40000020 (HV_X64_MSR_TIME_REF_COUNT)"), CHECK_CLOCKSOURCE.into()];
+    let Some(severity) = rate.and_then(|r| ctx.thresholds().timers.time_ref_count.of(r)) else {
+        return;
+    };
+    let evidence = vec![
+        reads.describe(
+            guest,
+            "reads",
+            "of MSR 0x40000020 (HV_X64_MSR_TIME_REF_COUNT)",
+        ),
+        CHECK_CLOCKSOURCE.into(),
+    ];
     let mut fix = Vec::new();
     if guest.config.enlightened("hypervclock") == Some(false) {
         fix.extend(fixes::hyperv::enable(guest, &["hypervclock"]));
     }
-    fix.extend(fixes::cpu_feature(guest, "invtsc", INVTSC_NEED, &["migratable=off", "invtsc=on", "hv-time=on"]));
-    fix.push(fixes::advice("After a live migration or a restore from a file, restart the guest to get the page back"));
+    fix.extend(fixes::cpu_feature(
+        guest,
+        "invtsc",
+        INVTSC_NEED,
+        &["migratable=off", "invtsc=on", "hv-time=on"],
+    ));
+    fix.push(fixes::advice(
+        "After a live migration or a restore from a file, restart the guest to \
+        get the page back",
+    ));
     verdicts.find(Finding::new(severity, Confidence::High, evidence, fix).caused_by(reads));
 }

@@ -1,6 +1,8 @@
 //! A Windows guest without the Hyper-V clock or timers, which spare it QEMU's.
 
-use crate::lint::facts::{Confidence, Context, Finding, GuestContext, Prose, Severity, Verdicts, known, worst};
+use crate::lint::facts::{
+    Confidence, Context, Finding, GuestContext, Prose, Severity, Verdicts, known, worst,
+};
 use crate::lint::fixes::hyperv;
 use crate::model::CpuPlace;
 use crate::model::ExitKind;
@@ -15,11 +17,12 @@ const NO_SYNTHETIC_TIMERS: Prose = Prose {
 const HIDDEN_HYPERVISOR: Prose = Prose {
     title: "Windows cannot see the hypervisor, so it uses none of its enlightenments",
     problem: "hypervisor is hidden",
-    why: "Windows looks for Hyper-V's clock and timers only where CPUID says that there is a hypervisor. Without it \
-        Windows uses QEMU's timers, whatever enlightenments are configured: the price of hiding it from anti-cheat \
-        software",
+    why: "Windows looks for Hyper-V's clock and timers only where CPUID says that there is a \
+        hypervisor. Without it Windows uses QEMU's timers, whatever enlightenments are configured: \
+        the price of hiding it from anti-cheat software",
 };
-const NOT_SHOWN: &str = "the configuration does not show the Hyper-V clock and timers (add the whole virsh dumpxml)";
+const NOT_SHOWN: &str = "the configuration does not show the Hyper-V clock and timers (add the \
+    whole virsh dumpxml)";
 
 pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     if !guest.config.known || !guest.config.is_x86() {
@@ -30,11 +33,21 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
     }
     let hidden = guest.config.hypervisor_hidden;
     let mut missing = hyperv::missing(guest, hyperv::clock_and_timers(guest));
-    let not_shown: Vec<_> = missing.extract_if(.., |name| guest.config.enlightened(name).is_none()).collect();
+    let not_shown: Vec<_> = missing
+        .extract_if(.., |name| guest.config.enlightened(name).is_none())
+        .collect();
     // Ports that no table names are the timers' in this configuration.
-    let io = Some(guest.exits(&[ExitKind::Io])).filter(|_| guest.running() && !guest.has_accesses(Space::Pio));
-    let io = io.filter(|io| io.rate.is_some_and(|r| r >= ctx.thresholds().timers.rtc.warning));
-    let prose = match (hidden, missing.contains(&CLOCK), missing.contains(&"stimer")) {
+    let io = Some(guest.exits(&[ExitKind::Io]))
+        .filter(|_| guest.running() && !guest.has_accesses(Space::Pio));
+    let io = io.filter(|io| {
+        io.rate
+            .is_some_and(|r| r >= ctx.thresholds().timers.rtc.warning)
+    });
+    let prose = match (
+        hidden,
+        missing.contains(&CLOCK),
+        missing.contains(&"stimer"),
+    ) {
         (true, ..) => Some(HIDDEN_HYPERVISOR),
         // The rule's own words.
         (_, true, _) => None,
@@ -45,17 +58,31 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
     let evidence = known([
         io.as_ref().map(|io| io.describe(guest, "port exits", "")),
         io.as_ref().map(|_| {
-            "the figures do not name the ports, by which Windows keeps time here (the ioport table does)".into()
+            "the figures do not name the ports, by which Windows keeps time here (the ioport table \
+                does)"
+                .into()
         }),
         hidden.then(|| hyperv::HYPERVISOR_OFF.to_owned()),
-        (!missing.is_empty()).then(|| format!("missing from the configuration: {}", missing.join(", "))),
-        Some(format!("the guest counts as Windows because {}", guest.kind.reasons.join(", "))),
+        (!missing.is_empty())
+            .then(|| format!("missing from the configuration: {}", missing.join(", "))),
+        Some(format!(
+            "the guest counts as Windows because {}",
+            guest.kind.reasons.join(", ")
+        )),
         decided_elsewhere(guest),
     ]);
     let by_cost = io.as_ref().and_then(|io| ctx.severity_by_cost(guest, io));
     let severity = worst([io.as_ref().map(|_| Severity::Warning), by_cost]).unwrap_or_default();
-    let found = Finding::new(severity, guest.kind.sure, evidence, hyperv::windows_timers(ctx, guest));
-    let found = Finding { comes_first: hidden, ..found.caused_by(io.unwrap_or_default()) };
+    let found = Finding::new(
+        severity,
+        guest.kind.sure,
+        evidence,
+        hyperv::windows_timers(ctx, guest),
+    );
+    let found = Finding {
+        comes_first: hidden,
+        ..found.caused_by(io.unwrap_or_default())
+    };
     verdicts.find(prose.into_iter().fold(found, Finding::saying));
 }
 
@@ -64,8 +91,8 @@ fn decided_elsewhere(guest: &GuestContext<'_>) -> Option<String> {
     let argument = guest.config.cpu_argument.as_deref()?;
     (guest.config.cpu_place == CpuPlace::QemuCommandline).then(|| {
         format!(
-            "<qemu:commandline> decides: QEMU takes the last -cpu, which is '{argument}'; <cpu>, <hyperv> and the \
-             hypervclock timer of the XML have no effect"
+            "<qemu:commandline> decides: QEMU takes the last -cpu, which is '{argument}'; <cpu>, \
+             <hyperv> and the hypervclock timer of the XML have no effect"
         )
     })
 }

@@ -13,38 +13,70 @@ const TICK_RATES: [f64; 4] = [100.0, 250.0, 300.0, 1000.0];
 /// How far the mean of all vCPUs, and each vCPU, may be from a tick rate.
 const MEAN_TOLERANCE: f64 = 0.06;
 const VCPU_TOLERANCE: f64 = 0.1;
-const TICK_STORM_LOOK: &str = "cat /proc/cmdline; grep -E 'CONFIG_(NO_HZ|HZ)' /boot/config-$(uname -r)";
-const TICK_STORM_FIX: &str = "Remove nohz=off from the guest's kernel command line, unless it does real-time work";
-const POWERCFG_NEED: &str = "run it as administrator; it names the programs that asked for a fine timer";
-const WAKEUPS_UNEXPLAINED: &str = "an idle guest is woken often, and what by is not in these figures";
+const TICK_STORM_LOOK: &str = "cat /proc/cmdline; grep -E 'CONFIG_(NO_HZ|HZ)' /boot/config-$(uname \
+    -r)";
+const TICK_STORM_FIX: &str = "Remove nohz=off from the guest's kernel command line, unless it does \
+    real-time work";
+const POWERCFG_NEED: &str = "run it as administrator; it names the programs that asked for a fine \
+    timer";
+const WAKEUPS_UNEXPLAINED: &str = "an idle guest is woken often, and what by is not in these \
+    figures";
 
 /// An idle Windows guest that sleeps for less than a millisecond at a time.
 pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().timers;
-    let (Some((rate, sleep_ms)), Some(cpu)) = (guest.halts(), guest.guest_cpu()) else { return };
-    let is_idle = guest.kind.windows(Confidence::Low) && cpu < t.idle_guest_cpu && sleep_ms < t.short_sleep_ms;
-    let Some(severity) = t.idle_halts_per_vcpu.of(rate).filter(|_| is_idle) else { return };
+    let (Some((rate, sleep_ms)), Some(cpu)) = (guest.halts(), guest.guest_cpu()) else {
+        return;
+    };
+    let is_idle = guest.kind.windows(Confidence::Low)
+        && cpu < t.idle_guest_cpu
+        && sleep_ms < t.short_sleep_ms;
+    let Some(severity) = t.idle_halts_per_vcpu.of(rate).filter(|_| is_idle) else {
+        return;
+    };
     let timers = guest.devices(Space::Pio, |n| n == "rtc").rate_or_zero()
         + guest.devices(Space::Mmio, |n| n == "hpet").rate_or_zero();
     if timers < t.rtc.info && guest.config.enlightened("stimer").is_none() {
         return verdicts.cannot_tell(WAKEUPS_UNEXPLAINED);
     }
-    let severity = if timers < t.rtc.info { Severity::Info } else { severity };
-    let io: f64 = guest.domain.disks.iter().map(|d| d.read_ops + d.write_ops).sum::<f64>()
-        + guest.domain.nics.iter().map(|n| n.rx_packets + n.tx_packets).sum::<f64>();
+    let severity = if timers < t.rtc.info {
+        Severity::Info
+    } else {
+        severity
+    };
+    let io: f64 = guest
+        .domain
+        .disks
+        .iter()
+        .map(|d| d.read_ops + d.write_ops)
+        .sum::<f64>()
+        + guest
+            .domain
+            .nics
+            .iter()
+            .map(|n| n.rx_packets + n.tx_packets)
+            .sum::<f64>();
     if io > rate / 2.0 {
         return;
     }
     let mut fix = fixes::hyperv::windows_timers(ctx, guest);
     if fixes::hyperv::missing(guest, fixes::hyperv::clock_and_timers(guest)).is_empty() {
-        fix.insert(0, fixes::inside(guest, "powercfg /energy /duration 30").needing(POWERCFG_NEED));
+        fix.insert(
+            0,
+            fixes::inside(guest, "powercfg /energy /duration 30").needing(POWERCFG_NEED),
+        );
     }
     let (rate, sleep, cpu, window) = (figure(rate), figure(sleep_ms), figure(cpu), guest.window());
-    let halts =
-        format!("{rate} halts/s per vCPU {window}, {sleep} ms of sleep each, while the guest runs {cpu} % of the time");
+    let halts = format!(
+        "{rate} halts/s per vCPU {window}, {sleep} ms of sleep each, while the guest runs \
+            {cpu} % of the time"
+    );
     let marks = vec![Mark::Exit("HLT".into())];
     let evidence = vec![halts];
-    verdicts.find(Finding { marks, ..Finding::new(severity, Confidence::Medium, evidence, fix) });
+    verdicts.find(Finding {
+        marks,
+        ..Finding::new(severity, Confidence::Medium, evidence, fix)
+    });
 }
 
 /// `IA32_TSC_DEADLINE`, x2APIC's and xAPIC's timer initial count.
@@ -62,27 +94,58 @@ pub(super) fn tick_storm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     let t = &ctx.thresholds().timers;
     let all = guest.accesses(programs_timer);
     let Some(vcpus) = guest.vcpus() else { return };
-    if guest.kind.windows(Confidence::Low) || all.rate.is_none_or(|r| r < t.tick_per_vcpu.info * vcpus) {
+    if guest.kind.windows(Confidence::Low)
+        || all.rate.is_none_or(|r| r < t.tick_per_vcpu.info * vcpus)
+    {
         return;
     }
-    let Some(cpu) = guest.guest_cpu() else { return verdicts.cannot_tell("whether the guest is idle is unknown") };
+    let Some(cpu) = guest.guest_cpu() else {
+        return verdicts.cannot_tell(
+            "whether the guest is \
+        idle is unknown",
+        );
+    };
     if cpu >= t.idle_guest_cpu / 2.0 {
         return;
     }
     let Some(seconds) = guest.seconds else { return };
     let mean = all.rate_or_zero() / vcpus;
-    let Some(hz) = TICK_RATES.iter().copied().find(|hz| (mean / hz - 1.0).abs() <= MEAN_TOLERANCE) else { return };
+    let Some(hz) = TICK_RATES
+        .iter()
+        .copied()
+        .find(|hz| (mean / hz - 1.0).abs() <= MEAN_TOLERANCE)
+    else {
+        return;
+    };
     let rows = &guest.domain.vcpu_accesses;
     let by_vcpu = !rows.is_empty();
-    let own = |v| total(rows.iter().filter(|r| r.vcpu == Some(v) && programs_timer(r)).map(|r| r.span.count));
-    let rates = || (0..vcpus as u32).filter(|_| by_vcpu).map(|v| own(v) as f64 / seconds);
+    let own = |v| {
+        total(
+            rows.iter()
+                .filter(|r| r.vcpu == Some(v) && programs_timer(r))
+                .map(|r| r.span.count),
+        )
+    };
+    let rates = || {
+        (0..vcpus as u32)
+            .filter(|_| by_vcpu)
+            .map(|v| own(v) as f64 / seconds)
+    };
     if rates().any(|rate| (rate / hz - 1.0).abs() > VCPU_TOLERANCE) {
         return;
     }
     let slowest = rates().reduce(f64::min).unwrap_or(mean);
     let storm = by_vcpu && slowest >= t.tick_per_vcpu.warning && all.rate_or_zero() >= t.tick_storm;
-    let severity = if storm { Severity::Warning } else { Severity::Info };
-    let (on, confidence) = if by_vcpu { ("each of", Confidence::Medium) } else { ("average over", Confidence::Low) };
+    let severity = if storm {
+        Severity::Warning
+    } else {
+        Severity::Info
+    };
+    let (on, confidence) = if by_vcpu {
+        ("each of", Confidence::Medium)
+    } else {
+        ("average over", Confidence::Low)
+    };
     let (rate, vcpus, cpu) = (figure(slowest), figure(vcpus), figure(cpu));
     let evidence = vec![
         all.describe(guest, "timer settings", ""),
