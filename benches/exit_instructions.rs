@@ -98,11 +98,9 @@ fn boot(options: &str) -> Result<String, String> {
     let own = std::env::current_exe().map_err(|e| e.to_string())?;
     // The screen, and perf, want a terminal.
     let job = format!(
-        "mkdir -p /dev/shm /dev/pts\n\
-         mount -t devpts devpts /dev/pts\n\
-         export TERM=xterm\n\
-         {} --inside {options} > /shared/table.part 2> /shared/progress || exit 1\n\
-         mv /shared/table.part /shared/table\n",
+        "mkdir -p /dev/shm /dev/pts\nmount -t devpts devpts /dev/pts\nexport TERM=xterm\n{} \
+         --inside {options} > /shared/table.part 2> /shared/progress || exit 1\nmv \
+         /shared/table.part /shared/table\n",
         own.display()
     );
     std::fs::write(shared.join("job"), job).map_err(|e| e.to_string())?;
@@ -111,10 +109,7 @@ fn boot(options: &str) -> Result<String, String> {
     let last = |text: &str| {
         text.lines()
             .rfind(|line| !line.contains("reboot:"))
-            .unwrap_or(
-                "it said \
-            nothing",
-            )
+            .unwrap_or("it said nothing")
             .to_owned()
     };
     read("table").map_err(|_| {
@@ -131,8 +126,7 @@ fn measure(load: &str, rounds: usize, perf: bool) {
     let kvmtop = env!("CARGO_BIN_EXE_kvmtop");
     // The key `e` goes from full detail to none, and from there to counts.
     let counts = format!(
-        "sh -c '(sleep 8; printf e; sleep 2; printf e; sleep 600) | script -qc \
-        {kvmtop} /dev/null'"
+        "sh -c '(sleep 8; printf e; sleep 2; printf e; sleep 600) | script -qc {kvmtop} /dev/null'"
     );
     let mut watchers = vec![
         (
@@ -145,10 +139,7 @@ fn measure(load: &str, rounds: usize, perf: bool) {
         ),
         (
             "the same, interrupts",
-            format!(
-                "{kvmtop} --batch --json --engine bpf --engine-detail \
-            interrupts"
-            ),
+            format!("{kvmtop} --batch --json --engine bpf --engine-detail interrupts"),
         ),
         ("the same, counts only", counts),
         (
@@ -160,10 +151,7 @@ fn measure(load: &str, rounds: usize, perf: bool) {
         let pid = guests.guest.pid();
         watchers.push((
             "perf kvm stat live",
-            format!(
-                "script -qc 'perf kvm stat live -p {pid}' \
-            /dev/null"
-            ),
+            format!("script -qc 'perf kvm stat live -p {pid}' /dev/null"),
         ));
     }
     // Between the windows it stands still: the emulated clock leaps over idle times, and nothing is

@@ -54,10 +54,7 @@ fn main() {
     };
     let (rounds, vcpus): (usize, usize) = (
         value("--rounds", "9").parse().expect("--rounds N"),
-        value("--vcpus", "1").parse().expect(
-            "--vcpus \
-            N",
-        ),
+        value("--vcpus", "1").parse().expect("--vcpus N"),
     );
     let load = value("--load", "port");
     if let Some(why) = common::cannot_trace() {
@@ -92,9 +89,7 @@ fn main() {
         ));
         watchers.push((
             "perf kvm stat record",
-            "perf kvm stat record -a -o \
-            /dev/shm/guest_speed.perf"
-                .into(),
+            "perf kvm stat record -a -o /dev/shm/guest_speed.perf".into(),
         ));
     }
     let mut results: Vec<(Vec<f64>, Vec<f64>, f64)> =
@@ -125,12 +120,7 @@ fn main() {
     );
     println!(
         "{:<22} {:>6} {:>15} {:>14} {:>9}",
-        "watcher",
-        "speed",
-        "(min..max)",
-        "its CPU, %",
-        "RSS, \
-        MiB"
+        "watcher", "speed", "(min..max)", "its CPU, %", "RSS, MiB"
     );
     for ((name, _), (ratios, cpu, rss)) in watchers.iter().zip(&results) {
         let (min, max) = ratios

@@ -23,15 +23,7 @@ fn main() {
     let most: usize = option("--most").map_or(usize::MAX, |n| n.parse().expect("a number"));
     println!(
         "{:<20} {:>8} {:<20} {:>9} {:>9} {:>8} {:>10}",
-        "input",
-        "n",
-        "of",
-        "MiB",
-        "CPU s",
-        "RSS \
-        MiB",
-        "JSON \
-        MiB"
+        "input", "n", "of", "MiB", "CPU s", "RSS MiB", "JSON MiB"
     );
     for input in inputs::ALL
         .iter()

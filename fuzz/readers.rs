@@ -66,13 +66,7 @@ pub const READERS: &[Reader] = &[
     reader(
         "perf_tables",
         input,
-        Source::Texts(|text| {
-            text.contains("Samples%")
-                || text.contains(
-                    "Total \
-        Samples",
-                )
-        }),
+        Source::Texts(|text| text.contains("Samples%") || text.contains("Total Samples")),
     ),
     reader(
         "proxmox",
@@ -125,10 +119,7 @@ fn with_file<T>(input: &[u8], read: impl FnOnce(&Path) -> T) -> T {
         open.set_len(0)
             .and_then(|()| open.rewind())
             .and_then(|()| open.write_all(input))
-            .expect(
-                "the \
-            file is written",
-            );
+            .expect("the file is written");
         read(file.path())
     })
 }

@@ -74,10 +74,7 @@ fn files(path: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let root = if here.join("fuzz").is_dir() {
         here
     } else {
-        here.parent().expect(
-            "the \
-        repository",
-        )
+        here.parent().expect("the repository")
     };
     let mut open = vec![root.join(path)];
     let mut found = Vec::new();

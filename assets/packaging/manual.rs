@@ -139,10 +139,7 @@ fn page(command: &Command, all: &[Command]) -> String {
         .title(title)
         .date(date())
         .source(version)
-        .manual(
-            "User \
-        Commands",
-        );
+        .manual("User Commands");
     man.render(&mut text).expect("a page");
     // Before a list of values clap_mangen breaks the line, skips one and breaks it again.
     let mut text = String::from_utf8(text)
@@ -153,10 +150,8 @@ fn page(command: &Command, all: &[Command]) -> String {
     let others: Vec<_> = all.iter().filter(|c| name(c) != name(&command)).collect();
     for (i, other) in others.iter().enumerate() {
         let comma = if i + 1 < others.len() { "," } else { "" };
-        writeln!(text, ".BR {} (1){comma}", name(other).replace('-', "\\-")).expect(
-            "a string \
-            takes it",
-        );
+        writeln!(text, ".BR {} (1){comma}", name(other).replace('-', "\\-"))
+            .expect("a string takes it");
     }
     text
 }

@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// The end of `-h`.
-const HINT: &str = "Try:  kvmtop --batch -n 1     one look at every guest, as text\n\
-                    More: kvmtop --help";
+const HINT: &str = "Try:  kvmtop --batch -n 1     one look at every guest, as text\nMore: kvmtop \
+                    --help";
 
 /// The end of `--help`. A test parses the examples.
 const LONG_HINT: &str = "\

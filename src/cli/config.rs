@@ -115,8 +115,8 @@ fn read_trusted(path: &Path) -> std::io::Result<String> {
         .and_then(|uid| uid.parse().ok());
     if ![Some(0), Some(geteuid().as_raw()), sudo].contains(&Some(owner)) {
         let why = format!(
-            "it belongs to user {owner}; set HOME to your own folder, or name the \
-            file with --config"
+            "it belongs to user {owner}; set HOME to your own folder, or name the file with \
+            --config"
         );
         return Err(std::io::Error::other(why));
     }
@@ -205,8 +205,8 @@ mod tests {
     #[test]
     fn settings_are_read() {
         let c = parse(
-            "[sampling]\ninterval = 0.5\nengine = 'perf'\nmonitor = false\ndomains = ['web-*']\n\
-             [record]\nmax_size = '2G'\nmax_age = '7d'\n",
+            "[sampling]\ninterval = 0.5\nengine = 'perf'\nmonitor = false\ndomains = \
+             ['web-*']\n[record]\nmax_size = '2G'\nmax_age = '7d'\n",
         )
         .unwrap();
         assert_eq!(c.sampling.interval, Some(Duration::from_millis(500)));
@@ -229,17 +229,12 @@ mod tests {
                 "[sampling]\nintervall = 1\n",
                 (
                     "2",
-                    "unknown field `intervall`, expected one of \
-                `interval`,",
+                    "unknown field `intervall`, expected one of `interval`,",
                 ),
             ),
             (
                 "\n[sampling]\ninterval = 0\n",
-                (
-                    "3",
-                    "the interval is seconds from 0.1 to 60, as in \
-                -d 0.5",
-                ),
+                ("3", "the interval is seconds from 0.1 to 60, as in -d 0.5"),
             ),
             (
                 "[sampling]\nengine = 'fast'\n",
@@ -250,7 +245,10 @@ mod tests {
             ),
             (
                 "[sampling]\ndomains = ['vm[']\n",
-                ("2", "vm[: unclosed character class"),
+                (
+                    "2",
+                    "vm[: error parsing glob 'vm[': unclosed character class",
+                ),
             ),
             (
                 "[findings]\nwarn = ['rtc-tik']\n",

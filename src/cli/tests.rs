@@ -66,9 +66,9 @@ fn options_win_over_the_file_and_the_file_over_defaults() {
     );
     assert_eq!(default.findings, judge::lint::Options::default());
 
-    let file = "[sampling]\ninterval = 5\nengine = 'none'\nmonitor = false\ndomains = ['a*']\n\
-                libvirt_uri = 'test:///default'\n[findings]\nallow = ['all']\n\
-                startup_guard = 0\n[thresholds]\ntimers.pit = 7.0\n";
+    let file = "[sampling]\ninterval = 5\nengine = 'none'\nmonitor = false\ndomains = \
+                ['a*']\nlibvirt_uri = 'test:///default'\n[findings]\nallow = \
+                ['all']\nstartup_guard = 0\n[thresholds]\ntimers.pit = 7.0\n";
     let from_file = settings("", file);
     assert_eq!(from_file.interval, Duration::from_secs(5));
     assert_eq!(from_file.engine, EngineChoice::None);
@@ -101,10 +101,11 @@ fn options_win_over_the_file_and_the_file_over_defaults() {
         settings("--theme 16", "").screen.theme,
         ThemeChoice::Sixteen
     );
-    assert!(parse("--theme blue").unwrap_err().contains(
-        "[possible values: auto, dark, light, 16, \
-        mono]"
-    ));
+    assert!(
+        parse("--theme blue")
+            .unwrap_err()
+            .contains("[possible values: auto, dark, light, 16, mono]")
+    );
 }
 
 #[test]
@@ -219,10 +220,7 @@ fn help_texts() {
         let command = Cli::command().term_width(100);
         let help = command
             .try_get_matches_from(["kvmtop"].into_iter().chain(line.split(' ')))
-            .expect_err(
-                "no \
-            command",
-            );
+            .expect_err("no command");
         assert_eq!(help.exit_code(), 0);
         let text = help.to_string();
         for l in text.lines() {

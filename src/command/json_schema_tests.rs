@@ -199,8 +199,7 @@ fn the_schema_and_its_reference_are_those_of_the_types() {
         }
         assert!(
             std::fs::read_to_string(docs.join(name)).unwrap() == content,
-            "docs/{name} is old: \
-            run `make accept`"
+            "docs/{name} is old: run `make accept`"
         );
     }
 }

@@ -177,8 +177,7 @@ fn keep(rights: CapabilitySet) {
 fn say_kept(given_up: Result<(), rustix::io::Errno>) {
     if let Err(e) = given_up {
         say(&format!(
-            "rights that are not needed cannot be given up ({e}): kvmtop goes on with \
-            them"
+            "rights that are not needed cannot be given up ({e}): kvmtop goes on with them"
         ));
     }
 }

@@ -45,8 +45,7 @@ pub fn run(args: &RecordArgs, settings: &Settings) -> anyhow::Result<u8> {
             say(&text::complaints(&sample.sources, usize::MAX));
         }
         recorder.append(&sample).context(
-            "the recording has ended; repeat the command to continue it, with room on the \
-                disk",
+            "the recording has ended; repeat the command to continue it, with room on the disk",
         )?;
         samples += 1;
         let begin = *first.get_or_insert(sample.mono_ns);

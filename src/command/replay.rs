@@ -34,10 +34,9 @@ pub fn run(args: &ReplayArgs, settings: &Settings) -> anyhow::Result<u8> {
 /// `kvmtop demo`.
 pub fn demo(args: &DemoArgs, settings: &Settings) -> anyhow::Result<u8> {
     // A file in memory; it is gone when it is closed.
-    let mut file = File::from(memfd_create("kvmtop", MemfdFlags::CLOEXEC).context(
-        "cannot make a \
-        file in memory",
-    )?);
+    let mut file = File::from(
+        memfd_create("kvmtop", MemfdFlags::CLOEXEC).context("cannot make a file in memory")?,
+    );
     file.write_all(DEMO)
         .context("cannot unpack the demo recording")?;
     let session = Session::from_file(file, Path::new("the demo recording"))?;
@@ -62,12 +61,9 @@ fn show(
     if let Some(damage) = session.damage() {
         say(&damage);
     }
-    let range = session.range_ms().with_context(|| {
-        format!(
-            "{title}: the recording holds no \
-        sample"
-        )
-    })?;
+    let range = session
+        .range_ms()
+        .with_context(|| format!("{title}: the recording holds no sample"))?;
     let start_ms = time_ms(range, start, "--at")?;
     let cursor = session.cursor();
     if batch.batch {

@@ -44,8 +44,7 @@ pub fn find(inputs: &[PathBuf]) -> anyhow::Result<Option<(PathBuf, Vec<PathBuf>)
     if let [a, b, ..] = &sessions[..] {
         let (a, b) = (a.display(), b.display());
         anyhow::bail!(
-            "{a} and {b} are both sessions; give one, or compare them with `kvmtop \
-            diff`"
+            "{a} and {b} are both sessions; give one, or compare them with `kvmtop diff`"
         );
     }
     Ok(sessions.pop().map(|one| (one, others)))
@@ -175,8 +174,7 @@ mod tests {
         assert_eq!(
             read(Some("+10s")).interval_s,
             None,
-            "the first sample of a later run ends none \
-            either"
+            "the first sample of a later run ends none either"
         );
         assert_eq!(read(Some("+11s")).interval_s, Some(1.0));
         let between = |from: &str, to: &str| {

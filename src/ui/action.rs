@@ -114,8 +114,7 @@ impl SaveFormat {
         (
             Self::Json,
             "json",
-            "the whole interval of the guests in the view, as --batch --json \
-            prints it",
+            "the whole interval of the guests in the view, as --batch --json prints it",
         ),
     ];
 }

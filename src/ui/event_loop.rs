@@ -290,8 +290,7 @@ fn carry_out(
         Effect::Copy { text, what } => {
             Guard::copy(&text)?;
             state.say(format!(
-                "copied {what}, if the terminal allows OSC 52; w writes a file \
-                instead"
+                "copied {what}, if the terminal allows OSC 52; w writes a file instead"
             ));
         }
         Effect::WriteFile(name, text) => state.say(written(&name, &text)),

@@ -83,8 +83,7 @@ mod tests {
         assert_eq!(
             at(2000, vec![finding(RuleId::RtcTick, Critical, "3")]),
             ["3"],
-            "worse than it \
-            was"
+            "worse than it was"
         );
         assert_eq!(
             at(4700, vec![finding(RuleId::RtcTick, Critical, "4")]),
@@ -97,8 +96,7 @@ mod tests {
         assert_eq!(
             at(3000, vec![finding(RuleId::RtcTick, Critical, "6")]),
             ["6"],
-            "the clock was \
-            set"
+            "the clock was set"
         );
         assert_eq!(at(3100, Vec::new()), [""; 0]);
     }

@@ -123,15 +123,13 @@ pub static KEYMAP: &[Binding] = &[
         "Enter",
         A::Open,
         W::Always,
-        "opens the guest's page, a problem, what is folded; \
-        confirms",
+        "opens the guest's page, a problem, what is folded; confirms",
     ),
     bind(
         "Esc Backspace",
         A::Back,
         W::Always,
-        "goes one step back: closes, to the list, ends the \
-        filter",
+        "goes one step back: closes, to the list, ends the filter",
     ),
     bind(
         "n",
@@ -194,8 +192,7 @@ pub static KEYMAP: &[Binding] = &[
         "g",
         A::Goto,
         W::Recorded,
-        "goes to a clock time (14:03, 14:03:22) or an offset (90s, \
-        2h)",
+        "goes to a clock time (14:03, 14:03:22) or an offset (90s, 2h)",
     ),
     bind("? h F1", A::Help, W::Always, "shows this help"),
     bind(
@@ -214,8 +211,7 @@ pub static KEYMAP: &[Binding] = &[
         "i",
         A::AskMonitor,
         W::Live,
-        "asks QEMU through libvirt to name devices; says first what \
-        that marks",
+        "asks QEMU through libvirt to name devices; says first what that marks",
     ),
     bind(
         "Ctrl-Z",
@@ -289,8 +285,7 @@ pub static KEYMAP: &[Binding] = &[
         "Shift-Right Ctrl-Right",
         A::Replay(R::Jump(60_000)),
         W::Recorded,
-        "goes a minute \
-        forward",
+        "goes a minute forward",
     ),
     bind(
         "Shift-Left Ctrl-Left",

@@ -129,13 +129,11 @@ mod tests {
                     for (i, a) in areas.iter().enumerate() {
                         assert!(
                             a.right() <= columns && a.bottom() <= rows,
-                            "{columns}x{rows} \
-                            {p:?}"
+                            "{columns}x{rows} {p:?}"
                         );
                         assert!(
                             areas[i + 1..].iter().all(|b| !a.intersects(*b)),
-                            "{columns}x{rows} \
-                            {p:?}"
+                            "{columns}x{rows} {p:?}"
                         );
                     }
                 }

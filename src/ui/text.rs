@@ -168,10 +168,7 @@ pub fn pack(
         let is_full = all.len() == lines;
         match all.last_mut() {
             Some(line) if width(line) + 3 + width(&item) <= columns => {
-                *line = format!(
-                    "{line}   \
-                {item}"
-                );
+                *line = format!("{line}   {item}");
             }
             _ if is_full => break,
             _ => all.push(fit_words(&item, columns, mark)),

@@ -206,8 +206,7 @@ fn next_problem(state: &mut AppState, by: isize) {
         let filtered = if state.list.filter.is_empty() {
             ""
         } else {
-            " among the guests of the \
-            filter"
+            " among the guests of the filter"
         };
         state.say(format!("there is no problem{filtered}"));
     }
@@ -242,17 +241,11 @@ fn outward(state: &mut AppState, action: Action) -> Vec<Effect> {
             {
                 EngineLevel::Full => (
                     EngineLevel::None,
-                    format!(
-                        "tracing is off: {key} traces \
-                    again"
-                    ),
+                    format!("tracing is off: {key} traces again"),
                 ),
                 EngineLevel::None => (
                     EngineLevel::Full,
-                    format!(
-                        "everything is traced: {key} \
-                    turns tracing off"
-                    ),
+                    format!("everything is traced: {key} turns tracing off"),
                 ),
             };
             state.say(said);
@@ -260,8 +253,7 @@ fn outward(state: &mut AppState, action: Action) -> Vec<Effect> {
         }
         Action::Record if footer::is_recording(state) => {
             state.say(format!(
-                "recording is stopped, its file is complete; {key} records into \
-                another one"
+                "recording is stopped, its file is complete; {key} records into another one"
             ));
             vec![Effect::Control(Control::StopRecord)]
         }
@@ -291,8 +283,7 @@ fn ask_monitor(state: &mut AppState, said_of: Option<i32>) -> Vec<Effect> {
     }
     let key = state.key_name(Action::AskMonitor);
     state.say(format!(
-        "press {key} again to ask QEMU for names: libvirt marks {name} as tainted \
-        until it restarts"
+        "press {key} again to ask QEMU for names: libvirt marks {name} as tainted until it restarts"
     ));
     state.unconfirmed_ask = Some(pid);
     Vec::new()
@@ -443,12 +434,12 @@ fn hand_out(state: &mut AppState, copy: bool) -> Vec<Effect> {
         };
         text += &format!("\n# {}{needs}\n", fix.place());
         text.extend(fix.text.lines().map(|l| format!("{comment}{l}\n")));
-        text.extend(fix.undo.iter().flat_map(|undo| undo.lines()).map(|l| {
-            format!(
-                "# to go back: \
-            {l}\n"
-            )
-        }));
+        text.extend(
+            fix.undo
+                .iter()
+                .flat_map(|undo| undo.lines())
+                .map(|l| format!("# to go back: {l}\n")),
+        );
     }
     vec![Effect::WriteFile(name, text)]
 }

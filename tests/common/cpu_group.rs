@@ -20,12 +20,8 @@ impl CpuGroup {
         let root = old.unwrap_or(Path::new("/sys/fs/cgroup"));
         if old.is_none() {
             // In version 2 a group hands its controllers down.
-            std::fs::write(root.join("cgroup.subtree_control"), "+cpu").map_err(|e| {
-                format!(
-                    "cgroup \
-                v2: {e}"
-                )
-            })?;
+            std::fs::write(root.join("cgroup.subtree_control"), "+cpu")
+                .map_err(|e| format!("cgroup v2: {e}"))?;
         }
         let folder = root.join(format!("{name}-{}", std::process::id()));
         std::fs::create_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;

@@ -313,10 +313,9 @@ fn interrupt(vm: &VmFd, progress: &AtomicU32, way: Way, times: u32) {
                 vm.set_irq_line(LINE, true).expect("a line");
                 vm.set_irq_line(LINE, false).expect("a line");
             }
-            (_, Some(eventfd)) => drop(rustix::io::write(eventfd, &1_u64.to_ne_bytes()).expect(
-                "an \
-                eventfd",
-            )),
+            (_, Some(eventfd)) => {
+                rustix::io::write(eventfd, &1_u64.to_ne_bytes()).expect("an eventfd");
+            }
             _ => {
                 let message = kvm_msi {
                     address_lo: MESSAGE,
@@ -354,10 +353,8 @@ fn irqfd(vm: &VmFd, vector: u32) -> OwnedFd {
     routing.head.nr = 1;
     (routing.entry.gsi, routing.entry.type_) = (24, KVM_IRQ_ROUTING_MSI);
     (routing.entry.u.msi.address_lo, routing.entry.u.msi.data) = (MESSAGE, vector);
-    let eventfd = rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).expect(
-        "an \
-        eventfd",
-    );
+    let eventfd =
+        rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).expect("an eventfd");
     let request = kvm_irqfd {
         fd: eventfd.as_raw_fd() as u32,
         gsi: 24,
@@ -511,10 +508,7 @@ pub fn main() {
             .read(true)
             .write(true)
             .open(path)
-            .expect(
-                "the file \
-            for the memory",
-            )
+            .expect("the file for the memory")
     });
     let (kind, fd) = match &shared {
         Some(file) => (libc::MAP_SHARED, std::os::fd::AsRawFd::as_raw_fd(file)),

@@ -158,10 +158,8 @@ impl Domain {
 
     /// QEMU's process.
     pub fn pid(&self) -> u32 {
-        let text = std::fs::read_to_string(format!("/run/libvirt/qemu/{}.pid", self.name)).expect(
-            "pid \
-            file",
-        );
+        let text = std::fs::read_to_string(format!("/run/libvirt/qemu/{}.pid", self.name))
+            .expect("pid file");
         text.trim().parse().expect("a PID")
     }
 }

@@ -134,12 +134,7 @@ pub fn cannot_run_guests() -> Option<String> {
 pub fn intervals(stdout: &[u8]) -> Vec<Value> {
     String::from_utf8_lossy(stdout)
         .lines()
-        .map(|l| {
-            serde_json::from_str(l).expect(
-                "a JSON object \
-        a line",
-            )
-        })
+        .map(|l| serde_json::from_str(l).expect("a JSON object a line"))
         .collect()
 }
 

@@ -131,12 +131,10 @@ pub fn run(name: &str, host: Host, job: &str, seconds: u32) -> Result<PathBuf, S
     }
     match last {
         Failure::Host(why) => Err(format!(
-            "the emulated host did not finish in {TRIES} tries: \
-            {why}"
+            "the emulated host did not finish in {TRIES} tries: {why}"
         )),
         Failure::Job(why) => panic!(
-            "{name}, {}: the job failed in an emulated host that lived: \
-            {why}",
+            "{name}, {}: the job failed in an emulated host that lived: {why}",
             host.kernel()
         ),
     }
@@ -155,9 +153,7 @@ pub fn run_tests(
     let shared = run(
         name,
         Host::AMD,
-        &(tests_job(environment, tests)
-            + "touch \
-        /shared/finished\n"),
+        &(tests_job(environment, tests) + "touch /shared/finished\n"),
         seconds,
     )?;
     assert_passed(&shared, ran);
@@ -186,11 +182,7 @@ pub fn run_tests_then_alone(
     let read = |name: &str| std::fs::read_to_string(shared.join(name)).unwrap_or_default();
     if read("alone-status").is_empty() {
         alone.iter().for_each(|test| {
-            super::skipped(
-                test,
-                "the emulated host did not come back \
-            from it",
-            );
+            super::skipped(test, "the emulated host did not come back from it");
         });
     } else {
         assert_eq!(read("alone-status").trim(), "0", "{}", read("alone-said"));
@@ -248,10 +240,7 @@ fn script(name: &str, args: &[&Path], last: &str, host: Host) -> Result<String, 
 fn last_line(text: &str) -> &str {
     text.lines()
         .rfind(|line| !line.trim().is_empty() && !line.contains("reboot:"))
-        .unwrap_or(
-            "it \
-        said nothing",
-        )
+        .unwrap_or("it said nothing")
         .trim()
 }
 

@@ -40,10 +40,7 @@ impl Screen {
                 cols,
                 ..PtySize::default()
             })
-            .expect(
-                "a \
-            terminal",
-            );
+            .expect("a terminal");
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_kvmtop"));
         command.args(options);
         for (name, value) in [

@@ -89,18 +89,10 @@ pub fn serve(mut device: File, goes_on: impl Fn() -> bool) {
         let Some(request) = request.get(..n).filter(|r| r.len() >= IN_HEADER) else {
             return;
         };
-        let word = |at: usize| {
-            u32::from_ne_bytes(request[at..at + 4].try_into().expect(
-                "four \
-            bytes",
-            ))
-        };
-        let long = |at: usize| {
-            u64::from_ne_bytes(request[at..at + 8].try_into().expect(
-                "eight \
-            bytes",
-            ))
-        };
+        let word =
+            |at: usize| u32::from_ne_bytes(request[at..at + 4].try_into().expect("four bytes"));
+        let long =
+            |at: usize| u64::from_ne_bytes(request[at..at + 8].try_into().expect("eight bytes"));
         let (operation, unique, node) = (word(4), long(8), long(16));
         let answer = match operation {
             // Version 7.31, and no more than the kernel's defaults.

@@ -256,8 +256,7 @@ fn ended_threads_are_reported_and_then_forgotten() {
                 .threads
                 .iter()
                 .all(|t| t.pid != pid || t.died_ns > Some(t.key.born_ns)),
-            "round \
-            {round}"
+            "round {round}"
         );
         engine.forget(&ended, &[pid]);
         let after = engine.read();
@@ -314,8 +313,7 @@ fn room_is_made_while_guests_are_counted() {
     let counted: u64 = early.iter().map(|g| shown(&reading, g)).sum();
     assert!(
         seen(&reading, &early) < 630 && counted + reading.lost >= 3 * 630,
-        "{counted} and {} \
-        lost",
+        "{counted} and {} lost",
         reading.lost
     );
     assert_eq!(engine.gaps().len(), 1);
@@ -332,8 +330,7 @@ fn room_is_made_while_guests_are_counted() {
     assert_eq!(seen(&reading, &late), 630);
     assert!(
         early.iter().map(|g| shown(&reading, g)).sum::<u64>() == counted,
-        "nothing is \
-        forgotten"
+        "nothing is forgotten"
     );
     assert_eq!(engine.gaps(), []);
     // How much of it was done when there was room is the scheduler's matter: nothing of it is
@@ -375,15 +372,12 @@ fn what_one_process_does_costs_no_other_process_a_count() {
         let (shown, lost) = (own(&reading), reading.lost - before);
         assert!(
             (100..150).contains(&shown) && shown + lost >= STORM,
-            "round {round}: {shown} \
-            shown, {lost} lost"
+            "round {round}: {shown} shown, {lost} lost"
         );
         let gaps: Vec<String> = engine.gaps().into_iter().map(|gap| gap.cause).collect();
         assert!(
-            gaps.iter().any(|cause| cause.contains(
-                "than the 128 that one process has room \
-            for"
-            )),
+            gaps.iter()
+                .any(|cause| cause.contains("than the 128 that one process has room for")),
             "{gaps:?}"
         );
         // The slots of threads that ended are free again.
@@ -439,8 +433,7 @@ fn what_one_user_does_costs_no_other_user_a_count() {
         assert_eq!(
             reading.refused.contains(&guest.pid().cast_signed()),
             *counted < 60,
-            "{counted} \
-            of 60"
+            "{counted} of 60"
         );
     }
     let gaps: Vec<String> = engine.gaps().into_iter().map(|gap| gap.cause).collect();
@@ -505,10 +498,8 @@ fn wakeups_have_a_waker() {
 /// `/proc/PID/task/TID/schedstat`: the time that a thread waited for a CPU, nanoseconds, and how
 /// often it got one.
 fn schedstat(pid: u32, tid: i32) -> (u64, u64) {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).expect(
-        "a live \
-        thread",
-    );
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat"))
+        .expect("a live thread");
     let mut figures = text
         .split_whitespace()
         .map(|n| n.parse().expect("a number"));
@@ -576,14 +567,12 @@ fn run_delays_are_those_of_the_kernel() {
         // One may begin or end between the two readings.
         assert!(
             count.abs_diff(got) <= 2 + got / 100,
-            "thread {tid}: {count} waits, the kernel \
-            says {got}"
+            "thread {tid}: {count} waits, the kernel says {got}"
         );
         let slack = 20_000_000 + waited / 20;
         assert!(
             total + slack >= waited,
-            "thread {tid}: {total} ns of waiting, the kernel says \
-            {waited}"
+            "thread {tid}: {total} ns of waiting, the kernel says {waited}"
         );
         // The kernel's clock starts when the thread enters a queue. A woken thread enters the queue
         // when the other CPU answers an interrupt (kernel/sched/core.c, ttwu_queue_wakelist), which
@@ -591,8 +580,7 @@ fn run_delays_are_those_of_the_kernel() {
         if tid != sleeper {
             assert!(
                 total <= waited + slack,
-                "thread {tid}: {total} ns of waiting, the kernel says \
-                {waited}"
+                "thread {tid}: {total} ns of waiting, the kernel says {waited}"
             );
         }
         assert_eq!(
@@ -639,21 +627,18 @@ fn an_interval_holds_its_own_extremes() {
                 assert_eq!(
                     (count, total),
                     (0, 0),
-                    "without a shortest and a longest: {t:?} after \
-                    {old:?}"
+                    "without a shortest and a longest: {t:?} after {old:?}"
                 );
                 continue;
             };
             rows += 1;
             assert!(
                 count * min <= total && total <= count * max,
-                "{count} of {total} ns: {min} to \
-                {max}"
+                "{count} of {total} ns: {min} to {max}"
             );
             assert!(
                 count > 2 || min + max == total * 2 / count.max(1),
-                "{count} of {total} ns: \
-                {min} to {max}"
+                "{count} of {total} ns: {min} to {max}"
             );
         }
         before = now;
@@ -753,17 +738,12 @@ fn missing_rights_are_said() {
             &["setpriv", "--bounding-set", "-all"],
             &[
                 "neither CAP_BPF nor CAP_SYS_ADMIN",
-                "setcap \
-            cap_bpf,cap_perfmon",
+                "setcap cap_bpf,cap_perfmon",
             ],
         ),
         (
             &["setpriv", "--bounding-set", "-all,+bpf"],
-            &[
-                "CAP_BPF but not CAP_PERFMON",
-                "setcap \
-            cap_bpf,cap_perfmon",
-            ],
+            &["CAP_BPF but not CAP_PERFMON", "setcap cap_bpf,cap_perfmon"],
         ),
         (
             &[
@@ -796,8 +776,7 @@ fn missing_rights_are_said() {
         match probe(wrapper) {
             Ok(answer) => assert!(
                 wanted.iter().all(|w| answer.contains(w)),
-                "{wrapper:?}: \
-                {answer}"
+                "{wrapper:?}: {answer}"
             ),
             Err(why) => common::skipped(&format!("{NAME} ({})", wrapper[2]), &why),
         }

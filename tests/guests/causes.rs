@@ -88,12 +88,9 @@ fn each_cause_of_a_wait_is_named() {
     [&mut one, &mut two].into_iter().for_each(Guest::go);
     let hogged = |v: &Value| {
         let named = |f: &Value| {
-            f["title"].as_str().is_some_and(|t| {
-                t.starts_with(
-                    "kvmtop-hog \
-            takes the CPUs",
-                )
-            })
+            f["title"]
+                .as_str()
+                .is_some_and(|t| t.starts_with("kvmtop-hog takes the CPUs"))
         };
         [&name, &other]
             .iter()
@@ -174,11 +171,7 @@ fn each_cause_of_a_wait_is_named() {
         .stderr(Stdio::null())
         .spawn();
     let Ok(qemu) = qemu.map(Running) else {
-        return common::skipped(
-            "a guest under TCG",
-            "no \
-        qemu-system-x86_64",
-        );
+        return common::skipped("a guest under TCG", "no qemu-system-x86_64");
     };
     all.take(u32::try_from(qemu.pid()).expect("a PID"));
     watch.until(REPORTED, "a guest without KVM", |v| {

@@ -83,29 +83,25 @@ fn port_reads_and_writes_are_counted_exactly() {
             assert_eq!(
                 count(&mine, "pio", "0x608", "read", &vcpu),
                 u64::from(N),
-                "{engine} reads, \
-                vcpu {vcpu}"
+                "{engine} reads, vcpu {vcpu}"
             );
         }
         for vcpu in [Value::Null, 1.into()] {
             assert_eq!(
                 count(&mine, "pio", "0x70", "write", &vcpu),
                 u64::from(M),
-                "{engine} \
-                writes, vcpu {vcpu}"
+                "{engine} writes, vcpu {vcpu}"
             );
         }
         assert_eq!(
             count(&mine, "pio", "0x608", "read", &1.into()),
             0,
-            "{engine}: the other vCPU \
-            read nothing"
+            "{engine}: the other vCPU read nothing"
         );
         assert_eq!(
             count(&mine, "pio", "0x608", "write", &Value::Null),
             0,
-            "{engine}: nobody wrote \
-            it"
+            "{engine}: nobody wrote it"
         );
         let names: Vec<_> = mine
             .iter()

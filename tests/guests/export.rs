@@ -25,10 +25,7 @@ fn it_serves_two_paths_and_nothing_else() {
     );
     assert!(
         metrics.body.ends_with("# EOF\n")
-            && metrics.body.contains(
-                "# TYPE kvmtop_samples \
-        counter\n"
-            )
+            && metrics.body.contains("# TYPE kvmtop_samples counter\n")
     );
     let health = exporter.get("/healthz", "");
     assert_eq!((health.status, health.body.as_str()), (200, "ok\n"));
@@ -38,10 +35,8 @@ fn it_serves_two_paths_and_nothing_else() {
     }
     let head = exporter.send("HEAD /metrics HTTP/1.1\r\nHost: kvmtop\r\n\r\n");
     assert_eq!((head.status, head.body.as_str()), (200, ""));
-    let post = exporter.send(
-        "POST /metrics HTTP/1.1\r\nHost: kvmtop\r\nContent-Length: \
-        3\r\n\r\nabc",
-    );
+    let post =
+        exporter.send("POST /metrics HTTP/1.1\r\nHost: kvmtop\r\nContent-Length: 3\r\n\r\nabc");
     assert_eq!(post.status, 405);
 }
 
@@ -57,10 +52,7 @@ fn the_thread_that_serves_has_no_rights() {
     let http = statuses
         .into_iter()
         .find(|status| status.starts_with("Name:\thttp\n"))
-        .expect(
-            "the \
-        thread",
-        );
+        .expect("the thread");
     for set in [
         "CapPrm:\t",
         "CapEff:\t",
@@ -88,10 +80,8 @@ fn large_and_broken_requests_are_refused() {
     assert!([414, 431].contains(&path.status), "{}", path.head);
     assert_eq!(exporter.send("\0\0\0\0\r\n\r\n").status, 400);
     // A body is not read, however long it says it is.
-    let body = exporter.send(
-        "GET /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: \
-        99999999999\r\n\r\nabc",
-    );
+    let body =
+        exporter.send("GET /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999\r\n\r\nabc");
     assert_eq!(body.status, 200);
     assert_eq!(exporter.get("/healthz", "").status, 200, "it lives");
 }
@@ -120,8 +110,7 @@ fn slow_clients_hold_nothing_up() {
     assert_eq!(
         read,
         Err(std::io::ErrorKind::WouldBlock),
-        "it was served before the others' time \
-        was over"
+        "it was served before the others' time was over"
     );
     last.set_nonblocking(false).expect("a socket");
     let closed = slow.iter_mut().map(|stream| {
@@ -149,10 +138,8 @@ fn slow_clients_hold_nothing_up() {
 fn a_burst_of_requests_is_served() {
     let _beside = common::beside_others();
     let exporter = Exporter::start(HOST);
-    let pid = rustix::process::Pid::from_raw(i32::try_from(exporter.pid()).expect("a pid")).expect(
-        "a \
-        process",
-    );
+    let pid = rustix::process::Pid::from_raw(i32::try_from(exporter.pid()).expect("a pid"))
+        .expect("a process");
     let send = |signal| rustix::process::kill_process(pid, signal).expect("a signal");
     // They wait in the kernel's queue together.
     send(rustix::process::Signal::STOP);
@@ -185,10 +172,7 @@ fn other_hosts_are_warned_of_and_a_port_in_use_is_named() {
     let out = common::kvmtop()
         .args(["export", "--listen", &address])
         .output()
-        .expect(
-            "kvmtop \
-        runs",
-        );
+        .expect("kvmtop runs");
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(1));
     assert!(
@@ -232,10 +216,7 @@ fn a_real_guests_counters_are_exact() {
     let about = metrics
         .lines()
         .find(|line| line.starts_with("kvmtop_guest_info{"))
-        .expect(
-            "the \
-        guest",
-        );
+        .expect("the guest");
     let name = about.split('"').nth(1).expect("its name");
     let row = |family: &str, labels: &str| {
         value(&metrics, &format!("{family}{{domain=\"{name}\",{labels}}}"))
@@ -278,10 +259,8 @@ fn scrapes_of_a_large_host() {
     };
     let mut scrapes: Vec<_> = (0..7).map(scrape).collect();
     scrapes.sort_unstable();
-    let status = std::fs::read_to_string(format!("/proc/{}/status", exporter.pid())).expect(
-        "it \
-        lives",
-    );
+    let status =
+        std::fs::read_to_string(format!("/proc/{}/status", exporter.pid())).expect("it lives");
     let memory: Vec<_> = status
         .lines()
         .filter(|l| l.starts_with("VmRSS") || l.starts_with("VmHWM"))

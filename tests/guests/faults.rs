@@ -81,8 +81,7 @@ fn assert_counted_of(what: &str, seen: &[Value], pids: &BTreeSet<u32>, guests: u
     }
     assert!(
         counted <= expected && counted + lost >= expected,
-        "{what}: {counted} of {expected}, \
-        {lost} lost"
+        "{what}: {counted} of {expected}, {lost} lost"
     );
     eprintln!("{what}: {counted} of {expected} reads counted, {lost} events lost");
 }
@@ -128,8 +127,7 @@ fn guests_come_and_go(engine: &str, guests: usize) {
     let seen = watch.stop();
     assert_counted_of(&format!("{engine}, {guests} guests"), &seen, &pids, guests);
     eprintln!(
-        "{engine}: {early:?} files and bytes after a third, {late:?} at the end, {} \
-        intervals",
+        "{engine}: {early:?} files and bytes after a third, {late:?} at the end, {} intervals",
         seen.len()
     );
     assert!(late.0 <= early.0, "open files: {} then {}", early.0, late.0);
@@ -225,8 +223,7 @@ fn tracefs_may_go_away_and_come_back() {
         if !gone() {
             return common::skipped(
                 TEST,
-                "tracefs cannot be unmounted, even in a namespace of its \
-                own",
+                "tracefs cannot be unmounted, even in a namespace of its own",
             );
         }
         pids.insert(short_life());
@@ -557,10 +554,7 @@ impl Recorder {
             .args(["replay", "--batch", "--json"])
             .arg(&self.session)
             .output()
-            .expect(
-                "it \
-            replays",
-            );
+            .expect("it replays");
         assert!(
             replayed.status.success(),
             "{}",
@@ -631,10 +625,7 @@ fn longest_gap(seen: &[Value]) -> f64 {
         i["time"]
             .as_str()
             .and_then(|t| t.parse::<jiff::Timestamp>().ok())
-            .expect(
-                "a \
-        time",
-            )
+            .expect("a time")
     };
     let gaps = seen.windows(2).map(|pair| {
         (end(&pair[1]) - end(&pair[0]))
@@ -698,15 +689,10 @@ fn the_host_may_sleep() {
             .flat_map(|i| i["sources"].as_array().expect("sources"));
         let said = said
             .filter_map(|source| source["cause"].as_str())
-            .find(|cause| {
-                cause.contains(
-                    "came \
-            online",
-                )
-            });
+            .find(|cause| cause.contains("came online"));
         eprintln!(
-            "{what}: {counted} of {expected} reads, {lost} lost; {asleep:.1} s asleep, a gap \
-            of {gap:.1} s"
+            "{what}: {counted} of {expected} reads, {lost} lost; {asleep:.1} s asleep, a gap of \
+            {gap:.1} s"
         );
         eprintln!("{what}: {}", said.unwrap_or("no gap is said"));
         assert!(counted <= expected, "{what}");

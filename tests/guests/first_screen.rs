@@ -64,8 +64,7 @@ fn a_storm_is_among_the_first_three_of_200_guests() {
         text = screen.next();
         assert!(
             place(&text).is_some_and(|at| at < 3),
-            "{name} is not among the first three any \
-            more:\n{text}"
+            "{name} is not among the first three any more:\n{text}"
         );
     }
     common::ran(TEST);

@@ -120,8 +120,7 @@ fn every_request_of_a_watched_process_counts() {
             "dd if={device} of=/dev/null bs=4096 count=1000 iflag=direct"
         )),
         waiting(&format!(
-            "dd if=/dev/zero of={device} bs=8192 count=500 oflag=direct \
-            conv=notrunc,fsync"
+            "dd if=/dev/zero of={device} bs=8192 count=500 oflag=direct conv=notrunc,fsync"
         )),
         waiting(&format!(
             "dd if={device} of=/dev/null bs=4096 count=77 iflag=direct"
@@ -203,8 +202,7 @@ fn a_device_that_delays_is_timed_with_its_delay() {
     if std::env::var_os("KVMTOP_TEST_CHANGE_HOST").is_none() {
         return common::skipped(
             NAME,
-            "KVMTOP_TEST_CHANGE_HOST=1 is not set; it runs in the \
-            emulated host",
+            "KVMTOP_TEST_CHANGE_HOST=1 is not set; it runs in the emulated host",
         );
     }
     let _turn = common::alone();
@@ -368,8 +366,7 @@ fn the_device_takes_as_long_as_perf_says() {
     // Each reads the clock for itself, some microseconds apart.
     assert!(
         (ours_us - mean_us).abs() < 10.0 + mean_us / 10.0,
-        "{ours_us:.1} us; perf: \
-        {mean_us:.1} us"
+        "{ours_us:.1} us; perf: {mean_us:.1} us"
     );
     let reading = engine.read();
     let of = disk.of(&reading, pid).unwrap();

@@ -237,11 +237,7 @@ fn a_monitor_that_stalls_holds_up_no_other_and_leaves_nothing() {
     });
     serve(&paths[2], |mut stream| {
         let _ = stream.write_all(
-            format!(
-                "{GREETING}{{\"return\": {{}}}}\r\n{{\"return\": \"no \
-                tree\"}}\r\n"
-            )
-            .as_bytes(),
+            format!("{GREETING}{{\"return\": {{}}}}\r\n{{\"return\": \"no tree\"}}\r\n").as_bytes(),
         );
     });
     let _silent = UnixListener::bind(&paths[3]).unwrap();
@@ -489,11 +485,7 @@ fn a_guest_that_waits_for_its_monitor_is_paused() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("qmp");
     let Some(child) = qemu(&socket, &[]) else {
-        return common::skipped(
-            TEST,
-            "no \
-        qemu-system-x86_64",
-        );
+        return common::skipped(TEST, "no qemu-system-x86_64");
     };
     let mut source = source();
     let mut quiet = WatchedGuest {
@@ -507,8 +499,7 @@ fn a_guest_that_waits_for_its_monitor_is_paused() {
     quiet.vcpus.quiet = false;
     assert!(
         !is_paused(&mut source, &quiet, false),
-        "whose vCPUs run is not paused, whatever was \
-        said before"
+        "whose vCPUs run is not paused, whatever was said before"
     );
     common::ran(TEST);
 }
@@ -567,11 +558,8 @@ fn guest_of_nobody(folder: &Path) -> Result<Running, String> {
 
 /// Starts `guest_of_nobody` in a new folder, or logs why the test did not run.
 fn with_guest_of_nobody(test: &str) -> Option<(TempDir, Running)> {
-    let not_root = (!rustix::process::geteuid().is_root()).then(|| {
-        "not root, who can be another \
-        user"
-            .into()
-    });
+    let not_root =
+        (!rustix::process::geteuid().is_root()).then(|| "not root, who can be another user".into());
     let start = || {
         common::cannot_run_guests()
             .or(not_root)

@@ -230,8 +230,7 @@ fn a_command_line_that_is_held_back_holds_up_no_tick() {
     watch.next();
     assert!(
         !common::of_pid(std::slice::from_ref(watch.last()), pid).is_empty(),
-        "a new guest is \
-        seen"
+        "a new guest is seen"
     );
     watch.stop();
     common::ran(TEST);
@@ -322,10 +321,7 @@ fn a_program_that_calls_itself_qemu_raises_no_alarm() {
     let out = check
         .args(["check", "--json", "--duration", "4", "--engine", "none"])
         .output()
-        .expect(
-            "kvmtop \
-        runs",
-        );
+        .expect("kvmtop runs");
     let seen = common::intervals(&out.stdout);
     assert!(
         common::of_pid(&seen, asleep.pid()).is_empty(),

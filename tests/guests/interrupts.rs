@@ -413,18 +413,12 @@ fn doorbells_wake_an_iothread_as_ftrace_says() {
     // Each reads the clock for itself, some microseconds apart.
     assert!(
         (ours_us - mean_us).abs() < 10.0 + mean_us / 10.0,
-        "{ours_us:.1} us; ftrace: \
-        {mean_us:.1} us"
+        "{ours_us:.1} us; ftrace: {mean_us:.1} us"
     );
     let busiest = after.iter().max_by_key(|bell| bell.time.count).unwrap();
     assert_eq!(
         (busiest.to, busiest.comm.as_str(), busiest.space),
-        (
-            ThreadKind::Iothread,
-            "IO \
-        io1",
-            Space::Mmio
-        )
+        (ThreadKind::Iothread, "IO io1", Space::Mmio)
     );
     assert_eq!(engine.read().lost, 0);
 }

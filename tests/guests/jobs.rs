@@ -114,12 +114,8 @@ impl Monitor {
         loop {
             let mut line = String::new();
             self.0.read_line(&mut line).unwrap();
-            let answer: Value = serde_json::from_str(&line).unwrap_or_else(|e| {
-                panic!(
-                    "{command}: \
-                {e}: {line}"
-                )
-            });
+            let answer: Value =
+                serde_json::from_str(&line).unwrap_or_else(|e| panic!("{command}: {e}: {line}"));
             assert!(answer.get("error").is_none(), "{command}: {answer}");
             if let Some(said) = answer.get("return") {
                 return said.clone();
@@ -237,8 +233,7 @@ fn a_migration_that_never_ends_is_told_from_one_that_does() {
     });
     assert!(
         !watch.seen.iter().any(|i| never_ends(i, "rester")),
-        "a migration that ends is no \
-        problem"
+        "a migration that ends is no problem"
     );
     common::ran(TEST);
 }

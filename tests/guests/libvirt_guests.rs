@@ -35,10 +35,7 @@ fn batch(args: &[&str]) -> Vec<Value> {
         .args(["--batch", "--json"])
         .args(args)
         .output()
-        .expect(
-            "kvmtop \
-        runs",
-        );
+        .expect("kvmtop runs");
     assert!(
         out.status.success(),
         "{}",
@@ -92,10 +89,7 @@ fn compare(seen: &[Value], pid: u32, pidstat: &str) -> Vec<String> {
         .expect("domains")
         .iter()
         .find(|d| d["pid"] == pid)
-        .expect(
-            "the \
-        guest",
-        );
+        .expect("the guest");
     let threads = domain["threads"].as_array().expect("threads");
     let mut differences = Vec::new();
     for (tid, want) in rows {
@@ -237,12 +231,7 @@ fn two_guests_under_libvirt() {
         domains
             .iter()
             .find(|d| d["name"] == name)
-            .unwrap_or_else(|| {
-                panic!(
-                    "no \
-        {name}"
-                )
-            })
+            .unwrap_or_else(|| panic!("no {name}"))
     };
     let (b, i) = (find("kvmtop-busy"), find("kvmtop-idle"));
     assert_eq!(
@@ -263,10 +252,7 @@ fn two_guests_under_libvirt() {
         threads
             .iter()
             .find(|t| t["role"] == "vcpu" && t["vcpu"] == n)
-            .expect(
-                "the \
-        vCPU's thread",
-            )
+            .expect("the vCPU's thread")
     };
     for n in [0, 1] {
         let comm =
@@ -317,8 +303,7 @@ fn two_guests_under_libvirt() {
     one_guest_is_asked(busy.pid());
     assert!(
         is_tainted("kvmtop-busy") && !is_tainted("kvmtop-idle"),
-        "only the one that was named \
-        is asked"
+        "only the one that was named is asked"
     );
     let asked = batch(&["-n", "2", "--monitor"]);
     let last = asked.last().expect("an interval")["domains"]
@@ -570,8 +555,7 @@ fn exit_rates_while_tracing_goes_off_and_on() {
     };
     assert!(
         highest(&again) < 3.0 * highest(&untraced),
-        "what happened meanwhile is no spike: \
-        {again:?}, {untraced:?}"
+        "what happened meanwhile is no spike: {again:?}, {untraced:?}"
     );
     common::ran(TEST);
     drop(guest);
@@ -671,11 +655,7 @@ pub fn a_guest_that_hangs_takes_nothing_from_the_others() {
     });
     let stopped = Stopped::new(hung.pid());
     wait("only one is left out", || {
-        !read("kvmtop-hung")
-            && said().contains(
-                "kvmtop-hung among \
-        them",
-            )
+        !read("kvmtop-hung") && said().contains("kvmtop-hung among them")
     });
     let before = calls();
     two_polls(&alone);
@@ -707,10 +687,7 @@ pub fn a_guest_that_hangs_takes_nothing_from_the_others() {
                 .domains
                 .iter()
                 .find(|d| d.facts.pid == Some(pid))
-                .expect(
-                    "the \
-            guest",
-                )
+                .expect("the guest")
         };
         let figures = pids.map(|pid| !domain(pid).disks.is_empty());
         let vcpus = domain(pids[1])

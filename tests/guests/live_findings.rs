@@ -238,8 +238,7 @@ fn silence() {
         .collect::<Vec<_>>()
         .join(",");
     let tune = format!(
-        "<cputune><vcpupin vcpu='0' cpuset='{last}'/><emulatorpin \
-        cpuset='{rest}'/></cputune>"
+        "<cputune><vcpupin vcpu='0' cpuset='{last}'/><emulatorpin cpuset='{rest}'/></cputune>"
     );
     let clock = "<clock offset='utc'><timer name='hpet' present='no'/></clock>";
     let busy = Domain::start(
@@ -290,8 +289,8 @@ fn silence() {
         }
     }
     eprintln!(
-        "{intervals} intervals, in {disturbed} of them tasks of this machine on the busy \
-        guest's CPU"
+        "{intervals} intervals, in {disturbed} of them tasks of this machine on the busy guest's \
+        CPU"
     );
     drop((busy, idle));
     drop(daemons);

@@ -43,12 +43,7 @@ pub fn an_arm64_host_is_watched() {
         Err(why) => return common::skipped(TEST, &why),
     };
     let read = |name: &str| {
-        std::fs::read_to_string(shared.join(name)).unwrap_or_else(|e| {
-            panic!(
-                "{name}: \
-        {e}"
-            )
-        })
+        std::fs::read_to_string(shared.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
     };
     let json = |name: &str| serde_json::from_str(&read(name)).expect("JSON");
     let recorded = [json("report.json")];
@@ -173,8 +168,7 @@ fn counts_agree(name: &str, intervals: &[Value], read: &impl Fn(&str) -> String)
         assert_eq!(
             ours.copied().unwrap_or_default(),
             theirs - asleep,
-            "{name}: {reason}: \
-            {exits:?}, {traced:?}"
+            "{name}: {reason}: {exits:?}, {traced:?}"
         );
         assert!(theirs > 0, "{reason}: {traced:?}");
     }
@@ -279,8 +273,7 @@ fn interrupts_are_timed(intervals: &[Value], ways: &str) {
         let close = 0.8 * shortest - 200.0..1.25 * longest + 200.0;
         assert!(
             close.contains(&ours),
-            "{key}: {ours} us; by ftrace {shortest} to {longest} us: \
-            {all:#?}"
+            "{key}: {ours} us; by ftrace {shortest} to {longest} us: {all:#?}"
         );
     }
 }

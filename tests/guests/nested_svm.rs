@@ -155,10 +155,7 @@ fn locked_memory_is_raised_and_given_back(shared: &Path) {
     let limit = limits
         .lines()
         .find_map(|line| line.strip_prefix("Max locked memory"))
-        .expect(
-            "the \
-        limit",
-        );
+        .expect("the limit");
     assert_eq!(limit.split_whitespace().next(), Some("65536"), "{limits}");
     let limited = read(shared.join("limited"));
     assert!(
@@ -382,15 +379,12 @@ fn compare(engine: &str, on: SvmHost, shared: &Path) -> String {
 
     if !on.clock_counts_instructions() {
         let second = read(shared.join(format!("{engine}.second")));
-        let second = [serde_json::from_str(&second).expect(
-            "the report of the second kvmtop's \
-            recording",
-        )];
+        let second =
+            [serde_json::from_str(&second).expect("the report of the second kvmtop's recording")];
         let lost = lost_events(&second);
         assert!(
             lost == 0 || on.preempts_programs,
-            "{engine}: the second kvmtop lost {lost} \
-            events"
+            "{engine}: the second kvmtop lost {lost} events"
         );
         counts_agree_but_for(
             lost,
@@ -453,11 +447,7 @@ fn accesses_agree(engine: &str, intervals: &[Value], lost: u64, shared: &Path) {
         ("pio 0x608 read", READS),
         ("pio 0x70 write", WRITES),
         ("mmio 0xfed000f0 read", MMIO),
-        (
-            "msr \
-            0x1b read",
-            MSRS,
-        ),
+        ("msr 0x1b read", MSRS),
     ] {
         let row = accesses.get(name).copied().unwrap_or_default();
         is_count_but_for(

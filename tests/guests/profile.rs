@@ -119,11 +119,7 @@ fn what_is_not_there_is_said() {
     assert_eq!(out.status.code(), Some(1));
     let said = text(&out.stderr);
     assert!(
-        said.contains("no guest is running")
-            || said.contains(
-                "no guest and no thread of one \
-        is"
-            ),
+        said.contains("no guest is running") || said.contains("no guest and no thread of one is"),
         "{said}"
     );
 }

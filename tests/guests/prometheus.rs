@@ -299,12 +299,9 @@ fn the_dashboard_has_grafanas_structure() {
             "{title}: its id is another's"
         );
         let place = |key: &str| {
-            panel["gridPos"][key].as_u64().unwrap_or_else(|| {
-                panic!(
-                    "{title}: \
-            {key}"
-                )
-            })
+            panel["gridPos"][key]
+                .as_u64()
+                .unwrap_or_else(|| panic!("{title}: {key}"))
         };
         assert!(
             place("x") + place("w") <= 24,
@@ -467,8 +464,7 @@ fn prometheus_scrapes_a_real_host() {
     assert_eq!(
         (&about["type"], &about["unit"]),
         (&"counter".into(), &"seconds".into()),
-        "{metadata} \
-        {older}"
+        "{metadata} {older}"
     );
     for query in queries_of_the_dashboard() {
         let answer = prometheus.query(&query).expect("an answer");
@@ -513,10 +509,7 @@ fn the_page_on_fleets_shows_valid_configurations() {
                 "check",
                 "config",
                 "--syntax-only",
-                file.to_str().expect(
-                    "a \
-            path",
-                ),
+                file.to_str().expect("a path"),
             ],
             "",
         ) else {

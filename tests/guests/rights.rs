@@ -88,8 +88,8 @@ fn a_user_from_whom_processes_are_hidden_could_not_look() {
     for path in [folder.path(), &program] {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("a mode");
     }
-    let script = "mount -t proc -o hidepid=2 proc /proc && \
-                  exec setpriv --reuid=65534 --regid=65534 --clear-groups -- \"$0\" \"$@\"";
+    let script = "mount -t proc -o hidepid=2 proc /proc && exec setpriv --reuid=65534 \
+                  --regid=65534 --clear-groups -- \"$0\" \"$@\"";
     let arguments = ["-m", "sh", "-c", script, program.to_str().expect("text")];
     let Some(out) = under("unshare", &[&arguments[..], &CHECK].concat()) else {
         return common::skipped(TEST, "not root, or no unshare");
@@ -169,18 +169,12 @@ fn threads(pid: u32) -> Vec<ThreadRights> {
             status
                 .lines()
                 .find_map(|l| l.strip_prefix(name))
-                .expect(
-                    "a \
-            field",
-                )
+                .expect("a field")
                 .trim()
                 .to_owned()
         };
         let set = |name| {
-            CapabilitySet::from_bits_retain(u64::from_str_radix(&field(name), 16).expect(
-                "a \
-            set",
-            ))
+            CapabilitySet::from_bits_retain(u64::from_str_radix(&field(name), 16).expect("a set"))
         };
         assert_eq!(field("NoNewPrivs:"), "1", "{}", field("Name:"));
         ThreadRights {
@@ -341,10 +335,7 @@ fn the_screens_threads_have_no_rights() {
             cols: 120,
             ..PtySize::default()
         })
-        .expect(
-            "a \
-        terminal",
-        );
+        .expect("a terminal");
     for (arguments, sampler, expected) in [
         (
             &["-d", "0.2", "--engine", "none"][..],
@@ -706,8 +697,7 @@ fn the_cure_of_missing_rights_cures() {
             .iter()
             .find(with_cure),
         None,
-        "nothing \
-        is missing"
+        "nothing is missing"
     );
     common::ran(TEST);
 }

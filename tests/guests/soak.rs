@@ -99,8 +99,7 @@ fn soak(test: &str, ticks: usize) {
     let fewest = |of: &[(u64, usize)]| of.iter().map(|(_, files)| *files).min().expect("readings");
     assert!(
         fewest(&readings[7..]) <= fewest(&readings[..3]) + THREADS / 2,
-        "open files: \
-        {readings:?}"
+        "open files: {readings:?}"
     );
     common::ran(&format!("{test} ({guests} guests)"));
 }

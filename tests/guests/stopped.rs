@@ -32,12 +32,7 @@ impl<'a> SmallStorage<'a> {
             .args(options)
             .arg(self.0)
             .output()
-            .map_err(|e| {
-                format!(
-                    "mount: \
-            {e}"
-                )
-            })?;
+            .map_err(|e| format!("mount: {e}"))?;
         if out.status.success() {
             Ok(())
         } else {
@@ -157,8 +152,7 @@ fn a_guest_stopped_by_a_full_disk_is_found_and_continues_with_room() {
     assert_eq!(
         (&beside["state"], &beside["state_reason"]),
         (&json!("running"), &Value::Null),
-        "it \
-        only sleeps"
+        "it only sleeps"
     );
     let found = stopped(watch.last(), "full").expect("a finding");
     assert_eq!(found["severity"], "critical", "{found:#}");

@@ -51,12 +51,9 @@ fn reads(domain: &Value, address: &str) -> u64 {
 fn catch_up(watch: &mut Watch) {
     let began = Instant::now();
     while Instant::now()
-        <= began
-            + Duration::from_secs_f64(watch.next()["interval_s"].as_f64().expect(
-                "a \
-        length",
-            ))
-    {}
+        <= began + Duration::from_secs_f64(watch.next()["interval_s"].as_f64().expect("a length"))
+    {
+    }
 }
 
 /// Watches a guest and its successor; false if the machine gave the ids to others.
@@ -98,8 +95,7 @@ fn split(engine: &str, shift: u32, seen_before: bool) -> bool {
         let (of_first, of_second) = (reads(domain, "0x608"), reads(domain, "0x71"));
         assert!(
             of_first == 0 || of_second == 0,
-            "{engine}: one guest has what two did: \
-            {of_first}, {of_second}"
+            "{engine}: one guest has what two did: {of_first}, {of_second}"
         );
         assert!(
             of_first == 0 || domain["pid"] == pid,
@@ -122,12 +118,7 @@ fn a_thread_id_that_is_given_again_loses_no_count() {
     const NAME: &str = "a_thread_id_that_is_given_again_loses_no_count";
     let _alone = common::alone();
     let why = common::cannot_trace().or_else(|| {
-        (!std::path::Path::new(LAST_PID).exists()).then(|| {
-            format!(
-                "this kernel has no \
-            {LAST_PID}"
-            )
-        })
+        (!std::path::Path::new(LAST_PID).exists()).then(|| format!("this kernel has no {LAST_PID}"))
     });
     if let Some(why) = why {
         return common::skipped(NAME, &why);
@@ -135,8 +126,7 @@ fn a_thread_id_that_is_given_again_loses_no_count() {
     for engine in ["bpf", "perf"] {
         for (shift, seen_before) in [(0, false), (0, true), (1, false), (1, true)] {
             let what = format!(
-                "{NAME} ({engine}, process id too: {}, seen before: \
-                {seen_before})",
+                "{NAME} ({engine}, process id too: {}, seen before: {seen_before})",
                 shift == 0
             );
             if (0..3).any(|_| split(engine, shift, seen_before)) {

@@ -155,12 +155,7 @@ fn judge(expect: &Expect, report: &Value) -> Vec<String> {
             .must_not
             .iter()
             .filter(|r| rules.contains(&r.as_str()))
-            .map(|r| {
-                format!(
-                    "wrong \
-        advice: {r}"
-                )
-            }),
+            .map(|r| format!("wrong advice: {r}")),
     );
     if !expect.first_any.is_empty()
         && !rules
@@ -356,8 +351,9 @@ mod fixes {
                     .or_else(|| xmls.iter().find(of))
                     .map_or_else(
                         || {
-                            "<domain type='kvm'><name>any</name><memory unit='GiB'>1</memory>\
-                         <os><type arch='x86_64' machine='q35'>hvm</type></os></domain>"
+                            "<domain type='kvm'><name>any</name><memory \
+                         unit='GiB'>1</memory><os><type arch='x86_64' \
+                         machine='q35'>hvm</type></os></domain>"
                                 .to_owned()
                         },
                         |x| (*x).clone(),
@@ -497,10 +493,7 @@ mod fixes {
                 );
                 let guest = fix["domain"].as_str().unwrap_or_default();
                 let mut complain = |what: String| {
-                    wrong.push(format!(
-                        "{name}, {guest}: {what}: \
-                    {text} ({needs})"
-                    ));
+                    wrong.push(format!("{name}, {guest}: {what}: {text} ({needs})"));
                 };
                 match fix["kind"].as_str() {
                     Some("libvirt-xml") => {
@@ -519,10 +512,7 @@ mod fixes {
                         let domain = base
                             .descendants()
                             .find(|n| n.has_tag_name("domain"))
-                            .expect(
-                                "a \
-                            domain",
-                            );
+                            .expect("a domain");
                         twice(domain, fix.root_element(), "", &mut found);
                         replaced += found.len();
                         if !found.is_empty() && !needs.contains("in place of") {
@@ -604,8 +594,7 @@ mod fixes {
             assert!(help.status.success(), "virsh {verb} is no command");
             assert!(
                 !live || String::from_utf8_lossy(&help.stdout).contains("--live"),
-                "virsh \
-                {verb} has no --live"
+                "virsh {verb} has no --live"
             );
         }
         common::ran("every_virsh_command_exists");

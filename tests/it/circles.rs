@@ -177,8 +177,7 @@ fn no_modules_import_each_other_in_a_circle() {
     let mut needs = needs();
     assert!(
         needs.values().map(BTreeSet::len).sum::<usize>() > 200,
-        "the imports were not found: \
-        {needs:#?}"
+        "the imports were not found: {needs:#?}"
     );
     // What needs nothing that is left, or is needed by nothing, is in no circle.
     loop {

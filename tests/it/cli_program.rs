@@ -180,8 +180,7 @@ fn batch_prints_an_object_a_line() {
             let sum: f64 = parts.iter().filter_map(|p| cpu[p].as_f64()).sum();
             assert!(
                 (sum - 100.0).abs() < 0.1 || cpu["usr"].is_null(),
-                "the parts of a CPU's time \
-                add up: {cpu}"
+                "the parts of a CPU's time add up: {cpu}"
             );
         }
         let tracepoints = interval["sources"]
@@ -192,8 +191,7 @@ fn batch_prints_an_object_a_line() {
         assert_eq!(
             tracepoints.expect("tracepoints")["state"],
             "missing",
-            "--engine none is \
-            reported"
+            "--engine none is reported"
         );
     }
     assert!(all[0]["time"].as_str() < all[1]["time"].as_str());
@@ -272,10 +270,8 @@ fn signals_end_it_cleanly() {
         lines.next().expect("an interval").expect("text");
         kill_process(Pid::from_child(&child), signal).expect("it lives");
         for line in lines {
-            serde_json::from_str::<Value>(&line.expect("text")).expect(
-                "the last line is whole, \
-                too",
-            );
+            serde_json::from_str::<Value>(&line.expect("text"))
+                .expect("the last line is whole, too");
         }
         let mut said = String::new();
         child
@@ -313,10 +309,7 @@ fn ended_while_nobody_reads(args: &[&str], with_stderr: bool) -> Option<i32> {
         .stdout(writer)
         .stderr(stderr)
         .spawn()
-        .expect(
-            "kvmtop \
-        starts",
-        );
+        .expect("kvmtop starts");
     let waits_in = [
         libc::SYS_write,
         libc::SYS_ppoll,
@@ -326,10 +319,8 @@ fn ended_while_nobody_reads(args: &[&str], with_stderr: bool) -> Option<i32> {
     // It may wait elsewhere for a moment.
     let mut looks = 0;
     while looks < 10 {
-        let call = std::fs::read_to_string(format!("/proc/{}/syscall", child.id())).expect(
-            "it \
-            lives",
-        );
+        let call =
+            std::fs::read_to_string(format!("/proc/{}/syscall", child.id())).expect("it lives");
         let number = call
             .split(' ')
             .next()
@@ -410,10 +401,10 @@ fn a_wrong_config_file_is_named() {
     );
     let out = run(&["-b", "-n", "1", "--config", "/no/such/file"]);
     assert_eq!(out.status.code(), Some(1));
-    assert!(text(&out.stderr).starts_with(
-        "kvmtop: cannot read the config file /no/such/file: No \
-        such file"
-    ));
+    assert!(
+        text(&out.stderr)
+            .starts_with("kvmtop: cannot read the config file /no/such/file: No such file")
+    );
 }
 
 #[test]
@@ -422,8 +413,7 @@ fn the_users_config_file_is_read() {
     std::fs::create_dir(dir.path().join("kvmtop")).expect("made");
     std::fs::write(
         dir.path().join("kvmtop/config.toml"),
-        "[sampling]\ninterval = 0.3\nengine = \
-        'none'\n",
+        "[sampling]\ninterval = 0.3\nengine = 'none'\n",
     )
     .expect("written");
     let out = common::kvmtop()
@@ -478,8 +468,7 @@ fn check_answers_by_its_status() {
     assert_eq!(
         run(&["check", "--config", "/no/such/file"]).status.code(),
         Some(3),
-        "it could not \
-        look"
+        "it could not look"
     );
     for wrong in [
         &["check", "--duration", "0"][..],
@@ -495,8 +484,7 @@ fn check_answers_by_its_status() {
     assert_eq!(
         run(&["report", "check", "--no-such-option"]).status.code(),
         Some(2),
-        "of another \
-        command"
+        "of another command"
     );
     assert_eq!(run(&["check", "--help"]).status.code(), Some(0));
     let nobody = [
@@ -542,8 +530,7 @@ fn check_that_cannot_look_says_so() {
     let with_room = |files: u32| {
         let kvmtop = env!("CARGO_BIN_EXE_kvmtop");
         let command = format!(
-            "ulimit -n {files}; exec {kvmtop} check --duration 0.2s --engine \
-            none --allow all"
+            "ulimit -n {files}; exec {kvmtop} check --duration 0.2s --engine none --allow all"
         );
         std::process::Command::new("sh")
             .args(["-c", &command])
@@ -727,20 +714,18 @@ fn a_file_that_cannot_be_used_is_named_and_the_rest_reported() {
         said.contains("poem.txt: ") && said.contains("/no/such/file: "),
         "{said}"
     );
-    let report: Value = serde_json::from_slice(&out.stdout).expect(
-        "the table is reported all the \
-        same",
-    );
+    let report: Value =
+        serde_json::from_slice(&out.stdout).expect("the table is reported all the same");
     assert_eq!(report["domains"][0]["exits"][0]["count"], 9000);
     let out = run(&["report", "/no/such/file"]);
     assert_eq!(
         (out.status.code(), text(&out.stdout).as_str()),
         (Some(1), "")
     );
-    assert!(text(&out.stderr).ends_with(
-        "kvmtop: nothing to report: none of the inputs could be \
-        read\n"
-    ));
+    assert!(
+        text(&out.stderr)
+            .ends_with("kvmtop: nothing to report: none of the inputs could be read\n")
+    );
 }
 
 #[test]
@@ -802,20 +787,15 @@ fn a_session_is_recorded_replayed_and_reported() {
     ]);
     assert_eq!(common::intervals(&alone.stdout), [all[2].clone()]);
 
-    let whole: Value = serde_json::from_slice(&run(&["report", "--json", &file]).stdout).expect(
-        "one \
-        object",
-    );
+    let whole: Value =
+        serde_json::from_slice(&run(&["report", "--json", &file]).stdout).expect("one object");
     let sum: f64 = all
         .iter()
         .map(|i| i["interval_s"].as_f64().expect("seconds"))
         .sum();
     assert!((whole["interval_s"].as_f64().expect("seconds") - sum).abs() < 0.01);
-    let same: Value = serde_json::from_slice(&run(&["diff", "--json", &file, &file]).stdout)
-        .expect(
-            "one \
-        object",
-        );
+    let same: Value =
+        serde_json::from_slice(&run(&["diff", "--json", &file, &file]).stdout).expect("one object");
     assert!(
         ["nothing", "not-comparable"].contains(&same["cause"].as_str().expect("cause")),
         "{}",
@@ -838,8 +818,7 @@ fn a_session_is_recorded_replayed_and_reported() {
     ]));
     assert!(
         (before - three).abs() < 0.01 && (before + after - sum).abs() < 0.01,
-        "{before} and \
-        {after} of {sum} s"
+        "{before} and {after} of {sum} s"
     );
 
     // Cut in the middle of a sample it plays up to there and says so.

@@ -47,8 +47,7 @@ fn grows_slowly(kinds: &[&str], arguments: &[&str]) {
         let (small, of) = (input.small, input.of);
         assert!(
             memory <= MAX_MEMORY,
-            "{name}: four times {small} {of} took {memory:.1} times the \
-            memory"
+            "{name}: four times {small} {of} took {memory:.1} times the memory"
         );
     }
 }
@@ -95,8 +94,7 @@ fn hostile_shapes() {
             "wrapped",
             "listings",
             "titles",
-            "lscpu \
-            columns",
+            "lscpu columns",
         ],
         REPORT,
     );

@@ -223,7 +223,7 @@ fn what_is_pasted_is_about_the_guest_alone() {
         options.len()
     );
     assert!(
-        rules.len() > 12 && commands.len() > 100 && options.len() > 10 && elements > 100,
+        rules.len() > 11 && commands.len() > 100 && options.len() > 10 && elements > 100,
         "{rules:?}"
     );
 }

@@ -28,10 +28,7 @@ fn run(args: &[&str]) -> (Vec<u8>, String) {
         .args(args)
         .env("XDG_CONFIG_HOME", "/nonexistent")
         .output()
-        .expect(
-            "kvmtop \
-        runs",
-        );
+        .expect("kvmtop runs");
     let stderr = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(out.status.success(), "{args:?}: {stderr}");
     (out.stdout, stderr)
@@ -97,14 +94,12 @@ fn it_draws_zooms_and_has_the_figures_of_the_report() {
     let (y, x) = (at(1) + at(3) / 2.0, |part: f64| at(0) + at(2) * part);
     tab.drag((x(0.25), y), (x(0.75), y));
     let shown = tab.eval(
-        "charts.map((c) => (c.plot.scales.x.max - c.plot.scales.x.min) / \
-        (whole[1] - whole[0]))",
+        "charts.map((c) => (c.plot.scales.x.max - c.plot.scales.x.min) / (whole[1] - whole[0]))",
     );
     for part in shown.as_array().unwrap() {
         assert!(
             (part.as_f64().unwrap() - 0.5).abs() < 0.02,
-            "all charts show the stretch: \
-            {shown}"
+            "all charts show the stretch: {shown}"
         );
     }
     // By key, and back.
@@ -192,8 +187,7 @@ fn a_figure_is_the_same_everywhere_and_tables_are_sorted() {
         bases,
         serde_json::json!([
             "Guests, means over 39 s",
-            "Findings, each when it \
-        weighed most"
+            "Findings, each when it weighed most"
         ])
     );
     let key = tab.eval("document.querySelector('#guests .legend').textContent");
@@ -205,11 +199,7 @@ fn a_figure_is_the_same_everywhere_and_tables_are_sorted() {
     );
     for (head, column) in [
         (0, "guestOrder.map(({d}) => d.name).sort()"),
-        (
-            2,
-            "guestOrder.map(({d}) \
-        => busy(d))",
-        ),
+        (2, "guestOrder.map(({d}) => busy(d))"),
     ] {
         let sorted = tab.eval(&format!(
             "(() => {{
@@ -226,8 +216,7 @@ fn a_figure_is_the_same_everywhere_and_tables_are_sorted() {
     }
     let top = tab.eval("document.querySelector('#guests tbody td').textContent");
     let least = tab.eval(
-        "guestOrder.reduce((a, b) => (busy(b.d) ?? 1e9) < (busy(a.d) ?? 1e9) ? b \
-        : a).d.name",
+        "guestOrder.reduce((a, b) => (busy(b.d) ?? 1e9) < (busy(a.d) ?? 1e9) ? b : a).d.name",
     );
     assert_eq!(top, least, "from the smallest after the second click");
     assert_eq!(
@@ -246,8 +235,8 @@ fn a_figure_is_the_same_everywhere_and_tables_are_sorted() {
         .unwrap()["name"]
         .clone();
     let follow = format!(
-        "addEventListener('hashchange', () => done(shownName())); location.hash = \
-            '#guest-' + {other}"
+        "addEventListener('hashchange', () => done(shownName())); location.hash = '#guest-' + \
+            {other}"
     );
     assert_eq!(
         tab.eval(&format!("new Promise((done) => {{ {follow}; }})")),
@@ -323,10 +312,8 @@ fn hostile_names_are_text() {
         tab.eval(&format!("select({i}, 0)"));
     }
     let first = report["domains"][0]["name"].as_str().unwrap();
-    let shown = tab.eval(
-        "[...document.querySelectorAll('.guests .name')].map((b) => \
-        b.textContent)",
-    );
+    let shown =
+        tab.eval("[...document.querySelectorAll('.guests .name')].map((b) => b.textContent)");
     assert!(
         shown.as_array().unwrap().iter().any(|n| n == first),
         "{shown}"
@@ -382,8 +369,7 @@ fn a_phone_and_paper_show_all_of_it() {
                     .as_array()
                     .unwrap()
                     .is_sorted_by_key(Value::as_u64),
-                "the \
-                verdict comes first"
+                "the verdict comes first"
             );
             let wide = tab.eval("document.documentElement.scrollWidth");
             assert!(wide.as_u64() <= Some(400), "guest {i} is {wide} wide");

@@ -66,10 +66,7 @@ fn validated(output: Output, validator: &Validator, args: &[&str]) -> Vec<Value>
         .args(args)
         .env("XDG_CONFIG_HOME", "/nonexistent")
         .output()
-        .expect(
-            "kvmtop \
-        runs",
-        );
+        .expect("kvmtop runs");
     let stderr = String::from_utf8_lossy(&out.stderr);
     let objects = common::intervals(&out.stdout);
     assert!(!objects.is_empty(), "{args:?} printed no JSON: {stderr}");
@@ -159,8 +156,7 @@ fn the_schema_describes_every_field() {
         assert_eq!(
             definition["additionalProperties"],
             json!(false),
-            "{name} must refuse unknown \
-            fields"
+            "{name} must refuse unknown fields"
         );
         let required: Vec<&str> = definition["required"]
             .as_array()
@@ -252,8 +248,7 @@ fn reports_and_comparisons_of_files_are_as_the_schema_says() {
             let optional = !required.contains(&&json!(field));
             assert!(
                 !optional || seen.contains(&format!("{name}.{field}")),
-                "no output has \
-                {name}.{field}"
+                "no output has {name}.{field}"
             );
         }
     }

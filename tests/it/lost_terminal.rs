@@ -53,8 +53,7 @@ fn status_after_loss(arguments: &str, sign: &str, leads: bool, ready: impl FnOnc
         }
         assert!(
             begin.elapsed() < Duration::from_secs(40),
-            "{arguments} runs on without its \
-            terminal"
+            "{arguments} runs on without its terminal"
         );
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -81,16 +80,14 @@ fn screens_text_and_recordings_end_cleanly_without_their_terminal() {
     );
     let [screen, text] = [
         "-d 0.2 --engine none --no-monitor",
-        "-b -d 0.2 --engine none \
-        --no-monitor",
+        "-b -d 0.2 --engine none --no-monitor",
     ];
     for arguments in ["demo", screen, text] {
         for leads in [true, false] {
             assert_eq!(
                 status_after_loss(arguments, "kvmtop", leads, || ()),
                 "0",
-                "{arguments}, \
-                leads: {leads}"
+                "{arguments}, leads: {leads}"
             );
         }
     }

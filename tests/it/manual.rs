@@ -110,11 +110,7 @@ fn fish_completes() {
     for (line, wanted) in [
         ("kvmtop --theme l", "light"),
         ("kvmtop replay --theme l", "light"),
-        (
-            "kvmtop report \
-            Cargo.t",
-            "Cargo.toml",
-        ),
+        ("kvmtop report Cargo.t", "Cargo.toml"),
     ] {
         let Some(out) = checked_by(
             "fish",

@@ -232,8 +232,7 @@ fn deb_in_a_clean_root() {
     std::fs::write(root.join("var/lib/kvmtop/host.kvmtop"), "a recording").expect("recording");
     std::fs::write(
         root.join("etc/default/kvmtop-record"),
-        "KVMTOP_RECORD_OPTIONS=\"--max-age \
-        1d\"\n",
+        "KVMTOP_RECORD_OPTIONS=\"--max-age 1d\"\n",
     )
     .expect("options");
     printed("chroot", &[text(root), "dpkg", "--remove", "kvmtop"]);
@@ -478,10 +477,10 @@ fn static_binary_runs_in_an_empty_root() {
         .expect("libvirt");
     assert_eq!(libvirt["state"], "missing");
     assert!(
-        libvirt["cause"].as_str().expect("a cause").contains(
-            "this build of kvmtop cannot use \
-        it"
-        ),
+        libvirt["cause"]
+            .as_str()
+            .expect("a cause")
+            .contains("this build of kvmtop cannot use it"),
         "{libvirt}"
     );
     common::ran(test);
@@ -602,10 +601,7 @@ fn the_units_are_sound_and_confined() {
         let number = |text: &str| {
             text.split_whitespace()
                 .find_map(|word| word.parse::<f64>().ok())
-                .expect(
-                    "a \
-            score",
-                )
+                .expect("a score")
         };
         let stated = number(stated);
         // Each version of systemd weighs a little differently.
@@ -664,10 +660,7 @@ fn cargo_installs_and_packs_it() {
 fn the_units_start_what_kvmtop_takes() {
     use clap::Parser as _;
     let read = |file: &str| {
-        std::fs::read_to_string(tree().join("assets/packaging").join(file)).expect(
-            "a \
-        file",
-        )
+        std::fs::read_to_string(tree().join("assets/packaging").join(file)).expect("a file")
     };
     for name in SERVICES {
         let (unit, defaults) = (
@@ -690,12 +683,8 @@ fn the_units_start_what_kvmtop_takes() {
         let of_file = options(&defaults, &format!("#{variable}="));
         for options in [of_unit, of_file] {
             let line = command.replace(&format!("${variable}"), &options);
-            kvmtop::cli::Cli::try_parse_from(line.split_whitespace()).unwrap_or_else(|e| {
-                panic!(
-                    "{line}: \
-                {e}"
-                )
-            });
+            kvmtop::cli::Cli::try_parse_from(line.split_whitespace())
+                .unwrap_or_else(|e| panic!("{line}: {e}"));
         }
     }
 }

@@ -44,8 +44,7 @@ fn the_readme_shows_the_screen_of_today() {
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         kept == now,
-        "assets/screen.svg is not the screen of today; `make accept` draws it \
-        again:\n{words}"
+        "assets/screen.svg is not the screen of today; `make accept` draws it again:\n{words}"
     );
     assert!(now.len() < 60_000, "{} bytes", now.len());
 }

@@ -42,8 +42,7 @@ fn commands_of_the_table() {
                 let said = String::from_utf8_lossy(&out.stderr);
                 assert!(
                     status(&out) == 1 && said.contains("kvmtop --batch"),
-                    "not a terminal: \
-                    {said}"
+                    "not a terminal: {said}"
                 );
             }
             "--batch -n 1" => assert_eq!(status(&run(&["--batch", "-n", "1", "-d", "0.2"])), 0),
@@ -107,10 +106,7 @@ fn commands_of_installing() {
         .split("## Installing")
         .nth(1)
         .and_then(|s| s.split("\n## ").next())
-        .expect(
-            "the \
-        section",
-        );
+        .expect("the section");
     let build =
         std::fs::read_to_string(root().join("assets/packaging/build.sh")).expect("build.sh");
     let table = section
@@ -133,8 +129,7 @@ fn commands_of_installing() {
             "apt purge kvmtop"
             | "dnf remove kvmtop"
             | "cargo install --path . --locked"
-            | "cargo \
-                uninstall kvmtop" => {}
+            | "cargo uninstall kvmtop" => {}
             "make build" | "target/release/kvmtop" => {}
             other => panic!("the README says `{other}`, which no test runs"),
         }

@@ -228,10 +228,10 @@ fn a_damaged_recording_is_moved_aside() {
     // Both are one recording.
     assert!(
         session.len() > 1
-            && session.damage().unwrap().contains(
-                "a.kvmtop.1 is damaged at \
-        byte"
-            )
+            && session
+                .damage()
+                .unwrap()
+                .contains("a.kvmtop.1 is damaged at byte")
     );
 }
 

@@ -176,8 +176,7 @@ fn rect(out: &mut String, (x, y, width, height): (f64, f64, f64, f64), fill: &st
     };
     let _ = writeln!(
         out,
-        "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" \
-        fill=\"{fill}\"{opacity}/>"
+        "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" fill=\"{fill}\"{opacity}/>"
     );
 }
 

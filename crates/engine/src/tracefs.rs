@@ -138,8 +138,7 @@ impl Tracefs {
         {
             return EngineError {
                 cause: format!(
-                    "kernel lockdown \"confidentiality\" closes {path}, so nothing can \
-                    be traced"
+                    "kernel lockdown \"confidentiality\" closes {path}, so nothing can be traced"
                 ),
                 fix: "boot with lockdown=integrity, or use --engine none".into(),
             };
@@ -188,8 +187,7 @@ mod tests {
         assert!(fs.has("kvm", "kvm_exit") && !fs.has("kvm", "kvm_entry"));
         assert_eq!(
             fs.format("kvm", "kvm_entry").unwrap_err().cause,
-            "this kernel has no \
-            tracepoint kvm:kvm_entry"
+            "this kernel has no tracepoint kvm:kvm_entry"
         );
     }
 

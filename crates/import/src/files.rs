@@ -127,8 +127,7 @@ impl Files {
             self.notes.insert(
                 0,
                 format!(
-                    "{} guests: all but the first {MAX_DOMAINS} are left \
-                out",
+                    "{} guests: all but the first {MAX_DOMAINS} are left out",
                     guests.len()
                 ),
             );
@@ -183,9 +182,8 @@ impl Files {
         };
         if !self.measured.is_empty() {
             self.notes.push(
-                "the counts of kvm_stat are of another time than the other files: left \
-                out"
-                .to_owned(),
+                "the counts of kvm_stat are of another time than the other files: left out"
+                    .to_owned(),
             );
             return base;
         }
@@ -210,12 +208,13 @@ impl Files {
             }
         }
         let measured = merge_same_guests(std::mem::take(&mut self.measured));
-        let is_single = measured.len() == 1 && guests.len() == 1;
+        let described = guests.len();
+        let is_single = measured.len() == 1 && described == 1;
         for sample in measured {
             let same = |guest: &&mut Description| {
                 guest.measured.is_none() && (is_single || guest.is_of(&sample))
             };
-            match guests.iter_mut().find(same) {
+            match guests.iter_mut().take(described).find(same) {
                 Some(guest) => guest.measured = Some(sample),
                 None => guests.push(Description {
                     measured: Some(sample),
@@ -437,7 +436,6 @@ fn source_status(id: SourceId, overflow: u64) -> SourceStatus {
     SourceStatus::degraded(
         id,
         cause,
-        "record a shorter time, or one guest alone (perf record -p \
-        PID)",
+        "record a shorter time, or one guest alone (perf record -p PID)",
     )
 }

@@ -12,10 +12,8 @@ use sample::{
 use std::collections::{BTreeMap, HashMap, HashSet, btree_map::Entry};
 use std::sync::Arc;
 
-/// Limit of different event names.
-const MAX_NAMES: usize = 1024;
-/// Limit of the threads whose events are counted by name.
-const MAX_THREADS: usize = 65_536;
+/// Limit of counters: pairs of a thread and an event.
+const MAX_COUNTS: usize = 1 << 18;
 /// The name of a guest that no file names.
 pub(super) const UNNAMED: &str = "guest";
 
@@ -145,32 +143,36 @@ fn merge(own: &mut DomainSample, other: DomainSample) {
     own.counters.extend(other.counters);
 }
 
-/// How often each kvm event occurred on each thread: by event and thread, the thread's process and
-/// the count.
+/// How often each kvm event occurred on each thread.
 #[derive(Debug, Clone, Default)]
-pub(super) struct KvmEventCounts(
-    HashMap<String, HashMap<i32, (i32, u64), RandomState>, RandomState>,
-);
+pub(super) struct KvmEventCounts {
+    /// By event and thread, the thread's process and the count.
+    events: HashMap<String, HashMap<i32, (i32, u64), RandomState>, RandomState>,
+    /// Number of counts.
+    size: usize,
+}
 
 impl KvmEventCounts {
     /// Counts an event.
     pub fn add(&mut self, tid: i32, pid: i32, event: &str) {
-        if !self.has(event) {
-            if self.0.len() >= MAX_NAMES {
-                return;
-            }
-            self.0.insert(event.to_owned(), HashMap::default());
-        }
-        if let Some(threads) = self.0.get_mut(event)
-            && (threads.len() < MAX_THREADS || threads.contains_key(&tid))
+        if let Some((_, count)) = self
+            .events
+            .get_mut(event)
+            .and_then(|threads| threads.get_mut(&tid))
         {
-            threads.entry(tid).or_insert((pid, 0)).1 += 1;
+            *count += 1;
+        } else if self.size < MAX_COUNTS {
+            self.size += 1;
+            self.events
+                .entry(event.to_owned())
+                .or_default()
+                .insert(tid, (pid, 1));
         }
     }
 
     /// Whether an event occurred.
     pub fn has(&self, event: &str) -> bool {
-        self.0.contains_key(event)
+        self.events.contains_key(event)
     }
 }
 
@@ -191,7 +193,7 @@ pub(super) fn group_threads(
             .into_iter()
             .map(|(pid, threads)| (Some(pid), threads)),
     );
-    if groups.is_empty() && !counts.0.is_empty() {
+    if groups.is_empty() && !counts.events.is_empty() {
         // Events outside any exit still show that a guest exists.
         groups.push((None, Vec::new()));
     }
@@ -212,7 +214,7 @@ pub(super) fn group_threads(
         guest.threads = threads.into_iter().map(thread_sample).collect();
         guests.push(guest);
     }
-    for (event, threads) in &counts.0 {
+    for (event, threads) in &counts.events {
         for (tid, (pid, count)) in threads {
             let place = by_tid
                 .get(tid)

@@ -110,7 +110,7 @@ fn guest(counts: Counts) -> DomainSample {
     for (name, count) in counts {
         match name.split_once('(') {
             Some(("kvm_exit", reason)) if count > 0 => {
-                exits.push((reason.trim_end_matches(')').to_owned(), count));
+                exits.push((reason.trim_end_matches(')').to_owned(), count))
             }
             Some(_) => {}
             None if name.starts_with("kvm_") => _ = guest.kvm_events.insert(name, count),
@@ -144,12 +144,12 @@ mod tests {
     use proptest::prelude::*;
 
     /// As the kernel's script prints it: `%-42s%10d%10d`.
-    const BATCH: &str = "exits                                           351826     51826\n\
-        halt_exits                                        1105       105\n\
-        kvm_exit                                        351826     51826\n\
-        kvm_exit(HLT)                                     1105       105\n\
-        kvm_exit(IO_INSTRUCTION)                        256738     25673\n\
-        kvm_userspace_exit(IO)                          256738     25673\n";
+    const BATCH: &str = "exits                                           351826     \
+        51826\nhalt_exits                                        1105       \
+        105\nkvm_exit                                        351826     \
+        51826\nkvm_exit(HLT)                                     1105       \
+        105\nkvm_exit(IO_INSTRUCTION)                        256738     \
+        25673\nkvm_userspace_exit(IO)                          256738     25673\n";
     const LOG: &str = "exits halt_exits kvm_exit(HLT) \n       100        10        10\n       \
             300        20        20\n";
     const CSV: &str = "timestamp,exits,halt_exits\n2020-04-01 10:00:00,100,10\n2020-04-01 \
@@ -197,10 +197,8 @@ mod tests {
             "",
             "HLT 123 456\n",
             "foo 1 2\nbar 3 4\n",
-            "the kvm_stat command is a \
-            script.\n",
-            "cores \
-            4 2\n",
+            "the kvm_stat command is a script.\n",
+            "cores 4 2\n",
         ] {
             assert!(!begins(text), "{text}");
         }

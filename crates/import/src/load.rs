@@ -20,8 +20,7 @@ const UNSUPPORTED: [(&[u8], &str); 6] = [
     (b"PK\x03\x04", PACKED),
     (
         b"\x17\x08\x44tracing",
-        "this is a trace.dat: run 'trace-cmd report' on it and pass its \
-        output",
+        "this is a trace.dat: run 'trace-cmd report' on it and pass its output",
     ),
     (
         b"2ELIFREP",
@@ -109,10 +108,8 @@ fn read(path: &Path, mut file: File, files: &mut Files) -> Result<(), String> {
     }
     path.clone_into(&mut files.path);
     if head.starts_with(b"PERFILE2") {
-        file.rewind().map_err(|_| {
-            "a perf.data is read from a file, not from a pipe: save it \
-            first"
-        })?;
+        file.rewind()
+            .map_err(|_| "a perf.data is read from a file, not from a pipe: save it first")?;
         return perf_data::read(file, files);
     }
     if let Some((_, what)) = UNSUPPORTED

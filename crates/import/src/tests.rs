@@ -109,8 +109,7 @@ fn everything_of_one_domain_comes_together() {
     assert_eq!(
         load(&[folder.path().to_owned()], &options).sample,
         imported.sample,
-        "a folder \
-        stands for its files"
+        "a folder stands for its files"
     );
 }
 
@@ -235,12 +234,7 @@ fn a_file_that_is_none_is_said_and_the_others_are_used() {
             .errors
             .iter()
             .find(|e| e.path.ends_with(name))
-            .unwrap_or_else(|| {
-                panic!(
-                    "nothing \
-                said of {name}"
-                )
-            });
+            .unwrap_or_else(|| panic!("nothing said of {name}"));
         assert!(
             error
                 .to_string()
@@ -250,14 +244,13 @@ fn a_file_that_is_none_is_said_and_the_others_are_used() {
         error.what.clone()
     };
     assert!(said("empty").starts_with(
-        "it is empty, or a pipe into which nobody writes; expected a \
-        kvmtop recording"
+        "it is empty, or a pipe into which nobody writes; expected a kvmtop recording"
     ));
     assert!(said("pipe").starts_with("it is empty, or a pipe"));
-    assert!(said("notes").starts_with(
-        "not the output of a tool that kvmtop reads; expected a \
-        kvmtop recording"
-    ));
+    assert!(
+        said("notes")
+            .starts_with("not the output of a tool that kvmtop reads; expected a kvmtop recording")
+    );
     assert!(said("zip").contains("unpack it first"));
     assert!(said("trace.dat").contains("trace-cmd report"));
     assert_eq!(said("absent"), "cannot open it: No such file or directory");
@@ -301,16 +294,12 @@ fn a_perf_data_without_kvm_events_and_a_damaged_one_are_said() {
     };
     assert!(said(b"PERFILE2").contains("within its header"));
     assert!(
-        said(&[b"PERFILE2".as_slice(), &104u64.to_le_bytes(), &[0xff; 88]].concat()).contains(
-            "header \
-        is damaged"
-        )
+        said(&[b"PERFILE2".as_slice(), &104u64.to_le_bytes(), &[0xff; 88]].concat())
+            .contains("header is damaged")
     );
     assert!(
-        said(&[b"PERFILE2".as_slice(), &16u64.to_le_bytes()].concat()).contains(
-            "describes no \
-        event"
-        )
+        said(&[b"PERFILE2".as_slice(), &16u64.to_le_bytes()].concat())
+            .contains("describes no event")
     );
     assert!(
         said(&[b"2ELIFREP".as_slice(), &16u64.to_be_bytes(), &[0; 64]].concat())
@@ -405,8 +394,7 @@ fn files_beside_a_session_complete_what_it_tells() {
     files.complete(&mut alone);
     assert!(
         alone.domains[0].facts.devices.is_some(),
-        "a tree that names nobody is the only \
-        guest's"
+        "a tree that names nobody is the only guest's"
     );
     let mut two = recorded("db");
     two.domains.push(recorded("web").domains.remove(0));
@@ -416,8 +404,7 @@ fn files_beside_a_session_complete_what_it_tells() {
     assert_eq!(
         DescriptionFiles::new(import(&[("a", TABLE), ("c", XML)], &none)).1,
         ["web"],
-        "measured, \
-        not described"
+        "measured, not described"
     );
 }
 

@@ -243,8 +243,7 @@ mod tests {
             "Buy milk.\n",
             "<domainsnapshot>\n",
             "<network>\n",
-            "#!/bin/sh\nkvm -m \
-            2G\n",
+            "#!/bin/sh\nkvm -m 2G\n",
         ] {
             assert_eq!(source(other), None, "{other}");
         }

@@ -317,17 +317,13 @@ mod tests {
         assert!(CpuSet::parse("a").unwrap_err().to_string().contains("'a'"));
         assert_eq!(
             CpuSet::parse("5-2").unwrap_err().to_string(),
-            "the CPU range '5-2' ends before \
-            it begins"
+            "the CPU range '5-2' ends before it begins"
         );
         assert!(
             CpuSet::parse("0-99999999")
                 .unwrap_err()
                 .to_string()
-                .starts_with(
-                    "CPU 99999999 is \
-            beyond"
-                )
+                .starts_with("CPU 99999999 is beyond")
         );
         for bad in [
             "1-",

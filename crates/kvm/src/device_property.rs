@@ -75,10 +75,8 @@ impl DeviceProperty {
     pub fn cost(&self) -> Option<&'static str> {
         if self.name == DRIVER {
             let is_emulated = EMULATED.iter().any(|driver| self.value.starts_with(driver));
-            return is_emulated.then_some(
-                "the guest stops for QEMU at each access to its \
-                registers",
-            );
+            return is_emulated
+                .then_some("the guest stops for QEMU at each access to its registers");
         }
         let (_, bad, what) = EFFECTS.iter().find(|(known, ..)| *known == self.name)?;
         (*bad == self.value
@@ -112,8 +110,7 @@ const EFFECTS: &[(&str, &str, &str)] = &[
     (
         "vectors",
         "0",
-        "it has no MSI-X: the guest asks QEMU for the state of a shared interrupt \
-        line each time",
+        "it has no MSI-X: the guest asks QEMU for the state of a shared interrupt line each time",
     ),
     (
         "event-idx",
@@ -124,8 +121,7 @@ const EFFECTS: &[(&str, &str, &str)] = &[
     (
         "indirect-desc",
         "off",
-        "large requests take several entries of the ring, which is full \
-        sooner",
+        "large requests take several entries of the ring, which is full sooner",
     ),
     (
         "tx",

@@ -79,8 +79,7 @@ pub fn parse(text: &str) -> Result<EventFormat> {
     }
     ensure!(
         !format.name.is_empty(),
-        "no 'name:' line: this is not the format file of a \
-        tracepoint"
+        "no 'name:' line: this is not the format file of a tracepoint"
     );
     format.id = id.context("no 'ID:' line with a number")?;
     Ok(format)
@@ -102,14 +101,7 @@ fn parse_field(text: &str) -> Option<Field> {
     // Kernels before 2.6.33 do not state whether a field is signed.
     let is_signed_type = matches!(
         ty,
-        "int"
-            | "long"
-            | "short"
-            | "s32"
-            | "s64"
-            | "pid_t"
-            | "long \
-        long"
+        "int" | "long" | "short" | "s32" | "s64" | "pid_t" | "long long"
     );
     Some(Field {
         name: sanitize(&found["name"], MAX_NAME),

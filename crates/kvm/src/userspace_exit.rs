@@ -17,8 +17,7 @@ const REASONS: &[(u32, &str, &str)] = &[
     (
         5,
         "KVM_EXIT_HLT",
-        "The guest halted and the VMM, not the kernel, waits for its next \
-        interrupt",
+        "The guest halted and the VMM, not the kernel, waits for its next interrupt",
     ),
     (
         6,
@@ -41,15 +40,13 @@ const REASONS: &[(u32, &str, &str)] = &[
     (
         12,
         "KVM_EXIT_TPR_ACCESS",
-        "The VMM patches 32-bit Windows code that writes the task priority \
-        register",
+        "The VMM patches 32-bit Windows code that writes the task priority register",
     ),
     (16, "KVM_EXIT_NMI", ""),
     (
         17,
         "KVM_EXIT_INTERNAL_ERROR",
-        "KVM could not continue, usually because it cannot emulate an \
-        instruction",
+        "KVM could not continue, usually because it cannot emulate an instruction",
     ),
     (
         24,
@@ -59,14 +56,12 @@ const REASONS: &[(u32, &str, &str)] = &[
     (
         26,
         "KVM_EXIT_IOAPIC_EOI",
-        "The guest acknowledged an interrupt that the VMM's own IOAPIC has \
-        to see",
+        "The guest acknowledged an interrupt that the VMM's own IOAPIC has to see",
     ),
     (
         27,
         "KVM_EXIT_HYPERV",
-        "The guest changed a Hyper-V interrupt controller page that the VMM \
-        keeps",
+        "The guest changed a Hyper-V interrupt controller page that the VMM keeps",
     ),
     (28, "KVM_EXIT_ARM_NISV", ""),
     (29, "KVM_EXIT_X86_RDMSR", MSR),
@@ -74,8 +69,7 @@ const REASONS: &[(u32, &str, &str)] = &[
     (
         31,
         "KVM_EXIT_DIRTY_RING_FULL",
-        "The ring of dirty pages is full, which happens while the \
-        guest migrates",
+        "The ring of dirty pages is full, which happens while the guest migrates",
     ),
     (32, "KVM_EXIT_AP_RESET_HOLD", ""),
     (

@@ -82,8 +82,8 @@ pub(crate) fn procfs(view: &ProcView<'_>, paths: &SystemPaths) -> SourceStatus {
         let (why, fix) = because(guest_failure);
         add(
             format!(
-                "the threads of {guests} guests could not all be read{why}; they are not \
-            shown, or in part"
+                "the threads of {guests} guests could not all be read{why}; they are not shown, or \
+            in part"
             ),
             fix,
         );
@@ -126,9 +126,9 @@ fn cure(why: rustix::io::Errno) -> String {
         Errno::MFILE => "`ulimit -n 65536` in the shell that starts kvmtop (LimitNOFILE= of a \
             service)"
             .into(),
-        Errno::NFILE => "`sysctl -w fs.file-max=1000000`: this host has no room for more open \
-            files"
-            .into(),
+        Errno::NFILE => {
+            "`sysctl -w fs.file-max=1000000`: this host has no room for more open files".into()
+        }
         _ => "see dmesg; kvmtop goes on and tries again".into(),
     }
 }
@@ -212,15 +212,12 @@ pub(crate) fn tracepoints(
     }
     if reading.fires_kvm_exit == Some(false) {
         let flavour = host.kvm_flavour.as_deref().unwrap_or("this kernel's KVM");
-        let cause = format!(
-            "{flavour} fires no kvm_exit: exit reasons and their times are not \
-            known"
-        );
+        let cause =
+            format!("{flavour} fires no kvm_exit: exit reasons and their times are not known");
         return SourceStatus::degraded(
             ID,
             cause,
-            "nothing to do: kvmtop counts accesses and exits \
-            to the VMM instead",
+            "nothing to do: kvmtop counts accesses and exits to the VMM instead",
         );
     }
     SourceStatus::ok(ID)
@@ -278,10 +275,8 @@ mod tests {
                     unread_guests: (4, Some(full)),
                     ..seen
                 },
-                "4 guests could not all be \
-                read",
-                "ulimit \
-                -n",
+                "4 guests could not all be read",
+                "ulimit -n",
             ),
             (
                 ProcView {
@@ -348,10 +343,10 @@ mod tests {
             },
         );
         assert!(
-            hidden.cause.as_deref().is_some_and(|cause| cause.contains(
-                "mounted with \
-            hidepid="
-            )),
+            hidden
+                .cause
+                .as_deref()
+                .is_some_and(|cause| cause.contains("mounted with hidepid=")),
             "{hidden:?}"
         );
     }

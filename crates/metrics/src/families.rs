@@ -43,8 +43,7 @@ const HOST: &[Column<HostMetrics>] = &[
     ),
     Column::count(
         "kvmtop_overflow_events",
-        "Events counted without their detail: a bounded table \
-        was full",
+        "Events counted without their detail: a bounded table was full",
         |m| Some(m.overflow),
     ),
     Column::gauge("kvmtop_host_cpus", "CPUs that are online", |m| Some(m.cpus)),
@@ -132,8 +131,7 @@ const VCPUS: &[Column<VcpuMetrics>] = &[
 const VMM: &[Column<CpuMetrics>] = &[
     Column::time(
         "kvmtop_vmm_run",
-        "Time of the VMM's other threads on a CPU, by the scheduler's \
-        clock",
+        "Time of the VMM's other threads on a CPU, by the scheduler's clock",
         |c| c.times.run_ns,
     ),
     Column::time(

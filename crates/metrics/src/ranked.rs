@@ -154,8 +154,7 @@ mod tests {
             for (label, count) in &now {
                 assert!(
                     before.get(label).is_none_or(|old| old <= count),
-                    "{label:?} fell in tick \
-                    {tick}"
+                    "{label:?} fell in tick {tick}"
                 );
             }
             before.extend(now);

@@ -93,8 +93,7 @@ fn series_of_each_vcpu_add_up_to_those_of_the_guest() {
         let (guest, vcpus) = (sum(&together, name), sum(&each, name));
         assert!(
             guest > 0.0 && (guest - vcpus).abs() <= 1e-9 * guest,
-            "{name}: {guest} and \
-            {vcpus}"
+            "{name}: {guest} and {vcpus}"
         );
     }
     assert!(each.contains(r#"kvmtop_exits_total{domain="win10-2",vcpu="7",reason="HLT"}"#));
@@ -138,8 +137,7 @@ fn nothing_falls_while_a_guest_lives() {
         {
             assert!(
                 last.get(row).is_none_or(|old| old <= value),
-                "second {second}: {row} fell to \
-                {value}"
+                "second {second}: {row} fell to {value}"
             );
         }
         last = now;
@@ -436,7 +434,6 @@ fn the_page_of_metrics_is_current() {
     let current = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         current == page,
-        "docs/metrics.md is not what src/metrics makes of it: run `make \
-        accept`"
+        "docs/metrics.md is not what src/metrics makes of it: run `make accept`"
     );
 }

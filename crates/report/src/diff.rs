@@ -149,9 +149,7 @@ fn cause(domains: &[DomainDiff]) -> &'static str {
 fn summary(domains: &[DomainDiff]) -> String {
     match cause(domains) {
         "not-comparable" => {
-            return "No guest with exits is in both inputs, so there is nothing to \
-            compare."
-                .into();
+            return "No guest with exits is in both inputs, so there is nothing to compare.".into();
         }
         "nothing" => return "Nothing changed by more than noise.".into(),
         _ => {}

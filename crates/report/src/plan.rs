@@ -281,10 +281,7 @@ pub fn text(plan: &HostPlan, domains: &DomainFilter, columns: usize) -> String {
                 .iter()
                 .flat_map(|fix| fix.text.lines())
                 .for_each(|line| {
-                    out.push_str(&format!(
-                        "    \
-                {line}\n"
-                    ));
+                    out.push_str(&format!("    {line}\n"));
                 });
         }
     }
@@ -432,9 +429,7 @@ mod tests {
         };
         let both = (
             "virsh vcpupin db 1 1 --live --config".to_owned(),
-            "virsh vcpupin db 1 2 --live \
-                --config"
-                .to_owned(),
+            "virsh vcpupin db 1 2 --live --config".to_owned(),
         );
         assert_eq!(lines(None), both);
         let config = |line: &String| line.replace(" --live", "");

@@ -224,8 +224,7 @@ mod tests {
         let mut profile = profile();
         profile.lost = 3;
         profile.gaps.push(
-            "functions of the kernel have no names: CAP_SYSLOG is missing \
-            (kernel.kptr_restrict)"
+            "functions of the kernel have no names: CAP_SYSLOG is missing (kernel.kptr_restrict)"
                 .into(),
         );
         profile.threads.push(ProfiledThread {
@@ -244,10 +243,9 @@ mod tests {
             frequency_hz: 199,
             ..StackProfile::default()
         };
-        assert!(text(view(&profile)).ends_with(
-            "no samples: the threads used too little CPU \
-            time\n"
-        ));
+        assert!(
+            text(view(&profile)).ends_with("no samples: the threads used too little CPU time\n")
+        );
     }
 
     #[test]

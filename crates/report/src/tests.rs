@@ -109,8 +109,7 @@ const KEYS: &[(&str, &str)] = &[
     ("/host/tasks/0", "comm cpu count"),
     (
         "/host/cpus/0",
-        "cpu usr sys guest irq softirq steal iowait idle unsampled node core siblings \
-        isolated",
+        "cpu usr sys guest irq softirq steal iowait idle unsampled node core siblings isolated",
     ),
     (
         "/domains/0",
@@ -280,8 +279,7 @@ fn the_vcpus_rows_follow_the_guests_row() {
             let share: f64 = table[1..].iter().filter_map(|r| r.count_percent).sum();
             assert!(
                 (share - table[0].count_percent.unwrap()).abs() < 0.01,
-                "a vCPU's share is of \
-                the domain's exits"
+                "a vCPU's share is of the domain's exits"
             );
         }
         for table in d.accesses.chunk_by(|_, next| next.vcpu.is_some()) {
@@ -380,8 +378,7 @@ fn only_selected_guests_are_shown() {
     let selected = [Some("win10-2"), Some("db-prod"), None];
     assert_eq!(
         of, selected,
-        "findings on the host and on the selected guest, also together with \
-        another"
+        "findings on the host and on the selected guest, also together with another"
     );
     assert_eq!(document.cannot_tell, []);
     let said = document.sources.last().unwrap();
@@ -627,11 +624,7 @@ fn changes_and_noise_are_distinguished() {
     );
     assert_eq!(
         (same.cause, same.summary.as_str()),
-        (
-            "nothing",
-            "Nothing changed by more than \
-        noise."
-        )
+        ("nothing", "Nothing changed by more than noise.")
     );
 }
 
@@ -683,8 +676,7 @@ fn inputs_that_cannot_be_compared_are_reported() {
     assert_eq!(
         compare(&ports, &ports, &none, &none).domains[0].work.before,
         None,
-        "exits that \
-        were not measured"
+        "exits that were not measured"
     );
 
     // The same cause, reported by another of its rules.
@@ -876,8 +868,7 @@ fn a_fix_of_several_sources_is_said_once() {
     );
     assert_eq!(
         said,
-        "tracepoints missing: no tracepoints; setcap\nkernel-log missing: no \
-        kernel-log\n"
+        "tracepoints missing: no tracepoints; setcap\nkernel-log missing: no kernel-log\n"
     );
 }
 
@@ -935,10 +926,8 @@ fn prose_keeps_to_the_terminal_and_commands_stay_whole() {
                 "CPU ",
                 "        ",
                 "  seen ",
-                "  \
-                    why ",
-                "  \
-                    fix ",
+                "  why ",
+                "  fix ",
             ];
             labels.iter().any(|label| line.starts_with(label)) && !line.starts_with("         ")
         };
@@ -951,7 +940,6 @@ fn prose_keeps_to_the_terminal_and_commands_stay_whole() {
     let lines = wrapped(cure, 2, 40);
     assert_eq!(
         lines,
-        "run it as root, or once:\n  `setcap cap_bpf,cap_perfmon=ep \
-        /usr/bin/kvmtop`\n  and again\n"
+        "run it as root, or once:\n  `setcap cap_bpf,cap_perfmon=ep /usr/bin/kvmtop`\n  and again\n"
     );
 }

@@ -60,8 +60,8 @@ mod tests {
     fn a_thread_without_roots_identity_has_its_capabilities_and_no_files() {
         if !geteuid().is_root() {
             return eprintln!(
-                "SKIPPED \
-                a_thread_without_roots_identity_has_its_capabilities_and_no_files: not root"
+                "SKIPPED a_thread_without_roots_identity_has_its_capabilities_and_no_files: not \
+                root"
             );
         }
         let dir = tempfile::tempdir().unwrap();
@@ -90,8 +90,7 @@ mod tests {
             }
             assert!(
                 set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT).is_err(),
-                "nothing comes \
-                back"
+                "nothing comes back"
             );
             (own_user(), geteuid().as_raw())
         });

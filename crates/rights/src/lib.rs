@@ -89,9 +89,7 @@ pub fn paranoid_refusal(level: Option<i32>, effective: CapabilitySet) -> Option<
     let level = level.filter(|level| *level > PARANOID_OF_MAINLINE)?;
     let barred =
         effective.contains(CapabilitySet::PERFMON) && !effective.contains(CapabilitySet::SYS_ADMIN);
-    let why = format!(
-        "kernel.perf_event_paranoid is {level}, with which CAP_PERFMON is not \
-        enough"
-    );
+    let why =
+        format!("kernel.perf_event_paranoid is {level}, with which CAP_PERFMON is not enough");
     barred.then(|| (why, "sysctl kernel.perf_event_paranoid=2".to_owned()))
 }

@@ -43,8 +43,7 @@ fn regular(meta: &Metadata) -> io::Result<()> {
     } else {
         Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "it is not \
-        a regular file",
+            "it is not a regular file",
         ))
     }
 }
@@ -80,10 +79,7 @@ mod tests {
             assert!(
                 not_ours(&fs::symlink_metadata(path).unwrap())
                     .unwrap()
-                    .contains(
-                        "not a \
-                regular file"
-                    )
+                    .contains("not a regular file")
             );
         }
     }

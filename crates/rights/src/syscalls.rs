@@ -161,8 +161,7 @@ fn numbers_without_rules() -> BpfProgram {
 #[cfg(test)]
 #[expect(
     unsafe_code,
-    reason = "system calls that no crate wraps, because kvmtop must not make \
-    them"
+    reason = "system calls that no crate wraps, because kvmtop must not make them"
 )]
 mod tests {
     use super::*;
@@ -257,8 +256,7 @@ mod tests {
             })
             .unwrap()
             .success(),
-            "ssh \
-            may start"
+            "ssh may start"
         );
     }
 
@@ -288,8 +286,7 @@ mod tests {
         assert_eq!(
             with_filter(LaterCalls::default(), || error_of_clone(libc::SYS_clone, 0)),
             0,
-            "a \
-            plain fork"
+            "a plain fork"
         );
     }
 

@@ -315,8 +315,7 @@ const PORTS: &str = "Analyze events for all VMs, all VCPUs:\n\n   IO Port Access
 fn row(text: &mut String, name: &str, count: usize) -> std::fmt::Result {
     writeln!(
         text,
-        "  {name}   {count}    0.10%     0.10%      1.00us     90.00us      9.00us ( \
-        +-   1.00% )"
+        "  {name}   {count}    0.10%     0.10%      1.00us     90.00us      9.00us ( +-   1.00% )"
     )
 }
 
@@ -440,8 +439,7 @@ fn flat_view(n: usize) -> Vec<(String, String)> {
     vec![(
         "mtree.txt".into(),
         format!(
-            "FlatView #0\n AS \"memory\", root: system\n Root memory region: \
-            system\n{regions}"
+            "FlatView #0\n AS \"memory\", root: system\n Root memory region: system\n{regions}"
         ),
     )]
 }
@@ -506,8 +504,7 @@ fn log_of_guests(n: usize) -> Vec<(String, String)> {
     let log = lines(n, |t, i| {
         writeln!(
             t,
-            "[{i}.654337] kvm [{}]: vcpu0, guest rIP: 0x1 Unhandled \
-            RDMSR(0x64d)",
+            "[{i}.654337] kvm [{}]: vcpu0, guest rIP: 0x1 Unhandled RDMSR(0x64d)",
             1000 + i
         )
     });
@@ -527,8 +524,7 @@ fn trace(n: usize) -> Vec<(String, String)> {
         )?;
         writeln!(
             t,
-            " {task} [{cpu:03}] {s}.{:06}: kvm_pio: pio_read at 0x608 size 4 count 1 val \
-            0x4",
+            " {task} [{cpu:03}] {s}.{:06}: kvm_pio: pio_read at 0x608 size 4 count 1 val 0x4",
             us + 1
         )?;
         writeln!(
@@ -567,13 +563,12 @@ fn traced_ports(n: usize) -> Vec<(String, String)> {
         let (s, us) = (10 + i / 50_000, 20 * (i % 50_000));
         writeln!(
             t,
-            " CPU 0/KVM-7000 [000] {s}.{us:06}: kvm_exit: vcpu 0 reason IO_INSTRUCTION rip \
-            0x1 info 0 0"
+            " CPU 0/KVM-7000 [000] {s}.{us:06}: kvm_exit: vcpu 0 reason IO_INSTRUCTION rip 0x1 \
+            info 0 0"
         )?;
         writeln!(
             t,
-            " CPU 0/KVM-7000 [000] {s}.{:06}: kvm_pio: pio_read at {i:#x} size 4 count 1 \
-            val 0x4",
+            " CPU 0/KVM-7000 [000] {s}.{:06}: kvm_pio: pio_read at {i:#x} size 4 count 1 val 0x4",
             us + 1
         )?;
         writeln!(
@@ -604,10 +599,7 @@ fn attributes(n: usize) -> Vec<(String, String)> {
     let attributes = lines(n, |t, i| write!(t, " a{i}=''"));
     vec![(
         "domain.xml".into(),
-        format!(
-            "<domain \
-        type='kvm'><name>a</name><x{attributes}/></domain>"
-        ),
+        format!("<domain type='kvm'><name>a</name><x{attributes}/></domain>"),
     )]
 }
 
@@ -617,10 +609,7 @@ fn namespaces(n: usize) -> Vec<(String, String)> {
     let elements = lines(n, |t, i| write!(t, "<y xmlns:m='urn:m{i}'/>"));
     vec![(
         "domain.xml".into(),
-        format!(
-            "<domain \
-        type='kvm'><name>a</name><x{declared}>{elements}</x></domain>"
-        ),
+        format!("<domain type='kvm'><name>a</name><x{declared}>{elements}</x></domain>"),
     )]
 }
 
@@ -648,16 +637,14 @@ fn listings(n: usize) -> Vec<(String, String)> {
         let (start, end) = (0x1000 * i, 0x1000 * i + 0xfff);
         writeln!(
             t,
-            "    {start:016x}-{end:016x} (prio {i}, i/o): alias a @r{} \
-            {start:016x}-{end:016x}",
+            "    {start:016x}-{end:016x} (prio {i}, i/o): alias a @r{} {start:016x}-{end:016x}",
             n - 1
         )
     });
     let listings = lines(n, |t, i| {
         writeln!(
             t,
-            "memory-region: r{i}\n  0000000000000000-ffffffffffffffff \
-            (prio 0, i/o): r{i}\n"
+            "memory-region: r{i}\n  0000000000000000-ffffffffffffffff (prio 0, i/o): r{i}\n"
         )
     });
     let root = "address-space: memory\n  0000000000000000-ffffffffffffffff (prio 0, i/o): system\n";

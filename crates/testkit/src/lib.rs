@@ -386,14 +386,7 @@ impl Guest {
         let tid = self.facts.pid.unwrap_or(1) + 2000 + number as i32;
         let t = Thread {
             index: Some(number),
-            ..Thread::new(
-                tid,
-                Role::Iothread,
-                &format!(
-                    "IO \
-            iothread{number}"
-                ),
-            )
+            ..Thread::new(tid, Role::Iothread, &format!("IO iothread{number}"))
         };
         self.thread(make(t))
     }

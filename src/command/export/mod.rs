@@ -30,8 +30,7 @@ pub fn run(args: &ExportArgs, settings: &Settings) -> anyhow::Result<u8> {
     // A port below 1024 is opened before rights are given up.
     let listener = TcpListener::bind(args.listen).with_context(|| {
         format!(
-            "cannot listen on {}; --listen takes another address and port, such as \
-            127.0.0.1:9754",
+            "cannot listen on {}; --listen takes another address and port, such as 127.0.0.1:9754",
             args.listen
         )
     })?;
@@ -61,8 +60,7 @@ pub fn run(args: &ExportArgs, settings: &Settings) -> anyhow::Result<u8> {
     while let Some(sample) = feed.next()? {
         anyhow::ensure!(
             !server.is_finished(),
-            "the thread that serves {address} ended; start \
-            kvmtop again"
+            "the thread that serves {address} ended; start kvmtop again"
         );
         let sample = Arc::new(sample);
         let mut interval = pipeline.next_or_first(sample.clone());

@@ -50,11 +50,7 @@ impl Answers {
             return with(
                 ALLOW,
                 "GET, HEAD",
-                text(
-                    StatusCode::METHOD_NOT_ALLOWED,
-                    "only GET and \
-                HEAD\n",
-                ),
+                text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n"),
             );
         }
         let last = self
@@ -65,8 +61,7 @@ impl Answers {
         match (request.uri().path(), last) {
             ("/metrics", None) => text(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "the first sample is not \
-                taken yet\n",
+                "the first sample is not taken yet\n",
             ),
             ("/metrics", Some((metrics, _))) => match self.text(metrics) {
                 Some(text) => response(StatusCode::OK, OPENMETRICS, text),

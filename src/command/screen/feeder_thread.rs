@@ -10,8 +10,7 @@ pub fn run_feeder(run: impl FnOnce() -> anyhow::Result<()>, events: &SyncSender<
         Ok(Ok(())) => None,
         Ok(Err(e)) => Some(e),
         Err(_) => Some(anyhow::anyhow!(
-            "reading samples failed by a fault in kvmtop; please report \
-            the message above"
+            "reading samples failed by a fault in kvmtop; please report the message above"
         )),
     };
     // The screen may be gone already.

@@ -91,8 +91,7 @@ fn csv_of_the_guests_has_every_guest_with_the_figures_of_json() {
     assert_eq!(
         records.len(),
         guests.len(),
-        "guests that share a row on the screen, and no row of \
-        the host"
+        "guests that share a row on the screen, and no row of the host"
     );
     let mut compared = 0;
     for record in &records {

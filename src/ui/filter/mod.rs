@@ -16,8 +16,8 @@ pub const MAX_LENGTH: usize = 256;
 static AND: Pattern = Pattern::new("(?i-u)[ \t]+and[ \t]+");
 static OR_NOT: Pattern = Pattern::new("(?i-u)(?:^|[ \t])(?P<word>or|not)[ \t]");
 static COMPARISON: Pattern = Pattern::new(
-    "(?s)^[ \t]*(?P<field>[^=!<>~]*?)[ \t]*(?P<operator>!=|<=|>=|==|=|<|>|~)[ \
-        \t]*(?P<value>.*?)[ \t]*$",
+    "(?s)^[ \t]*(?P<field>[^=!<>~]*?)[ \t]*(?P<operator>!=|<=|>=|==|=|<|>|~)[ \t]*(?P<value>.*?)[ \
+        \t]*$",
 );
 
 /// A column that a filter can name.
@@ -86,10 +86,7 @@ impl TableFilter {
         if text.chars().count() > MAX_LENGTH {
             return Err(FilterError {
                 at: MAX_LENGTH,
-                why: format!(
-                    "a filter has at most \
-                {MAX_LENGTH} characters"
-                ),
+                why: format!("a filter has at most {MAX_LENGTH} characters"),
             });
         }
         let text = text.trim();
@@ -184,28 +181,19 @@ fn condition(text: &str, fields: &[FilterField]) -> Result<Condition, (usize, St
         _ if is_text => {
             return Err((
                 at_operator,
-                format!(
-                    "{name} is a text: compare it with =, != \
-            or ~"
-                ),
+                format!("{name} is a text: compare it with =, != or ~"),
             ));
         }
         ("~", _) => {
             return Err((
                 at_operator,
-                format!(
-                    "{name} is a figure: compare it with =, !=, <, <=, > \
-                or >="
-                ),
+                format!("{name} is a figure: compare it with =, !=, <, <=, > or >="),
             ));
         }
         (operator, _) => figure_comparison(operator, value).ok_or_else(|| {
             (
                 at_value,
-                format!(
-                    "'{value}' is no figure; use 50, 12.5, 10k, 2M or \
-                4GiB"
-                ),
+                format!("'{value}' is no figure; use 50, 12.5, 10k, 2M or 4GiB"),
             )
         })?,
     };

@@ -259,8 +259,7 @@ mod tests {
         let line = |text: &str| picture(&[(0, 0, text.into(), 0)]);
         assert_eq!(
             sent(&line("1 ab 2 abcdefgh 3"), &line("4 ab 5 abcdefgh 6")),
-            b"\x1b[1;1H4 ab \
-            5\x1b[10C6"
+            b"\x1b[1;1H4 ab 5\x1b[10C6"
         );
     }
 

@@ -440,8 +440,7 @@ fn a_recording_that_fails_is_said_once() {
     failed.sources.push(SourceStatus::missing(
         SourceId::Recording,
         "cannot record: read-only",
-        "go \
-        elsewhere",
+        "go elsewhere",
     ));
     s.say("recording into x");
     s.absorb(Tick {
@@ -589,18 +588,12 @@ fn a_fix_is_copied_or_written_under_a_safe_name() {
             assert_eq!(name, "kvmtop-acpi-pm-timer-win10-2.txt");
             assert!(
                 text.starts_with("# win10-2\n# ")
-                    && text.contains(
-                        "\n# virsh edit win10-2, \
-                needs: "
-                    ),
+                    && text.contains("\n# virsh edit win10-2, needs: "),
                 "{text}"
             );
             assert!(
                 text.contains("# QEMU option of win10-2, needs: ")
-                    && text.contains(
-                        "\n-cpu \
-                    host,hv-time=on"
-                    ),
+                    && text.contains("\n-cpu host,hv-time=on"),
                 "{text}"
             );
         }

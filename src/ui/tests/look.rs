@@ -139,13 +139,7 @@ fn the_last_line_says_what_works_here() {
     };
     has(
         &AppState::new(ScreenSession::default(), (120, 40)),
-        &[
-            "Enter open",
-            "/ filter",
-            "? help",
-            "q \
-        quit",
-        ],
+        &["Enter open", "/ filter", "? help", "q quit"],
     );
     let live = has(
         &busy(120, 40),
@@ -154,10 +148,8 @@ fn the_last_line_says_what_works_here() {
             "n next problem",
             "space pause",
             "r record",
-            "? \
-        help",
-            "q \
-        quit",
+            "? help",
+            "q quit",
         ],
     );
     assert!(!live.contains("step"), "{live}");
@@ -175,8 +167,7 @@ fn the_last_line_says_what_works_here() {
                 "n next problem",
                 "y copy fix",
                 "? help",
-                "q \
-            quit",
+                "q quit",
             ][..],
         ),
         (
@@ -218,15 +209,7 @@ fn the_last_line_says_what_works_here() {
 fn the_first_page_of_help_has_the_keys_that_matter() {
     for (state, keys) in [
         (busy(80, 24), ["space p", "r  ", "e  "]),
-        (
-            replayed(80, 24),
-            [
-                "space \
-        p",
-                "Right",
-                "g  ",
-            ],
-        ),
+        (replayed(80, 24), ["space p", "Right", "g  "]),
     ] {
         let mut state = state;
         press(&mut state, "?");

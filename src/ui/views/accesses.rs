@@ -188,8 +188,7 @@ mod tests {
         assert_eq!(words[words.len() - figures.len()..], figures, "{timer}");
         assert!(
             timer.trim_start().starts_with(['●', '▲', '·', '■', '◆']),
-            "a finding is about it: \
-            {timer}"
+            "a finding is about it: {timer}"
         );
     }
 

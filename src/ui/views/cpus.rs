@@ -50,10 +50,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| r.place?.node.map(f64::from),
             share,
         )
-        .help(
-            "NUMA \
-            node.",
-        ),
+        .help("NUMA node."),
         Col::figure(
             "core",
             "CORE",
@@ -88,10 +85,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| Some(r.cpu.time?.guest),
             percent,
         )
-        .help(
-            "In \
-            guests.",
-        ),
+        .help("In guests."),
         Col::figure(
             "usr",
             "USR%",
@@ -99,10 +93,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| Some(r.cpu.time?.usr),
             percent,
         )
-        .help(
-            "In \
-            processes.",
-        ),
+        .help("In processes."),
         Col::figure(
             "sys",
             "SYS%",
@@ -110,10 +101,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| Some(r.cpu.time?.sys),
             percent,
         )
-        .help(
-            "In \
-            the kernel.",
-        ),
+        .help("In the kernel."),
         Col::figure(
             "irq",
             "IRQ%",
@@ -129,10 +117,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| Some(r.cpu.time?.steal),
             percent,
         )
-        .help(
-            "Given \
-            to others.",
-        ),
+        .help("Given to others."),
         Col::figure(
             "mhz",
             "MHz",
@@ -145,8 +130,8 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure("moves", "MOVES/s", right(7, 0, 6), moves, rate)
             .help("Moves of the guests' threads that are here now, per second."),
         Col::text("who", "WHO", left(24, 160, 0), who).help(
-            "`guest/3` is a vCPU, `=` may run on this CPU only; other tasks have their \
-                percent of a CPU.",
+            "`guest/3` is a vCPU, `=` may run on this CPU only; other tasks have their percent of \
+                a CPU.",
         ),
     ]
 }

@@ -146,10 +146,7 @@ pub fn names<'a, D>(header: &'static str, help: &'static str) -> [Col<'a, D>; 2]
     let guest = Col::text("domain", "GUEST", left(8, 16, 1), |r| {
         r.guest.name().to_owned()
     })
-    .help(
-        "Name \
-        of the guest.",
-    );
+    .help("Name of the guest.");
     let name = Col::text("name", header, left(7, 16, 0), |r| r.work.name.to_owned()).help(help);
     [
         guest.drawn(|r| {
@@ -174,10 +171,7 @@ pub fn requests<'a, D>(help: &'static str) -> Vec<Col<'a, D>> {
             |r| r.work.ops[0],
             rate,
         )
-        .help(
-            "Reads per \
-            second.",
-        ),
+        .help("Reads per second."),
         Col::figure(
             "write_ops",
             "WRITE/s",
@@ -185,10 +179,7 @@ pub fn requests<'a, D>(help: &'static str) -> Vec<Col<'a, D>> {
             |r| r.work.ops[1],
             rate,
         )
-        .help(
-            "Writes \
-            per second.",
-        ),
+        .help("Writes per second."),
         Col::figure(
             "flush_ops",
             "FLUSH/s",
@@ -319,10 +310,7 @@ pub fn nic_columns<'a>() -> Vec<Nic<'a>> {
             |r| Some(r.device.rx_bytes),
             rate,
         )
-        .help(
-            "Bytes \
-            received.",
-        ),
+        .help("Bytes received."),
         Nic::figure(
             "tx_bytes",
             "TX B/s",
@@ -330,10 +318,7 @@ pub fn nic_columns<'a>() -> Vec<Nic<'a>> {
             |r| Some(r.device.tx_bytes),
             rate,
         )
-        .help(
-            "Bytes \
-            sent.",
-        ),
+        .help("Bytes sent."),
         Nic::figure(
             "rx_packets",
             "RX pkt/s",
@@ -341,10 +326,7 @@ pub fn nic_columns<'a>() -> Vec<Nic<'a>> {
             |r| r.work.ops[0],
             rate,
         )
-        .help(
-            "Packets \
-            received.",
-        ),
+        .help("Packets received."),
         Nic::figure(
             "tx_packets",
             "TX pkt/s",
@@ -352,10 +334,7 @@ pub fn nic_columns<'a>() -> Vec<Nic<'a>> {
             |r| r.work.ops[1],
             rate,
         )
-        .help(
-            "Packets \
-            sent.",
-        ),
+        .help("Packets sent."),
         Nic::figure("drops", "DROP/s", right(6, 2, 1), |r| r.work.ops[2], rate)
             .help("Packets dropped, both ways.")
             .drawn(|r| bad(r.work.ops[2], rate)),

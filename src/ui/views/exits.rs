@@ -271,8 +271,7 @@ mod tests {
         match (a, b) {
             (Some(a), Some(b)) => assert!(
                 (a - b).abs() <= 1e-9 * b.abs().max(1.0),
-                "{what}: {a} \
-                and {b}"
+                "{what}: {a} and {b}"
             ),
             (a, b) => assert_eq!(a, b, "{what}"),
         }
@@ -422,8 +421,7 @@ mod tests {
         assert_eq!(
             (value(table, 4, "cpu"), value(table, 4, "time")),
             (None, None),
-            "sleep is no \
-            cost"
+            "sleep is no cost"
         );
     }
 

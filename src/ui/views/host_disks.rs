@@ -72,9 +72,9 @@ pub fn section<'a>(state: &'a AppState, guests: &[&'a DomainModel]) -> Section<'
         _ if guests.iter().any(|d| d.host_disks.is_some()) => {
             "no request of a guest reached one".into()
         }
-        _ if state.session.source.is_recorded() => "not recorded: record with --engine-detail \
-            disks"
-            .into(),
+        _ if state.session.source.is_recorded() => {
+            "not recorded: record with --engine-detail disks".into()
+        }
         Some(EngineKind::Bpf) if state.view == ScreenView::Guests => "timed while the page of a \
             guest is open"
             .into(),

@@ -70,15 +70,11 @@ pub fn columns() -> Vec<Col> {
         Of a doorbell: from the wake-up until the thread has a CPU.";
     vec![
         Col::text("interrupt", "INTERRUPT", left(16, 8, 0), |r| r.what.clone()).help(WHAT),
-        Col::text("to", "TO", left(8, 6, 0), |r| r.to.clone()).help(
-            "The vCPU, or the thread that \
-            the doorbell wakes.",
-        ),
+        Col::text("to", "TO", left(8, 6, 0), |r| r.to.clone())
+            .help("The vCPU, or the thread that the doorbell wakes."),
         Col::text("from", "FROM", left(9, 10, 1), |r| r.from.clone()).help(FROM),
-        Col::figure("rate", "IRQ/s", right(6, 1, 0), |r| r.rate, rate).help(
-            "Interrupts or \
-            wake-ups per second.",
-        ),
+        Col::figure("rate", "IRQ/s", right(6, 1, 0), |r| r.rate, rate)
+            .help("Interrupts or wake-ups per second."),
         Col::figure("awake", "AWAKE us", right(8, 0, 2), |r| r.awake_us, micros).help(AWAKE),
         Col::figure(
             "asleep",
@@ -123,8 +119,7 @@ fn nothing(state: &AppState, domain: &DomainModel) -> String {
     let why = match state.view {
         _ if domain.interrupts.is_some() => "none came through KVM in this interval",
         _ if state.session.source.is_recorded() => {
-            "not recorded: record with --engine-detail \
-            interrupts"
+            "not recorded: record with --engine-detail interrupts"
         }
         _ if !is_bpf => "not traced: only the BPF engine can",
         ScreenView::Page => "traced while this page is open: wait an interval or two",

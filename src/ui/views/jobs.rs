@@ -79,10 +79,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| float(r.job.rate),
             size,
         )
-        .help(
-            "Bytes \
-            moved per second.",
-        ),
+        .help("Bytes moved per second."),
         Col::figure(
             "dirtied_rate",
             "DIRTIED/s",

@@ -26,10 +26,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| r.thread?.index.map(f64::from),
             share,
         )
-        .help(
-            "Its \
-            number.",
-        ),
+        .help("Its number."),
         wait,
         Col::figure(
             "wakeups",
@@ -49,10 +46,8 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             micros,
         )
         .help("Its longest wait for a CPU."),
-        Col::figure("sibling", "SIB%", right(5, 0, 7), sibling, percent).help(
-            "How busy its core's \
-            other thread is.",
-        ),
+        Col::figure("sibling", "SIB%", right(5, 0, 7), sibling, percent)
+            .help("How busy its core's other thread is."),
         Col::figure(
             "wake_us",
             "SLEEP us",

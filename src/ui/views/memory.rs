@@ -64,10 +64,8 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         .help("Its name.")
         .drawn(|r| Cell::name(clean(r.guest.name()))),
         Col::figure("resident", "RESIDENT", right(8, 2, 0), |r| r.resident, size).help(RESIDENT),
-        Col::figure("size", "GUEST RAM", right(9, 1, 3), |r| r.size, size).help(
-            "Memory that it is \
-            configured with.",
-        ),
+        Col::figure("size", "GUEST RAM", right(9, 1, 3), |r| r.size, size)
+            .help("Memory that it is configured with."),
         Col::figure("swap_bytes", "SWAP", right(8, 2, 0), |r| r.swap, size)
             .help("Its part in the host's swap.")
             .drawn(|r| bad(r.swap, size)),
@@ -191,10 +189,7 @@ mod tests {
         );
         let section = section(&state, model(&state), &guests);
         let crate::ui::views::section::Body::Table(table) = &section.body else {
-            panic!(
-                "no \
-            table"
-            )
+            panic!("no table")
         };
         assert_eq!(table.key(0), RowKey::of(split.guest.key()));
         let swapped = rows

@@ -66,8 +66,7 @@ fn heading(state: &AppState) -> (String, &'static str) {
         if state.domain().is_some() {
             ""
         } else {
-            "of the host with all \
-        guests"
+            "of the host with all guests"
         },
     )
 }

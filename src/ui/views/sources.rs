@@ -211,8 +211,7 @@ mod tests {
         assert_eq!(text.len(), 1, "{text:#?}");
         assert!(
             text[0].starts_with(
-                "not judged                disk-latency of g00, g01, g02, and 9 \
-                more: "
+                "not judged                disk-latency of g00, g01, g02, and 9 more: "
             ),
             "{text:#?}"
         );
@@ -230,10 +229,7 @@ mod tests {
         let text = lines(unjudged(&state, model(&state), 120));
         assert_eq!(
             text,
-            [
-                "not judged                disk-latency of db: main: its disks are not \
-            timed"
-            ]
+            ["not judged                disk-latency of db: main: its disks are not timed"]
         );
     }
 }

@@ -26,10 +26,8 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
     const CPUS: &str = "The CPUs that they ran on last.";
     let count = |n: f64| n.to_string();
     vec![
-        Col::text("comm", "TASK", left(16, 16, 0), |r| r.name.to_owned()).help(
-            "Name of tasks \
-            outside guests.",
-        ),
+        Col::text("comm", "TASK", left(16, 16, 0), |r| r.name.to_owned())
+            .help("Name of tasks outside guests."),
         Col::figure("cpu", "CPU%", right(6, 0, 0), |r| Some(r.cpu), percent).help(CPU),
         Col::figure(
             "count",
@@ -38,10 +36,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| Some(r.count as f64),
             count,
         )
-        .help(
-            "How \
-            many they are.",
-        ),
+        .help("How many they are."),
         Col::text("last_cpus", "LAST CPUS", left(9, 60, 2), |r| {
             r.cpus.to_string()
         })
@@ -123,10 +118,7 @@ mod tests {
         ];
         let section = section(&state, &model);
         let crate::ui::views::section::Body::Table(table) = &section.body else {
-            panic!(
-                "no \
-            table"
-            )
+            panic!("no table")
         };
         let values = |row| {
             (0..4)
@@ -161,10 +153,7 @@ mod tests {
         model.host.task_groups = Some(vec![group("rustc", 350.0, 40), group("kworker", 12.5, 7)]);
         let section = super::section(&state, &model);
         let crate::ui::views::section::Body::Table(table) = &section.body else {
-            panic!(
-                "no \
-            table"
-            )
+            panic!("no table")
         };
         let text =
             |row, column| format!("{:?}", table.value(row, crate::ui::table::ColumnId(column)));

@@ -80,13 +80,8 @@ impl<'a> ThreadRow<'a> {
         parts.sort_by_cached_key(|p| (Reverse(p.figure.map(step)), p.name.clone()));
         let part = |p: &Part| {
             clean(&p.name)
-                + &p.figure.map_or_else(String::new, |f| {
-                    format!(
-                        " \
-            {}",
-                        share(f)
-                    )
-                })
+                + &p.figure
+                    .map_or_else(String::new, |f| format!(" {}", share(f)))
         };
         parts.iter().map(part).collect::<Vec<_>>().join(", ")
     }
@@ -110,10 +105,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| Some(r.thread?.cpu?.busy()),
             percent,
         )
-        .help(
-            "On \
-            a CPU.",
-        ),
+        .help("On a CPU."),
         Col::figure(
             "guest",
             "GUEST%",
@@ -121,10 +113,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| r.kind(|c| c.guest),
             percent,
         )
-        .help(
-            "In \
-            the guest.",
-        ),
+        .help("In the guest."),
         Col::figure(
             "usr",
             "USR%",
@@ -132,10 +121,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| r.kind(|c| c.usr),
             percent,
         )
-        .help(
-            "In the \
-            VMM.",
-        ),
+        .help("In the VMM."),
         Col::figure(
             "sys",
             "SYS%",
@@ -143,18 +129,13 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| r.kind(|c| c.sys),
             percent,
         )
-        .help(
-            "In the \
-            host's kernel.",
-        ),
+        .help("In the host's kernel."),
         wait,
         Col::text("pcpu", "PCPU", right(5, 0, 1), place)
             .help("Its last CPU; `=`: it may run on no other.")
             .ranked(|r| Some(-f64::from(r.thread?.place.cpu?))),
-        Col::text("affinity", "MAY RUN ON", left(10, 12, 6), affinity).help(
-            "Its affinity; `any`: \
-            every CPU.",
-        ),
+        Col::text("affinity", "MAY RUN ON", left(10, 12, 6), affinity)
+            .help("Its affinity; `any`: every CPU."),
         Col::figure(
             "migrations",
             "MOVES/s",
@@ -187,10 +168,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| r.thread?.exit_rate,
             rate,
         )
-        .help(
-            "Exits \
-            of a vCPU.",
-        ),
+        .help("Exits of a vCPU."),
         Col::text("tid", "TID", right(7, 0, 13), |r| {
             r.thread.map(|t| t.tid.to_string()).unwrap_or_default()
         })
@@ -221,10 +199,7 @@ pub fn wait_columns<'a>() -> [Col<'a>; 4] {
             |r| r.waits()?.quantile_us(0.5),
             micros,
         )
-        .help(
-            "Median \
-            wait.",
-        ),
+        .help("Median wait."),
         Col::figure(
             "p99",
             "P99 us",
@@ -232,10 +207,7 @@ pub fn wait_columns<'a>() -> [Col<'a>; 4] {
             |r| r.waits()?.p99_us(),
             micros,
         )
-        .help(
-            "99 of \
-            100 are shorter.",
-        ),
+        .help("99 of 100 are shorter."),
         delays.help(DELAYS).drawn(|r| Cell::text(r.delays())),
     ]
 }
@@ -311,10 +283,8 @@ pub fn in_section<'a>(state: &'a AppState, table: Table<ThreadRow<'a>>) -> Secti
     let nothing = "No thread is known: it is read from /proc/PID/task, which this input does not \
         have.";
     let because = || missing::because(state, nothing, &[SourceId::Procfs]);
-    Section::table(table, state, because).with_right(
-        "% of one CPU; WAIT% of the time it wanted to \
-        run",
-    )
+    Section::table(table, state, because)
+        .with_right("% of one CPU; WAIT% of the time it wanted to run")
 }
 
 /// Whether a thread wants so little of a CPU that its wait means nothing.

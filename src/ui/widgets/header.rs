@@ -193,8 +193,7 @@ fn host(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         let why = if has_cpus {
             "measuring the first interval …"
         } else {
-            "no figures on the \
-            host's CPUs"
+            "no figures on the host's CPUs"
         };
         return text(area.x + 1, why, StyleId::Dim);
     };

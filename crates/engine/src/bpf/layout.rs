@@ -2,8 +2,7 @@
 //! by the objects' BTF. What only programs use has no name here.
 #![allow(
     unsafe_code,
-    reason = "promises about types: numbers alone, or atomics that programs \
-    write meanwhile"
+    reason = "promises about types: numbers alone, or atomics that programs write meanwhile"
 )]
 
 use super::sys::{Record, SharedMemory};

@@ -152,12 +152,10 @@ impl Object {
 
     /// A map by its name in the source.
     pub fn map(&self, name: &str) -> Result<BorrowedFd<'_>, Refusal> {
-        self.maps.get(name).map(AsFd::as_fd).ok_or_else(|| {
-            Refusal::broken(&format!(
-                "no map \
-            {name}"
-            ))
-        })
+        self.maps
+            .get(name)
+            .map(AsFd::as_fd)
+            .ok_or_else(|| Refusal::broken(&format!("no map {name}")))
     }
 
     /// Takes a map out; the kernel keeps it as long as a program uses it.
@@ -169,12 +167,11 @@ impl Object {
 
     /// What a map is like.
     pub fn definition(&self, name: &str) -> Result<aya_obj::Map, Refusal> {
-        self.object.maps.get(name).cloned().ok_or_else(|| {
-            Refusal::broken(&format!(
-                "no map \
-            {name}"
-            ))
-        })
+        self.object
+            .maps
+            .get(name)
+            .cloned()
+            .ok_or_else(|| Refusal::broken(&format!("no map {name}")))
     }
 
     /// The size of a map's values.
@@ -197,12 +194,7 @@ impl Object {
         let size = map.filter(is_same).map(aya_obj::Map::max_entries);
         Ok((
             self.take_map(name)?,
-            size.ok_or_else(|| {
-                Refusal::broken(&format!(
-                    "other records in \
-            {name}"
-                ))
-            })?,
+            size.ok_or_else(|| Refusal::broken(&format!("other records in {name}")))?,
         ))
     }
 

@@ -50,8 +50,7 @@ pub(super) const PROGRAMS: &[ProgramSpec] = &[
     ),
     spec!(
         "hrtimer_expire_entry",
-        "a wake-up by a timer is charged to the task that it \
-        interrupted"
+        "a wake-up by a timer is charged to the task that it interrupted"
     ),
     spec!("hrtimer_expire_exit", ""),
     spec!("sched_waking", "wake-up latencies are not measured"),
@@ -114,8 +113,7 @@ impl Programs {
         if spec.event == NEEDED && absent {
             return Err(EngineError {
                 cause: format!(
-                    "this kernel has no tracepoint {NEEDED}: the kvm module is not \
-                    loaded"
+                    "this kernel has no tracepoint {NEEDED}: the kvm module is not loaded"
                 ),
                 fix: LOAD_KVM.into(),
             });

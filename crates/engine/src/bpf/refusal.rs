@@ -116,8 +116,7 @@ impl Rights {
             ))
         } else if denied && self.lacks(CapabilitySet::PERFMON) {
             Some((
-                "this process has CAP_BPF but not CAP_PERFMON, which tracing programs need as \
-                well",
+                "this process has CAP_BPF but not CAP_PERFMON, which tracing programs need as well",
                 setcap(),
             ))
         } else if denied && self.lockdown.contains("[confidentiality]") {
@@ -183,8 +182,7 @@ impl Rights {
                     "kernel {} is too old, the bpf engine needs 5.5",
                     self.kernel
                 ),
-                "use \
-                    --engine perf",
+                "use --engine perf",
             ),
             Some(libc::ENOMEM | libc::E2BIG) => (
                 error,
@@ -268,11 +266,7 @@ mod tests {
                      with which CAP_PERFMON is not enough";
         assert_eq!(
             (barred.cause.as_str(), barred.fix.as_str()),
-            (
-                cause,
-                "sysctl \
-            kernel.perf_event_paranoid=2"
-            )
+            (cause, "sysctl kernel.perf_event_paranoid=2")
         );
         assert!(
             !said(2, bpf).cause.contains("paranoid")
@@ -315,10 +309,7 @@ mod tests {
                 rights
                     .explain(&refused(Stage::Map, libc::EINVAL))
                     .cause
-                    .contains(
-                        "too \
-                old"
-                    ),
+                    .contains("too old"),
                 old,
                 "{kernel}"
             );
@@ -327,10 +318,7 @@ mod tests {
             rights(CapabilitySet::all())
                 .explain(&refused(Stage::Map, libc::ENOSYS))
                 .cause
-                .contains(
-                    "without \
-            BPF"
-                )
+                .contains("without BPF")
         );
     }
 
@@ -375,10 +363,7 @@ mod tests {
             rights(CapabilitySet::all())
                 .explain(&refusal)
                 .cause
-                .contains(
-                    "R1 invalid mem \
-            access 'scalar'"
-                )
+                .contains("R1 invalid mem access 'scalar'")
         );
     }
 }

@@ -268,8 +268,7 @@ pub(super) fn cure(count: usize, ceiling: usize) -> String {
         MAX_SLOTS => "start kvmtop with --engine perf, which has no such limit",
         _ if count < ceiling => "nothing to do: kvmtop makes more room from the next interval on",
         _ => {
-            "raise the memory limit of kvmtop's cgroup (memory.max), which leaves room for no \
-            more"
+            "raise the memory limit of kvmtop's cgroup (memory.max), which leaves room for no more"
         }
     }
     .into()

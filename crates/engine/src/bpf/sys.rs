@@ -5,8 +5,7 @@
 //! that are not needed here.
 #![allow(
     unsafe_code,
-    reason = "bpf(2), perf_event_open(2) and mmap(2) take pointers, without a \
-    safe wrapper"
+    reason = "bpf(2), perf_event_open(2) and mmap(2) take pointers, without a safe wrapper"
 )]
 
 use aya_obj::generated::{bpf_attr, bpf_cmd, bpf_insn, bpf_prog_type};

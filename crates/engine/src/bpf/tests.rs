@@ -28,8 +28,7 @@ const EXIT_6_18: &str = include_str!("../../../../tests/fixtures/kvm/kvm_exit.fo
 /// A `format` file with these fields, each `name:offset:size`.
 fn made(event: &str, fields: &[&str]) -> EventFormat {
     let mut text = format!(
-        "name: {event}\nID: 1\nformat:\n\tfield:unsigned short \
-        common_type;\toffset:0;\tsize:2;\n"
+        "name: {event}\nID: 1\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\n"
     );
     for field in fields {
         let parts: Vec<&str> = field.split(':').collect();
@@ -131,10 +130,7 @@ fn a_limit_of_memory_leaves_few_slots_and_is_named() {
     );
     assert!(
         cure(few, few).contains("memory.max")
-            && cure(layout::PART, few).contains(
-                "makes more \
-        room"
-            )
+            && cure(layout::PART, few).contains("makes more room")
     );
     assert!(cure(tables::MAX_SLOTS, tables::MAX_SLOTS).contains("--engine perf"));
 }

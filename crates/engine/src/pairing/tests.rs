@@ -708,19 +708,19 @@ fn decode(decoder: &EventDecoder, raw: &[u8]) -> Vec<EventKind> {
     kinds
 }
 
-const ARM64_EXIT: &str = "name: kvm_exit\nID: 500\nformat:\n\
-    \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
-    \tfield:int ret;\toffset:8;\tsize:4;\tsigned:1;\n\
-    \tfield:unsigned int esr_ec;\toffset:12;\tsize:4;\tsigned:0;\n\
-    \tfield:unsigned long vcpu_pc;\toffset:16;\tsize:8;\tsigned:0;\n";
+const ARM64_EXIT: &str = "name: kvm_exit\nID: 500\nformat:\n\tfield:unsigned short \
+    common_type;\toffset:0;\tsize:2;\tsigned:0;\n\tfield:int \
+    ret;\toffset:8;\tsize:4;\tsigned:1;\n\tfield:unsigned int \
+    esr_ec;\toffset:12;\tsize:4;\tsigned:0;\n\tfield:unsigned long \
+    vcpu_pc;\toffset:16;\tsize:8;\tsigned:0;\n";
 
-const SWITCH: &str = "name: sched_switch\nID: 600\nformat:\n\
-    \tfield:char prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\
-    \tfield:pid_t prev_pid;\toffset:24;\tsize:4;\tsigned:1;\n\
-    \tfield:int prev_prio;\toffset:28;\tsize:4;\tsigned:1;\n\
-    \tfield:long prev_state;\toffset:32;\tsize:8;\tsigned:1;\n\
-    \tfield:char next_comm[16];\toffset:40;\tsize:16;\tsigned:0;\n\
-    \tfield:pid_t next_pid;\toffset:56;\tsize:4;\tsigned:1;\n";
+const SWITCH: &str = "name: sched_switch\nID: 600\nformat:\n\tfield:char \
+    prev_comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\tfield:pid_t \
+    prev_pid;\toffset:24;\tsize:4;\tsigned:1;\n\tfield:int \
+    prev_prio;\toffset:28;\tsize:4;\tsigned:1;\n\tfield:long \
+    prev_state;\toffset:32;\tsize:8;\tsigned:1;\n\tfield:char \
+    next_comm[16];\toffset:40;\tsize:16;\tsigned:0;\n\tfield:pid_t \
+    next_pid;\toffset:56;\tsize:4;\tsigned:1;\n";
 
 #[test]
 fn records_are_read_where_the_format_says() {
@@ -780,13 +780,12 @@ fn records_are_read_where_the_format_says() {
 
 #[test]
 fn without_the_event_of_ports_exits_name_them() {
-    let exit = "name: kvm_exit\nID: 500\nformat:\n\
-        \tfield:unsigned int exit_reason;\toffset:8;\tsize:4;\tsigned:0;\n\
-        \tfield:u32 isa;\toffset:12;\tsize:4;\tsigned:0;\n\
-        \tfield:u64 info1;\toffset:16;\tsize:8;\tsigned:0;\n";
-    let pio = "name: kvm_pio\nID: 501\nformat:\n\
-        \tfield:unsigned int rw;\toffset:8;\tsize:4;\tsigned:0;\n\
-        \tfield:unsigned int port;\toffset:12;\tsize:4;\tsigned:0;\n";
+    let exit = "name: kvm_exit\nID: 500\nformat:\n\tfield:unsigned int \
+        exit_reason;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:u32 \
+        isa;\toffset:12;\tsize:4;\tsigned:0;\n\tfield:u64 info1;\toffset:16;\tsize:8;\tsigned:0;\n";
+    let pio = "name: kvm_pio\nID: 501\nformat:\n\tfield:unsigned int \
+        rw;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:unsigned int \
+        port;\toffset:12;\tsize:4;\tsigned:0;\n";
     let mut decoder = EventDecoder::default();
     assert!(decoder.add_format(&format::parse(exit).unwrap()));
     let raw = record(

@@ -97,14 +97,9 @@ impl Wanted {
             "sched_switch" => &["prev_comm", "next_comm"],
             _ => &[],
         };
-        let terms = fields.iter().flat_map(|field| {
-            VCPU_NAMES.map(|name| {
-                format!(
-                    "{field} ~ \
-            \"{name}\""
-                )
-            })
-        });
+        let terms = fields
+            .iter()
+            .flat_map(|field| VCPU_NAMES.map(|name| format!("{field} ~ \"{name}\"")));
         let terms: Vec<String> = terms.collect();
         Self {
             id,
@@ -165,9 +160,7 @@ pub(crate) fn refused(what: &str, error: &io::Error, otherwise: &str) -> EngineE
         }
         Some(libc::ENOSYS | libc::ENOENT | libc::EOPNOTSUPP) => (
             "this kernel is built without perf events".into(),
-            "boot one with \
-                CONFIG_PERF_EVENTS=y"
-                .into(),
+            "boot one with CONFIG_PERF_EVENTS=y".into(),
         ),
         _ => (error.to_string(), otherwise.into()),
     };

@@ -83,8 +83,7 @@ pub fn sample(
     let symbols = Symbols::new();
     if symbols.kernel.is_none() {
         gaps.push(
-            "functions of the kernel have no names: CAP_SYSLOG is missing \
-            (kernel.kptr_restrict)"
+            "functions of the kernel have no names: CAP_SYSLOG is missing (kernel.kptr_restrict)"
                 .into(),
         );
     }

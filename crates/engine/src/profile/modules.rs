@@ -244,11 +244,9 @@ mod tests {
     #[test]
     fn lines_of_maps() {
         let parse = |line: &'static str| CodeMapping::parse(line.as_bytes());
-        let qemu = parse(
-            "55d0c9a4b000-55d0ca07e000 r-xp 00307000 fe:00 1573 \
-            /usr/bin/qemu-system-x86_64",
-        )
-        .unwrap();
+        let qemu =
+            parse("55d0c9a4b000-55d0ca07e000 r-xp 00307000 fe:00 1573 /usr/bin/qemu-system-x86_64")
+                .unwrap();
         assert_eq!(
             (qemu.addresses, qemu.offset),
             (0x55d0_c9a4_b000..0x55d0_ca07_e000, 0x30_7000)
@@ -272,8 +270,7 @@ mod tests {
         for other in [
             "1000-2000 r--p 0 fe:00 9 /data",
             "1000 r-xp 0 0 0",
-            "x-y r-xp 0 fe:00 9 \
-            /a",
+            "x-y r-xp 0 fe:00 9 /a",
             "",
         ] {
             assert_eq!(parse(other), None, "{other}");

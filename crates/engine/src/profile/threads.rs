@@ -51,8 +51,7 @@ pub(super) fn open(
         Some(e) if threads.is_empty() => Err(refused(
             "its threads cannot be sampled",
             &e,
-            "run \
-            kvmtop as root",
+            "run kvmtop as root",
         )),
         None if threads.is_empty() => Err(EngineError {
             cause: "its threads have ended".into(),

@@ -92,7 +92,7 @@ impl EventReader {
             match kind {
                 RecordType::SAMPLE => self.sample(&body)?,
                 RecordType::COMM | RecordType::LOST | RecordType::LOST_SAMPLES => {
-                    self.other(kind, &body);
+                    self.other(kind, &body)
                 }
                 _ => match UserRecordType::try_from(kind) {
                     Some(UserRecordType::PERF_FINISHED_ROUND) => {
@@ -100,7 +100,7 @@ impl EventReader {
                         self.settle(settled);
                     }
                     Some(UserRecordType::PERF_HEADER_ATTR) => {
-                        self.records.header.add_attribute(&body)?;
+                        self.records.header.add_attribute(&body)?
                     }
                     _ => {}
                 },
@@ -191,13 +191,10 @@ impl EventReader {
     fn kernel_formats(&self) -> Result<KernelFormats, String> {
         let data = self.records.header.formats.as_ref();
         let data = data.ok_or(
-            "it holds no formats of the kernel's events: none was recorded, or \
-            it was cut off",
+            "it holds no formats of the kernel's events: none was recorded, or it was cut off",
         )?;
-        let formats = KernelFormats::parse(data).ok_or(
-            "the kernel's event formats in it cannot be \
-            read",
-        )?;
+        let formats =
+            KernelFormats::parse(data).ok_or("the kernel's event formats in it cannot be read")?;
         if formats.names.is_empty() {
             return Err(format!("it holds no kvm event: none was enabled; {RECORD}"));
         }

@@ -2,9 +2,9 @@
 //! any age and machine, written to a file or a pipe, compressed or not. It is read as a stream,
 //! whatever its size.
 //!
-//! `perf kvm stat report` of the same file shows the same counts of exits. perf drops what a thread
-//! did before its first `kvm_entry`. Unlike perf, no exit counts that overlaps lost events, each
-//! access of an exit counts, and an access takes the whole exit.
+//! `perf kvm stat report` of the same file shows the same counts. perf drops what a thread did
+//! before its first `kvm_entry`. Unlike perf, no exit counts that overlaps lost events, and an
+//! access takes the whole exit.
 
 mod events;
 mod header;
@@ -13,15 +13,18 @@ mod records;
 use crate::covered_time::CoveredTime;
 use crate::files::Files;
 use crate::guest::{KvmEventCounts, group_threads};
-use engine::pairing::{EventKind, MAX_THREADS, Pairing, TracedEvent};
+use engine::pairing::{EventKind, MAX_THREADS, Pairing, TracedAccess, TracedEvent};
 use events::{EventReader, PerfEvent, PerfEventKind};
 use foldhash::fast::RandomState;
 use header::KernelFormats;
+use kvm::Space;
 use kvm::topology::HostTopology;
-use sample::SourceId;
-use std::collections::HashSet;
+use sample::{Direction, SourceId};
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 
+/// Accesses of one exit that are kept until it ends.
+const MAX_WAITING: usize = 1024;
 /// How to record what is missing.
 const RECORD: &str = "record with 'perf kvm stat record -p PID sleep 10' while the guest runs";
 
@@ -31,6 +34,8 @@ struct PerfDataCounters {
     pairing: Pairing,
     /// Threads that entered a guest.
     entered: HashSet<i32, RandomState>,
+    /// Accesses of each thread whose exits have not ended yet.
+    waiting: HashMap<i32, Vec<TracedEvent>, RandomState>,
     /// How often each kvm event came.
     counts: KvmEventCounts,
     /// The time of the kvm events.
@@ -52,8 +57,7 @@ pub(crate) fn read(file: File, files: &mut Files) -> Result<(), String> {
     } = reader;
     if counters.covered.first.is_none() {
         return Err(format!(
-            "it holds no kvm event: no guest ran where and while perf recorded; \
-            {RECORD}"
+            "it holds no kvm event: no guest ran where and while perf recorded; {RECORD}"
         ));
     }
     if let Some(damage) = records.damaged {
@@ -108,37 +112,64 @@ impl PerfDataCounters {
                     .add(tid, pid, formats.names.get(&id).map_or("", String::as_str));
             }
             PerfEventKind::Traced(cpu, kind) => {
-                if matches!(kind, EventKind::Entry { .. }) && self.entered.len() < MAX_THREADS {
-                    self.entered.insert(tid);
-                }
-                let is_of_exit = matches!(kind, EventKind::Exit { .. } | EventKind::Access(_));
-                if !is_of_exit || self.entered.contains(&tid) {
-                    self.pairing.event(&TracedEvent {
-                        tid,
-                        pid,
-                        time,
-                        cpu,
-                        kind,
-                    });
-                }
+                self.traced(TracedEvent {
+                    tid,
+                    pid,
+                    time,
+                    cpu,
+                    kind,
+                });
             }
         }
+    }
+
+    /// Takes an event of a thread. As perf has it, an access counts when its exit ends; what a read
+    /// of emulated memory returned is such an end.
+    fn traced(&mut self, event: TracedEvent) {
+        let tid = event.tid;
+        match event.kind {
+            EventKind::Entry { .. } if self.entered.len() < MAX_THREADS => {
+                self.entered.insert(tid);
+            }
+            EventKind::Exit { .. } | EventKind::Access(_) if !self.entered.contains(&tid) => return,
+            _ => {}
+        }
+        let waiting = self.waiting.entry(tid).or_default();
+        match event.kind {
+            EventKind::Access(access) if !is_memory_read(&access) => {
+                if waiting.len() < MAX_WAITING {
+                    waiting.push(event);
+                }
+                return;
+            }
+            EventKind::Exit { .. } => waiting.clear(),
+            EventKind::Entry { .. } => {
+                for access in waiting.drain(..) {
+                    self.pairing.event(&access);
+                }
+            }
+            _ => {}
+        }
+        self.pairing.event(&event);
     }
 
     /// Says what the counts lack.
     fn add_notes(&self, files: &mut Files) {
         if !self.counts.has("kvm_exit") || !self.counts.has("kvm_entry") {
             files.note(&format!(
-                "no table of exits: kvm:kvm_exit or kvm:kvm_entry did not come; \
-                {RECORD}"
+                "no table of exits: kvm:kvm_exit or kvm:kvm_entry did not come; {RECORD}"
             ));
         }
         if self.lost > 0 {
             let lost = self.lost;
             files.note(&format!(
-                "{lost} events were lost while it was recorded; exits around the \
-                gaps are left out"
+                "{lost} events were lost while it was recorded; exits around the gaps are left out"
             ));
         }
     }
+}
+
+/// Whether an access is a read of emulated memory, whose event comes with what it returned.
+fn is_memory_read(access: &TracedAccess) -> bool {
+    access.space == Space::Mmio && access.direction == Direction::Read
 }

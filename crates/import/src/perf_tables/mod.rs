@@ -13,6 +13,8 @@ use std::collections::BTreeSet;
 
 /// Lines of a text that are read. A guest has 65 536 ports, each in two directions.
 const MAX_LINES: usize = 500_000;
+/// Lines that perf prints before the table if events were lost.
+const LOST: [&str; 3] = ["Warning:", "Processed ", "Check IO/CPU overload!"];
 /// Longest name of a reason, in characters. perf's own names are shorter than 30.
 const MAX_NAME: usize = 64;
 
@@ -74,7 +76,10 @@ struct PrintedTables {
 
 /// Whether a text begins as such a table, or with the clock above one.
 pub(crate) fn begins(text: &str) -> bool {
-    let Some(first) = LINE.captures(text.lines().next().unwrap_or_default().trim()) else {
+    let is_before =
+        |line: &str| line.is_empty() || LOST.iter().any(|begin| line.starts_with(begin));
+    let mut lines = text.lines().map(str::trim).filter(|line| !is_before(line));
+    let Some(first) = lines.next().and_then(|line| LINE.captures(line)) else {
         return false;
     };
     ["heading", "title", "clock"]

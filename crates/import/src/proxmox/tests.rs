@@ -134,8 +134,7 @@ fn other_text_is_no_configuration() {
         "",
         "Model name: x\nCPU(s): 4\n",
         "qemu-system-x86_64 -name x -smp 2\n",
-        "name: \
-        web\nversion: 3\n",
+        "name: web\nversion: 3\n",
     ] {
         assert!(!begins(text), "{text}");
     }
@@ -156,11 +155,9 @@ fn what_nobody_wrote_down_is_a_default_and_the_files_name_is_the_number() {
         numbered.command.qmp_sockets,
         ["/var/run/qemu-server/101.qmp"]
     );
-    let own = text.replace("cores", "cpu: qemu64\ncores").replace(
-        "smbios1",
-        "scsihw: \
-        lsi\nsmbios1",
-    );
+    let own = text
+        .replace("cores", "cpu: qemu64\ncores")
+        .replace("smbios1", "scsihw: lsi\nsmbios1");
     assert!(only(&own).command.defaults.is_empty());
     assert_eq!(
         only(&format!("args: -cpu host\n{text}")).command.defaults,

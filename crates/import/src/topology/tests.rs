@@ -5,11 +5,10 @@ const LIST: &str = "# The following is the parsable format, which can be fed to 
     programs.\n# \
     CPU,Core,Socket,Node,,L1d,L1i,L2,L3\n0,0,0,0,,0,0,0,0\n1,1,0,0,,1,1,1,0\n2,2,1,1,,2,2,2,1\n3,3,1,1,,3,3,3,1\n4,0,0,0,,0,0,0,0\n5,1,0,0,,1,1,1,0\n6,2,1,1,,2,2,2,1\n7,3,1,1,,3,3,3,1\n";
 /// `lscpu -e` of a host with two nodes, SMT and an offline CPU; all CPUs were asked for (`-a`).
-const TABLE: &str = "CPU NODE SOCKET CORE L1d:L1i:L2:L3 ONLINE    MAXMHZ   MINMHZ\n\
-      0    0      0    0 0:0:0:0          yes 3700.0000 800.0000\n\
-      1    1      1    1 1:1:1:1          yes 3700.0000 800.0000\n\
-      2    0      0    0 0:0:0:0          yes 3700.0000 800.0000\n\
-      3    -      -    - -                 no 3700.0000 800.0000\n";
+const TABLE: &str = "CPU NODE SOCKET CORE L1d:L1i:L2:L3 ONLINE    MAXMHZ   MINMHZ\n0    0      \
+      0    0 0:0:0:0          yes 3700.0000 800.0000\n1    1      1    1 1:1:1:1          yes \
+      3700.0000 800.0000\n2    0      0    0 0:0:0:0          yes 3700.0000 800.0000\n3    -      \
+      -    - -                 no 3700.0000 800.0000\n";
 const SUMMARY: &str = "Architecture:          x86_64\nCPU(s):                8\nOn-line CPU(s) \
     list:   0-7\nThread(s) per core:    2\nModel name:            AMD EPYC 7302\nNUMA \
     node(s):          2\nNUMA node0 CPU(s):     0-1,4-5\nNUMA node1 CPU(s):     \

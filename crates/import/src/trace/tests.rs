@@ -129,8 +129,7 @@ fn lines_of_every_tool_are_taken_apart() {
         "a time has three digits behind the point at least"
     );
     let in_interrupt = parse(
-        "<idle>-0 [001] d.h2. 58.100: sched_waking: comm=CPU 0/KVM pid=9 prio=120 \
-            target_cpu=001",
+        "<idle>-0 [001] d.h2. 58.100: sched_waking: comm=CPU 0/KVM pid=9 prio=120 target_cpu=001",
     )
     .unwrap();
     assert!(in_interrupt.in_interrupt && in_interrupt.tid == 0);
@@ -146,8 +145,7 @@ fn lines_of_every_tool_are_taken_apart() {
         "cpus=8",
         "a: b",
         "[ 12.345678] kvm: x",
-        "x-1 [000] \
-            99999999999999.1: kvm_exit: ",
+        "x-1 [000] 99999999999999.1: kvm_exit: ",
     ] {
         assert_eq!(parse(other), None, "{other}");
     }
@@ -159,8 +157,7 @@ fn lines_of_every_tool_are_taken_apart() {
 fn texts_of_all_kernels_are_understood() {
     let exit = |text: &str| {
         let s = import(&format!(
-            "a 1 [0] 1.000: kvm:kvm_exit: {text}\na 1 [0] 1.001: \
-            kvm:kvm_entry: vcpu 5\n"
+            "a 1 [0] 1.000: kvm:kvm_exit: {text}\na 1 [0] 1.001: kvm:kvm_entry: vcpu 5\n"
         ));
         exits(&s.domains[0])[0]
     };
@@ -196,8 +193,8 @@ fn texts_of_all_kernels_are_understood() {
         assert_eq!(exit(text), (isa, code, 1, Some(1_000_000)), "{text}");
     }
     let s = import(
-        "a 1 [0] 1.000: kvm:kvm_exit: reason WOBBLE rip 0x1\na 1 [0] 1.001: \
-        kvm:kvm_entry: vcpu 5\n",
+        "a 1 [0] 1.000: kvm:kvm_exit: reason WOBBLE rip 0x1\na 1 [0] 1.001: kvm:kvm_entry: vcpu \
+        5\n",
     );
     assert_eq!(
         s.domains[0].threads[0].events.exits[0].name.as_deref(),
@@ -287,8 +284,7 @@ fn without_entries_exits_are_counted_without_time() {
 fn no_exit_is_paired_across_lost_events() {
     let cut = ROUND.replace(
         "CPU 0/KVM-99 [000] d..1. 10.000150",
-        "CPU:0 [LOST 17 EVENTS]\nCPU 0/KVM-99 [000] \
-            d..1. 10.000150",
+        "CPU:0 [LOST 17 EVENTS]\nCPU 0/KVM-99 [000] d..1. 10.000150",
     );
     let s = import(&cut);
     assert_eq!((s.engine.lost, exits(&s.domains[0]).len()), (17, 3));
@@ -358,8 +354,7 @@ fn a_trace_of_the_scheduler_alone_says_who_has_the_cpu() {
     let again = import(&out.repeat(2));
     assert_eq!(
         again.domains[0].threads[0].cpu, None,
-        "it left the CPU twice, so a switch is \
-        missing"
+        "it left the CPU twice, so a switch is missing"
     );
     assert_eq!(times(1), None, "it was woken, and not seen to run");
     assert_eq!(guest.threads[0].events.preempted_by[0].comm, "rustc");
@@ -381,11 +376,7 @@ fn two_guests_of_a_trace_without_processes_are_distinguished() {
     assert_eq!(tids, [vec![99], vec![205, 206]]);
     let named = format!("{ROUND}{second}")
         .replace("KVM-99 ", "KVM-99 ( 90) ")
-        .replace(
-            "KVM-205 ",
-            "KVM-205 \
-        ( 90) ",
-        );
+        .replace("KVM-205 ", "KVM-205 ( 90) ");
     assert_eq!(import(&named).domains.len(), 1, "one process is one guest");
 }
 

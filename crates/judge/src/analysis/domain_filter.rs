@@ -20,12 +20,8 @@ impl Pattern {
     /// # Errors
     /// A sentence that says what is wrong with the glob.
     pub fn new(text: &str) -> Result<Self, String> {
-        let glob = Glob::new(text).map_err(|e| {
-            format!(
-                "{e}; a domain pattern is a name, a glob, a \
-            UUID or a PID"
-            )
-        })?;
+        let glob = Glob::new(text)
+            .map_err(|e| format!("{e}; a domain pattern is a name, a glob, a UUID or a PID"))?;
         Ok(Self {
             text: text.into(),
             glob: glob.compile_matcher(),
@@ -134,8 +130,7 @@ impl DomainFilter {
         let mut kept = sample.clone();
         kept.sources.push(SourceStatus::degraded(
             SourceId::Domain,
-            "only guests of --domain are in \
-            it",
+            "only guests of --domain are in it",
             fix,
         ));
         kept.sources
@@ -210,13 +205,11 @@ mod tests {
             Pattern::new("vm[1]")
                 .unwrap()
                 .matches(&facts("vm[1]", "", 1)),
-            "a name with \
-            brackets means itself"
+            "a name with brackets means itself"
         );
         assert!(
             Pattern::new("a*").unwrap().matches(&facts("a/b", "", 1)),
-            "a slash in a name is \
-            no separator"
+            "a slash in a name is no separator"
         );
     }
 
@@ -251,10 +244,7 @@ mod tests {
         );
         assert_eq!(
             filtered.sources.last().unwrap().cause.as_deref(),
-            Some(
-                "--domain nope matches \
-            no guest"
-            )
+            Some("--domain nope matches no guest")
         );
         assert_eq!(DomainFilter::default().apply(&sample), None);
     }

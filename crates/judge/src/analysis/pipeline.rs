@@ -176,8 +176,7 @@ mod tests {
         pipeline.restart();
         assert!(
             rules(&mut pipeline, 30..32) < after_long,
-            "patterns have to last before they are \
-            reported"
+            "patterns have to last before they are reported"
         );
     }
 }

@@ -191,8 +191,7 @@ mod tests {
         assert_eq!(
             within("22:00", late).unwrap(),
             late.0,
-            "the minute in which the recording \
-            begins"
+            "the minute in which the recording begins"
         );
         assert_eq!(at("22:30:01").unwrap(), 1800);
         assert_eq!(at("01:00:01").unwrap(), 3 * 3600);

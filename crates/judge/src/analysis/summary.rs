@@ -75,8 +75,7 @@ impl SessionSummary {
         };
         if self.runs > 1 {
             let cause = format!(
-                "the recorder ran {} times and counted nothing in between; figures are of \
-                    all runs",
+                "the recorder ran {} times and counted nothing in between; figures are of all runs",
                 self.runs
             );
             let fix = "use --at TIME for one interval of a run";

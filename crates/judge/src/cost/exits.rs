@@ -44,8 +44,7 @@ const DEVICES: &[(CostKind, &[&str])] = &[
             "vbe",
             "edid",
             "bochs dispi interface",
-            "qemu \
-        extended regs",
+            "qemu extended regs",
         ],
     ),
     (CostKind::Virtio, &["virtio"]),

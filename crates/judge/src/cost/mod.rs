@@ -253,8 +253,7 @@ impl Cost {
         let mut separator = if self.parts.iter().any(|part| part.figure.is_some()) {
             ": "
         } else {
-            ", \
-            shared with "
+            ", shared with "
         };
         for part in &self.parts {
             let size = match (part.figure, self.amount) {

@@ -87,8 +87,7 @@ fn a_wait_names_who_had_the_cpu() {
     assert_eq!(
         text(&model),
         "waits for a CPU 50 %, shared with other guests, own vCPUs, rustc",
-        "nothing \
-        is traced"
+        "nothing is traced"
     );
     let task = |tid, comm: &str, ms: u64| OtherTask {
         tid,
@@ -122,8 +121,7 @@ fn a_wait_names_who_had_the_cpu() {
     model.domains[0].threads[0].preempted_by[0].ns = 4_000_000_000;
     assert!(
         text(&model).starts_with("waits for a CPU 50 %: own vCPUs 47"),
-        "parts never exceed \
-        the whole"
+        "parts never exceed the whole"
     );
 }
 
@@ -150,8 +148,7 @@ fn time_asleep_and_time_waited_within_exits_count_once() {
         [
             "emulated clocks 10 %: rtc 10",
             "I/O ports 10 %",
-            "waits for a CPU 9 \
-        %"
+            "waits for a CPU 9 %"
         ]
     );
     assert_eq!(all.lost.map(f64::round), Some(25.0));
@@ -252,8 +249,7 @@ fn polling_and_the_threads_of_the_vmm_are_costs_that_the_vcpus_do_not_lose() {
         heads(&all),
         [
             "halt polling 40 %: in vain 30",
-            "emulator work 12 %: main thread 8, \
-        iothread 1 4"
+            "emulator work 12 %: main thread 8, iothread 1 4"
         ]
     );
     assert_eq!(all.lost, Some(0.0));

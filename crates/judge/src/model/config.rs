@@ -482,10 +482,7 @@ mod tests {
     fn a_part_is_evidence_about_itself_alone() {
         let part = |text: &str| {
             GuestConfig::of(&facts(
-                Some(&format!(
-                    "<domain \
-            type='kvm'>{text}</domain>"
-                )),
+                Some(&format!("<domain type='kvm'>{text}</domain>")),
                 None,
             ))
         };
@@ -511,8 +508,7 @@ mod tests {
             (None, false, true, false)
         );
         let c = part(
-            "<features><hyperv><synic state='on'/></hyperv></features><clock \
-            offset='localtime'/>",
+            "<features><hyperv><synic state='on'/></hyperv></features><clock offset='localtime'/>",
         );
         assert_eq!(c.enlightened(hyperv::CLOCK), Some(false));
         let xml = "<domain type='kvm' \
@@ -522,8 +518,7 @@ mod tests {
         assert_eq!(
             (c.enlightened(hyperv::CLOCK), c.enlightened("synic")),
             (Some(true), Some(false)),
-            "the \
-            last -cpu"
+            "the last -cpu"
         );
     }
 

@@ -329,8 +329,7 @@ mod tests {
         assert_eq!(
             ThreadModel::new(&now, None, &SECOND).cpu,
             None,
-            "its CPU time has no known \
-            interval"
+            "its CPU time has no known interval"
         );
         let now = ThreadSample {
             cpu_before: Some(times(300)),
@@ -421,8 +420,7 @@ mod tests {
         assert_eq!(
             delays(&[900_000_000, 300_000_000]),
             [15.0, 5.0],
-            "another clock: no more than \
-            the wait"
+            "another clock: no more than the wait"
         );
     }
 

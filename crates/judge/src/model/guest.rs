@@ -153,8 +153,7 @@ fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
             config.timers.offset.as_deref() == Some("localtime"),
             Windows,
             1,
-            "its clock keeps local \
-            time",
+            "its clock keeps local time",
         ),
         (
             has_drivers,
@@ -179,8 +178,7 @@ fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
             touches(domain, 0x4b56_4d00..=0x4b56_4d08),
             Linux,
             4,
-            "it uses KVM's paravirtual \
-            registers",
+            "it uses KVM's paravirtual registers",
         ),
     ];
     let holding = |kind| {

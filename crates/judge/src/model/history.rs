@@ -117,8 +117,7 @@ mod tests {
         let most = waits.iter().copied().fold(0.0, f64::max);
         assert!(
             host.wait.is_some_and(|wait| wait > 0.0 && wait < most),
-            "a mean of all guests' \
-            waits"
+            "a mean of all guests' waits"
         );
         // 1433 in guests, the rest in tasks and interrupts.
         assert_eq!(host.cpu.map(f64::round), Some(1462.0));

@@ -102,8 +102,7 @@ mod tests {
         assert_eq!(
             converges(&end_of_pass, 90.0),
             Some(false),
-            "150 bytes were left after the last \
-            pass"
+            "150 bytes were left after the last pass"
         );
         let longer = Job {
             downtime_limit_ns: Some(5_000_000_000),

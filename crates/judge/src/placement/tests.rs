@@ -140,8 +140,7 @@ fn vcpus_are_not_mixed_over_fast_and_slow_cores_without_need() {
         after(&map, &four)[1]
             .iter()
             .all(|cpu| set(cpu).is_subset(&set("4-7"))),
-        "room only \
-        among slow ones"
+        "room only among slow ones"
     );
 }
 
@@ -255,14 +254,12 @@ fn a_helper_stays_as_wide_as_it_was() {
     assert_eq!(
         emulator(Some("0-7"), &["0", "1"]),
         Some("2-7".into()),
-        "what is left of it is \
-        enough"
+        "what is left of it is enough"
     );
     assert_eq!(
         emulator(Some("20-23"), &["20", "21", "22"]),
         Some("23-26".into()),
-        "as many on the \
-        same node"
+        "as many on the same node"
     );
     assert_eq!(
         emulator(None, &["20", "21"]),

@@ -343,8 +343,8 @@ fn drives_are_kept_by_the_names_of_their_files() {
 fn properties_of_devices_are_read_from_every_option() {
     let text = "qemu-system-x86_64 -device virtio-net-pci,id=net0,ioeventfd=off,vectors=4 -device \
         '{\"driver\":\"virtio-blk-pci\",\"id\":\"ua-d\",\"event_idx\":false,\"num-queues\":4}' \
-        -device vfio-pci,x-no-mmap=on \
-        -set device.net0.ioeventfd=on -global virtio-scsi-pci.vectors=0";
+        -device vfio-pci,x-no-mmap=on -set device.net0.ioeventfd=on -global \
+        virtio-scsi-pci.vectors=0";
     let command = parse_text(text).unwrap();
     let all: Vec<_> = command
         .device_properties
@@ -452,21 +452,12 @@ fn qemus_default_models_of_cards_are_facts() {
         ),
         (
             "kvm -m 2G -net nic,model=virtio -net nic -net user",
-            &[
-                "-net nic: virtio",
-                "-net nic 2: \
-            e1000",
-            ],
+            &["-net nic: virtio", "-net nic 2: e1000"],
         ),
         ("qemu-system-x86_64 -m 2G -M pc-q35-8.1 -cpu host", &[]),
         (
             "kvm -m 2G -device e1000,netdev=a -device e1000,netdev=b -netdev user,id=a",
-            &[
-                "a: \
-            e1000",
-                "b: \
-            e1000",
-            ],
+            &["a: e1000", "b: e1000"],
         ),
         ("qemu-system-x86_64 -m 2G -nic none", &[]),
         ("qemu-system-aarch64 -M virt -m 2G -net nic -net user", &[]),
@@ -480,8 +471,7 @@ fn a_bare_image_is_the_first_disk() {
     for text in [
         "kvm -m 2G debian.qcow2",
         "kvm -m 2G -enable-kvm /vm/a.img -snapshot",
-        "kvm -m 2G \
-        -hda a.raw",
+        "kvm -m 2G -hda a.raw",
     ] {
         let command = parse_text(text).unwrap();
         let drivers: Vec<_> = command
@@ -493,8 +483,7 @@ fn a_bare_image_is_the_first_disk() {
     }
     // The device may come before its drive.
     let command = parse_text(
-        "kvm -device virtio-blk-pci,drive=d -drive if=none,id=d,file=a -drive \
-            id=e,file=b",
+        "kvm -device virtio-blk-pci,drive=d -drive if=none,id=d,file=a -drive id=e,file=b",
     )
     .unwrap();
     let drivers: Vec<_> = command
@@ -516,8 +505,7 @@ fn a_bare_image_is_the_first_disk() {
         "< a.raw",
         "| a.raw",
         "& a.raw",
-        "&& \
-        cp a.raw b.raw",
+        "&& cp a.raw b.raw",
     ] {
         for end in [end, "; cp a.raw b.raw"] {
             assert_eq!(

@@ -139,8 +139,7 @@ fn what_a_domain_has_already_is_named() {
         ("<cpu><topology cores='4'/></cpu>", &["<topology>"]),
         (
             "<clock><timer name='hpet' present='no'/><timer name='rtc'/></clock>",
-            &["<timer \
-            name='hpet'>"],
+            &["<timer name='hpet'>"],
         ),
         (
             "<features><hyperv><synic/><stimer/></hyperv><kvm><hidden/></kvm></features>",
@@ -214,8 +213,7 @@ proptest! {
 fn numbers_that_no_guest_has_are_refused_and_named() {
     let domain = |inside: &str| {
         parse(&format!(
-            "<domain \
-        type='kvm'><name>a</name>{inside}</domain>"
+            "<domain type='kvm'><name>a</name>{inside}</domain>"
         ))
     };
     let huge = ["4294967295", "99999999999999999999999999", "4097"];
@@ -263,8 +261,7 @@ fn numbers_that_no_guest_has_are_refused_and_named() {
     assert!(parse(live).unwrap_err().to_string().contains("<vcpu id=>"));
     assert!(
         domain("<metadata><x:cell xmlns:x='urn:x' id='999999'/></metadata>").is_ok(),
-        "another \
-        program's"
+        "another program's"
     );
 }
 
@@ -303,10 +300,7 @@ fn many_elements_and_attributes_cost_neither_memory_nor_time() {
         domain(&format!("<os {attributes}/>"))
             .unwrap_err()
             .to_string()
-            .contains(
-                "too many \
-        attributes"
-            )
+            .contains("too many attributes")
     );
     let namespaces = (0..65)
         .map(|n| format!("<a xmlns:n{n}='u'>"))
@@ -325,8 +319,7 @@ fn many_elements_and_attributes_cost_neither_memory_nor_time() {
             "</a>".repeat(99_999)
         ))
         .is_ok(),
-        "depth \
-        costs nothing"
+        "depth costs nothing"
     );
 }
 
@@ -339,8 +332,7 @@ fn a_disk_without_a_bus_has_that_of_its_name() {
         ("ubda", None),
     ] {
         let xml = parse(&format!(
-            "<domain><devices><disk><target \
-            dev='{target}'/></disk></devices></domain>"
+            "<domain><devices><disk><target dev='{target}'/></disk></devices></domain>"
         ))
         .unwrap();
         assert_eq!(xml.disks[0].bus.as_deref(), bus, "{target}");

@@ -104,10 +104,7 @@ pub(super) fn check_numbers(root: Node) -> Result<()> {
                 let what = if attribute.is_empty() {
                     format!("<{name}>")
                 } else {
-                    format!(
-                        "<{name} \
-                    {attribute}=>"
-                    )
+                    format!("<{name} {attribute}=>")
                 };
                 limits::check(&what, value.unwrap_or_default(), *most)?;
             }

@@ -19,13 +19,7 @@ fn a_real_file_gives_fields_and_both_lists() {
     let field = format.field("vcpu_id").unwrap();
     assert_eq!(
         (field.offset, field.size, field.signed, field.ty.as_str()),
-        (
-            56,
-            4,
-            false,
-            "unsigned \
-        int"
-        )
+        (56, 4, false, "unsigned int")
     );
     assert_eq!(format.field("requests").unwrap().offset, 64);
     assert!(format.field("nothing").is_none());
@@ -73,8 +67,7 @@ fn built_in_tables_agree_with_a_real_kernel() {
                 assert_eq!(
                     crate::exit_reason::name(isa, code),
                     Some(kernel.as_str()),
-                    "{isa} \
-                    {code:#x}"
+                    "{isa} {code:#x}"
                 );
             }
         }
@@ -94,11 +87,9 @@ fn text_fields_are_fixed_or_located() {
         parse("name: a\nID: 1\n\tfield:char comm[16];\toffset:0;\tsize:16;\tsigned:0;\n").unwrap();
     let comm = fixed.field("comm").unwrap();
     assert_eq!(comm.ty, "char[16]");
-    let located = parse(
-        "name: a\nID: 1\n\tfield:__data_loc char[] \
-        comm;\toffset:0;\tsize:4;\tsigned:0;\n",
-    )
-    .unwrap();
+    let located =
+        parse("name: a\nID: 1\n\tfield:__data_loc char[] comm;\toffset:0;\tsize:4;\tsigned:0;\n")
+            .unwrap();
     let comm = located.field("comm").unwrap();
     assert!(comm.is_data_loc);
     assert_eq!(comm.ty, "__data_loc char[]");

@@ -92,8 +92,7 @@ static FORMS: [Form; 31] = [
     form(
         UnhandledMsr,
         Host,
-        "kvm.*(?P<register>hwcr|mmio_conf_base) wrmsr[: \
-        ]*(?:0x)?(?P<hex>[0-9a-f]+)",
+        "kvm.*(?P<register>hwcr|mmio_conf_base) wrmsr[: ]*(?:0x)?(?P<hex>[0-9a-f]+)",
     ),
     form(
         IgnoredMsr,
@@ -169,8 +168,7 @@ static FORMS: [Form; 31] = [
     form(
         MemoryFailure,
         Vmm,
-        "killing (?P<task>.*?)(?::(?P<pid>[0-9]+))?(?: early)? due to \
-        hardware memory corruption",
+        "killing (?P<task>.*?)(?::(?P<pid>[0-9]+))?(?: early)? due to hardware memory corruption",
     ),
     form(
         MachineCheck,
@@ -188,8 +186,7 @@ static FORMS: [Form; 31] = [
     form(
         Killed,
         Vmm,
-        "type=(?:1701|1326) .*pid=(?P<pid>[0-9]+).*comm=\"(?P<task>[^\"]*)\".* \
-        sig=(?P<n>[0-9]+)",
+        "type=(?:1701|1326) .*pid=(?P<pid>[0-9]+).*comm=\"(?P<task>[^\"]*)\".* sig=(?P<n>[0-9]+)",
     ),
     // `watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [CPU 2/KVM:1234]`
     form(
@@ -202,8 +199,7 @@ static FORMS: [Form; 31] = [
     form(
         Lockup,
         Vmm,
-        "bug: spinlock (?:recursion|lockup suspected) on cpu#[0-9]+, \
-        (?P<task>.*)/(?P<pid>[0-9]+)",
+        "bug: spinlock (?:recursion|lockup suspected) on cpu#[0-9]+, (?P<task>.*)/(?P<pid>[0-9]+)",
     ),
     form(
         Lockup,
@@ -214,8 +210,7 @@ static FORMS: [Form; 31] = [
     form(
         HungTask,
         Later,
-        "task (?P<task>.*?):(?P<pid>[0-9]+) blocked .*for more than \
-        (?P<n>[0-9]+)",
+        "task (?P<task>.*?):(?P<pid>[0-9]+) blocked .*for more than (?P<n>[0-9]+)",
     ),
     // No KVM.
     coded(
@@ -228,8 +223,7 @@ static FORMS: [Form; 31] = [
         NoKvm,
         NO_EXTENSION,
         Host,
-        "^(?:kvm|kvm_intel|kvm_amd): .*(?:no hardware \
-        support|(?:vmx|svm) not supported)",
+        "^(?:kvm|kvm_intel|kvm_amd): .*(?:no hardware support|(?:vmx|svm) not supported)",
     ),
     coded(
         NoKvm,
@@ -248,8 +242,7 @@ static FORMS: [Form; 31] = [
         HostDisk,
         28,
         Host,
-        "^device-mapper: thin: .*(?:out-of-data-space|no free (?:meta)?data \
-        )",
+        "^device-mapper: thin: .*(?:out-of-data-space|no free (?:meta)?data )",
     ),
     coded(HostDisk, 5, Host, FAILED_DISK),
 ];

@@ -108,10 +108,8 @@ static IN_GUEST: Pattern = Pattern::new(concat!(
 ));
 static ON_HOST: Pattern =
     Pattern::new(r"(?i-u)/kvm[\[:]|kvm \[|qemu-system|qemu-kvm|\[kvm_(?:intel|amd)\]");
-static KVM_WORKS: Pattern = Pattern::new(
-    "(?i-u)kvm: nested |nested (?:virtualization|paging) \
-    enabled",
-);
+static KVM_WORKS: Pattern =
+    Pattern::new("(?i-u)kvm: nested |nested (?:virtualization|paging) enabled");
 
 /// All recognised lines, in file order. Of one kind no more than [`MAX_OF_A_KIND`] are kept. The
 /// log of a guest's own kernel says nothing of its host.

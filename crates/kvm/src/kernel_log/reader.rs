@@ -30,10 +30,8 @@ static ANY_STACK: Pattern = Pattern::new(concat!(
     "entry_syscall.*|system_call.*|do_syscall.*|kthread|_*x64_sys_.*|_*se_sys_.*|sys_.*|asm_.*|watchdog.*)$",
 ));
 /// The name of the thread that a stack belongs to.
-static COMM: Pattern = Pattern::new(
-    "(?:comm: |task:)(?P<name>.*?)(?: not tainted| tainted| kdump| \
-    state:|  |$)",
-);
+static COMM: Pattern =
+    Pattern::new("(?:comm: |task:)(?P<name>.*?)(?: not tainted| tainted| kdump| state:|  |$)");
 static PID: Pattern = Pattern::new("pid: ?(?P<pid>[0-9]+)");
 /// The reason in the dump of a VMCS.
 static REASON: Pattern = Pattern::new("reason= *(?:0x)?(?P<hex>[0-9a-f]+)");
@@ -129,11 +127,7 @@ impl LogReport {
     /// follow.
     fn take_function(&mut self, text: &str) {
         self.is_past |= !self.functions.is_empty()
-            && (text.contains("nmi backtrace")
-                || text.contains(
-                    "sending \
-            nmi",
-                ));
+            && (text.contains("nmi backtrace") || text.contains("sending nmi"));
         if self.is_past || self.functions.len() >= MAX_FUNCTIONS || text.contains("? ") {
             return;
         }

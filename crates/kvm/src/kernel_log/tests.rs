@@ -114,26 +114,21 @@ fn registers_are_read_in_the_spelling_of_every_age() {
 #[test]
 fn locks_and_emulation_failures_are_recognised() {
     let line = one(
-        "[1.5] x86/split lock detection: #AC: CPU 3/KVM/4711 took a split_lock trap at \
-        address: 0x7ff6",
+        "[1.5] x86/split lock detection: #AC: CPU 3/KVM/4711 took a split_lock trap at address: \
+        0x7ff6",
     );
     assert_eq!(
         (line.kind, line.pid, line.vcpu),
         (LogKind::SplitLock, Some(4711), Some(3))
     );
-    let line = one(
-        "x86/split lock detection: #DB: CPU 3/KVM/99 took a bus_lock trap at address: \
-        0x1",
-    );
+    let line =
+        one("x86/split lock detection: #DB: CPU 3/KVM/99 took a bus_lock trap at address: 0x1");
     assert_eq!(
         (line.kind, line.pid, line.vcpu),
         (LogKind::SplitLock, Some(99), Some(3))
     );
     assert_eq!(
-        parse(
-            "x86/split lock detection: #DB: game.exe/99 took a bus_lock trap at address: \
-        0x1"
-        ),
+        parse("x86/split lock detection: #DB: game.exe/99 took a bus_lock trap at address: 0x1"),
         []
     );
     assert_eq!(
@@ -276,10 +271,8 @@ fn what_tools_put_in_front_is_taken_away() {
         "<3>1 2023-11-20T10:00:00.123Z h kernel: ",
         "\u{1b}[31m[592420.654337]\u{1b}[0m ",
     ] {
-        let text = format!(
-            "{prefix}kvm [21715]: vcpu1, guest rIP: 0xfff unhandled rdmsr: \
-            0x611\r\n"
-        );
+        let text =
+            format!("{prefix}kvm [21715]: vcpu1, guest rIP: 0xfff unhandled rdmsr: 0x611\r\n");
         let line = one(&text);
         assert_eq!(
             (line.pid, line.vcpu, line.msr),
@@ -289,8 +282,7 @@ fn what_tools_put_in_front_is_taken_away() {
         let text = format!("{prefix}usb 1-1: new high-speed USB device number 2\r\n");
         assert_eq!(parse(&text), [], "a host's name says nothing: {text}");
         let text = format!(
-            "{prefix}watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [CPU \
-            2/KVM:1234]\r\n"
+            "{prefix}watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [CPU 2/KVM:1234]\r\n"
         );
         assert_eq!(
             kinds(&text),
@@ -342,8 +334,8 @@ fn a_failed_entry_is_one_event_on_every_kernel() {
         );
     }
     assert_eq!(kinds("(XEN) *** Guest State ***"), []);
-    let unexpected = "[ 5.0] kvm [77]: vcpu0, guest rIP: 0xf vmx: unexpected exit reason 0x3\n\
-        [ 5.1] *** Guest State ***\n[ 5.2] kvm_intel: *** Host State ***\n";
+    let unexpected = "[ 5.0] kvm [77]: vcpu0, guest rIP: 0xf vmx: unexpected exit reason 0x3\n[ \
+        5.1] *** Guest State ***\n[ 5.2] kvm_intel: *** Host State ***\n";
     assert_eq!(
         kinds(unexpected),
         [(LogKind::InternalError, Some(77), Some(0), None)]
@@ -416,8 +408,8 @@ fn killed_guests_are_recognised() {
     }
     assert_eq!(
         parse(
-            "[1.0] Out of memory: Killed process 4711 (java) total-vm:1kB\n[1.0] bash[7]: \
-            segfault at 0 ip 1"
+            "[1.0] Out of memory: Killed process 4711 (java) total-vm:1kB\n[1.0] bash[7]: segfault \
+            at 0 ip 1"
         ),
         []
     );
@@ -569,8 +561,7 @@ fn a_stack_keeps_the_functions_of_its_thread() {
 fn writes_that_kvm_drops_are_not_called_faults() {
     let kind = |what: &str| {
         one(&format!(
-            "kvm_amd: kvm [67539]: vcpu3, guest rIP: 0x1 Unhandled \
-        {what} = 0x0\n"
+            "kvm_amd: kvm [67539]: vcpu3, guest rIP: 0x1 Unhandled {what} = 0x0\n"
         ))
         .kind
     };
@@ -652,17 +643,13 @@ fn what_keeps_kvm_from_being_used_is_told_apart() {
         );
     }
     assert_eq!(
-        parse(
-            "[ 3.0] kvm: no hardware support\n[ 3.1] kvm: Nested Virtualization \
-        enabled\n"
-        ),
+        parse("[ 3.0] kvm: no hardware support\n[ 3.1] kvm: Nested Virtualization enabled\n"),
         []
     );
     assert_eq!(
         parse("[ 0.0] Hypervisor detected: KVM\n[ 3.0] kvm: no hardware support\n"),
         [],
-        "a \
-        guest"
+        "a guest"
     );
     assert_eq!(parse("[ 3.0] x86/cpu: SGX disabled by BIOS.\n"), []);
 }
@@ -695,8 +682,7 @@ fn heat_and_failing_disks_are_recognised() {
         assert_eq!(one(text).kind, kind, "{text}");
     }
     let full = one(
-        "[ 9.0] device-mapper: thin: 252:4: switching pool to out-of-data-space (queue \
-        IO) mode",
+        "[ 9.0] device-mapper: thin: 252:4: switching pool to out-of-data-space (queue IO) mode",
     );
     assert_eq!((full.kind, full.data), (LogKind::HostDisk, Some(28)));
     let healthy = "[1.0] perf: interrupt took too long (2520 > 2500), lowering \

@@ -99,10 +99,10 @@ fn disabled_regions_are_not_there() {
             .iter()
             .all(|region| region.name != "io")
     );
-    let text = "address-space: I/O\n  0000000000000000-000000000000ffff (prio 0, i/o): io\n\
-        \x20   0000000000000000-000000000000003f (prio 0, i/o): pm [disabled]\n      \
-        0000000000000008-000000000000000b (prio 0, i/o): acpi-tmr\n\
-        \x20   0000000000000020-0000000000000021 (prio 0, i/o): kvm-pic\n";
+    let text = "address-space: I/O\n  0000000000000000-000000000000ffff (prio 0, i/o): io\n\x20   \
+        0000000000000000-000000000000003f (prio 0, i/o): pm [disabled]\n      \
+        0000000000000008-000000000000000b (prio 0, i/o): acpi-tmr\n\x20   \
+        0000000000000020-0000000000000021 (prio 0, i/o): kvm-pic\n";
     let map = parse(text).unwrap();
     assert_eq!(
         (name(&map, Space::Pio, 8), name(&map, Space::Pio, 0x20)),
@@ -110,8 +110,7 @@ fn disabled_regions_are_not_there() {
     );
     // The same where the disabled parent is left out of the dump.
     let hidden = text.replace(
-        "    0000000000000000-000000000000003f (prio 0, i/o): pm \
-        [disabled]\n",
+        "    0000000000000000-000000000000003f (prio 0, i/o): pm [disabled]\n",
         "",
     );
     assert_eq!(name(&parse(&hidden).unwrap(), Space::Pio, 8), None);
@@ -171,8 +170,7 @@ fn a_banner_is_no_heading() {
 #[test]
 fn a_dump_that_multiplies_by_aliases_is_bounded() {
     let mut text = String::from(
-        "address-space: memory\n  0000000000000000-ffffffffffffffff (prio \
-        0, i/o): system\n",
+        "address-space: memory\n  0000000000000000-ffffffffffffffff (prio 0, i/o): system\n",
     );
     text.push_str(
         &"    0000000000000000-0000000000ffffff (prio 0, i/o): alias a @t \
@@ -190,8 +188,8 @@ fn a_dump_that_multiplies_by_aliases_is_bounded() {
 #[test]
 fn a_single_line_is_enough() {
     let map = parse(
-        "0000000000000608-000000000000060b (prio 0, i/o): acpi-tmr\n\
-    00000000fed00000-00000000fed003ff (prio 0, i/o): hpet",
+        "0000000000000608-000000000000060b (prio 0, i/o): \
+    acpi-tmr\n00000000fed00000-00000000fed003ff (prio 0, i/o): hpet",
     )
     .unwrap();
     assert_eq!(
@@ -220,8 +218,7 @@ fn what_is_no_dump_says_so() {
         ("hello", "no memory region found"),
         (
             "FlatView #0\n AS \"memory\", root: system\n  No rendered FlatView\n",
-            "no memory region \
-            found",
+            "no memory region found",
         ),
         (
             "address-space: VGA\n  0000000000000000-ffffffffffffffff (prio 0, i/o): bus master \

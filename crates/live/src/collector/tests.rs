@@ -260,8 +260,7 @@ fn a_guest_without_a_place_says_so_until_it_has_one() {
     assert_eq!(
         uncounted(bench.collector.tick()),
         1,
-        "an idle vCPU asks for a place only now and \
-        then"
+        "an idle vCPU asks for a place only now and then"
     );
     bench.reads(100, 101, 5);
     assert_eq!(uncounted(bench.collector.tick()), 0);
@@ -378,8 +377,7 @@ fn what_a_thread_did_that_no_sample_showed_stays_with_its_guest() {
     assert_eq!(seen(&sample), [(10, RUNNING, 0, 2)]);
     assert_eq!(
         sample.domains[0].unattributed.accesses[0].time.max_ns, None,
-        "extremes are of one \
-        interval"
+        "extremes are of one interval"
     );
 }
 
@@ -564,8 +562,7 @@ fn an_interval_is_the_time_between_two_readings_of_the_engine() {
         assert_eq!(
             sample.time_ms - SET_MS,
             sample.mono_ns.cast_signed() / 1_000_000,
-            "one instant \
-            on both clocks"
+            "one instant on both clocks"
         );
         (sample.engine.events, sample.mono_ns)
     };

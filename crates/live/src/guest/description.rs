@@ -495,8 +495,9 @@ mod tests {
         let o = identity(&fake, b"qemu-system-x86_64\0-name\0guest=c\0");
         fake.write(
             "run/libvirt/qemu/b.xml",
-            "<domstatus state='running' pid='77'><domain type='kvm'><name>b</name><vcpu>4</vcpu>\
-             <os><type machine='pc-q35-7.2'>hvm</type></os></domain></domstatus>",
+            "<domstatus state='running' pid='77'><domain \
+             type='kvm'><name>b</name><vcpu>4</vcpu><os><type \
+             machine='pc-q35-7.2'>hvm</type></os></domain></domstatus>",
         );
         let mut files = StatusFiles::new(&fake.paths());
         files.refresh(0, true, &[("b", false)]);

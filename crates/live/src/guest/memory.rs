@@ -181,11 +181,7 @@ mod tests {
                 status(&[
                     ("VmRSS", "1000 kB"),
                     ("VmSwap", "12 kB"),
-                    (
-                        "HugetlbPages",
-                        "2048 \
-                kB",
-                    ),
+                    ("HugetlbPages", "2048 kB"),
                 ]),
             )
             .process_file("numa_maps", MAPS.as_bytes());
@@ -222,8 +218,7 @@ mod tests {
         assert_eq!(
             memory.swap_bytes,
             Some(0),
-            "nothing of it where the host has nothing swapped \
-            out"
+            "nothing of it where the host has nothing swapped out"
         );
         read(&mut memory, 4 * SWAPPING_NS, true, false);
         assert_eq!(memory.swap_bytes, Some(14_336));
@@ -233,8 +228,7 @@ mod tests {
     fn huge_pages_are_read_of_one_guest_at_a_time_and_rarely() {
         let fake = FakeProc::new();
         let rollup =
-            b"7f00-7fff ---p 00000000 00:00 0 [rollup]\nRss: 9 kB\nAnonHugePages:    2048 \
-            kB\n";
+            b"7f00-7fff ---p 00000000 00:00 0 [rollup]\nRss: 9 kB\nAnonHugePages:    2048 kB\n";
         fake.process(32, "qemu")
             .process_file("smaps_rollup", rollup);
         let mut memory = GuestMemory::default();

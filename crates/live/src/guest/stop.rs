@@ -225,8 +225,7 @@ mod tests {
         assert!(says(&format!("{} 0x7f 0x80 0x0\n", libc::SYS_futex)));
         assert!(
             !says(&format!("{} 0xf 0xae80 0x0\n", libc::SYS_ioctl)),
-            "a vCPU that sleeps in \
-            KVM"
+            "a vCPU that sleeps in KVM"
         );
         assert!(!says("running\n") && !says("-1 0x7f 0x80\n") && !says(""));
         assert!(!waits_for_futex(Path::new("/nonexistent")));
@@ -240,10 +239,7 @@ mod tests {
         };
         assert!(
             asks("qemu-system-x86_64 -accel kvm -m 64")
-                && asks(
-                    "qemu-system-x86_64 -machine \
-            q35,accel=kvm"
-                )
+                && asks("qemu-system-x86_64 -machine q35,accel=kvm")
         );
         assert!(!asks(
             "qemu-system-x86_64 -machine q35,accel=kvm,kernel_irqchip=off"

@@ -155,10 +155,10 @@ mod tests {
         let status = log.status().unwrap();
         assert_eq!(status.id, SourceId::KernelLog);
         // It is not there: rights do not help.
-        assert!(status.fix.is_some_and(|fix| fix.starts_with("mknod")
-            && !fix.contains(
-                "run kvmtop \
-            as root"
-            )));
+        assert!(
+            status
+                .fix
+                .is_some_and(|fix| fix.starts_with("mknod") && !fix.contains("run kvmtop as root"))
+        );
     }
 }

@@ -81,10 +81,9 @@ fn lockdown(paths: &SystemPaths) -> State {
             "confidentiality: nothing can be traced, and KVM's statistics in debugfs are closed",
             "boot with lockdown=integrity",
         ),
-        Some("integrity") => fine(
-            "integrity: KVM's statistics in debugfs are closed (QEMU 8.1 or \
-            later gives them)",
-        ),
+        Some("integrity") => {
+            fine("integrity: KVM's statistics in debugfs are closed (QEMU 8.1 or later gives them)")
+        }
         _ => fine("none"),
     }
 }
@@ -161,10 +160,7 @@ mod tests {
         assert!(
             kvm(&paths, &HostFacts::default())
                 .1
-                .is_some_and(|fix| fix.contains(
-                    "mount -t \
-            sysfs"
-                ))
+                .is_some_and(|fix| fix.contains("mount -t sysfs"))
         );
         std::fs::create_dir_all(paths.sys.join("module")).unwrap();
 
@@ -207,10 +203,7 @@ mod tests {
 
         assert_eq!(
             tracefs(&paths).1.as_deref(),
-            Some(
-                "`mount -t tracefs tracefs \
-            /sys/kernel/tracing`"
-            )
+            Some("`mount -t tracefs tracefs /sys/kernel/tracing`")
         );
         std::fs::create_dir_all(paths.sys.join("kernel/tracing/events")).unwrap();
         assert!(
@@ -221,8 +214,7 @@ mod tests {
         put(
             dir.path(),
             "sys/kernel/tracing/events/kvm/kvm_userspace_exit/format",
-            "name: x\nID: \
-            1\n",
+            "name: x\nID: 1\n",
         );
         assert_eq!(tracefs(&paths).1, None);
 

@@ -256,9 +256,8 @@ mod tests {
             "proc/interrupts",
             "  CPU0 CPU2\n 1: 4 5 chip dev\nLOC: 7 8 Local timer\n",
         );
-        let mut meminfo = "MemTotal: 100 kB\nMemAvailable: 40 kB\nSwapTotal: 9 kB\nSwapFree: 2 \
-            kB\n"
-            .to_owned();
+        let mut meminfo =
+            "MemTotal: 100 kB\nMemAvailable: 40 kB\nSwapTotal: 9 kB\nSwapFree: 2 kB\n".to_owned();
         // Each kernel has these.
         let others = "MemFree Buffers Cached SwapCached Active Inactive Dirty Writeback Mapped \
                       Slab Committed_AS VmallocTotal VmallocUsed VmallocChunk";
@@ -269,8 +268,7 @@ mod tests {
         fake.write("proc/vmstat", "pswpin 3\npswpout 77\n");
         fake.write(
             "proc/cpuinfo",
-            "processor\t: 0\nvendor_id\t: AuthenticAMD\nflags\t\t: fpu svm \
-            hypervisor\n",
+            "processor\t: 0\nvendor_id\t: AuthenticAMD\nflags\t\t: fpu svm hypervisor\n",
         );
         fake.write("proc/sys/kernel/hostname", "h\u{1b}[1mx\n");
         fake.write("proc/sys/kernel/sched_rt_runtime_us", "950000\n");

@@ -298,15 +298,13 @@ mod tests {
         assert_eq!(
             groups,
             Some(vec![group("hog", S, 1)]),
-            "a process has the time of all its \
-            threads"
+            "a process has the time of all its threads"
         );
         fake.end(10);
         assert_eq!(
             tasks.scan(6 * S, 11..15, &skip),
             (vec![], Some(vec![])),
-            "measured, and \
-            nothing was busy"
+            "measured, and nothing was busy"
         );
     }
 

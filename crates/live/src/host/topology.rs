@@ -192,8 +192,7 @@ mod tests {
         assert_eq!(
             slower(&fake).as_deref(),
             Some("2-3"),
-            "RK3588: two clusters of A76, one of \
-            A55"
+            "RK3588: two clusters of A76, one of A55"
         );
         fake.write("sys/devices/cpu_atom/cpus", "1-2\n");
         fake.write("sys/devices/cpu_lowpower/cpus", "3\n");

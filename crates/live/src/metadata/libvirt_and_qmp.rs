@@ -123,8 +123,7 @@ impl LibvirtAndQmp {
         if guests > 0 && self.monitors == MonitorUse::OwnSocket {
             let all = self.guests.len();
             status.cause = Some(format!(
-                "built-in tables name the devices of {guests} of {all} \
-                guests"
+                "built-in tables name the devices of {guests} of {all} guests"
             ));
             status.fix = Some(ASK_THROUGH_LIBVIRT.into());
         }

@@ -275,8 +275,7 @@ mod tests {
         };
         assert!(
             monitor.receive(&busy, now),
-            "whose vCPUs run is not paused, whatever was said \
-            before"
+            "whose vCPUs run is not paused, whatever was said before"
         );
         monitor.add_to(&mut known, false);
         assert_eq!(known.state, Some(ReportedState::Running));

@@ -51,12 +51,8 @@ impl DomainStatus {
         let text = String::from_utf8_lossy(&bytes);
         let xml = domain_xml::parse(&text).ok();
         let running = xml.and_then(|xml| Some((xml.pid?, Arc::new(xml))));
-        let (pid, xml) = running.ok_or_else(|| {
-            io::Error::other(
-                "it is not the status of a running \
-            domain",
-            )
-        })?;
+        let (pid, xml) =
+            running.ok_or_else(|| io::Error::other("it is not the status of a running domain"))?;
         let inner = text.find("<domain ").zip(text.rfind("</domain>"));
         let inner = inner.and_then(|(from, end)| text.get(from..end + "</domain>".len()));
         Ok(Arc::new(Self {

@@ -573,12 +573,7 @@ mod tests {
         for (pid, comm, thread) in [
             (10, "qemu-system-x86", "x"),
             (11, "bash", "x"),
-            (
-                12,
-                "other",
-                "CPU \
-            0/KVM",
-            ),
+            (12, "other", "CPU 0/KVM"),
         ] {
             fake.process(pid, comm).thread(pid + 10, thread);
             let fds = fake.paths().process(pid, "fd");

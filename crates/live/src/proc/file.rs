@@ -94,10 +94,7 @@ pub(crate) fn open_owned(path: &Path, owner: u32) -> io::Result<(File, Metadata)
     if meta.uid() == owner {
         Ok((file, meta))
     } else {
-        Err(io::Error::other(
-            "it belongs to another \
-        user",
-        ))
+        Err(io::Error::other("it belongs to another user"))
     }
 }
 
@@ -182,8 +179,7 @@ mod tests {
         assert_eq!(
             keep_below_in(None, Some(u64::MAX)),
             keep_below_in(None, None),
-            "version 1 \
-            states no limit so"
+            "version 1 states no limit so"
         );
     }
 

@@ -208,8 +208,7 @@ mod tests {
         assert_eq!(
             files.slots.taken(),
             MAX_THREADS + 96,
-            "each user has one, and four have three \
-            more"
+            "each user has one, and four have three more"
         );
         // Others have used up their places: kvmtop's own user still has some.
         files.waited = Duration::ZERO;

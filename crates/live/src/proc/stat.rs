@@ -208,8 +208,7 @@ mod tests {
             "x\u{1b}[31m",
             "",
             "(sd-pam)",
-            "a b c \
-            d e f g h",
+            "a b c d e f g h",
         ] {
             let text = line(comm);
             let s = Stat::parse(text.as_bytes()).unwrap();
@@ -246,11 +245,11 @@ mod tests {
                 arrivals: 7
             })
         );
-        let sched = "CPU 0/KVM (12, #threads: 3)\n----\nse.exec_start   :   1308432.965961\n\
-            se.nr_migrations                             :                   14\n\
-            nr_switches                                  :                   30\n\
-            nr_voluntary_switches                        :                   20\n\
-            nr_involuntary_switches                      :                   10\n";
+        let sched = "CPU 0/KVM (12, #threads: 3)\n----\nse.exec_start   :   \
+            1308432.965961\nse.nr_migrations                             :                   \
+            14\nnr_switches                                  :                   \
+            30\nnr_voluntary_switches                        :                   \
+            20\nnr_involuntary_switches                      :                   10\n";
         let all = Switches {
             voluntary: Some(20),
             involuntary: Some(10),

@@ -220,8 +220,7 @@ mod tests {
             .field(41, "1")
             .file(
                 "sched",
-                "se.nr_migrations : 4\nnr_voluntary_switches : \
-                9\nnr_involuntary_switches : 2\n",
+                "se.nr_migrations : 4\nnr_voluntary_switches : 9\nnr_involuntary_switches : 2\n",
             );
         t.schedstat(3_200_000_001, 77, 12);
         let mut r = reader(&fake);
@@ -247,8 +246,7 @@ mod tests {
         assert_eq!(
             threads.living[&10].times.unwrap().voluntary,
             None,
-            "a file that is not there \
-            is no zero"
+            "a file that is not there is no zero"
         );
     }
 

@@ -155,8 +155,7 @@ mod tests {
         assert_eq!(
             verdict(100_000, 10.0, 105_000, 10.0),
             Verdict::Same,
-            "beyond chance but too \
-            small to matter"
+            "beyond chance but too small to matter"
         );
         assert_eq!(verdict(100_000, 10.0, 120_000, 10.0), Verdict::More);
         assert_eq!(
@@ -167,8 +166,7 @@ mod tests {
         assert_eq!(
             verdict(1000, 10.0, 1000, 100.0),
             Verdict::Less,
-            "the same count over a longer \
-            time"
+            "the same count over a longer time"
         );
         assert_eq!(verdict(158_788, 10.0, 0, 10.0), Verdict::Gone);
         assert_eq!(verdict(0, 10.0, 500, 10.0), Verdict::New);
@@ -192,8 +190,7 @@ mod tests {
         assert_eq!(
             shares([1, 900], [1_000_000, 1_000_000]).verdict,
             Verdict::Same,
-            "a trifle of \
-            all exits"
+            "a trifle of all exits"
         );
         assert_eq!(shares([0, 1], [0, 1]).verdict, Verdict::Unknown);
     }

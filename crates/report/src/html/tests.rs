@@ -66,12 +66,7 @@ fn chart<'a>(charts: &'a Value, id: &str) -> &'a Value {
         .unwrap()
         .iter()
         .find(|c| c["id"] == id)
-        .unwrap_or_else(|| {
-            panic!(
-                "no chart \
-        {id}"
-            )
-        })
+        .unwrap_or_else(|| panic!("no chart {id}"))
 }
 
 /// Values of a series times the seconds of their slots.

@@ -36,10 +36,7 @@ pub fn check(bytes: &[u8]) -> Result<&[u8]> {
         in_list: false,
     }
     .deserialize(&mut reader)
-    .context(
-        "larger than any \
-        recorder writes",
-    )?;
+    .context("larger than any recorder writes")?;
     Ok(rest)
 }
 
@@ -53,13 +50,12 @@ struct Weight<'a> {
 
 impl Weight<'_> {
     fn take<E: Error>(self, bytes: usize) -> Result<(), E> {
-        self.left
-            .set(self.left.get().checked_sub(bytes).ok_or_else(|| {
-                E::custom(
-                    "too much \
-            memory",
-                )
-            })?);
+        self.left.set(
+            self.left
+                .get()
+                .checked_sub(bytes)
+                .ok_or_else(|| E::custom("too much memory"))?,
+        );
         Ok(())
     }
 }

@@ -151,10 +151,9 @@ impl SegmentWriter {
             "a sample of {} bytes is larger than the format allows",
             bytes.len()
         );
-        bounds::check(&bytes).and_then(bounds::check).context(
-            "a sample is larger than the format \
-            allows",
-        )?;
+        bounds::check(&bytes)
+            .and_then(bounds::check)
+            .context("a sample is larger than the format allows")?;
         self.raw += bytes.len();
         *self.stream.get_mut() = stamp.begin(kind);
         self.stream.write_all(&bytes)?;
@@ -208,10 +207,7 @@ impl SegmentReader {
         self.stream
             .write_all(packed)
             .and_then(|()| self.stream.flush())
-            .context(
-                "a sample does \
-            not decompress",
-            )?;
+            .context("a sample does not decompress")?;
         let bytes = self.stream.get_ref().0.as_slice();
         self.raw += bytes.len();
         self.begin = bytes.len() - bounds::check(bytes).context(DAMAGED_FACTS)?.len();
@@ -253,10 +249,7 @@ impl SegmentReader {
             domain.facts = self
                 .guests
                 .get(*number as usize)
-                .context(
-                    "a guest's facts are \
-                missing",
-                )?
+                .context("a guest's facts are missing")?
                 .clone();
             ensure!(seen.insert(domain.facts.id()), "a sample has a guest twice");
         }

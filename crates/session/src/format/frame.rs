@@ -104,8 +104,7 @@ pub fn seal(kind: FrameKind, mut payload: Vec<u8>) -> Result<Vec<u8>> {
     let length = payload.len().saturating_sub(HEAD);
     ensure!(
         length <= LONGEST,
-        "a frame of {length} bytes is longer than the format allows \
-        ({LONGEST})"
+        "a frame of {length} bytes is longer than the format allows ({LONGEST})"
     );
     payload[..4].copy_from_slice(&((length as u32) << 8 | kind as u32).to_le_bytes());
     let crc = checksum(&payload[..4], &payload[HEAD..]);

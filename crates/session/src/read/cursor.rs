@@ -351,10 +351,7 @@ impl<'a> Cursor<'a> {
     fn damaged(&mut self, place: Place) -> anyhow::Error {
         let open = self.open.take();
         let Some((path, part)) = self.session.parts.get_mut(place.part) else {
-            return anyhow!(
-                "no \
-            such part"
-            );
+            return anyhow!("no such part");
         };
         let segment = part.segments[place.segment];
         let at = open.as_ref().map_or(segment.offset, |open| open.at);

@@ -31,12 +31,8 @@ impl Session {
     pub fn open(path: &Path) -> Result<Self> {
         let name = path.display();
         let file = open_regular(path).with_context(|| format!("cannot open {name}"))?;
-        let part = PartReader::open(file, CHECKED_WHOLE).with_context(|| {
-            format!(
-                "cannot read \
-            {name}"
-            )
-        })?;
+        let part =
+            PartReader::open(file, CHECKED_WHOLE).with_context(|| format!("cannot read {name}"))?;
         let mut checked = CHECKED_WHOLE.saturating_sub(part.length);
         let mut parts = vec![(path.to_path_buf(), part)];
         for path in (1..MAX_PARTS).map(|n| part_path(path, n)) {

@@ -128,21 +128,18 @@ impl Recorder {
             1 => "the sample in it is".into(),
             n => format!("the {n} samples in it are"),
         };
-        let ours = self.writer.file.metadata().with_context(|| {
-            format!(
-                "cannot record into \
-            {name}"
-            )
-        })?;
+        let ours = self
+            .writer
+            .file
+            .metadata()
+            .with_context(|| format!("cannot record into {name}"))?;
         ensure!(
             ours.len() >= self.writer.end,
-            "{name} was cut while it was being recorded into: \
-            samples are lost"
+            "{name} was cut while it was being recorded into: samples are lost"
         );
         ensure!(
             ours.nlink() > 0,
-            "{name} was deleted while it was being recorded into: {samples} \
-            lost"
+            "{name} was deleted while it was being recorded into: {samples} lost"
         );
         let there = fs::symlink_metadata(&self.path)
             .map(|meta| (meta.dev(), meta.ino()))

@@ -80,12 +80,8 @@ pub fn lock(path: &Path) -> Result<LockedFile> {
             note: Some(note),
         });
     }
-    let next = rotate(path, &file).with_context(|| {
-        format!(
-            "cannot move the recording in {name} \
-        aside"
-        )
-    })?;
+    let next = rotate(path, &file)
+        .with_context(|| format!("cannot move the recording in {name} aside"))?;
     let note = format!(
         "the recording in {name} is damaged and was moved to {}",
         part_path(path, 1).display()
@@ -133,8 +129,7 @@ fn locked(path: &Path) -> Result<File> {
             }
             Err(Errno::WOULDBLOCK) => {
                 bail!(
-                    "another kvmtop is recording into {name}: stop it, or record into another \
-                    file"
+                    "another kvmtop is recording into {name}: stop it, or record into another file"
                 )
             }
             Err(e) => return Err(e).with_context(|| format!("cannot lock {name}")),

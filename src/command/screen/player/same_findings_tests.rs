@@ -252,8 +252,7 @@ fn after_jumps_within_hours() {
         assert_eq!(
             (index, &answer),
             (played[index - 1].0, &played[index - 1].1),
-            "after a seek to \
-            sample {index}"
+            "after a seek to sample {index}"
         );
     }
 }

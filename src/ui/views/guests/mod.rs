@@ -104,8 +104,7 @@ fn instead(state: &AppState) -> Option<(String, StyleId)> {
             }
             (true, None) => "No guest was running at this time.".into(),
             (false, Some(why)) => format!(
-                "No KVM guest is visible, but not every process is: \
-                {}.",
+                "No KVM guest is visible, but not every process is: {}.",
                 clean(&why)
             ),
             (true, Some(why)) => format!(
@@ -127,8 +126,8 @@ fn instead(state: &AppState) -> Option<(String, StyleId)> {
     let (all, filter) = (names.len(), clean(state.list.filter.text()));
     let names = names.join(", ");
     let text = format!(
-        "None of {all} guests passes the filter '{filter}'. Esc clears the filter. \
-        There are: {names}"
+        "None of {all} guests passes the filter '{filter}'. Esc clears the filter. There are: \
+        {names}"
     );
     Some((text, StyleId::Text))
 }

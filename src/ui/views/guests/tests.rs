@@ -100,22 +100,15 @@ fn the_worst_problem_is_first_then_the_largest_cost_then_the_busiest() {
     );
     assert!(
         line(&state, "web-1").contains("▲ web-1")
-            && line(&state, "web-1").ends_with(
-                "no \
-        Hyper-V clock"
-            )
+            && line(&state, "web-1").ends_with("no Hyper-V clock")
     );
     assert!(
         line(&state, "  other").contains("KSM uses much CPU")
-            || line(&state, "▲ other").contains(
-                "KSM \
-        uses"
-            )
+            || line(&state, "▲ other").contains("KSM uses")
     );
     assert!(
         lines(&state)[1].starts_with("▲CPU"),
-        "the host's own problem marks the host's line: \
-        {}",
+        "the host's own problem marks the host's line: {}",
         lines(&state)[1]
     );
 }
@@ -124,12 +117,7 @@ fn the_worst_problem_is_first_then_the_largest_cost_then_the_busiest() {
 fn a_setting_that_costs_little_is_no_problem_of_the_list() {
     let setting = |severity| Finding {
         rule: RuleId::DiskSetup,
-        ..finding(
-            Some("web-1"),
-            severity,
-            "a \
-        disk on IDE",
-        )
+        ..finding(Some("web-1"), severity, "a disk on IDE")
     };
     let said = |severity| {
         line(
@@ -161,14 +149,7 @@ fn among_200_guests_the_one_that_storms_the_pm_timer_is_within_the_first_three()
         .collect();
     let findings = names
         .iter()
-        .map(|name| {
-            finding(
-                Some(name),
-                Severity::Warning,
-                "no Hyper-V \
-        clock",
-            )
-        })
+        .map(|name| finding(Some(name), Severity::Warning, "no Hyper-V clock"))
         .collect();
     let state = found(state, findings);
     assert!(
@@ -206,8 +187,7 @@ fn idle_guests_share_a_line_and_are_shown_when_they_are_asked_for() {
         vec![finding(
             Some("sleepy-2"),
             Severity::Warning,
-            "idle, yet woken \
-        often",
+            "idle, yet woken often",
         )],
     );
     assert!(
@@ -316,13 +296,11 @@ fn narrow_screens_have_five_columns_and_wide_ones_seven() {
     };
     assert_eq!(
         header(&state),
-        "GUEST CPU% guest usr sys wait WAIT% EXITS/s WHAT COSTS IT PROBLEM \
-        5 of 5 guests"
+        "GUEST CPU% guest usr sys wait WAIT% EXITS/s WHAT COSTS IT PROBLEM 5 of 5 guests"
     );
     assert_eq!(
         header(&resized(&state, 80, 24)),
-        "GUEST CPU% WAIT% WHAT COSTS IT PROBLEM 5 of 5 \
-        guests"
+        "GUEST CPU% WAIT% WHAT COSTS IT PROBLEM 5 of 5 guests"
     );
     assert_eq!(
         header(&resized(&state, 60, 16)),
@@ -454,8 +432,7 @@ fn the_first_line_says_what_is_not_as_usual() {
     press(&mut state, " ");
     assert!(
         first(&state).ends_with(
-            "uses 11% of a cpu  no tracing  12 events lost  3.40 s late  \
-            PAUSED ‖ 14:04:22"
+            "uses 11% of a cpu  no tracing  12 events lost  3.40 s late  PAUSED ‖ 14:04:22"
         ),
         "{}",
         first(&state)
@@ -506,10 +483,7 @@ fn sentences_say_why_there_is_no_list() {
     let shown = lines(&state).join("\n");
     assert!(
         shown.contains("--domain nosuch matches no guest; guests here: ")
-            && !shown.contains(
-                "No \
-        KVM"
-            ),
+            && !shown.contains("No KVM"),
         "{shown}"
     );
     let mut state = busy(80, 24);
@@ -535,8 +509,7 @@ fn every_column_has_a_name_and_help_that_names_the_base_of_a_percentage() {
         assert_eq!(
             columns.iter().position(|c| c.head.name == head.name),
             Some(at),
-            "names are \
-            unique"
+            "names are unique"
         );
         assert!(
             head.name

@@ -26,8 +26,7 @@ fn assert_close(a: Option<f64>, b: Option<f64>, what: &str) {
     match (a, b) {
         (Some(a), Some(b)) => assert!(
             (a - b).abs() <= 1e-6 * a.abs().max(1.0),
-            "{what}: {a} and \
-            {b}"
+            "{what}: {a} and {b}"
         ),
         (a, b) => assert_eq!(a, b, "{what}"),
     }
@@ -339,8 +338,7 @@ fn extremes_and_accesses_of_single_intervals_are_in_the_summary() {
             .zip(rate)
             .map(|(all, one)| (all * 4.0 / one).round()),
         Some(3.0),
-        "three \
-        of four seconds"
+        "three of four seconds"
     );
 }
 
@@ -414,8 +412,7 @@ fn a_cause_is_reported_once() {
     assert_eq!(
         kept(clocks(critical).into()),
         [(RuleId::HpetClock, critical)],
-        "whichever weighs \
-        more leads"
+        "whichever weighs more leads"
     );
     assert_eq!(kept(clocks(info).into()), [(RuleId::RtcTick, warning)]);
     let wait = || finding(RuleId::VcpuWait, &[], critical, None);
@@ -423,8 +420,7 @@ fn a_cause_is_reported_once() {
     assert_eq!(
         kept(vec![wait(), overlap()]),
         [(RuleId::PinOverlap, warning)],
-        "the cause, not its \
-        effect alone"
+        "the cause, not its effect alone"
     );
     assert_eq!(
         kept(vec![overlap(), wait()]),

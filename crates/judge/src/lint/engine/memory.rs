@@ -239,8 +239,7 @@ mod tests {
         assert_eq!(play(Hold::While, ".w.."), ".w..");
         assert!(
             play(Hold::Once(f64::INFINITY), &format!("w{}", ".".repeat(200))).ends_with('w'),
-            "kept \
-            to the end"
+            "kept to the end"
         );
     }
 

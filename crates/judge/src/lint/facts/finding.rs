@@ -296,10 +296,9 @@ impl Fix {
     pub fn place(&self) -> String {
         let guest = self.domain.as_deref().unwrap_or("the guest");
         match self.kind {
-            FixKind::LibvirtXml if self.is_for_creator() => format!(
-                "XML that {guest} is created \
-                from"
-            ),
+            FixKind::LibvirtXml if self.is_for_creator() => {
+                format!("XML that {guest} is created from")
+            }
             FixKind::LibvirtXml if is_plain_name(guest) => format!("virsh edit {guest}"),
             FixKind::LibvirtXml => format!("XML of {guest}"),
             FixKind::Command if self.domain.is_some() => format!("run inside {guest}"),

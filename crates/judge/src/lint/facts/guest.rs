@@ -24,12 +24,7 @@ pub(crate) const BY_PROXMOX: &str = "its configuration says kvm: 0";
 /// `EPT_VIOLATION at rip 0x5600b39c8132, address 0x3fef42812000, error code 0x181`
 pub(crate) fn place_text(place: &ExitPlace) -> String {
     let known = |what: &str, value: Option<u64>| {
-        value.map_or(String::new(), |value| {
-            format!(
-                ", \
-        {what} {value:#x}"
-            )
-        })
+        value.map_or(String::new(), |value| format!(", {what} {value:#x}"))
     };
     let (address, code) = (
         known("address", place.address),

@@ -54,15 +54,12 @@ impl fmt::Display for Hold {
         match self {
             Self::While => f.write_str("at once, while it lasts"),
             Self::Once(s) => write!(f, "at once, kept for {s} s"),
-            Self::For(need, _) if *need <= 0.0 => write!(
-                f,
-                "at once, until it has not shown for \
-                {gone_s} s"
-            ),
+            Self::For(need, _) if *need <= 0.0 => {
+                write!(f, "at once, until it has not shown for {gone_s} s")
+            }
             Self::For(need, of) => write!(
                 f,
-                "after {need} of the last {of} s, until it has not \
-                shown for {gone_s} s"
+                "after {need} of the last {of} s, until it has not shown for {gone_s} s"
             ),
         }
     }

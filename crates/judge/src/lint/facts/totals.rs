@@ -72,13 +72,7 @@ impl EventTotals {
         let space = if of.is_empty() { "" } else { " " };
         let many = self.rate.map_or_else(
             || format!("{} {what}", self.count),
-            |rate| {
-                format!(
-                    "{} \
-                {what}/s",
-                    figure(rate)
-                )
-            },
+            |rate| format!("{} {what}/s", figure(rate)),
         );
         let parts = [
             Some(format!("{many} {of}{space}{}", guest.window())),

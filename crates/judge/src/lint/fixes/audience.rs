@@ -71,8 +71,7 @@ impl Surroundings {
                 .filter(|fix| fix.kind == FixKind::QemuOption);
             options.for_each(|fix| {
                 fix.needs = Some(format!(
-                    "add it to args: of /etc/pve/qemu-server/{id}.conf; \
-                    {POWER_CYCLE}"
+                    "add it to args: of /etc/pve/qemu-server/{id}.conf; {POWER_CYCLE}"
                 ));
             });
         }
@@ -90,8 +89,7 @@ impl Surroundings {
         if had && finding.fix.is_empty() {
             let whose = self.other_vmm.as_deref().unwrap_or("this host");
             finding.fix.push(advice(format!(
-                "kvmtop knows no setting of {whose} that changes \
-                this"
+                "kvmtop knows no setting of {whose} that changes this"
             )));
         }
         finding

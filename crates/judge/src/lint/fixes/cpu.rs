@@ -101,8 +101,7 @@ mod tests {
             ),
             (
                 "EPYC,-hv-time,+topoext,hv_vendor_id=a b",
-                "EPYC,+topoext,hv_vendor_id=a \
-                b,hv-time=on,hv-synic=on",
+                "EPYC,+topoext,hv_vendor_id=a b,hv-time=on,hv-synic=on",
             ),
         ] {
             assert_eq!(with(before, &features), after);

@@ -140,8 +140,7 @@ pub(crate) fn enable(guest: &GuestContext<'_>, wanted: &[&str]) -> Vec<Fix> {
     if !refused.is_empty() {
         let names = refused.join(", ");
         fixes.push(libvirt_advice(format!(
-            "{names}: this host does not offer it (virsh \
-            domcapabilities)"
+            "{names}: this host does not offer it (virsh domcapabilities)"
         )));
     }
     fixes
@@ -185,25 +184,13 @@ fn switch_on(guest: &GuestContext<'_>, names: &[&str]) -> Vec<Fix> {
         .collect();
     let others = names.iter().filter(|name| **name != hyperv::CLOCK);
     let lines = others.fold(String::new(), |lines, name| {
-        lines
-            + &format!(
-                "\n    <{name} \
-        state='on'/>"
-            )
+        lines + &format!("\n    <{name} state='on'/>")
     });
-    let features = (!lines.is_empty()).then(|| {
-        format!(
-            "<features>\n  <hyperv>{lines}\n  \
-        </hyperv>\n</features>"
-        )
-    });
-    let clock = names.contains(&hyperv::CLOCK).then(|| {
-        timer(
-            guest,
-            "<timer name='hypervclock' \
-        present='yes'/>",
-        )
-    });
+    let features = (!lines.is_empty())
+        .then(|| format!("<features>\n  <hyperv>{lines}\n  </hyperv>\n</features>"));
+    let clock = names
+        .contains(&hyperv::CLOCK)
+        .then(|| timer(guest, "<timer name='hypervclock' present='yes'/>"));
     let elements = hidden
         .map(str::to_owned)
         .into_iter()

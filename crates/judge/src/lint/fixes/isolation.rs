@@ -90,12 +90,10 @@ impl Isolation {
                 kernel(options)
             });
         }
-        fix.extend(self.kept.map(|cpu| {
-            advice(format!(
-                "CPU {cpu} cannot be isolated: \
-            {KEEP_FIRST_CORES}"
-            ))
-        }));
+        fix.extend(
+            self.kept
+                .map(|cpu| advice(format!("CPU {cpu} cannot be isolated: {KEEP_FIRST_CORES}"))),
+        );
         fix
     }
 }

@@ -164,12 +164,9 @@ impl Fix {
     /// persistent one.
     pub fn is_for_creator(&self) -> bool {
         let is_named = || {
-            self.needs.as_ref().is_some_and(|needs| {
-                needs.contains(
-                    "the XML that it \
-            is created from",
-                )
-            })
+            self.needs
+                .as_ref()
+                .is_some_and(|needs| needs.contains("the XML that it is created from"))
         };
         self.kind == FixKind::LibvirtXml && is_named()
     }
@@ -246,8 +243,7 @@ pub(crate) fn into_xml(guest: &GuestContext<'_>, need: &str) -> String {
     let whose = if is_transient(guest) {
         "the XML that it is created from: transient guest"
     } else {
-        "the \
-        XML of"
+        "the XML of"
     };
     format!("goes into {whose} {}{uuid}; {need}", guest.name())
 }
@@ -305,15 +301,11 @@ pub(crate) fn cpu_feature(
     let open = if guest.config.cpu_mode.is_some() {
         "<cpu>"
     } else {
-        "<cpu \
-        mode='host-passthrough'>"
+        "<cpu mode='host-passthrough'>"
     };
     let element = xml(
         guest,
-        format!(
-            "{open}\n  <feature policy='require' \
-        name='{name}'/>\n</cpu>"
-        ),
+        format!("{open}\n  <feature policy='require' name='{name}'/>\n</cpu>"),
     )
     .needing(needs);
     cpu::either(guest, element, &features)
@@ -322,10 +314,8 @@ pub(crate) fn cpu_feature(
 /// Ways to continue a post-copy migration that lost its connection.
 pub(crate) fn recover_postcopy(guest: &GuestContext<'_>) -> Vec<Fix> {
     let resume = |by: &str| advice(format!("Repair the network and resume it: {by}"));
-    let by_hand = resume(
-        "migrate-recover on the target, then migrate with resume on the source \
-        (QMP)",
-    );
+    let by_hand =
+        resume("migrate-recover on the target, then migrate with resume on the source (QMP)");
     either(
         guest,
         resume("virsh migrate --postcopy-resume with the options it was started with"),

@@ -217,8 +217,7 @@ fn shape(ctx: &Context<'_>, guest: &GuestContext<'_>, part: &GuestPlan) -> Vec<F
     if let Some(threads) = part.threads.filter(|t| *t > 0) {
         let cores = count / threads;
         let topology = format!(
-            "<cpu>\n  <topology sockets='1' dies='1' cores='{cores}' \
-            threads='{threads}'/>\n</cpu>"
+            "<cpu>\n  <topology sockets='1' dies='1' cores='{cores}' threads='{threads}'/>\n</cpu>"
         );
         let smp = format!("-smp {count},sockets=1,cores={cores},threads={threads}");
         fix.extend(either(
@@ -263,14 +262,10 @@ pub(crate) fn numatune(nodes: &CpuSet) -> String {
 
 /// The fixes that undo the plan for a guest. Empty where the plan changes nothing.
 pub(crate) fn undo(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
-    if ctx
-        .plan()
-        .guests
-        .get(guest.index)
-        .is_none_or(GuestPlan::is_empty)
-    {
+    let part = ctx.plan().guests.get(guest.index);
+    let Some(part) = part.filter(|part| !part.is_empty()) else {
         return Vec::new();
-    }
+    };
     let lines: Vec<String> = guest_placement(ctx, guest)
         .into_iter()
         .rev()
@@ -281,11 +276,11 @@ pub(crate) fn undo(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
     } else {
         vec![command(lines.join("\n"))]
     };
-    if fix.len() < guest_placement(ctx, guest).len() && guest.config.libvirt != Some(false) {
+    let changes_xml = part.threads.is_some() || part.memory.is_some();
+    if changes_xml && guest.config.libvirt != Some(false) {
         let save = virsh(guest, "dumpxml", "--inactive");
         fix.push(advice(format!(
-            "the rest of its XML: {save} > FILE before, virsh define FILE to \
-            go back"
+            "the rest of its XML: {save} > FILE before, virsh define FILE to go back"
         )));
     }
     fix

@@ -170,12 +170,8 @@ fn by_exits(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Event> {
     }
     for (vcpu, reason, count) in &guest.domain.userspace {
         if let (None, Some((severity, incident))) = (vcpu, returned(*reason)) {
-            let meaning = returns::errno_meaning(*reason).map_or_else(String::new, |m| {
-                format!(
-                    " \
-                ({m})"
-                )
-            });
+            let meaning =
+                returns::errno_meaning(*reason).map_or_else(String::new, |m| format!(" ({m})"));
             let what = format!(
                 "returns of KVM_RUN with {}{meaning}",
                 returns::display(*reason)

@@ -98,8 +98,7 @@ fn not_converging(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
                 name(job)
             )),
             Some(format!(
-                "{left_b} are left after a pass, {allowed} may be (downtime limit: \
-                {limit})"
+                "{left_b} are left after a pass, {allowed} may be (downtime limit: {limit})"
             )),
             job.elapsed_ns
                 .map(|ns| format!("it has run for {}", seconds(ns as f64 / 1e9))),
@@ -159,8 +158,7 @@ fn ways_to_end(guest: &GuestContext<'_>, job: &Job) -> Vec<Fix> {
     if job.kind != JobKind::Save {
         if job.postcopy == Some(false) {
             all.push(fixes::advice(
-                "Start it again with post-copy allowed (--postcopy, capability \
-                postcopy-ram)",
+                "Start it again with post-copy allowed (--postcopy, capability postcopy-ram)",
             ));
         } else {
             all.extend(set(
@@ -238,16 +236,13 @@ fn is_stalled(ctx: &Context<'_>, job: &Job) -> bool {
 fn look_at(guest: &GuestContext<'_>, job: &Job) -> Fix {
     match (guest.config.libvirt, job.kind) {
         (Some(true), JobKind::Mirror | JobKind::Commit | JobKind::Stream) => fixes::advice(
-            "virsh blockjob --info shows it, virsh blockjob --abort ends it without \
-                its result",
+            "virsh blockjob --info shows it, virsh blockjob --abort ends it without its result",
         ),
-        (Some(true), _) => fixes::command(fixes::virsh(guest, "domjobinfo", "")).needing(
-            "shows \
-            its figures",
-        ),
+        (Some(true), _) => {
+            fixes::command(fixes::virsh(guest, "domjobinfo", "")).needing("shows its figures")
+        }
         _ => fixes::advice(
-            "QMP query-jobs and query-migrate show it; job-cancel and \
-            migrate_cancel end it",
+            "QMP query-jobs and query-migrate show it; job-cancel and migrate_cancel end it",
         ),
     }
 }

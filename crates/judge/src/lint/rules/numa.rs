@@ -161,8 +161,7 @@ fn memory_elsewhere(
         );
         let local = figure(local);
         let evidence = vec![format!(
-            "{local} % of its memory is on the nodes of its vCPUs \
-            ({nodes}): {list}"
+            "{local} % of its memory is on the nodes of its vCPUs ({nodes}): {list}"
         )];
         let found = Finding::new(
             severity,
@@ -179,8 +178,8 @@ fn memory_elsewhere(
         .as_ref()
         .filter(|_| ctx.layout(guest).memory_elsewhere(ctx.map()))?;
     let evidence = vec![format!(
-        "<numatune> binds memory to node {bound}; the vCPUs are pinned to CPUs {cpus} \
-            on node {nodes}"
+        "<numatune> binds memory to node {bound}; the vCPUs are pinned to CPUs {cpus} on node \
+            {nodes}"
     )];
     let planned = guest_placement(ctx, guest);
     let fix = if planned.is_empty() {
@@ -208,10 +207,8 @@ fn smt(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
         return;
     }
     let threads = layout.threads;
-    let seen = format!(
-        "the guest sees {threads} threads per core, yet these are on different \
-        cores"
-    );
+    let seen =
+        format!("the guest sees {threads} threads per core, yet these are on different cores");
     // Threads of a guest core, as the guest sees them, on different cores of the host; or vCPUs on
     // siblings of one core, in a guest that sees one thread per core.
     let (pairs, severity, seen, advice, prose) = if threads > 1 {
@@ -251,10 +248,7 @@ fn smt(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let pairs_text = listed(pairs.iter().map(named).collect());
     let evidence = vec![
         format!("{seen}: {pairs_text}"),
-        format!(
-            "CPUs that share a core on this \
-        host: {cores}"
-        ),
+        format!("CPUs that share a core on this host: {cores}"),
     ];
     let fix = fixes::or_advice(guest_placement(ctx, guest), advice);
     let marks = pairs

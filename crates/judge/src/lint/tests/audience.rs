@@ -6,14 +6,13 @@ use kvm::kernel_log::{self, LogKind};
 use kvm::{Isa, Space, cmdline, topology};
 use sample::{DiskSample, DomainSample, ExitPlace, Pressure, Throttling, Vmm};
 
-const LOG: &str = "[3590.0] *** Guest State ***\n[3591.0] kvm: INTERNAL_ERROR in emulation\n\
-    [3592.0] Out of memory: Killed process 5 (qemu-kvm) total-vm:1kB\n\
-    [3593.0] qemu-kvm[5]: segfault at 0 ip 00007f sp 00007f error 4\n\
-    [3594.0] kvm [5]: vcpu0, guest rIP: 0x1 ignored rdmsr: 0x122 data 0x0\n\
-    [3595.0] watchdog: BUG: soft lockup - CPU#1 stuck for 22s! [CPU 0/KVM:7]\n\
-    [3596.0] INFO: task CPU 0/KVM:7 blocked for more than 120 seconds.\n\
-    [3597.0] x86/split lock detection: #AC: CPU 0/KVM/7 took a split_lock trap at address: 0x1\n\
-    [3598.0] vfio-pci 0000:01:00.0: not ready 65535ms after FLR; giving up\n";
+const LOG: &str = "[3590.0] *** Guest State ***\n[3591.0] kvm: INTERNAL_ERROR in \
+    emulation\n[3592.0] Out of memory: Killed process 5 (qemu-kvm) total-vm:1kB\n[3593.0] \
+    qemu-kvm[5]: segfault at 0 ip 00007f sp 00007f error 4\n[3594.0] kvm [5]: vcpu0, guest rIP: \
+    0x1 ignored rdmsr: 0x122 data 0x0\n[3595.0] watchdog: BUG: soft lockup - CPU#1 stuck for 22s! \
+    [CPU 0/KVM:7]\n[3596.0] INFO: task CPU 0/KVM:7 blocked for more than 120 seconds.\n[3597.0] \
+    x86/split lock detection: #AC: CPU 0/KVM/7 took a split_lock trap at address: 0x1\n[3598.0] \
+    vfio-pci 0000:01:00.0: not ready 65535ms after FLR; giving up\n";
 
 /// The host's kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -196,8 +195,7 @@ fn scene(manager: Manager, machine: Machine, windows: bool, calm: bool) -> Model
         Manager::Libvirt => {
             let synic = if machine.is_pc() { synic } else { "" };
             let guest = guest.xml(&format!(
-                "<memory \
-                unit='GiB'>4</memory><vcpu>4</vcpu>{synic}{DISK}"
+                "<memory unit='GiB'>4</memory><vcpu>4</vcpu>{synic}{DISK}"
             ));
             guest.facts(|f| {
                 Arc::make_mut(&mut f.xml.as_mut().unwrap().value).arch =
@@ -208,8 +206,7 @@ fn scene(manager: Manager, machine: Machine, windows: bool, calm: bool) -> Model
             let cpu = if machine.is_pc() {
                 "q35,accel=kvm -cpu kvm64,hv-synic,hv-vpindex"
             } else {
-                "virt \
-                -cpu host"
+                "virt -cpu host"
             };
             // A name in libvirt's form, which scripts copy.
             let monitor = if manager == Manager::Proxmox {
@@ -384,12 +381,7 @@ fn a_finding_speaks_of_what_its_host_and_guest_have() {
                     );
                     let mut fixes = finding.fix.iter();
                     proxmox |= manager == Manager::Proxmox
-                        && fixes.any(|fix| {
-                            fix.text.starts_with(
-                                "qm \
-                        set 100",
-                            )
-                        });
+                        && fixes.any(|fix| fix.text.starts_with("qm set 100"));
                     let text = format!(
                         "{} {} {:?} {:?}",
                         finding.title, finding.why, finding.evidence, finding.fix
@@ -397,8 +389,7 @@ fn a_finding_speaks_of_what_its_host_and_guest_have() {
                     for word in foreign(manager, machine) {
                         assert!(
                             !text.contains(word),
-                            "{manager:?} {machine:?} {}: {word} in \
-                            {text}",
+                            "{manager:?} {machine:?} {}: {word} in {text}",
                             finding.rule
                         );
                     }
@@ -458,17 +449,14 @@ fn a_pasted_element_says_what_it_stands_in_place_of() {
     let found = get(&report, RuleId::WindowsEnlightenments);
     let needs = found.fix[0].needs.as_deref().unwrap_or_default();
     assert!(
-        needs.starts_with(
-            "in place of the guest's <feature policy='disable' \
-        name='hypervisor'/>; "
-        ),
+        needs
+            .starts_with("in place of the guest's <feature policy='disable' name='hypervisor'/>; "),
         "{found:#?}"
     );
     assert_eq!(
         (found.fix.len(), found.comes_first),
         (1, true),
-        "nothing else has to do with it: \
-        {found:#?}"
+        "nothing else has to do with it: {found:#?}"
     );
 }
 

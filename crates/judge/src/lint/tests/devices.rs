@@ -147,8 +147,7 @@ fn properties_that_cost_are_found_and_cited() {
     // its own.
     let mut fixture = set("override");
     let command = cmdline::parse_text(
-        "qemu-system-x86_64 -device \
-            virtio-net-pci,id=ua-n,ioeventfd=off,vectors=0",
+        "qemu-system-x86_64 -device virtio-net-pci,id=ua-n,ioeventfd=off,vectors=0",
     )
     .unwrap();
     fixture.guests[0].facts.command = Some(Arc::new(command));
@@ -156,10 +155,7 @@ fn properties_that_cost_are_found_and_cited() {
     let found = get(&report, RuleId::DeviceProperties);
     assert!(
         found.evidence[0].contains("<qemu:override>")
-            && found.evidence[1].contains(
-                "vectors=0, \
-            set in QEMU's"
-            ),
+            && found.evidence[1].contains("vectors=0, set in QEMU's"),
         "{found:#?}"
     );
     // The rule about their effect cites them.
@@ -333,8 +329,7 @@ fn kworkers_on_isolated_cpus() {
 fn an_emulated_card_is_named_where_nothing_is_measured() {
     let card = |model: &str| {
         let xml = format!(
-            "<devices><interface><model type='{model}'/><alias \
-            name='net0'/></interface></devices>"
+            "<devices><interface><model type='{model}'/><alias name='net0'/></interface></devices>"
         );
         Guest::new("g", 5).linux(&xml)
     };
@@ -343,8 +338,7 @@ fn an_emulated_card_is_named_where_nothing_is_measured() {
     silent(&report, RuleId::DeviceProperties);
     assert_eq!(
         get(&report, RuleId::EmulatedDevice).title,
-        "The network card net0 is an emulated \
-        e1000e"
+        "The network card net0 is an emulated e1000e"
     );
     silent(
         &judge(&on(card("virtio").vcpus(1, |v, t| t.on(v))).model()),
@@ -363,8 +357,7 @@ fn an_emulated_card_is_named_where_nothing_is_measured() {
 /// The fixes of a guest that was started with these options, or by Proxmox.
 fn fixes_of(rule: RuleId, options: &str) -> Vec<Fix> {
     let command = cmdline::parse_text(&format!(
-        "qemu-system-x86_64 -enable-kvm -cpu host -m 2G \
-        {options}"
+        "qemu-system-x86_64 -enable-kvm -cpu host -m 2G {options}"
     ))
     .unwrap();
     let guest = Guest::new("g", 5).facts(|f| f.command = Some(Arc::new(command)));
@@ -392,8 +385,7 @@ fn a_fix_fits_what_is_there() {
         ),
         (
             "-device lsi53c895a,id=l -nic none",
-            "Give the guest virtio-scsi in place of lsi53c895a \
-            for l",
+            "Give the guest virtio-scsi in place of lsi53c895a for l",
             true,
         ),
     ] {

@@ -19,8 +19,7 @@ fn disk(reads: u64, us: u64, flushes: u64, flush_us: u64) -> DiskSample {
 
 fn with(bus: &str, iotune: &str, disk: DiskSample) -> Fixture {
     let xml = format!(
-        "<devices><disk><target dev='vda' \
-        bus='{bus}'/><iotune>{iotune}</iotune></disk></devices>"
+        "<devices><disk><target dev='vda' bus='{bus}'/><iotune>{iotune}</iotune></disk></devices>"
     );
     let mut guest = Guest::new("g", 5)
         .linux(&xml)
@@ -43,10 +42,7 @@ fn disk_throttled() {
     fires(&report, RuleId::DiskThrottled, Severity::Warning);
     let found = get(&report, RuleId::DiskThrottled);
     assert!(
-        found.evidence[0].contains(
-            "99 op/s of at most 100 (total_iops_sec), 99 % of the \
-        limit"
-        ),
+        found.evidence[0].contains("99 op/s of at most 100 (total_iops_sec), 99 % of the limit"),
         "{found:#?}"
     );
     assert_eq!(
@@ -264,8 +260,7 @@ fn disk_setup() {
     let driver = |driver: &str, kind: &str, bus: &str| {
         let target = format!("<target dev='vda' bus='{bus}'/>");
         described(&format!(
-            "<disk type='{kind}' device='disk'><driver name='qemu' \
-            {driver}/>{target}</disk>"
+            "<disk type='{kind}' device='disk'><driver name='qemu' {driver}/>{target}</disk>"
         ))
     };
     for (options, kind, bus, says) in [
@@ -300,19 +295,14 @@ fn disk_setup() {
         assert_eq!(
             get(&report, RuleId::DiskSetup).comes_first,
             options.contains("unsafe"),
-            "it \
-            can lose data"
+            "it can lose data"
         );
     }
     // What libvirt and its tools write, and what oVirt sets for image files on purpose.
     for (options, kind) in [
         ("", "file"),
         ("cache='none' io='native'", "block"),
-        (
-            "cache='none' \
-        io='threads'",
-            "file",
-        ),
+        ("cache='none' io='threads'", "file"),
     ] {
         silent(&driver(options, kind, "virtio"), RuleId::DiskSetup);
     }
@@ -342,10 +332,10 @@ fn a_busy_disk_wants_an_iothread() {
     };
     let report = busy("virtio", "", 9000, 80.0);
     fires(&report, RuleId::DiskSetup, Severity::Info);
-    assert!(get(&report, RuleId::DiskSetup).evidence[0].starts_with(
-        "disk vda of g: 9000 requests/s \
-            without an IOThread"
-    ));
+    assert!(
+        get(&report, RuleId::DiskSetup).evidence[0]
+            .starts_with("disk vda of g: 9000 requests/s without an IOThread")
+    );
     silent(
         &busy("virtio", "<driver iothread='1'/>", 9000, 80.0),
         RuleId::DiskSetup,
@@ -354,8 +344,7 @@ fn a_busy_disk_wants_an_iothread() {
     silent(&busy("virtio", "", 100, 80.0), RuleId::DiskSetup);
     let by_hand = |disk: &str| {
         let command = format!(
-            "kvm -m 4G -nic none -object iothread,id=iothread0 -drive \
-            file=a.raw,id=vda,{disk}"
+            "kvm -m 4G -nic none -object iothread,id=iothread0 -drive file=a.raw,id=vda,{disk}"
         );
         let command = kvm::cmdline::parse_text(&command).unwrap();
         let mut guest = Guest::new("g", 5).facts(|f| f.command = Some(Arc::new(command)));

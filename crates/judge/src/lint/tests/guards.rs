@@ -116,8 +116,7 @@ fn findings_of_a_noisy_host_stand_still() {
         let seconds = noisy(seed);
         assert!(
             seconds.last().is_some_and(|s| !s.is_empty()),
-            "the figures are large enough for \
-            findings"
+            "the figures are large enough for findings"
         );
         let changes = seconds.windows(2).filter(|w| w[0] != w[1]).count();
         assert!(
@@ -281,10 +280,9 @@ fn a_guest_that_the_engine_has_no_place_for_is_not_judged_as_idle() {
         .expect("why");
     assert!(
         said.rule == RuleId::Every
-            && said.because.starts_with(
-                "exits and accesses of 1 of 1 \
-        vCPUs"
-            ),
+            && said
+                .because
+                .starts_with("exits and accesses of 1 of 1 vCPUs"),
         "{said:?}"
     );
     assert!(

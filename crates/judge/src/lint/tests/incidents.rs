@@ -109,10 +109,7 @@ fn a_killed_guest_is_reported_for_an_hour() {
         let time = model.mono_s - seconds_ago;
         logged(
             &mut model,
-            &format!(
-                "[{time:.3}] Out of memory: Killed process {who} \
-            total-vm:17825792kB\n"
-            ),
+            &format!("[{time:.3}] Out of memory: Killed process {who} total-vm:17825792kB\n"),
         );
         judge(&model)
     };
@@ -145,8 +142,7 @@ fn lockups_and_failed_entries_of_the_log() {
     fires(&once(&model), RuleId::HostLockup, Severity::Warning);
     logged(
         &mut model,
-        "[990.0] kvm_intel: set kvm_intel.dump_invalid_vmcs=1 to dump internal KVM \
-        state.\n",
+        "[990.0] kvm_intel: set kvm_intel.dump_invalid_vmcs=1 to dump internal KVM state.\n",
     );
     let report = once(&model);
     fires(&report, RuleId::AbnormalExit, Severity::Critical);
@@ -158,8 +154,7 @@ fn lockups_and_failed_entries_of_the_log() {
     let see = &get(&report, RuleId::AbnormalExit).see;
     assert!(
         !see.is_empty() && !see.iter().any(|link| link.contains("buslock")),
-        "links fit the \
-        incident: {see:#?}"
+        "links fit the incident: {see:#?}"
     );
 }
 
@@ -170,22 +165,15 @@ fn like_events_keep_the_first_and_the_last() {
     let (mut memory, options) = (RuleMemory::default(), Options::default());
     logged(&mut model, "[900.0] kvm [5]: vcpu0 unhandled rdmsr: 0x1\n");
     run(&model, &mut memory, &options);
-    let error = |at: &str| {
-        format!(
-            "[{at}] qemu-kvm[5]: segfault at 0 ip 00007f sp 00007f error \
-        4\n"
-        )
-    };
+    let error =
+        |at: &str| format!("[{at}] qemu-kvm[5]: segfault at 0 ip 00007f sp 00007f error 4\n");
     logged(&mut model, &error("990.0"));
     assert!(
         words(get(
             &run(&model, &mut memory, &options),
             RuleId::GuestKilled
         ))
-        .contains(
-            "the log \
-        says: "
-        )
+        .contains("the log says: ")
     );
     logged(
         &mut model,
@@ -217,19 +205,13 @@ fn of_log(log: &str) -> Report {
 fn different_kills_are_each_said_and_lead_to_their_limit() {
     let kill = |at: u32, pid: u32, kind: &str| {
         format!(
-            "[{at}.0] {kind}ut of memory: Killed process {pid} (qemu-system-x86) \
-            total-vm:1kB\n"
+            "[{at}.0] {kind}ut of memory: Killed process {pid} (qemu-system-x86) total-vm:1kB\n"
         )
     };
     let log = [
         kill(1, 70870, "Memory cgroup o"),
         kill(2, 24790, "Memory cgroup o"),
-        kill(
-            3,
-            39079,
-            "Memory \
-        cgroup o",
-        ),
+        kill(3, 39079, "Memory cgroup o"),
     ];
     let report = of_log(&log.concat());
     let found = get(&report, RuleId::GuestKilled);
@@ -238,10 +220,7 @@ fn different_kills_are_each_said_and_lead_to_their_limit() {
         ["70870", "24790", "39079"]
             .iter()
             .all(|pid| text.contains(pid))
-            && !text.contains(
-                "3 \
-        times"
-            ),
+            && !text.contains("3 times"),
         "{text}"
     );
     assert!(
@@ -290,8 +269,7 @@ fn trouble_of_disks_of_the_host() {
     let disk = "[9.0] ata2.00: failed command: WRITE FPDMA QUEUED\n";
     assert_eq!(
         get(&of_log(disk), RuleId::DiskErrors).title,
-        "A disk, its link or its file system \
-        reports errors"
+        "A disk, its link or its file system reports errors"
     );
     let pool = of_log("[ 9.0] device-mapper: thin: 252:4: no free data space available.\n");
     assert!(words(get(&pool, RuleId::DiskErrors)).contains("lvs -a"));

@@ -218,8 +218,7 @@ fn no_option_takes_the_host_its_cpus() {
             *seen.entry(name.clone()).or_insert(0) += 1;
             assert!(
                 !cpus.is_empty() && cpus.is_subset(&online),
-                "{number}: {name}={cpus} on \
-                {online}"
+                "{number}: {name}={cpus} on {online}"
             );
             if name == "isolcpus" {
                 assert!(
@@ -234,8 +233,7 @@ fn no_option_takes_the_host_its_cpus() {
             if ["isolcpus", "nohz_full", "rcu_nocbs"].contains(&name.as_str()) {
                 assert!(
                     !online.is_subset(cpus),
-                    "{number}: {name}={cpus} leaves nothing of \
-                    {online}"
+                    "{number}: {name}={cpus} leaves nothing of {online}"
                 );
             }
         }

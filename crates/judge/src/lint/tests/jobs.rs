@@ -92,13 +92,11 @@ fn job_not_converging() {
     let found = get(&report, RuleId::JobNotConverging);
     assert_eq!(
         found.evidence[0],
-        "the guest writes 12 MiB/s, the migration, pass 4 moves 10 \
-        MiB/s"
+        "the guest writes 12 MiB/s, the migration, pass 4 moves 10 MiB/s"
     );
     assert_eq!(
         found.evidence[1],
-        "60 MiB are left after a pass, 3 MiB may be (downtime limit: 300 \
-        ms)"
+        "60 MiB are left after a pass, 3 MiB may be (downtime limit: 300 ms)"
     );
     let fixes: Vec<&str> = found.fix.iter().map(|fix| fix.text.as_str()).collect();
     let [downtime, speed, postcopy, throttle] = fixes[..] else {
@@ -293,10 +291,7 @@ fn job_stalled() {
         get(&report, RuleId::JobStalled)
             .evidence
             .iter()
-            .any(|line| line.contains(
-                "no space \
-        left"
-            ))
+            .any(|line| line.contains("no space left"))
     );
     fires(
         &judged(Job {

@@ -137,8 +137,7 @@ fn a_line_of_the_hosts_log_is_reported_for_an_hour() {
     assert!((91..130).all(&mut fires_at));
     assert!(
         !(4000..4060).map(fires_at).last().unwrap(),
-        "the line stays in the log, the finding \
-        does not"
+        "the line stays in the log, the finding does not"
     );
 }
 
@@ -215,8 +214,7 @@ fn busy_cpus_at_low_clocks() {
     );
     assert!(
         !found.fix.iter().any(|fix| fix.kind == FixKind::Command),
-        "the driver is unknown: \
-        {found:?}"
+        "the driver is unknown: {found:?}"
     );
     silent(&at(95.0, 2_300_000, |_| ()), RuleId::HostFrequency);
     silent(&at(20.0, 1_000_000, |_| ()), RuleId::HostFrequency);
@@ -291,8 +289,7 @@ fn cpu_model() {
         "-enable-kvm -cpu host",
         "-accel tcg",
         "-m 2G",
-        "-enable-kvm -cpu \
-        kvm64,+aes,+avx",
+        "-enable-kvm -cpu kvm64,+aes,+avx",
     ] {
         silent(
             &of(started(&format!("qemu-system-x86_64 -name g {command}"))),
@@ -324,10 +321,9 @@ fn cpu_model() {
 #[test]
 fn guest_limits() {
     let vcpus = |os: &str, xml: &str, busy: u32| {
-        let guest = Guest::new("g", 5).os(os).xml(&format!(
-            "<vcpu>8</vcpu><cpu \
-            mode='host-model'>{xml}</cpu>"
-        ));
+        let guest = Guest::new("g", 5)
+            .os(os)
+            .xml(&format!("<vcpu>8</vcpu><cpu mode='host-model'>{xml}</cpu>"));
         judge(
             &on(guest.vcpus(8, |v, t| {
                 t.on(v)

@@ -53,8 +53,7 @@ fn judge(model: &Model) -> Report {
         let early = after(model, needed_s, &Options::default());
         assert!(
             guarded || early.findings.iter().any(|e| e.covers(f.rule)),
-            "{} needs over \
-            {needed_s} s",
+            "{} needs over {needed_s} s",
             f.rule
         );
     }
@@ -199,8 +198,7 @@ fn every_problem_fits_its_column_and_is_plain() {
     assert_eq!(
         problems.iter().collect::<BTreeSet<_>>().len(),
         problems.len(),
-        "no two rules say \
-        the same"
+        "no two rules say the same"
     );
     for r in super::rules() {
         let (problem, name) = (r.doc.problem, r.id.as_str());
@@ -287,8 +285,7 @@ fn a_finding_that_costs_next_to_nothing_is_below_one_that_costs_a_cpu() {
     assert_eq!(
         steady,
         [Some(31.0), Some(97.0), None, Some(0.04)],
-        "costs that are alike keep \
-        their order"
+        "costs that are alike keep their order"
     );
     let worse = Finding {
         severity: Severity::Warning,
@@ -305,8 +302,7 @@ fn a_finding_that_costs_next_to_nothing_is_below_one_that_costs_a_cpu() {
     assert_eq!(
         order(&loses_data, &found(Some(97.0), Some(1))),
         std::cmp::Ordering::Less,
-        "whatever \
-        others cost"
+        "whatever others cost"
     );
     assert_eq!(
         order(&loses_data, &worse),

@@ -50,8 +50,7 @@ fn two_guests_on_one_cpu() {
     );
     assert!(
         f.evidence.iter().any(|e| e.starts_with("b: vcpu 0 waits")),
-        "whose wait it is: \
-        {f:#?}"
+        "whose wait it is: {f:#?}"
     );
     fires(
         &judge(&at(40.0, 1.0)),
@@ -192,8 +191,7 @@ fn emulator_from_configuration_alone() {
         &configured(
             host(),
             vec![with(
-                "<emulatorpin cpuset='1'/><iothreadpin iothread='1' \
-            cpuset='0'/>",
+                "<emulatorpin cpuset='1'/><iothreadpin iothread='1' cpuset='0'/>",
             )],
         ),
         RuleId::EmulatorOnVcpu,
@@ -203,8 +201,7 @@ fn emulator_from_configuration_alone() {
         &configured(
             host(),
             vec![with(
-                "<emulatorpin cpuset='0'/><iothreadpin iothread='1' \
-            cpuset='2'/>",
+                "<emulatorpin cpuset='0'/><iothreadpin iothread='1' cpuset='2'/>",
             )],
         ),
         RuleId::EmulatorOnVcpu,
@@ -223,8 +220,7 @@ fn emulator_from_configuration_alone() {
         &configured(
             host(),
             vec![with(
-                "<emulatorpin cpuset='0'/><iothreadpin iothread='1' \
-            cpuset='0'/>",
+                "<emulatorpin cpuset='0'/><iothreadpin iothread='1' cpuset='0'/>",
             )],
         ),
         RuleId::EmulatorOnVcpu,
@@ -315,8 +311,7 @@ fn nodes() {
             two(),
             vec![pins(
                 [5, 6],
-                "<numatune><memory mode='strict' \
-            nodeset='0'/></numatune>",
+                "<numatune><memory mode='strict' nodeset='0'/></numatune>",
             )],
         ),
         RuleId::NumaSplit,
@@ -327,8 +322,7 @@ fn nodes() {
             two(),
             vec![pins(
                 [5, 6],
-                "<numatune><memory mode='strict' \
-            nodeset='1'/></numatune>",
+                "<numatune><memory mode='strict' nodeset='1'/></numatune>",
             )],
         ),
         RuleId::NumaSplit,
@@ -401,10 +395,10 @@ fn pile_up_on_isolated_cpus() {
         )
     };
     fires(&two(4), RuleId::IsolatedPileUp, Severity::Critical);
-    assert!(get(&two(4), RuleId::IsolatedPileUp).evidence[0].contains(
-        "vCPU 0 of a, vCPU 0 of b \
-        are all on CPU 4"
-    ));
+    assert!(
+        get(&two(4), RuleId::IsolatedPileUp).evidence[0]
+            .contains("vCPU 0 of a, vCPU 0 of b are all on CPU 4")
+    );
     silent(&two(5), RuleId::IsolatedPileUp);
     let set = "<cputune><vcpupin vcpu='0' cpuset='4-7'/><vcpupin vcpu='1' cpuset='4-7'/></cputune>";
     silent(
@@ -542,8 +536,7 @@ fn realtime_that_the_kernel_stops() {
     let fixes = &get(&report, RuleId::RealtimeVcpu).fix;
     assert_eq!(
         fixes[0].text, "sysctl kernel.sched_rt_runtime_us=-1",
-        "its pin is right: \
-        {fixes:#?}"
+        "its pin is right: {fixes:#?}"
     );
     silent(&at("-1", 97.0), RuleId::RealtimeVcpu);
     silent(&at("950000", 60.0), RuleId::RealtimeVcpu);
@@ -561,8 +554,7 @@ fn drift() {
     fires(&judge(&at(5)), RuleId::AffinityDrift, Severity::Warning);
     assert_eq!(
         get(&judge(&at(5)), RuleId::AffinityDrift).fix[0].text,
-        "virsh vcpupin a 0 4 --live \
-        --config"
+        "virsh vcpupin a 0 4 --live --config"
     );
     silent(&judge(&at(4)), RuleId::AffinityDrift);
     silent(
@@ -659,8 +651,7 @@ fn tasks_of_the_host_on_a_pinned_cpu() {
     let fix = &get(&report, RuleId::PinnedNotIsolated).fix;
     assert!(
         fix.iter().all(|f| !f.text.contains("isolcpus")),
-        "not all CPUs can be isolated: \
-        {fix:#?}"
+        "not all CPUs can be isolated: {fix:#?}"
     );
     // It waits for another guest: the few percent of the host's task are another matter.
     let roaming = Guest::new("b", 20)

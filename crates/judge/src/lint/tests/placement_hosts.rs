@@ -21,8 +21,7 @@ const HOSTS: [(&str, &str); 20] = [
     ),
     (
         "Threadripper 3960X",
-        "0:0-2/1+24 0:3-5/1+24 0:6-8/1+24 0:9-11/1+24 0:12-14/1+24 0:15-17/1+24 \
-        0:18-23/1+24",
+        "0:0-2/1+24 0:3-5/1+24 0:6-8/1+24 0:9-11/1+24 0:12-14/1+24 0:15-17/1+24 0:18-23/1+24",
     ),
     (
         "EPYC 7302P, one node",
@@ -72,8 +71,7 @@ fn table(caches: &str) -> String {
             for cpu in distances.iter().map(|distance| core + distance) {
                 let _ = writeln!(
                     text,
-                    "{cpu} {node} {node} {core} {core}:{core}:{l2}:{l3} yes \
-                    {mhz}.0000"
+                    "{cpu} {node} {node} {core} {core}:{core}:{l2}:{l3} yes {mhz}.0000"
                 );
             }
         }

@@ -308,12 +308,11 @@ impl World {
                     guest.topology = new.topology.or(guest.topology);
                     guest.numatune = new.numatune.or(guest.numatune.take());
                     // As text, because the cells are elsewhere in the domain.
-                    for line in fix.text.lines().filter_map(|l| {
-                        l.trim().strip_prefix(
-                            "<memnode \
-                        cellid='",
-                        )
-                    }) {
+                    for line in fix
+                        .text
+                        .lines()
+                        .filter_map(|l| l.trim().strip_prefix("<memnode cellid='"))
+                    {
                         let words: Vec<&str> = line.split('\'').collect();
                         if let Some(cell) = guest
                             .numa_cells
@@ -467,11 +466,7 @@ fn check(number: u64) -> Result<(), (String, String)> {
         if set.is_empty() || !set.is_subset(&all) {
             return Err((
                 "pinned to a CPU that is not there".into(),
-                format!(
-                    "{thread} to \
-                {cpus}\n{}",
-                    story()
-                ),
+                format!("{thread} to {cpus}\n{}", story()),
             ));
         }
     }
@@ -488,12 +483,7 @@ fn check_all(numbers: std::ops::Range<u64>) {
     }
     let counts: Vec<_> = failures
         .iter()
-        .map(|(kind, (n, first, _))| {
-            format!(
-                "{n} {kind}, first \
-        {first}"
-            )
-        })
+        .map(|(kind, (n, first, _))| format!("{n} {kind}, first {first}"))
         .collect();
     let stories: Vec<&str> = failures.values().map(|f| f.2.as_str()).collect();
     assert!(failures.is_empty(), "{counts:#?}\n{}", stories.join("\n"));

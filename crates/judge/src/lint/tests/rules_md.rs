@@ -97,11 +97,8 @@ fn page() -> String {
             let _ = writeln!(
                 out,
                 "- Reported {}.",
-                rule.reported().replace(
-                    ", until it has not \
-                shown for 15 s",
-                    ""
-                )
+                rule.reported()
+                    .replace(", until it has not shown for 15 s", "")
             );
             if !rule.doc.thresholds.is_empty() {
                 let names: Vec<String> = rule
@@ -141,8 +138,7 @@ fn the_page_of_rules_is_current() {
     let current = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         current == page,
-        "docs/rules.md is not what crates/judge/src/lint makes of it: run \
-        `make accept`"
+        "docs/rules.md is not what crates/judge/src/lint makes of it: run `make accept`"
     );
 }
 
@@ -153,8 +149,7 @@ fn every_threshold_decides_a_rule() {
     for (name, ..) in all {
         assert!(
             super::super::rules().any(|r| r.doc.thresholds.contains(&name.as_str())),
-            "{name} \
-            decides nothing"
+            "{name} decides nothing"
         );
     }
 }

@@ -121,9 +121,7 @@ fn migrations() {
     let fix = &get(&report, RuleId::VcpuMigrating).fix;
     // vCPU 1 runs on CPU 1, and CPU 0 is the host's.
     assert_eq!(
-        fix[0].text,
-        "virsh vcpupin l 0 2 --live --config\nvirsh vcpupin l 1 1 --live \
-        --config",
+        fix[0].text, "virsh vcpupin l 0 2 --live --config\nvirsh vcpupin l 1 1 --live --config",
         "{fix:#?}"
     );
     assert!(
@@ -325,8 +323,7 @@ fn a_task_of_the_host_that_takes_the_guests_cpus_is_named() {
     );
     assert_eq!(
         f.fix[0].text, "taskset -apc 2-3 100\ntaskset -apc 2-3 101",
-        "the CPUs that no \
-        guest may use"
+        "the CPUs that no guest may use"
     );
     silent(&report, RuleId::Overcommit);
     // The same vCPUs without it, and beside one that matters little.
@@ -338,8 +335,7 @@ fn a_task_of_the_host_that_takes_the_guests_cpus_is_named() {
     let own = judge(&beside_a_task("kvmtop", 80.0).model());
     assert!(
         get(&own, RuleId::HostTaskHog).fix[0].text.contains("-d 5"),
-        "its own cost is named as \
-        that"
+        "its own cost is named as that"
     );
 }
 
@@ -359,8 +355,7 @@ fn a_task_on_the_cpu_of_a_pinned_vcpu_is_one_finding() {
     assert_eq!(f.title, "java takes the CPUs that guests want");
     assert!(
         f.cost.is_some_and(|cost| (40.0..=45.5).contains(&cost)),
-        "what the guest loses: \
-        {:?}",
+        "what the guest loses: {:?}",
         f.cost
     );
 }
@@ -415,12 +410,7 @@ fn wake_latency() {
     model.host.cpus[3].power = Some(sleep);
     std::sync::Arc::make_mut(&mut model.host.facts)
         .params
-        .insert(
-            CPU_SLEEP_STATES.into(),
-            "C1 2, \
-        C6 133"
-                .into(),
-        );
+        .insert(CPU_SLEEP_STATES.into(), "C1 2, C6 133".into());
     let report = judge(&model);
     let said = "CPU 3 wakes 2100 times/s from sleep states that take 133 us on average to leave \
         (C1 2, C6 133)";

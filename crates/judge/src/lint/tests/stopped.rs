@@ -68,8 +68,7 @@ fn a_guest_that_a_full_disk_stopped_is_critical_while_it_is_paused() {
         fixes_of(&report),
         [
             "Free or extend the file system of /vm/b.img",
-            "virsh resume \
-        mail"
+            "virsh resume mail"
         ]
     );
     assert!(found.also.is_empty(), "the others are not stopped");

@@ -397,16 +397,16 @@ fn a_command_line_gets_its_whole_cpu_argument() {
     let all = format!("{} {} {:?}", f.title, f.why, f.fix);
     assert!(
         f.title.contains("synthetic timers") && !all.contains("ACPI PM timer"),
-        "the clock is \
-        there: {all}"
+        "the clock is there: {all}"
     );
 }
 
 #[test]
 fn the_last_cpu_decides_and_is_named() {
     let xml = format!(
-        "{ENLIGHTENED}<qemu:commandline xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>\
-         <qemu:arg value='-cpu'/><qemu:arg value='host,hv_time,kvm=off'/></qemu:commandline>"
+        "{ENLIGHTENED}<qemu:commandline \
+         xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'><qemu:arg value='-cpu'/><qemu:arg \
+         value='host,hv_time,kvm=off'/></qemu:commandline>"
     );
     let report = judge(&on(Guest::new("w", 5).windows(&xml).vcpus(1, |_, t| t)).first());
     let f = get(&report, RuleId::WindowsEnlightenments);
@@ -486,10 +486,7 @@ fn invtsc_is_proposed_only_where_the_host_has_it() {
         .insert(sample::INVTSC_OFFERED.into(), "N".into());
     assert!(
         !fixes(&guest).contains("name='invtsc'")
-            && fixes(&guest).contains(
-                "invtsc is not \
-        proposed"
-            )
+            && fixes(&guest).contains("invtsc is not proposed")
     );
 }
 
@@ -519,12 +516,8 @@ fn several_weak_hints_make_a_windows_guest_and_one_does_not() {
 
 #[test]
 fn a_windows_that_cannot_see_the_hypervisor_uses_no_enlightenment() {
-    let hidden = |xml: &str| {
-        format!(
-            "{xml}<cpu><feature policy='disable' \
-        name='hypervisor'/></cpu>"
-        )
-    };
+    let hidden =
+        |xml: &str| format!("{xml}<cpu><feature policy='disable' name='hypervisor'/></cpu>");
     let report = judge(&on(Guest::new("w", 5).windows(&hidden(ENLIGHTENED))).first());
     fires(&report, RuleId::WindowsEnlightenments, Severity::Info);
     let f = get(&report, RuleId::WindowsEnlightenments);
@@ -586,10 +579,8 @@ fn a_name_makes_a_guest_windows_with_low_confidence() {
     );
     // Proxmox adds them for its name of the system. A guest's type is not changed by names.
     let proxmox = |options: &str| {
-        let options = format!(
-            "-qmp unix:/var/run/qemu-server/100.qmp,server=on -hda win10.raw \
-            {options}"
-        );
+        let options =
+            format!("-qmp unix:/var/run/qemu-server/100.qmp,server=on -hda win10.raw {options}");
         get(&of("win10", &options), RuleId::WindowsEnlightenments).fix[0].clone()
     };
     let fix = proxmox("-rtc base=localtime");

@@ -117,8 +117,7 @@ fn a_thread_id_of_two_guests_in_one_interval_splits_exactly() {
     assert_eq!(
         seen(&b.collector.tick()),
         [(20, RUNNING, 6, 0)],
-        "the living thread was not \
-        forgotten"
+        "the living thread was not forgotten"
     );
 }
 

@@ -176,10 +176,7 @@ mod tests {
             .open()
             .expect("open")
             .lookup_domain_by_uuid_string(uuid)
-            .expect(
-                "the \
-            domain",
-            );
+            .expect("the domain");
         // That driver makes up an error for each disk, and knows no jobs.
         let failed = StopDisk {
             name: "vda".into(),
@@ -198,10 +195,7 @@ mod tests {
 
         let failed = LibvirtConnection::new("nonsense:///".into())
             .domains()
-            .expect_err(
-                "no \
-            connection",
-            );
+            .expect_err("no connection");
         assert!(
             failed.0.starts_with("libvirt at nonsense:/// "),
             "{}",

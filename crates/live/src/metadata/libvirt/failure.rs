@@ -68,8 +68,8 @@ fn explain(uri: &str, is_refused: bool, message: &str) -> LibvirtFailure {
         (
             refuses,
             format!(
-                "run kvmtop as root, or add its user to the group libvirt and log in \
-            again: `{join}`"
+                "run kvmtop as root, or add its user to the group libvirt and log in again: \
+            `{join}`"
             ),
         )
     } else if says("system bus") || says("polkit") {
@@ -84,10 +84,7 @@ fn explain(uri: &str, is_refused: bool, message: &str) -> LibvirtFailure {
             fix.into(),
         )
     } else if says("connect socket") && says("No such file or directory")
-        || says(
-            "Connection \
-        refused",
-        )
+        || says("Connection refused")
     {
         ("is stopped".into(), RESTART.into())
     } else {
@@ -118,10 +115,7 @@ mod tests {
     #[test]
     fn absent_stopped_and_refusing_have_different_cures() {
         let socket = |why: &str| {
-            format!(
-                "Failed to connect socket to \
-            '/run/libvirt/libvirt-sock-ro': {why}"
-            )
+            format!("Failed to connect socket to '/run/libvirt/libvirt-sock-ro': {why}")
         };
         let polkit = "authentication unavailable: no polkit agent available to authenticate action \
                       'org.libvirt.unix.monitor'";
@@ -132,8 +126,7 @@ mod tests {
                 false,
                 socket("No such file or directory"),
                 "is stopped",
-                "systemctl restart \
-                libvirtd",
+                "systemctl restart libvirtd",
             ),
             (
                 false,

@@ -188,9 +188,7 @@ fn start_thread(
         Ok(_) => Ok(()),
         Err(e) => Err((
             format!("libvirt is not used: its thread did not start: {e}"),
-            "raise \
-            ulimit -u"
-                .into(),
+            "raise ulimit -u".into(),
         )),
     }
 }
@@ -207,8 +205,8 @@ impl LibvirtState {
             silent.len(),
             self.domains.len()
         );
-        let fix = "see whether its QEMU is stopped (T) or waits for storage (D): \
-                   ps -eo pid,stat,wchan:20,args | grep [q]emu";
+        let fix = "see whether its QEMU is stopped (T) or waits for storage (D): ps -eo \
+                   pid,stat,wchan:20,args | grep [q]emu";
         Some(SourceStatus::degraded(SourceId::Libvirt, cause, fix))
     }
 

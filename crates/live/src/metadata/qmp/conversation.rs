@@ -72,16 +72,11 @@ impl QmpConversation {
         let mut monitor = Self {
             lines: BufReader::new(UntilDeadline { stream, until }.take(MAX_REPLY)),
         };
-        let greeting = monitor.line().map_err(|e| {
-            format!(
-                "{e}; another program may hold the \
-            monitor"
-            )
-        })?;
-        serde_json::from_slice::<QmpGreeting>(&greeting).map_err(|_| {
-            "does not greet as a QMP \
-            monitor does"
-        })?;
+        let greeting = monitor
+            .line()
+            .map_err(|e| format!("{e}; another program may hold the monitor"))?;
+        serde_json::from_slice::<QmpGreeting>(&greeting)
+            .map_err(|_| "does not greet as a QMP monitor does")?;
         monitor.ask::<IgnoredAny>(&json!({"execute": "qmp_capabilities"}))?;
         Ok(monitor)
     }
@@ -99,12 +94,8 @@ impl QmpConversation {
             .write_all(format!("{command}\n").as_bytes())
             .map_err(|e| sentence(&e))?;
         loop {
-            let message: QmpMessage<T> = serde_json::from_slice(&self.line()?).map_err(|e| {
-                format!(
-                    "an unexpected answer: \
-                    {e}"
-                )
-            })?;
+            let message: QmpMessage<T> = serde_json::from_slice(&self.line()?)
+                .map_err(|e| format!("an unexpected answer: {e}"))?;
             if let Some(refusal) = message.error {
                 let said = refusal.desc.unwrap_or_else(|| "no reason given".into());
                 return Err(format!("the monitor refuses: {}", sanitize(&said, 200)));
@@ -128,8 +119,7 @@ impl QmpConversation {
                 return Err(if spent {
                     "the answer is too long"
                 } else {
-                    "closed without an \
-                    answer"
+                    "closed without an answer"
                 }
                 .into());
             }
@@ -179,8 +169,7 @@ mod tests {
         let text = answers(&[
             GREETING,
             DONE,
-            "{\"event\": \"STOP\", \"data\": \
-            {}}\r\n\r\n{\"return\": \"a\\r\\n\"}",
+            "{\"event\": \"STOP\", \"data\": {}}\r\n\r\n{\"return\": \"a\\r\\n\"}",
         ]);
         assert_eq!(text.unwrap(), "a\r\n");
     }
@@ -196,8 +185,7 @@ mod tests {
         assert_eq!(e, "the monitor refuses: not now");
         assert_eq!(
             answers(&[GREETING, r#"{"error": {}}"#]).unwrap_err(),
-            "the monitor refuses: no \
-            reason given"
+            "the monitor refuses: no reason given"
         );
     }
 
@@ -214,10 +202,7 @@ mod tests {
         assert!(
             answers(&[GREETING, DONE, r#"{"return": [1]}"#])
                 .unwrap_err()
-                .starts_with(
-                    "an \
-            unexpected answer"
-                )
+                .starts_with("an unexpected answer")
         );
         assert!(
             answers(&[GREETING, DONE])

@@ -168,8 +168,7 @@ fn block_job(job: &QmpJob, details: &[QmpBlockJob]) -> Option<Job> {
         if status == "nospace" {
             "no space left"
         } else {
-            "an I/O \
-        error"
+            "an I/O error"
         }
     });
     let error = job
@@ -251,8 +250,7 @@ mod tests {
         assert_eq!(
             (first.rounds, first.dirtied),
             (Some(1), None),
-            "nothing is known of what the \
-            guest writes"
+            "nothing is known of what the guest writes"
         );
     }
 

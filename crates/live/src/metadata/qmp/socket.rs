@@ -105,9 +105,7 @@ impl QmpSocket {
         let status =
             Status::from_read(String::from_utf8_lossy(&status).as_bytes()).map_err(|_| gone())?;
         ProcessCredentials::new(status).ok_or_else(|| {
-            "the guest's process acts as another user than the one that started \
-                it"
-            .into()
+            "the guest's process acts as another user than the one that started it".into()
         })
     }
 }

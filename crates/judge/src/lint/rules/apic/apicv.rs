@@ -65,8 +65,7 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     );
     if (work as f64 / seconds) < TRAFFIC {
         return verdicts.cannot_tell(
-            "the guest does too little to show whether its interrupts are \
-            accelerated",
+            "the guest does too little to show whether its interrupts are accelerated",
         );
     }
     let signs = Signs::of(ctx, guest);
@@ -91,16 +90,14 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     let (work, window) = (figure(work as f64), guest.window());
     let off = "synic is on and avic is off, and none of";
     let mut evidence = vec![format!(
-        "{off} {work} exits {window} is one of an accelerated APIC (APIC_WRITE, \
-            EOI_INDUCED)"
+        "{off} {work} exits {window} is one of an accelerated APIC (APIC_WRITE, EOI_INDUCED)"
     )];
     evidence.extend(signs.describe(guest));
     if !is_sure {
         evidence.push(kicks.describe(
             guest,
             "host interrupts",
-            "in the running guest, which only \
-            suggest it",
+            "in the running guest, which only suggest it",
         ));
     }
     let module = apic_parameter(isa.or(Some(Isa::Vmx))).unwrap_or_default();
@@ -173,14 +170,7 @@ impl Signs {
 
     fn describe(&self, guest: &GuestContext<'_>) -> Vec<String> {
         self.all()
-            .map(|totals| {
-                totals.describe(
-                    guest,
-                    "exits",
-                    "that occur only without \
-            acceleration",
-                )
-            })
+            .map(|totals| totals.describe(guest, "exits", "that occur only without acceleration"))
             .collect()
     }
 }
@@ -207,8 +197,7 @@ pub(super) fn avic_pit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
             if is_set {
                 "delay"
             } else {
-                "not set, which \
-            means delay"
+                "not set, which means delay"
             }
         ),
         CHECK_INHIBIT_REASON.into(),

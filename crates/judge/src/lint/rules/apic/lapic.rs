@@ -87,8 +87,7 @@ pub(super) fn ipis(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
         confidence = Confidence::Low;
         (what, of) = (
             "APIC_WRITE exits",
-            "(most likely interrupt commands; the kvm_apic_ipi \
-            tracepoint shows them)",
+            "(most likely interrupt commands; the kvm_apic_ipi tracepoint shows them)",
         );
     }
     let many_msrs = || {
@@ -99,8 +98,7 @@ pub(super) fn ipis(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     };
     if sent.count == 0 && !guest.has_accesses(Space::Msr) && many_msrs() {
         return verdicts.cannot_tell(
-            "these figures do not name the MSRs that the guest writes (the \
-            msr table does)",
+            "these figures do not name the MSRs that the guest writes (the msr table does)",
         );
     }
     let Some(per_vcpu) = sent.per_vcpu_or_tell(guest, verdicts) else {

@@ -44,10 +44,8 @@ pub(super) fn starved(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         return;
     }
     if map.all.is_empty() {
-        return verdicts.cannot_tell(
-            "the CPUs of this host are unknown (add lscpu -p or virsh \
-            capabilities)",
-        );
+        return verdicts
+            .cannot_tell("the CPUs of this host are unknown (add lscpu -p or virsh capabilities)");
     }
     if !faults::starved(map, &ctx.layouts) {
         return;
@@ -106,8 +104,7 @@ fn host_tasks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdic
     };
     let waits = worst.vcpu.wait_percent().map(|w| {
         format!(
-            "; the vCPU waits {} % of the time it wants the \
-            CPU",
+            "; the vCPU waits {} % of the time it wants the CPU",
             figure(w)
         )
     });
@@ -271,8 +268,7 @@ fn noise_on(ctx: &Context<'_>, thread: &ThreadModel, cpu: &CpuModel) -> Option<N
     if devices.is_some() {
         let rate = or_unknown(cpu.device_irq_rate, figure);
         evidence.push(format!(
-            "{rate} device interrupts/s on isolated CPU {number}, to which \
-            {name} is pinned"
+            "{rate} device interrupts/s on isolated CPU {number}, to which {name} is pinned"
         ));
     }
     let interrupts = cpu.time.map_or(0.0, |t| t.softirq + t.irq);
@@ -282,8 +278,7 @@ fn noise_on(ctx: &Context<'_>, thread: &ThreadModel, cpu: &CpuModel) -> Option<N
     if work.is_some() {
         let (percent, of_it, names) = (figure(share), figure(interrupts), tasks(kernel()));
         evidence.push(format!(
-            "kernel work takes {percent} % of isolated CPU {number}: interrupts \
-            {of_it} %, {names}"
+            "kernel work takes {percent} % of isolated CPU {number}: interrupts {of_it} %, {names}"
         ));
     }
     Some(Noise {
@@ -348,8 +343,7 @@ fn quieten(ctx: &Context<'_>, is_kernels: bool) -> Vec<Fix> {
         options += &format!(" rcu_nocbs={isolated} nohz_full={isolated}");
     }
     let move_irqs = format!(
-        "for i in /proc/irq/[0-9]*/smp_affinity_list; do echo {rest} > $i \
-        2>/dev/null; done"
+        "for i in /proc/irq/[0-9]*/smp_affinity_list; do echo {rest} > $i 2>/dev/null; done"
     );
     let mut fix = vec![
         fixes::kernel(options).needing(NOISE_OPTIONS_NEED),

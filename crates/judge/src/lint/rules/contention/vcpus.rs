@@ -70,8 +70,7 @@ pub(super) fn overcommit(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     };
     let (ratio, share) = (figure(ratio), figure(share));
     let evidence = format!(
-        "{ratio} vCPUs per CPU on CPUs {cpus}; they wait {share} % of the time \
-        they want a CPU"
+        "{ratio} vCPUs per CPU on CPUs {cpus}; they wait {share} % of the time they want a CPU"
     );
     let fix = vec![fixes::advice(SPREAD_GUESTS)];
     verdicts.find(Finding {
@@ -279,18 +278,11 @@ pub(super) fn realtime(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     let found = if let Some((vcpu, cpu)) = sharing.first() {
         let place = cpu.map_or_else(
             || "no pin to one CPU".into(),
-            |cpu| {
-                format!(
-                    "CPU {cpu}, which \
-            is not isolated"
-                )
-            },
+            |cpu| format!("CPU {cpu}, which is not isolated"),
         );
         let alike = sharing.len();
-        let evidence = format!(
-            "vCPU {vcpu} has a real-time policy and {place}; vCPUs like this: \
-            {alike}"
-        );
+        let evidence =
+            format!("vCPU {vcpu} has a real-time policy and {place}; vCPUs like this: {alike}");
         let mut fix = guest_placement(ctx, guest);
         fix.extend(Isolation::new(ctx).options(&["isolcpus", "nohz_full", "rcu_nocbs"]));
         fix.push(fixes::libvirt_advice(NO_REALTIME));

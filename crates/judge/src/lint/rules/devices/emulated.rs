@@ -62,8 +62,7 @@ const POLLED: &[(Regions, (&str, &str))] = &[
         &["i8042"],
         (
             "the PS/2 controller",
-            "Give the guest a USB tablet or virtio input instead of \
-        the PS/2 mouse",
+            "Give the guest a USB tablet or virtio input instead of the PS/2 mouse",
         ),
     ),
     (
@@ -221,10 +220,7 @@ pub(super) fn polling(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     let found = Finding::new(Severity::Info, Confidence::High, evidence, fix).caused_by(accesses);
     verdicts.find(Finding {
         title: format!("The guest polls {name}"),
-        problem: format!(
-            "polls \
-        {name}"
-        ),
+        problem: format!("polls {name}"),
         ..found
     });
 }

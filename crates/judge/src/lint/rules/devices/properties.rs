@@ -113,14 +113,13 @@ fn fixes_of(all: &[DeviceProperty]) -> Vec<Fix> {
             ),
             (CommandLine, "kernel-irqchip") => {
                 format!(
-                    "Start QEMU without kernel_irqchip={value} in -machine or -accel: on is \
-                    the default"
+                    "Start QEMU without kernel_irqchip={value} in -machine or -accel: on is the \
+                    default"
                 )
             }
-            (CommandLine, name) => format!(
-                "Start QEMU without {name}={value} for the device \
-                {device}"
-            ),
+            (CommandLine, name) => {
+                format!("Start QEMU without {name}={value} for the device {device}")
+            }
         }
     };
     all.iter()

@@ -113,18 +113,12 @@ pub(super) fn kicks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     );
     let first = [
         kicks.describe(guest, "virtio notifications", ""),
-        format!(
-            "{to_vmm}, which other \
-            accesses do not explain"
-        ),
+        format!("{to_vmm}, which other accesses do not explain"),
     ];
     let evidence = first.into_iter().chain(cited).collect();
     let mut fix = fixes::or_advice(
         fix,
-        fixes::advice(
-            "Check that nothing sets ioeventfd=off on \
-        the device",
-        ),
+        fixes::advice("Check that nothing sets ioeventfd=off on the device"),
     );
     fix.push(fixes::advice(USE_VHOST));
     verdicts.find(Finding::new(Severity::Info, confidence, evidence, fix).caused_by(kicks));
@@ -152,10 +146,8 @@ pub(super) fn kworker(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
             |set: &CpuSet| ctx.map().restricts(set) && set.intersects(&ctx.map().isolated);
         if guest.domain.vcpus().next().is_some() && ctx.layout(guest).vcpus.iter().any(on_isolated)
         {
-            verdicts.cannot_tell(
-                "who wakes the vCPUs on isolated CPUs is visible only with \
-                tracing",
-            );
+            verdicts
+                .cannot_tell("who wakes the vCPUs on isolated CPUs is visible only with tracing");
         }
         return;
     }

@@ -177,8 +177,8 @@ pub(super) fn queue(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     let places = figure(slots);
     let evidence = vec![
         format!(
-            "disk {name}: {depth} requests under way on average, {percent} % of the {places} \
-            that its bus takes"
+            "disk {name}: {depth} requests under way on average, {percent} % of the {places} that \
+            its bus takes"
         ),
         latencies(disk),
     ];
@@ -299,16 +299,13 @@ fn at_limits<'a>(guest: &GuestContext<'a>) -> impl Iterator<Item = AtLimit<'a>> 
 /// What removes a limit.
 fn lift(guest: &GuestContext<'_>, disk: &str, limit: &str) -> Fix {
     if let Some(id) = guest.proxmox_id() {
-        let others = format!(
-            "qm config {id} | sed -n 's/,\\(m\\?b\\|io\\)ps[^,]*//g; s/^{disk}: \
-            //p'"
-        );
+        let others =
+            format!("qm config {id} | sed -n 's/,\\(m\\?b\\|io\\)ps[^,]*//g; s/^{disk}: //p'");
         return fixes::command(format!("qm set {id} --{disk} \"$({others})\""));
     }
     if guest.config.libvirt == Some(false) {
         let raise = format!(
-            "Raise the throttling options of the drive {disk} \
-            (block_set_io_throttle while it runs)"
+            "Raise the throttling options of the drive {disk} (block_set_io_throttle while it runs)"
         );
         return fixes::advice(raise);
     }
@@ -469,10 +466,7 @@ fn latencies(disk: &DiskRates) -> String {
     if known.is_empty() {
         "no request's time is known".into()
     } else {
-        format!(
-            "{known} on average \
-        in QEMU and below"
-        )
+        format!("{known} on average in QEMU and below")
     }
 }
 

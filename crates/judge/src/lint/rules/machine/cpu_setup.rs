@@ -129,8 +129,7 @@ pub(super) fn sockets(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     };
     let cores = vcpus.div_ceil(cells);
     let element = format!(
-        "<cpu>\n  <topology sockets='{cells}' dies='1' cores='{cores}' \
-        threads='1'/>\n</cpu>"
+        "<cpu>\n  <topology sockets='{cells}' dies='1' cores='{cores}' threads='1'/>\n</cpu>"
     );
     let option = format!("-smp {vcpus},sockets={cells},cores={cores},threads=1");
     let fix = match guest.proxmox_id() {
@@ -145,8 +144,8 @@ pub(super) fn sockets(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
         .collect();
     let evidence = vec![
         format!(
-            "{vcpus} vCPUs in {sockets} sockets; a Windows client uses at most \
-            {CLIENT_SOCKETS}, Home one"
+            "{vcpus} vCPUs in {sockets} sockets; a Windows client uses at most {CLIENT_SOCKETS}, \
+            Home one"
         ),
         format!(
             "the guest counts as Windows because {}",
@@ -160,8 +159,7 @@ pub(super) fn sockets(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
         Severity::Info
     };
     let title = format!(
-        "Windows uses at most {usable} of the {vcpus} vCPUs, which are in \
-        {sockets} sockets"
+        "Windows uses at most {usable} of the {vcpus} vCPUs, which are in {sockets} sockets"
     );
     verdicts.find(Finding {
         title,

@@ -36,8 +36,7 @@ pub(super) fn main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     );
     let over = guest.window();
     let mut evidence = vec![format!(
-        "QEMU's main thread uses {busy} % of a CPU ({usr} % user, \
-        {sys} % kernel) {over}"
+        "QEMU's main thread uses {busy} % of a CPU ({usr} % user, {sys} % kernel) {over}"
     )];
     evidence.push(format!("look at: kvmtop profile {tid}"));
     let mut fix = Vec::new();
@@ -138,8 +137,7 @@ pub(super) fn faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
                 return;
             }
             return verdicts.cannot_tell(
-                "this exit reason covers page faults and MMIO, and the \
-                addresses are missing",
+                "this exit reason covers page faults and MMIO, and the addresses are missing",
             );
         }
         let mmio = guest.accesses(|r| r.space == Space::Mmio);
@@ -159,10 +157,7 @@ pub(super) fn faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
     let show = fixes::command(SHOW_MAPPING).needing("shows what may remove mappings");
     let fix = vec![
         show,
-        fixes::advice(
-            "Back the guest with huge pages if its memory is meant for \
-        it alone",
-        ),
+        fixes::advice("Back the guest with huge pages if its memory is meant for it alone"),
     ];
     let evidence = vec![
         faults.describe(guest, "memory faults", ""),
@@ -275,8 +270,7 @@ pub(super) fn nested(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
     }
     if events > 0 {
         evidence.push(format!(
-            "{events} nested exits (kvm_nested_vmexit and related events), {all} \
-            exits in total"
+            "{events} nested exits (kvm_nested_vmexit and related events), {all} exits in total"
         ));
     }
     if runs > 0.0 {

@@ -22,8 +22,7 @@ pub(super) fn memory(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         fix.extend(locked.into_iter().map(|fix| fix.needing(LOCK_MEMORY_NEED)));
         let (swap, grown) = (bytes(swap), bytes(grown.unsigned_abs()));
         let mut evidence = vec![format!(
-            "{swap} of the guest are in swap, {grown} more than before \
-            {}",
+            "{swap} of the guest are in swap, {grown} more than before {}",
             g.window()
         )];
         evidence.extend(ctx.model.host.memory.map(|m| {
@@ -49,14 +48,11 @@ pub(super) fn steal(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         return;
     };
     let (share, all) = (figure(share), figure(total));
-    let stolen = format!(
-        "{share} % of CPU {cpu} is stolen; {all} % of one CPU over the whole \
-        host"
-    );
+    let stolen =
+        format!("{share} % of CPU {cpu} is stolen; {all} % of one CPU over the whole host");
     let evidence = vec![stolen];
     let fix = vec![fixes::advice(
-        "Move to a larger or dedicated instance, or ask the outer \
-        hypervisor's operator",
+        "Move to a larger or dedicated instance, or ask the outer hypervisor's operator",
     )];
     let found = Finding::new(Severity::Warning, Confidence::High, evidence, fix);
     verdicts.find(Finding {

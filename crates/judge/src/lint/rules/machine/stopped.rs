@@ -280,15 +280,13 @@ fn ways_to_continue(guest: &GuestContext<'_>, stop: &Stop) -> Vec<Fix> {
         }
         StopReason::GuestPanicked | StopReason::Crashed | StopReason::Watchdog => {
             all.push(fixes::advice(
-                "Look at its console, and keep its memory (virsh dump, \
-                dump-guest-memory) first",
+                "Look at its console, and keep its memory (virsh dump, dump-guest-memory) first",
             ));
             all.extend(reset(guest, RESET));
         }
         StopReason::InternalError => {
             all.push(fixes::advice(
-                "Read the registers that QEMU printed to its log, and the \
-                kernel's log",
+                "Read the registers that QEMU printed to its log, and the kernel's log",
             ));
             all.extend(reset(guest, RESET));
         }
@@ -300,8 +298,7 @@ fn ways_to_continue(guest: &GuestContext<'_>, stop: &Stop) -> Vec<Fix> {
                 guest,
                 &["dompmwakeup"],
                 "In its monitor: system_wakeup",
-                "wakes \
-                it",
+                "wakes it",
             ));
         }
         StopReason::ProcessStopped => {
@@ -310,15 +307,14 @@ fn ways_to_continue(guest: &GuestContext<'_>, stop: &Stop) -> Vec<Fix> {
                 .facts
                 .pid
                 .map_or("PID".to_owned(), |pid| pid.to_string());
-            all.push(fixes::command(format!("kill -CONT {pid}")).needing(
-                "see first who stopped \
-                it: a debugger, CRIU",
-            ));
+            all.push(
+                fixes::command(format!("kill -CONT {pid}"))
+                    .needing("see first who stopped it: a debugger, CRIU"),
+            );
         }
         StopReason::Unknown => {
             all.push(fixes::advice(
-                "Ask its monitor first: query-status (QMP), info status, virsh \
-                domstate --reason",
+                "Ask its monitor first: query-status (QMP), info status, virsh domstate --reason",
             ));
             all.extend(resume(guest, "if nothing holds it"));
         }
@@ -333,22 +329,19 @@ fn make_room(disks: &[StopDisk]) -> Vec<Fix> {
     for disk in disks {
         let file = disk.file.as_deref().unwrap_or("its image");
         let text = match disk.file.as_deref() {
-            _ if !disk.is_full => format!(
-                "Repair the storage of {file}: its cables, its network, \
-                its server"
-            ),
-            Some(device) if device.starts_with("/dev/") => format!(
-                "Extend the pool or volume \
-                below {device}"
-            ),
+            _ if !disk.is_full => {
+                format!("Repair the storage of {file}: its cables, its network, its server")
+            }
+            Some(device) if device.starts_with("/dev/") => {
+                format!("Extend the pool or volume below {device}")
+            }
             _ => format!("Free or extend the file system of {file}"),
         };
         all.push(fixes::advice(text));
     }
     if all.is_empty() {
         all.push(fixes::advice(
-            "Look at the storage of its disks: no room, or errors in the host's \
-            log",
+            "Look at the storage of its disks: no room, or errors in the host's log",
         ));
     }
     all

@@ -85,8 +85,7 @@ fn running_helpers(
     });
     let used = used.unwrap_or_default();
     let evidence = vec![format!(
-        "{name} may use CPUs {mask}, and a vCPU is pinned to CPU \
-        {shared}{used}"
+        "{name} may use CPUs {mask}, and a vCPU is pinned to CPU {shared}{used}"
     )];
     let marks = [Mark::Thread(thread.tid)]
         .into_iter()
@@ -128,10 +127,9 @@ fn configured_helpers(
             "{name} may use CPUs {cpus}; vCPUs are pinned to {}",
             cpus.intersection(single)
         ),
-        (name, None) => format!(
-            "{name} has no pin and may run on all CPUs, also on {single} of \
-            the vCPUs"
-        ),
+        (name, None) => {
+            format!("{name} has no pin and may run on all CPUs, also on {single} of the vCPUs")
+        }
     };
     let evidence: Vec<String> = wrong.iter().map(line).collect();
     if evidence.is_empty() {

@@ -324,18 +324,16 @@ pub(super) fn affinity(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     if !guest.domain.threads.is_empty() && guest.domain.vcpus().all(|t| t.place.affinity.is_none())
     {
         return verdicts.cannot_tell(
-            "where the guest's threads may run is unknown, so pinning \
-            cannot be verified",
+            "where the guest's threads may run is unknown, so pinning cannot be verified",
         );
     }
     let all = unfollowed(ctx, guest);
     let is_offline = all.iter().all(|thread| thread.now.is_none());
     let line = |thread: &Unfollowed| match (&thread.name, &thread.configured, &thread.now) {
         (name, want, Some(now)) => format!("{name} is configured for CPU {want} and may use {now}"),
-        (name, want, None) => format!(
-            "{name} is pinned to CPU {want}, and the host has CPUs \
-            {online} online"
-        ),
+        (name, want, None) => {
+            format!("{name} is pinned to CPU {want}, and the host has CPUs {online} online")
+        }
     };
     let evidence: Vec<String> = all.iter().map(line).collect();
     if evidence.is_empty() {

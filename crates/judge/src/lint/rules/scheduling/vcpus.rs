@@ -96,8 +96,7 @@ pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     let by = if parts.iter().any(|p| p.figure.is_some()) {
         "it waits for "
     } else {
-        "also on its \
-        CPU: "
+        "also on its CPU: "
     };
     let holders = parts
         .iter()
@@ -260,12 +259,10 @@ pub(super) fn migrating(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
         (m.cross_llc, "last-level cache"),
         (m.cross_node, "node"),
     ];
-    let far = far.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| {
-        format!(
-            "{n} to another \
-        {what}"
-        )
-    });
+    let far = far
+        .into_iter()
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, what)| format!("{n} to another {what}"));
     let far = far.collect::<Vec<_>>().join(", ");
     let far = if far.is_empty() {
         far
@@ -334,10 +331,8 @@ pub(super) fn wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
                 "look at: perf sched record -C {cpu} sleep 10; perf sched latency"
             )),
         ]);
-        let shallow = fixes::command(SHALLOW_SLEEP).needing(
-            "keeps CPUs out of deep sleep; costs \
-            power",
-        );
+        let shallow =
+            fixes::command(SHALLOW_SLEEP).needing("keeps CPUs out of deep sleep; costs power");
         let fix = vec![shallow, fixes::advice(GUEST_IDLES_CPU).only(Audience::Qemu)];
         let found = Finding::new(severity, Confidence::Medium, evidence, fix);
         return verdicts.find(
@@ -360,8 +355,8 @@ fn sleeps(ctx: &Context<'_>, cpu: u32) -> Option<String> {
         .unwrap_or_default();
     let (rate, leaving) = (figure(rate), figure(leaving_us));
     Some(format!(
-        "CPU {cpu} wakes {rate} times/s from sleep states that take {leaving} us on \
-        average to leave{states}"
+        "CPU {cpu} wakes {rate} times/s from sleep states that take {leaving} us on average to \
+        leave{states}"
     ))
 }
 
@@ -484,9 +479,7 @@ pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
 
 /// What shows the host's interrupts, and routes them elsewhere.
 fn fewer_interrupts() -> Vec<Fix> {
-    let show = fixes::command(SHOW_INTERRUPTS).needing(
-        "shows which interrupts arrive on the \
-        guest's CPUs",
-    );
+    let show = fixes::command(SHOW_INTERRUPTS)
+        .needing("shows which interrupts arrive on the guest's CPUs");
     vec![show, fixes::advice(ROUTE_INTERRUPTS)]
 }

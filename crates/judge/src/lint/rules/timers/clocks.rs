@@ -21,8 +21,8 @@ const SET_CLOCKSOURCE: &str = "cat \
      /sys/devices/system/clocksource/clocksource0/current_clocksource";
 const KEEP_CLOCKSOURCE: &str = "Remove clocksource= and notsc from the guest's kernel command line";
 const EITHER_SYSTEM: &str = "Linux guest: set its clocksource to kvm-clock or tsc \
-    (/sys/devices/system/clocksource/clocksource0/current_clocksource). \
-    Windows guest: enable the Hyper-V clock (timer hypervclock) with vpindex, synic and stimer";
+    (/sys/devices/system/clocksource/clocksource0/current_clocksource). Windows guest: enable the \
+    Hyper-V clock (timer hypervclock) with vpindex, synic and stimer";
 const INVTSC_NEED: &str = "power-off and start of the guest, which then migrates live only between \
     equal TSCs";
 const PIT_FORCED: &str = "An old system has no better timer, and KVM emulates this one in the \
@@ -215,11 +215,7 @@ pub(super) fn clock(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     let (what, of) = if direct {
         ("accesses", "to the HPET")
     } else {
-        (
-            "EPT_MISCONFIG exits",
-            "(emulated \
-        memory)",
-        )
+        ("EPT_MISCONFIG exits", "(emulated memory)")
     };
     let evidence = known([
         Some(accesses.describe(guest, what, of)),
@@ -257,8 +253,8 @@ pub(super) fn idle_cost(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     };
     let (busy, window, runs) = (figure(main), guest.window(), figure(cpu));
     let idle = format!(
-        "QEMU's main thread uses {busy} % of a CPU {window}, while the guest runs \
-        {runs} % of its time"
+        "QEMU's main thread uses {busy} % of a CPU {window}, while the guest runs {runs} % of its \
+        time"
     );
     let unused = "the guest has an HPET and does not read it".to_owned();
     let evidence = vec![idle, unused, CHECK_PPOLL.into()];
@@ -295,8 +291,7 @@ pub(super) fn tsc_page(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
         &["migratable=off", "invtsc=on", "hv-time=on"],
     ));
     fix.push(fixes::advice(
-        "After a live migration or a restore from a file, restart the guest to \
-        get the page back",
+        "After a live migration or a restore from a file, restart the guest to get the page back",
     ));
     verdicts.find(Finding::new(severity, Confidence::High, evidence, fix).caused_by(reads));
 }

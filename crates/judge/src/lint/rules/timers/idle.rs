@@ -68,8 +68,8 @@ pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
     }
     let (rate, sleep, cpu, window) = (figure(rate), figure(sleep_ms), figure(cpu), guest.window());
     let halts = format!(
-        "{rate} halts/s per vCPU {window}, {sleep} ms of sleep each, while the guest runs \
-            {cpu} % of the time"
+        "{rate} halts/s per vCPU {window}, {sleep} ms of sleep each, while the guest runs {cpu} % \
+            of the time"
     );
     let marks = vec![Mark::Exit("HLT".into())];
     let evidence = vec![halts];
@@ -100,10 +100,7 @@ pub(super) fn tick_storm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
         return;
     }
     let Some(cpu) = guest.guest_cpu() else {
-        return verdicts.cannot_tell(
-            "whether the guest is \
-        idle is unknown",
-        );
+        return verdicts.cannot_tell("whether the guest is idle is unknown");
     };
     if cpu >= t.idle_guest_cpu / 2.0 {
         return;
