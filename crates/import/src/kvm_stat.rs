@@ -110,7 +110,7 @@ fn guest(counts: Counts) -> DomainSample {
     for (name, count) in counts {
         match name.split_once('(') {
             Some(("kvm_exit", reason)) if count > 0 => {
-                exits.push((reason.trim_end_matches(')').to_owned(), count))
+                exits.push((reason.trim_end_matches(')').to_owned(), count));
             }
             Some(_) => {}
             None if name.starts_with("kvm_") => _ = guest.kvm_events.insert(name, count),

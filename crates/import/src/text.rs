@@ -207,6 +207,7 @@ mod tests {
             ("<domstatus state='running'>", SourceId::Xml),
             ("<capabilities>\n", SourceId::Topology),
             ("Architecture:   x86_64\n", SourceId::Topology),
+            ("Architektur:   x86_64\n", SourceId::Topology),
             ("CPU NODE SOCKET CORE ONLINE\n", SourceId::Topology),
             (
                 "available: 2 nodes (0-1)\nnode 0 cpus: 0 1\n",

@@ -33,6 +33,15 @@ pub(crate) fn begins(text: &str) -> bool {
     ];
     begins.iter().any(|begin| text.starts_with(begin))
         || columns(text.lines().next().unwrap_or_default()).is_some()
+        || is_in_another_language(text)
+}
+
+/// Whether a text is what `lscpu` prints in another language: its first line has a label of that
+/// language, and an architecture.
+fn is_in_another_language(text: &str) -> bool {
+    let first = text.lines().next().unwrap_or_default();
+    let value = first.split_once([':', '：']).map(|(_, value)| value.trim());
+    matches!(value, Some("x86_64" | "aarch64")) && !first.starts_with("Architecture:")
 }
 
 /// Reads a text.
@@ -41,6 +50,9 @@ pub(crate) fn begins(text: &str) -> bool {
 /// When no CPU is found.
 pub fn parse(text: &str) -> Result<PrintedTopology, String> {
     let mut found = PrintedTopology::default();
+    if is_in_another_language(text) {
+        return Err("lscpu printed this in another language: run 'LC_ALL=C lscpu'".into());
+    }
     if text.starts_with("<capabilities") {
         found.topology.cpus = capabilities(text).map_err(|error| error.to_string())?;
     } else if text.starts_with("Architecture:") {

@@ -92,7 +92,7 @@ impl EventReader {
             match kind {
                 RecordType::SAMPLE => self.sample(&body)?,
                 RecordType::COMM | RecordType::LOST | RecordType::LOST_SAMPLES => {
-                    self.other(kind, &body)
+                    self.other(kind, &body);
                 }
                 _ => match UserRecordType::try_from(kind) {
                     Some(UserRecordType::PERF_FINISHED_ROUND) => {
@@ -100,7 +100,7 @@ impl EventReader {
                         self.settle(settled);
                     }
                     Some(UserRecordType::PERF_HEADER_ATTR) => {
-                        self.records.header.add_attribute(&body)?
+                        self.records.header.add_attribute(&body)?;
                     }
                     _ => {}
                 },

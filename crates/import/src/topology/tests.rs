@@ -121,3 +121,11 @@ proptest! {
         let _ = parse(&format!("<capabilities><host><topology>{text}</topology></host></capabilities>"));
     }
 }
+
+#[test]
+fn lscpu_in_another_language_is_named() {
+    for text in ["Architektur:   x86_64\nCPU(s):   8\n", "架构：   aarch64\n"] {
+        assert!(begins(text), "{text}");
+        assert!(parse(text).unwrap_err().contains("LC_ALL=C lscpu"));
+    }
+}

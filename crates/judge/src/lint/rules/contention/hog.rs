@@ -21,6 +21,17 @@ const NICE_NEED: &str = "takes effect at once; a guest in another cgroup wins no
     a task gives way only to tasks of its own cgroup";
 const IN_SLICE: &str = "or by `systemd-run --scope --slice=background.slice -p CPUWeight=1 \
     COMMAND`";
+/// How threads of the kernel are named in a trace, which tells no more of them.
+const KERNEL_THREADS: [&str; 8] = [
+    "kworker",
+    "ksoftirqd",
+    "kswapd",
+    "kcompactd",
+    "ksmd",
+    "khugepaged",
+    "rcu_",
+    "irq/",
+];
 /// Processes that have run for so long are named in commands, seconds.
 const MIN_AGE_S: f64 = 60.0;
 const OWN_COST: &str = "Give kvmtop a longer interval (-d 5): it is this program that uses the CPU";
@@ -161,7 +172,12 @@ impl<'a> NamedTask<'a> {
         // A younger process may be gone before anyone types its number.
         let is_old = |task: &&&HostTaskModel| age_s(ctx, task).is_none_or(|age| age >= MIN_AGE_S);
         let pids = tasks.iter().filter(is_old).map(|task| task.pid).collect();
-        let is_kernel = !tasks.is_empty() && tasks.iter().all(|task| task.kernel);
+        let is_named = KERNEL_THREADS.iter().any(|begin| name.starts_with(begin));
+        let is_kernel = if tasks.is_empty() {
+            is_named
+        } else {
+            tasks.iter().all(|task| task.kernel)
+        };
         Self {
             name,
             pids,
