@@ -72,7 +72,7 @@ fn a_storm_is_among_the_first_three_of_200_guests() {
 
 /// The lines of the screen without what may change: figures and bars.
 fn labels(text: &str) -> Vec<String> {
-    let figure = |c: char| c.is_ascii_digit() || ".,-+<%▁▂▃▄▅▆▇█▓▒▚▏▎▍▌▋▊▉▕".contains(c);
+    let figure = |c: char| c.is_ascii_digit() || ".,-+<%─▁▂▃▄▅▆▇█▓▒▚▏▎▍▌▋▊▉▕".contains(c);
     let word = |word: &&str| !word.trim_end_matches(['k', 'M']).chars().all(figure);
     text.lines()
         .map(|line| {
@@ -116,10 +116,8 @@ fn nothing_moves_while_four_guests_are_steady() {
         words
     };
     let heads = |text: &str| {
-        labels(text)
-            .into_iter()
-            .filter(|line| line.contains('─'))
-            .collect::<Vec<_>>()
+        let titles: Vec<&str> = text.lines().filter(|line| line.contains('─')).collect();
+        labels(&titles.join("\n"))
     };
     let (mut moves, sections) = (0, heads(&screen.text()));
     for _ in 0..30 {
