@@ -40,6 +40,11 @@ pub struct GuestList {
 }
 
 impl GuestList {
+    /// The selected row; that of the host while there is none.
+    pub fn selected(&self) -> ListRow {
+        self.rows.get(self.at).copied().unwrap_or(ListRow::Other)
+    }
+
     /// Takes in what the guests did in a new interval; `before` is the interval of the costs so
     /// far.
     pub fn watch(&mut self, before: Option<&Model>, model: &Model) {

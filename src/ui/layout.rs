@@ -4,7 +4,7 @@
 //! ```text
 //!  header, two lines
 //!  list of guests              | at 200 columns and more: the page of the selected row
-//!  detail of the selected row  |
+//!  its problem, its tables     |
 //!  its last minute             |
 //!  time line (replay)
 //!  footer
@@ -22,8 +22,8 @@ pub const SMALLEST: (u16, u16) = (40, 10);
 const PAGE_BESIDE: (u16, u16) = (200, 45);
 /// From this number of rows on, the first screen has its header in two lines, and a detail.
 const ROOMY: u16 = 16;
-/// Rows of the detail by rows of the screen.
-const DETAIL: [(u16, u16); 3] = [(40, 13), (30, 8), (ROOMY, 6)];
+/// Rows of the selected row's problem and of its tables, by rows of the screen.
+const DETAIL: [(u16, u16, u16); 4] = [(40, 6, 11), (30, 5, 7), (24, 3, 4), (ROOMY, 3, 0)];
 /// Rows of the last minute, from this number of rows of the screen on.
 const MINUTE: (u16, u16) = (34, 4);
 
@@ -36,6 +36,8 @@ pub struct Plan {
     pub list: Rect,
     /// What the selected row suffers from, in fixed slots.
     pub detail: Rect,
+    /// Its threads, exits, ports and devices.
+    pub tables: Rect,
     /// The last minute of the selected row.
     pub minute: Rect,
     /// The view, or the page of the selected row beside the list.
@@ -95,16 +97,20 @@ pub fn plan(state: &AppState) -> Plan {
             ..plan
         };
     }
-    let detail = DETAIL
-        .iter()
-        .find(|(from, _)| rows >= *from)
-        .map_or(0, |(_, height)| *height);
+    let heights = DETAIL.iter().find(|(from, ..)| rows >= *from);
+    let (_, detail, tables) = heights.copied().unwrap_or_default();
     let minute = if rows >= MINUTE.0 { MINUTE.1 } else { 0 };
-    let [list, detail, minute] =
-        Layout::vertical([Constraint::Fill(1), lines(detail), lines(minute)]).areas(body);
+    let [list, detail, tables, minute] = Layout::vertical([
+        Constraint::Fill(1),
+        lines(detail),
+        lines(tables),
+        lines(minute),
+    ])
+    .areas(body);
     Plan {
         list,
         detail,
+        tables,
         minute,
         ..plan
     }
@@ -123,7 +129,8 @@ mod tests {
                     (state.size, state.view) = ((columns, rows), view);
                     let p = plan(&state);
                     let mut areas = vec![
-                        p.header, p.list, p.detail, p.minute, p.page, p.timeline, p.footer,
+                        p.header, p.list, p.detail, p.tables, p.minute, p.page, p.timeline,
+                        p.footer,
                     ];
                     areas.retain(|a| !a.is_empty());
                     for (i, a) in areas.iter().enumerate() {

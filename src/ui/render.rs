@@ -5,7 +5,7 @@ use super::page_state::PageState;
 use super::screen_view::ScreenView;
 use super::state::{AppState, Popup};
 use super::theme::{StyleId, Theme};
-use super::views::{detail, guests, minute};
+use super::views::{detail, guest_tables, guests, minute};
 use super::widgets::{footer, header, help, menu, say, timeline};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Position;
@@ -30,6 +30,7 @@ pub fn paint(buf: &mut Buffer, state: &AppState, theme: &Theme) -> Option<Positi
     if state.view == ScreenView::Guests {
         guests::paint(buf, plan.list, state, theme);
         detail::paint(buf, plan.detail, state, theme);
+        guest_tables::paint(buf, plan.tables, state, theme);
         minute::paint(buf, plan.minute, state, theme);
     }
     if !plan.page.is_empty() {

@@ -299,13 +299,7 @@ impl AppState {
 
     /// The findings about the selected row, worst first; none about the row of idle guests.
     pub fn problems(&self) -> Vec<&Finding> {
-        self.problems_of(
-            self.list
-                .rows
-                .get(self.list.at)
-                .copied()
-                .unwrap_or(ListRow::Other),
-        )
+        self.problems_of(self.list.selected())
     }
 
     /// The findings about a row, worst first; none about the row of idle guests.

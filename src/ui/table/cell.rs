@@ -19,6 +19,8 @@ pub enum Cell {
     Bar([f64; 4], f64),
     /// A cost, with as many of its parts as fit.
     Cost(cost::Cost),
+    /// The first of these texts that fits; the last is cut.
+    FirstFit(Vec<String>),
 }
 
 impl Cell {

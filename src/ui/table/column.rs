@@ -24,6 +24,17 @@ pub struct ColumnHead {
     pub json: &'static str,
     /// Whether the table has it only if the user chooses it.
     pub is_hidden: bool,
+    /// Its form where the table shares its lines with others; `None` leaves it out there.
+    pub brief: Option<Brief>,
+}
+
+/// A column's form in a narrow table.
+#[derive(Debug, Clone, Copy)]
+pub struct Brief {
+    /// Header.
+    pub header: &'static str,
+    /// Smallest width.
+    pub width: u16,
 }
 
 /// What a column says of a row.
@@ -66,6 +77,7 @@ impl<Row> Column<Row> {
             help: "",
             json: "",
             is_hidden: false,
+            brief: None,
         };
         Self {
             head,
@@ -121,6 +133,18 @@ impl<Row> Column<Row> {
         Self {
             head: ColumnHead {
                 is_hidden: true,
+                ..self.head
+            },
+            ..self
+        }
+    }
+
+    /// Shows the column in the narrow form of its table too.
+    #[must_use]
+    pub fn brief(self, header: &'static str, width: u16) -> Self {
+        Self {
+            head: ColumnHead {
+                brief: Some(Brief { header, width }),
                 ..self.head
             },
             ..self

@@ -2,7 +2,7 @@
 
 use super::any_table::AnyTable;
 use super::cell::{Cell, RowStyle};
-use super::column::ColumnId;
+use super::column::{Brief, ColumnId};
 use super::fit::{ColumnLayout, Fitted, fit_columns};
 use super::order::TableState;
 use super::registry::TableId;
@@ -14,17 +14,26 @@ use judge::lint::Severity;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-/// Columns in front of the cells: the selection and the severity.
+/// Columns in front of the cells: the selection, the severity and a gap.
 const MARKS: u16 = 3;
+/// The same of a brief table, in which no row is selected.
+const BRIEF_MARKS: u16 = 2;
 
 /// A table whose columns were fitted to a width.
 pub struct TablePainter<'a> {
     table: &'a dyn AnyTable,
     state: &'a TableState,
     theme: &'a Theme,
-    columns: Vec<ColumnId>,
-    layouts: Vec<ColumnLayout>,
+    marks: u16,
+    columns: Vec<PaintedColumn>,
     fitted: Vec<Fitted>,
+}
+
+#[derive(Clone, Copy)]
+struct PaintedColumn {
+    id: ColumnId,
+    header: &'static str,
+    layout: ColumnLayout,
 }
 
 impl<'a> TablePainter<'a> {
@@ -43,18 +52,53 @@ impl<'a> TablePainter<'a> {
                 || rows == 0
                 || (0..rows).any(|row| table.cell(row, *id).is_known())
         };
-        let shown: Vec<ColumnId> = shown_columns(table, state)
-            .into_iter()
-            .filter(has_values)
+        let shown = shown_columns(table, state).into_iter().filter(has_values);
+        let columns_of_table = shown
+            .map(|id| PaintedColumn {
+                id,
+                header: table.head(id).header,
+                layout: table.head(id).layout,
+            })
             .collect();
-        let layouts: Vec<ColumnLayout> = shown.iter().map(|id| table.head(*id).layout).collect();
-        let fitted = fit_columns(&layouts, columns.saturating_sub(MARKS));
+        Self::with_columns(table, state, theme, columns_of_table, (columns, MARKS))
+    }
+
+    /// Fits the narrow form of a table, whose columns keep their places.
+    pub fn brief(
+        table: &'a dyn AnyTable,
+        state: &'a TableState,
+        columns: u16,
+        theme: &'a Theme,
+    ) -> Self {
+        let mut brief = Vec::new();
+        for id in (0..table.width()).map(ColumnId) {
+            let head = table.head(id);
+            if let Some(Brief { header, width }) = head.brief {
+                let layout = ColumnLayout {
+                    width,
+                    ..head.layout
+                };
+                brief.push(PaintedColumn { id, header, layout });
+            }
+        }
+        Self::with_columns(table, state, theme, brief, (columns, BRIEF_MARKS))
+    }
+
+    fn with_columns(
+        table: &'a dyn AnyTable,
+        state: &'a TableState,
+        theme: &'a Theme,
+        columns: Vec<PaintedColumn>,
+        (width, marks): (u16, u16),
+    ) -> Self {
+        let layouts: Vec<ColumnLayout> = columns.iter().map(|column| column.layout).collect();
+        let fitted = fit_columns(&layouts, width.saturating_sub(marks));
         Self {
             table,
             state,
             theme,
-            columns: shown,
-            layouts,
+            marks,
+            columns,
             fitted,
         }
     }
@@ -63,7 +107,13 @@ impl<'a> TablePainter<'a> {
     pub fn shows(&self, column: ColumnId) -> bool {
         self.fitted
             .iter()
-            .any(|(at, ..)| self.columns[*at] == column)
+            .any(|(at, ..)| self.columns[*at].id == column)
+    }
+
+    /// The width of the marks and of the first column.
+    pub fn first_width(&self) -> u16 {
+        let (_, _, width) = self.fitted.first().copied().unwrap_or_default();
+        self.marks + width
     }
 
     /// Paints the headers. A table that is sorted by a column without room says so after its first
@@ -71,34 +121,33 @@ impl<'a> TablePainter<'a> {
     pub fn head(&self, buf: &mut Buffer, line: Rect) {
         let sort = self.state.sort;
         for (n, &(at, x, room)) in self.fitted.iter().enumerate() {
-            let id = self.columns[at];
-            let head = self.table.head(id);
+            let PaintedColumn { id, header, layout } = self.columns[at];
             let text = match sort {
                 Some(sort) if sort.column == id => {
-                    format!("{}{}", self.sort_mark(sort.reversed), head.header)
+                    format!("{}{header}", self.sort_mark(sort.reversed))
                 }
                 Some(sort) if n == 0 && !self.shows(sort.column) => {
                     let by = self.table.head(sort.column).header;
-                    format!("{} by {by}{}", head.header, self.sort_mark(sort.reversed))
+                    format!("{header} by {by}{}", self.sort_mark(sort.reversed))
                 }
-                _ => head.header.to_string(),
+                _ => header.to_string(),
             };
             let text = fit(&text, room, self.theme.glyphs.cut);
-            let x = x + if self.layouts[at].right {
+            let x = x + if layout.right {
                 room - width(&text).min(room)
             } else {
                 0
             };
             put(
                 buf,
-                line.x + MARKS + x,
+                line.x + self.marks + x,
                 line.y,
                 &text,
                 room,
                 self.theme.style(StyleId::Head),
             );
             if text == bars::LEGEND {
-                let mut x = line.x + MARKS + x;
+                let mut x = line.x + self.marks + x;
                 for (word, hue) in text.split(' ').zip(bars::HUES) {
                     put(buf, x, line.y, word, room, self.theme.style(hue));
                     x += width(word) + 1;
@@ -119,14 +168,14 @@ impl<'a> TablePainter<'a> {
             _ => self.theme.style(look),
         };
         let cut = self.theme.glyphs.cut;
-        let left = line.x + MARKS;
+        let left = line.x + self.marks;
         for &(at, x, room) in &self.fitted {
             let x = left + x;
             let room = room.min(line.right().saturating_sub(x));
-            match self.table.cell(row, self.columns[at]) {
+            match self.table.cell(row, self.columns[at].id) {
                 Cell::Text(text, look) => {
                     let text = fit_words(&text, room, cut);
-                    let x = if self.layouts[at].right {
+                    let x = if self.columns[at].layout.right {
                         x + room - width(&text).min(room)
                     } else {
                         x
@@ -144,6 +193,12 @@ impl<'a> TablePainter<'a> {
                 Cell::Bar(parts, whole) => {
                     bars::parts(buf, x, line.y, room, parts, whole, self.theme);
                 }
+                Cell::FirstFit(texts) => {
+                    let fits = texts.iter().find(|text| width(text) <= room);
+                    let text = fits.or(texts.last()).map_or("", String::as_str);
+                    let text = fit(text, room, cut);
+                    put(buf, x, line.y, &text, room, style(StyleId::Text));
+                }
                 Cell::Name(name, state, look) => {
                     put(
                         buf,
@@ -160,7 +215,7 @@ impl<'a> TablePainter<'a> {
             let (glyph, look) = severity_mark(severity, self.theme);
             put(
                 buf,
-                line.x + 1,
+                line.x + self.marks - BRIEF_MARKS,
                 line.y,
                 &glyph.to_string(),
                 1,

@@ -12,7 +12,7 @@ use judge::figures::{micros, percent, rate, share};
 use judge::lint::Mark;
 use judge::model::{AccessRow, DomainModel};
 use kvm::Space;
-use sample::SourceId;
+use sample::{Direction, SourceId};
 use std::cmp::Reverse;
 
 /// A row.
@@ -44,6 +44,13 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         .help(DEVICE)
         .drawn(device)
         .json("accesses[].device"),
+        Col::text("access", "ACCESS", left(24, 10, 0), |r| {
+            brief_access(r).swap_remove(0)
+        })
+        .help("Port or device, and r for a read, w for a write.")
+        .brief("", 12)
+        .drawn(|r| Cell::FirstFit(brief_access(r)))
+        .hidden(),
         Col::text("what", "WHAT", left(14, 14, 6), |r| {
             r.access
                 .device
@@ -64,6 +71,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         .json("accesses[].access"),
         Col::figure("rate", "ACCESS/s", right(8, 0, 0), |r| r.access.rate, rate)
             .help("Accesses per second.")
+            .brief("/s", 5)
             .json("accesses[].rate"),
         Col::figure(
             "cpu",
@@ -73,6 +81,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             percent,
         )
         .help(CPU)
+        .brief("CPU%", 5)
         .json("accesses[].cpu_percent"),
         Col::figure("time", "TIME%", right(5, 0, 5), |r| r.time, share).help(TIME),
         Col::figure(
@@ -83,6 +92,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             micros,
         )
         .help("Mean time of these exits.")
+        .brief("us", 6)
         .json("accesses[].mean_us"),
         Col::text("served", "SERVED BY", left(9, 0, 4), |r| {
             match &r.access.device {
@@ -94,6 +104,27 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         })
         .help(SERVED),
     ]
+}
+
+/// A port with its device, a device, or the address of what no device is known for, and the
+/// direction: `0x608 acpi-tmr r`, `hpet w`. The shorter texts are for less room.
+fn brief_access(row: &AccessTableRow<'_>) -> Vec<String> {
+    let access = row.access;
+    let address = access.address_text();
+    let direction = match access.direction {
+        Direction::Read => "r",
+        Direction::Write => "w",
+    };
+    let Some(device) = access.device_name().map(clean) else {
+        let place = format!("{} {address}", access.space.as_str());
+        return vec![format!("{place} {direction}"), place];
+    };
+    let mut texts = vec![format!("{device} {direction}"), device.clone()];
+    if access.space == Space::Pio {
+        let place = format!("{address} {device}");
+        texts.splice(0..0, [format!("{place} {direction}"), place]);
+    }
+    texts
 }
 
 /// The device, or the key that gets its name.

@@ -1,144 +1,87 @@
-//! What the selected row suffers from, in fixed slots below the list: where, fix, why, threads.
+//! The problem of the selected row, in fixed slots below the list: what is seen and the fix.
 
 use super::guests::GuestRow;
 use super::problems::{self, verdict};
 use crate::ui::guest_list::ListRow;
 use crate::ui::state::AppState;
-use crate::ui::table::{severity_mark, step};
+use crate::ui::table::severity_mark;
 use crate::ui::text::{clean, clean_line, clean_lines, fit_words, pack, width, wrap_to};
 use crate::ui::theme::{StyleId, Theme};
 use crate::ui::widgets::draw::put;
 use crate::ui::widgets::{StyledLine, paint_line, title};
 use judge::cost;
-use judge::figures::{count, or_unknown, rate, seconds, share};
-use judge::lint::{Finding, FixKind, Mark, is_command};
-use judge::model::{Model, ThreadModel};
-use kvm::thread_name::Role;
+use judge::figures::{count, seconds};
+use judge::lint::{Finding, Fix, FixKind, is_command};
+use judge::model::Model;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use std::cmp::Reverse;
-use std::collections::HashSet;
 
-/// Lines of the slots WHERE, FIX, WHY and THREADS by the height of the detail.
-const SLOTS: [(u16, [usize; 4]); 3] = [(13, [3, 3, 3, 3]), (8, [1, 2, 2, 2]), (6, [1, 2, 1, 1])];
 /// Where the labels begin, and the text after them.
 const LABEL_AT: u16 = 2;
-const TEXT_AT: u16 = 10;
+const TEXT_AT: u16 = 8;
 /// From this width on the keys for the fix are beside it, after a gap.
 const KEYS_FROM: u16 = 100;
 const KEYS_GAP: u16 = 2;
-/// A vCPU that runs for less than this is not busy; percent of one CPU.
-const BUSY: f64 = 10.0;
-/// A shorter wait is not explained; percent of the time that the vCPU wanted to run.
-const MIN_WAIT: f64 = 2.0;
-/// The most tasks that are named.
-const MAX_TASKS: usize = 24;
 
 /// Columns and lines of a slot.
 type Room = (u16, usize);
 
-/// Paints it.
+/// Paints it. Of the lines below the title the first half is what is seen, the rest the fix.
 pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
-    let slots = SLOTS.iter().find(|(height, _)| area.height >= *height);
-    let (Some(model), Some((_, slots))) = (&state.model, slots) else {
+    let Some(model) = &state.model else { return };
+    if area.height < 3 {
         return;
-    };
-    let row = state
-        .list
-        .rows
-        .get(state.list.at)
-        .copied()
-        .unwrap_or(ListRow::Other);
-    let problem = state.problem();
-    let (columns, cut) = (area.width - TEXT_AT - 1, theme.glyphs.cut);
-    heading(buf, Rect { height: 1, ..area }, (state, row), theme);
-    let keys = problems::keys(state);
-    let has_keys = area.width >= KEYS_FROM;
-    let keys_at = if has_keys {
-        columns.saturating_sub(width(&keys))
-    } else {
-        columns
-    };
-    let fix_columns = if has_keys {
-        keys_at.saturating_sub(KEYS_GAP)
-    } else {
-        columns
-    };
-    let plain = |lines: Vec<String>| {
-        lines
-            .into_iter()
-            .map(|line| vec![(line, StyleId::Text)])
-            .collect()
-    };
-    let why = problem.map(|f| wrap_to(&clean_lines(&f.why), (columns, slots[2]), cut));
-    let (name, threads) = match row {
-        ListRow::Guest(at) => (
-            "THREADS",
-            threads((columns, slots[3]), (model, at), problem, cut),
-        ),
-        ListRow::Other => {
-            let tasks = model.host.tasks.iter().take(MAX_TASKS);
-            let tasks = tasks.map(|t| {
-                format!(
-                    "{} {} % cpu {}",
-                    clean(&t.comm),
-                    share(t.cpu_percent),
-                    t.last_cpu
-                )
-            });
-            ("TASKS", plain(pack(tasks, (columns, slots[3]), cut)))
-        }
-        ListRow::Idle(_) => ("", Vec::new()),
-    };
-    let contents: [(&str, Vec<StyledLine>); 4] = [
-        (
-            "WHERE",
-            plain(places((columns, slots[0]), (state, model), problem, cut)),
-        ),
-        (
-            "FIX",
-            problem
-                .map(|f| fix((fix_columns, slots[1]), f, cut))
-                .unwrap_or_default(),
-        ),
-        ("WHY", plain(why.unwrap_or_default())),
-        (name, threads),
-    ];
-    let mut y = area.y + 1;
-    for ((label, lines), height) in contents.into_iter().zip(slots) {
-        if !lines.is_empty() {
-            put(
-                buf,
-                area.x + LABEL_AT,
-                y,
-                label,
-                TEXT_AT - LABEL_AT,
-                theme.style(StyleId::Head),
-            );
-            let keys = if label == "FIX" { keys.as_str() } else { "" };
-            put(
-                buf,
-                area.x + TEXT_AT + keys_at,
-                y,
-                keys,
-                columns - keys_at,
-                theme.style(StyleId::Dim),
-            );
-        }
-        for (line, y) in lines.iter().take(*height).zip(y..) {
-            paint_line(
-                buf,
-                Rect {
-                    x: area.x + TEXT_AT,
-                    y,
-                    width: columns,
-                    height: 1,
-                },
-                line,
-                theme,
-            );
-        }
-        y += *height as u16;
+    }
+    let (problem, cut) = (state.problem(), theme.glyphs.cut);
+    heading(
+        buf,
+        Rect { height: 1, ..area },
+        (state, state.list.selected()),
+        theme,
+    );
+    let columns = area.width - TEXT_AT - 1;
+    let seen_lines = (area.height - 1) / 2;
+    let fix_lines = area.height - 1 - seen_lines;
+    let seen = places((columns, seen_lines.into()), (state, model), problem, cut);
+    let seen: Vec<StyledLine> = seen
+        .into_iter()
+        .map(|line| vec![(line, StyleId::Text)])
+        .collect();
+    let label = if problem.is_some() { "SEEN" } else { "COSTS" };
+    let slot = |y: u16, height: u16| Rect { y, height, ..area };
+    paint_slot(buf, slot(area.y + 1, seen_lines), label, &seen, theme);
+
+    let Some(problem) = problem else { return };
+    let area = slot(area.y + 1 + seen_lines, fix_lines);
+    let mut fix_columns = columns;
+    if area.width >= KEYS_FROM && problem.first_fix().is_some() {
+        let keys = problems::keys(state);
+        let keys_at = columns.saturating_sub(width(&keys));
+        fix_columns = keys_at.saturating_sub(KEYS_GAP);
+        let x = area.x + TEXT_AT + keys_at;
+        let style = theme.style(StyleId::Dim);
+        put(buf, x, area.y, &keys, columns - keys_at, style);
+    }
+    let fix = fix((fix_columns, fix_lines.into()), problem, cut);
+    paint_slot(buf, area, "FIX", &fix, theme);
+}
+
+/// Paints lines after a label.
+fn paint_slot(buf: &mut Buffer, area: Rect, label: &str, lines: &[StyledLine], theme: &Theme) {
+    if lines.is_empty() {
+        return;
+    }
+    let x = area.x + LABEL_AT;
+    let room = TEXT_AT - LABEL_AT;
+    put(buf, x, area.y, label, room, theme.style(StyleId::Head));
+    for (line, y) in lines.iter().zip(area.y..area.bottom()) {
+        let line_area = Rect {
+            x: area.x + TEXT_AT,
+            y,
+            width: area.width - TEXT_AT - 1,
+            height: 1,
+        };
+        paint_line(buf, line_area, line, theme);
     }
 }
 
@@ -207,11 +150,7 @@ fn places(
     cut: char,
 ) -> Vec<String> {
     let Some(f) = problem else {
-        let costs = state
-            .list
-            .rows
-            .get(state.list.at)
-            .and_then(|row| GuestRow::new(state, *row).costs());
+        let costs = GuestRow::new(state, state.list.selected()).costs();
         return costs
             .into_iter()
             .flat_map(|of| &of.costs)
@@ -233,109 +172,68 @@ fn places(
             .filter(|line| !is_command(line))
             .map(|l| clean_line(l))
             .collect();
-        return wrap_to(&seen.join("\n"), room, cut);
+        return wrap_to(&seen.join("; "), room, cut);
     }
     pack(marked.iter().map(|place| clean(place)), room, cut)
 }
 
-/// The fix that `y` copies, after the place where it goes.
+/// The fix that `y` copies, after the place where it goes, and before it the advice that comes
+/// first.
 fn fix(room: Room, f: &Finding, cut: char) -> Vec<StyledLine> {
-    let Some(fix) = f.first_fix() else {
+    let Some(first) = f.first_fix() else {
         return Vec::new();
     };
+    if first.kind == FixKind::Advice {
+        return advice_lines(&clean_lines(&first.text), room, cut);
+    }
+    let (columns, height) = room;
+    let mut lines = Vec::new();
+    let advice = f.fix.first().filter(|fix| fix.kind == FixKind::Advice);
+    if let Some(advice) = advice {
+        let sentence = first_sentence(&advice.text);
+        lines = advice_lines(&sentence, (columns, (height - 1).max(1)), cut);
+    }
+    if lines.len() < height {
+        lines.extend(paste_lines(first, (columns, height - lines.len()), cut));
+    }
+    lines
+}
+
+/// The first sentence of an advice.
+fn first_sentence(text: &str) -> String {
+    let line = clean_line(text);
+    match line.split_once(". ") {
+        Some((sentence, _)) => format!("{sentence}."),
+        None => line,
+    }
+}
+
+fn advice_lines(text: &str, room: Room, cut: char) -> Vec<StyledLine> {
+    let lines = wrap_to(text, room, cut).into_iter();
+    lines.map(|line| vec![(line, StyleId::Text)]).collect()
+}
+
+/// A text to paste, its lines one after the other.
+fn paste_lines(fix: &Fix, room: Room, cut: char) -> Vec<StyledLine> {
     let between = if fix.kind == FixKind::Command {
         "; "
     } else {
         " "
     };
-    let text = clean_lines(&fix.text)
-        .lines()
-        .map(str::trim)
-        .collect::<Vec<_>>()
-        .join(between);
-    let (place, look) = match fix.kind {
-        FixKind::Advice => (String::new(), StyleId::Text),
-        _ => (format!("{}: ", clean_line(&fix.place())), StyleId::Strong),
-    };
-    let lines = wrap_to(&format!("{place}{text}"), room, cut).into_iter();
-    let styled = |line: String| match line.strip_prefix(&place) {
-        Some(text) => vec![(place.clone(), StyleId::Dim), (text.to_owned(), look)],
-        None => vec![(line, look)],
-    };
-    lines.map(styled).collect()
-}
-
-/// The vCPUs that matter (first the problem's, then the busiest) and how many more the guest has.
-fn threads(
-    room: Room,
-    (model, at): (&Model, usize),
-    problem: Option<&Finding>,
-    cut: char,
-) -> Vec<StyledLine> {
-    let Some(domain) = model.domains.get(at) else {
-        return Vec::new();
-    };
-    let load = |t: &ThreadModel| t.cpu.map_or(0.0, |c| c.busy() + c.wait.unwrap_or(0.0));
-    let marks: HashSet<&Mark> = problem.iter().flat_map(|f| &f.marks).collect();
-    let is_own = problem.is_some_and(|f| f.domain.as_deref() == Some(domain.name()));
-    let is_marked = |t: &ThreadModel| {
-        let by_index = t
-            .index
-            .is_some_and(|v| is_own && marks.contains(&Mark::Vcpu(v)));
-        by_index || marks.contains(&Mark::Thread(t.tid))
-    };
-    let (mut vcpus, helpers): (Vec<&ThreadModel>, Vec<_>) =
-        domain.threads.iter().partition(|t| t.role == Role::Vcpu);
-    vcpus.sort_by_cached_key(|t| (!is_marked(t), Reverse(step(load(t))), t.index));
-    let rest = vcpus.split_off(vcpus.len().min((room.1 - 1).max(1)));
-    // Those that are shown keep their order.
-    vcpus.sort_by_key(|t| t.index);
-    let causes = cost::Waits::of(model);
-    let line = |t: &ThreadModel| {
-        let busy = or_unknown(t.cpu.map(|c| c.busy()), share);
-        let cpu = t
-            .place
-            .cpu
-            .map_or_else(|| "-".into(), |cpu| cpu.to_string());
-        let head = format!(
-            "{:<8}{busy:>4} %  cpu {cpu:<4}{:>5} exits/s   ",
-            t.label(),
-            or_unknown(t.exit_rate, rate)
-        );
-        let left = room.0.saturating_sub(width(&head)).into();
-        let wait = causes.of_thread(t).map(|w| {
-            if w.amount.figure() < MIN_WAIT {
-                w.head()
-            } else {
-                w.text(left)
-            }
+    let text = clean_lines(&fix.text);
+    let text: Vec<&str> = text.lines().map(str::trim).collect();
+    let place = format!("{}: ", clean_line(&fix.place()));
+    let mut styled = Vec::new();
+    for line in wrap_to(&format!("{place}{}", text.join(between)), room, cut) {
+        styled.push(match line.strip_prefix(&place) {
+            Some(text) => vec![
+                (place.clone(), StyleId::Dim),
+                (text.to_owned(), StyleId::Strong),
+            ],
+            None => vec![(line, StyleId::Strong)],
         });
-        vec![(head + &wait.unwrap_or_default(), StyleId::Text)]
-    };
-    let mut lines: Vec<StyledLine> = vcpus.into_iter().map(line).collect();
-    let is_quiet = |t: &&ThreadModel| t.cpu.is_some_and(|c| c.busy() < BUSY);
-    let below = if rest.iter().all(is_quiet) {
-        format!(" below {BUSY} %")
-    } else {
-        String::new()
-    };
-    let helper_cpu = helpers
-        .iter()
-        .filter_map(|t| Some(t.cpu?.busy()))
-        .reduce(|a, b| a + b);
-    let helper_cpu =
-        helper_cpu.map(|cpu| format!("{} {} %", count(helpers.len(), "helper thread"), share(cpu)));
-    let vcpus = (!rest.is_empty()).then(|| format!("{}{below}", count(rest.len(), "vcpu")));
-    let more = vcpus
-        .into_iter()
-        .chain(helper_cpu)
-        .collect::<Vec<_>>()
-        .join(", ");
-    lines.extend(
-        (!more.is_empty())
-            .then(|| vec![(fit_words(&format!("+ {more}"), room.0, cut), StyleId::Dim)]),
-    );
-    lines
+    }
+    styled
 }
 
 #[cfg(test)]
@@ -437,11 +335,8 @@ mod tests {
     #[test]
     fn slots_keep_their_lines_with_and_without_problems_and_with_long_texts() {
         let long = || "word 12 % ".repeat(60);
-        for ((columns, rows), at) in [
-            ((80, 24), [1, 2, 4, 5]),
-            ((100, 30), [1, 2, 4, 6]),
-            ((120, 40), [1, 4, 7, 10]),
-        ] {
+        for ((columns, rows), at) in [((80, 24), [1, 2]), ((100, 30), [1, 3]), ((120, 40), [1, 3])]
+        {
             let mut state = busy(columns, rows);
             let mut wordy = state.clone();
             for f in &mut wordy.report.findings {
@@ -449,17 +344,15 @@ mod tests {
                 f.evidence = vec![long(), long()];
                 f.fix.iter_mut().for_each(|fix| fix.text = long());
             }
-            let mut seen = [0; 4];
+            let mut seen = [0; 2];
             for state in [&mut state, &mut wordy] {
                 for _ in 0..6 {
                     let lines = lines(state);
                     for (n, line) in lines.iter().enumerate().skip(1) {
-                        let label = line.chars().skip(2).take(8).collect::<String>();
+                        let label = line.chars().skip(2).take(6).collect::<String>();
                         let slot = match label.trim() {
-                            "WHERE" => 0,
+                            "SEEN" | "COSTS" => 0,
                             "FIX" => 1,
-                            "WHY" => 2,
-                            "THREADS" | "TASKS" => 3,
                             other => {
                                 assert_eq!(other, "");
                                 continue;
@@ -509,16 +402,7 @@ mod tests {
         let where_ = &lines(&state)[1];
         let expected = "acpi-tmr read 15.9k/s 11.3 us 18 %   rtc write 5014/s 11.7 us 6 %   rtc \
             read 4778/s 12 us 6 %";
-        assert!(where_.ends_with(&format!("WHERE   {expected}")), "{where_}");
-        select(&mut state, "db-prod");
-        let threads = lines(&state)[8..].join("\n");
-        for part in [
-            "vcpu 3    51 %  cpu 12    752 exits/s   waits for a CPU 26 %",
-            "vcpu 4 ",
-            "+ 14 vcpus, 2 helper",
-        ] {
-            assert!(threads.contains(part), "{threads}");
-        }
+        assert!(where_.ends_with(&format!("SEEN  {expected}")), "{where_}");
     }
 
     #[test]

@@ -41,9 +41,11 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             r.exit.reason.clone()
         })
         .help("Why the vCPU left the guest. In dim ones the guest sleeps.")
+        .brief("", 12)
         .json("exits[].reason"),
         Col::figure("rate", "EXITS/s", right(7, 0, 0), |r| r.exit.rate, rate)
             .help("Exits per second.")
+            .brief("/s", 5)
             .json("exits[].rate"),
         Col::figure(
             "count",
@@ -62,6 +64,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             percent,
         )
         .help(CPU)
+        .brief("CPU%", 5)
         .json("exits[].cpu_percent"),
         Col::figure(
             "time",
@@ -80,6 +83,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             micros,
         )
         .help("Mean time until the next entry, microseconds.")
+        .brief("us", 6)
         .json("exits[].mean_us"),
         Col::figure(
             "p99",

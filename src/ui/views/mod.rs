@@ -7,6 +7,7 @@ pub mod cpus;
 pub mod detail;
 pub mod disks;
 pub mod exits;
+pub mod guest_tables;
 pub mod guests;
 pub mod host_disks;
 pub mod interrupts;

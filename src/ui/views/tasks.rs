@@ -27,8 +27,11 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
     let count = |n: f64| n.to_string();
     vec![
         Col::text("comm", "TASK", left(16, 16, 0), |r| r.name.to_owned())
-            .help("Name of tasks outside guests."),
-        Col::figure("cpu", "CPU%", right(6, 0, 0), |r| Some(r.cpu), percent).help(CPU),
+            .help("Name of tasks outside guests.")
+            .brief("", 16),
+        Col::figure("cpu", "CPU%", right(6, 0, 0), |r| Some(r.cpu), percent)
+            .help(CPU)
+            .brief("CPU%", 6),
         Col::figure(
             "count",
             "TASKS",
@@ -36,11 +39,13 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| Some(r.count as f64),
             count,
         )
-        .help("How many they are."),
+        .help("How many they are.")
+        .brief("TASKS", 5),
         Col::text("last_cpus", "LAST CPUS", left(9, 60, 2), |r| {
             r.cpus.to_string()
         })
-        .help(CPUS),
+        .help(CPUS)
+        .brief("LAST CPUS", 9),
     ]
 }
 

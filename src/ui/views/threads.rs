@@ -6,12 +6,13 @@ use crate::ui::state::AppState;
 use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, left, right, step};
 use crate::ui::text::clean;
 use judge::cost::{Part, Waits};
-use judge::figures::{micros, percent, rate, share};
+use judge::figures::{count, micros, percent, rate, share};
 use judge::lint::{Mark, Severity};
 use judge::model::{CpuShare, DomainModel, Model, ThreadModel};
 use kvm::thread_name::Role;
 use sample::{SourceId, Timing};
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::rc::Rc;
 
 /// A helper thread that uses, and waits for, less of a CPU than this shares a row with others;
@@ -20,6 +21,8 @@ const ASLEEP: (f64, f64) = (0.1, 5.0);
 /// A thread that wants less of a CPU than this is idle: its WAIT% is a part of almost nothing.
 /// Percent.
 const IDLE: f64 = 2.0;
+/// Threads without a row that use less of a CPU than this are said to; percent.
+const QUIET: f64 = 10.0;
 /// Maximum of named causes of a wait.
 const MAX_DELAYS: usize = 4;
 
@@ -97,7 +100,8 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             r.thread
                 .map_or_else(|| format!("+ {} idle helpers", r.idle), ThreadModel::label)
         })
-        .help("vCPU or helper. Enter on the idle helpers shows or folds them."),
+        .help("vCPU or helper. Enter on the idle helpers shows or folds them.")
+        .brief("", 9),
         Col::figure(
             "cpu",
             "CPU%",
@@ -113,7 +117,8 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| r.kind(|c| c.guest),
             percent,
         )
-        .help("In the guest."),
+        .help("In the guest.")
+        .brief("GUEST", 5),
         Col::figure(
             "usr",
             "USR%",
@@ -121,7 +126,8 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| r.kind(|c| c.usr),
             percent,
         )
-        .help("In the VMM."),
+        .help("In the VMM.")
+        .brief("USR", 5),
         Col::figure(
             "sys",
             "SYS%",
@@ -129,10 +135,12 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| r.kind(|c| c.sys),
             percent,
         )
-        .help("In the host's kernel."),
+        .help("In the host's kernel.")
+        .brief("SYS", 5),
         wait,
         Col::text("pcpu", "PCPU", right(5, 0, 1), place)
             .help("Its last CPU; `=`: it may run on no other.")
+            .brief("PCPU", 4)
             .ranked(|r| Some(-f64::from(r.thread?.place.cpu?))),
         Col::text("affinity", "MAY RUN ON", left(10, 12, 6), affinity)
             .help("Its affinity; `any`: every CPU."),
@@ -143,7 +151,8 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| r.per_second(r.thread?.migrations.total),
             rate,
         )
-        .help("Moves from one host CPU to another, per second."),
+        .help("Moves from one host CPU to another, per second.")
+        .brief("MOVES", 5),
         Col::figure(
             "far",
             "FAR/s",
@@ -191,7 +200,9 @@ pub fn wait_columns<'a>() -> [Col<'a>; 4] {
         ThreadRow::delays,
     );
     [
-        wait.help(WAIT).drawn(|r| Cell::wait(r.wait())),
+        wait.help(WAIT)
+            .brief("WAIT%", 5)
+            .drawn(|r| Cell::wait(r.wait())),
         Col::figure(
             "p50",
             "P50 us",
@@ -258,6 +269,69 @@ pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> 
         style: ThreadRow::style,
     };
     in_section(state, table)
+}
+
+/// The threads that matter most, in at most `room` rows: those of problems, then the busiest vCPUs,
+/// then the busiest helpers. Those that are shown keep their order. The text says how many more
+/// there are.
+pub fn brief_table<'a>(
+    state: &'a AppState,
+    domain: &'a DomainModel,
+    room: usize,
+) -> (Table<ThreadRow<'a>>, String) {
+    let wanted = |t: &ThreadModel| t.cpu.map_or(0.0, |c| c.wanted());
+    let mut threads: Vec<&ThreadModel> = domain.threads.iter().collect();
+    let places: HashMap<i32, usize> = threads.iter().map(|t| t.tid).zip(0..).collect();
+    threads.sort_by_cached_key(|t| {
+        let is_idle_helper = t.role != Role::Vcpu && is_asleep(t);
+        (
+            is_idle_helper,
+            Reverse(severity(state, domain, t)),
+            t.role != Role::Vcpu,
+            Reverse(step(wanted(t))),
+            t.index,
+        )
+    });
+    let mut rest = Vec::new();
+    if threads.len() > room {
+        rest = threads.split_off(room.saturating_sub(1));
+    }
+    threads.sort_by_key(|t| places.get(&t.tid));
+    let rows = threads.into_iter().map(|thread| ThreadRow {
+        state,
+        domain,
+        thread: Some(thread),
+        idle: 0,
+        causes: None,
+    });
+    let table = Table {
+        id: TableId::Threads,
+        columns: columns(),
+        rows: rows.collect(),
+        key: |r| RowKey::of(r.thread.map(|t| t.tid)),
+        style: ThreadRow::style,
+    };
+    (table, more(&rest))
+}
+
+/// How many threads have no row, and that they do little: `+ 6 vcpus below 10 %, 2 helpers`.
+fn more(rest: &[&ThreadModel]) -> String {
+    let (vcpus, helpers): (Vec<&ThreadModel>, Vec<&ThreadModel>) =
+        rest.iter().partition(|t| t.role == Role::Vcpu);
+    let mut parts = Vec::new();
+    for (threads, name) in [(vcpus, "vcpu"), (helpers, "helper")] {
+        if !threads.is_empty() {
+            parts.push(count(threads.len(), name));
+        }
+    }
+    if parts.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("+ {}", parts.join(" and "));
+    if rest.iter().all(|t| t.cpu.is_some_and(|c| c.busy() < QUIET)) {
+        text += &format!(" below {QUIET} %");
+    }
+    text
 }
 
 /// The helper threads that do something.

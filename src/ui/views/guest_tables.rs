@@ -1,0 +1,233 @@
+//! Tables about the selected row, below its problem and side by side: threads, exits, ports and
+//! devices; the tasks on the row of the host.
+
+use super::section::Section;
+use super::{accesses, exits, tasks, threads};
+use crate::ui::guest_list::ListRow;
+use crate::ui::state::AppState;
+use crate::ui::table::{AnyTable, TablePainter};
+use crate::ui::text::fit_words;
+use crate::ui::theme::{StyleId, Theme};
+use crate::ui::widgets::draw::put;
+use crate::ui::widgets::{say, title};
+use judge::model::DomainModel;
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Constraint, Layout, Rect};
+
+/// From this width on exits and accesses are side by side, else one below the other.
+const THREE_FROM: u16 = 118;
+/// Shares of the width.
+const THREE: [Constraint; 3] = [
+    Constraint::Length(46),
+    Constraint::Length(34),
+    Constraint::Fill(1),
+];
+const TWO: [Constraint; 2] = [Constraint::Length(46), Constraint::Fill(1)];
+/// From this height on accesses below exits have a title of their own.
+const TITLED_FROM: u16 = 7;
+/// One of so many rows below exits is for accesses.
+const ACCESS_PART: u16 = 3;
+
+/// Paints them.
+pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+    let Some(model) = &state.model else { return };
+    if area.height < 2 {
+        return;
+    }
+    match (state.list.selected(), state.domain()) {
+        (ListRow::Other, _) => {
+            let section = tasks::section(state, model);
+            Panel::of(&section).paint(buf, area, state, theme);
+        }
+        (ListRow::Guest(_), Some(domain)) => paint_guest(buf, area, state, domain, theme),
+        _ => {}
+    }
+}
+
+fn paint_guest(
+    buf: &mut Buffer,
+    area: Rect,
+    state: &AppState,
+    domain: &DomainModel,
+    theme: &Theme,
+) {
+    let rows = usize::from(area.height - 1);
+    let (threads, more) = threads::brief_table(state, domain, rows);
+    let exits = exits::section(state, domain);
+    let accesses = accesses::section(state, domain);
+    let threads = Panel {
+        title: "threads",
+        table: Some(&threads),
+        more,
+        note: "",
+    };
+    let (exits, accesses) = (Panel::of(&exits), Panel::of(&accesses));
+    if area.width >= THREE_FROM {
+        let areas: [Rect; 3] = Layout::horizontal(THREE).spacing(1).areas(area);
+        for (panel, area) in [threads, exits, accesses].iter().zip(areas) {
+            panel.paint(buf, area, state, theme);
+        }
+        return;
+    }
+    let [left, right] = Layout::horizontal(TWO).spacing(1).areas(area);
+    threads.paint(buf, left, state, theme);
+    if !accesses.has_rows() {
+        exits.paint(buf, right, state, theme);
+        return;
+    }
+    // The columns of both are alike, so that rows of accesses can do without heads.
+    let is_titled = area.height >= TITLED_FROM;
+    let below = ((area.height - 1) / ACCESS_PART).max(1) + u16::from(is_titled);
+    let [above, below] =
+        Layout::vertical([Constraint::Fill(1), Constraint::Length(below)]).areas(right);
+    exits.paint(buf, above, state, theme);
+    if is_titled {
+        accesses.paint(buf, below, state, theme);
+    } else {
+        accesses.paint_rows(buf, below, state, theme);
+    }
+}
+
+/// A table in its narrow form, below its title.
+struct Panel<'a> {
+    title: &'a str,
+    /// `None` where a text stands in its place.
+    table: Option<&'a dyn AnyTable>,
+    /// What rows are left out, if the table knows; else their number is said.
+    more: String,
+    /// Why there are no rows.
+    note: &'a str,
+}
+
+impl<'a> Panel<'a> {
+    fn of(section: &'a Section<'_>) -> Self {
+        Self {
+            title: &section.title,
+            table: section.as_table(),
+            more: String::new(),
+            note: &section.note,
+        }
+    }
+
+    fn has_rows(&self) -> bool {
+        self.table.is_some_and(|table| table.len() > 0)
+    }
+
+    fn paint(&self, buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+        let head = Rect { height: 1, ..area };
+        let body = Rect {
+            y: area.y + 1,
+            height: area.height - 1,
+            ..area
+        };
+        let Some(table) = self.table.filter(|table| table.len() > 0) else {
+            title(buf, head, self.title, "", "", theme);
+            let inner = Rect {
+                x: body.x + 2,
+                width: body.width.saturating_sub(3),
+                ..body
+            };
+            say(buf, inner, self.note, StyleId::Dim, theme);
+            return;
+        };
+        let painter = TablePainter::brief(table, state.table(table.id()), area.width, theme);
+        let name = Rect {
+            width: painter.first_width(),
+            ..head
+        };
+        title(buf, name, self.title, "", "", theme);
+        painter.head(buf, head);
+        self.paint_rows(buf, body, state, theme);
+    }
+
+    /// Paints as many rows as fit, and how many do not.
+    fn paint_rows(&self, buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+        let Some(table) = self.table else { return };
+        let painter = TablePainter::brief(table, state.table(table.id()), area.width, theme);
+        let room = usize::from(area.height);
+        let mut rows = table.len();
+        let mut more = self.more.clone();
+        if rows > room {
+            rows = room;
+            if room > 2 {
+                rows -= 1;
+                more = format!("+ {} more", table.len() - rows);
+            }
+        }
+        let line = |row: usize| Rect {
+            y: area.y + row as u16,
+            height: 1,
+            ..area
+        };
+        for row in 0..rows {
+            painter.row(buf, line(row), row, false);
+        }
+        if rows < room {
+            let more = fit_words(&more, area.width.saturating_sub(3), theme.glyphs.cut);
+            let style = theme.style(StyleId::Dim);
+            put(buf, area.x + 2, line(rows).y, &more, area.width, style);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ui::layout;
+    use crate::ui::tests::{busy, draw, press, text};
+
+    /// The lines of the tables of a guest of the busy host.
+    fn tables(name: &str, width: u16, height: u16) -> Vec<String> {
+        let mut state = busy(width, height);
+        for _ in 0..state.list.rows.len() {
+            if state.domain().is_none_or(|domain| domain.name() != name) {
+                press(&mut state, "j");
+            }
+        }
+        assert_eq!(state.domain().unwrap().name(), name);
+        lines(&state)
+    }
+
+    fn lines(state: &AppState) -> Vec<String> {
+        let area = layout::plan(state).tables;
+        let text = text(&draw(state, &Theme::default()));
+        let lines = text.lines().skip(area.y.into());
+        lines.take(area.height.into()).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn threads_exits_and_devices_stand_on_the_first_screen() {
+        for (width, height) in [(120, 40), (100, 30), (80, 24)] {
+            let lines = tables("win10-2", width, height);
+            for head in [
+                "threads", "GUEST", "USR", "SYS", "PCPU", "MOVES", "exits", "/s",
+            ] {
+                assert!(lines[0].contains(head), "{width}: {head}: {}", lines[0]);
+            }
+            let all = lines.join("\n");
+            for words in ["vcpu 0 ", "acpi-tmr"] {
+                assert!(all.contains(words), "{width}: {words}: {all}");
+            }
+        }
+        let wide = tables("win10-2", 120, 40).join("\n");
+        assert!(wide.contains("0x608 acpi-tmr r "), "{wide}");
+    }
+
+    #[test]
+    fn the_threads_of_a_problem_come_first_and_the_rest_is_counted() {
+        let lines = tables("db-prod", 120, 40);
+        let at = |name: &str| lines.iter().position(|line| line.starts_with(name));
+        assert!(at("▲ vcpu 3").unwrap() < at("▲ vcpu 4").unwrap());
+        let rest = &lines[lines.len() - 1];
+        assert!(rest.starts_with("  + 7 vcpus and 2 helpers"), "{rest}");
+    }
+
+    #[test]
+    fn the_tasks_of_the_host_are_below_its_row() {
+        let mut state = busy(120, 40);
+        let rows = &state.list.rows;
+        state.list.at = rows.iter().position(|row| *row == ListRow::Other).unwrap();
+        let lines = lines(&state);
+        assert!(lines[0].contains("CPU%") && lines[0].contains("TASKS"));
+    }
+}
