@@ -156,7 +156,7 @@ pub struct SamplingArgs {
     /// What to trace beyond exits and the scheduler; each costs the guests something
     ///
     /// disks: what the host's block devices take for the guests' requests. A guest's page and the
-    /// view of storage trace it while they are open.
+    /// list of disks trace it while they are open.
     ///
     /// interrupts: what interrupts vCPUs, and how long it is on its way. A guest's page and the
     /// view of latency trace it while they are open.

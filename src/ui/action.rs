@@ -1,5 +1,6 @@
 //! What keys ask for (actions), and what the screen asks of the rest of the program (effects).
 
+use super::lens::Lens;
 use super::screen_view::ScreenView;
 use clap::ValueEnum;
 use sample::EngineLevel;
@@ -34,6 +35,10 @@ pub enum Action {
     Turn(isize),
     /// Show a view.
     Show(ScreenView),
+    /// Look at the list of guests through a lens.
+    Look(Lens),
+    /// Sort the list by the column of this name.
+    SortBy(&'static str),
     /// Select the guest so many places further in the table.
     Guest(isize),
     /// Type a filter.

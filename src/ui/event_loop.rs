@@ -3,6 +3,7 @@
 use super::action::{Action, Control, Effect, EngineDetail, Replay};
 use super::event::ScreenEvent;
 use super::export;
+use super::lens::Lens;
 use super::render;
 use super::screen_view::ScreenView;
 use super::state::{AppState, ScreenSession, ScreenSettings};
@@ -34,17 +35,18 @@ const MAX_QUEUED_EVENTS: usize = 32;
 const MAX_LEAVE_WAIT: Duration = Duration::from_millis(1500);
 /// How long a signal waits for a screen whose terminal takes no output.
 const MAX_BLOCKED: Duration = Duration::from_secs(10);
-/// The views whose figures cost guests something: they are traced while the view is open.
-const ON_DEMAND: [(&[ScreenView], EngineDetail); 2] = [
-    (
-        &[ScreenView::Storage, ScreenView::Page],
-        EngineDetail::Disks,
-    ),
-    (
-        &[ScreenView::Latency, ScreenView::Page],
-        EngineDetail::Interrupts,
-    ),
-];
+/// What costs guests something: it is traced while the screen shows it.
+const ON_DEMAND: [EngineDetail; 2] = [EngineDetail::Disks, EngineDetail::Interrupts];
+
+/// Whether the screen shows something.
+fn shows(state: &AppState, detail: EngineDetail) -> bool {
+    match (detail, state.view) {
+        (_, ScreenView::Page) => true,
+        (EngineDetail::Disks, ScreenView::Guests) => state.lens == Lens::Disks,
+        (EngineDetail::Interrupts, ScreenView::Latency) => true,
+        _ => false,
+    }
+}
 
 /// Who carries out what the screen asks for.
 #[derive(Default)]
@@ -202,7 +204,8 @@ fn event_loop(
     handlers: &mut ScreenHandlers,
     wake: &Receiver<ScreenEvent>,
 ) -> anyhow::Result<()> {
-    let (mut asked_for, mut by_user) = (ScreenView::Guests, true);
+    let mut shown = ON_DEMAND.map(|_| false);
+    let mut by_user = true;
     loop {
         if Guard::is_taken() {
             fit(state)?;
@@ -210,10 +213,9 @@ fn event_loop(
             let cursor = render::paint(&mut buffer, state, theme);
             guard.draw(buffer, cursor, by_user)?;
         }
-        let before = std::mem::replace(&mut asked_for, state.view);
-        for (views, detail) in ON_DEMAND {
-            let is_shown = views.contains(&asked_for);
-            if views.contains(&before) != is_shown
+        for (detail, was_shown) in ON_DEMAND.into_iter().zip(&mut shown) {
+            let is_shown = shows(state, detail);
+            if std::mem::replace(was_shown, is_shown) != is_shown
                 && let Some(control) = &handlers.control
             {
                 // A collector that is gone shows nothing more anyway.

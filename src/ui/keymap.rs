@@ -1,6 +1,7 @@
 //! The table of keys: what a key does, help and footer are all made from it.
 
 use super::action::{Action, Replay};
+use super::lens::Lens;
 use super::screen_view::ScreenView;
 use crossterm::event::{KeyCode, KeyModifiers};
 
@@ -114,7 +115,7 @@ const fn bind(keys: &'static str, action: Action, when: When, help: &'static str
     }
 }
 
-use {Action as A, Replay as R, ScreenView as V, When as W};
+use {Action as A, Lens as L, Replay as R, ScreenView as V, When as W};
 
 /// All bindings. The first ones, as many of them as act on the screen, are the first page of the
 /// help.
@@ -144,10 +145,28 @@ pub static KEYMAP: &[Binding] = &[
         "copies the fix to the terminal's clipboard (OSC 52)",
     ),
     bind(
-        "w",
-        A::Write,
+        "c",
+        A::Look(L::Cpu),
         W::Screen,
-        "writes the fix to a file in the current folder",
+        "lists CPU time, waits and exits of guests",
+    ),
+    bind(
+        "m",
+        A::Look(L::Memory),
+        W::Screen,
+        "lists the memory of guests",
+    ),
+    bind(
+        "d",
+        A::Look(L::Disks),
+        W::Screen,
+        "lists what guests read and write",
+    ),
+    bind(
+        "t",
+        A::Look(L::Network),
+        W::Screen,
+        "lists what guests receive and send",
     ),
     bind(
         "Tab",
@@ -160,18 +179,6 @@ pub static KEYMAP: &[Binding] = &[
         A::Filter,
         W::Screen,
         "shows only guests with this in their name, or with cpu>50",
-    ),
-    bind(
-        "s",
-        A::Sort,
-        W::Screen,
-        "chooses the column that the table is sorted by",
-    ),
-    bind(
-        "C",
-        A::Columns,
-        W::Screen,
-        "chooses the columns of the table and their order",
     ),
     bind("space p", A::Pause, W::Live, "pauses or resumes the screen"),
     bind(
@@ -201,6 +208,24 @@ pub static KEYMAP: &[Binding] = &[
         W::Always,
         "closes what is open, else quits; Ctrl-C always quits",
     ),
+    bind(
+        "s",
+        A::Sort,
+        W::Screen,
+        "chooses the column that the table is sorted by",
+    ),
+    bind(
+        "C",
+        A::Columns,
+        W::Screen,
+        "chooses the columns of the table and their order",
+    ),
+    bind(
+        "w",
+        A::Write,
+        W::Screen,
+        "writes the fix to a file in the current folder",
+    ),
     bind("Up k", A::Up, W::Always, "goes up"),
     bind("Down j", A::Down, W::Always, "goes down"),
     bind("PgUp Ctrl-B", A::PageUp, W::Always, "goes a page up"),
@@ -225,8 +250,10 @@ pub static KEYMAP: &[Binding] = &[
         W::Screen,
         "goes to the previous problem",
     ),
+    bind("P", A::SortBy("cpu"), W::Screen, "sorts by CPU time"),
+    bind("M", A::SortBy("mem"), W::Screen, "sorts by memory"),
     bind(
-        "I",
+        "R I",
         A::Reverse,
         W::Screen,
         "reverses the order of the table",
@@ -245,21 +272,21 @@ pub static KEYMAP: &[Binding] = &[
     ),
     bind(
         "2",
-        A::Show(V::Cpus),
+        A::Show(V::Problems),
+        W::Screen,
+        "shows all problems of this host, and what to do",
+    ),
+    bind(
+        "3",
+        A::Show(V::Host),
         W::Screen,
         "shows the host's CPUs, and which threads run where",
     ),
     bind(
-        "3",
+        "4",
         A::Show(V::Latency),
         W::Screen,
         "shows how long vCPUs wait for a CPU",
-    ),
-    bind(
-        "4",
-        A::Show(V::Storage),
-        W::Screen,
-        "shows disks, network interfaces and memory",
     ),
     bind(
         "5",
@@ -267,8 +294,18 @@ pub static KEYMAP: &[Binding] = &[
         W::Screen,
         "shows what the host hides, and how to get it",
     ),
-    bind(">", A::Guest(1), W::Screen, "selects the next guest"),
-    bind("<", A::Guest(-1), W::Screen, "selects the previous guest"),
+    bind(
+        ">",
+        A::Guest(1),
+        W::Screen,
+        "sorts by the next column; on a page, shows the next guest",
+    ),
+    bind(
+        "<",
+        A::Guest(-1),
+        W::Screen,
+        "sorts by the previous column, or shows the previous guest",
+    ),
     bind(
         "S",
         A::SaveView,

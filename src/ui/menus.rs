@@ -69,7 +69,7 @@ fn columns(state: &mut AppState, table: TableId, action: Action, at: usize) -> u
 
 /// All columns as the menu lists them, and whether each is shown.
 pub fn listed(state: &AppState, table: TableId) -> Vec<(ColumnId, bool)> {
-    let heads = views::heads(table);
+    let heads = state.heads(table);
     let all = (0..heads.len()).map(ColumnId);
     let at_first = || all.clone().filter(|id| !heads[id.0].is_hidden).collect();
     let chosen = state.table(table).columns.clone().unwrap_or_else(at_first);

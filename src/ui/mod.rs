@@ -19,6 +19,7 @@ mod guest_list;
 mod held_findings;
 mod keymap;
 mod layout;
+mod lens;
 mod menus;
 mod page_state;
 mod render;

@@ -11,12 +11,12 @@ pub enum ScreenView {
     Guests,
     /// All of one guest, or of the host outside guests.
     Page,
+    /// All problems of the host and its guests.
+    Problems,
     /// The host's CPUs.
-    Cpus,
+    Host,
     /// How long vCPUs wait for a CPU.
     Latency,
-    /// Disks, network interfaces and memory.
-    Storage,
     /// Which sources work and which are missing.
     Sources,
 }
@@ -25,9 +25,9 @@ impl ScreenView {
     /// The views that a number and Tab show, in this order.
     pub const ALL: [Self; 5] = [
         Self::Guests,
-        Self::Cpus,
+        Self::Problems,
+        Self::Host,
         Self::Latency,
-        Self::Storage,
         Self::Sources,
     ];
 

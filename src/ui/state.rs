@@ -7,6 +7,7 @@ use super::filter::{FilterError, TableFilter};
 use super::guest_list::{GuestList, ListRow};
 use super::held_findings::HeldFindings;
 use super::keymap;
+use super::lens::Lens;
 use super::page_state::PageState;
 use super::screen_view::ScreenView;
 use super::table::{TableId, TableState};
@@ -175,6 +176,10 @@ pub struct AppState {
     pub list: GuestList,
     /// The view.
     pub view: ScreenView,
+    /// What the list of guests is looked at for.
+    pub lens: Lens,
+    /// What the user chose for the list in other lenses.
+    pub other_lenses: BTreeMap<Lens, TableState>,
     /// The cursor in the view, where the view is a page.
     pub page: PageState,
     /// What the user chose for each table, and where the rows are.

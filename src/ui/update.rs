@@ -5,11 +5,12 @@ use super::filter::TableFilter;
 use super::guest_list::ListRow;
 use super::keymap::{Binding, KEYMAP, When};
 use super::layout;
+use super::lens::Lens;
 use super::menus;
 use super::page_state::{PageState, SectionId};
 use super::screen_view::ScreenView;
 use super::state::{AppState, Menu, Popup, Prompt};
-use super::table::{AnyTable, RowKey, TableId};
+use super::table::{AnyTable, ColumnId, RowKey, Sort, TableId, TableState};
 use super::text::clean;
 use super::typing;
 use super::views::guests;
@@ -35,7 +36,15 @@ pub fn key(state: &mut AppState, event: KeyEvent) -> Vec<Effect> {
     match lookup(event, state) {
         Some(Action::AskMonitor) => ask_monitor(state, unconfirmed_ask),
         Some(action) => update(state, action),
-        None => Vec::new(),
+        None => {
+            if let KeyCode::Char(key) = event.code
+                && state.popup.is_none()
+            {
+                let help = state.key_name(Action::Help);
+                state.say(format!("{key} has no meaning here; {help} shows all keys"));
+            }
+            Vec::new()
+        }
     }
 }
 
@@ -86,6 +95,24 @@ fn screen(state: &mut AppState, action: Action) -> Vec<Effect> {
         Action::Back => back(state),
         Action::Turn(by) => turn(state, by),
         Action::Show(view) => state.show(view),
+        Action::Look(lens) => {
+            if state.view == ScreenView::Guests && state.lens == lens {
+                state.say(format!("this is the list for {}", lens.name()));
+            }
+            state.show(ScreenView::Guests);
+            look_through(state, lens);
+        }
+        Action::SortBy(column) => {
+            state.show(ScreenView::Guests);
+            if let Some(sort) = guests::sort_by_name(column) {
+                state
+                    .tables
+                    .entry(TableId::Guests)
+                    .or_default()
+                    .sort_to(sort);
+            }
+        }
+        Action::Guest(by) if state.view == ScreenView::Guests => move_sort(state, by),
         Action::Guest(by) => next_guest(state, by),
         Action::Problem(by) => next_problem(state, by),
         Action::Copy | Action::Write => return hand_out(state, action == Action::Copy),
@@ -107,6 +134,48 @@ fn screen(state: &mut AppState, action: Action) -> Vec<Effect> {
         other => return outward(state, other),
     }
     Vec::new()
+}
+
+/// Looks at the list of guests through another lens, sorted as it was there before.
+fn look_through(state: &mut AppState, lens: Lens) {
+    if lens == state.lens {
+        return;
+    }
+    let kept = state.tables.remove(&TableId::Guests).unwrap_or_default();
+    state.other_lenses.insert(state.lens, kept);
+    state.lens = lens;
+    let table = match state.other_lenses.remove(&lens) {
+        Some(table) => table,
+        None => TableState {
+            sort: lens.sorted_by().and_then(guests::sort_by_name),
+            ..TableState::default()
+        },
+    };
+    state.tables.insert(TableId::Guests, table);
+}
+
+/// Sorts the list by the shown column so many places further.
+fn move_sort(state: &mut AppState, by: isize) {
+    let shown: Vec<ColumnId> = menus::listed(state, TableId::Guests)
+        .into_iter()
+        .filter(|(_, is_shown)| *is_shown)
+        .map(|(id, _)| id)
+        .collect();
+    let sort = state.table(TableId::Guests).sort;
+    let at = sort.and_then(|sort| shown.iter().position(|id| *id == sort.column));
+    let next = match at {
+        Some(at) => (at as isize + by).rem_euclid(shown.len() as isize) as usize,
+        None => 0,
+    };
+    let sort = Sort {
+        column: shown[next],
+        reversed: sort.is_some_and(|sort| sort.reversed),
+    };
+    state
+        .tables
+        .entry(TableId::Guests)
+        .or_default()
+        .sort_to(sort);
 }
 
 /// Sorts the table under the cursor, or opens its menus.
@@ -150,6 +219,7 @@ fn open(state: &mut AppState) {
             select(state, state.list.at);
             state.show(ScreenView::Page);
         }
+        (ScreenView::Problems, _) => open_problem(state),
         (ScreenView::Page, _) => {
             let key = state.page_of(state.view).key(state.page.at);
             let is_thread =
@@ -168,6 +238,36 @@ fn open(state: &mut AppState) {
         }
         _ => {}
     }
+}
+
+/// Enter in the view of problems: the page of the guest, with the problem in full.
+fn open_problem(state: &mut AppState) {
+    // The line of a problem, and below it that of its fix.
+    let lines = state.page.at.saturating_sub(1)..=state.page.at;
+    let found = {
+        let page = state.page_of(state.view);
+        let rows: Vec<_> = lines.filter_map(|at| page.key(at)?.row).collect();
+        let is_it = |finding: &&Finding| rows.last() == Some(&RowKey::of(finding.id()));
+        let is_above = |finding: &&Finding| rows.first() == Some(&RowKey::of(finding.id()));
+        let findings = &state.report.findings;
+        findings
+            .iter()
+            .find(is_it)
+            .or(findings.iter().find(is_above))
+    };
+    let Some(found) = found else { return };
+    let (id, name) = (found.id(), found.domain.clone());
+    let is_about = |row: &ListRow| match (state.guest_at(*row), &name) {
+        (Some(guest), Some(name)) => guest.name() == name.as_str(),
+        (None, None) => *row == ListRow::Other,
+        _ => false,
+    };
+    let Some(at) = state.list.rows.iter().position(is_about) else {
+        return state.say("this guest is not in the list: Esc ends the filter");
+    };
+    select(state, at);
+    state.open_problem = Some(id);
+    state.show(ScreenView::Page);
 }
 
 /// Tab: the next section of a page, else the next view.

@@ -40,8 +40,12 @@ pub(crate) fn begins(text: &str) -> bool {
 /// language, and an architecture.
 fn is_in_another_language(text: &str) -> bool {
     let first = text.lines().next().unwrap_or_default();
-    let value = first.split_once([':', '：']).map(|(_, value)| value.trim());
-    matches!(value, Some("x86_64" | "aarch64")) && !first.starts_with("Architecture:")
+    let Some((label, value)) = first.split_once([':', '：']) else {
+        return false;
+    };
+    matches!(value.trim(), "x86_64" | "aarch64")
+        && label.trim_end().chars().all(char::is_alphabetic)
+        && label != "Architecture"
 }
 
 /// Reads a text.

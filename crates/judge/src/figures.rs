@@ -138,6 +138,25 @@ pub fn bytes(value: u64) -> String {
     format!("{} {unit}", without_trailing_zeros(&digits))
 }
 
+/// A size in a column, at most six characters: `512`, `14.0M`, `1.53G`.
+pub fn size(value: f64) -> String {
+    if value < 1024.0 {
+        return format!("{value:.0}");
+    }
+    let (digits, unit) = scaled(value, 1024.0, &["K", "M", "G", "T", "P"]);
+    digits + unit
+}
+
+/// A length of time in a column, at most six characters: `45 s`, `12 min`, `3 h`, `12 d`.
+pub fn age(seconds: f64) -> String {
+    match seconds.max(0.0) as u64 {
+        s @ 0..=119 => format!("{s} s"),
+        s @ 120..=7199 => format!("{} min", s / 60),
+        s @ 7200..=172_799 => format!("{} h", s / 3600),
+        s => format!("{} d", s / 86_400),
+    }
+}
+
 /// A value printed by `print`, or [`UNKNOWN`].
 pub fn or_unknown(value: Option<f64>, print: fn(f64) -> String) -> String {
     value.map_or_else(|| UNKNOWN.into(), print)

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A block device of the host, and its requests for one guest. Counted since somebody asked for it
-/// (the Storage view, `--engine-detail disks`).
+/// (the list of disks, `--engine-detail disks`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostDisk {

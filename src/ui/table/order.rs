@@ -30,13 +30,18 @@ pub struct TableState {
 }
 
 impl TableState {
+    /// Sorts in this order.
+    pub fn sort_to(&mut self, sort: Sort) {
+        self.sort = Some(sort);
+        self.order = RowOrder::default();
+    }
+
     /// Sorts by a column; by the same one again in the reverse order.
     pub fn sort_by(&mut self, column: ColumnId) {
         let reversed = self
             .sort
             .is_some_and(|sort| sort.column == column && !sort.reversed);
-        self.sort = Some(Sort { column, reversed });
-        self.order = RowOrder::default();
+        self.sort_to(Sort { column, reversed });
     }
 }
 

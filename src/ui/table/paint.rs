@@ -128,7 +128,7 @@ impl<'a> TablePainter<'a> {
                 }
                 Some(sort) if n == 0 && !self.shows(sort.column) => {
                     let by = self.table.head(sort.column).header;
-                    format!("{header} by {by}{}", self.sort_mark(sort.reversed))
+                    format!("{header} {}{by}", self.sort_mark(sort.reversed))
                 }
                 _ => header.to_string(),
             };

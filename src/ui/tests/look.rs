@@ -93,12 +93,9 @@ fn one_row_is_selected_and_can_be_read() {
                         continue;
                     }
                     let what = format!("{keys} {palette:?} {tone:?} {charset:?}");
-                    // A menu's entry, and the row of the list below the menu.
-                    assert_eq!(
-                        selected.len(),
-                        1 + usize::from(keys.starts_with(['s', 'C'])),
-                        "{what}"
-                    );
+                    // A menu's entry, and the row of the list where the menu does not hide it.
+                    let most = 1 + usize::from(keys.starts_with(['s', 'C']));
+                    assert!((1..=most).contains(&selected.len()), "{what}");
                     let cells: Vec<_> = selected
                         .iter()
                         .flat_map(|(_, line)| line.iter())
@@ -139,15 +136,21 @@ fn the_last_line_says_what_works_here() {
     };
     has(
         &AppState::new(ScreenSession::default(), (120, 40)),
-        &["Enter open", "/ filter", "? help", "q quit"],
+        &["c cpu", "/ filter", "? help", "q quit"],
     );
     let live = has(
         &busy(120, 40),
         &[
-            "Enter open",
-            "n next problem",
-            "space pause",
-            "r record",
+            "c cpu",
+            "m memory",
+            "d disks",
+            "t network",
+            "n next",
+            "/ filter",
+            "2 problems",
+            "3 host",
+            "4 latency",
+            "5 sources",
             "? help",
             "q quit",
         ],
@@ -155,7 +158,7 @@ fn the_last_line_says_what_works_here() {
     assert!(!live.contains("step"), "{live}");
     let replay = has(
         &replayed(120, 40),
-        &["Enter open", "space pause", "Right step", "? help"],
+        &["m memory", "space pause", "Right step", "? help"],
     );
     assert!(!replay.contains("record"), "{replay}");
     for (keys, words) in [
@@ -172,7 +175,7 @@ fn the_last_line_says_what_works_here() {
         ),
         (
             "2",
-            &["Esc guests", "Tab view", "s sort", "? help", "q quit"],
+            &["1 guests", "2 problems", "3 host", "? help", "q quit"],
         ),
         ("s", &["Enter sort", "Esc close"]),
         ("S", &["Enter write", "Esc close"]),
@@ -243,7 +246,7 @@ fn the_order_by_a_column_without_room_is_said() {
     state.settle();
     let header = crate::ui::heads(crate::ui::TableId::Guests)[hidden].header;
     let first = text(&draw(&state, &Theme::default()));
-    assert!(first.contains(&format!("GUEST by {header}")), "{first}");
+    assert!(first.contains(&format!("GUEST ▾{header}")), "{first}");
 }
 
 #[test]
@@ -253,7 +256,7 @@ fn a_column_that_does_not_fit_says_so_in_its_menu() {
     let menu = |state: &AppState| text(&draw(state, &Theme::default()));
     press(&mut state, "<End> ");
     assert!(menu(&state).contains("no room"), "{}", menu(&state));
-    let mut wide = resized(&state, 200, 50);
+    let mut wide = resized(&state, 260, 60);
     wide.tables.clear();
     assert!(!menu(&wide).contains("no room"), "{}", menu(&wide));
 }

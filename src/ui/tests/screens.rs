@@ -52,9 +52,20 @@ fn the_views() {
         state.show(*view);
         at_all_sizes(view.name(), &state);
     }
+}
+
+#[test]
+fn the_lenses() {
     let mut state = judged(&Fixture::with_devices(), 120, 40);
-    state.show(ScreenView::Storage);
-    shows("storage_of_devices_120x40", &resized(&state, 120, 40));
+    for (key, name) in [("m", "memory"), ("d", "disks"), ("t", "network")] {
+        press(&mut state, key);
+        at_all_sizes(&format!("lens_{name}"), &state);
+    }
+    crate::ui::update::select(&mut state, 99);
+    press(&mut state, "d<End>");
+    shows("lens_disks_of_all_120x40", &state);
+    press(&mut state, "<Enter>");
+    shows("other_page_of_devices_120x40", &state);
 }
 
 #[test]

@@ -245,7 +245,7 @@ fn ctrl_z_without_a_shell_continues() {
     std::thread::sleep(Duration::from_millis(500));
     pty.signal(Signal::CONT);
     pty.press("5");
-    pty.wait_for("Esc guests");
+    pty.wait_for("1 guests");
     assert!(pty.seen.lock().unwrap().screen().bracketed_paste());
     assert!(pty.seen.lock().unwrap().screen().alternate_screen());
     pty.press("q");

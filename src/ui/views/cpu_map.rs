@@ -324,7 +324,7 @@ mod tests {
     use testkit::{Fixture, Guest, Host};
 
     fn map(mut state: crate::ui::state::AppState) -> String {
-        press(&mut state, "2");
+        press(&mut state, "3");
         let all = text(&draw(&state, &Theme::default()));
         all.lines()
             .skip_while(|l| !l.contains("host CPUs"))

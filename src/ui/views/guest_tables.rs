@@ -1,9 +1,13 @@
-//! Tables about the selected row, below its problem and side by side: threads, exits, ports and
-//! devices; the tasks on the row of the host.
+//! Tables about the selected row below its problem. Through the lens for CPUs: threads, exits,
+//! ports and devices side by side, or the tasks of the host; else its memory, its disks with the
+//! devices of the host that serve them, or its network interfaces. On the row of the host they list
+//! those of all guests.
 
+use super::page::paint_section;
 use super::section::Section;
-use super::{accesses, exits, tasks, threads};
+use super::{accesses, disks, exits, host_disks, memory, tasks, threads};
 use crate::ui::guest_list::ListRow;
+use crate::ui::lens::Lens;
 use crate::ui::state::AppState;
 use crate::ui::table::{AnyTable, TablePainter};
 use crate::ui::text::fit_words;
@@ -34,23 +38,63 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     if area.height < 2 {
         return;
     }
-    match (state.list.selected(), state.domain()) {
-        (ListRow::Other, _) => {
+    let guests = match (state.list.selected(), state.domain()) {
+        (ListRow::Guest(_), Some(domain)) => vec![domain],
+        (ListRow::Other, _) => state.guests(),
+        _ => return,
+    };
+    match (state.lens, state.domain()) {
+        (Lens::Cpu, Some(domain)) => paint_cpu(buf, area, state, domain, theme),
+        (Lens::Cpu, None) => {
             let section = tasks::section(state, model);
             Panel::of(&section).paint(buf, area, state, theme);
         }
-        (ListRow::Guest(_), Some(domain)) => paint_guest(buf, area, state, domain, theme),
-        _ => {}
+        (Lens::Memory, _) => {
+            let section = memory::section(state, model, &guests);
+            paint_top(buf, area, &section, state, theme);
+        }
+        (Lens::Network, _) => {
+            let section = disks::nics(state, &guests);
+            paint_top(buf, area, &section, state, theme);
+        }
+        (Lens::Disks, _) => {
+            let disks = disks::section(state, &guests);
+            let devices = host_disks::section(state, &guests);
+            let left_to_devices = area.height / 3;
+            let above = Rect {
+                height: area.height - left_to_devices,
+                ..area
+            };
+            let used = paint_top(buf, above, &disks, state, theme);
+            let below = Rect {
+                y: area.y + used,
+                height: area.height - used,
+                ..area
+            };
+            paint_top(buf, below, &devices, state, theme);
+        }
     }
 }
 
-fn paint_guest(
+/// Paints as much of a section as fits; returns its lines.
+fn paint_top(
     buf: &mut Buffer,
     area: Rect,
+    section: &Section<'_>,
     state: &AppState,
-    domain: &DomainModel,
     theme: &Theme,
-) {
+) -> u16 {
+    let lines = usize::from(area.height).min(1 + section.body_lines()) as u16;
+    let top = Rect {
+        height: lines,
+        ..area
+    };
+    paint_section(buf, top, section, 0, state, theme);
+    lines
+}
+
+/// Paints threads, exits and accesses of a guest.
+fn paint_cpu(buf: &mut Buffer, area: Rect, state: &AppState, domain: &DomainModel, theme: &Theme) {
     let rows = usize::from(area.height - 1);
     let (threads, more) = threads::brief_table(state, domain, rows);
     let exits = exits::section(state, domain);

@@ -2,6 +2,7 @@
 
 use super::disks::{DeviceRow, host_disk, names, requests, rows, section_of};
 use super::section::Section;
+use crate::ui::lens::Lens;
 use crate::ui::screen_view::ScreenView;
 use crate::ui::state::AppState;
 use crate::ui::table::{Column, TableId, left, right};
@@ -75,9 +76,9 @@ pub fn section<'a>(state: &'a AppState, guests: &[&'a DomainModel]) -> Section<'
         _ if state.session.source.is_recorded() => {
             "not recorded: record with --engine-detail disks".into()
         }
-        Some(EngineKind::Bpf) if state.view == ScreenView::Guests => "timed while the page of a \
-            guest is open"
-            .into(),
+        Some(EngineKind::Bpf) if state.view == ScreenView::Guests && state.lens != Lens::Disks => {
+            "timed while the page of a guest is open".into()
+        }
         Some(EngineKind::Bpf) => "timed from now on, while this view is open".into(),
         _ => "only the BPF engine times them".into(),
     };
@@ -102,7 +103,7 @@ mod tests {
         let note = |state: &AppState| section(state, &state.guests()).note;
         state.model.as_mut().unwrap().engine.kind = EngineKind::Bpf;
         assert_eq!(note(&state), "timed while the page of a guest is open");
-        state.show(ScreenView::Storage);
+        state.show(ScreenView::Page);
         assert_eq!(note(&state), "timed from now on, while this view is open");
         state.model.as_mut().unwrap().domains[0].host_disks = Some(Vec::new());
         assert_eq!(note(&state), "no request of a guest reached one");

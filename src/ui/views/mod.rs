@@ -64,25 +64,24 @@ pub fn sections(view: ScreenView, state: &AppState, columns: u16) -> Vec<Section
                 _ => true,
             })
             .collect(),
-            None => vec![
-                problems::section(state, columns),
-                tasks::section(state, model),
-            ],
+            None => {
+                let guests = state.guests();
+                vec![
+                    problems::section(state, columns),
+                    tasks::section(state, model),
+                    disks::section(state, &guests),
+                    disks::nics(state, &guests),
+                    host_disks::section(state, &guests),
+                    memory::section(state, model, &guests),
+                ]
+            }
         },
-        ScreenView::Cpus => vec![
+        ScreenView::Problems => vec![problems::all(state, columns)],
+        ScreenView::Host => vec![
             cpu_map::section(state, model, columns),
             cpus::section(state, model),
         ],
         ScreenView::Latency => vec![latency::section(state)],
-        ScreenView::Storage => {
-            let guests = state.guests();
-            vec![
-                disks::section(state, &guests),
-                disks::nics(state, &guests),
-                host_disks::section(state, &guests),
-                memory::section(state, model, &guests),
-            ]
-        }
         ScreenView::Sources => vec![
             sources::section(model, columns),
             sources::unjudged(state, model, columns),
@@ -104,6 +103,16 @@ impl AppState {
         } else {
             self.view
         })
+    }
+}
+
+impl AppState {
+    /// What describes the columns of a table; those of the list that the lens shows are not hidden.
+    pub fn heads(&self, table: TableId) -> Vec<ColumnHead> {
+        match table {
+            TableId::Guests => heads_of(guests::columns_through(self.lens)),
+            _ => heads(table),
+        }
     }
 }
 

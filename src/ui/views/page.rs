@@ -230,7 +230,7 @@ impl<'a> Page<'a> {
 }
 
 /// Paints the lines of a section from one of them on; the title is line 0.
-fn paint_section(
+pub(super) fn paint_section(
     buf: &mut Buffer,
     area: Rect,
     section: &Section<'_>,

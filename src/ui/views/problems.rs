@@ -29,7 +29,7 @@ pub fn section(state: &AppState, columns: u16) -> Section<'_> {
         lines: Vec::new(),
     };
     for f in &problems {
-        text.headline(f);
+        text.headline(f, &f.title);
         if std::ptr::eq(open, *f) {
             text.in_full(f, state);
         }
@@ -44,6 +44,39 @@ pub fn section(state: &AppState, columns: u16) -> Section<'_> {
     section
         .with_note(problems.len().to_string())
         .with_right(right)
+}
+
+/// All problems of the host and its guests, the worst first: a line each, and the first line of its
+/// fix.
+pub fn all(state: &AppState, columns: u16) -> Section<'_> {
+    let findings = &state.report.findings;
+    let mut text = Labelled {
+        columns: columns.saturating_sub(2).min(MAX_WIDTH),
+        lines: Vec::new(),
+    };
+    for f in findings {
+        text.headline(f, &format!("{}: {}", f.subjects(), f.title));
+        let mut fix = String::new();
+        if let Some(first) = f.fix.first() {
+            let line = first.text.lines().next().unwrap_or_default();
+            fix = match first.kind {
+                FixKind::Advice => clean_line(line),
+                _ => clean_line(&format!("{}: {}", first.place(), line.trim())),
+            };
+        }
+        let fix = fit_words(&fix, text.columns.saturating_sub(6), '~');
+        let pieces = vec![("      ".into(), StyleId::Text), (fix, StyleId::Dim)];
+        text.lines.push(pieces.into());
+    }
+    let title = "what to do on this host";
+    if findings.is_empty() {
+        return Section::folded(SectionId::Problems, title, "nothing was found");
+    }
+    let section = Section::text(SectionId::Problems, title, text.lines);
+    section.with_note(format!(
+        "{}, the worst first",
+        count(findings.len(), "problem")
+    ))
 }
 
 /// Labelled text, wrapped to a width.
@@ -63,11 +96,11 @@ impl Labelled {
         self.lines.extend(lines);
     }
 
-    /// Adds severity, title and cost in a line.
-    fn headline(&mut self, f: &Finding) {
+    /// Adds severity, a title and cost in a line.
+    fn headline(&mut self, f: &Finding, title: &str) {
         let cost = cost(f).unwrap_or_default();
         let room = self.columns.saturating_sub(width(&cost) + 4);
-        let title = fit_words(&clean_line(&f.title), room, '~');
+        let title = fit_words(&clean_line(title), room, '~');
         let gap = " ".repeat((room + 2 - width(&title)).into());
         let pieces = vec![
             ("  ".into(), StyleId::Text),

@@ -4,6 +4,7 @@ use super::draw::put;
 use crate::ui::action::{Action as A, Replay as R};
 use crate::ui::filter;
 use crate::ui::keymap::key_name;
+use crate::ui::lens::Lens;
 use crate::ui::screen_view::ScreenView;
 use crate::ui::state::{AppState, Menu, Popup, Prompt};
 use crate::ui::text::{clean, clean_line, fit, fit_words, width};
@@ -16,12 +17,20 @@ use sample::{SourceId, SourceState};
 /// An action and the word for it.
 type Offer = (A, &'static str);
 
-const LIST: [Offer; 5] = [
+const LENSES: [Offer; 4] = [
+    (A::Look(Lens::Cpu), "cpu"),
+    (A::Look(Lens::Memory), "memory"),
+    (A::Look(Lens::Disks), "disks"),
+    (A::Look(Lens::Network), "network"),
+];
+const LIST: [Offer; 2] = [(A::Problem(1), "next"), (A::Filter, "filter")];
+const FROM_LIST: [Offer; 6] = [
+    (A::Show(ScreenView::Problems), "problems"),
+    (A::Show(ScreenView::Host), "host"),
+    (A::Show(ScreenView::Latency), "latency"),
+    (A::Show(ScreenView::Sources), "sources"),
     (A::Open, "open"),
-    (A::Problem(1), "next problem"),
-    (A::Filter, "filter"),
     (A::Sort, "sort"),
-    (A::Turn(1), "view"),
 ];
 const PAGE: [Offer; 6] = [
     (A::Back, "back"),
@@ -31,9 +40,12 @@ const PAGE: [Offer; 6] = [
     (A::Guest(1), "guest"),
     (A::Sort, "sort"),
 ];
-const VIEW: [Offer; 4] = [
-    (A::Back, "guests"),
-    (A::Turn(1), "view"),
+const VIEW: [Offer; 7] = [
+    (A::Show(ScreenView::Guests), "guests"),
+    (A::Show(ScreenView::Problems), "problems"),
+    (A::Show(ScreenView::Host), "host"),
+    (A::Show(ScreenView::Latency), "latency"),
+    (A::Show(ScreenView::Sources), "sources"),
     (A::Sort, "sort"),
     (A::Columns, "columns"),
 ];
@@ -64,7 +76,10 @@ fn offers(state: &AppState) -> Vec<Offer> {
         (Some(Popup::Menu(Menu::Sort(_), _)), _) => vec![(A::Open, "sort"), (A::Back, "close")],
         (Some(Popup::Menu(Menu::Save, _)), _) => vec![(A::Open, "write"), (A::Back, "close")],
         (Some(_), _) => TEXT.to_vec(),
-        (None, ScreenView::Guests) => [&LIST[..], &OUTWARD, &END].concat(),
+        (None, ScreenView::Guests) if state.session.source.is_recorded() => {
+            [&LENSES[..], &LIST, &OUTWARD, &FROM_LIST, &END].concat()
+        }
+        (None, ScreenView::Guests) => [&LENSES[..], &LIST, &FROM_LIST, &OUTWARD, &END].concat(),
         (None, ScreenView::Page) => [&PAGE[..], &OUTWARD, &END].concat(),
         (None, _) => [&VIEW[..], &OUTWARD, &END].concat(),
     }
@@ -159,24 +174,29 @@ fn keys(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         right = right.saturating_sub(1);
     }
     let recorded = state.session.source.is_recorded();
-    let key = |(action, word): Offer| Some((key_name(action, recorded)?, word));
-    let mut keys: Vec<(&str, &str)> = offers(state).into_iter().filter_map(key).collect();
-    let wide = |(key, word): &(&str, &str)| width(key) + width(word) + 3;
+    let mut keys = Vec::new();
+    for (action, word) in offers(state) {
+        if let Some(key) = key_name(action, recorded) {
+            let is_current = action == A::Look(state.lens) || action == A::Show(state.view);
+            keys.push((key, word, is_current));
+        }
+    }
+    let wide = |(key, word, _): &(&str, &str, bool)| width(key) + width(word) + 3;
     while keys.iter().map(wide).sum::<u16>() > right.saturating_sub(x) && keys.len() > END.len() {
         keys.remove(keys.len() - 1 - END.len());
     }
-    for (key, word) in keys {
+    for (key, word, is_current) in keys {
         let room = right.saturating_sub(x);
+        let style = if is_current {
+            StyleId::Strong
+        } else {
+            StyleId::Dim
+        };
         put(buf, x, area.y, key, room, theme.style(StyleId::Key));
-        put(
-            buf,
-            x + width(key) + 1,
-            area.y,
-            word,
-            room.saturating_sub(width(key) + 1),
-            theme.style(StyleId::Dim),
-        );
-        x += width(key) + width(word) + 3;
+        x += width(key) + 1;
+        let room = right.saturating_sub(x);
+        put(buf, x, area.y, word, room, theme.style(style));
+        x += width(word) + 2;
     }
 }
 

@@ -45,7 +45,7 @@ pub fn paint(
             )
         }
         Menu::Columns(table) => {
-            let heads = views::heads(table);
+            let heads = state.heads(table);
             let entry = |(id, is_chosen): (ColumnId, bool)| {
                 let (head, mark) = (&heads[id.0], if is_chosen { 'x' } else { ' ' });
                 let no_room = if is_chosen && !has_room(state, table, id, theme) {

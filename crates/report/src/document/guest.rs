@@ -72,7 +72,7 @@ objects! {
         /// Block devices, from the VMM's statistics.
         disks: Vec<DiskRates> = d.disks.clone(),
         /// What the host's block devices did for the guest. Absent: they are not timed
-        /// (`--engine-detail disks`, the Storage view).
+        /// (`--engine-detail disks`, the list of disks).
         #[serde(skip_serializing_if = "Option::is_none")]
         host_disks: Option<Vec<JsonHostDisk>> =
             d.host_disks.as_ref().map(|all| all.iter().map(JsonHostDisk::new).collect()),

@@ -2,19 +2,27 @@
 
 use crate::ui::filter::FilterField;
 use crate::ui::guest_list::ListRow;
+use crate::ui::lens::Lens;
 use crate::ui::state::AppState;
-use crate::ui::table::{Cell, Column, left, right, severity_style};
+use crate::ui::table::{Cell, Column, ColumnId, Sort, left, right, severity_style};
 use crate::ui::text::clean;
 use crate::ui::theme::StyleId;
+use crate::ui::views::disks::bad;
 use crate::ui::widgets::bars;
 use judge::cost::GuestCosts;
-use judge::figures::{percent, rate, share};
+use judge::figures::{age, micros, percent, rate, share, size};
 use judge::lint::{Finding, RuleId, Severity};
-use judge::model::{CpuShare, DomainModel, ExitRateSource};
+use judge::model::{CpuShare, DiskRates, DomainModel, ExitRateSource, GuestConfig, NicRates};
 use kvm::CpuSet;
+use kvm::thread_name::Role;
 use report::json;
 use sample::DomainState;
+use std::cmp::Ordering;
 
+/// A disk with fewer requests per second is not the slowest one.
+const MIN_DISK_REQUESTS: f64 = 5.0;
+/// A disk whose requests take this long is slow, and this long very slow; microseconds.
+const SLOW_DISK_US: f64 = 20_000.0;
 /// Tasks outside guests that use less of a CPU are not named, percent.
 const MIN_TASK: f64 = 0.5;
 
@@ -80,6 +88,59 @@ impl<'a> GuestRow<'a> {
         Some(self.domain?.worst_wait()?.1)
     }
 
+    /// Its memory on the host, bytes; that of all else on the row of the host.
+    fn memory(&self) -> Option<f64> {
+        let Some(domain) = self.domain else {
+            return self.other_memory();
+        };
+        let resident = domain.memory.resident?;
+        Some(resident as f64 + domain.memory.hugetlb.unwrap_or(0) as f64)
+    }
+
+    /// Memory in use that is not the guests', bytes.
+    fn other_memory(&self) -> Option<f64> {
+        let model = self.state.model.as_ref()?;
+        if self.row != ListRow::Other {
+            return None;
+        }
+        let host = model.host.memory.as_ref()?;
+        let guests =
+            (0..model.domains.len()).map(|at| GuestRow::new(self.state, ListRow::Guest(at)));
+        let guests: f64 = guests.filter_map(|guest| guest.memory()).sum();
+        Some((host.total.saturating_sub(host.available) as f64 - guests).max(0.0))
+    }
+
+    /// A figure of all disks together.
+    fn disks(&self, figure: fn(&DiskRates) -> Option<f64>) -> Option<f64> {
+        let figures = self.domain?.disks.iter().filter_map(figure);
+        figures.reduce(|a, b| a + b)
+    }
+
+    /// A figure of all network interfaces together.
+    fn nics(&self, figure: fn(&NicRates) -> f64) -> Option<f64> {
+        self.domain?.nics.iter().map(figure).reduce(|a, b| a + b)
+    }
+
+    /// The disk whose requests take longest, of those with enough requests.
+    fn slowest_disk(&self) -> Option<&'a DiskRates> {
+        let is_used = |disk: &&DiskRates| disk.read_ops + disk.write_ops >= MIN_DISK_REQUESTS;
+        let used = self.domain?.disks.iter().filter(is_used);
+        used.max_by(|a, b| {
+            a.slowest_us()
+                .partial_cmp(&b.slowest_us())
+                .unwrap_or(Ordering::Equal)
+        })
+    }
+
+    /// CPU time of its vhost threads, percent of one CPU.
+    fn vhost(&self) -> Option<f64> {
+        let threads = self.domain?.threads.iter();
+        let vhost = threads.filter(|t| t.role == Role::Vhost);
+        vhost
+            .filter_map(|t| Some(t.cpu?.busy()))
+            .reduce(|a, b| a + b)
+    }
+
     /// CPU time of tasks outside guests, user and kernel, percent of one CPU, and the number of
     /// CPUs.
     fn outside(&self) -> Option<([f64; 2], f64)> {
@@ -96,6 +157,15 @@ impl<'a> GuestRow<'a> {
     }
 }
 
+/// The order by a column of this name.
+pub fn sort_by_name(name: &str) -> Option<Sort> {
+    let at = columns().iter().position(|c| c.head.name == name)?;
+    Some(Sort {
+        column: ColumnId(at),
+        reversed: false,
+    })
+}
+
 /// What filters can name.
 pub fn filter_fields() -> Vec<FilterField> {
     columns()
@@ -109,18 +179,33 @@ pub fn filter_fields() -> Vec<FilterField> {
 
 type Col<'a> = Column<GuestRow<'a>>;
 
-/// All columns, left to right.
+/// All columns, left to right; those of the lens for CPUs are shown at first.
 pub fn columns<'a>() -> Vec<Col<'a>> {
-    let further = further_columns().into_iter().map(Column::hidden);
-    first_columns()
-        .into_iter()
-        .chain(further)
-        .map(|column| column.finished(finish))
-        .collect()
+    columns_through(Lens::Cpu)
 }
 
-/// Those that the list has until the user chooses others.
-fn first_columns<'a>() -> Vec<Col<'a>> {
+/// The same; those of this lens are shown at first.
+pub fn columns_through<'a>(lens: Lens) -> Vec<Col<'a>> {
+    let all = [
+        cpu_columns(),
+        memory_columns(),
+        disk_columns(),
+        network_columns(),
+        verdict_columns(),
+        further_columns(),
+    ];
+    let shown = lens.columns();
+    let mut columns = Vec::new();
+    for column in all.into_iter().flatten() {
+        let mut column = column.finished(finish);
+        column.head.is_hidden = !shown.contains(&column.head.name);
+        columns.push(column);
+    }
+    columns
+}
+
+/// The columns about CPU time, waits and exits.
+fn cpu_columns<'a>() -> Vec<Col<'a>> {
     const NAME: &str = "Name of the guest; Enter opens its page. `other` is what the host does \
         outside guests.";
     const CPU: &str = "CPU time of all threads of the guest, vhost included, or of all tasks \
@@ -132,10 +217,6 @@ fn first_columns<'a>() -> Vec<Col<'a>> {
     const EXITS: &str = "Exits per second; where the kernel fires no kvm_exit, exits to the VMM \
         (u). `no room`, or `+` behind a figure: the engine's tables have no place for all its \
         vCPUs.";
-    const COST: &str = "The largest cost, percent of one CPU; a wait, percent of the time that the \
-        vCPU wanted to run.";
-    const PROBLEM: &str = "The worst problem in short; the detail explains it. Of `other`, how \
-        many guests its tasks delay.";
     vec![
         Col::text("name", "GUEST", left(15, 0, 0), |r| {
             r.domain.map(|d| d.name().to_owned()).unwrap_or_default()
@@ -159,7 +240,7 @@ fn first_columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "load",
             bars::LEGEND,
-            left(18, 0, 5),
+            left(18, 0, 4),
             |r| Some(r.domain?.cpu?.busy() / f64::from(r.domain?.vcpu_count().max(1))),
             percent,
         )
@@ -179,6 +260,16 @@ fn first_columns<'a>() -> Vec<Col<'a>> {
         .help(EXITS)
         .json("exits[].rate")
         .drawn(exits),
+    ]
+}
+
+/// The columns about what is wrong.
+fn verdict_columns<'a>() -> Vec<Col<'a>> {
+    const COST: &str = "The largest cost, percent of one CPU; a wait, percent of the time that the \
+        vCPU wanted to run.";
+    const PROBLEM: &str = "The worst problem in short; the lines below the list explain it. Of `other`, how \
+        many guests its tasks delay.";
+    vec![
         Col::text("cost", "WHAT COSTS IT", left(20, 99, 2), |r| {
             r.costs()
                 .map(|c| c.what_costs(usize::MAX))
@@ -187,7 +278,7 @@ fn first_columns<'a>() -> Vec<Col<'a>> {
         .help(COST)
         .ranked(|r| r.costs()?.lost)
         .drawn(cost),
-        Col::text("problem", "PROBLEM", left(25, 0, 0), |r| {
+        Col::text("problem", "PROBLEM", left(21, 4, 0), |r| {
             r.worst().map(|f| f.problem.clone()).unwrap_or_default()
         })
         .help(PROBLEM)
@@ -196,7 +287,250 @@ fn first_columns<'a>() -> Vec<Col<'a>> {
     ]
 }
 
-/// Those that the user can choose.
+/// The columns about memory.
+fn memory_columns<'a>() -> Vec<Col<'a>> {
+    const MEM: &str = "Its memory on the host, with its huge pages; on the row `other` what is in \
+        use outside guests.";
+    let figure = right(6, 0, 5);
+    vec![
+        Col::figure("mem", "MEM", figure, GuestRow::memory, size).help(MEM),
+        Col::figure(
+            "mem_percent",
+            "MEM%",
+            right(5, 0, 3),
+            |r| {
+                let total = r.state.model.as_ref()?.host.memory.as_ref()?.total;
+                Some(100.0 * r.memory()? / total.max(1) as f64)
+            },
+            percent,
+        )
+        .help("The same, percent of the host's memory."),
+        Col::figure(
+            "allotted",
+            "ALLOTTED",
+            right(8, 0, 4),
+            |r| Some(GuestConfig::of(&r.domain?.facts).memory? as f64),
+            size,
+        )
+        .help("Memory that it is configured with."),
+        Col::figure(
+            "balloon",
+            "BALLOON",
+            right(7, 0, 5),
+            |r| Some(r.domain?.memory.balloon? as f64),
+            size,
+        )
+        .help("What the balloon leaves to the guest."),
+        Col::figure(
+            "swap",
+            "SWAP",
+            figure,
+            |r| Some(r.domain?.swap?.0 as f64),
+            size,
+        )
+        .help("Its part in the host's swap.")
+        .drawn(|r| bad(r.domain.and_then(|d| Some(d.swap?.0 as f64)), size)),
+        Col::figure("swap_growth", "SWAP B/s", right(8, 0, 5), swap_growth, rate)
+            .help("How that grows.")
+            .drawn(|r| bad(swap_growth(r), rate)),
+        Col::figure(
+            "mem_stall",
+            "STALL%",
+            right(6, 0, 4),
+            |r| Some(r.domain?.pressure?.memory),
+            percent,
+        )
+        .help("Part of the last 10 s in which one of its threads waited for memory, percent of it.")
+        .drawn(|r| bad(r.domain.and_then(|d| Some(d.pressure?.memory)), percent)),
+        Col::figure(
+            "local",
+            "LOCAL%",
+            right(6, 0, 5),
+            |r| {
+                let host = &r.state.model.as_ref()?.host;
+                r.domain?.local_memory_percent(&host.facts.topology)
+            },
+            share,
+        )
+        .help("The part of its memory on the NUMA nodes where its vCPUs ran last, percent of it."),
+        Col::figure("uptime", "UP", right(7, 0, 5), uptime, age)
+            .help("For how long its process runs."),
+    ]
+}
+
+/// The columns about disks.
+fn disk_columns<'a>() -> Vec<Col<'a>> {
+    const WORST: &str = "Mean time of a request of its slowest disk with at least 5 requests/s, \
+        microseconds; from 20 ms on it is slow.";
+    const STALL: &str =
+        "Part of the last 10 s in which one of its threads waited for a disk, percent of it.";
+    vec![
+        Col::figure(
+            "disk",
+            "DISK/s",
+            right(12, 0, 6),
+            |r| r.disks(|d| Some(d.read_bytes + d.write_bytes)),
+            rate,
+        )
+        .help("Bytes that its disks read and write."),
+        Col::figure(
+            "iops",
+            "IO/s",
+            right(6, 2, 4),
+            |r| r.disks(|d| Some(d.read_ops + d.write_ops)),
+            rate,
+        )
+        .help("Reads and writes of its disks."),
+        Col::figure(
+            "reads",
+            "READ/s",
+            right(6, 2, 2),
+            |r| r.disks(|d| Some(d.read_ops)),
+            rate,
+        )
+        .help("Reads of its disks, of the last 5 s as all figures of disks."),
+        Col::figure(
+            "writes",
+            "WRITE/s",
+            right(7, 2, 2),
+            |r| r.disks(|d| Some(d.write_ops)),
+            rate,
+        )
+        .help("Writes of its disks."),
+        Col::figure(
+            "read_bytes",
+            "READ B/s",
+            right(8, 2, 3),
+            |r| r.disks(|d| Some(d.read_bytes)),
+            rate,
+        )
+        .help("Bytes that its disks read."),
+        Col::figure(
+            "write_bytes",
+            "WRITE B/s",
+            right(9, 2, 3),
+            |r| r.disks(|d| Some(d.write_bytes)),
+            rate,
+        )
+        .help("Bytes that its disks write."),
+        Col::figure(
+            "disk_us",
+            "WORST us",
+            right(8, 2, 1),
+            |r| r.slowest_disk()?.slowest_us(),
+            micros,
+        )
+        .help(WORST)
+        .drawn(|r| {
+            let us = r.slowest_disk().and_then(DiskRates::slowest_us);
+            let style = if us >= Some(SLOW_DISK_US) {
+                StyleId::Warning
+            } else {
+                StyleId::Text
+            };
+            Cell::figure(us, micros).styled(style)
+        }),
+        Col::text("disk_of", "DISK", left(6, 10, 4), |r| {
+            r.slowest_disk()
+                .map(|disk| disk.name.clone())
+                .unwrap_or_default()
+        })
+        .help("Which disk that is."),
+        Col::figure(
+            "in_flight",
+            "IN FLIGHT",
+            right(9, 0, 4),
+            |r| r.disks(|d| d.queue_depth),
+            rate,
+        )
+        .help("Requests of its disks under way on average."),
+        Col::figure(
+            "io_stall",
+            "STALL%",
+            right(6, 0, 4),
+            |r| Some(r.domain?.pressure?.io),
+            percent,
+        )
+        .help(STALL),
+    ]
+}
+
+/// The columns about network interfaces.
+fn network_columns<'a>() -> Vec<Col<'a>> {
+    vec![
+        Col::figure(
+            "net",
+            "NET/s",
+            right(7, 0, 7),
+            |r| r.nics(|n| n.rx_bytes + n.tx_bytes),
+            rate,
+        )
+        .help("Bytes that it receives and sends."),
+        Col::figure(
+            "pps",
+            "PKT/s",
+            right(6, 2, 4),
+            |r| r.nics(|n| n.rx_packets + n.tx_packets),
+            rate,
+        )
+        .help("Packets that it receives and sends."),
+        Col::figure(
+            "rx",
+            "RX PKT/s",
+            right(8, 2, 2),
+            |r| r.nics(|n| n.rx_packets),
+            rate,
+        )
+        .help("Packets that it receives, of the last 5 s as all figures of the network."),
+        Col::figure(
+            "tx",
+            "TX PKT/s",
+            right(8, 2, 2),
+            |r| r.nics(|n| n.tx_packets),
+            rate,
+        )
+        .help("Packets that it sends."),
+        Col::figure(
+            "rx_bytes",
+            "RX B/s",
+            right(7, 2, 1),
+            |r| r.nics(|n| n.rx_bytes),
+            rate,
+        )
+        .help("Bytes that it receives."),
+        Col::figure(
+            "tx_bytes",
+            "TX B/s",
+            right(7, 2, 1),
+            |r| r.nics(|n| n.tx_bytes),
+            rate,
+        )
+        .help("Bytes that it sends."),
+        Col::figure(
+            "drops",
+            "DROP/s",
+            right(6, 2, 1),
+            |r| r.nics(|n| n.drops),
+            rate,
+        )
+        .help("Packets dropped in both directions.")
+        .drawn(|r| bad(r.nics(|n| n.drops), rate)),
+        Col::figure("vhost", "VHOST%", right(6, 0, 3), GuestRow::vhost, percent)
+            .help("CPU time of its vhost threads, percent of one CPU."),
+    ]
+}
+
+fn swap_growth(r: &GuestRow<'_>) -> Option<f64> {
+    let (_, grown) = r.domain?.swap?;
+    Some(grown as f64 / r.state.model.as_ref()?.interval_s?)
+}
+
+fn uptime(r: &GuestRow<'_>) -> Option<f64> {
+    let now_ms = r.state.model.as_ref()?.time_ms;
+    Some((now_ms - r.domain?.facts.started_ms?).max(0) as f64 / 1e3)
+}
+
+/// Further columns that the user can choose.
 fn further_columns<'a>() -> Vec<Col<'a>> {
     let (figure, text) = (right(8, 0, 4), left(12, 9, 4));
     vec![

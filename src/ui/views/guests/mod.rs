@@ -4,10 +4,11 @@
 mod columns;
 mod rows;
 
-pub use columns::{GuestRow, columns, filter_fields};
+pub use columns::{GuestRow, columns, columns_through, filter_fields, sort_by_name};
 pub use rows::{arrange, busy, key, table};
 
 use crate::ui::guest_list::ListRow;
+use crate::ui::lens::Lens;
 use crate::ui::state::AppState;
 use crate::ui::table::{TableId, TablePainter};
 use crate::ui::text::{clean, width};
@@ -62,10 +63,11 @@ fn count(buf: &mut Buffer, line: Rect, state: &AppState, theme: &Theme) {
         .iter()
         .filter(|row| matches!(row, ListRow::Guest(_)))
         .count();
-    let text = format!(
-        "{listed} of {} guests",
-        state.model.as_ref().map_or(0, |m| m.domains.len())
-    );
+    let all = state.model.as_ref().map_or(0, |m| m.domains.len());
+    let text = match state.lens {
+        Lens::Cpu => format!("{listed} of {all} guests"),
+        lens => format!("{}: {listed} of {all} guests", lens.name()),
+    };
     let x = line.right().saturating_sub(width(&text));
     if (x - 1..line.right()).all(|x| buf[(x, line.y)].symbol() == " ") {
         put(

@@ -1,6 +1,6 @@
 //! The rows of the list, their order, and what is selected.
 
-use super::columns::{GuestRow, columns};
+use super::columns::{GuestRow, columns_through};
 use crate::ui::guest_list::ListRow;
 use crate::ui::layout;
 use crate::ui::state::AppState;
@@ -36,7 +36,7 @@ pub fn table(state: &AppState) -> Table<GuestRow<'_>> {
 
 /// The table without rows.
 fn empty_table(state: &AppState) -> Table<GuestRow<'_>> {
-    let mut columns = columns();
+    let mut columns = columns_through(state.lens);
     columns[0].head.layout.width += layout::plan(state).list.width.saturating_sub(WIDE) / 3;
     Table {
         id: TableId::Guests,

@@ -34,7 +34,7 @@ const SEEN: f64 = 0.5;
 const BUSY: f64 = 50.0;
 
 const NOT_TIMED: &str = "the host's block devices are not timed: kvmtop --engine-detail disks, or \
-    the Storage view";
+    the list of disks";
 
 /// The window of a disk's figures.
 const WINDOW: &str = "between the last two readings";
