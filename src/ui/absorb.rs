@@ -188,6 +188,6 @@ impl AppState {
         } else {
             format!("{id} {}: {cause}", source.state.as_str())
         };
-        Some(format!("{key} shows the cure{more}: {named}"))
+        Some(format!("{key} says what to do{more}: {named}"))
     }
 }

@@ -22,6 +22,8 @@ pub const SMALLEST: (u16, u16) = (40, 10);
 const PAGE_BESIDE: (u16, u16) = (200, 45);
 /// From this number of rows on, the first screen has its header in two lines, and a detail.
 const ROOMY: u16 = 16;
+/// From this number on, the header has the host's memory and its worst problem too.
+const TALL: u16 = 30;
 /// Rows of the selected row's problem and of its tables, by rows of the screen.
 const DETAIL: [(u16, u16, u16); 4] = [(40, 6, 11), (30, 5, 7), (24, 3, 4), (ROOMY, 3, 0)];
 /// Rows of the last minute, from this number of rows of the screen on.
@@ -68,7 +70,11 @@ pub fn plan(state: &AppState) -> Plan {
     }
     let lines = Constraint::Length;
     let timeline = u16::from(state.session.source.is_recorded());
-    let header = if rows >= ROOMY { 2 } else { 1 };
+    let header = match rows {
+        TALL.. => 4,
+        ROOMY.. => 2,
+        _ => 1,
+    };
     let [header, body, timeline, footer] = Layout::vertical([
         lines(header),
         Constraint::Fill(1),

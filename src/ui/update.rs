@@ -12,6 +12,7 @@ use super::screen_view::ScreenView;
 use super::state::{AppState, Menu, Popup, Prompt};
 use super::table::{AnyTable, ColumnId, RowKey, Sort, TableId, TableState};
 use super::text::clean;
+use super::theme::Theme;
 use super::typing;
 use super::views::guests;
 use super::widgets::{footer, help};
@@ -471,7 +472,7 @@ fn back(state: &mut AppState) {
 
 /// Scrolls the help, or closes it.
 fn scroll(state: &mut AppState, action: Action) {
-    let lines = help::lines(state, state.size.0).len();
+    let lines = help::lines(state, state.size.0, &Theme::default().glyphs).len();
     let page = usize::from(state.size.1.saturating_sub(4)).max(1);
     match (&mut state.popup, action.motion(page as isize)) {
         (Some(Popup::Help(scroll)), Some(by)) => {

@@ -130,6 +130,11 @@ impl Fixture {
     /// from its vCPUs, one that is swapped out in part, one whose balloon is inflated.
     pub fn with_devices() -> Self {
         let mut f = Self::busy_host();
+        f.host.memory = Some(HostMemory {
+            total: 64 << 30,
+            available: 20 << 30,
+            ..HostMemory::default()
+        });
         let disk = |name: &str, ops: u64, us: u64| DiskSample {
             name: name.into(),
             read_ops: ops,

@@ -470,7 +470,7 @@ fn a_recording_that_fails_is_said_once() {
     });
     assert_eq!(
         s.message.as_deref(),
-        Some("5 shows the cure: libvirt missing: no daemon")
+        Some("5 says what to do: libvirt missing: no daemon")
     );
 }
 

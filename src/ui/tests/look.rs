@@ -186,13 +186,9 @@ fn the_last_line_says_what_works_here() {
         ("?", &["Down scroll", "Esc close"]),
         (
             "/",
-            &[
-                "filter:",
-                "Enter takes it",
-                "Esc undoes it",
-                "columns: name",
-            ],
+            &["filter:", "mem>8GiB", "state=paused", "Esc undoes it"],
         ),
+        ("/m", &["columns: mem mem_percent mem_stall migrations"]),
     ] {
         let mut state = busy(120, 40);
         press(&mut state, keys);

@@ -420,7 +420,7 @@ mod tests {
             needed_s: 10.0,
         };
         state.report.watching.push(watched);
-        assert!(lines(&state)[0].contains(" web-1: nothing found yet; judged in full in 7 s "));
+        assert!(lines(&state)[0].contains(" web-1: nothing found yet; still measuring, 7 s "));
         state.list.rows[state.list.at] = ListRow::Idle(4);
         assert!(
             state.problems().is_empty(),

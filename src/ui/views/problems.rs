@@ -220,7 +220,7 @@ fn watched(state: &AppState) -> Option<String> {
         .iter()
         .find(|w| w.domain.as_deref() == name)?;
     Some(format!(
-        "judged in full in {}",
+        "still measuring, {}",
         seconds((w.needed_s - w.seen_s).max(1.0).ceil())
     ))
 }

@@ -69,6 +69,10 @@ const COLUMNS: [Offer; 5] = [
     (A::Back, "close"),
 ];
 
+/// Filters to begin with.
+const FILTERS: &str =
+    "such as web, cpu>50, mem>8GiB, disk>50M, drops>0, state=paused; Esc undoes it";
+
 /// What works here, the most useful first; what is last stays where room is short.
 fn offers(state: &AppState) -> Vec<Offer> {
     match (&state.popup, state.view) {
@@ -129,13 +133,8 @@ fn hint(prompt: &Prompt, typed: &str) -> (String, StyleId) {
         Prompt::Filter { .. } if names.is_empty() => {
             ("Enter takes it  Esc undoes it".into(), StyleId::Dim)
         }
-        Prompt::Filter { .. } => (
-            format!(
-                "Enter takes it  Esc undoes it  columns: {}",
-                names.join(" ")
-            ),
-            StyleId::Dim,
-        ),
+        Prompt::Filter { .. } if typed.is_empty() => (FILTERS.into(), StyleId::Dim),
+        Prompt::Filter { .. } => (format!("columns: {}", names.join(" ")), StyleId::Dim),
     }
 }
 

@@ -2,12 +2,15 @@
 
 use super::draw::put;
 use super::{StyledLine, bars, footer, paint_line};
+use crate::ui::guest_list::ListRow;
 use crate::ui::state::{AppState, ScreenSource};
 use crate::ui::table::severity_mark;
-use crate::ui::text::{clean, fit, width};
+use crate::ui::text::{clean, clean_line, fit, fit_words, width};
 use crate::ui::theme::{StyleId, Theme};
+use crate::ui::views::guests::GuestRow;
+use crate::ui::views::problems;
 use jiff::Timestamp;
-use judge::figures::{or_unknown, rate, seconds, share};
+use judge::figures::{or_unknown, rate, seconds, share, size};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use sample::{EngineKind, EngineLevel};
@@ -28,18 +31,18 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     if area.height == 0 {
         return;
     }
-    top(buf, Rect { height: 1, ..area }, state, theme);
+    let line = |n: u16| Rect {
+        y: area.y + n,
+        height: 1,
+        ..area
+    };
+    top(buf, line(0), state, theme);
     if area.height > 1 {
-        host(
-            buf,
-            Rect {
-                y: area.y + 1,
-                height: 1,
-                ..area
-            },
-            state,
-            theme,
-        );
+        host(buf, line(1), state, theme);
+    }
+    if area.height > 3 {
+        memory(buf, line(2), state, theme);
+        verdict(buf, line(3), state, theme);
     }
 }
 
@@ -177,6 +180,95 @@ fn right_pieces(state: &AppState, theme: &Theme) -> StyledLine {
     all
 }
 
+/// Who has the host's memory, and what the guests read, write, receive and send.
+fn memory(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+    let Some(model) = &state.model else { return };
+    let mut text =
+        |x: u16, text: &str, look| put(buf, x, area.y, text, area.right() - x, theme.style(look));
+    text(area.x + 1, "MEM", StyleId::Head);
+    let guests: Vec<GuestRow<'_>> = (0..model.domains.len())
+        .map(|at| GuestRow::new(state, ListRow::Guest(at)))
+        .collect();
+    let io = format!(
+        "guests' disks {}  net {}",
+        or_unknown(
+            sum(guests.iter().map(GuestRow::disk_bytes)),
+            bytes_per_second
+        ),
+        or_unknown(
+            sum(guests.iter().map(GuestRow::nic_bytes)),
+            bytes_per_second
+        )
+    );
+    let end = area.right().saturating_sub(width(&io) + 1);
+    text(end, &io, StyleId::Text);
+    let Some(host) = &model.host.memory else {
+        return text(area.x + 5, "not known", StyleId::Dim);
+    };
+    let of_guests = sum(guests.iter().map(GuestRow::memory)).unwrap_or(0.0);
+    let other = GuestRow::new(state, ListRow::Other).memory().unwrap_or(0.0);
+    let bar = bar_width(area.width);
+    let mut x = area.x + 5 + bar + u16::from(bar > 0);
+    let parts = [
+        ("guests", size(of_guests), bars::HUES[0]),
+        ("other", size(other), bars::HUES[1]),
+        ("available", size(host.available as f64), StyleId::Dim),
+        ("swap", size(host.swap_used as f64), StyleId::Dim),
+    ];
+    for (label, figure, look) in parts {
+        let room = width(label) + 8;
+        if x + room > end {
+            break;
+        }
+        text(x, label, look);
+        text(x + width(label) + 1, &figure, StyleId::Text);
+        x += room + 1;
+    }
+    let percent = |bytes: f64| 100.0 * bytes / host.total.max(1) as f64;
+    let parts = [percent(of_guests), percent(other), 0.0, 0.0];
+    bars::parts(buf, area.x + 5, area.y, bar, parts, 100.0, theme);
+}
+
+/// `12.3M/s`
+fn bytes_per_second(figure: f64) -> String {
+    format!("{}B/s", rate(figure))
+}
+
+/// The sum of the known figures; `None` without one.
+fn sum(figures: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    figures.flatten().reduce(|a, b| a + b)
+}
+
+/// The worst problem of the host itself; the line stays empty without one.
+fn verdict(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+    let Some(problem) = state.findings_about(None).next() else {
+        return;
+    };
+    let (mark, look) = severity_mark(problem.severity, theme);
+    put(buf, area.x, area.y, &mark.to_string(), 1, theme.style(look));
+    let right = problems::cost(problem).unwrap_or_default();
+    let end = area.right().saturating_sub(width(&right) + 1);
+    let title = fit_words(
+        &clean_line(&problem.title),
+        end.saturating_sub(area.x + 3),
+        theme.glyphs.cut,
+    );
+    let room = area.width;
+    put(buf, area.x + 1, area.y, &title, room, theme.style(look));
+    put(buf, end, area.y, &right, room, theme.style(StyleId::Dim));
+}
+
+/// Width of the bars of CPU time and memory.
+fn bar_width(columns: u16) -> u16 {
+    let (gap, task_room) = gap_and_task(columns);
+    columns.saturating_sub(SLOTS + 4 * gap + task_room).min(30)
+}
+
+/// The gap between slots, and the room for the busiest task.
+fn gap_and_task(columns: u16) -> (u16, u16) {
+    if columns >= WIDE { (2, TASK) } else { (1, 0) }
+}
+
 /// Where the time of the host's CPUs goes, and the severity of the worst problem of the host
 /// itself. A slot is left out for lack of room, never for its value, so each keeps its place in
 /// every interval.
@@ -206,15 +298,8 @@ fn host(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let end = area.right().saturating_sub(width(&exits) + 1);
     text(end, &exits, StyleId::Strong);
     text(area.x + 1, "CPU", StyleId::Head);
-    let (gap, task_room) = if area.width >= WIDE {
-        (2, TASK)
-    } else {
-        (1, 0)
-    };
-    let bar = area
-        .width
-        .saturating_sub(SLOTS + 4 * gap + task_room)
-        .min(30);
+    let (gap, task_room) = gap_and_task(area.width);
+    let bar = bar_width(area.width);
     let cpus = usage.cpus;
     let busiest = model.host.task_groups.iter().flatten().next();
     let busiest = busiest.filter(|task| task_room > 0 && task.cpu_percent >= cpus);

@@ -6,7 +6,7 @@ use crate::ui::keymap::{Binding, KEYMAP, When};
 use crate::ui::state::AppState;
 use crate::ui::table::TableId;
 use crate::ui::text::wrap;
-use crate::ui::theme::{StyleId, Theme};
+use crate::ui::theme::{Glyphs, StyleId, Theme};
 use crate::ui::views;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -17,7 +17,7 @@ const LABEL: (u16, u16) = (24, 17);
 const MAX_FIRST: usize = 14;
 
 /// The text, wrapped to a screen's width.
-pub fn lines(state: &AppState, screen: u16) -> Vec<StyledLine> {
+pub fn lines(state: &AppState, screen: u16, glyphs: &Glyphs) -> Vec<StyledLine> {
     let recorded = state.session.source.is_recorded();
     let all: Vec<&Binding> = KEYMAP.iter().filter(|b| b.when.is_for(recorded)).collect();
     let (first, others) = all.split_at(MAX_FIRST);
@@ -36,6 +36,10 @@ pub fn lines(state: &AppState, screen: u16) -> Vec<StyledLine> {
             .filter(|b| b.when == when)
             .for_each(|b| key(&mut out, b, LABEL.0));
     }
+    heading(&mut out, "MARKS AND BARS");
+    for (marks, text) in legend(glyphs) {
+        entry(&mut out, (&marks, StyleId::Text, LABEL.0), text, screen);
+    }
     for table in TableId::ALL {
         heading(&mut out, &table.title().to_uppercase());
         for head in views::heads(table) {
@@ -53,6 +57,30 @@ pub fn lines(state: &AppState, screen: u16) -> Vec<StyledLine> {
         StyleId::Dim,
     )]);
     out
+}
+
+/// Marks and bars with what they mean.
+fn legend(glyphs: &Glyphs) -> [(String, &'static str); 4] {
+    let [critical, warning, info] = glyphs.severity;
+    let [guest, usr, sys, wait] = glyphs.bar;
+    [
+        (
+            format!("{critical} {warning} {info}"),
+            "a critical problem, a warning, and what is good to know",
+        ),
+        (
+            format!("{guest} {usr} {sys} {wait}"),
+            "time in the guest, of the VMM, in the host's kernel, and waiting for a CPU",
+        ),
+        (
+            "12=".into(),
+            "the thread runs on CPU 12 and may run on no other",
+        ),
+        (
+            "u 2000".into(),
+            "exits to the VMM alone: this kernel reports no others",
+        ),
+    ]
 }
 
 fn heading(out: &mut Vec<StyledLine>, text: &str) {
@@ -80,7 +108,7 @@ fn entry(
 
 /// Paints it over the screen.
 pub fn paint(buf: &mut Buffer, area: Rect, scroll: u16, state: &AppState, theme: &Theme) {
-    let (lines, scroll) = (lines(state, area.width), scroll.into());
+    let (lines, scroll) = (lines(state, area.width, &theme.glyphs), scroll.into());
     let popup = PopupText {
         title: "kvmtop: keys and columns",
         note: "",

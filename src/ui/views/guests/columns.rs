@@ -89,7 +89,7 @@ impl<'a> GuestRow<'a> {
     }
 
     /// Its memory on the host, bytes; that of all else on the row of the host.
-    fn memory(&self) -> Option<f64> {
+    pub fn memory(&self) -> Option<f64> {
         let Some(domain) = self.domain else {
             return self.other_memory();
         };
@@ -108,6 +108,16 @@ impl<'a> GuestRow<'a> {
             (0..model.domains.len()).map(|at| GuestRow::new(self.state, ListRow::Guest(at)));
         let guests: f64 = guests.filter_map(|guest| guest.memory()).sum();
         Some((host.total.saturating_sub(host.available) as f64 - guests).max(0.0))
+    }
+
+    /// Bytes per second that its disks read and write.
+    pub fn disk_bytes(&self) -> Option<f64> {
+        self.disks(|d| Some(d.read_bytes + d.write_bytes))
+    }
+
+    /// Bytes per second that it receives and sends.
+    pub fn nic_bytes(&self) -> Option<f64> {
+        self.nics(|n| n.rx_bytes + n.tx_bytes)
     }
 
     /// A figure of all disks together.
@@ -369,7 +379,7 @@ fn disk_columns<'a>() -> Vec<Col<'a>> {
             "disk",
             "DISK/s",
             right(12, 0, 6),
-            |r| r.disks(|d| Some(d.read_bytes + d.write_bytes)),
+            GuestRow::disk_bytes,
             rate,
         )
         .help("Bytes that its disks read and write."),
@@ -458,14 +468,8 @@ fn disk_columns<'a>() -> Vec<Col<'a>> {
 /// The columns about network interfaces.
 fn network_columns<'a>() -> Vec<Col<'a>> {
     vec![
-        Col::figure(
-            "net",
-            "NET/s",
-            right(7, 0, 7),
-            |r| r.nics(|n| n.rx_bytes + n.tx_bytes),
-            rate,
-        )
-        .help("Bytes that it receives and sends."),
+        Col::figure("net", "NET/s", right(7, 0, 7), GuestRow::nic_bytes, rate)
+            .help("Bytes that it receives and sends."),
         Col::figure(
             "pps",
             "PKT/s",

@@ -169,17 +169,17 @@ fn idle_guests_share_a_line_and_are_shown_when_they_are_asked_for() {
         ["db-prod", "win10-2", "build-3", "web-1", "other", "8 idle"]
     );
     assert!(
-        lines(&state)[2].ends_with(" 4 of 12 guests"),
+        line(&state, "GUEST ").ends_with(" 4 of 12 guests"),
         "{}",
-        lines(&state)[2]
+        line(&state, "GUEST ")
     );
     assert!(line(&state, "+8 idle").contains("Enter shows them"));
     press(&mut state, "<End><Enter>");
     assert_eq!(rows(&state).len(), 13);
-    assert!(lines(&state)[2].ends_with(" 12 of 12 guests"));
+    assert!(line(&state, "GUEST ").ends_with(" 12 of 12 guests"));
     press(&mut state, "<Esc>/name=sleepy-1<Enter>");
     assert_eq!(rows(&state), ["sleepy-1"]);
-    assert!(lines(&state)[2].ends_with(" 1 of 12 guests"));
+    assert!(line(&state, "GUEST ").ends_with(" 1 of 12 guests"));
     // A warning is never folded away.
     press(&mut state, "<Esc>");
     let state = found(
@@ -288,7 +288,7 @@ fn other_names_the_tasks_and_the_guests_that_they_delay() {
 fn narrow_screens_have_five_columns_and_wide_ones_eight() {
     let state = busy(120, 40);
     let header = |state: &AppState| {
-        lines(state)[2]
+        line(state, "GUEST ")
             .split_whitespace()
             .map(String::from)
             .collect::<Vec<_>>()
