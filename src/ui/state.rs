@@ -12,6 +12,7 @@ use super::page_state::PageState;
 use super::screen_view::ScreenView;
 use super::table::{TableId, TableState};
 use super::terminal::ThemeChoice;
+use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use judge::lint::{Finding, FindingId, Report};
 use judge::model::{DomainModel, History, Model};
@@ -219,6 +220,17 @@ impl AppState {
             session,
             size,
             ..Self::default()
+        }
+    }
+
+    /// Clock time of an instant, milliseconds since the epoch.
+    pub fn clock(&self, ms: i64) -> String {
+        match Timestamp::from_millisecond(ms) {
+            Ok(t) => {
+                let zoned = t.to_zoned(self.session.zone.clone());
+                zoned.strftime("%H:%M:%S").to_string()
+            }
+            Err(_) => "--:--:--".into(),
         }
     }
 

@@ -8,7 +8,6 @@ use crate::ui::state::AppState;
 use crate::ui::table::RowKey;
 use crate::ui::text::{clean_line, clean_lines, fit_words, width, wrap};
 use crate::ui::theme::StyleId;
-use crate::ui::widgets::header::clock;
 use judge::figures::{count, seconds, share};
 use judge::lint::{Finding, FixKind, RuleId, is_command};
 use judge::model::DomainModel;
@@ -126,7 +125,7 @@ impl Labelled {
         let unsteady = f.lasting.as_ref().filter(|l| l.shown_s < l.of_s);
         let since = f
             .since_ms
-            .map(|ms| format!("seen since {}", clock(ms, state)))
+            .map(|ms| format!("seen since {}", state.clock(ms)))
             .into_iter();
         let since: Vec<String> = since.chain(unsteady.map(findings_text::lasting)).collect();
         self.add(once(), &since.join("; "), StyleId::Dim);

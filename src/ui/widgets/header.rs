@@ -9,7 +9,6 @@ use crate::ui::text::{clean, clean_line, fit, fit_words, width};
 use crate::ui::theme::{StyleId, Theme};
 use crate::ui::views::guests::GuestRow;
 use crate::ui::views::problems;
-use jiff::Timestamp;
 use judge::figures::{or_unknown, rate, seconds, share, size};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -43,17 +42,6 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     if area.height > 3 {
         memory(buf, line(2), state, theme);
         verdict(buf, line(3), state, theme);
-    }
-}
-
-/// Clock time of an instant.
-pub fn clock(ms: i64, state: &AppState) -> String {
-    match Timestamp::from_millisecond(ms) {
-        Ok(t) => t
-            .to_zoned(state.session.zone.clone())
-            .strftime("%H:%M:%S")
-            .to_string(),
-        Err(_) => "--:--:--".into(),
     }
 }
 
@@ -170,7 +158,7 @@ fn right_pieces(state: &AppState, theme: &Theme) -> StyledLine {
         look,
     ));
     all.push((
-        clock(m.time_ms, state),
+        state.clock(m.time_ms),
         if stands {
             StyleId::Strong
         } else {

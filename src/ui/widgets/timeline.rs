@@ -1,7 +1,6 @@
 //! The time line of a replay: its range and the current position.
 
 use super::draw::put;
-use super::header::clock;
 use crate::ui::state::AppState;
 use crate::ui::text::width;
 use crate::ui::theme::{StyleId, Theme};
@@ -13,12 +12,12 @@ use ratatui::layout::Rect;
 pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let Some(p) = &state.playback else { return };
     let now = state.model.as_ref().map_or(p.range_ms.0, |m| m.time_ms);
-    let left = format!(" {} ", clock(p.range_ms.0, state));
+    let left = format!(" {} ", state.clock(p.range_ms.0));
     let speed = format!("{}x", figure(p.speed));
     let digits = p.len.to_string().len();
     let right = format!(
         " {}  {:>digits$}/{}  {speed:>5} ",
-        clock(p.range_ms.1, state),
+        state.clock(p.range_ms.1),
         p.index + 1,
         p.len
     );
