@@ -63,6 +63,8 @@ pub enum Action {
     Pause,
     /// Cycle the tracing level.
     EngineLevel,
+    /// Take samples at the next longer interval (1) or shorter one (-1).
+    Interval(isize),
     /// Start or stop recording.
     Record,
     /// Ask QEMU through libvirt for the names of the selected guest's devices.
@@ -189,6 +191,8 @@ pub enum Control {
     /// A view is open (`true`) or closed that shows figures which cost guests something: they are
     /// to be taken or need not be.
     Show(EngineDetail, bool),
+    /// Take samples at another interval, milliseconds.
+    SetInterval(u64),
     /// Ask the monitor of the guest with this process id through libvirt.
     AskMonitor(i32),
     /// Record into this file from now on. The source `recording` of the samples reports how that

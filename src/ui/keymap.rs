@@ -233,6 +233,18 @@ pub static KEYMAP: &[Binding] = &[
     bind("Home", A::First, W::Always, "goes to the first row"),
     bind("End", A::Last, W::Always, "goes to the last row"),
     bind(
+        "+",
+        A::Interval(1),
+        W::Live,
+        "takes samples at a longer interval",
+    ),
+    bind(
+        "-",
+        A::Interval(-1),
+        W::Live,
+        "takes samples at a shorter interval",
+    ),
+    bind(
         "i",
         A::AskMonitor,
         W::Live,

@@ -17,9 +17,13 @@ use super::typing;
 use super::views::guests;
 use super::widgets::{footer, help};
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use judge::figures::seconds;
 use judge::lint::{Finding, FixKind};
 use sample::EngineLevel;
 use tui_input::Input;
+
+/// Intervals that keys choose, milliseconds.
+const INTERVALS_MS: [u64; 8] = [200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000];
 
 /// Handles a key.
 pub fn key(state: &mut AppState, event: KeyEvent) -> Vec<Effect> {
@@ -352,6 +356,7 @@ fn outward(state: &mut AppState, action: Action) -> Vec<Effect> {
             state.say(said);
             vec![Effect::Control(Control::SetEngineLevel(level))]
         }
+        Action::Interval(by) => vec![Effect::Control(Control::SetInterval(interval(state, by)))],
         Action::Record if footer::is_recording(state) => {
             state.say(format!(
                 "recording is stopped, its file is complete; {key} records into another one"
@@ -362,6 +367,21 @@ fn outward(state: &mut AppState, action: Action) -> Vec<Effect> {
         Action::Replay(to) => vec![Effect::Replay(to)],
         _ => Vec::new(),
     }
+}
+
+/// Takes the next longer or shorter interval; returns its milliseconds.
+fn interval(state: &mut AppState, by: isize) -> u64 {
+    let now_ms = (1e3 * state.session.interval_s).round() as u64;
+    let next = if by > 0 {
+        INTERVALS_MS.into_iter().find(|ms| *ms > now_ms)
+    } else {
+        INTERVALS_MS.into_iter().rev().find(|ms| *ms < now_ms)
+    };
+    let interval_ms = next.unwrap_or(now_ms);
+    state.session.interval_s = interval_ms as f64 / 1e3;
+    let interval = seconds(state.session.interval_s);
+    state.say(format!("a sample each {interval}: + and - change that"));
+    interval_ms
 }
 
 /// Asks the monitor of the selected guest if that was said before, else says what it does.

@@ -57,6 +57,8 @@ pub enum CollectorCommand {
     /// Ask the monitor of the guest with this process id through libvirt, which marks the domain as
     /// tainted.
     AskMonitor(i32),
+    /// Take samples at another interval from now on.
+    Interval(Duration),
     /// End the feed.
     Stop,
 }
@@ -169,6 +171,13 @@ impl Collector {
                 if let Some(metadata) = &mut self.options.metadata {
                     metadata.ask_through_libvirt(pid);
                 }
+                Ok(())
+            }
+            CollectorCommand::Interval(interval) => {
+                self.options.interval = interval;
+                // The next one is due an interval after now.
+                let now_ns = (self.options.clock)().mono_ns;
+                self.next_ns = Some(now_ns + interval.as_nanos() as u64);
                 Ok(())
             }
             CollectorCommand::Stop => Ok(()),

@@ -13,6 +13,7 @@ use sample::Feed;
 use session::recording_feed::{RecordingFeed, RecordingRequest};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::time::Duration;
 
 /// `kvmtop`.
 pub fn live(settings: &Settings) -> anyhow::Result<u8> {
@@ -108,6 +109,9 @@ fn control(
                 .send(detail.command(on || always.contains(&detail)))
                 .ok(),
             Control::AskMonitor(pid) => commands.send(CollectorCommand::AskMonitor(pid)).ok(),
+            Control::SetInterval(ms) => commands
+                .send(CollectorCommand::Interval(Duration::from_millis(ms)))
+                .ok(),
             Control::Quit => commands.send(CollectorCommand::Stop).ok(),
             Control::StartRecord(path) => recording.send(RecordingRequest::Start(path)).ok(),
             Control::StopRecord => recording.send(RecordingRequest::Stop).ok(),

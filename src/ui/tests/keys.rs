@@ -382,13 +382,11 @@ fn what_stops_tracing_or_starts_a_file_says_how_to_undo_it() {
         .filter(|b| ![Action::EngineLevel, Action::Record].contains(&b.action))
     {
         let effects = crate::ui::update::update(&mut busy(120, 40), b.action);
-        assert!(
-            !effects
-                .iter()
-                .any(|e| matches!(e, Effect::Control(_) | Effect::StartRecord)),
-            "{}",
-            b.help
-        );
+        let starts_or_stops = |effect: &Effect| match effect {
+            Effect::Control(Control::SetInterval(_)) => false,
+            other => matches!(other, Effect::Control(_) | Effect::StartRecord),
+        };
+        assert!(!effects.iter().any(starts_or_stops), "{}", b.help);
     }
 }
 
@@ -724,4 +722,18 @@ fn memory_disk_and_network_can_be_filtered() {
     let mut s = judged(&Fixture::with_devices(), 120, 40);
     press(&mut s, "/mem>6.5GiB and disk>50M and net>1k<Enter>");
     assert_eq!(names(&s), ["db-prod"]);
+}
+
+#[test]
+fn plus_and_minus_change_the_interval() {
+    let mut s = busy(120, 40);
+    let set = |ms| [Effect::Control(Control::SetInterval(ms))];
+    assert_eq!(press(&mut s, "+"), set(2000));
+    assert_eq!(press(&mut s, "-"), set(1000));
+    assert_eq!(press(&mut s, "-"), set(500));
+    assert_eq!(
+        s.message.as_deref(),
+        Some("a sample each 0.50 s: + and - change that")
+    );
+    assert_eq!(press(&mut s, "--")[1..], set(200), "the shortest");
 }

@@ -495,6 +495,12 @@ fn commands_reach_the_feed() {
         (sample.engine.level, sample.engine.generation),
         (EngineLevel::None, 1)
     );
+    let interval = Duration::from_millis(50);
+    b.commands
+        .send(CollectorCommand::Interval(interval))
+        .unwrap();
+    assert!(b.collector.next().unwrap().is_some());
+    assert_eq!(b.collector.options.interval, interval);
     b.commands.send(CollectorCommand::Stop).unwrap();
     assert!(b.collector.next().unwrap().is_none());
 }
