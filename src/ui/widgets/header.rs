@@ -10,6 +10,7 @@ use crate::ui::theme::{StyleId, Theme};
 use crate::ui::views::guests::GuestRow;
 use crate::ui::views::problems;
 use judge::figures::{or_unknown, rate, seconds, share, size};
+use judge::lint::Finding;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use sample::{EngineKind, EngineLevel};
@@ -36,10 +37,17 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         ..area
     };
     top(buf, line(0), state, theme);
+    let has_verdict = area.height > 3;
     if area.height > 1 {
-        host(buf, line(1), state, theme);
+        let problem = state.findings_about(None).next();
+        host(
+            buf,
+            line(1),
+            (state, problem.filter(|_| !has_verdict)),
+            theme,
+        );
     }
-    if area.height > 3 {
+    if has_verdict {
         memory(buf, line(2), state, theme);
         verdict(buf, line(3), state, theme);
     }
@@ -257,14 +265,17 @@ fn gap_and_task(columns: u16) -> (u16, u16) {
     if columns >= WIDE { (2, TASK) } else { (1, 0) }
 }
 
-/// Where the time of the host's CPUs goes, and the severity of the worst problem of the host
-/// itself. A slot is left out for lack of room, never for its value, so each keeps its place in
+/// Where the time of the host's CPUs goes, and a problem of the host that has no line of its own. A slot is left out for lack of room, never for its value, so each keeps its place in
 /// every interval.
-fn host(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+fn host(
+    buf: &mut Buffer,
+    area: Rect,
+    (state, problem): (&AppState, Option<&Finding>),
+    theme: &Theme,
+) {
     let Some(model) = &state.model else { return };
     let mut text =
         |x: u16, text: &str, look| put(buf, x, area.y, text, area.right() - x, theme.style(look));
-    let problem = state.findings_about(None).next();
     if let Some((mark, look)) = problem.map(|f| severity_mark(f.severity, theme)) {
         text(area.x, &mark.to_string(), look);
     }

@@ -216,7 +216,7 @@ pub fn columns_through<'a>(lens: Lens) -> Vec<Col<'a>> {
 
 /// The columns about CPU time, waits and exits.
 fn cpu_columns<'a>() -> Vec<Col<'a>> {
-    const NAME: &str = "Name of the guest; Enter opens its page. `other` is what the host does \
+    const NAME: &str = "Name of the guest; Enter opens its page. `host tasks` is what the host does \
         outside guests.";
     const CPU: &str = "CPU time of all threads of the guest, vhost included, or of all tasks \
         outside guests. 100 is one host CPU.";
@@ -277,7 +277,7 @@ fn cpu_columns<'a>() -> Vec<Col<'a>> {
 fn verdict_columns<'a>() -> Vec<Col<'a>> {
     const COST: &str = "The largest cost, percent of one CPU; a wait, percent of the time that the \
         vCPU wanted to run.";
-    const PROBLEM: &str = "The worst problem in short; the lines below the list explain it. Of `other`, how \
+    const PROBLEM: &str = "The worst problem in short; the lines below the list explain it. Of `host tasks`, how \
         many guests its tasks delay.";
     vec![
         Col::text("cost", "WHAT COSTS IT", left(20, 99, 2), |r| {
@@ -299,7 +299,7 @@ fn verdict_columns<'a>() -> Vec<Col<'a>> {
 
 /// The columns about memory.
 fn memory_columns<'a>() -> Vec<Col<'a>> {
-    const MEM: &str = "Its memory on the host, with its huge pages; on the row `other` what is in \
+    const MEM: &str = "Its memory on the host, with its huge pages; on the row `host tasks` what is in \
         use outside guests.";
     let figure = right(6, 0, 5);
     vec![
@@ -617,7 +617,7 @@ fn name(r: &GuestRow<'_>) -> Cell {
         return Cell::name(if let ListRow::Idle(n) = r.row {
             format!("+{n} idle")
         } else {
-            "other".into()
+            "host tasks".into()
         });
     };
     let mut name = clean(d.name());
