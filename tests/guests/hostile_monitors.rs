@@ -8,7 +8,7 @@ use kvm::Space;
 use kvm::cmdline::QemuCommand;
 use kvm::device_map::DeviceMap;
 use live::metadata::libvirt::Libvirt;
-use live::{LibvirtAndQmp, MonitorUse, VcpuActivity, WatchedGuest};
+use live::{LibvirtAndQmp, MonitorUse, WatchedGuest};
 use sample::{DomainFacts, Known, Origin, SourceStatus};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -56,8 +56,8 @@ fn guest_at(pid: i32, start_ticks: u64, socket: &Path) -> WatchedGuest {
         facts: Arc::new(facts),
         claim: None,
         stopped: false,
-        vcpus: VcpuActivity::default(),
-        unnamed: false,
+        quiet: false,
+        turned: false,
     }
 }
 
@@ -489,14 +489,11 @@ fn a_guest_that_waits_for_its_monitor_is_paused() {
     };
     let mut source = source();
     let mut quiet = WatchedGuest {
-        vcpus: VcpuActivity {
-            quiet: true,
-            turned: false,
-        },
+        quiet: true,
         ..guest(child.pid(), &socket)
     };
     assert!(is_paused(&mut source, &quiet, true));
-    quiet.vcpus.quiet = false;
+    quiet.quiet = false;
     assert!(
         !is_paused(&mut source, &quiet, false),
         "whose vCPUs run is not paused, whatever was said before"

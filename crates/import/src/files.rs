@@ -69,8 +69,7 @@ pub(super) struct Files {
 /// A guest as its XML, command line or configuration describes it, and what was measured of it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Description {
-    /// The XML and its text.
-    pub xml: Option<(Arc<DomainXml>, Arc<str>)>,
+    pub xml: Option<Arc<DomainXml>>,
     /// The command line.
     pub command: Option<Arc<QemuCommand>>,
     /// The guest's system, where its configuration says it.
@@ -242,7 +241,7 @@ impl Files {
 
 impl Description {
     fn xml(&self) -> Option<&DomainXml> {
-        self.xml.as_ref().map(|(xml, _)| &**xml)
+        self.xml.as_deref()
     }
 
     fn name(&self) -> Option<&str> {
@@ -286,7 +285,7 @@ impl Description {
 
     fn sample(mut self, options: &ImportOptions) -> DomainSample {
         let is_running = self.is_running || self.measured.is_some();
-        if let Some((xml, _)) = &mut self.xml
+        if let Some(xml) = &mut self.xml
             && !is_running
         {
             Arc::make_mut(xml).state = Some(SHUT_OFF.into());
@@ -314,10 +313,7 @@ impl Description {
             guest_os: known(guest_os),
             ..DomainFacts::default()
         };
-        if let Some((xml, text)) = self.xml {
-            facts.xml = Some(Known::new(xml, Origin::File));
-            facts.xml_text = Some(text);
-        }
+        facts.xml = self.xml.map(|xml| Known::new(xml, Origin::File));
         facts.command = self.command;
         // The monitor printed it, whoever saved it.
         facts.devices = self
@@ -409,9 +405,7 @@ fn fill(recorded: &mut DomainFacts, described: DomainFacts) {
     recorded.machine = recorded.machine.take().or(described.machine);
     recorded.vcpus = recorded.vcpus.take().or(described.vcpus);
     recorded.guest_os = recorded.guest_os.take().or(described.guest_os);
-    if recorded.xml.is_none() {
-        (recorded.xml, recorded.xml_text) = (described.xml, described.xml_text);
-    }
+    recorded.xml = recorded.xml.take().or(described.xml);
     recorded.command = recorded.command.take().or(described.command);
     // The guest's own memory tree is better than built-in names, which are a guess.
     if described.devices.is_some()

@@ -123,24 +123,19 @@ fn decoded(bytes: &[u8]) -> String {
         _ => String::from_utf8_lossy(bytes).into_owned(),
     };
     if text.contains('\u{1b}') {
-        sanitized(&text)
+        text.lines()
+            .map(|line| sanitize(line, MAX_LINE) + "\n")
+            .collect()
     } else {
         text
     }
 }
 
-fn sanitized(text: &str) -> String {
-    text.lines()
-        .map(|line| sanitize(line, MAX_LINE) + "\n")
-        .collect()
-}
-
 fn domain(text: &str, files: &mut Files) -> Result<(), String> {
     let xml = domain_xml::parse(text).map_err(|error| error.to_string())?;
     let is_running = xml.pid.is_some() || RUNNING.is_match(text);
-    let xml = Some((Arc::new(xml), sanitized(text).into()));
     files.described.push(Description {
-        xml,
+        xml: Some(Arc::new(xml)),
         is_running,
         ..Description::default()
     });

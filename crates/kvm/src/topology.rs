@@ -21,9 +21,6 @@ pub const CPU_DRIVER: &str = "cpufreq.scaling_driver";
 pub const CPU_MAX_KHZ: &str = "cpufreq.cpuinfo_max_freq";
 /// the frequency that all CPUs can keep up, kHz;
 pub const CPU_BASE_KHZ: &str = "cpufreq.base_frequency";
-/// The sleep states of a CPU and how long it takes to leave each, microseconds (`cpuidle`): `POLL
-/// 0, C1 2, C6 133`.
-pub const CPU_SLEEP_STATES: &str = "cpuidle.states";
 
 /// The CPUs that do less than four fifths of what the fastest does. The fastest of equal cores
 /// differ by less: a favoured core by some 5 %.

@@ -25,12 +25,11 @@ use crate::timestamps::Timestamps;
 use engine::events::{Engine, EngineError, OnDemand, Reading};
 use sample::booted_ms;
 use sample::{
-    CLOCK_SET_MS, DomainSample, EngineKind, EngineLevel, EngineStatus, HostSample, OwnCost, Sample,
-    SourceStatus,
+    DomainSample, EngineKind, EngineLevel, EngineStatus, HostSample, OwnCost, Sample, SourceStatus,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// At most this many threads have their switches and migrations read in one tick; for the others
 /// they are unknown. Guests are read in order of PID, so that it is the same threads each time.
@@ -39,12 +38,6 @@ const SCHED_BUDGET: usize = 512;
 const TRIM_TICKS: u32 = 60;
 /// Reading /proc takes no longer, unless kvmtop did not run.
 const STOPPED_NS: u64 = 2_000_000_000;
-
-/// The longest wait of a tick for libvirt or a monitor to say whether a guest still runs whose
-/// vCPUs ceased to.
-const STATE_WAIT: Duration = Duration::from_millis(50);
-/// Time between two looks for their answers.
-const STATE_STEP: Duration = Duration::from_millis(2);
 
 /// A command to a running collector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,8 +111,6 @@ pub struct Collector {
     untrimmed: (u32, usize),
     /// When the previous sample was read.
     read_ns: Option<u64>,
-    /// When the host was booted, by the wall clock as it was last set.
-    boot_time_ms: i64,
 }
 
 impl Collector {
@@ -142,7 +133,6 @@ impl Collector {
             next_ns: None,
             untrimmed: (0, 0),
             read_ns: None,
-            boot_time_ms: 0,
             options,
         }
     }
@@ -187,19 +177,10 @@ impl Collector {
     /// Reads everything once.
     pub fn tick(&mut self) -> Sample {
         let now = (self.options.clock)();
-        let boot_time_ms = booted_ms(now.time_ms, now.boot_ns);
-        if boot_time_ms.abs_diff(self.boot_time_ms) > CLOCK_SET_MS {
-            self.boot_time_ms = boot_time_ms;
-            self.guests
-                .values_mut()
-                .for_each(|guest| guest.description.clock_was_set(self.boot_time_ms));
-        }
         self.reader.begin(now.mono_ns, SCHED_BUDGET);
         let memory = self.host.memory();
-        self.reader.memory.swapped = memory.as_ref().is_none_or(|m| m.swap_used > 0);
         // On a host with one node the place of memory is not read.
-        self.reader.memory.may_walk = self.host.facts.topology.nodes().len() > 1;
-        self.reader.memory.may_sum = true;
+        self.reader.may_walk = self.host.facts.topology.nodes().len() > 1;
         self.unopened.clear();
         let (found, proc_failure) = match self.discovery.scan(now.mono_ns, now.boot_ns) {
             Ok(found) => (found, None),
@@ -239,8 +220,10 @@ impl Collector {
         // Right after the clock: the CPUs' busy time is the interval less their idle time.
         let cpus = self.host.cpus(now.mono_ns);
         let mono_ns = reading.mono_ns.unwrap_or(read.mono_ns);
+        for pid in turned {
+            self.inform(pid);
+        }
         give_names(self.guests.values_mut().map(|guest| &mut guest.description));
-        self.hear_of(&turned);
         let mut domains = self.join(ended, &mut reading, now);
         domains.sort_by_key(|d| d.facts.pid);
         self.add_engine_details(&mut domains, &mut reading);
@@ -255,13 +238,7 @@ impl Collector {
             events: reading.events,
         };
         let helpers = found.helpers.iter().map(|(tid, _)| *tid);
-        let skip = self
-            .guests
-            .keys()
-            .copied()
-            .chain(helpers)
-            .chain(found.starting.iter().copied())
-            .collect();
+        let skip = self.guests.keys().copied().chain(helpers).collect();
         let kernel_log = self.kernel_log.read();
         let (tasks, task_groups) = self
             .tasks
@@ -349,14 +326,13 @@ impl Collector {
             .collect();
         let any_new = !new.is_empty();
         for pid in new {
-            self.open(pid);
+            self.open(pid, now);
         }
-        let queries: Vec<_> = self
-            .guests
-            .values()
-            .filter_map(|guest| guest.description.status_query())
+        let guests = self.guests.values();
+        let names: Vec<_> = guests
+            .filter_map(|guest| guest.description.libvirt_name())
             .collect();
-        self.status_files.refresh(now.mono_ns, any_new, &queries);
+        self.status_files.refresh(now.mono_ns, any_new, &names);
         for guest in self.guests.values_mut() {
             guest.description.check_claim(&self.status_files);
         }
@@ -364,12 +340,10 @@ impl Collector {
         if let Some(source) = &mut self.options.metadata {
             source.watch(&watched);
         }
-        self.guests
-            .keys()
-            .copied()
-            .collect::<Vec<_>>()
-            .into_iter()
-            .for_each(|pid| self.inform(pid));
+        let known: Vec<i32> = self.guests.keys().copied().collect();
+        for pid in known {
+            self.inform(pid);
+        }
     }
 
     /// Passes on to a guest what libvirt and its monitor know.
@@ -386,10 +360,10 @@ impl Collector {
     }
 
     /// Opens a guest. Of one that is already gone only events are left.
-    fn open(&mut self, pid: i32) {
-        match LiveGuest::open(pid, self.boot_time_ms, &mut self.reader) {
-            Ok(mut guest) => {
-                guest.main_before = self.discovery.used_before(pid, guest.threads.start_ticks());
+    fn open(&mut self, pid: i32, now: Timestamps) {
+        let boot_ms = booted_ms(now.time_ms, now.boot_ns);
+        match LiveGuest::open(pid, boot_ms, &mut self.reader) {
+            Ok(guest) => {
                 self.guests.insert(pid, guest);
                 self.inform(pid);
             }
@@ -426,10 +400,10 @@ impl Collector {
         let mut turned = Vec::new();
         for (pid, guest) in &mut self.guests {
             let watched = guest.watched();
-            if !guest.take_turn() {
+            if !std::mem::take(&mut guest.stop.turned) {
                 continue;
             }
-            if let Some((name, _)) = guest.description.status_query() {
+            if let Some(name) = guest.description.libvirt_name() {
                 self.status_files.reread(name);
             }
             if let Some(source) = &mut self.options.metadata {
@@ -440,30 +414,12 @@ impl Collector {
         turned
     }
 
-    /// Takes over what is said of the state of these guests.
-    fn hear_of(&mut self, turned: &[i32]) {
-        let until = Instant::now() + STATE_WAIT;
-        let mut awaited: Vec<i32> = turned.to_vec();
-        loop {
-            awaited.iter().for_each(|pid| self.inform(*pid));
-            let (source, guests) = (self.options.metadata.as_ref(), &self.guests);
-            let awaits = |guest: &LiveGuest| {
-                source.is_some_and(|source| source.awaits_state(&guest.watched()))
-            };
-            awaited.retain(|pid| guests.get(pid).is_some_and(awaits));
-            if awaited.is_empty() || Instant::now() >= until {
-                return;
-            }
-            std::thread::sleep(STATE_STEP);
-        }
-    }
-
     /// Looks at the storage of guests that it stopped, and which others write there.
     fn look_at_storage(&mut self) {
         let now_ns = self.reader.now_ns;
         let mut due = Vec::new();
         for (pid, guest) in &mut self.guests {
-            if guest.is_storage_due(now_ns) {
+            if guest.stop.is_storage_due(&guest.description, now_ns) {
                 due.push(*pid);
             }
         }
@@ -473,7 +429,7 @@ impl Collector {
         let names: Vec<(i32, String)> = self
             .guests
             .iter()
-            .map(|(pid, guest)| (*pid, guest.watched().facts.name.value.clone()))
+            .map(|(pid, guest)| (*pid, guest.description.facts.name.value.clone()))
             .collect();
         for pid in due {
             let others = names
@@ -487,7 +443,8 @@ impl Collector {
                 others,
             };
             if let Some(guest) = self.guests.get_mut(&pid) {
-                guest.look_at_storage(query, &self.reader);
+                let uid = guest.description.identity.uid;
+                guest.stop.look_at_storage(uid, query, &self.reader);
             }
         }
     }
@@ -526,11 +483,6 @@ impl Collector {
             .values()
             .filter_map(|guest| guest.threads.failure)
             .chain(self.unopened.iter().copied());
-        let held_back = self
-            .guests
-            .iter()
-            .filter(|(_, guest)| guest.description.command_line.is_some())
-            .map(|(pid, _)| pid);
         let view = ProcView {
             found,
             failure,
@@ -538,13 +490,8 @@ impl Collector {
                 failures.clone().count(),
                 failures.min_by_key(|why| *why == FileError::Denied),
             ),
-            held_back: held_back
-                .clone()
-                .next()
-                .map(|first| (held_back.count(), *first)),
         };
         let mut all = vec![source_status::procfs(&view, &self.options.paths)];
-        all.extend(source_status::no_kvm(&self.options.paths));
         let problems = self
             .options
             .engine_problems
@@ -556,7 +503,6 @@ impl Collector {
             self.options.engine.as_deref(),
             &problems,
             reading,
-            &self.host.facts,
         ));
         let without = self
             .guests
@@ -568,7 +514,6 @@ impl Collector {
             self.guests.len(),
             &self.options.paths,
         ));
-        all.extend(self.status_files.problem.clone());
         all.extend(self.kernel_log.status());
         all.extend(self.options.metadata.iter().flat_map(LibvirtAndQmp::status));
         all

@@ -19,7 +19,7 @@ pub use host::topology::read as topology;
 pub use metadata::libvirt_and_qmp::{LibvirtAndQmp, MonitorUse};
 #[doc(hidden)]
 pub use metadata::qmp::ask_all;
-pub use metadata::source::{GuestMetadata, VcpuActivity, WatchedGuest};
+pub use metadata::source::{GuestMetadata, WatchedGuest};
 pub use proc::discovery::vcpus;
 pub use proc::paths::SystemPaths;
 pub use timestamps::Timestamps;

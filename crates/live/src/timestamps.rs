@@ -37,8 +37,7 @@ impl Timestamps {
     /// The wall clock at another instant of the monotonic one, before this.
     pub(crate) fn time_ms_at(self, mono_ns: u64) -> i64 {
         let before_ms = self.mono_ns.saturating_sub(mono_ns) / 1_000_000;
-        self.time_ms
-            .saturating_sub(i64::try_from(before_ms).unwrap_or(0))
+        self.time_ms.saturating_sub_unsigned(before_ms)
     }
 }
 

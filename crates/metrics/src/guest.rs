@@ -103,9 +103,7 @@ impl GuestMetrics {
             let is_new = || born_since(thread.start_ticks, boot_ns);
             let older = match before.get(&(thread.tid, thread.start_ticks)) {
                 Some(cpu) => *cpu,
-                None => thread
-                    .cpu_before
-                    .or_else(|| is_new().then_some(ThreadTimes::AT_BIRTH)),
+                None => is_new().then_some(ThreadTimes::AT_BIRTH),
             };
             let Some((now, older)) = thread.cpu.zip(older) else {
                 continue;

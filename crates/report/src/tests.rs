@@ -460,7 +460,7 @@ fn text_of_an_interval() {
         source: "live",
         domains: &one,
     };
-    let quiet = SourceStatus::missing(SourceId::Kvm, "gone", "look");
+    let quiet = SourceStatus::missing(SourceId::KvmStats, "gone", "look");
     let model = Model {
         sources: vec![quiet.clone()],
         ..model.clone()
@@ -469,9 +469,9 @@ fn text_of_an_interval() {
         model: &model,
         ..view
     };
-    assert!(text::interval(&view, &[], COLUMNS).contains("kvm missing: gone; look"));
+    assert!(text::interval(&view, &[], COLUMNS).contains("kvm-stats missing: gone; look"));
     assert!(
-        !text::interval(&view, &[quiet], COLUMNS).contains("kvm missing"),
+        !text::interval(&view, &[quiet], COLUMNS).contains("kvm-stats missing"),
         "said once"
     );
     let empty = Fixture::empty_host().model();

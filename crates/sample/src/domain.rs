@@ -116,8 +116,6 @@ pub struct DomainFacts {
     pub guest_os: Option<Known<String>>,
     /// The domain's XML.
     pub xml: Option<Known<Arc<DomainXml>>>,
-    /// The XML's text, as it is shown and recorded.
-    pub xml_text: Option<Arc<str>>,
     /// The VMM's command line, parsed as QEMU's.
     pub command: Option<Arc<QemuCommand>>,
     /// The devices by port and address.
@@ -132,7 +130,7 @@ pub struct DomainFacts {
     pub foreign: bool,
 }
 
-bounded!(DomainFacts { start_ticks } name, uuid, vmm, pid, started_ms, machine, vcpus, guest_os, xml, xml_text, command,
+bounded!(DomainFacts { start_ticks } name, uuid, vmm, pid, started_ms, machine, vcpus, guest_os, xml, command,
     devices, persistent, emulated, foreign);
 
 /// Identifies a guest in different samples: by its process or, without one, by its name.
@@ -260,9 +258,6 @@ pub struct ThreadSample {
     pub index: Option<u32>,
     /// CPU time (`/proc/PID/task/TID/stat` and `schedstat`); `None` if it could not be read.
     pub cpu: Option<ThreadTimes>,
-    /// CPU time at the previous sample. Only in the first sample of a thread whose process existed
-    /// then without a VM.
-    pub cpu_before: Option<ThreadTimes>,
     /// Its CPU, affinity and scheduling policy.
     pub place: Placement,
     /// The events that the engine counted on it.
@@ -271,7 +266,7 @@ pub struct ThreadSample {
     pub counters: BTreeMap<String, u64>,
 }
 
-bounded!(ThreadSample { start_ticks, cpu, cpu_before, events, counters } tid, comm, role, index, place);
+bounded!(ThreadSample { start_ticks, cpu, events, counters } tid, comm, role, index, place);
 
 /// CPU time of a thread, and what else the kernel counts of it since its birth.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -292,9 +287,6 @@ pub struct ThreadTimes {
     pub voluntary: Option<u64>,
     /// Number of involuntary context switches.
     pub involuntary: Option<u64>,
-    /// Time asleep for a disk, also to read a page from swap (`/proc/PID/task/TID/stat`, field 42),
-    /// in clock ticks; `None` until it did, and where the kernel accounts no delays.
-    pub disk_wait_ns: Option<u64>,
 }
 
 counters!(ThreadTimes {
@@ -304,8 +296,7 @@ counters!(ThreadTimes {
     run_ns,
     wait_ns,
     voluntary,
-    involuntary,
-    disk_wait_ns
+    involuntary
 });
 
 impl ThreadTimes {
@@ -318,7 +309,6 @@ impl ThreadTimes {
         wait_ns: Some(0),
         voluntary: Some(0),
         involuntary: Some(0),
-        disk_wait_ns: Some(0),
     };
 }
 
@@ -332,8 +322,6 @@ pub struct Placement {
     pub affinity: Option<Arc<Affinity>>,
     /// Scheduling policy, a `SCHED_*` number.
     pub policy: Option<u32>,
-    /// Real-time priority.
-    pub rt_priority: Option<u32>,
 }
 
 /// Growth of a block device's statistics within [`DomainSample::devices_ns`].
@@ -401,15 +389,12 @@ pub struct MemoryUse {
     /// What the balloon leaves to the guest (`balloon.current` of libvirt, `query-balloon` of the
     /// monitor).
     pub balloon: Option<u64>,
-    /// Transparent huge pages of the VMM (`AnonHugePages` of `smaps_rollup`), part of `resident`.
-    pub transparent: Option<u64>,
 }
 
 bounded!(MemoryUse {
     resident,
     hugetlb,
-    balloon,
-    transparent
+    balloon
 });
 
 /// `cpu.stat` of a cgroup that limits a guest or a part of it, cumulative.

@@ -232,13 +232,11 @@ pub struct HostMemory {
     pub available: u64,
     /// Swap in use, bytes.
     pub swap_used: u64,
-    /// Pages swapped out, cumulative (`pswpout`).
-    pub swapped_out_pages: u64,
     /// Whether KSM runs (`/sys/kernel/mm/ksm/run` is 1).
     pub ksm_running: bool,
 }
 
-bounded!(HostMemory { total, available, swap_used, swapped_out_pages } ksm_running);
+bounded!(HostMemory { total, available, swap_used } ksm_running);
 
 /// How long tasks of the host, or of a cgroup, waited for what they needed
 /// (Documentation/accounting/psi.rst): the part of the time in which at least one of them waited,

@@ -85,13 +85,11 @@ pub struct Job {
     pub auto_converge: Option<bool>,
     /// Whether a switch to post-copy was allowed at the start.
     pub postcopy: Option<bool>,
-    /// Mean time of the guest's writes to its disks in the reading before the job was first seen.
-    pub write_before_ns: Option<u64>,
 }
 
 bounded!(Job {
     elapsed_ns, watched_ns, still_ns, done, total, remaining, rate, limit, rounds, dirtied, downtime_limit_ns,
-    downtime_ns, throttle_percent, write_before_ns,
+    downtime_ns, throttle_percent,
 } kind, name, status, error, auto_converge, postcopy);
 
 impl Job {
@@ -103,7 +101,6 @@ impl Job {
     /// Adds what an earlier reading, `ns` ago, says of the same job.
     pub fn continues(&mut self, before: &Self, ns: u64) {
         self.watched_ns = before.watched_ns.saturating_add(ns);
-        self.write_before_ns = before.write_before_ns;
         if self.done.is_some() && self.done <= before.done {
             self.still_ns = before.still_ns.saturating_add(ns);
         }
@@ -125,7 +122,6 @@ mod tests {
         let first = Job {
             done: Some(1000),
             rate: Some(7),
-            write_before_ns: Some(5),
             ..Job::default()
         };
         let mut second = Job {
@@ -146,7 +142,6 @@ mod tests {
             (third.rate, third.still_ns, third.watched_ns),
             (Some(0), 2_000_000_000, 4_000_000_000)
         );
-        assert_eq!(third.write_before_ns, Some(5));
         // Two readings of which the figures are missing.
         let mut unknown = Job {
             rate: Some(9),

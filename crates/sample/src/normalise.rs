@@ -23,9 +23,8 @@ use super::{
 use kvm::cmdline::{self, QemuCommand};
 use kvm::cpu_set::MAX_CPUS;
 use kvm::device_property::MAX_PROPERTIES;
-use kvm::domain_xml::{self, DomainXml};
+use kvm::domain_xml::DomainXml;
 use kvm::{limits, sanitize, sanitize_name, without_hidden};
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -82,13 +81,6 @@ impl DomainFacts {
         self.vcpus.take_if(|known| known.value > limits::VCPUS);
         if let Some(xml) = &mut self.xml {
             normalise_xml(Arc::make_mut(&mut xml.value));
-        }
-        self.xml_text
-            .take_if(|text| text.len() > domain_xml::MAX_TEXT);
-        if let Some(text) = &mut self.xml_text
-            && let Cow::Owned(plain) = without_hidden(text)
-        {
-            *text = plain.into();
         }
         if let Some(command) = &mut self.command {
             normalise_command(Arc::make_mut(command));
@@ -286,7 +278,6 @@ mod tests {
             uuid: Some(known("x\u{202e}")),
             vcpus: Some(Known::new(limits::VCPUS + 1, Origin::Libvirt)),
             xml: Some(Known::new(Arc::new(xml), Origin::Libvirt)),
-            xml_text: Some("<a>\n\u{9b}31m</a>".into()),
             command: Some(Arc::new(command)),
             ..DomainFacts::default()
         };
@@ -313,12 +304,7 @@ mod tests {
             );
             assert_eq!(command.iothreads.len(), cmdline::MAX_ARGS);
         }
-        assert_eq!(facts.xml_text.as_deref(), Some("<a>\n31m</a>"));
-        facts.xml_text = Some("x".repeat(domain_xml::MAX_TEXT + 1).into());
-        let before = DomainFacts {
-            xml_text: None,
-            ..facts.clone()
-        };
+        let before = facts.clone();
         facts.normalise();
         assert_eq!(facts, before, "what is normal stays as it is");
     }

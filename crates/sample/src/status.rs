@@ -93,8 +93,6 @@ pub enum SourceState {
 pub enum SourceId {
     /// `/proc`: processes, threads and CPUs of the live host.
     Procfs,
-    /// `/dev/kvm`; reported only if it is missing.
-    Kvm,
     /// The engine that counts exits and accesses.
     Tracepoints,
     /// KVM's own statistics.
@@ -103,8 +101,6 @@ pub enum SourceId {
     KernelLog,
     /// libvirt.
     Libvirt,
-    /// libvirt's status files, read if libvirt itself does not answer.
-    StatusXml,
     /// The QEMU monitor.
     Monitor,
     /// The recording that kvmtop is writing. Never part of a recorded sample.

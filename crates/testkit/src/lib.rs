@@ -638,7 +638,6 @@ impl Thread {
             comm: self.comm.clone(),
             role: self.role,
             index: self.index,
-            cpu_before: None,
             cpu: Some(ThreadTimes {
                 user_ns: usr + guest,
                 system_ns: sys,
@@ -647,13 +646,11 @@ impl Thread {
                 wait_ns: Some(wait),
                 voluntary: Some(per(90.0, seconds)),
                 involuntary: Some(per(3.0, seconds)),
-                disk_wait_ns: None,
             }),
             place: Placement {
                 cpu: self.cpu,
                 affinity: self.affinity.clone(),
                 policy: Some(0),
-                rt_priority: None,
             },
             events,
             counters: self

@@ -183,14 +183,12 @@ impl RandomHost {
         for g in 0..guests {
             let pid = 4000 + 100 * g as i32;
             let of_guest: Vec<Load> = (0..vcpus).map(|_| load(g, &mut random)).collect();
-            let xml = "<domain type='kvm'>\n  <name>guest</name>\n</domain>\n".repeat(60);
             let helper = |tid: i32| {
                 Thread::new(tid, Role::Worker, "qemu-system-x86")
                     .may_run("0-71")
                     .on(0)
             };
             let guest = Guest::new(&format!("guest-{g}"), pid)
-                .facts(|f| f.xml_text = Some(xml.into()))
                 .thread(helper(pid + 1))
                 .vcpus(vcpus, |v, t| vcpu_thread(v, t, &of_guest[v as usize]))
                 .thread(helper(pid + 90))

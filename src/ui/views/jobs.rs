@@ -35,7 +35,6 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
     const STOP: &str = "How long it would stand still if the migration ended now.";
     const HELD: &str = "The part of the time in which auto-converge holds the vCPUs back, percent.";
     const WRITE: &str = "Mean time of the guest's writes to its disks now, microseconds.";
-    const BEFORE: &str = "The same before the job was first seen.";
     let size = |value: f64| bytes(value as u64);
     vec![
         Col::text("kind", "JOB", left(10, 24, 0), |r| {
@@ -145,14 +144,6 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             micros,
         )
         .help(WRITE),
-        Col::figure(
-            "write_before_us",
-            "BEFORE us",
-            right(9, 1, 7),
-            |r| Some(r.job.write_before_ns? as f64 / 1e3),
-            micros,
-        )
-        .help(BEFORE),
     ]
 }
 

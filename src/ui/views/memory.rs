@@ -55,8 +55,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
     const STALL: &str = "Part of the last 10 s in which one of its threads waited for memory; `-`: \
         not known.";
     const BALLOON: &str = "What the balloon leaves to the guest.";
-    const HUGE: &str = "The part in huge pages: explicit ones (hugetlbfs), else transparent ones, \
-            read every 5 minutes.";
+    const HUGE: &str = "The part in explicit huge pages (hugetlbfs).";
     vec![
         Col::text("domain", "GUEST", left(10, 16, 0), |r| {
             r.guest.name().to_owned()
@@ -118,12 +117,7 @@ fn balloon(row: &MemoryRow<'_>) -> Option<f64> {
 }
 
 fn huge(row: &MemoryRow<'_>) -> Option<f64> {
-    let memory = row.guest.memory;
-    memory
-        .hugetlb
-        .filter(|n| *n > 0)
-        .or(memory.transparent)
-        .map(|n| n as f64)
+    row.guest.memory.hugetlb.map(|n| n as f64)
 }
 
 /// The section.

@@ -27,7 +27,6 @@ fn gives(id: SourceId) -> &'static str {
         SourceId::KvmStats => "KVM's own counters",
         SourceId::KernelLog => "what the kernel logs about KVM",
         SourceId::Libvirt => "names and configuration of guests, pins, disks, interfaces",
-        SourceId::StatusXml => "the same as far as libvirt's files say it",
         SourceId::Monitor => "devices by address, disks, balloon",
         SourceId::Recording => "what is seen is being recorded",
         SourceId::Session => "samples of a recording",

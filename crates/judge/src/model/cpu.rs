@@ -219,9 +219,7 @@ impl ThreadModel {
         let is_new = || interval.whole || interval.born_within(now.start_ticks);
         let older = match before {
             Some(b) => b.cpu,
-            None => now
-                .cpu_before
-                .or_else(|| is_new().then_some(ThreadTimes::AT_BIRTH)),
+            None => is_new().then_some(ThreadTimes::AT_BIRTH),
         };
         let cpu = now
             .cpu
@@ -313,35 +311,6 @@ mod tests {
         whole: false,
         previous_boot_ns: Some(900_000_000_000),
     };
-
-    #[test]
-    fn a_process_that_became_a_guest_within_the_interval_has_the_time_since_the_sample_before() {
-        let times = |ms: u64| ThreadTimes {
-            user_ns: ms * 1_000_000,
-            run_ns: Some(ms * 1_000_000),
-            ..ThreadTimes::default()
-        };
-        let now = ThreadSample {
-            cpu: Some(times(700)),
-            start_ticks: 100,
-            ..ThreadSample::default()
-        };
-        assert_eq!(
-            ThreadModel::new(&now, None, &SECOND).cpu,
-            None,
-            "its CPU time has no known interval"
-        );
-        let now = ThreadSample {
-            cpu_before: Some(times(300)),
-            ..now
-        };
-        assert_eq!(
-            ThreadModel::new(&now, None, &SECOND)
-                .cpu
-                .map(|c| c.busy().round() as u32),
-            Some(40)
-        );
-    }
 
     #[test]
     fn a_task_counts_what_it_grew_by_and_the_rest_nothing() {

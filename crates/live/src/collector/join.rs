@@ -4,7 +4,7 @@ use super::Collector;
 use crate::guest::description::give_names;
 use crate::guest::live_guest::LiveGuest;
 use crate::guest::lives;
-use crate::proc::thread::main_thread;
+use crate::proc::thread::start_of;
 use crate::timestamps::Timestamps;
 use engine::events::Reading;
 use sample::DomainSample;
@@ -38,7 +38,7 @@ impl Collector {
                 && !self.guests.contains_key(&pid)
                 && self.discovery.look_at(pid, now.mono_ns)
             {
-                self.open(pid);
+                self.open(pid, now);
                 give_names(self.guests.values_mut().map(|guest| &mut guest.description));
             }
             let living = self.guests.get(&pid);
@@ -49,8 +49,7 @@ impl Collector {
             // Another process may have the id of an ended guest by now.
             let successor = match (living, &ended) {
                 (Some(guest), _) => Some(guest.threads.start_ticks()),
-                (None, Some(ended)) => main_thread(&self.options.paths, pid)
-                    .map(|(start_ticks, _)| start_ticks)
+                (None, Some(ended)) => start_of(&self.options.paths, pid)
                     .filter(|start_ticks| *start_ticks != ended.threads.start_ticks()),
                 (None, None) => None,
             };
@@ -87,13 +86,12 @@ impl Collector {
                 continue;
             }
             let mut counted = reading.kvm_events.remove(&pid).unwrap_or_default();
-            let mut sum = counted
-                .values()
-                .fold(0, |sum: u64, n| sum.saturating_add(*n));
+            let mut sum = 0_u64;
+            for count in counted.values() {
+                sum = sum.saturating_add(*count);
+            }
             if samples.len() + usize::from(defers) + usize::from(is_living) > 1 {
-                self.ambiguous_events = self
-                    .ambiguous_events
-                    .saturating_add(sum.saturating_sub(counted_before));
+                self.ambiguous_events += sum.saturating_sub(counted_before);
                 counted.clear();
                 sum = 0;
             }

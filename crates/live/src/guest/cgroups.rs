@@ -6,7 +6,6 @@
 //! of their process.
 
 use super::stagger;
-use crate::proc::cgroup_mounts::Hierarchies;
 use crate::proc::file;
 use crate::proc::read_context::ReadContext;
 use crate::proc::stat::value;
@@ -45,7 +44,6 @@ const UNLIMITED_NS: u64 = 2_000_000_000;
 struct CpuGroup {
     name: String,
     folder: PathBuf,
-    unified: bool,
     /// Whether it has a limit: otherwise its figures never change.
     limited: bool,
 }
@@ -78,7 +76,7 @@ impl CpuLimits {
             let Ok(text) = file::read_text(&group.folder.join("cpu.stat"), 2048) else {
                 continue;
             };
-            let Some(throttling) = parse(&text, &group.name, group.unified) else {
+            let Some(throttling) = parse(&text, &group.name) else {
                 continue;
             };
             group.limited = throttling.periods > 0;
@@ -89,21 +87,14 @@ impl CpuLimits {
         found
     }
 
-    fn look(
-        &mut self,
-        pid: i32,
-        ReadContext {
-            hierarchies, paths, ..
-        }: &ReadContext,
-    ) {
-        let groups = file::read_as::<ProcessCGroups>(&paths.process(pid, "cgroup"), 64 * 1024);
-        self.own = groups
-            .as_ref()
-            .and_then(|groups| own_group(hierarchies, groups));
-        let found = groups.and_then(|g| hierarchies.folder(&g, "cpu", &["cpu.stat"]));
-        let Some((own, unified)) = found else {
-            return self.groups.clear();
+    fn look(&mut self, pid: i32, reader: &ReadContext) {
+        (self.groups, self.own) = (Vec::new(), None);
+        let file = reader.paths.process(pid, "cgroup");
+        let groups: Option<ProcessCGroups> = file::read_as(&file, 64 * 1024);
+        let Some(own) = groups.and_then(|groups| reader.cgroups.folder(&groups)) else {
+            return;
         };
+        self.own = own_group(&own);
         let mut folders = Vec::new();
         if let Some((domain, parts)) = libvirt_groups(&own) {
             folders.push(("domain".to_owned(), domain.to_owned()));
@@ -114,34 +105,24 @@ impl CpuLimits {
             folders.push(("domain".to_owned(), own));
         }
         folders.truncate(MAX_WATCHED);
-        let mut old = std::mem::take(&mut self.groups);
-        self.groups = folders
-            .into_iter()
-            .map(
-                |(name, folder)| match old.iter().position(|g| g.folder == folder) {
-                    Some(i) => old.swap_remove(i),
-                    None => CpuGroup {
-                        name,
-                        folder,
-                        unified,
-                        limited: false,
-                    },
-                },
-            )
-            .collect();
+        for (name, folder) in folders {
+            self.groups.push(CpuGroup {
+                name,
+                folder,
+                limited: false,
+            });
+        }
     }
 }
 
 /// The group whose pressure is the guest's: its domain's, else the one of its process, if that is
-/// alone in it. Only cgroup v2 has pressure (Documentation/admin-guide/cgroup-v2.rst), also beside
-/// controllers of v1.
-fn own_group(hierarchies: &Hierarchies, groups: &ProcessCGroups) -> Option<PathBuf> {
-    let (own, _) = hierarchies.folder(groups, "no controller", &["memory.pressure"])?;
-    if let Some((domain, _)) = libvirt_groups(&own) {
+/// alone in it.
+fn own_group(own: &Path) -> Option<PathBuf> {
+    if let Some((domain, _)) = libvirt_groups(own) {
         return Some(domain.to_owned());
     }
     let processes = file::read_text(&own.join("cgroup.procs"), 1024).ok()?;
-    (processes.lines().count() == 1).then_some(own)
+    (processes.lines().count() == 1).then(|| own.to_owned())
 }
 
 /// The folder names of a group's ancestors up to the root: a limit of theirs holds for all groups
@@ -180,21 +161,15 @@ fn parts_of(folder: &Path) -> Vec<(String, PathBuf)> {
     parts
 }
 
-/// `cpu.stat`: microseconds in version 2 (Documentation/admin-guide/cgroup-v2.rst), nanoseconds in
-/// version 1 (Documentation/scheduler/sched-bwc.rst). `None` for a group whose `cpu` controller is
-/// off.
-fn parse(text: &str, group: &str, unified: bool) -> Option<Throttling> {
+/// `cpu.stat` (Documentation/admin-guide/cgroup-v2.rst). `None` for a group whose `cpu` controller
+/// is off.
+fn parse(text: &str, group: &str) -> Option<Throttling> {
     let number = |name: &str| value(text, name)?.parse::<u64>().ok();
-    let throttled_ns = if unified {
-        number("throttled_usec")?.saturating_mul(1000)
-    } else {
-        number("throttled_time")?
-    };
     Some(Throttling {
         group: group.to_owned(),
         periods: number("nr_periods")?,
         throttled: number("nr_throttled")?,
-        throttled_ns,
+        throttled_ns: number("throttled_usec")?.saturating_mul(1000),
     })
 }
 
@@ -202,23 +177,16 @@ fn parse(text: &str, group: &str, unified: bool) -> Option<Throttling> {
 mod tests {
     use super::*;
     use crate::tests::fake_proc::FakeProc;
-    use procfs::FromRead as _;
 
     const V2: &str = "usage_usec 5\nnr_periods 100\nnr_throttled 7\nthrottled_usec 12\nnr_bursts \
         0\n";
-    const V1: &str = "nr_periods 100\nnr_throttled 7\nthrottled_time 12000\n";
 
-    fn guest(fake: &FakeProc, cgroup: &str, unified: bool) -> Vec<Throttling> {
+    fn guest(fake: &FakeProc, cgroup: &str) -> Vec<Throttling> {
         let mount = fake.paths().sys.join("fs/cgroup");
-        let (kind, options) = if unified {
-            ("cgroup2", "rw")
-        } else {
-            ("cgroup", "rw,cpu,cpuacct")
-        };
         fake.write(
             "proc/self/mountinfo",
             &format!(
-                "30 25 0:26 / {} rw,nosuid shared:4 - {kind} none {options}\n",
+                "30 25 0:26 / {} rw,nosuid shared:4 - cgroup2 none rw\n",
                 mount.display()
             ),
         );
@@ -258,7 +226,7 @@ mod tests {
         ] {
             fake.write(&format!("sys/fs/cgroup/{scope}{part}/cpu.stat"), text);
         }
-        let found = guest(&fake, &format!("0::/{scope}/libvirt/emulator\n"), true);
+        let found = guest(&fake, &format!("0::/{scope}/libvirt/emulator\n"));
         assert_eq!(
             names(&found),
             [
@@ -271,43 +239,19 @@ mod tests {
 
     #[test]
     fn the_pressure_is_that_of_a_group_without_other_processes() {
-        let fake = FakeProc::new();
-        let mount = fake.paths().sys.join("fs/cgroup/unified");
-        let mounts = format!(
-            "30 25 0:26 / {} rw shared:4 - cgroup2 none rw\n",
-            mount.display()
-        );
-        fake.write("proc/self/mountinfo", &mounts);
-        let scope = "machine.slice/machine-qemu.scope";
-        for group in [
-            &*format!("{scope}/libvirt/emulator"),
-            "qemu.slice/100.scope",
-            "user.slice",
-        ] {
-            fake.write(
-                &format!("sys/fs/cgroup/unified/{group}/memory.pressure"),
-                "",
-            );
-        }
-        fake.write(
-            "sys/fs/cgroup/unified/qemu.slice/100.scope/cgroup.procs",
-            "10\n",
-        );
-        fake.write("sys/fs/cgroup/unified/user.slice/cgroup.procs", "9\n10\n");
-        let own = |group: &str| {
-            let groups =
-                ProcessCGroups::from_read(format!("4:cpu:/x\n0::/{group}\n").as_bytes()).unwrap();
-            own_group(&Hierarchies::read(&fake.paths()), &groups)
+        let folder = tempfile::tempdir().unwrap();
+        let group = |name: &str, processes: &str| {
+            let group = folder.path().join(name);
+            std::fs::create_dir_all(&group).unwrap();
+            std::fs::write(group.join("cgroup.procs"), processes).unwrap();
+            group
         };
-        assert_eq!(
-            own(&format!("{scope}/libvirt/emulator")),
-            Some(mount.join(scope))
-        );
-        assert_eq!(
-            own("qemu.slice/100.scope"),
-            Some(mount.join("qemu.slice/100.scope"))
-        );
-        assert_eq!(own("user.slice"), None);
+        let scope = folder.path().join("machine-qemu.scope");
+        let emulator = group("machine-qemu.scope/libvirt/emulator", "9\n10\n");
+        assert_eq!(own_group(&emulator), Some(scope));
+        let alone = group("100.scope", "10\n");
+        assert_eq!(own_group(&alone), Some(alone.clone()));
+        assert_eq!(own_group(&group("user.slice", "9\n10\n")), None);
     }
 
     #[test]
@@ -322,7 +266,7 @@ mod tests {
             fake.write(&format!("sys/fs/cgroup{group}/cpu.stat"), text);
         }
         assert_eq!(
-            names(&guest(&fake, "0::/machine.slice/vm.scope\n", true)),
+            names(&guest(&fake, "0::/machine.slice/vm.scope\n")),
             [("machine.slice", 100, 7, 12_000)]
         );
     }
@@ -332,7 +276,7 @@ mod tests {
         let fake = FakeProc::new();
         let idle = "nr_periods 0\nnr_throttled 0\nthrottled_usec 0\n";
         fake.write("sys/fs/cgroup/a.service/cpu.stat", idle);
-        assert_eq!(guest(&fake, "0::/a.service\n", true), []);
+        assert_eq!(guest(&fake, "0::/a.service\n"), []);
         let mut limits = CpuLimits::default();
         let mut reader = ReadContext::new(&fake.paths());
         let mut read = |second: u64| {
@@ -345,38 +289,16 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_of_cgroup_v1_without_systemd() {
-        let fake = FakeProc::new();
-        let domain = "machine/qemu-1-a.libvirt-qemu";
-        for part in ["", "/vcpu0", "/emulator"] {
-            fake.write(&format!("sys/fs/cgroup/{domain}{part}/cpu.stat"), V1);
-        }
-        let found = guest(
-            &fake,
-            &format!("5:cpuset:/x\n4:cpu,cpuacct:/{domain}/emulator\n0::/y\n"),
-            false,
-        );
-        assert_eq!(
-            names(&found),
-            [
-                ("domain", 100, 7, 12_000),
-                ("emulator", 100, 7, 12_000),
-                ("vcpu0", 100, 7, 12_000)
-            ]
-        );
-    }
-
-    #[test]
     fn any_process_has_a_group_but_the_root_limits_nothing() {
         let fake = FakeProc::new();
         fake.write("sys/fs/cgroup/a.service/cpu.stat", V2);
         assert_eq!(
-            names(&guest(&fake, "0::/a.service\n", true)),
+            names(&guest(&fake, "0::/a.service\n")),
             [("domain", 100, 7, 12_000)]
         );
         let fake = FakeProc::new();
         fake.write("sys/fs/cgroup/cpu.stat", V2);
-        assert_eq!(names(&guest(&fake, "0::/\n", true)), []);
-        assert_eq!(names(&guest(&fake, "0::/../b\n", true)), []);
+        assert_eq!(names(&guest(&fake, "0::/\n")), []);
+        assert_eq!(names(&guest(&fake, "0::/../b\n")), []);
     }
 }

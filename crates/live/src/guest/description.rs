@@ -7,7 +7,7 @@ use crate::proc::fds::KvmFiles;
 use crate::proc::file;
 use crate::proc::paths::SystemPaths;
 use crate::proc::read_context::ReadContext;
-use crate::proc::slow_files::{FILE_TIMEOUT, LateFile, SlowFile};
+use crate::proc::slow_files::{LateFile, SlowFile};
 use crate::proc::stat::TICK_NS;
 use kvm::cmdline::{self, QemuCommand};
 use kvm::device_map::{self, DeviceMap};
@@ -79,15 +79,9 @@ impl ProcessIdentity {
             uid: status.map(|status| status.ruid),
             ..Self::default()
         };
-        identity.started_since_boot(boot_time_ms);
+        let since_boot_ms = i64::try_from(start_ticks.saturating_mul(TICK_NS / 1_000_000)).ok();
+        identity.started_ms = since_boot_ms.map(|ms| boot_time_ms.saturating_add(ms));
         identity
-    }
-
-    /// Takes its start by the wall clock, from the time of the boot by that clock.
-    pub(crate) fn started_since_boot(&mut self, boot_time_ms: i64) {
-        let since_boot_ms =
-            i64::try_from(self.start_ticks.saturating_mul(TICK_NS / 1_000_000)).ok();
-        self.started_ms = since_boot_ms.map(|ms| boot_time_ms.saturating_add(ms));
     }
 
     /// Takes over the command line: the content of `/proc/PID/cmdline`.
@@ -142,7 +136,6 @@ impl ProcessIdentity {
             Vmm::Other(self.comm.clone())
         };
         let given = [
-            report.name.clone(),
             from_xml(|xml| &xml.name),
             from_command(|c| &c.name),
             self.own_name.clone(),
@@ -154,27 +147,18 @@ impl ProcessIdentity {
             command.and_then(|c| Some(Known::new(c.vcpus()?, Origin::CommandLine))),
             from_process(self.vcpu_files),
         ];
-        let is_known = xml.is_some() || report.name.is_some();
-        let foreign = !is_known && self.uid.is_some_and(|uid| uid != 0 && uid != own_user());
+        let foreign = xml.is_none() && self.uid.is_some_and(|uid| uid != 0 && uid != own_user());
         DomainFacts {
             name: clean(given).unwrap_or_else(|| {
                 let kind = sanitize_name(&self.kind, MAX_NAME);
                 Known::new(format!("{kind}-{}", self.pid), Origin::Process)
             }),
-            uuid: clean([
-                report.uuid.clone(),
-                from_xml(|xml| &xml.uuid),
-                from_command(|c| &c.uuid),
-            ]),
+            uuid: clean([from_xml(|xml| &xml.uuid), from_command(|c| &c.uuid)]),
             pid: Some(self.pid),
             start_ticks: self.start_ticks,
             started_ms: self.started_ms,
             vcpus: vcpus.into_iter().flatten().next(),
             guest_os: clean([from_xml(|xml| &xml.os_id)]),
-            xml_text: report
-                .xml_text
-                .clone()
-                .or_else(|| Some(status?.text.clone())),
             xml,
             command: self.command.clone(),
             devices: report
@@ -193,17 +177,15 @@ impl ProcessIdentity {
 /// What is known of a guest.
 pub(crate) struct GuestDescription {
     /// The facts of its process.
-    pub(super) identity: ProcessIdentity,
+    pub identity: ProcessIdentity,
     /// Its command line, until that is read: the process can hold it back.
-    pub command_line: Option<LateFile>,
+    command_line: Option<LateFile>,
     /// All facts together.
-    pub(super) facts: Arc<DomainFacts>,
+    pub facts: Arc<DomainFacts>,
     /// Its name by its sources.
     name: String,
-    /// What its name has behind it in `facts`, where another guest has the name.
+    /// What its name has behind it in `facts`, where another guest has or had the name.
     suffix: String,
-    /// Whether its name may be another guest's too: it is new or has changed.
-    is_renamed: bool,
     /// Whether something changed since `facts` were merged.
     changed: bool,
     /// The last report of libvirt and the monitor.
@@ -223,7 +205,6 @@ impl GuestDescription {
             facts: Arc::default(),
             name: String::new(),
             suffix: String::new(),
-            is_renamed: true,
             changed: true,
             report: Arc::default(),
             status: None,
@@ -238,29 +219,13 @@ impl GuestDescription {
     /// Merges the facts again if any of them changed.
     pub(super) fn merge(&mut self) {
         if std::mem::take(&mut self.changed) {
-            let mut facts = self.identity.facts(self.status.as_deref(), &self.report);
-            if (&facts.name.value, facts.foreign) != (&self.name, self.facts.foreign) {
+            let facts = self.identity.facts(self.status.as_deref(), &self.report);
+            if facts.name.value != self.name {
                 self.name.clone_from(&facts.name.value);
                 self.suffix.clear();
-                self.is_renamed = true;
             }
-            facts.name.value.push_str(&self.suffix);
             self.facts = Arc::new(facts);
         }
-    }
-
-    /// Takes a name that none of `taken` has: its own, or that with its process id. That one it
-    /// keeps.
-    fn take_name(&mut self, taken: &mut HashSet<String>) {
-        let mut suffix = self.suffix.clone();
-        while taken.contains(&format!("{}{suffix}", self.name)) {
-            suffix.push_str(&format!("#{}", self.identity.pid));
-        }
-        if suffix != self.suffix {
-            (self.suffix, self.changed) = (suffix, true);
-            self.merge();
-        }
-        taken.insert(self.facts.name.value.clone());
     }
 
     /// Reads the command line, unless it is known.
@@ -274,21 +239,15 @@ impl GuestDescription {
             max: MAX_COMMAND,
             uid: self.identity.uid,
         };
-        if let Some(bytes) = file.read(&mut reader.slow_files, cmdline, FILE_TIMEOUT) {
+        if let Some(bytes) = file.read(&mut reader.slow_files, cmdline) {
             self.identity.learn(&bytes.unwrap_or_default());
             (self.command_line, self.changed) = (None, true);
         }
     }
 
-    /// The name that libvirt's status file of it would have, and whether libvirt itself has
-    /// answered for it.
-    pub(crate) fn status_query(&self) -> Option<(&str, bool)> {
-        let answered = self
-            .facts
-            .xml
-            .as_ref()
-            .is_some_and(|xml| xml.from == Origin::Libvirt);
-        Some((self.identity.libvirt_name.as_deref()?, answered))
+    /// The name that libvirt's status file of it would have.
+    pub(crate) fn libvirt_name(&self) -> Option<&str> {
+        self.identity.libvirt_name.as_deref()
     }
 
     /// Compares the UUID that the process claims with libvirt's status files.
@@ -340,12 +299,6 @@ impl GuestDescription {
             .clone()
     }
 
-    /// Takes over a new time of the boot: the wall clock was set.
-    pub(crate) fn clock_was_set(&mut self, boot_time_ms: i64) {
-        self.identity.started_since_boot(boot_time_ms);
-        self.changed = true;
-    }
-
     /// Takes over what `/proc` and the cgroups show now.
     pub(super) fn update(&mut self, vcpu_threads: u32, files: &KvmFiles) {
         let known = &mut self.identity;
@@ -357,17 +310,11 @@ impl GuestDescription {
     }
 }
 
-/// Gives each guest a name of its own. Of guests with one name, one of libvirt or root keeps it,
-/// and among those the first that started: another user's process cannot take it away.
+/// Gives each guest a name of its own: what its sources say, or that with its process id. Of guests
+/// with one name, one of libvirt or root keeps it, and among those the first that started: another
+/// user's process cannot take it away.
 pub(crate) fn give_names<'a>(guests: impl Iterator<Item = &'a mut GuestDescription>) {
     let mut guests: Vec<&mut GuestDescription> = guests.collect();
-    let mut is_any_renamed = false;
-    for guest in &mut guests {
-        is_any_renamed |= std::mem::take(&mut guest.is_renamed);
-    }
-    if !is_any_renamed {
-        return;
-    }
     guests.sort_by_key(|guest| {
         (
             guest.facts.foreign,
@@ -377,7 +324,14 @@ pub(crate) fn give_names<'a>(guests: impl Iterator<Item = &'a mut GuestDescripti
     });
     let mut taken = HashSet::new();
     for guest in guests {
-        guest.take_name(&mut taken);
+        let mut name = format!("{}{}", guest.name, guest.suffix);
+        while !taken.insert(name.clone()) {
+            guest.suffix.push_str(&format!("#{}", guest.identity.pid));
+            name = format!("{}{}", guest.name, guest.suffix);
+        }
+        if guest.facts.name.value != name {
+            Arc::make_mut(&mut guest.facts).name.value = name;
+        }
     }
 }
 
@@ -500,7 +454,7 @@ mod tests {
              machine='pc-q35-7.2'>hvm</type></os></domain></domstatus>",
         );
         let mut files = StatusFiles::new(&fake.paths());
-        files.refresh(0, true, &[("b", false)]);
+        files.refresh(0, true, &["b"]);
         let f = o.facts(
             files.by_pid.get(&77).map(Arc::as_ref),
             &GuestMetadata::default(),
@@ -511,12 +465,15 @@ mod tests {
             Some(Known::new("pc-q35-7.2".into(), Origin::StatusXml))
         );
         assert_eq!(f.vcpus, Some(Known::new(4, Origin::StatusXml)));
+        let xml = DomainXml {
+            name: Some("a".into()),
+            ..DomainXml::default()
+        };
         let report = GuestMetadata {
-            name: Some(Known::new("a".into(), Origin::Libvirt)),
+            xml: Some(Known::new(Arc::new(xml), Origin::Libvirt)),
             ..GuestMetadata::default()
         };
         let f = o.facts(files.by_pid.get(&77).map(Arc::as_ref), &report);
         assert_eq!(f.name, Known::new("a".into(), Origin::Libvirt));
-        assert_eq!(f.vcpus.unwrap().from, Origin::StatusXml);
     }
 }

@@ -6,9 +6,8 @@ use super::resources::GuestResources;
 use super::roles::ThreadRoles;
 use super::stagger;
 use super::stop::StopWatch;
-use super::storage::StorageQuery;
 use crate::backoff::Backoff;
-use crate::metadata::source::{GuestMetadata, VcpuActivity, WatchedGuest};
+use crate::metadata::source::{GuestMetadata, WatchedGuest};
 use crate::metadata::status_xml::StatusFiles;
 use crate::proc::fds::KvmFiles;
 use crate::proc::file::FileError;
@@ -17,11 +16,8 @@ use crate::proc::thread::LiveThread;
 use crate::proc::threads::{Liveness, Threads};
 use crate::timestamps::Timestamps;
 use engine::events::{ThreadKey, TracedThread, VcpuThread};
-use kvm::Space;
 use kvm::thread_name::{Role, vcpu_index};
-use sample::{
-    AccessCell, DomainSample, DomainState, Origin, ThreadEvents, ThreadSample, ThreadTimes,
-};
+use sample::{DomainSample, DomainState, ThreadEvents, ThreadSample};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,13 +44,9 @@ pub(crate) struct LiveGuest {
     roles: ThreadRoles,
     pub resources: GuestResources,
     /// Whether it runs.
-    stop: StopWatch,
-    unnamed: bool,
+    pub stop: StopWatch,
     /// Events of threads that ended before a sample showed them.
     exited: ThreadEvents,
-    /// CPU time of the main thread at the last sample without the guest; part of the guest's first
-    /// sample.
-    pub main_before: Option<ThreadTimes>,
     /// The sum of its `kvm_events` in its last sample.
     pub kvm_events: u64,
     /// When the engine last had no place for one of its threads, monotonic nanoseconds.
@@ -98,9 +90,7 @@ impl LiveGuest {
             roles: ThreadRoles::default(),
             resources: GuestResources::default(),
             stop: StopWatch::default(),
-            unnamed: false,
             exited: ThreadEvents::default(),
-            main_before: None,
             kvm_events: 0,
             refused_ns: None,
         })
@@ -137,11 +127,8 @@ impl LiveGuest {
             facts: self.description.facts.clone(),
             claim: self.description.claim,
             stopped: self.threads.is_stopped(),
-            vcpus: VcpuActivity {
-                quiet: self.stop.quiet,
-                turned: self.stop.turned,
-            },
-            unnamed: self.unnamed,
+            quiet: self.stop.quiet,
+            turned: self.stop.turned,
         }
     }
 
@@ -181,13 +168,8 @@ impl LiveGuest {
         self.description.update(named as u32, &self.files);
         self.description.merge();
         self.stop.observe(self.vcpus_ran_ns(), reader.now_ns);
-        let mut stop = std::mem::take(&mut self.stop);
-        stop.look(
-            &self.description,
-            || self.vcpu_threads().map(|vcpu| vcpu.tid).collect(),
-            reader,
-        );
-        self.stop = stop;
+        let vcpus = self.vcpu_threads().map(|vcpu| vcpu.tid).collect();
+        self.stop.look(&self.description, vcpus, reader);
         Liveness::Alive
     }
 
@@ -202,21 +184,6 @@ impl LiveGuest {
             sum = Some(sum.unwrap_or(0_u64).saturating_add(ran_ns));
         }
         sum
-    }
-
-    /// Whether its vCPUs began or ceased to run, since this was last asked.
-    pub(crate) fn take_turn(&mut self) -> bool {
-        std::mem::take(&mut self.stop.turned)
-    }
-
-    /// Whether to look at its storage, which stopped it.
-    pub(crate) fn is_storage_due(&mut self, now_ns: u64) -> bool {
-        self.stop.is_storage_due(&self.description, now_ns)
-    }
-
-    /// Looks at its storage.
-    pub(crate) fn look_at_storage(&mut self, query: StorageQuery, reader: &ReadContext) {
-        self.stop.look_at_storage(&self.description, query, reader);
     }
 
     /// Sets the kernel threads that work for it now.
@@ -296,8 +263,6 @@ impl LiveGuest {
         }
         threads.sort_by_key(|t| t.tid);
         threads.shrink_to_fit();
-        self.unnamed = threads.iter().any(|t| self.touched_unnamed(&t.events));
-        self.stop.observe_events(&threads);
         let stop = self
             .stop
             .stop(&self.description, self.threads.is_stopped(), now);
@@ -315,7 +280,6 @@ impl LiveGuest {
             ..self.resources.sample(&self.description.report.activity)
         };
         lives::drop_extremes(&mut self.exited);
-        self.main_before = None;
         sample
     }
 
@@ -394,31 +358,11 @@ impl LiveGuest {
         self.thread(t, t.tid == self.description.identity.pid, life.events)
     }
 
-    /// Whether an access went to an address that the monitor's memory map does not name.
-    fn touched_unnamed(&self, events: &ThreadEvents) -> bool {
-        let Some(map) = self
-            .description
-            .facts
-            .devices
-            .as_ref()
-            .filter(|m| m.from == Origin::Monitor)
-        else {
-            return false;
-        };
-        let known = |c: &AccessCell| {
-            c.space == Space::Msr
-                || c.address
-                    .is_none_or(|a| map.value.lookup(c.space, a).is_some())
-        };
-        !events.accesses.iter().all(known)
-    }
-
     fn thread(&self, t: &LiveThread, is_main: bool, mut events: ThreadEvents) -> ThreadSample {
         let (role, index) = self.roles.role(t.tid, &t.comm, is_main);
         if events.migrations.total.is_none() {
             events.migrations.total = t.migrations;
         }
-        let counters = index.and_then(|i| self.resources.vcpus.get(&i)).cloned();
         ThreadSample {
             tid: t.tid,
             start_ticks: t.start_ticks,
@@ -426,10 +370,9 @@ impl LiveGuest {
             role,
             index,
             cpu: t.times,
-            cpu_before: if is_main { self.main_before } else { None },
             place: t.place.clone(),
             events,
-            counters: counters.unwrap_or_default(),
+            ..ThreadSample::default()
         }
     }
 }

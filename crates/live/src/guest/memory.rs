@@ -1,113 +1,60 @@
-//! A guest's memory on the host: how much is resident, swapped out and in transparent huge pages,
-//! and on which NUMA nodes it lies. The kernel walks the VMM's page tables for the last two, so
-//! they are read rarely and of one guest at a time.
+//! A guest's memory on the host: how much is resident and swapped out, and on which NUMA nodes it
+//! lies. The kernel walks the VMM's page tables for the nodes, so they are read rarely and of one
+//! guest at a time.
 
 use super::stagger;
 use crate::proc::file;
 use crate::proc::read_context::ReadContext;
-use crate::proc::slow_files::{FILE_TIMEOUT, LateFile, NO_WAIT, SlowFile};
-use procfs::FromRead as _;
-use procfs::process::{SmapsRollup, Status};
-use sample::MemoryUse;
+use crate::proc::slow_files::{LateFile, SlowFile};
+use procfs::process::Status;
+use sample::DomainSample;
 use std::collections::BTreeMap;
 
-/// Time between two readings of `status` where the host swaps: short enough to see whether `VmSwap`
-/// keeps growing.
-const SWAPPING_NS: u64 = 2_000_000_000;
-/// The same where the host has nothing swapped out.
-const STATUS_NS: u64 = 10_000_000_000;
+/// Time between two readings of `status`: short enough to see whether `VmSwap` keeps growing.
+const STATUS_NS: u64 = 2_000_000_000;
 /// Time between two readings of `numa_maps`, of one guest per tick.
 const NODES_NS: u64 = 30_000_000_000;
 /// Maximum length of `numa_maps`, bytes.
 const MAX_MAPS: usize = 4 << 20;
-/// Time before the first reading of huge pages: a short look does without.
-const HUGE_PAGES_FIRST_NS: u64 = 15_000_000_000;
-/// Time between two readings of huge pages.
-const HUGE_PAGES_NS: u64 = 300_000_000_000;
 
-/// The last reading.
+/// When to read again.
 #[derive(Debug, Default)]
 pub(crate) struct GuestMemory {
-    /// `VmSwap`, bytes.
-    pub swap_bytes: Option<u64>,
-    /// What is resident.
-    pub used: MemoryUse,
-    /// Bytes by node.
-    pub nodes: BTreeMap<u32, u64>,
-    /// Monotonic nanoseconds of the last reading of `status`.
-    status_ns: Option<u64>,
+    status_due_ns: u64,
     nodes_due_ns: u64,
     maps: LateFile,
-    huge_pages_due_ns: Option<u64>,
-    rollup: LateFile,
 }
 
 impl GuestMemory {
-    /// Reads what is due of a process that runs as user `uid`.
-    pub(crate) fn read(&mut self, (pid, uid): (i32, Option<u32>), reader: &mut ReadContext) {
-        let ReadContext {
-            memory: budget,
-            paths,
-            slow_files,
-            ..
-        } = reader;
+    /// Reads what is due of a process that runs as user `uid` into the guest's sample.
+    pub(crate) fn read(
+        &mut self,
+        (pid, uid): (i32, Option<u32>),
+        reader: &mut ReadContext,
+        sample: &mut DomainSample,
+    ) {
         let now_ns = reader.now_ns;
-        let every_ns = if budget.swapped {
-            SWAPPING_NS + stagger(pid) / 8
-        } else {
-            STATUS_NS
-        };
-        if self
-            .status_ns
-            .is_none_or(|at| now_ns.saturating_sub(at) >= every_ns)
-        {
-            self.status_ns = Some(now_ns);
+        if now_ns >= self.status_due_ns {
+            self.status_due_ns = now_ns + STATUS_NS + stagger(pid) / 8;
             let status: Option<Status> =
-                file::read_as(&paths.process(pid, "status"), file::MAX_STATUS);
+                file::read_as(&reader.paths.process(pid, "status"), file::MAX_STATUS);
             let bytes = |of: fn(&Status) -> Option<u64>| of(status.as_ref()?)?.checked_mul(1024);
-            self.swap_bytes = bytes(|status| status.vmswap);
-            self.used.resident = bytes(|status| status.vmrss);
-            self.used.hugetlb = bytes(|status| status.hugetlbpages);
+            sample.swap_bytes = bytes(|status| status.vmswap);
+            sample.memory.resident = bytes(|status| status.vmrss);
+            sample.memory.hugetlb = bytes(|status| status.hugetlbpages);
         }
-        if !budget.swapped {
-            self.swap_bytes = Some(0);
-        }
-        let is_turn = budget.may_walk && now_ns >= self.nodes_due_ns;
+        let is_turn = reader.may_walk && now_ns >= self.nodes_due_ns;
         if self.maps.is_awaited() || is_turn {
             if !self.maps.is_awaited() {
-                (budget.may_walk, self.nodes_due_ns) = (false, now_ns + NODES_NS);
+                (reader.may_walk, self.nodes_due_ns) = (false, now_ns + NODES_NS);
             }
             let maps = SlowFile {
-                path: paths.process(pid, "numa_maps"),
+                path: reader.paths.process(pid, "numa_maps"),
                 max: MAX_MAPS,
                 uid,
             };
-            if let Some(maps) = self.maps.read(slow_files, maps, FILE_TIMEOUT) {
-                self.nodes = by_node(&String::from_utf8_lossy(&maps.unwrap_or_default()));
-            }
-        }
-        let due_ns = *self
-            .huge_pages_due_ns
-            .get_or_insert(now_ns + HUGE_PAGES_FIRST_NS + stagger(pid));
-        let is_turn = budget.may_sum && now_ns >= due_ns;
-        if self.rollup.is_awaited() || is_turn {
-            if !self.rollup.is_awaited() {
-                (budget.may_sum, self.huge_pages_due_ns) = (false, Some(now_ns + HUGE_PAGES_NS));
-            }
-            let rollup = SlowFile {
-                path: paths.process(pid, "smaps_rollup"),
-                max: 8192,
-                uid,
-            };
-            if let Some(rollup) = self.rollup.read(slow_files, rollup, NO_WAIT) {
-                let rollup = rollup
-                    .ok()
-                    .and_then(|text| SmapsRollup::from_read(text.as_slice()).ok());
-                let sums = rollup
-                    .as_ref()
-                    .and_then(|rollup| rollup.memory_map_rollup.iter().next());
-                self.used.transparent =
-                    sums.and_then(|sums| sums.extension.map.get("AnonHugePages").copied());
+            if let Some(maps) = self.maps.read(&mut reader.slow_files, maps) {
+                sample.node_memory = by_node(&String::from_utf8_lossy(&maps.unwrap_or_default()));
             }
         }
     }
@@ -150,7 +97,6 @@ fn by_node(maps: &str) -> BTreeMap<u32, u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proc::read_context::MemoryBudget;
     use crate::tests::fake_proc::{FakeProc, status};
 
     const MAPS: &str = "7f0000000000 default anon=3 dirty=3 N0=1 N1=2 \
@@ -175,7 +121,7 @@ mod tests {
     fn reading_is_rare_and_one_at_a_time() {
         let fake = FakeProc::new();
         let p = fake
-            .process(10, "qemu")
+            .process(32, "qemu")
             .process_file(
                 "status",
                 status(&[
@@ -187,79 +133,28 @@ mod tests {
             .process_file("numa_maps", MAPS.as_bytes());
         let mut memory = GuestMemory::default();
         let mut reader = ReadContext::new(&fake.paths());
-        let mut read = |memory: &mut GuestMemory, now_ns: u64, swapped: bool, may_walk: bool| {
-            reader.memory = MemoryBudget {
-                swapped,
-                may_walk,
-                may_sum: false,
-            };
-            reader.now_ns = now_ns;
-            memory.read((10, None), &mut reader);
-            reader.memory.may_walk
+        let mut read = |sample: &mut DomainSample, now_ns: u64, may_walk: bool| {
+            (reader.now_ns, reader.may_walk) = (now_ns, may_walk);
+            memory.read((32, None), &mut reader, sample);
+            reader.may_walk
         };
-        read(&mut memory, 0, true, false);
-        assert_eq!((memory.swap_bytes, memory.nodes.len()), (Some(12_288), 0));
+        let mut sample = DomainSample::default();
+        read(&mut sample, 0, false);
+        assert_eq!(sample.swap_bytes, Some(12_288));
+        assert!(sample.node_memory.is_empty());
         assert_eq!(
-            (memory.used.resident, memory.used.hugetlb),
+            (sample.memory.resident, sample.memory.hugetlb),
             (Some(1_024_000), Some(2 << 20))
         );
-        let may = read(&mut memory, 1, true, true);
-        assert_eq!((memory.nodes.len(), may), (2, false));
-        let p = p.process_file("status", status(&[("VmSwap", "13 kB")]));
-        let may = read(&mut memory, 2, true, true);
-        assert_eq!((memory.swap_bytes, may), (Some(12_288), true));
-        read(&mut memory, 2 * SWAPPING_NS, true, false);
+        let may = read(&mut sample, 1, true);
+        assert_eq!((sample.node_memory.len(), may), (2, false));
+        p.process_file("status", status(&[("VmSwap", "13 kB")]));
+        let may = read(&mut sample, 2, true);
+        assert_eq!((sample.swap_bytes, may), (Some(12_288), true));
+        read(&mut sample, STATUS_NS, false);
         assert_eq!(
-            (memory.swap_bytes, memory.used.resident),
+            (sample.swap_bytes, sample.memory.resident),
             (Some(13_312), None)
-        );
-        p.process_file("status", status(&[("VmSwap", "14 kB")]));
-        read(&mut memory, 2 * SWAPPING_NS + 1, false, false);
-        assert_eq!(
-            memory.swap_bytes,
-            Some(0),
-            "nothing of it where the host has nothing swapped out"
-        );
-        read(&mut memory, 4 * SWAPPING_NS, true, false);
-        assert_eq!(memory.swap_bytes, Some(14_336));
-    }
-
-    #[test]
-    fn huge_pages_are_read_of_one_guest_at_a_time_and_rarely() {
-        let fake = FakeProc::new();
-        let rollup =
-            b"7f00-7fff ---p 00000000 00:00 0 [rollup]\nRss: 9 kB\nAnonHugePages:    2048 kB\n";
-        fake.process(32, "qemu")
-            .process_file("smaps_rollup", rollup);
-        let mut memory = GuestMemory::default();
-        let mut reader = ReadContext::new(&fake.paths());
-        let mut read = |memory: &mut GuestMemory, now_ns, may_sum| {
-            reader.now_ns = now_ns;
-            reader.memory = MemoryBudget {
-                may_sum,
-                ..MemoryBudget::default()
-            };
-            memory.read((32, None), &mut reader);
-            reader.memory.may_sum
-        };
-        assert!(
-            read(&mut memory, 0, true) && !memory.rollup.is_awaited(),
-            "not at once"
-        );
-        read(&mut memory, HUGE_PAGES_FIRST_NS, false);
-        assert!(
-            !memory.rollup.is_awaited(),
-            "it is the turn of another guest"
-        );
-        let begin = HUGE_PAGES_FIRST_NS + 1;
-        assert!(!read(&mut memory, begin, true), "others wait");
-        while memory.used.transparent.is_none() {
-            read(&mut memory, begin, false);
-        }
-        assert_eq!(memory.used.transparent, Some(2 << 20));
-        assert!(
-            read(&mut memory, begin + HUGE_PAGES_NS - 1, true),
-            "not again soon"
         );
     }
 }

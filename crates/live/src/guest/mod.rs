@@ -9,7 +9,6 @@ pub(crate) mod storage;
 
 mod cgroups;
 mod counters;
-mod kvm_stats;
 mod memory;
 mod nics;
 mod resources;

@@ -1,27 +1,28 @@
 //! Network interfaces of a guest that no manager reports on: the tap devices that its VMM holds
-//! open, as the host's kernel counts them. With vhost the VMM holds them as well.
+//! open, as the host's kernel counts them. With vhost the VMM holds them as well. Interfaces of
+//! another network namespace than kvmtop's are not known.
 
 use crate::metadata::source::nic_since;
 use crate::proc::fds::KvmFiles;
 use crate::proc::file;
-use crate::proc::network_tables::NetworkTable;
 use crate::proc::paths::SystemPaths;
 use crate::proc::read_context::ReadContext;
 use crate::proc::stat::value;
 use sample::NicSample;
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::path::Path;
 
 /// At most this many interfaces of one guest are kept.
 const MAX_NICS: usize = 64;
+/// Time between two readings.
+const PERIOD_NS: u64 = 5_000_000_000;
 
 /// The tap devices of one guest.
 #[derive(Debug, Default)]
 pub(crate) struct GuestNics {
-    names: BTreeSet<String>,
-    /// The VMM's network namespace: `net:[4026531840]`.
-    namespace: String,
-    before: Option<Arc<NetworkTable>>,
+    /// The counters of each as last read; `None` before.
+    before: BTreeMap<String, Option<NicSample>>,
+    read_ns: u64,
     /// How the counters grew between the last two readings, and the time between them, nanoseconds.
     pub(super) grown: (Vec<NicSample>, u64),
 }
@@ -29,65 +30,73 @@ pub(crate) struct GuestNics {
 impl GuestNics {
     /// Takes over a new list of the VMM's files.
     pub(crate) fn look(&mut self, paths: &SystemPaths, pid: i32, files: &KvmFiles) {
-        let name = |fd: &i32| {
-            tap_name(&file::read_text(&paths.process(pid, &format!("fdinfo/{fd}")), 4096).ok()?)
-        };
-        let namespace = std::fs::read_link(paths.process(pid, "ns/net"));
-        self.namespace = namespace
-            .map(|name| name.to_string_lossy().into_owned())
-            .unwrap_or_default();
-        self.names = files.taps.iter().take(MAX_NICS).filter_map(name).collect();
+        let mut before = BTreeMap::new();
+        let namespace = std::fs::read_link(paths.process(pid, "ns/net")).ok();
+        if namespace == std::fs::read_link(paths.proc.join("self/ns/net")).ok() {
+            for fd in files.taps.iter().take(MAX_NICS) {
+                let fdinfo = file::read_text(&paths.process(pid, &format!("fdinfo/{fd}")), 4096);
+                if let Some(name) = tap_name(&fdinfo.unwrap_or_default()) {
+                    let known = self.before.remove(&name).flatten();
+                    before.insert(name, known);
+                }
+            }
+        }
+        self.before = before;
     }
 
     /// Reads what is due.
-    pub(crate) fn read(&mut self, pid: i32, reader: &mut ReadContext) {
-        if self.names.is_empty() {
-            (self.before, self.grown) = (None, (Vec::new(), 0));
+    pub(crate) fn read(&mut self, reader: &ReadContext) {
+        let over_ns = reader.now_ns.saturating_sub(self.read_ns);
+        if self.read_ns > 0 && over_ns < PERIOD_NS {
             return;
         }
-        let ReadContext {
-            networks,
-            paths,
-            now_ns,
-            ..
-        } = reader;
-        let Some(table) = networks.table(paths, pid, &self.namespace, *now_ns) else {
-            return;
-        };
-        if let Some(before) = &self.before
-            && table.read_ns > before.read_ns
-        {
-            let nics = self
-                .names
-                .iter()
-                .filter_map(|name| nic_since(table.nics.get(name)?, before.nics.get(name)?));
-            self.grown = (nics.collect(), table.read_ns - before.read_ns);
+        self.read_ns = reader.now_ns;
+        self.grown = (Vec::new(), 0);
+        for (name, before) in &mut self.before {
+            let now = counters(&reader.paths.sys.join("class/net").join(name), name);
+            if let (Some(now), Some(before)) = (&now, &*before) {
+                self.grown.0.extend(nic_since(now, before));
+                self.grown.1 = over_ns;
+            }
+            *before = now;
         }
-        self.before = Some(table);
     }
 }
 
+/// The counters of a tap device as its guest sees them: what the host sends into it, the guest
+/// receives.
+fn counters(folder: &Path, name: &str) -> Option<NicSample> {
+    let count = |file: &str| -> Option<u64> {
+        let text = file::read_word(&folder.join("statistics").join(file))?;
+        text.parse().ok()
+    };
+    Some(NicSample {
+        name: name.to_owned(),
+        rx_bytes: count("tx_bytes")?,
+        tx_bytes: count("rx_bytes")?,
+        rx_packets: count("tx_packets")?,
+        tx_packets: count("rx_packets")?,
+        drops: count("rx_dropped")?.saturating_add(count("tx_dropped")?),
+    })
+}
+
 /// The interface of an open `/dev/net/tun` (`drivers/net/tun.c`, `tun_chr_show_fdinfo`); none
-/// before `TUNSETIFF`.
+/// before `TUNSETIFF`. A name with a slash is no interface's.
 fn tap_name(fdinfo: &str) -> Option<String> {
-    Some(kvm::sanitize(value(fdinfo, "iff")?, 16)).filter(|name| !name.is_empty())
+    let name = kvm::sanitize(value(fdinfo, "iff")?, 16);
+    let is_name = !name.is_empty() && !name.contains('/') && !name.starts_with('.');
+    is_name.then_some(name)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proc::network_tables::PERIOD_NS;
     use crate::tests::fake_proc::FakeProc;
-
-    const HEAD: &str = "Inter-|   Receive          |  Transmit\n face |bytes    packets errs drop \
-                        fifo frame compressed multicast|bytes    packets errs drop fifo colls \
-                        carrier compressed\n";
 
     #[test]
     fn taps_of_the_guest_are_counted_from_its_side() {
         let fake = FakeProc::new();
-        let p = fake
-            .process(10, "qemu")
+        fake.process(10, "qemu")
             .fd(7, "/dev/net/tun")
             .fd(8, "/dev/net/tun")
             .fd(9, "/dev/net/tun");
@@ -97,37 +106,43 @@ mod tests {
         );
         fake.write("proc/10/fdinfo/8", "pos:\t0\niff:\ttap0\n");
         fake.write("proc/10/fdinfo/9", "pos:\t0\niff:\t\n");
-        std::fs::create_dir_all(fake.paths().process(10, "net")).unwrap();
         let table = |bytes: u64| {
-            format!(
-                "{HEAD}    lo:  5 1 0 0 0 0 0 0  5 1 0 0 0 0 0 0\n  tap0: {bytes} 10 0 3 0 0 0 0  \
-                    900 20 0 4 0 0 0 0\n"
-            )
+            for (file, count) in [
+                ("rx_bytes", bytes),
+                ("tx_bytes", 900),
+                ("rx_packets", 10),
+                ("tx_packets", 20),
+                ("rx_dropped", 3),
+                ("tx_dropped", 4),
+            ] {
+                fake.write(
+                    &format!("sys/class/net/tap0/statistics/{file}"),
+                    &format!("{count}\n"),
+                );
+            }
         };
-        let p = p.process_file("net/dev", table(1000).as_bytes());
+        table(1000);
         let mut nics = GuestNics::default();
         let mut reader = ReadContext::new(&fake.paths());
         let mut read = |nics: &mut GuestNics, now_ns: u64| {
             reader.now_ns = now_ns;
-            reader.networks.begin(now_ns);
-            nics.read(10, &mut reader);
+            nics.read(&reader);
         };
         nics.look(
             &fake.paths(),
             10,
             &KvmFiles::read(&fake.paths(), 10).unwrap(),
         );
-        assert_eq!(
-            nics.names,
-            ["tap0".to_owned()].into(),
+        assert!(
+            nics.before.keys().eq(["tap0"]),
             "the queues of one interface are one"
         );
-        read(&mut nics, 0);
-        assert_eq!(nics.grown, (Vec::new(), 0));
-        p.process_file("net/dev", table(6000).as_bytes());
         read(&mut nics, 1);
+        assert_eq!(nics.grown, (Vec::new(), 0));
+        table(6000);
+        read(&mut nics, 2);
         assert_eq!(nics.grown.1, 0, "read every 5 s");
-        read(&mut nics, PERIOD_NS);
+        read(&mut nics, 1 + PERIOD_NS);
         let grown = NicSample {
             name: "tap0".into(),
             tx_bytes: 5000,
@@ -143,6 +158,12 @@ mod tests {
             ..NicSample::default()
         };
         assert_eq!(nic_since(&nic(5), &nic(9)), None);
+    }
+
+    #[test]
+    fn no_name_leads_out_of_its_folder() {
+        assert_eq!(tap_name("iff:\t../x\n"), None);
+        assert_eq!(tap_name("iff:\t..\n"), None);
     }
 
     proptest::proptest! {

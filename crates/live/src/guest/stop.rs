@@ -5,11 +5,9 @@ use super::storage::{self, GuestFile, StorageQuery};
 use crate::metadata::source::ReportedState;
 use crate::proc::file;
 use crate::proc::read_context::ReadContext;
-use crate::proc::slow_files::{Late, NO_WAIT};
+use crate::proc::slow_files::Late;
 use crate::timestamps::Timestamps;
-use kvm::cmdline::{QemuCommand, TCG};
-use kvm::userspace_exit;
-use sample::{Stop, StopReason, ThreadSample};
+use sample::{Stop, StopReason};
 use std::path::Path;
 
 /// All vCPUs of a guest that does nothing use less CPU time together in an interval: a question of
@@ -41,8 +39,6 @@ pub(crate) struct StopWatch {
     files: Vec<GuestFile>,
     late_files: Late<Vec<GuestFile>>,
     files_due_ns: u64,
-    /// Whether `KVM_RUN` failed.
-    kvm_failed: bool,
 }
 
 impl StopWatch {
@@ -63,11 +59,6 @@ impl StopWatch {
         }
     }
 
-    /// Takes in the events of its threads.
-    pub(crate) fn observe_events(&mut self, threads: &[ThreadSample]) {
-        self.kvm_failed |= kvm_failed(threads);
-    }
-
     /// Why the guest does not run, if it does not. `is_stopped`: its process is.
     pub(crate) fn stop(
         &mut self,
@@ -84,9 +75,6 @@ impl StopWatch {
             None if self.waits_in_vmm == Some(true) => Stop::default(),
             _ => return None,
         };
-        if stop.reason == StopReason::Unknown && self.kvm_failed {
-            stop.reason = StopReason::InternalError;
-        }
         let seen_ns = now
             .mono_ns
             .saturating_sub(self.ran_until_ns.unwrap_or(now.mono_ns));
@@ -105,24 +93,17 @@ impl StopWatch {
     }
 
     /// Starts to find out what only takes time for a guest that does not run.
-    pub(crate) fn look(
-        &mut self,
-        guest: &GuestDescription,
-        vcpus: impl FnOnce() -> Vec<i32>,
-        reader: &ReadContext,
-    ) {
+    pub(crate) fn look(&mut self, guest: &GuestDescription, vcpus: Vec<i32>, reader: &ReadContext) {
         let (pid, uid) = (guest.identity.pid, guest.identity.uid);
-        self.waits_in_vmm = self.waiting.take(NO_WAIT).or(self.waits_in_vmm);
+        self.waits_in_vmm = self.waiting.take().or(self.waits_in_vmm);
         let is_still = self
             .moved_ns
             .is_some_and(|moved| reader.now_ns.saturating_sub(moved) >= STILL_NS);
         let is_unknown =
             guest.state.is_none() && self.waits_in_vmm.is_none() && !self.waiting.is_awaited();
-        let sleeps_in_kvm = || {
-            !guest.identity.emulated && guest.facts.command.as_deref().is_some_and(sleeps_in_kvm)
-        };
-        if is_still && is_unknown && sleeps_in_kvm() {
-            let vcpus = vcpus();
+        // Not without KVM, where also a vCPU that has nothing to do waits in QEMU.
+        let sleeps_in_kvm = !guest.identity.emulated && guest.facts.command.is_some();
+        if is_still && is_unknown && sleeps_in_kvm {
             let task = reader.paths.process(pid, "task");
             let waits =
                 move |tid: &i32| waits_for_futex(&task.join(tid.to_string()).join("syscall"));
@@ -137,7 +118,7 @@ impl StopWatch {
             (self.files, self.files_due_ns) = (Vec::new(), 0);
             return false;
         }
-        if let Some(files) = self.late_files.take(NO_WAIT) {
+        if let Some(files) = self.late_files.take() {
             self.files = files;
         }
         !self.late_files.is_awaited() && now_ns >= self.files_due_ns
@@ -146,28 +127,13 @@ impl StopWatch {
     /// Looks at the guest's storage.
     pub(crate) fn look_at_storage(
         &mut self,
-        guest: &GuestDescription,
+        uid: Option<u32>,
         query: StorageQuery,
         reader: &ReadContext,
     ) {
         self.files_due_ns = reader.now_ns.saturating_add(STORAGE_PERIOD_NS);
-        self.late_files = Late(
-            reader
-                .slow_files
-                .run(guest.identity.uid, move || query.files()),
-        );
+        self.late_files = Late(reader.slow_files.run(uid, move || query.files()));
     }
-}
-
-/// Whether vCPUs of this QEMU that have nothing to do sleep in KVM: not without KVM, and not where
-/// QEMU emulates the interrupt controller.
-fn sleeps_in_kvm(command: &QemuCommand) -> bool {
-    let irqchip = command
-        .device_properties
-        .iter()
-        .rev()
-        .find(|property| property.name == "kernel-irqchip");
-    command.accel.as_deref() != Some(TCG) && irqchip.is_none_or(|property| property.value != "off")
 }
 
 /// Whether a thread sleeps in futex(2), by its `syscall` (fs/proc/base.c, `proc_pid_syscall`). QEMU
@@ -178,18 +144,6 @@ fn waits_for_futex(path: &Path) -> bool {
         .next()
         .and_then(|number| number.parse().ok())
         == Some(libc::SYS_futex)
-}
-
-/// Whether a vCPU returned from `KVM_RUN` with an error after which QEMU stops the guest
-/// (accel/kvm/kvm-all.c, `kvm_cpu_exec`).
-fn kvm_failed(threads: &[ThreadSample]) -> bool {
-    const FAILURES: [i32; 3] = [
-        userspace_exit::INTERNAL_ERROR,
-        userspace_exit::FAIL_ENTRY,
-        userspace_exit::UNKNOWN,
-    ];
-    let mut cells = threads.iter().flat_map(|thread| &thread.events.userspace);
-    cells.any(|cell| cell.count > 0 && FAILURES.contains(&cell.reason))
 }
 
 #[cfg(test)]
@@ -229,25 +183,5 @@ mod tests {
         );
         assert!(!says("running\n") && !says("-1 0x7f 0x80\n") && !says(""));
         assert!(!waits_for_futex(Path::new("/nonexistent")));
-    }
-
-    #[test]
-    fn only_a_qemu_whose_vcpus_sleep_in_kvm_tells_by_its_threads() {
-        let asks = |line: &str| {
-            let argv: Vec<String> = line.split(' ').map(str::to_owned).collect();
-            sleeps_in_kvm(&kvm::cmdline::parse_argv(&argv))
-        };
-        assert!(
-            asks("qemu-system-x86_64 -accel kvm -m 64")
-                && asks("qemu-system-x86_64 -machine q35,accel=kvm")
-        );
-        assert!(!asks(
-            "qemu-system-x86_64 -machine q35,accel=kvm,kernel_irqchip=off"
-        ));
-        assert!(!asks("qemu-system-x86_64 -accel kvm,kernel-irqchip=off"));
-        assert!(asks(
-            "qemu-system-x86_64 -machine q35,accel=kvm,kernel_irqchip=split"
-        ));
-        assert!(!asks("qemu-system-x86_64 -accel tcg"));
     }
 }

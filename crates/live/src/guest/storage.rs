@@ -20,21 +20,10 @@ const HUGETLBFS: FsWord = 0x9584_58f6;
 /// A file that a guest has open for reading and writing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GuestFile {
-    path: PathBuf,
     /// The device of its file system.
     device: u64,
-    free_bytes: Option<u64>,
-    is_full: bool,
-    /// Other guests with such a file on the file system.
-    also: Vec<String>,
-}
-
-impl GuestFile {
-    /// Says what is known of it as of a disk's file.
-    fn describe(&self, disk: &mut StopDisk) {
-        disk.file = Some(sanitize(&self.path.display().to_string(), 1024));
-        (disk.free_bytes, disk.also) = (self.free_bytes, self.also.clone());
-    }
+    /// What is known of it, as of a disk without a name.
+    disk: StopDisk,
 }
 
 /// Which process to look at, and the other guests with their names.
@@ -48,18 +37,16 @@ impl StorageQuery {
     /// The disk files of the guest.
     pub(crate) fn files(self) -> Vec<GuestFile> {
         let mut files: Vec<GuestFile> = writable_files(&self.proc, self.pid).collect();
-        files.sort_by(|a, b| a.path.cmp(&b.path));
-        files.dedup_by(|a, b| a.path == b.path);
+        files.sort_by(|a, b| a.disk.file.cmp(&b.disk.file));
+        files.dedup_by(|a, b| a.disk.file == b.disk.file);
         for (pid, name) in self.others {
             let devices: Vec<u64> = writable_files(&self.proc, pid)
                 .map(|file| file.device)
                 .collect();
-            for file in files
-                .iter_mut()
-                .filter(|file| devices.contains(&file.device))
-            {
-                if file.also.len() < MAX_STOP_GUESTS {
-                    file.also.push(name.clone());
+            for file in &mut files {
+                let also = &mut file.disk.also;
+                if devices.contains(&file.device) && also.len() < MAX_STOP_GUESTS {
+                    also.push(name.clone());
                 }
             }
         }
@@ -91,11 +78,13 @@ fn writable_file(link: &Path) -> Option<GuestFile> {
         .filter(|space| space.f_type != HUGETLBFS)?;
     let block_bytes = u64::try_from(space.f_bsize).ok()?;
     Some(GuestFile {
-        path,
         device: file.dev(),
-        free_bytes: space.f_bavail.checked_mul(block_bytes),
-        is_full: space.f_bavail < space.f_blocks / FULL,
-        also: Vec::new(),
+        disk: StopDisk {
+            file: Some(sanitize(&path.to_string_lossy(), 1024)),
+            is_full: space.f_bavail < space.f_blocks / FULL,
+            free_bytes: space.f_bavail.checked_mul(block_bytes),
+            ..StopDisk::default()
+        },
     })
 }
 
@@ -108,33 +97,24 @@ pub(crate) fn complete(
 ) {
     if stop.disks.is_empty() {
         // Nobody names the disk. By default QEMU stops for lack of room alone (`werror=enospc`).
-        if let Some(full) = files.iter().find(|file| file.is_full) {
-            let mut disk = StopDisk {
-                is_full: true,
-                ..StopDisk::default()
-            };
-            full.describe(&mut disk);
-            stop.disks.push(disk);
-        }
+        let full = files.iter().find(|file| file.disk.is_full);
+        stop.disks.extend(full.map(|file| file.disk.clone()));
         return;
     }
     for disk in &mut stop.disks {
-        let Some(named) = disk
-            .file
-            .clone()
-            .or_else(|| xml_file(&disk.name))
-            .map(PathBuf::from)
-        else {
+        let Some(named) = disk.file.clone().or_else(|| xml_file(&disk.name)) else {
             continue;
         };
-        let same_name =
-            |file: &&GuestFile| !named.is_absolute() && file.path.file_name() == named.file_name();
-        let found = files
-            .iter()
-            .find(|file| file.path == named)
-            .or_else(|| files.iter().find(same_name));
-        if let Some(file) = found {
-            file.describe(disk);
+        let named = Path::new(&named);
+        for file in files {
+            let path = Path::new(file.disk.file.as_deref().unwrap_or_default());
+            let has_name = named.is_relative() && path.file_name() == named.file_name();
+            if path == named || has_name {
+                disk.file.clone_from(&file.disk.file);
+                disk.free_bytes = file.disk.free_bytes;
+                disk.also.clone_from(&file.disk.also);
+                break;
+            }
         }
     }
 }
@@ -167,10 +147,11 @@ mod tests {
         }
         .files();
         assert_eq!(
-            (files.len(), &files[0].path, files[0].also.as_slice()),
-            (1, &disk, &["web".to_owned()][..])
+            (files.len(), files[0].disk.file.as_deref()),
+            (1, disk.to_str())
         );
-        assert!(files[0].free_bytes.is_some());
+        assert_eq!(files[0].disk.also, ["web"]);
+        assert!(files[0].disk.free_bytes.is_some());
 
         // libvirt names the disk, its XML the name of the file.
         let vdb = StopDisk {
@@ -192,10 +173,8 @@ mod tests {
         );
 
         // Nobody names a disk: the one without room.
-        let full = [GuestFile {
-            is_full: true,
-            ..files[0].clone()
-        }];
+        let mut full = [files[0].clone()];
+        full[0].disk.is_full = true;
         let mut unnamed = Stop {
             reason: StopReason::IoError,
             ..Stop::default()

@@ -3,7 +3,6 @@
 use crate::proc::file;
 use crate::proc::stat::number;
 use sample::CpuTimes;
-use std::collections::HashMap;
 use std::path::PathBuf;
 
 /// A file up to this size is read in each tick; a longer one (many CPUs times many devices) is
@@ -15,10 +14,6 @@ const LARGE_FILE_PERIOD_TICKS: u32 = 10;
 const LARGE_FILE_READ_TICKS: u32 = 4;
 /// At most this many bytes are read.
 const MAX_BYTES: usize = 64 << 20;
-
-/// A CPU and the interrupts that it has taken since boot: those of devices (the numbered lines) and
-/// of its timer (`LOC`, on arm64 `arch_timer`).
-type CpuInterrupts = (u32, [u64; 2]);
 
 /// Reads the file as often as its size allows.
 #[derive(Debug)]
@@ -48,27 +43,25 @@ impl Interrupts {
             return;
         };
         self.last_bytes = text.len();
-        let counts: HashMap<u32, [u64; 2]> = parse(&text).into_iter().collect();
-        for cpu in cpus {
-            let counts = counts.get(&cpu.cpu);
-            (cpu.device_irqs, cpu.timer_irqs) = (counts.map(|n| n[0]), counts.map(|n| n[1]));
-        }
+        count(&text, cpus);
     }
 }
 
-/// Sums by CPU number. The first line names the CPUs, whose numbers may have gaps.
-fn parse(text: &[u8]) -> Vec<CpuInterrupts> {
+/// Sums the interrupts that each CPU has taken since boot: those of devices (the numbered lines) and
+/// of its timer (`LOC`, on arm64 `arch_timer`). The first line names the CPUs, whose numbers may
+/// have gaps.
+fn count(text: &[u8], cpus: &mut [CpuTimes]) {
     let mut lines = text.split(|b| *b == b'\n');
     let words =
         |line| <[u8]>::split(line, u8::is_ascii_whitespace).filter(|w: &&[u8]| !w.is_empty());
-    let mut counts: Vec<CpuInterrupts> = words(lines.next().unwrap_or_default())
-        .filter_map(|w| {
-            Some((
-                u32::try_from(number(w.strip_prefix(b"CPU")?)?).ok()?,
-                [0; 2],
-            ))
-        })
-        .collect();
+    let mut columns = Vec::new();
+    for word in words(lines.next().unwrap_or_default()) {
+        let named = word.strip_prefix(b"CPU").and_then(number);
+        columns.push(cpus.iter().position(|cpu| Some(cpu.cpu.into()) == named));
+    }
+    for cpu in columns.iter().flatten() {
+        (cpus[*cpu].device_irqs, cpus[*cpu].timer_irqs) = (Some(0), Some(0));
+    }
     for line in lines {
         let mut words = words(line);
         let Some(label) = words.next().and_then(|l| l.strip_suffix(b":")) else {
@@ -79,13 +72,20 @@ fn parse(text: &[u8]) -> Vec<CpuInterrupts> {
             continue;
         }
         let timer = !numbered || line.ends_with(b"arch_timer");
-        for ((_, c), word) in counts.iter_mut().zip(words) {
+        for (cpu, word) in columns.iter().zip(words) {
             // After the columns comes the chip's name.
             let Some(n) = number(word) else { break };
-            c[usize::from(timer)] = c[usize::from(timer)].saturating_add(n);
+            let Some(cpu) = cpu.and_then(|cpu| cpus.get_mut(cpu)) else {
+                continue;
+            };
+            let sum = if timer {
+                &mut cpu.timer_irqs
+            } else {
+                &mut cpu.device_irqs
+            };
+            *sum = sum.map(|sum| sum.saturating_add(n));
         }
     }
-    counts
 }
 
 #[cfg(test)]
@@ -100,8 +100,15 @@ mod tests {
 
     #[test]
     fn devices_and_timer_by_cpu() {
-        let counts = parse(TEXT.as_bytes());
-        assert_eq!(counts, [(0, [15, 1100]), (2, [7, 2200])]);
+        let mut cpus = [0, 1, 2].map(|cpu| CpuTimes {
+            cpu,
+            ..CpuTimes::default()
+        });
+        count(TEXT.as_bytes(), &mut cpus);
+        assert_eq!(
+            cpus.map(|cpu| (cpu.device_irqs, cpu.timer_irqs)),
+            [(Some(15), Some(1100)), (None, None), (Some(7), Some(2200))]
+        );
     }
 
     #[test]
@@ -127,7 +134,7 @@ mod tests {
     proptest! {
         #[test]
         fn never_panics(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
-            let _ = parse(&bytes);
+            count(&bytes, &mut [CpuTimes::default()]);
         }
     }
 }

@@ -18,25 +18,22 @@ const MAX_STATES: usize = 10;
 /// interrupts the CPU and may sleep for 10 ms.
 const MIN_KERNEL: (u32, u32) = (5, 19);
 
-/// The frequency of one CPU and its counters, cumulative.
-#[derive(Debug, Clone, Copy)]
-struct Reading {
-    at_ns: u64,
+/// A CPU as last read.
+#[derive(Debug, Clone, Copy, Default)]
+struct CpuState {
     khz: Option<u64>,
-    wakes: Option<u64>,
-    leaving_ns: Option<u64>,
-    throttles: Option<u64>,
+    /// Its counters, cumulative; `over_ns`: when they were read.
+    counted: CpuPower,
+    /// How they grew since the reading before.
+    grown: Option<CpuPower>,
 }
 
 /// The frequencies and counters as last read.
 #[derive(Debug)]
 pub(super) struct PowerReader {
-    cpus: PathBuf,
+    folder: PathBuf,
     has_frequencies: bool,
-    /// How long it takes to leave each sleep state, by CPU: a hybrid host has several kinds.
-    latencies: HashMap<u32, Vec<u64>>,
-    last: HashMap<u32, Reading>,
-    grown: HashMap<u32, CpuPower>,
+    cpus: HashMap<u32, CpuState>,
     /// When to read again; 0: at once.
     pub due_ns: u64,
 }
@@ -47,17 +44,11 @@ impl PowerReader {
         let mut numbers = kernel
             .split(|c: char| !c.is_ascii_digit())
             .map_while(|n| n.parse::<u32>().ok());
-        let has_frequencies = numbers
-            .next()
-            .zip(numbers.next())
-            .is_some_and(|version| version >= MIN_KERNEL);
-        let (latencies, last, grown) = Default::default();
+        let version = numbers.next().zip(numbers.next());
         Self {
-            cpus: folder(sys),
-            has_frequencies,
-            latencies,
-            last,
-            grown,
+            folder: sys.join("devices/system/cpu"),
+            has_frequencies: version >= Some(MIN_KERNEL),
+            cpus: HashMap::new(),
             due_ns: 0,
         }
     }
@@ -72,98 +63,81 @@ impl PowerReader {
         let is_due = now_ns >= self.due_ns;
         if is_due {
             self.due_ns = now_ns + PERIOD_NS;
-            let now: HashMap<_, _> = cpus
-                .iter()
-                .map(|c| (c.cpu, self.read(c.cpu, now_ns)))
-                .collect();
-            let growth =
-                |(cpu, now): (&u32, &Reading)| Some((*cpu, grown(now, self.last.get(cpu)?)));
-            self.grown = now.iter().filter_map(growth).collect();
-            self.last = now;
+            for cpu in cpus.iter() {
+                let mut now = self.read(cpu.cpu, now_ns);
+                if let Some(before) = self.cpus.get(&cpu.cpu) {
+                    now.grown = Some(grown(&now.counted, &before.counted));
+                }
+                self.cpus.insert(cpu.cpu, now);
+            }
         }
         for cpu in cpus {
-            cpu.power = self.grown.get(&cpu.cpu).copied().filter(CpuPower::is_known);
-            cpu.frequency_khz = self.last.get(&cpu.cpu).and_then(|last| last.khz);
+            if let Some(state) = self.cpus.get(&cpu.cpu) {
+                cpu.power = state.grown.filter(CpuPower::is_known);
+                cpu.frequency_khz = state.khz;
+            }
         }
         (is_due && self.has_frequencies).then(|| self.facts())
     }
 
     /// The governor, its driver, and the frequencies that the first CPU can have and keep up.
     fn facts(&self) -> BTreeMap<String, String> {
-        let word = |file: &str| {
-            read_word(&self.cpus.join("cpu0").join(file)).map(|word| sanitize(&word, 32))
-        };
-        // In MHz (drivers/acpi/cppc_acpi.c).
-        let nominal = || {
-            Some(
-                (word("acpi_cppc/nominal_freq")?
-                    .parse::<u64>()
-                    .ok()?
-                    .checked_mul(1000)?)
-                .to_string(),
-            )
-        };
-        let known = [
-            (CPU_GOVERNOR, word("cpufreq/scaling_governor")),
-            (CPU_DRIVER, word("cpufreq/scaling_driver")),
-            (CPU_MAX_KHZ, word("cpufreq/cpuinfo_max_freq")),
-            (
-                CPU_BASE_KHZ,
-                word("cpufreq/base_frequency").or_else(nominal),
-            ),
-        ];
-        known
-            .into_iter()
-            .filter_map(|(name, value)| Some((name.to_owned(), value?)))
-            .collect()
+        let cpu = self.folder.join("cpu0");
+        let mut facts = BTreeMap::new();
+        // In MHz (drivers/acpi/cppc_acpi.c), where the driver of the frequencies has no such file.
+        if let Some(mhz) = count(&cpu.join("acpi_cppc/nominal_freq")) {
+            facts.insert(CPU_BASE_KHZ.into(), mhz.saturating_mul(1000).to_string());
+        }
+        for (name, file) in [
+            (CPU_GOVERNOR, "scaling_governor"),
+            (CPU_DRIVER, "scaling_driver"),
+            (CPU_MAX_KHZ, "cpuinfo_max_freq"),
+            (CPU_BASE_KHZ, "base_frequency"),
+        ] {
+            if let Some(word) = read_word(&cpu.join("cpufreq").join(file)) {
+                facts.insert(name.into(), sanitize(&word, 32));
+            }
+        }
+        facts
     }
 
-    fn read(&mut self, number: u32, at_ns: u64) -> Reading {
-        let cpu = self.cpus.join(format!("cpu{number}"));
-        let file = |state, name| cpu.join(format!("cpuidle/state{state}/{name}"));
-        let microseconds = |state| count(&file(state, "latency"))?.checked_mul(1000);
-        let latencies = self
-            .latencies
-            .entry(number)
-            .or_insert_with(|| (0..MAX_STATES).map_while(microseconds).collect());
-        let used = latencies
-            .iter()
-            .enumerate()
-            .map(|(state, ns)| Some((count(&file(state, "usage"))?, *ns)));
-        let used: Option<Vec<(u64, u64)>> = used
-            .collect::<Option<_>>()
-            .filter(|used: &Vec<_>| !used.is_empty());
-        // A CPU that polls (latency 0) does not sleep.
-        let sum = |each: fn(&(u64, u64)) -> u64| {
-            Some(
-                used.as_ref()?
-                    .iter()
-                    .filter(|(_, ns)| *ns > 0)
-                    .map(each)
-                    .fold(0, u64::saturating_add),
-            )
+    fn read(&self, number: u32, now_ns: u64) -> CpuState {
+        let cpu = self.folder.join(format!("cpu{number}"));
+        let mut counted = CpuPower {
+            over_ns: now_ns,
+            ..CpuPower::default()
         };
+        for state in 0..MAX_STATES {
+            let folder = cpu.join(format!("cpuidle/state{state}"));
+            let (Some(us), Some(times)) =
+                (count(&folder.join("latency")), count(&folder.join("usage")))
+            else {
+                break;
+            };
+            // A CPU that polls (latency 0) does not sleep.
+            let times = if us > 0 { times } else { 0 };
+            let ns = times.saturating_mul(us).saturating_mul(1000);
+            counted.wakes = Some(counted.wakes.unwrap_or(0).saturating_add(times));
+            counted.leaving_ns = Some(counted.leaving_ns.unwrap_or(0).saturating_add(ns));
+        }
         let core = count(&cpu.join("thermal_throttle/core_throttle_count"));
         let package = count(&cpu.join("thermal_throttle/package_throttle_count"));
-        let frequency = || count(&cpu.join("cpufreq/scaling_cur_freq"));
-        Reading {
-            at_ns,
-            khz: self.has_frequencies.then(frequency).flatten(),
-            wakes: sum(|(times, _)| *times),
-            leaving_ns: sum(|(times, ns)| times.saturating_mul(*ns)),
-            throttles: core.map(|core| core.saturating_add(package.unwrap_or(0))),
+        counted.throttles = core.map(|core| core.saturating_add(package.unwrap_or(0)));
+        let mut state = CpuState {
+            counted,
+            ..CpuState::default()
+        };
+        if self.has_frequencies {
+            state.khz = count(&cpu.join("cpufreq/scaling_cur_freq"));
         }
+        state
     }
 }
 
-fn folder(sys: &Path) -> PathBuf {
-    sys.join("devices/system/cpu")
-}
-
-fn grown(now: &Reading, before: &Reading) -> CpuPower {
-    let since = |of: fn(&Reading) -> Option<u64>| of(now)?.checked_sub(of(before)?);
+fn grown(now: &CpuPower, before: &CpuPower) -> CpuPower {
+    let since = |of: fn(&CpuPower) -> Option<u64>| of(now)?.checked_sub(of(before)?);
     CpuPower {
-        over_ns: now.at_ns.saturating_sub(before.at_ns),
+        over_ns: now.over_ns.saturating_sub(before.over_ns),
         wakes: since(|c| c.wakes),
         leaving_ns: since(|c| c.leaving_ns),
         throttles: since(|c| c.throttles),
@@ -172,26 +146,6 @@ fn grown(now: &Reading, before: &Reading) -> CpuPower {
 
 fn count(path: &Path) -> Option<u64> {
     read_word(path)?.parse().ok()
-}
-
-/// The sleep states of the first CPU and how long it takes to leave each: `POLL 0, C1 2, C6 133`,
-/// microseconds.
-pub(super) fn sleep_states(sys: &Path) -> Option<String> {
-    let state = |n: usize| {
-        let state = folder(sys).join(format!("cpu0/cpuidle/state{n}"));
-        Some(format!(
-            "{} {}",
-            sanitize(&read_word(&state.join("name"))?, 16),
-            count(&state.join("latency"))?
-        ))
-    };
-    Some(
-        (0..MAX_STATES)
-            .map_while(state)
-            .collect::<Vec<_>>()
-            .join(", "),
-    )
-    .filter(|states| !states.is_empty())
 }
 
 #[cfg(test)]
@@ -251,10 +205,6 @@ mod tests {
             ..power
         };
         assert_eq!(at(10), [Some(restarted), None]);
-        assert_eq!(
-            sleep_states(&fake.paths().sys).as_deref(),
-            Some("POLL 0, C6 133")
-        );
     }
 
     #[test]

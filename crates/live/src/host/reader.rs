@@ -1,16 +1,16 @@
 //! The host's CPU times, memory and constant facts.
 
 use super::interrupts::Interrupts;
-use super::power::{PowerReader, sleep_states};
+use super::power::PowerReader;
 use super::topology;
 use crate::proc::file::{self, read_word};
 use crate::proc::paths::SystemPaths;
 use crate::proc::stat::{TICK_NS, number};
 use engine::clock::clock_ns;
 use kvm::sanitize;
-use kvm::topology::{CPU_MODEL, CPU_SLEEP_STATES, EFFICIENCY_CPUS};
+use kvm::topology::{CPU_MODEL, EFFICIENCY_CPUS};
 use procfs::process::StatM;
-use procfs::{CpuInfo, Meminfo, VmStat};
+use procfs::{CpuInfo, Meminfo};
 use rustix::time::ClockId;
 use sample::{CpuTimes, HostFacts, HostMemory, OwnCost};
 use std::collections::BTreeMap;
@@ -72,13 +72,10 @@ impl HostReader {
     /// Memory and swap; `None` where /proc/meminfo cannot be read.
     pub(crate) fn memory(&self) -> Option<HostMemory> {
         let info: Meminfo = file::read_as(&self.paths.proc.join("meminfo"), 16 * 1024)?;
-        let stat: Option<VmStat> = file::read_as(&self.paths.proc.join("vmstat"), 64 * 1024);
-        let swapped_out = stat.and_then(|stat| stat.0.get("pswpout").copied());
         Some(HostMemory {
             total: info.mem_total,
             available: info.mem_available?,
             swap_used: info.swap_total.saturating_sub(info.swap_free),
-            swapped_out_pages: swapped_out.map_or(0, i64::cast_unsigned),
             ksm_running: read_word(&self.paths.sys.join("kernel/mm/ksm/run")).as_deref()
                 == Some("1"),
         })
@@ -142,7 +139,6 @@ fn facts(paths: &SystemPaths) -> HostFacts {
         |name| of_cpu("flags").map(|flags| flags.split_whitespace().any(|flag| flag == name));
     let enlightenments = here.then(super::kvm_offers::enlightenments).flatten();
     let offers = HostFacts::offers(enlightenments, has_flag("nonstop_tsc").filter(|_| here));
-    let topology = topology::read(&paths.sys);
     let further = [
         // arm64 has only numbers.
         (
@@ -150,10 +146,9 @@ fn facts(paths: &SystemPaths) -> HostFacts {
             of_cpu("model name").map(|model| sanitize(model, 128)),
         ),
         ("kernel.sched_rt_runtime_us", kernel("sched_rt_runtime_us")),
-        (CPU_SLEEP_STATES, sleep_states(&paths.sys)),
         (
             EFFICIENCY_CPUS,
-            topology::efficiency(&paths.sys, &topology).map(|set| set.to_string()),
+            topology::efficiency(&paths.sys).map(|set| set.to_string()),
         ),
     ];
     let further = further
@@ -166,7 +161,7 @@ fn facts(paths: &SystemPaths) -> HostFacts {
             .machine()
             .to_string_lossy()
             .into_owned(),
-        topology,
+        topology: topology::read(&paths.sys),
         params: modules
             .flat_map(|m| parameters(&paths.sys, m))
             .chain(offers)
@@ -182,27 +177,21 @@ fn facts(paths: &SystemPaths) -> HostFacts {
 /// The vendor module, built in or loaded: both are in /sys/module. If a kernel has both, the CPU's
 /// vendor decides; any other module named `kvm_*` counts too.
 fn flavour(sys: &Path, vendor: Option<&str>) -> Option<String> {
-    let base = sys.join("module");
-    let is_amd = matches!(vendor, Some("AuthenticAMD" | "HygonGenuine"));
-    let by_vendor = if is_amd {
-        ["kvm_amd", "kvm_intel"]
-    } else {
-        ["kvm_intel", "kvm_amd"]
+    let of_vendor = match vendor {
+        Some("AuthenticAMD" | "HygonGenuine") => "kvm_amd",
+        _ => "kvm_intel",
     };
-    by_vendor
-        .into_iter()
-        .find(|module| base.join(module).is_dir())
-        .map(str::to_owned)
-        .or_else(|| {
-            let names = std::fs::read_dir(&base)
-                .ok()?
-                .flatten()
-                .filter_map(|e| e.file_name().into_string().ok());
-            names
-                .filter(|n| n == "kvm" || n.starts_with("kvm_"))
-                .max()
-                .map(|n| sanitize(&n, 32))
-        })
+    let mut found = None;
+    for entry in std::fs::read_dir(sys.join("module")).ok()?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name == of_vendor {
+            return Some(name);
+        }
+        if name == "kvm" || name.starts_with("kvm_") {
+            found = found.max(Some(sanitize(&name, 32)));
+        }
+    }
+    found
 }
 
 fn parameters(sys: &Path, module: &str) -> BTreeMap<String, String> {
@@ -329,7 +318,6 @@ mod tests {
             total: 102_400,
             available: 40_960,
             swap_used: 7168,
-            swapped_out_pages: 77,
             ksm_running: false,
         };
         assert_eq!(host.memory(), Some(expected));

@@ -9,7 +9,7 @@ use crate::proc::stat::{Stat, TICK_NS};
 use kvm::sanitize;
 use sample::{HostTask, HostTaskGroup, MAX_TASK_GROUPS};
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 /// Time between two readings.
@@ -28,8 +28,8 @@ const MAX_PROCESSES: usize = 1 << 17;
 /// What a task had used at a reading.
 #[derive(Debug, Clone, Copy)]
 struct TaskReading {
-    start_ticks: u64,
-    used_ticks: u64,
+    started_ns: Option<u64>,
+    used_ns: u64,
 }
 
 /// A process, and a thread of it; `None`: the whole process.
@@ -43,7 +43,7 @@ struct Scan {
     over_ns: u64,
     /// When the youngest process of the scan before was started. One that was not listed then and
     /// is not older is new.
-    youngest_ticks: u64,
+    youngest_ns: Option<u64>,
     threads_left: usize,
     busy: Vec<HostTask>,
 }
@@ -82,28 +82,23 @@ impl HostTasks {
         skip: &HashSet<i32>,
     ) -> (Vec<HostTask>, Option<Vec<HostTaskGroup>>) {
         if now_ns >= self.due_ns {
-            let before = std::mem::take(&mut self.known);
-            let processes_before = before.iter().filter(|((_, thread), _)| thread.is_none());
-            let over_ns = self
-                .scanned_ns
-                .replace(now_ns)
-                .map(|before_ns| now_ns.saturating_sub(before_ns));
-            let mut scan = Scan {
-                youngest_ticks: processes_before
-                    .map(|(_, p)| p.start_ticks)
-                    .max()
-                    .unwrap_or(u64::MAX),
-                before,
-                over_ns: over_ns.unwrap_or(0),
-                threads_left: MAX_ALL_THREADS,
-                busy: Vec::new(),
-            };
+            let over_ns = self.scanned_ns.map(|before| now_ns.saturating_sub(before));
+            self.scanned_ns = Some(now_ns);
             self.due_ns = now_ns
                 + if over_ns.is_some() {
                     PERIOD_NS
                 } else {
                     FIRST_PERIOD_NS
                 };
+            let before = std::mem::take(&mut self.known);
+            let processes_before = before.iter().filter(|((_, thread), _)| thread.is_none());
+            let mut scan = Scan {
+                youngest_ns: processes_before.filter_map(|(_, p)| p.started_ns).max(),
+                before,
+                over_ns: over_ns.unwrap_or(0),
+                threads_left: MAX_ALL_THREADS,
+                busy: Vec::new(),
+            };
             self.tasks.clear();
             for pid in processes.take(MAX_PROCESSES) {
                 self.look(pid, skip, &mut scan);
@@ -113,44 +108,43 @@ impl HostTasks {
             self.busy = over_ns.map(|_| scan.busy);
         }
         let is_of_host = |task: &&HostTask| !skip.contains(&task.pid);
-        let groups = self
-            .busy
-            .as_ref()
-            .map(|busy| groups(busy.iter().filter(is_of_host)));
-        (
-            self.tasks.iter().filter(is_of_host).cloned().collect(),
-            groups,
-        )
+        let tasks = self.tasks.iter().filter(is_of_host).cloned().collect();
+        let busy = self.busy.as_ref();
+        let groups = busy.map(|busy| groups(busy.iter().filter(is_of_host)));
+        (tasks, groups)
     }
 
     fn look(&mut self, pid: i32, skip: &HashSet<i32>, scan: &mut Scan) {
-        let Some((now, task, threads)) = read(&self.paths.process(pid, "stat"), (pid, pid)) else {
+        let Some((process, threads)) = read(&self.paths.process(pid, "stat"), (pid, pid)) else {
             return;
         };
-        self.known.insert((pid, None), now);
-        let before = scan.before.get(&(pid, None)).copied();
-        let is_new = before.is_none() && now.start_ticks >= scan.youngest_ticks;
-        let base = before.or(is_new.then_some(TaskReading {
-            used_ticks: 0,
-            ..now
-        }));
+        let before = self.note(&process, None, scan);
+        let is_new = scan.youngest_ns.is_some() && process.started_ns >= scan.youngest_ns;
+        let at_birth = TaskReading {
+            started_ns: process.started_ns,
+            used_ns: 0,
+        };
+        let base = before.or(is_new.then_some(at_birth));
         // Guests are read too: a process that is no guest any more then has an earlier reading.
-        if !skip.contains(&pid)
-            && let Some(task) = base.and_then(|base| now.since(&base, scan.over_ns, task))
-        {
-            scan.busy.push(task.clone());
-            // What kvmtop itself costs is a part of the host's load, but nothing to find about the
-            // host.
-            if pid != std::process::id().cast_signed() {
-                let found = self.tasks.len();
-                if before.is_some() && threads > 1 {
-                    self.read_threads(&task, scan);
-                }
-                // From their second reading on the threads replace the process.
-                if self.tasks.len() == found {
-                    self.tasks.push(task);
-                }
-            }
+        if skip.contains(&pid) {
+            return;
+        }
+        let Some(task) = base.and_then(|base| grown(process, base, scan.over_ns)) else {
+            return;
+        };
+        scan.busy.push(task.clone());
+        // What kvmtop itself costs is a part of the host's load, but nothing to find about the
+        // host.
+        if pid == std::process::id().cast_signed() {
+            return;
+        }
+        let found = self.tasks.len();
+        if before.is_some() && threads > 1 {
+            self.read_threads(&task, scan);
+        }
+        // From their second reading on the threads replace the process.
+        if self.tasks.len() == found {
+            self.tasks.push(task);
         }
     }
 
@@ -162,68 +156,68 @@ impl HostTasks {
         scan.threads_left -= tids.len();
         for tid in tids {
             let path = dir.join(tid.to_string()).join("stat");
-            let Some((now, task, _)) = read(&path, (tid, pid)) else {
+            let Some((thread, _)) = read(&path, (tid, pid)) else {
                 continue;
             };
-            let name = Some(&process.comm)
-                .filter(|name| **name != task.comm)
-                .cloned()
-                .unwrap_or_default();
-            let task = HostTask {
-                process: name,
-                started_ns: process.started_ns,
-                ..task
+            let before = self.note(&thread, Some(tid), scan);
+            let Some(mut task) = before.and_then(|before| grown(thread, before, scan.over_ns))
+            else {
+                continue;
             };
-            let before = scan.before.get(&(pid, Some(tid)));
-            self.tasks
-                .extend(before.and_then(|before| now.since(before, scan.over_ns, task)));
-            self.known.insert((pid, Some(tid)), now);
+            if task.comm != process.comm {
+                task.process.clone_from(&process.comm);
+            }
+            task.started_ns = process.started_ns;
+            self.tasks.push(task);
         }
+    }
+
+    /// Notes a reading; returns the one of the scan before.
+    fn note(&mut self, task: &HostTask, thread: Option<i32>, scan: &Scan) -> Option<TaskReading> {
+        let reading = TaskReading {
+            started_ns: task.started_ns,
+            used_ns: task.used_ns,
+        };
+        self.known.insert((task.pid, thread), reading);
+        scan.before.get(&(task.pid, thread)).copied()
     }
 }
 
 /// The processes by name, the busiest first. Kernel threads have a CPU or a job after a slash:
 /// `kworker/3:1-events`.
 fn groups<'a>(processes: impl Iterator<Item = &'a HostTask>) -> Vec<HostTaskGroup> {
-    let mut by_name: HashMap<&str, HostTaskGroup> = HashMap::new();
+    let mut by_name: BTreeMap<&str, HostTaskGroup> = BTreeMap::new();
     for task in processes {
-        let comm = task
-            .comm
-            .split('/')
-            .next()
-            .filter(|_| task.kernel)
-            .unwrap_or(&task.comm);
+        let mut comm = task.comm.as_str();
+        if let Some((name, _)) = comm.split_once('/')
+            && task.kernel
+        {
+            comm = name;
+        }
         let group = by_name.entry(comm).or_default();
+        comm.clone_into(&mut group.comm);
         group.over_ns = task.over_ns;
         group.used_ns = group.used_ns.saturating_add(task.used_ns);
         group.count += 1;
     }
-    let named = |(comm, group): (&str, HostTaskGroup)| HostTaskGroup {
-        comm: comm.to_owned(),
-        ..group
-    };
-    let mut groups: Vec<HostTaskGroup> = by_name.into_iter().map(named).collect();
-    groups.sort_by(|a, b| b.used_ns.cmp(&a.used_ns).then_with(|| a.comm.cmp(&b.comm)));
+    let mut groups: Vec<HostTaskGroup> = by_name.into_values().collect();
+    // Of equal ones the first by name.
+    groups.sort_by_key(|group| Reverse(group.used_ns));
     groups.truncate(MAX_TASK_GROUPS);
     groups
 }
 
-impl TaskReading {
-    /// The task with what it used since an earlier reading; `None` for nothing, or for another task
-    /// with the same id.
-    fn since(&self, before: &Self, over_ns: u64, task: HostTask) -> Option<HostTask> {
-        let used = self.used_ticks.checked_sub(before.used_ticks);
-        let used = used.filter(|ticks| *ticks > 0 && self.start_ticks == before.start_ticks)?;
-        Some(HostTask {
-            used_ns: used.saturating_mul(TICK_NS),
-            over_ns,
-            ..task
-        })
-    }
+/// The task with what it used since an earlier reading; `None` for nothing, or for another task with
+/// the same id.
+fn grown(mut task: HostTask, before: TaskReading, over_ns: u64) -> Option<HostTask> {
+    task.used_ns = task.used_ns.checked_sub(before.used_ns)?;
+    task.over_ns = over_ns;
+    let is_same = task.started_ns == before.started_ns;
+    (is_same && task.used_ns > 0).then_some(task)
 }
 
-/// Reads a task: what it used, how it is shown, and how many threads its process has.
-fn read(stat: &Path, (tid, pid): (i32, i32)) -> Option<(TaskReading, HostTask, u64)> {
+/// Reads a task with all that it has used, and how many threads its process has.
+fn read(stat: &Path, (tid, pid): (i32, i32)) -> Option<(HostTask, u64)> {
     let line = file::read_bytes(stat, 4096).ok()?;
     let stat = Stat::parse(&line)?;
     let used_ticks = stat.user_ticks.saturating_add(stat.system_ticks);
@@ -233,19 +227,12 @@ fn read(stat: &Path, (tid, pid): (i32, i32)) -> Option<(TaskReading, HostTask, u
         comm: sanitize(&String::from_utf8_lossy(stat.comm), 64),
         process: String::new(),
         kernel: stat.kernel,
-        used_ns: 0,
+        used_ns: used_ticks.saturating_mul(TICK_NS),
         over_ns: 0,
         last_cpu: stat.cpu.unwrap_or(0),
         started_ns: Some(stat.start_ticks.saturating_mul(TICK_NS)),
     };
-    Some((
-        TaskReading {
-            start_ticks: stat.start_ticks,
-            used_ticks,
-        },
-        task,
-        stat.threads,
-    ))
+    Some((task, stat.threads))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::proc::file::read_word;
 use kvm::CpuSet;
-use kvm::topology::{self, CpuTopo, HostTopology};
+use kvm::topology::{CpuTopo, HostTopology};
 use std::path::Path;
 
 /// Deepest cache level read: `index0` is L1 data, `index3` is L3 on every CPU that runs KVM today.
@@ -79,36 +79,16 @@ fn nodes(sys: &Path) -> Vec<(u32, CpuSet)> {
 }
 
 /// The slower CPUs of a hybrid host; `None` where all CPUs are equal. Intel's kinds have separate
-/// PMUs (arch/x86/events/intel/core.c, `hybrid_pmu`); arm64 states what each CPU can do
-/// (Documentation/ABI/testing/sysfs-devices-system-cpu, `cpu_capacity`).
-pub(crate) fn efficiency(sys: &Path, topology: &HostTopology) -> Option<CpuSet> {
-    let of_kind =
-        |pmu: &str| set_file(&sys.join("devices").join(pmu).join("cpus")).unwrap_or_default();
-    let intel = of_kind("cpu_atom").union(&of_kind("cpu_lowpower"));
-    let capacity = |cpu: u32| {
-        let word = read_word(&sys.join(format!("devices/system/cpu/cpu{cpu}/cpu_capacity")))?;
-        Some((cpu, word.parse().ok()?))
-    };
-    let found = if intel.is_empty() {
-        let all: Vec<(u32, u64)> = topology
-            .cpus
-            .iter()
-            .filter_map(|c| capacity(c.cpu))
-            .collect();
-        topology::slower(&all)
-    } else {
-        intel
-    };
-    (!found.is_empty()).then_some(found)
+/// PMUs (arch/x86/events/intel/core.c, `hybrid_pmu`).
+pub(crate) fn efficiency(sys: &Path) -> Option<CpuSet> {
+    set_file(&sys.join("devices/cpu_atom/cpus"))
 }
 
 /// `isolcpus=` and the isolated partitions of cgroup v2 (Documentation/admin-guide/cgroup-v2.rst,
 /// `cpuset.cpus.isolated`).
 fn isolated(sys: &Path, base: &Path) -> Option<CpuSet> {
     let boot = set_file(&base.join("isolated"));
-    let partitions = ["fs/cgroup", "fs/cgroup/unified"]
-        .iter()
-        .find_map(|d| set_file(&sys.join(d).join("cpuset.cpus.isolated")));
+    let partitions = set_file(&sys.join("fs/cgroup/cpuset.cpus.isolated"));
     boot.into_iter()
         .chain(partitions)
         .reduce(|boot, partitions| boot.union(&partitions))
@@ -180,23 +160,11 @@ mod tests {
         fake.write("sys/devices/system/cpu/online", "0-3\n");
         let slower = |fake: &FakeProc| {
             let sys = fake.paths().sys;
-            efficiency(&sys, &read(&sys)).map(|set| set.to_string())
+            efficiency(&sys).map(|set| set.to_string())
         };
         assert_eq!(slower(&fake), None);
-        for (cpu, capacity) in [(0, "1024"), (1, "977"), (2, "414"), (3, "414")] {
-            fake.write(
-                &format!("sys/devices/system/cpu/cpu{cpu}/cpu_capacity"),
-                capacity,
-            );
-        }
-        assert_eq!(
-            slower(&fake).as_deref(),
-            Some("2-3"),
-            "RK3588: two clusters of A76, one of A55"
-        );
         fake.write("sys/devices/cpu_atom/cpus", "1-2\n");
-        fake.write("sys/devices/cpu_lowpower/cpus", "3\n");
-        assert_eq!(slower(&fake).as_deref(), Some("1-3"));
+        assert_eq!(slower(&fake).as_deref(), Some("1-2"));
     }
 
     #[test]

@@ -102,26 +102,22 @@ impl LibvirtAndQmp {
             .guests
             .values()
             .filter_map(|guest| guest.monitor.failure());
-        let Some(first) = failures.next() else {
-            return self.unasked();
-        };
-        let (failed, all) = (failures.count() + 1, self.guests.len());
-        SourceStatus::degraded(
-            SourceId::Monitor,
-            format!("{failed} of {all} guests returned no memory map; the first error: {first}"),
-            "kvmtop names their devices from built-in tables; for exact names save the output of \
-             `info mtree -f` and pass it to kvmtop report",
-        )
-    }
-
-    /// The status of monitors without a failure: which guests were not asked, and what asks them.
-    fn unasked(&self) -> SourceStatus {
+        let all = self.guests.len();
+        if let Some(first) = failures.next() {
+            let failed = failures.count() + 1;
+            return SourceStatus::degraded(
+                SourceId::Monitor,
+                format!(
+                    "{failed} of {all} guests returned no memory map; the first error: {first}"
+                ),
+                "kvmtop names their devices from built-in tables",
+            );
+        }
         let unasked =
             |guest: &&KnownGuest| guest.domain.is_some() && guest.metadata.devices.is_none();
         let guests = self.guests.values().filter(unasked).count();
         let mut status = SourceStatus::ok(SourceId::Monitor);
         if guests > 0 && self.monitors == MonitorUse::OwnSocket {
-            let all = self.guests.len();
             status.cause = Some(format!(
                 "built-in tables name the devices of {guests} of {all} guests"
             ));
@@ -161,11 +157,7 @@ impl LibvirtAndQmp {
         if guest.facts.uuid.is_some() && !std::mem::replace(&mut known.sought, true) {
             self.libvirt.refresh();
         }
-        let was_libvirts = known.domain.is_some();
         let route = match (&domain, &uuid) {
-            (Some(_), Some(_)) if !was_libvirts && known.monitor.is_asking() => {
-                MonitorRoute::Closed
-            }
             (Some(_), Some(uuid))
                 if self.monitors == MonitorUse::ThroughLibvirt || known.asks_through_libvirt =>
             {
@@ -178,7 +170,7 @@ impl LibvirtAndQmp {
             _ => MonitorRoute::Own,
         };
         if let (Some(domain), Some(uuid)) = (&domain, &uuid) {
-            known.asks_state |= guest.vcpus.turned || !guest.vcpus.quiet && domain.stop().is_some();
+            known.asks_state |= guest.turned || !guest.quiet && domain.stop().is_some();
             let is_due = known
                 .state_asked
                 .is_none_or(|asked| now.saturating_duration_since(asked) >= STATE_PERIOD);
@@ -199,15 +191,6 @@ impl LibvirtAndQmp {
             known.domain = domain;
         }
         known.metadata.clone()
-    }
-
-    /// Whether an answer about a guest's state is to come.
-    pub fn awaits_state(&self, guest: &WatchedGuest) -> bool {
-        let Some(known) = self.guests.get(&guest.key()) else {
-            return false;
-        };
-        let asks_libvirt = || uuid(guest).is_some_and(|uuid| self.libvirt.is_asking(&uuid));
-        known.monitor.awaits_state() || known.domain.is_some() && asks_libvirt()
     }
 
     /// The status of both.

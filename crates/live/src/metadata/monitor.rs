@@ -14,16 +14,14 @@ use std::time::{Duration, Instant};
 
 /// Deadline for an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
-/// Pauses between two `info mtree -f`. The command runs under QEMU's big lock, so it is sent once,
-/// and again only while accesses hit addresses that the last answer does not name: a guest programs
-/// its BARs some time after its start.
+/// Pauses between two `info mtree -f`. The command runs under QEMU's big lock, so it is sent less
+/// and less often: a guest programs its BARs some time after its start, and rarely later.
 const MAP_PAUSES: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(3600));
 /// Time between two readings of figures. A manager such as Proxmox asks the monitor as well.
 const FIGURES_PERIOD: Duration = Duration::from_secs(5);
-/// The same while a job runs.
-const JOB_PERIOD: Duration = Duration::from_secs(2);
-/// Pauses between two questions for the state alone.
-const STATE_PAUSES: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(2));
+/// A guest whose vCPUs began or ceased to run is asked this much earlier: the state comes with the
+/// figures.
+const STATE_LEAD: Duration = Duration::from_secs(3);
 /// Pauses between readings of figures that fail.
 const FIGURES_PAUSES: (Duration, Duration) = (FIGURES_PERIOD, Duration::from_secs(600));
 
@@ -95,25 +93,16 @@ pub(super) struct GuestMonitor {
     /// Its last answer.
     last: Option<MonitorFigures>,
     activity: DeviceActivity,
-    /// Whether it runs, asked for as soon as its vCPUs begin or cease to run.
-    run_state: Query<ReportedState>,
-    /// Whether to ask for it, once the monitor is free.
-    asks_state: bool,
-    /// What was last said of it.
+    /// Whether it runs, as last said.
     reported: Option<ReportedState>,
+    /// Whether to ask for that soon.
+    asks_state: bool,
 }
 
 impl GuestMonitor {
     /// Whether the guest's own monitor may be under a question now.
-    pub(super) fn is_asking(&self) -> bool {
-        self.map.pending.is_some()
-            || self.figures.pending.is_some()
-            || self.run_state.pending.is_some()
-    }
-
-    /// Whether an answer about the guest's state is to come.
-    pub(super) fn awaits_state(&self) -> bool {
-        self.run_state.pending.is_some()
+    fn is_asking(&self) -> bool {
+        self.map.pending.is_some() || self.figures.pending.is_some()
     }
 
     /// The reason for a missing memory map.
@@ -154,34 +143,29 @@ impl GuestMonitor {
             .or(expired.then(|| Err(String::new())))
         {
             let mut read = answer.ok();
-            if let Some(read) = &read {
+            if read.is_some() {
                 self.figures.backoff = Backoff::default();
-                let has_job = read.devices.jobs.iter().flatten().next().is_some();
-                self.figures.next = Some(now + if has_job { JOB_PERIOD } else { FIGURES_PERIOD });
+                self.figures.next = Some(now + FIGURES_PERIOD);
             }
             let before = self.last.as_ref().map(|last| &last.devices);
             self.activity = read
                 .as_mut()
-                .map(|read| read.devices.since(before, &self.activity))
+                .map(|read| read.devices.since(before))
                 .unwrap_or_default();
             self.reported = read.as_ref().map(|read| read.state.clone());
             self.last = read;
-            changed = true;
-        }
-        if let Some(Ok(state)) = self.run_state.answer(now) {
-            self.reported = Some(state);
             changed = true;
         }
         if guest.stopped {
             return changed;
         }
         // A vCPU that uses CPU time is not paused, whatever was said before.
-        let runs = !guest.vcpus.quiet
+        let runs = !guest.quiet
             && self
                 .reported
                 .as_ref()
                 .is_some_and(|state| state.stop().is_some());
-        self.asks_state |= guest.vcpus.turned || runs;
+        self.asks_state |= guest.turned || runs;
         if runs {
             self.reported = Some(ReportedState::Running);
             changed = true;
@@ -198,7 +182,7 @@ impl GuestMonitor {
         now: Instant,
     ) {
         let facts = &guest.facts;
-        if self.map.is_due(now) && (self.devices.is_none() || guest.unnamed) {
+        if self.map.is_due(now) {
             let reply = match route {
                 MonitorRoute::Libvirt(libvirt, uuid) => Some(libvirt.memory_map(uuid)),
                 MonitorRoute::Own if !self.is_asking() => qmp::ask(own, facts, qmp::device_map),
@@ -214,22 +198,23 @@ impl GuestMonitor {
         if self.devices.is_none() || self.is_asking() {
             return;
         }
-        if self.figures.is_due(now) {
+        let lead = if self.asks_state {
+            STATE_LEAD
+        } else {
+            Duration::ZERO
+        };
+        if self.figures.is_due(now + lead) {
             self.figures
                 .ask(qmp::ask(own, facts, qmp::devices::ask), now, FIGURES_PAUSES);
-        } else if self.asks_state && self.run_state.is_due(now) {
-            self.run_state
-                .ask(qmp::ask(own, facts, qmp::state::ask), now, STATE_PAUSES);
+            self.asks_state &= !self.is_asking();
         }
-        // Figures come with the state.
-        self.asks_state &= !self.is_asking();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metadata::source::{DeviceCounters, VcpuActivity};
+    use crate::metadata::source::DeviceCounters;
     use sample::StopReason;
     use std::sync::mpsc::sync_channel;
 
@@ -242,11 +227,8 @@ mod tests {
             facts: Arc::default(),
             claim: None,
             stopped: false,
-            vcpus: VcpuActivity {
-                quiet: true,
-                turned: false,
-            },
-            unnamed: false,
+            quiet: true,
+            turned: false,
         };
         let (send, reply) = sync_channel(1);
         let devices = DeviceCounters {
@@ -254,7 +236,7 @@ mod tests {
             disks: Vec::new(),
             nics: Vec::new(),
             balloon: None,
-            jobs: None,
+            jobs: Vec::new(),
         };
         let state = ReportedState::stopped_for(Some(StopReason::IoError));
         let _ = send.send(Ok(MonitorFigures { devices, state }));
@@ -267,10 +249,8 @@ mod tests {
             Some(StopReason::IoError)
         );
         let busy = WatchedGuest {
-            vcpus: VcpuActivity {
-                quiet: false,
-                turned: true,
-            },
+            quiet: false,
+            turned: true,
             ..guest
         };
         assert!(

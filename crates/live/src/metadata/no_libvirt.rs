@@ -36,10 +36,6 @@ impl Libvirt {
 
     pub fn look_at_state(&self, _: &str) {}
 
-    pub fn is_asking(&self, _: &str) -> bool {
-        false
-    }
-
     pub fn set_processes(&self, _: HashMap<String, i32>) {}
 
     pub fn memory_map(&self, _: &str) -> Receiver<MonitorReply> {

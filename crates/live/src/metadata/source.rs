@@ -2,10 +2,7 @@
 
 use kvm::device_map::DeviceMap;
 use kvm::domain_xml::DomainXml;
-use sample::{
-    DiskSample, DomainFacts, Job, Joining, Known, MAX_JOBS, MissingExtreme, NicSample, Stop,
-    StopReason, Sum as _,
-};
+use sample::{DiskSample, DomainFacts, Job, Known, MAX_JOBS, NicSample, Stop, StopReason};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -27,18 +24,10 @@ pub struct WatchedGuest {
     pub claim: Option<bool>,
     /// Whether its process is stopped (`SIGSTOP`): its monitor cannot answer.
     pub stopped: bool,
-    /// Whether its vCPUs run.
-    pub vcpus: VcpuActivity,
-    /// Whether it accessed a port or address that the monitor's last answer does not name.
-    pub unnamed: bool,
-}
-
-/// What the vCPUs of a guest did since the previous sample.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct VcpuActivity {
-    /// Nothing: it may be paused.
+    /// Whether its vCPUs did nothing since the previous sample: it may be paused.
     pub quiet: bool,
-    /// They began or ceased to run since the sample before that: what was said of its state is old.
+    /// Whether they began or ceased to run since the sample before that: what was said of its state
+    /// is old.
     pub turned: bool,
 }
 
@@ -52,10 +41,6 @@ impl WatchedGuest {
 /// What a source knows of one guest. `None` and empty: unknown.
 #[derive(Debug, Clone, Default)]
 pub struct GuestMetadata {
-    /// Name.
-    pub name: Option<Known<String>>,
-    /// UUID.
-    pub uuid: Option<Known<String>>,
     /// Whether it runs.
     pub state: Option<ReportedState>,
     /// The domain's XML.
@@ -135,27 +120,18 @@ pub(super) struct DeviceCounters {
     pub disks: Vec<DiskSample>,
     pub nics: Vec<NicSample>,
     pub balloon: Option<u64>,
-    /// `None`: nobody could say at that moment. The jobs of the reading before it stay.
-    pub jobs: Option<Vec<Job>>,
+    pub jobs: Vec<Job>,
 }
 
 impl DeviceCounters {
-    /// The activity since an earlier reading, before which it was `earlier`. Jobs continue the ones
-    /// of that reading.
-    pub(super) fn since(
-        &mut self,
-        before: Option<&Self>,
-        earlier: &DeviceActivity,
-    ) -> DeviceActivity {
+    /// The activity since an earlier reading. Jobs continue the ones of that reading.
+    pub(super) fn since(&mut self, before: Option<&Self>) -> DeviceActivity {
         let ns = before.map_or(0, |b| {
             self.at.saturating_duration_since(b.at).as_nanos() as u64
         });
-        let before_jobs = before.and_then(|b| b.jobs.as_deref()).unwrap_or_default();
-        let jobs = match self.jobs.take() {
-            Some(jobs) => follow_jobs(jobs, before_jobs, ns, mean_write_ns(&earlier.disks)),
-            None => before_jobs.to_vec(),
-        };
-        self.jobs = Some(jobs.clone());
+        let before_jobs = before.map(|b| &*b.jobs).unwrap_or_default();
+        follow_jobs(&mut self.jobs, before_jobs, ns);
+        let jobs = self.jobs.clone();
         let balloon = self.balloon;
         let Some(before) = before else {
             return DeviceActivity {
@@ -164,14 +140,18 @@ impl DeviceCounters {
                 ..DeviceActivity::default()
             };
         };
+        let (mut disks, mut nics) = (Vec::new(), Vec::new());
+        for disk in &self.disks {
+            let earlier = before.disks.iter().find(|b| b.name == disk.name);
+            disks.extend(earlier.map(|before| disk.since(before)));
+        }
+        for nic in &self.nics {
+            let earlier = before.nics.iter().find(|b| b.name == nic.name);
+            nics.extend(earlier.and_then(|before| nic_since(nic, before)));
+        }
         DeviceActivity {
-            disks: growth(
-                &self.disks,
-                &before.disks,
-                |disk| &disk.name,
-                |now, before| Some(now.since(before)),
-            ),
-            nics: growth(&self.nics, &before.nics, |nic| &nic.name, nic_since),
+            disks,
+            nics,
             ns,
             balloon,
             jobs,
@@ -181,7 +161,7 @@ impl DeviceCounters {
 
 /// The jobs of a reading `ns` after the one with `before`. A job that failed stays for one reading:
 /// QEMU names its last migration for ever.
-fn follow_jobs(mut jobs: Vec<Job>, before: &[Job], ns: u64, write_ns: Option<u64>) -> Vec<Job> {
+fn follow_jobs(jobs: &mut Vec<Job>, before: &[Job], ns: u64) {
     let same = |job: &Job| {
         before
             .iter()
@@ -191,42 +171,21 @@ fn follow_jobs(mut jobs: Vec<Job>, before: &[Job], ns: u64, write_ns: Option<u64
     jobs.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
     jobs.dedup_by(|a, b| (a.kind, &a.name) == (b.kind, &b.name));
     jobs.truncate(MAX_JOBS);
-    for job in &mut jobs {
-        match same(job) {
-            Some(before) => job.continues(before, ns),
-            None => job.write_before_ns = write_ns,
+    for job in jobs {
+        if let Some(before) = same(job) {
+            job.continues(before, ns);
         }
     }
-    jobs
-}
-
-/// Mean time of a write; `None` without one.
-fn mean_write_ns(disks: &[DiskSample]) -> Option<u64> {
-    let sum = |count: fn(&DiskSample) -> Option<u64>| {
-        disks.iter().filter_map(count).fold(0, u64::saturating_add)
-    };
-    sum(|disk| disk.write_ns).checked_div(sum(|disk| disk.write_ns.map(|_| disk.write_ops)))
-}
-
-/// The growth of each device that had counters before.
-fn growth<T>(
-    now: &[T],
-    before: &[T],
-    name: fn(&T) -> &str,
-    since: fn(&T, &T) -> Option<T>,
-) -> Vec<T> {
-    let earlier = |device: &T| before.iter().find(|b| name(b) == name(device));
-    now.iter()
-        .filter_map(|device| since(device, earlier(device)?))
-        .collect()
 }
 
 /// The growth of an interface; `None` if it was created again since.
 pub(crate) fn nic_since(now: &NicSample, before: &NicSample) -> Option<NicSample> {
-    let grown = now.since(before);
-    let mut sum = before.clone();
-    sum.join(grown.clone(), &mut Joining::with(MissingExtreme::Unknown));
-    (sum == *now).then_some(grown)
+    let is_same = now.rx_bytes >= before.rx_bytes
+        && now.tx_bytes >= before.tx_bytes
+        && now.rx_packets >= before.rx_packets
+        && now.tx_packets >= before.tx_packets
+        && now.drops >= before.drops;
+    is_same.then(|| now.since(before))
 }
 
 #[cfg(test)]
@@ -234,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reading_that_cannot_tell_keeps_the_jobs() {
+    fn jobs_continue_those_of_the_reading_before() {
         let job = Job {
             done: Some(5),
             ..Job::default()
@@ -247,21 +206,10 @@ mod tests {
             balloon: None,
             jobs,
         };
-        let nothing = DeviceActivity::default();
-        let mut first = read(Some(vec![job.clone()]), 0);
-        assert_eq!(first.since(None, &nothing).jobs.len(), 1);
-        let mut busy = read(None, 5);
-        assert_eq!(busy.since(Some(&first), &nothing).jobs.len(), 1);
-        let mut third = read(Some(vec![job]), 10);
-        assert_eq!(
-            third.since(Some(&busy), &nothing).jobs[0].watched_ns,
-            5_000_000_000
-        );
-        assert_eq!(
-            read(Some(Vec::new()), 15)
-                .since(Some(&third), &nothing)
-                .jobs,
-            []
-        );
+        let mut first = read(vec![job.clone()], 0);
+        assert_eq!(first.since(None).jobs.len(), 1);
+        let mut second = read(vec![job], 5);
+        assert_eq!(second.since(Some(&first)).jobs[0].watched_ns, 5_000_000_000);
+        assert_eq!(read(Vec::new(), 15).since(Some(&second)).jobs, []);
     }
 }

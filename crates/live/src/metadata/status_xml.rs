@@ -9,10 +9,9 @@ use crate::metadata::source::ReportedState;
 use crate::proc::file::open_owned;
 use crate::proc::paths::SystemPaths;
 use kvm::domain_xml::{self, DomainXml, MAX_TEXT};
-use kvm::sanitize;
-use sample::{SourceId, SourceStatus, StopReason};
+use sample::StopReason;
 use std::collections::HashMap;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,11 +24,9 @@ const ROUND_NS: u64 = 5_000_000_000;
 pub(crate) struct DomainStatus {
     /// The file's parsed content.
     pub xml: Arc<DomainXml>,
-    /// The text of the file's `<domain>`.
-    pub text: Arc<str>,
     pid: i32,
-    /// Inode, length and times of the file: one that was replaced or rewritten has others.
-    stamp: (u64, u64, [i64; 4]),
+    /// Inode and times of the file: one that was replaced or rewritten has others.
+    stamp: (u64, [i64; 4]),
 }
 
 impl DomainStatus {
@@ -42,7 +39,7 @@ impl DomainStatus {
             meta.ctime(),
             meta.ctime_nsec(),
         ];
-        let stamp = (meta.ino(), meta.len(), times);
+        let stamp = (meta.ino(), times);
         if let Some(known) = known.filter(|known| known.stamp == stamp) {
             return Ok(known);
         }
@@ -53,24 +50,19 @@ impl DomainStatus {
         let running = xml.and_then(|xml| Some((xml.pid?, Arc::new(xml))));
         let (pid, xml) =
             running.ok_or_else(|| io::Error::other("it is not the status of a running domain"))?;
-        let inner = text.find("<domain ").zip(text.rfind("</domain>"));
-        let inner = inner.and_then(|(from, end)| text.get(from..end + "</domain>".len()));
-        Ok(Arc::new(Self {
-            text: inner.unwrap_or(&text).into(),
-            xml,
-            pid,
-            stamp,
-        }))
+        Ok(Arc::new(Self { xml, pid, stamp }))
     }
 
     /// The domain's state: libvirt rewrites the status file when it changes.
     pub(crate) fn state(&self) -> Option<ReportedState> {
+        let word = self.xml.state_reason.as_deref().unwrap_or_default();
         let reason = match self.xml.state.as_deref()? {
-            "paused" => paused_for(self.xml.state_reason.as_deref().unwrap_or_default()),
+            "paused" => PAUSES
+                .iter()
+                .find(|(name, _)| *name == word)
+                .map_or(StopReason::Unknown, |(_, reason)| *reason),
             "pmsuspended" => StopReason::Suspended,
-            "crashed" if self.xml.state_reason.as_deref() == Some("panicked") => {
-                StopReason::GuestPanicked
-            }
+            "crashed" if word == "panicked" => StopReason::GuestPanicked,
             "crashed" => StopReason::Crashed,
             "running" | "blocked" | "shutdown" => return Some(ReportedState::Running),
             _ => return None,
@@ -81,32 +73,33 @@ impl DomainStatus {
     /// When the file was last written, milliseconds since the epoch: the domain has been in its
     /// state since then at least.
     pub(crate) fn written_ms(&self) -> i64 {
-        let [seconds, nanoseconds, ..] = self.stamp.2;
+        let [seconds, nanoseconds, ..] = self.stamp.1;
         seconds
             .saturating_mul(1000)
             .saturating_add(nanoseconds / 1_000_000)
     }
 }
 
-/// libvirt's word for the reason of a pause (`virDomainPausedReason`, `src/conf/domain_conf.c`).
-fn paused_for(reason: &str) -> StopReason {
-    match reason {
-        "user" => StopReason::User,
-        "migration" | "post-copy" => StopReason::Migration,
-        "save" => StopReason::Save,
-        "dump" => StopReason::Dump,
-        "ioerror" => StopReason::IoError,
-        "watchdog" => StopReason::Watchdog,
-        "from snapshot" => StopReason::FromSnapshot,
-        "shutdown" => StopReason::Shutdown,
-        "snapshot" => StopReason::Snapshot,
-        "panicked" => StopReason::GuestPanicked,
-        "starting up" => StopReason::Starting,
-        "post-copy failed" => StopReason::PostcopyFailed,
-        "api error" => StopReason::ApiError,
-        _ => StopReason::Unknown,
-    }
-}
+/// Why libvirt paused a domain, by its number and with its word (`virDomainPausedReason`,
+/// `src/conf/domain_conf.c`). After an error of KVM, for which it has no word, it says `unknown`; in
+/// post-copy the guest runs on the other host.
+pub(super) const PAUSES: [(&str, StopReason); 15] = [
+    ("unknown", StopReason::Unknown),
+    ("user", StopReason::User),
+    ("migration", StopReason::Migration),
+    ("save", StopReason::Save),
+    ("dump", StopReason::Dump),
+    ("ioerror", StopReason::IoError),
+    ("watchdog", StopReason::Watchdog),
+    ("from snapshot", StopReason::FromSnapshot),
+    ("shutdown", StopReason::Shutdown),
+    ("snapshot", StopReason::Snapshot),
+    ("panicked", StopReason::GuestPanicked),
+    ("starting up", StopReason::Starting),
+    ("post-copy", StopReason::Migration),
+    ("post-copy failed", StopReason::PostcopyFailed),
+    ("api error", StopReason::ApiError),
+];
 
 /// The status files of the guests.
 #[derive(Default)]
@@ -119,8 +112,6 @@ pub(crate) struct StatusFiles {
     /// The process of the domain with each UUID (lower case).
     pub pid_by_uuid: HashMap<String, i32>,
     next_ns: u64,
-    /// What could not be read. Missing files are normal.
-    pub problem: Option<SourceStatus>,
 }
 
 impl StatusFiles {
@@ -149,26 +140,22 @@ impl StatusFiles {
     }
 
     /// Reads new and changed files, when the next check is due or `now` demands it for a new guest.
-    /// `guests` holds the `-name` of each, and whether libvirt itself has answered for it: then a
-    /// missing right does not matter.
-    pub(crate) fn refresh(&mut self, now_ns: u64, now: bool, guests: &[(&str, bool)]) {
+    /// `names` holds the `-name` of each guest. A guest whose file cannot be read has the name and
+    /// settings of its command line.
+    pub(crate) fn refresh(&mut self, now_ns: u64, now: bool, names: &[&str]) {
         if !now && now_ns < self.next_ns {
             return;
         }
         self.next_ns = now_ns + ROUND_NS;
         let mut before = std::mem::take(&mut self.by_name);
-        let mut refused = Vec::new();
-        for (name, answered) in guests.iter().filter(|(name, _)| is_file_name(name)) {
+        for name in names {
             // Many processes can claim one name.
-            if self.by_name.contains_key(*name) {
+            if !is_file_name(name) || self.by_name.contains_key(*name) {
                 continue;
             }
             let path = self.folder.join(format!("{name}.xml"));
-            match DomainStatus::read(&path, self.owner, before.remove(*name)) {
-                Ok(status) => drop(self.by_name.insert((*name).to_owned(), status)),
-                Err(e) if e.kind() == ErrorKind::NotFound => {}
-                Err(e) if e.kind() == ErrorKind::PermissionDenied && *answered => {}
-                Err(why) => refused.push((path, why)),
+            if let Ok(status) = DomainStatus::read(&path, self.owner, before.remove(*name)) {
+                self.by_name.insert((*name).to_owned(), status);
             }
         }
         self.by_pid = self
@@ -181,28 +168,7 @@ impl StatusFiles {
             .values()
             .filter_map(|status| Some((status.xml.uuid.clone()?, status.pid)));
         self.pid_by_uuid = uuids.collect();
-        self.problem = problem(&refused);
     }
-}
-
-fn problem(refused: &[(PathBuf, io::Error)]) -> Option<SourceStatus> {
-    let (path, why) = refused.first()?;
-    let path = sanitize(&path.display().to_string(), 200);
-    let more = if refused.len() > 1 {
-        format!(" (and {} more)", refused.len() - 1)
-    } else {
-        String::new()
-    };
-    let fix = if refused
-        .iter()
-        .any(|(_, why)| why.kind() == ErrorKind::PermissionDenied)
-    {
-        rights::hint()
-    } else {
-        "guests whose file is left out have the name and settings of their command line".into()
-    };
-    let cause = format!("the status file of libvirt {path} is not read: {why}{more}");
-    Some(SourceStatus::degraded(SourceId::StatusXml, cause, fix))
 }
 
 /// Whether `NAME.xml` is a file name: libvirt refuses names with a slash.
@@ -221,21 +187,13 @@ mod tests {
         id='1'><name>a</name><uuid>1B1D2C0A-0000-4000-8000-000000000001</uuid><vcpu>1</vcpu><os><type \
         arch='x86_64' machine='pc-q35-7.2'>hvm</type></os></domain></domstatus>";
 
-    fn cause(files: &StatusFiles) -> String {
-        files
-            .problem
-            .clone()
-            .and_then(|p| p.cause)
-            .unwrap_or_default()
-    }
-
     #[test]
     fn a_status_file_is_found_by_name_and_read_again_when_it_changes() {
         let fake = FakeProc::new();
         let mut files = StatusFiles::new(&fake.paths());
-        let guests = [("a", false), ("broken", false)];
+        let guests = ["a", "broken"];
         files.refresh(0, true, &guests);
-        assert!(!files.by_pid.contains_key(&77) && files.problem.is_none());
+        assert!(files.by_pid.is_empty());
         fake.write("run/libvirt/qemu/a.xml", XML);
         fake.write("run/libvirt/qemu/broken.xml", "<domstatus");
         files.refresh(1, false, &guests);
@@ -243,18 +201,13 @@ mod tests {
         files.refresh(1, true, &guests);
         let status = &files.by_pid[&77];
         assert_eq!(status.state(), Some(ReportedState::Running));
-        assert!(status.text.starts_with("<domain ") && status.text.ends_with("</domain>"));
         assert_eq!(
             files
                 .pid_by_uuid
                 .get("1b1d2c0a-0000-4000-8000-000000000001"),
             Some(&77)
         );
-        assert!(
-            cause(&files).contains("broken.xml is not read: it is not the status"),
-            "{}",
-            cause(&files)
-        );
+        assert_eq!(files.by_name.len(), 1);
         let paused = XML.replace("running' reason='booted", "paused' reason='ioerror");
         let path = fake.paths().run.join("libvirt/qemu/a.xml");
         std::fs::write(&path, paused).unwrap();
@@ -265,26 +218,20 @@ mod tests {
             .unwrap()
             .set_modified(later)
             .unwrap();
-        files.reread("a");
-        assert_eq!(
-            files.by_pid[&77].state().and_then(|state| state.reason()),
-            Some(StopReason::IoError)
-        );
         files.refresh(ROUND_NS + 1, false, &guests);
         assert_eq!(
-            files.by_pid[&77].state().and_then(|state| state.reason()),
+            files.by_pid[&77]
+                .state()
+                .and_then(|state| state.stop().map(|stop| stop.reason)),
             Some(StopReason::IoError)
         );
         std::fs::remove_file(path).unwrap();
         files.refresh(2 * ROUND_NS + 1, false, &guests);
         assert!(!files.by_pid.contains_key(&77));
-        // Files that no guest asks for are not even opened.
-        files.refresh(0, true, &[]);
-        assert!(files.problem.is_none());
     }
 
     #[test]
-    fn only_a_regular_file_of_the_daemon_counts_and_the_others_are_named() {
+    fn only_a_regular_file_of_the_daemon_counts() {
         let fake = FakeProc::new();
         fake.write("run/libvirt/qemu/a.xml", XML);
         let pipe = fake.paths().run.join("libvirt/qemu/pipe.xml");
@@ -296,13 +243,8 @@ mod tests {
         .unwrap();
         let mut files = StatusFiles::new(&fake.paths());
         files.owner += 1;
-        files.refresh(0, true, &[("a", true), ("pipe", true)]);
-        assert!(!files.by_pid.contains_key(&77));
-        let said = cause(&files);
-        assert!(
-            said.contains("a.xml is not read: it belongs to another user (and 1 more)"),
-            "{said}"
-        );
+        files.refresh(0, true, &["a", "pipe"]);
+        assert!(files.by_pid.is_empty());
     }
 
     #[test]

@@ -8,12 +8,9 @@ use super::fds::KvmFiles;
 use super::file::{self, FileError};
 use super::paths::SystemPaths;
 use super::stat::{Stat, TICK_NS};
-use super::thread::main_thread;
 use crate::timestamps::Timestamps;
 use kvm::thread_name::{is_qemu, owner, vcpu_index};
-use sample::ThreadTimes;
 use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt as _;
 
 /// A process younger than this is looked at in each tick.
 const YOUNG_NS: u64 = 10_000_000_000;
@@ -25,13 +22,10 @@ const STARTED_NS: u64 = 2_000_000_000;
 const PAUSE_PER_FILE_NS: u64 = 400_000;
 /// Each process is looked at again after this time.
 const RECHECK_NS: u64 = 30_000_000_000;
-/// Open files of one user's processes that are looked at in a tick; the user's other processes wait
-/// for the next.
-const MAX_FILES_OF_A_USER: usize = 60_000;
+/// Open files that are looked at in a tick; the other processes wait for the next.
+const MAX_FILES: usize = 60_000;
 /// The first scan looks at this many times as many.
 const FIRST_SCAN: usize = 10;
-/// At most this many processes are tracked; the kernel's own limit of PIDs is 2^22.
-const MAX_PROCESSES: usize = 1 << 22;
 
 /// The kind of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,8 +34,6 @@ enum ProcessKind {
     Guest,
     /// A kernel thread that works for the guest of this PID.
     Helper(i32),
-    /// Has just started and is about to open a VM.
-    Starting,
     /// None of the others, so far.
     Other,
 }
@@ -66,7 +58,7 @@ pub(crate) struct Discovery {
     paths: SystemPaths,
     /// kvmtop itself: it holds a file for each thread of each guest, but no VM.
     own: Option<i32>,
-    /// See [`MAX_FILES_OF_A_USER`].
+    /// See [`MAX_FILES`].
     max_files: usize,
     /// Open files that were looked at so far.
     files: usize,
@@ -75,11 +67,6 @@ pub(crate) struct Discovery {
     scanned: HashMap<i32, ScannedProcess>,
     scan: u32,
     may_trace_all: bool,
-    /// Processes that may open a VM soon: start (ticks after boot) and CPU times of their main
-    /// threads.
-    candidates: HashMap<i32, (u64, ThreadTimes)>,
-    /// Those of the scan before.
-    candidates_before: HashMap<i32, (u64, ThreadTimes)>,
 }
 
 /// The result of a scan.
@@ -89,9 +76,6 @@ pub(crate) struct Discovered {
     pub guests: Vec<i32>,
     /// Kernel threads that work for a guest: PID of the thread, PID of the guest.
     pub helpers: Vec<(i32, i32)>,
-    /// Processes that have just started and are about to open a VM: a QEMU, and who holds
-    /// `/dev/kvm`.
-    pub starting: Vec<i32>,
     /// What could not be looked at.
     pub unread: UnreadCount,
 }
@@ -101,14 +85,9 @@ pub(crate) struct Discovered {
 pub(crate) struct UnreadCount {
     /// All of them.
     pub processes: usize,
-    /// Those that are shown as guests, by their threads' names.
-    pub guessed: usize,
     /// Why, where it is not for lack of a right.
     pub failure: Option<FileError>,
-    /// kvmtop has the right: a security module refuses. Of the processes that it protects, such as
-    /// the first one of a container, only those count that look like a guest.
-    pub protected: bool,
-    /// Processes that wait for a look because processes of the same user have very many open files.
+    /// Processes that wait for a look because others have very many open files.
     pub waiting: usize,
 }
 
@@ -120,15 +99,13 @@ impl Discovery {
         let own = paths.real.then(|| std::process::id().cast_signed());
         Self {
             own,
-            max_files: MAX_FILES_OF_A_USER,
+            max_files: MAX_FILES,
             files: 0,
             next: 0,
             scanned: HashMap::new(),
             scan: 0,
             may_trace_all: paths.may_trace_all(),
             paths,
-            candidates: HashMap::new(),
-            candidates_before: HashMap::new(),
         }
     }
 
@@ -141,7 +118,6 @@ impl Discovery {
     pub(crate) fn scan(&mut self, now_ns: u64, boot_ns: u64) -> Result<Discovered, FileError> {
         let dir = file::open_dir(&self.paths.proc)?;
         self.scan = self.scan.wrapping_add(1);
-        self.candidates_before = std::mem::take(&mut self.candidates);
         let mut due = Vec::new();
         let (scanned, scan) = (&mut self.scanned, self.scan);
         let own = self.own;
@@ -165,12 +141,9 @@ impl Discovery {
         } else {
             self.max_files
         };
-        let (mut waiting, mut looked) = (0, HashMap::<u32, usize>::new());
+        let (mut waiting, before) = (0, self.files);
         for (pid, inode, was_guest) in due {
-            let user = std::fs::metadata(self.paths.process(pid, ""))
-                .map_or(u32::MAX, |process| process.uid());
-            let files = looked.entry(user).or_default();
-            if *files > max_files {
+            if self.files - before > max_files {
                 if waiting == 0 {
                     self.next = pid;
                 }
@@ -178,12 +151,7 @@ impl Discovery {
                 continue;
             }
             self.scanned.remove(&pid);
-            let before = self.files;
-            let look = self.look(pid, was_guest, now_ns, boot_ns);
-            *files += self.files - before;
-            if let Some((kind, next_ns, unread)) = look
-                && self.scanned.len() < MAX_PROCESSES
-            {
+            if let Some((kind, next_ns, unread)) = self.look(pid, was_guest, now_ns, boot_ns) {
                 self.scanned.insert(
                     pid,
                     ScannedProcess {
@@ -199,15 +167,6 @@ impl Discovery {
         let mut found = self.found();
         found.unread.waiting = waiting;
         Ok(found)
-    }
-
-    /// What the main thread of a process had used by the scan before this one, if the process was
-    /// read then.
-    pub(crate) fn used_before(&self, pid: i32, start_ticks: u64) -> Option<ThreadTimes> {
-        self.candidates_before
-            .get(&pid)
-            .filter(|(start, _)| *start == start_ticks)
-            .map(|(_, times)| *times)
     }
 
     /// Looks at a process that fires KVM's events if it is not known as a guest; returns whether it
@@ -235,13 +194,11 @@ impl Discovery {
             match s.kind {
                 ProcessKind::Guest => found.guests.push(*pid),
                 ProcessKind::Helper(owner) => found.helpers.push((*pid, owner)),
-                ProcessKind::Starting => found.starting.push(*pid),
                 ProcessKind::Other => {}
             }
         }
         found.guests.sort_unstable();
         found.helpers.sort_unstable();
-        found.starting.sort_unstable();
         for (kind, why) in self
             .scanned
             .values()
@@ -251,11 +208,10 @@ impl Discovery {
             if why != FileError::Denied {
                 unread.failure = Some(why);
             } else if self.may_trace_all && kind != ProcessKind::Guest {
+                // A security module refuses, as it does for the first process of a container.
                 continue;
             }
             unread.processes += 1;
-            unread.guessed += usize::from(kind == ProcessKind::Guest);
-            unread.protected = self.may_trace_all;
         }
         found
     }
@@ -295,18 +251,11 @@ impl Discovery {
             Ok(files) if !files.dev_kvm && age_ns >= STARTED_NS && self.emulates(pid, &stat) => {
                 Some((ProcessKind::Guest, recheck(pid, now_ns), None))
             }
-            Ok(files) if young || files.dev_kvm => {
-                self.candidates
-                    .extend(main_thread(&self.paths, pid).map(|main| (pid, main)));
-                let opens_vm = age_ns < STARTED_NS
-                    && (files.dev_kvm || is_qemu(&String::from_utf8_lossy(stat.comm)));
-                let kind = if opens_vm {
-                    ProcessKind::Starting
-                } else {
-                    ProcessKind::Other
-                };
-                Some((kind, now_ns + files.open as u64 * PAUSE_PER_FILE_NS, None))
-            }
+            Ok(files) if young || files.dev_kvm => Some((
+                ProcessKind::Other,
+                now_ns + files.open as u64 * PAUSE_PER_FILE_NS,
+                None,
+            )),
             Ok(_) => Some((ProcessKind::Other, recheck(pid, now_ns), None)),
             Err(FileError::Gone) => None,
             Err(why) => {
@@ -404,9 +353,9 @@ mod tests {
         fake.process(11, "qemu-system-x86").start(99_900);
         let mut d = Discovery::new(fake.paths());
         let found = d.scan(0, OLD).unwrap();
-        assert_eq!((found.guests, found.starting), (vec![10], vec![11]));
+        assert_eq!(found.guests, [10]);
         let found = d.scan(2 * S, OLD + 2 * S).unwrap();
-        assert_eq!((found.guests, found.starting), (vec![10, 11], vec![]));
+        assert_eq!(found.guests, [10, 11]);
     }
 
     #[test]
@@ -420,17 +369,6 @@ mod tests {
             Discovery::new(fake.paths()).scan(0, OLD).unwrap().guests,
             [13]
         );
-    }
-
-    #[test]
-    fn who_is_about_to_open_a_vm_is_so_for_its_first_seconds() {
-        let fake = FakeProc::new();
-        fake.process(10, "young").start(99_900).fd(3, "/dev/kvm");
-        fake.process(11, "young").start(99_900);
-        fake.process(12, "old").fd(3, "/dev/kvm");
-        let mut d = Discovery::new(fake.paths());
-        assert_eq!(d.scan(0, OLD).unwrap().starting, [10]);
-        assert_eq!(d.scan(2 * S, OLD + 2 * S).unwrap().starting, [0; 0]);
     }
 
     #[test]
@@ -551,10 +489,7 @@ mod tests {
         std::fs::remove_dir_all(&fds).unwrap();
         std::os::unix::fs::symlink("fd", &fds).unwrap();
         let found = d.scan(60 * S, OLD).unwrap();
-        assert_eq!(
-            (found.guests, found.unread.processes, found.unread.guessed),
-            (vec![10], 1, 1)
-        );
+        assert_eq!((found.guests, found.unread.processes), (vec![10], 1));
         assert!(found.unread.failure.is_some());
         std::fs::remove_file(&fds).unwrap();
         fake.process(10, "a").fd(3, "anon_inode:kvm-vm");
@@ -582,10 +517,7 @@ mod tests {
         }
         let found = Discovery::new(fake.paths()).scan(0, OLD).unwrap();
         let unread = found.unread;
-        assert_eq!(
-            (found.guests, unread.processes, unread.guessed),
-            (vec![12], 3, 1)
-        );
+        assert_eq!((found.guests, unread.processes), (vec![12], 3));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::file::{self, FileError};
 use super::paths::SystemPaths;
 use super::stat::number;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// At most this many open files are looked at.
 const MAX_FILES: usize = 65_536;
@@ -20,10 +20,6 @@ pub(crate) struct KvmFiles {
     pub dev_kvm: bool,
     /// The numbers of its vCPUs, each once: `anon_inode:kvm-vcpu:N`.
     pub vcpus: BTreeSet<u32>,
-    /// vCPU number by descriptor: `anon_inode:kvm-vcpu-stats:N`.
-    pub vcpu_stats: BTreeMap<i32, u32>,
-    /// The descriptor of `anon_inode:kvm-vm-stats`.
-    pub vm_stats: Option<i32>,
     /// Descriptors of `/dev/net/tun`: queues of tap devices.
     pub taps: BTreeSet<i32>,
 }
@@ -66,12 +62,7 @@ impl KvmFiles {
             (b"/dev/kvm", _) => self.dev_kvm = true,
             (b"/dev/net/tun", _) => drop(self.taps.insert(fd)),
             (_, b"kvm-vm") => self.vm = true,
-            (_, b"kvm-vm-stats") => self.vm_stats = Some(fd),
-            _ => {
-                self.vcpus.extend(index(b"kvm-vcpu:"));
-                self.vcpu_stats
-                    .extend(index(b"kvm-vcpu-stats:").map(|n| (fd, n)));
-            }
+            _ => self.vcpus.extend(index(b"kvm-vcpu:")),
         }
     }
 }
@@ -109,8 +100,6 @@ mod tests {
             vm: true,
             dev_kvm: true,
             vcpus: [0, 11].into(),
-            vcpu_stats: [(7, 11)].into(),
-            vm_stats: Some(8),
             taps: [14].into(),
         };
         assert_eq!(files, expected);

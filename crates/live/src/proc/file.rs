@@ -15,11 +15,6 @@ use std::path::Path;
 /// Files kept open leave this many descriptors free for everything else (perf rings, libvirt, the
 /// terminal).
 const RESERVED: u64 = 512;
-/// Kernel memory for a file kept open: its inode, its name, and the page that it was read through,
-/// bytes.
-const FILE_MEMORY: u64 = 6 * 1024;
-/// Files kept open take at most this part of the memory that kvmtop may use.
-const MEMORY_PART: u64 = 8;
 
 /// Why a file of a process could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,15 +38,10 @@ impl From<Errno> for FileError {
 }
 
 /// Files may be kept open below this descriptor: the soft limit, raised to the hard one first, less
-/// a reserve, and as many as there is memory for.
+/// a reserve.
 pub(crate) fn keep_below() -> i32 {
-    keep_below_in(rights::allow_files(), rights::memory_limit())
-}
-
-fn keep_below_in(files: Option<u64>, memory: Option<u64>) -> i32 {
-    let limit = files.unwrap_or(1 << 20).min(1 << 20);
-    let memory = memory.map_or(u64::MAX, |limit| limit / MEMORY_PART / FILE_MEMORY);
-    i32::try_from(limit.saturating_sub(RESERVED).max(limit / 2).min(memory)).unwrap_or(i32::MAX)
+    let limit = rights::allow_files().unwrap_or(1 << 20).min(1 << 20);
+    i32::try_from(limit.saturating_sub(RESERVED).max(limit / 2)).unwrap_or(i32::MAX)
 }
 
 /// Opens a folder for `openat` and listing.
@@ -63,19 +53,20 @@ pub(crate) fn open_dir(path: &Path) -> Result<OwnedFd, FileError> {
     )?)
 }
 
-/// Reads `dir/name` from its start into `buf` through the file in `kept`, which is opened first if
+/// Reads `dir/tid/name` from its start into `buf` through the file in `kept`, which is opened first if
 /// need be. A file is kept only below descriptor `keep_below`, so that a host with very many
 /// threads still works, only slower. The text is cut at the buffer's end.
 pub(crate) fn read_kept<'b>(
     dir: impl AsFd,
-    name: impl FnOnce() -> String,
+    (tid, name): (i32, &str),
     kept: &mut Option<OwnedFd>,
     keep_below: i32,
     buf: &'b mut [u8],
 ) -> Result<&'b [u8], FileError> {
     if kept.is_none() {
-        let fd = rustix::fs::openat(dir, name(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-        *kept = Some(fd);
+        let name = format!("{tid}/{name}");
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        *kept = Some(rustix::fs::openat(dir, name, flags, Mode::empty())?);
     }
     let Some(fd) = kept else {
         return Err(FileError::Gone);
@@ -172,18 +163,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_files_stay_open_where_memory_is_limited() {
-        assert_eq!(keep_below_in(Some(1024), None), 512);
-        let limited = keep_below_in(Some(1 << 20), Some(40 << 20));
-        assert!((100..1000).contains(&limited), "{limited}");
-        assert_eq!(
-            keep_below_in(None, Some(u64::MAX)),
-            keep_below_in(None, None),
-            "version 1 states no limit so"
-        );
-    }
-
-    #[test]
     fn only_numbers_are_listed() {
         let dir = tempfile::tempdir().unwrap();
         for name in ["1", "42", "self", "12x", "99999999999", "acpi"] {
@@ -209,16 +188,17 @@ mod tests {
     #[test]
     fn a_kept_file_reads_again_from_its_start() {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("a"), "one").unwrap();
+        std::fs::create_dir(dir.path().join("7")).unwrap();
+        std::fs::write(dir.path().join("7/a"), "one").unwrap();
         let fd = open_dir(dir.path()).unwrap();
         let (mut kept, mut buf) = (None, [0; 16]);
         for below in [i32::MAX, 0] {
             assert_eq!(
-                read_kept(&fd, || "a".into(), &mut kept, below, &mut buf).unwrap(),
+                read_kept(&fd, (7, "a"), &mut kept, below, &mut buf).unwrap(),
                 b"one"
             );
             assert_eq!(
-                read_kept(&fd, || "a".into(), &mut kept, below, &mut buf).unwrap(),
+                read_kept(&fd, (7, "a"), &mut kept, below, &mut buf).unwrap(),
                 b"one"
             );
             assert_eq!(kept.is_some(), below > 0);

@@ -5,10 +5,6 @@ use procfs::parse_pressure_record;
 use sample::Pressure;
 use std::path::Path;
 
-/// Time between two readings: the kernel renews its means that often (kernel/sched/psi.c,
-/// `PSI_FREQ`).
-pub(crate) const PERIOD_NS: u64 = 2_000_000_000;
-
 /// Reads the host's files (`/proc/pressure/io`), or with the ending `.pressure` a cgroup's. `None`:
 /// a kernel without them, or one that has them switched off and so refuses to open them.
 pub(crate) fn read(folder: &Path, ending: &str) -> Option<Pressure> {

@@ -1,27 +1,13 @@
 //! The buffer and the budgets that one tick shares between all readings of guests.
 
-use super::cgroup_mounts::Hierarchies;
+use super::cgroup_mounts::CgroupMount;
 use super::file;
-use super::network_tables::NetworkTables;
 use super::paths::SystemPaths;
 use super::slow_files::SlowFiles;
 use std::time::Duration;
 
 /// At most this many debugfs files are read in one tick, for all guests together.
-const DEBUGFS_BUDGET: usize = 512;
-/// Time between two readings of the mount table.
-const MOUNTS_NS: u64 = 60_000_000_000;
-
-/// What all guests share of a tick for reading their memory.
-#[derive(Debug, Default)]
-pub(crate) struct MemoryBudget {
-    /// Whether the host has anything swapped out; if not, no guest has.
-    pub swapped: bool,
-    /// The permission to read one `numa_maps`; using it clears it.
-    pub may_walk: bool,
-    /// The permission to ask for the huge pages of one guest; using it clears it.
-    pub may_sum: bool,
-}
+const DEBUGFS_BUDGET: usize = 1400;
 
 /// The buffer and the limits that all readings of a tick share.
 #[derive(Debug)]
@@ -34,13 +20,10 @@ pub(crate) struct ReadContext {
     pub sched_budget: usize,
     /// How many files of debugfs may still be read in this tick.
     pub debugfs_budget: usize,
-    /// What may still be read of the memory of guests.
-    pub memory: MemoryBudget,
-    /// The host's network namespaces.
-    pub networks: NetworkTables,
+    /// The permission to read one `numa_maps`; using it clears it.
+    pub may_walk: bool,
     /// The mounted cgroups.
-    pub hierarchies: Hierarchies,
-    mounts_due_ns: u64,
+    pub cgroups: CgroupMount,
     /// Number of the tick.
     pub tick: u32,
     /// Begin of the tick, monotonic nanoseconds.
@@ -58,10 +41,8 @@ impl ReadContext {
             keep_below: if paths.real { file::keep_below() } else { 512 },
             sched_budget: 0,
             debugfs_budget: 0,
-            memory: MemoryBudget::default(),
-            networks: NetworkTables::default(),
-            hierarchies: Hierarchies::read(paths),
-            mounts_due_ns: 0,
+            may_walk: false,
+            cgroups: CgroupMount::read(paths),
             tick: 0,
             now_ns: 0,
             paths: paths.clone(),
@@ -76,10 +57,5 @@ impl ReadContext {
         self.sched_budget = sched_budget;
         self.debugfs_budget = DEBUGFS_BUDGET;
         self.slow_files.waited = Duration::ZERO;
-        self.networks.begin(now_ns);
-        if now_ns >= self.mounts_due_ns {
-            self.mounts_due_ns = now_ns + MOUNTS_NS;
-            self.hierarchies = Hierarchies::read(&self.paths);
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! Reads files of a process that another program can hold back.
 //!
-//! `/proc/PID/cmdline` is memory of that process, `numa_maps` and `smaps_rollup` need the lock of
+//! `/proc/PID/cmdline` is memory of that process, and `numa_maps` needs the lock of
 //! its memory (`get_mm_cmdline` of `fs/proc/base.c`; `fs/proc/task_mmu.c`): whoever reads a page of
 //! a file whose server does not answer (FUSE, NFS) may hold that lock, and a change of the memory
 //! then keeps everybody else waiting. So a separate thread reads each file, and the tick continues
@@ -14,9 +14,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// The longest wait for a file. Reading takes some microseconds unless the machine is very busy.
-pub(crate) const FILE_TIMEOUT: Duration = Duration::from_millis(100);
-/// For a file that takes the kernel long in any case: no tick waits for it.
-pub(crate) const NO_WAIT: Duration = Duration::ZERO;
+const FILE_TIMEOUT: Duration = Duration::from_millis(100);
 /// The longest wait in one tick, for all files together.
 const TICK_TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -50,8 +48,12 @@ impl<T> Late<T> {
         self.0.is_some()
     }
 
-    /// The answer, if it comes within this time.
-    pub(crate) fn take(&mut self, timeout: Duration) -> Option<T> {
+    /// The answer, if it is there.
+    pub(crate) fn take(&mut self) -> Option<T> {
+        self.take_within(Duration::ZERO)
+    }
+
+    fn take_within(&mut self, timeout: Duration) -> Option<T> {
         let answer = self.0.as_ref()?.recv_timeout(timeout);
         if !matches!(answer, Err(RecvTimeoutError::Timeout)) {
             self.0 = None;
@@ -61,21 +63,16 @@ impl<T> Late<T> {
 }
 
 impl LateFile {
-    /// Returns the content once it was read. Starts a thread unless one reads already, and waits at
-    /// most `timeout`.
-    pub(crate) fn read(
-        &mut self,
-        files: &mut SlowFiles,
-        file: SlowFile,
-        timeout: Duration,
-    ) -> Option<FileBytes> {
+    /// Returns the content once it was read. Starts a thread unless one reads already, and waits for
+    /// it a little.
+    pub(crate) fn read(&mut self, files: &mut SlowFiles, file: SlowFile) -> Option<FileBytes> {
         if self.is_awaited() {
-            return self.take(NO_WAIT);
+            return self.take();
         }
         self.0 = files.start(file);
         let left = TICK_TIMEOUT.saturating_sub(files.waited);
         let begin = Instant::now();
-        let content = self.take(timeout.min(left));
+        let content = self.take_within(FILE_TIMEOUT.min(left));
         files.waited += begin.elapsed();
         content
     }
@@ -159,10 +156,7 @@ mod tests {
                 max: 3,
                 uid: None,
             };
-            assert_eq!(
-                LateFile::default().read(&mut files, file, Duration::from_secs(9)),
-                Some(expected)
-            );
+            assert_eq!(LateFile::default().read(&mut files, file), Some(expected));
         }
         assert_eq!(files.slots.taken(), 0);
     }
@@ -186,7 +180,7 @@ mod tests {
                     uid: Some(user),
                 },
             );
-            assert_eq!(file.read(files, asked, FILE_TIMEOUT), None);
+            assert_eq!(file.read(files, asked), None);
             let waits = file.is_awaited();
             late.extend(waits.then_some(file));
             waits

@@ -30,12 +30,8 @@ pub(crate) struct Stat<'a> {
     pub start_ticks: u64,
     /// Field 39: the CPU it ran on last.
     pub cpu: Option<u32>,
-    /// Field 40.
-    pub rt_priority: Option<u32>,
     /// Field 41.
     pub policy: Option<u32>,
-    /// Field 42, ticks.
-    pub disk_wait_ticks: Option<u64>,
     /// Field 43, ticks; 0 on kernels before 2.6.24.
     pub guest_ticks: u64,
 }
@@ -83,9 +79,7 @@ impl<'a> Stat<'a> {
             threads: fields[20],
             start_ticks: fields[22],
             cpu: small(39),
-            rt_priority: small(40),
             policy: small(41),
-            disk_wait_ticks: (count > 42).then_some(fields[42]),
             guest_ticks: fields[43],
         })
     }
@@ -105,8 +99,6 @@ pub(crate) struct SchedStat {
     pub run_ns: u64,
     /// Time in a run queue.
     pub wait_ns: u64,
-    /// Number of times it got a CPU.
-    pub arrivals: u64,
 }
 
 impl SchedStat {
@@ -118,32 +110,7 @@ impl SchedStat {
         Some(Self {
             run_ns: words.next()??,
             wait_ns: words.next()??,
-            arrivals: words.next()??,
         })
-    }
-}
-
-/// Switches and migrations from `sched` (kernel/sched/debug.c, `proc_sched_show_task`).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Switches {
-    /// `nr_voluntary_switches`.
-    pub voluntary: Option<u64>,
-    /// `nr_involuntary_switches`.
-    pub involuntary: Option<u64>,
-    /// `se.nr_migrations`.
-    pub migrations: Option<u64>,
-}
-
-impl Switches {
-    /// Reads the file.
-    pub(crate) fn parse(text: &[u8]) -> Self {
-        let text = String::from_utf8_lossy(text);
-        let count = |name| value(&text, name)?.parse().ok();
-        Self {
-            voluntary: count("nr_voluntary_switches"),
-            involuntary: count("nr_involuntary_switches"),
-            migrations: count("se.nr_migrations"),
-        }
     }
 }
 
@@ -193,10 +160,7 @@ mod tests {
             (512, 377, 377)
         );
         assert_eq!((s.threads, s.start_ticks), (5, 225_401));
-        assert_eq!(
-            (s.cpu, s.rt_priority, s.policy),
-            (Some(1), Some(50), Some(1))
-        );
+        assert_eq!((s.cpu, s.policy), (Some(1), Some(1)));
     }
 
     #[test]
@@ -232,7 +196,7 @@ mod tests {
         assert_eq!(Stat::parse(b"9 (qemu) S 1 9 9 0 -1 42"), None);
         assert_eq!(Stat::parse(b""), None);
         assert_eq!(Stat::parse(b") ("), None);
-        assert_eq!(SchedStat::parse(b"12 13"), None);
+        assert_eq!(SchedStat::parse(b"12"), None);
     }
 
     #[test]
@@ -241,8 +205,7 @@ mod tests {
             SchedStat::parse(b"147659 12 7\n"),
             Some(SchedStat {
                 run_ns: 147_659,
-                wait_ns: 12,
-                arrivals: 7
+                wait_ns: 12
             })
         );
         let sched = "CPU 0/KVM (12, #threads: 3)\n----\nse.exec_start   :   \
@@ -250,12 +213,8 @@ mod tests {
             14\nnr_switches                                  :                   \
             30\nnr_voluntary_switches                        :                   \
             20\nnr_involuntary_switches                      :                   10\n";
-        let all = Switches {
-            voluntary: Some(20),
-            involuntary: Some(10),
-            migrations: Some(14),
-        };
-        assert_eq!(Switches::parse(sched.as_bytes()), all);
+        assert_eq!(value(sched, "se.nr_migrations"), Some("14"));
+        assert_eq!(value(sched, "nr_voluntary_switches"), Some("20"));
         assert_eq!(
             value("Name:\tx\nVmSwap:\t  12 kB\n", "VmSwap"),
             Some("12 kB")
@@ -265,7 +224,7 @@ mod tests {
     proptest! {
         #[test]
         fn never_panics(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
-            let _ = (Stat::parse(&bytes), SchedStat::parse(&bytes), Switches::parse(&bytes));
+            let _ = (Stat::parse(&bytes), SchedStat::parse(&bytes));
         }
     }
 }

@@ -7,15 +7,13 @@
 use super::file::{self, FileError, read_kept};
 use super::paths::SystemPaths;
 use super::read_context::ReadContext;
-use super::stat::{SchedStat, Stat, Switches, TICK_NS};
+use super::stat::{SchedStat, Stat, TICK_NS, value};
 use engine::events::ThreadKey;
 use kvm::{CpuSet, sanitize};
 use sample::{Placement, ThreadTimes};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-/// Ticks between two readings of the affinity of a thread that does not run.
-const AFFINITY_TICKS: u32 = 4;
 /// Longest thread name in characters: `TASK_COMM_LEN` is 16, kernel threads may show up to 63.
 const MAX_COMM: usize = 64;
 
@@ -69,13 +67,11 @@ impl LiveThread {
         task: impl AsFd,
         reader: &mut ReadContext,
     ) -> Result<(), FileError> {
-        let (tid, below) = (self.tid, reader.keep_below);
-        let name = |file: &'static str| move || format!("{tid}/{file}");
         let now = match read_kept(
             task.as_fd(),
-            name("schedstat"),
+            (self.tid, "schedstat"),
             &mut self.schedstat,
-            below,
+            reader.keep_below,
             &mut reader.buf,
         ) {
             Ok(line) => SchedStat::parse(line),
@@ -93,21 +89,14 @@ impl LiveThread {
             self.read_switches(task.as_fd(), reader);
         }
         self.seen = now;
-        if ran || self.is_affinity_due(reader) {
-            self.read_affinity(reader);
-        }
+        self.read_affinity(reader);
         Ok(())
     }
 
     /// A thread that was running at the last reading may still be on the same CPU: the kernel
     /// updates its clocks only at the scheduler's tick, which a `nohz_full` CPU does not take.
-    pub(super) fn runs(&self) -> bool {
+    fn runs(&self) -> bool {
         self.state == b'R'
-    }
-
-    pub(super) fn is_affinity_due(&self, reader: &ReadContext) -> bool {
-        let turn = reader.tick.wrapping_add(self.tid.unsigned_abs());
-        turn.is_multiple_of(AFFINITY_TICKS) || self.place.affinity.is_none()
     }
 
     fn read_stat(
@@ -116,10 +105,9 @@ impl LiveThread {
         now: Option<SchedStat>,
         reader: &mut ReadContext,
     ) -> Result<(), FileError> {
-        let tid = self.tid;
         let line = read_kept(
             task,
-            || format!("{tid}/stat"),
+            (self.tid, "stat"),
             &mut self.stat,
             reader.keep_below,
             &mut reader.buf,
@@ -134,17 +122,17 @@ impl LiveThread {
             self.comm = sanitize(&String::from_utf8_lossy(stat.comm), MAX_COMM);
         }
         self.state = stat.state;
-        // 0 without delay accounting, which the kernel does only for tasks that start while it is
-        // on.
-        let counted = stat.disk_wait_ticks.filter(|ticks| *ticks > 0);
-        let disk_wait_ns = counted.map(|ticks| ticks.saturating_mul(TICK_NS));
+        let ns = |ticks: u64| ticks.saturating_mul(TICK_NS);
         self.times = Some(ThreadTimes {
-            disk_wait_ns,
-            ..times(&stat, now)
+            user_ns: ns(stat.user_ticks),
+            system_ns: ns(stat.system_ticks),
+            guest_ns: ns(stat.guest_ticks),
+            run_ns: now.map(|s| s.run_ns),
+            wait_ns: now.map(|s| s.wait_ns),
+            ..ThreadTimes::default()
         });
         self.place.cpu = stat.cpu;
         self.place.policy = stat.policy;
-        self.place.rt_priority = stat.rt_priority;
         Ok(())
     }
 
@@ -155,30 +143,31 @@ impl LiveThread {
             return;
         };
         reader.sched_budget = left;
-        let tid = self.tid;
-        let name = || format!("{tid}/sched");
         // Some kernels before 6.15 lack the file (without `CONFIG_SCHED_DEBUG`).
         let text = read_kept(
             task,
-            name,
+            (self.tid, "sched"),
             &mut self.sched,
             reader.keep_below,
             &mut reader.buf,
         );
-        let Ok(switches) = text.map(Switches::parse) else {
+        let Ok(text) = text.map(String::from_utf8_lossy) else {
             return;
         };
-        self.first_migrations = first.or(switches.migrations);
-        self.migrations = switches
-            .migrations
+        // Switches and migrations (kernel/sched/debug.c, `proc_sched_show_task`).
+        let count = |name| value(&text, name)?.parse::<u64>().ok();
+        let migrations = count("se.nr_migrations");
+        self.first_migrations = first.or(migrations);
+        self.migrations = migrations
             .zip(self.first_migrations)
             .map(|(n, f)| n.saturating_sub(f));
         if let Some(times) = &mut self.times {
-            (times.voluntary, times.involuntary) = (switches.voluntary, switches.involuntary);
+            times.voluntary = count("nr_voluntary_switches");
+            times.involuntary = count("nr_involuntary_switches");
         }
     }
 
-    pub(super) fn read_affinity(&mut self, reader: &ReadContext) {
+    fn read_affinity(&mut self, reader: &ReadContext) {
         let set = if reader.paths.real {
             affinity_of(self.tid)
         } else {
@@ -190,28 +179,10 @@ impl LiveThread {
     }
 }
 
-/// CPU times alone.
-fn times(stat: &Stat<'_>, sched: Option<SchedStat>) -> ThreadTimes {
-    let ns = |ticks: u64| ticks.saturating_mul(TICK_NS);
-    ThreadTimes {
-        user_ns: ns(stat.user_ticks),
-        system_ns: ns(stat.system_ticks),
-        guest_ns: ns(stat.guest_ticks),
-        run_ns: sched.map(|s| s.run_ns),
-        wait_ns: sched.map(|s| s.wait_ns),
-        ..ThreadTimes::default()
-    }
-}
-
-/// Start (ticks after boot) and CPU times of a process's main thread, read once.
-pub(crate) fn main_thread(paths: &SystemPaths, pid: i32) -> Option<(u64, ThreadTimes)> {
-    let task = paths.process(pid, "task").join(pid.to_string());
-    let sched = file::read_bytes(&task.join("schedstat"), 256)
-        .ok()
-        .and_then(|line| SchedStat::parse(&line));
-    let line = file::read_bytes(&task.join("stat"), 4096).ok()?;
-    let stat = Stat::parse(&line)?;
-    Some((stat.start_ticks, times(&stat, sched)))
+/// When a process was started, ticks after boot.
+pub(crate) fn start_of(paths: &SystemPaths, pid: i32) -> Option<u64> {
+    let line = file::read_bytes(&paths.process(pid, "stat"), 4096).ok()?;
+    Some(Stat::parse(&line)?.start_ticks)
 }
 
 /// The CPUs a thread may run on. The system call costs a twentieth of reading `status`.

@@ -47,10 +47,7 @@ pub(super) fn all_bad() -> Vec<Job> {
         status: "postcopy-paused".into(),
         ..migration(0)
     };
-    let slow = Job {
-        write_before_ns: Some(1000),
-        ..backup(0)
-    };
+    let slow = backup(0);
     vec![
         never,
         migration(12),

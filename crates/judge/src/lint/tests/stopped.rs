@@ -79,7 +79,7 @@ fn a_guest_runs_again_with_the_manager_that_it_has() {
     let of = |command: &str| {
         let mut guest = guest(full_disk());
         guest.facts.command = Some(Arc::new(cmdline::parse_text(command).unwrap()));
-        (guest.facts.xml, guest.facts.xml_text, guest.facts.uuid) = (None, None, None);
+        (guest.facts.xml, guest.facts.uuid) = (None, None);
         fixes_of(&judge(&on(guest).model()))
     };
     let plain = of("qemu-system-x86_64 -accel kvm -m 64 -qmp unix:/run/q.sock,server=on,wait=off");

@@ -55,32 +55,6 @@ fn guests_outside_of_the_pid_namespace_are_no_ghost() {
     }
 }
 
-/// A VMM works before it opens its VM; a sample may fall in between.
-#[test]
-fn what_the_emulator_used_since_the_sample_before_is_not_lost() {
-    let mut b = Bench::new();
-    // Born (at 1000.5 s after boot) before the first sample.
-    let vmm = b.fake.process(10, "vmm").start(100_050).ticks(30, 0, 0);
-    vmm.schedstat(300_000_000, 0, 1);
-    let before = b.collector.tick();
-    assert!(before.domains.is_empty());
-    vmm.ticks(70, 0, 0)
-        .fd(3, "anon_inode:kvm-vm")
-        .thread(11, "CPU 0/KVM")
-        .start(100_150);
-    b.fake.process(10, "vmm").schedstat(700_000_000, 0, 2);
-    let now = b.collector.tick();
-    let model = judge::model::Model::new(&now, judge::model::Base::Previous(&before));
-    let emulator = model.domains[0].emulator().unwrap();
-    let used_ms = emulator.cpu.unwrap().busy() * model.interval_s.unwrap() * 10.0;
-    assert_eq!(used_ms.round() as u32, 400);
-    let next = b.collector.tick();
-    assert_eq!(
-        next.domains[0].threads[0].cpu_before, None,
-        "of the first sample alone"
-    );
-}
-
 /// Seconds and ticks of 10 ms as the fake host counts them: its monotonic clock began 1,000 s after
 /// boot.
 fn at_ticks(ticks: u64) -> u64 {

@@ -17,10 +17,8 @@ pub(super) const HANG_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A query to a guest.
 pub(super) enum GuestQuestion {
-    /// The counters of its disks and network cards.
+    /// Whether it runs, and the counters of its disks and network cards.
     Devices,
-    /// Whether it runs, and why not.
-    State,
     /// The device of each port and address, by a monitor command (HMP).
     MemoryMap(SyncSender<MonitorReply>),
 }
@@ -89,11 +87,6 @@ impl CallQueue {
             .values()
             .filter(|since| now.saturating_duration_since(**since) > DEADLINE)
             .count()
-    }
-
-    /// Whether a guest is being asked, or will be.
-    pub fn is_asking(&self, uuid: &str) -> bool {
-        self.running.contains_key(uuid) || self.waiting.iter().any(|(waiting, _)| waiting == uuid)
     }
 
     /// Whether questions wait.

@@ -76,35 +76,20 @@ fn answer(
 ) {
     match question {
         GuestQuestion::Devices => {
-            let xml = shared
-                .lock()
-                .domains
-                .get(uuid)
-                .and_then(|domain| domain.xml_text.clone());
-            let mirrors = xml.is_some_and(|xml| xml.contains("<mirror "));
-            let Some(mut read) = connection.devices(uuid, mirrors) else {
+            let Some((now, read)) = connection.devices(uuid) else {
                 return;
             };
             let mut state = shared.lock();
             let LibvirtState {
                 domains, devices, ..
             } = &mut *state;
-            if let Some(domain) = domains.get_mut(uuid).map(Arc::make_mut) {
-                domain.activity = read.since(devices.get(uuid), &domain.activity);
-                devices.insert(uuid.to_owned(), read);
-            }
-        }
-        GuestQuestion::State => {
-            let Some(now) = connection.state(uuid) else {
+            let Some(domain) = domains.get_mut(uuid).map(Arc::make_mut) else {
                 return;
             };
-            if let Some(domain) = shared
-                .lock()
-                .domains
-                .get_mut(uuid)
-                .filter(|d| d.state.as_ref() != Some(&now))
-            {
-                Arc::make_mut(domain).state = Some(now);
+            domain.state = Some(now);
+            if let Some(mut read) = read {
+                domain.activity = read.since(devices.get(uuid));
+                devices.insert(uuid.to_owned(), read);
             }
         }
         GuestQuestion::MemoryMap(reply) => {

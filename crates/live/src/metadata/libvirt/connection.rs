@@ -5,10 +5,9 @@ use super::failure::{self, LibvirtFailure};
 use super::{jobs, state, unwrapped};
 use crate::metadata::qmp::MEMORY_MAP;
 use crate::metadata::source::{DeviceCounters, GuestMetadata, ReportedState};
-use kvm::{sanitize, sanitize_name};
-use sample::{DiskSample, Known, Origin, Stop, StopReason};
+use kvm::sanitize;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use virt::connect::Connect;
 use virt::domain::Domain;
 use virt::error::Error;
@@ -16,9 +15,6 @@ use virt::sys;
 
 /// At most this many domains of one host are read.
 const MAX_DOMAINS: usize = 4096;
-
-/// Time for another client of libvirt to be done with a guest.
-const BUSY_PAUSE: Duration = Duration::from_millis(100);
 
 /// A connection that opens itself, and reopens after the daemon was away.
 pub struct LibvirtConnection {
@@ -48,53 +44,10 @@ impl LibvirtConnection {
         Ok(list.iter().take(MAX_DOMAINS).filter_map(polled).collect())
     }
 
-    /// The counters of a domain's disks and interfaces, its balloon and its jobs. `mirrors`: a disk
-    /// of it is copied, as its XML says.
-    pub fn devices(&mut self, uuid: &str, mirrors: bool) -> Option<DeviceCounters> {
+    /// Whether a domain runs; and the counters of its disks and interfaces, its balloon and its job.
+    pub fn devices(&mut self, uuid: &str) -> Option<(ReportedState, Option<DeviceCounters>)> {
         let domain = self.open().ok()?.lookup_domain_by_uuid_string(uuid).ok()?;
-        let mut read = unwrapped::device_stats(&domain)?;
-        if stats::lacks_disks(&read) {
-            // Perhaps another client of libvirt asks about the guest at this moment.
-            std::thread::sleep(BUSY_PAUSE);
-            read = unwrapped::device_stats(&domain)?;
-        }
-        let at = Instant::now();
-        let disks = stats::disks(&read);
-        let is_busy = unwrapped::is_busy(&domain) && {
-            std::thread::sleep(BUSY_PAUSE);
-            unwrapped::is_busy(&domain)
-        };
-        let mirrored: &[DiskSample] = if mirrors { &disks } else { &[] };
-        let jobs = if is_busy {
-            None
-        } else {
-            Some(jobs::all(&domain, mirrored))
-        };
-        Some(DeviceCounters {
-            at,
-            disks,
-            nics: stats::nics(&read),
-            balloon: stats::balloon(&read),
-            jobs,
-        })
-    }
-
-    /// Whether a domain runs, with the disks that failed.
-    pub fn state(&mut self, uuid: &str) -> Option<ReportedState> {
-        let domain = self.open().ok()?.lookup_domain_by_uuid_string(uuid).ok()?;
-        let Some(reason) = state::stop_reason(&domain) else {
-            return Some(ReportedState::Running);
-        };
-        let disks = if reason == StopReason::IoError {
-            unwrapped::failed_disks(&domain)
-        } else {
-            Vec::new()
-        };
-        Some(ReportedState::Stopped(Stop {
-            reason,
-            disks,
-            ..Stop::default()
-        }))
+        Some((reported_state(&domain), counters(&domain)))
     }
 
     /// The text of the guest's memory map, by a human monitor command.
@@ -125,13 +78,28 @@ pub(super) fn sentence(error: &Error) -> String {
     sanitize(error.message(), 200)
 }
 
+fn reported_state(domain: &Domain) -> ReportedState {
+    ReportedState::stopped_for(state::stop_reason(domain))
+}
+
+fn counters(domain: &Domain) -> Option<DeviceCounters> {
+    let read = unwrapped::device_stats(domain)?;
+    let at = Instant::now();
+    let step = state::migration_status(domain);
+    let job = unwrapped::job(domain).map(|stats| jobs::of_domain(&stats, step));
+    Some(DeviceCounters {
+        at,
+        disks: stats::disks(&read),
+        nics: stats::nics(&read),
+        balloon: stats::balloon(&read),
+        jobs: job.into_iter().collect(),
+    })
+}
+
 fn polled(domain: &Domain) -> Option<(String, GuestMetadata)> {
     let uuid = domain.uuid_string().ok()?;
-    let name = sanitize_name(&domain.name().ok()?, 128);
     let known = GuestMetadata {
-        name: Some(Known::new(name, Origin::Libvirt)),
-        uuid: Some(Known::new(uuid.clone(), Origin::Libvirt)),
-        state: Some(ReportedState::stopped_for(state::stop_reason(domain))),
+        state: Some(reported_state(domain)),
         xml_text: domain.xml_desc(0).ok().map(Arc::from),
         persistent: domain.is_persistent().ok(),
         ..GuestMetadata::default()
@@ -143,7 +111,6 @@ fn polled(domain: &Domain) -> Option<(String, GuestMetadata)> {
 mod tests {
     use super::*;
     use crate::metadata::libvirt::library;
-    use sample::StopDisk;
 
     /// libvirt's own test driver, which is in the library and asks no daemon.
     #[test]
@@ -157,10 +124,6 @@ mod tests {
             panic!("{} domains", all.len())
         };
         assert_eq!(
-            found.name.as_ref().map(|name| name.value.as_str()),
-            Some("test")
-        );
-        assert_eq!(
             (&found.state, found.persistent),
             (&Some(ReportedState::Running), Some(true))
         );
@@ -171,25 +134,19 @@ mod tests {
                 .expect("XML")
                 .contains(&format!("<uuid>{uuid}</uuid>"))
         );
-        assert_eq!(connection.state(uuid), Some(ReportedState::Running));
+        let (state, _) = connection.devices(uuid).expect("the domain");
+        assert_eq!(state, ReportedState::Running);
         let domain = connection
             .open()
             .expect("open")
             .lookup_domain_by_uuid_string(uuid)
             .expect("the domain");
-        // That driver makes up an error for each disk, and knows no jobs.
-        let failed = StopDisk {
-            name: "vda".into(),
-            ..StopDisk::default()
-        };
-        assert_eq!(unwrapped::failed_disks(&domain), [failed]);
-        assert!(
-            unwrapped::job(&domain).is_none() && unwrapped::block_job(&domain, "vda").is_none()
-        );
+        // That driver knows no jobs.
+        assert!(unwrapped::job(&domain).is_none());
         drop(connection);
         assert_eq!(
-            domain.name().as_deref(),
-            Ok("test"),
+            domain.uuid_string().as_ref(),
+            Ok(uuid),
             "a domain holds its connection"
         );
 

@@ -12,7 +12,8 @@ pub type Stats = BTreeMap<String, String>;
 const MAX_ENTRIES: u64 = 4096;
 
 /// Block devices. One without all of its counters is left out: it is not idle, its activity is
-/// unknown.
+/// unknown, as while libvirt works on the domain for another client (`qemuDomainGetStatsBlock` in
+/// `src/qemu/qemu_driver.c`).
 pub fn disks(stats: &Stats) -> Vec<DiskSample> {
     let disk = |at: StatsEntry| {
         Some(DiskSample {
@@ -29,13 +30,6 @@ pub fn disks(stats: &Stats) -> Vec<DiskSample> {
         })
     };
     group(stats, "block").filter_map(disk).collect()
-}
-
-/// Whether no disk has counters though there may be disks: with the no-wait flag libvirt leaves out
-/// what it has to ask QEMU for while it works on the domain for another client
-/// (`qemuDomainGetStatsBlock` in `src/qemu/qemu_driver.c`).
-pub fn lacks_disks(stats: &Stats) -> bool {
-    number(stats, "block.count") != Some(0) && disks(stats).is_empty()
 }
 
 /// Network interfaces, as [`disks`].
@@ -137,15 +131,6 @@ mod tests {
         assert!(disks[0].name.starts_with("vda") && !disks[0].name.contains('\u{1b}'));
         assert_eq!(nics(&stats)[0].drops, 13 + 16);
         assert_eq!(balloon(&stats), Some(256 << 20));
-    }
-
-    #[test]
-    fn disks_without_counters_are_asked_for_again() {
-        let count = |n| stats(&[("block.count", n)]);
-        assert_eq!(
-            [devices(), count("1"), Stats::new(), count("0")].map(|s| lacks_disks(&s)),
-            [false, true, true, false]
-        );
     }
 
     #[test]

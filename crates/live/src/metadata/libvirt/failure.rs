@@ -3,7 +3,7 @@
 
 use super::connection::sentence;
 use kvm::shell_quoted;
-use virt::error::{Error, ErrorNumber};
+use virt::error::Error;
 
 /// Brings back a daemon that is stopped, hangs, or runs without its socket; `start` would do
 /// nothing for the last two.
@@ -31,58 +31,31 @@ pub fn without_library(why: &str) -> LibvirtFailure {
     )
 }
 
-/// Errors of somebody who may not connect.
-const REFUSALS: [ErrorNumber; 5] = [
-    ErrorNumber::OperationDenied,
-    ErrorNumber::AuthFailed,
-    ErrorNumber::AuthCancelled,
-    ErrorNumber::AccessDenied,
-    ErrorNumber::AuthUnavailable,
+/// What libvirt and the system say, in English as kvmtop sets no locale, to somebody who may not
+/// connect. libvirt asks polkit over the system's bus.
+const REFUSALS: [&str; 6] = [
+    "denied",
+    "forbidden",
+    "not permitted",
+    "authentication",
+    "system bus",
+    "polkit",
 ];
 
 /// A call failed.
 pub fn from_error(uri: &str, error: &Error) -> LibvirtFailure {
-    let is_refused = error
-        .code()
-        .known()
-        .is_some_and(|number| REFUSALS.contains(&number));
-    explain(uri, is_refused, &sentence(error))
+    explain(uri, &sentence(error))
 }
 
-fn explain(uri: &str, is_refused: bool, message: &str) -> LibvirtFailure {
+fn explain(uri: &str, message: &str) -> LibvirtFailure {
     let says = |part: &str| message.contains(part);
     let user = rustix::process::geteuid().as_raw();
-    let refuses = format!("runs but refuses kvmtop as user {user}");
-    let (cause, fix) = if is_refused {
-        (
-            refuses,
-            format!(
-                "run kvmtop as root, or allow its user in polkit, as root: {}",
-                polkit_rule(user)
-            ),
-        )
-    } else if says("Permission denied") || says("Operation not permitted") {
-        // Of the socket. libvirt passes on the system's sentence, in English: kvmtop sets no
-        // locale.
-        let join = format!("usermod -aG libvirt \"$(id -un {user})\"");
-        (
-            refuses,
-            format!(
-                "run kvmtop as root, or add its user to the group libvirt and log in again: \
-            `{join}`"
-            ),
-        )
-    } else if says("system bus") || says("polkit") {
-        // Before a missing socket: libvirt reaches polkit over the bus, and the error about a
-        // missing bus reads much alike. It looks for the bus once, when it first needs it
-        // (src/util/virgdbus.c, virGDBusGetSystemBus).
-        let fix = "run kvmtop as root, or start the bus and polkit, and libvirt again, which looks \
-                   for the bus only once: `systemctl start dbus polkit && systemctl restart \
-                   libvirtd` (or virtqemud); its guests go on running";
-        (
-            "runs but cannot ask polkit about kvmtop's user".into(),
-            fix.into(),
-        )
+    let (cause, fix) = if REFUSALS.into_iter().any(says) {
+        let fix = format!(
+            "run kvmtop as root, or add its user to the group libvirt and log in again: \
+             `usermod -aG libvirt \"$(id -un {user})\"`"
+        );
+        (format!("runs but refuses kvmtop as user {user}"), fix)
     } else if says("connect socket") && says("No such file or directory")
         || says("Connection refused")
     {
@@ -95,17 +68,6 @@ fn explain(uri: &str, is_refused: bool, message: &str) -> LibvirtFailure {
         )
     };
     (format!("libvirt at {uri} {cause}: {message}"), fix)
-}
-
-/// The command that lets a user look at guests. polkit reads rules in the order of their files'
-/// names, and the first answer counts (polkit(8)); members of the group libvirt may manage guests,
-/// which is another action.
-fn polkit_rule(user: u32) -> String {
-    format!(
-        "echo 'polkit.addRule(function(action, subject) {{ if (action.id == \
-         \"org.libvirt.unix.monitor\" && subject.user == \"'\"$(id -un {user})\"'\") return \
-         polkit.Result.YES; }});' > /etc/polkit-1/rules.d/00-kvmtop.rules"
-    )
 }
 
 #[cfg(test)]
@@ -123,57 +85,42 @@ mod tests {
             file or directory";
         let cases = [
             (
-                false,
                 socket("No such file or directory"),
                 "is stopped",
                 "systemctl restart libvirtd",
             ),
             (
-                false,
                 socket("Connection refused"),
                 "is stopped",
                 "systemctl restart libvirtd",
             ),
             (
-                false,
-                bus.into(),
-                "cannot ask polkit",
-                "polkit && systemctl restart libvirtd",
-            ),
-            (
-                false,
                 socket("Permission denied"),
                 "refuses kvmtop",
                 "group libvirt",
             ),
+            (polkit.into(), "refuses kvmtop", "group libvirt"),
+            (bus.into(), "refuses kvmtop", "group libvirt"),
             (
-                true,
-                polkit.into(),
-                "refuses kvmtop",
-                "> /etc/polkit-1/rules.d/00-kvmtop.rules",
-            ),
-            (
-                true,
                 "authentication failed: access denied by policy".into(),
                 "refuses kvmtop",
-                "rules.d",
+                "group libvirt",
             ),
             (
-                false,
                 "no connection driver available".into(),
                 "does not answer",
-                "--libvirt-uri",
+                "virsh -r",
             ),
         ];
-        for (is_refused, message, cause, fix) in cases {
-            let said = explain("qemu:///system", is_refused, &message);
+        for (message, cause, fix) in cases {
+            let said = explain("qemu:///system", &message);
             assert!(
                 said.0.contains(cause) && said.0.contains(&message),
                 "{said:?}"
             );
             assert!(said.1.contains(fix), "{said:?}");
         }
-        let hostile = explain("x'; reboot #", false, "");
+        let hostile = explain("x'; reboot #", "");
         assert!(
             hostile.1.starts_with(r"virsh -r -c 'x'\''; reboot #' list"),
             "{}",

@@ -1,29 +1,12 @@
-//! Jobs as libvirt reports them. What it reports only on a writable connection is unknown: the
-//! downtime limit, the bandwidth and the capabilities of a migration. It names no stream and no
-//! commit that does not reach the top.
+//! The job of a whole domain as libvirt reports it. What it reports only on a writable connection
+//! is unknown: the downtime limit, the bandwidth and the capabilities of a migration. Jobs of single
+//! disks are not asked for.
 
 use super::domain_stats::{Stats, number};
-use super::{state, unwrapped};
-use sample::{DiskSample, Job, JobKind};
-use virt::domain::Domain;
-use virt::sys::virDomainBlockJobInfo;
+use sample::{Job, JobKind};
 
-/// The job of the whole domain, and the jobs of these disks.
-pub(super) fn all(domain: &Domain, disks: &[DiskSample]) -> Vec<Job> {
-    let mut jobs = Vec::new();
-    if let Some(stats) = unwrapped::job(domain) {
-        jobs.push(of_domain(&stats, state::migration_status(domain)));
-    }
-    for disk in disks {
-        if let Some(info) = unwrapped::block_job(domain, &disk.name) {
-            jobs.push(of_disk(&disk.name, &info));
-        }
-    }
-    jobs
-}
-
-/// From the parameters of `virDomainGetJobStats`.
-fn of_domain(stats: &Stats, status: &str) -> Job {
+/// From the parameters of `virDomainGetJobStats`. `status`: the step of a migration.
+pub(super) fn of_domain(stats: &Stats, status: &str) -> Job {
     let kind = match number(stats, "operation") {
         Some(2 | 6) => JobKind::Save,
         Some(4 | 5) => JobKind::Migration,
@@ -59,31 +42,6 @@ fn of_domain(stats: &Stats, status: &str) -> Job {
             .and_then(|pages| pages.checked_mul(number(stats, "memory_page_size").unwrap_or(4096))),
         downtime_ns: nanoseconds("downtime"),
         throttle_percent: number(stats, "auto_converge_throttle"),
-        ..Job::default()
-    }
-}
-
-/// From `virDomainGetBlockJobInfo`.
-fn of_disk(name: &str, info: &virDomainBlockJobInfo) -> Job {
-    Job {
-        kind: match info.type_ {
-            1 => JobKind::Stream,
-            2 => JobKind::Mirror,
-            3 | 4 => JobKind::Commit,
-            5 => JobKind::Backup,
-            _ => JobKind::Other,
-        },
-        name: name.to_owned(),
-        status: if info.end > 0 && info.cur == info.end {
-            "ready"
-        } else {
-            "running"
-        }
-        .into(),
-        done: Some(info.cur),
-        total: Some(info.end),
-        remaining: Some(info.end.saturating_sub(info.cur)),
-        limit: Some(info.bandwidth).filter(|limit| *limit > 0),
         ..Job::default()
     }
 }

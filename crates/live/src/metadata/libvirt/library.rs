@@ -7,7 +7,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem::transmute;
-use std::ptr::{null, null_mut};
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use virt::sys;
 
@@ -84,7 +84,6 @@ functions! {
         connect: sys::virConnectPtr, uuid: *const c_char
     ) -> sys::virDomainPtr, else null_mut();
     fn virDomainFree(domain: sys::virDomainPtr) -> c_int, else -1;
-    fn virDomainGetName(domain: sys::virDomainPtr) -> *const c_char, else null();
     fn virDomainGetUUIDString(domain: sys::virDomainPtr, uuid: *mut c_char) -> c_int, else -1;
     fn virDomainGetState(
         domain: sys::virDomainPtr, state: *mut c_int, reason: *mut c_int, flags: c_uint
@@ -94,20 +93,11 @@ functions! {
     fn virDomainQemuMonitorCommand(
         domain: sys::virDomainPtr, command: *const c_char, answer: *mut *mut c_char, flags: c_uint
     ) -> c_int, else -1;
-    fn virDomainGetDiskErrors(
-        domain: sys::virDomainPtr, errors: sys::virDomainDiskErrorPtr, room: c_uint, flags: c_uint
-    ) -> c_int, else -1;
-    fn virDomainGetControlInfo(
-        domain: sys::virDomainPtr, info: sys::virDomainControlInfoPtr, flags: c_uint
-    ) -> c_int, else -1;
     fn virDomainGetJobStats(
         domain: sys::virDomainPtr, kind: *mut c_int, list: *mut sys::virTypedParameterPtr, count: *mut c_int,
         flags: c_uint
     ) -> c_int, else -1;
     fn virTypedParamsFree(list: sys::virTypedParameterPtr, count: c_int) -> (), else ();
-    fn virDomainGetBlockJobInfo(
-        domain: sys::virDomainPtr, disk: *const c_char, info: sys::virDomainBlockJobInfoPtr, flags: c_uint
-    ) -> c_int, else -1;
     fn virDomainListGetStats(
         domains: *mut sys::virDomainPtr, stats: c_uint, records: *mut *mut sys::virDomainStatsRecordPtr, flags: c_uint
     ) -> c_int, else -1;

@@ -86,8 +86,13 @@ impl Libvirt {
     /// is there that the daemon may know.
     pub fn start(uri: Option<String>, at_once: bool) -> Self {
         let shared = Arc::<Shared>::default();
-        if let Err(failure) = start_thread(&shared, uri, at_once) {
-            shared.lock().fail(failure);
+        let of_thread = shared.clone();
+        let thread = std::thread::Builder::new().name("libvirt".into());
+        if let Err(e) = thread.spawn(move || polling::serve(&of_thread, uri, at_once)) {
+            shared.lock().fail((
+                format!("libvirt is not used: its thread did not start: {e}"),
+                "raise ulimit -u".into(),
+            ));
         }
         Self(shared)
     }
@@ -111,13 +116,8 @@ impl Libvirt {
 
     /// The vCPUs of a guest began or ceased to run: asks for its state soon.
     pub fn look_at_state(&self, uuid: &str) {
-        self.0.lock().queue.add(uuid, GuestQuestion::State);
+        self.0.lock().queue.add(uuid, GuestQuestion::Devices);
         self.0.work.notify_all();
-    }
-
-    /// Whether a question about a guest has no answer yet.
-    pub fn is_asking(&self, uuid: &str) -> bool {
-        self.0.lock().queue.is_asking(uuid)
     }
 
     /// Sets the processes of the domains, by UUID (lower case): one that is stopped or waits for
@@ -176,27 +176,10 @@ impl Drop for Libvirt {
     }
 }
 
-/// Starts the thread that polls libvirt.
-fn start_thread(
-    shared: &Arc<Shared>,
-    uri: Option<String>,
-    at_once: bool,
-) -> Result<(), LibvirtFailure> {
-    let of_thread = shared.clone();
-    let thread = std::thread::Builder::new().name("libvirt".into());
-    match thread.spawn(move || polling::serve(&of_thread, uri, at_once)) {
-        Ok(_) => Ok(()),
-        Err(e) => Err((
-            format!("libvirt is not used: its thread did not start: {e}"),
-            "raise ulimit -u".into(),
-        )),
-    }
-}
-
 impl LibvirtState {
     /// The status while single guests are left out.
     fn left_out(&self, now: Instant) -> Option<SourceStatus> {
-        let name = |uuid: &String| Some(self.domains.get(uuid)?.name.as_ref()?.value.as_str());
+        let name = |uuid: &String| self.domains.get(uuid)?.xml.as_ref()?.value.name.as_deref();
         let silent: Vec<&str> = self.queue.silent(now).filter_map(name).collect();
         let first = silent.iter().min()?;
         let cause = format!(

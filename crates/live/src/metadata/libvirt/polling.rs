@@ -6,7 +6,7 @@ use super::connection::LibvirtConnection;
 use super::{LibvirtState, Shared, failure, library};
 use crate::metadata::source::GuestMetadata;
 use kvm::domain_xml;
-use sample::{Known, Origin, StopReason};
+use sample::{Known, Origin};
 use std::path::Path;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,8 +17,6 @@ const POLL: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_secs(10);
 /// Time between two looks for work that nobody announces, such as a thread that is late.
 const STEP: Duration = Duration::from_millis(500);
-/// A poll that a new guest causes waits for further new guests.
-const REFRESH: Duration = Duration::from_millis(100);
 /// The sockets of this host's daemons (libvirt's `src/remote/remote_sockets.c`), where a client of
 /// `qemu:///system` connects.
 const SOCKETS: [&str; 4] = [
@@ -104,9 +102,7 @@ fn run(shared: &Arc<Shared>, uri: &str) {
             return;
         }
         if state.refresh {
-            drop(state);
-            std::thread::sleep(REFRESH);
-            shared.lock().refresh = false;
+            state.refresh = false;
             next = Instant::now();
         }
     }
@@ -136,14 +132,8 @@ fn poll(shared: &Shared, connection: &mut LibvirtConnection) -> bool {
                 ..
             } = &mut *state;
             devices.retain(|uuid, _| domains.contains_key(uuid));
-            for (uuid, domain) in domains.iter() {
+            for uuid in domains.keys() {
                 queue.add(uuid, GuestQuestion::Devices);
-                if domain
-                    .stop()
-                    .is_some_and(|stop| stop.reason == StopReason::IoError)
-                {
-                    queue.add(uuid, GuestQuestion::State);
-                }
             }
         }
         Err(failure) => {
@@ -159,21 +149,12 @@ fn poll(shared: &Shared, connection: &mut LibvirtConnection) -> bool {
 fn merge(polled: GuestMetadata, before: Option<&GuestMetadata>) -> GuestMetadata {
     let before = before.cloned().unwrap_or_default();
     let GuestMetadata {
-        name,
-        uuid,
         state,
         persistent,
         xml_text,
         ..
     } = polled;
-    let state = match (&before.state, state) {
-        // A poll names no disks.
-        (Some(known), Some(polled)) if known.reason() == polled.reason() => Some(known.clone()),
-        (_, polled) => polled,
-    };
     let mut domain = GuestMetadata {
-        name,
-        uuid,
         state,
         persistent,
         ..before

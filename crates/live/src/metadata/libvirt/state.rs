@@ -1,5 +1,6 @@
 //! Whether a domain runs. libvirt knows this without asking QEMU.
 
+use crate::metadata::status_xml::PAUSES;
 use sample::StopReason;
 use virt::domain::{Domain, DomainCrashedReason, DomainPausedReason, DomainStateReason};
 use virt::enumutil::Enum;
@@ -23,25 +24,12 @@ fn stop_reason_of(reason: DomainStateReason) -> Option<StopReason> {
             StopReason::GuestPanicked
         }
         DomainStateReason::Crashed(_) => StopReason::Crashed,
-        // Also after an error of KVM, for which libvirt has no word.
-        DomainStateReason::Paused(reason) => match reason.unwrap_or(DomainPausedReason::Unknown) {
-            DomainPausedReason::Unknown => StopReason::Unknown,
-            DomainPausedReason::User => StopReason::User,
-            // In post-copy the guest runs on the other host.
-            DomainPausedReason::Migration | DomainPausedReason::PostCopy => StopReason::Migration,
-            DomainPausedReason::Save => StopReason::Save,
-            DomainPausedReason::Dump => StopReason::Dump,
-            DomainPausedReason::IOError => StopReason::IoError,
-            DomainPausedReason::Watchdog => StopReason::Watchdog,
-            DomainPausedReason::FromSnapshot => StopReason::FromSnapshot,
-            DomainPausedReason::ShuttingDown => StopReason::Shutdown,
-            DomainPausedReason::Snapshot => StopReason::Snapshot,
-            // Of a guest that QEMU keeps after its kernel panicked (`<on_crash>`).
-            DomainPausedReason::Crashed => StopReason::GuestPanicked,
-            DomainPausedReason::StartingUp => StopReason::Starting,
-            DomainPausedReason::PostCopyFailed => StopReason::PostcopyFailed,
-            DomainPausedReason::APIError => StopReason::ApiError,
-        },
+        DomainStateReason::Paused(reason) => {
+            let number = usize::try_from(reason.to_raw()).unwrap_or(0);
+            PAUSES
+                .get(number)
+                .map_or(StopReason::Unknown, |(_, reason)| *reason)
+        }
         _ => return None,
     })
 }

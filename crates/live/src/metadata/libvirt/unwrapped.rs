@@ -2,56 +2,13 @@
 #![allow(unsafe_code, reason = "calls functions of C")]
 
 use super::domain_stats::Stats;
-use kvm::sanitize;
-use sample::{MAX_STOP_DISKS, StopDisk};
-use std::ffi::{CStr, CString, c_char, c_int, c_uint};
+use std::ffi::{CStr, c_char, c_int};
 use std::ptr::null_mut;
 use virt::domain::Domain;
 use virt::sys;
 
 /// At most this many statistics of one domain are read.
 const MAX_STATS: usize = 65_536;
-
-/// The disks whose requests failed. libvirt asks QEMU.
-pub fn failed_disks(domain: &Domain) -> Vec<StopDisk> {
-    let mut errors = [sys::virDomainDiskError {
-        disk: null_mut(),
-        error: 0,
-    }; MAX_STOP_DISKS];
-    let room = errors.len() as c_uint;
-    // SAFETY: libvirt fills in at most as many as there is room for.
-    let count =
-        unsafe { sys::virDomainGetDiskErrors(domain.as_ptr(), errors.as_mut_ptr(), room, 0) };
-    let mut disks = Vec::new();
-    for error in errors.iter().take(usize::try_from(count).unwrap_or(0)) {
-        // SAFETY: the name is null or a text of C, and the caller's.
-        let Some(name) = (unsafe { copied(error.disk) }) else {
-            continue;
-        };
-        // SAFETY: as above; it is freed once.
-        unsafe { libc::free(error.disk.cast()) };
-        let is_full = error.error.cast_unsigned() == sys::VIR_DOMAIN_DISK_ERROR_NO_SPACE;
-        disks.push(StopDisk {
-            name: sanitize(&name, 64),
-            is_full,
-            ..StopDisk::default()
-        });
-    }
-    disks
-}
-
-/// Whether libvirt works on the domain at this moment, so that a question about its jobs would
-/// wait. This one never does (`qemuDomainGetControlInfo` in libvirt's `src/qemu/qemu_driver.c`).
-pub fn is_busy(domain: &Domain) -> bool {
-    let mut info = sys::virDomainControlInfo {
-        state: 0,
-        details: 0,
-        stateTime: 0,
-    };
-    // SAFETY: `info` is libvirt's record.
-    let result = unsafe { sys::virDomainGetControlInfo(domain.as_ptr(), &raw mut info, 0) };
-    result != 0 || info.state != sys::VIR_DOMAIN_CONTROL_OK
-}
 
 /// The figures of the job of the whole domain, if it has one. Of a job libvirt asks QEMU.
 pub fn job(domain: &Domain) -> Option<Stats> {
@@ -77,23 +34,6 @@ pub fn job(domain: &Domain) -> Option<Stats> {
         sys::virTypedParamsFree(list, count);
         job
     }
-}
-
-/// The job of a disk, if it has one.
-pub fn block_job(domain: &Domain, disk: &str) -> Option<sys::virDomainBlockJobInfo> {
-    let mut info = sys::virDomainBlockJobInfo {
-        type_: 0,
-        bandwidth: 0,
-        cur: 0,
-        end: 0,
-    };
-    let disk = CString::new(disk).ok()?;
-    let flags = sys::VIR_DOMAIN_BLOCK_JOB_INFO_BANDWIDTH_BYTES;
-    // SAFETY: the name is a text of C, and `info` is libvirt's record.
-    let result = unsafe {
-        sys::virDomainGetBlockJobInfo(domain.as_ptr(), disk.as_ptr(), &raw mut info, flags)
-    };
-    if result == 1 { Some(info) } else { None }
 }
 
 /// The statistics of its disks, network cards and balloon. One domain is asked at a time, because a

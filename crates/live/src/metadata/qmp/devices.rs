@@ -62,7 +62,7 @@ pub(in crate::metadata) fn ask(monitor: &mut QmpConversation) -> Result<MonitorF
         .ok()
         .map(|b| b.actual);
     let disks = blocks.iter().take(MAX_DISKS).filter_map(disk).collect();
-    let jobs = Some(jobs::ask(monitor, state == ReportedState::Running));
+    let jobs = jobs::ask(monitor);
     Ok(MonitorFigures {
         devices: DeviceCounters {
             at,

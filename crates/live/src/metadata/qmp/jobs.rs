@@ -1,5 +1,5 @@
 //! A monitor's answers about jobs (qapi/migration.json, `query-migrate`; qapi/job.json,
-//! `query-jobs`; qapi/block-core.json, `query-block-jobs`; qapi/dump.json, `query-dump`).
+//! `query-jobs`).
 
 use super::conversation::QmpConversation;
 use kvm::sanitize;
@@ -28,8 +28,6 @@ struct QmpMemory {
     dirty_pages_rate: Option<u64>,
     dirty_sync_count: Option<u64>,
     page_size: Option<u64>,
-    /// 10^6 bits per second.
-    mbps: Option<f64>,
 }
 
 #[derive(Deserialize, Default)]
@@ -59,27 +57,9 @@ struct QmpJob {
     error: Option<String>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-struct QmpBlockJob {
-    /// The job's id.
-    device: String,
-    /// Bytes per second; 0: unlimited.
-    speed: Option<u64>,
-    io_status: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct QmpDump {
-    status: String,
-    completed: Option<u64>,
-    total: Option<u64>,
-}
-
 /// Asks for the guest's jobs. A command that this QEMU does not have is refused: no job of its
-/// kind. `may_run`: a dump keeps the guest paused (`dump_init` in QEMU's dump/dump.c), so that only
-/// a paused guest can have one.
-pub(super) fn ask(monitor: &mut QmpConversation, may_run: bool) -> Vec<Job> {
+/// kind.
+pub(super) fn ask(monitor: &mut QmpConversation) -> Vec<Job> {
     let mut jobs: Vec<Job> = query::<QmpMigration>(monitor, "migrate")
         .and_then(migration)
         .into_iter()
@@ -89,13 +69,7 @@ pub(super) fn ask(monitor: &mut QmpConversation, may_run: bool) -> Vec<Job> {
         add_limits(migration, monitor);
     }
     let of_blocks: Vec<QmpJob> = query(monitor, "jobs").unwrap_or_default();
-    if !of_blocks.is_empty() {
-        let details: Vec<QmpBlockJob> = query(monitor, "block-jobs").unwrap_or_default();
-        jobs.extend(of_blocks.iter().filter_map(|job| block_job(job, &details)));
-    }
-    if !may_run {
-        jobs.extend(query::<QmpDump>(monitor, "dump").and_then(dump));
-    }
+    jobs.extend(of_blocks.iter().filter_map(block_job));
     jobs
 }
 
@@ -124,10 +98,6 @@ fn migration(said: QmpMigration) -> Option<Job> {
         done: ram.transferred,
         total: ram.total,
         remaining: ram.remaining,
-        rate: ram
-            .mbps
-            .map(|mbps| (mbps * 125_000.0) as u64)
-            .filter(|rate| *rate > 0),
         rounds: ram.dirty_sync_count,
         dirtied: dirtied.and_then(|pages| pages.checked_mul(ram.page_size.unwrap_or(4096))),
         downtime_ns: said.expected_downtime.and_then(nanoseconds),
@@ -156,26 +126,10 @@ fn nanoseconds(ms: u64) -> Option<u64> {
 }
 
 /// A job that is not over.
-fn block_job(job: &QmpJob, details: &[QmpBlockJob]) -> Option<Job> {
+fn block_job(job: &QmpJob) -> Option<Job> {
     if matches!(job.status.as_str(), "concluded" | "null" | "aborting") && job.error.is_none() {
         return None;
     }
-    let detail = details.iter().find(|detail| detail.device == job.id);
-    let io_error = detail
-        .and_then(|d| d.io_status.as_deref())
-        .filter(|status| *status != "ok");
-    let io_error = io_error.map(|status| {
-        if status == "nospace" {
-            "no space left"
-        } else {
-            "an I/O error"
-        }
-    });
-    let error = job
-        .error
-        .as_deref()
-        .or(io_error)
-        .map(|why| sanitize(why, 200));
     Some(Job {
         kind: match job.kind.as_str() {
             "backup" => JobKind::Backup,
@@ -191,28 +145,13 @@ fn block_job(job: &QmpJob, details: &[QmpBlockJob]) -> Option<Job> {
         } else {
             sanitize(&job.status, 32)
         },
-        error,
+        error: job.error.as_deref().map(|why| sanitize(why, 200)),
         done: job.current_progress,
         total: job.total_progress,
         remaining: job
             .total_progress
             .zip(job.current_progress)
             .map(|(all, done)| all.saturating_sub(done)),
-        limit: detail.and_then(|d| d.speed).filter(|speed| *speed > 0),
-        ..Job::default()
-    })
-}
-
-fn dump(said: QmpDump) -> Option<Job> {
-    Some(Job {
-        kind: JobKind::Dump,
-        done: said.completed,
-        total: said.total,
-        remaining: said
-            .total
-            .zip(said.completed)
-            .map(|(all, done)| all.saturating_sub(done)),
-        status: Some(said.status).filter(|status| status == "active")?,
         ..Job::default()
     })
 }
@@ -238,8 +177,8 @@ mod tests {
             (JobKind::Migration, "active", Some(4))
         );
         assert_eq!(
-            (job.rate, job.dirtied, job.remaining),
-            (Some(4_187_500), Some(1010 * 4096), Some(11_501_568))
+            (job.dirtied, job.remaining),
+            (Some(1010 * 4096), Some(11_501_568))
         );
         assert_eq!(
             (job.elapsed_ns, job.downtime_ns),
@@ -267,36 +206,15 @@ mod tests {
 
     #[test]
     fn block_jobs_and_their_errors() {
-        let job = |text: &str, details: &str| {
-            block_job(
-                &serde_json::from_str(text).unwrap(),
-                &serde_json::from_str::<Vec<_>>(details).unwrap(),
-            )
-        };
+        let job = |text: &str| block_job(&serde_json::from_str(text).unwrap());
         let running = r#"{"id": "d0", "type": "backup", "status": "running", "current-progress": 10,
             "total-progress": 100}"#;
-        let backup = job(
-            running,
-            r#"[{"device": "d0", "speed": 5, "io-status": "ok", "len": 100}]"#,
-        )
-        .unwrap();
-        assert_eq!(
-            (backup.kind, backup.limit, backup.remaining),
-            (JobKind::Backup, Some(5), Some(90))
-        );
-        let full = job(
-            running,
-            r#"[{"device": "d0", "speed": 0, "io-status": "nospace"}]"#,
-        )
-        .unwrap();
-        assert_eq!(
-            (full.limit, full.error.as_deref()),
-            (None, Some("no space left"))
-        );
+        let backup = job(running).unwrap();
+        assert_eq!((backup.kind, backup.remaining), (JobKind::Backup, Some(90)));
         let over = r#"{"id": "d0", "type": "stream", "status": "concluded"}"#;
-        assert_eq!(job(over, "[]"), None);
+        assert_eq!(job(over), None);
         assert!(
-            job(&over.replace('}', r#", "error": "EIO"}"#), "[]")
+            job(&over.replace('}', r#", "error": "EIO"}"#))
                 .unwrap()
                 .has_failed()
         );
