@@ -92,14 +92,15 @@ pub(crate) fn no_engine(problems: &[EngineError]) -> EngineError {
 /// KVM's own counters, of which `missing` of the `guests` have none.
 pub(crate) fn kvm_stats(missing: usize, guests: usize, paths: &SystemPaths) -> SourceStatus {
     const ID: SourceId = SourceId::KvmStats;
-    const FIX: &str = "where `kvmtop doctor` shows no lockdown, as root: `mount -t debugfs none \
-                       /sys/kernel/debug`";
+    const FIX: &str = "use QEMU 8.1 or later; or, where `kvmtop doctor` shows no lockdown, as \
+                       root: `mount -t debugfs none /sys/kernel/debug`";
     if missing == 0 {
         return SourceStatus::ok(ID);
     }
     let cause = format!(
-        "{missing} of {guests} guests without KVM's own counters: debugfs is closed or has no \
-         folder for them"
+        "{missing} of {guests} guests without KVM's own counters: the VMM keeps no statistics file \
+         open (QEMU does since 8.1) that kvmtop may read, and debugfs is closed or has no folder \
+         for it"
     );
     let fix = if paths.may_trace_all() {
         FIX.to_owned()

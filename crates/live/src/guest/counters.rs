@@ -1,13 +1,23 @@
-//! KVM's own counters of a guest, from debugfs: sums over its vCPUs, and the VM's own.
+//! KVM's own counters of a guest: of each vCPU from the statistics files that its VMM keeps open,
+//! otherwise from debugfs, as sums over the vCPUs, with the VM's own.
+//!
+//! Another process can duplicate an open statistics file (`pidfd_getfd`) and read it, but cannot
+//! create one: KVM requires the VMM's own address space for that (`virt/kvm/kvm_main.c`). QEMU
+//! keeps one per vCPU open since 8.1.
 
+use super::kvm_stats::{MAX_HEAD, StatsLayout};
+use crate::proc::fds::KvmFiles;
 use crate::proc::file::{self, FileError};
 use crate::proc::paths::SystemPaths;
 use crate::proc::read_context::ReadContext;
 use crate::proc::stat::number;
 use rustix::fs::{AtFlags, statat};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
+/// At most this many files are duplicated from one guest.
+const MAX_BORROWED: usize = 1024;
 /// At most this many folders are searched for a guest's.
 const MAX_FOLDERS: usize = 4096;
 /// The counters, one file each.
@@ -35,33 +45,99 @@ struct DebugfsFolder {
     names: Vec<&'static str>,
 }
 
+/// An open statistics file, duplicated from the VMM.
+#[derive(Debug)]
+struct BorrowedStatsFile {
+    file: OwnedFd,
+    layout: StatsLayout,
+}
+
 /// The counters of one guest.
 #[derive(Debug, Default)]
-pub(crate) struct GuestCounters(Option<DebugfsFolder>);
+pub(crate) struct GuestCounters {
+    folder: Option<DebugfsFolder>,
+    borrowed: BTreeMap<u32, BorrowedStatsFile>,
+    /// The counters of each vCPU, as last read.
+    pub vcpus: BTreeMap<u32, BTreeMap<String, u64>>,
+}
 
 impl GuestCounters {
-    /// Looks for the guest's folder, unless it is known.
-    pub(crate) fn look(&mut self, pid: i32, reader: &ReadContext) {
-        if self.0.is_none() {
-            self.0 = DebugfsFolder::open(&reader.paths, pid);
+    /// Looks for sources again; `files` are the guest's.
+    pub(crate) fn look(&mut self, pid: i32, files: &KvmFiles, reader: &ReadContext) {
+        if reader.paths.real && files.vcpu_stats.len() != self.borrowed.len() {
+            self.borrow(pid, files, reader);
+        }
+        if !self.borrowed.is_empty() {
+            self.folder = None;
+        } else if self.folder.is_none() {
+            self.folder = DebugfsFolder::open(&reader.paths, pid);
         }
     }
 
-    /// The counters. `budget` is how many files this tick may still read.
+    fn borrow(&mut self, pid: i32, files: &KvmFiles, reader: &ReadContext) {
+        self.borrowed.clear();
+        let Some(Ok(process)) = Pid::from_raw(pid).map(|p| pidfd_open(p, PidfdFlags::empty()))
+        else {
+            return;
+        };
+        for (fd, vcpu) in files.vcpu_stats.iter().take(MAX_BORROWED) {
+            if let Some(file) = BorrowedStatsFile::take(&process, *fd, *vcpu, reader) {
+                self.borrowed.insert(*vcpu, file);
+            }
+        }
+    }
+
+    /// Reads the counters of the vCPUs; returns the others. `budget` is how many debugfs files this
+    /// tick may still read.
     pub(crate) fn read(&mut self, budget: &mut usize) -> BTreeMap<String, u64> {
-        let Some(folder) = &self.0 else {
+        self.vcpus.clear();
+        for (vcpu, file) in &self.borrowed {
+            self.vcpus.insert(*vcpu, file.read());
+        }
+        let Some(folder) = &self.folder else {
             return BTreeMap::new();
         };
         folder.read(budget).unwrap_or_else(|_| {
-            self.0 = None;
+            self.folder = None;
             BTreeMap::new()
         })
     }
 
-    /// Whether there are none.
+    /// Whether neither source has any.
     pub(crate) fn are_missing(&self) -> bool {
-        self.0.is_none()
+        self.borrowed.is_empty() && self.folder.is_none()
     }
+}
+
+impl BorrowedStatsFile {
+    fn take(process: &OwnedFd, fd: i32, vcpu: u32, reader: &ReadContext) -> Option<Self> {
+        let file = pidfd_getfd(process, fd, PidfdGetfdFlags::empty()).ok()?;
+        if file.as_raw_fd() >= reader.keep_below {
+            return None;
+        }
+        // The VMM may have closed it and opened another file since its files were listed.
+        let link = format!("self/fd/{}", file.as_raw_fd());
+        let target = std::fs::read_link(reader.paths.proc.join(link)).ok()?;
+        if target.as_os_str() != format!("anon_inode:kvm-vcpu-stats:{vcpu}").as_str() {
+            return None;
+        }
+        let layout = StatsLayout::parse(&read_at(&file, 0, MAX_HEAD)?)?;
+        Some(Self { file, layout })
+    }
+
+    fn read(&self) -> BTreeMap<String, u64> {
+        let data = read_at(&self.file, self.layout.data_offset, self.layout.data_length)
+            .unwrap_or_default();
+        self.layout.values(&data)
+    }
+}
+
+/// KVM gives all that is asked for in one call (`kvm_stats_read`).
+fn read_at(file: &OwnedFd, at: u64, length: usize) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    let read = rustix::io::pread(file, &mut bytes[..], at).ok()?;
+    bytes.truncate(read);
+    Some(bytes)
 }
 
 impl DebugfsFolder {
@@ -120,7 +196,7 @@ mod tests {
             fake.write(&format!("sys/kernel/debug/kvm/10-8/{name}"), value);
         }
         let mut counters = GuestCounters::default();
-        counters.look(10, &ReadContext::new(&fake.paths()));
+        counters.look(10, &KvmFiles::default(), &ReadContext::new(&fake.paths()));
         let mut budget = 100;
         assert_eq!(
             counters.read(&mut budget),
@@ -138,7 +214,7 @@ mod tests {
         fake.write("sys/kernel/debug/kvm/12-8/exits", "12\n");
         fake.write("sys/kernel/debug/kvm/99-8/exits", "99\n");
         let mut counters = GuestCounters::default();
-        counters.look(10, &ReadContext::new(&fake.paths()));
+        counters.look(10, &KvmFiles::default(), &ReadContext::new(&fake.paths()));
         assert_eq!(counters.read(&mut 100), [("exits".to_owned(), 12)].into());
     }
 
@@ -146,7 +222,7 @@ mod tests {
     fn nothing_at_all_is_said() {
         let fake = FakeProc::new();
         let mut counters = GuestCounters::default();
-        counters.look(10, &ReadContext::new(&fake.paths()));
+        counters.look(10, &KvmFiles::default(), &ReadContext::new(&fake.paths()));
         assert!(counters.are_missing());
         assert_eq!(counters.read(&mut 100), BTreeMap::new());
     }

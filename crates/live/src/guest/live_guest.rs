@@ -363,6 +363,7 @@ impl LiveGuest {
         if events.migrations.total.is_none() {
             events.migrations.total = t.migrations;
         }
+        let counters = index.and_then(|i| self.resources.counters.vcpus.get(&i));
         ThreadSample {
             tid: t.tid,
             start_ticks: t.start_ticks,
@@ -372,7 +373,7 @@ impl LiveGuest {
             cpu: t.times,
             place: t.place.clone(),
             events,
-            ..ThreadSample::default()
+            counters: counters.cloned().unwrap_or_default(),
         }
     }
 }

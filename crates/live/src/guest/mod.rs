@@ -9,6 +9,7 @@ pub(crate) mod storage;
 
 mod cgroups;
 mod counters;
+mod kvm_stats;
 mod memory;
 mod nics;
 mod resources;

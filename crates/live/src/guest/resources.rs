@@ -24,7 +24,7 @@ pub(crate) struct GuestResources {
 impl GuestResources {
     /// Takes over a new list of the guest's files.
     pub(crate) fn look(&mut self, pid: i32, files: &KvmFiles, reader: &ReadContext) {
-        self.counters.look(pid, reader);
+        self.counters.look(pid, files, reader);
         self.nics.look(&reader.paths, pid, files);
     }
 

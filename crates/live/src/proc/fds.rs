@@ -3,7 +3,7 @@
 use super::file::{self, FileError};
 use super::paths::SystemPaths;
 use super::stat::number;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// At most this many open files are looked at.
 const MAX_FILES: usize = 65_536;
@@ -20,6 +20,8 @@ pub(crate) struct KvmFiles {
     pub dev_kvm: bool,
     /// The numbers of its vCPUs, each once: `anon_inode:kvm-vcpu:N`.
     pub vcpus: BTreeSet<u32>,
+    /// vCPU number by descriptor: `anon_inode:kvm-vcpu-stats:N`.
+    pub vcpu_stats: BTreeMap<i32, u32>,
     /// Descriptors of `/dev/net/tun`: queues of tap devices.
     pub taps: BTreeSet<i32>,
 }
@@ -62,7 +64,11 @@ impl KvmFiles {
             (b"/dev/kvm", _) => self.dev_kvm = true,
             (b"/dev/net/tun", _) => drop(self.taps.insert(fd)),
             (_, b"kvm-vm") => self.vm = true,
-            _ => self.vcpus.extend(index(b"kvm-vcpu:")),
+            _ => {
+                self.vcpus.extend(index(b"kvm-vcpu:"));
+                let stats = index(b"kvm-vcpu-stats:");
+                self.vcpu_stats.extend(stats.map(|vcpu| (fd, vcpu)));
+            }
         }
     }
 }
@@ -100,6 +106,7 @@ mod tests {
             vm: true,
             dev_kvm: true,
             vcpus: [0, 11].into(),
+            vcpu_stats: [(7, 11)].into(),
             taps: [14].into(),
         };
         assert_eq!(files, expected);

@@ -60,13 +60,14 @@ fn host_interrupts() {
 #[test]
 fn halt_polling() {
     let at = |percent: f64, busy: f64| {
-        let mut polls = guest(1, move |v, t| t.on(v).cpu(busy, 0.0, percent, 0.0));
-        polls.counters = [
-            ("halt_poll_fail_ns".into(), percent * 0.8e7),
-            ("halt_poll_success_ns".into(), percent * 0.2e7),
-        ]
-        .into();
-        on(polls)
+        on(guest(1, move |v, mut t| {
+            t.counters = [
+                ("halt_poll_fail_ns".into(), percent * 0.8e7),
+                ("halt_poll_success_ns".into(), percent * 0.2e7),
+            ]
+            .into();
+            t.on(v).cpu(busy, 0.0, percent, 0.0)
+        }))
     };
     fires(
         &judge(&at(40.0, 5.0).model()),

@@ -43,7 +43,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
             saves a wake-up when the interrupt comes soon; when it comes later, the polling only \
             costs host CPU (shown as system time)",
         thresholds: thresholds![scheduling.halt_poll, scheduling.halt_poll_guest],
-        limits: "Needs KVM's counters of the guest. A host that is idle for more than 20 % of its \
+        limits: "Needs KVM's counters of each vCPU. A host that is idle for more than 20 % of its \
             time gets an info only",
         fix: "A KVM module parameter on the host",
         links: &[links::HALT_POLLING],

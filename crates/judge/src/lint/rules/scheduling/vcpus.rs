@@ -9,7 +9,8 @@ use crate::lint::facts::{
 };
 use crate::lint::fixes;
 use crate::lint::fixes::placement::guest_placement;
-use crate::model::{CpuShare, ExitKind, ThreadModel};
+use crate::model::{CpuShare, Rates};
+use crate::model::{ExitKind, ThreadModel};
 
 /// The host has a CPU to spare from this idle time of all CPUs together on, percent of one CPU.
 const IDLE_CPU: f64 = 50.0;
@@ -354,27 +355,15 @@ fn sleeps(ctx: &Context<'_>, cpu: u32) -> Option<String> {
     ))
 }
 
+/// A vCPU that polls: how long, and the part of that after which it slept anyway, percent of a CPU.
+type Poller<'a> = (f64, f64, &'a ThreadModel);
+
 pub(super) fn halt_poll(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().scheduling;
-    let (mut vcpus, mut guest_percent) = (0.0, 0.0);
-    for thread in guest.domain.vcpus() {
-        let Some(percent) = thread.cpu.and_then(|c| c.kind(|c| c.guest)) else {
-            return;
-        };
-        vcpus += 1.0;
-        guest_percent += percent;
-    }
-    let counters = &guest.domain.counters;
-    let (Some(failed_ns), Some(hit_ns)) = (
-        counters.get("halt_poll_fail_ns"),
-        counters.get("halt_poll_success_ns"),
-    ) else {
+    let poller = busiest(guest, t.halt_poll_guest);
+    let Some((percent, failed, thread)) = poller else {
         return;
     };
-    if vcpus == 0.0 || guest_percent / vcpus >= t.halt_poll_guest {
-        return;
-    }
-    let percent = (failed_ns + hit_ns) / 1e7 / vcpus;
     let Some(severity) = t.halt_poll.of(percent) else {
         return;
     };
@@ -384,23 +373,31 @@ pub(super) fn halt_poll(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     } else {
         Severity::Info
     };
-    let window = guest.window();
-    let ns = ctx.param("kvm.halt_poll_ns").unwrap_or(DEFAULT_POLL_NS);
-    let polls = figure(percent);
-    let failed = figure(failed_ns / 1e7 / vcpus);
-    let runs = figure(guest_percent / vcpus);
+    let (name, window, ns) = (
+        thread.label(),
+        guest.window(),
+        ctx.param("kvm.halt_poll_ns").unwrap_or(DEFAULT_POLL_NS),
+    );
+    let (polls, failed, runs) = (
+        figure(percent),
+        figure(failed),
+        figure(thread.cpu.map_or(0.0, |c| c.guest)),
+    );
     let evidence = vec![
         format!(
-            "a vCPU polls {polls} % of the time on average ({failed} % in vain) {window}, while \
-            its guest runs {runs} %"
+            "{name} polls {polls} % of the time ({failed} % in vain) {window}, while its guest \
+            runs {runs} %"
         ),
         format!("kvm.halt_poll_ns is {ns}"),
     ];
     let found = Finding::new(severity, Confidence::High, evidence, less_polling());
-    verdicts.find(Finding {
-        cost: Some(percent * vcpus),
-        ..found
-    });
+    verdicts.find(
+        Finding {
+            cost: Some(percent),
+            ..found
+        }
+        .about_vcpu(thread),
+    );
 }
 
 /// What makes halt polling shorter.
@@ -408,6 +405,27 @@ fn less_polling() -> Vec<Fix> {
     let less = fixes::command("echo 50000 > /sys/module/kvm/parameters/halt_poll_ns")
         .needing(LESS_POLLING_NEED);
     vec![less, fixes::advice(KEEP_POLLING)]
+}
+
+fn polled(counters: &Rates) -> Option<(f64, f64)> {
+    let (fail, hit) = (
+        counters.get("halt_poll_fail_ns")?,
+        counters.get("halt_poll_success_ns")?,
+    );
+    Some(((fail + hit) / 1e7, fail / 1e7))
+}
+
+/// The mostly idle vCPU that polls most.
+fn busiest<'a>(guest: &GuestContext<'a>, idle: f64) -> Option<Poller<'a>> {
+    let mostly_idle = guest.domain.vcpus().filter(|t| {
+        t.cpu
+            .and_then(|c| c.kind(|c| c.guest))
+            .is_some_and(|g| g < idle)
+    });
+    let pollers = mostly_idle
+        .filter_map(|thread| polled(&thread.counters).map(|(all, failed)| (all, failed, thread)));
+    // Of equal ones the first.
+    pollers.reduce(|a, b| if b.0 > a.0 { b } else { a })
 }
 
 pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
