@@ -99,6 +99,8 @@ pub(crate) struct SchedStat {
     pub run_ns: u64,
     /// Time in a run queue.
     pub wait_ns: u64,
+    /// Number of times it got a CPU.
+    pub arrivals: u64,
 }
 
 impl SchedStat {
@@ -110,6 +112,7 @@ impl SchedStat {
         Some(Self {
             run_ns: words.next()??,
             wait_ns: words.next()??,
+            arrivals: words.next()??,
         })
     }
 }
@@ -196,7 +199,7 @@ mod tests {
         assert_eq!(Stat::parse(b"9 (qemu) S 1 9 9 0 -1 42"), None);
         assert_eq!(Stat::parse(b""), None);
         assert_eq!(Stat::parse(b") ("), None);
-        assert_eq!(SchedStat::parse(b"12"), None);
+        assert_eq!(SchedStat::parse(b"12 13"), None);
     }
 
     #[test]
@@ -205,7 +208,8 @@ mod tests {
             SchedStat::parse(b"147659 12 7\n"),
             Some(SchedStat {
                 run_ns: 147_659,
-                wait_ns: 12
+                wait_ns: 12,
+                arrivals: 7
             })
         );
         let sched = "CPU 0/KVM (12, #threads: 3)\n----\nse.exec_start   :   \

@@ -14,6 +14,8 @@ use sample::{Placement, ThreadTimes};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+/// Ticks between two readings of the affinity of a thread that does not run.
+const AFFINITY_TICKS: u32 = 4;
 /// Longest thread name in characters: `TASK_COMM_LEN` is 16, kernel threads may show up to 63.
 const MAX_COMM: usize = 64;
 
@@ -89,13 +91,13 @@ impl LiveThread {
             self.read_switches(task.as_fd(), reader);
         }
         self.seen = now;
-        self.read_affinity(reader);
+        self.read_affinity(ran, reader);
         Ok(())
     }
 
     /// A thread that was running at the last reading may still be on the same CPU: the kernel
     /// updates its clocks only at the scheduler's tick, which a `nohz_full` CPU does not take.
-    fn runs(&self) -> bool {
+    pub(super) fn runs(&self) -> bool {
         self.state == b'R'
     }
 
@@ -167,7 +169,12 @@ impl LiveThread {
         }
     }
 
-    fn read_affinity(&mut self, reader: &ReadContext) {
+    /// Reads the affinity of a thread that runs, and now and then that of one that does not.
+    pub(super) fn read_affinity(&mut self, runs: bool, reader: &ReadContext) {
+        let turn = reader.tick.wrapping_add(self.tid.unsigned_abs());
+        if !runs && !turn.is_multiple_of(AFFINITY_TICKS) && self.place.affinity.is_some() {
+            return;
+        }
         let set = if reader.paths.real {
             affinity_of(self.tid)
         } else {

@@ -1,4 +1,6 @@
 //! The threads of a process.
+//!
+//! If the CPU clock of a process did not move, none of its threads ran, and none is read.
 
 use super::file::{self, FileError};
 use super::read_context::ReadContext;
@@ -8,8 +10,31 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// At most this many threads of one process are read.
 const MAX_THREADS: usize = 16_384;
-/// The threads are listed at least every so many ticks, even without a sign of a change.
+/// The threads are listed at least every 10 to 20 ticks, even without a sign of a change.
 const RELIST_TICKS: u32 = 10;
+
+/// The CPU time of a process with all of its threads, ended ones too, nanoseconds: the sum of their
+/// `schedstat` times (`thread_group_cputime` in kernel/sched/cputime.c) for one system call.
+#[allow(unsafe_code, reason = "rustix has no clock_getcpuclockid")]
+fn clock_of(pid: i32) -> Option<u64> {
+    let mut id = 0;
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: both calls write one value each, into variables of the right type that are valid for
+    // writes.
+    let failed = unsafe {
+        libc::clock_getcpuclockid(pid, &raw mut id) != 0
+            || libc::clock_gettime(id, &raw mut time) != 0
+    };
+    if failed {
+        return None;
+    }
+    let seconds = u64::try_from(time.tv_sec).ok()?;
+    let rest = u64::try_from(time.tv_nsec).ok()?;
+    Some(seconds.wrapping_mul(1_000_000_000).wrapping_add(rest))
+}
 
 /// The threads of one process.
 #[derive(Debug)]
@@ -21,6 +46,7 @@ pub(crate) struct Threads {
     /// Threads that the last reading found gone.
     pub gone: Vec<LiveThread>,
     task: OwnedFd,
+    clock: Option<u64>,
     links: i64,
     listed: u32,
     /// Why its threads could not be read just now; that does not end them.
@@ -57,6 +83,7 @@ impl Threads {
             living: BTreeMap::new(),
             gone: Vec::new(),
             task,
+            clock: None,
             links: 0,
             listed: 0,
             failure: None,
@@ -78,7 +105,24 @@ impl Threads {
         self.gone.clear();
         let before = self.living.len();
         let task = self.task.as_fd();
-        let due = reader.tick.wrapping_sub(self.listed) >= RELIST_TICKS;
+        // Spread by PID, so that not all processes are listed in the same tick.
+        let due = reader.tick.wrapping_sub(self.listed)
+            >= RELIST_TICKS + self.pid.unsigned_abs() % RELIST_TICKS;
+        // Read before the threads: what runs meanwhile shows at the next reading.
+        let clock = if reader.paths.real {
+            clock_of(self.pid)
+        } else {
+            None
+        };
+        let stood =
+            clock.is_some() && clock == self.clock && !self.living.values().any(LiveThread::runs);
+        self.clock = clock;
+        if stood && !due {
+            for thread in self.living.values_mut() {
+                thread.read_affinity(false, reader);
+            }
+            return Liveness::Alive;
+        }
         self.gone.extend(take_where(&mut self.living, |_, t| {
             t.read(task, reader) == Err(FileError::Gone)
         }));
@@ -151,6 +195,7 @@ impl Threads {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proc::paths::SystemPaths;
     use crate::tests::fake_proc::FakeProc;
 
     fn reader(fake: &FakeProc) -> ReadContext {
@@ -220,6 +265,62 @@ mod tests {
         fake.process(10, "qemu").ticks(4, 0, 0);
         threads.read(&mut r);
         assert_eq!(threads.living[&10].times.unwrap().user_ns, 40_000_000);
+    }
+
+    #[test]
+    fn a_process_that_sleeps_is_not_read_until_it_runs() {
+        use std::io::Write as _;
+        let mut command = std::process::Command::new("sh");
+        command.args([
+            "-c",
+            "read x; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; read x",
+        ]);
+        let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let pid = child.id().cast_signed();
+        let settled = || {
+            while std::fs::read_to_string(format!("/proc/{pid}/stat"))
+                .unwrap()
+                .split(' ')
+                .nth(2)
+                != Some("S")
+            {
+                std::thread::yield_now();
+            }
+        };
+        settled();
+        let mut r = ReadContext::new(&SystemPaths::default());
+        r.begin(0, 100);
+        let mut threads = Threads::open(pid, &mut r).unwrap();
+        let asleep = threads.living[&pid].times.unwrap();
+        // It shows the last reading.
+        threads
+            .living
+            .get_mut(&pid)
+            .unwrap()
+            .times
+            .as_mut()
+            .unwrap()
+            .wait_ns = Some(u64::MAX);
+        r.begin(0, 100);
+        assert_eq!(threads.read(&mut r), Liveness::Alive);
+        assert_eq!(threads.living[&pid].times.unwrap().wait_ns, Some(u64::MAX));
+        child.stdin.as_ref().unwrap().write_all(b"go\n").unwrap();
+        while clock_of(pid) == threads.clock {
+            std::thread::yield_now();
+        }
+        settled();
+        r.begin(0, 100);
+        assert_eq!(threads.read(&mut r), Liveness::Alive);
+        let ran = threads.living[&pid].times.unwrap();
+        assert!(
+            ran.run_ns > asleep.run_ns && ran.wait_ns < Some(u64::MAX),
+            "{asleep:?} {ran:?}"
+        );
+        assert_eq!(ran.run_ns, clock_of(pid), "a process of one thread");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(clock_of(pid), None);
+        assert_eq!(threads.read(&mut r), Liveness::Ended);
     }
 
     #[test]
