@@ -1,28 +1,28 @@
 //! Network interfaces of a guest that no manager reports on: the tap devices that its VMM holds
-//! open, as the host's kernel counts them. With vhost the VMM holds them as well. Interfaces of
-//! another network namespace than kvmtop's are not known.
+//! open, as the host's kernel counts them. With vhost the VMM holds them as well.
 
 use crate::metadata::source::nic_since;
 use crate::proc::fds::KvmFiles;
 use crate::proc::file;
+use crate::proc::network_tables::NetworkTable;
 use crate::proc::paths::SystemPaths;
 use crate::proc::read_context::ReadContext;
 use crate::proc::stat::value;
 use sample::NicSample;
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 /// At most this many interfaces of one guest are kept.
 const MAX_NICS: usize = 64;
-/// Time between two readings.
-const PERIOD_NS: u64 = 5_000_000_000;
 
 /// The tap devices of one guest.
 #[derive(Debug, Default)]
 pub(crate) struct GuestNics {
-    /// The counters of each as last read; `None` before.
-    before: BTreeMap<String, Option<NicSample>>,
-    read_ns: u64,
+    names: BTreeSet<String>,
+    /// The VMM's network namespace: `net:[4026531840]`.
+    namespace: PathBuf,
+    before: Option<Arc<NetworkTable>>,
     /// How the counters grew between the last two readings, and the time between them, nanoseconds.
     pub(super) grown: (Vec<NicSample>, u64),
 }
@@ -30,73 +30,59 @@ pub(crate) struct GuestNics {
 impl GuestNics {
     /// Takes over a new list of the VMM's files.
     pub(crate) fn look(&mut self, paths: &SystemPaths, pid: i32, files: &KvmFiles) {
-        let mut before = BTreeMap::new();
-        let namespace = std::fs::read_link(paths.process(pid, "ns/net")).ok();
-        if namespace == std::fs::read_link(paths.proc.join("self/ns/net")).ok() {
-            for fd in files.taps.iter().take(MAX_NICS) {
-                let fdinfo = file::read_text(&paths.process(pid, &format!("fdinfo/{fd}")), 4096);
-                if let Some(name) = tap_name(&fdinfo.unwrap_or_default()) {
-                    let known = self.before.remove(&name).flatten();
-                    before.insert(name, known);
-                }
-            }
+        self.namespace = std::fs::read_link(paths.process(pid, "ns/net")).unwrap_or_default();
+        self.names.clear();
+        for fd in files.taps.iter().take(MAX_NICS) {
+            let fdinfo = file::read_text(&paths.process(pid, &format!("fdinfo/{fd}")), 4096);
+            self.names.extend(tap_name(&fdinfo.unwrap_or_default()));
         }
-        self.before = before;
     }
 
     /// Reads what is due.
-    pub(crate) fn read(&mut self, reader: &ReadContext) {
-        let over_ns = reader.now_ns.saturating_sub(self.read_ns);
-        if self.read_ns > 0 && over_ns < PERIOD_NS {
+    pub(crate) fn read(&mut self, pid: i32, reader: &mut ReadContext) {
+        let mut table = None;
+        if !self.names.is_empty() {
+            let networks = &mut reader.networks;
+            table = networks.table(&reader.paths, pid, &self.namespace, reader.now_ns);
+        }
+        let (Some(now), Some(before)) = (&table, &self.before) else {
+            (self.before, self.grown) = (table, (Vec::new(), 0));
+            return;
+        };
+        if now.read_ns == before.read_ns {
             return;
         }
-        self.read_ns = reader.now_ns;
-        self.grown = (Vec::new(), 0);
-        for (name, before) in &mut self.before {
-            let now = counters(&reader.paths.sys.join("class/net").join(name), name);
-            if let (Some(now), Some(before)) = (&now, &*before) {
+        self.grown = (Vec::new(), now.read_ns - before.read_ns);
+        for name in &self.names {
+            if let (Some(now), Some(before)) = (now.nics.get(name), before.nics.get(name)) {
                 self.grown.0.extend(nic_since(now, before));
-                self.grown.1 = over_ns;
             }
-            *before = now;
         }
+        self.before = table;
     }
 }
 
-/// The counters of a tap device as its guest sees them: what the host sends into it, the guest
-/// receives.
-fn counters(folder: &Path, name: &str) -> Option<NicSample> {
-    let count = |file: &str| -> Option<u64> {
-        let text = file::read_word(&folder.join("statistics").join(file))?;
-        text.parse().ok()
-    };
-    Some(NicSample {
-        name: name.to_owned(),
-        rx_bytes: count("tx_bytes")?,
-        tx_bytes: count("rx_bytes")?,
-        rx_packets: count("tx_packets")?,
-        tx_packets: count("rx_packets")?,
-        drops: count("rx_dropped")?.saturating_add(count("tx_dropped")?),
-    })
-}
-
 /// The interface of an open `/dev/net/tun` (`drivers/net/tun.c`, `tun_chr_show_fdinfo`); none
-/// before `TUNSETIFF`. A name with a slash is no interface's.
+/// before `TUNSETIFF`.
 fn tap_name(fdinfo: &str) -> Option<String> {
-    let name = kvm::sanitize(value(fdinfo, "iff")?, 16);
-    let is_name = !name.is_empty() && !name.contains('/') && !name.starts_with('.');
-    is_name.then_some(name)
+    Some(kvm::sanitize(value(fdinfo, "iff")?, 16)).filter(|name| !name.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proc::network_tables::PERIOD_NS;
     use crate::tests::fake_proc::FakeProc;
+
+    const HEAD: &str = "Inter-|   Receive          |  Transmit\n face |bytes    packets errs drop \
+                        fifo frame compressed multicast|bytes    packets errs drop fifo colls \
+                        carrier compressed\n";
 
     #[test]
     fn taps_of_the_guest_are_counted_from_its_side() {
         let fake = FakeProc::new();
-        fake.process(10, "qemu")
+        let p = fake
+            .process(10, "qemu")
             .fd(7, "/dev/net/tun")
             .fd(8, "/dev/net/tun")
             .fd(9, "/dev/net/tun");
@@ -106,43 +92,37 @@ mod tests {
         );
         fake.write("proc/10/fdinfo/8", "pos:\t0\niff:\ttap0\n");
         fake.write("proc/10/fdinfo/9", "pos:\t0\niff:\t\n");
+        std::fs::create_dir_all(fake.paths().process(10, "net")).unwrap();
         let table = |bytes: u64| {
-            for (file, count) in [
-                ("rx_bytes", bytes),
-                ("tx_bytes", 900),
-                ("rx_packets", 10),
-                ("tx_packets", 20),
-                ("rx_dropped", 3),
-                ("tx_dropped", 4),
-            ] {
-                fake.write(
-                    &format!("sys/class/net/tap0/statistics/{file}"),
-                    &format!("{count}\n"),
-                );
-            }
+            format!(
+                "{HEAD}    lo:  5 1 0 0 0 0 0 0  5 1 0 0 0 0 0 0\n  tap0: {bytes} 10 0 3 0 0 0 0  \
+                    900 20 0 4 0 0 0 0\n"
+            )
         };
-        table(1000);
+        let p = p.process_file("net/dev", table(1000).as_bytes());
         let mut nics = GuestNics::default();
         let mut reader = ReadContext::new(&fake.paths());
         let mut read = |nics: &mut GuestNics, now_ns: u64| {
             reader.now_ns = now_ns;
-            nics.read(&reader);
+            reader.networks.begin(now_ns);
+            nics.read(10, &mut reader);
         };
         nics.look(
             &fake.paths(),
             10,
             &KvmFiles::read(&fake.paths(), 10).unwrap(),
         );
-        assert!(
-            nics.before.keys().eq(["tap0"]),
+        assert_eq!(
+            nics.names,
+            ["tap0".to_owned()].into(),
             "the queues of one interface are one"
         );
-        read(&mut nics, 1);
+        read(&mut nics, 0);
         assert_eq!(nics.grown, (Vec::new(), 0));
-        table(6000);
-        read(&mut nics, 2);
+        p.process_file("net/dev", table(6000).as_bytes());
+        read(&mut nics, 1);
         assert_eq!(nics.grown.1, 0, "read every 5 s");
-        read(&mut nics, 1 + PERIOD_NS);
+        read(&mut nics, PERIOD_NS);
         let grown = NicSample {
             name: "tap0".into(),
             tx_bytes: 5000,
@@ -158,12 +138,6 @@ mod tests {
             ..NicSample::default()
         };
         assert_eq!(nic_since(&nic(5), &nic(9)), None);
-    }
-
-    #[test]
-    fn no_name_leads_out_of_its_folder() {
-        assert_eq!(tap_name("iff:\t../x\n"), None);
-        assert_eq!(tap_name("iff:\t..\n"), None);
     }
 
     proptest::proptest! {

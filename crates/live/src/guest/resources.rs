@@ -35,7 +35,7 @@ impl GuestResources {
         let own = self.limits.own.as_ref();
         self.last.pressure = own.and_then(|folder| pressure::read(folder, ".pressure"));
         self.memory.read(process, reader, &mut self.last);
-        self.nics.read(reader);
+        self.nics.read(process.0, reader);
         (self.last.nics, self.last.nics_ns) = self.nics.grown.clone();
     }
 

@@ -4,6 +4,7 @@ pub(crate) mod cgroup_mounts;
 pub(crate) mod discovery;
 pub(crate) mod fds;
 pub(crate) mod file;
+pub(crate) mod network_tables;
 pub(crate) mod paths;
 pub(crate) mod pressure;
 pub(crate) mod read_context;

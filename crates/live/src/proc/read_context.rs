@@ -2,6 +2,7 @@
 
 use super::cgroup_mounts::CgroupMount;
 use super::file;
+use super::network_tables::NetworkTables;
 use super::paths::SystemPaths;
 use super::slow_files::SlowFiles;
 use std::time::Duration;
@@ -22,6 +23,8 @@ pub(crate) struct ReadContext {
     pub debugfs_budget: usize,
     /// The permission to read one `numa_maps`; using it clears it.
     pub may_walk: bool,
+    /// The host's network namespaces.
+    pub networks: NetworkTables,
     /// The mounted cgroups.
     pub cgroups: CgroupMount,
     /// Number of the tick.
@@ -42,6 +45,7 @@ impl ReadContext {
             sched_budget: 0,
             debugfs_budget: 0,
             may_walk: false,
+            networks: NetworkTables::default(),
             cgroups: CgroupMount::read(paths),
             tick: 0,
             now_ns: 0,
@@ -57,5 +61,6 @@ impl ReadContext {
         self.sched_budget = sched_budget;
         self.debugfs_budget = DEBUGFS_BUDGET;
         self.slow_files.waited = Duration::ZERO;
+        self.networks.begin(now_ns);
     }
 }
