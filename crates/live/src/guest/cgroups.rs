@@ -91,10 +91,16 @@ impl CpuLimits {
         (self.groups, self.own) = (Vec::new(), None);
         let file = reader.paths.process(pid, "cgroup");
         let groups: Option<ProcessCGroups> = file::read_as(&file, 64 * 1024);
-        let Some(own) = groups.and_then(|groups| reader.cgroups.folder(&groups)) else {
+        let Some(groups) = groups else {
             return;
         };
-        self.own = own_group(&own);
+        // Version 1 has no pressure.
+        if let Some(own) = reader.cgroups.unified(&groups) {
+            self.own = own_group(&own);
+        }
+        let Some(own) = reader.cgroups.cpu(&groups) else {
+            return;
+        };
         let mut folders = Vec::new();
         if let Some((domain, parts)) = libvirt_groups(&own) {
             folders.push(("domain".to_owned(), domain.to_owned()));
@@ -161,15 +167,20 @@ fn parts_of(folder: &Path) -> Vec<(String, PathBuf)> {
     parts
 }
 
-/// `cpu.stat` (Documentation/admin-guide/cgroup-v2.rst). `None` for a group whose `cpu` controller
-/// is off.
+/// `cpu.stat`: microseconds in version 2 (Documentation/admin-guide/cgroup-v2.rst), nanoseconds in
+/// version 1 (Documentation/scheduler/sched-bwc.rst). `None` for a group whose `cpu` controller is
+/// off.
 fn parse(text: &str, group: &str) -> Option<Throttling> {
     let number = |name: &str| value(text, name)?.parse::<u64>().ok();
+    let throttled_ns = match number("throttled_usec") {
+        Some(us) => us.saturating_mul(1000),
+        None => number("throttled_time")?,
+    };
     Some(Throttling {
         group: group.to_owned(),
         periods: number("nr_periods")?,
         throttled: number("nr_throttled")?,
-        throttled_ns: number("throttled_usec")?.saturating_mul(1000),
+        throttled_ns,
     })
 }
 
@@ -181,12 +192,18 @@ mod tests {
     const V2: &str = "usage_usec 5\nnr_periods 100\nnr_throttled 7\nthrottled_usec 12\nnr_bursts \
         0\n";
 
+    const V1: &str = "nr_periods 100\nnr_throttled 7\nthrottled_time 12000\n";
+
     fn guest(fake: &FakeProc, cgroup: &str) -> Vec<Throttling> {
+        guest_at(fake, cgroup, "cgroup2 none rw")
+    }
+
+    fn guest_at(fake: &FakeProc, cgroup: &str, kind: &str) -> Vec<Throttling> {
         let mount = fake.paths().sys.join("fs/cgroup");
         fake.write(
             "proc/self/mountinfo",
             &format!(
-                "30 25 0:26 / {} rw,nosuid shared:4 - cgroup2 none rw\n",
+                "30 25 0:26 / {} rw,nosuid shared:4 - {kind}\n",
                 mount.display()
             ),
         );
@@ -286,6 +303,25 @@ mod tests {
         assert_eq!([0, 1, 2].map(&mut read), [0; 3]);
         fake.write("sys/fs/cgroup/a.service/cpu.stat", V2);
         assert!((3..=6).any(|second| read(second) == 1));
+    }
+
+    #[test]
+    fn a_domain_of_cgroup_v1_without_systemd() {
+        let fake = FakeProc::new();
+        let domain = "machine/qemu-1-a.libvirt-qemu";
+        for part in ["", "/vcpu0", "/emulator"] {
+            fake.write(&format!("sys/fs/cgroup/{domain}{part}/cpu.stat"), V1);
+        }
+        let cgroup = format!("5:cpuset:/x\n4:cpu,cpuacct:/{domain}/emulator\n0::/y\n");
+        let found = guest_at(&fake, &cgroup, "cgroup none rw,cpu,cpuacct");
+        assert_eq!(
+            names(&found),
+            [
+                ("domain", 100, 7, 12_000),
+                ("emulator", 100, 7, 12_000),
+                ("vcpu0", 100, 7, 12_000)
+            ]
+        );
     }
 
     #[test]

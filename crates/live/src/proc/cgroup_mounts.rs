@@ -1,37 +1,61 @@
-//! Where cgroup v2 is mounted.
+//! Where cgroups are mounted.
 
 use super::file;
 use super::paths::SystemPaths;
-use procfs::ProcessCGroups;
 use procfs::process::{MountInfo, MountInfos};
+use procfs::{ProcessCGroup, ProcessCGroups};
 use std::path::PathBuf;
 
-/// The mounted hierarchy, if there is one.
+/// The mounted hierarchies that kvmtop needs.
 #[derive(Debug, Default)]
-pub(crate) struct CgroupMount(Option<MountInfo>);
+pub(crate) struct CgroupMounts {
+    /// Version 2.
+    unified: Option<MountInfo>,
+    /// The controller `cpu` of version 1: where both versions are mounted, it is not in version 2.
+    cpu: Option<MountInfo>,
+}
 
-impl CgroupMount {
+impl CgroupMounts {
     /// Reads the mount table.
     pub(crate) fn read(paths: &SystemPaths) -> Self {
         let table: Option<MountInfos> = file::read_as(&paths.proc.join("self/mountinfo"), 1 << 20);
-        let mounts = table.map(|table| table.0).unwrap_or_default();
-        Self(mounts.into_iter().find(|mount| mount.fs_type == "cgroup2"))
+        let mut found = Self::default();
+        for mount in table.map(|table| table.0).unwrap_or_default() {
+            if mount.fs_type == "cgroup2" {
+                found.unified.get_or_insert(mount);
+            } else if mount.fs_type == "cgroup" && mount.super_options.contains_key("cpu") {
+                found.cpu.get_or_insert(mount);
+            }
+        }
+        found
     }
 
-    /// The folder of the group that a process is in. The root group cannot have a limit, and `..`
-    /// is a group outside of this namespace.
-    pub(crate) fn folder(&self, groups: &ProcessCGroups) -> Option<PathBuf> {
-        let mount = self.0.as_ref()?;
+    /// The folder of the group that a process is in, in version 2.
+    pub(crate) fn unified(&self, groups: &ProcessCGroups) -> Option<PathBuf> {
         let group = groups.0.iter().find(|group| group.hierarchy == 0)?;
-        // Inside a container a part of the hierarchy is mounted.
-        let below = group
-            .pathname
-            .strip_prefix(mount.root.trim_end_matches('/'))
-            .unwrap_or(&group.pathname)
-            .trim_start_matches('/');
-        if below.is_empty() || below.split('/').any(|part| part == "..") {
-            return None;
-        }
-        Some(mount.mount_point.join(below))
+        folder(self.unified.as_ref()?, &group.pathname)
     }
+
+    /// The folder of the group that limits the CPU time of a process.
+    pub(crate) fn cpu(&self, groups: &ProcessCGroups) -> Option<PathBuf> {
+        let Some(mount) = &self.cpu else {
+            return self.unified(groups);
+        };
+        let has_cpu = |group: &&ProcessCGroup| group.controllers.iter().any(|name| name == "cpu");
+        folder(mount, &groups.0.iter().find(has_cpu)?.pathname)
+    }
+}
+
+/// The folder of a group. The root group cannot have a limit, and `..` is a group outside of this
+/// namespace.
+fn folder(mount: &MountInfo, group: &str) -> Option<PathBuf> {
+    // Inside a container a part of the hierarchy is mounted.
+    let below = group
+        .strip_prefix(mount.root.trim_end_matches('/'))
+        .unwrap_or(group)
+        .trim_start_matches('/');
+    if below.is_empty() || below.split('/').any(|part| part == "..") {
+        return None;
+    }
+    Some(mount.mount_point.join(below))
 }

@@ -1,6 +1,6 @@
 //! The buffer and the budgets that one tick shares between all readings of guests.
 
-use super::cgroup_mounts::CgroupMount;
+use super::cgroup_mounts::CgroupMounts;
 use super::file;
 use super::network_tables::NetworkTables;
 use super::paths::SystemPaths;
@@ -26,7 +26,7 @@ pub(crate) struct ReadContext {
     /// The host's network namespaces.
     pub networks: NetworkTables,
     /// The mounted cgroups.
-    pub cgroups: CgroupMount,
+    pub cgroups: CgroupMounts,
     /// Number of the tick.
     pub tick: u32,
     /// Begin of the tick, monotonic nanoseconds.
@@ -46,7 +46,7 @@ impl ReadContext {
             debugfs_budget: 0,
             may_walk: false,
             networks: NetworkTables::default(),
-            cgroups: CgroupMount::read(paths),
+            cgroups: CgroupMounts::read(paths),
             tick: 0,
             now_ns: 0,
             paths: paths.clone(),
