@@ -181,6 +181,7 @@ impl Collector {
         let memory = self.host.memory();
         // On a host with one node the place of memory is not read.
         self.reader.may_walk = self.host.facts.topology.nodes().len() > 1;
+        self.reader.may_sum = true;
         self.unopened.clear();
         let (found, proc_failure) = match self.discovery.scan(now.mono_ns, now.boot_ns) {
             Ok(found) => (found, None),

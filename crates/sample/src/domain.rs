@@ -389,12 +389,15 @@ pub struct MemoryUse {
     /// What the balloon leaves to the guest (`balloon.current` of libvirt, `query-balloon` of the
     /// monitor).
     pub balloon: Option<u64>,
+    /// Transparent huge pages of the VMM (`AnonHugePages` of `smaps_rollup`), part of `resident`.
+    pub transparent: Option<u64>,
 }
 
 bounded!(MemoryUse {
     resident,
     hugetlb,
-    balloon
+    balloon,
+    transparent
 });
 
 /// `cpu.stat` of a cgroup that limits a guest or a part of it, cumulative.

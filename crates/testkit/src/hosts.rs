@@ -171,6 +171,7 @@ impl Fixture {
                 resident,
                 hugetlb: Some(0),
                 balloon: Some(8 << 30),
+                transparent: resident.map(|n| n / 4 * i as u64),
             };
             rest.swap_bytes = Some(0);
             rest.node_memory = [(0, gib(8.0 - i as f64)), (1, gib(0.2))].into();

@@ -55,7 +55,8 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
     const STALL: &str = "Part of the last 10 s in which one of its threads waited for memory; `-`: \
         not known.";
     const BALLOON: &str = "What the balloon leaves to the guest.";
-    const HUGE: &str = "The part in explicit huge pages (hugetlbfs).";
+    const HUGE: &str = "The part in huge pages: explicit ones (hugetlbfs), else transparent ones, \
+            read every 5 minutes.";
     vec![
         Col::text("domain", "GUEST", left(10, 16, 0), |r| {
             r.guest.name().to_owned()
@@ -117,7 +118,9 @@ fn balloon(row: &MemoryRow<'_>) -> Option<f64> {
 }
 
 fn huge(row: &MemoryRow<'_>) -> Option<f64> {
-    row.guest.memory.hugetlb.map(|n| n as f64)
+    let memory = row.guest.memory;
+    let explicit = memory.hugetlb.filter(|bytes| *bytes > 0);
+    explicit.or(memory.transparent).map(|bytes| bytes as f64)
 }
 
 /// The section.

@@ -1,12 +1,13 @@
-//! A guest's memory on the host: how much is resident and swapped out, and on which NUMA nodes it
-//! lies. The kernel walks the VMM's page tables for the nodes, so they are read rarely and of one
-//! guest at a time.
+//! A guest's memory on the host: how much is resident, swapped out and in transparent huge pages,
+//! and on which NUMA nodes it lies. The kernel walks the VMM's page tables for the last two, so
+//! they are read rarely and of one guest at a time.
 
 use super::stagger;
 use crate::proc::file;
 use crate::proc::read_context::ReadContext;
 use crate::proc::slow_files::{LateFile, SlowFile};
-use procfs::process::Status;
+use procfs::FromRead as _;
+use procfs::process::{SmapsRollup, Status};
 use sample::DomainSample;
 use std::collections::BTreeMap;
 
@@ -17,12 +18,19 @@ const NODES_NS: u64 = 30_000_000_000;
 /// Maximum length of `numa_maps`, bytes.
 const MAX_MAPS: usize = 4 << 20;
 
+/// Time before the first reading of huge pages: a short look does without.
+const HUGE_PAGES_FIRST_NS: u64 = 15_000_000_000;
+/// Time between two readings of huge pages.
+const HUGE_PAGES_NS: u64 = 300_000_000_000;
+
 /// When to read again.
 #[derive(Debug, Default)]
 pub(crate) struct GuestMemory {
     status_due_ns: u64,
     nodes_due_ns: u64,
     maps: LateFile,
+    huge_pages_due_ns: Option<u64>,
+    rollup: LateFile,
 }
 
 impl GuestMemory {
@@ -57,7 +65,41 @@ impl GuestMemory {
                 sample.node_memory = by_node(&String::from_utf8_lossy(&maps.unwrap_or_default()));
             }
         }
+        self.read_huge_pages((pid, uid), reader, sample);
     }
+
+    /// Asks for the huge pages and takes over what was asked for before: no tick waits for it.
+    fn read_huge_pages(
+        &mut self,
+        (pid, uid): (i32, Option<u32>),
+        reader: &mut ReadContext,
+        sample: &mut DomainSample,
+    ) {
+        if self.rollup.is_awaited() {
+            if let Some(rollup) = self.rollup.take() {
+                sample.memory.transparent = transparent(&rollup.unwrap_or_default());
+            }
+            return;
+        }
+        let first_ns = reader.now_ns + HUGE_PAGES_FIRST_NS + stagger(pid);
+        let due_ns = *self.huge_pages_due_ns.get_or_insert(first_ns);
+        if reader.may_sum && reader.now_ns >= due_ns {
+            reader.may_sum = false;
+            self.huge_pages_due_ns = Some(reader.now_ns + HUGE_PAGES_NS);
+            self.rollup.0 = reader.slow_files.start(SlowFile {
+                path: reader.paths.process(pid, "smaps_rollup"),
+                max: 8192,
+                uid,
+            });
+        }
+    }
+}
+
+/// Bytes in transparent huge pages of all mappings together.
+fn transparent(rollup: &[u8]) -> Option<u64> {
+    let rollup = SmapsRollup::from_read(rollup).ok()?;
+    let all = rollup.memory_map_rollup.iter().next()?;
+    all.extension.map.get("AnonHugePages").copied()
 }
 
 /// Sums the pages of `numa_maps` by node: each mapping has `N0=pages N1=pages …
@@ -156,5 +198,33 @@ mod tests {
             (sample.swap_bytes, sample.memory.resident),
             (Some(13_312), None)
         );
+    }
+
+    #[test]
+    fn huge_pages_are_read_of_one_guest_at_a_time_and_rarely() {
+        let fake = FakeProc::new();
+        let rollup =
+            b"7f00-7fff ---p 00000000 00:00 0 [rollup]\nRss: 9 kB\nAnonHugePages:    2048 kB\n";
+        fake.process(32, "qemu")
+            .process_file("smaps_rollup", rollup);
+        let mut memory = GuestMemory::default();
+        let mut reader = ReadContext::new(&fake.paths());
+        let mut sample = DomainSample::default();
+        let mut read = |sample: &mut DomainSample, now_ns, may_sum| {
+            (reader.now_ns, reader.may_sum) = (now_ns, may_sum);
+            memory.read((32, None), &mut reader, sample);
+            (reader.may_sum, memory.rollup.is_awaited())
+        };
+        assert_eq!(read(&mut sample, 1, true), (true, false), "not at once");
+        let begin = HUGE_PAGES_FIRST_NS + 1;
+        let others = read(&mut sample, begin, false);
+        assert_eq!(others, (false, false), "it is the turn of another guest");
+        assert!(!read(&mut sample, begin, true).0, "others wait");
+        while sample.memory.transparent.is_none() {
+            read(&mut sample, begin, false);
+        }
+        assert_eq!(sample.memory.transparent, Some(2 << 20));
+        let soon = read(&mut sample, begin + HUGE_PAGES_NS - 1, true);
+        assert_eq!(soon, (true, false), "not again soon");
     }
 }

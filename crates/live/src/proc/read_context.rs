@@ -23,6 +23,8 @@ pub(crate) struct ReadContext {
     pub debugfs_budget: usize,
     /// The permission to read one `numa_maps`; using it clears it.
     pub may_walk: bool,
+    /// The permission to ask for the huge pages of one guest; using it clears it.
+    pub may_sum: bool,
     /// The host's network namespaces.
     pub networks: NetworkTables,
     /// The mounted cgroups.
@@ -45,6 +47,7 @@ impl ReadContext {
             sched_budget: 0,
             debugfs_budget: 0,
             may_walk: false,
+            may_sum: false,
             networks: NetworkTables::default(),
             cgroups: CgroupMounts::read(paths),
             tick: 0,

@@ -1,6 +1,6 @@
 //! Reads files of a process that another program can hold back.
 //!
-//! `/proc/PID/cmdline` is memory of that process, and `numa_maps` needs the lock of
+//! `/proc/PID/cmdline` is memory of that process, `numa_maps` and `smaps_rollup` need the lock of
 //! its memory (`get_mm_cmdline` of `fs/proc/base.c`; `fs/proc/task_mmu.c`): whoever reads a page of
 //! a file whose server does not answer (FUSE, NFS) may hold that lock, and a change of the memory
 //! then keeps everybody else waiting. So a separate thread reads each file, and the tick continues
@@ -116,7 +116,10 @@ impl SlowFiles {
 
     /// Starts a thread that reads a file. `None`: too many threads wait, or this tick has waited
     /// long enough; ask again in another tick.
-    fn start(&self, SlowFile { path, max, uid }: SlowFile) -> Option<Receiver<FileBytes>> {
+    pub(crate) fn start(
+        &self,
+        SlowFile { path, max, uid }: SlowFile,
+    ) -> Option<Receiver<FileBytes>> {
         let read = self.read;
         if self.waited < TICK_TIMEOUT {
             self.run(uid, move || read(&path, max))
