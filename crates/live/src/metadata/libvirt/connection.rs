@@ -6,6 +6,7 @@ use super::{jobs, state, unwrapped};
 use crate::metadata::qmp::MEMORY_MAP;
 use crate::metadata::source::{DeviceCounters, GuestMetadata, ReportedState};
 use kvm::sanitize;
+use sample::StopReason;
 use std::sync::Arc;
 use std::time::Instant;
 use virt::connect::Connect;
@@ -44,10 +45,17 @@ impl LibvirtConnection {
         Ok(list.iter().take(MAX_DOMAINS).filter_map(polled).collect())
     }
 
-    /// Whether a domain runs; and the counters of its disks and interfaces, its balloon and its job.
+    /// Whether a domain runs, with the disks that failed; and the counters of its disks and
+    /// interfaces, its balloon and its job.
     pub fn devices(&mut self, uuid: &str) -> Option<(ReportedState, Option<DeviceCounters>)> {
         let domain = self.open().ok()?.lookup_domain_by_uuid_string(uuid).ok()?;
-        Some((reported_state(&domain), counters(&domain)))
+        let mut state = reported_state(&domain);
+        if let ReportedState::Stopped(stop) = &mut state
+            && stop.reason == StopReason::IoError
+        {
+            stop.disks = unwrapped::failed_disks(&domain);
+        }
+        Some((state, counters(&domain)))
     }
 
     /// The text of the guest's memory map, by a human monitor command.
@@ -111,6 +119,7 @@ fn polled(domain: &Domain) -> Option<(String, GuestMetadata)> {
 mod tests {
     use super::*;
     use crate::metadata::libvirt::library;
+    use sample::StopDisk;
 
     /// libvirt's own test driver, which is in the library and asks no daemon.
     #[test]
@@ -141,7 +150,12 @@ mod tests {
             .expect("open")
             .lookup_domain_by_uuid_string(uuid)
             .expect("the domain");
-        // That driver knows no jobs.
+        // That driver makes up an error for each disk, and knows no jobs.
+        let failed = StopDisk {
+            name: "vda".into(),
+            ..StopDisk::default()
+        };
+        assert_eq!(unwrapped::failed_disks(&domain), [failed]);
         assert!(unwrapped::job(&domain).is_none());
         drop(connection);
         assert_eq!(

@@ -93,6 +93,9 @@ functions! {
     fn virDomainQemuMonitorCommand(
         domain: sys::virDomainPtr, command: *const c_char, answer: *mut *mut c_char, flags: c_uint
     ) -> c_int, else -1;
+    fn virDomainGetDiskErrors(
+        domain: sys::virDomainPtr, errors: sys::virDomainDiskErrorPtr, room: c_uint, flags: c_uint
+    ) -> c_int, else -1;
     fn virDomainGetJobStats(
         domain: sys::virDomainPtr, kind: *mut c_int, list: *mut sys::virTypedParameterPtr, count: *mut c_int,
         flags: c_uint

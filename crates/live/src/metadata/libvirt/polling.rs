@@ -154,6 +154,11 @@ fn merge(polled: GuestMetadata, before: Option<&GuestMetadata>) -> GuestMetadata
         xml_text,
         ..
     } = polled;
+    let state = match (&before.state, state) {
+        // A poll names no disks.
+        (Some(known), Some(polled)) if known.reason() == polled.reason() => Some(known.clone()),
+        (_, polled) => polled,
+    };
     let mut domain = GuestMetadata {
         state,
         persistent,

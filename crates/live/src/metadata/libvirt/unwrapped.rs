@@ -2,13 +2,43 @@
 #![allow(unsafe_code, reason = "calls functions of C")]
 
 use super::domain_stats::Stats;
-use std::ffi::{CStr, c_char, c_int};
+use kvm::sanitize;
+use sample::{MAX_STOP_DISKS, StopDisk};
+use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::ptr::null_mut;
 use virt::domain::Domain;
 use virt::sys;
 
 /// At most this many statistics of one domain are read.
 const MAX_STATS: usize = 65_536;
+
+/// The disks whose requests failed. libvirt asks QEMU.
+pub fn failed_disks(domain: &Domain) -> Vec<StopDisk> {
+    let mut errors = [sys::virDomainDiskError {
+        disk: null_mut(),
+        error: 0,
+    }; MAX_STOP_DISKS];
+    let room = errors.len() as c_uint;
+    // SAFETY: libvirt fills in at most as many as there is room for.
+    let count =
+        unsafe { sys::virDomainGetDiskErrors(domain.as_ptr(), errors.as_mut_ptr(), room, 0) };
+    let mut disks = Vec::new();
+    for error in errors.iter().take(usize::try_from(count).unwrap_or(0)) {
+        // SAFETY: the name is null or a text of C, and the caller's.
+        let Some(name) = (unsafe { copied(error.disk) }) else {
+            continue;
+        };
+        // SAFETY: as above; it is freed once.
+        unsafe { libc::free(error.disk.cast()) };
+        let is_full = error.error.cast_unsigned() == sys::VIR_DOMAIN_DISK_ERROR_NO_SPACE;
+        disks.push(StopDisk {
+            name: sanitize(&name, 64),
+            is_full,
+            ..StopDisk::default()
+        });
+    }
+    disks
+}
 
 /// The figures of the job of the whole domain, if it has one. Of a job libvirt asks QEMU.
 pub fn job(domain: &Domain) -> Option<Stats> {
