@@ -68,6 +68,9 @@ pub const PROGRESS: usize = 0x6000;
 pub const MEMORY_ENV: &str = "KVMTOP_TEST_GUEST_MEMORY";
 /// The user that the guest's process becomes once it has opened `/dev/kvm`.
 pub const USER_ENV: &str = "KVMTOP_TEST_GUEST_USER";
+/// For how many milliseconds the process uses a CPU under the name of a QEMU before it opens its
+/// VM.
+pub const LOADS_ENV: &str = "KVMTOP_TEST_GUEST_LOADS";
 /// Whether the vCPUs rest in user space, as ordered.
 static REST: AtomicBool = AtomicBool::new(false);
 /// Size of the guest's memory.
@@ -392,7 +395,7 @@ impl Guest {
         Self::spawn(&mut Self::command(work, vcpu_names))
     }
 
-    /// What [`Guest::start`] runs, for more settings: [`USER_ENV`].
+    /// What [`Guest::start`] runs, for more settings: [`USER_ENV`], [`LOADS_ENV`].
     pub fn command(work: &[Work], vcpu_names: bool) -> Command {
         let words: Vec<_> = work.iter().map(|w| w.word()).collect();
         let mut command = Command::new(std::env::current_exe().expect("own path"));
@@ -486,6 +489,11 @@ pub fn main() {
     let kvm = Kvm::new().expect("/dev/kvm");
     if let Ok(user) = std::env::var(USER_ENV) {
         become_user(user.parse().expect("a number"));
+    }
+    if let Ok(ms) = std::env::var(LOADS_ENV) {
+        std::fs::write("/proc/self/comm", "qemu-system-x86").expect("a name");
+        let until = Instant::now() + Duration::from_millis(ms.parse().expect("a number"));
+        while Instant::now() < until {}
     }
     let vm = kvm.create_vm().expect("a VM");
     let work: Vec<Work> = words.split(',').map(Work::parse).collect();

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "asks the kernel what no crate asks")]
 
 use crate::common;
-use crate::common::guest::{Guest, USER_ENV, Work, become_user};
+use crate::common::guest::{Guest, LOADS_ENV, USER_ENV, Work, become_user};
 use crate::common::stalled_fs;
 use crate::common::watch::Watch;
 use rustix::process::{Pid, Signal, kill_process};
@@ -389,5 +389,38 @@ fn another_users_guest_takes_no_name_away() {
         format!("db-prod#{}", theirs.pid())
     );
     watch.stop();
+    common::ran(TEST);
+}
+
+/// What a QEMU uses while it starts is no load of the host, before it has a VM and after.
+#[test]
+fn a_guest_that_starts_is_no_task_of_the_host() {
+    const TEST: &str = "a_guest_that_starts_is_no_task_of_the_host";
+    let _beside = common::beside_others();
+    if let Some(why) = common::cannot_run_guests() {
+        return common::skipped(TEST, &why);
+    }
+    let mut watch = Watch::start(&["-d", "0.3", "--engine", "none", "--no-monitor"]);
+    for _ in 0..3 {
+        let guest = Guest::spawn(Guest::command(&[Work::Idle], true).env(LOADS_ENV, "1200"));
+        for _ in 0..8 {
+            watch.next();
+        }
+        let domains = watch.last()["domains"].as_array().expect("domains");
+        assert!(
+            domains.iter().any(|d| d["pid"] == guest.pid()),
+            "it is a guest by now"
+        );
+    }
+    for interval in watch.stop() {
+        let tasks = interval["host"]["tasks"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        assert!(
+            tasks.iter().all(|task| task["comm"] != "qemu-system-x86"),
+            "{tasks:?}"
+        );
+    }
     common::ran(TEST);
 }

@@ -239,7 +239,8 @@ impl Collector {
             events: reading.events,
         };
         let helpers = found.helpers.iter().map(|(tid, _)| *tid);
-        let skip = self.guests.keys().copied().chain(helpers).collect();
+        let guests = self.guests.keys().chain(&found.starting).copied();
+        let skip = guests.chain(helpers).collect();
         let kernel_log = self.kernel_log.read();
         let (tasks, task_groups) = self
             .tasks

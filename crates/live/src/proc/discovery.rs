@@ -34,6 +34,8 @@ enum ProcessKind {
     Guest,
     /// A kernel thread that works for the guest of this PID.
     Helper(i32),
+    /// Has just started and is about to open a VM.
+    Starting,
     /// None of the others, so far.
     Other,
 }
@@ -76,6 +78,9 @@ pub(crate) struct Discovered {
     pub guests: Vec<i32>,
     /// Kernel threads that work for a guest: PID of the thread, PID of the guest.
     pub helpers: Vec<(i32, i32)>,
+    /// Processes that have just started and are about to open a VM: a QEMU, and who holds
+    /// `/dev/kvm`.
+    pub starting: Vec<i32>,
     /// What could not be looked at.
     pub unread: UnreadCount,
 }
@@ -194,6 +199,7 @@ impl Discovery {
             match s.kind {
                 ProcessKind::Guest => found.guests.push(*pid),
                 ProcessKind::Helper(owner) => found.helpers.push((*pid, owner)),
+                ProcessKind::Starting => found.starting.push(*pid),
                 ProcessKind::Other => {}
             }
         }
@@ -251,11 +257,15 @@ impl Discovery {
             Ok(files) if !files.dev_kvm && age_ns >= STARTED_NS && self.emulates(pid, &stat) => {
                 Some((ProcessKind::Guest, recheck(pid, now_ns), None))
             }
-            Ok(files) if young || files.dev_kvm => Some((
-                ProcessKind::Other,
-                now_ns + files.open as u64 * PAUSE_PER_FILE_NS,
-                None,
-            )),
+            Ok(files) if young || files.dev_kvm => {
+                let is_vmm = files.dev_kvm || is_qemu(&String::from_utf8_lossy(stat.comm));
+                let kind = if is_vmm && age_ns < STARTED_NS {
+                    ProcessKind::Starting
+                } else {
+                    ProcessKind::Other
+                };
+                Some((kind, now_ns + files.open as u64 * PAUSE_PER_FILE_NS, None))
+            }
             Ok(_) => Some((ProcessKind::Other, recheck(pid, now_ns), None)),
             Err(FileError::Gone) => None,
             Err(why) => {
@@ -353,9 +363,9 @@ mod tests {
         fake.process(11, "qemu-system-x86").start(99_900);
         let mut d = Discovery::new(fake.paths());
         let found = d.scan(0, OLD).unwrap();
-        assert_eq!(found.guests, [10]);
+        assert_eq!((found.guests, found.starting), (vec![10], vec![11]));
         let found = d.scan(2 * S, OLD + 2 * S).unwrap();
-        assert_eq!(found.guests, [10, 11]);
+        assert_eq!((found.guests, found.starting), (vec![10, 11], vec![]));
     }
 
     #[test]
@@ -369,6 +379,17 @@ mod tests {
             Discovery::new(fake.paths()).scan(0, OLD).unwrap().guests,
             [13]
         );
+    }
+
+    #[test]
+    fn who_is_about_to_open_a_vm_is_so_for_its_first_seconds() {
+        let fake = FakeProc::new();
+        fake.process(10, "young").start(99_900).fd(3, "/dev/kvm");
+        fake.process(11, "young").start(99_900);
+        fake.process(12, "old").fd(3, "/dev/kvm");
+        let mut d = Discovery::new(fake.paths());
+        assert_eq!(d.scan(0, OLD).unwrap().starting, [10]);
+        assert_eq!(d.scan(2 * S, OLD + 2 * S).unwrap().starting, [0; 0]);
     }
 
     #[test]
