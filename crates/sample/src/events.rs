@@ -246,11 +246,14 @@ pub struct Migrations {
     pub cross_llc: u64,
     /// To another NUMA node.
     pub cross_node: u64,
-    /// The pCPU before the last migration.
-    pub from: Option<u32>,
 }
 
-growing!(Migrations { total, cross_core, cross_llc, cross_node } from);
+growing!(Migrations {
+    total,
+    cross_core,
+    cross_llc,
+    cross_node
+});
 
 /// Another task that woke or pre-empted this thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

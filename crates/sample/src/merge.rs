@@ -10,8 +10,6 @@
 //! - Of two bursts the one with more accesses stays; a side without one changes nothing.
 //! - Wake-ups, run delays and the number of migrations add; a side that did not watch them changes
 //!   nothing.
-//! - The pCPU before the last migration is unknown if both sides moved, because nothing orders
-//!   their moves.
 //! - Other tasks add by thread id and name.
 //!
 //! Merging is associative and commutative, apart from the order of the cells: new cells go to the
@@ -43,8 +41,6 @@ pub enum MissingExtreme {
 pub struct Joining {
     /// Why extremes are missing.
     pub missing: MissingExtreme,
-    /// Whether what is added comes later, rather than from elsewhere.
-    pub later: bool,
     /// Limit of the names of a map and of the tasks of a list; further ones are left out.
     pub names: usize,
     /// The number of other rows that still fit.
@@ -56,7 +52,6 @@ impl Joining {
     pub fn with(missing: MissingExtreme) -> Self {
         Self {
             missing,
-            later: false,
             names: usize::MAX,
             room: usize::MAX,
         }
@@ -103,6 +98,12 @@ sums!(ThreadEvents {
     run_delays
 });
 sums!(AccessCell { time, faults, burst } space, address, direction);
+sums!(Migrations {
+    total,
+    cross_core,
+    cross_llc,
+    cross_node
+});
 sums!(GuestInterrupts {
     injections,
     doorbells
@@ -348,33 +349,6 @@ impl Sum for ExitCell {
         part(&mut self.halted_ns, halted_ns);
         part(&mut self.preempted_ns, preempted_ns);
         self.time.join(time, how);
-    }
-}
-
-impl Sum for Migrations {
-    fn join(&mut self, more: Self, how: &mut Joining) {
-        let moved = |m: &Self| {
-            Self {
-                total: m.total.filter(|n| *n > 0),
-                ..*m
-            } != Self::default()
-        };
-        let Self {
-            total,
-            cross_core,
-            cross_llc,
-            cross_node,
-            from,
-        } = more;
-        self.from = match (moved(self), moved(&more)) {
-            (true, true) if !how.later => None,
-            (true, _) => from.or(self.from),
-            (false, _) => from,
-        };
-        self.total.join(total, how);
-        self.cross_core.join(cross_core, how);
-        self.cross_llc.join(cross_llc, how);
-        self.cross_node.join(cross_node, how);
     }
 }
 

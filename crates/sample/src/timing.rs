@@ -8,34 +8,27 @@ impl Timing {
     /// beginning. A count that fell started again from zero.
     #[must_use]
     pub fn since(&self, before: Option<&Self>) -> Self {
-        let before = before.filter(|b| b.count <= self.count);
-        let count = self.count - before.map_or(0, |b| b.count);
-        let older = |bucket: usize| {
-            before
-                .and_then(|b| b.histogram.as_ref())
-                .and_then(|h| h.0.get(bucket))
-                .copied()
-                .unwrap_or(0)
-        };
-        let grown = |h: &Histogram| {
-            Histogram(
-                h.0.iter()
-                    .enumerate()
-                    .map(|(i, n)| n.saturating_sub(older(i)))
-                    .collect(),
-            )
-        };
+        let nothing = Self::default();
+        let before = before.filter(|b| b.count <= self.count).unwrap_or(&nothing);
+        let count = self.count - before.count;
+        let mut histogram = self.histogram.clone();
+        if let (Some(Histogram(now)), Some(Histogram(older))) = (&mut histogram, &before.histogram)
+        {
+            for (now, older) in now.iter_mut().zip(older) {
+                *now = now.saturating_sub(*older);
+            }
+        }
         Self {
             count,
             total_ns: self
                 .total_ns
-                .map(|t| t.saturating_sub(before.and_then(|b| b.total_ns).unwrap_or(0))),
+                .map(|t| t.saturating_sub(before.total_ns.unwrap_or(0))),
             sum_sq: self
                 .sum_sq
-                .map(|t| t.saturating_sub(before.and_then(|b| b.sum_sq).unwrap_or(0))),
+                .map(|t| t.saturating_sub(before.sum_sq.unwrap_or(0))),
             min_ns: self.min_ns.filter(|_| count > 0),
             max_ns: self.max_ns.filter(|_| count > 0),
-            histogram: self.histogram.as_ref().map(grown),
+            histogram,
         }
     }
 

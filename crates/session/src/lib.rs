@@ -3,8 +3,7 @@
 //!
 //! A file is append-only and consists of checksummed frames. Each sample is one frame, written as
 //! soon as it was taken: a recorder that is killed loses no earlier sample. Samples come in
-//! segments of at most `SEGMENT`, each of which can be read without the others. An index frame
-//! after each segment says where it is.
+//! segments of at most `SEGMENT`, each of which can be read without the others.
 
 mod format;
 mod read;

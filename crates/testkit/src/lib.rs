@@ -588,9 +588,7 @@ impl Thread {
 
     fn sample(&self, seconds: f64, start_ticks: u64) -> ThreadSample {
         let [guest, usr, sys, wait] = self.burns.map(|p| per(p * 1e7, seconds));
-        let (moves, from) = self
-            .moves
-            .map_or(([0.0; 3], None), |(m, from)| (m, Some(from)));
+        let moves = self.moves.map_or([0.0; 3], |(m, _)| m);
         let [total, cross_core, cross_node] = moves.map(|m| per(m, seconds));
         let events = ThreadEvents {
             exits: self
@@ -622,7 +620,6 @@ impl Thread {
                 cross_core,
                 cross_llc: cross_node,
                 cross_node,
-                from,
             },
             wakeups: self
                 .wakeups

@@ -452,7 +452,6 @@ fn run_vcpu(r: &mut Random, t: &mut ThreadSample, h: &Load) {
     if r.unit() < 0.1 * h.busy {
         e.migrations.total = e.migrations.total.map(|n| n + 1);
         e.migrations.cross_core += 1;
-        e.migrations.from = t.place.cpu;
         t.place.cpu = Some((r.next() % 72) as u32);
     }
     let d: Vec<u64> = (0..wakes).map(|_| r.duration(9000.0, 0.7)).collect();

@@ -290,11 +290,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.kvmtop");
         let session = recorded(&path);
-        // Damaged after it was opened: the last byte of the first run's last frame, before its
-        // index and a header.
+        // Damaged after it was opened: the last byte of the first run's last frame, before the
+        // header of the second run, which is a frame with a map that begins with `tool`.
         let mut bytes = std::fs::read(&path).unwrap();
-        let index = bytes.windows(8).position(|w| w == b"KVMTOPix").unwrap() - 8;
-        bytes[index - 1] ^= 1;
+        let tool = bytes.windows(5).rposition(|w| w == b"\xa4tool").unwrap();
+        bytes[tool - 10] ^= 1;
         std::fs::write(&path, bytes).unwrap();
         let events = events(
             session,

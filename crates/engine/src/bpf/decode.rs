@@ -210,7 +210,6 @@ impl SlotDecoder<'_> {
             cross_core: get(&slot.cross_core),
             cross_llc: get(&slot.cross_llc),
             cross_node: get(&slot.cross_node),
-            from: slot.from.load(Relaxed).checked_sub(1),
         }
     }
 }

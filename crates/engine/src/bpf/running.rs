@@ -8,7 +8,7 @@ use super::programs::Programs;
 use super::refusal::{Refusal, Stage};
 use super::snapshot::{IntervalExtremes, Snapshot};
 use super::sys;
-use super::tables::{Homeless, MAX_OF_PROCESS, MAX_SLOTS, RefusedProcesses, Tables};
+use super::tables::{Homeless, MAX_OF_PROCESS, Tables};
 use crate::events::{EngineError, Reading, ThreadKey, TracedThread};
 use crate::monotonic_ns;
 use crate::tracefs::Tracefs;
@@ -44,9 +44,8 @@ pub(super) struct Running {
     joined: HashMap<ThreadKey, ThreadKey>,
     /// Events without a slot up to the last reading.
     homeless: Homeless,
-    /// Those of the interval before it, and whose they were.
+    /// Those of the interval before it.
     left_out: Homeless,
-    refused: RefusedProcesses,
 }
 
 impl Running {
@@ -103,7 +102,6 @@ impl Running {
             joined: HashMap::new(),
             homeless: Homeless::default(),
             left_out: Homeless::default(),
-            refused: RefusedProcesses::default(),
         })
     }
 
@@ -149,17 +147,9 @@ impl Running {
         };
         let homeless = self.tables.homeless();
         self.left_out = homeless.since(std::mem::replace(&mut self.homeless, homeless));
-        self.refused = if self.left_out.events > 0 {
-            self.tables.refused()
-        } else {
-            RefusedProcesses::default()
-        };
-        reading.refused = self
-            .refused
-            .all
-            .iter()
-            .map(|process| process.cast_signed())
-            .collect();
+        if self.left_out.events > 0 {
+            reading.refused = self.tables.refused();
+        }
         reading.lost = self.programs.attached.missed("kvm_") + self.unread + homeless.events;
         reading
     }
@@ -200,78 +190,43 @@ impl Running {
     /// # Errors
     /// When the kernel lacks the memory.
     pub fn make_room(&mut self, vcpus: usize) -> Result<(), EngineError> {
-        let Homeless {
-            events,
-            of_greedy_processes,
-            ..
-        } = self.left_out;
-        let is_full = events > of_greedy_processes
-            || (of_greedy_processes > 0 && self.tables.quota() < MAX_OF_PROCESS);
-        let wanted = vcpus.max(if is_full { self.tables.count() } else { 0 });
+        let wanted = vcpus.max(if self.is_full() {
+            self.tables.count()
+        } else {
+            0
+        });
         self.tables
             .grow(2 * wanted)
             .map_err(|e| Refusal::new(Stage::Map, "slots", e).into())
     }
 
+    /// Whether more slots are wanted: a process that has its share gets no more.
+    fn is_full(&self) -> bool {
+        let of_greedy = self.left_out.of_greedy_processes;
+        self.left_out.events > of_greedy || (of_greedy > 0 && self.tables.quota() < MAX_OF_PROCESS)
+    }
+
     /// What is missing.
     pub fn gaps(&self) -> Vec<EngineError> {
         let mut gaps = self.programs.gaps.clone();
-        let (count, quota) = (self.tables.count(), self.tables.quota());
-        let Homeless {
-            events,
-            of_greedy_processes,
-            of_greedy_users,
-        } = self.left_out;
-        if events > of_greedy_processes + of_greedy_users {
-            let cause = format!(
-                "there are more vCPU threads than the {count} that room was made for: events of \
-                    the others are lost"
-            );
-            gaps.push(EngineError {
-                cause,
-                fix: cure(count, self.tables.ceiling),
-            });
-        }
-        if let Some(process) = self.refused.of_greedy_user {
-            let cause = format!(
-                "the guests of one user, process {process} among them, have more vCPU threads than \
-                 the part of the {count} places that one user may have: events of the others are \
-                 lost"
-            );
-            gaps.push(EngineError {
-                cause,
-                fix: cure(count, self.tables.ceiling),
-            });
-        }
-        if let Some(process) = self.refused.greedy {
-            let cause = format!(
-                "process {process} began more vCPU threads in an interval than the {quota} that \
-                 one process has room for: events of its other threads are lost"
-            );
-            let count = if quota == MAX_OF_PROCESS {
-                MAX_SLOTS
+        if self.left_out.events > 0 {
+            let count = self.tables.count();
+            let fix = if self.is_full() && count < self.tables.ceiling {
+                "nothing to do: kvmtop makes more room from the next interval on"
             } else {
-                count
+                "raise the memory limit of kvmtop's cgroup (memory.max), or start kvmtop with \
+                    --engine perf, which has no such limit"
             };
             gaps.push(EngineError {
-                cause,
-                fix: cure(count, self.tables.ceiling),
+                cause: format!(
+                    "there are more vCPU threads, in all or of one user or process, than the \
+                        {count} places have room for: events of the others are lost"
+                ),
+                fix: fix.into(),
             });
         }
         gaps
     }
-}
-
-/// What to do where `count` slots are too few, and there is memory for no more than `ceiling`.
-pub(super) fn cure(count: usize, ceiling: usize) -> String {
-    match count {
-        MAX_SLOTS => "start kvmtop with --engine perf, which has no such limit",
-        _ if count < ceiling => "nothing to do: kvmtop makes more room from the next interval on",
-        _ => {
-            "raise the memory limit of kvmtop's cgroup (memory.max), which leaves room for no more"
-        }
-    }
-    .into()
 }
 
 /// Puts the slots of one life together; returns the life of each slot that went into another. Of

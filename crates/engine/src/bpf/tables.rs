@@ -65,8 +65,6 @@ pub(super) struct Homeless {
     pub events: u64,
     /// Those whose process has its share of the slots.
     pub of_greedy_processes: u64,
-    /// Those whose user has its share.
-    pub of_greedy_users: u64,
 }
 
 impl Homeless {
@@ -74,20 +72,8 @@ impl Homeless {
         Self {
             events: self.events - before.events,
             of_greedy_processes: self.of_greedy_processes - before.of_greedy_processes,
-            of_greedy_users: self.of_greedy_users - before.of_greedy_users,
         }
     }
-}
-
-/// The processes whose threads found no slot.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct RefusedProcesses {
-    /// All of them. Of processes that share a cell only the last.
-    pub all: Vec<u32>,
-    /// One that has its share of the slots.
-    pub greedy: Option<u32>,
-    /// One whose user has its share.
-    pub of_greedy_user: Option<u32>,
 }
 
 impl Tables {
@@ -224,29 +210,19 @@ impl Tables {
         Homeless {
             events: self.homeless.count(0),
             of_greedy_processes: quota.map_or(0, |quota| quota.refused.load(Relaxed)),
-            of_greedy_users: quota.map_or(0, |quota| quota.user_refused.load(Relaxed)),
         }
     }
 
-    /// The processes that were refused a slot since this was last asked.
-    pub fn refused(&self) -> RefusedProcesses {
-        let mut refused = RefusedProcesses::default();
+    /// The processes that were refused a slot since this was last asked. Of processes that share a
+    /// cell only the last.
+    pub fn refused(&self) -> Vec<i32> {
+        let mut refused = Vec::new();
         for cell in 0..1 << SHARE_BITS {
-            if let Some(user) = self.users.at::<Share>(cell * size_of::<Share>()) {
-                let process = user.refused.swap(0, Relaxed);
-                refused.of_greedy_user =
-                    refused.of_greedy_user.or((process > 0).then_some(process));
-            }
-            let Some(share) = self.shares.at::<Share>(cell * size_of::<Share>()) else {
-                continue;
-            };
-            let process = share.refused.swap(0, Relaxed);
-            if process == 0 {
-                continue;
-            }
-            refused.all.push(process);
-            if share.slots.load(Relaxed) as usize >= self.quota() {
-                refused.greedy = refused.greedy.or(Some(process));
+            if let Some(share) = self.shares.at::<Share>(cell * size_of::<Share>()) {
+                let process = share.refused.swap(0, Relaxed);
+                if process != 0 {
+                    refused.push(process.cast_signed());
+                }
             }
         }
         refused

@@ -5,7 +5,6 @@ use super::decode::{self, Measured, SlotDecoder};
 use super::interrupts::{self, ARM64_ENTRY, ENTRY, POSTED, RAW_ENTRY, USERSPACE_EXIT};
 use super::layout::{self, ISA_ARM64, SLOT_SIZE, Slot, USERSPACE};
 use super::object::{self, Choices, Object};
-use super::running::cure;
 use super::running::kvm_exit_format;
 use super::snapshot::Snapshot;
 use super::sys::Mapping;
@@ -128,11 +127,6 @@ fn a_limit_of_memory_leaves_few_slots_and_is_named() {
         (layout::PART..=(5 << 20) / SLOT_SIZE).contains(&few),
         "{few}"
     );
-    assert!(
-        cure(few, few).contains("memory.max")
-            && cure(layout::PART, few).contains("makes more room")
-    );
-    assert!(cure(tables::MAX_SLOTS, tables::MAX_SLOTS).contains("--engine perf"));
 }
 
 #[test]
@@ -407,7 +401,6 @@ fn cells_become_what_they_count() {
         .store(1 << 2 | 1 << (USERSPACE - 2), Relaxed);
     s.userspace[2].store(11, Relaxed);
     s.userspace[USERSPACE - 2].store(1, Relaxed);
-    s.from.store(1, Relaxed);
     s.held_by.task[0].count.store(1, Relaxed);
     s.held_by.task[0].ns.store(10, Relaxed);
     s.held_by.task[1].count.store(1, Relaxed);
@@ -450,7 +443,6 @@ fn cells_become_what_they_count() {
         .map(|c| (c.reason, c.count))
         .collect();
     assert_eq!(userspace, [(-4, 1), (2, 11)]);
-    assert_eq!(thread.events.migrations.from, Some(0));
     assert_eq!(thread.events.preempted_by[1].comm, "kworker/0:1");
     assert_eq!(
         thread.events.preempted_by.last(),

@@ -317,7 +317,6 @@ impl PairedThread {
     pub fn migrated(&mut self, from: u32, to: u32, topology: &HostTopology) {
         let m = &mut self.migrations;
         *m.total.get_or_insert(0) += 1;
-        m.from = Some(from);
         let known = topology.cpu(from).is_some() && topology.cpu(to).is_some();
         m.cross_core += u64::from(known && !topology.same_core(from, to));
         m.cross_llc += u64::from(topology.same_llc(from, to) == Some(false));

@@ -47,7 +47,6 @@ impl Default for ModelSum {
     fn default() -> Self {
         let how = Joining {
             missing: MissingExtreme::Unknown,
-            later: true,
             names: MAX_NAMES,
             room: MAX_ROWS,
         };

@@ -133,24 +133,6 @@ fn reasons_of_an_unknown_instruction_set_differ_by_name() {
 }
 
 #[test]
-fn two_threads_that_moved_have_no_common_last_cpu() {
-    let moved = |from| Migrations {
-        total: Some(1),
-        cross_core: 1,
-        from: Some(from),
-        ..Migrations::default()
-    };
-    let mut sum = Migrations {
-        total: Some(0),
-        ..Migrations::default()
-    };
-    sum.join(moved(3), &mut Joining::with(MissingExtreme::Unknown));
-    assert_eq!(sum, moved(3));
-    sum.join(moved(5), &mut Joining::with(MissingExtreme::Unknown));
-    assert_eq!((sum.total, sum.cross_core, sum.from), (Some(2), 2, None));
-}
-
-#[test]
 fn limits_keep_every_count_and_the_most_important_tasks() {
     let task = |tid, ns| OtherTask {
         tid,
@@ -255,10 +237,9 @@ fn accesses() -> impl Strategy<Value = AccessCell> {
 }
 
 fn migrations() -> impl Strategy<Value = Migrations> {
-    let moved = (1..9_u64, 0..3_u32).prop_map(|(n, from)| Migrations {
+    let moved = (1..9_u64).prop_map(|n| Migrations {
         total: Some(n),
         cross_core: n / 2,
-        from: Some(from),
         ..Migrations::default()
     });
     let still = any::<bool>().prop_map(|watched| Migrations {

@@ -95,6 +95,8 @@ pub struct SegmentWriter {
     buffer: Vec<u8>,
     /// Bytes taken in.
     pub raw: usize,
+    /// Samples taken in.
+    pub samples: u32,
 }
 
 impl SegmentWriter {
@@ -109,6 +111,7 @@ impl SegmentWriter {
             facts: 0,
             buffer: Vec::new(),
             raw: 0,
+            samples: 0,
         })
     }
 
@@ -155,6 +158,7 @@ impl SegmentWriter {
             .and_then(bounds::check)
             .context("a sample is larger than the format allows")?;
         self.raw += bytes.len();
+        self.samples += 1;
         *self.stream.get_mut() = stamp.begin(kind);
         self.stream.write_all(&bytes)?;
         self.stream.flush()?;

@@ -25,7 +25,7 @@ pub enum FrameKind {
     First = 2,
     /// A further sample of the segment.
     Next = 3,
-    /// Where a segment is: a [`super::Segment`].
+    /// Where a segment is, as earlier recorders wrote it. Skipped.
     Index = 4,
 }
 
@@ -53,15 +53,6 @@ pub fn looks_like(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }
 
-/// Whether these bytes begin a session file of a later version.
-pub fn is_newer(bytes: &[u8]) -> bool {
-    looks_like(bytes)
-        && number(bytes, 8) > SCHEMA
-        && bytes
-            .get(..12)
-            .is_some_and(|b| crc32fast::hash(b) == number(bytes, 12))
-}
-
 fn number(bytes: &[u8], at: usize) -> u32 {
     bytes
         .get(at..at + 4)
@@ -72,28 +63,21 @@ fn number(bytes: &[u8], at: usize) -> u32 {
 /// Checks the first bytes of a file. The error says in a sentence why this version cannot read it.
 pub fn check_prologue(bytes: &[u8]) -> Result<()> {
     ensure!(
-        !bytes.is_empty(),
-        "the file is empty: nothing was recorded into it"
-    );
-    ensure!(
-        looks_like(bytes) || MAGIC.starts_with(bytes),
+        prologue().starts_with(bytes) || looks_like(bytes),
         "this is not a kvmtop session (its first bytes are not those of `kvmtop record`)"
     );
     let Some(bytes) = bytes.get(..PROLOGUE) else {
-        bail!("the file was cut off before its first frame: it holds no sample");
+        bail!("the file is empty or was cut off before its first frame: it holds no sample");
     };
-    if crc32fast::hash(&bytes[..12]) != number(bytes, 12) {
-        bail!("the first 16 bytes of the file are damaged: its version is unknown");
-    }
+    ensure!(
+        crc32fast::hash(&bytes[..12]) == number(bytes, 12),
+        "the first 16 bytes of the file are damaged: its version is unknown"
+    );
     let (schema, version) = (number(bytes, 8), env!("CARGO_PKG_VERSION"));
     ensure!(
-        schema >= SCHEMA,
-        "the session has schema version {schema}, which is no longer read"
-    );
-    ensure!(
         schema == SCHEMA,
-        "the session has schema version {schema}, and this kvmtop ({version}) reads up to \
-            {SCHEMA}: use a newer kvmtop"
+        "the session has schema version {schema}, and this kvmtop ({version}) reads {SCHEMA}: \
+            use another kvmtop"
     );
     Ok(())
 }
@@ -162,18 +146,14 @@ pub struct Stamp {
     pub run: bool,
 }
 
-/// Length of the marks by which frames are found in a damaged file.
+/// Length of the mark by which segments are found in a damaged file.
 pub const MARK_LENGTH: usize = 8;
 /// What the payload of a segment's first frame begins with.
 pub const SEGMENT_MARK: [u8; MARK_LENGTH] = *b"KVMTOPsg";
 
 const STAMP: usize = 12;
-const FIRST_STAMP: usize = MARK_LENGTH + 1 + STAMP;
 
 impl Stamp {
-    /// The longest one, with the head of its frame.
-    pub const LONGEST: usize = HEAD + FIRST_STAMP;
-
     /// The beginning of a frame, with spare bytes for the head.
     pub fn begin(self, kind: FrameKind) -> Vec<u8> {
         let mut out = vec![0; HEAD];

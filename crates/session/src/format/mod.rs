@@ -3,13 +3,11 @@
 mod bounds;
 mod codec;
 mod frame;
-mod index;
 #[cfg(test)]
 mod tests;
 
 pub use codec::{Header, MAX_FACTS, SegmentReader, SegmentWriter};
 pub use frame::{
-    FrameHead, FrameKind, HEAD, MAGIC, MARK_LENGTH, PROLOGUE, SCHEMA, SEGMENT_MARK, Stamp,
-    check_prologue, is_newer, looks_like, prologue,
+    FrameHead, FrameKind, HEAD, MARK_LENGTH, PROLOGUE, SCHEMA, SEGMENT_MARK, Stamp, check_prologue,
+    looks_like, prologue,
 };
-pub use index::{INDEX_MARK, Segment};

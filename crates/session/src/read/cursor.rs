@@ -3,11 +3,9 @@
 use super::part::Hole;
 use super::scan::read_frame;
 use super::session::{Place, Session};
-use crate::format::{FrameHead, FrameKind, HEAD, Segment, SegmentReader, Stamp};
+use crate::format::{FrameKind, HEAD, SegmentReader, Stamp};
 use anyhow::{Result, anyhow};
 use sample::{Sample, SourceId, SourceState, SourceStatus};
-use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -40,7 +38,6 @@ struct Open {
     next: Place,
     /// Where its frame begins.
     at: u64,
-    time_ms: Option<i64>,
     reader: SegmentReader,
 }
 
@@ -144,73 +141,51 @@ impl<'a> Cursor<'a> {
             if let Ok(sample) = self.at(index) {
                 return Some((index, sample));
             }
-            index += (self.session.segment(place).samples - place.sample) as usize;
+            let part = &self.session.parts[place.part].1;
+            index += part.samples_of(place.segment) - place.sample as usize;
         }
     }
 
     /// The time of a sample, milliseconds since the epoch, without reading the sample.
     pub fn time_ms(&self, index: usize) -> Option<i64> {
-        let place = self.session.place(index)?;
-        let segment = self.session.segment(place);
-        match place.sample {
-            0 => Some(segment.first_ms),
-            n if n + 1 == segment.samples => Some(segment.last_ms),
-            n => self.segment_times(place).get(n as usize).copied(),
-        }
+        self.session.time_ms(index)
     }
 
-    /// The last sample at or before a time; the first when all are later.
+    /// The latest sample at or before a time; the first when all are later.
     pub fn index_at(&self, time_ms: i64) -> usize {
-        self.last_at(time_ms, 0..self.len()).unwrap_or(0)
-    }
-
-    /// The last sample within `ms` milliseconds after another, or, if negative, before it. Where
-    /// the clock was set back in between, it is the last sample on the near side.
-    pub fn index_beside(&self, index: usize, ms: i64) -> usize {
-        let stretch = self.stretch(index);
-        let to_ms = self.time_ms(index).unwrap_or(0).saturating_add(ms);
-        let latest = stretch
-            .end
-            .checked_sub(1)
-            .and_then(|last| self.time_ms(last));
-        if latest.is_some_and(|latest| latest < to_ms) {
-            return stretch.end.min(self.len().saturating_sub(1));
-        }
-        let begin = stretch.start;
-        self.last_at(to_ms, stretch)
-            .unwrap_or_else(|| begin.saturating_sub(1))
-    }
-
-    /// The last sample at or before a time whose segment begins within these samples.
-    fn last_at(&self, time_ms: i64, within: Range<usize>) -> Option<usize> {
-        let fits = |(_, s, first): &(Place, &Segment, usize)| {
-            within.contains(first) && s.first_ms <= time_ms
-        };
-        // A clock that was set back leaves later segments with earlier times: the one that comes
-        // closest.
-        let found = self
-            .session
-            .segments()
-            .filter(fits)
-            .max_by_key(|(_, s, _)| s.last_ms.min(time_ms));
-        let (place, _, first) = found?;
-        let times = self.segment_times(place);
-        Some(first + times.iter().rposition(|t| *t <= time_ms).unwrap_or(0))
-    }
-
-    /// The samples around one between which the clock was not set back.
-    fn stretch(&self, index: usize) -> Range<usize> {
-        let (mut begin, mut last_ms) = (0, i64::MIN);
-        for (_, segment, first) in self.session.segments() {
-            if segment.first_ms < last_ms {
-                if first > index {
-                    return begin..first;
-                }
-                begin = first;
+        let mut latest = 0;
+        let mut latest_ms = i64::MIN;
+        for (index, ms) in self.session.times().enumerate() {
+            if ms <= time_ms && ms >= latest_ms {
+                latest = index;
+                latest_ms = ms;
             }
-            last_ms = segment.last_ms;
         }
-        begin..self.len()
+        latest
+    }
+
+    /// The last sample within `ms` milliseconds after another, or, if negative, the last one at
+    /// least that much before it. Where the clock was set back in between, it is the sample beyond.
+    pub fn index_beside(&self, index: usize, ms: i64) -> usize {
+        let time = |at| self.time_ms(at).unwrap_or(0);
+        let to_ms = time(index).saturating_add(ms);
+        let mut at = index;
+        if ms < 0 {
+            while at > 0 && time(at) > to_ms {
+                at -= 1;
+                if time(at) > time(at + 1) {
+                    break;
+                }
+            }
+        } else {
+            while at + 1 < self.len() && time(at + 1) <= to_ms {
+                at += 1;
+                if time(at) < time(at - 1) {
+                    break;
+                }
+            }
+        }
+        at
     }
 
     /// The first sample at or after a time, whose interval the time is in; the last when all are
@@ -249,53 +224,26 @@ impl<'a> Cursor<'a> {
         else {
             return false;
         };
-        let segments = &self.session.parts[part].1.segments;
+        let reader = &self.session.parts[part].1;
+        let begin = &reader.segments[segment];
         let Some(before) = segment.checked_sub(1) else {
-            return segments[0].run || !self.continues(part);
+            return begin.run || !self.continues(part);
         };
-        let missing = segments[before]
-            .number
-            .saturating_add(segments[before].samples)
-            != segments[segment].number;
-        segments[segment].run || missing || self.broken.contains(&(part, before))
+        let end = reader.segments[before].number as usize + reader.samples_of(before);
+        begin.run || end != begin.number as usize || self.broken.contains(&(part, before))
     }
 
     /// Whether a part continues the previous one without a gap.
     fn continues(&self, part: usize) -> bool {
-        let last = part
-            .checked_sub(1)
-            .and_then(|before| self.session.parts[before].1.segments.last());
-        let first = self.session.parts[part].1.segments.first();
-        last.zip(first).is_some_and(|(last, first)| {
-            (0..GAP_MS).contains(&first.first_ms.saturating_sub(last.last_ms))
-        })
-    }
-
-    /// Times of the samples of a segment, as far as they can be read.
-    fn segment_times(&self, place: Place) -> Vec<i64> {
-        let reader = &self.session.parts[place.part].1;
-        let Segment {
-            offset: mut at,
-            samples,
-            ..
-        } = self.session.segment(place);
-        let mut times = Vec::new();
-        let mut bytes = [0; Stamp::LONGEST];
-        while times.len() < samples as usize && at < reader.end {
-            let n = bytes.len().min((reader.end - at) as usize);
-            let read = reader
-                .file
-                .read_exact_at(&mut bytes[..n], at)
-                .ok()
-                .and_then(|()| {
-                    let head = FrameHead::parse(&bytes[..n])?;
-                    Some((head, Stamp::split(head.kind, &bytes[HEAD..n])))
-                });
-            let Some((head, stamp)) = read else { break };
-            times.extend(stamp.map(|(stamp, _)| stamp.time_ms));
-            at += (HEAD + head.length) as u64;
+        let Some(before) = part.checked_sub(1) else {
+            return false;
+        };
+        let last = self.session.parts[before].1.times.last();
+        let first = self.session.parts[part].1.times.first();
+        match (last, first) {
+            (Some(last), Some(first)) => (0..GAP_MS).contains(&first.saturating_sub(*last)),
+            _ => false,
         }
-        times
     }
 
     /// Opens the segment of a sample, unless it is open already.
@@ -310,7 +258,6 @@ impl<'a> Cursor<'a> {
         self.open = Some(Open {
             next: Place { sample: 0, ..place },
             at,
-            time_ms: None,
             reader,
         });
         Ok(())
@@ -337,11 +284,11 @@ impl<'a> Cursor<'a> {
             .ok()
             .filter(|frame| frame.0 == kind)
             .and_then(|(_, payload)| {
-                let (stamp, packed) =
+                let (_, packed) =
                     Stamp::split(kind, &payload).filter(|(stamp, _)| stamp.number == number)?;
                 open.reader.advance(packed).ok()?;
                 open.at += (HEAD + payload.len()) as u64;
-                (open.time_ms, open.next.sample) = (Some(stamp.time_ms), place.sample + 1);
+                open.next.sample = place.sample + 1;
                 Some(place)
             });
         read.ok_or_else(|| self.damaged(place))
@@ -353,18 +300,12 @@ impl<'a> Cursor<'a> {
         let Some((path, part)) = self.session.parts.get_mut(place.part) else {
             return anyhow!("no such part");
         };
-        let segment = part.segments[place.segment];
-        let at = open.as_ref().map_or(segment.offset, |open| open.at);
+        let begin = part.segments[place.segment].offset;
+        let at = open.map_or(begin, |open| open.at);
         if !self.broken.contains(&(place.part, place.segment)) {
             self.broken.push((place.part, place.segment));
-            let before_ms = part.segments.get(place.segment + 1).map(|s| s.first_ms);
-            let after_ms = open.and_then(|open| open.time_ms);
-            part.holes.push(Hole {
-                at,
-                samples: segment.samples - place.sample,
-                after_ms,
-                before_ms,
-            });
+            let samples = part.samples_of(place.segment) as u32 - place.sample;
+            part.holes.push(Hole { at, samples });
         }
         anyhow!("{} is damaged at byte {at}", path.display())
     }

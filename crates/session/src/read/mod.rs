@@ -9,7 +9,7 @@ mod session;
 mod tests;
 
 pub use cursor::Cursor;
-pub(super) use part::{CHECKED_WHOLE, PartReader, recording_of};
+pub(super) use part::{PartReader, recording_of};
 pub(super) use scan::End;
 pub use session::Session;
 pub(super) use session::{MAX_PARTS, part_path};

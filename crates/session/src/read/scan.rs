@@ -1,19 +1,15 @@
-//! Reads a frame, and finds the next one after damage.
+//! Reads a frame, and finds the next segment after damage.
 
-use crate::format::{FrameHead, FrameKind, HEAD, MARK_LENGTH};
+use crate::format::{FrameHead, FrameKind, HEAD, MARK_LENGTH, SEGMENT_MARK};
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 /// Bytes searched at a time.
 const BLOCK: usize = 1 << 20;
-/// Maximum number of searches after damage, and of false marks of a frame, in one file: a hostile
+/// Maximum number of searches after damage, and of false marks of a segment, in one file: a hostile
 /// file could have millions of both.
 pub const MAX_TRIES: usize = 256;
-/// Maximum payload of an index frame, bytes: a hostile chain of longer ones would take minutes to
-/// follow.
-const MAX_INDEX: usize = 256;
-
 /// Why a frame cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
@@ -49,9 +45,6 @@ pub fn read_frame(file: &File, length: u64, at: u64) -> Result<Frame, End> {
         });
     }
     let head = FrameHead::parse(&head).ok_or(End::Damaged)?;
-    if head.kind == FrameKind::Index && head.length > MAX_INDEX {
-        return Err(End::Damaged);
-    }
     if (head.length + HEAD) as u64 > left {
         return Err(End::Cut);
     }
@@ -65,39 +58,25 @@ pub fn read_frame(file: &File, length: u64, at: u64) -> Result<Frame, End> {
     }
 }
 
-/// The first whole frame of a stretch of the file whose payload begins with this mark, or the last
-/// one. The search and each false mark count in `tries`.
-pub fn find_marked(
-    file: &File,
-    stretch: Range<u64>,
-    mark: [u8; MARK_LENGTH],
-    last: bool,
-    tries: &mut usize,
-) -> Option<(u64, Vec<u8>)> {
-    let length = stretch.end;
-    let blocks = (stretch.end - stretch.start).div_ceil(BLOCK as u64);
+/// Where the first whole segment of a stretch of the file begins. The search and each false mark
+/// count in `tries`.
+pub fn find_segment(file: &File, stretch: Range<u64>, tries: &mut usize) -> Option<u64> {
     *tries = tries.checked_sub(1)?;
-    for n in 0..blocks {
-        let from = stretch.start + if last { blocks - 1 - n } else { n } * BLOCK as u64;
+    for from in stretch.clone().step_by(BLOCK) {
         // As much of the next block as a mark across their border needs.
-        let mut block = vec![0; (BLOCK + MARK_LENGTH - 1).min((length - from) as usize)];
+        let mut block = vec![0; (BLOCK + MARK_LENGTH - 1).min((stretch.end - from) as usize)];
         file.read_exact_at(&mut block, from).ok()?;
-        let found = block
-            .windows(MARK_LENGTH)
-            .enumerate()
-            .filter(|(_, bytes)| bytes[0] == mark[0] && **bytes == mark);
-        let mut places: Vec<u64> = found.map(|(i, _)| from + i as u64).collect();
-        if last {
-            places.reverse();
-        }
-        for at in places
-            .into_iter()
-            .filter_map(|mark| mark.checked_sub(HEAD as u64))
-        {
-            if at >= stretch.start
-                && let Ok((_, payload)) = read_frame(file, length, at)
-            {
-                return Some((at, payload));
+        for (i, bytes) in block.windows(MARK_LENGTH).enumerate() {
+            if bytes != SEGMENT_MARK {
+                continue;
+            }
+            let mark = from + i as u64;
+            if mark < stretch.start + HEAD as u64 {
+                continue;
+            }
+            let at = mark - HEAD as u64;
+            if read_frame(file, stretch.end, at).is_ok() {
+                return Some(at);
             }
             *tries = tries.checked_sub(1)?;
         }

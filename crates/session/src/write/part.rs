@@ -1,6 +1,6 @@
 //! Writes frames into one file. Knows nothing of paths and locks.
 
-use crate::format::{self, FrameKind, Header, MAX_FACTS, Segment, SegmentWriter, Stamp};
+use crate::format::{self, FrameKind, Header, MAX_FACTS, SegmentWriter, Stamp};
 use crate::read::PartReader;
 use crate::{SEGMENT, SEGMENT_BYTES};
 use anyhow::{Context, Result};
@@ -19,10 +19,6 @@ pub struct PartWriter {
     pub samples: u32,
     /// The first sample's time.
     pub first_ms: Option<i64>,
-    /// Segments without an index frame; the last one may be open.
-    unindexed: Vec<Segment>,
-    /// Where the last index frame is; 0 for none.
-    last_index: u64,
     /// The open segment's stream.
     open: Option<SegmentWriter>,
     /// Whether the next sample is the first of a run.
@@ -37,8 +33,6 @@ impl PartWriter {
             end: 0,
             samples: 0,
             first_ms: None,
-            unindexed: Vec::new(),
-            last_index: 0,
             open: None,
             run: true,
         }
@@ -49,14 +43,7 @@ impl PartWriter {
         Self {
             end: part.end,
             samples: part.next_number(),
-            first_ms: part.segments.first().map(|s| s.first_ms),
-            unindexed: part
-                .segments
-                .iter()
-                .filter(|s| s.offset > part.last_index)
-                .copied()
-                .collect(),
-            last_index: part.last_index,
+            first_ms: part.times.first().copied(),
             ..Self::new(part.file)
         }
     }
@@ -66,29 +53,18 @@ impl PartWriter {
         if self.end == 0 {
             self.put(&format::prologue())?;
         }
-        self.put(&header.pack()?).map(drop)
+        self.put(&header.pack()?)
     }
 
     /// One sample. After an error the file ends where it ended before, and the next sample begins a
-    /// segment. So does one whose clock was set back: within a segment times never fall.
+    /// segment.
     pub fn append(&mut self, sample: &Sample) -> Result<()> {
-        let open = self.open.take();
-        let full = |open: &SegmentWriter, segment: &Segment| {
-            let is_long =
-                segment.samples >= SEGMENT || open.raw >= SEGMENT_BYTES || open.facts >= MAX_FACTS;
-            is_long || sample.time_ms < segment.last_ms
-        };
-        let open = open.filter(|open| {
-            self.unindexed
-                .last()
-                .is_some_and(|segment| !full(open, segment))
+        let open = self.open.take().filter(|open| {
+            open.samples < SEGMENT && open.raw < SEGMENT_BYTES && open.facts < MAX_FACTS
         });
         let (kind, mut writer) = match open {
             Some(writer) => (FrameKind::Next, writer),
-            None => {
-                self.write_index()?;
-                (FrameKind::First, SegmentWriter::new()?)
-            }
+            None => (FrameKind::First, SegmentWriter::new()?),
         };
         let stamp = Stamp {
             number: self.samples,
@@ -96,51 +72,30 @@ impl PartWriter {
             run: self.run,
         };
         let bytes = writer.pack(kind, stamp, sample)?;
-        let offset = self.put(&bytes)?;
+        self.put(&bytes)?;
         self.open = Some(writer);
-        match self
-            .unindexed
-            .last_mut()
-            .filter(|_| kind == FrameKind::Next)
-        {
-            Some(segment) => {
-                (segment.samples, segment.last_ms) = (segment.samples + 1, stamp.time_ms);
-            }
-            None => self.unindexed.push(Segment::beginning(offset, stamp)),
-        }
         self.first_ms.get_or_insert(sample.time_ms);
         self.run = false;
         self.samples += 1;
         Ok(())
     }
 
-    fn write_index(&mut self) -> Result<()> {
-        while let Some(segment) = self.unindexed.first() {
-            let frame = segment.pack(self.last_index)?;
-            self.last_index = self.put(&frame)?;
-            self.unindexed.remove(0);
-        }
-        Ok(())
-    }
-
-    /// Ends the file so that it opens at once.
+    /// Brings the file to disk.
     pub fn close(&mut self) -> Result<()> {
         self.open = None;
-        self.write_index()?;
         self.file
             .sync_data()
             .context("cannot bring the recording to disk")
     }
 
-    /// Appends bytes, or nothing if that fails. Returns where they begin.
-    fn put(&mut self, bytes: &[u8]) -> Result<u64> {
-        let at = self.end;
+    /// Appends bytes, or nothing if that fails.
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
         if let Err(e) = (&*self.file).write_all(bytes) {
             // Readers skip a torn frame anyway: it only keeps the file whole.
-            let _ = self.file.set_len(at);
+            let _ = self.file.set_len(self.end);
             return Err(e.into());
         }
         self.end += bytes.len() as u64;
-        Ok(at)
+        Ok(())
     }
 }

@@ -38,9 +38,8 @@ pub struct Recorder {
     limits: Limits,
     writer: PartWriter,
     header: Header,
-    /// `CLOCK_MONOTONIC` of the first sample that this recorder put into the part, nanoseconds;
-    /// `None` before the part's header.
-    part_began_ns: Option<u64>,
+    /// Whether the part has the header of this recorder.
+    has_header: bool,
     /// What the user should know about how it began.
     note: Option<String>,
 }
@@ -78,7 +77,7 @@ impl Recorder {
             limits,
             writer,
             header,
-            part_began_ns: None,
+            has_header: false,
             note,
         })
     }
@@ -112,51 +111,41 @@ impl Recorder {
         if self.part_is_full(sample) {
             self.next_part()?;
         }
-        let safe = if self.writer.samples > 0 {
-            "; the samples recorded before are safe"
-        } else {
-            ""
-        };
-        self.put(sample)
-            .with_context(|| format!("cannot write to {}{safe}", self.path.display()))
+        self.put(sample).with_context(|| {
+            format!(
+                "cannot write to {}; the samples recorded before are safe",
+                self.path.display()
+            )
+        })
     }
 
     /// Fails if the file was deleted, or moved away, since it was opened.
     fn still_there(&self) -> Result<()> {
         let name = self.path.display();
-        let samples = match self.writer.samples {
-            1 => "the sample in it is".into(),
-            n => format!("the {n} samples in it are"),
-        };
         let ours = self
             .writer
             .file
             .metadata()
             .with_context(|| format!("cannot record into {name}"))?;
-        ensure!(
-            ours.len() >= self.writer.end,
-            "{name} was cut while it was being recorded into: samples are lost"
-        );
-        ensure!(
-            ours.nlink() > 0,
-            "{name} was deleted while it was being recorded into: {samples} lost"
-        );
         let there = fs::symlink_metadata(&self.path)
             .map(|meta| (meta.dev(), meta.ino()))
             .ok();
         ensure!(
             there == Some((ours.dev(), ours.ino())),
-            "{name} was moved away while it was being recorded into: {samples} where it was moved \
-                to"
+            "{name} was deleted or moved away while it was being recorded into"
+        );
+        ensure!(
+            ours.len() >= self.writer.end,
+            "{name} was cut while it was being recorded into: samples are lost"
         );
         Ok(())
     }
 
     fn put(&mut self, sample: &Sample) -> Result<()> {
-        if self.part_began_ns.is_none() {
+        if !self.has_header {
             self.header.started_ms = sample.time_ms;
             self.writer.begin(&self.header)?;
-            self.part_began_ns = Some(sample.mono_ns);
+            self.has_header = true;
         }
         self.writer.append(sample)
     }
@@ -166,13 +155,10 @@ impl Recorder {
             .limits
             .size
             .is_some_and(|s| self.writer.end >= s / u64::from(PARTS));
-        // The wall clock knows the age of a part that an earlier recorder began; it may be set
-        // back, and then a part would grow until it is as late again.
+        // By the wall clock, which also knows the age of a part that an earlier recorder began. A
+        // clock that was set back begins a part too, or that would grow until it is as late again.
         let first_ms = self.writer.first_ms.unwrap_or(now.time_ms);
-        let by_wall_clock =
-            Duration::from_millis(u64::try_from(now.time_ms.saturating_sub(first_ms)).unwrap_or(0));
-        let began_ns = self.part_began_ns.unwrap_or(now.mono_ns);
-        let age = by_wall_clock.max(Duration::from_nanos(now.mono_ns.saturating_sub(began_ns)));
+        let age = Duration::from_millis(now.time_ms.abs_diff(first_ms));
         let old = self.limits.age.is_some_and(|a| age >= a / PARTS);
         self.writer.samples > 0 && (long || old)
     }
@@ -180,17 +166,18 @@ impl Recorder {
     /// Closes the part, begins the next, and deletes what is beyond the limits.
     fn next_part(&mut self) -> Result<()> {
         self.writer.close()?;
-        let file = rotation::rotate(&self.path, &self.writer.file)
+        let file = rotation::rotate(&self.path)
             .with_context(|| format!("cannot begin the next part of {}", self.path.display()))?;
         let run = self.writer.run;
-        (self.writer, self.part_began_ns) = (PartWriter::new(file), None);
+        self.writer = PartWriter::new(file);
+        self.has_header = false;
         self.writer.run = run;
         let room = self.limits.size.map(|s| s - s / u64::from(PARTS));
         rotation::delete_old(&self.path, &self.header.recording, room, self.limits.age);
         Ok(())
     }
 
-    /// Ends the recording so that it opens at once.
+    /// Ends the recording and brings it to disk.
     ///
     /// # Errors
     /// When the disk does not take it, or the file is no longer there.

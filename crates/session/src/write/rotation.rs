@@ -1,8 +1,8 @@
 //! A recording's files: locked by one recorder at a time, cut into parts, deleted part by part.
 
 use super::part::PartWriter;
-use crate::format::{self, MAGIC, PROLOGUE};
-use crate::read::{CHECKED_WHOLE, End, MAX_PARTS, PartReader, part_path, recording_of};
+use crate::format::{self, PROLOGUE};
+use crate::read::{End, MAX_PARTS, PartReader, part_path, recording_of};
 use anyhow::{Context, Result, bail, ensure};
 use rights::{not_ours, open_regular};
 use rustix::fs::{FlockOperation, flock};
@@ -44,12 +44,7 @@ pub fn lock(path: &Path) -> Result<LockedFile> {
     let n = first.len().min(length as usize);
     file.read_exact_at(&mut first[..n], 0)
         .with_context(|| format!("cannot read {name}"))?;
-    ensure!(
-        format::looks_like(&first[..n]) || MAGIC.starts_with(&first[..n]),
-        "cannot record into {name}: it exists and is no kvmtop session; kvmtop does not overwrite \
-            it, give another name"
-    );
-    if n < PROLOGUE {
+    if n < PROLOGUE && format::prologue().starts_with(&first[..n]) {
         // It is new, or a recorder was killed before it wrote anything of worth.
         file.set_len(0).with_context(cannot)?;
         return Ok(LockedFile {
@@ -58,21 +53,16 @@ pub fn lock(path: &Path) -> Result<LockedFile> {
             note: None,
         });
     }
-    if format::is_newer(&first) {
-        format::check_prologue(&first).with_context(cannot)?;
-    }
-    let part = PartReader::open(file.clone(), CHECKED_WHOLE).ok();
-    let recording = part.as_ref().and_then(|part| part.recording.clone());
-    let is_whole =
-        |part: &PartReader| part.holes.is_empty() && matches!(part.stop, End::Whole | End::Cut);
-    if let Some(part) = part.filter(is_whole) {
-        if part.stop == End::Cut {
-            // The torn frame at the end holds no whole sample.
-            file.set_len(part.end).with_context(cannot)?;
-        }
+    let part = PartReader::open(file.clone()).with_context(|| {
+        format!("cannot record into {name}: kvmtop does not overwrite it, give another name")
+    })?;
+    let recording = part.recording.clone();
+    if part.holes.is_empty() && matches!(part.stop, End::Whole | End::Cut) {
+        // A torn frame at the end holds no whole sample.
+        file.set_len(part.end).with_context(cannot)?;
         let note = format!(
             "{name} exists: recording continues after its {} samples",
-            part.samples()
+            part.times.len()
         );
         return Ok(LockedFile {
             writer: PartWriter::after(part),
@@ -80,8 +70,8 @@ pub fn lock(path: &Path) -> Result<LockedFile> {
             note: Some(note),
         });
     }
-    let next = rotate(path, &file)
-        .with_context(|| format!("cannot move the recording in {name} aside"))?;
+    let next =
+        rotate(path).with_context(|| format!("cannot move the recording in {name} aside"))?;
     let note = format!(
         "the recording in {name} is damaged and was moved to {}",
         part_path(path, 1).display()
@@ -159,67 +149,39 @@ fn cannot_open(path: &Path) -> String {
     )
 }
 
-/// Puts a new, locked file in the place of `path`, whose old file becomes part 1. The name always
-/// exists and is always locked, so that no second recorder slips in.
-pub fn rotate(path: &Path, old: &File) -> io::Result<Arc<File>> {
+/// Puts a new, locked file in the place of `path`, whose old file becomes part 1.
+pub fn rotate(path: &Path) -> Result<Arc<File>> {
     let mut fresh_name = path.as_os_str().to_owned();
     fresh_name.push(".next");
     let fresh_name = PathBuf::from(fresh_name);
-    // A recorder that was killed in between leaves an empty file.
-    if fs::symlink_metadata(&fresh_name)
-        .is_ok_and(|meta| not_ours(&meta).is_none() && meta.len() == 0)
-    {
-        let _ = fs::remove_file(&fresh_name);
-    }
     let last = last_part(path)?;
-    let fresh = OpenOptions::new()
-        .read(true)
-        .append(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&fresh_name);
-    let in_the_way = || format!("{} is in the way: move or delete it", fresh_name.display());
-    let fresh = fresh.map_err(|e| {
-        if e.kind() == io::ErrorKind::AlreadyExists {
-            foreign(in_the_way())
-        } else {
-            e
-        }
-    })?;
-    flock(&fresh, FlockOperation::NonBlockingLockExclusive)?;
-    let identity = |m: fs::Metadata| (m.dev(), m.ino());
-    let moved = fs::symlink_metadata(part_path(path, 1)).map(identity).ok()
-        == old.metadata().map(identity).ok();
-    if !moved {
-        for n in (1..last).rev() {
-            fs::rename(part_path(path, n), part_path(path, n + 1))?;
-        }
-        // A link first, so that the name never vanishes. Without hard links it does for an instant.
-        let before = part_path(path, 1);
-        if fs::hard_link(path, &before).is_err() {
-            fs::rename(path, &before)?;
-        }
+    refuse_foreign(&fresh_name, fs::symlink_metadata(&fresh_name))?;
+    let fresh = locked(&fresh_name)?;
+    // A recorder that was killed in between leaves an empty file.
+    ensure!(
+        fresh.metadata()?.len() == 0,
+        "{} is in the way: move or delete it",
+        fresh_name.display()
+    );
+    for n in (0..last).rev() {
+        fs::rename(part_path(path, n), part_path(path, n + 1))?;
     }
     fs::rename(&fresh_name, path)?;
     Ok(fresh.into())
 }
 
 /// One more than the number of the oldest part. Fails if a part belongs to another user.
-fn last_part(path: &Path) -> io::Result<u32> {
+fn last_part(path: &Path) -> Result<u32> {
     for n in 1..MAX_PARTS {
         let part = part_path(path, n);
         let Ok(meta) = fs::symlink_metadata(&part) else {
             return Ok(n);
         };
         if let Some(why) = not_ours(&meta) {
-            return Err(foreign(format!("{} {why}: move it away", part.display())));
+            bail!("{} {why}: move it away", part.display());
         }
     }
     Ok(MAX_PARTS)
-}
-
-fn foreign(what: String) -> io::Error {
-    io::Error::new(io::ErrorKind::AlreadyExists, what)
 }
 
 /// Deletes the oldest parts of a recording: those beyond `room` bytes and those last written longer
