@@ -157,26 +157,6 @@ pub fn wrap_to(text: &str, (columns, lines): (u16, usize), mark: char) -> Vec<St
     all
 }
 
-/// Puts items beside each other in at most `lines` lines; none is broken over a line.
-pub fn pack(
-    items: impl IntoIterator<Item = String>,
-    (columns, lines): (u16, usize),
-    mark: char,
-) -> Vec<String> {
-    let mut all: Vec<String> = Vec::new();
-    for item in items {
-        let is_full = all.len() == lines;
-        match all.last_mut() {
-            Some(line) if width(line) + 3 + width(&item) <= columns => {
-                *line = format!("{line}   {item}");
-            }
-            _ if is_full => break,
-            _ => all.push(fit_words(&item, columns, mark)),
-        }
-    }
-    all
-}
-
 /// The beginning of a text that fits a width in columns.
 fn cut(text: &str, columns: u16) -> String {
     let mut used = 0;
@@ -248,12 +228,6 @@ mod tests {
             ["one two", "three ~"]
         );
         assert_eq!(wrap_to("one two", (9, 2), '~'), ["one two"]);
-        let items = |items: &[&str]| pack(items.iter().map(|i| (*i).to_owned()), (9, 2), '~');
-        assert_eq!(
-            items(&["a 1", "b 2", "c 3", "d 4", "e 5"]),
-            ["a 1   b 2", "c 3   d 4"]
-        );
-        assert_eq!(items(&["one two three", "b"]), ["one two ~", "b"]);
     }
 
     #[test]

@@ -669,7 +669,6 @@ pub fn a_guest_that_hangs_takes_nothing_from_the_others() {
     wait("it is read again", || {
         read("kvmtop-hung") && read("kvmtop-well") && said().is_empty()
     });
-    drop(alone);
 
     let libvirt = Libvirt::start(None, false);
     let source = LibvirtAndQmp::new(libvirt, MonitorUse::Never);

@@ -45,15 +45,15 @@ impl<'a> View<'a> {
 
     /// The rules that could not be judged for the host and the selected guests.
     pub fn selected_cannot_tell(&self) -> impl Iterator<Item = &'a lint::CannotTell> + use<'a> {
-        self.domains
-            .cannot_tell(self.model, self.findings)
-            .into_iter()
+        let all = self.findings.cannot_tell.iter();
+        all.filter(|about| self.domains.is_about(self.model, about.domain.as_ref()))
     }
 
     /// The guests and rules of which not enough has been seen, for the host and the selected
     /// guests.
     pub fn selected_watching(&self) -> impl Iterator<Item = &'a lint::StillWatched> + use<'a> {
-        self.domains.watching(self.model, self.findings).into_iter()
+        let all = self.findings.watching.iter();
+        all.filter(|about| self.domains.is_about(self.model, about.domain.as_ref()))
     }
 
     /// The sources, and an entry for each pattern that matches no guest.

@@ -5,14 +5,12 @@ use super::problems::{self, verdict};
 use crate::ui::guest_list::ListRow;
 use crate::ui::state::AppState;
 use crate::ui::table::severity_mark;
-use crate::ui::text::{clean, clean_line, clean_lines, fit_words, pack, width, wrap_to};
+use crate::ui::text::{clean, clean_line, clean_lines, fit_words, width, wrap_to};
 use crate::ui::theme::{StyleId, Theme};
 use crate::ui::widgets::draw::put;
 use crate::ui::widgets::{StyledLine, paint_line, title};
-use judge::cost;
 use judge::figures::{count, seconds};
 use judge::lint::{Finding, Fix, FixKind, is_command};
-use judge::model::Model;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -28,7 +26,9 @@ type Room = (u16, usize);
 
 /// Paints it. Of the lines below the title the first half is what is seen, the rest the fix.
 pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
-    let Some(model) = &state.model else { return };
+    if state.model.is_none() {
+        return;
+    }
     if area.height < 3 {
         return;
     }
@@ -42,7 +42,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let columns = area.width - TEXT_AT - 1;
     let seen_lines = (area.height - 1) / 2;
     let fix_lines = area.height - 1 - seen_lines;
-    let seen = places((columns, seen_lines.into()), (state, model), problem, cut);
+    let seen = places((columns, seen_lines.into()), state, problem, cut);
     let seen: Vec<StyledLine> = seen
         .into_iter()
         .map(|line| vec![(line, StyleId::Text)])
@@ -141,14 +141,8 @@ fn heading(buf: &mut Buffer, line: Rect, (state, row): (&AppState, ListRow), the
     }
 }
 
-/// The accesses and exits that a problem is about, else its figures; without a problem the largest
-/// costs of the guest.
-fn places(
-    room: Room,
-    (state, model): (&AppState, &Model),
-    problem: Option<&Finding>,
-    cut: char,
-) -> Vec<String> {
+/// The figures of a problem; without a problem the largest costs of the guest.
+fn places(room: Room, state: &AppState, problem: Option<&Finding>, cut: char) -> Vec<String> {
     let Some(f) = problem else {
         let costs = GuestRow::new(state, state.list.selected()).costs();
         return costs
@@ -157,24 +151,13 @@ fn places(
             .map(|cost| cost.text(room.0.into()))
             .collect();
     };
-    let domain = model
-        .domains
+    let seen: Vec<String> = f
+        .evidence
         .iter()
-        .find(|d| Some(d.name()) == f.domain.as_deref());
-    let marked = domain
-        .zip(model.interval_s)
-        .map(|(domain, s)| cost::marked_costs(f, domain, s))
-        .unwrap_or_default();
-    if marked.is_empty() {
-        let seen: Vec<String> = f
-            .evidence
-            .iter()
-            .filter(|line| !is_command(line))
-            .map(|l| clean_line(l))
-            .collect();
-        return wrap_to(&seen.join("; "), room, cut);
-    }
-    pack(marked.iter().map(|place| clean(place)), room, cut)
+        .filter(|line| !is_command(line))
+        .map(|l| clean_line(l))
+        .collect();
+    wrap_to(&seen.join("; "), room, cut)
 }
 
 /// The fix that `y` copies, after the place where it goes, and before it the advice that comes
@@ -393,16 +376,6 @@ mod tests {
                 "{columns}x{rows}"
             );
         }
-    }
-
-    #[test]
-    fn accesses_of_a_device_are_one_item_with_rate_time_and_cost() {
-        let mut state = busy(120, 40);
-        select(&mut state, "win10-2");
-        let where_ = &lines(&state)[1];
-        let expected = "acpi-tmr read 15.9k/s 11.3 us 18 %   rtc write 5014/s 11.7 us 6 %   rtc \
-            read 4778/s 12 us 6 %";
-        assert!(where_.ends_with(&format!("SEEN  {expected}")), "{where_}");
     }
 
     #[test]

@@ -71,46 +71,26 @@ impl DomainFilter {
 
     /// The findings about the host and the selected guests, worst first.
     pub fn findings<'a>(&self, model: &Model, report: &'a lint::Report) -> Vec<&'a lint::Finding> {
+        let selected = self.selected(model);
         // One without a guest can be about a part of the host that only some guests use.
-        self.about(model, &report.findings, |f| {
-            f.domain.iter().chain(&f.also).collect()
-        })
-    }
-
-    /// The rules that could not be judged for the host and the selected guests.
-    pub fn cannot_tell<'a>(
-        &self,
-        model: &Model,
-        report: &'a lint::Report,
-    ) -> Vec<&'a lint::CannotTell> {
-        self.about(model, &report.cannot_tell, |c| c.domain.iter().collect())
-    }
-
-    /// The guests and rules of which not enough has been seen, for the host and the selected
-    /// guests.
-    pub fn watching<'a>(
-        &self,
-        model: &Model,
-        report: &'a lint::Report,
-    ) -> Vec<&'a lint::StillWatched> {
-        self.about(model, &report.watching, |w| w.domain.iter().collect())
-    }
-
-    /// What is said about the host and the selected guests. `guests`: their names; none for the
-    /// host.
-    fn about<'a, T>(
-        &self,
-        model: &Model,
-        all: &'a [T],
-        guests: fn(&T) -> Vec<&String>,
-    ) -> Vec<&'a T> {
-        let names: HashSet<&str> = self.guests(model).map(DomainModel::name).collect();
-        let is_about = |guests: Vec<&String>| {
-            guests.is_empty() || guests.iter().any(|name| names.contains(name.as_str()))
+        let is_about = |f: &&lint::Finding| {
+            let mut guests = f.domain.iter().chain(&f.also).peekable();
+            guests.peek().is_none() || guests.any(|name| selected.contains(name.as_str()))
         };
-        all.iter()
-            .filter(|one| self.is_empty() || is_about(guests(one)))
-            .collect()
+        let all = report.findings.iter();
+        all.filter(|f| self.is_empty() || is_about(f)).collect()
+    }
+
+    /// Whether what is said of a guest, or of the host where it is `None`, is about the selection.
+    pub fn is_about(&self, model: &Model, guest: Option<&String>) -> bool {
+        let Some(name) = guest else { return true };
+        self.is_empty() || self.selected(model).contains(name.as_str())
+    }
+
+    /// The names of the selected guests.
+    fn selected<'a>(&self, model: &'a Model) -> HashSet<&'a str> {
+        let guests = model.domains.iter().filter(|d| self.matches(&d.facts));
+        guests.map(DomainModel::name).collect()
     }
 
     /// The model's sources, and one for each pattern that matches no guest.

@@ -24,29 +24,18 @@ impl JudgedInterval {
             return;
         }
         let Self { model, report } = self;
-        let findings = filter
+        report
+            .cannot_tell
+            .retain(|about| filter.is_about(model, about.domain.as_ref()));
+        report
+            .watching
+            .retain(|about| filter.is_about(model, about.domain.as_ref()));
+        report.findings = filter
             .findings(model, report)
             .into_iter()
             .cloned()
             .collect();
-        let cannot_tell = filter
-            .cannot_tell(model, report)
-            .into_iter()
-            .cloned()
-            .collect();
-        let watching = filter
-            .watching(model, report)
-            .into_iter()
-            .cloned()
-            .collect();
         model.sources = filter.sources(model);
-        let notes = std::mem::take(&mut report.notes);
-        self.report = lint::Report {
-            findings,
-            cannot_tell,
-            watching,
-            notes,
-        };
         self.model.retain(|facts| filter.matches(facts));
     }
 }

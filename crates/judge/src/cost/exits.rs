@@ -200,10 +200,31 @@ pub(super) fn costs(domain: &DomainModel) -> Vec<Cost> {
         |access| access.rate,
         |exit| exit.rate.filter(|_| !exit.idle),
     );
-    if !counted.0.is_empty() {
-        return counted.costs(Amount::PerSecond);
+    if counted.0.is_empty() {
+        return by_counters(domain).costs(Amount::PerSecond);
     }
-    by_counters(domain).costs(Amount::PerSecond)
+    counted.costs(Amount::PerSecond)
+}
+
+/// Exits per second by KVM's own statistics.
+fn by_counters(domain: &DomainModel) -> Ledger {
+    let mut ledger = Ledger::default();
+    for (kind, name) in [
+        (CostKind::Ports, "io_exits"),
+        (CostKind::DeviceMemory, "mmio_exits"),
+        (CostKind::DeviceMemory, "mmio_exit_user"),
+        (CostKind::HostInterrupts, "irq_exits"),
+    ] {
+        if let Some(rate) = domain.counters.get(name).filter(|rate| **rate > 0.0) {
+            let owner = Owner {
+                kind,
+                device: None,
+                part: String::new(),
+            };
+            ledger.add(owner, *rate);
+        }
+    }
+    ledger
 }
 
 /// Charges each access to its device, and what then is left of the exits to their causes.
@@ -257,30 +278,5 @@ fn ledger(
         sizes.retain(|_, size| *size > 0.0);
         !sizes.is_empty()
     });
-    ledger
-}
-
-/// Exits per second by KVM's own statistics.
-fn by_counters(domain: &DomainModel) -> Ledger {
-    let mut ledger = Ledger::default();
-    let counters = [
-        (CostKind::Ports, "io_exits"),
-        (CostKind::DeviceMemory, "mmio_exits"),
-        (CostKind::DeviceMemory, "mmio_exit_user"),
-        (CostKind::HostInterrupts, "irq_exits"),
-    ];
-    let known = counters
-        .into_iter()
-        .filter_map(|(kind, name)| Some((kind, *domain.counters.get(name)?)));
-    for (kind, rate) in known.filter(|(_, rate)| *rate > 0.0) {
-        ledger.add(
-            Owner {
-                kind,
-                device: None,
-                part: String::new(),
-            },
-            rate,
-        );
-    }
     ledger
 }

@@ -3,10 +3,8 @@
 //! in it, else to the exit's cause, without the parts in which the vCPU slept or waited for a CPU.
 
 mod exits;
-mod marked;
 mod wait;
 
-pub use marked::marked_costs;
 pub use wait::Waits;
 pub(crate) use wait::{Holder, WaitShares};
 

@@ -1,7 +1,8 @@
 //! Groups findings that have one cause into one finding.
 
 use super::table::rank;
-use crate::lint::facts::{Finding, Fix, Mark, RuleId, Severity, join};
+use crate::lint::facts::{Finding, Fix, Mark, RuleId, Severity, join, order};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Timers of a Windows guest without enlightenments: one problem with one fix.
@@ -82,48 +83,40 @@ fn clocks(findings: &mut Vec<Finding>, is_steady: bool) {
     let mut timers: Vec<Finding> = findings
         .extract_if(.., |f| WINDOWS_TIMERS.contains(&f.rule))
         .collect();
+    if is_steady {
+        timers.sort_by_key(|f| (Reverse(f.severity), rank(f.rule)));
+    } else {
+        timers.sort_by(order);
+    }
     let is_setup = |f: &Finding| f.rule == RuleId::WindowsEnlightenments;
-    let cost = |f: &Finding| {
-        if is_steady {
-            0.0
-        } else {
-            f.cost.unwrap_or(0.0)
-        }
-    };
-    timers.sort_by(|a, b| {
-        let by_cost = cost(b)
-            .total_cmp(&cost(a))
-            .then(b.severity.cmp(&a.severity));
-        is_setup(a)
-            .cmp(&is_setup(b))
-            .then(by_cost)
-            .then(rank(a.rule).cmp(&rank(b.rule)))
-    });
-    let setups = timers
+    // The finding about the setup comes last: others name the group.
+    timers.sort_by_key(is_setup);
+    let setups: HashSet<Option<String>> = timers
         .iter()
         .filter(|f| is_setup(f))
         .map(|f| f.domain.clone())
-        .collect::<HashSet<_>>();
+        .collect();
     let mut groups: HashMap<(Option<String>, Option<Fix>), Vec<Finding>> = HashMap::new();
     for f in timers {
-        let fix = f
-            .fix
-            .first()
-            .filter(|_| !setups.contains(&f.domain))
-            .cloned();
+        let fix = if setups.contains(&f.domain) {
+            None
+        } else {
+            f.fix.first().cloned()
+        };
         groups.entry((f.domain.clone(), fix)).or_default().push(f);
     }
     for mut parts in groups.into_values() {
         let mut one = parts.remove(0);
-        one.confidence = parts
-            .iter()
-            .fold(one.confidence, |sure, part| sure.max(part.confidence));
-        if let Some(setup) = parts.last().filter(|f| is_setup(f)) {
-            one.severity = one.severity.max(Severity::Warning);
-            one.title = "QEMU emulates the timers of this Windows guest".into();
-            (one.target, one.comes_first) = (setup.target, setup.comes_first);
-            (one.problem, one.why, one.fix) =
-                (setup.problem.clone(), setup.why.clone(), setup.fix.clone());
+        for part in &parts {
+            one.confidence = one.confidence.max(part.confidence);
+            if is_setup(part) {
+                one.severity = one.severity.max(Severity::Warning);
+                one.title = "QEMU emulates the timers of this Windows guest".into();
+                (one.target, one.comes_first) = (part.target, part.comes_first);
+                one.problem.clone_from(&part.problem);
+                one.why.clone_from(&part.why);
+                one.fix.clone_from(&part.fix);
+            }
         }
         take_in(&mut one, parts, |a, b| a + b);
         findings.push(one);

@@ -10,9 +10,6 @@ use std::collections::BTreeSet;
 
 /// The number of vCPUs is unknown.
 pub(crate) const NO_VCPUS: &str = "the number of vCPUs is unknown: no rate per vCPU; pass --vcpus";
-const NO_INTERVAL: &str = "the time that the figures cover is unknown, so there is no rate; pass \
-    --duration to set it";
-const TOO_SHORT: &str = "too few events in too short a time for a rate";
 
 /// [`GuestContext::emulated`] by QEMU's default: the command line may be an example and need not be
 /// the whole.
@@ -131,9 +128,10 @@ impl<'a> GuestContext<'a> {
     /// The reason for a missing rate.
     pub fn why_no_rate(&self) -> &'static str {
         if self.interval_s.is_some() {
-            TOO_SHORT
+            "too few events in too short a time for a rate"
         } else {
-            NO_INTERVAL
+            "the time that the figures cover is unknown, so there is no rate; pass --duration \
+                to set it"
         }
     }
 

@@ -69,6 +69,16 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// The guests that run.
+    pub fn running(&self) -> impl Iterator<Item = &GuestContext<'a>> {
+        self.guests.iter().filter(|guest| guest.running())
+    }
+
+    /// How busy a CPU is, percent; `None` where it is not measured.
+    pub fn busy_of(&self, cpu: u32) -> Option<f64> {
+        Some(self.model.host.cpu(cpu)?.time?.busy())
+    }
+
     /// The current thresholds.
     pub fn thresholds(&self) -> &'a Thresholds {
         &self.options.thresholds

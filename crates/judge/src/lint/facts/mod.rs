@@ -18,8 +18,8 @@ pub(super) mod totals;
 pub(super) mod verdicts;
 
 pub(crate) use finding::{
-    Audience, Confidence, Finding, FindingId, Fix, FixKind, Lasting, MAX_PROBLEM, Mark, Severity,
-    Target, is_command, join, known, order, worst, worst_of,
+    Audience, Confidence, Finding, FindingId, Fix, FixKind, Lasting, Mark, Severity, Target,
+    is_command, join, known, order, worst, worst_of,
 };
 pub(crate) use guest::{BY_DEFAULT, BY_PROXMOX, Guard, GuestContext, NO_VCPUS, place_text};
 pub(crate) use hold::{Hold, REMEMBERED_S};
@@ -30,7 +30,7 @@ pub(crate) use prose::Prose;
 pub(crate) use rule::{Check, Family, Rule};
 pub(crate) use rule_doc::RuleDoc;
 pub(crate) use rule_id::RuleId;
-pub(crate) use shell::{domain_argument, unit_argument};
+pub(crate) use shell::domain_argument;
 pub(crate) use thresholds::thresholds;
 pub(crate) use totals::EventTotals;
 pub(crate) use verdicts::{CannotTell, Report, StillWatched, Verdicts};

@@ -5,9 +5,9 @@ use crate::lint::facts::Context;
 use crate::lint::facts::finding::{Mark, Severity, worst};
 use crate::lint::facts::guest::{GuestContext, NO_VCPUS};
 use crate::lint::facts::verdicts::Verdicts;
-use crate::model::{AccessRow, CpuShare, ExitKind, ExitRow, ExitTable, total};
+use crate::model::{AccessRow, CpuShare, ExitKind, ExitRow, total};
 use kvm::Space;
-use sample::{Direction, JobKind};
+use sample::{Direction, JobKind, Timing};
 use std::collections::BTreeMap;
 
 /// The most rows of accesses that a finding marks.
@@ -113,44 +113,40 @@ impl Context<'_> {
     }
 }
 
-impl<'a> GuestContext<'a> {
+impl GuestContext<'_> {
     /// The guest's exits of some kinds.
     pub fn exits(&self, kinds: &[ExitKind]) -> EventTotals {
         let fits = |r: &&ExitRow| kinds.iter().any(|k| k.matches(r));
-        let rows: Vec<&ExitRow> = self.domain.exits.rows.iter().filter(fits).collect();
-        let events = sum(rows
-            .iter()
-            .map(|r| (r.span.count, r.span.total_ns, r.cpu_percent)));
-        let of_vcpu = |(v, t): &'a (u32, ExitTable)| {
-            t.rows.iter().filter(fits).map(move |r| (*v, r.span.count))
-        };
-        let marks = rows.iter().map(|r| Mark::Exit(r.reason.clone())).collect();
-        self.totals(
-            events,
-            busiest(self.domain.vcpu_exits.iter().flat_map(of_vcpu), events.0),
-            marks,
-        )
+        let mut all = Events::default();
+        let mut marks = Vec::new();
+        for row in self.domain.exits.rows.iter().filter(fits) {
+            all.add(&row.span, row.cpu_percent);
+            marks.push(Mark::Exit(row.reason.clone()));
+        }
+        for (vcpu, table) in &self.domain.vcpu_exits {
+            for row in table.rows.iter().filter(fits) {
+                all.add_of_vcpu(*vcpu, row.span.count);
+            }
+        }
+        self.totals(&all, marks)
     }
 
     /// The guest's accesses that a test picks.
     pub fn accesses(&self, pick: impl Fn(&AccessRow) -> bool) -> EventTotals {
-        let rows: Vec<&AccessRow> = self.domain.accesses.iter().filter(|r| pick(r)).collect();
-        let events = sum(rows
-            .iter()
-            .map(|r| (r.span.count, r.span.total_ns, r.cpu_percent)));
-        let of_vcpus = self.domain.vcpu_accesses.iter().filter(|r| pick(r));
-        let of_vcpus = of_vcpus.filter_map(|r| Some((r.vcpu?, r.span.count)));
-        let marks = rows
-            .iter()
-            .take(MAX_MARKS)
-            .map(|r| Mark::Access(r.space, r.address, r.direction))
-            .collect();
-        self.totals(events, busiest(of_vcpus, events.0), marks)
-    }
-
-    /// Accesses to ports.
-    pub fn ports(&self, pick: impl Fn(&AccessRow) -> bool) -> EventTotals {
-        self.accesses(|r| r.space == Space::Pio && pick(r))
+        let mut all = Events::default();
+        let mut marks = Vec::new();
+        for row in self.domain.accesses.iter().filter(|r| pick(r)) {
+            all.add(&row.span, row.cpu_percent);
+            if marks.len() < MAX_MARKS {
+                marks.push(Mark::Access(row.space, row.address, row.direction));
+            }
+        }
+        for row in self.domain.vcpu_accesses.iter().filter(|r| pick(r)) {
+            if let Some(vcpu) = row.vcpu {
+                all.add_of_vcpu(vcpu, row.span.count);
+            }
+        }
+        self.totals(&all, marks)
     }
 
     /// Accesses to regions whose name a test picks.
@@ -191,73 +187,81 @@ impl<'a> GuestContext<'a> {
 
     /// Halts: rate per vCPU and mean sleep in milliseconds.
     pub fn halts(&self) -> Option<(f64, f64)> {
-        let rows = self.domain.exits.rows.iter().filter(|r| r.idle);
-        let halts: Events = sum(rows.map(|r| (r.span.count, r.span.total_ns, r.cpu_percent)));
-        let mean_ms = if halts.0 > 0 {
-            halts.1? as f64 / halts.0 as f64 / 1e6
-        } else {
-            return None;
-        };
-        Some((halts.0 as f64 / self.seconds? / self.vcpus()?, mean_ms))
+        let mut all = Events::default();
+        for row in self.domain.exits.rows.iter().filter(|r| r.idle) {
+            all.add(&row.span, None);
+        }
+        let rate = all.count as f64 / self.seconds? / self.vcpus()?;
+        Some((rate, all.mean_us()? / 1e3))
     }
 
-    fn totals(
-        &self,
-        (count, ns, cpu_percent): Events,
-        most: Option<(u32, u64)>,
-        marks: Vec<Mark>,
-    ) -> EventTotals {
+    fn totals(&self, all: &Events, marks: Vec<Mark>) -> EventTotals {
+        let count = all.count;
         let per = |n: u64| self.seconds.map(|s| n as f64 / s);
         let rate = per(count);
+        let most = all.busiest_vcpu();
         let per_vcpu = match most {
             Some((_, n)) => per(n),
             None => rate.zip(self.busy_vcpus()).map(|(r, n)| r / n),
         };
         let exits = self.domain.exits.count;
+        // With more accesses than exits the two tables cover different times.
+        let exit_share = if exits > 0 && count <= exits {
+            Some(100.0 * count as f64 / exits as f64)
+        } else {
+            None
+        };
         EventTotals {
             count,
             rate,
             per_vcpu,
             vcpu: most.map(|m| m.0),
-            cost: cpu_percent.filter(|_| self.seconds.is_some()),
-            // With more accesses than exits the two tables cover different times.
-            exit_share: (exits > 0 && count <= exits).then(|| 100.0 * count as f64 / exits as f64),
-            mean_us: ns
-                .filter(|_| count > 0)
-                .map(|ns| ns as f64 / count as f64 / 1e3),
+            cost: all.cpu_percent.filter(|_| self.seconds.is_some()),
+            exit_share,
+            mean_us: all.mean_us(),
             marks,
         }
     }
 }
 
-/// The vCPU with most events, where the rows per vCPU hold at least half of all: a file may hold
-/// one vCPU only.
-fn busiest(counts: impl Iterator<Item = (u32, u64)>, all: u64) -> Option<(u32, u64)> {
-    let mut by_vcpu: BTreeMap<u32, u64> = BTreeMap::new();
-    for (vcpu, count) in counts {
-        let sum = by_vcpu.entry(vcpu).or_default();
+/// Events of some rows.
+#[derive(Default)]
+struct Events {
+    count: u64,
+    /// Nanoseconds; `None` without events or if one is unknown.
+    ns: Option<u64>,
+    /// Percent of one CPU; in the same way.
+    cpu_percent: Option<f64>,
+    by_vcpu: BTreeMap<u32, u64>,
+}
+
+impl Events {
+    fn add(&mut self, span: &Timing, cpu_percent: Option<f64>) {
+        if self.count == 0 {
+            self.ns = span.total_ns;
+            self.cpu_percent = cpu_percent;
+        } else {
+            self.ns = self.ns.zip(span.total_ns).map(|(a, b)| a.saturating_add(b));
+            self.cpu_percent = self.cpu_percent.zip(cpu_percent).map(|(a, b)| a + b);
+        }
+        self.count = self.count.saturating_add(span.count);
+    }
+
+    fn add_of_vcpu(&mut self, vcpu: u32, count: u64) {
+        let sum = self.by_vcpu.entry(vcpu).or_default();
         *sum = sum.saturating_add(count);
     }
-    let counted = total(by_vcpu.values().copied());
-    by_vcpu
-        .into_iter()
-        .max_by_key(|(_, n)| *n)
-        .filter(|(_, n)| *n > 0 && counted >= all / 2)
-}
 
-/// The sum of counts, nanoseconds and percents of one CPU; `None` without events or if one is
-/// unknown.
-fn sum(rows: impl Iterator<Item = Events>) -> Events {
-    let all = rows.reduce(|a, b| {
-        let ns = a.1.zip(b.1).map(|(a, b)| a.saturating_add(b));
-        (
-            a.0.saturating_add(b.0),
-            ns,
-            a.2.zip(b.2).map(|(a, b)| a + b),
-        )
-    });
-    all.unwrap_or_default()
-}
+    /// The vCPU with most events, where the rows per vCPU hold at least half of all: a file may
+    /// hold one vCPU only.
+    fn busiest_vcpu(&self) -> Option<(u32, u64)> {
+        let (vcpu, most) = self.by_vcpu.iter().max_by_key(|(_, n)| **n)?;
+        let counted = total(self.by_vcpu.values().copied());
+        (*most > 0 && counted >= self.count / 2).then_some((*vcpu, *most))
+    }
 
-/// Events of some rows: how many, nanoseconds, percent of one CPU.
-type Events = (u64, Option<u64>, Option<f64>);
+    fn mean_us(&self) -> Option<f64> {
+        let ns = self.ns.filter(|_| self.count > 0)?;
+        Some(ns as f64 / self.count as f64 / 1e3)
+    }
+}

@@ -15,8 +15,6 @@ pub(crate) const ADD_AVIC: &str = "synic disables APIC virtualisation unless avi
     the avic enlightenment (hv-avic=on; libvirt 8.10, QEMU 6.2) where KVM uses APICv or AVIC \
     (enable_apicv, avic)";
 
-const TOO_OLD: &str = "This Windows has no Hyper-V clock: remove /usepmtimer from its boot.ini, or \
-    upgrade it";
 pub(crate) const HYPERVISOR_OFF: &str = "the CPU feature hypervisor is switched off in the \
     configuration";
 pub(crate) const SHOW_HYPERVISOR: &str = "<cpu>\n  <feature policy='require' \
@@ -24,9 +22,6 @@ pub(crate) const SHOW_HYPERVISOR: &str = "<cpu>\n  <feature policy='require' \
 /// `windows_version`, `get_hyperv_enlightenments` and `get_vm_machine` of Proxmox's PVE/QemuServer.
 const OSTYPE: &str = "if it is Windows; win11 for Windows 11, Server 2022 and later; shut the \
     guest down and start it again";
-const BOOT_SETTINGS: &str = "bcdedit /enum {current}\nbcdedit /deletevalue \
-        useplatformclock\nbcdedit /deletevalue useplatformtick";
-const BOOT_SETTINGS_NEED: &str = "run it inside the guest as administrator, then restart";
 
 /// Those of [`CLOCK_AND_TIMERS`] that this guest's Windows supports: 7 and 2008 R2 only the clock,
 /// older ones none.
@@ -76,7 +71,10 @@ fn name_contains(name: &str, names: &Pattern) -> bool {
 pub(crate) fn windows_timers(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
     let supported = clock_and_timers(guest);
     if supported.is_empty() {
-        return vec![advice(TOO_OLD)];
+        return vec![advice(
+            "This Windows has no Hyper-V clock: remove /usepmtimer from its \
+            boot.ini, or upgrade it",
+        )];
     }
     // The cause is the hidden hypervisor alone.
     if guest.config.hypervisor_hidden && missing(guest, supported).is_empty() {
@@ -93,7 +91,13 @@ pub(crate) fn windows_timers(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec
     let mut fixes = enable(guest, &wanted);
     if fixes.is_empty() {
         // It has everything that it needs, so something inside forces another clock.
-        return vec![command(BOOT_SETTINGS).needing(BOOT_SETTINGS_NEED)];
+        return vec![
+            command(
+                "bcdedit /enum {current}\nbcdedit /deletevalue \
+            useplatformclock\nbcdedit /deletevalue useplatformtick",
+            )
+            .needing("run it inside the guest as administrator, then restart"),
+        ];
     }
     let possible = ctx.apic_virtualisation() != Some(false) && may_avic;
     if !avic && possible && synic && !guest.config.hyperv.has("avic") {
@@ -160,45 +164,41 @@ fn host_offers(guest: &GuestContext<'_>, name: &str) -> bool {
 
 /// Libvirt's elements, or QEMU's flags.
 fn switch_on(guest: &GuestContext<'_>, names: &[&str]) -> Vec<Fix> {
-    let is_named = guest
-        .domain
-        .facts
+    let facts = &guest.domain.facts;
+    let is_named = facts
         .guest_os
         .as_ref()
         .is_some_and(|os| os.value.starts_with('w'));
-    let is_typed = is_named || !names.contains(&hyperv::CLOCK) || guest.config.hypervisor_hidden;
-    if let Some(id) = guest.proxmox_id().filter(|_| !is_typed) {
+    let has_clock = names.contains(&hyperv::CLOCK);
+    let is_hidden = guest.config.hypervisor_hidden;
+    if let Some(id) = guest.proxmox_id()
+        && has_clock
+        && !is_named
+        && !is_hidden
+    {
         return vec![command(format!("qm set {id} --ostype win10")).needing(OSTYPE)];
     }
-    let hidden = Some(SHOW_HYPERVISOR).filter(|_| guest.config.hypervisor_hidden);
-    let flag = |name: &&str| {
-        format!(
-            "hv-{}=on",
-            hyperv::find(name).map_or(*name, |known| known.flag)
-        )
-    };
-    let flags: Vec<String> = hidden
-        .map(|_| "hypervisor=on".into())
-        .into_iter()
-        .chain(names.iter().map(flag))
-        .collect();
-    let others = names.iter().filter(|name| **name != hyperv::CLOCK);
-    let lines = others.fold(String::new(), |lines, name| {
-        lines + &format!("\n    <{name} state='on'/>")
-    });
-    let features = (!lines.is_empty())
-        .then(|| format!("<features>\n  <hyperv>{lines}\n  </hyperv>\n</features>"));
-    let clock = names
-        .contains(&hyperv::CLOCK)
-        .then(|| timer(guest, "<timer name='hypervclock' present='yes'/>"));
-    let elements = hidden
-        .map(str::to_owned)
-        .into_iter()
-        .chain(features)
-        .chain(clock);
-    cpu::either(
-        guest,
-        xml(guest, elements.collect::<Vec<_>>().join("\n")),
-        &flags,
-    )
+    let mut flags: Vec<String> = Vec::new();
+    let mut elements: Vec<String> = Vec::new();
+    if is_hidden {
+        flags.push("hypervisor=on".into());
+        elements.push(SHOW_HYPERVISOR.into());
+    }
+    let mut lines = String::new();
+    for name in names {
+        let flag = hyperv::find(name).map_or(*name, |known| known.flag);
+        flags.push(format!("hv-{flag}=on"));
+        if *name != hyperv::CLOCK {
+            lines += &format!("\n    <{name} state='on'/>");
+        }
+    }
+    if !lines.is_empty() {
+        elements.push(format!(
+            "<features>\n  <hyperv>{lines}\n  </hyperv>\n</features>"
+        ));
+    }
+    if has_clock {
+        elements.push(timer(guest, "<timer name='hypervclock' present='yes'/>"));
+    }
+    cpu::either(guest, xml(guest, elements.join("\n")), &flags.join(","))
 }

@@ -23,8 +23,6 @@ const DRIVER_FIRST: &str = "the guest first needs the virtio driver, which Linux
 const QEMU_RESTART: &str = "restart QEMU with this option";
 /// What a command inside the guest needs.
 const IN_GUEST: &str = "run it inside the guest";
-const NO_INVTSC: &str = "invtsc is not proposed: this host does not offer it, and the guest would \
-    not start";
 /// What a `virsh … --live --config` command needs.
 pub(crate) const LIVE_AND_KEPT: &str = "takes effect at once and is kept";
 /// The same for a guest without a configuration (libvirt.org, "Domain management": transient
@@ -171,15 +169,15 @@ impl Fix {
         self.kind == FixKind::LibvirtXml && is_named()
     }
 
-    /// The same fix for a transient guest, which libvirt keeps no configuration of.
-    fn for_transient(mut self) -> Self {
-        if self.kind == FixKind::LibvirtXml && !self.is_for_creator() {
+    /// Makes it a fix for a transient guest, which libvirt keeps no configuration of.
+    fn for_transient(&mut self) {
+        if !self.is_for_creator() {
             let needs = self
                 .needs
+                .take()
                 .map_or_else(String::new, |needs| format!("; {needs}"));
             self.needs = Some(format!("{TRANSIENT_XML}{needs}"));
         }
-        self
     }
 }
 
@@ -265,6 +263,22 @@ pub(crate) fn timer(guest: &GuestContext<'_>, timer: &str) -> String {
     format!("{open}\n  {timer}\n</clock>")
 }
 
+/// What the guest sees of sockets, cores and threads.
+pub(crate) fn cpu_topology(
+    guest: &GuestContext<'_>,
+    sockets: u32,
+    cores: u32,
+    threads: u32,
+) -> Vec<Fix> {
+    let element = format!(
+        "<cpu>\n  <topology sockets='{sockets}' dies='1' cores='{cores}' \
+            threads='{threads}'/>\n</cpu>"
+    );
+    let count = sockets * cores * threads;
+    let option = format!("-smp {count},sockets={sockets},cores={cores},threads={threads}");
+    setting(guest, element, option)
+}
+
 /// Takes the HPET away.
 pub(crate) fn hpet_off(guest: &GuestContext<'_>) -> Vec<Fix> {
     setting(
@@ -289,15 +303,14 @@ pub(crate) fn cpu_feature(
     guest: &GuestContext<'_>,
     name: &str,
     needs: &str,
-    by_hand: &[&str],
+    by_hand: &str,
 ) -> Vec<Fix> {
     if name == "invtsc" && guest.offers_invtsc == Some(false) {
-        return vec![advice(NO_INVTSC)];
+        return vec![advice(
+            "invtsc is not proposed: this host does not offer it, and the \
+            guest would not start",
+        )];
     }
-    let features: Vec<String> = by_hand
-        .iter()
-        .map(|feature| (*feature).to_owned())
-        .collect();
     let open = if guest.config.cpu_mode.is_some() {
         "<cpu>"
     } else {
@@ -308,7 +321,7 @@ pub(crate) fn cpu_feature(
         format!("{open}\n  <feature policy='require' name='{name}'/>\n</cpu>"),
     )
     .needing(needs);
-    cpu::either(guest, element, &features)
+    cpu::either(guest, element, by_hand)
 }
 
 /// Ways to continue a post-copy migration that lost its connection.

@@ -3,20 +3,16 @@
 
 use super::{
     AT_NEXT_START, LIVE_ALONE, LIVE_AND_KEPT, POWER_CYCLE, UNTIL_GUEST_ENDS, advice, command,
-    either, into_xml, is_transient, qemu, scope, virsh, xml,
+    cpu_topology, into_xml, is_transient, scope, virsh, xml,
 };
 use crate::figures::bytes;
-use crate::lint::facts::{Audience, Context, Fix, GuestContext};
+use crate::lint::facts::{Audience, Context, Fix, FixKind, GuestContext};
 use crate::model::ThreadModel;
 use crate::placement::{GuestLayout, GuestPlan, Pinning};
 use kvm::CpuSet;
 
 /// The most pins in one fix.
 const MAX_PINS: usize = 512;
-const TOO_FEW_CPUS: &str = "Take load off this host first: it has too few CPUs for vCPUs with CPUs \
-    of their own. Move a guest to another host, or remove vCPUs that it does not need. Until then \
-    the guests share a common set";
-const MOVE_MEMORY_NEED: &str = "moves the memory at once; the guest may stall meanwhile";
 pub(crate) const MORE_IN_PLAN: &str = "`kvmtop plan` prints the rest, and the plan as a whole";
 
 /// What the plan changes of some guests. Empty where it changes nothing, or the host's CPUs are
@@ -35,7 +31,11 @@ pub(crate) fn placement(ctx: &Context<'_>, guests: &[usize]) -> Vec<Fix> {
 pub(crate) fn changes(ctx: &Context<'_>, changed: &[(&GuestContext<'_>, &GuestPlan)]) -> Vec<Fix> {
     let mut fix = Vec::new();
     if changed.iter().any(|(_, part)| part.shares) {
-        fix.push(advice(TOO_FEW_CPUS));
+        fix.push(advice(
+            "Take load off this host first: it has too few CPUs for vCPUs with \
+            CPUs of their own. Move a guest to another host, or remove vCPUs that it does not \
+            need. Until then the guests share a common set",
+        ));
     }
     let mut pins = 0;
     for (guest, part) in changed {
@@ -69,7 +69,10 @@ pub(crate) fn migrate(guest: &GuestContext<'_>, nodes: &CpuSet) -> Option<Fix> {
         .filter(|node| !nodes.contains(*node))
         .collect();
     let pid = guest.domain.facts.pid.filter(|_| !others.is_empty())?;
-    Some(command(format!("migratepages {pid} {others} {nodes}")).needing(MOVE_MEMORY_NEED))
+    Some(
+        command(format!("migratepages {pid} {others} {nodes}"))
+            .needing("moves the memory at once; the guest may stall meanwhile"),
+    )
 }
 
 /// As [`placement`], for one guest.
@@ -211,20 +214,16 @@ fn pins_xml(guest: &GuestContext<'_>, part: &GuestPlan) -> Option<Fix> {
 
 /// What a guest has to see of cores and nodes, and where its memory belongs.
 fn shape(ctx: &Context<'_>, guest: &GuestContext<'_>, part: &GuestPlan) -> Vec<Fix> {
-    let mut fix = Vec::new();
+    let mut all = Vec::new();
     let need = into_xml(guest, POWER_CYCLE);
     let count = ctx.layout(guest).vcpus.len() as u32;
     if let Some(threads) = part.threads.filter(|t| *t > 0) {
-        let cores = count / threads;
-        let topology = format!(
-            "<cpu>\n  <topology sockets='1' dies='1' cores='{cores}' threads='{threads}'/>\n</cpu>"
-        );
-        let smp = format!("-smp {count},sockets=1,cores={cores},threads={threads}");
-        fix.extend(either(
-            guest,
-            xml(guest, topology).needing(&need),
-            qemu(guest, smp),
-        ));
+        for fix in cpu_topology(guest, 1, count / threads, threads) {
+            all.push(match fix.kind {
+                FixKind::LibvirtXml => fix.needing(&need),
+                _ => fix,
+            });
+        }
     }
     if let (Some(id), Some(nodes), Some(memory)) =
         (guest.proxmox_id(), &part.memory, guest.config.memory)
@@ -239,10 +238,10 @@ fn shape(ctx: &Context<'_>, guest: &GuestContext<'_>, part: &GuestPlan) -> Vec<F
             bytes(memory)
         );
         let bind = command(format!("qm set {id} --numa 1 --numa0 '{cell}'")).needing(&room);
-        fix.push(bind.undone_by(format!("qm set {id} --delete numa0")));
+        all.push(bind.undone_by(format!("qm set {id} --delete numa0")));
     }
     if guest.config.libvirt == Some(false) {
-        return fix;
+        return all;
     }
     if let Some(nodes) = &part.memory {
         let size = guest
@@ -250,9 +249,9 @@ fn shape(ctx: &Context<'_>, guest: &GuestContext<'_>, part: &GuestPlan) -> Vec<F
             .memory
             .map_or_else(|| "size unknown".into(), bytes);
         let room = format!("{need}; the guest's memory ({size}) has to fit on the node");
-        fix.push(xml(guest, numatune(nodes)).needing(&room));
+        all.push(xml(guest, numatune(nodes)).needing(&room));
     }
-    fix
+    all
 }
 
 /// The nodes of a guest's memory.

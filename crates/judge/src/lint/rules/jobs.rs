@@ -114,27 +114,17 @@ fn not_converging(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
 }
 
 /// A limit of a running migration: by virsh, through Proxmox's monitor, or in QEMU's own.
-fn set(guest: &GuestContext<'_>, virsh: (&str, &str), hmp: &str, effect: &str) -> Vec<Fix> {
+fn set(guest: &GuestContext<'_>, virsh: String, hmp: &str, effect: &str) -> Vec<Fix> {
     if let Some(id) = guest.proxmox_id() {
         return vec![fixes::command(format!("echo '{hmp}' | qm monitor {id}")).needing(effect)];
     }
     let by_hand = fixes::advice(format!("In the guest's monitor (HMP): {hmp}")).needing(effect);
-    fixes::either(
-        guest,
-        fixes::command(fixes::virsh(guest, virsh.0, virsh.1)).needing(effect),
-        by_hand,
-    )
+    fixes::either(guest, fixes::command(virsh).needing(effect), by_hand)
 }
 
 fn ways_to_end(guest: &GuestContext<'_>, job: &Job) -> Vec<Fix> {
-    const LONGEST_S: f64 = 30.0;
-    const SWITCH: &str = "if post-copy was allowed at its start: the guest continues on the other \
-        host at once, waits for each page over the network, and is lost if that fails meanwhile";
     let mut all = Vec::new();
-    let (rate, dirtied) = (
-        job.rate.unwrap_or(0).max(1) as f64,
-        job.dirtied.unwrap_or(0) as f64,
-    );
+    let rate = job.rate.unwrap_or(0).max(1) as f64;
     // The rest varies from pass to pass.
     let last_s = 1.25 * last_pass_bytes(job).unwrap_or(0) as f64 / rate;
     if last_s <= LONGEST_S {
@@ -144,47 +134,53 @@ fn ways_to_end(guest: &GuestContext<'_>, job: &Job) -> Vec<Fix> {
             duration(last_s * 1e6)
         );
         let hmp = format!("migrate_set_parameter downtime-limit {ms}");
-        all.extend(set(guest, ("migrate-setmaxdowntime", &ms), &hmp, &effect));
+        let virsh = fixes::virsh(guest, "migrate-setmaxdowntime", &ms);
+        all.extend(set(guest, virsh, &hmp, &effect));
     }
     // A limit that is not reached is not what holds it back.
     if job.limit.is_some_and(|limit| rate >= 0.5 * limit as f64) {
+        let dirtied = job.dirtied.unwrap_or(0) as f64;
         let mib = (2.0 * dirtied / f64::from(1 << 20)).ceil().to_string();
         let hmp = format!("migrate_set_parameter max-bandwidth {mib}M");
+        let virsh = fixes::virsh(guest, "migrate-setspeed", &mib);
         let effect = "MiB/s, for later migrations too; takes this much of the network and nothing \
             from the guest";
-        all.extend(set(guest, ("migrate-setspeed", &mib), &hmp, effect));
+        all.extend(set(guest, virsh, &hmp, effect));
     }
     // No guest continues from a file.
-    if job.kind != JobKind::Save {
-        if job.postcopy == Some(false) {
-            all.push(fixes::advice(
-                "Start it again with post-copy allowed (--postcopy, capability postcopy-ram)",
-            ));
-        } else {
-            all.extend(set(
-                guest,
-                ("migrate-postcopy", ""),
-                "migrate_start_postcopy",
-                SWITCH,
-            ));
-        }
+    if job.kind != JobKind::Save && job.postcopy != Some(false) {
+        let virsh = fixes::virsh(guest, "migrate-postcopy", "");
+        all.extend(set(
+            guest,
+            virsh,
+            "migrate_start_postcopy",
+            "if post-copy was allowed at its start: the guest continues on the other \
+            host at once, waits for each page over the network, and is lost if that fails \
+            meanwhile",
+        ));
     }
-    if job.throttle_percent.is_none_or(|percent| percent == 0) && job.auto_converge != Some(true) {
-        all.push(fixes::advice(AUTO_CONVERGE));
+    if job.kind != JobKind::Save && job.postcopy == Some(false) {
+        all.push(fixes::advice(
+            "Start it again with post-copy allowed (--postcopy, capability postcopy-ram)",
+        ));
+    }
+    if job.auto_converge != Some(true) && job.throttle_percent.unwrap_or(0) == 0 {
+        all.push(fixes::advice(
+            "Start it again with auto-converge, which holds the vCPUs back, for 20 to 99 % of the \
+                time, until the guest writes less",
+        ));
     }
     all
 }
 
+/// A longer stop of the guest is not proposed, seconds.
+const LONGEST_S: f64 = 30.0;
 const LOST: Prose = Prose {
     title: "The post-copy migration lost its connection: the guest stands still on both hosts",
     problem: "post-copy is interrupted",
     why: "A part of the guest's memory is on each host. Neither can continue until the connection \
         is back; ending QEMU on either loses the guest",
 };
-const AUTO_CONVERGE: &str = "Start it again with auto-converge, which holds the vCPUs back, for 20 \
-    to 99 % of the time, until the guest writes less";
-const CHECK_TARGET: &str = "Check the job's target: its free space, the network to it, the load of \
-    its storage";
 
 fn stalled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     for job in &guest.domain.jobs {
@@ -208,7 +204,18 @@ fn stalled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts)
                 error,
                 paid(job),
             ]);
-            let fix = vec![fixes::advice(CHECK_TARGET), look_at(guest, job)];
+            let fix = vec![
+                fixes::advice(
+                    "Check the job's target: its free space, the network \
+                to it, the load of its storage",
+                ),
+                fixes::advice(if guest.config.libvirt == Some(true) {
+                    "virsh domjobinfo and blockjob --info show it; domjobabort and blockjob \
+                        --abort end it without its result"
+                } else {
+                    "QMP query-jobs and query-migrate show it; job-cancel and migrate_cancel end it"
+                }),
+            ];
             verdicts.find(Finding::new(
                 Severity::Warning,
                 Confidence::High,
@@ -231,18 +238,4 @@ fn is_stalled(ctx: &Context<'_>, job: &Job) -> bool {
         && counts
         && !job.has_failed()
         && job.still_ns as f64 / 1e9 >= ctx.thresholds().jobs.stalled_s
-}
-
-fn look_at(guest: &GuestContext<'_>, job: &Job) -> Fix {
-    match (guest.config.libvirt, job.kind) {
-        (Some(true), JobKind::Mirror | JobKind::Commit | JobKind::Stream) => fixes::advice(
-            "virsh blockjob --info shows it, virsh blockjob --abort ends it without its result",
-        ),
-        (Some(true), _) => {
-            fixes::command(fixes::virsh(guest, "domjobinfo", "")).needing("shows its figures")
-        }
-        _ => fixes::advice(
-            "QMP query-jobs and query-migrate show it; job-cancel and migrate_cancel end it",
-        ),
-    }
 }

@@ -58,12 +58,6 @@ const MEMORY_ELSEWHERE: Prose = Prose {
     problem: "memory on another node",
     why: "Every access to the other node costs more, and vCPU pins do not move memory",
 };
-const PIN_CORES_OR_ONE_THREAD: &str = "Pin the vCPUs of a guest core to one core, or show the \
-    guest threads='1'";
-const SHOW_THREADS_OR_PIN_CORES: &str = "Show the guest the threads it gets (<topology … \
-    threads='2'/>) and pin the vCPUs of a guest core to one core, or pin each vCPU to its own core";
-const SHOW_NODES: &str = "Show the guest its nodes: <numa> cells in <cpu>, and <memnode> in \
-    <numatune>";
 
 fn split(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let (map, layout) = (ctx.map(), ctx.layout(guest));
@@ -115,7 +109,10 @@ fn vcpus_split(
     let seen = format!("its vCPUs may use CPUs {cpus}, on nodes {nodes}; the guest sees one node");
     let fix = fixes::or_advice(
         guest_placement(ctx, guest),
-        fixes::libvirt_advice(SHOW_NODES),
+        fixes::libvirt_advice(
+            "Show the guest its nodes: <numa> cells in <cpu>, and <memnode> \
+            in <numatune>",
+        ),
     );
     let title = "The guest's vCPUs are spread over NUMA nodes that it does not see".into();
     Finding {
@@ -217,7 +214,10 @@ fn smt(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
             apart,
             Severity::Warning,
             seen.as_str(),
-            fixes::advice(PIN_CORES_OR_ONE_THREAD),
+            fixes::advice(
+                "Pin the vCPUs of a guest core to one core, or show the guest \
+                threads='1'",
+            ),
             THREADS_APART,
         )
     } else {
@@ -227,7 +227,11 @@ fn smt(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
             shared,
             Severity::Info,
             seen,
-            fixes::libvirt_advice(SHOW_THREADS_OR_PIN_CORES),
+            fixes::libvirt_advice(
+                "Show the guest the threads it gets (<topology … \
+                threads='2'/>) and pin the vCPUs of a guest core to one core, or pin each vCPU to \
+                its own core",
+            ),
             SHARED_CORE,
         )
     };

@@ -88,14 +88,6 @@ fn disk_queue() {
     );
     silent(&full("virtio", 1000, 30_000), RuleId::DiskQueue);
     silent(&full("usb", 1000, 125_000), RuleId::DiskQueue);
-    let untimed = DiskSample {
-        read_ns: None,
-        ..disk(1000, 0, 0, 0)
-    };
-    cannot(
-        &judge(&with("virtio", "", untimed).model()),
-        RuleId::DiskQueue,
-    );
 }
 
 #[test]
@@ -178,13 +170,6 @@ fn disk_latency() {
     let found = get(&report, RuleId::DiskLatency);
     assert!(
         found.evidence[0].ends_with("% is spent outside them"),
-        "{found:#?}"
-    );
-    assert!(
-        found
-            .evidence
-            .iter()
-            .any(|e| e == "disk vda: cache none, aio native, no IOThread"),
         "{found:#?}"
     );
     assert!(found.fix[0].text.contains("IOThread"), "{found:#?}");

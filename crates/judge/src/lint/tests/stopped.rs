@@ -105,7 +105,7 @@ fn each_reason_has_its_severity_and_its_words() {
         assert_eq!(get(&report, RuleId::GuestStopped).problem, problem);
     }
     for (reason, problem) in [
-        (StopReason::User, "stopped by the user 3 h"),
+        (StopReason::User, "paused for 3 h"),
         (StopReason::Suspended, "suspended itself"),
         (StopReason::Prelaunch, "waits for its first start"),
         (StopReason::ProcessStopped, "process is stopped"),

@@ -392,7 +392,7 @@ fn a_command_line_gets_its_whole_cpu_argument() {
     assert_eq!(
         f.fix[0].text,
         "-cpu \
-            host,hv_relaxed,hv_time,+kvm_pv_eoi,hv_vendor_id=proxmox,hv-vpindex=on,hv-synic=on,hv-stimer=on"
+            'host,hv_relaxed,hv_time,+kvm_pv_eoi,hv_vendor_id=proxmox',hv-vpindex=on,hv-synic=on,hv-stimer=on"
     );
     let all = format!("{} {} {:?}", f.title, f.why, f.fix);
     assert!(

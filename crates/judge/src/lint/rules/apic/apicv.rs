@@ -2,18 +2,11 @@
 
 use crate::figures::figure;
 use crate::lint::facts::{
-    Confidence, Context, EventTotals, Finding, GuestContext, Mark, Severity, Verdicts,
-    apic_parameter,
+    Confidence, Context, Finding, GuestContext, Severity, Verdicts, apic_parameter,
 };
 use crate::lint::fixes;
 use crate::model::{ExitKind, total};
 use kvm::{Isa, Space};
-
-const CHECK_INHIBIT_REASON: &str = "look at: echo 1 > \
-     /sys/kernel/tracing/events/kvm/kvm_apicv_inhibit_changed/enable while the guest starts; the \
-     reason is PIT_REINJ";
-const NO_SIGN_EITHER_WAY: &str = "synic is on, avic is off and no exit of an accelerated APIC \
-    shows; nothing else tells whether APICv is off (the tracepoint kvm_apicv_inhibit_changed does)";
 
 /// With fewer work exits per second, nothing can be said of how interrupts are delivered.
 const TRAFFIC: f64 = 1000.0;
@@ -68,32 +61,51 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
             "the guest does too little to show whether its interrupts are accelerated",
         );
     }
-    let signs = Signs::of(ctx, guest);
+    // Exits that exist only without an accelerated APIC, or accesses to its page.
+    let on_page = |a: u64| a & !0xfff == 0xfee0_0000;
+    let page = guest.accesses(|r| r.space == Space::Mmio && r.address.is_some_and(on_page));
+    let windows = guest.exits(&[ExitKind::InterruptWindow, ExitKind::TprBelowThreshold]);
+    let mut signs = vec![windows, page];
+    signs.retain(|sign| sign.count > 0);
     // Posted interrupts reach a running vCPU without an exit: many kicks suggest that nothing is
     // posted.
     let kicks = guest.exits(&[ExitKind::HostInterrupt]);
-    let is_sure = signs.count() > 0;
-    if !is_sure && (kicks.count as f64) < KICKED * work as f64 {
-        return verdicts.cannot_tell(NO_SIGN_EITHER_WAY);
+    if signs.is_empty() && (kicks.count as f64) < KICKED * work as f64 {
+        return verdicts.cannot_tell(
+            "synic is on, avic is off and no exit of an accelerated \
+            APIC shows; nothing else tells whether APICv is off (the tracepoint \
+            kvm_apicv_inhibit_changed does)",
+        );
     }
-    let cost = signs.cost();
-    let severity = if signs.faults.is_some() || cost >= COST_WARNING {
+    let faults = guest.exits(&[ExitKind::MemoryFault]);
+    let confidence = match (signs.is_empty(), available) {
+        (false, Some(true)) => Confidence::High,
+        (false, _) => Confidence::Medium,
+        (true, _) => Confidence::Low,
+    };
+    // An inhibited APICv leaves the page unmapped: where no address is known, many faults are its.
+    let is_storm = faults.per_vcpu >= Some(ctx.thresholds().apic.page_faults)
+        && signs.len() == 1
+        && isa == Some(Isa::Vmx)
+        && !guest.migrating();
+    if is_storm {
+        signs.push(faults);
+    }
+    let cost: f64 = signs.iter().filter_map(|sign| sign.cost).sum();
+    let severity = if is_storm || cost >= COST_WARNING {
         Severity::Warning
     } else {
         Severity::Info
     };
-    let confidence = match (is_sure, available) {
-        (true, Some(true)) => Confidence::High,
-        (true, _) => Confidence::Medium,
-        (false, _) => Confidence::Low,
-    };
     let (work, window) = (figure(work as f64), guest.window());
-    let off = "synic is on and avic is off, and none of";
     let mut evidence = vec![format!(
-        "{off} {work} exits {window} is one of an accelerated APIC (APIC_WRITE, EOI_INDUCED)"
+        "synic is on and avic is off, and none of {work} exits {window} is one of an accelerated \
+            APIC (APIC_WRITE, EOI_INDUCED)"
     )];
-    evidence.extend(signs.describe(guest));
-    if !is_sure {
+    for sign in &signs {
+        evidence.push(sign.describe(guest, "exits", "that occur only without acceleration"));
+    }
+    if signs.is_empty() {
         evidence.push(kicks.describe(
             guest,
             "host interrupts",
@@ -101,78 +113,15 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
         ));
     }
     let module = apic_parameter(isa.or(Some(Isa::Vmx))).unwrap_or_default();
-    evidence.push(match available {
-        Some(true) => format!("the host offers it: /sys/module/{module} is on"),
-        _ => format!("look at: cat /sys/module/{module}"),
-    });
+    evidence.push(format!("look at: cat /sys/module/{module}"));
     let mut fix = fixes::hyperv::enable(guest, &["avic"]);
     fix.push(fixes::libvirt_advice(fixes::hyperv::ADD_AVIC));
     let found = Finding::new(severity, confidence, evidence, fix);
     verdicts.find(Finding {
         cost: Some(cost).filter(|cost| *cost > 0.0),
-        marks: signs.marks(),
+        marks: signs.into_iter().flat_map(|sign| sign.marks).collect(),
         ..found
     });
-}
-
-/// Exits that exist only without an accelerated APIC.
-struct Signs {
-    /// `TPR_BELOW_THRESHOLD`, `INTERRUPT_WINDOW`.
-    windows: EventTotals,
-    /// Accesses to the APIC's page, where addresses are known.
-    page: EventTotals,
-    /// Else many memory faults: an inhibited `APICv` leaves the page unmapped.
-    faults: Option<EventTotals>,
-}
-
-impl Signs {
-    fn of(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Self {
-        let on_page = |a: u64| a & !0xfff == 0xfee0_0000;
-        let page = guest.accesses(|r| r.space == Space::Mmio && r.address.is_some_and(on_page));
-        let faults = guest.exits(&[ExitKind::MemoryFault]);
-        let many = faults
-            .per_vcpu
-            .is_some_and(|r| r >= ctx.thresholds().apic.page_faults);
-        let is_storm =
-            many && page.count == 0 && ctx.isa(guest) == Some(Isa::Vmx) && !guest.migrating();
-        let windows = guest.exits(&[ExitKind::InterruptWindow, ExitKind::TprBelowThreshold]);
-        let faults = if is_storm && windows.count > 0 {
-            Some(faults)
-        } else {
-            None
-        };
-        Self {
-            windows,
-            page,
-            faults,
-        }
-    }
-
-    fn all(&self) -> impl Iterator<Item = &EventTotals> {
-        [&self.windows, &self.page]
-            .into_iter()
-            .chain(&self.faults)
-            .filter(|totals| totals.count > 0)
-    }
-
-    fn count(&self) -> u64 {
-        total(self.all().map(|totals| totals.count))
-    }
-
-    /// Percent of one CPU.
-    fn cost(&self) -> f64 {
-        self.all().filter_map(|totals| totals.cost).sum()
-    }
-
-    fn marks(&self) -> Vec<Mark> {
-        self.all().flat_map(|totals| totals.marks.clone()).collect()
-    }
-
-    fn describe(&self, guest: &GuestContext<'_>) -> Vec<String> {
-        self.all()
-            .map(|totals| totals.describe(guest, "exits", "that occur only without acceleration"))
-            .collect()
-    }
 }
 
 /// PIT reinjection inhibits AVIC (`arch/x86/kvm/i8254.c`, `kvm_pit_set_reinject`).
@@ -200,7 +149,9 @@ pub(super) fn avic_pit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
                 "not set, which means delay"
             }
         ),
-        CHECK_INHIBIT_REASON.into(),
+        "look at: echo 1 > /sys/kernel/tracing/events/kvm/kvm_apicv_inhibit_changed/enable \
+            while the guest starts; the reason is PIT_REINJ"
+            .into(),
     ];
     let discard = fixes::timer(guest, "<timer name='pit' tickpolicy='discard'/>");
     let fix = fixes::setting(guest, discard, "-global kvm-pit.lost_tick_policy=discard");

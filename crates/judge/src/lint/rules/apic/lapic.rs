@@ -9,13 +9,6 @@ use crate::model::{AccessRow, ExitKind};
 use kvm::Space;
 use sample::Direction;
 
-const APICV_NEED: &str = "only on CPUs with APICv; reboot the host, or reload kvm_intel while no \
-    guest is running";
-const VAPIC_IS_ON: &str = "It has what helps on such a host (vapic); one with APICv or AVIC has \
-    none of these exits";
-const IPIS_BY_DESIGN: &str = "Some loads do this by design: fewer vCPUs, or pins to one last-level \
-    cache, help";
-
 pub(super) fn lapic(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let exits = guest.exits(&[ExitKind::ApicAccess]);
     let on_page = |a: u64| (0xfee0_0000..0xfef0_0000).contains(&a);
@@ -40,19 +33,25 @@ pub(super) fn lapic(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     }
     let mut fix = Vec::new();
     if ctx.param_on("kvm_intel.enable_apicv") == Some(false) {
-        fix.push(fixes::kernel("kvm_intel.enable_apicv=1").needing(APICV_NEED));
+        fix.push(fixes::kernel("kvm_intel.enable_apicv=1").needing(
+            "only on CPUs with APICv; reboot the host, or reload kvm_intel while no \
+            guest is running",
+        ));
     }
     if guest.kind.windows(Confidence::Low) {
         fix.extend(fixes::hyperv::enable(guest, &["relaxed", "vapic"]));
         if fix.is_empty() {
-            fix.push(fixes::advice(VAPIC_IS_ON));
+            fix.push(fixes::advice(
+                "It has what helps on such a host (vapic); one with APICv \
+                or AVIC has none of these exits",
+            ));
         }
     } else {
         fix.extend(fixes::cpu_feature(
             guest,
             "x2apic",
             fixes::POWER_CYCLE,
-            &["x2apic=on"],
+            "x2apic=on",
         ));
     }
     let severity =
@@ -117,7 +116,10 @@ pub(super) fn ipis(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
             &["vpindex", "ipi", "tlbflush"],
         ));
     }
-    fix.push(fixes::advice(IPIS_BY_DESIGN));
+    fix.push(fixes::advice(
+        "Some loads do this by design: fewer vCPUs, or pins to one \
+        last-level cache, help",
+    ));
     let evidence = vec![sent.describe(guest, what, of)];
     verdicts.find(Finding::new(severity, confidence, evidence, fix).caused_by(sent));
 }

@@ -1,7 +1,7 @@
 //! What the host itself does on the CPUs of pinned vCPUs, and the CPUs that are left for that.
 
 use crate::cost::Holder;
-use crate::figures::{figure, or_unknown};
+use crate::figures::figure;
 use crate::lint::facts::{
     Confidence, Context, Finding, Fix, GuestContext, Mark, Severity, Target, Verdicts,
 };
@@ -20,22 +20,10 @@ const IDLE: f64 = 10.0;
 /// From this wait on, a vCPU competes for its CPU, percent.
 const COMPETES: f64 = 2.0;
 
-const IRQ_AFFINITY_NEED: &str = "takes effect at once, until the next boot; some interrupts refuse \
-    it";
-
 /// `managed_irq` is of Linux 5.6 (kernel/irq/manage.c, `irq_do_set_affinity`).
 const NOISE_OPTIONS_NEED: &str = "update the boot loader's configuration and reboot the host; it \
     leaves the queues of multiqueue devices: for them write managed_irq,domain, before the list of \
     isolcpus=";
-
-const WORKQUEUES_NEED: &str = "takes effect at once, until the next boot; work bound to its CPU \
-    stays";
-const SLICES_NEED: &str = "takes effect at once, until the next boot; needs cgroup v2";
-const SLICES_NEED_BY_HAND: &str = "takes effect at once, until the next boot; needs cgroup v2; a \
-    guest that runs in one of these slices itself loses its pins (systemd-cgls shows which): set \
-    its scope's AllowedCPUs instead";
-const ALL_ISOLATED: &str = "Leave the host a CPU that is not isolated, for interrupts and kernel \
-    threads";
 
 pub(super) fn starved(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let map = ctx.map();
@@ -228,15 +216,7 @@ pub(super) fn keep_away(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix>
     } else {
         Vec::new()
     };
-    if isolation.gives() && !isolation.host.is_empty() {
-        // systemd's slices hold guests that are started by hand, and AllowedCPUs= outranks their
-        // pins.
-        let by_hand = ctx.guests.iter().any(|g| g.config.libvirt == Some(false));
-        let need = if by_hand {
-            SLICES_NEED_BY_HAND
-        } else {
-            SLICES_NEED
-        };
+    if isolation.gives {
         let limit = |slice| {
             format!(
                 "systemctl set-property --runtime {slice} AllowedCPUs={}",
@@ -244,7 +224,11 @@ pub(super) fn keep_away(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix>
             )
         };
         let limits = ["user.slice", "system.slice"].map(limit).join("\n");
-        fix.push(fixes::command(limits).needing(need));
+        fix.push(fixes::command(limits).needing(
+            "takes effect at once, until the next boot; \
+            needs cgroup v2; a guest that runs in one of these slices itself (systemd-cgls shows \
+            which) loses its pins",
+        ));
     }
     fix.extend(isolation.options(&["isolcpus"]));
     fix
@@ -262,13 +246,12 @@ struct Noise {
 fn noise_on(ctx: &Context<'_>, thread: &ThreadModel, cpu: &CpuModel) -> Option<Noise> {
     let (t, number, name) = (&ctx.thresholds().pinning, cpu.cpu, thread.label());
     let mut evidence = Vec::new();
-    let devices = cpu
-        .device_irq_rate
-        .and_then(|rate| t.isolated_irqs.of(rate));
+    let rate = cpu.device_irq_rate.unwrap_or(0.0);
+    let devices = t.isolated_irqs.of(rate);
     if devices.is_some() {
-        let rate = or_unknown(cpu.device_irq_rate, figure);
         evidence.push(format!(
-            "{rate} device interrupts/s on isolated CPU {number}, to which {name} is pinned"
+            "{} device interrupts/s on isolated CPU {number}, to which {name} is pinned",
+            figure(rate)
         ));
     }
     let interrupts = cpu.time.map_or(0.0, |t| t.softirq + t.irq);
@@ -276,9 +259,11 @@ fn noise_on(ctx: &Context<'_>, thread: &ThreadModel, cpu: &CpuModel) -> Option<N
     let share = interrupts + kernel().map(|task| task.cpu_percent).sum::<f64>();
     let work = t.isolated_cpu.of(share);
     if work.is_some() {
-        let (percent, of_it, names) = (figure(share), figure(interrupts), tasks(kernel()));
         evidence.push(format!(
-            "kernel work takes {percent} % of isolated CPU {number}: interrupts {of_it} %, {names}"
+            "kernel work takes {} % of isolated CPU {number}: interrupts {} %, {}",
+            figure(share),
+            figure(interrupts),
+            tasks(kernel())
         ));
     }
     Some(Noise {
@@ -290,42 +275,29 @@ fn noise_on(ctx: &Context<'_>, thread: &ThreadModel, cpu: &CpuModel) -> Option<N
 }
 
 pub(super) fn noise(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let pinned = guest
-        .domain
-        .vcpus()
-        .filter_map(|t| Some((t, t.pinned_cpu()?)));
-    let isolated: Vec<_> = pinned
-        .filter(|(_, c)| ctx.topology().is_isolated(*c))
-        .collect();
-    let cpus: Vec<_> = isolated
-        .iter()
-        .filter_map(|(t, c)| Some((t, ctx.model.host.cpu(*c)?)))
-        .collect();
-    if !isolated.is_empty() && cpus.iter().all(|(_, cpu)| cpu.time.is_none()) {
-        return verdicts.cannot_tell("what else runs on the isolated CPUs is unknown");
+    let mut worst: Option<Noise> = None;
+    for thread in guest.domain.vcpus() {
+        let Some(number) = thread
+            .pinned_cpu()
+            .filter(|c| ctx.topology().is_isolated(*c))
+        else {
+            continue;
+        };
+        let Some(cpu) = ctx.model.host.cpu(number).filter(|cpu| cpu.time.is_some()) else {
+            return verdicts.cannot_tell("what else runs on the isolated CPUs is unknown");
+        };
+        if let Some(noise) = noise_on(ctx, thread, cpu)
+            && worst.as_ref().is_none_or(|w| noise.severity > w.severity)
+        {
+            worst = Some(noise);
+        }
     }
-    let noises = cpus
-        .into_iter()
-        .filter_map(|(thread, cpu)| noise_on(ctx, thread, cpu));
-    let Some(Noise {
-        cpu,
-        severity,
-        evidence,
-        is_kernels,
-    }) = noises.max_by_key(|noise| noise.severity)
-    else {
-        return;
-    };
-    let found = Finding::new(
-        severity,
-        Confidence::High,
-        evidence,
-        quieten(ctx, is_kernels),
-    );
+    let Some(noise) = worst else { return };
+    let fix = quieten(ctx, noise.is_kernels);
     verdicts.find(Finding {
-        target: Target::Pcpu(cpu),
-        marks: vec![Mark::Pcpu(cpu)],
-        ..found
+        target: Target::Pcpu(noise.cpu),
+        marks: vec![Mark::Pcpu(noise.cpu)],
+        ..Finding::new(noise.severity, Confidence::High, noise.evidence, fix)
     });
 }
 
@@ -335,7 +307,10 @@ fn quieten(ctx: &Context<'_>, is_kernels: bool) -> Vec<Fix> {
     let (isolated, rest) = (&ctx.map().isolated, ctx.map().general());
     // A host whose CPUs are all isolated counts as one without.
     if isolated.is_empty() {
-        return vec![fixes::advice(ALL_ISOLATED)];
+        return vec![fixes::advice(
+            "Leave the host a CPU that is not isolated, for interrupts \
+            and kernel threads",
+        )];
     }
     let mut options = format!("irqaffinity={rest}");
     // The kernel keeps the boot CPU for its own work.
@@ -347,7 +322,10 @@ fn quieten(ctx: &Context<'_>, is_kernels: bool) -> Vec<Fix> {
     );
     let mut fix = vec![
         fixes::kernel(options).needing(NOISE_OPTIONS_NEED),
-        fixes::command(move_irqs).needing(IRQ_AFFINITY_NEED),
+        fixes::command(move_irqs).needing(
+            "takes effect at once, until the next boot; some \
+            interrupts refuse it",
+        ),
     ];
     if is_kernels {
         // Work that no CPU is bound to (Documentation/core-api/workqueue.rst, "Affinity Scopes").
@@ -356,7 +334,10 @@ fn quieten(ctx: &Context<'_>, is_kernels: bool) -> Vec<Fix> {
             "echo {} > /sys/devices/virtual/workqueue/cpumask",
             rest.mask()
         );
-        fix.push(fixes::command(move_work).needing(WORKQUEUES_NEED));
+        fix.push(fixes::command(move_work).needing(
+            "takes effect at once, until the next \
+            boot; work bound to its CPU stays",
+        ));
     }
     fix
 }

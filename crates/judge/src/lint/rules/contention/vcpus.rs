@@ -3,8 +3,8 @@
 
 use crate::figures::figure;
 use crate::lint::facts::{
-    Confidence, Context, Finding, Fix, GuestContext, Mark, Severity, Target, Verdicts,
-    unit_argument, worst_of,
+    Confidence, Context, Finding, Fix, GuestContext, Mark, Severity, Target, Verdicts, shell,
+    worst_of,
 };
 use crate::lint::fixes;
 use crate::lint::fixes::isolation::Isolation;
@@ -23,60 +23,75 @@ const MOSTLY_IDLE: f64 = 50.0;
 /// A real-time vCPU that uses more is close to the limit of 95 %, percent.
 const NEAR_THE_LIMIT: f64 = 94.0;
 
-const FEWER_VCPUS: &str = "If the limit is intended, give the guest fewer vCPUs: it then runs \
-    without stops";
-const RAISE_CGROUP_LIMIT: &str = "Raise cpu.max of the guest's cgroup, or CPUQuota= of its unit";
-const UNIT_QUOTA_NEED: &str = "takes effect at once, until the next boot; removes the limit for \
-    all guests in the unit";
-const QUOTA_NEED: &str = "takes effect at once; the guest may then use as much CPU as it wants";
-const SPREAD_GUESTS: &str = "Move guests to another host, remove unused vCPUs, or spread the \
-    guests over more CPUs";
-const NO_RT_LIMIT_NEED: &str = "until the next boot; nothing stops a runaway real-time task then";
-const NO_REALTIME: &str = "Or remove <vcpusched> from the domain: without its own CPUs it does \
-    harm";
-const RT_LIMIT: &str = "a real-time vCPU uses over 94 % of its CPU; sched_rt_runtime_us stops such \
-    tasks at 95 %";
+/// vCPUs that may use a set of CPUs.
+#[derive(Clone, Copy, Default)]
+struct Load {
+    vcpus: usize,
+    /// What they want of the CPUs.
+    cpu: CpuShare,
+    /// The part of their wait that guests do not cause, percent of one CPU.
+    for_others: f64,
+}
 
-/// How many vCPUs there are on a set of CPUs, what they want of it, and the part of their wait that
-/// guests do not cause, percent of one CPU.
-type Load = (usize, CpuShare, f64);
+impl Load {
+    fn add(&mut self, more: Self) {
+        self.vcpus += more.vcpus;
+        self.cpu = self.cpu.plus(more.cpu);
+        self.for_others += more.for_others;
+    }
+}
+
+/// A set of CPUs with more vCPUs than it can serve.
+struct Crowd<'a> {
+    cpus: &'a CpuSet,
+    vcpus: usize,
+    /// How long they wait: percent of one CPU, and of the time that they want a CPU.
+    wait: f64,
+    wait_percent: f64,
+}
 
 pub(super) fn overcommit(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let online = ctx.online();
-    if online.is_empty() {
-        return;
-    }
-    // vCPUs by the CPUs that they may use, then by those of them that are online.
-    let mut by_affinity: BTreeMap<Option<&CpuSet>, Load> = BTreeMap::new();
-    for guest in ctx.guests.iter().filter(|g| g.running()) {
+    let mut sets: BTreeMap<CpuSet, Load> = BTreeMap::new();
+    for guest in ctx.running() {
         for thread in guest.domain.vcpus() {
-            let (vcpus, cpu, for_others) = by_affinity
-                .entry(thread.place.affinity.as_deref())
-                .or_default();
-            (*vcpus, *cpu) = (*vcpus + 1, cpu.plus(thread.cpu.unwrap_or_default()));
-            if thread.wait_percent() >= Some(ctx.thresholds().pinning.wait.info) {
-                let shares = ctx.waits().shares(guest.index, thread);
-                *for_others += shares.map_or(0.0, |shares| shares.sum(|holder| !holder.is_guest()));
+            let mut load = Load {
+                vcpus: 1,
+                cpu: thread.cpu.unwrap_or_default(),
+                for_others: 0.0,
+            };
+            if thread.wait_percent() >= Some(ctx.thresholds().pinning.wait.info)
+                && let Some(shares) = ctx.waits().shares(guest.index, thread)
+            {
+                load.for_others = shares.sum(|holder| !holder.is_guest());
             }
+            sets.entry(may_use(thread, &online)).or_default().add(load);
         }
     }
-    let mut sets: BTreeMap<CpuSet, Load> = BTreeMap::new();
-    for (affinity, (vcpus, cpu, for_others)) in by_affinity {
-        let load = sets.entry(online_of(affinity, &online)).or_default();
-        *load = (load.0 + vcpus, load.1.plus(cpu), load.2 + for_others);
+    let mut crowds = Vec::new();
+    for cpus in sets.keys().filter(|cpus| !cpus.is_empty()).take(MAX_SETS) {
+        crowds.extend(crowd(ctx, &sets, cpus));
     }
-    let Some((severity, ratio, (cpus, vcpus, wait, share))) = worst_set(ctx, &sets) else {
+    let Some((severity, ratio, crowd)) = worst_of(crowds) else {
         return;
     };
-    let (ratio, share) = (figure(ratio), figure(share));
+    let cpus = crowd.cpus;
     let evidence = format!(
-        "{ratio} vCPUs per CPU on CPUs {cpus}; they wait {share} % of the time they want a CPU"
+        "{} vCPUs per CPU on CPUs {cpus}; they wait {} % of the time they want a CPU",
+        figure(ratio),
+        figure(crowd.wait_percent)
     );
-    let fix = vec![fixes::advice(SPREAD_GUESTS)];
+    let fix = vec![fixes::advice(
+        "Move guests to another host, remove unused vCPUs, or spread the guests over more CPUs",
+    )];
     verdicts.find(Finding {
-        title: format!("{vcpus} vCPUs share {} CPUs, and they wait", cpus.len()),
+        title: format!(
+            "{} vCPUs share {} CPUs, and they wait",
+            crowd.vcpus,
+            cpus.len()
+        ),
         // The wait of all guests together: the cause comes before what each guest loses.
-        cost: Some(wait),
+        cost: Some(crowd.wait),
         also: guests_in(ctx, &online, cpus),
         marks: cpus.iter().map(Mark::Pcpu).collect(),
         ..Finding::new(severity, Confidence::High, vec![evidence], fix)
@@ -85,10 +100,7 @@ pub(super) fn overcommit(ctx: &Context<'_>, verdicts: &mut Verdicts) {
 
 /// The CPUs that are online and that a thread may use.
 fn may_use(thread: &ThreadModel, online: &CpuSet) -> CpuSet {
-    online_of(thread.place.affinity.as_deref(), online)
-}
-
-fn online_of(affinity: Option<&CpuSet>, online: &CpuSet) -> CpuSet {
+    let affinity = thread.place.affinity.as_deref();
     affinity.map_or_else(|| online.clone(), |cpus| cpus.intersection(online))
 }
 
@@ -99,222 +111,208 @@ fn guests_in(ctx: &Context<'_>, online: &CpuSet, cpus: &CpuSet) -> Vec<String> {
     let wants = |t: &ThreadModel| {
         t.cpu.is_some_and(|c| c.wanted() >= least) && may_use(t, online).is_subset(cpus)
     };
-    let guests = ctx
-        .guests
-        .iter()
-        .filter(|g| g.running() && g.domain.vcpus().any(wants));
+    let guests = ctx.running().filter(|g| g.domain.vcpus().any(wants));
     guests.map(|g| g.name().to_owned()).collect()
 }
 
-/// How idle CPUs are on average, percent; `None` where it is not measured.
-fn idle(ctx: &Context<'_>, cpus: &CpuSet) -> Option<f64> {
-    let times = ctx
-        .model
-        .host
-        .cpus
-        .iter()
-        .filter(|c| cpus.contains(c.cpu))
-        .filter_map(|c| c.time.as_ref());
-    let (sum, count) = times.fold((0.0, 0.0), |(sum, n), t| (sum + 100.0 - t.busy(), n + 1.0));
-    (count > 0.0).then(|| sum / count)
+/// Whether CPUs are idle most of the time: then their number is not the reason for a wait.
+fn are_mostly_idle(ctx: &Context<'_>, cpus: &CpuSet) -> bool {
+    let busy: Vec<f64> = cpus.iter().filter_map(|cpu| ctx.busy_of(cpu)).collect();
+    let room = 100.0 * busy.len() as f64 - busy.iter().sum::<f64>();
+    room > MOSTLY_IDLE * busy.len() as f64
 }
 
-/// A set of CPUs, its number of vCPUs, and what they wait: percent of one CPU and of the time that
-/// they want a CPU.
-type Crowd<'a> = (&'a CpuSet, usize, f64, f64);
-
-/// The set that is overcommitted worst, how badly, and by how many vCPUs per CPU: of all vCPUs that
+/// How badly a set of CPUs is overcommitted, and by how many vCPUs per CPU: of all vCPUs that
 /// cannot leave it.
-fn worst_set<'a>(
+fn crowd<'a>(
     ctx: &Context<'_>,
-    sets: &'a BTreeMap<CpuSet, Load>,
+    sets: &BTreeMap<CpuSet, Load>,
+    cpus: &'a CpuSet,
 ) -> Option<(Severity, f64, Crowd<'a>)> {
     let t = &ctx.thresholds().pinning;
-    let load = |cpus: &'a CpuSet| {
-        let inside = sets
-            .iter()
-            .filter(|(s, _)| s.is_subset(cpus))
-            .map(|(_, load)| *load);
-        let (vcpus, cpu, for_others) =
-            inside.reduce(|a, b| (a.0 + b.0, a.1.plus(b.1), a.2 + b.2))?;
-        let ratio = vcpus as f64 / cpus.len() as f64;
-        // A wait that guests do not cause says nothing of their number.
-        let wait = cpu.wait.filter(|wait| for_others * 2.0 < *wait)? - for_others;
-        let share = 100.0 * wait / cpu.wanted();
-        let most = if share < t.wait.warning {
-            Severity::Warning
-        } else {
-            Severity::Critical
-        };
-        let severity = t.overcommit.of(ratio)?.min(most);
-        // Idle guests wait for much of the little that they want: the wait has to be a part of the
-        // CPUs' time too.
-        let waits = share >= t.wait.info && wait >= t.wait.info * cpus.len() as f64;
-        // Where the CPUs are idle most of the time, their number is not the reason for the wait.
-        let short = waits && idle(ctx, cpus).is_none_or(|idle| idle <= MOSTLY_IDLE);
-        short.then_some((severity, ratio, (cpus, vcpus, wait, share)))
+    let mut load = Load::default();
+    for (set, more) in sets {
+        if set.is_subset(cpus) {
+            load.add(*more);
+        }
+    }
+    let ratio = load.vcpus as f64 / cpus.len() as f64;
+    // A wait that guests do not cause says nothing of their number.
+    let all = load.cpu.wait.filter(|wait| load.for_others * 2.0 < *wait)?;
+    let wait = all - load.for_others;
+    let wait_percent = 100.0 * wait / load.cpu.wanted();
+    // Idle guests wait for much of the little that they want: the wait has to be a part of the
+    // CPUs' time too.
+    if wait_percent < t.wait.info
+        || wait < t.wait.info * cpus.len() as f64
+        || are_mostly_idle(ctx, cpus)
+    {
+        return None;
+    }
+    let most = if wait_percent < t.wait.warning {
+        Severity::Warning
+    } else {
+        Severity::Critical
     };
-    worst_of(
-        sets.keys()
-            .filter(|s| !s.is_empty())
-            .take(MAX_SETS)
-            .filter_map(load),
-    )
+    let crowd = Crowd {
+        cpus,
+        vcpus: load.vcpus,
+        wait,
+        wait_percent,
+    };
+    Some((t.overcommit.of(ratio)?.min(most), ratio, crowd))
 }
 
 pub(super) fn quota(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let Some(seconds) = guest.seconds else { return };
     let t = &ctx.thresholds().pinning;
-    let stops = guest
-        .domain
-        .throttling
-        .iter()
-        .filter(|g| g.throttled > 0)
-        .filter_map(|g| {
-            let time = g.throttled_ns as f64 / (seconds * 1e7);
-            let periods = if g.periods > 0 {
-                100.0 * g.throttled as f64 / g.periods as f64
-            } else {
-                100.0
-            };
-            let severity = if time >= t.throttled_time {
-                Some(Severity::Critical)
-            } else {
-                t.throttled.of(periods)
-            };
-            Some((severity?, time, (periods, g.group.as_str())))
-        });
+    let mut stops = Vec::new();
+    for group in guest.domain.throttling.iter().filter(|g| g.throttled > 0) {
+        let time = group.throttled_ns as f64 / (seconds * 1e7);
+        let periods = 100.0 * group.throttled as f64 / group.periods.max(1) as f64;
+        if time >= t.throttled_time {
+            stops.push((Severity::Critical, time, (periods, group)));
+        } else if let Some(severity) = t.throttled.of(periods) {
+            stops.push((severity, time, (periods, group)));
+        }
+    }
     let Some((severity, time, (periods, group))) = worst_of(stops) else {
         return;
     };
-    let vcpu = group
-        .strip_prefix("vcpu")
-        .and_then(|n| n.parse::<u32>().ok());
-    let stopped = format!(
-        "the stops cost its CPUs together {} % of one CPU's time",
-        figure(time)
-    );
-    let window = guest.window();
+    let group = group.group.as_str();
+    let vcpu = group.strip_prefix("vcpu").and_then(|n| n.parse().ok());
     let evidence = vec![format!(
-        "{group}: the quota ran out in {} % of the periods {window}; {stopped}",
-        figure(periods)
+        "{group}: the quota ran out in {} % of the periods {}; the stops cost its CPUs together {} \
+            % of one CPU's time",
+        figure(periods),
+        guest.window(),
+        figure(time)
     )];
-    let fix = vec![lift(guest, group), fixes::advice(FEWER_VCPUS)];
-    let (target, marks) = (
-        vcpu.map_or(Target::Domain, Target::Vcpu),
-        vcpu.map(Mark::Vcpu).into_iter().collect(),
+    let fewer = fixes::advice(
+        "If the limit is intended, give the guest fewer vCPUs: it then runs without stops",
     );
-    let found = Finding::new(severity, Confidence::High, evidence, fix);
+    let fix = vec![lift(guest, group), fewer];
     verdicts.find(Finding {
-        target,
+        target: vcpu.map_or(Target::Domain, Target::Vcpu),
         cost: Some(time),
-        marks,
-        ..found
+        marks: vcpu.map(Mark::Vcpu).into_iter().collect(),
+        ..Finding::new(severity, Confidence::High, evidence, fix)
     });
+}
+
+/// Whether a cgroup is one of systemd's units, by the characters of their names (systemd.unit(5)).
+fn is_unit(group: &str) -> bool {
+    [".slice", ".scope", ".service"]
+        .iter()
+        .any(|end| group.ends_with(end))
+        && group
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c))
 }
 
 /// Removes a group's quota.
 fn lift(guest: &GuestContext<'_>, group: &str) -> Fix {
-    let of_libvirt = |part: &str| {
-        let set = fixes::virsh(
-            guest,
-            "schedinfo",
-            &format!("--set {part}_quota=-1 {}", fixes::scope(guest)),
-        );
-        let by_virsh = fixes::command(set).needing(QUOTA_NEED);
-        if guest.config.libvirt == Some(false) {
-            fixes::advice(RAISE_CGROUP_LIMIT)
-        } else {
-            by_virsh
+    let part = match group.trim_end_matches(|c: char| c.is_ascii_digit()) {
+        "domain" => "global",
+        part @ ("emulator" | "vcpu" | "iothread") => part,
+        _ if is_unit(group) => {
+            let unit = shell::unit_argument(group);
+            return fixes::command(format!("systemctl set-property --runtime {unit} CPUQuota="))
+                .needing(
+                    "takes effect at once, until the next boot; removes the limit for all guests \
+                        in the unit",
+                );
+        }
+        _ => {
+            return fixes::advice(format!(
+                "Raise cpu.max of cgroup {group}, which contains the guest's"
+            ));
         }
     };
-    let part = group.trim_end_matches(|c: char| c.is_ascii_digit());
-    // The characters of unit names (systemd.unit(5)).
-    let of_unit = |c: char| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c);
-    let is_unit = [".slice", ".scope", ".service"]
-        .iter()
-        .any(|end| group.ends_with(end))
-        && group.chars().all(of_unit);
-    match part {
-        "domain" => of_libvirt("global"),
-        "emulator" | "vcpu" | "iothread" => of_libvirt(part),
-        _ if is_unit => {
-            let lift = format!(
-                "systemctl set-property --runtime {} CPUQuota=",
-                unit_argument(group)
-            );
-            fixes::command(lift).needing(UNIT_QUOTA_NEED)
-        }
-        _ => fixes::advice(format!(
-            "Raise cpu.max of cgroup {group}, which contains the guest's"
-        )),
+    if guest.config.libvirt == Some(false) {
+        return fixes::advice("Raise cpu.max of the guest's cgroup, or CPUQuota= of its unit");
     }
+    let limit = format!("--set {part}_quota=-1 {}", fixes::scope(guest));
+    fixes::command(fixes::virsh(guest, "schedinfo", &limit))
+        .needing("takes effect at once; the guest may then use as much CPU as it wants")
+}
+
+/// A vCPU with a real-time priority.
+struct RealtimeVcpu {
+    vcpu: u32,
+    /// The single CPU to which it is pinned, if any.
+    cpu: Option<u32>,
+    /// Its use of the CPU, percent; 0 for a configuration.
+    busy: f64,
+}
+
+/// The real-time vCPUs of a guest; without threads as they are configured.
+fn realtime_vcpus(guest: &GuestContext<'_>) -> Vec<RealtimeVcpu> {
+    let mut all = Vec::new();
+    for thread in guest.domain.vcpus().filter(|t| t.is_realtime()) {
+        if let Some(vcpu) = thread.index {
+            all.push(RealtimeVcpu {
+                vcpu,
+                cpu: thread.pinned_cpu(),
+                busy: thread.cpu.map_or(0.0, |cpu| cpu.busy()),
+            });
+        }
+    }
+    let pins = &guest.config.pins;
+    if guest.domain.vcpus().next().is_none() && guest.config.shown.pins {
+        for vcpu in pins.realtime.iter().copied() {
+            let cpu = pins.vcpu(vcpu).and_then(CpuSet::single);
+            all.push(RealtimeVcpu {
+                vcpu,
+                cpu,
+                busy: 0.0,
+            });
+        }
+    }
+    all
 }
 
 pub(super) fn realtime(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let (host, pins) = (ctx.topology(), &guest.config.pins);
-    let realtime: Vec<&ThreadModel> = guest.domain.vcpus().filter(|t| t.is_realtime()).collect();
-    // Each with the single CPU to which it is pinned, if any; without threads as they are
-    // configured.
-    let mut placed: Vec<(u32, Option<u32>)> = Vec::new();
-    if guest.domain.vcpus().next().is_some() {
-        placed.extend(
-            realtime
-                .iter()
-                .filter_map(|t| Some((t.index?, t.pinned_cpu()))),
-        );
-    } else if guest.config.shown.pins {
-        placed.extend(
-            pins.realtime
-                .iter()
-                .map(|v| (*v, pins.vcpu(*v).and_then(CpuSet::single))),
-        );
-    }
+    let host = ctx.topology();
+    let mut vcpus = realtime_vcpus(guest);
+    let is_full = vcpus.iter().any(|v| v.busy > NEAR_THE_LIMIT);
     let shares = |cpu: u32| host.isolated.is_some() && !host.is_isolated(cpu);
-    let sharing: Vec<&(u32, Option<u32>)> = placed
-        .iter()
-        .filter(|(_, cpu)| cpu.is_none_or(shares))
-        .collect();
-    let found = if let Some((vcpu, cpu)) = sharing.first() {
+    vcpus.retain(|v| v.cpu.is_none_or(shares));
+    if let Some(RealtimeVcpu { vcpu, cpu, .. }) = vcpus.first() {
         let place = cpu.map_or_else(
             || "no pin to one CPU".into(),
             |cpu| format!("CPU {cpu}, which is not isolated"),
         );
-        let alike = sharing.len();
-        let evidence =
-            format!("vCPU {vcpu} has a real-time policy and {place}; vCPUs like this: {alike}");
+        let evidence = format!(
+            "vCPU {vcpu} has a real-time policy and {place}; vCPUs like this: {}",
+            vcpus.len()
+        );
         let mut fix = guest_placement(ctx, guest);
         fix.extend(Isolation::new(ctx).options(&["isolcpus", "nohz_full", "rcu_nocbs"]));
-        fix.push(fixes::libvirt_advice(NO_REALTIME));
-        Finding {
+        fix.push(fixes::libvirt_advice(
+            "Or remove <vcpusched> from the domain: without its own CPUs it does harm",
+        ));
+        return verdicts.find(Finding {
             title: "A real-time vCPU shares its CPU".into(),
+            marks: vcpus.iter().map(|v| Mark::Vcpu(v.vcpu)).collect(),
             ..Finding::new(Severity::Warning, Confidence::High, vec![evidence], fix)
-        }
-    } else {
-        let limit = ctx
-            .param("kernel.sched_rt_runtime_us")
-            .and_then(|v| v.parse::<i64>().ok());
-        let is_full = realtime
-            .iter()
-            .any(|t| t.cpu.is_some_and(|c| c.busy() > NEAR_THE_LIMIT));
-        if !is_full || limit.is_none_or(|us| us < 0) {
-            return;
-        }
-        let no_limit =
-            fixes::command("sysctl kernel.sched_rt_runtime_us=-1").needing(NO_RT_LIMIT_NEED);
-        Finding {
+        });
+    }
+    let limit = ctx.param("kernel.sched_rt_runtime_us");
+    if is_full && limit.is_some_and(|us| !us.starts_with('-')) {
+        let evidence = "a real-time vCPU uses over 94 % of its CPU; sched_rt_runtime_us stops such \
+            tasks at 95 %";
+        let fix = fixes::command("sysctl kernel.sched_rt_runtime_us=-1")
+            .needing("until the next boot; nothing stops a runaway real-time task then");
+        verdicts.find(Finding {
             title: "The kernel stops a real-time vCPU that uses its whole CPU".into(),
             problem: "real-time limit stops vCPU".into(),
             ..Finding::new(
                 Severity::Warning,
                 Confidence::High,
-                vec![RT_LIMIT.into()],
-                vec![no_limit],
+                vec![evidence.into()],
+                vec![fix],
             )
-        }
-    };
-    verdicts.find(Finding {
-        marks: sharing.iter().map(|(v, _)| Mark::Vcpu(*v)).collect(),
-        ..found
-    });
+        });
+    }
 }

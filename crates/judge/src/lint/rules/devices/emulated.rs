@@ -12,16 +12,14 @@ use crate::model::AccessRow;
 use crate::model::{GuestKind, has_device};
 use kvm::device_property::DeviceProperty;
 
+/// A wake-up that takes this long within the same interval makes a burst a warning, nanoseconds.
+const LATE_NS: u64 = 1_000_000;
+
 /// Accesses per second that can only come in bursts: on average less than a millisecond apart.
 const STREAM: f64 = 1000.0;
 
 /// With fewer accesses per second a prompt or a line of a log appears now and then.
 const SPARSE: f64 = 30.0;
-
-/// A wake-up that takes this long within the same interval makes a burst a warning, nanoseconds.
-const LATE_NS: u64 = 1_000_000;
-
-const QUIET_CONSOLE: &str = "For jobs with much output use ssh, or a virtio console (console=hvc0)";
 
 /// How the names of regions begin (QEMU's `info mtree`).
 type Regions = &'static [&'static str];
@@ -67,18 +65,21 @@ const POLLED: &[(Regions, (&str, &str))] = &[
     ),
     (
         &["vga", "cirrus", "vbe", "qxl-ioports"],
-        ("VGA registers", FRAMEBUFFER),
+        (
+            "VGA registers",
+            "Give the guest a framebuffer driver (virtio-gpu, bochs-drm), or no \
+            screen: video model none",
+        ),
     ),
     (
         &["pci-conf", "pcie-mmcfg"],
-        ("PCI configuration space", READS_CONFIGURATION),
+        (
+            "PCI configuration space",
+            "Look in the guest for a monitoring tool (lspci, sensors) \
+            or a driver that polls",
+        ),
     ),
 ];
-
-const FRAMEBUFFER: &str = "Give the guest a framebuffer driver (virtio-gpu, bochs-drm), or no \
-    screen: video model none";
-const READS_CONFIGURATION: &str = "Look in the guest for a monitoring tool (lspci, sensors) or a \
-    driver that polls";
 
 /// The first group of regions that the guest uses at least this often.
 fn used<T>(
@@ -188,18 +189,18 @@ fn is_scsi(device: &DeviceProperty) -> bool {
 
 /// What makes a configured device one of virtio.
 fn made_virtio(guest: &GuestContext<'_>, property: &DeviceProperty) -> Fix {
-    let DeviceProperty { device, value, .. } = property;
     let kind = if is_scsi(property) {
         "virtio-scsi"
     } else {
         "virtio-net"
     };
+    let DeviceProperty { device, value, .. } = property;
     let text = if guest.config.libvirt == Some(false) {
         format!("Give the guest {kind} in place of {value} for {device}")
     } else {
         format!(
             "Make {device} a virtio device: model='virtio' (a controller's: 'virtio-scsi') in \
-            place of {value}"
+                place of {value}"
         )
     };
     fixes::advice(text).needing(fixes::virtio_needs(has_device(&guest.domain.facts, kind)))
@@ -293,12 +294,7 @@ fn stream(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) 
     {
         return;
     }
-    let ports = guest.ports(is_serial);
-    let accesses = if ports.count > 0 {
-        ports
-    } else {
-        guest.accesses(is_serial)
-    };
+    let accesses = guest.accesses(is_serial);
     if (accesses.count as f64) < ctx.thresholds().devices.burst_accesses {
         return;
     }
@@ -321,7 +317,7 @@ fn stream(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) 
 
 fn quieten(guest: &GuestContext<'_>) -> Vec<Fix> {
     vec![
-        fixes::advice(QUIET_CONSOLE),
+        fixes::advice("For jobs with much output use ssh, or a virtio console (console=hvc0)"),
         fixes::inside(guest, "dmesg -n 4"),
     ]
 }

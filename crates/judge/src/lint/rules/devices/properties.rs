@@ -88,42 +88,30 @@ fn of(facts: &DomainFacts, wanted: impl Fn(&DeviceProperty) -> bool) -> Vec<Devi
 }
 
 fn fixes_of(all: &[DeviceProperty]) -> Vec<Fix> {
-    let text = |property: &DeviceProperty| {
+    let mut fix = Vec::new();
+    for property in all.iter().take(MAX_FIXES) {
         let DeviceProperty {
             device,
             name,
             value,
             place,
         } = property;
-        match (place, name.as_str()) {
-            (Devices, "vhost") => {
-                format!(
-                    "Remove name='qemu' from the <driver> of {device}, so that vhost moves its \
-                    packets"
-                )
+        let text = match place {
+            Devices => {
+                let attribute = match name.as_str() {
+                    "vhost" => "name='qemu'".to_owned(),
+                    "tx" => "txmode='timer'".to_owned(),
+                    name => format!("{}='{value}'", name.replace('-', "_")),
+                };
+                format!("Remove {attribute} from the <driver> of {device}")
             }
-            (Devices, "tx") => format!("Remove txmode='timer' from the <driver> of {device}"),
-            (Devices, name) => format!(
-                "Remove {}='{value}' from the <driver> of {device}",
-                name.replace('-', "_")
-            ),
-            (Override, name) => format!(
+            Override => format!(
                 "Remove <qemu:property name='{name}' .../> of the device with the alias {device} \
                     from <qemu:override>"
             ),
-            (CommandLine, "kernel-irqchip") => {
-                format!(
-                    "Start QEMU without kernel_irqchip={value} in -machine or -accel: on is the \
-                    default"
-                )
-            }
-            (CommandLine, name) => {
-                format!("Start QEMU without {name}={value} for the device {device}")
-            }
-        }
-    };
-    all.iter()
-        .take(MAX_FIXES)
-        .map(|property| fixes::advice(text(property)).needing(fixes::POWER_CYCLE))
-        .collect()
+            CommandLine => format!("Start QEMU without {name}={value} of {device}"),
+        };
+        fix.push(fixes::advice(text).needing(fixes::POWER_CYCLE));
+    }
+    fix
 }

@@ -5,7 +5,7 @@ use crate::figures::figure;
 use crate::lint::facts::{Confidence, Context, Finding, GuestContext, Severity, Verdicts};
 use crate::lint::fixes;
 use crate::model::{AccessRow, ThreadModel, total};
-use kvm::{CpuSet, Space};
+use kvm::Space;
 use sample::Direction;
 
 /// Offsets in a legacy virtio device's port window (`uapi/linux/virtio_pci.h`).
@@ -15,22 +15,6 @@ const LEGACY_ISR: u64 = 0x13;
 /// `KVM_EXIT_MMIO` and `KVM_EXIT_IO` (`uapi/linux/kvm.h`).
 const EXIT_MMIO: i32 = 6;
 const EXIT_IO: i32 = 2;
-
-/// Wake-ups per second that are reported when the kworker is on an isolated CPU.
-const MIN_ISOLATED: f64 = 10.0;
-
-const USE_MSIX: &str = "Remove pci=nomsi from the guest's kernel command line; in Windows, update \
-    the drivers";
-const DEFAULT_VECTORS: &str = "Give the device the default number of vectors: with vectors='0' it \
-    has no MSI-X";
-const USE_VHOST: &str = "Network: use vhost (modprobe vhost_net). Disk: leave ioeventfd on, and \
-    give it an IOThread";
-const WITHOUT_KWORKER: &str = "A newer host kernel injects MSIs directly; inside the guest, use \
-    MSI-X";
-const NOT_COUNTED: &str = "exits to the VMM were not counted, so it is unknown who serves the \
-    notifications";
-const KWORKER_ISOLATED: &str = "the kworker runs on an isolated CPU and delays the tasks that the \
-    CPU is reserved for";
 
 /// Whether a row is this register of a legacy virtio device.
 fn is_legacy(row: &AccessRow, offset: u64) -> bool {
@@ -65,7 +49,15 @@ pub(super) fn intx(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     let first = reads.describe(guest, "reads", "of virtio's interrupt status");
     let look = "look inside the guest: grep virtio /proc/interrupts should show MSI".into();
     let evidence = [first].into_iter().chain(cited).chain([look]).collect();
-    fix.extend([USE_MSIX, DEFAULT_VECTORS].map(fixes::advice));
+    fix.extend(
+        [
+            "Remove pci=nomsi from the guest's kernel command line; in Windows, update \
+        the drivers",
+            "Give the device the default number of vectors: with vectors='0' it has \
+            no MSI-X",
+        ]
+        .map(fixes::advice),
+    );
     verdicts
         .find(Finding::new(Severity::Warning, Confidence::High, evidence, fix).caused_by(reads));
 }
@@ -81,7 +73,10 @@ pub(super) fn kicks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     }
     let userspace = &guest.domain.userspace;
     if userspace.is_empty() {
-        return verdicts.cannot_tell(NOT_COUNTED);
+        return verdicts.cannot_tell(
+            "exits to the VMM were not counted, so it is unknown who \
+            serves the notifications",
+        );
     }
     // An ioeventfd ends in the kernel. What remains of the exits to the VMM can only be
     // notifications.
@@ -120,75 +115,72 @@ pub(super) fn kicks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
         fix,
         fixes::advice("Check that nothing sets ioeventfd=off on the device"),
     );
-    fix.push(fixes::advice(USE_VHOST));
+    fix.push(fixes::advice(
+        "Network: use vhost (modprobe vhost_net). Disk: leave ioeventfd \
+        on, and give it an IOThread",
+    ));
     verdicts.find(Finding::new(Severity::Info, confidence, evidence, fix).caused_by(kicks));
 }
+
+/// Wake-ups per second that are reported when the kworker is on an isolated CPU.
+const MIN_ISOLATED: f64 = 10.0;
 
 /// The CPU of a bound kworker: `kworker/3:1`, `kworker/3:1H-kblockd`. Unbound ones are
 /// `kworker/u8:2`.
 fn kworker_cpu(comm: &str) -> Option<u32> {
-    comm.strip_prefix("kworker/")?
-        .split(':')
-        .next()?
-        .parse()
-        .ok()
+    let (cpu, _) = comm.strip_prefix("kworker/")?.split_once(':')?;
+    cpu.parse().ok()
 }
 
+/// kworkers that inject the interrupts of devices.
 pub(super) fn kworker(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let Some(seconds) = guest.seconds else { return };
-    let host = ctx.topology();
-    if guest
-        .domain
-        .vcpus()
-        .all(|t| t.wakeups.is_none() && t.woken_by.is_empty())
-    {
-        let on_isolated =
-            |set: &CpuSet| ctx.map().restricts(set) && set.intersects(&ctx.map().isolated);
-        if guest.domain.vcpus().next().is_some() && ctx.layout(guest).vcpus.iter().any(on_isolated)
-        {
+    let is_traced = |t: &ThreadModel| t.wakeups.is_some() || !t.woken_by.is_empty();
+    if !guest.domain.vcpus().any(is_traced) {
+        let mut pins = guest.domain.vcpus().filter_map(ThreadModel::pinned_cpu);
+        if pins.any(|cpu| ctx.topology().is_isolated(cpu)) {
             verdicts
                 .cannot_tell("who wakes the vCPUs on isolated CPUs is visible only with tracing");
         }
         return;
     }
-    let wakes = |t: &ThreadModel| -> (u64, bool) {
-        let kworkers = || t.woken_by.iter().filter(|w| w.comm.starts_with("kworker/"));
-        let isolated =
-            kworkers().any(|w| kworker_cpu(&w.comm).is_some_and(|c| host.is_isolated(c)));
-        (total(kworkers().map(|w| w.count)), isolated)
+    let wakes = |thread: &ThreadModel| -> u64 {
+        let kworkers = thread
+            .woken_by
+            .iter()
+            .filter(|w| w.comm.starts_with("kworker/"));
+        total(kworkers.map(|w| w.count))
     };
-    let busiest = guest
-        .domain
-        .vcpus()
-        .map(|t| (wakes(t), t))
-        .max_by_key(|((n, _), _)| *n);
-    let Some(((count, isolated), thread)) = busiest else {
+    let Some(thread) = guest.domain.vcpus().max_by_key(|thread| wakes(thread)) else {
         return;
     };
-    let rate = count as f64 / seconds;
-    let warning = ctx.thresholds().devices.kworker_wakes;
-    if !(isolated && rate >= MIN_ISOLATED) && rate < warning {
-        return;
-    }
-    let evidence = vec![
-        format!(
-            "kworkers wake {} {} times/s {}",
-            thread.label(),
-            figure(rate),
-            guest.window()
-        ),
-        if isolated {
-            KWORKER_ISOLATED
-        } else {
-            "the kworkers are not on isolated CPUs"
-        }
-        .into(),
-    ];
-    let fix = vec![fixes::advice(WITHOUT_KWORKER)];
-    let severity = if rate >= warning {
+    let rate = wakes(thread) as f64 / seconds;
+    let is_isolated = thread
+        .woken_by
+        .iter()
+        .any(|waker| kworker_cpu(&waker.comm).is_some_and(|cpu| ctx.topology().is_isolated(cpu)));
+    let severity = if rate >= ctx.thresholds().devices.kworker_wakes {
         Severity::Warning
-    } else {
+    } else if is_isolated && rate >= MIN_ISOLATED {
         Severity::Info
+    } else {
+        return;
     };
-    verdicts.find(Finding::new(severity, Confidence::Medium, evidence, fix).about_vcpu(thread));
+    let mut evidence = vec![format!(
+        "kworkers wake {} {} times/s {}",
+        thread.label(),
+        figure(rate),
+        guest.window()
+    )];
+    if is_isolated {
+        evidence.push(
+            "the kworker runs on an isolated CPU and delays the tasks that the CPU is reserved for"
+                .into(),
+        );
+    }
+    let fix = vec![fixes::advice(
+        "A newer host kernel injects MSIs directly; inside the guest, use MSI-X",
+    )];
+    let found = Finding::new(severity, Confidence::Medium, evidence, fix);
+    verdicts.find(found.about_vcpu(thread));
 }

@@ -30,31 +30,11 @@ const MIN_WAITING: f64 = 0.5;
 /// guest as well.
 const SEEN: f64 = 0.5;
 
-/// A main thread this busy keeps requests waiting, percent.
-const BUSY: f64 = 50.0;
-
 const NOT_TIMED: &str = "the host's block devices are not timed: kvmtop --engine-detail disks, or \
     the list of disks";
 
 /// The window of a disk's figures.
 const WINDOW: &str = "between the last two readings";
-
-const GIVE_IOTHREAD: &str = "Give the disk an IOThread (<iothreads> and <driver iothread=> in the \
-    domain's XML)";
-const USE_DIRECT: &str = "Use cache='none' with io='native' or io='io_uring' for the disk";
-const LOOK_AT_THREADS: &str = "Look whether the thread that serves the disk waits for a CPU, or \
-    uses all of one";
-const LOOK_AT_STORAGE: &str = "Look at what else uses the device, at io.max of the guest's cgroup, \
-    and at its health";
-const LIMIT_NEED: &str = "takes effect at once and is kept; the guest may then use as much of the \
-    storage as it wants";
-const USE_VIRTIO: &str = "Change the disk to virtio; first install the virtio drivers in the guest";
-const FEWER_REQUESTS: &str = "Faster storage, or less load: a longer queue only moves the wait";
-const FLUSH_LESS: &str = "In the guest, commit in larger batches, or put the journal on a disk of \
-    its own";
-const FLUSH_FASTER: &str = "On the host, storage with a protected write cache makes a flush cheap";
-const MEND_STORAGE: &str = "Look at the host's log, and mend the storage before the guest writes \
-    more";
 
 /// How many requests the guest can have under way on a disk's bus at once.
 fn slots(disk: &DiskConfig<'_>) -> Option<f64> {
@@ -106,7 +86,10 @@ pub(super) fn errors(ctx: &Context<'_>, verdicts: &mut Verdicts) {
                 fixes::virsh(guest, "domblkerror", "")
             ),
         ];
-        let fix = vec![fixes::advice(MEND_STORAGE)];
+        let fix = vec![fixes::advice(
+            "Look at the host's log, and mend the storage before the \
+            guest writes more",
+        )];
         let found = Finding::new(Severity::Warning, Confidence::High, evidence, fix);
         verdicts.find_for(
             guest,
@@ -142,7 +125,16 @@ pub(super) fn flushes(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
         ),
         latencies(disk),
     ];
-    let fix = vec![fixes::advice(FLUSH_LESS), fixes::advice(FLUSH_FASTER)];
+    let fix = vec![
+        fixes::advice(
+            "In the guest, commit in larger batches, or put the journal \
+        on a disk of its own",
+        ),
+        fixes::advice(
+            "On the host, storage with a protected write \
+            cache makes a flush cheap",
+        ),
+    ];
     verdicts.find(Finding {
         marks: mark(disk),
         ..Finding::new(severity, Confidence::Medium, evidence, fix)
@@ -151,14 +143,6 @@ pub(super) fn flushes(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
 
 pub(super) fn queue(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().disks;
-    if guest
-        .domain
-        .disks
-        .iter()
-        .any(|d| d.queue_depth.is_none() && d.read_ops + d.write_ops > 0.0)
-    {
-        verdicts.cannot_tell("the VMM gives no times of its disks' requests");
-    }
     let full = |disk: &DiskRates| {
         let slots = slots(&config_of(guest, disk)?)?;
         Some((100.0 * disk.queue_depth? / slots, slots))
@@ -188,9 +172,9 @@ pub(super) fn queue(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
         Severity::Info
     };
     let fix = vec![fixes::advice(if slots < 2.0 {
-        USE_VIRTIO
+        "Change the disk to virtio; first install the virtio drivers in the guest"
     } else {
-        FEWER_REQUESTS
+        "Faster storage, or less load: a longer queue only moves the wait"
     })];
     verdicts.find(Finding {
         marks: mark(disk),
@@ -298,62 +282,62 @@ fn at_limits<'a>(guest: &GuestContext<'a>) -> impl Iterator<Item = AtLimit<'a>> 
 
 /// What removes a limit.
 fn lift(guest: &GuestContext<'_>, disk: &str, limit: &str) -> Fix {
-    if let Some(id) = guest.proxmox_id() {
-        let others =
-            format!("qm config {id} | sed -n 's/,\\(m\\?b\\|io\\)ps[^,]*//g; s/^{disk}: //p'");
-        return fixes::command(format!("qm set {id} --{disk} \"$({others})\""));
-    }
     if guest.config.libvirt == Some(false) {
         let raise = format!(
-            "Raise the throttling options of the drive {disk} (block_set_io_throttle while it runs)"
+            "Raise the limits of the drive {disk} (block_set_io_throttle in QEMU's monitor while it \
+                runs)"
         );
         return fixes::advice(raise);
     }
     let (disk, option) = (shell::quoted(disk), limit.replace('_', "-"));
     let rest = format!("{disk} --{option} 0 {}", fixes::scope(guest));
-    fixes::command(fixes::virsh(guest, "blkdeviotune", &rest)).needing(LIMIT_NEED)
+    fixes::command(fixes::virsh(guest, "blkdeviotune", &rest)).needing(
+        "takes effect at once and is kept; the guest may then use as much of the \
+        storage as it wants",
+    )
 }
 
 pub(super) fn latency(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().disks;
-    let kinds = guest
-        .domain
-        .disks
-        .iter()
-        .flat_map(|d| [(d.read_ops, d.read_mean_us), (d.write_ops, d.write_mean_us)]);
-    let asked = mean(kinds.filter_map(|(ops, us)| Some((ops, us?))));
+    let mut kinds = Vec::new();
+    for disk in &guest.domain.disks {
+        kinds.extend(disk.read_mean_us.map(|us| (disk.read_ops, us)));
+        kinds.extend(disk.write_mean_us.map(|us| (disk.write_ops, us)));
+    }
+    let Some((ops, guest_us)) = mean(kinds.into_iter()) else {
+        return;
+    };
     // The whole wait is less than a finding needs in any case.
-    let asked = asked.filter(|(ops, us)| *ops >= t.timed_ops && t.outside_us.of(*us).is_some());
-    let Some((ops, guest_us)) = asked else { return };
+    if ops < t.timed_ops || t.outside_us.of(guest_us).is_none() {
+        return;
+    }
     let Some(disks) = &guest.domain.host_disks else {
         return verdicts.cannot_tell(NOT_TIMED);
     };
     let taken = mean(addressed(disks).filter_map(|disk| Some((disk.ops(), disk.mean_us().0?))));
-    let Some((_, host_us)) = taken.filter(|(of_host, _)| *of_host >= t.timed_ops.max(SEEN * ops))
-    else {
+    let Some((host_ops, host_us)) = taken else {
         return;
     };
-    let percent = 100.0 * (guest_us - host_us) / guest_us;
-    let outside = t
-        .outside_us
-        .of(guest_us - host_us)
-        .filter(|_| percent >= t.outside_percent);
-    let Some(severity) = outside.filter(|_| !is_at_limit(ctx, guest)) else {
+    let outside_us = guest_us - host_us;
+    let percent = 100.0 * outside_us / guest_us;
+    let Some(severity) = t.outside_us.of(outside_us) else {
         return;
     };
+    if host_ops < t.timed_ops.max(SEEN * ops)
+        || percent < t.outside_percent
+        || is_at_limit(ctx, guest)
+    {
+        return;
+    }
     let most = addressed(disks).max_by(|a, b| a.ops().total_cmp(&b.ops()));
-    let main = guest
-        .domain
-        .emulator()
-        .and_then(|thread| thread.cpu)
-        .map(|cpu| cpu.busy())
-        .filter(|main| *main >= BUSY);
     let submitter = most.and_then(HostDiskModel::submitted_most);
-    let (waits, takes, outside) = (duration(guest_us), duration(host_us), figure(percent));
-    let mut evidence = known([
+    let evidence = known([
         Some(format!(
-            "the guest waits {waits} for a read or write, the host's block devices take {takes} of \
-             it: {outside} % is spent outside them"
+            "the guest waits {} for a read or write, the host's block devices take {} of it: {} % \
+                is spent outside them",
+            duration(guest_us),
+            duration(host_us),
+            figure(percent)
         )),
         most.map(device),
         submitter.map(|(who, of)| {
@@ -363,37 +347,32 @@ pub(super) fn latency(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
                 who.as_str()
             )
         }),
-        main.map(|main| format!("the VMM's main thread uses {} % of a CPU", figure(main))),
     ]);
-    let configs = guest
-        .domain
-        .disks
-        .iter()
-        .filter_map(|disk| Some((&disk.name, config_of(guest, disk)?)));
-    evidence.extend(
-        configs
-            .take(4)
-            .map(|(name, config)| configured(name, &config)),
-    );
     let first = match submitter {
-        Some((ThreadKind::Main, _)) => Some(fixes::libvirt_advice(GIVE_IOTHREAD)),
-        Some((ThreadKind::Pool, _)) => Some(fixes::advice(USE_DIRECT)),
+        Some((ThreadKind::Main, _)) => Some(fixes::libvirt_advice(
+            "Give the disk an IOThread (<iothreads> and <driver iothread=> in the domain's XML)",
+        )),
+        Some((ThreadKind::Pool, _)) => Some(fixes::advice(
+            "Use cache='none' with io='native' or io='io_uring' for the disk",
+        )),
         _ => None,
     };
-    let fix = first
-        .into_iter()
-        .chain([fixes::advice(LOOK_AT_THREADS)])
-        .collect();
-    let marks = guest
+    let look = fixes::advice(
+        "Look whether the thread that serves the disk waits for a CPU, or uses all of one",
+    );
+    let timed = guest
         .domain
         .disks
         .iter()
-        .filter(|disk| disk.slowest_us().is_some())
-        .flat_map(mark)
-        .collect();
+        .filter(|disk| disk.slowest_us().is_some());
     verdicts.find(Finding {
-        marks,
-        ..Finding::new(severity, Confidence::Medium, evidence, fix)
+        marks: timed.flat_map(mark).collect(),
+        ..Finding::new(
+            severity,
+            Confidence::Medium,
+            evidence,
+            known([first, Some(look)]),
+        )
     });
 }
 
@@ -421,7 +400,10 @@ pub(super) fn slow_storage(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
         return;
     };
     let evidence = vec![device(disk)];
-    let fix = vec![fixes::advice(LOOK_AT_STORAGE)];
+    let fix = vec![fixes::advice(
+        "Look at what else uses the device, at io.max of the guest's \
+        cgroup, and at its health",
+    )];
     let marks = vec![Mark::HostDisk(disk.name.clone())];
     verdicts.find(Finding {
         marks,
@@ -468,15 +450,4 @@ fn latencies(disk: &DiskRates) -> String {
     } else {
         format!("{known} on average in QEMU and below")
     }
-}
-
-fn configured(disk: &str, config: &DiskConfig<'_>) -> String {
-    let (cache, aio) = (
-        config.cache.unwrap_or("default"),
-        config.aio.unwrap_or("default"),
-    );
-    format!(
-        "disk {disk}: cache {cache}, aio {aio}, {} IOThread",
-        if config.iothread { "an" } else { "no" }
-    )
 }

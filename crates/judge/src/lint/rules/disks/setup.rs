@@ -2,7 +2,7 @@
 
 use crate::figures::figure;
 use crate::lint::facts::{
-    Confidence, Context, Finding, Fix, GuestContext, Prose, Severity, Verdicts,
+    Confidence, Context, Finding, Fix, GuestContext, Prose, Severity, Verdicts, join,
 };
 use crate::lint::fixes;
 use crate::model::{DiskConfig, GuestKind};
@@ -16,6 +16,8 @@ struct Flaw {
     /// What mends it: in libvirt's XML, on QEMU's command line, under Proxmox.
     fixes: [&'static str; 3],
 }
+
+const EMULATED: &str = "emulated disk controller";
 
 /// The worst first.
 static FLAWS: [Flaw; 5] = [
@@ -41,8 +43,8 @@ static FLAWS: [Flaw; 5] = [
             Some(format!("on an emulated controller ({bus}: IDE or SATA)"))
         },
         prose: Prose {
-            title: "The disk DISK hangs on an emulated IDE or SATA controller",
-            problem: "emulated disk controller",
+            title: "The disk DISK is attached to an emulated IDE or SATA controller",
+            problem: EMULATED,
             why: "For each request the vCPU stops at several registers of the controller until \
                 QEMU has answered. A virtio disk passes many requests with one notification, and \
                 an IOThread can serve it",
@@ -126,7 +128,7 @@ fn in_main_loop(
     disk: &DiskConfig<'_>,
 ) -> Option<String> {
     let t = &ctx.thresholds().disks;
-    let is_alone = !disk.iothread && disk.bus.is_some_and(|bus| bus.starts_with("virtio"));
+    let is_alone = !disk.iothread && is_virtio(disk);
     let rates = guest
         .domain
         .disks
@@ -144,61 +146,52 @@ fn in_main_loop(
 
 pub(super) fn setup(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let disks = DiskConfig::all(&guest.domain.facts);
-    let all = FLAWS
-        .iter()
-        .flat_map(|flaw| disks.iter().map(move |disk| (flaw, disk)));
-    let found: Vec<_> = all
-        .filter_map(|(flaw, disk)| Some((flaw, disk, (flaw.evidence)(ctx, guest, disk)?)))
-        .collect();
-    let Some((first, disk, _)) = found.first() else {
-        return;
-    };
-    let line = |(_, disk, what): &(_, &DiskConfig<'_>, _)| {
-        format!("disk {} of {}: {what}", disk.name, guest.name())
-    };
-    let evidence = found.iter().map(line).collect();
-    let mut fix: Vec<Fix> = found
-        .iter()
-        .map(|(flaw, disk, _)| mended(guest, flaw, disk, &disks))
-        .collect();
-    fix.dedup();
-    let finding = Finding::new(Severity::Info, Confidence::High, evidence, fix).saying(first.prose);
+    let mut evidence = Vec::new();
+    let mut fix: Vec<Fix> = Vec::new();
+    let mut worst = None;
+    for flaw in &FLAWS {
+        for disk in &disks {
+            let Some(what) = (flaw.evidence)(ctx, guest, disk) else {
+                continue;
+            };
+            worst.get_or_insert((flaw, disk));
+            evidence.push(format!("disk {} of {}: {what}", disk.name, guest.name()));
+            let needs = if flaw.prose.problem == EMULATED {
+                fixes::virtio_needs(disks.iter().any(is_virtio))
+            } else {
+                fixes::POWER_CYCLE
+            };
+            join(&mut fix, vec![mended(guest, flaw, disk).needing(needs)]);
+        }
+    }
+    let Some((flaw, disk)) = worst else { return };
+    let found = Finding::new(Severity::Info, Confidence::High, evidence, fix).saying(flaw.prose);
     verdicts.find(Finding {
-        title: finding.title.replace("DISK", disk.name),
+        title: found.title.replace("DISK", disk.name),
         comes_first: disk.cache == Some("unsafe"),
-        ..finding
+        ..found
     });
 }
 
-fn mended(
-    guest: &GuestContext<'_>,
-    flaw: &Flaw,
-    disk: &DiskConfig<'_>,
-    disks: &[DiskConfig<'_>],
-) -> Fix {
+fn mended(guest: &GuestContext<'_>, flaw: &Flaw, disk: &DiskConfig<'_>) -> Fix {
     let [in_xml, by_hand, proxmox] = flaw.fixes.map(|text| text.replace("DISK", disk.name));
-    let has_virtio = disks
-        .iter()
-        .any(|disk| disk.bus.is_some_and(|bus| bus.starts_with("virtio")));
-    let is_ata = flaw.prose.problem == "emulated disk controller";
-    let needs = if is_ata {
-        fixes::virtio_needs(has_virtio)
-    } else {
-        fixes::POWER_CYCLE
-    };
-    let is_plain = disk.name.bytes().all(|b| b.is_ascii_alphanumeric());
-    let fix = match guest
-        .proxmox_id()
-        .filter(|_| is_plain)
-        .map(|id| proxmox.replace("ID", id))
+    if let Some(id) = guest.proxmox_id()
+        && disk.name.bytes().all(|b| b.is_ascii_alphanumeric())
     {
-        Some(command) if command.starts_with("qm ") => fixes::command(command),
-        Some(advice) => fixes::advice(advice),
-        None => fixes::advice(if guest.config.libvirt == Some(false) {
-            by_hand
+        let text = proxmox.replace("ID", id);
+        return if text.starts_with("qm ") {
+            fixes::command(text)
         } else {
-            in_xml
-        }),
-    };
-    fix.needing(needs)
+            fixes::advice(text)
+        };
+    }
+    fixes::advice(if guest.config.libvirt == Some(false) {
+        by_hand
+    } else {
+        in_xml
+    })
+}
+
+fn is_virtio(disk: &DiskConfig<'_>) -> bool {
+    disk.bus.is_some_and(|bus| bus.starts_with("virtio"))
 }

@@ -7,13 +7,6 @@ use crate::model::CpuModel;
 use kvm::CpuSet;
 use kvm::topology::{CPU_BASE_KHZ, CPU_DRIVER, CPU_GOVERNOR, CPU_MAX_KHZ, EFFICIENCY_CPUS};
 
-const FAST: &str = "cpupower frequency-set -g performance";
-const FAST_NEED: &str = "until the next boot; costs power. tuned-adm profile virtual-host keeps it";
-const LIMITS: &str = "Look for what limits the clock: firmware or BMC, a power cap, heat, \
-    scaling_max_freq";
-const CLOCK_LIMITS: &str = "look at: turbostat; grep . \
-    /sys/devices/system/cpu/cpu*/cpufreq/scaling_*_freq";
-
 /// `800 MHz`, `1.5 GHz`.
 fn clock(khz: f64) -> String {
     if khz < 1e6 {
@@ -50,98 +43,97 @@ pub(super) fn frequency(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     }
 }
 
+/// A busy CPU at a low clock.
+struct SlowCpu {
+    cpu: u32,
+    khz: f64,
+    busy: f64,
+}
+
 /// Busy CPUs at low clocks.
 fn by_clocks(ctx: &Context<'_>, verdicts: &mut Verdicts) {
-    let (t, topology) = (&ctx.thresholds().machine, ctx.topology());
+    let t = &ctx.thresholds().machine;
     let Some(full) = khz(ctx, CPU_BASE_KHZ).or_else(|| khz(ctx, CPU_MAX_KHZ)) else {
         return;
     };
-    let others = ctx
-        .param(EFFICIENCY_CPUS)
-        .and_then(|list| CpuSet::parse(list).ok())
-        .unwrap_or_default();
+    let others = ctx.param(EFFICIENCY_CPUS).unwrap_or_default();
+    let others = CpuSet::parse(others).unwrap_or_default();
     // Without a tick the kernel shows what it asked for, not what the CPU does.
-    let others = topology
-        .nohz_full
-        .as_ref()
-        .map_or(others.clone(), |cpus| others.union(cpus));
-    let counted = ctx
-        .model
-        .host
-        .cpus
-        .iter()
-        .filter(|cpu| !others.contains(cpu.cpu));
-    let busy =
-        counted.filter_map(|cpu| Some((cpu.frequency_khz? as f64, cpu.time?.busy(), cpu.cpu)));
-    let busy: Vec<_> = busy.filter(|(_, busy, _)| *busy >= t.clock_busy).collect();
-    let slow = busy
-        .iter()
-        .filter(|(khz, ..)| 100.0 * khz / full < t.slow_clock);
-    let marks: Vec<Mark> = slow.clone().map(|(.., cpu)| Mark::Pcpu(*cpu)).collect();
-    let heat = throttled(ctx);
-    let Some((khz, percent, cpu)) = slow.min_by(|a, b| a.0.total_cmp(&b.0)) else {
-        let found = heat.map(|heat| {
-            Finding::new(
-                Severity::Info,
-                Confidence::High,
-                vec![heat],
-                vec![fixes::advice(LIMITS)],
-            )
-        });
-        let title = "Heat throttled the host's CPUs";
-        return found.into_iter().for_each(|found| {
-            verdicts.find(Finding {
-                title: title.into(),
-                ..found
-            });
-        });
-    };
-    let (at, percent, limit, full) = (
-        clock(*khz),
-        figure(*percent),
-        figure(t.slow_clock),
-        clock(full),
-    );
-    let all = format!(
-        "{} of {} busy CPUs run below {limit} % of {full}",
-        marks.len(),
-        busy.len()
-    );
-    let mut evidence = vec![format!(
-        "CPU {cpu} runs at {at} while it is {percent} % busy; {all}"
-    )];
-    let (governor, driver) = (ctx.param(CPU_GOVERNOR), ctx.param(CPU_DRIVER));
-    evidence.extend(governor.map(|name| {
-        format!(
-            "the governor is {name}, the driver {}",
-            driver.unwrap_or("unknown")
-        )
-    }));
-    evidence.extend(heat);
-    evidence.push(CLOCK_LIMITS.into());
-    let mut fix = Vec::new();
-    if governor.is_some_and(|name| is_slow(name, driver)) {
-        fix.push(fixes::command(FAST).needing(FAST_NEED));
+    let others = others.union(&ctx.topology().nohz_full.clone().unwrap_or_default());
+    let mut slow: Vec<SlowCpu> = Vec::new();
+    let mut busy_cpus = 0;
+    for cpu in &ctx.model.host.cpus {
+        let (Some(khz), Some(time)) = (cpu.frequency_khz, cpu.time) else {
+            continue;
+        };
+        let (khz, busy) = (khz as f64, time.busy());
+        if busy < t.clock_busy || others.contains(cpu.cpu) {
+            continue;
+        }
+        busy_cpus += 1;
+        if 100.0 * khz / full < t.slow_clock {
+            let cpu = cpu.cpu;
+            slow.push(SlowCpu { cpu, khz, busy });
+        }
     }
-    fix.push(fixes::advice(LIMITS));
-    let found = Finding::new(Severity::Warning, Confidence::Medium, evidence, fix);
-    verdicts.find(Finding { marks, ..found });
+    let limits = fixes::advice(
+        "Look for what limits the clock: firmware or BMC, a power cap, heat, scaling_max_freq",
+    );
+    let heat = throttled(ctx);
+    let Some(worst) = slow.iter().min_by(|a, b| a.khz.total_cmp(&b.khz)) else {
+        if let Some(heat) = heat {
+            verdicts.find(Finding {
+                title: "Heat throttled the host's CPUs".into(),
+                ..Finding::new(Severity::Info, Confidence::High, vec![heat], vec![limits])
+            });
+        }
+        return;
+    };
+    let mut evidence = vec![format!(
+        "CPU {} runs at {} while it is {} % busy; {} of {busy_cpus} busy CPUs run below {} % of {}",
+        worst.cpu,
+        clock(worst.khz),
+        figure(worst.busy),
+        slow.len(),
+        figure(t.slow_clock),
+        clock(full)
+    )];
+    let mut fix = Vec::new();
+    if let Some(governor) = ctx.param(CPU_GOVERNOR) {
+        let driver = ctx.param(CPU_DRIVER);
+        let name = driver.unwrap_or("unknown");
+        evidence.push(format!("the governor is {governor}, the driver {name}"));
+        if is_slow(governor, driver) {
+            fix.push(
+                fixes::command("cpupower frequency-set -g performance").needing(
+                    "until the next boot; costs power. tuned-adm profile virtual-host keeps it",
+                ),
+            );
+        }
+    }
+    evidence.extend(heat);
+    evidence.push(
+        "look at: turbostat; grep . /sys/devices/system/cpu/cpu*/cpufreq/scaling_*_freq".into(),
+    );
+    fix.push(limits);
+    verdicts.find(Finding {
+        marks: slow.iter().map(|slow| Mark::Pcpu(slow.cpu)).collect(),
+        ..Finding::new(Severity::Warning, Confidence::Medium, evidence, fix)
+    });
 }
 
 /// How often heat throttled CPUs, as last read.
 fn throttled(ctx: &Context<'_>) -> Option<String> {
-    let times = |cpu: &CpuModel| {
-        Some((
-            cpu.power?.throttles.filter(|times| *times > 0)?,
-            cpu.cpu,
-            cpu.power?.over_ns,
-        ))
-    };
-    let all: Vec<_> = ctx.model.host.cpus.iter().filter_map(times).collect();
-    let (times, cpu, ns) = all.iter().max_by_key(|(times, ..)| *times)?;
-    let over = duration(*ns as f64 / 1e3);
-    let (n, of) = (all.len(), ctx.model.host.cpus.len());
+    let cpus = &ctx.model.host.cpus;
+    let times = |cpu: &CpuModel| cpu.power.and_then(|power| power.throttles).unwrap_or(0);
+    let worst = cpus.iter().max_by_key(|cpu| times(cpu))?;
+    let power = worst.power.filter(|_| times(worst) > 0)?;
     Some(format!(
-        "heat throttled {n} of {of} CPUs; CPU {cpu} most often: {times} in {over}"
+        "heat throttled {} of {} CPUs; CPU {} most often: {} in {}",
+        cpus.iter().filter(|cpu| times(cpu) > 0).count(),
+        cpus.len(),
+        worst.cpu,
+        times(worst),
+        duration(power.over_ns as f64 / 1e3)
     ))
 }

@@ -3,6 +3,7 @@
 
 use crate::lint::facts::{Confidence, Context, Finding, GuestContext, Severity, Verdicts};
 use crate::lint::fixes;
+use crate::model::ThreadModel;
 use kvm::cmdline::QemuCommand;
 
 /// QEMU's models without the instructions of the last twenty years (target/i386/cpu.c).
@@ -21,8 +22,6 @@ const MINIMAL: &[&str] = &[
 const CLIENT_SOCKETS: u32 = 2;
 /// A vCPU with less CPU time is not used, percent.
 const UNUSED: f64 = 1.0;
-const MIGRATES: &str = "shut the guest down and start it again; one that migrates takes \
-    x86-64-v2-AES or x86-64-v3";
 
 pub(super) fn model(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let xml = guest.domain.facts.xml.as_ref().map(|xml| &xml.value);
@@ -58,7 +57,15 @@ pub(super) fn model(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
         Some(id) => vec![fixes::command(format!("qm set {id} --cpu {better}"))],
         None => fixes::setting(guest, "<cpu mode='host-passthrough'/>", "-cpu host"),
     };
-    let fix = fix.into_iter().map(|fix| fix.needing(MIGRATES)).collect();
+    let fix = fix
+        .into_iter()
+        .map(|fix| {
+            fix.needing(
+                "shut the guest down and start it again; \
+        one that migrates takes x86-64-v2-AES or x86-64-v3",
+            )
+        })
+        .collect();
     let evidence = vec![format!(
         "the CPU model is {model}{}: without SSE4 and AVX",
         guest.said_if_default("cpu")
@@ -95,31 +102,19 @@ fn uses_kvm(guest: &GuestContext<'_>) -> bool {
 }
 
 pub(super) fn sockets(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let (Some(sockets), Some(vcpus)) = (
-        guest.config.sockets().filter(|n| *n > 0),
-        guest.config.vcpus,
-    ) else {
+    let (Some(sockets), Some(vcpus)) = (guest.config.sockets(), guest.config.vcpus) else {
         return;
     };
-    let usable = CLIENT_SOCKETS.saturating_mul(vcpus.div_ceil(sockets));
     if !is_client(guest) || sockets <= CLIENT_SOCKETS || !guest.config.is_x86() {
         return;
     }
-    let busy = guest
-        .domain
-        .vcpus()
-        .filter(|vcpu| vcpu.cpu.is_some_and(|cpu| cpu.busy() >= UNUSED))
-        .count();
-    let used = busy.max(
-        guest
-            .domain
-            .vcpu_exits
-            .iter()
-            .filter(|(_, exits)| exits.count > 0)
-            .count(),
-    ) as u32;
+    let usable = CLIENT_SOCKETS.saturating_mul(vcpus.div_ceil(sockets));
+    let is_used = |vcpu: &&ThreadModel| vcpu.cpu.is_some_and(|cpu| cpu.busy() >= UNUSED);
+    let busy = guest.domain.vcpus().filter(is_used).count() as u32;
+    let exits = guest.domain.vcpu_exits.iter();
+    let exiting = exits.filter(|(_, exits)| exits.count > 0).count() as u32;
     // It uses more sockets, whatever its edition.
-    if usable >= vcpus || used > usable {
+    if usable >= vcpus || busy.max(exiting) > usable {
         return;
     }
     let cells = if guest.config.numa.cells.len() == 2 {
@@ -128,30 +123,20 @@ pub(super) fn sockets(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
         1
     };
     let cores = vcpus.div_ceil(cells);
-    let element = format!(
-        "<cpu>\n  <topology sockets='{cells}' dies='1' cores='{cores}' threads='1'/>\n</cpu>"
-    );
-    let option = format!("-smp {vcpus},sockets={cells},cores={cores},threads=1");
     let fix = match guest.proxmox_id() {
         Some(id) => vec![fixes::command(format!(
             "qm set {id} --sockets {cells} --cores {cores}"
         ))],
-        None => fixes::setting(guest, element, option),
+        None => fixes::cpu_topology(guest, cells, cores, 1),
     };
     let fix = fix
         .into_iter()
         .map(|fix| fix.needing(fixes::POWER_CYCLE))
         .collect();
-    let evidence = vec![
-        format!(
-            "{vcpus} vCPUs in {sockets} sockets; a Windows client uses at most {CLIENT_SOCKETS}, \
-            Home one"
-        ),
-        format!(
-            "the guest counts as Windows because {}",
-            guest.kind.reasons.join(", ")
-        ),
-    ];
+    let evidence = vec![format!(
+        "{vcpus} vCPUs in {sockets} sockets; a Windows client uses at most {CLIENT_SOCKETS}, Home \
+            one"
+    )];
     // Idle vCPUs beyond those show that it is not a larger edition.
     let severity = if busy > 0 {
         Severity::Warning

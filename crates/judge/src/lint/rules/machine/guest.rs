@@ -11,10 +11,6 @@ use crate::model::{ExitKind, total};
 use kvm::{Isa, Space};
 use sample::ExitPlace;
 
-const USE_IOTHREAD: &str = "Give disks an IOThread, and use vhost for the network";
-const CLOSE_SCREENS: &str = "Close remote screens (VNC, SPICE), and look for backup jobs and \
-    emulated devices";
-
 pub(super) fn main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let Some(thread) = guest.domain.emulator() else {
         return;
@@ -42,9 +38,15 @@ pub(super) fn main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     let mut fix = Vec::new();
     if guest.config.pins.iothread_count == 0 {
         let xml = "In its XML that is <iothreads>1</iothreads> and <driver iothread='1'/>";
-        fix.extend([fixes::advice(USE_IOTHREAD), fixes::libvirt_advice(xml)]);
+        fix.extend([
+            fixes::advice("Give disks an IOThread, and use vhost for the network"),
+            fixes::libvirt_advice(xml),
+        ]);
     }
-    fix.push(fixes::advice(CLOSE_SCREENS));
+    fix.push(fixes::advice(
+        "Close remote screens (VNC, SPICE), and look for backup jobs and \
+        emulated devices",
+    ));
     let found = Finding::new(Severity::Warning, Confidence::Medium, evidence, fix);
     let (target, marks) = (Target::Thread(tid), vec![Mark::Thread(tid)]);
     verdicts.find(Finding {
@@ -54,11 +56,6 @@ pub(super) fn main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
         ..found
     });
 }
-
-const MORE_MEMORY: &str = "Where the host is short of memory: give its guests less in total, or \
-    move one away";
-const NO_LIMIT: &str = "Where it has memory to spare, a limit of the guest's cgroup holds it back: \
-    raise memory.high or memory.max to the guest's memory and 1 GiB more";
 
 pub(super) fn memory_stall(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let Some(waits) = guest.domain.pressure else {
@@ -93,8 +90,14 @@ pub(super) fn memory_stall(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
     ]);
     let by_libvirt = "In its XML the limits of its cgroup are <memtune>";
     let fix = vec![
-        fixes::advice(MORE_MEMORY),
-        fixes::advice(NO_LIMIT),
+        fixes::advice(
+            "Where the host is short of memory: give its guests less in total, or \
+            move one away",
+        ),
+        fixes::advice(
+            "Where it has memory to spare, a limit of the guest's cgroup holds it \
+            back: raise memory.high or memory.max to the guest's memory and 1 GiB more",
+        ),
         fixes::libvirt_advice(by_libvirt),
     ];
     let found = Finding::new(severity, Confidence::High, evidence, fix);
@@ -103,11 +106,6 @@ pub(super) fn memory_stall(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
         ..found
     });
 }
-
-const SHOW_MAPPING: &str = "cat /sys/kernel/mm/ksm/run /proc/sys/kernel/numa_balancing \
-        /sys/kernel/mm/transparent_hugepage/enabled";
-const CHECK_FAULTS: &str = "look at: trace-cmd record -e kvm:kvm_page_fault; grep -E \
-    'thp|compact|ksm' /proc/vmstat";
 
 /// A warning from this cost on: of memory faults percent of one CPU, of nested exits percent of the
 /// vCPUs' time.
@@ -154,24 +152,26 @@ pub(super) fn faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
     if faults.cost.is_some_and(|c| c >= COST_WARNING) {
         severity = severity.max(Severity::Warning);
     }
-    let show = fixes::command(SHOW_MAPPING).needing("shows what may remove mappings");
+    let show = fixes::command(
+        "cat /sys/kernel/mm/ksm/run /proc/sys/kernel/numa_balancing \
+        /sys/kernel/mm/transparent_hugepage/enabled",
+    )
+    .needing("shows what may remove mappings");
     let fix = vec![
         show,
         fixes::advice("Back the guest with huge pages if its memory is meant for it alone"),
     ];
     let evidence = vec![
         faults.describe(guest, "memory faults", ""),
-        CHECK_FAULTS.into(),
+        "look at: trace-cmd record -e kvm:kvm_page_fault; grep -E 'thp|compact|ksm' \
+            /proc/vmstat"
+            .into(),
     ];
     verdicts.find(Finding::new(severity, Confidence::Low, evidence, fix).caused_by(faults));
 }
 
 /// The part of a vCPU's exits that are at one place, percent.
 const ONE_PLACE: f64 = 80.0;
-const FIND_BACKING: &str = "Find what backs the address (info mtree -f of the VMM's monitor): \
-    memory of a file or device that shrank or failed, huge pages that ran out, an address beyond \
-    what the CPU or the VMM has. Where it is ordinary memory, suspect KVM: try another kernel of \
-    the host";
 
 /// The fewest faults of a vCPU that count together with what other vCPUs do at the same place.
 const OF_ONE: u64 = 3;
@@ -209,7 +209,12 @@ pub(super) fn fault_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
         .map(text)
         .chain(["look at: dmesg; trace-cmd record -e kvm sleep 1".into()])
         .collect();
-    let fix = vec![fixes::advice(FIND_BACKING)];
+    let fix = vec![fixes::advice(
+        "Find what backs the address (info mtree -f of the VMM's \
+        monitor): memory of a file or device that shrank or failed, huge pages that ran out, an \
+        address beyond what the CPU or the VMM has. Where it is ordinary memory, suspect KVM: try \
+        another kernel of the host",
+    )];
     verdicts.find(Finding::new(
         Severity::Warning,
         Confidence::Medium,
@@ -217,11 +222,6 @@ pub(super) fn fault_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
         fix,
     ));
 }
-
-const WINDOWS_HYPERVISOR: &str = "In Windows the cause is VBS (memory integrity, Credential \
-    Guard), WSL2 or Docker Desktop: disable what is not needed, or take vmx or svm out of the \
-    guest's CPU";
-const INNER_GUESTS_HERE: &str = "Run the inner guests on this host, or give them virtio devices";
 
 /// Tracepoints of nested exits and entries.
 const EVENTS: [&str; 4] = [
@@ -233,71 +233,52 @@ const EVENTS: [&str; 4] = [
 
 pub(super) fn nested(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let exits = guest.exits(&[ExitKind::Nested]);
-    let events = total(
-        EVENTS
-            .iter()
-            .filter_map(|e| guest.domain.kvm_events.get(*e))
-            .copied(),
-    );
-    let runs = guest
-        .domain
-        .counters
-        .get("nested_run")
-        .copied()
-        .unwrap_or(0.0);
+    let names = EVENTS
+        .iter()
+        .filter_map(|e| guest.domain.kvm_events.get(*e));
+    let events = total(names.copied());
+    let runs = guest.domain.counters.get("nested_run").copied();
     let all = guest.domain.exits.count;
-    let limit = ctx.thresholds().machine.nested_share;
-    let by_exits = exits.exit_share.is_some_and(|s| s >= limit);
-    let by_events = events > 0 && (all == 0 || 100.0 * events as f64 / all as f64 >= limit);
-    let by_counter = guest
-        .domain
-        .exit_rate
-        .0
-        .is_some_and(|r| r > 0.0 && 100.0 * runs / r >= limit);
-    if !by_exits && !by_events && !by_counter {
-        return;
-    }
-    let work = guest
-        .domain
-        .exits
-        .work_ns
-        .zip(guest.seconds)
-        .zip(guest.vcpus());
-    let costly = work.is_some_and(|((ns, s), n)| ns as f64 / (s * 1e7) / n >= COST_WARNING);
     let mut evidence = Vec::new();
+    let mut share: f64 = 0.0;
     if exits.count > 0 {
+        share = exits.exit_share.unwrap_or(0.0);
         evidence.push(exits.describe(guest, "exits", "for a hypervisor's own instructions"));
     }
     if events > 0 {
+        share = share.max(100.0 * events as f64 / all.max(1) as f64);
         evidence.push(format!(
             "{events} nested exits (kvm_nested_vmexit and related events), {all} exits in total"
         ));
     }
-    if runs > 0.0 {
+    let confidence = if evidence.is_empty() {
+        Confidence::Medium
+    } else {
+        Confidence::High
+    };
+    if let (Some(runs), Some(rate)) = (runs, guest.domain.exit_rate.0)
+        && runs > 0.0
+    {
+        share = share.max(100.0 * runs / rate);
         evidence.push(format!(
             "{} entries/s into the guest's guests (nested_run)",
             figure(runs)
         ));
     }
-    let severity = if costly {
-        Severity::Warning
-    } else {
-        Severity::Info
-    };
-    let sure = exits.count > 0 || events > 0;
-    let confidence = if sure {
-        Confidence::High
-    } else {
-        Confidence::Medium
-    };
-    verdicts
-        .find(Finding::new(severity, confidence, evidence, fewer_exits(guest)).caused_by(exits));
+    if share < ctx.thresholds().machine.nested_share {
+        return;
+    }
+    let fix = fewer_exits(guest);
+    verdicts.find(Finding::new(Severity::Info, confidence, evidence, fix).caused_by(exits));
 }
 
 /// What makes nested exits fewer or cheaper.
 fn fewer_exits(guest: &GuestContext<'_>) -> Vec<Fix> {
     if !guest.kind.windows(Confidence::Low) {
-        return vec![fixes::advice(INNER_GUESTS_HERE)];
+        return vec![fixes::advice(
+            "Run the inner guests on this host, or give them virtio \
+            devices",
+        )];
     }
     let mut wanted = vec![
         "hypervclock",
@@ -317,6 +298,10 @@ fn fewer_exits(guest: &GuestContext<'_>) -> Vec<Fix> {
         wanted.push("evmcs");
     }
     let mut fix = fixes::hyperv::enable(guest, &wanted);
-    fix.push(fixes::advice(WINDOWS_HYPERVISOR));
+    fix.push(fixes::advice(
+        "In Windows the cause is VBS (memory integrity, Credential Guard), \
+        WSL2 or Docker Desktop: disable what is not needed, or take vmx or svm out of the guest's \
+        CPU",
+    ));
     fix
 }

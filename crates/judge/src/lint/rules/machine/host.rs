@@ -6,11 +6,6 @@ use crate::figures::figure;
 use crate::lint::facts::{Confidence, Context, Finding, Mark, Severity, Verdicts};
 use crate::lint::fixes;
 
-const LESS_GUEST_MEMORY: &str = "Give the guests less memory in total than the host has, or run \
-    fewer of them";
-const LOCK_MEMORY_NEED: &str = "takes effect at the guest's next start; only where the host has \
-    the memory";
-
 pub(super) fn memory(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     for g in &ctx.guests {
         let Some((swap, grown)) = g.domain.swap.filter(|s| s.1 > 0) else {
@@ -18,8 +13,15 @@ pub(super) fn memory(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         };
         let element = "<memoryBacking>\n  <locked/>\n</memoryBacking>";
         let locked = fixes::setting(g, element, "-overcommit mem-lock=on");
-        let mut fix = vec![fixes::advice(LESS_GUEST_MEMORY)];
-        fix.extend(locked.into_iter().map(|fix| fix.needing(LOCK_MEMORY_NEED)));
+        let mut fix = vec![fixes::advice(
+            "Give the guests less memory in total than the host \
+            has, or run fewer of them",
+        )];
+        fix.extend(locked.into_iter().map(|fix| {
+            fix.needing(
+                "takes effect at the guest's next start; only where the host has the memory",
+            )
+        }));
         let (swap, grown) = (bytes(swap), bytes(grown.unsigned_abs()));
         let mut evidence = vec![format!(
             "{swap} of the guest are in swap, {grown} more than before {}",

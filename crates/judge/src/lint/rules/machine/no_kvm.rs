@@ -6,23 +6,21 @@ use crate::lint::facts::{
 use crate::lint::fixes;
 use crate::lint::incidents;
 
-const TITLE: &str = "QEMU emulates the guest's CPU in software (TCG), without KVM";
-const TYPE_KVM: &str = "In its XML write <domain type='kvm'>, and <cpu mode='host-passthrough'/>";
-const IN_PLACE: &str = "restart QEMU with these, in place of accel=tcg and -cpu where they are \
-    named";
-const CHECK_DEVICE: &str = "look at: ls -l /dev/kvm; systemd-detect-virt; grep -c -w -E 'vmx|svm' \
-    /proc/cpuinfo";
-
 /// What has KVM run a guest.
 fn with_kvm(guest: &GuestContext<'_>) -> Vec<Fix> {
     // Its options name an accelerator: QEMU refuses to start with a second one in `args`.
     if let Some(id) = guest.proxmox_id() {
         return vec![fixes::command(format!("qm set {id} --kvm 1")).needing(fixes::POWER_CYCLE)];
     }
-    let by_hand = fixes::qemu(guest, "-accel kvm -cpu host").needing(IN_PLACE);
+    let by_hand = fixes::qemu(guest, "-accel kvm -cpu host")
+        .needing("restart QEMU with these, in place of accel=tcg and -cpu where they are named");
     fixes::either(
         guest,
-        fixes::libvirt_advice(TYPE_KVM).needing(fixes::POWER_CYCLE),
+        fixes::libvirt_advice(
+            "In its XML write <domain type='kvm'>, and <cpu \
+            mode='host-passthrough'/>",
+        )
+        .needing(fixes::POWER_CYCLE),
         by_hand,
     )
 }
@@ -38,7 +36,7 @@ pub(super) fn no_kvm(ctx: &Context<'_>, verdicts: &mut Verdicts) {
             continue;
         }
         let mut found = Finding {
-            title: TITLE.into(),
+            title: "QEMU emulates the guest's CPU in software (TCG), without KVM".into(),
             evidence: vec![shown.into()],
             ..Finding::default()
         };
@@ -55,7 +53,11 @@ pub(super) fn no_kvm(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         };
         // Proxmox refuses to start a guest without KVM, unless it was told to.
         if shown != BY_PROXMOX {
-            found.evidence.push(CHECK_DEVICE.into());
+            found.evidence.push(
+                "look at: ls -l /dev/kvm; systemd-detect-virt; grep -c -w -E \
+                'vmx|svm' /proc/cpuinfo"
+                    .into(),
+            );
         }
         if let Some(cause) = incidents::no_kvm_cause(ctx) {
             found

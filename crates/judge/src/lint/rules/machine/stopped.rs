@@ -2,7 +2,7 @@
 
 use crate::figures::{bytes, seconds};
 use crate::lint::facts::{
-    Confidence, Context, Finding, Fix, GuestContext, MAX_PROBLEM, Prose, Severity, Verdicts,
+    Confidence, Context, Finding, Fix, GuestContext, Prose, Severity, Verdicts,
 };
 use crate::lint::fixes;
 use sample::{DomainState, JobKind, Stop, StopDisk, StopReason};
@@ -14,9 +14,6 @@ const MIN_PAUSE_S: f64 = 600.0;
 /// moment.
 const MIN_UNKNOWN_S: f64 = 10.0;
 
-const WHY_IO_ERROR: &str = "QEMU stops a guest whose request its storage refuses (werror=enospc, \
-    rerror=stop) instead of passing the error on. When it is resumed, QEMU repeats the request, \
-    and the guest only notices the time";
 const INTERNAL_ERROR: Prose = Prose {
     title: "The guest is stopped: KVM could not run it further",
     problem: "stopped: internal error",
@@ -97,8 +94,8 @@ pub(super) fn stopped(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
         | StopReason::Prelaunch => (Severity::Info, Confidence::High),
         _ => (Severity::Critical, Confidence::High),
     };
-    let mut evidence = vec![state_line(stop)];
-    evidence.extend(stop.disks.iter().map(disk_line));
+    let mut evidence: Vec<String> = stop.disks.iter().map(disk_line).collect();
+    evidence.push(state_line(stop));
     evidence.extend(next_to_stop(&stop.disks));
     if matches!(stop.reason, StopReason::InternalError | StopReason::Unknown) {
         evidence.push("look at: journalctl -k".into());
@@ -159,7 +156,10 @@ fn worded(stop: &Stop, found: Finding) -> Finding {
         StopReason::Watchdog => WATCHDOG,
         StopReason::PostcopyFailed => POSTCOPY,
         StopReason::User => {
-            let problem = format!("stopped by the user {}", hours(stop.for_ns));
+            let problem = format!(
+                "paused for {}",
+                seconds((stop.for_ns / 1_000_000_000) as f64)
+            );
             return Finding {
                 problem,
                 ..found.saying(PAUSED)
@@ -174,46 +174,35 @@ fn worded(stop: &Stop, found: Finding) -> Finding {
     found.saying(prose)
 }
 
-/// `12 min`, `3 h`, `4 d`.
-fn hours(ns: u64) -> String {
-    match ns / 60_000_000_000 {
-        minutes @ 0..=119 => format!("{minutes} min"),
-        minutes @ 120..=2879 => format!("{} h", minutes / 60),
-        minutes => format!("{} d", minutes / 1440),
+fn disk_name(disk: &StopDisk) -> &str {
+    if disk.name.is_empty() {
+        "its disk"
+    } else {
+        &disk.name
     }
 }
 
 fn of_storage(disks: &[StopDisk], found: Finding) -> Finding {
-    let named = |disk: &StopDisk| {
-        if disk.name.is_empty() {
-            "its disk".to_owned()
-        } else {
-            disk.name.clone()
-        }
-    };
-    let name = disks.first().map_or("its disk".to_owned(), named);
-    let (title, problem) = if disks.first().is_some_and(|disk| disk.is_full) {
-        let title = format!("The guest is stopped: {name} found no space for a write");
-        (
-            title,
-            [format!("stopped: {name} full"), "stopped: disk full".into()],
-        )
+    let name = disks.first().map_or("its disk", disk_name);
+    let is_full = disks.first().is_some_and(|disk| disk.is_full);
+    let title = if is_full {
+        format!("The guest is stopped: {name} found no space for a write")
     } else {
-        let title = format!("The guest is stopped: a request to {name} failed");
-        (
-            title,
-            [
-                format!("stopped: {name} failed"),
-                "stopped: I/O error".into(),
-            ],
-        )
+        format!("The guest is stopped: a request to {name} failed")
     };
-    let [long, short] = problem;
-    let fits = long.len() <= MAX_PROBLEM && long.is_ascii() && !name.starts_with("its");
+    let problem = match (is_full, name) {
+        (true, "its disk") => "stopped: disk full".into(),
+        (true, _) => format!("stopped: {name} full"),
+        (false, "its disk") => "stopped: I/O error".into(),
+        (false, _) => format!("stopped: {name} failed"),
+    };
     Finding {
         title,
-        problem: if fits { long } else { short },
-        why: WHY_IO_ERROR.into(),
+        problem,
+        why: "QEMU stops a guest whose request its storage refuses (werror=enospc, \
+            rerror=stop) instead of passing the error on. When it is resumed, QEMU repeats the \
+            request, and the guest only notices the time"
+            .into(),
         ..found
     }
 }
@@ -232,11 +221,7 @@ fn state_line(stop: &Stop) -> String {
 }
 
 fn disk_line(disk: &StopDisk) -> String {
-    let name = if disk.name.is_empty() {
-        "a disk"
-    } else {
-        &disk.name
-    };
+    let name = disk_name(disk);
     let file = disk
         .file
         .as_ref()
@@ -268,58 +253,43 @@ fn next_to_stop(disks: &[StopDisk]) -> Option<String> {
 
 /// What makes the guest run again, in order.
 fn ways_to_continue(guest: &GuestContext<'_>, stop: &Stop) -> Vec<Fix> {
-    const RESET: &str = "ends all that runs in the guest";
-    let mut all = Vec::new();
-    match stop.reason {
-        StopReason::IoError => {
-            all.extend(make_room(&stop.disks));
-            all.extend(resume(
-                guest,
-                "once there is room; QEMU repeats the failed requests",
-            ));
-        }
-        StopReason::GuestPanicked | StopReason::Crashed | StopReason::Watchdog => {
-            all.push(fixes::advice(
-                "Look at its console, and keep its memory (virsh dump, dump-guest-memory) first",
-            ));
-            all.extend(reset(guest, RESET));
-        }
-        StopReason::InternalError => {
-            all.push(fixes::advice(
-                "Read the registers that QEMU printed to its log, and the kernel's log",
-            ));
-            all.extend(reset(guest, RESET));
-        }
-        StopReason::PostcopyFailed => {
-            all.extend(fixes::recover_postcopy(guest));
-        }
-        StopReason::Suspended => {
-            all.extend(manage(
-                guest,
-                &["dompmwakeup"],
-                "In its monitor: system_wakeup",
-                "wakes it",
-            ));
-        }
+    let (first, verbs, needs): (Vec<Fix>, &[&str], &str) = match stop.reason {
+        StopReason::PostcopyFailed => return fixes::recover_postcopy(guest),
         StopReason::ProcessStopped => {
-            let pid = guest
-                .domain
-                .facts
-                .pid
-                .map_or("PID".to_owned(), |pid| pid.to_string());
-            all.push(
-                fixes::command(format!("kill -CONT {pid}"))
-                    .needing("see first who stopped it: a debugger, CRIU"),
-            );
+            let pid = guest.domain.facts.pid;
+            let pid = pid.map_or("PID".to_owned(), |pid| pid.to_string());
+            let wake = fixes::command(format!("kill -CONT {pid}"));
+            return vec![wake.needing("see first who stopped it: a debugger, CRIU")];
         }
-        StopReason::Unknown => {
-            all.push(fixes::advice(
-                "Ask its monitor first: query-status (QMP), info status, virsh domstate --reason",
-            ));
-            all.extend(resume(guest, "if nothing holds it"));
-        }
-        _ => all.extend(resume(guest, "the guest continues where it was")),
-    }
+        StopReason::IoError => (
+            make_room(&stop.disks),
+            &["resume"],
+            "once there is room; QEMU repeats the failed requests",
+        ),
+        StopReason::GuestPanicked
+        | StopReason::Crashed
+        | StopReason::Watchdog
+        | StopReason::InternalError => (
+            vec![fixes::advice(
+                "First look at its console, QEMU's log and the kernel's, and \
+                keep its memory (virsh dump, dump-guest-memory)",
+            )],
+            &["reset", "resume"],
+            "ends all that runs in the guest",
+        ),
+        StopReason::Suspended => (Vec::new(), &["dompmwakeup"], "wakes it"),
+        StopReason::Unknown => (
+            vec![fixes::advice(
+                "Ask its monitor first: query-status (QMP), info status, virsh \
+                domstate --reason",
+            )],
+            &["resume"],
+            "if nothing holds it",
+        ),
+        _ => (Vec::new(), &["resume"], "the guest continues where it was"),
+    };
+    let mut all = first;
+    all.extend(manage(guest, verbs, needs));
     all
 }
 
@@ -347,27 +317,9 @@ fn make_room(disks: &[StopDisk]) -> Vec<Fix> {
     all
 }
 
-fn resume(guest: &GuestContext<'_>, needs: &str) -> Vec<Fix> {
-    manage(
-        guest,
-        &["resume"],
-        "In its monitor: cont (QMP and HMP)",
-        needs,
-    )
-}
-
-fn reset(guest: &GuestContext<'_>, needs: &str) -> Vec<Fix> {
-    manage(
-        guest,
-        &["reset", "resume"],
-        "In its monitor: system_reset, then cont",
-        needs,
-    )
-}
-
-/// Commands that qm and virsh have by the same names, or words for the monitor of a guest that
-/// neither runs.
-fn manage(guest: &GuestContext<'_>, verbs: &[&str], by_hand: &str, needs: &str) -> Vec<Fix> {
+/// Commands that qm and virsh have by the same names; in the monitor of a guest that neither runs
+/// they are `cont`, `system_reset` and `system_wakeup`.
+fn manage(guest: &GuestContext<'_>, verbs: &[&str], needs: &str) -> Vec<Fix> {
     if let Some(id) = guest.proxmox_id() {
         let commands: Vec<String> = verbs.iter().map(|verb| format!("qm {verb} {id}")).collect();
         return vec![fixes::command(commands.join(" && ")).needing(needs)];
@@ -377,5 +329,10 @@ fn manage(guest: &GuestContext<'_>, verbs: &[&str], by_hand: &str, needs: &str) 
         .map(|verb| fixes::virsh(guest, verb, ""))
         .collect();
     let virsh = fixes::command(commands.join(" && ")).needing(needs);
+    let by_hand = match verbs {
+        ["resume"] => "In its monitor: cont (QMP and HMP)",
+        ["dompmwakeup"] => "In its monitor: system_wakeup",
+        _ => "In its monitor: system_reset, then cont",
+    };
     fixes::either(guest, virsh, fixes::advice(by_hand).needing(needs))
 }

@@ -14,11 +14,6 @@ const SENSORS: Prose = Prose {
     why: "These MSRs are sensors: power meters (RAPL), temperatures, frequencies. A monitoring \
         tool in the guest polls them: not the cause of any load",
 };
-const NO_ACTION: &str = "No action needed unless the guest misbehaves; then give it a CPU model \
-    that KVM knows, or let such accesses pass with kvm.ignore_msrs=1 (reads return 0, writes are \
-    dropped)";
-const NO_ACTION_SENSORS: &str = "No action needed; stop the sensor tool in the guest to avoid the \
-    messages";
 
 /// How often guests accessed MSRs that KVM does not have; the flag is true for writes.
 type Accesses = BTreeMap<(u32, bool), u64>;
@@ -78,19 +73,15 @@ pub(super) fn unhandled_msrs(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         };
         let evidence = accesses.iter().map(line).collect();
         let fix = vec![fixes::advice(if are_sensors {
-            NO_ACTION_SENSORS
+            "No action needed; stop the sensor tool in the guest to avoid the messages"
         } else {
-            NO_ACTION
+            "No action needed unless the guest misbehaves; then give it a CPU model that KVM knows, \
+                or let such accesses pass with kvm.ignore_msrs=1 (reads return 0, writes are dropped)"
         })];
-        let found = Finding::new(Severity::Info, Confidence::High, evidence, fix);
-        verdicts.find_of(
-            ctx,
-            owner,
-            if are_sensors {
-                found.saying(SENSORS)
-            } else {
-                found
-            },
-        );
+        let mut found = Finding::new(Severity::Info, Confidence::High, evidence, fix);
+        if are_sensors {
+            found = found.saying(SENSORS);
+        }
+        verdicts.find_of(ctx, owner, found);
     }
 }

@@ -1,6 +1,6 @@
 //! Emulator, `IOThreads` and vhost on the CPUs of pinned vCPUs.
 
-use crate::figures::figure;
+use crate::figures::{figure, or_unknown};
 use crate::lint::facts::{
     Confidence, Context, Finding, Fix, GuestContext, Mark, Severity, Target, Verdicts, helper_name,
     worst_of,
@@ -8,18 +8,14 @@ use crate::lint::facts::{
 use crate::lint::fixes;
 use crate::lint::fixes::placement::guest_placement;
 use crate::model::ThreadModel;
-use crate::placement::HelperLayout;
 use kvm::CpuSet;
 use kvm::thread_name::Role;
 
 /// The most helpers that one finding names.
 const MAX_HELPERS: usize = 16;
 
-const NO_ROOM_FOR_HELPERS: &str = "No CPU of this host is free of pinned vCPUs: remove one for the \
-    emulator";
-
 pub(super) fn emulator(ctx: &Context<'_>, verdicts: &mut Verdicts) {
-    for guest in ctx.guests.iter().filter(|g| g.running()) {
+    for guest in ctx.running() {
         let single = ctx.layout(guest).single(ctx.map());
         let measured = helper_threads(guest).any(ThreadModel::was_seen);
         let own = if measured {
@@ -41,7 +37,10 @@ fn move_helpers(ctx: &Context<'_>, guest: &GuestContext<'_>, pinned: &CpuSet) ->
              <iothreadpin>); the CPUs of this host are unknown"
         ))
     } else {
-        fixes::advice(NO_ROOM_FOR_HELPERS)
+        fixes::advice(
+            "No CPU of this host is free of pinned vCPUs: remove one for the \
+            emulator",
+        )
     };
     fixes::or_advice(guest_placement(ctx, guest), other)
 }
@@ -54,55 +53,65 @@ fn helper_threads<'a>(guest: &GuestContext<'a>) -> impl Iterator<Item = &'a Thre
         .filter(|t| matches!(t.role, Role::Emulator | Role::Iothread | Role::Vhost))
 }
 
+/// A helper thread that disturbs vCPUs.
+struct Disturbing<'a> {
+    thread: &'a ThreadModel,
+    /// Where it may run.
+    mask: &'a CpuSet,
+    /// The CPUs of pinned vCPUs among these.
+    shared: CpuSet,
+}
+
 /// Helper threads as they are measured.
 fn running_helpers(
     ctx: &Context<'_>,
     guest: &GuestContext<'_>,
     single: &CpuSet,
 ) -> Option<Finding> {
-    let steps = &ctx.thresholds().pinning.emulator;
-    let disturbing = helper_threads(guest).filter_map(|thread| {
-        let mask = thread.place.affinity.as_deref()?;
-        let shared = Some(mask.intersection(single)).filter(|shared| !shared.is_empty())?;
-        let busy = thread.cpu.map_or(0.0, |c| c.busy());
+    let mut disturbing = Vec::new();
+    for thread in helper_threads(guest) {
+        let Some(mask) = thread.place.affinity.as_deref() else {
+            continue;
+        };
+        let shared = mask.intersection(single);
         // A helper counts if it can run on no other CPU, or was seen on this one.
-        let only_there = mask.is_subset(single);
+        let only_there = !shared.is_empty() && mask.is_subset(single);
         let is_there = only_there || thread.place.cpu.is_some_and(|c| shared.contains(c));
-        let severity = steps
-            .of(busy)
-            .filter(|_| is_there)
-            .or(only_there.then_some(Severity::Info))?;
-        Some((severity, busy, (thread, mask, shared)))
-    });
-    let (severity, busy, (thread, mask, shared)) = worst_of(disturbing)?;
-    let name = thread.label();
-    let used = thread.cpu.map(|_| {
-        format!(
-            "; the thread uses {} % of a CPU {}",
-            figure(busy),
-            guest.window()
-        )
-    });
-    let used = used.unwrap_or_default();
+        let busy = thread.cpu.map_or(0.0, |c| c.busy());
+        let mut severity = ctx.thresholds().pinning.emulator.of(busy);
+        if only_there {
+            severity = severity.or(Some(Severity::Info));
+        }
+        if let Some(severity) = severity.filter(|_| is_there) {
+            let one = Disturbing {
+                thread,
+                mask,
+                shared,
+            };
+            disturbing.push((severity, busy, one));
+        }
+    }
+    let (severity, busy, one) = worst_of(disturbing)?;
+    let Disturbing {
+        thread,
+        mask,
+        shared,
+    } = one;
     let evidence = vec![format!(
-        "{name} may use CPUs {mask}, and a vCPU is pinned to CPU {shared}{used}"
+        "{} may use CPUs {mask}, and a vCPU is pinned to CPU {shared}; the thread uses {} % of a \
+            CPU {}",
+        thread.label(),
+        or_unknown(thread.cpu.map(|cpu| cpu.busy()), figure),
+        guest.window()
     )];
-    let marks = [Mark::Thread(thread.tid)]
-        .into_iter()
-        .chain(shared.iter().map(Mark::Pcpu))
-        .collect();
-    let found = Finding::new(
-        severity,
-        Confidence::High,
-        evidence,
-        move_helpers(ctx, guest, single),
-    );
-    let cost = Some(busy).filter(|b| *b > 0.0);
+    let mut marks = vec![Mark::Thread(thread.tid)];
+    marks.extend(shared.iter().map(Mark::Pcpu));
+    let fix = move_helpers(ctx, guest, single);
     Some(Finding {
         target: Target::Thread(thread.tid),
-        cost,
+        cost: Some(busy).filter(|b| *b > 0.0),
         marks,
-        ..found
+        ..Finding::new(severity, Confidence::High, evidence, fix)
     })
 }
 
@@ -114,35 +123,27 @@ fn configured_helpers(
     single: &CpuSet,
 ) -> Option<Finding> {
     let layout = ctx.layout(guest);
-    let are_pinned = layout.helpers.values().any(|h| h.cpus.is_some());
-    let disturbs = |h: &HelperLayout| layout.disturbs(ctx.map(), h) && are_pinned;
-    let wrong: Vec<_> = layout
-        .helpers
-        .iter()
-        .filter(|(_, h)| disturbs(h))
-        .take(MAX_HELPERS)
-        .collect();
-    let line = |(id, h): &(&Option<u32>, &HelperLayout)| match (helper_name(**id), &h.cpus) {
-        (name, Some(cpus)) => format!(
-            "{name} may use CPUs {cpus}; vCPUs are pinned to {}",
-            cpus.intersection(single)
-        ),
-        (name, None) => {
-            format!("{name} has no pin and may run on all CPUs, also on {single} of the vCPUs")
+    if layout.helpers.values().all(|h| h.cpus.is_none()) {
+        return None;
+    }
+    let mut evidence = Vec::new();
+    for (id, helper) in &layout.helpers {
+        if layout.disturbs(ctx.map(), helper) && evidence.len() < MAX_HELPERS {
+            let name = helper_name(*id);
+            evidence.push(if let Some(cpus) = &helper.cpus {
+                let shared = cpus.intersection(single);
+                format!("{name} may use CPUs {cpus}; vCPUs are pinned to {shared}")
+            } else {
+                format!("{name} has no pin and may run on all CPUs, also on {single} of the vCPUs")
+            });
         }
-    };
-    let evidence: Vec<String> = wrong.iter().map(line).collect();
+    }
     if evidence.is_empty() {
         return None;
     }
-    let found = Finding::new(
-        Severity::Info,
-        Confidence::High,
-        evidence,
-        move_helpers(ctx, guest, single),
-    );
+    let fix = move_helpers(ctx, guest, single);
     Some(Finding {
         marks: single.iter().map(Mark::Pcpu).collect(),
-        ..found
+        ..Finding::new(Severity::Info, Confidence::High, evidence, fix)
     })
 }

@@ -18,8 +18,6 @@ const TOGETHER: f64 = 10.0;
 /// (Marr et al., Hyper-Threading Technology Architecture and Microarchitecture, Intel Technology
 /// Journal, 2002).
 const LOSS: f64 = 0.35;
-const TO_IDLE_CORE: &str = "Pin one of the two vCPUs to a CPU of an idle core (virsh vcpupin, qm \
-    set --affinity)";
 
 /// A busy vCPU that may run on one core only.
 #[derive(Clone, Copy)]
@@ -31,28 +29,29 @@ struct Bound<'a> {
 }
 
 pub(super) fn siblings(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    let map = ctx.map();
     let mut cores: BTreeMap<usize, Vec<Bound<'_>>> = BTreeMap::new();
-    for guest in ctx.guests.iter().filter(|g| g.running()) {
-        for (core, bound) in guest
-            .domain
-            .vcpus()
-            .filter_map(|thread| bound(ctx, guest, thread))
-        {
-            cores.entry(core).or_default().push(bound);
+    for guest in ctx.running() {
+        for thread in guest.domain.vcpus() {
+            if let Some(bound) = bound(ctx, guest, thread)
+                && let Some(core) = map.core_of(bound.cpu)
+            {
+                cores.entry(core).or_default().push(bound);
+            }
         }
     }
     let idle = idle_cores(ctx);
     for users in cores.values() {
         let Some(a) = users.first() else { continue };
-        let is_beside = |b: &&Bound<'_>| {
-            b.guest.index != a.guest.index && b.cpu != a.cpu && together(a, b) >= TOGETHER
-        };
-        let Some(b) = users.iter().find(is_beside) else {
+        let node = map.node_of(a.cpu);
+        let Some(core) = idle.iter().find(|core| core.node == node) else {
             continue;
         };
-        let node = ctx.map().node_of(a.cpu);
-        if let Some(core) = idle.iter().find(|core| core.node == node) {
-            verdicts.find_for(a.guest, finding(a, b, core));
+        for b in users {
+            if b.guest.index != a.guest.index && b.cpu != a.cpu && together(a, b) >= TOGETHER {
+                verdicts.find_for(a.guest, finding(a, b, core));
+                break;
+            }
         }
     }
 }
@@ -62,47 +61,35 @@ fn together(a: &Bound<'_>, b: &Bound<'_>) -> f64 {
     a.busy + b.busy - 100.0
 }
 
+/// A busy vCPU, if all CPUs that it may use are of one core.
 fn bound<'a>(
     ctx: &Context<'_>,
     guest: &'a GuestContext<'a>,
     thread: &'a ThreadModel,
-) -> Option<(usize, Bound<'a>)> {
-    let (map, cpu, busy) = (ctx.map(), thread.place.cpu?, thread.cpu?.busy());
-    let core = map.core_of(cpu)?;
-    let stays = thread
-        .place
-        .affinity
-        .as_ref()?
-        .iter()
-        .all(|other| map.core_of(other) == Some(core));
-    (stays && busy >= ctx.thresholds().pinning.busy).then_some((
-        core,
-        Bound {
-            guest,
-            thread,
-            cpu,
-            busy,
-        },
-    ))
+) -> Option<Bound<'a>> {
+    let map = ctx.map();
+    let bound = Bound {
+        guest,
+        thread,
+        cpu: thread.place.cpu?,
+        busy: thread.cpu?.busy(),
+    };
+    let affinity = thread.place.affinity.as_ref()?;
+    let stays = affinity.iter().all(|cpu| map.same_core(cpu, bound.cpu));
+    if stays && bound.busy >= ctx.thresholds().pinning.busy {
+        Some(bound)
+    } else {
+        None
+    }
 }
 
 /// The cores that are idle and that no vCPU is pinned to, but for the host's own.
 fn idle_cores<'a>(ctx: &'a Context<'_>) -> Vec<&'a PhysicalCore> {
     let taken = singles(ctx.map(), &ctx.layouts, true).union(&ctx.map().first_cores());
-    let is_idle = |cpu: u32| {
-        let busy = ctx
-            .model
-            .host
-            .cpu(cpu)
-            .and_then(|c| c.time)
-            .map(|time| time.busy());
-        busy.is_some_and(|busy| busy <= IDLE) && !taken.contains(cpu)
-    };
-    ctx.map()
-        .cores
-        .iter()
-        .filter(|core| core.cpus.iter().all(|cpu| is_idle(*cpu)))
-        .collect()
+    let is_idle =
+        |cpu: &u32| !taken.contains(*cpu) && ctx.busy_of(*cpu).is_some_and(|busy| busy <= IDLE);
+    let cores = ctx.map().cores.iter();
+    cores.filter(|core| core.cpus.iter().all(is_idle)).collect()
 }
 
 fn finding(a: &Bound<'_>, b: &Bound<'_>, idle: &PhysicalCore) -> Finding {
@@ -144,7 +131,10 @@ fn finding(a: &Bound<'_>, b: &Bound<'_>, idle: &PhysicalCore) -> Finding {
             Severity::Warning,
             Confidence::High,
             evidence,
-            vec![fixes::advice(TO_IDLE_CORE)],
+            vec![fixes::advice(
+                "Pin one of the two vCPUs to a CPU of an idle core (virsh \
+                vcpupin, qm set --affinity)",
+            )],
         )
     }
 }

@@ -12,6 +12,7 @@ use crate::lint::fixes::placement::{guest_placement, placement};
 use crate::placement::faults::CpuOverlap;
 use crate::placement::{Pinning, faults};
 use kvm::CpuSet;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// The most CPUs or threads that evidence lists one by one.
@@ -24,12 +25,6 @@ const OFFLINE: Prose = Prose {
     problem: "pinned to offline CPUs",
     why: "Nothing can run there: the guest does not start, or runs on other CPUs of its pins",
 };
-const SEPARATE_SETS: &str = "Give the guests CPU sets that do not overlap, or one common set";
-const NOT_ISOLATED: &str = "Take isolcpus= off the host's kernel command line: Proxmox gives all \
-    threads of a guest one set of CPUs, and nothing balances load on isolated ones";
-const PIN_TO_ISOLATED: &str = "Pin each vCPU to one isolated CPU, or use a cpuset partition \
-    instead of isolcpus";
-const ONLINE_CPUS: &str = "Pin these threads to CPUs that are online (virsh vcpupin, emulatorpin)";
 
 pub(super) fn overlap(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let overlaps = faults::overlaps(ctx.map(), &ctx.layouts);
@@ -71,85 +66,68 @@ impl<'a> SharedCpu<'a> {
     /// Who wants the CPU, and how much of it.
     fn describe(&self, ctx: &Context<'_>) -> String {
         let Self { cpu, users, wanted } = self;
-        let user = |(g, vcpu): &(usize, u32)| {
-            let several = ctx.layouts[*g]
-                .vcpus
-                .get(*vcpu as usize)
-                .filter(|set| set.len() > 1);
-            let of_set = several.map_or_else(String::new, |set| format!(" (CPUs {set})"));
-            format!("vCPU {vcpu} of {}{of_set}", ctx.guests[*g].name())
-        };
-        let mut names: Vec<String> = users.listed.iter().take(MAX_USERS).map(user).collect();
+        let mut names = Vec::new();
+        for (guest, vcpu) in users.listed.iter().take(MAX_USERS) {
+            names.push(format!("vCPU {vcpu} of {}", ctx.guests[*guest].name()));
+        }
         if users.count > names.len() {
             names.push(format!("{} more", users.count - names.len()));
         }
-        let part = figure(100.0 / users.count.max(1) as f64);
         let want = wanted.as_ref().map_or_else(String::new, |wanted| {
-            let mut each: Vec<String> = wanted
-                .iter()
-                .take(MAX_USERS)
-                .map(|w| format!("{} %", figure(*w)))
-                .collect();
-            each.dedup();
-            format!(" want {} of it", each.join(", "))
+            format!(" want {} % of it together", figure(wanted.iter().sum()))
         });
+        let part = figure(100.0 / users.count.max(1) as f64);
         format!(
             "CPU {cpu}: {}{want}; busy at once, each gets {part} % of it",
-            listed(names)
+            names.join(", ")
         )
+    }
+
+    /// What its users want and do not get, percent; `None` where it is not known.
+    fn excess(&self) -> Option<f64> {
+        Some((self.wanted.as_ref()?.iter().sum::<f64>() - 100.0).max(0.0))
     }
 }
 
 fn report(ctx: &Context<'_>, overlap: &CpuOverlap, verdicts: &mut Verdicts) {
     let busy = ctx.thresholds().pinning.overlap_busy;
-    let shared: Vec<SharedCpu<'_>> = overlap
-        .cpus
-        .iter()
-        .map(|(cpu, users)| SharedCpu::new(ctx, *cpu, users))
-        .collect();
-    // Of equals the first.
-    let Some(worst) = shared.iter().rev().max_by_key(|s| s.severity(busy)) else {
+    let mut shared: Vec<SharedCpu<'_>> = Vec::new();
+    for (cpu, users) in &overlap.cpus {
+        shared.push(SharedCpu::new(ctx, *cpu, users));
+    }
+    shared.sort_by_key(|shared| Reverse(shared.severity(busy)));
+    let Some(worst) = shared.first() else { return };
+    let guests: Vec<&GuestContext<'_>> = overlap.guests.iter().map(|g| &ctx.guests[*g]).collect();
+    let Some((first, others)) = guests.split_first() else {
         return;
     };
-    let guests: Vec<&GuestContext<'_>> = overlap
-        .guests
-        .iter()
-        .filter_map(|g| ctx.guests.get(*g))
-        .collect();
-    let Some(first) = guests.first() else { return };
     let cpus: CpuSet = overlap.cpus.keys().copied().collect();
-    let others = shared.iter().filter(|s| s.cpu != worst.cpu).take(MAX_LINES);
-    let mut evidence: Vec<String> = [worst]
-        .into_iter()
-        .chain(others)
-        .map(|s| s.describe(ctx))
-        .collect();
+    let lines = shared.iter().take(MAX_LINES);
+    let mut evidence: Vec<String> = lines.map(|s| s.describe(ctx)).collect();
     if shared.len() > evidence.len() {
         evidence.push(format!("the same on CPUs {cpus}"));
     }
     let mut fix = fixes::or_advice(
         placement(ctx, &overlap.guests),
-        fixes::advice(SEPARATE_SETS),
+        fixes::advice("Give the guests CPU sets that do not overlap, or one common set"),
     );
-    if overlap.guest_count > overlap.guests.len() {
+    if overlap.guest_count > guests.len() {
         fix.push(fixes::advice(fixes::placement::MORE_IN_PLAN));
     }
-    let mark = |(g, v): &(usize, u32)| match g {
-        g if *g == first.index => Some(Mark::Vcpu(*v)),
-        g => ctx.guests[*g].domain.vcpu(*v).map(|t| Mark::Thread(t.tid)),
-    };
-    let users = shared.iter().flat_map(|s| &s.users.listed).filter_map(mark);
-    let excess = |wanted: &Vec<f64>| (wanted.iter().sum::<f64>() - 100.0).max(0.0);
-    let cost = shared
-        .iter()
-        .filter_map(|s| s.wanted.as_ref())
-        .map(excess)
-        .reduce(|a, b| a + b);
+    let mut marks: Vec<Mark> = cpus.iter().map(Mark::Pcpu).collect();
+    for (guest, vcpu) in shared.iter().flat_map(|shared| &shared.users.listed) {
+        if *guest == first.index {
+            marks.push(Mark::Vcpu(*vcpu));
+        } else if let Some(thread) = ctx.guests[*guest].domain.vcpu(*vcpu) {
+            marks.push(Mark::Thread(thread.tid));
+        }
+    }
     let confidence = if worst.wanted.is_some() {
         Confidence::High
     } else {
         Confidence::Medium
     };
+    let cost = shared.iter().filter_map(SharedCpu::excess).sum::<f64>();
     let names: Vec<&str> = guests.iter().map(|guest| guest.name()).take(2).collect();
     let more = if overlap.guest_count > 2 {
         ", and others,"
@@ -157,19 +135,15 @@ fn report(ctx: &Context<'_>, overlap: &CpuOverlap, verdicts: &mut Verdicts) {
         ""
     };
     let finding = Finding {
-        also: guests
-            .iter()
-            .skip(1)
-            .map(|guest| guest.name().to_owned())
-            .collect(),
+        also: others.iter().map(|guest| guest.name().to_owned()).collect(),
         target: Target::Pcpu(worst.cpu),
         title: format!(
             "vCPUs of {}{more} are pinned to the same CPU",
             names.join(" and ")
         ),
         problem: format!("shares pinned CPU {}", worst.cpu),
-        cost: cost.filter(|c| *c > 0.0),
-        marks: cpus.iter().map(Mark::Pcpu).chain(users).collect(),
+        cost: Some(cost).filter(|cost| *cost > 0.0),
+        marks,
         ..Finding::new(worst.severity(busy), confidence, evidence, fix)
     };
     verdicts.find_for(first, finding);
@@ -193,7 +167,7 @@ pub(super) fn pile_up(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let busy = ctx.thresholds().pinning.busy;
     // The busy vCPUs of all guests on sets of isolated CPUs, by the CPU that they are on.
     let mut by_cpu: BTreeMap<u32, Vec<(usize, u32)>> = BTreeMap::new();
-    for guest in ctx.guests.iter().filter(|g| g.running()) {
+    for guest in ctx.running() {
         for (v, _) in on_several(ctx, guest) {
             let thread = guest
                 .domain
@@ -205,9 +179,7 @@ pub(super) fn pile_up(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         }
     }
     let found = ctx
-        .guests
-        .iter()
-        .filter(|g| g.running())
+        .running()
         .filter_map(|g| Some((g, of_guest(ctx, g, &by_cpu)?)));
     found.for_each(|(guest, finding)| verdicts.find_for(guest, finding));
 }
@@ -244,9 +216,10 @@ fn of_guest(
         .chain([Mark::Pcpu(cpu)])
         .collect();
     let otherwise = if ctx.layout(guest).pinning == Pinning::OneSet {
-        NOT_ISOLATED
+        "Take isolcpus= off the host's kernel command line: Proxmox gives all threads of a \
+            guest one set of CPUs, and nothing balances load on isolated ones"
     } else {
-        PIN_TO_ISOLATED
+        "Pin each vCPU to one isolated CPU, or use a cpuset partition instead of isolcpus"
     };
     let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::advice(otherwise));
     let found = Finding::new(Severity::Critical, Confidence::High, evidence, fix);
@@ -258,67 +231,68 @@ fn of_guest(
     })
 }
 
-/// A thread whose pins are not followed.
+/// The threads of a guest whose pins are not followed.
+#[derive(Default)]
 struct Unfollowed {
-    name: String,
-    configured: CpuSet,
-    /// Where it may run instead; `None` where the configured CPUs are absent.
-    now: Option<CpuSet>,
-    mark: Option<Mark>,
+    evidence: Vec<String>,
+    marks: Vec<Mark>,
+    /// Whether all of them are pinned to CPUs that the host lacks, and whether they have others.
+    is_offline: bool,
+    is_mild: bool,
 }
 
-/// The threads that run under other pins than the configured ones, and those pinned to CPUs that
-/// the host lacks.
-fn unfollowed(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Unfollowed> {
-    let (pins, layout) = (&guest.config.pins, ctx.layout(guest));
-    let mut all = Vec::new();
-    for v in layout.absent.iter() {
-        let configured = pins.vcpu(v).cloned().unwrap_or_default();
-        all.push(Unfollowed {
-            name: format!("vCPU {v}"),
-            configured,
-            now: None,
-            mark: Some(Mark::Vcpu(v)),
+impl Unfollowed {
+    /// `now`: where the thread may run instead; `None` where the configured CPUs are absent.
+    fn add(&mut self, name: &str, want: &CpuSet, now: Option<&CpuSet>, online: &CpuSet) {
+        self.evidence.push(if let Some(now) = now {
+            format!("{name} is configured for CPU {want} and may use {now}")
+        } else {
+            format!("{name} is pinned to CPU {want}, and the host has CPUs {online} online")
         });
+        self.is_offline &= now.is_none();
+        self.is_mild &= now.is_none() && want.intersects(online);
     }
-    for (v, want) in &layout.drifted {
-        let (name, now) = (format!("vCPU {v}"), layout.vcpus.get(*v as usize).cloned());
-        all.push(Unfollowed {
-            name,
-            configured: want.clone(),
-            now,
-            mark: Some(Mark::Vcpu(*v)),
-        });
-    }
-    for (id, helper) in &layout.helpers {
-        let (name, mark) = (
-            helper_name(*id),
-            guest.domain.helper(*id).map(|t| Mark::Thread(t.tid)),
-        );
-        if helper.absent {
-            let configured = pins.helper(*id).cloned().unwrap_or_default();
-            all.push(Unfollowed {
-                name,
-                configured,
-                now: None,
-                mark,
-            });
-        } else if let Some(want) = &helper.drifted {
-            all.push(Unfollowed {
-                name,
-                configured: want.clone(),
-                now: helper.cpus.clone(),
-                mark,
-            });
+
+    fn of_guest(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Self {
+        let (pins, layout, online) = (&guest.config.pins, ctx.layout(guest), &ctx.map().all);
+        let mut all = Self {
+            is_offline: true,
+            is_mild: true,
+            ..Self::default()
+        };
+        for v in layout.absent.iter() {
+            if let Some(want) = pins.vcpu(v) {
+                all.add(&format!("vCPU {v}"), want, None, online);
+                all.marks.push(Mark::Vcpu(v));
+            }
         }
+        for (v, want) in &layout.drifted {
+            all.add(
+                &format!("vCPU {v}"),
+                want,
+                layout.vcpus.get(*v as usize),
+                online,
+            );
+            all.marks.push(Mark::Vcpu(*v));
+        }
+        for (id, helper) in &layout.helpers {
+            let name = helper_name(*id);
+            match (&helper.drifted, pins.helper(*id)) {
+                (_, Some(want)) if helper.absent => all.add(&name, want, None, online),
+                (Some(want), _) => all.add(&name, want, helper.cpus.as_ref(), online),
+                _ => continue,
+            }
+            let thread = guest.domain.helper(*id);
+            all.marks.extend(thread.map(|t| Mark::Thread(t.tid)));
+        }
+        all
     }
-    all
 }
 
 pub(super) fn affinity(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let online = &ctx.map().all;
     let has_pins = guest.config.pins != crate::model::Pins::default();
-    if !guest.running() || guest.config.libvirt != Some(true) || !has_pins || online.is_empty() {
+    let is_known = !ctx.map().all.is_empty() && guest.config.libvirt == Some(true);
+    if !guest.running() || !is_known || !has_pins {
         return;
     }
     if !guest.domain.threads.is_empty() && guest.domain.vcpus().all(|t| t.place.affinity.is_none())
@@ -327,39 +301,27 @@ pub(super) fn affinity(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
             "where the guest's threads may run is unknown, so pinning cannot be verified",
         );
     }
-    let all = unfollowed(ctx, guest);
-    let is_offline = all.iter().all(|thread| thread.now.is_none());
-    let line = |thread: &Unfollowed| match (&thread.name, &thread.configured, &thread.now) {
-        (name, want, Some(now)) => format!("{name} is configured for CPU {want} and may use {now}"),
-        (name, want, None) => {
-            format!("{name} is pinned to CPU {want}, and the host has CPUs {online} online")
-        }
-    };
-    let evidence: Vec<String> = all.iter().map(line).collect();
-    if evidence.is_empty() {
+    let all = Unfollowed::of_guest(ctx, guest);
+    if all.evidence.is_empty() {
         return;
     }
-    let is_mild = is_offline
-        && all
-            .iter()
-            .all(|thread| thread.configured.intersects(online));
-    let severity = if is_mild {
+    let severity = if all.is_mild {
         Severity::Info
     } else {
         Severity::Warning
     };
     let fix = fixes::or_advice(
         guest_placement(ctx, guest),
-        fixes::libvirt_advice(ONLINE_CPUS),
+        fixes::libvirt_advice(
+            "Pin these threads to CPUs that are online (virsh vcpupin, emulatorpin)",
+        ),
     );
-    let title = "A thread's CPU affinity is not the one in the configuration".into();
-    let marks = all.into_iter().filter_map(|thread| thread.mark).collect();
     let found = Finding {
-        title,
-        marks,
-        ..Finding::new(severity, Confidence::High, evidence, fix)
+        title: "A thread's CPU affinity is not the one in the configuration".into(),
+        marks: all.marks,
+        ..Finding::new(severity, Confidence::High, all.evidence, fix)
     };
-    verdicts.find(if is_offline {
+    verdicts.find(if all.is_offline {
         found.saying(OFFLINE)
     } else {
         found

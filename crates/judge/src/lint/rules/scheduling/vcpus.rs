@@ -1,15 +1,13 @@
 //! vCPUs that wait, move, poll, are interrupted or start late.
 
-use crate::cost::Part;
-
-use crate::figures::figure;
+use crate::figures::{figure, or_unknown};
 use crate::lint::facts::{
     Audience, Confidence, Context, Finding, Fix, GuestContext, Mark, NO_VCPUS, Severity, Verdicts,
-    known, worst_of,
+    worst_of,
 };
 use crate::lint::fixes;
 use crate::lint::fixes::placement::guest_placement;
-use crate::model::{CpuShare, Rates};
+use crate::model::Rates;
 use crate::model::{ExitKind, ThreadModel};
 
 /// The host has a CPU to spare from this idle time of all CPUs together on, percent of one CPU.
@@ -39,110 +37,63 @@ const DEFAULT_POLL_NS: &str = "200000";
 /// Without the host's tick rate: the highest that kernels are built with (`kernel/Kconfig.hz`).
 const MAX_TICK: f64 = 1000.0;
 
-const FEWER_VCPUS: &str = "Give the guest no more vCPUs than can run at the same time, or move \
-    load off its CPUs";
-const SPINS_INSIDE: &str = "The vCPUs run and yet spin: profile the guest (perf top) for spin \
-    locks";
-const SPINS_WAIT_UNKNOWN: &str = "First check whether the vCPUs wait for CPUs \
-    (/proc/PID/task/TID/schedstat, twice). If they do, give the guest fewer vCPUs. If not, profile \
-    the guest (perf top) for spin locks";
-const SHOW_INTERRUPTS: &str = "grep . /proc/irq/*/effective_affinity_list; cat /proc/interrupts";
-const ROUTE_INTERRUPTS: &str = "Route device interrupts away from the guest's CPUs \
-    (/proc/irq/N/smp_affinity_list)";
-const LESS_POLLING_NEED: &str = "on older kernels for guests that start afterwards; raises wake-up \
-    latency a little";
-const KEEP_POLLING: &str = "Keep it where the guest has its CPUs to itself and latency matters \
-    more than power";
-const PIN_NO_ROOM: &str = "Pin each busy vCPU to a CPU of its own; where the host has none free \
-        for that, move a guest to another host first";
-const LESS_LOAD: &str = "Take load off the CPUs that this guest may use: other guests, host tasks, \
-    spare vCPUs";
-const SHALLOW_SLEEP: &str = "tuned-adm profile virtual-host-latency 2>/dev/null || cpupower \
-    idle-set -D 10";
-const GUEST_IDLES_CPU: &str = "For a guest with CPUs of its own: -overcommit cpu-pm=on, or a \
-    larger kvm.halt_poll_ns";
-
 pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let late = guest.domain.vcpus().filter_map(|thread| {
-        let cpu = thread.cpu?;
-        Some((
-            ctx.severity_of_wait(&cpu)?,
-            cpu.wait_percent()?,
-            (thread, cpu.wait?),
-        ))
-    });
-    let late: Vec<_> = late.collect();
-    let lost = late.iter().map(|(.., (_, wait))| wait).sum::<f64>();
-    let marks = late
-        .iter()
-        .flat_map(|(.., (t, _))| [Some(Mark::Thread(t.tid)), t.pinned_cpu().map(Mark::Pcpu)]);
-    let marks = marks.flatten().collect();
-    let Some((severity, share, (thread, _))) = worst_of(late) else {
+    let mut late = Vec::new();
+    let mut marks = Vec::new();
+    let mut lost = 0.0;
+    for thread in guest.domain.vcpus() {
+        let Some(cpu) = thread.cpu else { continue };
+        let (Some(severity), Some(percent)) = (ctx.severity_of_wait(&cpu), cpu.wait_percent())
+        else {
+            continue;
+        };
+        lost += cpu.wait.unwrap_or(0.0);
+        marks.push(Mark::Thread(thread.tid));
+        marks.extend(thread.pinned_cpu().map(Mark::Pcpu));
+        late.push((severity, percent, thread));
+    }
+    let Some((severity, percent, thread)) = worst_of(late) else {
         return;
     };
-    let (name, window, waits, loses) =
-        (thread.label(), guest.window(), figure(share), figure(lost));
-    let parts = ctx
-        .waits()
-        .of_thread(thread)
-        .map(|cost| cost.parts)
-        .unwrap_or_default();
-    let part = |p: &Part| {
-        p.name.clone()
-            + &p.figure
-                .map_or_else(String::new, |f| format!(" {} %", figure(f)))
-    };
-    let by = if parts.iter().any(|p| p.figure.is_some()) {
-        "it waits for "
-    } else {
-        "also on its CPU: "
-    };
-    let holders = parts
-        .iter()
-        .take(MAX_TASKS)
-        .map(part)
-        .collect::<Vec<_>>()
-        .join(", ");
-    let all = format!("all vCPUs of the guest together lose {loses} % of one CPU");
-    let evidence = known([
-        Some(format!(
-            "{name} waits {waits} % of the time it wants a CPU {window}; {all}"
-        )),
-        (!holders.is_empty()).then(|| format!("{by}{holders}")),
-    ]);
-    let found = Finding::new(
-        severity,
-        Confidence::High,
-        evidence,
-        less_wait(ctx, guest, lost),
-    );
+    let mut evidence = vec![format!(
+        "{} waits {} % of the time it wants a CPU {}; all vCPUs of the guest together lose {} % of \
+            one CPU",
+        thread.label(),
+        figure(percent),
+        guest.window(),
+        figure(lost)
+    )];
+    let cost = ctx.waits().of_thread(thread);
+    let parts = cost.map(|cost| cost.parts).unwrap_or_default();
+    let mut by = "also on its CPU: ";
+    let mut holders = Vec::new();
+    for part in parts.into_iter().take(MAX_TASKS) {
+        holders.push(if let Some(size) = part.figure {
+            by = "it waits for ";
+            format!("{} {} %", part.name, figure(size))
+        } else {
+            part.name
+        });
+    }
+    if !holders.is_empty() {
+        evidence.push(format!("{by}{}", holders.join(", ")));
+    }
+    let mut fix = own_cpus(ctx, guest, lost);
+    fix.push(fixes::advice(
+        "Take load off the CPUs that this guest may use: other guests, host tasks, spare vCPUs",
+    ));
     verdicts.find(Finding {
         cost: Some(lost),
         marks,
-        ..found
+        ..Finding::new(severity, Confidence::High, evidence, fix)
     });
-}
-
-/// Pins for a guest that loses so much time, and less load.
-fn less_wait(ctx: &Context<'_>, guest: &GuestContext<'_>, lost: f64) -> Vec<Fix> {
-    own_cpus(ctx, guest, lost)
-        .into_iter()
-        .chain([fixes::advice(LESS_LOAD)])
-        .collect()
 }
 
 /// Pins that give a guest the `lost` time that its vCPUs wait, percent of one CPU; none on a full
 /// host.
 fn own_cpus(ctx: &Context<'_>, guest: &GuestContext<'_>, lost: f64) -> Vec<Fix> {
-    let idle: Vec<f64> = ctx
-        .model
-        .host
-        .cpus
-        .iter()
-        .filter_map(|c| Some(100.0 - c.time?.busy()))
-        .collect();
-    let no_room = !idle.is_empty() && idle.iter().sum::<f64>() < lost.max(IDLE_CPU);
-    if no_room {
+    let idle = ctx.model.host.usage().map(|usage| usage.idle * usage.cpus);
+    if idle.is_some_and(|idle| idle < lost.max(IDLE_CPU)) {
         Vec::new()
     } else {
         guest_placement(ctx, guest)
@@ -160,52 +111,32 @@ pub(super) fn pauses(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
         return;
     };
     let wait = guest.domain.vcpu_wait_percent();
-    let waits = severity > Severity::Info && wait.is_some_and(|w| w >= t.pause_wait);
-    let (severity, confidence, title, advice) = match wait {
-        _ if waits => (
-            severity,
-            Confidence::High,
-            "vCPUs spin on locks whose holder has no CPU",
-            FEWER_VCPUS,
-        ),
-        Some(_) => (
-            Severity::Info,
-            Confidence::Medium,
-            "vCPUs spin on locks",
-            SPINS_INSIDE,
-        ),
-        None => (
-            Severity::Info,
-            Confidence::Medium,
-            "vCPUs spin on locks",
-            SPINS_WAIT_UNKNOWN,
-        ),
-    };
-    let lost = guest.domain.vcpus().filter_map(|t| t.cpu?.wait).sum();
-    let mut fix = if waits {
-        own_cpus(ctx, guest, lost)
-    } else {
-        Vec::new()
-    };
-    fix.push(fixes::advice(advice));
-    let share = |w| {
-        format!(
-            "its vCPUs wait for a CPU {} % of the time they want one",
-            figure(w)
-        )
-    };
+    let waits = or_unknown(wait, figure);
     let evidence = vec![
         exits.describe(guest, "pause-loop exits", ""),
-        wait.map_or_else(
-            || "whether its vCPUs wait for CPUs is unknown".into(),
-            share,
-        ),
+        format!("its vCPUs wait for a CPU {waits} % of the time they want one"),
     ];
-    let found = Finding::new(severity, confidence, evidence, fix).caused_by(exits);
-    verdicts.find(Finding {
-        title: title.into(),
-        ..found
-    });
+    let found = if severity > Severity::Info && wait >= Some(t.pause_wait) {
+        let lost = guest.domain.vcpus().filter_map(|t| t.cpu?.wait).sum();
+        let mut fix = own_cpus(ctx, guest, lost);
+        fix.push(fixes::advice(
+            "Give the guest no more vCPUs than can run at the same time, or move load off its CPUs",
+        ));
+        Finding {
+            title: "vCPUs spin on locks whose holder has no CPU".into(),
+            ..Finding::new(severity, Confidence::High, evidence, fix)
+        }
+    } else {
+        let fix = vec![fixes::advice(
+            "If the vCPUs wait for CPUs (/proc/PID/task/TID/schedstat, twice), give the guest \
+                fewer; else profile the guest (perf top) for spin locks",
+        )];
+        Finding {
+            title: "vCPUs spin on locks".into(),
+            ..Finding::new(Severity::Info, Confidence::Medium, evidence, fix)
+        }
+    };
+    verdicts.find(found.caused_by(exits));
 }
 
 /// How bad the moves of a busy vCPU are.
@@ -236,55 +167,53 @@ fn severity(ctx: &Context<'_>, seconds: f64, thread: &ThreadModel) -> Option<Sev
 
 pub(super) fn migrating(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let Some(seconds) = guest.seconds else { return };
-    let is_busy = |cpu: &CpuShare| cpu.wanted() >= ctx.thresholds().pinning.busy;
-    let free = guest
-        .domain
-        .vcpus()
-        .filter(|t| t.cpu.as_ref().is_some_and(is_busy) && t.pinned_cpu().is_none());
-    let moves: Vec<_> = free
-        .filter_map(|t| Some((t, t.migrations.total? as f64 / seconds)))
-        .collect();
-    let all = moves.iter().map(|(_, rate)| rate).sum::<f64>();
-    let moved = moves
-        .into_iter()
-        .filter_map(|(t, rate)| Some((severity(ctx, seconds, t)?, rate, t)));
+    let mut all = 0.0;
+    let mut moved = Vec::new();
+    let mut marks = Vec::new();
+    for thread in guest.domain.vcpus() {
+        let Some(moves) = thread.migrations.total.filter(|moves| *moves > 0) else {
+            continue;
+        };
+        marks.extend(thread.index.map(Mark::Vcpu));
+        let is_busy = thread
+            .cpu
+            .is_some_and(|cpu| cpu.wanted() >= ctx.thresholds().pinning.busy);
+        if is_busy && thread.pinned_cpu().is_none() {
+            let rate = moves as f64 / seconds;
+            all += rate;
+            moved.extend(severity(ctx, seconds, thread).map(|severity| (severity, rate, thread)));
+        }
+    }
     let Some((severity, rate, thread)) = worst_of(moved) else {
         return;
     };
-    let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::advice(PIN_NO_ROOM));
     let m = &thread.migrations;
-    let far = [
-        (m.cross_core, "core"),
-        (m.cross_llc, "last-level cache"),
-        (m.cross_node, "node"),
-    ];
-    let far = far
-        .into_iter()
-        .filter(|(n, _)| *n > 0)
-        .map(|(n, what)| format!("{n} to another {what}"));
-    let far = far.collect::<Vec<_>>().join(", ");
-    let far = if far.is_empty() {
-        far
-    } else {
-        format!(" ({far})")
-    };
-    let (name, window, rate, all) = (thread.label(), guest.window(), figure(rate), figure(all));
-    let wanted = figure(thread.cpu.map_or(0.0, |c| c.wanted()));
     let waits = thread
         .wait_percent()
         .map(|w| format!(" and waits {} % of that", figure(w)));
     let evidence = vec![
-        format!("{rate} moves/s of {name} {window}{far}; all busy vCPUs together {all}/s"),
         format!(
-            "it wants a CPU {wanted} % of the time{}",
+            "{} moves/s of {} {}: {} to another core, {} to another last-level cache, {} to \
+                another node; all busy vCPUs together {}/s",
+            figure(rate),
+            thread.label(),
+            guest.window(),
+            m.cross_core,
+            m.cross_llc,
+            m.cross_node,
+            figure(all)
+        ),
+        format!(
+            "it wants a CPU {} % of the time{}",
+            figure(thread.cpu.map_or(0.0, |c| c.wanted())),
             waits.unwrap_or_default()
         ),
     ];
-    let moved = guest
-        .domain
-        .vcpus()
-        .filter(|t| t.migrations.total.unwrap_or(0) > 0);
-    let marks = moved.filter_map(|t| t.index).map(Mark::Vcpu).collect();
+    let no_room = fixes::advice(
+        "Pin each busy vCPU to a CPU of its own; where the host has none free for that, move a \
+            guest to another host first",
+    );
+    let fix = fixes::or_advice(guest_placement(ctx, guest), no_room);
     verdicts.find(Finding {
         marks,
         ..Finding::new(severity, Confidence::High, evidence, fix)
@@ -302,15 +231,11 @@ pub(super) fn wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
             continue;
         };
         // Other tasks on the CPU are the subject of other rules.
-        let others = ctx
-            .model
-            .host
-            .cpu(cpu)
-            .and_then(|c| c.time)
-            .map(|t| t.busy() - own.busy());
-        let shared =
-            own.wait.is_some_and(|w| w >= COMPETES) || others.is_none_or(|busy| busy > OTHERS_BUSY);
-        if w.count < MIN_WAKEUPS || shared || p99 < warning_us && median < info_us {
+        let is_shared = own.wait >= Some(COMPETES)
+            || ctx
+                .busy_of(cpu)
+                .is_none_or(|busy| busy - own.busy() > OTHERS_BUSY);
+        if w.count < MIN_WAKEUPS || is_shared || p99 < warning_us && median < info_us {
             continue;
         }
         let severity = if p99 >= warning_us {
@@ -318,41 +243,34 @@ pub(super) fn wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
         } else {
             Severity::Info
         };
-        let (name, count, window) = (thread.label(), w.count, guest.window());
-        let (median, p99) = (figure(median), figure(p99));
-        let evidence = known([
-            Some(format!(
-                "{name}: of {count} wake-ups half took over {median} us and one in 100 over {p99} \
-                    us {window}"
-            )),
-            sleeps(ctx, cpu),
-            Some(format!(
-                "look at: perf sched record -C {cpu} sleep 10; perf sched latency"
-            )),
-        ]);
-        let shallow =
-            fixes::command(SHALLOW_SLEEP).needing("keeps CPUs out of deep sleep; costs power");
-        let fix = vec![shallow, fixes::advice(GUEST_IDLES_CPU).only(Audience::Qemu)];
-        let found = Finding::new(severity, Confidence::Medium, evidence, fix);
-        return verdicts.find(
-            Finding {
-                marks: vec![Mark::Pcpu(cpu)],
-                ..found
-            }
-            .about_vcpu(thread),
+        let evidence = vec![
+            format!(
+                "{}: of {} wake-ups half took over {} us and one in 100 over {} us {}",
+                thread.label(),
+                w.count,
+                figure(median),
+                figure(p99),
+                guest.window()
+            ),
+            format!("look at: perf sched record -C {cpu} sleep 10; perf sched latency"),
+        ];
+        let shallow = fixes::command(
+            "tuned-adm profile virtual-host-latency 2>/dev/null || cpupower idle-set -D 10",
         );
+        let own_cpus = fixes::advice(
+            "For a guest with CPUs of its own: -overcommit cpu-pm=on, or a larger \
+                kvm.halt_poll_ns",
+        );
+        let fix = vec![
+            shallow.needing("keeps CPUs out of deep sleep; costs power"),
+            own_cpus.only(Audience::Qemu),
+        ];
+        let found = Finding {
+            marks: vec![Mark::Pcpu(cpu)],
+            ..Finding::new(severity, Confidence::Medium, evidence, fix)
+        };
+        return verdicts.find(found.about_vcpu(thread));
     }
-}
-
-/// How often a CPU wakes from sleep states, and how long it takes to leave them.
-fn sleeps(ctx: &Context<'_>, cpu: u32) -> Option<String> {
-    let power = ctx.model.host.cpu(cpu)?.power?;
-    let (rate, leaving_us) = (power.wake_rate()?, power.wake_us()?);
-    let (rate, leaving) = (figure(rate), figure(leaving_us));
-    Some(format!(
-        "CPU {cpu} wakes {rate} times/s from sleep states that take {leaving} us on average to \
-        leave"
-    ))
 }
 
 /// A vCPU that polls: how long, and the part of that after which it slept anyway, percent of a CPU.
@@ -402,9 +320,17 @@ pub(super) fn halt_poll(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
 
 /// What makes halt polling shorter.
 fn less_polling() -> Vec<Fix> {
-    let less = fixes::command("echo 50000 > /sys/module/kvm/parameters/halt_poll_ns")
-        .needing(LESS_POLLING_NEED);
-    vec![less, fixes::advice(KEEP_POLLING)]
+    let less = fixes::command("echo 50000 > /sys/module/kvm/parameters/halt_poll_ns").needing(
+        "on older kernels for guests that start afterwards; raises wake-up latency a \
+            little",
+    );
+    vec![
+        less,
+        fixes::advice(
+            "Keep it where the guest has its CPUs to itself and latency \
+        matters more than power",
+        ),
+    ]
 }
 
 fn polled(counters: &Rates) -> Option<(f64, f64)> {
@@ -474,7 +400,16 @@ pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
 
 /// What shows the host's interrupts, and routes them elsewhere.
 fn fewer_interrupts() -> Vec<Fix> {
-    let show = fixes::command(SHOW_INTERRUPTS)
-        .needing("shows which interrupts arrive on the guest's CPUs");
-    vec![show, fixes::advice(ROUTE_INTERRUPTS)]
+    let show = fixes::command(
+        "grep . /proc/irq/*/effective_affinity_list; cat \
+        /proc/interrupts",
+    )
+    .needing("shows which interrupts arrive on the guest's CPUs");
+    vec![
+        show,
+        fixes::advice(
+            "Route device interrupts away from the guest's CPUs \
+        (/proc/irq/N/smp_affinity_list)",
+        ),
+    ]
 }

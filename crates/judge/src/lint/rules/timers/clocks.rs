@@ -16,27 +16,7 @@ use sample::Direction;
 const TO_VMM_US: f64 = 5.0;
 
 const TIME_REF_COUNT: u64 = 0x4000_0020;
-const SET_CLOCKSOURCE: &str = "cat \
-     /sys/devices/system/clocksource/clocksource0/available_clocksource\necho kvm-clock > \
-     /sys/devices/system/clocksource/clocksource0/current_clocksource";
-const KEEP_CLOCKSOURCE: &str = "Remove clocksource= and notsc from the guest's kernel command line";
-const EITHER_SYSTEM: &str = "Linux guest: set its clocksource to kvm-clock or tsc \
-    (/sys/devices/system/clocksource/clocksource0/current_clocksource). Windows guest: enable the \
-    Hyper-V clock (timer hypervclock) with vpindex, synic and stimer";
-const INVTSC_NEED: &str = "power-off and start of the guest, which then migrates live only between \
-    equal TSCs";
-const PIT_FORCED: &str = "An old system has no better timer, and KVM emulates this one in the \
-    kernel: leave it. On newer systems something forces the PIT: look for noapic, nolapic or \
-    clocksource= on the kernel command line";
 const PORTS_UNNAMED: &str = "but the figures do not name the ports (the ioport table does)";
-const HPET_ADDRESSES_UNKNOWN: &str = "the guest has an HPET; the mmio table shows whether these \
-    are its accesses";
-const CHECK_CLOCKSOURCE: &str = "look at: clocksource0/current_clocksource of the host, which \
-    should be tsc";
-const MISCONFIG_UNEXPLAINED: &str = "EPT_MISCONFIG exits are frequent, but their addresses are not \
-    known";
-const CHECK_PPOLL: &str = "look at: strace -c -p PID, where an unused HPET shows a thousand ppoll \
-    calls a second";
 
 pub(super) fn acpi_pm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().timers;
@@ -87,7 +67,11 @@ pub(super) fn acpi_pm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
 pub(super) fn rtc(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let accesses = guest.devices(Space::Pio, |name| name == "rtc");
     let reads = guest
-        .ports(|r| r.device_name() == Some("rtc") && r.direction == Direction::Read)
+        .accesses(|r| {
+            r.space == Space::Pio
+                && r.device_name() == Some("rtc")
+                && r.direction == Direction::Read
+        })
         .count;
     // A guest that sets its clock writes; one that ticks by the RTC reads once per interrupt.
     if reads * 4 < accesses.count {
@@ -125,7 +109,11 @@ pub(super) fn pit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
     let fix = if known {
         found.fix
     } else {
-        vec![fixes::advice(PIT_FORCED)]
+        vec![fixes::advice(
+            "An old system has no better timer, and KVM emulates this one in \
+            the kernel: leave it. On newer systems something forces the PIT: look for noapic, \
+            nolapic or clocksource= on the kernel command line",
+        )]
     };
     verdicts.find(Finding { fix, ..found });
 }
@@ -161,75 +149,77 @@ fn better_clock(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
     }
     if guest.kind.linux() {
         return vec![
-            fixes::inside(guest, SET_CLOCKSOURCE),
-            fixes::advice(KEEP_CLOCKSOURCE),
+            fixes::inside(
+                guest,
+                "cat \
+                /sys/devices/system/clocksource/clocksource0/available_clocksource\necho \
+                kvm-clock > /sys/devices/system/clocksource/clocksource0/current_clocksource",
+            ),
+            fixes::advice("Remove clocksource= and notsc from the guest's kernel command line"),
         ];
     }
-    vec![fixes::advice(EITHER_SYSTEM)]
+    vec![fixes::advice(
+        "Linux guest: set its clocksource to kvm-clock or tsc \
+        (/sys/devices/system/clocksource/clocksource0/current_clocksource). Windows guest: enable \
+        the Hyper-V clock (timer hypervclock) with vpindex, synic and stimer",
+    )]
 }
 
 /// The HPET as clock or timer.
 pub(super) fn clock(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().timers;
     let named = guest.devices(Space::Mmio, |name| name == "hpet");
-    let direct = named.count > 0;
-    // Without addresses there is only the exit for emulated memory; the configuration has to name
-    // the device.
-    let accesses = if direct {
-        named
-    } else {
-        guest.exits(&[ExitKind::EptMisconfig])
-    };
-    let is_slow = accesses.mean_us.is_some_and(|m| m >= TO_VMM_US);
-    let frequent = is_slow
-        && accesses.rate.is_some_and(|r| r >= t.hpet.warning)
-        && !guest.has_accesses(Space::Mmio);
-    match guest.config.hpet() {
-        _ if direct => {}
-        Some(true) if frequent => {}
-        None if frequent => return verdicts.cannot_tell(MISCONFIG_UNEXPLAINED),
-        _ => return,
+    if named.count == 0 {
+        return unnamed_clock(ctx, guest, verdicts);
     }
-    let Some(rate) = accesses.rate_or_tell(guest, verdicts) else {
+    let Some(rate) = named.rate_or_tell(guest, verdicts) else {
         return;
     };
-    let by_vcpu = accesses
-        .per_vcpu
-        .filter(|r| *r >= t.hpet_per_vcpu)
-        .map(|_| Severity::Info);
-    let by_cost = by_vcpu.and(ctx.severity_by_cost(guest, &accesses));
-    let Some(severity) = worst([t.hpet.of(rate), by_vcpu, by_cost]) else {
-        return;
-    };
-    let confidence = match (direct, guest.config.timers.hpet) {
-        (true, _) => Confidence::High,
-        (false, Some(true)) => Confidence::Medium,
-        (false, _) => Confidence::Low,
-    };
-    // Any device without an ioeventfd looks the same.
-    let severity = if confidence == Confidence::Low {
-        Severity::Info
-    } else {
-        severity
-    };
-    let (what, of) = if direct {
-        ("accesses", "to the HPET")
-    } else {
-        ("EPT_MISCONFIG exits", "(emulated memory)")
-    };
-    let evidence = known([
-        Some(accesses.describe(guest, what, of)),
-        (!direct).then(|| HPET_ADDRESSES_UNKNOWN.into()),
-    ]);
-    let mut finding = emulated_timer(ctx, guest, severity, evidence).caused_by(accesses);
-    finding.confidence = confidence;
-    let enlightened = fixes::hyperv::clock_and_timers(guest)
-        .iter()
-        .all(|n| guest.config.hyperv.has(n));
-    if guest.kind.linux() || (guest.kind.windows(Confidence::Low) && enlightened) {
-        finding.fix.extend(fixes::hpet_off(guest));
+    let mut severity = t.hpet.of(rate);
+    if named.per_vcpu >= Some(t.hpet_per_vcpu) {
+        let by_cost = ctx.severity_by_cost(guest, &named);
+        severity = worst([severity, Some(Severity::Info), by_cost]);
     }
-    verdicts.find(finding);
+    let Some(severity) = severity else { return };
+    let evidence = vec![named.describe(guest, "accesses", "to the HPET")];
+    let mut found = emulated_timer(ctx, guest, severity, evidence).caused_by(named);
+    let has_better = fixes::hyperv::missing(guest, fixes::hyperv::clock_and_timers(guest));
+    if guest.kind.linux() || (guest.kind.windows(Confidence::Low) && has_better.is_empty()) {
+        found.fix.extend(fixes::hpet_off(guest));
+    }
+    verdicts.find(found);
+}
+
+/// Without addresses there is only the exit for emulated memory, which any device without an
+/// ioeventfd causes; the configuration has to name the device.
+fn unnamed_clock(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+    let exits = guest.exits(&[ExitKind::EptMisconfig]);
+    let is_slow = exits.mean_us.is_some_and(|mean| mean >= TO_VMM_US);
+    let is_frequent = exits.rate >= Some(ctx.thresholds().timers.hpet.warning);
+    if !is_slow || !is_frequent || guest.has_accesses(Space::Mmio) {
+        return;
+    }
+    let Some(has_hpet) = guest.config.hpet() else {
+        return verdicts
+            .cannot_tell("EPT_MISCONFIG exits are frequent, but their addresses are not known");
+    };
+    if has_hpet {
+        let evidence = vec![
+            exits.describe(guest, "EPT_MISCONFIG exits", "(emulated memory)"),
+            "the guest has an HPET; the mmio table shows whether these are its accesses".into(),
+        ];
+        // By default it has one, whether it uses it or not.
+        let (severity, confidence) = if guest.config.timers.hpet == Some(true) {
+            (Severity::Warning, Confidence::Medium)
+        } else {
+            (Severity::Info, Confidence::Low)
+        };
+        let found = emulated_timer(ctx, guest, severity, evidence).caused_by(exits);
+        verdicts.find(Finding {
+            confidence,
+            ..found
+        });
+    }
 }
 
 /// An HPET that nobody uses still fires in QEMU.
@@ -257,7 +247,13 @@ pub(super) fn idle_cost(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
         time"
     );
     let unused = "the guest has an HPET and does not read it".to_owned();
-    let evidence = vec![idle, unused, CHECK_PPOLL.into()];
+    let evidence = vec![
+        idle,
+        unused,
+        "look at: strace -c -p PID, where an unused HPET shows \
+        a thousand ppoll calls a second"
+            .into(),
+    ];
     let found = Finding::new(severity, Confidence::Low, evidence, fixes::hpet_off(guest));
     verdicts.find(Finding {
         cost: Some(main),
@@ -278,7 +274,7 @@ pub(super) fn tsc_page(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
             "reads",
             "of MSR 0x40000020 (HV_X64_MSR_TIME_REF_COUNT)",
         ),
-        CHECK_CLOCKSOURCE.into(),
+        "look at: clocksource0/current_clocksource of the host, which should be tsc".into(),
     ];
     let mut fix = Vec::new();
     if guest.config.enlightened("hypervclock") == Some(false) {
@@ -287,8 +283,8 @@ pub(super) fn tsc_page(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     fix.extend(fixes::cpu_feature(
         guest,
         "invtsc",
-        INVTSC_NEED,
-        &["migratable=off", "invtsc=on", "hv-time=on"],
+        "power-off and start of the guest, which then migrates live only between equal TSCs",
+        "migratable=off,invtsc=on,hv-time=on",
     ));
     fix.push(fixes::advice(
         "After a live migration or a restore from a file, restart the guest to get the page back",

@@ -21,8 +21,6 @@ const HIDDEN_HYPERVISOR: Prose = Prose {
         hypervisor. Without it Windows uses QEMU's timers, whatever enlightenments are configured: \
         the price of hiding it from anti-cheat software",
 };
-const NOT_SHOWN: &str = "the configuration does not show the Hyper-V clock and timers (add the \
-    whole virsh dumpxml)";
 
 pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     if !guest.config.known || !guest.config.is_x86() {
@@ -53,7 +51,12 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
         (_, true, _) => None,
         (_, false, true) => Some(NO_SYNTHETIC_TIMERS),
         _ if not_shown.is_empty() => return,
-        _ => return verdicts.cannot_tell(NOT_SHOWN),
+        _ => {
+            return verdicts.cannot_tell(
+                "the configuration does not show the Hyper-V clock \
+            and timers (add the whole virsh dumpxml)",
+            );
+        }
     };
     let evidence = known([
         io.as_ref().map(|io| io.describe(guest, "port exits", "")),

@@ -13,14 +13,6 @@ const TICK_RATES: [f64; 4] = [100.0, 250.0, 300.0, 1000.0];
 /// How far the mean of all vCPUs, and each vCPU, may be from a tick rate.
 const MEAN_TOLERANCE: f64 = 0.06;
 const VCPU_TOLERANCE: f64 = 0.1;
-const TICK_STORM_LOOK: &str = "cat /proc/cmdline; grep -E 'CONFIG_(NO_HZ|HZ)' /boot/config-$(uname \
-    -r)";
-const TICK_STORM_FIX: &str = "Remove nohz=off from the guest's kernel command line, unless it does \
-    real-time work";
-const POWERCFG_NEED: &str = "run it as administrator; it names the programs that asked for a fine \
-    timer";
-const WAKEUPS_UNEXPLAINED: &str = "an idle guest is woken often, and what by is not in these \
-    figures";
 
 /// An idle Windows guest that sleeps for less than a millisecond at a time.
 pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -37,7 +29,10 @@ pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
     let timers = guest.devices(Space::Pio, |n| n == "rtc").rate_or_zero()
         + guest.devices(Space::Mmio, |n| n == "hpet").rate_or_zero();
     if timers < t.rtc.info && guest.config.enlightened("stimer").is_none() {
-        return verdicts.cannot_tell(WAKEUPS_UNEXPLAINED);
+        return verdicts.cannot_tell(
+            "an idle guest is woken often, and what by is not in \
+            these figures",
+        );
     }
     let severity = if timers < t.rtc.info {
         Severity::Info
@@ -63,7 +58,10 @@ pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
     if fixes::hyperv::missing(guest, fixes::hyperv::clock_and_timers(guest)).is_empty() {
         fix.insert(
             0,
-            fixes::inside(guest, "powercfg /energy /duration 30").needing(POWERCFG_NEED),
+            fixes::inside(guest, "powercfg /energy /duration 30").needing(
+                "run it as administrator; it names the programs that asked for a fine \
+                timer",
+            ),
         );
     }
     let (rate, sleep, cpu, window) = (figure(rate), figure(sleep_ms), figure(cpu), guest.window());
@@ -106,7 +104,8 @@ pub(super) fn tick_storm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
         return;
     }
     let Some(seconds) = guest.seconds else { return };
-    let mean = all.rate_or_zero() / vcpus;
+    let rate = all.rate_or_zero();
+    let mean = rate / vcpus;
     let Some(hz) = TICK_RATES
         .iter()
         .copied()
@@ -115,40 +114,46 @@ pub(super) fn tick_storm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
         return;
     };
     let rows = &guest.domain.vcpu_accesses;
-    let by_vcpu = !rows.is_empty();
-    let own = |v| {
-        total(
-            rows.iter()
-                .filter(|r| r.vcpu == Some(v) && programs_timer(r))
-                .map(|r| r.span.count),
-        )
-    };
-    let rates = || {
-        (0..vcpus as u32)
-            .filter(|_| by_vcpu)
-            .map(|v| own(v) as f64 / seconds)
-    };
-    if rates().any(|rate| (rate / hz - 1.0).abs() > VCPU_TOLERANCE) {
-        return;
+    let mut slowest = mean;
+    for vcpu in 0..vcpus as u32 {
+        let own = rows
+            .iter()
+            .filter(|r| r.vcpu == Some(vcpu) && programs_timer(r));
+        let own = total(own.map(|r| r.span.count)) as f64 / seconds;
+        if !rows.is_empty() {
+            if (own / hz - 1.0).abs() > VCPU_TOLERANCE {
+                return;
+            }
+            slowest = slowest.min(own);
+        }
     }
-    let slowest = rates().reduce(f64::min).unwrap_or(mean);
-    let storm = by_vcpu && slowest >= t.tick_per_vcpu.warning && all.rate_or_zero() >= t.tick_storm;
-    let severity = if storm {
+    let (on, confidence) = if rows.is_empty() {
+        ("average over", Confidence::Low)
+    } else {
+        ("each of", Confidence::Medium)
+    };
+    let is_storm = slowest >= t.tick_per_vcpu.warning && rate >= t.tick_storm;
+    let severity = if is_storm && !rows.is_empty() {
         Severity::Warning
     } else {
         Severity::Info
-    };
-    let (on, confidence) = if by_vcpu {
-        ("each of", Confidence::Medium)
-    } else {
-        ("average over", Confidence::Low)
     };
     let (rate, vcpus, cpu) = (figure(slowest), figure(vcpus), figure(cpu));
     let evidence = vec![
         all.describe(guest, "timer settings", ""),
         format!("{rate}/s on {on} {vcpus} vCPUs, while the guest runs {cpu} % of their time"),
     ];
-    let look = fixes::inside(guest, TICK_STORM_LOOK);
-    let fix = vec![look, fixes::advice(TICK_STORM_FIX)];
+    let look = fixes::inside(
+        guest,
+        "cat /proc/cmdline; grep -E 'CONFIG_(NO_HZ|HZ)' \
+        /boot/config-$(uname -r)",
+    );
+    let fix = vec![
+        look,
+        fixes::advice(
+            "Remove nohz=off from the guest's kernel command line, \
+        unless it does real-time work",
+        ),
+    ];
     verdicts.find(Finding::new(severity, confidence, evidence, fix).caused_by(all));
 }
