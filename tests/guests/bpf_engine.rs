@@ -377,7 +377,7 @@ fn what_one_process_does_costs_no_other_process_a_count() {
         let gaps: Vec<String> = engine.gaps().into_iter().map(|gap| gap.cause).collect();
         assert!(
             gaps.iter()
-                .any(|cause| cause.contains("than the 128 that one process has room for")),
+                .any(|cause| cause.contains("of one user or process")),
             "{gaps:?}"
         );
         // The slots of threads that ended are free again.
@@ -438,7 +438,7 @@ fn what_one_user_does_costs_no_other_user_a_count() {
     }
     let gaps: Vec<String> = engine.gaps().into_iter().map(|gap| gap.cause).collect();
     assert!(
-        matches!(&gaps[..], [one] if one.contains("the guests of one user")),
+        matches!(&gaps[..], [one] if one.contains("of one user or process")),
         "{gaps:?}"
     );
     // The places of its threads that ended are free again.

@@ -313,6 +313,8 @@ fn libvirt_reports_a_copy() {
         Err(why) => return common::skipped(TEST, &why),
     };
     let copy = format!("/var/lib/libvirt/images/{name}-copy.img");
+    // Of a run that failed.
+    let _ = std::fs::remove_file(&copy);
     let made = virsh(&[
         "blockcopy",
         name,

@@ -485,6 +485,12 @@ impl Collector {
             .values()
             .filter_map(|guest| guest.threads.failure)
             .chain(self.unopened.iter().copied());
+        let mut held_back = Vec::new();
+        for (pid, guest) in &self.guests {
+            if guest.description.command_line.is_some() {
+                held_back.push(*pid);
+            }
+        }
         let view = ProcView {
             found,
             failure,
@@ -492,6 +498,7 @@ impl Collector {
                 failures.clone().count(),
                 failures.min_by_key(|why| *why == FileError::Denied),
             ),
+            held_back: &held_back,
         };
         let mut all = vec![source_status::procfs(&view, &self.options.paths)];
         let problems = self

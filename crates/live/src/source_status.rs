@@ -14,6 +14,8 @@ pub(crate) struct ProcView<'a> {
     pub failure: Option<FileError>,
     /// Guests of which not all threads could be read, and why one could not.
     pub unread_guests: (usize, Option<FileError>),
+    /// The processes of guests whose command lines do not come.
+    pub held_back: &'a [i32],
 }
 
 /// /proc.
@@ -49,6 +51,19 @@ pub(crate) fn procfs(view: &ProcView<'_>, paths: &SystemPaths) -> SourceStatus {
     if guests > 0 {
         let (why, fix) = because(guest_failure, rights::hint);
         let cause = format!("the threads of {guests} guests could not all be read{why}");
+        problems.push((cause, fix));
+    }
+    if let Some(pid) = view.held_back.first() {
+        let cause = format!(
+            "the command lines of {} guests do not come, one of them that of process {pid}: they \
+             are shown without name and set-up",
+            view.held_back.len()
+        );
+        let fix = format!(
+            "see `grep -e fuse -e nfs /proc/{pid}/mountinfo`: such a process waits for a file \
+             system that does not answer, or holds its memory back on purpose; kvmtop goes on \
+             without"
+        );
         problems.push((cause, fix));
     }
     if paths.hides_processes() {
@@ -168,6 +183,7 @@ mod tests {
             found: &all,
             failure: None,
             unread_guests: (0, None),
+            held_back: &[],
         };
         assert_eq!(procfs(&seen, &paths), SourceStatus::ok(SourceId::Procfs));
         let full = FileError::Other(Errno::MFILE);
@@ -204,6 +220,14 @@ mod tests {
                 },
                 "4 guests could not all be read",
                 "ulimit -n",
+            ),
+            (
+                ProcView {
+                    held_back: &[77, 78],
+                    ..seen
+                },
+                "the command lines of 2 guests",
+                "/proc/77/mountinfo",
             ),
             (
                 ProcView {

@@ -179,7 +179,7 @@ pub(crate) struct GuestDescription {
     /// The facts of its process.
     pub identity: ProcessIdentity,
     /// Its command line, until that is read: the process can hold it back.
-    command_line: Option<LateFile>,
+    pub(crate) command_line: Option<LateFile>,
     /// All facts together.
     pub facts: Arc<DomainFacts>,
     /// Its name by its sources.

@@ -76,7 +76,13 @@ fn answer(
 ) {
     match question {
         GuestQuestion::Devices => {
-            let Some((now, read)) = connection.devices(uuid) else {
+            let xml = shared
+                .lock()
+                .domains
+                .get(uuid)
+                .and_then(|domain| domain.xml_text.clone());
+            let is_copied = xml.is_some_and(|xml| xml.contains("<mirror "));
+            let Some((now, read)) = connection.devices(uuid, is_copied) else {
                 return;
             };
             let mut state = shared.lock();

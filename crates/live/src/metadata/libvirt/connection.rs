@@ -46,8 +46,13 @@ impl LibvirtConnection {
     }
 
     /// Whether a domain runs, with the disks that failed; and the counters of its disks and
-    /// interfaces, its balloon and its job.
-    pub fn devices(&mut self, uuid: &str) -> Option<(ReportedState, Option<DeviceCounters>)> {
+    /// interfaces, its balloon and its jobs. `is_copied`: its XML has a disk that is copied, whose
+    /// job is asked for.
+    pub fn devices(
+        &mut self,
+        uuid: &str,
+        is_copied: bool,
+    ) -> Option<(ReportedState, Option<DeviceCounters>)> {
         let domain = self.open().ok()?.lookup_domain_by_uuid_string(uuid).ok()?;
         let mut state = reported_state(&domain);
         if let ReportedState::Stopped(stop) = &mut state
@@ -55,7 +60,7 @@ impl LibvirtConnection {
         {
             stop.disks = unwrapped::failed_disks(&domain);
         }
-        Some((state, counters(&domain)))
+        Some((state, counters(&domain, is_copied)))
     }
 
     /// The text of the guest's memory map, by a human monitor command.
@@ -90,17 +95,27 @@ fn reported_state(domain: &Domain) -> ReportedState {
     ReportedState::stopped_for(state::stop_reason(domain))
 }
 
-fn counters(domain: &Domain) -> Option<DeviceCounters> {
+fn counters(domain: &Domain, is_copied: bool) -> Option<DeviceCounters> {
     let read = unwrapped::device_stats(domain)?;
     let at = Instant::now();
     let step = state::migration_status(domain);
-    let job = unwrapped::job(domain).map(|stats| jobs::of_domain(&stats, step));
+    let disks = stats::disks(&read);
+    let mut jobs = Vec::new();
+    jobs.extend(unwrapped::job(domain).map(|stats| jobs::of_domain(&stats, step)));
+    if is_copied {
+        for disk in &disks {
+            jobs.extend(
+                unwrapped::block_job(domain, &disk.name)
+                    .map(|info| jobs::of_disk(&disk.name, &info)),
+            );
+        }
+    }
     Some(DeviceCounters {
         at,
-        disks: stats::disks(&read),
+        disks,
         nics: stats::nics(&read),
         balloon: stats::balloon(&read),
-        jobs: job.into_iter().collect(),
+        jobs,
     })
 }
 
@@ -143,7 +158,7 @@ mod tests {
                 .expect("XML")
                 .contains(&format!("<uuid>{uuid}</uuid>"))
         );
-        let (state, _) = connection.devices(uuid).expect("the domain");
+        let (state, _) = connection.devices(uuid, false).expect("the domain");
         assert_eq!(state, ReportedState::Running);
         let domain = connection
             .open()

@@ -1,9 +1,10 @@
-//! The job of a whole domain as libvirt reports it. What it reports only on a writable connection
-//! is unknown: the downtime limit, the bandwidth and the capabilities of a migration. Jobs of single
-//! disks are not asked for.
+//! Jobs as libvirt reports them. What it reports only on a writable connection is unknown: the
+//! downtime limit, the bandwidth and the capabilities of a migration. It names no stream and no
+//! commit that does not reach the top.
 
 use super::domain_stats::{Stats, number};
 use sample::{Job, JobKind};
+use virt::sys::virDomainBlockJobInfo;
 
 /// From the parameters of `virDomainGetJobStats`. `status`: the step of a migration.
 pub(super) fn of_domain(stats: &Stats, status: &str) -> Job {
@@ -42,6 +43,27 @@ pub(super) fn of_domain(stats: &Stats, status: &str) -> Job {
             .and_then(|pages| pages.checked_mul(number(stats, "memory_page_size").unwrap_or(4096))),
         downtime_ns: nanoseconds("downtime"),
         throttle_percent: number(stats, "auto_converge_throttle"),
+        ..Job::default()
+    }
+}
+
+/// From `virDomainGetBlockJobInfo`.
+pub(super) fn of_disk(name: &str, info: &virDomainBlockJobInfo) -> Job {
+    let is_ready = info.end > 0 && info.cur == info.end;
+    Job {
+        kind: match info.type_ {
+            1 => JobKind::Stream,
+            2 => JobKind::Mirror,
+            3 | 4 => JobKind::Commit,
+            5 => JobKind::Backup,
+            _ => JobKind::Other,
+        },
+        name: name.to_owned(),
+        status: if is_ready { "ready" } else { "running" }.into(),
+        done: Some(info.cur),
+        total: Some(info.end),
+        remaining: Some(info.end.saturating_sub(info.cur)),
+        limit: Some(info.bandwidth).filter(|limit| *limit > 0),
         ..Job::default()
     }
 }

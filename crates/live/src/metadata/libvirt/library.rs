@@ -93,6 +93,9 @@ functions! {
     fn virDomainQemuMonitorCommand(
         domain: sys::virDomainPtr, command: *const c_char, answer: *mut *mut c_char, flags: c_uint
     ) -> c_int, else -1;
+    fn virDomainGetBlockJobInfo(
+        domain: sys::virDomainPtr, disk: *const c_char, info: sys::virDomainBlockJobInfoPtr, flags: c_uint
+    ) -> c_int, else -1;
     fn virDomainGetDiskErrors(
         domain: sys::virDomainPtr, errors: sys::virDomainDiskErrorPtr, room: c_uint, flags: c_uint
     ) -> c_int, else -1;

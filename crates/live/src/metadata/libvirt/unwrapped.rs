@@ -4,7 +4,7 @@
 use super::domain_stats::Stats;
 use kvm::sanitize;
 use sample::{MAX_STOP_DISKS, StopDisk};
-use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint};
 use std::ptr::null_mut;
 use virt::domain::Domain;
 use virt::sys;
@@ -64,6 +64,23 @@ pub fn job(domain: &Domain) -> Option<Stats> {
         sys::virTypedParamsFree(list, count);
         job
     }
+}
+
+/// The job of a disk, if it has one.
+pub fn block_job(domain: &Domain, disk: &str) -> Option<sys::virDomainBlockJobInfo> {
+    let mut info = sys::virDomainBlockJobInfo {
+        type_: 0,
+        bandwidth: 0,
+        cur: 0,
+        end: 0,
+    };
+    let disk = CString::new(disk).ok()?;
+    let flags = sys::VIR_DOMAIN_BLOCK_JOB_INFO_BANDWIDTH_BYTES;
+    // SAFETY: the name is a text of C, and `info` is libvirt's record.
+    let result = unsafe {
+        sys::virDomainGetBlockJobInfo(domain.as_ptr(), disk.as_ptr(), &raw mut info, flags)
+    };
+    if result == 1 { Some(info) } else { None }
 }
 
 /// The statistics of its disks, network cards and balloon. One domain is asked at a time, because a
