@@ -4,7 +4,7 @@ use super::filter::TableFilter;
 use super::table::RowKey;
 use judge::cost::{GuestCosts, guest_costs};
 use judge::model::{DomainModel, GuestId, Model};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 /// A row of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,8 +35,19 @@ pub struct GuestList {
     pub shows_idle: bool,
     /// Which guests are shown.
     pub filter: TableFilter,
-    /// What costs each guest its time, in the order of the model.
+    /// What costs each guest its time, on average over [`CALM_MS`], in the order of the model.
     pub costs: Vec<GuestCosts>,
+    /// The costs of the intervals of which these are the means, oldest first.
+    recent: VecDeque<IntervalCosts>,
+}
+
+/// Costs and who takes the CPU are means over this long, so that names can be read, milliseconds.
+const CALM_MS: i64 = 10_000;
+
+#[derive(Debug, Clone)]
+struct IntervalCosts {
+    time_ms: i64,
+    of_guests: HashMap<GuestId, GuestCosts>,
 }
 
 impl GuestList {
@@ -53,11 +64,30 @@ impl GuestList {
             .flat_map(|m| &m.domains)
             .map(DomainModel::key);
         let before: HashMap<GuestId, &GuestCosts> = before.zip(&self.costs).collect();
-        let mut costs = guest_costs(model);
-        for (domain, costs) in model.domains.iter().zip(&mut costs) {
-            if let Some(before) = before.get(&domain.key()) {
-                costs.keep_lead(before);
+        let now = model.time_ms;
+        let last = self.recent.back().map_or(now, |last| last.time_ms);
+        // The clock was set, or the screen shows another time.
+        if now < last || now - last > CALM_MS {
+            self.recent.clear();
+        }
+        let of_now = model.domains.iter().map(DomainModel::key);
+        self.recent.push_back(IntervalCosts {
+            time_ms: now,
+            of_guests: of_now.zip(guest_costs(model)).collect(),
+        });
+        self.recent.retain(|recent| now - recent.time_ms < CALM_MS);
+        let mut costs = Vec::new();
+        for domain in &model.domains {
+            let key = domain.key();
+            let recent = self.recent.iter();
+            let intervals: Vec<&GuestCosts> = recent
+                .filter_map(|recent| recent.of_guests.get(&key))
+                .collect();
+            let mut mean = GuestCosts::mean(&intervals);
+            if let Some(before) = before.get(&key) {
+                mean.keep_lead(before);
             }
+            costs.push(mean);
         }
         self.costs = costs;
     }

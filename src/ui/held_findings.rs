@@ -1,6 +1,6 @@
-//! Texts of findings on a live screen. The figures in a text cover one interval and differ in each;
-//! the screen keeps them for some seconds, so that a list can be read. New findings and changed
-//! severities appear immediately.
+//! Findings on a live screen: they keep their places and their headings for some seconds, so that a
+//! list can be read. Their evidence is always that of the interval whose figures the tables show.
+//! New findings and changed severities appear immediately.
 
 use super::table::is_due;
 use judge::lint::{Finding, FindingId};
@@ -15,7 +15,8 @@ pub struct HeldFindings {
 
 impl HeldFindings {
     /// The findings to show at a time: those that are new or judged differently as they are now,
-    /// the others as they are shown, and in that order, until their time is over.
+    /// the others as they are shown but for their evidence, and in that order, until their time is
+    /// over.
     pub fn settle(&mut self, shown: &[Finding], now: Vec<Finding>, now_ms: i64) -> Vec<Finding> {
         if is_due(self.taken_ms, now_ms) {
             self.taken_ms = Some(now_ms);
@@ -31,16 +32,19 @@ impl HeldFindings {
                 == (b.severity, b.confidence, &b.title, &b.folded)
         };
         let place = |f: &Finding| places.get(&f.id()).copied();
-        let held = |f: Finding| {
-            place(&f)
-                .map(|at| &shown[at])
-                .filter(|shown| same(shown, &f))
-                .cloned()
-                .unwrap_or(f)
-        };
-        let mut now: Vec<Finding> = now.into_iter().map(held).collect();
-        now.sort_by_key(|f| (Reverse(f.severity), place(f).unwrap_or(usize::MAX)));
-        now
+        let mut settled = Vec::new();
+        for finding in now {
+            match place(&finding).map(|at| &shown[at]) {
+                Some(shown) if same(shown, &finding) => settled.push(Finding {
+                    evidence: finding.evidence,
+                    marks: finding.marks,
+                    ..shown.clone()
+                }),
+                _ => settled.push(finding),
+            }
+        }
+        settled.sort_by_key(|f| (Reverse(f.severity), place(f).unwrap_or(usize::MAX)));
+        settled
     }
 }
 
@@ -53,23 +57,24 @@ mod tests {
         Finding {
             rule,
             severity,
+            problem: figure.into(),
             evidence: vec![figure.into()],
             ..Finding::default()
         }
     }
 
     #[test]
-    fn figures_stand_for_some_seconds_and_news_is_shown_at_once() {
+    fn headings_stand_for_some_seconds_and_evidence_is_of_now() {
         use Severity::{Critical, Warning};
         let (mut held, mut shown) = (HeldFindings::default(), Vec::new());
         let mut at = |ms: i64, now: Vec<Finding>| {
             shown = held.settle(&shown, now, ms);
             shown
                 .iter()
-                .map(|f| f.evidence[0].clone())
+                .map(|f| format!("{} {}", f.problem, f.evidence[0]))
                 .collect::<Vec<_>>()
         };
-        assert_eq!(at(0, vec![finding(RuleId::RtcTick, Warning, "1")]), ["1"]);
+        assert_eq!(at(0, vec![finding(RuleId::RtcTick, Warning, "1")]), ["1 1"]);
         assert_eq!(
             at(
                 1000,
@@ -78,24 +83,24 @@ mod tests {
                     finding(RuleId::RtcTick, Warning, "2")
                 ]
             ),
-            ["9", "1"]
+            ["9 9", "1 2"]
         );
         assert_eq!(
             at(2000, vec![finding(RuleId::RtcTick, Critical, "3")]),
-            ["3"],
+            ["3 3"],
             "worse than it was"
         );
         assert_eq!(
             at(4700, vec![finding(RuleId::RtcTick, Critical, "4")]),
-            ["3"]
+            ["3 4"]
         );
         assert_eq!(
             at(4900, vec![finding(RuleId::RtcTick, Critical, "5")]),
-            ["5"]
+            ["5 5"]
         );
         assert_eq!(
             at(3000, vec![finding(RuleId::RtcTick, Critical, "6")]),
-            ["6"],
+            ["6 6"],
             "the clock was set"
         );
         assert_eq!(at(3100, Vec::new()), [""; 0]);

@@ -54,7 +54,7 @@ impl Attached {
         Ok(())
     }
 
-    /// Whether a program hangs on this tracepoint.
+    /// Whether a program is attached to this tracepoint.
     pub fn has(&self, event: &str) -> bool {
         self.programs
             .iter()

@@ -11,7 +11,9 @@ pub(crate) use wait::{Holder, WaitShares};
 use crate::figures::{figure, share};
 use crate::model::{DomainModel, Model};
 use kvm::thread_name::Role;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::mem::discriminant;
 
 /// A smaller cost is not shown: percent of one CPU, and for waiting also percent of the time a vCPU
 /// wanted to run.
@@ -108,6 +110,15 @@ impl Amount {
         let (Self::OfCpu(figure) | Self::OfDemand(figure) | Self::PerSecond(figure)) = self;
         figure
     }
+
+    /// Another figure with the same unit.
+    fn with(self, figure: f64) -> Self {
+        match self {
+            Self::OfCpu(_) => Self::OfCpu(figure),
+            Self::OfDemand(_) => Self::OfDemand(figure),
+            Self::PerSecond(_) => Self::PerSecond(figure),
+        }
+    }
 }
 
 /// A part of a cost.
@@ -118,6 +129,16 @@ pub struct Part {
     /// Its share of the cost, in the cost's unit. `None`: it shares the CPU; how long it ran is not
     /// traced.
     pub figure: Option<f64>,
+}
+
+impl Part {
+    /// Largest first.
+    fn order(a: &Self, b: &Self) -> Ordering {
+        let size = |part: &Self| part.figure.unwrap_or(0.0);
+        size(b)
+            .total_cmp(&size(a))
+            .then_with(|| a.name.cmp(&b.name))
+    }
 }
 
 /// One cost of a guest.
@@ -138,14 +159,14 @@ pub struct Cost {
 /// What costs a guest its time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GuestCosts {
-    /// The costs that matter, largest first.
+    /// The costs, largest first: of one interval all, of a mean those that matter.
     pub costs: Vec<Cost>,
     /// Percent of one CPU that the guest's vCPUs lost, small costs included: in exits that are not
     /// idle, and waiting for a CPU. `None` if neither is known.
     pub lost: Option<f64>,
 }
 
-/// The costs of all guests, in the order of the model.
+/// The costs of all guests in one interval, in the order of the model.
 pub fn guest_costs(model: &Model) -> Vec<GuestCosts> {
     let waits = Waits::of(model);
     model
@@ -172,14 +193,44 @@ impl GuestCosts {
                 .chain(halt_polling(domain))
                 .chain(emulator(domain)),
         );
+        costs.sort_by(Cost::order);
+        Self { costs, lost }
+    }
+
+    /// The means of a guest's costs over intervals of equal length, oldest first. A cost or a part
+    /// of it counts 0 where an interval lacks it.
+    pub fn mean(intervals: &[&Self]) -> Self {
+        let share = 1.0 / intervals.len().max(1) as f64;
+        let mut costs: Vec<Cost> = Vec::new();
+        let mut lost: Option<f64> = None;
+        for interval in intervals {
+            if let Some(percent) = interval.lost {
+                lost = Some(lost.unwrap_or(0.0) + share * percent);
+            }
+            for cost in &interval.costs {
+                let known = costs
+                    .iter_mut()
+                    .find(|mean| mean.kind == cost.kind && mean.name == cost.name);
+                match known {
+                    Some(mean) => mean.add(cost, share),
+                    None => {
+                        let mut first = Cost {
+                            amount: cost.amount.with(0.0),
+                            of_cpu: 0.0,
+                            parts: Vec::new(),
+                            ..cost.clone()
+                        };
+                        first.add(cost, share);
+                        costs.push(first);
+                    }
+                }
+            }
+        }
         costs.retain(Cost::matters);
-        costs.sort_by(|a, b| {
-            let by_figure = b.amount.figure().total_cmp(&a.amount.figure());
-            b.of_cpu
-                .total_cmp(&a.of_cpu)
-                .then(by_figure)
-                .then((a.kind, &a.name).cmp(&(b.kind, &b.name)))
-        });
+        for cost in &mut costs {
+            cost.parts.sort_by(Part::order);
+        }
+        costs.sort_by(Cost::order);
         Self { costs, lost }
     }
 
@@ -223,6 +274,37 @@ impl Cost {
             amount,
             of_cpu,
             parts,
+        }
+    }
+
+    /// Largest first.
+    fn order(a: &Self, b: &Self) -> Ordering {
+        let by_figure = b.amount.figure().total_cmp(&a.amount.figure());
+        b.of_cpu
+            .total_cmp(&a.of_cpu)
+            .then(by_figure)
+            .then((a.kind, &a.name).cmp(&(b.kind, &b.name)))
+    }
+
+    /// Adds a part of the same cost in another interval. Exits whose times are known in that one
+    /// alone make the unit.
+    fn add(&mut self, other: &Self, share: f64) {
+        let figure = if discriminant(&self.amount) == discriminant(&other.amount) {
+            self.amount.figure()
+        } else {
+            0.0
+        };
+        self.amount = other.amount.with(figure + share * other.amount.figure());
+        self.of_cpu += share * other.of_cpu;
+        for part in &other.parts {
+            let size = part.figure.map(|size| share * size);
+            match self.parts.iter_mut().find(|mean| mean.name == part.name) {
+                Some(mean) => mean.figure = mean.figure.zip(size).map(|(a, b)| a + b),
+                None => self.parts.push(Part {
+                    name: part.name.clone(),
+                    figure: size,
+                }),
+            }
         }
     }
 

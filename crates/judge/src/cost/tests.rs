@@ -5,6 +5,42 @@ use kvm::isa::Isa;
 use sample::{Direction, ExitCell, OtherTask, Timing};
 use testkit::{Fixture, Guest, Host, Thread};
 
+/// The costs that matter in one interval.
+fn guest_costs(model: &Model) -> Vec<GuestCosts> {
+    let all = super::guest_costs(model);
+    all.iter().map(|one| GuestCosts::mean(&[one])).collect()
+}
+
+#[test]
+fn a_mean_counts_nothing_where_an_interval_lacks_a_cost() {
+    let waits_for = |name: &str, percent: f64| GuestCosts {
+        costs: vec![Cost::new(
+            CostKind::Wait,
+            Amount::OfDemand(percent),
+            percent,
+            parts([(name.to_owned(), percent)]),
+        )],
+        lost: Some(percent),
+    };
+    let (rustc, backupd) = (waits_for("rustc", 40.0), waits_for("backupd", 60.0));
+    let mean = GuestCosts::mean(&[&rustc, &backupd, &rustc, &GuestCosts::default()]);
+    assert_eq!(
+        (heads(&mean), mean.lost),
+        (
+            vec!["waits for a CPU 35 %: rustc 20, backupd 15".to_owned()],
+            Some(35.0)
+        )
+    );
+    let small = waits_for("rustc", 7.0);
+    let seldom = [
+        &small,
+        &GuestCosts::default(),
+        &GuestCosts::default(),
+        &GuestCosts::default(),
+    ];
+    assert!(GuestCosts::mean(&seldom).costs.is_empty(), "1.75 %");
+}
+
 fn costs(make: impl Fn(u32, Thread) -> Thread) -> GuestCosts {
     let guest = Guest::new("g", 100)
         .mtree()

@@ -92,7 +92,7 @@ impl<'a> DiskConfig<'a> {
         }
     }
 
-    /// Whether it hangs on an emulated IDE or SATA controller.
+    /// Whether it is attached to an emulated IDE or SATA controller.
     pub fn is_ata(&self) -> bool {
         self.bus
             .is_some_and(|bus| matches!(bus, "ide" | "sata" | "ide-hd" | "ide-drive"))

@@ -221,7 +221,7 @@ fn every_problem_fits_its_column_and_is_plain() {
         );
         get(&report, RuleId::PinOverlap).problem.clone()
     };
-    assert_eq!(shared(&[1, 2, 2]), "shares pinned CPU 2");
+    assert_eq!(shared(&[1, 2, 2]), "2 vCPUs on CPU 2");
     let windows = judge(&on(Fixture::windows_on_pm_timer().windows("")).model());
     assert_eq!(
         windows.findings[0].problem, "no Hyper-V clock",

@@ -172,7 +172,7 @@ fn waiting() {
             t.cpu.as_mut().unwrap().wait = Some(29.0);
         });
     let report = judge(&model);
-    let ran = "it waits for own vCPUs 20 %, rcu_sched 6 %".to_owned();
+    let ran = "meanwhile its CPU ran own vCPUs 20 %, rcu_sched 6 %".to_owned();
     assert!(
         get(&report, RuleId::VcpuWait).evidence.contains(&ran),
         "{ran}: {:#?}",

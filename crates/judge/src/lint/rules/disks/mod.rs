@@ -100,7 +100,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         links: &[links::DISKS],
     }),
     Rule::new(RuleId::DiskSetup, Setup(setup::setup), TWO_READINGS).described(RuleDoc {
-        sees: "a disk of the guest drops flushes, hangs on an emulated controller or takes a \
+        sees: "a disk of the guest drops flushes, is attached to an emulated controller or takes a \
             detour through QEMU",
         problem: "disk is set up badly",
         why: "",

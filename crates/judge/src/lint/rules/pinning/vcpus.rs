@@ -141,7 +141,7 @@ fn report(ctx: &Context<'_>, overlap: &CpuOverlap, verdicts: &mut Verdicts) {
             "vCPUs of {}{more} are pinned to the same CPU",
             names.join(" and ")
         ),
-        problem: format!("shares pinned CPU {}", worst.cpu),
+        problem: format!("{} vCPUs on CPU {}", worst.users.count, worst.cpu),
         cost: Some(cost).filter(|cost| *cost > 0.0),
         marks,
         ..Finding::new(worst.severity(busy), confidence, evidence, fix)
@@ -225,7 +225,7 @@ fn of_guest(
     let found = Finding::new(Severity::Critical, Confidence::High, evidence, fix);
     Some(Finding {
         target: Target::Pcpu(cpu),
-        problem: format!("vCPUs crowd CPU {cpu}"),
+        problem: format!("{} vCPUs on CPU {cpu}", on.len()),
         marks,
         ..found
     })

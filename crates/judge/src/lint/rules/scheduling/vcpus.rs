@@ -56,12 +56,11 @@ pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
         return;
     };
     let mut evidence = vec![format!(
-        "{} waits {} % of the time it wants a CPU {}; all vCPUs of the guest together lose {} % of \
-            one CPU",
+        "{} waits {} % of the time it wants a CPU {}; the guest is short of {} CPUs",
         thread.label(),
         figure(percent),
         guest.window(),
-        figure(lost)
+        figure(lost / 100.0)
     )];
     let cost = ctx.waits().of_thread(thread);
     let parts = cost.map(|cost| cost.parts).unwrap_or_default();
@@ -69,7 +68,7 @@ pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     let mut holders = Vec::new();
     for part in parts.into_iter().take(MAX_TASKS) {
         holders.push(if let Some(size) = part.figure {
-            by = "it waits for ";
+            by = "meanwhile its CPU ran ";
             format!("{} {} %", part.name, figure(size))
         } else {
             part.name
