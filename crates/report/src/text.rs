@@ -205,8 +205,8 @@ fn domains(guests: &[&DomainModel], m: &Model) -> String {
         ("guest", |(d, ..)| kind_of_time(d.cpu, |c| c.guest)),
         ("usr", |(d, ..)| kind_of_time(d.cpu, |c| c.usr)),
         ("sys", |(d, ..)| kind_of_time(d.cpu, |c| c.sys)),
-        ("wait", |(d, ..)| {
-            or_unknown(d.cpu.and_then(|c| c.wait), percent)
+        ("WAIT%", |(d, ..)| {
+            or_unknown(d.worst_wait().map(|(_, wait)| wait), percent)
         }),
         ("EXITS/s", |(d, ..)| or_unknown(d.exit_rate.0, rate)),
         ("<TOP EXIT", |(_, top, ..)| or_dash(top.map(|r| &r.reason))),
@@ -255,7 +255,7 @@ const THREADS: &[Column<ThreadModel>] = &[
     ("guest", |t| kind_of_time(t.cpu, |c| c.guest)),
     ("usr", |t| kind_of_time(t.cpu, |c| c.usr)),
     ("sys", |t| kind_of_time(t.cpu, |c| c.sys)),
-    ("wait", |t| or_unknown(t.cpu.and_then(|c| c.wait), percent)),
+    ("WAIT%", |t| or_unknown(t.wait_percent(), percent)),
     ("<ON", |t| {
         or_dash(t.place.cpu.map(|cpu| format!("cpu {cpu}")))
     }),

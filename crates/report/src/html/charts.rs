@@ -14,7 +14,7 @@ pub(super) enum Chart {
     Exits,
     /// Accesses per second by device.
     Devices,
-    /// Wait of the vCPU that waited longest, percent of the interval.
+    /// Wait of the vCPU that waited longest, percent of the time that it wanted a CPU.
     Wait,
     /// From woken to running, 99th percentile of the slowest vCPU, microseconds.
     Wakeup,

@@ -186,7 +186,7 @@ fn add_guest(charts: &mut OwnerTracks, d: &DomainModel, at: (usize, f64)) {
     charts.chart(Chart::Devices).add(at, devices);
     charts
         .chart(Chart::Wait)
-        .add(at, d.longest_wait().map(|wait| ("worst vCPU", wait)));
+        .add(at, d.worst_wait().map(|(_, wait)| ("worst vCPU", wait)));
     for disk in d.disks.iter().take(MAX_DISKS) {
         for (kind, time) in [("reads", disk.read_mean_us), ("writes", disk.write_mean_us)] {
             charts
