@@ -93,7 +93,7 @@ impl ExitTable {
     pub fn top(&self) -> Option<&ExitRow> {
         self.rows
             .iter()
-            .filter(|r| !r.idle && !exit_reason::is_left_out(&r.reason))
+            .filter(|r| !r.idle)
             .max_by_key(|r| (r.span.total_ns, r.span.count))
     }
 
@@ -158,13 +158,7 @@ impl ExitTable {
                 .filter(|_| !r.idle)
                 .and_then(|(t, all)| share(t, all));
         }
-        let key = |r: &ExitRow| {
-            (
-                exit_reason::is_left_out(&r.reason),
-                r.idle,
-                Reverse((r.span.total_ns, r.span.count)),
-            )
-        };
+        let key = |r: &ExitRow| (r.idle, Reverse((r.span.total_ns, r.span.count)));
         rows.sort_by(|a, b| key(a).cmp(&key(b)).then_with(|| a.reason.cmp(&b.reason)));
         Self {
             rows,
@@ -236,38 +230,5 @@ fn merge(rows: &mut BTreeMap<String, ExitRow>, row: ExitRow) {
         rows.entry(row.reason.clone())
             .and_modify(|sum| sum.merge(&row))
             .or_insert(row);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use kvm::exit_reason::NOT_SHOWN;
-
-    #[test]
-    fn what_a_cut_table_leaves_out_comes_last() {
-        let row = |reason: &str, ns, idle| {
-            let span = Timing {
-                count: 1,
-                total_ns: Some(ns),
-                ..Timing::default()
-            };
-            ExitRow {
-                reason: reason.into(),
-                span,
-                idle,
-                ..ExitRow::default()
-            }
-        };
-        let rows = vec![
-            row(NOT_SHOWN, 90, false),
-            row("HLT", 80, true),
-            row("CPUID", 1, false),
-            row("IO", 2, false),
-        ];
-        let table = ExitTable::build(rows, Some(1.0));
-        let order: Vec<&str> = table.rows.iter().map(|r| r.reason.as_str()).collect();
-        assert_eq!(order, ["IO", "CPUID", "HLT", NOT_SHOWN]);
-        assert_eq!(table.top().map(|r| r.reason.as_str()), Some("IO"));
     }
 }

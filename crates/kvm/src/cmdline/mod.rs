@@ -93,14 +93,10 @@ pub struct QemuCommand {
     pub hyperv: BTreeMap<String, String>,
     /// `hv-time`, libvirt's `hypervclock`.
     pub hv_time: Option<bool>,
-    /// `kvmclock`.
-    pub kvmclock: Option<bool>,
     /// `-machine hpet=` or `-no-hpet`. Absent means that a pc machine has one.
     pub hpet: Option<bool>,
     /// `-rtc base=`.
     pub rtc_base: Option<String>,
-    /// `-rtc driftfix=`.
-    pub rtc_driftfix: Option<String>,
     /// `kvm-pit.lost_tick_policy`: `delay` or `discard`.
     pub pit_policy: Option<String>,
     /// Paths of the unix sockets of QMP monitors.

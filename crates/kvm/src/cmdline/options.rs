@@ -158,12 +158,9 @@ pub(super) fn option(
         "cpu" => cpu(command, value),
         "no-hpet" => command.hpet = Some(false),
         "rtc" => {
-            let pairs = pairs(value);
-            command.rtc_base = get(&pairs, "base", false).or(command.rtc_base.take());
-            command.rtc_driftfix = get(&pairs, "driftfix", false).or(command.rtc_driftfix.take());
+            command.rtc_base = get(&pairs(value), "base", false).or(command.rtc_base.take());
         }
         "localtime" => command.rtc_base = Some("localtime".to_owned()),
-        "rtc-td-hack" => command.rtc_driftfix = Some("slew".to_owned()),
         "global" => global(command, value),
         "no-kvm-pit-reinjection" => command.pit_policy = Some("discard".to_owned()),
         "qmp" | "qmp-pretty" => {
@@ -437,8 +434,6 @@ fn global(command: &mut QemuCommand, text: &str) {
         command.pit_policy = Some(value.to_owned());
     } else if driver.ends_with("-cpu") {
         global_of_cpu(command, name, value);
-    } else if driver.ends_with("-rtc") && is_tick_policy && value == "slew" {
-        command.rtc_driftfix = Some(value.to_owned());
     }
 }
 
@@ -451,7 +446,7 @@ fn cpu(command: &mut QemuCommand, value: &str) {
     command.cpu_options.push(sanitize(value, MAX_ARGUMENT));
     command.cpu_features.clear();
     command.hyperv.clear();
-    (command.hv_time, command.kvmclock) = (None, None);
+    command.hv_time = None;
     let parts = pairs(value);
     // QEMU applies `feature=on` first, then each `+feature`, then each `-feature`, in any order on
     // the command line.
@@ -492,9 +487,6 @@ fn feature(command: &mut QemuCommand, name: &str, value: &str) {
             command.hyperv.insert(name, value.to_owned());
         }
         return;
-    }
-    if name == "kvmclock" {
-        command.kvmclock = Some(is_on(value));
     }
     command.cpu_features.insert(name, value.to_owned());
 }

@@ -15,17 +15,6 @@ use std::collections::BTreeMap;
 /// Exit reason names from the `__print_symbolic` lists of a `kvm_exit` `format` file.
 pub type ReasonNames = BTreeMap<(Isa, u32), String>;
 
-/// The reason of the exits that a cut table leaves out.
-pub const NOT_SHOWN: &str = "(rows not shown)";
-/// The same where the table gives no total: their number follows from the shares of the rows that
-/// are shown.
-pub const ESTIMATED: &str = "(rows not shown, about)";
-
-/// Whether a reason stands for exits that a cut table leaves out.
-pub fn is_left_out(reason: &str) -> bool {
-    [NOT_SHOWN, ESTIMATED].contains(&reason)
-}
-
 /// One row of a table: code, the kernel's name, plain meaning (empty if there is nothing to add).
 type ReasonRow = (u32, &'static str, &'static str);
 

@@ -1,7 +1,6 @@
 //! What a guest made KVM and its VMM do: exits, accesses, events, interrupts.
 
 use judge::model::{AccessRow, DomainModel, ExitRow, ExitTable, InjectionModel, Model};
-use kvm::exit_reason::ESTIMATED;
 use kvm::userspace_exit;
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -143,10 +142,9 @@ objects! {
 
 pub(super) fn exits(d: &DomainModel) -> Vec<JsonExit> {
     let of_vcpus = d.vcpu_exits.iter().flat_map(|(_, table)| &table.rows);
-    // An estimate counts only in the total from which shares are made.
-    let rows =
-        with_vcpus(&d.exits.rows, of_vcpus, |r| &r.reason).filter(|row| row.reason != ESTIMATED);
-    rows.map(|row| JsonExit::new(row, &d.exits)).collect()
+    with_vcpus(&d.exits.rows, of_vcpus, |r| &r.reason)
+        .map(|row| JsonExit::new(row, &d.exits))
+        .collect()
 }
 
 pub(super) fn accesses(d: &DomainModel) -> Vec<JsonAccess> {
