@@ -4,6 +4,7 @@
 
 use super::args::{self, LimitArgs, SamplingArgs};
 use super::file_values::each;
+use crate::ui::ScreenChoices;
 use anyhow::Context;
 use judge::lint::{RuleId, Thresholds};
 use rustix::process::geteuid;
@@ -28,6 +29,8 @@ pub struct Config {
     pub findings: Findings,
     /// The figures from which findings are reported.
     pub thresholds: Thresholds,
+    /// How the live screen begins.
+    pub screen: ScreenChoices,
 }
 
 /// Which findings are reported, and when.
@@ -86,6 +89,53 @@ fn user_folder(variable: &impl Fn(&str) -> Option<std::ffi::OsString>) -> Option
 
 /// A config file is no longer than this.
 const MAX_BYTES: u64 = 1 << 20;
+
+/// Writes how the live screen begins into the config file that the user named, else into the
+/// user's own: in place of the section that is there, or below the rest. Answers the file.
+///
+/// # Errors
+/// There is no folder for it, it is wrong, or it cannot be written.
+pub fn write_screen(asked: Option<&Path>, choices: &ScreenChoices) -> anyhow::Result<PathBuf> {
+    let own = || user_folder(&|name| std::env::var_os(name)).map(|f| f.join("config.toml"));
+    let path = asked
+        .map(PathBuf::from)
+        .or_else(own)
+        .context("nothing is written: neither HOME nor XDG_CONFIG_HOME names a folder")?;
+    let before = match File::open(&path).and_then(read_text) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => String::new(),
+        text => text.with_context(|| format!("cannot read {}", path.display()))?,
+    };
+    let text = with_screen(&before, &choices.to_toml());
+    // What would not be read again is not written.
+    Config::parse(&text, &path)?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let new = path.with_extension("toml.new");
+    std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::write(&new, text))
+        .and_then(|()| std::fs::rename(&new, &path))
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
+}
+
+/// A config file's text with this section `[screen]`.
+fn with_screen(before: &str, section: &str) -> String {
+    let mut text = String::new();
+    let mut is_kept = true;
+    for line in before.lines() {
+        if line.trim_start().starts_with('[') {
+            let name = line.trim_start().trim_start_matches('[');
+            is_kept = !name.starts_with("screen]") && !name.starts_with("screen.");
+        }
+        if is_kept {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    if !text.is_empty() && !text.ends_with("\n\n") {
+        text.push('\n');
+    }
+    text + section
+}
 
 /// Finds and reads the config file; without one, returns the defaults.
 ///
@@ -196,10 +246,34 @@ mod tests {
             "startup_guard",
             "resume_guard",
             "[thresholds",
+            "[screen]",
+            "lens",
+            "[screen.columns]",
+            "[screen.sort]",
         ];
         for word in words {
             assert!(sample.contains(word), "{word} is not in assets/kvmtop.toml");
         }
+    }
+
+    #[test]
+    fn the_section_of_the_screen_is_replaced_and_the_rest_stays() {
+        let before = "# mine\n[screen]\nlens = 'disks'\n[screen.sort]\ncpu = \
+                      'mem'\n\n[sampling]\ninterval = 5\n";
+        let after = with_screen(before, "[screen]\nlens = 'memory'\n");
+        assert_eq!(
+            after,
+            "# mine\n[sampling]\ninterval = 5\n\n[screen]\nlens = 'memory'\n"
+        );
+        assert_eq!(with_screen(&after, "[screen]\nlens = 'memory'\n"), after);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new/config.toml");
+        let choices = parse(&after).unwrap().screen;
+        write_screen(Some(&path), &choices).unwrap();
+        assert_eq!(load(Some(&path)).unwrap().screen, choices);
+        std::fs::write(&path, "[sampling]\nintervall = 5\n").unwrap();
+        let said = write_screen(Some(&path), &choices).unwrap_err().to_string();
+        assert!(said.contains("intervall"), "{said}");
     }
 
     #[test]

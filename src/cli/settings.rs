@@ -8,6 +8,7 @@ use ::live::MonitorUse;
 use judge::analysis::DomainFilter;
 use judge::lint::{self, RuleId};
 use session::Limits;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// What a command runs with.
@@ -31,6 +32,8 @@ pub struct Settings {
     pub findings: lint::Options,
     /// What the screen begins with.
     pub screen: ScreenSettings,
+    /// The config file that the user named.
+    pub config_file: Option<PathBuf>,
     /// Limits of a recording.
     pub limits: Limits,
 }
@@ -44,6 +47,8 @@ impl Settings {
         screen: Option<&ScreenArgs>,
     ) -> Self {
         let none = SamplingArgs::default();
+        let of_screen = config.screen.interval.filter(|_| screen.is_some());
+        let of_screen = of_screen.map(Duration::from_secs_f64);
         let (given, file) = (sampling.unwrap_or(&none), &config.sampling);
         let or = |given: &[RuleId], file: &[RuleId]| {
             if given.is_empty() {
@@ -60,6 +65,7 @@ impl Settings {
         Self {
             interval: given
                 .interval
+                .or(of_screen)
                 .or(file.interval)
                 .unwrap_or(Duration::from_secs(1)),
             engine: given.engine.or(file.engine).unwrap_or_default(),
@@ -91,7 +97,9 @@ impl Settings {
             screen: ScreenSettings {
                 ascii: screen.is_some_and(|screen| screen.ascii),
                 theme: screen.and_then(|screen| screen.theme).unwrap_or_default(),
+                choices: config.screen.clone(),
             },
+            config_file: choice.config.clone(),
             limits: Limits {
                 size: config.record.max_size,
                 age: config.record.max_age,

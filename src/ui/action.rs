@@ -63,6 +63,8 @@ pub enum Action {
     Pause,
     /// Cycle the tracing level.
     EngineLevel,
+    /// Write what the user chose for the list into the config file, after a second press.
+    KeepChoices,
     /// Take samples at the next longer interval (1) or shorter one (-1).
     Interval(isize),
     /// Start or stop recording.
@@ -154,6 +156,8 @@ pub enum Effect {
     },
     /// Write a new file of this name into the current folder.
     WriteFile(String, String),
+    /// Write what the user chose for the list into the config file.
+    KeepChoices,
     /// Write the view into a new file in the current folder.
     SaveView(SaveFormat),
     /// Start recording into a new file in the current folder.

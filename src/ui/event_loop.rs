@@ -1,6 +1,7 @@
 //! The loop: wakes on a sample, a key or a signal, and sleeps otherwise. Carries out effects.
 
 use super::action::{Action, Control, Effect, EngineDetail, Replay};
+use super::choices::ScreenChoices;
 use super::event::ScreenEvent;
 use super::export;
 use super::lens::Lens;
@@ -53,6 +54,8 @@ fn shows(state: &AppState, detail: EngineDetail) -> bool {
 pub struct ScreenHandlers {
     /// Passes requests on to the collector of a live screen.
     pub control: Option<Box<dyn Fn(Control)>>,
+    /// Writes what the user chose into the config file; answers its path, or why that failed.
+    pub keep: Option<Box<dyn Fn(&ScreenChoices) -> anyhow::Result<PathBuf>>>,
     /// The player of a recording.
     pub replay: Option<Sender<Replay>>,
 }
@@ -90,6 +93,11 @@ pub fn run(
         })?;
     let size = Guard::size()?;
     let mut state = AppState::new(session, (size.width, size.height));
+    if let Err(name) = settings.choices.apply(&mut state) {
+        state.say(format!(
+            "the config file's section [screen]: no column '{name}'"
+        ));
+    }
     let result = event_loop(&mut guard, &mut state, &theme, &mut handlers, &wake);
     drop(guard);
     // A terminal that is gone means that its user left, which is not an error.
@@ -294,6 +302,14 @@ fn carry_out(
             state.say(format!(
                 "copied {what}, if the terminal allows OSC 52; w writes a file instead"
             ));
+        }
+        Effect::KeepChoices => {
+            let keep = handlers.keep.as_ref();
+            state.say(match keep.map(|keep| keep(&ScreenChoices::of(state))) {
+                Some(Ok(path)) => format!("written to {}", path.display()),
+                Some(Err(e)) => format!("{e:#}"),
+                None => "a recording keeps no choices".into(),
+            });
         }
         Effect::WriteFile(name, text) => state.say(written(&name, &text)),
         Effect::SaveView(format) => state.say(match export::view(state, theme, format) {

@@ -245,6 +245,12 @@ pub static KEYMAP: &[Binding] = &[
         "takes samples at a shorter interval",
     ),
     bind(
+        "W",
+        A::KeepChoices,
+        W::Live,
+        "writes lens, columns, order and interval into your config file",
+    ),
+    bind(
         "i",
         A::AskMonitor,
         W::Live,

@@ -1,10 +1,14 @@
 //! What the list of guests is looked at for.
 
+use serde::Deserialize;
 use strum::IntoStaticStr;
 
 /// A set of columns of the list, and of tables below it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, IntoStaticStr)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, IntoStaticStr, Deserialize,
+)]
 #[strum(serialize_all = "lowercase")]
+#[serde(rename_all = "lowercase")]
 pub enum Lens {
     /// CPU time, waits and exits.
     #[default]
@@ -18,6 +22,9 @@ pub enum Lens {
 }
 
 impl Lens {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Cpu, Self::Memory, Self::Disks, Self::Network];
+
     /// Its name.
     pub fn name(self) -> &'static str {
         self.into()

@@ -11,6 +11,7 @@
 mod absorb;
 mod action;
 mod awake;
+mod choices;
 mod event;
 mod event_loop;
 mod export;
@@ -35,6 +36,7 @@ mod views;
 mod widgets;
 
 pub use action::{Action, Control, Effect, EngineDetail, Replay, SaveFormat};
+pub use choices::ScreenChoices;
 pub use event::ScreenEvent;
 pub use event_loop::{ScreenHandlers, run};
 pub use keymap::{Binding, KEYMAP, KeyPress, When};

@@ -3,6 +3,7 @@
 
 use super::action::Action;
 use super::awake::Awake;
+use super::choices::ScreenChoices;
 use super::filter::{FilterError, TableFilter};
 use super::guest_list::{GuestList, ListRow};
 use super::held_findings::HeldFindings;
@@ -67,13 +68,15 @@ impl Default for ScreenSession {
     }
 }
 
-/// What the options say of the screen.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// What the options and the config file say of the screen.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ScreenSettings {
     /// Only ASCII characters.
     pub ascii: bool,
     /// The colours.
     pub theme: ThemeChoice,
+    /// How the list of guests looks at first.
+    pub choices: ScreenChoices,
 }
 
 /// A popup, or a line of input.
@@ -191,6 +194,8 @@ pub struct AppState {
     pub shows_idle_helpers: bool,
     /// The problem that is shown in full; `None` for the worst one.
     pub open_problem: Option<FindingId>,
+    /// Whether the key of [`Action::KeepChoices`] writes them if it is pressed again.
+    pub unconfirmed_keep: bool,
     /// The process of the guest whose monitor the key of [`Action::AskMonitor`] asks if it is
     /// pressed again.
     pub unconfirmed_ask: Option<i32>,
@@ -239,6 +244,7 @@ impl AppState {
         self.message = Some(text.into());
         self.message_age = 0;
         self.unconfirmed_ask = None;
+        self.unconfirmed_keep = false;
     }
 
     /// The name of an action's first key.

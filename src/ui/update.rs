@@ -32,6 +32,7 @@ pub fn key(state: &mut AppState, event: KeyEvent) -> Vec<Effect> {
     }
     let is_said = state.message.take().is_some();
     let unconfirmed_ask = state.unconfirmed_ask.take().filter(|_| is_said);
+    let is_confirmed = std::mem::take(&mut state.unconfirmed_keep) && is_said;
     if event.code == KeyCode::Char('c') && event.modifiers.contains(KeyModifiers::CONTROL) {
         return vec![Effect::Quit];
     }
@@ -40,6 +41,15 @@ pub fn key(state: &mut AppState, event: KeyEvent) -> Vec<Effect> {
     }
     match lookup(event, state) {
         Some(Action::AskMonitor) => ask_monitor(state, unconfirmed_ask),
+        Some(Action::KeepChoices) if is_confirmed => vec![Effect::KeepChoices],
+        Some(Action::KeepChoices) => {
+            let key = state.key_name(Action::KeepChoices);
+            state.say(format!(
+                "press {key} again to write lens, columns, order and interval into your config file"
+            ));
+            state.unconfirmed_keep = true;
+            Vec::new()
+        }
         Some(action) => update(state, action),
         None => {
             if let KeyCode::Char(key) = event.code

@@ -2,7 +2,7 @@
 //! collector.
 
 use super::feeder_thread::run_feeder;
-use crate::cli::Settings;
+use crate::cli::{Settings, config};
 use crate::command::live::{self, LiveHost};
 use crate::command::{HERE, keep};
 use crate::ui::{self, Control, EngineDetail, ScreenEvent, ScreenHandlers, ScreenSession, Tick};
@@ -53,8 +53,12 @@ pub fn live(settings: &Settings) -> anyhow::Result<u8> {
         may_ask_monitors: settings.monitor != MonitorUse::Never,
         ..ScreenSession::default()
     };
+    let config_file = settings.config_file.clone();
     let handlers = ScreenHandlers {
         control: Some(Box::new(control)),
+        keep: Some(Box::new(move |choices| {
+            config::write_screen(config_file.as_deref(), choices)
+        })),
         ..ScreenHandlers::default()
     };
     ui::run(&settings.screen, session, handlers, feeder)?;

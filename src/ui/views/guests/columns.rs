@@ -176,6 +176,11 @@ pub fn sort_by_name(name: &str) -> Option<Sort> {
     })
 }
 
+/// The name of a column.
+pub fn column_name(id: ColumnId) -> &'static str {
+    columns().get(id.0).map_or("", |column| column.head.name)
+}
+
 /// What filters can name.
 pub fn filter_fields() -> Vec<FilterField> {
     columns()
