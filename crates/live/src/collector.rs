@@ -9,6 +9,7 @@ use crate::guest::lives::LifeLedger;
 use crate::guest::storage::StorageQuery;
 use crate::host::block_devices::{self, BlockDevice};
 use crate::host::kernel_log::KernelLog;
+use crate::host::memory;
 use crate::host::reader::{HostReader, own_cost};
 use crate::host::tasks::HostTasks;
 use crate::metadata::libvirt_and_qmp::LibvirtAndQmp;
@@ -178,7 +179,7 @@ impl Collector {
     pub fn tick(&mut self) -> Sample {
         let now = (self.options.clock)();
         self.reader.begin(now.mono_ns, SCHED_BUDGET);
-        let memory = self.host.memory();
+        let memory = memory::read(&self.options.paths);
         // On a host with one node the place of memory is not read.
         self.reader.may_walk = self.host.facts.topology.nodes().len() > 1;
         self.reader.may_sum = true;

@@ -105,7 +105,12 @@ const KEYS: &[(&str, &str)] = &[
     ),
     ("/self", "cpu_percent rss_bytes late_s"),
     ("/sources/1", "name state cause fix"),
-    ("/host", "tasks cpus"),
+    ("/host", "tasks cpus memory"),
+    (
+        "/host/memory",
+        "total_bytes available_bytes guests_bytes other_bytes cache_bytes arc_bytes free_bytes \
+         huge_total_bytes huge_free_bytes swap_used_bytes ksm_saved_bytes",
+    ),
     ("/host/tasks/0", "comm cpu count"),
     (
         "/host/cpus/0",
@@ -184,6 +189,12 @@ fn full() -> Model {
         name: "vnet0".into(),
         ..Default::default()
     }];
+    model.host.memory = Some(sample::HostMemory {
+        total: 64 << 30,
+        free: Some(9 << 30),
+        cache: Some(12 << 30),
+        ..Default::default()
+    });
     model.sources.sort_by_key(|s| s.id != SourceId::Tracepoints);
     model
         .sources

@@ -400,6 +400,13 @@ bounded!(MemoryUse {
     transparent
 });
 
+impl MemoryUse {
+    /// All that it occupies, with its explicit huge pages.
+    pub fn on_host(&self) -> Option<u64> {
+        Some(self.resident?.saturating_add(self.hugetlb.unwrap_or(0)))
+    }
+}
+
 /// `cpu.stat` of a cgroup that limits a guest or a part of it, cumulative.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

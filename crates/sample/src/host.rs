@@ -228,15 +228,48 @@ bounded!(HostTaskGroup { used_ns, over_ns, count } comm);
 pub struct HostMemory {
     /// Total memory, bytes.
     pub total: u64,
-    /// Available memory, bytes.
+    /// Available memory, bytes: what is free, and what the kernel expects to get back.
     pub available: u64,
+    /// Memory that nothing uses, bytes (`MemFree`). `None` here and below: an older recording.
+    pub free: Option<u64>,
+    /// Caches of files, block devices and the kernel that can be had back, bytes (`Buffers`,
+    /// `Cached` without `Shmem`, `SReclaimable`).
+    pub cache: Option<u64>,
+    /// The cache of ZFS (ARC) above its minimum, bytes: it can be had back, though slowly, and is
+    /// in none of the others. `None` without ZFS too.
+    pub arc: Option<u64>,
+    /// Explicit huge pages of all sizes, bytes.
+    pub huge_total: Option<u64>,
+    /// Those of them that are free, bytes.
+    pub huge_free: Option<u64>,
     /// Swap in use, bytes.
     pub swap_used: u64,
     /// Whether KSM runs (`/sys/kernel/mm/ksm/run` is 1).
     pub ksm_running: bool,
+    /// Memory that KSM saves, bytes (`pages_sharing`). `None` without KSM too.
+    pub ksm_saved: Option<u64>,
 }
 
-bounded!(HostMemory { total, available, swap_used } ksm_running);
+bounded!(HostMemory {
+    total, available, free, cache, arc, huge_total, huge_free, swap_used, ksm_saved,
+} ksm_running);
+
+impl HostMemory {
+    /// Caches that can be had back, that of ZFS included, bytes.
+    pub fn caches(&self) -> Option<u64> {
+        Some(self.cache?.saturating_add(self.arc.unwrap_or(0)))
+    }
+
+    /// What no process and no part of the kernel needs, bytes: free memory, free huge pages and
+    /// caches.
+    pub fn unused(&self) -> u64 {
+        let (Some(free), Some(caches)) = (self.free, self.caches()) else {
+            return self.available;
+        };
+        free.saturating_add(caches)
+            .saturating_add(self.huge_free.unwrap_or(0))
+    }
+}
 
 /// How long tasks of the host, or of a cgroup, waited for what they needed
 /// (Documentation/accounting/psi.rst): the part of the time in which at least one of them waited,

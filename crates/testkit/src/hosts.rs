@@ -133,6 +133,8 @@ impl Fixture {
         f.host.memory = Some(HostMemory {
             total: 64 << 30,
             available: 20 << 30,
+            free: Some(9 << 30),
+            cache: Some(12 << 30),
             ..HostMemory::default()
         });
         let disk = |name: &str, ops: u64, us: u64| DiskSample {

@@ -50,6 +50,42 @@ fn a_terminal_that_only_writes_gets_no_style() {
     }
 }
 
+/// The line of the host's memory.
+fn memory_line(f: &Fixture, width: u16) -> String {
+    let state = screen(f, width, 40);
+    let picture = text(&draw(
+        &state,
+        &Theme::new(Palette::Xterm, Tone::Dark, Charset::Unicode),
+    ));
+    picture.lines().nth(2).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn swap_huge_pages_and_ksm_are_named_where_they_are_used() {
+    let mut f = Fixture::with_devices();
+    let calm = memory_line(&f, 180);
+    for part in ["guests 31.0G", "other 12.0G", "cache 12.0G", "free 9.00G"] {
+        assert!(calm.contains(part), "{part}: {calm}");
+    }
+    assert!(!calm.contains("swap") && !calm.contains("huge"), "{calm}");
+    let memory = f.host.memory.as_mut().unwrap();
+    memory.swap_used = 3 << 30;
+    (memory.huge_total, memory.huge_free) = (Some(4 << 30), Some(1 << 30));
+    memory.ksm_saved = Some(2 << 30);
+    let used = memory_line(&f, 180);
+    for part in ["swap 3.00G", "huge free 1.00G", "KSM saves 2.00G"] {
+        assert!(used.contains(part), "{part}: {used}");
+    }
+    let narrow = memory_line(&f, 130);
+    let has_both = narrow.contains("free 9.00G") && narrow.contains("swap 3.00G");
+    assert!(has_both && !narrow.contains("cache"), "{narrow}");
+    f.host.memory.as_mut().unwrap().free = None;
+    assert!(
+        memory_line(&f, 180).contains("available 20.0G"),
+        "an older recording"
+    );
+}
+
 #[test]
 fn no_color_sets_no_colour_anywhere() {
     for keys in SHOWN {

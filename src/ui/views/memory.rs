@@ -29,11 +29,10 @@ impl<'a> MemoryRow<'a> {
         let found = state
             .findings_about(Some(guest.name()))
             .filter(|f| f.covers(RuleId::NumaSplit));
-        let hugetlb = guest.memory.hugetlb.unwrap_or(0) as f64;
         Self {
             guest,
             split: found.map(|f| f.severity).max(),
-            resident: guest.memory.resident.map(|n| n as f64 + hugetlb),
+            resident: guest.memory.on_host().map(|n| n as f64),
             size: GuestConfig::of(&guest.facts).memory.map(|n| n as f64),
             swap: guest.swap.map(|(n, _)| n as f64),
             swap_growth: guest
@@ -154,15 +153,27 @@ pub fn section<'a>(
 }
 
 fn of_host(memory: &HostMemory) -> String {
-    let (free, all, swap) = (
-        bytes(memory.available),
+    let mut text = match (memory.free, memory.caches()) {
+        (Some(free), Some(caches)) => {
+            format!("host: {} free, {} cache", bytes(free), bytes(caches))
+        }
+        _ => format!("host: {} available", bytes(memory.available)),
+    };
+    text += &format!(
+        " of {}, {} in swap",
         bytes(memory.total),
-        bytes(memory.swap_used),
+        bytes(memory.swap_used)
     );
-    format!(
-        "host: {free} free of {all}, {swap} in swap{}",
-        if memory.ksm_running { ", KSM runs" } else { "" }
-    )
+    if memory.huge_total > Some(0) {
+        let free = memory.huge_free.unwrap_or(0);
+        text += &format!(", {} of huge pages free", bytes(free));
+    }
+    match memory.ksm_saved {
+        Some(saved) if saved > 0 => text += &format!(", KSM saves {}", bytes(saved)),
+        _ if memory.ksm_running => text += ", KSM runs",
+        _ => {}
+    }
+    text
 }
 
 #[cfg(test)]

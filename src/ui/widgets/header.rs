@@ -13,7 +13,7 @@ use judge::figures::{or_unknown, rate, seconds, share, size};
 use judge::lint::Finding;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use sample::{EngineKind, EngineLevel};
+use sample::{EngineKind, EngineLevel, HostMemory};
 
 /// From this on, percent of one CPU, the header says what kvmtop itself costs.
 const OWN_COST: f64 = 10.0;
@@ -201,28 +201,97 @@ fn memory(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let Some(host) = &model.host.memory else {
         return text(area.x + 5, "not known", StyleId::Dim);
     };
-    let of_guests = sum(guests.iter().map(GuestRow::memory)).unwrap_or(0.0);
-    let other = GuestRow::new(state, ListRow::Other).memory().unwrap_or(0.0);
+    let other = model.host.other_memory().unwrap_or(0);
+    let of_guests = model.host.guests_memory;
     let bar = bar_width(area.width);
     let mut x = area.x + 5 + bar + u16::from(bar > 0);
-    let parts = [
-        ("guests", size(of_guests), bars::HUES[0]),
-        ("other", size(other), bars::HUES[1]),
-        ("available", size(host.available as f64), StyleId::Dim),
-        ("swap", size(host.swap_used as f64), StyleId::Dim),
-    ];
-    for (label, figure, look) in parts {
-        let room = width(label) + 8;
+    let mut parts = memory_parts(host, of_guests, other);
+    while parts.len() > MIN_MEMORY_PARTS && x + columns_of(&parts) > end {
+        let last = parts.iter().map(|part| part.rank).max();
+        parts.retain(|part| Some(part.rank) != last);
+    }
+    for part in parts {
+        let room = part.columns();
         if x + room > end {
             break;
         }
-        text(x, label, look);
-        text(x + width(label) + 1, &figure, StyleId::Text);
-        x += room + 1;
+        text(x, part.label, part.style);
+        text(
+            x + width(part.label) + 1,
+            &size(part.bytes as f64),
+            StyleId::Text,
+        );
+        x += room;
     }
-    let percent = |bytes: f64| 100.0 * bytes / host.total.max(1) as f64;
-    let parts = [percent(of_guests), percent(other), 0.0, 0.0];
+    let percent = |bytes: u64| 100.0 * bytes as f64 / host.total.max(1) as f64;
+    let caches = host.caches().unwrap_or(0);
+    let parts = [percent(of_guests), percent(other), percent(caches), 0.0];
     bars::parts(buf, area.x + 5, area.y, bar, parts, 100.0, theme);
+}
+
+/// This many parts of the host's memory are named even where figures run out of room.
+const MIN_MEMORY_PARTS: usize = 2;
+
+/// A part of the host's memory.
+struct MemoryPart {
+    label: &'static str,
+    bytes: u64,
+    style: StyleId,
+    /// Where not all fit, the highest is left out first.
+    rank: u8,
+}
+
+impl MemoryPart {
+    fn new(label: &'static str, bytes: u64, style: StyleId, rank: u8) -> Self {
+        Self {
+            label,
+            bytes,
+            style,
+            rank,
+        }
+    }
+
+    /// Columns of its label and its figure, and the gap to the next.
+    fn columns(&self) -> u16 {
+        width(self.label) + 8
+    }
+}
+
+fn columns_of(parts: &[MemoryPart]) -> u16 {
+    parts.iter().map(MemoryPart::columns).sum()
+}
+
+/// The parts of the host's memory in their order. Swap, huge pages and KSM appear where they are
+/// used.
+fn memory_parts(host: &HostMemory, guests: u64, other: u64) -> Vec<MemoryPart> {
+    let mut parts = vec![
+        MemoryPart::new("guests", guests, bars::HUES[0], 0),
+        MemoryPart::new("other", other, bars::HUES[1], 0),
+    ];
+    match (host.caches(), host.free) {
+        (Some(caches), Some(free)) => {
+            parts.push(MemoryPart::new("cache", caches, bars::HUES[2], 3));
+            parts.push(MemoryPart::new("free", free, StyleId::Dim, 1));
+        }
+        _ => parts.push(MemoryPart::new(
+            "available",
+            host.available,
+            StyleId::Dim,
+            1,
+        )),
+    }
+    if host.swap_used > 0 {
+        parts.push(MemoryPart::new("swap", host.swap_used, StyleId::Dim, 2));
+    }
+    if host.huge_total > Some(0) {
+        let free = host.huge_free.unwrap_or(0);
+        parts.push(MemoryPart::new("huge free", free, StyleId::Dim, 4));
+    }
+    let saved = host.ksm_saved.unwrap_or(0);
+    if saved > 0 {
+        parts.push(MemoryPart::new("KSM saves", saved, StyleId::Dim, 5));
+    }
+    parts
 }
 
 /// `12.3M/s`

@@ -1,6 +1,6 @@
 //! The host within an interval: its CPUs, the guests' threads on them, and other tasks.
 
-use super::{DomainModel, PressureModel, SampleInterval};
+use super::{DomainModel, PressureModel, SampleInterval, total};
 use kvm::kernel_log::LogLine;
 use sample::{
     CpuPower, CpuTimes, HostFacts, HostMemory, HostSample, HostTask, HostTaskGroup, Joining,
@@ -27,6 +27,8 @@ pub struct HostModel {
     pub guests_cpu: f64,
     /// Memory.
     pub memory: Option<HostMemory>,
+    /// Memory of all guests, also of those that are not shown, bytes.
+    pub guests_memory: u64,
     /// How long tasks waited for CPUs, disks and memory.
     pub pressure: Option<PressureModel>,
     /// Lines of the kernel log that concern KVM.
@@ -55,6 +57,20 @@ impl HostModel {
         others
             .filter_map(|other| self.cpu(other))
             .max_by(|a, b| busy(a).total_cmp(&busy(b)))
+    }
+
+    /// Memory that neither the guests nor caches have, bytes. What KSM saves counts in each guest
+    /// that shares it.
+    pub fn other_memory(&self) -> Option<u64> {
+        let memory = self.memory?;
+        let saved = memory.ksm_saved.unwrap_or(0);
+        let guests = self.guests_memory.saturating_sub(saved);
+        Some(
+            memory
+                .total
+                .saturating_sub(memory.unused())
+                .saturating_sub(guests),
+        )
     }
 
     /// Where the CPU time of the whole host went; `None` before a second reading.
@@ -342,6 +358,7 @@ impl HostModel {
             task_groups: now.task_groups.as_deref().map(task_groups),
             guests_cpu: domains.iter().filter_map(|d| d.cpu).map(|c| c.busy()).sum(),
             memory: now.memory,
+            guests_memory: total(domains.iter().filter_map(|d| d.memory.on_host())),
             pressure: now.pressure.as_ref().map(PressureModel::new),
             kernel_log: now.kernel_log.clone(),
         }
@@ -569,6 +586,35 @@ mod tests {
             .usage(),
             None
         );
+    }
+
+    #[test]
+    fn other_memory_is_what_neither_guests_nor_caches_have() {
+        let memory = HostMemory {
+            total: 100,
+            available: 55,
+            free: Some(10),
+            cache: Some(20),
+            arc: Some(5),
+            huge_total: Some(16),
+            huge_free: Some(8),
+            ksm_saved: Some(6),
+            ..HostMemory::default()
+        };
+        let with = |memory, guests_memory| HostModel {
+            memory: Some(memory),
+            guests_memory,
+            ..HostModel::default()
+        };
+        // 57 are in use, and the guests have 36 of them: 6 of their 42 are one page for several.
+        assert_eq!(with(memory, 42).other_memory(), Some(21));
+        assert_eq!(with(memory, 500).other_memory(), Some(0));
+        let older = HostMemory {
+            free: None,
+            ..memory
+        };
+        assert_eq!(with(older, 42).other_memory(), Some(9));
+        assert_eq!(HostModel::default().other_memory(), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 pub(crate) mod block_devices;
 pub(crate) mod kernel_log;
+pub(crate) mod memory;
 pub(crate) mod prerequisites;
 pub(crate) mod reader;
 pub(crate) mod tasks;

@@ -1,4 +1,4 @@
-//! The host's CPU times, memory and constant facts.
+//! The host's CPU times and constant facts.
 
 use super::interrupts::Interrupts;
 use super::power::PowerReader;
@@ -9,10 +9,10 @@ use crate::proc::stat::{TICK_NS, number};
 use engine::clock::clock_ns;
 use kvm::sanitize;
 use kvm::topology::{CPU_MODEL, EFFICIENCY_CPUS};
+use procfs::CpuInfo;
 use procfs::process::StatM;
-use procfs::{CpuInfo, Meminfo};
 use rustix::time::ClockId;
-use sample::{CpuTimes, HostFacts, HostMemory, OwnCost};
+use sample::{CpuTimes, HostFacts, OwnCost};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -67,18 +67,6 @@ impl HostReader {
             Arc::make_mut(&mut self.facts).params.extend(new);
         }
         cpus
-    }
-
-    /// Memory and swap; `None` where /proc/meminfo cannot be read.
-    pub(crate) fn memory(&self) -> Option<HostMemory> {
-        let info: Meminfo = file::read_as(&self.paths.proc.join("meminfo"), 16 * 1024)?;
-        Some(HostMemory {
-            total: info.mem_total,
-            available: info.mem_available?,
-            swap_used: info.swap_total.saturating_sub(info.swap_free),
-            ksm_running: read_word(&self.paths.sys.join("kernel/mm/ksm/run")).as_deref()
-                == Some("1"),
-        })
     }
 }
 
@@ -245,16 +233,6 @@ mod tests {
             "proc/interrupts",
             "  CPU0 CPU2\n 1: 4 5 chip dev\nLOC: 7 8 Local timer\n",
         );
-        let mut meminfo =
-            "MemTotal: 100 kB\nMemAvailable: 40 kB\nSwapTotal: 9 kB\nSwapFree: 2 kB\n".to_owned();
-        // Each kernel has these.
-        let others = "MemFree Buffers Cached SwapCached Active Inactive Dirty Writeback Mapped \
-                      Slab Committed_AS VmallocTotal VmallocUsed VmallocChunk";
-        for name in others.split(' ') {
-            meminfo.push_str(&format!("{name}: 1 kB\n"));
-        }
-        fake.write("proc/meminfo", &meminfo);
-        fake.write("proc/vmstat", "pswpin 3\npswpout 77\n");
         fake.write(
             "proc/cpuinfo",
             "processor\t: 0\nvendor_id\t: AuthenticAMD\nflags\t\t: fpu svm hypervisor\n",
@@ -296,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_and_memory() {
+    fn facts_of_the_host() {
         let fake = FakeProc::new();
         let host = host(&fake);
         let f = host.facts.clone();
@@ -314,13 +292,6 @@ mod tests {
         );
         assert_eq!(f.params.get("kvm_amd.avic").map(String::as_str), Some("Y"));
         assert_eq!(f.params.get("kvm_intel.enable_apicv"), None);
-        let expected = HostMemory {
-            total: 102_400,
-            available: 40_960,
-            swap_used: 7168,
-            ksm_running: false,
-        };
-        assert_eq!(host.memory(), Some(expected));
     }
 
     #[test]

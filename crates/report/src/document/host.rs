@@ -2,6 +2,7 @@
 
 use judge::model::{CpuModel, HostModel, PressureModel, TaskGroup};
 use kvm::topology::HostTopology;
+use sample::HostMemory;
 
 objects! {
     /// The host.
@@ -15,6 +16,37 @@ objects! {
         /// How long its tasks waited for CPUs, disks and memory. Absent: no PSI, or a file.
         #[serde(skip_serializing_if = "Option::is_none")]
         pressure: Option<PressureModel> = host.pressure,
+        /// Its memory. Absent: a file.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        memory: Option<JsonHostMemory> =
+            host.memory.as_ref().map(|memory| JsonHostMemory::new(memory, host)),
+    }
+
+    /// The host's memory.
+    #[allow(clippy::struct_field_names)]
+    pub struct JsonHostMemory(memory: &HostMemory, host: &HostModel) {
+        /// All of it.
+        total_bytes: u64 = memory.total,
+        /// What the kernel expects to have for new processes: free memory and part of the caches.
+        available_bytes: u64 = memory.available,
+        /// What the guests have, explicit huge pages included.
+        guests_bytes: u64 = host.guests_memory,
+        /// What neither guests nor caches have and is not free. `null`: unknown.
+        other_bytes: Option<u64> = host.other_memory(),
+        /// Caches that can be had back, without that of ZFS. `null`: an older recording.
+        cache_bytes: Option<u64> = memory.cache,
+        /// The cache of ZFS (ARC) above its minimum. `null`: no ZFS, or an older recording.
+        arc_bytes: Option<u64> = memory.arc,
+        /// What nothing uses. `null`: an older recording.
+        free_bytes: Option<u64> = memory.free,
+        /// Explicit huge pages of all sizes. `null`: none in this kernel, or an older recording.
+        huge_total_bytes: Option<u64> = memory.huge_total,
+        /// Those of them that are free. `null`: as for all.
+        huge_free_bytes: Option<u64> = memory.huge_free,
+        /// Swap in use.
+        swap_used_bytes: u64 = memory.swap_used,
+        /// What KSM saves. `null`: no KSM, or an older recording.
+        ksm_saved_bytes: Option<u64> = memory.ksm_saved,
     }
 
     /// The tasks outside guests that have one name.

@@ -90,24 +90,12 @@ impl<'a> GuestRow<'a> {
 
     /// Its memory on the host, bytes; that of all else on the row of the host.
     pub fn memory(&self) -> Option<f64> {
-        let Some(domain) = self.domain else {
-            return self.other_memory();
+        let bytes = match (self.domain, self.row) {
+            (Some(domain), _) => domain.memory.on_host(),
+            (None, ListRow::Other) => self.state.model.as_ref()?.host.other_memory(),
+            (None, _) => None,
         };
-        let resident = domain.memory.resident?;
-        Some(resident as f64 + domain.memory.hugetlb.unwrap_or(0) as f64)
-    }
-
-    /// Memory in use that is not the guests', bytes.
-    fn other_memory(&self) -> Option<f64> {
-        let model = self.state.model.as_ref()?;
-        if self.row != ListRow::Other {
-            return None;
-        }
-        let host = model.host.memory.as_ref()?;
-        let guests =
-            (0..model.domains.len()).map(|at| GuestRow::new(self.state, ListRow::Guest(at)));
-        let guests: f64 = guests.filter_map(|guest| guest.memory()).sum();
-        Some((host.total.saturating_sub(host.available) as f64 - guests).max(0.0))
+        bytes.map(|bytes| bytes as f64)
     }
 
     /// Bytes per second that its disks read and write.
@@ -304,8 +292,8 @@ fn verdict_columns<'a>() -> Vec<Col<'a>> {
 
 /// The columns about memory.
 fn memory_columns<'a>() -> Vec<Col<'a>> {
-    const MEM: &str = "Its memory on the host, with its huge pages; on the row `host tasks` what is in \
-        use outside guests.";
+    const MEM: &str = "Its memory on the host, with its huge pages; on the row `host tasks` what \
+        neither guests nor caches have.";
     let figure = right(6, 0, 5);
     vec![
         Col::figure("mem", "MEM", figure, GuestRow::memory, size).help(MEM),
