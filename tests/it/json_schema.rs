@@ -271,6 +271,7 @@ fn with_what_is_asked_for(folder: &Path) -> PathBuf {
             count: 4,
         };
         sample.host.task_groups = Some(vec![rustc]);
+        sample.host.load = Some(4107);
         sample.domains[0].host_disks = Some(vec![HostDisk::default()]);
         let moved = Some(1 << 20);
         let job = Job {

@@ -261,6 +261,7 @@ impl Collector {
                 task_groups,
                 memory,
                 pressure: pressure::read(&self.options.paths.proc.join("pressure"), ""),
+                load: pressure::load(&self.options.paths.proc),
                 kernel_log,
             },
             domains,

@@ -105,7 +105,7 @@ const KEYS: &[(&str, &str)] = &[
     ),
     ("/self", "cpu_percent rss_bytes late_s"),
     ("/sources/1", "name state cause fix"),
-    ("/host", "tasks cpus memory"),
+    ("/host", "tasks cpus load memory"),
     (
         "/host/memory",
         "total_bytes available_bytes guests_bytes other_bytes cache_bytes arc_bytes free_bytes \
@@ -189,6 +189,7 @@ fn full() -> Model {
         name: "vnet0".into(),
         ..Default::default()
     }];
+    model.host.load = Some(0.5);
     model.host.memory = Some(sample::HostMemory {
         total: 64 << 30,
         free: Some(9 << 30),

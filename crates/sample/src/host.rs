@@ -27,11 +27,14 @@ pub struct HostSample {
     /// How long tasks of the host waited for CPUs, disks and memory; `None`: a kernel without PSI,
     /// or one that has it switched off.
     pub pressure: Option<Pressure>,
+    /// Tasks that ran or waited for a CPU or a disk, the kernel's mean of about a minute, hundredths
+    /// (`/proc/loadavg`); `None`: not read, as in older recordings.
+    pub load: Option<u64>,
     /// Lines of the kernel log about unhandled MSRs and the like, newest last; a limited number.
     pub kernel_log: Vec<kvm::kernel_log::LogLine>,
 }
 
-bounded!(HostSample { cpus, tasks, task_groups, memory, pressure } facts, kernel_log);
+bounded!(HostSample { cpus, tasks, task_groups, memory, pressure, load } facts, kernel_log);
 
 /// Name of the entry of [`HostFacts::params`] that lists the Hyper-V enlightenments that KVM
 /// offers, by libvirt's names and separated by spaces.

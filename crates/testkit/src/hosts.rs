@@ -137,6 +137,12 @@ impl Fixture {
             cache: Some(12 << 30),
             ..HostMemory::default()
         });
+        f.host.load = Some(4107);
+        f.host.pressure = Some(Pressure {
+            cpu: 1200,
+            io: 305,
+            ..Pressure::default()
+        });
         let disk = |name: &str, ops: u64, us: u64| DiskSample {
             name: name.into(),
             read_ops: ops,

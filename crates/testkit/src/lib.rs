@@ -159,6 +159,10 @@ pub struct Host {
     pub tasks: Vec<(String, bool, u32, f64)>,
     /// Memory.
     pub memory: Option<HostMemory>,
+    /// Load of the last minute, hundredths.
+    pub load: Option<u64>,
+    /// How long tasks waited.
+    pub pressure: Option<Pressure>,
 }
 
 impl Host {
@@ -291,7 +295,8 @@ impl Host {
             task_groups: Some(groups.collect()),
             tasks,
             memory: self.memory,
-            pressure: None,
+            pressure: self.pressure,
+            load: self.load,
             kernel_log: Vec::new(),
         }
     }

@@ -50,14 +50,36 @@ fn a_terminal_that_only_writes_gets_no_style() {
     }
 }
 
-/// The line of the host's memory.
-fn memory_line(f: &Fixture, width: u16) -> String {
+/// A line of the header.
+fn header_line(f: &Fixture, number: usize, width: u16) -> String {
     let state = screen(f, width, 40);
     let picture = text(&draw(
         &state,
         &Theme::new(Palette::Xterm, Tone::Dark, Charset::Unicode),
     ));
-    picture.lines().nth(2).unwrap_or_default().to_owned()
+    picture.lines().nth(number).unwrap_or_default().to_owned()
+}
+
+/// The line of the host's memory.
+fn memory_line(f: &Fixture, width: u16) -> String {
+    header_line(f, 2, width)
+}
+
+#[test]
+fn load_and_pressure_of_the_host_are_in_the_first_line() {
+    let mut f = Fixture::with_devices();
+    let all = header_line(&f, 0, 120);
+    assert!(
+        all.contains("31 vcpus · load 41 · pressure cpu 12 io 3 mem 0  "),
+        "{all}"
+    );
+    let narrow = header_line(&f, 0, 80);
+    assert!(
+        narrow.contains("load 41  ") && !narrow.contains("pressure"),
+        "what has no room is left out: {narrow}"
+    );
+    (f.host.load, f.host.pressure) = (None, None);
+    assert!(header_line(&f, 0, 120).contains("31 vcpus  "), "not known");
 }
 
 #[test]

@@ -116,6 +116,15 @@ fn left_pieces(state: &AppState, theme: &Theme) -> StyledLine {
             "vcpu",
         ),
     ];
+    let dot = theme.glyphs.dot;
+    if let Some(load) = m.host.load {
+        all.push((format!(" {dot} load {}", share(load)), StyleId::Text));
+    }
+    if let Some(waits) = &m.host.pressure {
+        let [cpu, io, memory] = [waits.cpu, waits.io, waits.memory].map(share);
+        let text = format!(" {dot} pressure cpu {cpu} io {io} mem {memory}");
+        all.push((text, StyleId::Text));
+    }
     if state.session.source == ScreenSource::Replay {
         // Whoever typed the path knows the folder.
         let title = state.session.title.rsplit('/').next().unwrap_or_default();

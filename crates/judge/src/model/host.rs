@@ -31,6 +31,8 @@ pub struct HostModel {
     pub guests_memory: u64,
     /// How long tasks waited for CPUs, disks and memory.
     pub pressure: Option<PressureModel>,
+    /// Tasks that ran or waited for a CPU or a disk, the kernel's mean of about a minute.
+    pub load: Option<f64>,
     /// Lines of the kernel log that concern KVM.
     pub kernel_log: Vec<LogLine>,
 }
@@ -360,6 +362,7 @@ impl HostModel {
             memory: now.memory,
             guests_memory: total(domains.iter().filter_map(|d| d.memory.on_host())),
             pressure: now.pressure.as_ref().map(PressureModel::new),
+            load: now.load.map(|hundredths| hundredths as f64 / 100.0),
             kernel_log: now.kernel_log.clone(),
         }
     }

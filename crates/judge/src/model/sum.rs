@@ -227,7 +227,7 @@ sums!(Model {
     intervals, lost, overflow, own_cpu, late_ns, host,
 } time_ms, mono_s, booted_ms, interval_s, engine, sources, own_rss, domains);
 
-sums!(HostModel { cpus, tasks, task_groups, guests_cpu, pressure } facts, memory, guests_memory, kernel_log);
+sums!(HostModel { cpus, tasks, task_groups, guests_cpu, pressure, load } facts, memory, guests_memory, kernel_log);
 
 sums!(CpuModel { time, device_irq_rate, timer_irq_rate } cpu, frequency_khz, power, guest_threads);
 

@@ -1,7 +1,8 @@
-//! How long tasks waited for CPUs, disks and memory (PSI, Documentation/accounting/psi.rst).
+//! How long tasks waited for CPUs, disks and memory (PSI, Documentation/accounting/psi.rst), and
+//! how many they are.
 
-use super::file::read_text;
-use procfs::parse_pressure_record;
+use super::file::{read_as, read_text};
+use procfs::{LoadAverage, parse_pressure_record};
 use sample::Pressure;
 use std::path::Path;
 
@@ -17,6 +18,12 @@ pub(crate) fn read(folder: &Path, ending: &str) -> Option<Pressure> {
         memory: mean(&memory, "some")?,
         memory_full: mean(&memory, "full")?,
     })
+}
+
+/// The load of the last minute, in hundredths; `None` where it cannot be read.
+pub(crate) fn load(proc: &Path) -> Option<u64> {
+    let load: LoadAverage = read_as(&proc.join("loadavg"), 256)?;
+    Some((f64::from(load.one) * 100.0).round() as u64)
 }
 
 /// The mean of 10 seconds of a line, `some` or `full`, in hundredths. Line by line, because procfs'
@@ -55,5 +62,13 @@ mod tests {
             memory_full: 50,
         };
         assert_eq!(read(&folder, ""), Some(expected));
+    }
+
+    #[test]
+    fn the_load_is_that_of_a_minute() {
+        let fake = FakeProc::new();
+        assert_eq!(load(&fake.paths().proc), None);
+        fake.write("proc/loadavg", "41.07 3.25 0.10 7/1234 99\n");
+        assert_eq!(load(&fake.paths().proc), Some(4107));
     }
 }

@@ -16,6 +16,10 @@ objects! {
         /// How long its tasks waited for CPUs, disks and memory. Absent: no PSI, or a file.
         #[serde(skip_serializing_if = "Option::is_none")]
         pressure: Option<PressureModel> = host.pressure,
+        /// Tasks that ran or waited for a CPU or a disk, the kernel's mean of about a minute.
+        /// Absent: a file, or an older recording.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        load: Option<f64> = host.load,
         /// Its memory. Absent: a file.
         #[serde(skip_serializing_if = "Option::is_none")]
         memory: Option<JsonHostMemory> =
