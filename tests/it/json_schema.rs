@@ -7,8 +7,8 @@ use crate::common;
 use crate::common::guest::{Guest, Work};
 use jsonschema::Validator;
 use sample::{
-    DomainState, GuestInterrupts, HostDisk, HostTaskGroup, Injection, Job, Pressure, Stop,
-    StopDisk, ThreadEvents,
+    DomainState, GuestInterrupts, HostDisk, HostLink, HostTaskGroup, Injection, Job, Pressure, Stop,
+    StopDisk, ThreadEvents, WholeDisk,
 };
 use serde_json::{Value, json};
 use session::{Limits, Recorder, Session};
@@ -272,6 +272,8 @@ fn with_what_is_asked_for(folder: &Path) -> PathBuf {
         };
         sample.host.task_groups = Some(vec![rustc]);
         sample.host.load = Some(4107);
+        sample.host.disks = Some(vec![WholeDisk::default()]);
+        sample.host.links = Some(vec![HostLink::default()]);
         sample.domains[0].host_disks = Some(vec![HostDisk::default()]);
         let moved = Some(1 << 20);
         let job = Job {

@@ -8,6 +8,7 @@ use crate::guest::live_guest::LiveGuest;
 use crate::guest::lives::LifeLedger;
 use crate::guest::storage::StorageQuery;
 use crate::host::block_devices::{self, BlockDevice};
+use crate::host::devices::HostDevices;
 use crate::host::kernel_log::KernelLog;
 use crate::host::memory;
 use crate::host::reader::{HostReader, own_cost};
@@ -96,6 +97,7 @@ pub struct Collector {
     discovery: Discovery,
     guests: BTreeMap<i32, LiveGuest>,
     host: HostReader,
+    devices: HostDevices,
     tasks: HostTasks,
     status_files: StatusFiles,
     kernel_log: KernelLog,
@@ -123,6 +125,7 @@ impl Collector {
             discovery: Discovery::new(paths.clone()),
             guests: BTreeMap::new(),
             host: HostReader::new(paths),
+            devices: HostDevices::new(paths),
             tasks: HostTasks::new(paths.clone()),
             status_files: StatusFiles::new(paths),
             kernel_log: KernelLog::open(paths),
@@ -221,6 +224,7 @@ impl Collector {
         let read = (self.options.clock)();
         // Right after the clock: the CPUs' busy time is the interval less their idle time.
         let cpus = self.host.cpus(now.mono_ns);
+        self.devices.begin(now.mono_ns);
         let mono_ns = reading.mono_ns.unwrap_or(read.mono_ns);
         for pid in turned {
             self.inform(pid);
@@ -262,6 +266,8 @@ impl Collector {
                 memory,
                 pressure: pressure::read(&self.options.paths.proc.join("pressure"), ""),
                 load: pressure::load(&self.options.paths.proc),
+                disks: self.devices.disks(),
+                links: self.devices.links(),
                 kernel_log,
             },
             domains,
@@ -525,6 +531,7 @@ impl Collector {
             self.guests.len(),
             &self.options.paths,
         ));
+        all.extend(source_status::host_devices(&self.devices.unread));
         all.extend(self.kernel_log.status());
         all.extend(self.options.metadata.iter().flat_map(LibvirtAndQmp::status));
         all

@@ -129,6 +129,17 @@ pub(crate) fn kvm_stats(missing: usize, guests: usize, paths: &SystemPaths) -> S
     }
 }
 
+/// The host's disks and links, where one of their files could not be read.
+pub(crate) fn host_devices(unread: &[&str]) -> Option<SourceStatus> {
+    if unread.is_empty() {
+        return None;
+    }
+    let cause = format!("not readable: {}", unread.join(", "));
+    let fix = "run kvmtop where the host's /proc is mounted (for a container: --pid=host \
+               --network=host)";
+    Some(SourceStatus::degraded(SourceId::HostDevices, cause, fix))
+}
+
 /// The tracing engine.
 pub(crate) fn tracepoints(
     engine: Option<&dyn Engine>,

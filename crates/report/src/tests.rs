@@ -105,7 +105,13 @@ const KEYS: &[(&str, &str)] = &[
     ),
     ("/self", "cpu_percent rss_bytes late_s"),
     ("/sources/1", "name state cause fix"),
-    ("/host", "tasks cpus load memory"),
+    ("/host", "tasks cpus load memory disks links"),
+    (
+        "/host/disks/0",
+        "name alias stacked read_ops write_ops read_bytes write_bytes mean_us in_flight \
+         busy_percent",
+    ),
+    ("/host/links/0", "name rx_bytes tx_bytes drops speed_mbit"),
     (
         "/host/memory",
         "total_bytes available_bytes guests_bytes other_bytes cache_bytes arc_bytes free_bytes \
@@ -190,6 +196,24 @@ fn full() -> Model {
         ..Default::default()
     }];
     model.host.load = Some(0.5);
+    model.host.disks = Some(vec![judge::model::Traced {
+        of: sample::WholeDisk {
+            name: "nvme0n1".into(),
+            reads: 100,
+            time_ns: 30_000_000,
+            ..Default::default()
+        },
+        seconds: Some(1.0),
+        device: None,
+    }]);
+    model.host.links = Some(vec![judge::model::Traced {
+        of: sample::HostLink {
+            name: "eno1".into(),
+            ..Default::default()
+        },
+        seconds: Some(1.0),
+        device: None,
+    }]);
     model.host.memory = Some(sample::HostMemory {
         total: 64 << 30,
         free: Some(9 << 30),

@@ -1,6 +1,7 @@
 //! The host's part of a sample.
 
 use super::figures::bounded;
+use super::{HostLink, WholeDisk};
 use kvm::cpu_set::CpuSet;
 use kvm::topology::HostTopology;
 use serde::{Deserialize, Serialize};
@@ -30,11 +31,15 @@ pub struct HostSample {
     /// Tasks that ran or waited for a CPU or a disk, the kernel's mean of about a minute, hundredths
     /// (`/proc/loadavg`); `None`: not read, as in older recordings.
     pub load: Option<u64>,
+    /// Its disks; `None`: not read, as in older recordings.
+    pub disks: Option<Vec<WholeDisk>>,
+    /// Its network links; `None` as for disks.
+    pub links: Option<Vec<HostLink>>,
     /// Lines of the kernel log about unhandled MSRs and the like, newest last; a limited number.
     pub kernel_log: Vec<kvm::kernel_log::LogLine>,
 }
 
-bounded!(HostSample { cpus, tasks, task_groups, memory, pressure, load } facts, kernel_log);
+bounded!(HostSample { cpus, tasks, task_groups, memory, pressure, load, disks, links } facts, kernel_log);
 
 /// Name of the entry of [`HostFacts::params`] that lists the Hyper-V enlightenments that KVM
 /// offers, by libvirt's names and separated by spaces.

@@ -16,9 +16,9 @@
 //! end.
 
 use super::{
-    AccessCell, Burst, Doorbell, ExitCell, GuestInterrupts, Histogram, HostDisk, HostRequests,
-    Injection, IrqSource, Migrations, OtherTask, ThreadEvents, ThreadKind, Throttling, Timing,
-    UserspaceCell,
+    AccessCell, Burst, Doorbell, ExitCell, GuestInterrupts, Histogram, HostDisk, HostLink,
+    HostRequests, Injection, IrqSource, Migrations, OtherTask, ThreadEvents, ThreadKind,
+    Throttling, Timing, UserspaceCell, WholeDisk,
 };
 use kvm::{Isa, Space};
 use std::cmp::Reverse;
@@ -111,6 +111,8 @@ sums!(GuestInterrupts {
 sums!(Doorbell { time } space, address, to, tid, comm);
 sums!(Injection { count, joined, wake, delay, slept, kick } source, vcpu, by, tid, comm);
 sums!(HostDisk { reads, writes, flushes, others, submitters } name, number, alias, below);
+sums!(WholeDisk { reads, writes, read_bytes, write_bytes, time_ns, busy_ns } name, alias, is_stacked, in_flight);
+sums!(HostLink { rx_bytes, tx_bytes, drops } name, speed_mbit);
 sums!(HostRequests {
     bytes,
     total,
@@ -234,6 +236,8 @@ rows! {
     UserspaceCell: i32 = |cell| cell.reason;
     OtherTask: (i32, String) = |task| (task.tid, task.comm.clone()), limited by names;
     HostDisk: (u32, u32) = |disk| disk.number;
+    WholeDisk: String = |disk| disk.name.clone();
+    HostLink: String = |link| link.name.clone();
     Injection: (IrqSource, Option<u32>, ThreadKind, Option<i32>) = |of| (of.source, of.vcpu, of.by, of.tid);
     Doorbell: (Space, u64, i32) = |bell| (bell.space, bell.address, bell.tid);
     Throttling: String = |limit| limit.group.clone();

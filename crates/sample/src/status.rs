@@ -95,6 +95,8 @@ pub enum SourceId {
     Procfs,
     /// The engine that counts exits and accesses.
     Tracepoints,
+    /// Disks and network links of the live host, and what VMMs read and write.
+    HostDevices,
     /// KVM's own statistics.
     KvmStats,
     /// The kernel's log, live or a file of it.

@@ -143,6 +143,36 @@ impl Fixture {
             io: 305,
             ..Pressure::default()
         });
+        let nvme = WholeDisk {
+            name: "nvme0n1".into(),
+            reads: 24_000,
+            writes: 6000,
+            read_bytes: 380_000_000,
+            write_bytes: 40_000_000,
+            time_ns: 12_000_000_000,
+            busy_ns: 620_000_000,
+            in_flight: 12,
+            ..WholeDisk::default()
+        };
+        let on_it = WholeDisk {
+            name: "dm-0".into(),
+            alias: Some("vg0-db".into()),
+            is_stacked: true,
+            time_ns: 15_000_000_000,
+            ..nvme.clone()
+        };
+        let idle = WholeDisk {
+            name: "sda".into(),
+            ..WholeDisk::default()
+        };
+        f.host.disks = Some(vec![idle, nvme, on_it]);
+        f.host.links = Some(vec![HostLink {
+            name: "eno1".into(),
+            rx_bytes: 70_000_000,
+            tx_bytes: 9_000_000,
+            drops: 30,
+            speed_mbit: Some(10_000),
+        }]);
         let disk = |name: &str, ops: u64, us: u64| DiskSample {
             name: name.into(),
             read_ops: ops,

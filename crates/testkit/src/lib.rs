@@ -163,6 +163,10 @@ pub struct Host {
     pub load: Option<u64>,
     /// How long tasks waited.
     pub pressure: Option<Pressure>,
+    /// What its disks do each second.
+    pub disks: Option<Vec<WholeDisk>>,
+    /// What its links do each second.
+    pub links: Option<Vec<HostLink>>,
 }
 
 impl Host {
@@ -297,6 +301,29 @@ impl Host {
             memory: self.memory,
             pressure: self.pressure,
             load: self.load,
+            disks: self.disks.as_ref().map(|all| {
+                all.iter()
+                    .map(|disk| WholeDisk {
+                        reads: per(disk.reads as f64, seconds),
+                        writes: per(disk.writes as f64, seconds),
+                        read_bytes: per(disk.read_bytes as f64, seconds),
+                        write_bytes: per(disk.write_bytes as f64, seconds),
+                        time_ns: per(disk.time_ns as f64, seconds),
+                        busy_ns: per(disk.busy_ns as f64, seconds),
+                        ..disk.clone()
+                    })
+                    .collect()
+            }),
+            links: self.links.as_ref().map(|all| {
+                all.iter()
+                    .map(|link| HostLink {
+                        rx_bytes: per(link.rx_bytes as f64, seconds),
+                        tx_bytes: per(link.tx_bytes as f64, seconds),
+                        drops: per(link.drops as f64, seconds),
+                        ..link.clone()
+                    })
+                    .collect()
+            }),
             kernel_log: Vec::new(),
         }
     }

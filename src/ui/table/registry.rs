@@ -27,6 +27,10 @@ pub enum TableId {
     Memory,
     /// CPUs of the host.
     Cpus,
+    /// Disks of the host, whoever uses them.
+    WholeDisks,
+    /// Network links of the host.
+    Links,
     /// How long vCPUs wait for a CPU.
     Latency,
     /// Tasks of the host outside guests.
@@ -35,7 +39,7 @@ pub enum TableId {
 
 impl TableId {
     /// All tables, in the order of the help.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Guests,
         Self::Exits,
         Self::Userspace,
@@ -48,6 +52,8 @@ impl TableId {
         Self::HostDisks,
         Self::Memory,
         Self::Cpus,
+        Self::WholeDisks,
+        Self::Links,
         Self::Latency,
         Self::Tasks,
     ];
@@ -67,6 +73,8 @@ impl TableId {
             Self::HostDisks => "block devices of the host",
             Self::Memory => "memory",
             Self::Cpus => "CPUs",
+            Self::WholeDisks => "disks of the host",
+            Self::Links => "links of the host",
             Self::Latency => "latency",
             Self::Tasks => "tasks outside guests",
         }

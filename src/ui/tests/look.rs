@@ -83,6 +83,25 @@ fn load_and_pressure_of_the_host_are_in_the_first_line() {
 }
 
 #[test]
+fn disks_and_links_of_the_host_are_at_the_right_end() {
+    let mut f = Fixture::with_devices();
+    let line = memory_line(&f, 120);
+    // The slowest disk is dm-0; its bytes are those of nvme0n1 and count once.
+    assert!(
+        line.ends_with("disk  420M/s  500 us  net 79.0M/s"),
+        "{line}"
+    );
+    f.host.links = None;
+    assert!(memory_line(&f, 120).ends_with("net     -/s"), "not read");
+    f.host.disks = None;
+    let older = memory_line(&f, 120);
+    assert!(
+        older.ends_with("guests' disks 373M/s  net 59.3M/s"),
+        "{older}"
+    );
+}
+
+#[test]
 fn swap_huge_pages_and_ksm_are_named_where_they_are_used() {
     let mut f = Fixture::with_devices();
     let calm = memory_line(&f, 180);

@@ -61,6 +61,10 @@ fn the_lenses() {
         press(&mut state, key);
         at_all_sizes(&format!("lens_{name}"), &state);
     }
+    state.show(ScreenView::Host);
+    press(&mut state, "<End>");
+    shows("host_devices_120x40", &state);
+    press(&mut state, "1");
     crate::ui::update::select(&mut state, 99);
     press(&mut state, "d<End>");
     shows("lens_disks_of_all_120x40", &state);

@@ -9,6 +9,7 @@ pub mod disks;
 pub mod exits;
 pub mod guest_tables;
 pub mod guests;
+pub mod host_devices;
 pub mod host_disks;
 pub mod interrupts;
 pub mod jobs;
@@ -80,6 +81,8 @@ pub fn sections(view: ScreenView, state: &AppState, columns: u16) -> Vec<Section
         ScreenView::Host => vec![
             cpu_map::section(state, model, columns),
             cpus::section(state, model),
+            host_devices::disks(state, model),
+            host_devices::links(state, model),
         ],
         ScreenView::Latency => vec![latency::section(state)],
         ScreenView::Sources => vec![
@@ -131,6 +134,8 @@ pub fn heads(table: TableId) -> Vec<ColumnHead> {
         TableId::HostDisks => heads_of(host_disks::columns()),
         TableId::Memory => heads_of(memory::columns()),
         TableId::Cpus => heads_of(cpus::columns()),
+        TableId::WholeDisks => heads_of(host_devices::disk_columns()),
+        TableId::Links => heads_of(host_devices::link_columns()),
         TableId::Latency => heads_of(latency::columns()),
         TableId::Tasks => heads_of(tasks::columns()),
     }

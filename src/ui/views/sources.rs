@@ -24,6 +24,7 @@ fn gives(id: SourceId) -> &'static str {
     match id {
         SourceId::Procfs => "guests and their threads, CPU time, wait, memory, tap devices",
         SourceId::Tracepoints => "exits, accesses, wake-ups, moves",
+        SourceId::HostDevices => "disks and network links of the host",
         SourceId::KvmStats => "KVM's own counters",
         SourceId::KernelLog => "what the kernel logs about KVM",
         SourceId::Libvirt => "names and configuration of guests, pins, disks, interfaces",

@@ -9,8 +9,9 @@ use crate::ui::text::{clean, clean_line, fit, fit_words, width};
 use crate::ui::theme::{StyleId, Theme};
 use crate::ui::views::guests::GuestRow;
 use crate::ui::views::problems;
-use judge::figures::{or_unknown, rate, seconds, share, size};
+use judge::figures::{duration, or_unknown, rate, seconds, share, size};
 use judge::lint::Finding;
+use judge::model::{ByteRates, Model, WholeDiskModel};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use sample::{EngineKind, EngineLevel, HostMemory};
@@ -191,20 +192,7 @@ fn memory(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let mut text =
         |x: u16, text: &str, look| put(buf, x, area.y, text, area.right() - x, theme.style(look));
     text(area.x + 1, "MEM", StyleId::Head);
-    let guests: Vec<GuestRow<'_>> = (0..model.domains.len())
-        .map(|at| GuestRow::new(state, ListRow::Guest(at)))
-        .collect();
-    let io = format!(
-        "guests' disks {}  net {}",
-        or_unknown(
-            sum(guests.iter().map(GuestRow::disk_bytes)),
-            bytes_per_second
-        ),
-        or_unknown(
-            sum(guests.iter().map(GuestRow::nic_bytes)),
-            bytes_per_second
-        )
-    );
+    let io = device_rates(state, model);
     let end = area.right().saturating_sub(width(&io) + 1);
     text(end, &io, StyleId::Text);
     let Some(host) = &model.host.memory else {
@@ -303,9 +291,27 @@ fn memory_parts(host: &HostMemory, guests: u64, other: u64) -> Vec<MemoryPart> {
     parts
 }
 
-/// `12.3M/s`
-fn bytes_per_second(figure: f64) -> String {
-    format!("{}B/s", rate(figure))
+/// What the host's disks and links carry, with the mean time of the slowest disk; where neither is
+/// known, as in older recordings, what its guests' do. Figures have fixed places.
+fn device_rates(state: &AppState, model: &Model) -> String {
+    let host = &model.host;
+    if host.disks.is_none() && host.links.is_none() {
+        let guests: Vec<GuestRow<'_>> = (0..model.domains.len())
+            .map(|at| GuestRow::new(state, ListRow::Guest(at)))
+            .collect();
+        let disks = sum(guests.iter().map(GuestRow::disk_bytes));
+        let nics = sum(guests.iter().map(GuestRow::nic_bytes));
+        return format!(
+            "guests' disks {}/s  net {}/s",
+            or_unknown(disks, rate),
+            or_unknown(nics, rate)
+        );
+    }
+    let disks = or_unknown(host.disk_rates().map(ByteRates::all), rate);
+    let links = or_unknown(host.link_rates().map(ByteRates::all), rate);
+    let us = host.slowest_disk().and_then(WholeDiskModel::mean_us);
+    let us = us.map(duration).unwrap_or_default();
+    format!("disk {disks:>5}/s {us:>7}  net {links:>5}/s")
 }
 
 /// The sum of the known figures; `None` without one.

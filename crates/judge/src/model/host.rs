@@ -1,5 +1,6 @@
 //! The host within an interval: its CPUs, the guests' threads on them, and other tasks.
 
+use super::host_devices::{self, ByteRates, HostLinkModel, WholeDiskModel, grown};
 use super::{DomainModel, PressureModel, SampleInterval, total};
 use kvm::kernel_log::LogLine;
 use sample::{
@@ -33,6 +34,10 @@ pub struct HostModel {
     pub pressure: Option<PressureModel>,
     /// Tasks that ran or waited for a CPU or a disk, the kernel's mean of about a minute.
     pub load: Option<f64>,
+    /// Its disks; `None`: not measured.
+    pub disks: Option<Vec<WholeDiskModel>>,
+    /// Its network links; `None`: not measured.
+    pub links: Option<Vec<HostLinkModel>>,
     /// Lines of the kernel log that concern KVM.
     pub kernel_log: Vec<LogLine>,
 }
@@ -73,6 +78,21 @@ impl HostModel {
                 .saturating_sub(memory.unused())
                 .saturating_sub(guests),
         )
+    }
+
+    /// Bytes per second of all its disks; `None`: not measured.
+    pub fn disk_rates(&self) -> Option<ByteRates> {
+        self.disks.as_deref().map(host_devices::disk_rates)
+    }
+
+    /// Bytes per second of all its links; `None`: not measured.
+    pub fn link_rates(&self) -> Option<ByteRates> {
+        self.links.as_deref().map(host_devices::link_rates)
+    }
+
+    /// The disk whose requests take longest, of those with at least 5 requests/s.
+    pub fn slowest_disk(&self) -> Option<&WholeDiskModel> {
+        host_devices::slowest(self.disks.as_deref()?)
     }
 
     /// Where the CPU time of the whole host went; `None` before a second reading.
@@ -363,6 +383,16 @@ impl HostModel {
             guests_memory: total(domains.iter().filter_map(|d| d.memory.on_host())),
             pressure: now.pressure.as_ref().map(PressureModel::new),
             load: now.load.map(|hundredths| hundredths as f64 / 100.0),
+            disks: grown(
+                now.disks.as_deref(),
+                before.and_then(|b| b.disks.as_deref()),
+                interval,
+            ),
+            links: grown(
+                now.links.as_deref(),
+                before.and_then(|b| b.links.as_deref()),
+                interval,
+            ),
             kernel_log: now.kernel_log.clone(),
         }
     }

@@ -101,6 +101,12 @@ impl ModelSum {
         for cpu in &mut model.host.cpus {
             cpu.time = cpu.time.map(CpuTimesPercent::split_unsampled);
         }
+        for disk in model.host.disks.iter_mut().flatten() {
+            disk.seconds = seconds;
+        }
+        for link in model.host.links.iter_mut().flatten() {
+            link.seconds = seconds;
+        }
         model.host.cpus.sort_by_key(|c| c.cpu);
         order_busy(&mut model.host.tasks);
         model.host.task_groups.as_mut().map(order_groups);
@@ -227,7 +233,7 @@ sums!(Model {
     intervals, lost, overflow, own_cpu, late_ns, host,
 } time_ms, mono_s, booted_ms, interval_s, engine, sources, own_rss, domains);
 
-sums!(HostModel { cpus, tasks, task_groups, guests_cpu, pressure, load } facts, memory, guests_memory, kernel_log);
+sums!(HostModel { cpus, tasks, task_groups, guests_cpu, pressure, load, disks, links } facts, memory, guests_memory, kernel_log);
 
 sums!(CpuModel { time, device_irq_rate, timer_irq_rate } cpu, frequency_khz, power, guest_threads);
 

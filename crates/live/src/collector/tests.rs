@@ -473,6 +473,10 @@ fn every_source_may_fail_and_the_tick_goes_on() {
         "{states:?}"
     );
     assert!(
+        states.contains(&("host-devices", SourceState::Degraded)),
+        "{states:?}"
+    );
+    assert!(
         sample
             .sources
             .iter()

@@ -2,6 +2,7 @@
 //! own cost.
 
 pub(crate) mod block_devices;
+pub(crate) mod devices;
 pub(crate) mod kernel_log;
 pub(crate) mod memory;
 pub(crate) mod prerequisites;

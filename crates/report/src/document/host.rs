@@ -1,6 +1,6 @@
 //! The host.
 
-use judge::model::{CpuModel, HostModel, PressureModel, TaskGroup};
+use judge::model::{CpuModel, HostLinkModel, HostModel, PressureModel, TaskGroup, WholeDiskModel};
 use kvm::topology::HostTopology;
 use sample::HostMemory;
 
@@ -24,6 +24,54 @@ objects! {
         #[serde(skip_serializing_if = "Option::is_none")]
         memory: Option<JsonHostMemory> =
             host.memory.as_ref().map(|memory| JsonHostMemory::new(memory, host)),
+        /// Its disks. Absent: a file, an older recording, or no earlier reading.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        disks: Option<Vec<JsonWholeDisk>> =
+            host.disks.as_ref().map(|all| all.iter().map(JsonWholeDisk::new).collect()),
+        /// Its network links. Absent: as for disks.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        links: Option<Vec<JsonHostLink>> =
+            host.links.as_ref().map(|all| all.iter().map(JsonHostLink::new).collect()),
+    }
+
+    /// A block device of the host that is no partition, and what all who use it did.
+    pub struct JsonWholeDisk(disk: &WholeDiskModel) {
+        /// Its name in the host's kernel, such as `nvme0n1` or `dm-0`.
+        name: String = disk.name.clone(),
+        /// Name of a device-mapper device, or the file of a loop device. `null`: another kind of
+        /// device.
+        alias: Option<String> = disk.alias.clone(),
+        /// Whether it stands on other disks or in memory: its bytes count again there, or nowhere.
+        stacked: bool = disk.is_stacked,
+        /// Reads per second. `null`: the interval is too short.
+        read_ops: Option<f64> = disk.rate_of(disk.reads),
+        /// Writes per second. `null`: as for reads.
+        write_ops: Option<f64> = disk.rate_of(disk.writes),
+        /// Bytes read per second. `null`: as for reads.
+        read_bytes: Option<f64> = disk.rate_of(disk.read_bytes),
+        /// Bytes written per second. `null`: as for reads.
+        write_bytes: Option<f64> = disk.rate_of(disk.write_bytes),
+        /// Mean time of a read or write. `null`: none.
+        mean_us: Option<f64> = disk.mean_us(),
+        /// Requests under way, as last read.
+        in_flight: u64 = disk.in_flight,
+        /// Part of the time in which a request was under way. `null`: as for reads.
+        #[schemars(range(max = 100))]
+        busy_percent: Option<f64> = disk.busy_percent(),
+    }
+
+    /// A network interface of the host that has a device: no bridge, bond or tap.
+    pub struct JsonHostLink(link: &HostLinkModel) {
+        /// Its name.
+        name: String = link.name.clone(),
+        /// Bytes received per second. `null`: the interval is too short.
+        rx_bytes: Option<f64> = link.rate_of(link.rx_bytes),
+        /// Bytes sent per second. `null`: as for those received.
+        tx_bytes: Option<f64> = link.rate_of(link.tx_bytes),
+        /// Packets dropped per second, both ways. `null`: as for bytes.
+        drops: Option<f64> = link.rate_of(link.drops),
+        /// Its speed, Mbit/s. `null`: its driver does not say.
+        speed_mbit: Option<u64> = link.speed_mbit,
     }
 
     /// The host's memory.

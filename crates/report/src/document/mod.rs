@@ -123,14 +123,15 @@ objects! {
 
     /// A source of data.
     pub struct JsonSource(s: SourceStatus) {
-        /// Live: `procfs`, `tracepoints`, `kvm-stats` (KVM's own statistics), `kernel-log`,
+        /// Live: `procfs`, `tracepoints`, `kvm-stats` (KVM's own statistics), `host-devices` (the
+        /// host's disks and links, where they cannot be read), `kernel-log`,
         /// `libvirt`, `monitor` (QEMU's), `recording` (being written), `domain` (a `--domain` pattern that matches no guest).
         /// Files: `session`, `perf.data`, `trace`, `text` (tables), `xml`, `cmdline`, `mtree`,
         /// `topology`, `virsh` (what virsh prints about a domain), `config` (of a VMM, other than
         /// XML).
         #[schemars(extend("enum" = [
-            "procfs", "tracepoints", "kvm-stats", "kernel-log", "libvirt", "monitor",
-            "recording", "session", "domain", "perf.data", "trace", "text", "xml", "cmdline", "mtree",
+            "procfs", "tracepoints", "kvm-stats", "host-devices", "kernel-log", "libvirt",
+            "monitor", "recording", "session", "domain", "perf.data", "trace", "text", "xml", "cmdline", "mtree",
             "topology", "virsh", "config",
         ]))]
         name: &'static str = s.id.as_str(),

@@ -1,0 +1,200 @@
+//! What the host's disks and links carried within an interval.
+
+use super::SampleInterval;
+use super::earlier::by_key;
+use super::traced::Traced;
+use sample::{Growing, HostLink, Row, WholeDisk};
+
+/// A disk with fewer requests per second is not the slowest one.
+const MIN_REQUESTS: f64 = 5.0;
+
+/// A disk of the host, and its work for all who use it.
+pub type WholeDiskModel = Traced<WholeDisk>;
+
+impl WholeDiskModel {
+    /// Reads and writes per second.
+    pub fn ops(&self) -> Option<f64> {
+        self.rate_of(self.reads.saturating_add(self.writes))
+    }
+
+    /// Mean time of a read or write, microseconds; `None` without one.
+    pub fn mean_us(&self) -> Option<f64> {
+        let ops = self.reads.saturating_add(self.writes);
+        if ops == 0 {
+            return None;
+        }
+        Some(self.time_ns as f64 / ops as f64 / 1e3)
+    }
+
+    /// The part of the time in which a request was under way, percent. A disk that works on many
+    /// requests at once is not full at 100.
+    pub fn busy_percent(&self) -> Option<f64> {
+        let percent = self.rate_of(self.busy_ns)? / 1e7;
+        Some(percent.min(100.0))
+    }
+}
+
+/// A network link of the host.
+pub type HostLinkModel = Traced<HostLink>;
+
+/// Bytes per second in both directions.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct ByteRates {
+    /// Read from disks, or received.
+    pub inward: f64,
+    /// Written to disks, or sent.
+    pub outward: f64,
+}
+
+impl ByteRates {
+    /// Both together.
+    pub fn all(self) -> f64 {
+        self.inward + self.outward
+    }
+
+    fn add(&mut self, inward: Option<f64>, outward: Option<f64>) {
+        self.inward += inward.unwrap_or(0.0);
+        self.outward += outward.unwrap_or(0.0);
+    }
+}
+
+/// What grew since the previous sample. A device that the previous sample lacks is left out: its
+/// counters may be older than the interval. `None` where one of the two samples has no list.
+pub(super) fn grown<T: Growing + Row>(
+    now: Option<&[T]>,
+    before: Option<&[T]>,
+    interval: &SampleInterval,
+) -> Option<Vec<Traced<T>>> {
+    let before = by_key(before?, T::key);
+    let mut grown = Vec::new();
+    for device in now? {
+        if let Some(before) = before.get(&device.key()) {
+            grown.push(Traced {
+                of: device.since(Some(before)),
+                seconds: interval.seconds,
+                device: None,
+            });
+        }
+    }
+    Some(grown)
+}
+
+/// What all disks read and wrote: those that stand on others carry the same bytes again.
+pub(super) fn disk_rates(disks: &[WholeDiskModel]) -> ByteRates {
+    let mut sum = ByteRates::default();
+    for disk in disks {
+        if !disk.is_stacked {
+            sum.add(
+                disk.rate_of(disk.read_bytes),
+                disk.rate_of(disk.write_bytes),
+            );
+        }
+    }
+    sum
+}
+
+/// What all links received and sent.
+pub(super) fn link_rates(links: &[HostLinkModel]) -> ByteRates {
+    let mut sum = ByteRates::default();
+    for link in links {
+        sum.add(link.rate_of(link.rx_bytes), link.rate_of(link.tx_bytes));
+    }
+    sum
+}
+
+/// The disk whose requests take longest, of those with enough requests.
+pub(super) fn slowest(disks: &[WholeDiskModel]) -> Option<&WholeDiskModel> {
+    let mut slowest: Option<&WholeDiskModel> = None;
+    for disk in disks {
+        let is_used = disk.ops() >= Some(MIN_REQUESTS);
+        if is_used && slowest.is_none_or(|other| disk.mean_us() > other.mean_us()) {
+            slowest = Some(disk);
+        }
+    }
+    slowest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Base, Model, ModelSum};
+    use sample::Sample;
+
+    /// The counters of `seconds`: 100 reads/s of 4 KiB and 2 ms, and 7 kB/s received.
+    fn sample(seconds: u64) -> Sample {
+        let disk = WholeDisk {
+            name: "sda".into(),
+            reads: 100 * seconds,
+            read_bytes: 409_600 * seconds,
+            write_bytes: 1000 * seconds,
+            time_ns: 200_000_000 * seconds,
+            busy_ns: 150_000_000 * seconds,
+            in_flight: 3,
+            ..WholeDisk::default()
+        };
+        let upper = WholeDisk {
+            name: "dm-0".into(),
+            is_stacked: true,
+            time_ns: 900_000_000 * seconds,
+            ..disk.clone()
+        };
+        let seldom = WholeDisk {
+            name: "sdb".into(),
+            reads: seconds,
+            time_ns: 999_000_000 * seconds,
+            read_bytes: 0,
+            write_bytes: 0,
+            ..disk.clone()
+        };
+        let link = HostLink {
+            name: "eno1".into(),
+            rx_bytes: 7000 * seconds,
+            ..HostLink::default()
+        };
+        let mut sample = Sample {
+            mono_ns: seconds * 1_000_000_000,
+            ..Sample::default()
+        };
+        sample.host.disks = Some(vec![disk, upper, seldom]);
+        sample.host.links = Some(vec![link]);
+        sample
+    }
+
+    #[test]
+    fn figures_are_per_second_and_count_each_byte_once() {
+        let (a, b) = (sample(1), sample(3));
+        let host = Model::new(&b, Base::Previous(&a)).host;
+        let disks = host.disks.as_ref().unwrap();
+        assert_eq!(disks[0].ops(), Some(100.0));
+        assert_eq!(disks[0].mean_us(), Some(2000.0));
+        assert_eq!(disks[0].busy_percent(), Some(15.0));
+        assert_eq!(disks[0].in_flight, 3, "no counter");
+        let rates = host.disk_rates().unwrap();
+        assert_eq!((rates.inward, rates.outward), (409_600.0, 1000.0));
+        assert_eq!(host.link_rates().unwrap().all(), 7000.0);
+        assert_eq!(host.slowest_disk().unwrap().name, "dm-0");
+    }
+
+    #[test]
+    fn a_device_that_appears_has_no_figures_yet() {
+        let (mut a, b) = (sample(1), sample(2));
+        a.host.disks.as_mut().unwrap().truncate(1);
+        a.host.links = None;
+        let host = Model::new(&b, Base::Previous(&a)).host;
+        assert_eq!(host.disks.as_ref().unwrap().len(), 1);
+        assert_eq!((host.link_rates(), host.links), (None, None));
+        let first = Model::new(&b, Base::Start).host;
+        assert_eq!(first.disk_rates(), None);
+    }
+
+    #[test]
+    fn intervals_of_different_lengths_add_up() {
+        let mut sum = ModelSum::default();
+        sum.add(Model::new(&sample(2), Base::Previous(&sample(1))));
+        sum.add(Model::new(&sample(6), Base::Previous(&sample(3))));
+        let host = sum.finish().host;
+        assert_eq!(host.disk_rates().unwrap().inward, 409_600.0);
+        assert_eq!(host.link_rates().unwrap().inward, 7000.0);
+        assert_eq!(host.disks.unwrap()[0].mean_us(), Some(2000.0));
+    }
+}
