@@ -7,8 +7,8 @@ use crate::common;
 use crate::common::guest::{Guest, Work};
 use jsonschema::Validator;
 use sample::{
-    DomainState, GuestInterrupts, HostDisk, HostLink, HostTaskGroup, Injection, Job, Pressure, Stop,
-    StopDisk, ThreadEvents, WholeDisk,
+    DomainState, GuestInterrupts, HostDisk, HostLink, HostTaskGroup, Injection, Job, Pressure,
+    ProcessIo, Stop, StopDisk, ThreadEvents, WholeDisk,
 };
 use serde_json::{Value, json};
 use session::{Limits, Recorder, Session};
@@ -272,6 +272,7 @@ fn with_what_is_asked_for(folder: &Path) -> PathBuf {
         };
         sample.host.task_groups = Some(vec![rustc]);
         sample.host.load = Some(4107);
+        sample.domains[0].process_io = Some(ProcessIo::default());
         sample.host.disks = Some(vec![WholeDisk::default()]);
         sample.host.links = Some(vec![HostLink::default()]);
         sample.domains[0].host_disks = Some(vec![HostDisk::default()]);

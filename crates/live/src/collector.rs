@@ -531,7 +531,12 @@ impl Collector {
             self.guests.len(),
             &self.options.paths,
         ));
-        all.extend(source_status::host_devices(&self.devices.unread));
+        let denied = self
+            .guests
+            .values()
+            .filter(|guest| guest.resources.is_io_denied)
+            .count();
+        all.extend(source_status::host_devices(&self.devices.unread, denied));
         all.extend(self.kernel_log.status());
         all.extend(self.options.metadata.iter().flat_map(LibvirtAndQmp::status));
         all

@@ -129,15 +129,34 @@ pub(crate) fn kvm_stats(missing: usize, guests: usize, paths: &SystemPaths) -> S
     }
 }
 
-/// The host's disks and links, where one of their files could not be read.
-pub(crate) fn host_devices(unread: &[&str]) -> Option<SourceStatus> {
-    if unread.is_empty() {
+/// The host's disks and links, and what VMMs read and write, where a file could not be read;
+/// `guests` is the number of those VMMs.
+pub(crate) fn host_devices(unread: &[&str], guests: usize) -> Option<SourceStatus> {
+    let mut causes = Vec::new();
+    let mut fixes = Vec::new();
+    if !unread.is_empty() {
+        causes.push(format!("not readable: {}", unread.join(", ")));
+        fixes.push(
+            "run kvmtop where the host's /proc is mounted (for a container: --pid=host \
+             --network=host)"
+                .to_owned(),
+        );
+    }
+    if guests > 0 {
+        causes.push(format!(
+            "{guests} guests whose disks neither libvirt nor a monitor reports have a /proc/PID/io \
+             that is not readable"
+        ));
+        fixes.push(rights::hint());
+    }
+    if causes.is_empty() {
         return None;
     }
-    let cause = format!("not readable: {}", unread.join(", "));
-    let fix = "run kvmtop where the host's /proc is mounted (for a container: --pid=host \
-               --network=host)";
-    Some(SourceStatus::degraded(SourceId::HostDevices, cause, fix))
+    Some(SourceStatus::degraded(
+        SourceId::HostDevices,
+        causes.join("; "),
+        fixes.join("; "),
+    ))
 }
 
 /// The tracing engine.
@@ -184,6 +203,20 @@ mod tests {
     use crate::proc::discovery::UnreadCount;
     use crate::tests::fake_proc::FakeProc;
     use rustix::io::Errno;
+
+    #[test]
+    fn devices_are_a_source_only_where_a_file_is_not_readable() {
+        assert_eq!(host_devices(&[], 0), None);
+        let both = host_devices(&["/proc/diskstats"], 2).unwrap();
+        let said = both.sentence();
+        for part in [
+            "not readable: /proc/diskstats; 2 guests",
+            "--pid=host",
+            "cap_sys_ptrace",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    }
 
     #[test]
     fn what_proc_hides_is_said_with_its_cure() {

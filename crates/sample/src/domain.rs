@@ -190,6 +190,9 @@ pub struct DomainSample {
     /// The time that `disks` cover, nanoseconds. They are read less often than samples are taken,
     /// because each reading costs time of the guest's monitor.
     pub devices_ns: u64,
+    /// What its VMM reads and writes; `None`: libvirt or a monitor reports its disks, or it cannot be
+    /// read.
+    pub process_io: Option<ProcessIo>,
     /// CPU bandwidth control.
     pub throttling: Vec<Throttling>,
     /// How long tasks of its cgroup waited; `None`: no PSI, or a cgroup with other processes too.
@@ -216,7 +219,7 @@ pub struct DomainSample {
 
 bounded!(DomainSample {
     threads, unattributed, counters, kvm_events, disks, nics, devices_ns, throttling, pressure, node_memory, swap_bytes,
-    memory, nics_ns, host_disks, interrupts, jobs, stop,
+    memory, nics_ns, host_disks, interrupts, jobs, stop, process_io,
 } facts, state, uncounted_vcpus, places);
 
 /// An instruction of the guest at which a vCPU left it for an address that was not there, or after
@@ -376,6 +379,22 @@ pub struct NicSample {
 }
 
 counters!(NicSample { rx_bytes, tx_bytes, rx_packets, tx_packets, drops } name);
+
+/// Bytes that a process had storage read and write, cumulative (`/proc/PID/io`). What the page cache
+/// answers is not among them; what it writes back later is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProcessIo {
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+}
+
+counters!(ProcessIo {
+    read_bytes,
+    write_bytes
+});
 
 /// The memory that a guest occupies on the host, as last read, bytes. Swap and nodes are fields of
 /// [`DomainSample`].

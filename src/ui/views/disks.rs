@@ -292,7 +292,14 @@ fn disk(d: &DiskRates) -> Work<'_> {
 /// The section of disks.
 pub fn section<'a>(state: &'a AppState, guests: &[&'a DomainModel]) -> Section<'a> {
     let rows = rows(state, guests, |d| &d.disks, disk, Mark::Disk);
-    let nothing = || missing::because(state, "none is known", &SOURCES);
+    let nothing = || {
+        let why = missing::because(state, "none is known", &SOURCES);
+        if guests.iter().any(|guest| guest.process_io.is_some()) {
+            format!("{why}; the list has what the VMM reads and writes (/proc/PID/io)")
+        } else {
+            why
+        }
+    };
     section_of((TableId::Disks, "disk"), rows, columns(), state, nothing)
 }
 
@@ -368,8 +375,10 @@ pub fn nics<'a>(state: &'a AppState, guests: &[&'a DomainModel]) -> Section<'a> 
 mod tests {
     use super::*;
     use crate::ui::table::{AnyTable, ColumnId, Value};
-    use crate::ui::tests::{judged, model, screen};
+    use crate::ui::tests::{draw, judged, model, press, screen, text};
+    use crate::ui::theme::{Charset, Palette, Theme, Tone};
     use crate::ui::views::section::Body;
+    use judge::model::ByteRates;
     use testkit::Fixture;
 
     /// The texts of a column.
@@ -474,6 +483,28 @@ mod tests {
                 "files name the guest"
             );
         }
+    }
+
+    #[test]
+    fn where_a_guest_without_known_disks_has_its_bytes_from_is_said() {
+        let mut f = Fixture::with_devices();
+        f.guests[0].rest.disks.clear();
+        let mut state = screen(&f, 120, 40);
+        let note = |state: &AppState| section(state, &[&model(state).domains[0]]).note;
+        assert_eq!(note(&state), "none is known");
+        state.model.as_mut().unwrap().domains[0].process_io = Some(ByteRates {
+            inward: 4e6,
+            outward: 1e6,
+        });
+        assert!(note(&state).ends_with("(/proc/PID/io)"), "{}", note(&state));
+        press(&mut state, "d");
+        let picture = text(&draw(
+            &state,
+            &Theme::new(Palette::Xterm, Tone::Dark, Charset::Unicode),
+        ));
+        let row = picture.split_once("win10-2").unwrap().1;
+        let figures: Vec<&str> = row.split_whitespace().take(5).collect();
+        assert_eq!(figures, ["-", "-", "4.00M", "1.00M", "-"]);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use super::devices::{self, DiskRates, NicRates};
 use super::earlier::{GuestPair, by_key};
 use super::{
-    AccessRow, CpuShare, DoorbellModel, ExitTable, HostDiskModel, InjectionModel, PressureModel,
-    SampleInterval, ThreadModel, accesses, exits, total,
+    AccessRow, ByteRates, CpuShare, DoorbellModel, ExitTable, HostDiskModel, InjectionModel,
+    PressureModel, SampleInterval, ThreadModel, accesses, exits, total,
 };
 use kvm::limits;
 use kvm::thread_name::Role;
@@ -70,6 +70,9 @@ pub struct DomainModel {
     pub counters: Rates,
     /// Block devices.
     pub disks: Vec<DiskRates>,
+    /// What its VMM had storage read and write, where no source reports its disks; `None`: not
+    /// measured.
+    pub process_io: Option<ByteRates>,
     /// The host's block devices that worked for it; `None` where they are not timed.
     pub host_disks: Option<Vec<HostDiskModel>>,
     /// What interrupted its vCPUs, the most frequent first; `None` where it is not traced.
@@ -194,6 +197,33 @@ impl DomainModel {
         CpuShare::wait_of(self.vcpus())
     }
 
+    /// Bytes per second that its disks read and write; where no source reports them, those of its
+    /// VMM.
+    pub fn disk_rates(&self) -> Option<ByteRates> {
+        if self.disks.is_empty() {
+            return self.process_io;
+        }
+        let mut sum = ByteRates::default();
+        for disk in &self.disks {
+            sum.inward += disk.read_bytes;
+            sum.outward += disk.write_bytes;
+        }
+        Some(sum)
+    }
+
+    /// Bytes per second that its network interfaces receive and send; `None` where none is known.
+    pub fn nic_rates(&self) -> Option<ByteRates> {
+        if self.nics.is_empty() {
+            return None;
+        }
+        let mut sum = ByteRates::default();
+        for nic in &self.nics {
+            sum.inward += nic.rx_bytes;
+            sum.outward += nic.tx_bytes;
+        }
+        Some(sum)
+    }
+
     pub(crate) fn new(
         now: &DomainSample,
         before: Option<&DomainSample>,
@@ -255,6 +285,7 @@ impl DomainModel {
             kvm_events: kvm_events.collect(),
             counters,
             disks: devices::disks(now),
+            process_io: process_io(now, before, interval),
             host_disks: HostDiskModel::all(&pair, |d| d.host_disks.as_ref()),
             interrupts: InjectionModel::of_guest(&pair),
             doorbells: DoorbellModel::of_guest(&pair),
@@ -278,6 +309,18 @@ impl DomainModel {
             places: now.places.clone(),
         }
     }
+}
+
+fn process_io(
+    now: &DomainSample,
+    before: Option<&DomainSample>,
+    interval: &SampleInterval,
+) -> Option<ByteRates> {
+    let grown = now.process_io?.since(&before?.process_io?);
+    Some(ByteRates {
+        inward: interval.rate(grown.read_bytes)?,
+        outward: interval.rate(grown.write_bytes)?,
+    })
 }
 
 /// Exits to the VMM: the vCPU (`None`: all), the `KVM_EXIT_*` number, the count.

@@ -118,7 +118,7 @@ pub(super) fn slowest(disks: &[WholeDiskModel]) -> Option<&WholeDiskModel> {
 mod tests {
     use super::*;
     use crate::model::{Base, Model, ModelSum};
-    use sample::Sample;
+    use sample::{DiskSample, DomainSample, ProcessIo, Sample};
 
     /// The counters of `seconds`: 100 reads/s of 4 KiB and 2 ms, and 7 kB/s received.
     fn sample(seconds: u64) -> Sample {
@@ -173,6 +173,41 @@ mod tests {
         assert_eq!((rates.inward, rates.outward), (409_600.0, 1000.0));
         assert_eq!(host.link_rates().unwrap().all(), 7000.0);
         assert_eq!(host.slowest_disk().unwrap().name, "dm-0");
+    }
+
+    #[test]
+    fn a_vmm_reads_for_a_guest_whose_disks_no_source_reports() {
+        let with = |seconds: u64, disks: Vec<DiskSample>| {
+            let io = ProcessIo {
+                read_bytes: 5000 * seconds,
+                write_bytes: 70 * seconds,
+            };
+            let domain = DomainSample {
+                process_io: Some(io),
+                devices_ns: 1_000_000_000,
+                disks,
+                ..DomainSample::default()
+            };
+            Sample {
+                domains: vec![domain],
+                ..sample(seconds)
+            }
+        };
+        let a = with(1, Vec::new());
+        let rates = |b: &Sample| Model::new(b, Base::Previous(&a)).domains[0].disk_rates();
+        let of_vmm = ByteRates {
+            inward: 5000.0,
+            outward: 70.0,
+        };
+        assert_eq!(rates(&with(3, Vec::new())), Some(of_vmm));
+        let disk = DiskSample {
+            read_bytes: 9,
+            ..DiskSample::default()
+        };
+        assert_eq!(rates(&with(3, vec![disk])).unwrap().all(), 9.0);
+        let mut unknown = with(3, Vec::new());
+        unknown.domains[0].process_io = None;
+        assert_eq!(rates(&unknown), None);
     }
 
     #[test]

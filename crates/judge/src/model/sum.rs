@@ -8,7 +8,7 @@
 use super::accesses::AccessId;
 use super::host::{CpuTimesPercent, list_tenants, order_busy, order_groups};
 use super::{
-    AccessRow, CpuModel, DiskRates, DomainModel, ExitRateSource, ExitTable, HostModel,
+    AccessRow, ByteRates, CpuModel, DiskRates, DomainModel, ExitRateSource, ExitTable, HostModel,
     HostTaskModel, Model, NicRates, TaskGroup, ThreadModel, Traced, accesses, cpu, domain,
     interrupts,
 };
@@ -240,8 +240,10 @@ sums!(CpuModel { time, device_irq_rate, timer_irq_rate } cpu, frequency_khz, pow
 sums!(HostTaskModel { cpu_percent } task);
 sums!(TaskGroup { cpu_percent } comm, count);
 
+sums!(ByteRates { inward, outward });
+
 sums!(DomainModel {
-    cpu, threads, exits, vcpu_exits, accesses, vcpu_accesses, kvm_events, counters, disks, host_disks, interrupts,
+    cpu, threads, exits, vcpu_exits, accesses, vcpu_accesses, kvm_events, counters, disks, process_io, host_disks, interrupts,
     doorbells, nics, throttling, pressure, swap,
 } facts, state, stop, uncounted_vcpus, userspace, exit_rate, jobs, node_memory, memory, places);
 

@@ -157,6 +157,8 @@ impl LiveGuest {
         self.description.read_command_line(reader);
         self.resources
             .read((pid, self.description.identity.uid), reader);
+        let devices = &self.description.report.activity;
+        self.resources.read_io(pid, devices, &reader.paths);
         self.roles.look(&self.threads);
         // vCPUs come and go while the guest runs (`virsh setvcpus --live`).
         let named = self

@@ -6,9 +6,13 @@ use super::memory::GuestMemory;
 use super::nics::GuestNics;
 use crate::metadata::source::DeviceActivity;
 use crate::proc::fds::KvmFiles;
+use crate::proc::file::{self, FileError};
+use crate::proc::paths::SystemPaths;
 use crate::proc::pressure;
 use crate::proc::read_context::ReadContext;
-use sample::DomainSample;
+use procfs::FromRead as _;
+use procfs::process::Io;
+use sample::{DomainSample, ProcessIo};
 
 /// The resources of one guest.
 #[derive(Debug, Default)]
@@ -17,6 +21,8 @@ pub(crate) struct GuestResources {
     limits: CpuLimits,
     memory: GuestMemory,
     nics: GuestNics,
+    /// Whether it may not be read what the VMM reads and writes.
+    pub(crate) is_io_denied: bool,
     /// What was last read.
     last: DomainSample,
 }
@@ -39,6 +45,27 @@ impl GuestResources {
         (self.last.nics, self.last.nics_ns) = self.nics.grown.clone();
     }
 
+    /// Reads what the VMM itself reads and writes, unless a source reports its disks.
+    pub(crate) fn read_io(&mut self, pid: i32, devices: &DeviceActivity, paths: &SystemPaths) {
+        self.last.process_io = None;
+        self.is_io_denied = false;
+        if !devices.disks.is_empty() {
+            return;
+        }
+        match file::read_text(&paths.process(pid, "io"), 1024) {
+            Ok(text) => {
+                let io = Io::from_read(text.as_bytes()).ok();
+                self.last.process_io = io.map(|io| ProcessIo {
+                    read_bytes: io.read_bytes,
+                    write_bytes: io.write_bytes,
+                });
+            }
+            // A process that ended, or a kernel that does not count it.
+            Err(FileError::Gone) => {}
+            Err(_) => self.is_io_denied = true,
+        }
+    }
+
     /// The part of the guest's sample apart from threads, with what libvirt or the monitor says of
     /// its devices.
     pub(crate) fn sample(&self, devices: &DeviceActivity) -> DomainSample {
@@ -53,5 +80,44 @@ impl GuestResources {
         sample.jobs.clone_from(&devices.jobs);
         sample.memory.balloon = devices.balloon;
         sample
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::fake_proc::FakeProc;
+    use sample::DiskSample;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn what_a_vmm_reads_and_writes_is_read_where_no_source_reports_disks() {
+        let fake = FakeProc::new();
+        let text = "rchar: 9\nwchar: 8\nsyscr: 7\nsyscw: 6\nread_bytes: 4096\nwrite_bytes: \
+                    8192\ncancelled_write_bytes: 0\n";
+        fake.process(32, "qemu").process_file("io", text);
+        let mut resources = GuestResources::default();
+        let mut read = |devices: &DeviceActivity| {
+            resources.read_io(32, devices, &fake.paths());
+            (resources.sample(devices).process_io, resources.is_io_denied)
+        };
+        let io = ProcessIo {
+            read_bytes: 4096,
+            write_bytes: 8192,
+        };
+        assert_eq!(read(&DeviceActivity::default()), (Some(io), false));
+        let reported = DeviceActivity {
+            disks: vec![DiskSample::default()],
+            ..DeviceActivity::default()
+        };
+        assert_eq!(read(&reported), (None, false));
+        let path = fake.paths().process(32, "io");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0)).unwrap();
+        // Root reads it all the same.
+        if std::fs::read(&path).is_err() {
+            assert_eq!(read(&DeviceActivity::default()), (None, true));
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(read(&DeviceActivity::default()), (None, false));
     }
 }

@@ -6,7 +6,7 @@ use super::events::{
 };
 use crate::json::guest_os_of;
 use judge::model::{
-    CpuShare, DiskRates, DomainModel, Model, NicRates, PressureModel, ThreadModel, jobs,
+    ByteRates, CpuShare, DiskRates, DomainModel, Model, NicRates, PressureModel, ThreadModel, jobs,
 };
 use kvm::thread_name::Role;
 use sample::{Job, StopDisk};
@@ -71,6 +71,10 @@ objects! {
         counters: BTreeMap<String, f64> = d.counters.clone(),
         /// Block devices, from the VMM's statistics.
         disks: Vec<DiskRates> = d.disks.clone(),
+        /// What its VMM had storage read and write, where no source reports its disks. Absent: a
+        /// source does, or it is not known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        process_io: Option<JsonProcessIo> = d.process_io.map(JsonProcessIo::new),
         /// What the host's block devices did for the guest. Absent: they are not timed
         /// (`--engine-detail disks`, the list of disks).
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,6 +98,14 @@ objects! {
         pressure: Option<PressureModel> = d.pressure,
         /// Its memory on the host.
         memory: JsonMemory = JsonMemory::new(d),
+    }
+
+    /// What a VMM had storage read and write (`/proc/PID/io`).
+    pub struct JsonProcessIo(io: ByteRates) {
+        /// Bytes read per second.
+        read_bytes: f64 = io.inward,
+        /// Bytes written per second.
+        write_bytes: f64 = io.outward,
     }
 
     /// A guest's memory on the host, as last read.

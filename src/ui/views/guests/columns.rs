@@ -12,7 +12,9 @@ use crate::ui::widgets::bars;
 use judge::cost::GuestCosts;
 use judge::figures::{age, micros, percent, rate, share, size};
 use judge::lint::{Finding, RuleId, Severity};
-use judge::model::{CpuShare, DiskRates, DomainModel, ExitRateSource, GuestConfig, NicRates};
+use judge::model::{
+    ByteRates, CpuShare, DiskRates, DomainModel, ExitRateSource, GuestConfig, NicRates,
+};
 use kvm::CpuSet;
 use kvm::thread_name::Role;
 use report::json;
@@ -100,12 +102,20 @@ impl<'a> GuestRow<'a> {
 
     /// Bytes per second that its disks read and write.
     pub fn disk_bytes(&self) -> Option<f64> {
-        self.disks(|d| Some(d.read_bytes + d.write_bytes))
+        self.disk_rates().map(ByteRates::all)
     }
 
     /// Bytes per second that it receives and sends.
     pub fn nic_bytes(&self) -> Option<f64> {
-        self.nics(|n| n.rx_bytes + n.tx_bytes)
+        self.nic_rates().map(ByteRates::all)
+    }
+
+    fn disk_rates(&self) -> Option<ByteRates> {
+        self.domain?.disk_rates()
+    }
+
+    fn nic_rates(&self) -> Option<ByteRates> {
+        self.domain?.nic_rates()
     }
 
     /// A figure of all disks together.
@@ -367,6 +377,8 @@ fn disk_columns<'a>() -> Vec<Col<'a>> {
         microseconds; from 20 ms on it is slow.";
     const STALL: &str =
         "Part of the last 10 s in which one of its threads waited for a disk, percent of it.";
+    const READ: &str = "Bytes that its disks read; where neither libvirt nor a monitor reports \
+        them, those that its VMM read from storage (/proc/PID/io). So for bytes written.";
     vec![
         Col::figure(
             "disk",
@@ -404,15 +416,15 @@ fn disk_columns<'a>() -> Vec<Col<'a>> {
             "read_bytes",
             "READ B/s",
             right(8, 2, 3),
-            |r| r.disks(|d| Some(d.read_bytes)),
+            |r| Some(r.disk_rates()?.inward),
             rate,
         )
-        .help("Bytes that its disks read."),
+        .help(READ),
         Col::figure(
             "write_bytes",
             "WRITE B/s",
             right(9, 2, 3),
-            |r| r.disks(|d| Some(d.write_bytes)),
+            |r| Some(r.disk_rates()?.outward),
             rate,
         )
         .help("Bytes that its disks write."),
@@ -491,7 +503,7 @@ fn network_columns<'a>() -> Vec<Col<'a>> {
             "rx_bytes",
             "RX B/s",
             right(7, 2, 1),
-            |r| r.nics(|n| n.rx_bytes),
+            |r| Some(r.nic_rates()?.inward),
             rate,
         )
         .help("Bytes that it receives."),
@@ -499,7 +511,7 @@ fn network_columns<'a>() -> Vec<Col<'a>> {
             "tx_bytes",
             "TX B/s",
             right(7, 2, 1),
-            |r| r.nics(|n| n.tx_bytes),
+            |r| Some(r.nic_rates()?.outward),
             rate,
         )
         .help("Bytes that it sends."),
