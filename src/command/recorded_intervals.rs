@@ -6,7 +6,7 @@ use jiff::tz::TimeZone;
 use judge::analysis::{DomainFilter, JudgedInterval, Pipeline, RecordingTime};
 use judge::lint;
 use judge::model::Model;
-use session::Cursor;
+use session::{Cursor, KeptSamples};
 use std::ops::Range;
 
 /// Maximum number of intervals before a sample that are kept: the screen's history.
@@ -84,6 +84,14 @@ impl<'a> RecordedIntervals<'a> {
                 is_jump: next.is_none(),
             },
         ))
+    }
+
+    /// Continues with the samples that are kept in memory now. Returns how many of those known so
+    /// far were dropped.
+    pub fn renew(&mut self, kept: &KeptSamples) -> usize {
+        let dropped = self.samples.renew(kept);
+        self.judged = self.judged.and_then(|judged| judged.checked_sub(dropped));
+        dropped
     }
 
     /// The first interval of known length that ends with this sample or a later one, and the number

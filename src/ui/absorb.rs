@@ -7,6 +7,7 @@ use super::layout;
 use super::screen_view::ScreenView;
 use super::state::{AppState, Held, Tick};
 use super::table::{AnyTable, RowKey, RowOrder, TableId};
+use super::update;
 use super::views::guests;
 use super::views::{disks, threads};
 use judge::model::Model;
@@ -16,9 +17,19 @@ use sample::{SourceId, SourceState, SourceStatus};
 const MESSAGE_LASTS: u8 = 5;
 
 impl AppState {
-    /// Takes in a new interval. A paused live screen keeps it for later.
+    /// Takes in a new interval. A live screen that is paused or back in time keeps it for later.
     pub fn absorb(&mut self, tick: Tick) {
-        if self.paused && tick.playback.is_none() {
+        if !self.session.source.is_recorded() {
+            let is_kept = tick.playback.is_some();
+            if is_kept && !self.is_back {
+                // The user returned to now before it came.
+                return;
+            }
+            if !is_kept {
+                self.kept_from_ms = tick.kept_from_ms;
+            }
+        }
+        if (self.paused || self.is_back) && tick.playback.is_none() {
             let mut history = self
                 .held
                 .take()
@@ -68,6 +79,9 @@ impl AppState {
         self.release_places();
         guests::arrange(self);
         self.keep_places();
+        if let Some(problem) = &tick.new_problem {
+            update::select_problem(self, problem);
+        }
         self.settle_positions();
     }
 
@@ -121,8 +135,27 @@ impl AppState {
         }
     }
 
-    /// Resumes a paused screen with the newest interval.
+    /// A live screen goes back in time: what it shows is kept until it returns.
+    pub(super) fn go_back(&mut self) {
+        self.is_back = true;
+        self.paused = false;
+        if let Some(model) = self.model.as_ref().filter(|_| self.held.is_none()) {
+            let tick = Tick {
+                model: model.clone(),
+                report: self.report.clone(),
+                ..Tick::default()
+            };
+            let history = self.history.clone();
+            self.held = Some(Box::new(Held { tick, history }));
+        }
+    }
+
+    /// Resumes a screen that is paused or back in time with the newest interval.
     pub(super) fn resume(&mut self) {
+        if self.is_back {
+            self.held_findings = HeldFindings::default();
+        }
+        self.is_back = false;
         self.paused = false;
         if let Some(held) = self.held.take() {
             self.history = held.history;

@@ -181,6 +181,13 @@ pub enum Replay {
     Jump(i64),
     /// To a wall-clock time, milliseconds since the Unix epoch.
     Seek(i64),
+    /// To the next sample with a problem that the one before it does not have, or to the previous
+    /// such sample (`false`).
+    Problem(bool),
+    /// On a live screen: be at the sample of this time, without showing it, before a key moves on.
+    From(i64),
+    /// On a live screen: the user is back at the newest sample.
+    Now,
     /// To the first sample.
     First,
     /// To the last sample.
@@ -195,6 +202,9 @@ pub enum Control {
     /// A view is open (`true`) or closed that shows figures which cost guests something: they are
     /// to be taken or need not be.
     Show(EngineDetail, bool),
+    /// The screen begins (`true`) or ceases to show what guests' disks and interfaces do: it is to
+    /// be read more often.
+    WatchDevices(bool),
     /// Take samples at another interval, milliseconds.
     SetInterval(u64),
     /// Ask the monitor of the guest with this process id through libvirt.

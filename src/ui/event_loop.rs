@@ -4,6 +4,7 @@ use super::action::{Action, Control, Effect, EngineDetail, Replay};
 use super::choices::ScreenChoices;
 use super::event::ScreenEvent;
 use super::export;
+use super::kept_choices;
 use super::lens::Lens;
 use super::render;
 use super::screen_view::ScreenView;
@@ -49,13 +50,21 @@ fn shows(state: &AppState, detail: EngineDetail) -> bool {
     }
 }
 
+/// Whether the list is about what guests' disks or interfaces do.
+fn watches_devices(state: &AppState) -> bool {
+    state.view == ScreenView::Guests && matches!(state.lens, Lens::Disks | Lens::Network)
+}
+
+/// Writes choices into the config file; answers its path.
+type KeepChoices = Box<dyn Fn(&ScreenChoices) -> anyhow::Result<PathBuf>>;
+
 /// Who carries out what the screen asks for.
 #[derive(Default)]
 pub struct ScreenHandlers {
     /// Passes requests on to the collector of a live screen.
     pub control: Option<Box<dyn Fn(Control)>>,
-    /// Writes what the user chose into the config file; answers its path, or why that failed.
-    pub keep: Option<Box<dyn Fn(&ScreenChoices) -> anyhow::Result<PathBuf>>>,
+    /// Writes what the user chose into the config file.
+    pub keep: Option<KeepChoices>,
     /// The player of a recording.
     pub replay: Option<Sender<Replay>>,
 }
@@ -93,7 +102,7 @@ pub fn run(
         })?;
     let size = Guard::size()?;
     let mut state = AppState::new(session, (size.width, size.height));
-    if let Err(name) = settings.choices.apply(&mut state) {
+    if let Err(name) = kept_choices::apply(&settings.choices, &mut state) {
         state.say(format!(
             "the config file's section [screen]: no column '{name}'"
         ));
@@ -213,6 +222,7 @@ fn event_loop(
     wake: &Receiver<ScreenEvent>,
 ) -> anyhow::Result<()> {
     let mut shown = ON_DEMAND.map(|_| false);
+    let mut watches = false;
     let mut by_user = true;
     loop {
         if Guard::is_taken() {
@@ -229,6 +239,13 @@ fn event_loop(
                 // A collector that is gone shows nothing more anyway.
                 control(Control::Show(detail, is_shown));
             }
+        }
+        let watches_now = watches_devices(state);
+        if watches_now != watches
+            && let Some(control) = &handlers.control
+        {
+            watches = watches_now;
+            control(Control::WatchDevices(watches));
         }
         let Ok(first) = wake.recv() else {
             return Ok(());
@@ -291,8 +308,9 @@ fn carry_out(
             let name = PathBuf::from(export::file_name(state, "", "kvmtop"));
             let path = std::path::absolute(&name).unwrap_or(name);
             state.say(format!(
-                "recording into {}; {} stops",
+                "recording into {}{}; {} stops",
                 path.display(),
+                kept_time(state),
                 state.key_name(Action::Record)
             ));
             control(state, Control::StartRecord(path));
@@ -305,11 +323,13 @@ fn carry_out(
         }
         Effect::KeepChoices => {
             let keep = handlers.keep.as_ref();
-            state.say(match keep.map(|keep| keep(&ScreenChoices::of(state))) {
-                Some(Ok(path)) => format!("written to {}", path.display()),
-                Some(Err(e)) => format!("{e:#}"),
-                None => "a recording keeps no choices".into(),
-            });
+            state.say(
+                match keep.map(|keep| keep(&kept_choices::choices_of(state))) {
+                    Some(Ok(path)) => format!("written to {}", path.display()),
+                    Some(Err(e)) => format!("{e:#}"),
+                    None => "a recording keeps no choices".into(),
+                },
+            );
         }
         Effect::WriteFile(name, text) => state.say(written(&name, &text)),
         Effect::SaveView(format) => state.say(match export::view(state, theme, format) {
@@ -323,6 +343,16 @@ fn carry_out(
         }
     }
     Ok(false)
+}
+
+/// The time that a recording begins with: that of the samples kept in memory.
+fn kept_time(state: &AppState) -> String {
+    let (first_ms, last_ms) = state.time_range();
+    match last_ms.saturating_sub(first_ms) / 1000 {
+        ..=0 => String::new(),
+        seconds @ 1..120 => format!(" and the last {seconds} s"),
+        seconds => format!(" and the last {} min", seconds / 60),
+    }
 }
 
 /// Writes a new file into the current folder; answers what to say of it.
@@ -373,6 +403,19 @@ fn write_new(path: &Path, text: &str) -> std::io::Result<PathBuf> {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn devices_are_watched_while_their_lens_is_on_the_list() {
+        let mut state = AppState::default();
+        let mut watched = |view, lens| {
+            (state.view, state.lens) = (view, lens);
+            watches_devices(&state)
+        };
+        assert!(watched(ScreenView::Guests, Lens::Disks));
+        assert!(watched(ScreenView::Guests, Lens::Network));
+        assert!(!watched(ScreenView::Guests, Lens::Memory));
+        assert!(!watched(ScreenView::Host, Lens::Disks));
+    }
 
     #[test]
     fn a_file_is_never_written_over() {

@@ -90,6 +90,15 @@ pub enum Popup {
     Input(Prompt, Input),
 }
 
+/// What a key does when it is pressed again, after it said so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unconfirmed {
+    /// Ask the monitor of the guest with this process.
+    AskMonitor(i32),
+    /// Write the choices into the config file.
+    KeepChoices,
+}
+
 /// What a menu offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Menu {
@@ -152,9 +161,13 @@ pub struct Tick {
     pub passed: Passed,
     /// The interval shown before, once more: it is not added to the history again.
     pub again: bool,
+    /// The problem that begins with this interval, where that was asked for: it is selected.
+    pub new_problem: Option<FindingId>,
+    /// Time of the oldest sample that a live screen can go back to, milliseconds since the epoch.
+    pub kept_from_ms: Option<i64>,
 }
 
-/// What a paused screen keeps until it is resumed: nothing of it is drawn.
+/// What a screen that is paused or back in time keeps until it is resumed: nothing of it is drawn.
 #[derive(Debug, Clone)]
 pub struct Held {
     /// The newest interval.
@@ -194,16 +207,17 @@ pub struct AppState {
     pub shows_idle_helpers: bool,
     /// The problem that is shown in full; `None` for the worst one.
     pub open_problem: Option<FindingId>,
-    /// Whether the key of [`Action::KeepChoices`] writes them if it is pressed again.
-    pub unconfirmed_keep: bool,
-    /// The process of the guest whose monitor the key of [`Action::AskMonitor`] asks if it is
-    /// pressed again.
-    pub unconfirmed_ask: Option<i32>,
+    /// What a key does if it is pressed again.
+    pub unconfirmed: Option<Unconfirmed>,
     /// The open popup.
     pub popup: Option<Popup>,
     /// Whether a live screen is paused.
     pub paused: bool,
-    /// What came while the screen was paused.
+    /// Whether a live screen shows an interval of before.
+    pub is_back: bool,
+    /// Time of the oldest sample that a live screen can go back to, milliseconds since the epoch.
+    pub kept_from_ms: Option<i64>,
+    /// What came while the screen was paused or back in time.
     pub held: Option<Box<Held>>,
     /// Position of a replay.
     pub playback: Option<Playback>,
@@ -243,8 +257,7 @@ impl AppState {
     pub fn say(&mut self, text: impl Into<String>) {
         self.message = Some(text.into());
         self.message_age = 0;
-        self.unconfirmed_ask = None;
-        self.unconfirmed_keep = false;
+        self.unconfirmed = None;
     }
 
     /// The name of an action's first key.
@@ -252,12 +265,21 @@ impl AppState {
         keymap::key_name(action, self.session.source.is_recorded()).unwrap_or_default()
     }
 
-    /// The newest interval; a paused screen shows an older one.
+    /// The newest interval; a screen that is paused or back in time shows an older one.
     pub fn newest_model(&self) -> Option<&Model> {
         self.held
             .as_ref()
             .map(|held| &held.tick.model)
             .or(self.model.as_ref())
+    }
+
+    /// The times that the screen can go to: of the recording, or of the samples kept in memory.
+    pub fn time_range(&self) -> (i64, i64) {
+        if self.session.source.is_recorded() {
+            return self.playback.as_ref().map_or((0, 0), |p| p.range_ms);
+        }
+        let newest = self.newest_model().map_or(0, |m| m.time_ms);
+        (self.kept_from_ms.unwrap_or(newest), newest)
     }
 
     /// Shows another view, from its top.

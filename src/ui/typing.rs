@@ -4,6 +4,7 @@ use super::action::{Effect, Replay};
 use super::filter::{self, MAX_LENGTH, TableFilter};
 use super::state::{AppState, Popup, Prompt};
 use super::text::clean;
+use super::travel_in_time;
 use super::views::guests::filter_fields;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use judge::analysis::{RecordingTime, is_within};
@@ -92,7 +93,7 @@ fn end(state: &mut AppState, accept: bool) -> Vec<Effect> {
 }
 
 fn go_to(state: &mut AppState, text: &str) -> Vec<Effect> {
-    let range = state.playback.as_ref().map_or((0, 0), |p| p.range_ms);
+    let range = state.time_range();
     let time = RecordingTime::parse(text)
         .ok()
         .and_then(|time| time.time_ms(range, &state.session.zone));
@@ -104,9 +105,13 @@ fn go_to(state: &mut AppState, text: &str) -> Vec<Effect> {
         return Vec::new();
     };
     if !is_within(ms, range) {
-        state.say(format!("'{}' is outside the recording", clean(text)));
+        let place = if state.session.source.is_recorded() {
+            "the recording"
+        } else {
+            "what is kept in memory"
+        };
+        state.say(format!("'{}' is outside {place}", clean(text)));
     }
-    vec![Effect::Replay(Replay::Seek(
-        ms.clamp(range.0, range.1.max(range.0)),
-    ))]
+    let to = Replay::Seek(ms.clamp(range.0, range.1.max(range.0)));
+    travel_in_time::move_in_time(state, to)
 }

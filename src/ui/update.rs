@@ -9,16 +9,16 @@ use super::lens::Lens;
 use super::menus;
 use super::page_state::{PageState, SectionId};
 use super::screen_view::ScreenView;
-use super::state::{AppState, Menu, Popup, Prompt};
+use super::state::{AppState, Menu, Popup, Prompt, Unconfirmed};
 use super::table::{AnyTable, ColumnId, RowKey, Sort, TableId, TableState};
 use super::text::clean;
 use super::theme::Theme;
-use super::typing;
 use super::views::guests;
 use super::widgets::{footer, help};
+use super::{travel_in_time, typing};
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use judge::figures::seconds;
-use judge::lint::{Finding, FixKind};
+use judge::lint::{Finding, FindingId, FixKind};
 use sample::EngineLevel;
 use tui_input::Input;
 
@@ -31,8 +31,7 @@ pub fn key(state: &mut AppState, event: KeyEvent) -> Vec<Effect> {
         return Vec::new();
     }
     let is_said = state.message.take().is_some();
-    let unconfirmed_ask = state.unconfirmed_ask.take().filter(|_| is_said);
-    let is_confirmed = std::mem::take(&mut state.unconfirmed_keep) && is_said;
+    let unconfirmed = state.unconfirmed.take().filter(|_| is_said);
     if event.code == KeyCode::Char('c') && event.modifiers.contains(KeyModifiers::CONTROL) {
         return vec![Effect::Quit];
     }
@@ -40,14 +39,16 @@ pub fn key(state: &mut AppState, event: KeyEvent) -> Vec<Effect> {
         return typing::key(state, event);
     }
     match lookup(event, state) {
-        Some(Action::AskMonitor) => ask_monitor(state, unconfirmed_ask),
-        Some(Action::KeepChoices) if is_confirmed => vec![Effect::KeepChoices],
+        Some(Action::AskMonitor) => ask_monitor(state, unconfirmed),
+        Some(Action::KeepChoices) if unconfirmed == Some(Unconfirmed::KeepChoices) => {
+            vec![Effect::KeepChoices]
+        }
         Some(Action::KeepChoices) => {
             let key = state.key_name(Action::KeepChoices);
             state.say(format!(
                 "press {key} again to write lens, columns, order and interval into your config file"
             ));
-            state.unconfirmed_keep = true;
+            state.unconfirmed = Some(Unconfirmed::KeepChoices);
             Vec::new()
         }
         Some(action) => update(state, action),
@@ -100,6 +101,9 @@ pub fn update(state: &mut AppState, action: Action) -> Vec<Effect> {
 }
 
 fn screen(state: &mut AppState, action: Action) -> Vec<Effect> {
+    if state.is_back && action == Action::Last {
+        return travel_in_time::to_now(state);
+    }
     if let Some(by) = action.motion(page_lines(state)) {
         travel(state, by);
         return Vec::new();
@@ -107,6 +111,7 @@ fn screen(state: &mut AppState, action: Action) -> Vec<Effect> {
     match action {
         Action::Quit => return vec![Effect::Quit],
         Action::Open => open(state),
+        Action::Back if state.is_back => return travel_in_time::to_now(state),
         Action::Back => back(state),
         Action::Turn(by) => turn(state, by),
         Action::Show(view) => state.show(view),
@@ -270,19 +275,32 @@ fn open_problem(state: &mut AppState) {
             .find(is_it)
             .or(findings.iter().find(is_above))
     };
-    let Some(found) = found else { return };
-    let (id, name) = (found.id(), found.domain.clone());
-    let is_about = |row: &ListRow| match (state.guest_at(*row), &name) {
-        (Some(guest), Some(name)) => guest.name() == name.as_str(),
+    let Some(id) = found.map(Finding::id) else {
+        return;
+    };
+    if select_problem(state, &id) {
+        state.show(ScreenView::Page);
+    }
+}
+
+/// Selects the guest that a problem is about, and the problem. Returns whether it is in the list.
+pub(super) fn select_problem(state: &mut AppState, id: &FindingId) -> bool {
+    let Some(found) = state.report.findings.iter().find(|f| f.id() == *id) else {
+        return false;
+    };
+    let name = found.domain.as_deref();
+    let is_about = |row: &ListRow| match (state.guest_at(*row), name) {
+        (Some(guest), Some(name)) => guest.name() == name,
         (None, None) => *row == ListRow::Other,
         _ => false,
     };
     let Some(at) = state.list.rows.iter().position(is_about) else {
-        return state.say("this guest is not in the list: Esc ends the filter");
+        state.say("this guest is not in the list: Esc ends the filter");
+        return false;
     };
     select(state, at);
-    state.open_problem = Some(id);
-    state.show(ScreenView::Page);
+    state.open_problem = Some(id.clone());
+    true
 }
 
 /// Tab: the next section of a page, else the next view.
@@ -342,11 +360,12 @@ fn outward(state: &mut AppState, action: Action) -> Vec<Effect> {
             Vec::new()
         }
         Action::Pause => {
+            let effects = travel_in_time::to_now(state);
             state.paused = true;
             state.say(format!(
                 "the screen is paused, sampling goes on; {key} resumes it"
             ));
-            Vec::new()
+            effects
         }
         Action::EngineLevel => {
             let (level, said) = match state
@@ -374,7 +393,7 @@ fn outward(state: &mut AppState, action: Action) -> Vec<Effect> {
             vec![Effect::Control(Control::StopRecord)]
         }
         Action::Record => vec![Effect::StartRecord],
-        Action::Replay(to) => vec![Effect::Replay(to)],
+        Action::Replay(to) => travel_in_time::move_in_time(state, to),
         _ => Vec::new(),
     }
 }
@@ -395,7 +414,7 @@ fn interval(state: &mut AppState, by: isize) -> u64 {
 }
 
 /// Asks the monitor of the selected guest if that was said before, else says what it does.
-fn ask_monitor(state: &mut AppState, said_of: Option<i32>) -> Vec<Effect> {
+fn ask_monitor(state: &mut AppState, unconfirmed: Option<Unconfirmed>) -> Vec<Effect> {
     let guest = state
         .domain()
         .filter(|guest| state.may_ask_monitor_of(guest));
@@ -406,7 +425,7 @@ fn ask_monitor(state: &mut AppState, said_of: Option<i32>) -> Vec<Effect> {
         );
         return Vec::new();
     };
-    if said_of == Some(pid) {
+    if unconfirmed == Some(Unconfirmed::AskMonitor(pid)) {
         state.say(format!(
             "QEMU of {name} is asked for the names of its devices"
         ));
@@ -416,7 +435,7 @@ fn ask_monitor(state: &mut AppState, said_of: Option<i32>) -> Vec<Effect> {
     state.say(format!(
         "press {key} again to ask QEMU for names: libvirt marks {name} as tainted until it restarts"
     ));
-    state.unconfirmed_ask = Some(pid);
+    state.unconfirmed = Some(Unconfirmed::AskMonitor(pid));
     Vec::new()
 }
 

@@ -54,6 +54,9 @@ pub enum CollectorCommand {
     AskMonitor(i32),
     /// Take samples at another interval from now on.
     Interval(Duration),
+    /// A screen begins or ceases to show what guests' disks and interfaces do: read it more often
+    /// or as usual.
+    WatchDevices(bool),
     /// End the feed.
     Stop,
 }
@@ -172,6 +175,13 @@ impl Collector {
                 // The next one is due an interval after now.
                 let now_ns = (self.options.clock)().mono_ns;
                 self.next_ns = Some(now_ns + interval.as_nanos() as u64);
+                Ok(())
+            }
+            CollectorCommand::WatchDevices(on) => {
+                self.reader.networks.is_watched = on;
+                if let Some(metadata) = &mut self.options.metadata {
+                    metadata.watch_devices(on);
+                }
                 Ok(())
             }
             CollectorCommand::Stop => Ok(()),

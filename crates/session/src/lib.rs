@@ -6,11 +6,13 @@
 //! segments of at most `SEGMENT`, each of which can be read without the others.
 
 mod format;
+mod kept;
 mod read;
 pub mod recording_feed;
 mod write;
 
 pub use format::{Header, SCHEMA, looks_like};
+pub use kept::KeptSamples;
 pub use read::{Cursor, Session};
 pub use write::{Limits, Recorder};
 

@@ -1,6 +1,6 @@
 //! A feed that records the samples which pass through it, when the screen asks for it.
 
-use crate::{Limits, Recorder};
+use crate::{KeptSamples, Limits, Recorder};
 use sample::{Feed, Sample, SourceId, SourceStatus};
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
@@ -8,7 +8,7 @@ use std::sync::mpsc::Receiver;
 /// What the screen asks of a [`RecordingFeed`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordingRequest {
-    /// Record from now on into this file.
+    /// Record into this file: what is kept in memory, then from now on.
     Start(PathBuf),
     /// Close the recording.
     Stop,
@@ -17,31 +17,34 @@ pub enum RecordingRequest {
 /// The part of a sample to record; `None` for the whole sample.
 pub type SelectPart = Box<dyn Fn(&Sample) -> Option<Sample> + Send>;
 
-/// Passes samples on and records them. Each sample passed on reports the recording as a source. A
+/// Passes samples on, keeps the newest in memory, and records them. Each sample passed on reports the recording as a source. A
 /// full disk or a file that cannot be created ends nothing but the recording.
 pub struct RecordingFeed<F> {
     feed: F,
     select: SelectPart,
     requests: Receiver<RecordingRequest>,
     limits: Limits,
+    kept: KeptSamples,
     recorder: Option<Recorder>,
     failure: Option<String>,
 }
 
 impl<F> RecordingFeed<F> {
-    /// Passes samples on, and records the selected part of them from the first
+    /// Passes samples on, keeps them, and records the selected part of them from the first
     /// [`RecordingRequest::Start`].
     pub fn new(
         feed: F,
         requests: Receiver<RecordingRequest>,
         limits: Limits,
         select: SelectPart,
+        kept: KeptSamples,
     ) -> Self {
         Self {
             feed,
             select,
             requests,
             limits,
+            kept,
             recorder: None,
             failure: None,
         }
@@ -51,8 +54,31 @@ impl<F> RecordingFeed<F> {
         self.close();
         if let RecordingRequest::Start(path) = request {
             match Recorder::create(&path, self.limits) {
-                Ok(recorder) => self.recorder = Some(recorder),
+                Ok(recorder) => {
+                    self.recorder = Some(recorder);
+                    self.record_kept();
+                }
                 Err(e) => self.failure = Some(format!("{e:#}")),
+            }
+        }
+    }
+
+    /// Records what is kept in memory. A sample that cannot be read is missing.
+    fn record_kept(&mut self) {
+        let mut samples = self.kept.cursor();
+        for index in 0..samples.len() {
+            if let Ok(sample) = samples.at(index) {
+                self.record(&sample);
+            }
+        }
+    }
+
+    fn record(&mut self, sample: &Sample) {
+        if let Some(recorder) = &mut self.recorder {
+            let done = recorder.append((self.select)(sample).as_ref().unwrap_or(sample));
+            self.failure = done.err().map(|e| format!("{e:#}"));
+            if recorder.is_lost() {
+                self.recorder = None;
             }
         }
     }
@@ -93,13 +119,9 @@ impl<F: Feed> Feed for RecordingFeed<F> {
                 .take()
                 .map_or(Ok(None), |why| Err(anyhow::anyhow!(why)));
         };
-        if let Some(recorder) = &mut self.recorder {
-            let done = recorder.append((self.select)(&sample).as_ref().unwrap_or(&sample));
-            self.failure = done.err().map(|e| format!("{e:#}"));
-            if recorder.is_lost() {
-                self.recorder = None;
-            }
-        }
+        self.record(&sample);
+        // Without memory for it the screen cannot go back to this sample, and all else works.
+        let _ = self.kept.push(&sample);
         sample.sources.extend(self.status());
         Ok(Some(sample))
     }

@@ -1,6 +1,7 @@
 //! The live screen: the collector that feeds it, and the requests that the screen sends to the
 //! collector.
 
+use super::back_in_time;
 use super::feeder_thread::run_feeder;
 use crate::cli::{Settings, config};
 use crate::command::live::{self, LiveHost};
@@ -10,10 +11,14 @@ use ::live::{CollectorCommand, MonitorUse};
 use judge::analysis::{DomainFilter, Pipeline};
 use rights::for_files;
 use sample::Feed;
+use session::KeptSamples;
 use session::recording_feed::{RecordingFeed, RecordingRequest};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::time::Duration;
+
+/// Memory for the samples that the screen can go back to.
+const KEPT_BYTES: u64 = 16 << 20;
 
 /// `kvmtop`.
 pub fn live(settings: &Settings) -> anyhow::Result<u8> {
@@ -26,25 +31,36 @@ pub fn live(settings: &Settings) -> anyhow::Result<u8> {
     let (recording, recording_requests) = channel();
     let filter = settings.domains.clone();
     let select = Box::new(move |sample: &_| filter.apply(sample));
-    let samples = RecordingFeed::new(collector, recording_requests, settings.limits, select);
+    let kept = KeptSamples::new(KEPT_BYTES);
+    let samples = RecordingFeed::new(
+        collector,
+        recording_requests,
+        settings.limits,
+        select,
+        kept.clone(),
+    );
     let (pipeline, filter) = (
         Pipeline::new(settings.findings.clone()),
         settings.domains.clone(),
     );
     let (show, shown) = sync_channel::<SyncSender<ScreenEvent>>(1);
+    let (pushed, rules) = (kept.clone(), settings.findings.clone());
+    let select_guests = settings.domains.clone();
     // The rights for sampling stay with this thread; the threads of the screen start without them.
     let sampling = std::thread::Builder::new()
         .name("kvmtop/collect".into())
         .spawn(move || {
             if let Ok(events) = shown.recv() {
-                feed(samples, pipeline, &filter, &events);
+                feed(samples, pipeline, &filter, &pushed, &events);
             }
         })?;
     keep(files);
     let control = control(commands, recording, settings.engine_detail.clone());
+    let (replay, requests) = channel();
     let feeder = move |events: SyncSender<ScreenEvent>| {
         // It ends when the screen does, and closes what it has in the kernel before.
-        if show.send(events).is_ok() {
+        if show.send(events.clone()).is_ok() {
+            back_in_time::serve(&kept, &rules, &select_guests, &requests, &events);
             let _ = sampling.join();
         }
     };
@@ -59,7 +75,7 @@ pub fn live(settings: &Settings) -> anyhow::Result<u8> {
         keep: Some(Box::new(move |choices| {
             config::write_screen(config_file.as_deref(), choices)
         })),
-        ..ScreenHandlers::default()
+        replay: Some(replay),
     };
     ui::run(&settings.screen, session, handlers, feeder)?;
     Ok(0)
@@ -71,14 +87,19 @@ pub(crate) fn feed(
     mut samples: impl Feed,
     mut pipeline: Pipeline,
     filter: &DomainFilter,
+    kept: &KeptSamples,
     events: &SyncSender<ScreenEvent>,
 ) {
     let run = || -> anyhow::Result<()> {
         while let Some(sample) = samples.next()? {
             let mut interval = pipeline.next_or_first(Arc::new(sample));
             interval.keep_only(filter);
+            let tick = Tick {
+                kept_from_ms: kept.first_ms(),
+                ..interval.into()
+            };
             if let Err(TrySendError::Disconnected(_)) =
-                events.try_send(ScreenEvent::Tick(Box::new(interval.into())))
+                events.try_send(ScreenEvent::Tick(Box::new(tick)))
             {
                 break;
             }
@@ -112,6 +133,7 @@ fn control(
             Control::Show(detail, on) => commands
                 .send(detail.command(on || always.contains(&detail)))
                 .ok(),
+            Control::WatchDevices(on) => commands.send(CollectorCommand::WatchDevices(on)).ok(),
             Control::AskMonitor(pid) => commands.send(CollectorCommand::AskMonitor(pid)).ok(),
             Control::SetInterval(ms) => commands
                 .send(CollectorCommand::Interval(Duration::from_millis(ms)))

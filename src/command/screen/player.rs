@@ -7,7 +7,10 @@ use crate::ui::{
     self, Passed, Playback, Replay, ScreenEvent, ScreenHandlers, ScreenSession, ScreenSource, Tick,
 };
 use judge::analysis::JudgedInterval;
-use session::Cursor;
+use judge::lint::{FindingId, Severity};
+use session::{Cursor, KeptSamples};
+use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel};
 use std::time::Duration;
 
@@ -18,6 +21,9 @@ const MIN_SPEED: f64 = 0.25;
 const MAX_SPEED: f64 = 64.0;
 /// A replay waits no longer than this for a sample, however long the recording paused.
 const MAX_WAIT: Duration = Duration::from_secs(2);
+/// How many samples are judged at a time in search of a problem, and how often for one key.
+const SEARCH: usize = 60;
+const MAX_SEARCHES: usize = 10;
 
 /// Shows a recording until the user leaves. With a start, milliseconds since the epoch, it begins
 /// there, paused.
@@ -55,7 +61,8 @@ pub fn replay(
     ui::run(&settings.screen, session, handlers, feeder)
 }
 
-struct Player<'a> {
+/// Shows the intervals of a recording as it is asked to.
+pub struct Player<'a> {
     intervals: RecordedIntervals<'a>,
     events: &'a SyncSender<ScreenEvent>,
     /// The number of the sample that the user is at; a damaged one is not shown.
@@ -64,6 +71,14 @@ struct Player<'a> {
     shown: Option<(usize, JudgedInterval)>,
     playing: bool,
     speed: f64,
+    /// The problem that the position was looked for, until it is shown.
+    new_problem: Option<FindingId>,
+}
+
+/// A problem, and the number of the sample that it begins with.
+struct NewProblem {
+    index: usize,
+    problem: FindingId,
 }
 
 impl<'a> Player<'a> {
@@ -75,6 +90,30 @@ impl<'a> Player<'a> {
             shown: None,
             playing: true,
             speed: 1.0,
+            new_problem: None,
+        }
+    }
+
+    /// At the sample of a time, which is not shown yet, without playing.
+    pub fn from_time(
+        intervals: RecordedIntervals<'a>,
+        time_ms: i64,
+        events: &'a SyncSender<ScreenEvent>,
+    ) -> Self {
+        let position = intervals.samples.index_from(time_ms);
+        Self {
+            position,
+            playing: false,
+            ..Self::new(intervals, events)
+        }
+    }
+
+    /// Continues with the samples that are kept in memory now.
+    pub fn renew(&mut self, kept: &KeptSamples) {
+        let dropped = self.intervals.renew(kept);
+        if dropped > 0 {
+            self.position = self.position.saturating_sub(dropped);
+            self.shown = None;
         }
     }
 
@@ -119,7 +158,8 @@ impl<'a> Player<'a> {
         ((FRAME.as_secs_f64() / step).round() as usize).max(1)
     }
 
-    fn handle(&mut self, command: Replay) {
+    /// Carries out a command.
+    pub fn handle(&mut self, command: Replay) {
         let at = self.position;
         let to = match command {
             Replay::Play(on) => {
@@ -145,10 +185,75 @@ impl<'a> Player<'a> {
                 }
             }
             Replay::Seek(ms) => self.intervals.samples.index_from(ms),
+            Replay::Problem(is_next) => self.find_problem(is_next),
+            Replay::From(_) | Replay::Now => at,
             Replay::Last => self.last(),
             Replay::First => 0,
         };
         self.go(to);
+    }
+
+    /// The next or previous sample with a new problem; else the end of what was searched.
+    fn find_problem(&mut self, is_next: bool) -> usize {
+        self.playing = false;
+        let (at, len) = (self.position, self.intervals.samples.len());
+        let mut end = at;
+        for _ in 0..MAX_SEARCHES {
+            let range = if is_next {
+                (end + 1).min(len)..(end + 1 + SEARCH).min(len)
+            } else {
+                end.saturating_sub(SEARCH)..end
+            };
+            if range.is_empty() {
+                let when = if is_next { "after" } else { "before" };
+                let none = format!("no problem begins {when} this");
+                let _ = self.events.send(ScreenEvent::Say(none));
+                return at;
+            }
+            end = if is_next { range.end - 1 } else { range.start };
+            let mut found = self.new_problems(range);
+            let found = if is_next {
+                found.into_iter().next()
+            } else {
+                found.pop()
+            };
+            if let Some(found) = found {
+                self.new_problem = Some(found.problem);
+                return found.index;
+            }
+        }
+        let none = "no problem begins in between; the same key searches on";
+        let _ = self.events.send(ScreenEvent::Say(none.into()));
+        end
+    }
+
+    /// The problems of some samples that the sample before each does not have, the worst of each
+    /// sample. What is only good to know is none.
+    fn new_problems(&mut self, range: Range<usize>) -> Vec<NewProblem> {
+        let mut new = Vec::new();
+        let mut known: Option<HashSet<FindingId>> = None;
+        for index in range.start.saturating_sub(1)..range.end {
+            let Ok((interval, _)) = self.intervals.at(index) else {
+                continue;
+            };
+            let mut problems = HashSet::new();
+            let mut worst = None;
+            for finding in interval.report.findings {
+                if finding.severity == Severity::Info {
+                    continue;
+                }
+                let id = finding.id();
+                if worst.is_none() && known.as_ref().is_some_and(|known| !known.contains(&id)) {
+                    worst = Some(id.clone());
+                }
+                problems.insert(id);
+            }
+            if let Some(problem) = worst {
+                new.push(NewProblem { index, problem });
+            }
+            known = Some(problems);
+        }
+        new
     }
 
     /// Shows the interval that ends with a sample. A damaged sample is reported and skipped.
@@ -193,6 +298,7 @@ impl<'a> Player<'a> {
             playback: Some(playback),
             passed,
             again,
+            new_problem: self.new_problem.take(),
             ..interval.into()
         };
         let _ = self.events.send(ScreenEvent::Tick(Box::new(tick)));

@@ -27,10 +27,8 @@ pub enum TableId {
     Memory,
     /// CPUs of the host.
     Cpus,
-    /// Disks of the host, whoever uses them.
-    WholeDisks,
-    /// Network links of the host.
-    Links,
+    /// Disks and network links of the host, whoever uses them.
+    HostDevices,
     /// How long vCPUs wait for a CPU.
     Latency,
     /// Tasks of the host outside guests.
@@ -39,7 +37,7 @@ pub enum TableId {
 
 impl TableId {
     /// All tables, in the order of the help.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 15] = [
         Self::Guests,
         Self::Exits,
         Self::Userspace,
@@ -52,8 +50,7 @@ impl TableId {
         Self::HostDisks,
         Self::Memory,
         Self::Cpus,
-        Self::WholeDisks,
-        Self::Links,
+        Self::HostDevices,
         Self::Latency,
         Self::Tasks,
     ];
@@ -73,8 +70,7 @@ impl TableId {
             Self::HostDisks => "block devices of the host",
             Self::Memory => "memory",
             Self::Cpus => "CPUs",
-            Self::WholeDisks => "disks of the host",
-            Self::Links => "links of the host",
+            Self::HostDevices => "disks and links of the host",
             Self::Latency => "latency",
             Self::Tasks => "tasks outside guests",
         }

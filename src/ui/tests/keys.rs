@@ -5,7 +5,7 @@ use crate::ui::action::{Action, Control, Effect, Replay};
 use crate::ui::guest_list::ListRow;
 use crate::ui::keymap::KEYMAP;
 use crate::ui::screen_view::ScreenView;
-use crate::ui::state::{Menu, Popup};
+use crate::ui::state::{Menu, Passed, Playback, Popup};
 use crate::ui::table::{ColumnId, RowKey, TableId};
 use crate::ui::typing::paste;
 use judge::lint::{Finding, RuleId, Severity};
@@ -475,7 +475,7 @@ fn a_recording_that_fails_is_said_once() {
 #[test]
 fn live_and_replay_offer_what_works_there() {
     let mut live = busy(120, 40);
-    assert!(press(&mut live, "g[]}{<Left><Right><C-Home>").is_empty() && live.popup.is_none());
+    assert!(press(&mut live, "[]<Right><C-Home>").is_empty() && live.popup.is_none());
     let mut s = replayed(120, 40);
     assert!(press(&mut s, "re").is_empty());
     for (keys, expected) in [
@@ -736,4 +736,77 @@ fn plus_and_minus_change_the_interval() {
         Some("a sample each 0.50 s: + and - change that")
     );
     assert_eq!(press(&mut s, "--")[1..], set(200), "the shortest");
+}
+
+#[test]
+fn a_live_screen_goes_back_in_time_and_returns() {
+    let mut s = busy(120, 40);
+    let now_ms = model(&s).time_ms;
+    assert_eq!(press(&mut s, "<Left>"), [], "nothing is kept");
+    let kept = |second: f64| Tick {
+        kept_from_ms: Some(now_ms - 60_000),
+        ..interval_at(second)
+    };
+    s.absorb(kept(61.0));
+    assert_eq!(press(&mut s, "<Right>"), [], "this is now");
+    let from = |ms| Effect::Replay(Replay::From(ms));
+    let points = |s: &AppState| s.history.points(None).count();
+    let live = points(&s);
+    for key in ["<Esc>", "<End>"] {
+        let shown_ms = model(&s).time_ms;
+        let steps = press(&mut s, "<Left><C-Left>");
+        let expected = [
+            from(shown_ms),
+            Effect::Replay(Replay::Step(-1)),
+            Effect::Replay(Replay::Jump(-60_000)),
+        ];
+        assert_eq!(steps, expected);
+        let before = Tick {
+            playback: Some(Playback::default()),
+            passed: Passed {
+                is_jump: true,
+                ..Passed::default()
+            },
+            ..interval_at(20.0)
+        };
+        s.absorb(before.clone());
+        assert_eq!(model(&s).time_ms, now_ms - 40_000);
+        s.absorb(kept(62.0));
+        assert_eq!(model(&s).time_ms, now_ms - 40_000, "now goes on unseen");
+        assert!(shown(&s).lines().next().unwrap().ends_with(", 42 s ago"));
+        assert_eq!(press(&mut s, key), [Effect::Replay(Replay::Now)]);
+        assert_eq!((model(&s).time_ms, s.is_back), (now_ms + 2000, false));
+        assert!(points(&s) >= live, "the minute before now");
+        s.absorb(before);
+        assert_eq!(model(&s).time_ms, now_ms + 2000, "it came too late");
+    }
+    // A paused screen steps back from what it shows, and the pause begins at now.
+    press(&mut s, " ");
+    s.absorb(kept(63.0));
+    assert_eq!(press(&mut s, "<Left>")[0], from(now_ms + 2000));
+    assert_eq!(press(&mut s, " "), [Effect::Replay(Replay::Now)]);
+    assert_eq!((model(&s).time_ms, s.paused), (now_ms + 3000, true));
+}
+
+#[test]
+fn a_problem_that_was_looked_for_is_selected_with_its_guest() {
+    let mut s = replayed(120, 40);
+    let finding = s.report.findings.iter().rfind(|f| {
+        let name = f.domain.as_deref();
+        name.is_some() && name != Some(selected(&s))
+    });
+    let (id, name) = finding
+        .map(|f| (f.id(), f.domain.clone().unwrap()))
+        .unwrap();
+    s.absorb(Tick {
+        new_problem: Some(id.clone()),
+        playback: s.playback.clone(),
+        model: model(&s).clone(),
+        report: s.report.clone(),
+        ..Tick::default()
+    });
+    assert_eq!(
+        (selected(&s), s.open_problem.as_ref()),
+        (name.as_str(), Some(&id))
+    );
 }

@@ -71,6 +71,16 @@ fn judged_tick(f: &Fixture) -> Tick {
     tick
 }
 
+/// The interval of the busy host that ends with a second, without findings.
+pub fn interval_at(second: f64) -> Tick {
+    let f = Fixture::busy_host();
+    let model = Model::new(&f.sample(second), Base::Previous(&f.sample(second - 1.0)));
+    Tick {
+        model,
+        ..Tick::default()
+    }
+}
+
 /// A replay in the middle of a recording.
 pub fn replayed(width: u16, height: u16) -> AppState {
     let f = Fixture::busy_host();

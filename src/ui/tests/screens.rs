@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::ui::screen_view::ScreenView;
+use crate::ui::state::Playback;
 use sample::{Stop, StopDisk, StopReason};
 use testkit::{Guest, Host};
 
@@ -193,4 +194,22 @@ fn without_colour_and_in_ascii() {
             &Theme::new(Palette::None, Tone::Dark, Charset::Unicode),
         )),
     );
+}
+
+#[test]
+fn back_in_time() {
+    let mut state = busy(120, 40);
+    let now_ms = state.model.as_ref().unwrap().time_ms;
+    let kept = |second: f64| Tick {
+        kept_from_ms: Some(now_ms - 60_000),
+        ..interval_at(second)
+    };
+    state.absorb(kept(61.0));
+    press(&mut state, "<Left>");
+    state.absorb(Tick {
+        playback: Some(Playback::default()),
+        ..interval_at(40.0)
+    });
+    state.absorb(kept(62.0));
+    shows("back_in_time_120x40", &state);
 }

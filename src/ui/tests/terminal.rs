@@ -46,7 +46,15 @@ fn child() {
         return;
     };
     let made = Made { second: 0.0, then };
-    let feeder = move |events| feed(made, Pipeline::default(), &DomainFilter::default(), &events);
+    let feeder = move |events| {
+        feed(
+            made,
+            Pipeline::default(),
+            &DomainFilter::default(),
+            &session::KeptSamples::new(0),
+            &events,
+        );
+    };
     let status = match run(
         &ScreenSettings::default(),
         ScreenSession::default(),

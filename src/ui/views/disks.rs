@@ -6,7 +6,7 @@ use crate::ui::state::AppState;
 use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, left, right, step};
 use crate::ui::text::clean;
 use crate::ui::theme::StyleId;
-use judge::figures::{count, micros, rate};
+use judge::figures::{age, count, micros, rate};
 use judge::lint::{Finding, Mark, Severity};
 use judge::model::{DiskRates, DomainModel, HostDiskModel, Model, NicRates};
 use sample::{SourceId, Timing};
@@ -230,13 +230,13 @@ type Disk<'a> = Column<DeviceRow<'a, DiskRates>>;
 /// The columns of disks; they have the names that JSON has.
 pub fn columns<'a>() -> Vec<Disk<'a>> {
     const DISK: &str = "Target (libvirt), or id of the drive or device (the guest's own monitor). \
-        Read every 5 s.";
+        Read every 5 s, every 2 s while the list is about disks.";
     const TIME: &str = "Mean time from the guest's request to its completion by the VMM, \
                         microseconds where no unit is given. What the host's block devices take \
                         less is spent in the VMM and its queue.";
     const IN_FLIGHT: &str = "Requests under way on average, those that QEMU has taken from the \
-                             guest's queue: the time of all that completed, over the 5 s between \
-                             two readings.";
+                             guest's queue: the time of all that completed, over the time \
+                             between two readings.";
     const FAILED: &str = "Requests that failed in QEMU or below it, per second; libvirt does not \
         pass them on.";
     let more: [Disk<'_>; 4] = [
@@ -300,7 +300,19 @@ pub fn section<'a>(state: &'a AppState, guests: &[&'a DomainModel]) -> Section<'
             why
         }
     };
-    section_of((TableId::Disks, "disk"), rows, columns(), state, nothing)
+    let section = section_of((TableId::Disks, "disk"), rows, columns(), state, nothing);
+    section.with_right(covered(guests, |guest| guest.disks_s))
+}
+
+/// How far back the figures of guests go.
+fn covered(guests: &[&DomainModel], seconds: fn(&DomainModel) -> Option<f64>) -> String {
+    let longest = guests
+        .iter()
+        .filter_map(|guest| seconds(guest))
+        .reduce(f64::max);
+    longest.map_or_else(String::new, |longest| {
+        format!("means of the last {}", age(longest.round()))
+    })
 }
 
 type Nic<'a> = Column<DeviceRow<'a, NicRates>>;
@@ -362,13 +374,14 @@ pub fn nics<'a>(state: &'a AppState, guests: &[&'a DomainModel]) -> Section<'a> 
     // No rule marks an interface.
     let rows = rows(state, guests, |d| &d.nics, nic, Mark::Disk);
     let nothing = || missing::because(state, "none is known", &SOURCES[..1]);
-    section_of(
+    let section = section_of(
         (TableId::Nics, "interface"),
         rows,
         nic_columns(),
         state,
         nothing,
-    )
+    );
+    section.with_right(covered(guests, |guest| guest.nics_s))
 }
 
 #[cfg(test)]
@@ -483,6 +496,19 @@ mod tests {
                 "files name the guest"
             );
         }
+    }
+
+    #[test]
+    fn the_title_says_how_far_back_figures_go() {
+        let mut f = Fixture::with_devices();
+        f.guests[0].rest.nics_ns = 2_004_000_000;
+        let state = screen(&f, 120, 40);
+        let guests = state.guests();
+        assert_eq!(section(&state, &guests).right, "means of the last 5 s");
+        let first = [&model(&state).domains[0]];
+        assert_eq!(nics(&state, &first).right, "means of the last 2 s");
+        let plain = screen(&Fixture::busy_host(), 120, 40);
+        assert_eq!(section(&plain, &plain.guests()).right, "");
     }
 
     #[test]

@@ -9,158 +9,129 @@ use judge::figures::{micros, percent, rate, share};
 use judge::model::{HostLinkModel, Model, WholeDiskModel};
 use std::cmp::Reverse;
 
-type Disk<'a> = Column<&'a WholeDiskModel>;
-
-/// The columns of disks; they have the names that JSON has.
-pub fn disk_columns<'a>() -> Vec<Disk<'a>> {
-    const NAME: &str = "A block device of the host, partitions included. What stands on others, as \
-        dm-0, md0 and loop0 do, carries their bytes again.";
-    const TIME: &str = "Mean time of a read or write in the kernel and the device, microseconds.";
-    const BUSY: &str = "Part of the time in which a request was under way. An SSD or a RAID is not \
-        full at 100.";
-    vec![
-        Disk::text("name", "DISK", left(8, 16, 0), |d| d.name.clone())
-            .help(NAME)
-            .drawn(|d| Cell::name(clean(&d.name))),
-        Disk::figure(
-            "read_ops",
-            "READ/s",
-            right(6, 2, 1),
-            |d| d.rate_of(d.reads),
-            rate,
-        )
-        .help("Reads per second."),
-        Disk::figure(
-            "write_ops",
-            "WRITE/s",
-            right(7, 2, 1),
-            |d| d.rate_of(d.writes),
-            rate,
-        )
-        .help("Writes per second."),
-        Disk::figure(
-            "read_bytes",
-            "READ B/s",
-            right(8, 2, 0),
-            |d| d.rate_of(d.read_bytes),
-            rate,
-        )
-        .help("Bytes read."),
-        Disk::figure(
-            "write_bytes",
-            "WRITE B/s",
-            right(9, 2, 0),
-            |d| d.rate_of(d.write_bytes),
-            rate,
-        )
-        .help("Bytes written."),
-        Disk::figure("mean_us", "us", right(7, 2, 0), |d| d.mean_us(), micros).help(TIME),
-        Disk::figure(
-            "in_flight",
-            "IN FLIGHT",
-            right(9, 0, 3),
-            |d| Some(d.in_flight as f64),
-            share,
-        )
-        .help("Requests under way, as last read."),
-        Disk::figure(
-            "busy_percent",
-            "BUSY%",
-            right(6, 0, 2),
-            |d| d.busy_percent(),
-            percent,
-        )
-        .help(BUSY),
-        Disk::text("alias", "STANDS FOR", left(10, 40, 4), |d| {
-            d.alias.clone().unwrap_or_default()
-        })
-        .help("File of a loop device, name of a mapped one."),
-    ]
+/// A disk or a link.
+pub struct DeviceRow<'a> {
+    name: &'a str,
+    /// Bytes per second read or received, and written or sent.
+    bytes: [Option<f64>; 2],
+    disk: Option<&'a WholeDiskModel>,
+    link: Option<&'a HostLinkModel>,
 }
 
-/// The disks of the host, busiest first.
-pub fn disks<'a>(state: &'a AppState, model: &'a Model) -> Section<'a> {
-    let mut rows: Vec<&WholeDiskModel> = model.host.disks.iter().flatten().collect();
-    let bytes = |d: &WholeDiskModel| d.rate_of(d.read_bytes.saturating_add(d.write_bytes));
-    rows.sort_by_cached_key(|disk| Reverse(bytes(disk).map_or(0, step)));
-    let table = Table {
-        id: TableId::WholeDisks,
-        columns: disk_columns(),
-        rows,
-        key: |d| RowKey::of(&d.name),
-        style: |d| style(d.ops()),
-    };
-    Section::table(table, state, || nothing(model.host.disks.is_some()))
-}
+impl<'a> DeviceRow<'a> {
+    fn disk(disk: &'a WholeDiskModel) -> Self {
+        Self {
+            name: &disk.name,
+            bytes: [disk.read_bytes, disk.write_bytes].map(|n| disk.rate_of(n)),
+            disk: Some(disk),
+            link: None,
+        }
+    }
 
-type Link<'a> = Column<&'a HostLinkModel>;
+    fn link(link: &'a HostLinkModel) -> Self {
+        Self {
+            name: &link.name,
+            bytes: [link.rx_bytes, link.tx_bytes].map(|n| link.rate_of(n)),
+            disk: None,
+            link: Some(link),
+        }
+    }
 
-/// The columns of links; they have the names that JSON has.
-pub fn link_columns<'a>() -> Vec<Link<'a>> {
-    const NAME: &str = "A network interface of the host with a device: no bridge, bond or tap.";
-    vec![
-        Link::text("name", "LINK", left(8, 16, 0), |l| l.name.clone())
-            .help(NAME)
-            .drawn(|l| Cell::name(clean(&l.name))),
-        Link::figure(
-            "rx_bytes",
-            "RX B/s",
-            right(7, 2, 0),
-            |l| l.rate_of(l.rx_bytes),
-            rate,
-        )
-        .help("Bytes received."),
-        Link::figure(
-            "tx_bytes",
-            "TX B/s",
-            right(7, 2, 0),
-            |l| l.rate_of(l.tx_bytes),
-            rate,
-        )
-        .help("Bytes sent."),
-        Link::figure("drops", "DROP/s", right(6, 2, 1), drops, rate)
-            .help("Packets dropped, both ways.")
-            .drawn(|l| bad(drops(l), rate)),
-        Link::figure(
-            "speed_mbit",
-            "Mbit/s",
-            right(6, 2, 2),
-            |l| Some(l.speed_mbit? as f64),
-            share,
-        )
-        .help("Its speed; `-` where its driver does not say."),
-    ]
-}
+    fn all_bytes(&self) -> f64 {
+        self.bytes.iter().flatten().sum()
+    }
 
-fn drops(link: &&HostLinkModel) -> Option<f64> {
-    link.rate_of(link.drops)
-}
-
-/// The links of the host, busiest first.
-pub fn links<'a>(state: &'a AppState, model: &'a Model) -> Section<'a> {
-    let mut rows: Vec<&HostLinkModel> = model.host.links.iter().flatten().collect();
-    let bytes = |l: &HostLinkModel| l.rate_of(l.rx_bytes.saturating_add(l.tx_bytes));
-    rows.sort_by_cached_key(|link| Reverse(bytes(link).map_or(0, step)));
-    let table = Table {
-        id: TableId::Links,
-        columns: link_columns(),
-        rows,
-        key: |l| RowKey::of(&l.name),
-        style: |l| style(l.rate_of(l.rx_bytes.saturating_add(l.tx_bytes))),
-    };
-    Section::table(table, state, || nothing(model.host.links.is_some()))
-}
-
-/// A device that does nothing is dim.
-fn style(rate: Option<f64>) -> RowStyle {
-    if rate > Some(0.0) {
-        RowStyle::Plain
-    } else {
-        RowStyle::Dim
+    fn drops(&self) -> Option<f64> {
+        let link = self.link?;
+        link.rate_of(link.drops)
     }
 }
 
-/// Why there is no row.
-fn nothing(is_read: bool) -> String {
-    if is_read { "none" } else { "not known" }.into()
+type Col<'a> = Column<DeviceRow<'a>>;
+
+/// The columns. Those of one kind of device have the names that JSON has.
+pub fn columns<'a>() -> Vec<Col<'a>> {
+    const NAME: &str = "A block device, partitions included, or a network interface with a device: \
+        no bridge, bond or tap. What stands on others, as dm-0, md0 and loop0 do, carries their \
+        bytes again.";
+    const TIME: &str = "Mean time of a read or write in the kernel and the device, microseconds.";
+    const BUSY: &str = "Part of the time in which a request was under way. An SSD or a RAID is not \
+        full at 100.";
+    let ops = right(7, 2, 1);
+    let bytes = right(8, 2, 0);
+    vec![
+        Col::text("name", "NAME", left(8, 16, 0), |r| r.name.to_owned())
+            .help(NAME)
+            .drawn(|r| Cell::name(clean(r.name))),
+        Col::figure(
+            "read_ops",
+            "READ/s",
+            ops,
+            |r| r.disk?.rate_of(r.disk?.reads),
+            rate,
+        )
+        .help("Reads per second."),
+        Col::figure(
+            "write_ops",
+            "WRITE/s",
+            ops,
+            |r| r.disk?.rate_of(r.disk?.writes),
+            rate,
+        )
+        .help("Writes per second."),
+        Col::figure("in_bytes", "IN B/s", bytes, |r| r.bytes[0], rate)
+            .help("Bytes read or received."),
+        Col::figure("out_bytes", "OUT B/s", bytes, |r| r.bytes[1], rate)
+            .help("Bytes written or sent."),
+        Col::figure("mean_us", "us", ops, |r| r.disk?.mean_us(), micros).help(TIME),
+        Col::figure(
+            "in_flight",
+            "IN FLIGHT",
+            right(9, 0, 3),
+            |r| Some(r.disk?.in_flight as f64),
+            share,
+        )
+        .help("Requests under way, as last read."),
+        Col::figure(
+            "busy_percent",
+            "BUSY%",
+            right(6, 0, 2),
+            |r| r.disk?.busy_percent(),
+            percent,
+        )
+        .help(BUSY),
+        Col::figure("drops", "DROP/s", ops, DeviceRow::drops, rate)
+            .help("Packets dropped, both ways.")
+            .drawn(|r| bad(r.drops(), rate)),
+        Col::figure(
+            "speed_mbit",
+            "Mbit/s",
+            right(6, 2, 2),
+            |r| Some(r.link?.speed_mbit? as f64),
+            share,
+        )
+        .help("Speed of the link; `-` where its driver does not say."),
+    ]
+}
+
+/// The section: disks, then links, busiest first.
+pub fn section<'a>(state: &'a AppState, model: &'a Model) -> Section<'a> {
+    let disks = model.host.disks.iter().flatten().map(DeviceRow::disk);
+    let links = model.host.links.iter().flatten().map(DeviceRow::link);
+    let mut rows: Vec<_> = disks.chain(links).collect();
+    rows.sort_by_cached_key(|r| (r.link.is_some(), Reverse(step(r.all_bytes()))));
+    let table = Table {
+        id: TableId::HostDevices,
+        columns: columns(),
+        rows,
+        key: |r| RowKey::of((r.link.is_some(), r.name)),
+        style: |r| {
+            if r.all_bytes() > 0.0 {
+                RowStyle::Plain
+            } else {
+                RowStyle::Dim
+            }
+        },
+    };
+    Section::table(table, state, || "not known".into())
 }

@@ -81,8 +81,7 @@ pub fn sections(view: ScreenView, state: &AppState, columns: u16) -> Vec<Section
         ScreenView::Host => vec![
             cpu_map::section(state, model, columns),
             cpus::section(state, model),
-            host_devices::disks(state, model),
-            host_devices::links(state, model),
+            host_devices::section(state, model),
         ],
         ScreenView::Latency => vec![latency::section(state)],
         ScreenView::Sources => vec![
@@ -134,8 +133,7 @@ pub fn heads(table: TableId) -> Vec<ColumnHead> {
         TableId::HostDisks => heads_of(host_disks::columns()),
         TableId::Memory => heads_of(memory::columns()),
         TableId::Cpus => heads_of(cpus::columns()),
-        TableId::WholeDisks => heads_of(host_devices::disk_columns()),
-        TableId::Links => heads_of(host_devices::link_columns()),
+        TableId::HostDevices => heads_of(host_devices::columns()),
         TableId::Latency => heads_of(latency::columns()),
         TableId::Tasks => heads_of(tasks::columns()),
     }

@@ -53,7 +53,16 @@ const VIEW: [Offer; 7] = [
 const OUTWARD: [Offer; 3] = [
     (A::Pause, "pause"),
     (A::Record, "record"),
-    (A::Replay(R::Step(1)), "step"),
+    (A::Replay(R::Step(-1)), "step back"),
+];
+/// On a live screen that is back in time.
+const BACK: [Offer; 6] = [
+    (A::Back, "now"),
+    (A::Replay(R::Step(-1)), "back"),
+    (A::Replay(R::Step(1)), "forward"),
+    (A::Replay(R::Problem(false)), "previous problem"),
+    (A::Goto, "time"),
+    (A::Open, "open"),
 ];
 const END: [Offer; 2] = [(A::Help, "help"), (A::Quit, "quit")];
 const TEXT: [Offer; 3] = [
@@ -80,6 +89,7 @@ fn offers(state: &AppState) -> Vec<Offer> {
         (Some(Popup::Menu(Menu::Sort(_), _)), _) => vec![(A::Open, "sort"), (A::Back, "close")],
         (Some(Popup::Menu(Menu::Save, _)), _) => vec![(A::Open, "write"), (A::Back, "close")],
         (Some(_), _) => TEXT.to_vec(),
+        (None, _) if state.is_back => [&BACK[..], &FROM_LIST[..4], &OUTWARD[1..2], &END].concat(),
         (None, ScreenView::Guests) if state.session.source.is_recorded() => {
             [&LENSES[..], &LIST, &OUTWARD, &FROM_LIST, &END].concat()
         }

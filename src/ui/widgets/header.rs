@@ -2,16 +2,14 @@
 
 use super::draw::put;
 use super::{StyledLine, bars, footer, paint_line};
-use crate::ui::guest_list::ListRow;
 use crate::ui::state::{AppState, ScreenSource};
 use crate::ui::table::severity_mark;
 use crate::ui::text::{clean, clean_line, fit, fit_words, width};
 use crate::ui::theme::{StyleId, Theme};
-use crate::ui::views::guests::GuestRow;
 use crate::ui::views::problems;
 use judge::figures::{duration, or_unknown, rate, seconds, share, size};
 use judge::lint::Finding;
-use judge::model::{ByteRates, Model, WholeDiskModel};
+use judge::model::{ByteRates, HostModel, WholeDiskModel};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use sample::{EngineKind, EngineLevel, HostMemory};
@@ -164,6 +162,15 @@ fn right_pieces(state: &AppState, theme: &Theme) -> StyledLine {
     if footer::is_recording(state) {
         all.push((format!("{} rec  ", theme.glyphs.run[2]), StyleId::Critical));
     }
+    if state.is_back {
+        let newest_ms = state.newest_model().map_or(m.time_ms, |m| m.time_ms);
+        let ago_s = (newest_ms.saturating_sub(m.time_ms) + 500) / 1000;
+        all.push((
+            format!("{}, {ago_s} s ago", state.clock(m.time_ms)),
+            StyleId::Warning,
+        ));
+        return all;
+    }
     let stands = state.playback.as_ref().map_or(state.paused, |p| !p.playing);
     let (word, look) = match state.session.source {
         ScreenSource::Live if stands => ("PAUSED", StyleId::Warning),
@@ -186,13 +193,13 @@ fn right_pieces(state: &AppState, theme: &Theme) -> StyledLine {
     all
 }
 
-/// Who has the host's memory, and what the guests read, write, receive and send.
+/// Who has the host's memory, and what its disks and links carry.
 fn memory(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let Some(model) = &state.model else { return };
     let mut text =
         |x: u16, text: &str, look| put(buf, x, area.y, text, area.right() - x, theme.style(look));
     text(area.x + 1, "MEM", StyleId::Head);
-    let io = device_rates(state, model);
+    let io = device_rates(&model.host);
     let end = area.right().saturating_sub(width(&io) + 1);
     text(end, &io, StyleId::Text);
     let Some(host) = &model.host.memory else {
@@ -291,32 +298,14 @@ fn memory_parts(host: &HostMemory, guests: u64, other: u64) -> Vec<MemoryPart> {
     parts
 }
 
-/// What the host's disks and links carry, with the mean time of the slowest disk; where neither is
-/// known, as in older recordings, what its guests' do. Figures have fixed places.
-fn device_rates(state: &AppState, model: &Model) -> String {
-    let host = &model.host;
-    if host.disks.is_none() && host.links.is_none() {
-        let guests: Vec<GuestRow<'_>> = (0..model.domains.len())
-            .map(|at| GuestRow::new(state, ListRow::Guest(at)))
-            .collect();
-        let disks = sum(guests.iter().map(GuestRow::disk_bytes));
-        let nics = sum(guests.iter().map(GuestRow::nic_bytes));
-        return format!(
-            "guests' disks {}/s  net {}/s",
-            or_unknown(disks, rate),
-            or_unknown(nics, rate)
-        );
-    }
+/// What the host's disks and links carry, with the mean time of the slowest disk. Figures have fixed
+/// places.
+fn device_rates(host: &HostModel) -> String {
     let disks = or_unknown(host.disk_rates().map(ByteRates::all), rate);
     let links = or_unknown(host.link_rates().map(ByteRates::all), rate);
     let us = host.slowest_disk().and_then(WholeDiskModel::mean_us);
     let us = us.map(duration).unwrap_or_default();
     format!("disk {disks:>5}/s {us:>7}  net {links:>5}/s")
-}
-
-/// The sum of the known figures; `None` without one.
-fn sum(figures: impl Iterator<Item = Option<f64>>) -> Option<f64> {
-    figures.flatten().reduce(|a, b| a + b)
 }
 
 /// The worst problem of the host itself; the line stays empty without one.

@@ -122,7 +122,12 @@ pub(crate) fn nics(now: &DomainSample) -> Vec<NicRates> {
         .collect()
 }
 
+/// A length of time; `None` if it is 0.
+pub(crate) fn seconds(ns: u64) -> Option<f64> {
+    if ns > 0 { Some(ns as f64 / 1e9) } else { None }
+}
+
 fn rate(ns: u64) -> Option<impl Fn(u64) -> f64> {
-    let seconds = ns as f64 / 1e9;
-    (seconds > 0.0).then_some(move |n: u64| n as f64 / seconds)
+    let seconds = seconds(ns)?;
+    Some(move |n: u64| n as f64 / seconds)
 }

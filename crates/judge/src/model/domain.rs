@@ -70,6 +70,10 @@ pub struct DomainModel {
     pub counters: Rates,
     /// Block devices.
     pub disks: Vec<DiskRates>,
+    /// Seconds that the figures of `disks` cover; `None` without figures.
+    pub disks_s: Option<f64>,
+    /// Seconds that the figures of `nics` cover; `None` without figures.
+    pub nics_s: Option<f64>,
     /// What its VMM had storage read and write, where no source reports its disks; `None`: not
     /// measured.
     pub process_io: Option<ByteRates>,
@@ -285,6 +289,8 @@ impl DomainModel {
             kvm_events: kvm_events.collect(),
             counters,
             disks: devices::disks(now),
+            disks_s: devices::seconds(now.devices_ns),
+            nics_s: devices::seconds(now.nics_ns),
             process_io: process_io(now, before, interval),
             host_disks: HostDiskModel::all(&pair, |d| d.host_disks.as_ref()),
             interrupts: InjectionModel::of_guest(&pair),

@@ -38,6 +38,11 @@ pub struct HostModel {
     pub disks: Option<Vec<WholeDiskModel>>,
     /// Its network links; `None`: not measured.
     pub links: Option<Vec<HostLinkModel>>,
+    /// What the disks of all guests read and write, also of those that are not shown; `None`: that
+    /// of one is not known.
+    pub guests_disk: Option<ByteRates>,
+    /// What the interfaces of all guests receive and send; `None`: none is known.
+    pub guests_net: Option<ByteRates>,
     /// Lines of the kernel log that concern KVM.
     pub kernel_log: Vec<LogLine>,
 }
@@ -88,6 +93,16 @@ impl HostModel {
     /// Bytes per second of all its links; `None`: not measured.
     pub fn link_rates(&self) -> Option<ByteRates> {
         self.links.as_deref().map(host_devices::link_rates)
+    }
+
+    /// What its disks read and write beside the guests; `None`: not known.
+    pub fn other_disk(&self) -> Option<ByteRates> {
+        host_devices::other(self.disk_rates(), self.guests_disk)
+    }
+
+    /// What its links receive and send beside the guests; `None`: not known.
+    pub fn other_net(&self) -> Option<ByteRates> {
+        host_devices::other(self.link_rates(), self.guests_net)
     }
 
     /// The disk whose requests take longest, of those with at least 5 requests/s.
@@ -388,6 +403,8 @@ impl HostModel {
                 before.and_then(|b| b.disks.as_deref()),
                 interval,
             ),
+            guests_disk: host_devices::guests_disk(domains),
+            guests_net: host_devices::guests_net(domains),
             links: grown(
                 now.links.as_deref(),
                 before.and_then(|b| b.links.as_deref()),

@@ -1,9 +1,9 @@
 //! What the host's disks and links carried within an interval.
 
-use super::SampleInterval;
 use super::earlier::by_key;
 use super::traced::Traced;
-use sample::{Growing, HostLink, Row, WholeDisk};
+use super::{DomainModel, SampleInterval};
+use sample::{DomainState, Growing, HostLink, Row, WholeDisk};
 
 /// A disk with fewer requests per second is not the slowest one.
 const MIN_REQUESTS: f64 = 5.0;
@@ -50,6 +50,14 @@ impl ByteRates {
     /// Both together.
     pub fn all(self) -> f64 {
         self.inward + self.outward
+    }
+
+    /// What is left of it without a part, never below 0: the part may be of other seconds.
+    fn without(self, part: Self) -> Self {
+        Self {
+            inward: (self.inward - part.inward).max(0.0),
+            outward: (self.outward - part.outward).max(0.0),
+        }
     }
 
     fn add(&mut self, inward: Option<f64>, outward: Option<f64>) {
@@ -102,6 +110,36 @@ pub(super) fn link_rates(links: &[HostLinkModel]) -> ByteRates {
     sum
 }
 
+/// What the guests' disks read and write together; `None` if that of one is not known, which would
+/// count as work of the host.
+pub(super) fn guests_disk(guests: &[DomainModel]) -> Option<ByteRates> {
+    let mut sum = ByteRates::default();
+    for guest in guests {
+        if guest.state != DomainState::Ended {
+            let rates = guest.disk_rates()?;
+            sum.add(Some(rates.inward), Some(rates.outward));
+        }
+    }
+    Some(sum)
+}
+
+/// What the guests' interfaces receive and send together; `None` if none is known. A guest without
+/// known interfaces has none, or some that are not behind the host's links.
+pub(super) fn guests_net(guests: &[DomainModel]) -> Option<ByteRates> {
+    let mut sum = ByteRates::default();
+    let mut is_known = guests.is_empty();
+    for rates in guests.iter().filter_map(DomainModel::nic_rates) {
+        sum.add(Some(rates.inward), Some(rates.outward));
+        is_known = true;
+    }
+    if is_known { Some(sum) } else { None }
+}
+
+/// What a total has beside the part of the guests.
+pub(super) fn other(all: Option<ByteRates>, guests: Option<ByteRates>) -> Option<ByteRates> {
+    Some(all?.without(guests?))
+}
+
 /// The disk whose requests take longest, of those with enough requests.
 pub(super) fn slowest(disks: &[WholeDiskModel]) -> Option<&WholeDiskModel> {
     let mut slowest: Option<&WholeDiskModel> = None;
@@ -118,7 +156,11 @@ pub(super) fn slowest(disks: &[WholeDiskModel]) -> Option<&WholeDiskModel> {
 mod tests {
     use super::*;
     use crate::model::{Base, Model, ModelSum};
-    use sample::{DiskSample, DomainSample, ProcessIo, Sample};
+    use sample::{DiskSample, DomainSample, NicSample, ProcessIo, Sample};
+
+    fn inward(rates: Option<ByteRates>) -> Option<f64> {
+        rates.map(|rates| rates.inward)
+    }
 
     /// The counters of `seconds`: 100 reads/s of 4 KiB and 2 ms, and 7 kB/s received.
     fn sample(seconds: u64) -> Sample {
@@ -171,7 +213,7 @@ mod tests {
         assert_eq!(disks[0].in_flight, 3, "no counter");
         let rates = host.disk_rates().unwrap();
         assert_eq!((rates.inward, rates.outward), (409_600.0, 1000.0));
-        assert_eq!(host.link_rates().unwrap().all(), 7000.0);
+        assert_eq!(host.link_rates().map(ByteRates::all), Some(7000.0));
         assert_eq!(host.slowest_disk().unwrap().name, "dm-0");
     }
 
@@ -204,10 +246,57 @@ mod tests {
             read_bytes: 9,
             ..DiskSample::default()
         };
-        assert_eq!(rates(&with(3, vec![disk])).unwrap().all(), 9.0);
+        assert_eq!(rates(&with(3, vec![disk])).map(ByteRates::all), Some(9.0));
         let mut unknown = with(3, Vec::new());
         unknown.domains[0].process_io = None;
         assert_eq!(rates(&unknown), None);
+    }
+
+    #[test]
+    fn what_is_not_the_guests_is_the_hosts_and_never_below_0() {
+        let guest = |read_bytes: u64, rx_bytes: u64| {
+            let disk = DiskSample {
+                read_bytes,
+                ..DiskSample::default()
+            };
+            let nic = NicSample {
+                rx_bytes,
+                ..NicSample::default()
+            };
+            DomainSample {
+                disks: vec![disk],
+                devices_ns: 1_000_000_000,
+                nics: vec![nic],
+                nics_ns: 1_000_000_000,
+                ..DomainSample::default()
+            }
+        };
+        let host = |domains: Vec<DomainSample>| {
+            let before = sample(1);
+            let now = Sample {
+                domains,
+                ..sample(2)
+            };
+            Model::new(&now, Base::Previous(&before)).host
+        };
+        let two = host(vec![guest(9600, 5000), guest(100_000, 6000)]);
+        let disk = ByteRates {
+            inward: 300_000.0,
+            outward: 1000.0,
+        };
+        assert_eq!(two.other_disk(), Some(disk));
+        assert_eq!(two.other_net(), Some(ByteRates::default()));
+        let one_is_unknown = host(vec![guest(9600, 5000), DomainSample::default()]);
+        assert_eq!(one_is_unknown.other_disk(), None);
+        assert_eq!(inward(one_is_unknown.other_net()), Some(2000.0));
+        let ended = DomainSample {
+            state: DomainState::Ended,
+            ..DomainSample::default()
+        };
+        let alone = host(vec![ended]);
+        assert_eq!(inward(alone.other_disk()), Some(409_600.0));
+        assert_eq!(alone.other_net(), None);
+        assert_eq!(inward(host(Vec::new()).other_net()), Some(7000.0));
     }
 
     #[test]
@@ -228,8 +317,8 @@ mod tests {
         sum.add(Model::new(&sample(2), Base::Previous(&sample(1))));
         sum.add(Model::new(&sample(6), Base::Previous(&sample(3))));
         let host = sum.finish().host;
-        assert_eq!(host.disk_rates().unwrap().inward, 409_600.0);
-        assert_eq!(host.link_rates().unwrap().inward, 7000.0);
+        assert_eq!(inward(host.disk_rates()), Some(409_600.0));
+        assert_eq!(inward(host.link_rates()), Some(7000.0));
         assert_eq!(host.disks.unwrap()[0].mean_us(), Some(2000.0));
     }
 }

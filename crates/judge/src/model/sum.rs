@@ -233,7 +233,7 @@ sums!(Model {
     intervals, lost, overflow, own_cpu, late_ns, host,
 } time_ms, mono_s, booted_ms, interval_s, engine, sources, own_rss, domains);
 
-sums!(HostModel { cpus, tasks, task_groups, guests_cpu, pressure, load, disks, links } facts, memory, guests_memory, kernel_log);
+sums!(HostModel { cpus, tasks, task_groups, guests_cpu, pressure, load, disks, links, guests_disk, guests_net } facts, memory, guests_memory, kernel_log);
 
 sums!(CpuModel { time, device_irq_rate, timer_irq_rate } cpu, frequency_khz, power, guest_threads);
 
@@ -245,7 +245,7 @@ sums!(ByteRates { inward, outward });
 sums!(DomainModel {
     cpu, threads, exits, vcpu_exits, accesses, vcpu_accesses, kvm_events, counters, disks, process_io, host_disks, interrupts,
     doorbells, nics, throttling, pressure, swap,
-} facts, state, stop, uncounted_vcpus, userspace, exit_rate, jobs, node_memory, memory, places);
+} facts, state, stop, uncounted_vcpus, userspace, exit_rate, jobs, node_memory, memory, places, disks_s, nics_s);
 
 sums!(ThreadModel {
     cpu, migrations, growth, wakeups, run_delays, woken_by, preempted_by, exit_rate, counters,

@@ -71,9 +71,9 @@ fn tap_name(fdinfo: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proc::network_tables::PERIOD_NS;
     use crate::tests::fake_proc::FakeProc;
 
+    const PERIOD_NS: u64 = 5_000_000_000;
     const HEAD: &str = "Inter-|   Receive          |  Transmit\n face |bytes    packets errs drop \
                         fifo frame compressed multicast|bytes    packets errs drop fifo colls \
                         carrier compressed\n";
@@ -102,10 +102,10 @@ mod tests {
         let p = p.process_file("net/dev", table(1000).as_bytes());
         let mut nics = GuestNics::default();
         let mut reader = ReadContext::new(&fake.paths());
-        let mut read = |nics: &mut GuestNics, now_ns: u64| {
+        let read = |nics: &mut GuestNics, reader: &mut ReadContext, now_ns: u64| {
             reader.now_ns = now_ns;
             reader.networks.begin(now_ns);
-            nics.read(10, &mut reader);
+            nics.read(10, reader);
         };
         nics.look(
             &fake.paths(),
@@ -117,18 +117,23 @@ mod tests {
             ["tap0".to_owned()].into(),
             "the queues of one interface are one"
         );
-        read(&mut nics, 0);
+        read(&mut nics, &mut reader, 0);
         assert_eq!(nics.grown, (Vec::new(), 0));
-        p.process_file("net/dev", table(6000).as_bytes());
-        read(&mut nics, 1);
+        let p = p.process_file("net/dev", table(6000).as_bytes());
+        read(&mut nics, &mut reader, 1);
         assert_eq!(nics.grown.1, 0, "read every 5 s");
-        read(&mut nics, PERIOD_NS);
+        read(&mut nics, &mut reader, PERIOD_NS);
         let grown = NicSample {
             name: "tap0".into(),
             tx_bytes: 5000,
             ..NicSample::default()
         };
-        assert_eq!(nics.grown, (vec![grown], PERIOD_NS));
+        assert_eq!(nics.grown, (vec![grown.clone()], PERIOD_NS));
+        // While a screen shows it.
+        p.process_file("net/dev", table(11_000).as_bytes());
+        reader.networks.is_watched = true;
+        read(&mut nics, &mut reader, PERIOD_NS + 2_000_000_000);
+        assert_eq!(nics.grown, (vec![grown], 2_000_000_000));
     }
 
     #[test]

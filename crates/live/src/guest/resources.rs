@@ -112,7 +112,7 @@ mod tests {
         };
         assert_eq!(read(&reported), (None, false));
         let path = fake.paths().process(32, "io");
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0)).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o000)).unwrap();
         // Root reads it all the same.
         if std::fs::read(&path).is_err() {
             assert_eq!(read(&DeviceActivity::default()), (None, true));

@@ -18,8 +18,8 @@ const MAX_TEXT: usize = 4 << 20;
 /// Bytes of a sector here, whatever the device's own are.
 const SECTOR: u64 = 512;
 const MS: u64 = 1_000_000;
-/// Devices in memory, and volumes of ZFS, which name nothing below them.
-const STACKED: [&str; 3] = ["ram", "zram", "zd"];
+/// Files, devices in memory and volumes of ZFS, which name nothing below them.
+const STACKED: [&str; 4] = ["loop", "ram", "zram", "zd"];
 
 /// What sysfs says of a block device.
 struct DiskFacts {
@@ -158,7 +158,7 @@ impl DiskFacts {
         let (_, alias, below) = block_devices::read(sys, number);
         let is_alone = STACKED.iter().all(|kind| !stat.name.starts_with(kind));
         Some(Self {
-            is_stacked: alias.is_some() || !below.is_empty() || !is_alone,
+            is_stacked: !below.is_empty() || !is_alone,
             alias,
         })
     }
@@ -199,6 +199,7 @@ mod tests {
         fake.write("sys/dev/block/8:0/size", "9");
         fake.write("sys/dev/block/8:1/partition", "1");
         fake.write("sys/dev/block/9:0/slaves/sda", "");
+        fake.write("sys/dev/block/7:2/size", "9");
         fake.write("sys/dev/block/7:0/loop/backing_file", "/vm/a.img\n");
         fake.write("sys/class/net/eno1/device/vendor", "1");
         fake.write("sys/class/net/eno1/speed", "10000\n");
@@ -217,6 +218,7 @@ mod tests {
             line("8 1", "sda1", 10, 20),
             line("9 0", "md0", 10, 20),
             line("7 0", "loop0", 1, 0),
+            line("7 2", "loop2", 1, 0),
             line("7 1", "loop1", 0, 0),
             line("8 16", "gone", 1, 1),
             "8 x broken\n".to_owned(),
@@ -229,7 +231,12 @@ mod tests {
             .map(|disk| (disk.name.as_str(), disk.is_stacked));
         assert_eq!(
             names.collect::<Vec<_>>(),
-            [("sda", false), ("md0", true), ("loop0", true)]
+            [
+                ("sda", false),
+                ("md0", true),
+                ("loop0", true),
+                ("loop2", true)
+            ]
         );
         let sda = WholeDisk {
             name: "sda".into(),

@@ -71,7 +71,7 @@ impl HugePages {
 }
 
 /// What ZFS caches beyond its minimum; `None` without ZFS. Lines are `name type value`
-/// (`module/os/linux/spl/spl-kstat.c` of OpenZFS).
+/// (`spl-kstat.c` of the ZFS module).
 fn arc(proc: &Path) -> Option<u64> {
     let text = file::read_text(&proc.join("spl/kstat/zfs/arcstats"), 64 * 1024).ok()?;
     let mut size = None;

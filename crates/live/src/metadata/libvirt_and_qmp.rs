@@ -57,6 +57,8 @@ pub struct LibvirtAndQmp {
     guests: HashMap<GuestProcessKey, KnownGuest>,
     /// UUIDs that several processes claim.
     ambiguous: HashSet<String>,
+    /// Whether a screen shows what the guests' devices do.
+    is_watched: bool,
 }
 
 impl LibvirtAndQmp {
@@ -69,7 +71,14 @@ impl LibvirtAndQmp {
             questions,
             guests: HashMap::new(),
             ambiguous: HashSet::new(),
+            is_watched: false,
         }
+    }
+
+    /// A screen begins or ceases to show what the guests' devices do.
+    pub fn watch_devices(&mut self, is_watched: bool) {
+        self.is_watched = is_watched;
+        self.libvirt.watch_devices(is_watched);
     }
 
     /// Asks a guest's monitor through libvirt from now on, unless no monitor may be asked.
@@ -152,6 +161,7 @@ impl LibvirtAndQmp {
         let uuid = uuid(guest).filter(|_| its_own);
         let domain = uuid.as_ref().and_then(|uuid| self.libvirt.domain(uuid));
         let known = self.guests.entry(guest.key()).or_default();
+        known.monitor.is_watched = self.is_watched;
         // A domain is identified by its UUID, which libvirt sets for each of its guests (`-uuid`,
         // the status file).
         if guest.facts.uuid.is_some() && !std::mem::replace(&mut known.sought, true) {

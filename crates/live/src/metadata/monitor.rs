@@ -3,7 +3,7 @@
 use super::libvirt::Libvirt;
 use super::qmp::devices::MonitorFigures;
 use super::qmp::{self, QmpReply};
-use super::source::{DeviceActivity, GuestMetadata, ReportedState, WatchedGuest};
+use super::source::{DeviceActivity, GuestMetadata, ReportedState, WatchedGuest, devices_period};
 use crate::backoff::Backoff;
 use crate::user_slots::UserSlots;
 use kvm::device_map::DeviceMap;
@@ -17,13 +17,13 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Pauses between two `info mtree -f`. The command runs under QEMU's big lock, so it is sent less
 /// and less often: a guest programs its BARs some time after its start, and rarely later.
 const MAP_PAUSES: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(3600));
-/// Time between two readings of figures. A manager such as Proxmox asks the monitor as well.
-const FIGURES_PERIOD: Duration = Duration::from_secs(5);
-/// A guest whose vCPUs began or ceased to run is asked this much earlier: the state comes with the
-/// figures.
-const STATE_LEAD: Duration = Duration::from_secs(3);
-/// Pauses between readings of figures that fail.
-const FIGURES_PAUSES: (Duration, Duration) = (FIGURES_PERIOD, Duration::from_secs(600));
+/// A guest whose vCPUs began or ceased to run is asked this soon after its last figures: the state
+/// comes with them.
+const STATE_PERIOD: Duration = Duration::from_secs(2);
+/// Ticks, at which questions are asked, come some milliseconds early or late.
+const TICK_SLACK: Duration = Duration::from_millis(100);
+/// The longest pause between readings of figures that fail.
+const MAX_FIGURES_PAUSE: Duration = Duration::from_secs(600);
 
 /// A question that is repeated.
 struct Query<T> {
@@ -85,6 +85,8 @@ pub(super) enum MonitorRoute<'a> {
 /// The answers of one guest's monitor.
 #[derive(Default)]
 pub(super) struct GuestMonitor {
+    /// Whether a screen shows its figures.
+    pub(super) is_watched: bool,
     map: Query<DeviceMap>,
     devices: Option<Known<Arc<DeviceMap>>>,
     /// The reason for a missing memory map.
@@ -100,6 +102,11 @@ pub(super) struct GuestMonitor {
 }
 
 impl GuestMonitor {
+    /// Time between two readings of figures.
+    fn period(&self) -> Duration {
+        devices_period(self.is_watched)
+    }
+
     /// Whether the guest's own monitor may be under a question now.
     fn is_asking(&self) -> bool {
         self.map.pending.is_some() || self.figures.pending.is_some()
@@ -131,12 +138,10 @@ impl GuestMonitor {
             Some(Err(why)) => self.failure = Some(why),
             None => {}
         }
-        let is_old = || {
-            self.figures
-                .next
-                .is_some_and(|next| now > next + FIGURES_PERIOD)
-        };
-        let expired = self.figures.pending.is_none() && self.last.is_some() && is_old();
+        let period = self.period();
+        let asked = self.figures.pending.as_ref().map(|(_, asked)| *asked);
+        let is_old = self.figures.next.is_some_and(|next| now > next + period);
+        let expired = self.figures.pending.is_none() && self.last.is_some() && is_old;
         if let Some(answer) = self
             .figures
             .answer(now)
@@ -145,7 +150,8 @@ impl GuestMonitor {
             let mut read = answer.ok();
             if read.is_some() {
                 self.figures.backoff = Backoff::default();
-                self.figures.next = Some(now + FIGURES_PERIOD);
+                let pause = period.saturating_sub(TICK_SLACK);
+                self.figures.next = Some(asked.unwrap_or(now) + pause);
             }
             let before = self.last.as_ref().map(|last| &last.devices);
             self.activity = read
@@ -199,13 +205,14 @@ impl GuestMonitor {
             return;
         }
         let lead = if self.asks_state {
-            STATE_LEAD
+            self.period().saturating_sub(STATE_PERIOD)
         } else {
             Duration::ZERO
         };
         if self.figures.is_due(now + lead) {
+            let pauses = (self.period(), MAX_FIGURES_PAUSE);
             self.figures
-                .ask(qmp::ask(own, facts, qmp::devices::ask), now, FIGURES_PAUSES);
+                .ask(qmp::ask(own, facts, qmp::devices::ask), now, pauses);
             self.asks_state &= !self.is_asking();
         }
     }
@@ -218,10 +225,8 @@ mod tests {
     use sample::StopReason;
     use std::sync::mpsc::sync_channel;
 
-    #[test]
-    fn a_pause_shows_with_the_answer_that_tells_it() {
-        let (mut monitor, now) = (GuestMonitor::default(), Instant::now());
-        let guest = WatchedGuest {
+    fn guest() -> WatchedGuest {
+        WatchedGuest {
             pid: 10,
             start_ticks: 1,
             facts: Arc::default(),
@@ -229,7 +234,13 @@ mod tests {
             stopped: false,
             quiet: true,
             turned: false,
-        };
+        }
+    }
+
+    #[test]
+    fn a_pause_shows_with_the_answer_that_tells_it() {
+        let (mut monitor, now) = (GuestMonitor::default(), Instant::now());
+        let guest = guest();
         let (send, reply) = sync_channel(1);
         let devices = DeviceCounters {
             at: now,
@@ -240,8 +251,10 @@ mod tests {
         };
         let state = ReportedState::stopped_for(Some(StopReason::IoError));
         let _ = send.send(Ok(MonitorFigures { devices, state }));
-        monitor.figures.ask(Some(reply), now, FIGURES_PAUSES);
+        let pauses = (monitor.period(), MAX_FIGURES_PAUSE);
+        monitor.figures.ask(Some(reply), now, pauses);
         assert!(monitor.receive(&guest, now));
+
         let mut known = GuestMetadata::default();
         monitor.add_to(&mut known, false);
         assert_eq!(
@@ -260,5 +273,28 @@ mod tests {
         monitor.add_to(&mut known, false);
         assert_eq!(known.state, Some(ReportedState::Running));
         assert!(monitor.asks_state, "what was said is old");
+    }
+
+    #[test]
+    fn figures_that_a_screen_shows_are_read_more_often() {
+        let (mut monitor, now) = (GuestMonitor::default(), Instant::now());
+        for (is_watched, seconds) in [(false, 5), (true, 2)] {
+            monitor.is_watched = is_watched;
+            let devices = DeviceCounters {
+                at: now,
+                disks: Vec::new(),
+                nics: Vec::new(),
+                balloon: None,
+                jobs: Vec::new(),
+            };
+            let (send, reply) = sync_channel(1);
+            let state = ReportedState::Running;
+            let _ = send.send(Ok(MonitorFigures { devices, state }));
+            monitor.figures.pending = Some((reply, now));
+            // The answer comes a tick later.
+            monitor.receive(&guest(), now + Duration::from_secs(1));
+            let next = now + Duration::from_secs(seconds).saturating_sub(TICK_SLACK);
+            assert_eq!(monitor.figures.next, Some(next));
+        }
     }
 }

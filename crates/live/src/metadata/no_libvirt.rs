@@ -34,6 +34,8 @@ impl Libvirt {
 
     pub fn refresh(&self) {}
 
+    pub fn watch_devices(&self, _: bool) {}
+
     pub fn look_at_state(&self, _: &str) {}
 
     pub fn set_processes(&self, _: HashMap<String, i32>) {}

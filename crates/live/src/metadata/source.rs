@@ -4,7 +4,14 @@ use kvm::device_map::DeviceMap;
 use kvm::domain_xml::DomainXml;
 use sample::{DiskSample, DomainFacts, Job, Known, MAX_JOBS, NicSample, Stop, StopReason};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Time between two readings of what a guest's disks and interfaces did. Each costs time of its
+/// monitor, which a manager such as Proxmox asks as well, so only what a screen shows is read more
+/// often.
+pub(crate) fn devices_period(is_watched: bool) -> Duration {
+    Duration::from_secs(if is_watched { 2 } else { 5 })
+}
 
 /// A guest: PID and start of its process in ticks after boot.
 pub(super) type GuestProcessKey = (i32, u64);

@@ -2,14 +2,13 @@
 
 use super::file;
 use super::paths::SystemPaths;
+use crate::metadata::source::devices_period;
 use procfs::net::{DeviceStatus, InterfaceDeviceStatus};
 use sample::NicSample;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Time between two readings of a network namespace.
-pub(crate) const PERIOD_NS: u64 = 5_000_000_000;
 /// At most this many bytes of `net/dev` are read.
 const MAX_TABLE: usize = 4 << 20;
 /// At most this many namespaces are read in one tick.
@@ -25,6 +24,8 @@ pub(crate) struct NetworkTable {
 /// The interfaces of the host's network namespaces: guests of one namespace share its reading.
 #[derive(Debug, Default)]
 pub(crate) struct NetworkTables {
+    /// Whether a screen shows them.
+    pub is_watched: bool,
     /// By namespace: `net:[4026531840]`.
     tables: HashMap<PathBuf, Arc<NetworkTable>>,
     reads: usize,
@@ -34,8 +35,14 @@ impl NetworkTables {
     /// Begins a tick. Namespaces that no guest asked for lately are forgotten.
     pub(crate) fn begin(&mut self, now_ns: u64) {
         self.reads = MAX_READS;
+        let kept_ns = 4 * self.period_ns();
         self.tables
-            .retain(|_, table| now_ns.saturating_sub(table.read_ns) < 4 * PERIOD_NS);
+            .retain(|_, table| now_ns.saturating_sub(table.read_ns) < kept_ns);
+    }
+
+    /// Time between two readings of a namespace.
+    fn period_ns(&self) -> u64 {
+        devices_period(self.is_watched).as_nanos() as u64
     }
 
     /// The interfaces of a process's network namespace, as last read.
@@ -46,10 +53,11 @@ impl NetworkTables {
         namespace: &Path,
         now_ns: u64,
     ) -> Option<Arc<NetworkTable>> {
+        let period_ns = self.period_ns();
         let known = self.tables.get(namespace).cloned();
         let is_due = known
             .as_ref()
-            .is_none_or(|t| now_ns.saturating_sub(t.read_ns) >= PERIOD_NS);
+            .is_none_or(|t| now_ns.saturating_sub(t.read_ns) >= period_ns);
         if !is_due || self.reads == 0 {
             return known;
         }

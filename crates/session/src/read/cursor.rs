@@ -3,6 +3,7 @@
 use super::part::Hole;
 use super::scan::read_frame;
 use super::session::{Place, Session};
+use crate::KeptSamples;
 use crate::format::{FrameKind, HEAD, SegmentReader, Stamp};
 use anyhow::{Result, anyhow};
 use sample::{Sample, SourceId, SourceState, SourceStatus};
@@ -62,6 +63,28 @@ impl<'a> Cursor<'a> {
             describe: Some(Box::new(describe)),
             ..self
         }
+    }
+
+    /// Continues with the samples that are kept in memory now. Returns how many of those known so
+    /// far were dropped.
+    pub fn renew(&mut self, kept: &KeptSamples) -> usize {
+        let newer = kept.session();
+        let first = newer.parts.first().map(|(_, part)| part.file.clone());
+        let mut dropped = 0;
+        for (_, part) in &self.session.parts {
+            if first
+                .as_ref()
+                .is_some_and(|first| Arc::ptr_eq(first, &part.file))
+            {
+                break;
+            }
+            dropped += part.times.len();
+            self.open = None;
+            self.broken.clear();
+        }
+        self.session = newer;
+        self.refreshed = Instant::now();
+        dropped
     }
 
     /// The recording.

@@ -15,7 +15,7 @@ pub const MAX_PARTS: u32 = 1000;
 #[derive(Debug, Clone)]
 pub struct Session {
     /// Oldest first; each with its name.
-    pub(super) parts: Vec<(PathBuf, PartReader)>,
+    pub(crate) parts: Vec<(PathBuf, PartReader)>,
 }
 
 impl Session {
@@ -76,7 +76,7 @@ impl Session {
     }
 
     /// The time of each sample, milliseconds since the epoch.
-    pub(super) fn times(&self) -> impl Iterator<Item = i64> {
+    pub(crate) fn times(&self) -> impl Iterator<Item = i64> {
         self.parts.iter().flat_map(|(_, p)| p.times.iter().copied())
     }
 

@@ -4,4 +4,7 @@ mod part;
 mod recorder;
 mod rotation;
 
+pub(super) use part::PartWriter;
+pub(super) use recorder::PARTS;
 pub use recorder::{Limits, Recorder};
+pub(super) use rotation::survive_file_size_limits;

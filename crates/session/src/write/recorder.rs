@@ -24,7 +24,7 @@ pub struct Limits {
 }
 
 /// Parts that a limit is shared out over: one of them is deleted at a time.
-const PARTS: u32 = 8;
+pub const PARTS: u32 = 8;
 /// A smaller `--max-size` would leave no room for samples.
 const MIN_SIZE: u64 = 256 << 10;
 

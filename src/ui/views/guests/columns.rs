@@ -111,11 +111,19 @@ impl<'a> GuestRow<'a> {
     }
 
     fn disk_rates(&self) -> Option<ByteRates> {
-        self.domain?.disk_rates()
+        match (self.domain, self.row) {
+            (Some(domain), _) => domain.disk_rates(),
+            (None, ListRow::Other) => self.state.model.as_ref()?.host.other_disk(),
+            (None, _) => None,
+        }
     }
 
     fn nic_rates(&self) -> Option<ByteRates> {
-        self.domain?.nic_rates()
+        match (self.domain, self.row) {
+            (Some(domain), _) => domain.nic_rates(),
+            (None, ListRow::Other) => self.state.model.as_ref()?.host.other_net(),
+            (None, _) => None,
+        }
     }
 
     /// A figure of all disks together.
@@ -377,6 +385,8 @@ fn disk_columns<'a>() -> Vec<Col<'a>> {
         microseconds; from 20 ms on it is slow.";
     const STALL: &str =
         "Part of the last 10 s in which one of its threads waited for a disk, percent of it.";
+    const DISK: &str = "Bytes that its disks read and write; on the row `host tasks` what the \
+        host's disks do beyond that.";
     const READ: &str = "Bytes that its disks read; where neither libvirt nor a monitor reports \
         them, those that its VMM read from storage (/proc/PID/io). So for bytes written.";
     vec![
@@ -387,7 +397,7 @@ fn disk_columns<'a>() -> Vec<Col<'a>> {
             GuestRow::disk_bytes,
             rate,
         )
-        .help("Bytes that its disks read and write."),
+        .help(DISK),
         Col::figure(
             "iops",
             "IO/s",
@@ -403,7 +413,7 @@ fn disk_columns<'a>() -> Vec<Col<'a>> {
             |r| r.disks(|d| Some(d.read_ops)),
             rate,
         )
-        .help("Reads of its disks, of the last 5 s as all figures of disks."),
+        .help("Reads of its disks, of the last 5 s (2 s while the list is about disks) as all figures of disks."),
         Col::figure(
             "writes",
             "WRITE/s",
@@ -472,9 +482,11 @@ fn disk_columns<'a>() -> Vec<Col<'a>> {
 
 /// The columns about network interfaces.
 fn network_columns<'a>() -> Vec<Col<'a>> {
+    const NET: &str = "Bytes that it receives and sends; on the row `host tasks` what the host's \
+        links do beyond that.";
     vec![
         Col::figure("net", "NET/s", right(7, 0, 7), GuestRow::nic_bytes, rate)
-            .help("Bytes that it receives and sends."),
+            .help(NET),
         Col::figure(
             "pps",
             "PKT/s",
@@ -490,7 +502,7 @@ fn network_columns<'a>() -> Vec<Col<'a>> {
             |r| r.nics(|n| n.rx_packets),
             rate,
         )
-        .help("Packets that it receives, of the last 5 s as all figures of the network."),
+        .help("Packets that it receives, of the last 5 s (2 s while the list is about the network) as all figures of it."),
         Col::figure(
             "tx",
             "TX PKT/s",

@@ -1,7 +1,7 @@
 use super::*;
 use crate::ui::Tick;
 use crate::ui::state::AppState;
-use crate::ui::table::ColumnId;
+use crate::ui::table::{ColumnId, Value};
 use crate::ui::tests::{busy, draw, model, press, replayed, resized, screen, text};
 use judge::analysis::{DomainFilter, JudgedInterval, Pattern};
 use judge::lint::{Finding, Report, RuleId, Severity};
@@ -532,4 +532,32 @@ fn every_column_has_a_name_and_help_that_names_the_base_of_a_percentage() {
             head.name
         );
     }
+}
+
+#[test]
+fn the_row_of_the_host_has_what_its_devices_do_beyond_the_guests() {
+    let state = screen(&Fixture::with_devices(), 120, 40);
+    let figures = |state: &AppState| {
+        let other = GuestRow::new(state, ListRow::Other);
+        let all = columns();
+        ["disk", "read_bytes", "net", "tx_bytes"].map(|name| {
+            let column = all.iter().find(|c| c.head.name == name).unwrap();
+            match column.value(&other) {
+                Value::Figure(figure) => Some(figure.round()),
+                _ => None,
+            }
+        })
+    };
+    let (mut disk, mut read, mut received) = (0.0, 0.0, 0.0);
+    for guest in state.guests() {
+        disk += guest.disk_rates().unwrap().all();
+        read += guest.disk_rates().unwrap().inward;
+        received += guest.nic_rates().unwrap().inward;
+    }
+    // The guests send more than the link: to each other.
+    let expected = [420e6 - disk, 380e6 - read, 70e6 - received, 0.0];
+    assert_eq!(figures(&state), expected.map(|figure| Some(figure.round())));
+    let mut f = Fixture::with_devices();
+    (f.host.disks, f.host.links) = (None, None);
+    assert_eq!(figures(&screen(&f, 120, 40)), [None; 4]);
 }

@@ -20,7 +20,7 @@ mod polling;
 mod state;
 mod unwrapped;
 
-use crate::metadata::source::{DeviceActivity, DeviceCounters, GuestMetadata};
+use crate::metadata::source::{DeviceActivity, DeviceCounters, GuestMetadata, devices_period};
 use call_queue::{CallQueue, GuestQuestion, HANG_TIMEOUT};
 use failure::LibvirtFailure;
 use kvm::device_map::DeviceMap;
@@ -71,6 +71,10 @@ struct LibvirtState {
     failure: Option<LibvirtFailure>,
     /// Whether a poll has ended, successfully or not.
     answered: bool,
+    /// When the domains were last asked what their devices did.
+    devices_asked: Option<Instant>,
+    /// Whether a screen shows that.
+    is_watched: bool,
     /// Whether a guest appeared since the last poll.
     refresh: bool,
     /// Whether the front is gone.
@@ -111,6 +115,12 @@ impl Libvirt {
     /// A guest appeared that libvirt may know: polls soon.
     pub fn refresh(&self) {
         self.0.lock().refresh = true;
+        self.0.work.notify_all();
+    }
+
+    /// A screen begins or ceases to show what the guests' devices do.
+    pub fn watch_devices(&self, is_watched: bool) {
+        self.0.lock().is_watched = is_watched;
         self.0.work.notify_all();
     }
 
@@ -177,6 +187,24 @@ impl Drop for Libvirt {
 }
 
 impl LibvirtState {
+    /// Asks all domains what their devices did.
+    fn ask_devices(&mut self, now: Instant) {
+        self.devices_asked = Some(now);
+        for uuid in self.domains.keys() {
+            self.queue.add(uuid, GuestQuestion::Devices);
+        }
+    }
+
+    /// Asks them between two polls while a screen shows it.
+    fn ask_watched_devices(&mut self, now: Instant) {
+        let is_due = self.devices_asked.is_none_or(|asked| {
+            now.saturating_duration_since(asked) >= devices_period(self.is_watched)
+        });
+        if self.is_watched && is_due {
+            self.ask_devices(now);
+        }
+    }
+
     /// The status while single guests are left out.
     fn left_out(&self, now: Instant) -> Option<SourceStatus> {
         let name = |uuid: &String| self.domains.get(uuid)?.xml.as_ref()?.value.name.as_deref();
@@ -207,5 +235,32 @@ impl LibvirtState {
 
     fn fail(&mut self, failure: LibvirtFailure) {
         (self.failure, self.answered) = (Some(failure), true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn devices_are_asked_for_between_polls_only_while_a_screen_shows_them() {
+        let mut state = LibvirtState::default();
+        state.domains.insert("a".into(), Arc::default());
+        let begin = Instant::now();
+        state.ask_devices(begin);
+        let mut asks_after = |is_watched, ms| {
+            state.is_watched = is_watched;
+            let now = begin + Duration::from_millis(ms);
+            while state.queue.take(now, |_| false).is_some() {
+                state.queue.end("a");
+            }
+            state.ask_watched_devices(now);
+            state.queue.is_waiting()
+        };
+        assert!(!asks_after(false, 4900));
+        assert!(!asks_after(true, 1900));
+        assert!(asks_after(true, 2000));
+        assert!(!asks_after(true, 2500));
     }
 }

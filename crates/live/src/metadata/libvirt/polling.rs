@@ -1,6 +1,5 @@
 //! The libvirt thread: it waits until libvirt is of use, loads it, and polls.
 
-use super::call_queue::GuestQuestion;
 use super::calls::serve_waiting;
 use super::connection::LibvirtConnection;
 use super::{LibvirtState, Shared, failure, library};
@@ -88,6 +87,7 @@ fn run(shared: &Arc<Shared>, uri: &str) {
         let mut state = shared.lock();
         let silent: Vec<String> = state.queue.silent(Instant::now()).cloned().collect();
         silent.iter().for_each(|uuid| state.leave_out(uuid));
+        state.ask_watched_devices(Instant::now());
         drop(state);
         serve_waiting(shared, uri);
         let mut state = shared.lock();
@@ -126,15 +126,10 @@ fn poll(shared: &Shared, connection: &mut LibvirtConnection) -> bool {
                     .insert(uuid, Arc::new(merge(domain, before.as_deref())));
             }
             let LibvirtState {
-                domains,
-                devices,
-                queue,
-                ..
+                domains, devices, ..
             } = &mut *state;
             devices.retain(|uuid, _| domains.contains_key(uuid));
-            for uuid in domains.keys() {
-                queue.add(uuid, GuestQuestion::Devices);
-            }
+            state.ask_devices(Instant::now());
         }
         Err(failure) => {
             // The last known domains stay: a daemon that restarts does not rename guests.
