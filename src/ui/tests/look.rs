@@ -94,9 +94,13 @@ fn disks_and_links_of_the_host_are_at_the_right_end() {
     (f.host.disks, f.host.links) = (None, None);
     let unknown = memory_line(&f, 120);
     assert!(
-        unknown.ends_with("disk     -/s          net     -/s"),
+        unknown.ends_with("disk       -          net       -"),
         "{unknown}"
     );
+    // A host whose devices are all virtual.
+    f.host.links = Some(Vec::new());
+    let none = memory_line(&f, 120);
+    assert!(none.ends_with("net       -"), "{none}");
 }
 
 #[test]

@@ -301,11 +301,15 @@ fn memory_parts(host: &HostMemory, guests: u64, other: u64) -> Vec<MemoryPart> {
 /// What the host's disks and links carry, with the mean time of the slowest disk. Figures have fixed
 /// places.
 fn device_rates(host: &HostModel) -> String {
-    let disks = or_unknown(host.disk_rates().map(ByteRates::all), rate);
-    let links = or_unknown(host.link_rates().map(ByteRates::all), rate);
+    let disks = or_unknown(host.disk_rates().map(ByteRates::all), per_second);
+    let links = or_unknown(host.link_rates().map(ByteRates::all), per_second);
     let us = host.slowest_disk().and_then(WholeDiskModel::mean_us);
     let us = us.map(duration).unwrap_or_default();
-    format!("disk {disks:>5}/s {us:>7}  net {links:>5}/s")
+    format!("disk {disks:>7} {us:>7}  net {links:>7}")
+}
+
+fn per_second(bytes: f64) -> String {
+    format!("{}/s", rate(bytes))
 }
 
 /// The worst problem of the host itself; the line stays empty without one.

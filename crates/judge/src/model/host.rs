@@ -85,14 +85,16 @@ impl HostModel {
         )
     }
 
-    /// Bytes per second of all its disks; `None`: not measured.
+    /// Bytes per second of all its disks; `None`: not measured, or it has none.
     pub fn disk_rates(&self) -> Option<ByteRates> {
-        self.disks.as_deref().map(host_devices::disk_rates)
+        let disks = self.disks.as_deref().filter(|disks| !disks.is_empty())?;
+        Some(host_devices::disk_rates(disks))
     }
 
-    /// Bytes per second of all its links; `None`: not measured.
+    /// Bytes per second of all its links; `None`: not measured, or it has none.
     pub fn link_rates(&self) -> Option<ByteRates> {
-        self.links.as_deref().map(host_devices::link_rates)
+        let links = self.links.as_deref().filter(|links| !links.is_empty())?;
+        Some(host_devices::link_rates(links))
     }
 
     /// What its disks read and write beside the guests; `None`: not known.
