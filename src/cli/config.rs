@@ -4,13 +4,14 @@
 
 use super::args::{self, LimitArgs, SamplingArgs};
 use super::file_values::each;
+use super::values;
 use crate::ui::ScreenChoices;
 use anyhow::Context;
 use judge::lint::{RuleId, Thresholds};
 use rustix::process::geteuid;
 use serde::{Deserialize, Deserializer};
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -30,6 +31,7 @@ pub struct Config {
     /// The figures from which findings are reported.
     pub thresholds: Thresholds,
     /// How the live screen begins.
+    #[serde(deserialize_with = "screen")]
     pub screen: ScreenChoices,
 }
 
@@ -101,7 +103,7 @@ pub fn write_screen(asked: Option<&Path>, choices: &ScreenChoices) -> anyhow::Re
         .map(PathBuf::from)
         .or_else(own)
         .context("nothing is written: neither HOME nor XDG_CONFIG_HOME names a folder")?;
-    let before = match File::open(&path).and_then(read_text) {
+    let before = match read_found(&path, asked) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => String::new(),
         text => text.with_context(|| format!("cannot read {}", path.display()))?,
     };
@@ -111,10 +113,21 @@ pub fn write_screen(asked: Option<&Path>, choices: &ScreenChoices) -> anyhow::Re
     let folder = path.parent().unwrap_or(Path::new("."));
     let new = path.with_extension("toml.new");
     std::fs::create_dir_all(folder)
-        .and_then(|()| std::fs::write(&new, text))
-        .and_then(|()| std::fs::rename(&new, &path))
+        .and_then(|()| replace(&path, &new, &text))
         .with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
+}
+
+/// Replaces a file by way of a new one beside it, never through a link that somebody laid there
+/// (`O_EXCL` follows none, open(2)): HOME may be another user's.
+fn replace(path: &Path, new: &Path, text: &str) -> std::io::Result<()> {
+    // Of a run that was killed.
+    match std::fs::remove_file(new) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    File::create_new(new)?.write_all(text.as_bytes())?;
+    std::fs::rename(new, path)
 }
 
 /// A config file's text with this section `[screen]`.
@@ -145,13 +158,18 @@ pub fn load(asked: Option<&Path>) -> anyhow::Result<Config> {
     let Some(path) = find(asked, |name| std::env::var_os(name), Path::exists) else {
         return Ok(Config::default());
     };
-    let text = if asked.is_some() {
-        File::open(&path).and_then(read_text)
-    } else {
-        read_trusted(&path)
-    };
+    let text = read_found(&path, asked);
     let text = text.with_context(|| format!("cannot read the config file {}", path.display()))?;
     Config::parse(&text, &path)
+}
+
+/// Reads a config file that was found, or that the user named.
+fn read_found(path: &Path, asked: Option<&Path>) -> std::io::Result<String> {
+    if asked.is_some() {
+        File::open(path).and_then(read_text)
+    } else {
+        read_trusted(path)
+    }
 }
 
 /// Reads a config file that nobody named. HOME may be another user's, and whoever writes the file
@@ -183,6 +201,14 @@ fn read_text(file: File) -> std::io::Result<String> {
         )));
     }
     Ok(text)
+}
+
+fn screen<'de, D: Deserializer<'de>>(d: D) -> Result<ScreenChoices, D::Error> {
+    let choices = ScreenChoices::deserialize(d)?;
+    if let Some(seconds) = choices.interval {
+        values::interval(&seconds.to_string()).map_err(serde::de::Error::custom)?;
+    }
+    Ok(choices)
 }
 
 fn rules<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<RuleId>, D::Error> {
@@ -271,9 +297,26 @@ mod tests {
         let choices = parse(&after).unwrap().screen;
         write_screen(Some(&path), &choices).unwrap();
         assert_eq!(load(Some(&path)).unwrap().screen, choices);
+        // A link in the place of the new file is not followed.
+        let other = folder.path().join("other");
+        std::fs::write(&other, "kept").unwrap();
+        std::os::unix::fs::symlink(&other, path.with_extension("toml.new")).unwrap();
+        write_screen(Some(&path), &choices).unwrap();
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "kept");
+        assert_eq!(load(Some(&path)).unwrap().screen, choices);
         std::fs::write(&path, "[sampling]\nintervall = 5\n").unwrap();
         let said = write_screen(Some(&path), &choices).unwrap_err().to_string();
         assert!(said.contains("intervall"), "{said}");
+    }
+
+    #[test]
+    fn the_screens_interval_has_the_bounds_of_the_other() {
+        let interval = |text: &str| parse(&format!("[screen]\ninterval = {text}\n"));
+        assert_eq!(interval("2").unwrap().screen.interval, Some(2.0));
+        for wrong in ["0", "0.05", "61", "nan"] {
+            let said = interval(wrong).unwrap_err();
+            assert!(said.contains("seconds from 0.1 to 60"), "{wrong}: {said}");
+        }
     }
 
     #[test]

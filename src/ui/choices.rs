@@ -1,8 +1,7 @@
 //! What the user chose for the list of guests, as the config file keeps it.
 
 use super::lens::Lens;
-use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -12,22 +11,12 @@ use std::fmt::Write as _;
 pub struct ScreenChoices {
     /// The lens.
     pub lens: Option<Lens>,
-    /// Seconds between samples of a live screen, 0.1 to 60.
-    #[serde(deserialize_with = "interval")]
+    /// Seconds between samples of a live screen.
     pub interval: Option<f64>,
     /// Names of the list's columns in each lens, left to right.
     pub columns: BTreeMap<Lens, Vec<String>>,
     /// The column that the list is sorted by in each lens; `-` before its name reverses the order.
     pub sort: BTreeMap<Lens, String>,
-}
-
-fn interval<'de, D: Deserializer<'de>>(d: D) -> Result<Option<f64>, D::Error> {
-    let seconds = f64::deserialize(d)?;
-    if (0.1..=60.0).contains(&seconds) {
-        Ok(Some(seconds))
-    } else {
-        Err(Error::custom("the interval is seconds from 0.1 to 60"))
-    }
 }
 
 impl ScreenChoices {
