@@ -1,5 +1,5 @@
-//! The user's choices for the list of guests, on the screen: what the config file keeps of it, and how
-//! the next live screen begins.
+//! The user's choices for the list of guests, on the screen: what the config file keeps of it, and
+//! how the next live screen begins.
 
 use super::choices::ScreenChoices;
 use super::lens::Lens;
@@ -26,7 +26,7 @@ fn add(choices: &mut ScreenChoices, lens: Lens, table: &TableState) {
         let names = columns.iter().map(|id| guests::column_name(*id).to_owned());
         choices.columns.insert(lens, names.collect());
     }
-    let usual = lens.sorted_by().and_then(guests::sort_by_name);
+    let usual = guests::usual_sort(lens);
     if let Some(Sort { column, reversed }) = table.sort.filter(|sort| Some(*sort) != usual) {
         let sign = if reversed { "-" } else { "" };
         let name = guests::column_name(column);
@@ -34,15 +34,15 @@ fn add(choices: &mut ScreenChoices, lens: Lens, table: &TableState) {
     }
 }
 
-/// Makes choices those of a screen that begins. What is no column is passed over; `Err` names it.
+/// Begins a screen with these choices. A name that no column has is passed over.
 ///
 /// # Errors
-/// The first name of no column.
+/// The first such name.
 pub fn apply(choices: &ScreenChoices, state: &mut AppState) -> Result<(), String> {
     let mut unknown = None;
     for lens in Lens::ALL {
         let mut table = TableState {
-            sort: lens.sorted_by().and_then(guests::sort_by_name),
+            sort: guests::usual_sort(lens),
             ..TableState::default()
         };
         if let Some(names) = choices.columns.get(&lens) {

@@ -167,7 +167,7 @@ fn look_through(state: &mut AppState, lens: Lens) {
     let table = match state.other_lenses.remove(&lens) {
         Some(table) => table,
         None => TableState {
-            sort: lens.sorted_by().and_then(guests::sort_by_name),
+            sort: guests::usual_sort(lens),
             ..TableState::default()
         },
     };

@@ -39,12 +39,8 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let has_verdict = area.height > 3;
     if area.height > 1 {
         let problem = state.findings_about(None).next();
-        host(
-            buf,
-            line(1),
-            (state, problem.filter(|_| !has_verdict)),
-            theme,
-        );
+        let unsaid = problem.filter(|_| !has_verdict);
+        host(buf, line(1), state, unsaid, theme);
     }
     if has_verdict {
         memory(buf, line(2), state, theme);
@@ -298,8 +294,8 @@ fn memory_parts(host: &HostMemory, guests: u64, other: u64) -> Vec<MemoryPart> {
     parts
 }
 
-/// What the host's disks and links carry, with the mean time of the slowest disk. Figures have fixed
-/// places.
+/// What the host's disks and links carry, with the mean time of the slowest disk. Figures have
+/// fixed places.
 fn device_rates(host: &HostModel) -> String {
     let disks = or_unknown(host.disk_rates().map(ByteRates::all), per_second);
     let links = or_unknown(host.link_rates().map(ByteRates::all), per_second);
@@ -342,14 +338,10 @@ fn gap_and_task(columns: u16) -> (u16, u16) {
     if columns >= WIDE { (2, TASK) } else { (1, 0) }
 }
 
-/// Where the time of the host's CPUs goes, and a problem of the host that has no line of its own. A slot is left out for lack of room, never for its value, so each keeps its place in
-/// every interval.
-fn host(
-    buf: &mut Buffer,
-    area: Rect,
-    (state, problem): (&AppState, Option<&Finding>),
-    theme: &Theme,
-) {
+/// Where the time of the host's CPUs goes, and a problem of the host that has no line of its own. A
+/// slot is left out for lack of room, never for its value, so each keeps its place in every
+/// interval.
+fn host(buf: &mut Buffer, area: Rect, state: &AppState, problem: Option<&Finding>, theme: &Theme) {
     let Some(model) = &state.model else { return };
     let mut text =
         |x: u16, text: &str, look| put(buf, x, area.y, text, area.right() - x, theme.style(look));

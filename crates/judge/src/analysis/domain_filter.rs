@@ -5,7 +5,6 @@ use crate::lint;
 use crate::model::{DomainModel, Model};
 use globset::{Glob, GlobMatcher};
 use sample::{DomainFacts, Sample, SourceId, SourceStatus};
-use std::collections::HashSet;
 
 /// One `--domain`: a glob on the name, or the UUID or the PID itself.
 #[derive(Debug, Clone)]
@@ -71,26 +70,19 @@ impl DomainFilter {
 
     /// The findings about the host and the selected guests, worst first.
     pub fn findings<'a>(&self, model: &Model, report: &'a lint::Report) -> Vec<&'a lint::Finding> {
-        let selected = self.selected(model);
         // One without a guest can be about a part of the host that only some guests use.
         let is_about = |f: &&lint::Finding| {
             let mut guests = f.domain.iter().chain(&f.also).peekable();
-            guests.peek().is_none() || guests.any(|name| selected.contains(name.as_str()))
+            guests.peek().is_none() || guests.any(|name| self.is_about(model, Some(name)))
         };
-        let all = report.findings.iter();
-        all.filter(|f| self.is_empty() || is_about(f)).collect()
+        report.findings.iter().filter(is_about).collect()
     }
 
     /// Whether what is said of a guest, or of the host where it is `None`, is about the selection.
     pub fn is_about(&self, model: &Model, guest: Option<&String>) -> bool {
         let Some(name) = guest else { return true };
-        self.is_empty() || self.selected(model).contains(name.as_str())
-    }
-
-    /// The names of the selected guests.
-    fn selected<'a>(&self, model: &'a Model) -> HashSet<&'a str> {
-        let guests = model.domains.iter().filter(|d| self.matches(&d.facts));
-        guests.map(DomainModel::name).collect()
+        let mut guests = model.domains.iter();
+        self.is_empty() || guests.any(|guest| guest.name() == name && self.matches(&guest.facts))
     }
 
     /// The model's sources, and one for each pattern that matches no guest.

@@ -208,22 +208,15 @@ impl GuestCosts {
                 lost = Some(lost.unwrap_or(0.0) + share * percent);
             }
             for cost in &interval.costs {
-                let known = costs
-                    .iter_mut()
-                    .find(|mean| mean.kind == cost.kind && mean.name == cost.name);
-                match known {
-                    Some(mean) => mean.add(cost, share),
-                    None => {
-                        let mut first = Cost {
-                            amount: cost.amount.with(0.0),
-                            of_cpu: 0.0,
-                            parts: Vec::new(),
-                            ..cost.clone()
-                        };
-                        first.add(cost, share);
-                        costs.push(first);
-                    }
+                let is_same = |mean: &Cost| mean.kind == cost.kind && mean.name == cost.name;
+                let at = costs.iter().position(is_same).unwrap_or(costs.len());
+                if at == costs.len() {
+                    costs.push(Cost {
+                        name: cost.name.clone(),
+                        ..Cost::new(cost.kind, cost.amount.with(0.0), 0.0, Vec::new())
+                    });
                 }
+                costs[at].add(cost, share);
             }
         }
         costs.retain(Cost::matters);

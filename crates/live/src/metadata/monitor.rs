@@ -237,20 +237,27 @@ mod tests {
         }
     }
 
+    /// What a guest without devices says.
+    fn answer(at: Instant, state: ReportedState) -> MonitorFigures {
+        MonitorFigures {
+            devices: DeviceCounters {
+                at,
+                disks: Vec::new(),
+                nics: Vec::new(),
+                balloon: None,
+                jobs: Vec::new(),
+            },
+            state,
+        }
+    }
+
     #[test]
     fn a_pause_shows_with_the_answer_that_tells_it() {
         let (mut monitor, now) = (GuestMonitor::default(), Instant::now());
         let guest = guest();
         let (send, reply) = sync_channel(1);
-        let devices = DeviceCounters {
-            at: now,
-            disks: Vec::new(),
-            nics: Vec::new(),
-            balloon: None,
-            jobs: Vec::new(),
-        };
         let state = ReportedState::stopped_for(Some(StopReason::IoError));
-        let _ = send.send(Ok(MonitorFigures { devices, state }));
+        let _ = send.send(Ok(answer(now, state)));
         let pauses = (monitor.period(), MAX_FIGURES_PAUSE);
         monitor.figures.ask(Some(reply), now, pauses);
         assert!(monitor.receive(&guest, now));
@@ -280,16 +287,8 @@ mod tests {
         let (mut monitor, now) = (GuestMonitor::default(), Instant::now());
         for (is_watched, seconds) in [(false, 5), (true, 2)] {
             monitor.is_watched = is_watched;
-            let devices = DeviceCounters {
-                at: now,
-                disks: Vec::new(),
-                nics: Vec::new(),
-                balloon: None,
-                jobs: Vec::new(),
-            };
             let (send, reply) = sync_channel(1);
-            let state = ReportedState::Running;
-            let _ = send.send(Ok(MonitorFigures { devices, state }));
+            let _ = send.send(Ok(answer(now, ReportedState::Running)));
             monitor.figures.pending = Some((reply, now));
             // The answer comes a tick later.
             monitor.receive(&guest(), now + Duration::from_secs(1));

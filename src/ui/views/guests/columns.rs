@@ -182,6 +182,11 @@ pub fn sort_by_name(name: &str) -> Option<Sort> {
     })
 }
 
+/// The order of the list in a lens at first.
+pub fn usual_sort(lens: Lens) -> Option<Sort> {
+    lens.sorted_by().and_then(sort_by_name)
+}
+
 /// The name of a column.
 pub fn column_name(id: ColumnId) -> &'static str {
     columns().get(id.0).map_or("", |column| column.head.name)
@@ -227,8 +232,8 @@ pub fn columns_through<'a>(lens: Lens) -> Vec<Col<'a>> {
 
 /// The columns about CPU time, waits and exits.
 fn cpu_columns<'a>() -> Vec<Col<'a>> {
-    const NAME: &str = "Name of the guest; Enter opens its page. `host tasks` is what the host does \
-        outside guests.";
+    const NAME: &str = "Name of the guest; Enter opens its page. `host tasks` is what the host \
+        does outside guests.";
     const CPU: &str = "CPU time of all threads of the guest, vhost included, or of all tasks \
         outside guests. 100 is one host CPU.";
     const LOAD: &str = "Time in the guest, of the VMM, in the host's kernel, and the vCPUs' wait, \
@@ -288,8 +293,8 @@ fn cpu_columns<'a>() -> Vec<Col<'a>> {
 fn verdict_columns<'a>() -> Vec<Col<'a>> {
     const COST: &str = "The largest cost, percent of one CPU; a wait, percent of the time that the \
         vCPU wanted to run.";
-    const PROBLEM: &str = "The worst problem in short; the lines below the list explain it. Of `host tasks`, how \
-        many guests its tasks delay.";
+    const PROBLEM: &str = "The worst problem in short; the lines below the list explain it. Of \
+        `host tasks`, how many guests its tasks delay.";
     vec![
         Col::text("cost", "WHAT COSTS IT", left(20, 99, 2), |r| {
             r.costs()
@@ -387,6 +392,8 @@ fn disk_columns<'a>() -> Vec<Col<'a>> {
         "Part of the last 10 s in which one of its threads waited for a disk, percent of it.";
     const DISK: &str = "Bytes that its disks read and write; on the row `host tasks` what the \
         host's disks do beyond that.";
+    const READS: &str = "Reads of its disks, of the last 5 s (2 s while the list is about disks) \
+        as all figures of disks.";
     const READ: &str = "Bytes that its disks read; where neither libvirt nor a monitor reports \
         them, those that its VMM read from storage (/proc/PID/io). So for bytes written.";
     vec![
@@ -413,7 +420,7 @@ fn disk_columns<'a>() -> Vec<Col<'a>> {
             |r| r.disks(|d| Some(d.read_ops)),
             rate,
         )
-        .help("Reads of its disks, of the last 5 s (2 s while the list is about disks) as all figures of disks."),
+        .help(READS),
         Col::figure(
             "writes",
             "WRITE/s",
@@ -482,11 +489,12 @@ fn disk_columns<'a>() -> Vec<Col<'a>> {
 
 /// The columns about network interfaces.
 fn network_columns<'a>() -> Vec<Col<'a>> {
+    const PACKETS: &str = "Packets that it receives, of the last 5 s (2 s while the list is about \
+        the network) as all figures of it.";
     const NET: &str = "Bytes that it receives and sends; on the row `host tasks` what the host's \
         links do beyond that.";
     vec![
-        Col::figure("net", "NET/s", right(7, 0, 7), GuestRow::nic_bytes, rate)
-            .help(NET),
+        Col::figure("net", "NET/s", right(7, 0, 7), GuestRow::nic_bytes, rate).help(NET),
         Col::figure(
             "pps",
             "PKT/s",
@@ -502,7 +510,7 @@ fn network_columns<'a>() -> Vec<Col<'a>> {
             |r| r.nics(|n| n.rx_packets),
             rate,
         )
-        .help("Packets that it receives, of the last 5 s (2 s while the list is about the network) as all figures of it."),
+        .help(PACKETS),
         Col::figure(
             "tx",
             "TX PKT/s",

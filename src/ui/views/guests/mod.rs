@@ -4,7 +4,9 @@
 mod columns;
 mod rows;
 
-pub use columns::{GuestRow, column_name, columns, columns_through, filter_fields, sort_by_name};
+pub use columns::{
+    GuestRow, column_name, columns, columns_through, filter_fields, sort_by_name, usual_sort,
+};
 pub use rows::{arrange, busy, key, table};
 
 use crate::ui::guest_list::ListRow;
