@@ -426,11 +426,21 @@ fn qemu(socket: &Path, more: &[&str]) -> Option<Running> {
             .ok()?,
     );
     let until = Instant::now() + Duration::from_secs(20);
-    while !socket.exists() {
+    while !is_listening(socket) {
         assert!(Instant::now() < until, "QEMU has no monitor");
         std::thread::sleep(Duration::from_millis(10));
     }
     Some(qemu)
+}
+
+/// Whether a process listens at `socket`, whose file is there before that.
+fn is_listening(socket: &Path) -> bool {
+    let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
+    sockets.lines().any(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        // The flag __SO_ACCEPTCON.
+        fields.get(3) == Some(&"00010000") && fields.get(7).map(Path::new) == Some(socket)
+    })
 }
 
 fn count(what: &str) -> usize {
@@ -501,9 +511,9 @@ fn a_guest_that_waits_for_its_monitor_is_paused() {
     common::ran(TEST);
 }
 
-/// A QEMU of `nobody` under KVM that reads its disk for ever, its files and its monitor in a folder
+/// A QEMU of `nobody` by this name, under KVM, that reads its disk for ever, its files and its monitor in a folder
 /// that is his alone.
-fn guest_of_nobody(folder: &Path) -> Result<Running, String> {
+fn guest_of_nobody(folder: &Path, name: &str) -> Result<Running, String> {
     let (disk, socket) = (folder.join("disk.img"), folder.join("qmp"));
     let mut image = common::qemu::reader();
     image.resize(16 << 20, 0);
@@ -520,7 +530,7 @@ fn guest_of_nobody(folder: &Path) -> Result<Running, String> {
     qemu.args([
         "qemu-system-x86_64",
         "-name",
-        "users-own,debug-threads=on",
+        &format!("{name},debug-threads=on"),
         "-accel",
         "kvm",
         "-m",
@@ -543,7 +553,7 @@ fn guest_of_nobody(folder: &Path) -> Result<Running, String> {
             .map_err(|e| format!("setpriv: {e}"))?,
     );
     let until = Instant::now() + Duration::from_secs(30);
-    while !socket.exists() {
+    while !is_listening(&socket) {
         if let Ok(Some(status)) = qemu.0.try_wait() {
             return Err(format!("QEMU of another user: {status}"));
         }
@@ -562,7 +572,7 @@ fn with_guest_of_nobody(test: &str) -> Option<(TempDir, Running)> {
             .or(not_root)
             .map_or(Ok(()), Err)?;
         let folder = tempfile::tempdir_in("/tmp").map_err(|e| e.to_string())?;
-        let qemu = guest_of_nobody(folder.path())?;
+        let qemu = guest_of_nobody(folder.path(), test)?;
         Ok((folder, qemu))
     };
     start()
@@ -582,7 +592,12 @@ fn as_nobody(groups: &str) -> Command {
 
 /// Until this command, which becomes kvmtop, says that the guest reads its disk, and what else is
 /// wanted of the guest.
-fn wait_for_its_disk(mut command: Command, pid: i32, wanted: impl Fn(&serde_json::Value) -> bool) {
+fn wait_for_its_disk(
+    mut command: Command,
+    name: &str,
+    pid: i32,
+    wanted: impl Fn(&serde_json::Value) -> bool,
+) {
     command.args(["--batch", "--json", "-n", "1000", "-d", "0.5"]);
     let mut watch = Watch::of(command);
     let until = Instant::now() + Duration::from_secs(60);
@@ -597,7 +612,7 @@ fn wait_for_its_disk(mut command: Command, pid: i32, wanted: impl Fn(&serde_json
             .and_then(|disks| disks.first())
             .unwrap_or(&serde_json::Value::Null);
         if disk["name"] == "d0" && disk["read_ops"].as_f64() > Some(0.0) && wanted(guest) {
-            assert_eq!(guest["name"], "users-own");
+            assert_eq!(guest["name"], name);
             watch.stop();
             return;
         }
@@ -622,7 +637,7 @@ fn a_guest_of_another_user_is_asked_as_that_user() {
         env!("CARGO_BIN_EXE_kvmtop"),
     ]);
     let traced = common::cannot_trace().is_none();
-    wait_for_its_disk(root, qemu.pid(), |guest| {
+    wait_for_its_disk(root, TEST, qemu.pid(), |guest| {
         let is_disk = |device: &serde_json::Value| {
             device
                 .as_str()
@@ -656,6 +671,6 @@ fn a_user_sees_his_own_guest() {
     assert!(copied.unwrap().success());
     let mut kvmtop = as_nobody("--clear-groups");
     kvmtop.arg(&program);
-    wait_for_its_disk(kvmtop, qemu.pid(), |_| true);
+    wait_for_its_disk(kvmtop, TEST, qemu.pid(), |_| true);
     common::ran(TEST);
 }
