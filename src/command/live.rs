@@ -7,7 +7,8 @@ use crate::cli::args::{BatchArgs, EngineChoice};
 use crate::ui::EngineDetail;
 use ::live::metadata::libvirt::Libvirt;
 use ::live::{
-    self, Collector, CollectorCommand, CollectorOptions, LibvirtAndQmp, MonitorUse, SystemPaths,
+    self, Collector, CollectorCommand, CollectorOptions, Discovery, LibvirtAndQmp, MonitorUse,
+    SystemPaths,
 };
 use clap::ValueEnum;
 use engine::events::{Engine, EngineError, OnDemand};
@@ -54,7 +55,8 @@ pub fn start_with(settings: &Settings, files: Option<CapabilitySet>, at_once: bo
         Some(files) => keep(start | files),
         None => say_kept(rights::give_up_root(start)),
     }
-    let (engine, problems) = engine(settings.engine, &paths);
+    let discovery = Discovery::begin(&paths);
+    let (engine, problems) = engine(settings.engine, &paths, discovery.vcpus());
     let kind = engine
         .as_ref()
         .map_or(EngineKind::None, |engine| engine.kind());
@@ -67,6 +69,7 @@ pub fn start_with(settings: &Settings, files: Option<CapabilitySet>, at_once: bo
         metadata: Some(outside),
         commands: receiver,
         paths,
+        discovery: Some(discovery),
         ..CollectorOptions::default()
     });
     let events = CollectorCommand::OnDemand(OnDemand::KvmEvents, true);
@@ -110,10 +113,10 @@ impl EngineDetail {
 fn engine(
     choice: EngineChoice,
     paths: &SystemPaths,
+    vcpus: usize,
 ) -> (Option<Box<dyn Engine>>, Vec<EngineError>) {
-    type OpenEngine = fn(HostTopology, &SystemPaths) -> Result<Box<dyn Engine>, EngineError>;
-    let bpf: OpenEngine =
-        |topology, paths| Ok(Box::new(BpfEngine::new(topology, live::vcpus(paths))?));
+    type OpenEngine = fn(HostTopology, usize) -> Result<Box<dyn Engine>, EngineError>;
+    let bpf: OpenEngine = |topology, vcpus| Ok(Box::new(BpfEngine::new(topology, vcpus)?));
     let perf: OpenEngine = |topology, _| Ok(Box::new(PerfEngine::open(topology)?));
     let candidates: &[OpenEngine] = match choice {
         EngineChoice::Auto => &[bpf, perf],
@@ -124,7 +127,7 @@ fn engine(
     let mut problems = Vec::new();
     let topology = live::topology(&paths.sys);
     for open in candidates {
-        match open(topology.clone(), paths) {
+        match open(topology.clone(), vcpus) {
             Ok(engine) => return (Some(engine), problems),
             Err(why) => problems.push(why),
         }

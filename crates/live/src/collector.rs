@@ -75,6 +75,8 @@ pub struct CollectorOptions {
     pub commands: Receiver<CollectorCommand>,
     /// Where the kernel's files are.
     pub paths: SystemPaths,
+    /// Who was found to be a guest before; `None`: nobody looked.
+    pub discovery: Option<Discovery>,
     /// The clock.
     pub clock: Box<dyn FnMut() -> Timestamps + Send>,
 }
@@ -88,6 +90,7 @@ impl Default for CollectorOptions {
             metadata: None,
             commands: channel().1,
             paths: SystemPaths::default(),
+            discovery: None,
             clock: Box::new(Timestamps::now),
         }
     }
@@ -121,11 +124,12 @@ pub struct Collector {
 
 impl Collector {
     /// Prepares every source. Never fails: each sample lists what is missing.
-    pub fn new(options: CollectorOptions) -> Self {
+    pub fn new(mut options: CollectorOptions) -> Self {
+        let discovery = options.discovery.take();
         let paths = &options.paths;
         Self {
             reader: ReadContext::new(paths),
-            discovery: Discovery::new(paths.clone()),
+            discovery: discovery.unwrap_or_else(|| Discovery::new(paths.clone())),
             guests: BTreeMap::new(),
             host: HostReader::new(paths),
             devices: HostDevices::new(paths),

@@ -20,6 +20,6 @@ pub use metadata::libvirt_and_qmp::{LibvirtAndQmp, MonitorUse};
 #[doc(hidden)]
 pub use metadata::qmp::ask_all;
 pub use metadata::source::{GuestMetadata, WatchedGuest};
-pub use proc::discovery::vcpus;
+pub use proc::discovery::Discovery;
 pub use proc::paths::SystemPaths;
 pub use timestamps::Timestamps;

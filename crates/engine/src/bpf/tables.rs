@@ -113,25 +113,47 @@ impl Tables {
 
     /// Adds slots until there are `count`, or as many as there is memory for, while programs count.
     pub fn grow(&mut self, count: usize) -> io::Result<()> {
-        while self.count() < count.min(self.ceiling) {
-            let part = sys::create_map(&self.pattern, PATTERN, None)?;
-            let number = self.parts.len() as u32;
-            sys::update(
-                self.slots.as_fd(),
-                Some(number),
-                &part.as_fd().as_raw_fd().to_ne_bytes(),
-            )?;
+        let wanted = count.min(self.ceiling).div_ceil(PART);
+        let mut added = Vec::new();
+        let mut refused = Ok(());
+        while refused.is_ok() && self.parts.len() + added.len() < wanted {
+            match sys::create_map(&self.pattern, PATTERN, None) {
+                Ok(part) => added.push(part),
+                Err(e) => refused = Err(e),
+            }
+        }
+        self.insert(&added)?;
+        for part in added {
             let first = self.count() as u32;
             self.parts.push(part);
             // A stack: low numbers are taken first, and reused, so that few pages are ever touched.
-            (first..first + PART as u32)
-                .rev()
-                .try_for_each(|slot| self.give_back(slot))?;
+            for slot in (first..first + PART as u32).rev() {
+                self.give_back(slot)?;
+            }
         }
         if let Some(quota) = self.quota.at::<Quota>(0) {
             quota.slots.store(self.quota() as u64, Relaxed);
         }
-        Ok(())
+        refused
+    }
+
+    /// Lets programs find these parts behind the others. Each update waits for running programs
+    /// (kernel/bpf/syscall.c, `maybe_wait_bpf_programs`), some milliseconds: those made at the same
+    /// time wait together.
+    fn insert(&self, added: &[OwnedFd]) -> io::Result<()> {
+        std::thread::scope(|scope| {
+            let mut updates = Vec::new();
+            for (number, part) in (self.parts.len() as u32..).zip(added) {
+                let file = part.as_raw_fd().to_ne_bytes();
+                let slots = self.slots.as_fd();
+                let update = move || sys::update(slots, Some(number), &file);
+                updates.push(std::thread::Builder::new().spawn_scoped(scope, update)?);
+            }
+            for update in updates {
+                update.join().map_err(|_| io::ErrorKind::Other)??;
+            }
+            Ok(())
+        })
     }
 
     fn give_back(&self, slot: u32) -> io::Result<()> {

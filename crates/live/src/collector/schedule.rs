@@ -6,6 +6,20 @@ use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
 use std::time::Duration;
 
 impl Collector {
+    /// Monitors are asked right after the first sample: 200 of them take the CPUs that it needs.
+    fn ask_after_the_first(&mut self) {
+        let is_first = self.read_ns.is_none();
+        if let Some(metadata) = &mut self.options.metadata
+            && metadata.hold_questions(is_first)
+            && !is_first
+        {
+            let guests: Vec<i32> = self.guests.keys().copied().collect();
+            for pid in guests {
+                self.inform(pid);
+            }
+        }
+    }
+
     /// Waits until a sample is due; returns whether to end the feed.
     fn wait(&mut self) -> bool {
         loop {
@@ -47,6 +61,7 @@ impl Collector {
 
 impl Feed for Collector {
     fn next(&mut self) -> anyhow::Result<Option<Sample>> {
+        self.ask_after_the_first();
         Ok(if self.wait() { None } else { Some(self.tick()) })
     }
 }

@@ -59,6 +59,8 @@ pub struct LibvirtAndQmp {
     ambiguous: HashSet<String>,
     /// Whether a screen shows what the guests' devices do.
     is_watched: bool,
+    /// Whether no monitor is asked for now.
+    holds_questions: bool,
 }
 
 impl LibvirtAndQmp {
@@ -72,7 +74,13 @@ impl LibvirtAndQmp {
             guests: HashMap::new(),
             ambiguous: HashSet::new(),
             is_watched: false,
+            holds_questions: false,
         }
+    }
+
+    /// Asks no monitor until told otherwise; returns whether it held before.
+    pub(crate) fn hold_questions(&mut self, hold: bool) -> bool {
+        std::mem::replace(&mut self.holds_questions, hold)
     }
 
     /// A screen begins or ceases to show what the guests' devices do.
@@ -190,7 +198,7 @@ impl LibvirtAndQmp {
             }
         }
         let mut changed = known.monitor.receive(guest, now);
-        if self.monitors != MonitorUse::Never {
+        if self.monitors != MonitorUse::Never && !self.holds_questions {
             known.monitor.ask(guest, &route, &self.questions, now);
         }
         changed |= known.domain.as_ref().map(Arc::as_ptr) != domain.as_ref().map(Arc::as_ptr);

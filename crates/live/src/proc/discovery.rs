@@ -46,17 +46,37 @@ struct ScannedProcess {
     /// Inode of /proc/PID: a different one means that the PID was reused (or that the kernel
     /// dropped the inode from its cache, which costs one needless look).
     inode: u64,
-    kind: ProcessKind,
-    /// When to look again, monotonic nanoseconds.
-    next_ns: u64,
     /// The last scan that listed it.
     scan: u32,
+    look: Look,
+}
+
+/// What a look at a process found.
+#[derive(Debug, Clone, Copy)]
+struct Look {
+    kind: ProcessKind,
+    /// vCPUs among its open files.
+    vcpus: usize,
+    /// When to look again, monotonic nanoseconds.
+    next_ns: u64,
+    /// Why its open files could not be read.
     unread: Option<FileError>,
+}
+
+impl Look {
+    fn new(kind: ProcessKind, next_ns: u64) -> Self {
+        Self {
+            kind,
+            vcpus: 0,
+            next_ns,
+            unread: None,
+        }
+    }
 }
 
 /// Scans /proc for guests.
 #[derive(Debug)]
-pub(crate) struct Discovery {
+pub struct Discovery {
     paths: SystemPaths,
     /// kvmtop itself: it holds a file for each thread of each guest, but no VM.
     own: Option<i32>,
@@ -96,9 +116,6 @@ pub(crate) struct UnreadCount {
     pub waiting: usize,
 }
 
-/// What a look at a process found: its kind, when to look again, and why it could not be looked at.
-type Look = (ProcessKind, u64, Option<FileError>);
-
 impl Discovery {
     pub(crate) fn new(paths: SystemPaths) -> Self {
         let own = paths.real.then(|| std::process::id().cast_signed());
@@ -112,6 +129,38 @@ impl Discovery {
             may_trace_all: paths.may_trace_all(),
             paths,
         }
+    }
+
+    /// Finds the guests that run now.
+    pub fn begin(paths: &SystemPaths) -> Self {
+        let mut discovery = Self::new(paths.clone());
+        let now = Timestamps::now();
+        // Where /proc cannot be listed, each sample says so.
+        let _ = discovery.scan(now.mono_ns, now.boot_ns);
+        discovery
+    }
+
+    /// The number of vCPUs of all guests: engines size their tables by it. Where open files are not
+    /// readable, each thread of a guest counts, as any may run a vCPU.
+    pub fn vcpus(&self) -> usize {
+        let mut vcpus = 0;
+        for (pid, process) in &self.scanned {
+            match process.look {
+                Look {
+                    unread: None,
+                    vcpus: known,
+                    ..
+                } => vcpus += known,
+                Look {
+                    kind: ProcessKind::Guest,
+                    ..
+                } => {
+                    vcpus += file::numbers_in(&self.paths.process(*pid, "task")).len();
+                }
+                _ => {}
+            }
+        }
+        vcpus
     }
 
     /// All processes of the last scan, kvmtop included.
@@ -130,8 +179,8 @@ impl Discovery {
             _ if Some(pid) == own => {}
             Some(s) if s.inode == inode => {
                 s.scan = scan;
-                if now_ns >= s.next_ns {
-                    due.push((pid, inode, s.kind == ProcessKind::Guest));
+                if now_ns >= s.look.next_ns {
+                    due.push((pid, inode, s.look.kind == ProcessKind::Guest));
                 }
             }
             _ => due.push((pid, inode, false)),
@@ -156,17 +205,9 @@ impl Discovery {
                 continue;
             }
             self.scanned.remove(&pid);
-            if let Some((kind, next_ns, unread)) = self.look(pid, was_guest, now_ns, boot_ns) {
-                self.scanned.insert(
-                    pid,
-                    ScannedProcess {
-                        inode,
-                        kind,
-                        next_ns,
-                        scan,
-                        unread,
-                    },
-                );
+            if let Some(look) = self.look(pid, was_guest, now_ns, boot_ns) {
+                self.scanned
+                    .insert(pid, ScannedProcess { inode, scan, look });
             }
         }
         let mut found = self.found();
@@ -180,15 +221,14 @@ impl Discovery {
         if self
             .scanned
             .get(&pid)
-            .is_some_and(|s| s.kind == ProcessKind::Guest)
+            .is_some_and(|s| s.look.kind == ProcessKind::Guest)
         {
             return true;
         }
         let is_guest = KvmFiles::read(&self.paths, pid)
             .map_or_else(|e| e == FileError::Denied, |files| files.vm);
         if is_guest && let Some(s) = self.scanned.get_mut(&pid) {
-            s.kind = ProcessKind::Guest;
-            s.next_ns = recheck(pid, now_ns);
+            s.look = Look::new(ProcessKind::Guest, recheck(pid, now_ns));
         }
         is_guest
     }
@@ -196,7 +236,7 @@ impl Discovery {
     fn found(&self) -> Discovered {
         let mut found = Discovered::default();
         for (pid, s) in &self.scanned {
-            match s.kind {
+            match s.look.kind {
                 ProcessKind::Guest => found.guests.push(*pid),
                 ProcessKind::Helper(owner) => found.helpers.push((*pid, owner)),
                 ProcessKind::Starting => found.starting.push(*pid),
@@ -205,15 +245,14 @@ impl Discovery {
         }
         found.guests.sort_unstable();
         found.helpers.sort_unstable();
-        for (kind, why) in self
-            .scanned
-            .values()
-            .filter_map(|s| Some((s.kind, s.unread?)))
-        {
+        for ScannedProcess { look, .. } in self.scanned.values() {
+            let Some(why) = look.unread else {
+                continue;
+            };
             let unread = &mut found.unread;
             if why != FileError::Denied {
                 unread.failure = Some(why);
-            } else if self.may_trace_all && kind != ProcessKind::Guest {
+            } else if self.may_trace_all && look.kind != ProcessKind::Guest {
                 // A security module refuses, as it does for the first process of a container.
                 continue;
             }
@@ -239,23 +278,23 @@ impl Discovery {
             // creation.
             let comm = String::from_utf8_lossy(stat.comm);
             if let Some(owner) = owner(&comm) {
-                return Some((ProcessKind::Helper(owner), u64::MAX, None));
+                return Some(Look::new(ProcessKind::Helper(owner), u64::MAX));
             }
-            return Some((
-                ProcessKind::Other,
-                if young { now_ns } else { u64::MAX },
-                None,
-            ));
+            let next_ns = if young { now_ns } else { u64::MAX };
+            return Some(Look::new(ProcessKind::Other, next_ns));
         }
         if stat.is_dead() {
-            return Some((ProcessKind::Other, recheck(pid, now_ns), None));
+            return Some(Look::new(ProcessKind::Other, recheck(pid, now_ns)));
         }
         let files = KvmFiles::read(&self.paths, pid);
         self.files += files.as_ref().map_or(0, |files| files.open);
         match files {
-            Ok(files) if files.vm => Some((ProcessKind::Guest, recheck(pid, now_ns), None)),
+            Ok(files) if files.vm => Some(Look {
+                vcpus: files.vcpus.len(),
+                ..Look::new(ProcessKind::Guest, recheck(pid, now_ns))
+            }),
             Ok(files) if !files.dev_kvm && age_ns >= STARTED_NS && self.emulates(pid, &stat) => {
-                Some((ProcessKind::Guest, recheck(pid, now_ns), None))
+                Some(Look::new(ProcessKind::Guest, recheck(pid, now_ns)))
             }
             Ok(files) if young || files.dev_kvm => {
                 let is_vmm = files.dev_kvm || is_qemu(&String::from_utf8_lossy(stat.comm));
@@ -264,9 +303,10 @@ impl Discovery {
                 } else {
                     ProcessKind::Other
                 };
-                Some((kind, now_ns + files.open as u64 * PAUSE_PER_FILE_NS, None))
+                let pause_ns = files.open as u64 * PAUSE_PER_FILE_NS;
+                Some(Look::new(kind, now_ns + pause_ns))
             }
-            Ok(_) => Some((ProcessKind::Other, recheck(pid, now_ns), None)),
+            Ok(_) => Some(Look::new(ProcessKind::Other, recheck(pid, now_ns))),
             Err(FileError::Gone) => None,
             Err(why) => {
                 let soon = why != FileError::Denied || young;
@@ -279,16 +319,15 @@ impl Discovery {
     /// Notes a process that is there but cannot be looked at. One that was a guest still is: that
     /// its files cannot be read now does not end it.
     fn could_not_look(&self, pid: i32, was_guest: bool, why: FileError, next_ns: u64) -> Look {
-        let is_guest = was_guest || self.has_vcpu_thread(pid);
-        (
-            if is_guest {
-                ProcessKind::Guest
-            } else {
-                ProcessKind::Other
-            },
-            next_ns,
-            Some(why),
-        )
+        let kind = if was_guest || self.has_vcpu_thread(pid) {
+            ProcessKind::Guest
+        } else {
+            ProcessKind::Other
+        };
+        Look {
+            unread: Some(why),
+            ..Look::new(kind, next_ns)
+        }
     }
 
     /// Whether a process without a VM is a QEMU that emulates a guest's CPU. Any program can have
@@ -309,20 +348,6 @@ impl Discovery {
                 .is_some_and(|c| vcpu_index(&c).is_some())
         })
     }
-}
-
-/// The number of vCPUs of all guests now: engines size their tables by it. Where open files are not
-/// readable, each thread of a guest counts, as any may run a vCPU.
-pub fn vcpus(paths: &SystemPaths) -> usize {
-    let now = Timestamps::now();
-    let found = Discovery::new(paths.clone())
-        .scan(now.mono_ns, now.boot_ns)
-        .unwrap_or_default();
-    let of = |pid: &i32| match KvmFiles::read(paths, *pid) {
-        Ok(files) => files.vcpus.len(),
-        Err(_) => std::fs::read_dir(paths.process(*pid, "task")).map_or(0, Iterator::count),
-    };
-    found.guests.iter().map(of).sum()
 }
 
 /// Half a minute from now plus up to a quarter of a minute, so that not all processes fall due in
@@ -445,7 +470,7 @@ mod tests {
                 .fd(5, "anon_inode:kvm-vcpu:1");
         }
         fake.process(12, "bash");
-        assert_eq!(vcpus(&fake.paths()), 4);
+        assert_eq!(Discovery::begin(&fake.paths()).vcpus(), 4);
     }
 
     #[test]
