@@ -151,7 +151,7 @@ pub fn stop_on_signals(
 ) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     std::thread::Builder::new()
-        .name("signals".into())
+        .name("kvmtop/signals".into())
         .spawn(move || {
             rights::keep_none();
             signals.forever().next();

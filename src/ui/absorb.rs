@@ -6,7 +6,7 @@ use super::held_findings::HeldFindings;
 use super::layout;
 use super::screen_view::ScreenView;
 use super::state::{AppState, Held, Tick};
-use super::table::{AnyTable, RowKey, RowOrder, TableId};
+use super::table::{RowKey, RowOrder, TableId};
 use super::update;
 use super::views::guests;
 use super::views::{disks, threads};
@@ -110,23 +110,14 @@ impl AppState {
         else {
             return;
         };
-        let keys = |table: &dyn AnyTable| {
-            (0..table.len())
-                .map(|row| table.key(row))
-                .collect::<Vec<RowKey>>()
-        };
-        let guests = self
-            .list
-            .guests
-            .iter()
-            .map(|at| guests::key(self, ListRow::Guest(*at)))
-            .collect();
-        let mut places: Vec<_> = self
-            .shown_page()
-            .tables()
-            .map(|table| (table.id(), keys(table)))
-            .collect();
-        places.push((TableId::Guests, guests));
+        let mut places: Vec<(TableId, Vec<RowKey>)> = Vec::new();
+        for table in self.shown_page().tables() {
+            let keys = (0..table.len()).map(|row| table.key(row)).collect();
+            places.push((table.id(), keys));
+        }
+        let guests = self.list.guests.iter();
+        let guests = guests.map(|at| guests::key(self, ListRow::Guest(*at)));
+        places.push((TableId::Guests, guests.collect()));
         for (id, rows) in places {
             let order = &mut self.tables.entry(id).or_default().order;
             if order.is_due(now_ms) {

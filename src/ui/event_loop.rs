@@ -129,19 +129,16 @@ pub fn run(
 /// Waits for the feeder to end. Answers its error: a recording that could not be closed.
 fn last_words(wake: &Receiver<ScreenEvent>, gone: &Receiver<()>) -> Option<anyhow::Error> {
     let begin = Instant::now();
-    let mut ended = None;
-    let mut hear = |event| {
-        if let ScreenEvent::Ended(Some(e)) = event {
-            ended = Some(e);
-        }
-    };
+    let mut events = Vec::new();
     while gone.try_recv() == Err(TryRecvError::Empty) && begin.elapsed() < MAX_LEAVE_WAIT {
-        wake.recv_timeout(Duration::from_millis(10))
-            .into_iter()
-            .for_each(&mut hear);
+        events.extend(wake.recv_timeout(Duration::from_millis(10)));
     }
-    wake.try_iter().for_each(hear);
-    ended
+    events.extend(wake.try_iter());
+    let mut errors = events.into_iter().filter_map(|event| match event {
+        ScreenEvent::Ended(error) => error,
+        _ => None,
+    });
+    errors.next_back()
 }
 
 /// Leaves when the terminal is gone. SIGHUP and failing writes may not report this: the signal goes
@@ -149,7 +146,7 @@ fn last_words(wake: &Receiver<ScreenEvent>, gone: &Receiver<()>) -> Option<anyho
 /// reads the end of its input again and again.
 fn hang_up(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
     std::thread::Builder::new()
-        .name("hang-up".into())
+        .name("kvmtop/hang-up".into())
         .spawn(move || {
             let stdin = std::io::stdin();
             // poll(2) reports POLLHUP and POLLERR unasked, and nothing else here.
@@ -163,7 +160,7 @@ fn hang_up(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
 /// Reads keys on a separate thread, which ends with the process.
 fn keys(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
     std::thread::Builder::new()
-        .name("keys".into())
+        .name("kvmtop/keys".into())
         .spawn(move || {
             loop {
                 // An error says that the terminal is gone.
@@ -189,7 +186,7 @@ fn signals(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
     let handled = [SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGCONT];
     let mut signals = Signals::new(handled).context("cannot watch for signals")?;
     std::thread::Builder::new()
-        .name("signals".into())
+        .name("kvmtop/signals".into())
         .spawn(move || {
             for signal in &mut signals {
                 let event = if signal == SIGCONT {
@@ -288,6 +285,14 @@ fn fit(state: &mut AppState) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Sends a request to the collector.
+fn send_control(state: &mut AppState, handlers: &ScreenHandlers, request: Control) {
+    match &handlers.control {
+        Some(control) => control(request),
+        None => state.say("not possible here: no collector listens"),
+    }
+}
+
 /// Carries an effect out; answers whether to leave.
 fn carry_out(
     effect: Effect,
@@ -296,14 +301,10 @@ fn carry_out(
     theme: &Theme,
     handlers: &ScreenHandlers,
 ) -> anyhow::Result<bool> {
-    let control = |state: &mut AppState, request: Control| match &handlers.control {
-        Some(control) => control(request),
-        None => state.say("not possible here: no collector listens"),
-    };
     match effect {
         Effect::Quit => return Ok(true),
         Effect::Suspend => guard.suspend()?,
-        Effect::Control(request) => control(state, request),
+        Effect::Control(request) => send_control(state, handlers, request),
         Effect::StartRecord => {
             let name = PathBuf::from(export::file_name(state, "", "kvmtop"));
             let path = std::path::absolute(&name).unwrap_or(name);
@@ -313,7 +314,7 @@ fn carry_out(
                 kept_time(state),
                 state.key_name(Action::Record)
             ));
-            control(state, Control::StartRecord(path));
+            send_control(state, handlers, Control::StartRecord(path));
         }
         Effect::Copy { text, what } => {
             Guard::copy(&text)?;

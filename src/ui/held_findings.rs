@@ -27,15 +27,10 @@ impl HeldFindings {
             .enumerate()
             .map(|(at, f)| (f.id(), at))
             .collect();
-        let same = |a: &Finding, b: &Finding| {
-            (a.severity, a.confidence, &a.title, &a.folded)
-                == (b.severity, b.confidence, &b.title, &b.folded)
-        };
-        let place = |f: &Finding| places.get(&f.id()).copied();
         let mut settled = Vec::new();
         for finding in now {
-            match place(&finding).map(|at| &shown[at]) {
-                Some(shown) if same(shown, &finding) => settled.push(Finding {
+            match places.get(&finding.id()).map(|at| &shown[*at]) {
+                Some(shown) if is_judged_alike(shown, &finding) => settled.push(Finding {
                     evidence: finding.evidence,
                     marks: finding.marks,
                     ..shown.clone()
@@ -43,9 +38,19 @@ impl HeldFindings {
                 _ => settled.push(finding),
             }
         }
-        settled.sort_by_key(|f| (Reverse(f.severity), place(f).unwrap_or(usize::MAX)));
+        settled.sort_by_key(|f| {
+            let place = places.get(&f.id()).copied();
+            (Reverse(f.severity), place.unwrap_or(usize::MAX))
+        });
         settled
     }
+}
+
+fn is_judged_alike(a: &Finding, b: &Finding) -> bool {
+    a.severity == b.severity
+        && a.confidence == b.confidence
+        && a.title == b.title
+        && a.folded == b.folded
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Lays the screen out. Places depend on the size of the screen alone, so nothing moves because
-//! data came. Pure.
+//! Lays the screen out. Places depend on the size of the screen and on how many guests there are
+//! alone, so nothing moves because figures change. Pure.
 //!
 //! ```text
 //!  header, two lines
@@ -106,6 +106,14 @@ pub fn plan(state: &AppState) -> Plan {
     let heights = DETAIL.iter().find(|(from, ..)| rows >= *from);
     let (_, detail, tables) = heights.copied().unwrap_or_default();
     let minute = if rows >= MINUTE.0 { MINUTE.1 } else { 0 };
+    // Rows that the list of all guests cannot fill are for its problem and the tables.
+    let left_to_list = body.height.saturating_sub(detail + tables + minute);
+    let spare = if tables > 0 {
+        left_to_list.saturating_sub(rows_of_list(state))
+    } else {
+        0
+    };
+    let (detail, tables) = (detail + spare / 3, tables + spare - spare / 3);
     let [list, detail, tables, minute] = Layout::vertical([
         Constraint::Fill(1),
         lines(detail),
@@ -120,6 +128,12 @@ pub fn plan(state: &AppState) -> Plan {
         minute,
         ..plan
     }
+}
+
+/// Rows of the list with all guests: its header, the guests, the host's tasks, a gap.
+fn rows_of_list(state: &AppState) -> u16 {
+    let guests = state.model.as_ref().map_or(0, |model| model.domains.len());
+    u16::try_from(guests).unwrap_or(u16::MAX).saturating_add(3)
 }
 
 #[cfg(test)]

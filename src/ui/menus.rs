@@ -70,13 +70,13 @@ fn columns(state: &mut AppState, table: TableId, action: Action, at: usize) -> u
 /// All columns as the menu lists them, and whether each is shown.
 pub fn listed(state: &AppState, table: TableId) -> Vec<(ColumnId, bool)> {
     let heads = state.heads(table);
-    let all = (0..heads.len()).map(ColumnId);
-    let at_first = || all.clone().filter(|id| !heads[id.0].is_hidden).collect();
-    let chosen = state.table(table).columns.clone().unwrap_or_else(at_first);
-    let others = all.filter(|id| !chosen.contains(id));
-    chosen
-        .iter()
-        .map(|id| (*id, true))
-        .chain(others.map(|id| (id, false)))
-        .collect()
+    let all: Vec<ColumnId> = (0..heads.len()).map(ColumnId).collect();
+    let mut chosen = all.clone();
+    match &state.table(table).columns {
+        Some(columns) => chosen.clone_from(columns),
+        None => chosen.retain(|id| !heads[id.0].is_hidden),
+    }
+    let others = all.iter().filter(|id| !chosen.contains(id));
+    let others = others.map(|id| (*id, false));
+    chosen.iter().map(|id| (*id, true)).chain(others).collect()
 }

@@ -48,13 +48,13 @@ pub fn fit_words(text: &str, columns: u16, mark: char) -> String {
         return text.to_string();
     }
     // A blank and the mark follow.
-    let fits = |at: &usize| width(&text[..*at]).saturating_add(2) <= columns;
-    let end = text
-        .match_indices(' ')
-        .map(|(at, _)| at)
-        .take_while(fits)
-        .last()
-        .unwrap_or(0);
+    let mut end = 0;
+    for (at, _) in text.match_indices(' ') {
+        if width(&text[..at]).saturating_add(2) > columns {
+            break;
+        }
+        end = at;
+    }
     let kept = text[..end].trim_end_matches([' ', ',', ';', ':', '(']);
     if kept.is_empty() {
         fit(text, columns, mark)
@@ -160,11 +160,15 @@ pub fn wrap_to(text: &str, (columns, lines): (u16, usize), mark: char) -> Vec<St
 /// The beginning of a text that fits a width in columns.
 fn cut(text: &str, columns: u16) -> String {
     let mut used = 0;
-    let fits = |c: &char| {
+    let mut kept = String::new();
+    for c in text.chars() {
         used += c.width().unwrap_or(0);
-        used <= columns.into()
-    };
-    text.chars().take_while(fits).collect()
+        if used > columns.into() {
+            break;
+        }
+        kept.push(c);
+    }
+    kept
 }
 
 #[cfg(test)]

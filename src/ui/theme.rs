@@ -2,6 +2,7 @@
 //! wait. Whatever a colour says, a shape says as well, so that nothing is lost without colour.
 
 use ratatui::style::{Color, Modifier, Style};
+use ratatui::symbols::{bar, border};
 
 /// Meaning of a piece of the screen; the theme turns it into a style.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -83,7 +84,7 @@ pub struct Glyphs {
     /// Frame of a bar.
     pub edges: [char; 2],
     /// Eight heights, lowest first.
-    pub levels: [char; 8],
+    pub levels: [&'static str; HEIGHTS],
     /// Severity: critical, warning, info.
     pub severity: [char; 3],
     /// Mark of the selected row.
@@ -98,16 +99,15 @@ pub struct Glyphs {
     pub dot: char,
     /// Sorted downwards, upwards.
     pub sort: [char; 2],
-    /// Frame of a popup: corner top left, top right, bottom left, bottom right, horizontal,
-    /// vertical.
-    pub frame: [char; 6],
+    /// Frame of a popup.
+    pub frame: border::Set<'static>,
 }
 
 const UNICODE: Glyphs = Glyphs {
     bar: ['█', '▓', '▒', '▚'],
     eighths: Some(['▏', '▎', '▍', '▌', '▋', '▊', '▉']),
     edges: ['▕', '▏'],
-    levels: ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
+    levels: ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"],
     severity: ['▲', '●', '·'],
     cursor: '▌',
     rule: '─',
@@ -115,14 +115,25 @@ const UNICODE: Glyphs = Glyphs {
     run: ['▶', '‖', '●'],
     dot: '·',
     sort: ['▾', '▴'],
-    frame: ['┌', '┐', '└', '┘', '─', '│'],
+    frame: border::PLAIN,
+};
+
+const ASCII_FRAME: border::Set<'static> = border::Set {
+    top_left: "+",
+    top_right: "+",
+    bottom_left: "+",
+    bottom_right: "+",
+    vertical_left: "|",
+    vertical_right: "|",
+    horizontal_top: "-",
+    horizontal_bottom: "-",
 };
 
 const ASCII: Glyphs = Glyphs {
     bar: ['#', 'u', 's', 'w'],
     eighths: None,
     edges: ['[', ']'],
-    levels: ['_', '.', '-', '~', '=', '+', '*', '#'],
+    levels: ["_", ".", "-", "~", "=", "+", "*", "#"],
     severity: ['!', '*', '.'],
     cursor: '>',
     rule: '-',
@@ -130,14 +141,14 @@ const ASCII: Glyphs = Glyphs {
     run: ['>', '=', '*'],
     dot: '|',
     sort: ['>', '<'],
-    frame: ['+', '+', '+', '+', '-', '|'],
+    frame: ASCII_FRAME,
 };
 
 const CONSOLE: Glyphs = Glyphs {
     bar: ['█', '▓', '▒', '░'],
     eighths: None,
     edges: ['│', '│'],
-    levels: ['_', '_', '▄', '▄', '▄', '█', '█', '█'],
+    levels: ["_", "_", "▄", "▄", "▄", "█", "█", "█"],
     severity: ['▲', '•', '·'],
     cut: '~',
     run: ['►', '=', '•'],
@@ -255,8 +266,24 @@ impl Theme {
     }
 
     /// The height for a share from 0 to 1.
-    pub fn level(&self, share: f64) -> char {
-        one_of(self.glyphs.levels, share)
+    pub fn level(&self, share: f64) -> &'static str {
+        self.glyphs.levels[height(share) - 1]
+    }
+
+    /// All heights, for figures from 1 to [`HEIGHTS`].
+    pub fn bar_set(&self) -> bar::Set<'static> {
+        let levels = self.glyphs.levels;
+        bar::Set {
+            empty: levels[0],
+            one_eighth: levels[0],
+            one_quarter: levels[1],
+            three_eighths: levels[2],
+            half: levels[3],
+            five_eighths: levels[4],
+            three_quarters: levels[5],
+            seven_eighths: levels[6],
+            full: levels[7],
+        }
     }
 
     /// Whether the terminal has neither colours nor modifiers; modifiers are then removed from a
@@ -291,14 +318,17 @@ impl Theme {
     }
 }
 
-/// The character for a share from 0 to 1 among those from the least to the most.
-fn one_of<const N: usize>(glyphs: [char; N], share: f64) -> char {
-    let n = if share.is_finite() {
-        (share.clamp(0.0, 1.0) * N as f64).ceil() as usize
+/// The number of heights.
+pub const HEIGHTS: usize = 8;
+
+/// The height for a share from 0 to 1, from 1 to [`HEIGHTS`].
+pub fn height(share: f64) -> usize {
+    if share.is_finite() {
+        let height = share.clamp(0.0, 1.0) * HEIGHTS as f64;
+        (height.ceil() as usize).max(1)
     } else {
-        0
-    };
-    glyphs[n.clamp(1, N) - 1]
+        1
+    }
 }
 
 #[cfg(test)]
@@ -383,10 +413,10 @@ mod tests {
             .bar
             .iter()
             .chain(&g.edges)
-            .chain(&g.levels)
             .chain(&g.severity)
-            .chain(&g.run)
-            .chain(&g.frame);
+            .chain(&g.run);
+        assert!(g.levels.iter().all(|level| level.is_ascii()));
+        assert!(g.frame.top_left.is_ascii() && g.frame.vertical_right.is_ascii());
         assert!(
             all.chain(&g.sort)
                 .chain([&g.cursor, &g.rule, &g.cut, &g.dot])
@@ -399,7 +429,7 @@ mod tests {
         let theme = Theme::default();
         assert_eq!(
             [0.0, 0.5, 1.0, f64::NAN].map(|share| theme.level(share)),
-            ['▁', '▄', '█', '▁']
+            ["▁", "▄", "█", "▁"]
         );
     }
 }

@@ -3,7 +3,7 @@
 use super::action::{Action, Control, Effect, Replay};
 use super::filter::TableFilter;
 use super::guest_list::ListRow;
-use super::keymap::{Binding, KEYMAP, When};
+use super::keymap::{KEYMAP, When};
 use super::layout;
 use super::lens::Lens;
 use super::menus;
@@ -71,17 +71,25 @@ pub fn lookup(event: KeyEvent, state: &AppState) -> Option<Action> {
         KeyCode::Char(_) | KeyCode::BackTab => event.modifiers - KeyModifiers::SHIFT,
         _ => event.modifiers,
     };
-    let holds = |when: When| match when {
+    for binding in KEYMAP {
+        let is_pressed = binding.presses().any(|press| press == (event.code, mods));
+        if is_pressed && holds(binding.when, state) {
+            return Some(binding.action);
+        }
+    }
+    None
+}
+
+/// Whether keys of this kind mean something in this state of the screen.
+fn holds(when: When, state: &AppState) -> bool {
+    match when {
         When::Always => true,
         When::Screen => state.popup.is_none(),
         When::Live | When::Recorded => {
             state.popup.is_none() && when.is_for(state.session.source.is_recorded())
         }
         When::Columns => matches!(state.popup, Some(Popup::Menu(Menu::Columns(_), _))),
-    };
-    let is_pressed =
-        |b: &&Binding| holds(b.when) && b.presses().any(|press| press == (event.code, mods));
-    KEYMAP.iter().find(is_pressed).map(|b| b.action)
+    }
 }
 
 /// Handles an action.
@@ -200,16 +208,11 @@ fn move_sort(state: &mut AppState, by: isize) {
 
 /// Sorts the table under the cursor, or opens its menus.
 fn of_table(state: &mut AppState, action: Action) {
-    let on_page = || {
-        state
-            .page_of(state.view)
-            .table_at(state.page.at)
-            .map(AnyTable::id)
-    };
     let found = if state.view == ScreenView::Guests {
         Some(TableId::Guests)
     } else {
-        on_page()
+        let page = state.page_of(state.view);
+        page.table_at(state.page.at).map(AnyTable::id)
     };
     let Some(table) = found else {
         return state.say("there is no table here");
@@ -266,14 +269,10 @@ fn open_problem(state: &mut AppState) {
     let lines = state.page.at.saturating_sub(1)..=state.page.at;
     let found = {
         let page = state.page_of(state.view);
-        let rows: Vec<_> = lines.filter_map(|at| page.key(at)?.row).collect();
-        let is_it = |finding: &&Finding| rows.last() == Some(&RowKey::of(finding.id()));
-        let is_above = |finding: &&Finding| rows.first() == Some(&RowKey::of(finding.id()));
+        // The line under the cursor first.
+        let mut rows = lines.rev().filter_map(|at| page.key(at)?.row);
         let findings = &state.report.findings;
-        findings
-            .iter()
-            .find(is_it)
-            .or(findings.iter().find(is_above))
+        rows.find_map(|row| findings.iter().find(|f| RowKey::of(f.id()) == row))
     };
     let Some(id) = found.map(Finding::id) else {
         return;
@@ -289,12 +288,13 @@ pub(super) fn select_problem(state: &mut AppState, id: &FindingId) -> bool {
         return false;
     };
     let name = found.domain.as_deref();
-    let is_about = |row: &ListRow| match (state.guest_at(*row), name) {
+    let mut rows = state.list.rows.iter();
+    let found = rows.position(|row| match (state.guest_at(*row), name) {
         (Some(guest), Some(name)) => guest.name() == name,
         (None, None) => *row == ListRow::Other,
         _ => false,
-    };
-    let Some(at) = state.list.rows.iter().position(is_about) else {
+    });
+    let Some(at) = found else {
         state.say("this guest is not in the list: Esc ends the filter");
         return false;
     };
@@ -441,16 +441,19 @@ fn ask_monitor(state: &mut AppState, unconfirmed: Option<Unconfirmed>) -> Vec<Ef
 
 /// Moves the selection of the list, or the cursor of the page.
 fn travel(state: &mut AppState, by: isize) {
-    let go = |at: usize, len: usize| at.saturating_add_signed(by).min(len.saturating_sub(1));
     if state.view == ScreenView::Guests {
-        select(state, go(state.list.at, state.list.rows.len()));
+        let last = state.list.rows.len().saturating_sub(1);
+        select(state, state.list.at.saturating_add_signed(by).min(last));
         return;
     }
     let moved = {
         let page = state.page_of(state.view);
         let to = match state.page.cursor {
             None if by == 1 => page.first_row(),
-            _ => go(state.page.at, page.height()),
+            _ => {
+                let last = page.height().saturating_sub(1);
+                state.page.at.saturating_add_signed(by).min(last)
+            }
         };
         page.moved(state.page, to)
     };
@@ -559,16 +562,10 @@ fn hand_out(state: &mut AppState, copy: bool) -> Vec<Effect> {
             what,
         }];
     }
-    let part = |text: &str| {
-        text.chars()
-            .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
-            .take(40)
-            .collect::<String>()
-    };
     let name = format!(
         "kvmtop-{}-{}.txt",
-        part(f.rule.as_str()),
-        part(f.domain.as_deref().unwrap_or("host"))
+        part_of_name(f.rule.as_str()),
+        part_of_name(f.domain.as_deref().unwrap_or("host"))
     );
     let mut text = format!("# {}\n# {}\n", f.subjects(), f.title);
     for fix in &f.fix {
@@ -592,4 +589,12 @@ fn hand_out(state: &mut AppState, copy: bool) -> Vec<Effect> {
         );
     }
     vec![Effect::WriteFile(name, text)]
+}
+
+/// Up to 40 characters that any file system takes.
+fn part_of_name(text: &str) -> String {
+    let harmless = text
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' });
+    harmless.take(40).collect()
 }

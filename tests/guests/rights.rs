@@ -195,7 +195,7 @@ fn assert_rights(pid: u32, sampler: &str, expected: CapabilitySet, writes: bool)
     let expected_of = |name: &str| match name {
         name if name == sampler => expected,
         "kvmtop/rings" => rights::for_rings(),
-        "slow-files" | "huge-pages" => rights::for_reading() & own_rights(),
+        "kvmtop/files" => rights::for_reading() & own_rights(),
         _ => CapabilitySet::empty(),
     };
     let until = Instant::now() + Duration::from_secs(30);

@@ -63,7 +63,7 @@ impl UserSlots {
             let _ = reply.try_send(result);
         };
         std::thread::Builder::new()
-            .name(name.to_owned())
+            .name(format!("kvmtop/{name}"))
             .spawn(work)
             .ok()?;
         Some(answer)

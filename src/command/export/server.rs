@@ -71,7 +71,7 @@ pub fn start(listener: TcpListener, answers: Answers) -> anyhow::Result<JoinHand
         tokio::net::TcpListener::from_std(listener)?
     };
     let thread = std::thread::Builder::new()
-        .name("http".into())
+        .name("kvmtop/http".into())
         .spawn(move || {
             rights::keep_none();
             let tasks = tokio::task::LocalSet::new();

@@ -32,10 +32,10 @@ pub fn tables(state: &AppState) -> String {
 }
 
 fn table(table: &dyn AnyTable) -> String {
-    let columns = || (0..table.width()).map(ColumnId);
-    let mut out = line(columns().map(|id| table.head(id).name.to_string()));
+    let columns: Vec<ColumnId> = (0..table.width()).map(ColumnId).collect();
+    let mut out = line(columns.iter().map(|id| table.head(*id).name.to_string()));
     for row in 0..table.len() {
-        out += &line(columns().map(|id| match table.value(row, id) {
+        out += &line(columns.iter().map(|id| match table.value(row, *id) {
             Value::Figure(figure) => figure.to_string(),
             Value::Text(text) => without_hidden(&text).into_owned(),
             Value::Unknown => String::new(),

@@ -90,20 +90,25 @@ impl TableFilter {
             });
         }
         let text = text.trim();
-        let (mut conditions, mut begin) = (Vec::new(), 0);
-        let ands = AND
-            .regex()
-            .into_iter()
-            .flat_map(|and| and.find_iter(text))
-            .map(|and| (and.start(), and.end()));
-        for (end, next) in ands
-            .chain([(text.len(), text.len())])
-            .filter(|_| !text.is_empty())
-        {
-            let at = |byte: usize| text[..begin + byte].chars().count();
-            let read = condition(&text[begin..end], fields);
-            conditions.push(read.map_err(|(byte, why)| FilterError { at: at(byte), why })?);
-            begin = next;
+        if text.is_empty() {
+            return Ok(Self::default());
+        }
+        let mut ends = vec![];
+        if let Some(and) = AND.regex() {
+            ends.extend(and.find_iter(text).map(|and| and.range()));
+        }
+        ends.push(text.len()..text.len());
+        let mut conditions = Vec::new();
+        let mut begin = 0;
+        for end in ends {
+            match condition(&text[begin..end.start], fields) {
+                Ok(condition) => conditions.push(condition),
+                Err((byte, why)) => {
+                    let at = text[..begin + byte].chars().count();
+                    return Err(FilterError { at, why });
+                }
+            }
+            begin = end.end;
         }
         Ok(Self {
             conditions,

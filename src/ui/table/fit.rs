@@ -40,10 +40,7 @@ pub type Fitted = (usize, u16, u16);
 /// are left out first; spare room is shared.
 pub fn fit_columns(layouts: &[ColumnLayout], columns: u16) -> Vec<Fitted> {
     let mut kept: Vec<usize> = (0..layouts.len()).collect();
-    let need = |kept: &[usize]| -> u16 {
-        kept.iter().map(|&i| layouts[i].width).sum::<u16>() + kept.len().saturating_sub(1) as u16
-    };
-    while need(&kept) > columns {
+    while needed_width(layouts, &kept) > columns {
         let last = kept
             .iter()
             .enumerate()
@@ -54,7 +51,7 @@ pub fn fit_columns(layouts: &[ColumnLayout], columns: u16) -> Vec<Fitted> {
         };
         kept.remove(at);
     }
-    let mut room = columns.saturating_sub(need(&kept));
+    let mut room = columns.saturating_sub(needed_width(layouts, &kept));
     let mut widths: Vec<u16> = kept.iter().map(|&i| layouts[i].width).collect();
     let mut grew = true;
     while room > 0 && grew {
@@ -76,6 +73,12 @@ pub fn fit_columns(layouts: &[ColumnLayout], columns: u16) -> Vec<Fitted> {
             (i, at, w)
         })
         .collect()
+}
+
+/// The smallest width of these columns with a gap of one.
+fn needed_width(layouts: &[ColumnLayout], kept: &[usize]) -> u16 {
+    let widths: u16 = kept.iter().map(|&i| layouts[i].width).sum();
+    widths + kept.len().saturating_sub(1) as u16
 }
 
 #[cfg(test)]

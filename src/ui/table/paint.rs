@@ -1,4 +1,4 @@
-//! Painting a table: its header and single rows, at any line of the screen.
+//! Painting a table with ratatui's: its header and its rows, at any line of the screen.
 
 use super::any_table::AnyTable;
 use super::cell::{Cell, RowStyle};
@@ -9,10 +9,13 @@ use super::registry::TableId;
 use crate::ui::text::{fit, fit_middle, fit_words, width};
 use crate::ui::theme::{StyleId, Theme};
 use crate::ui::widgets::bars;
-use crate::ui::widgets::draw::{highlight, put};
+use crate::ui::widgets::draw::span;
 use judge::lint::Severity;
 use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
+use ratatui::layout::{Constraint, Rect};
+use ratatui::style::Style;
+use ratatui::text::Line;
+use ratatui::widgets::{Row, Widget};
 
 /// Columns in front of the cells: the selection, the severity and a gap.
 const MARKS: u16 = 3;
@@ -45,22 +48,20 @@ impl<'a> TablePainter<'a> {
         columns: u16,
         theme: &'a Theme,
     ) -> Self {
-        let has_values = |id: &ColumnId| {
-            let rows = table.len();
-            table.id() == TableId::Guests
-                || table.head(*id).layout.priority == 0
-                || rows == 0
-                || (0..rows).any(|row| table.cell(row, *id).is_known())
-        };
-        let shown = shown_columns(table, state).into_iter().filter(has_values);
-        let columns_of_table = shown
-            .map(|id| PaintedColumn {
-                id,
-                header: table.head(id).header,
-                layout: table.head(id).layout,
-            })
-            .collect();
-        Self::with_columns(table, state, theme, columns_of_table, (columns, MARKS))
+        let rows = table.len();
+        let mut shown = Vec::new();
+        for id in shown_columns(table, state) {
+            let head = table.head(id);
+            let keeps_its_place = table.id() == TableId::Guests || head.layout.priority == 0;
+            if keeps_its_place || rows == 0 || (0..rows).any(|row| table.cell(row, id).is_known()) {
+                shown.push(PaintedColumn {
+                    id,
+                    header: head.header,
+                    layout: head.layout,
+                });
+            }
+        }
+        Self::with_columns(table, state, theme, shown, (columns, MARKS))
     }
 
     /// Fits the narrow form of a table, whose columns keep their places.
@@ -119,132 +120,127 @@ impl<'a> TablePainter<'a> {
     /// Paints the headers. A table that is sorted by a column without room says so after its first
     /// header.
     pub fn head(&self, buf: &mut Buffer, line: Rect) {
-        let sort = self.state.sort;
-        for (n, &(at, x, room)) in self.fitted.iter().enumerate() {
-            let PaintedColumn { id, header, layout } = self.columns[at];
-            let text = match sort {
-                Some(sort) if sort.column == id => {
-                    format!("{}{header}", self.sort_mark(sort.reversed))
-                }
-                Some(sort) if n == 0 && !self.shows(sort.column) => {
-                    let by = self.table.head(sort.column).header;
-                    format!("{header} {}{by}", self.sort_mark(sort.reversed))
-                }
-                _ => header.to_string(),
-            };
-            let text = fit(&text, room, self.theme.glyphs.cut);
-            let x = x + if layout.right {
-                room - width(&text).min(room)
-            } else {
-                0
-            };
-            put(
-                buf,
-                line.x + self.marks + x,
-                line.y,
-                &text,
-                room,
-                self.theme.style(StyleId::Head),
-            );
-            if text == bars::LEGEND {
-                let mut x = line.x + self.marks + x;
-                for (word, hue) in text.split(' ').zip(bars::HUES) {
-                    put(buf, x, line.y, word, room, self.theme.style(hue));
-                    x += width(word) + 1;
-                }
-            }
+        let mut cells = vec![Line::default()];
+        for (n, &(at, _, room)) in self.fitted.iter().enumerate() {
+            cells.push(self.header(&self.columns[at], room, n == 0));
         }
+        self.widget(vec![cells]).render(line, buf);
+    }
+
+    fn header(&self, column: &PaintedColumn, room: u16, is_first: bool) -> Line<'static> {
+        let header = column.header;
+        if header == bars::LEGEND && width(header) <= room {
+            return bars::legend(self.theme);
+        }
+        let text = match self.state.sort {
+            Some(sort) if sort.column == column.id => {
+                format!("{}{header}", self.sort_mark(sort.reversed))
+            }
+            Some(sort) if is_first && !self.shows(sort.column) => {
+                let by = self.table.head(sort.column).header;
+                format!("{header} {}{by}", self.sort_mark(sort.reversed))
+            }
+            _ => header.to_string(),
+        };
+        let text = fit(&text, room, self.theme.glyphs.cut);
+        column.line(&text, self.theme.style(StyleId::Head))
     }
 
     fn sort_mark(&self, reversed: bool) -> char {
         self.theme.glyphs.sort[usize::from(reversed)]
     }
 
-    /// Paints a row.
-    pub fn row(&self, buf: &mut Buffer, line: Rect, row: usize, is_selected: bool) {
-        let row_style = self.table.style(row);
-        let style = |look: StyleId| match row_style {
+    /// Paints rows from one of them on, as many as fit.
+    pub fn rows(&self, buf: &mut Buffer, area: Rect, first: usize) {
+        let end = self.table.len().min(first + usize::from(area.height));
+        let mut rows = Vec::new();
+        for row in first..end {
+            let style = self.table.style(row);
+            let mut cells = vec![self.mark(style)];
+            for &(at, _, room) in &self.fitted {
+                let column = &self.columns[at];
+                let cell = self.table.cell(row, column.id);
+                cells.push(self.cell(cell, column, room, style));
+            }
+            rows.push(cells);
+        }
+        self.widget(rows).render(area, buf);
+    }
+
+    /// The mark of a row's severity.
+    fn mark(&self, style: RowStyle) -> Line<'static> {
+        let RowStyle::Severity(severity) = style else {
+            return Line::default();
+        };
+        let (glyph, look) = severity_mark(severity, self.theme);
+        let mark = span(&glyph.to_string(), self.theme.style(look));
+        Line::from(mark).right_aligned()
+    }
+
+    fn cell(
+        &self,
+        cell: Cell,
+        column: &PaintedColumn,
+        room: u16,
+        row_style: RowStyle,
+    ) -> Line<'static> {
+        let cut = self.theme.glyphs.cut;
+        let (text, look) = match cell {
+            Cell::Bar(parts, whole) => return bars::parts(room, parts, whole, self.theme),
+            Cell::Text(text, look) => {
+                let style = self.style(look, row_style);
+                return column.line(&fit_words(&text, room, cut), style);
+            }
+            Cell::Cost(cost) => (cost.text(room.into()), StyleId::Text),
+            Cell::FirstFit(texts) => {
+                let fits = texts.iter().find(|text| width(text) <= room);
+                let text = fits.or(texts.last()).map_or("", String::as_str);
+                (fit(text, room, cut), StyleId::Text)
+            }
+            Cell::Name(name, state, look) => (name_text(&name, state, room, cut), look),
+        };
+        Line::from(span(&text, self.style(look, row_style)))
+    }
+
+    fn style(&self, look: StyleId, row_style: RowStyle) -> Style {
+        match row_style {
             RowStyle::Dim => self.theme.style(StyleId::Dim),
             _ => self.theme.style(look),
-        };
-        let cut = self.theme.glyphs.cut;
-        let left = line.x + self.marks;
-        for &(at, x, room) in &self.fitted {
-            let x = left + x;
-            let room = room.min(line.right().saturating_sub(x));
-            match self.table.cell(row, self.columns[at].id) {
-                Cell::Text(text, look) => {
-                    let text = fit_words(&text, room, cut);
-                    let x = if self.columns[at].layout.right {
-                        x + room - width(&text).min(room)
-                    } else {
-                        x
-                    };
-                    put(buf, x, line.y, &text, room, style(look));
-                }
-                Cell::Cost(cost) => put(
-                    buf,
-                    x,
-                    line.y,
-                    &cost.text(room.into()),
-                    room,
-                    style(StyleId::Text),
-                ),
-                Cell::Bar(parts, whole) => {
-                    bars::parts(buf, x, line.y, room, parts, whole, self.theme);
-                }
-                Cell::FirstFit(texts) => {
-                    let fits = texts.iter().find(|text| width(text) <= room);
-                    let text = fits.or(texts.last()).map_or("", String::as_str);
-                    let text = fit(text, room, cut);
-                    put(buf, x, line.y, &text, room, style(StyleId::Text));
-                }
-                Cell::Name(name, state, look) => {
-                    put(
-                        buf,
-                        x,
-                        line.y,
-                        &name_text(&name, state, room, cut),
-                        room,
-                        style(look),
-                    );
-                }
-            }
         }
-        if let RowStyle::Severity(severity) = row_style {
-            let (glyph, look) = severity_mark(severity, self.theme);
-            put(
-                buf,
-                line.x + self.marks - BRIEF_MARKS,
-                line.y,
-                &glyph.to_string(),
-                1,
-                self.theme.style(look),
-            );
-        }
-        if is_selected {
-            put(
-                buf,
-                line.x,
-                line.y,
-                &self.theme.glyphs.cursor.to_string(),
-                1,
-                self.theme.style(StyleId::Strong),
-            );
-            highlight(buf, line, self.theme);
+    }
+
+    /// Rows of cells, the marks first, as ratatui's table.
+    fn widget(&self, rows: Vec<Vec<Line<'static>>>) -> ratatui::widgets::Table<'static> {
+        // A gap follows the marks.
+        let mut widths = vec![Constraint::Length(self.marks - 1)];
+        widths.extend(
+            self.fitted
+                .iter()
+                .map(|(.., room)| Constraint::Length(*room)),
+        );
+        ratatui::widgets::Table::new(rows.into_iter().map(Row::new), widths)
+    }
+}
+
+impl PaintedColumn {
+    /// Text at the column's side.
+    fn line(&self, text: &str, style: Style) -> Line<'static> {
+        let line = Line::from(span(text, style));
+        if self.layout.right {
+            line.right_aligned()
+        } else {
+            line
         }
     }
 }
 
 /// The columns that the user chose, else those that the table has at first.
 fn shown_columns(table: &dyn AnyTable, state: &TableState) -> Vec<ColumnId> {
-    let at_first = || {
-        (0..table.width())
-            .map(ColumnId)
-            .filter(|id| !table.head(*id).is_hidden)
-            .collect()
-    };
-    state.columns.clone().unwrap_or_else(at_first)
+    if let Some(chosen) = &state.columns {
+        return chosen.clone();
+    }
+    let all = (0..table.width()).map(ColumnId);
+    all.filter(|id| !table.head(*id).is_hidden).collect()
 }
 
 /// The mark of a severity and its look: its colour alone says nothing without colours.

@@ -307,14 +307,7 @@ fn paint_height(buf: &mut Buffer, x: u16, y: u16, cpu: &CpuModel, theme: &Theme)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .filter(|_| t.busy() >= 1.0);
     let style = theme.style(most.map_or(StyleId::Dim, |(_, style)| style));
-    put(
-        buf,
-        x,
-        y,
-        &theme.level(t.busy() / 100.0).to_string(),
-        1,
-        style,
-    );
+    put(buf, x, y, theme.level(t.busy() / 100.0), 1, style);
 }
 
 #[cfg(test)]

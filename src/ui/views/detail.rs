@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn slots_keep_their_lines_with_and_without_problems_and_with_long_texts() {
         let long = || "word 12 % ".repeat(60);
-        for ((columns, rows), at) in [((80, 24), [1, 2]), ((100, 30), [1, 3]), ((120, 40), [1, 3])]
+        for ((columns, rows), at) in [((80, 24), [1, 3]), ((100, 30), [1, 3]), ((120, 40), [1, 4])]
         {
             let mut state = busy(columns, rows);
             let mut wordy = state.clone();

@@ -198,18 +198,12 @@ impl<'a> Panel<'a> {
                 more = format!("+ {} more", table.len() - rows);
             }
         }
-        let line = |row: usize| Rect {
-            y: area.y + row as u16,
-            height: 1,
-            ..area
-        };
-        for row in 0..rows {
-            painter.row(buf, line(row), row, false);
-        }
+        let height = rows as u16;
+        painter.rows(buf, Rect { height, ..area }, 0);
         if rows < room {
             let more = fit_words(&more, area.width.saturating_sub(3), theme.glyphs.cut);
             let style = theme.style(StyleId::Dim);
-            put(buf, area.x + 2, line(rows).y, &more, area.width, style);
+            put(buf, area.x + 2, area.y + height, &more, area.width, style);
         }
     }
 }
@@ -263,7 +257,7 @@ mod tests {
         let at = |name: &str| lines.iter().position(|line| line.starts_with(name));
         assert!(at("▲ vcpu 3").unwrap() < at("▲ vcpu 4").unwrap());
         let rest = &lines[lines.len() - 1];
-        assert!(rest.starts_with("  + 7 vcpus and 2 helpers"), "{rest}");
+        assert!(rest.starts_with("  + 3 vcpus and 2 helpers"), "{rest}");
     }
 
     #[test]

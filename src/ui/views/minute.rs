@@ -3,13 +3,14 @@
 use super::section::{Picture, Section};
 use crate::ui::page_state::SectionId;
 use crate::ui::state::AppState;
-use crate::ui::theme::{StyleId, Theme};
+use crate::ui::theme::{HEIGHTS, StyleId, Theme, height};
 use crate::ui::widgets::draw::put;
 use crate::ui::widgets::title;
 use judge::figures::{figure, or_unknown, seconds};
 use judge::model::{HISTORY_POINTS, HistoryPoint};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use ratatui::widgets::{RenderDirection, Sparkline, Widget};
 
 /// Where the labels and the bars begin.
 const LABEL_AT: u16 = 2;
@@ -92,25 +93,26 @@ impl Picture for LastMinute<'_> {
                 BARS_AT - LABEL_AT,
                 theme.style(StyleId::Text),
             );
-            let end = area.x + BARS_AT + columns;
             let max = points.iter().filter_map(|p| value(p)).reduce(f64::max);
             let top = max.map(|max| scale_end(max.max(min_top)));
-            for (point, n) in points.iter().take((columns / each).into()).zip(1..) {
-                let bar = value(point)
-                    .zip(top)
-                    .map(|(figure, top)| theme.level(figure / top).to_string());
-                let bar = bar.unwrap_or_default().repeat(each.into());
-                put(buf, end - n * each, y, &bar, each, theme.style(look));
+            let mut heights = Vec::new();
+            for point in &points {
+                let share = value(point).zip(top).map(|(figure, top)| figure / top);
+                let height = share.map(|share| height(share) as u64);
+                heights.extend(std::iter::repeat_n(height, each.into()));
             }
+            let bars = Rect::new(area.x + BARS_AT, y, columns, 1);
+            Sparkline::default()
+                .data(heights)
+                .max(HEIGHTS as u64)
+                .bar_set(theme.bar_set())
+                .absent_value_symbol(" ")
+                .direction(RenderDirection::RightToLeft)
+                .style(theme.style(look))
+                .render(bars, buf);
             let scale = format!("0..{}", or_unknown(top, figure));
-            put(
-                buf,
-                end + 1,
-                y,
-                &scale,
-                SCALE - 1,
-                theme.style(StyleId::Dim),
-            );
+            let dim = theme.style(StyleId::Dim);
+            put(buf, bars.right() + 1, y, &scale, SCALE - 1, dim);
         }
     }
 }

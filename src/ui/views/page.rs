@@ -5,8 +5,8 @@ use super::section::{Body, Section};
 use crate::ui::page_state::{PageKey, PageState};
 use crate::ui::state::AppState;
 use crate::ui::table::{AnyTable, RowKey, TablePainter, severity_mark};
-use crate::ui::theme::{StyleId, Theme};
-use crate::ui::widgets::draw::{highlight, put};
+use crate::ui::theme::Theme;
+use crate::ui::widgets::draw::{put, select};
 use crate::ui::widgets::{paint_line, scrollbar, title};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -205,25 +205,8 @@ impl<'a> Page<'a> {
             };
             paint_section(buf, visible, section, first, state, theme);
         }
-        if shown.cursor.is_some() && (shown.top..end).contains(&shown.at) {
-            let y = area.y + (shown.at - shown.top) as u16;
-            put(
-                buf,
-                inner.x,
-                y,
-                &theme.glyphs.cursor.to_string(),
-                1,
-                theme.style(StyleId::Strong),
-            );
-            highlight(
-                buf,
-                Rect {
-                    y,
-                    height: 1,
-                    ..inner
-                },
-                theme,
-            );
+        if shown.cursor.is_some() {
+            select(buf, inner, shown.at.checked_sub(shown.top), theme);
         }
         scrollbar(buf, area, self.height, shown.top, theme);
     }
@@ -260,12 +243,16 @@ pub(super) fn paint_section(
         Body::Table(table) => {
             let painter =
                 TablePainter::new(table.as_ref(), state.table(table.id()), area.width, theme);
-            for (n, at) in (at..rows).enumerate() {
-                match (skipped + n).checked_sub(1) {
-                    None => painter.head(buf, line(at)),
-                    Some(row) => painter.row(buf, line(at), row, false),
-                }
+            if skipped == 0 && at < rows {
+                painter.head(buf, line(at));
+                at += 1;
             }
+            let below = Rect {
+                y: area.y + at as u16,
+                height: area.height.saturating_sub(at as u16),
+                ..area
+            };
+            painter.rows(buf, below, skipped.saturating_sub(1));
         }
         Body::Text(lines) => {
             for (text, at) in lines.iter().skip(skipped).zip(at..rows) {

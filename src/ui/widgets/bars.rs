@@ -1,8 +1,8 @@
 //! Bars. Each part has its own character, so a bar reads without colour too.
 
-use super::draw::put;
+use super::draw::span;
 use crate::ui::theme::{StyleId, Theme};
-use ratatui::buffer::Buffer;
+use ratatui::text::{Line, Span};
 
 /// The hues of guest, usr, sys, wait; everywhere the same.
 pub const HUES: [StyleId; 4] = [StyleId::Guest, StyleId::Usr, StyleId::Sys, StyleId::Wait];
@@ -16,14 +16,13 @@ const VISIBLE: f64 = 0.01;
 /// How a bar is filled: the part that has most of each cell, and how many eighths of the last cell
 /// are filled.
 fn fill(parts: [f64; 4], whole: f64, width: u16) -> (Vec<usize>, u16) {
-    let share = |p: f64| {
-        if whole > 0.0 && p.is_finite() {
-            (p.max(0.0) / whole).min(1.0)
+    let shares = parts.map(|part| {
+        if whole > 0.0 && part.is_finite() {
+            (part.max(0.0) / whole).min(1.0)
         } else {
             0.0
         }
-    };
-    let shares = parts.map(share);
+    });
     let mut ends = [0.0; 4];
     let mut sum = 0.0_f64;
     for (end, share) in ends.iter_mut().zip(shares) {
@@ -61,30 +60,24 @@ fn fill(parts: [f64; 4], whole: f64, width: u16) -> (Vec<usize>, u16) {
     (cells, last_eighths)
 }
 
+/// The header of a column of bars.
+pub fn legend(theme: &Theme) -> Line<'static> {
+    let mut words = Vec::new();
+    for (word, hue) in LEGEND.split_inclusive(' ').zip(HUES) {
+        words.push(span(word, theme.style(hue)));
+    }
+    Line::from(words)
+}
+
 /// A framed bar of guest, usr, sys, wait.
-pub fn parts(
-    buf: &mut Buffer,
-    x: u16,
-    y: u16,
-    width: u16,
-    parts: [f64; 4],
-    whole: f64,
-    theme: &Theme,
-) {
+pub fn parts(width: u16, parts: [f64; 4], whole: f64, theme: &Theme) -> Line<'static> {
     if width < 3 {
-        return;
+        return Line::default();
     }
     let dim = theme.style(StyleId::Dim);
-    put(buf, x, y, &theme.glyphs.edges[0].to_string(), 1, dim);
-    put(
-        buf,
-        x + width - 1,
-        y,
-        &theme.glyphs.edges[1].to_string(),
-        1,
-        dim,
-    );
+    let [left, right] = theme.glyphs.edges.map(|edge| span(&edge.to_string(), dim));
     let (cells, last_eighths) = fill(parts, whole, width - 2);
+    let mut bar = vec![left];
     for (i, &part) in cells.iter().enumerate() {
         let is_end = i + 1 == cells.len() && last_eighths < 8;
         let glyph = match theme.glyphs.eighths {
@@ -95,15 +88,12 @@ pub fn parts(
             _ if is_end && last_eighths < 4 && i > 0 && part < 3 => break,
             _ => theme.glyphs.bar[part],
         };
-        put(
-            buf,
-            x + 1 + i as u16,
-            y,
-            &glyph.to_string(),
-            1,
-            theme.style(HUES[part]),
-        );
+        bar.push(span(&glyph.to_string(), theme.style(HUES[part])));
     }
+    let empty = usize::from(width - 1) - bar.len();
+    bar.push(Span::raw(" ".repeat(empty)));
+    bar.push(right);
+    Line::from(bar)
 }
 
 #[cfg(test)]

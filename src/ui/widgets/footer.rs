@@ -190,9 +190,13 @@ fn keys(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
             keys.push((key, word, is_current));
         }
     }
-    let wide = |(key, word, _): &(&str, &str, bool)| width(key) + width(word) + 3;
-    while keys.iter().map(wide).sum::<u16>() > right.saturating_sub(x) && keys.len() > END.len() {
-        keys.remove(keys.len() - 1 - END.len());
+    let mut needed: u16 = 0;
+    for (key, word, _) in &keys {
+        needed += width(key) + width(word) + 3;
+    }
+    while needed > right.saturating_sub(x) && keys.len() > END.len() {
+        let (key, word, _) = keys.remove(keys.len() - 1 - END.len());
+        needed -= width(key) + width(word) + 3;
     }
     for (key, word, is_current) in keys {
         let room = right.saturating_sub(x);

@@ -30,21 +30,21 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     if area.height == 0 {
         return;
     }
-    let line = |n: u16| Rect {
-        y: area.y + n,
-        height: 1,
-        ..area
-    };
-    top(buf, line(0), state, theme);
-    let has_verdict = area.height > 3;
-    if area.height > 1 {
-        let problem = state.findings_about(None).next();
-        let unsaid = problem.filter(|_| !has_verdict);
-        host(buf, line(1), state, unsaid, theme);
-    }
-    if has_verdict {
-        memory(buf, line(2), state, theme);
-        verdict(buf, line(3), state, theme);
+    let problem = state.findings_about(None).next();
+    let lines: Vec<Rect> = area.rows().collect();
+    match lines[..] {
+        [first, host_line, memory_line, verdict_line, ..] => {
+            top(buf, first, state, theme);
+            host(buf, host_line, state, None, theme);
+            memory(buf, memory_line, state, theme);
+            verdict(buf, verdict_line, state, theme);
+        }
+        [first, host_line, ..] => {
+            top(buf, first, state, theme);
+            host(buf, host_line, state, problem, theme);
+        }
+        [first] => top(buf, first, state, theme),
+        [] => {}
     }
 }
 
@@ -85,18 +85,18 @@ fn columns(pieces: &StyledLine) -> u16 {
     pieces.iter().map(|(text, _)| width(text)).sum()
 }
 
+/// A number of things, in the plural unless it is one.
+fn count(n: usize, one: &str) -> (String, StyleId) {
+    let plural = if n == 1 { "" } else { "s" };
+    (format!(" {n} {one}{plural}"), StyleId::Text)
+}
+
 /// The host and its guests; the name of a recording.
 fn left_pieces(state: &AppState, theme: &Theme) -> StyledLine {
     let Some(m) = &state.model else {
         return vec![("kvmtop".into(), StyleId::Strong)];
     };
     let name = Some(clean(&m.host.facts.hostname)).filter(|name| !name.is_empty());
-    let count = |n: usize, one: &str| {
-        (
-            format!(" {n} {one}{}", if n == 1 { "" } else { "s" }),
-            StyleId::Text,
-        )
-    };
     let mut all = vec![
         (
             name.unwrap_or_else(|| "kvmtop".into()) + " ",
@@ -223,10 +223,10 @@ fn memory(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         );
         x += room;
     }
-    let percent = |bytes: u64| 100.0 * bytes as f64 / host.total.max(1) as f64;
     let caches = host.caches().unwrap_or(0);
-    let parts = [percent(of_guests), percent(other), percent(caches), 0.0];
-    bars::parts(buf, area.x + 5, area.y, bar, parts, 100.0, theme);
+    let parts = [of_guests, other, caches, 0];
+    let parts = parts.map(|bytes| 100.0 * bytes as f64 / host.total.max(1) as f64);
+    put_bar(buf, area, bar, parts, theme);
 }
 
 /// This many parts of the host's memory are named even where figures run out of room.
@@ -314,17 +314,30 @@ fn verdict(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         return;
     };
     let (mark, look) = severity_mark(problem.severity, theme);
-    put(buf, area.x, area.y, &mark.to_string(), 1, theme.style(look));
+    put(
+        buf,
+        area.x + 1,
+        area.y,
+        &mark.to_string(),
+        1,
+        theme.style(look),
+    );
     let right = problems::cost(problem).unwrap_or_default();
     let end = area.right().saturating_sub(width(&right) + 1);
     let title = fit_words(
         &clean_line(&problem.title),
-        end.saturating_sub(area.x + 3),
+        end.saturating_sub(area.x + 5),
         theme.glyphs.cut,
     );
     let room = area.width;
-    put(buf, area.x + 1, area.y, &title, room, theme.style(look));
+    put(buf, area.x + 3, area.y, &title, room, theme.style(look));
     put(buf, end, area.y, &right, room, theme.style(StyleId::Dim));
+}
+
+/// Paints the bar of a line, after its label.
+fn put_bar(buf: &mut Buffer, line: Rect, width: u16, parts: [f64; 4], theme: &Theme) {
+    let bar = bars::parts(width, parts, 100.0, theme);
+    buf.set_line(line.x + 5, line.y, &bar, width);
 }
 
 /// Width of the bars of CPU time and memory.
@@ -420,5 +433,5 @@ fn host(buf: &mut Buffer, area: Rect, state: &AppState, problem: Option<&Finding
         text(x, &clean(&problem.problem), StyleId::Text);
     }
     let parts = [usage.guests, usage.other, usage.irq, usage.steal];
-    bars::parts(buf, area.x + 5, area.y, bar, parts, 100.0, theme);
+    put_bar(buf, area, bar, parts, theme);
 }

@@ -22,19 +22,17 @@ pub fn lines(state: &AppState, screen: u16, glyphs: &Glyphs) -> Vec<StyledLine> 
     let all: Vec<&Binding> = KEYMAP.iter().filter(|b| b.when.is_for(recorded)).collect();
     let (first, others) = all.split_at(MAX_FIRST);
     let mut out = Vec::new();
-    let key = |out: &mut Vec<StyledLine>, b: &Binding, label| {
-        entry(out, (b.keys, StyleId::Key, label), b.help, screen);
-    };
-    first.iter().for_each(|b| key(&mut out, b, LABEL.1));
-    for (when, title) in When::ALL
-        .into_iter()
-        .filter(|(when, _)| when.is_for(recorded))
-    {
+    for b in first {
+        entry(&mut out, (b.keys, StyleId::Key, LABEL.1), b.help, screen);
+    }
+    for (when, title) in When::ALL {
+        if !when.is_for(recorded) {
+            continue;
+        }
         heading(&mut out, title);
-        others
-            .iter()
-            .filter(|b| b.when == when)
-            .for_each(|b| key(&mut out, b, LABEL.0));
+        for b in others.iter().filter(|b| b.when == when) {
+            entry(&mut out, (b.keys, StyleId::Key, LABEL.0), b.help, screen);
+        }
     }
     heading(&mut out, "MARKS AND BARS");
     for (marks, text) in legend(glyphs) {

@@ -7,7 +7,7 @@ use crate::ui::layout;
 use crate::ui::menus;
 use crate::ui::screen_view::ScreenView;
 use crate::ui::state::{AppState, Menu};
-use crate::ui::table::{AnyTable, ColumnHead, ColumnId, TableId, TablePainter};
+use crate::ui::table::{AnyTable, ColumnId, TableId, TablePainter};
 use crate::ui::text::{fit_words, width};
 use crate::ui::theme::{StyleId, Theme};
 use crate::ui::views::{self, guests};
@@ -28,16 +28,16 @@ pub fn paint(
     let (title, note, entries): (_, _, Vec<Entry>) = match menu {
         Menu::Sort(table) => {
             let sort = state.table(table).sort;
-            let entry = |(n, head): (usize, ColumnHead)| {
-                let sort = sort.filter(|sort| sort.column.0 == n);
-                let order = sort.map_or(' ', |sort| theme.glyphs.sort[usize::from(sort.reversed)]);
-                (format!("{order} {:<19}", head.header), head.help)
-            };
-            let entries = views::heads(table)
-                .into_iter()
-                .enumerate()
-                .map(entry)
-                .collect();
+            let mut entries = Vec::new();
+            for (n, head) in views::heads(table).into_iter().enumerate() {
+                let order = match sort {
+                    Some(sort) if sort.column.0 == n => {
+                        theme.glyphs.sort[usize::from(sort.reversed)]
+                    }
+                    _ => ' ',
+                };
+                entries.push((format!("{order} {:<19}", head.header), head.help));
+            }
             (
                 format!("sort {} by", table.title()),
                 "the same column again: reverse",
@@ -46,22 +46,19 @@ pub fn paint(
         }
         Menu::Columns(table) => {
             let heads = state.heads(table);
-            let entry = |(id, is_chosen): (ColumnId, bool)| {
-                let (head, mark) = (&heads[id.0], if is_chosen { 'x' } else { ' ' });
+            let mut entries = Vec::new();
+            for (id, is_chosen) in menus::listed(state, table) {
+                let head = &heads[id.0];
+                let mark = if is_chosen { 'x' } else { ' ' };
                 let no_room = if is_chosen && !has_room(state, table, id, theme) {
                     "no room"
                 } else {
                     ""
                 };
-                (
-                    format!(
-                        "[{mark}] {:<19} {no_room:<8} {:<12}",
-                        head.header, head.name
-                    ),
-                    head.help,
-                )
-            };
-            let entries = menus::listed(state, table).into_iter().map(entry).collect();
+                let (header, name) = (head.header, head.name);
+                let label = format!("[{mark}] {header:<19} {no_room:<8} {name:<12}");
+                entries.push((label, head.help));
+            }
             (
                 format!("columns of {}", table.title()),
                 "the second name: filters, CSV",
@@ -79,7 +76,8 @@ pub fn paint(
         }
     };
     let room = popup::room(area.width);
-    let line = |(i, (label, help)): (usize, &Entry)| -> StyledLine {
+    let mut lines: Vec<StyledLine> = Vec::new();
+    for (i, (label, help)) in entries.iter().enumerate() {
         let (cursor, look, of_help) = if i == at {
             (theme.glyphs.cursor, StyleId::Strong, StyleId::Text)
         } else {
@@ -87,12 +85,9 @@ pub fn paint(
         };
         let label = format!("{cursor} {label} ");
         let rest = room.saturating_sub(width(&label));
-        vec![
-            (label, look),
-            (fit_words(help, rest, theme.glyphs.cut), of_help),
-        ]
-    };
-    let lines: Vec<StyledLine> = entries.iter().enumerate().map(line).collect();
+        let help = fit_words(help, rest, theme.glyphs.cut);
+        lines.push(vec![(label, look), (help, of_help)]);
+    }
     let shown = usize::from(area.height.saturating_sub(3)).max(1);
     let scroll = (at + 1).saturating_sub(shown);
     popup::paint(
@@ -111,16 +106,18 @@ pub fn paint(
 
 /// Whether a chosen column has room on the screen.
 fn has_room(state: &AppState, id: TableId, column: ColumnId, theme: &Theme) -> bool {
-    let of = |table: &dyn AnyTable, width: u16| {
-        TablePainter::new(table, state.table(id), width.saturating_sub(1), theme).shows(column)
-    };
     let plan = layout::plan(state);
-    if state.view == ScreenView::Guests {
-        return of(&guests::table(state), plan.list.width);
-    }
-    state
-        .page_of(state.view)
-        .tables()
-        .find(|table| table.id() == id)
-        .is_none_or(|table| of(table, plan.page.width))
+    let list;
+    let page;
+    let (table, width): (&dyn AnyTable, u16) = if state.view == ScreenView::Guests {
+        list = guests::table(state);
+        (&list, plan.list.width)
+    } else {
+        page = state.page_of(state.view);
+        match page.tables().find(|table| table.id() == id) {
+            Some(table) => (table, plan.page.width),
+            None => return true,
+        }
+    };
+    TablePainter::new(table, state.table(id), width.saturating_sub(1), theme).shows(column)
 }

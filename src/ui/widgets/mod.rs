@@ -11,11 +11,15 @@ pub mod timeline;
 
 use super::text::{fit_words, width, wrap};
 use super::theme::{StyleId, Theme};
-use draw::put;
+use draw::span;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::symbols::scrollbar::Set;
-use ratatui::widgets::{Scrollbar, ScrollbarOrientation, ScrollbarState, StatefulWidget};
+use ratatui::text::Line;
+use ratatui::widgets::{
+    Block, Borders, Paragraph, Scrollbar, ScrollbarOrientation, ScrollbarState, StatefulWidget,
+    Widget,
+};
 
 /// A line: pieces of text, each with its look.
 pub type StyledLine = Vec<(String, StyleId)>;
@@ -25,71 +29,51 @@ const MIN_LEFT: u16 = 16;
 
 /// Paints a title on a rule, with text after it and at the right end.
 pub fn title(buf: &mut Buffer, line: Rect, name: &str, left: &str, right: &str, theme: &Theme) {
-    let rule = theme.glyphs.rule.to_string().repeat(line.width.into());
-    put(
-        buf,
-        line.x,
-        line.y,
-        &rule,
-        line.width,
-        theme.style(StyleId::Dim),
-    );
-    let mut x = line.x + 1;
     let name = format!(" {name} ");
-    put(
-        buf,
-        x,
-        line.y,
-        &name,
-        line.width.saturating_sub(1),
-        theme.style(StyleId::Head),
-    );
-    x += width(&name);
-    let room = line.right().saturating_sub(x + 1);
+    let room = line.width.saturating_sub(width(&name) + 2);
     let right_width = width(right) + 2;
-    let left_width = width(left).min(MIN_LEFT);
-    let right_fits = !right.is_empty() && right_width + left_width + 1 < room;
+    let right_fits = !right.is_empty() && right_width + width(left).min(MIN_LEFT) + 1 < room;
     let left_room = if right_fits { room - right_width } else { room };
+    let dim = theme.style(StyleId::Dim);
+    let rule = theme.glyphs.rule.to_string();
+    let mut pieces = vec![span(&rule, dim), span(&name, theme.style(StyleId::Head))];
     if !left.is_empty() {
-        let text = format!(
-            " {} ",
-            fit_words(left, left_room.saturating_sub(2), theme.glyphs.cut)
-        );
-        put(buf, x, line.y, &text, left_room, theme.style(StyleId::Text));
+        let left = fit_words(left, left_room.saturating_sub(2), theme.glyphs.cut);
+        pieces.push(span(&format!(" {left} "), theme.style(StyleId::Text)));
     }
+    let mut block = Block::new()
+        .borders(Borders::TOP)
+        .border_set(theme.glyphs.frame)
+        .border_style(dim)
+        .title(Line::from(pieces));
     if right_fits {
-        put(
-            buf,
-            line.right() - 1 - right_width,
-            line.y,
-            &format!(" {right} "),
-            right_width,
-            theme.style(StyleId::Dim),
-        );
+        let right = vec![span(&format!(" {right} "), dim), span(&rule, dim)];
+        block = block.title(Line::from(right).right_aligned());
     }
+    block.render(line, buf);
+}
+
+/// A line of pieces as ratatui's.
+fn styled(pieces: &StyledLine, theme: &Theme) -> Line<'static> {
+    let mut spans = Vec::new();
+    for (text, look) in pieces {
+        spans.push(span(text, theme.style(*look)));
+    }
+    Line::from(spans)
 }
 
 /// Paints pieces of text in a line, cut to it.
 pub fn paint_line(buf: &mut Buffer, line: Rect, pieces: &StyledLine, theme: &Theme) {
-    let mut x = line.x;
-    for (text, look) in pieces {
-        put(
-            buf,
-            x,
-            line.y,
-            text,
-            line.right().saturating_sub(x),
-            theme.style(*look),
-        );
-        x = x.saturating_add(width(text));
-    }
+    styled(pieces, theme).render(line, buf);
 }
 
 /// Paints sentences, wrapped to an area.
 pub fn say(buf: &mut Buffer, area: Rect, text: &str, look: StyleId, theme: &Theme) {
-    for (line, y) in wrap(text, area.width).iter().zip(area.y..area.bottom()) {
-        put(buf, area.x, y, line, area.width, theme.style(look));
+    let mut lines = Vec::new();
+    for line in wrap(text, area.width) {
+        lines.push(Line::from(span(&line, theme.style(look))));
     }
+    Paragraph::new(lines).render(area, buf);
 }
 
 /// Paints the scroll bar at the right edge of an area whose content has more lines than fit.
@@ -98,15 +82,13 @@ pub fn scrollbar(buf: &mut Buffer, area: Rect, lines: usize, top: usize, theme: 
     if lines <= room || room < 3 {
         return;
     }
-    let (thumb, track) = (
-        theme.glyphs.bar[0].to_string(),
-        theme.glyphs.frame[5].to_string(),
-    );
+    let thumb = theme.glyphs.bar[0].to_string();
+    let track = theme.glyphs.frame.vertical_right;
     let symbols = Set {
-        track: &track,
+        track,
         thumb: &thumb,
-        begin: &track,
-        end: &track,
+        begin: track,
+        end: track,
     };
     let bar = Scrollbar::new(ScrollbarOrientation::VerticalRight)
         .symbols(symbols)

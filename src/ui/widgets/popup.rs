@@ -1,12 +1,13 @@
 //! A popup: framed text over the screen that can be scrolled.
 
-use super::draw::{highlight, put};
+use super::draw::{highlight, span};
 use super::{StyledLine, paint_line};
-use crate::ui::text::{fit, width};
+use crate::ui::text::fit;
 use crate::ui::theme::{StyleId, Theme};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::widgets::{Clear, Widget};
+use ratatui::text::Line;
+use ratatui::widgets::{Block, Clear, Padding, Widget};
 
 /// Widest text that is still easy to read.
 const MAX_WIDTH: u16 = 120;
@@ -41,85 +42,35 @@ pub fn paint(buf: &mut Buffer, screen: Rect, popup: &PopupText<'_>, theme: &Them
         width: width_all,
         height,
     };
-    Clear.render(area, buf);
-    frame(buf, area, theme);
     let room = area.width - 6;
-    let title = format!(" {} ", fit(popup.title, room, theme.glyphs.cut));
-    put(
-        buf,
-        area.x + 1,
-        area.y,
-        &title,
-        room + 2,
-        theme.style(StyleId::Strong),
-    );
+    let cut = theme.glyphs.cut;
+    let title = format!(" {} ", fit(popup.title, room, cut));
     let shown = usize::from(height - 2);
     let scroll = popup.scroll.min(lines.len().saturating_sub(shown));
-    for (i, line) in lines.iter().enumerate().skip(scroll).take(shown) {
-        let row = Rect {
-            x: area.x + 2,
-            y: area.y + 1 + (i - scroll) as u16,
-            width: area.width - 4,
-            height: 1,
-        };
-        paint_line(buf, row, line, theme);
-        if popup.selected == Some(i) {
-            highlight(buf, row, theme);
-        }
-    }
     let more = format!("{}-{} of {}", scroll + 1, scroll + shown, lines.len());
-    let more = if lines.len() > shown {
-        more
-    } else {
-        String::new()
+    let foot = match (popup.note, lines.len() > shown) {
+        (note, false) => note.to_owned(),
+        ("", true) => more,
+        (note, true) => format!("{note}  {more}"),
     };
-    let foot = [popup.note, &more]
-        .into_iter()
-        .filter(|s| !s.is_empty())
-        .collect::<Vec<_>>()
-        .join("  ");
+    let mut frame = Block::bordered()
+        .border_set(theme.glyphs.frame)
+        .border_style(theme.style(StyleId::Dim))
+        .padding(Padding::horizontal(1))
+        .title(span(&title, theme.style(StyleId::Strong)));
     if !foot.is_empty() {
-        let foot = format!(" {} ", fit(&foot, room, theme.glyphs.cut));
-        put(
-            buf,
-            area.right() - 2 - width(&foot),
-            area.bottom() - 1,
-            &foot,
-            width(&foot),
-            theme.style(StyleId::Dim),
-        );
+        let foot = format!(" {} ", fit(&foot, room, cut));
+        let foot = Line::from(span(&foot, theme.style(StyleId::Dim)));
+        frame = frame.title_bottom(foot.right_aligned());
     }
-}
-
-fn frame(buf: &mut Buffer, area: Rect, theme: &Theme) {
-    let [
-        top_left,
-        top_right,
-        bottom_left,
-        bottom_right,
-        horizontal,
-        vertical,
-    ] = theme.glyphs.frame;
-    let style = theme.style(StyleId::Dim);
-    let run = horizontal.to_string().repeat(usize::from(area.width - 2));
-    put(
-        buf,
-        area.x,
-        area.y,
-        &format!("{top_left}{run}{top_right}"),
-        area.width,
-        style,
-    );
-    put(
-        buf,
-        area.x,
-        area.bottom() - 1,
-        &format!("{bottom_left}{run}{bottom_right}"),
-        area.width,
-        style,
-    );
-    for y in area.y + 1..area.bottom() - 1 {
-        put(buf, area.x, y, &vertical.to_string(), 1, style);
-        put(buf, area.right() - 1, y, &vertical.to_string(), 1, style);
+    let inner = frame.inner(area);
+    Clear.render(area, buf);
+    frame.render(area, buf);
+    for (line, row) in lines.iter().skip(scroll).zip(inner.rows()) {
+        paint_line(buf, row, line, theme);
+    }
+    let selected = popup.selected.and_then(|at| at.checked_sub(scroll));
+    if let Some(row) = selected.and_then(|at| inner.rows().nth(at)) {
+        highlight(buf, row, theme);
     }
 }

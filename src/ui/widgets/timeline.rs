@@ -42,12 +42,9 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     if room < 3 {
         return;
     }
-    let column = |ms: i64| {
-        let all = (p.range_ms.1 - p.range_ms.0).max(1) as f64;
-        let share = ((ms - p.range_ms.0) as f64 / all).clamp(0.0, 1.0);
-        x + (share * f64::from(room - 1)).round() as u16
-    };
-    let done = column(now);
+    let all = (p.range_ms.1 - p.range_ms.0).max(1) as f64;
+    let share = ((now - p.range_ms.0) as f64 / all).clamp(0.0, 1.0);
+    let done = x + (share * f64::from(room - 1)).round() as u16;
     put(
         buf,
         x,

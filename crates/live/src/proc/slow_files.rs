@@ -111,7 +111,7 @@ impl SlowFiles {
             work()
         };
         // A user that is not known shares the places of one.
-        self.slots.run(uid.unwrap_or(u32::MAX), "slow-files", work)
+        self.slots.run(uid.unwrap_or(u32::MAX), "files", work)
     }
 
     /// Starts a thread that reads a file. `None`: too many threads wait, or this tick has waited

@@ -15,11 +15,11 @@ use crate::ui::state::AppState;
 use crate::ui::table::{TableId, TablePainter};
 use crate::ui::text::{clean, width};
 use crate::ui::theme::{StyleId, Theme};
-use crate::ui::widgets::draw::put;
+use crate::ui::widgets::draw::{put, select};
 use crate::ui::widgets::{say, scrollbar};
 use judge::model::DomainModel;
 use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
+use ratatui::layout::{Constraint, Layout, Rect};
 use sample::{SourceId, SourceState, SourceStatus};
 
 /// Paints the list.
@@ -36,23 +36,18 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     }
     let table = table(state);
     let painter = TablePainter::new(&table, state.table(TableId::Guests), area.width - 1, theme);
-    let line = |n: usize| Rect {
-        y: area.y + n as u16,
-        height: 1,
+    let [head, below] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
+    // The scroll bar is at the right edge.
+    let beside = |area: Rect| Rect {
         width: area.width - 1,
         ..area
     };
-    painter.head(buf, line(0));
-    count(buf, line(0), state, theme);
-    let (top, room) = (state.list.top, usize::from(area.height - 1));
-    for (n, row) in (top..table.rows.len()).take(room).enumerate() {
-        painter.row(buf, line(n + 1), row, row == state.list.at);
-    }
-    let below = Rect {
-        y: area.y + 1,
-        height: area.height - 1,
-        ..area
-    };
+    let (head, rows) = (beside(head), beside(below));
+    painter.head(buf, head);
+    count(buf, head, state, theme);
+    let top = state.list.top;
+    painter.rows(buf, rows, top);
+    select(buf, rows, state.list.at.checked_sub(top), theme);
     scrollbar(buf, below, table.rows.len(), top, theme);
 }
 

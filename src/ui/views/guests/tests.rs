@@ -104,7 +104,7 @@ fn the_worst_problem_is_first_then_the_largest_cost_then_the_busiest() {
     );
     assert!(line(&state, "▲ host tasks").contains("KSM uses much CPU"));
     assert!(
-        lines(&state)[3].starts_with('▲'),
+        lines(&state)[3].starts_with(" ▲"),
         "the host's own problem has a line of its own: {}",
         lines(&state)[3]
     );
