@@ -56,9 +56,8 @@ impl AppState {
         if self.message_age > MESSAGE_LASTS {
             self.message = None;
         }
-        if let Some(now) = self
-            .new_trouble(&tick.model)
-            .filter(|_| tick.playback.is_none())
+        if tick.playback.is_none()
+            && let Some(now) = self.new_trouble(&tick.model)
         {
             self.say(now);
         }
@@ -130,7 +129,9 @@ impl AppState {
     pub(super) fn go_back(&mut self) {
         self.is_back = true;
         self.paused = false;
-        if let Some(model) = self.model.as_ref().filter(|_| self.held.is_none()) {
+        if self.held.is_none()
+            && let Some(model) = &self.model
+        {
             let tick = Tick {
                 model: model.clone(),
                 report: self.report.clone(),
@@ -194,7 +195,12 @@ impl AppState {
         let new: Vec<&SourceStatus> = now.sources.iter().filter(is_new).collect();
         // A recording that fails is reported in the line that reported its start.
         if let Some(recording) = new.iter().find(|s| s.id == SourceId::Recording) {
-            return (!self.session.source.is_recorded()).then(|| recording.sentence());
+            let is_live = !self.session.source.is_recorded();
+            return if is_live {
+                Some(recording.sentence())
+            } else {
+                None
+            };
         }
         let source = new.first()?;
         let more = if new.len() > 1 {
@@ -202,10 +208,8 @@ impl AppState {
         } else {
             String::new()
         };
-        let (key, id) = (
-            self.key_name(Action::Show(ScreenView::Sources)),
-            source.id.as_str(),
-        );
+        let key = self.key_name(Action::Show(ScreenView::Sources));
+        let id = source.id.as_str();
         let cause = source.cause.as_deref().unwrap_or_default();
         let named = if cause.starts_with(id) {
             cause.to_owned()

@@ -210,6 +210,29 @@ fn signals(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What the screen has the collector read only while it is shown.
+#[derive(Default)]
+struct ShownSources {
+    details: [bool; ON_DEMAND.len()],
+    devices: bool,
+}
+
+impl ShownSources {
+    /// Tells the collector what is shown now and was not, or is no longer.
+    fn announce(&mut self, state: &AppState, control: &dyn Fn(Control)) {
+        for (detail, was_shown) in ON_DEMAND.into_iter().zip(&mut self.details) {
+            let is_shown = shows(state, detail);
+            if std::mem::replace(was_shown, is_shown) != is_shown {
+                control(Control::Show(detail, is_shown));
+            }
+        }
+        let watches = watches_devices(state);
+        if std::mem::replace(&mut self.devices, watches) != watches {
+            control(Control::WatchDevices(watches));
+        }
+    }
+}
+
 /// Draws, sleeps until something happens, handles all that happened, and draws again.
 fn event_loop(
     guard: &mut Guard,
@@ -218,8 +241,7 @@ fn event_loop(
     handlers: &mut ScreenHandlers,
     wake: &Receiver<ScreenEvent>,
 ) -> anyhow::Result<()> {
-    let mut shown = ON_DEMAND.map(|_| false);
-    let mut watches = false;
+    let mut shown = ShownSources::default();
     let mut by_user = true;
     loop {
         if Guard::is_taken() {
@@ -228,21 +250,8 @@ fn event_loop(
             let cursor = render::paint(&mut buffer, state, theme);
             guard.draw(buffer, cursor, by_user)?;
         }
-        for (detail, was_shown) in ON_DEMAND.into_iter().zip(&mut shown) {
-            let is_shown = shows(state, detail);
-            if std::mem::replace(was_shown, is_shown) != is_shown
-                && let Some(control) = &handlers.control
-            {
-                // A collector that is gone shows nothing more anyway.
-                control(Control::Show(detail, is_shown));
-            }
-        }
-        let watches_now = watches_devices(state);
-        if watches_now != watches
-            && let Some(control) = &handlers.control
-        {
-            watches = watches_now;
-            control(Control::WatchDevices(watches));
+        if let Some(control) = &handlers.control {
+            shown.announce(state, control);
         }
         let Ok(first) = wake.recv() else {
             return Ok(());
@@ -373,10 +382,8 @@ fn written(name: &str, text: &str) -> String {
 /// Writes a file that was not there, for its owner alone: never over another one, never through a
 /// link that somebody laid (`O_EXCL` follows none, open(2)).
 fn write_new(path: &Path, text: &str) -> std::io::Result<PathBuf> {
-    let (stem, ext) = (
-        path.file_stem().unwrap_or_default().to_string_lossy(),
-        path.extension().unwrap_or_default().to_string_lossy(),
-    );
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let ext = path.extension().unwrap_or_default().to_string_lossy();
     for n in 0..100 {
         let path = if n == 0 {
             path.to_path_buf()

@@ -103,24 +103,26 @@ pub fn plan(state: &AppState) -> Plan {
             ..plan
         };
     }
+    below_each_other(body, state, plan)
+}
+
+/// The list, and below it what is said about the selected row.
+fn below_each_other(body: Rect, state: &AppState, plan: Plan) -> Plan {
+    let rows = state.size.1;
     let heights = DETAIL.iter().find(|(from, ..)| rows >= *from);
-    let (_, detail, tables) = heights.copied().unwrap_or_default();
+    let (_, mut detail, mut tables) = heights.copied().unwrap_or_default();
     let minute = if rows >= MINUTE.0 { MINUTE.1 } else { 0 };
-    // Rows that the list of all guests cannot fill are for its problem and the tables.
-    let left_to_list = body.height.saturating_sub(detail + tables + minute);
-    let spare = if tables > 0 {
-        left_to_list.saturating_sub(rows_of_list(state))
-    } else {
-        0
-    };
-    let (detail, tables) = (detail + spare / 3, tables + spare - spare / 3);
-    let [list, detail, tables, minute] = Layout::vertical([
-        Constraint::Fill(1),
-        lines(detail),
-        lines(tables),
-        lines(minute),
-    ])
-    .areas(body);
+    if tables > 0 {
+        // Rows that the list of all guests cannot fill are for its problem and the tables.
+        let left_to_list = body.height.saturating_sub(detail + tables + minute);
+        let spare = left_to_list.saturating_sub(rows_of_list(state));
+        detail += spare / 3;
+        tables += spare - spare / 3;
+    }
+    let heights = [detail, tables, minute].map(Constraint::Length);
+    let [detail, tables, minute] = heights;
+    let [list, detail, tables, minute] =
+        Layout::vertical([Constraint::Fill(1), detail, tables, minute]).areas(body);
     Plan {
         list,
         detail,

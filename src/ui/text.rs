@@ -37,7 +37,9 @@ pub fn fit(text: &str, columns: u16, mark: char) -> String {
         return text.to_string();
     }
     let mut kept = cut(text, columns.saturating_sub(1));
-    kept.extend((columns > 0).then_some(mark));
+    if columns > 0 {
+        kept.push(mark);
+    }
     kept
 }
 

@@ -57,7 +57,8 @@ fn typed(state: &mut AppState) {
     let Some(Popup::Input(Prompt::Filter { before, error }, input)) = &mut state.popup else {
         return;
     };
-    let (text, fields) = (input.value(), filter_fields());
+    let text = input.value();
+    let fields = filter_fields();
     let is_open = !text.is_empty() && !filter::suggestions(text, &fields).is_empty();
     match TableFilter::read(text, &fields) {
         Ok(filter) if !is_open => (state.list.filter, *error) = (filter, None),

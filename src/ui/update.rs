@@ -31,7 +31,8 @@ pub fn key(state: &mut AppState, event: KeyEvent) -> Vec<Effect> {
         return Vec::new();
     }
     let is_said = state.message.take().is_some();
-    let unconfirmed = state.unconfirmed.take().filter(|_| is_said);
+    let asked = state.unconfirmed.take();
+    let unconfirmed = if is_said { asked } else { None };
     if event.code == KeyCode::Char('c') && event.modifiers.contains(KeyModifiers::CONTROL) {
         return vec![Effect::Quit];
     }
@@ -368,21 +369,15 @@ fn outward(state: &mut AppState, action: Action) -> Vec<Effect> {
             effects
         }
         Action::EngineLevel => {
-            let (level, said) = match state
-                .newest_model()
-                .map(|m| m.engine.level)
-                .unwrap_or_default()
-            {
-                EngineLevel::Full => (
-                    EngineLevel::None,
-                    format!("tracing is off: {key} traces again"),
-                ),
-                EngineLevel::None => (
-                    EngineLevel::Full,
-                    format!("everything is traced: {key} turns tracing off"),
-                ),
+            let model = state.newest_model();
+            let level = match model.map(|m| m.engine.level).unwrap_or_default() {
+                EngineLevel::Full => EngineLevel::None,
+                EngineLevel::None => EngineLevel::Full,
             };
-            state.say(said);
+            state.say(match level {
+                EngineLevel::None => format!("tracing is off: {key} traces again"),
+                EngineLevel::Full => format!("everything is traced: {key} turns tracing off"),
+            });
             vec![Effect::Control(Control::SetEngineLevel(level))]
         }
         Action::Interval(by) => vec![Effect::Control(Control::SetInterval(interval(state, by)))],

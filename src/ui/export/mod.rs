@@ -92,7 +92,8 @@ fn document(state: &AppState) -> Option<JsonDocument> {
     } else {
         "session"
     };
-    let (model, domains) = (state.model.as_ref()?, &DomainFilter::default());
+    let model = state.model.as_ref()?;
+    let domains = &DomainFilter::default();
     let mut document = JsonDocument::new(&report::View {
         model,
         findings: &state.report,

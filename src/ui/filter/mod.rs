@@ -159,7 +159,8 @@ fn condition(text: &str, fields: &[FilterField]) -> Result<Condition, (usize, St
     let Some(found) = COMPARISON.captures(text) else {
         return Ok(Condition::Name(TextPattern::new(text.trim(), false)));
     };
-    let (name, value) = (&found["field"], &found["value"]);
+    let name = &found["field"];
+    let value = &found["value"];
     let [at_name, at_operator, at_value] = ["field", "operator", "value"]
         .map(|group| found.name(group).map_or(0, |group| group.start()));
     if name.is_empty() {
@@ -178,35 +179,47 @@ fn condition(text: &str, fields: &[FilterField]) -> Result<Condition, (usize, St
     if value.is_empty() {
         return Err((at_value, "a value is missing".into()));
     }
-    let FilterField { name, is_text } = fields[field];
-    let comparison = match (&found["operator"], value) {
-        ("=" | "==" | "!=", "-") => Comparison::IsUnknown,
-        ("=" | "==" | "!=", _) if is_text => Comparison::Matches(TextPattern::new(value, true)),
-        ("~", _) if is_text => Comparison::Matches(TextPattern::new(value, false)),
-        _ if is_text => {
-            return Err((
-                at_operator,
-                format!("{name} is a text: compare it with =, != or ~"),
-            ));
-        }
-        ("~", _) => {
-            return Err((
-                at_operator,
-                format!("{name} is a figure: compare it with =, !=, <, <=, > or >="),
-            ));
-        }
-        (operator, _) => figure_comparison(operator, value).ok_or_else(|| {
-            (
-                at_value,
-                format!("'{value}' is no figure; use 50, 12.5, 10k, 2M or 4GiB"),
-            )
-        })?,
-    };
+    let operator = &found["operator"];
+    let comparison = comparison(fields[field], operator, value).map_err(|error| match error {
+        ComparisonError::Operator(why) => (at_operator, why),
+        ComparisonError::Value(why) => (at_value, why),
+    })?;
     // `a<=5` is not `a>5`.
     Ok(Condition::Compare {
         field,
         comparison,
-        is_negated: ["!=", "<=", ">="].contains(&&found["operator"]),
+        is_negated: ["!=", "<=", ">="].contains(&operator),
+    })
+}
+
+/// Which part of a comparison cannot be read, and why.
+enum ComparisonError {
+    Operator(String),
+    Value(String),
+}
+
+/// What a field's value is compared with.
+fn comparison(
+    FilterField { name, is_text }: FilterField,
+    operator: &str,
+    value: &str,
+) -> Result<Comparison, ComparisonError> {
+    Ok(match operator {
+        "=" | "==" | "!=" if value == "-" => Comparison::IsUnknown,
+        "=" | "==" | "!=" if is_text => Comparison::Matches(TextPattern::new(value, true)),
+        "~" if is_text => Comparison::Matches(TextPattern::new(value, false)),
+        _ if is_text => {
+            let why = format!("{name} is a text: compare it with =, != or ~");
+            return Err(ComparisonError::Operator(why));
+        }
+        "~" => {
+            let why = format!("{name} is a figure: compare it with =, !=, <, <=, > or >=");
+            return Err(ComparisonError::Operator(why));
+        }
+        _ => figure_comparison(operator, value).ok_or_else(|| {
+            let why = format!("'{value}' is no figure; use 50, 12.5, 10k, 2M or 4GiB");
+            ComparisonError::Value(why)
+        })?,
     })
 }
 
@@ -260,10 +273,12 @@ impl TextPattern {
     /// A glob where it contains `*`, `?` or `[`; else the text as a whole or a part of one. A glob
     /// that cannot be read is a text like any other.
     fn new(text: &str, whole: bool) -> Self {
-        let glob = text
-            .contains(['*', '?', '['])
-            .then(|| GlobBuilder::new(text).case_insensitive(true).build());
-        let glob = glob.and_then(Result::ok).map(|g| g.compile_matcher());
+        let glob = if text.contains(['*', '?', '[']) {
+            GlobBuilder::new(text).case_insensitive(true).build().ok()
+        } else {
+            None
+        };
+        let glob = glob.map(|glob| glob.compile_matcher());
         Self {
             text: text.to_lowercase(),
             whole,

@@ -49,7 +49,11 @@ pub fn write_changes(out: &mut impl Write, shown: &Buffer, now: &Buffer) -> io::
             }
             queue!(out, Print(cell.symbol()))?;
             // Behind the last column terminals differ.
-            cursor = (cell.symbol().width() == 1 && x + 1 < now.area.width).then_some((x + 1, y));
+            cursor = if cell.symbol().width() == 1 && x + 1 < now.area.width {
+                Some((x + 1, y))
+            } else {
+                None
+            };
         }
     }
     pen.change(out, Pen::default())
@@ -86,9 +90,10 @@ fn between(now: &Buffer, from: u16, to: u16, y: u16, pen: Pen) -> Option<String>
         return None;
     }
     let mut cells = (from..to).map(|x| &now[(x, y)]);
-    cells
-        .all(|cell| cell.symbol().len() == 1 && pen.shows(cell))
-        .then(|| (from..to).map(|x| now[(x, y)].symbol()).collect())
+    if !cells.all(|cell| cell.symbol().len() == 1 && pen.shows(cell)) {
+        return None;
+    }
+    Some((from..to).map(|x| now[(x, y)].symbol()).collect())
 }
 
 /// How the terminal writes.

@@ -32,7 +32,8 @@ fn fill(parts: [f64; 4], whole: f64, width: u16) -> (Vec<usize>, u16) {
     let eighths = (sum * f64::from(width) * 8.0).round() as u16;
     let mut cells: Vec<usize> = (0..eighths.div_ceil(8))
         .map(|cell| {
-            let (from, to) = (f64::from(cell), f64::from(cell + 1));
+            let from = f64::from(cell);
+            let to = f64::from(cell + 1);
             let mut start = 0.0;
             let covered = ends.map(|end| {
                 let part = end.min(to) - f64::max(start, from);

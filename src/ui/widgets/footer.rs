@@ -148,38 +148,24 @@ fn hint(prompt: &Prompt, typed: &str) -> (String, StyleId) {
     }
 }
 
+/// Paints the message, else the filter at the right end and keys before it.
 fn keys(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let mut x = area.x + 1;
     let cut = theme.glyphs.cut;
     if let Some(message) = &state.message {
         let room = area.width.saturating_sub(2);
-        put(
-            buf,
-            x,
-            area.y,
-            &fit_words(&clean_line(message), room, cut),
-            room,
-            theme.style(StyleId::Strong),
-        );
+        let text = fit_words(&clean_line(message), room, cut);
+        put(buf, x, area.y, &text, room, theme.style(StyleId::Strong));
         return;
     }
     let mut right = area.right();
     if !state.list.filter.is_empty() {
         let filter = clean(state.list.filter.text());
-        let text = fit(
-            &format!("filter: {filter} ({} ends)", state.key_name(A::Back)),
-            area.width / 2,
-            cut,
-        );
+        let text = format!("filter: {filter} ({} ends)", state.key_name(A::Back));
+        let text = fit(&text, area.width / 2, cut);
         right = right.saturating_sub(width(&text) + 1);
-        put(
-            buf,
-            right,
-            area.y,
-            &text,
-            width(&text),
-            theme.style(StyleId::Warning),
-        );
+        let style = theme.style(StyleId::Warning);
+        put(buf, right, area.y, &text, width(&text), style);
         right = right.saturating_sub(1);
     }
     let recorded = state.session.source.is_recorded();

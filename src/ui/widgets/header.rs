@@ -9,7 +9,7 @@ use crate::ui::theme::{StyleId, Theme};
 use crate::ui::views::problems;
 use judge::figures::{duration, or_unknown, rate, seconds, share, size};
 use judge::lint::Finding;
-use judge::model::{ByteRates, HostModel, WholeDiskModel};
+use judge::model::{ByteRates, HostModel, HostUsage, WholeDiskModel};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use sample::{EngineKind, EngineLevel, HostMemory};
@@ -351,6 +351,41 @@ fn gap_and_task(columns: u16) -> (u16, u16) {
     if columns >= WIDE { (2, TASK) } else { (1, 0) }
 }
 
+/// The task outside guests that takes most, from a hundredth of the host's CPU time on.
+fn busiest_task(host: &HostModel, cpus: f64, theme: &Theme) -> String {
+    match host.task_groups.iter().flatten().next() {
+        Some(task) if task.cpu_percent >= cpus => {
+            let name = fit(&clean(&task.comm), 10, theme.glyphs.cut);
+            format!("({name} {})", share(task.cpu_percent / cpus))
+        }
+        _ => String::new(),
+    }
+}
+
+/// The slots of the host's line: name, hue of its part of the bar, figure, room.
+fn slots(
+    usage: &HostUsage,
+    task: &str,
+    task_room: u16,
+) -> [(&'static str, StyleId, String, u16); 5] {
+    let [of_guests, of_other, of_irq, of_steal] = bars::HUES;
+    let taken = if usage.steal > usage.irq {
+        ("steal", of_steal, format!("{:>4}", share(usage.steal)), 9)
+    } else {
+        ("irq", of_irq, format!("{:>6}", share(usage.irq)), 9)
+    };
+    let other = format!("{:>3} {task}", share(usage.other));
+    let guests = format!("{:>3}", share(usage.guests));
+    let idle = format!("{:>3}", share(usage.idle));
+    [
+        ("guests ", of_guests, guests, 10),
+        ("other ", of_other, other, 9 + task_room),
+        taken,
+        ("idle ", StyleId::Dim, idle, 8),
+        ("% of host", StyleId::Dim, String::new(), 9),
+    ]
+}
+
 /// Where the time of the host's CPUs goes, and a problem of the host that has no line of its own. A
 /// slot is left out for lack of room, never for its value, so each keeps its place in every
 /// interval.
@@ -370,62 +405,26 @@ fn host(buf: &mut Buffer, area: Rect, state: &AppState, problem: Option<&Finding
         };
         return text(area.x + 1, why, StyleId::Dim);
     };
-    let exits = model
-        .domains
-        .iter()
-        .filter_map(|d| d.exit_rate.0)
-        .reduce(|a, b| a + b);
+    let exits = model.domains.iter().filter_map(|d| d.exit_rate.0);
+    let exits = exits.reduce(|a, b| a + b);
     let exits = format!("{} exits/s", or_unknown(exits, rate));
     let end = area.right().saturating_sub(width(&exits) + 1);
     text(end, &exits, StyleId::Strong);
     text(area.x + 1, "CPU", StyleId::Head);
     let (gap, task_room) = gap_and_task(area.width);
     let bar = bar_width(area.width);
-    let cpus = usage.cpus;
-    let busiest = model.host.task_groups.iter().flatten().next();
-    let busiest = busiest.filter(|task| task_room > 0 && task.cpu_percent >= cpus);
-    let task = busiest.map_or_else(String::new, |task| {
-        format!(
-            "({} {})",
-            fit(&clean(&task.comm), 10, theme.glyphs.cut),
-            share(task.cpu_percent / cpus)
-        )
-    });
-    let (label, taken) = if usage.steal > usage.irq {
-        ("steal", usage.steal)
+    let task = if task_room > 0 {
+        busiest_task(&model.host, usage.cpus, theme)
     } else {
-        ("irq", usage.irq)
+        String::new()
     };
     let mut x = area.x + 5 + bar + u16::from(bar > 0);
-    for (n, (label, figure, room)) in [
-        ("guests ", format!("{:>3}", share(usage.guests)), 10),
-        (
-            "other ",
-            format!("{:>3} {task}", share(usage.other)),
-            9 + task_room,
-        ),
-        (label, format!("{:>1$}", share(taken), 9 - label.len()), 9),
-        ("idle ", format!("{:>3}", share(usage.idle)), 8),
-        ("% of host", String::new(), 9),
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    for (label, look, figure, room) in slots(&usage, &task, task_room) {
         let figure_x = x + width(label);
         if figure_x + width(&figure) > end {
             break;
         }
-        // The parts of the bar have the hues of their names.
-        let hue = if label == "steal" { 3 } else { n };
-        text(
-            x,
-            label,
-            bars::HUES
-                .get(hue)
-                .filter(|_| n < 3)
-                .copied()
-                .unwrap_or(StyleId::Dim),
-        );
+        text(x, label, look);
         text(figure_x, &figure, StyleId::Text);
         x += room + gap;
     }

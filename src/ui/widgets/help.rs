@@ -106,7 +106,8 @@ fn entry(
 
 /// Paints it over the screen.
 pub fn paint(buf: &mut Buffer, area: Rect, scroll: u16, state: &AppState, theme: &Theme) {
-    let (lines, scroll) = (lines(state, area.width, &theme.glyphs), scroll.into());
+    let lines = lines(state, area.width, &theme.glyphs);
+    let scroll = scroll.into();
     let popup = PopupText {
         title: "kvmtop: keys and columns",
         note: "",

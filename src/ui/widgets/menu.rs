@@ -25,55 +25,24 @@ pub fn paint(
     state: &AppState,
     theme: &Theme,
 ) {
-    let (title, note, entries): (_, _, Vec<Entry>) = match menu {
-        Menu::Sort(table) => {
-            let sort = state.table(table).sort;
-            let mut entries = Vec::new();
-            for (n, head) in views::heads(table).into_iter().enumerate() {
-                let order = match sort {
-                    Some(sort) if sort.column.0 == n => {
-                        theme.glyphs.sort[usize::from(sort.reversed)]
-                    }
-                    _ => ' ',
-                };
-                entries.push((format!("{order} {:<19}", head.header), head.help));
-            }
-            (
-                format!("sort {} by", table.title()),
-                "the same column again: reverse",
-                entries,
-            )
-        }
-        Menu::Columns(table) => {
-            let heads = state.heads(table);
-            let mut entries = Vec::new();
-            for (id, is_chosen) in menus::listed(state, table) {
-                let head = &heads[id.0];
-                let mark = if is_chosen { 'x' } else { ' ' };
-                let no_room = if is_chosen && !has_room(state, table, id, theme) {
-                    "no room"
-                } else {
-                    ""
-                };
-                let (header, name) = (head.header, head.name);
-                let label = format!("[{mark}] {header:<19} {no_room:<8} {name:<12}");
-                entries.push((label, head.help));
-            }
-            (
-                format!("columns of {}", table.title()),
-                "the second name: filters, CSV",
-                entries,
-            )
-        }
-        Menu::Save => {
-            let entries =
-                SaveFormat::ALL.map(|(_, extension, help)| (format!("{extension:<6}"), help));
-            (
-                "write the view into a file in the current folder".into(),
-                "",
-                entries.to_vec(),
-            )
-        }
+    let (title, note, entries) = match menu {
+        Menu::Sort(table) => (
+            format!("sort {} by", table.title()),
+            "the same column again: reverse",
+            sort_entries(table, state, theme),
+        ),
+        Menu::Columns(table) => (
+            format!("columns of {}", table.title()),
+            "the second name: filters, CSV",
+            column_entries(table, state, theme),
+        ),
+        Menu::Save => (
+            "write the view into a file in the current folder".into(),
+            "",
+            SaveFormat::ALL
+                .map(|(_, extension, help)| (format!("{extension:<6}"), help))
+                .to_vec(),
+        ),
     };
     let room = popup::room(area.width);
     let mut lines: Vec<StyledLine> = Vec::new();
@@ -102,6 +71,39 @@ pub fn paint(
         },
         theme,
     );
+}
+
+/// The columns to sort by.
+fn sort_entries(table: TableId, state: &AppState, theme: &Theme) -> Vec<Entry> {
+    let sort = state.table(table).sort;
+    let mut entries = Vec::new();
+    for (n, head) in views::heads(table).into_iter().enumerate() {
+        let order = match sort {
+            Some(sort) if sort.column.0 == n => theme.glyphs.sort[usize::from(sort.reversed)],
+            _ => ' ',
+        };
+        entries.push((format!("{order} {:<19}", head.header), head.help));
+    }
+    entries
+}
+
+/// The columns to choose from.
+fn column_entries(table: TableId, state: &AppState, theme: &Theme) -> Vec<Entry> {
+    let heads = state.heads(table);
+    let mut entries = Vec::new();
+    for (id, is_chosen) in menus::listed(state, table) {
+        let head = &heads[id.0];
+        let mark = if is_chosen { 'x' } else { ' ' };
+        let no_room = if is_chosen && !has_room(state, table, id, theme) {
+            "no room"
+        } else {
+            ""
+        };
+        let (header, name) = (head.header, head.name);
+        let label = format!("[{mark}] {header:<19} {no_room:<8} {name:<12}");
+        entries.push((label, head.help));
+    }
+    entries
 }
 
 /// Whether a chosen column has room on the screen.

@@ -33,7 +33,8 @@ pub struct PopupText<'a> {
 
 /// Paints a popup in the middle of the screen.
 pub fn paint(buf: &mut Buffer, screen: Rect, popup: &PopupText<'_>, theme: &Theme) {
-    let (lines, width_all) = (&popup.lines, room(screen.width) + 4);
+    let lines = &popup.lines;
+    let width_all = room(screen.width) + 4;
     // The footer stays visible: it shows the keys.
     let height = (lines.len() as u16 + 2).min(screen.height.saturating_sub(1));
     let area = Rect {

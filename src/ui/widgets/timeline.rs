@@ -21,22 +21,11 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         p.index + 1,
         p.len
     );
-    put(
-        buf,
-        area.x,
-        area.y,
-        &left,
-        area.width,
-        theme.style(StyleId::Dim),
-    );
-    put(
-        buf,
-        area.right().saturating_sub(width(&right)),
-        area.y,
-        &right,
-        area.width,
-        theme.style(StyleId::Dim),
-    );
+    let dim = theme.style(StyleId::Dim);
+    let y = area.y;
+    put(buf, area.x, y, &left, area.width, dim);
+    let right_x = area.right().saturating_sub(width(&right));
+    put(buf, right_x, y, &right, area.width, dim);
     let x = area.x + width(&left);
     let room = area.width.saturating_sub(width(&left) + width(&right));
     if room < 3 {
@@ -45,29 +34,10 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let all = (p.range_ms.1 - p.range_ms.0).max(1) as f64;
     let share = ((now - p.range_ms.0) as f64 / all).clamp(0.0, 1.0);
     let done = x + (share * f64::from(room - 1)).round() as u16;
-    put(
-        buf,
-        x,
-        area.y,
-        &theme.glyphs.rule.to_string().repeat(room.into()),
-        room,
-        theme.style(StyleId::Dim),
-    );
-    let filled = done - x;
-    put(
-        buf,
-        x,
-        area.y,
-        &"=".repeat(filled.into()),
-        filled,
-        theme.style(StyleId::Text),
-    );
-    put(
-        buf,
-        done,
-        area.y,
-        &theme.glyphs.run[0].to_string(),
-        1,
-        theme.style(StyleId::Strong),
-    );
+    let rule = theme.glyphs.rule.to_string().repeat(room.into());
+    put(buf, x, y, &rule, room, dim);
+    let passed = "=".repeat(usize::from(done - x));
+    put(buf, x, y, &passed, done - x, theme.style(StyleId::Text));
+    let mark = theme.glyphs.run[0].to_string();
+    put(buf, done, y, &mark, 1, theme.style(StyleId::Strong));
 }
