@@ -410,14 +410,113 @@ pub struct MemoryUse {
     pub balloon: Option<u64>,
     /// Transparent huge pages of the VMM (`AnonHugePages` of `smaps_rollup`), part of `resident`.
     pub transparent: Option<u64>,
+    /// Memory that came back from swap so far: refaults of its cgroup's anonymous pages
+    /// (`workingset_refault_anon` of `memory.stat`, Linux 5.9).
+    pub swapped_in: Option<u64>,
+    /// What the guest says itself.
+    pub in_guest: Option<MemoryInGuest>,
 }
 
 bounded!(MemoryUse {
     resident,
     hugetlb,
     balloon,
-    transparent
+    transparent,
+    swapped_in,
+    in_guest
 });
+
+/// A guest's memory as its balloon driver last described it, bytes (`virDomainMemoryStats`;
+/// `guest-stats` of QEMU's balloon device).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MemoryInGuest {
+    /// Memory that its kernel has.
+    pub total: u64,
+    /// What its programs can still have without swapping; caches count as that.
+    pub usable: Option<u64>,
+    /// Its caches of files.
+    pub caches: Option<u64>,
+    /// Major page faults so far.
+    pub major_faults: Option<u64>,
+    /// Bytes moved from and to its own swap so far.
+    pub swapped: Option<u64>,
+    /// When the driver said so, seconds since the epoch.
+    pub updated_s: u64,
+    /// Growth between the last two different answers.
+    pub grown: Option<MemoryGrowth>,
+}
+
+/// What a guest's memory did between two answers of its balloon driver.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MemoryGrowth {
+    /// Time between the answers, seconds.
+    pub seconds: u64,
+    /// Major page faults.
+    pub major_faults: u64,
+    /// Bytes moved from and to its own swap.
+    pub swapped: u64,
+}
+
+bounded!(MemoryInGuest {
+    total,
+    usable,
+    caches,
+    major_faults,
+    swapped,
+    updated_s,
+    grown
+});
+bounded!(MemoryGrowth {
+    seconds,
+    major_faults,
+    swapped
+});
+
+impl MemoryGrowth {
+    /// Of a count, the rate per second.
+    fn rate(&self, count: u64) -> f64 {
+        count as f64 / self.seconds.max(1) as f64
+    }
+
+    /// Major page faults per second.
+    pub fn fault_rate(&self) -> f64 {
+        self.rate(self.major_faults)
+    }
+
+    /// Bytes per second from and to the guest's own swap.
+    pub fn swap_rate(&self) -> f64 {
+        self.rate(self.swapped)
+    }
+}
+
+impl MemoryInGuest {
+    /// Memory that its programs cannot have any more, percent of what its kernel has.
+    pub fn used_percent(&self) -> Option<f64> {
+        let used = self.total.checked_sub(self.usable?)?;
+        Some(100.0 * used as f64 / self.total.max(1) as f64)
+    }
+
+    /// Takes over the growth since an earlier answer, or what that one knew if it is the same.
+    pub fn follow(&mut self, before: Option<&Self>) {
+        let Some(before) = before else { return };
+        if self.updated_s <= before.updated_s {
+            self.grown = before.grown;
+            return;
+        }
+        let faults = self.major_faults.zip(before.major_faults);
+        let swapped = self.swapped.zip(before.swapped);
+        if let (Some((faults, faults_before)), Some((swapped, swapped_before))) = (faults, swapped)
+        {
+            self.grown = Some(MemoryGrowth {
+                seconds: self.updated_s - before.updated_s,
+                major_faults: faults.saturating_sub(faults_before),
+                swapped: swapped.saturating_sub(swapped_before),
+            });
+        }
+    }
+}
 
 impl MemoryUse {
     /// All that it occupies, with its explicit huge pages.

@@ -210,6 +210,20 @@ impl Fixture {
                 hugetlb: Some(0),
                 balloon: Some(8 << 30),
                 transparent: resident.map(|n| n / 4 * i as u64),
+                swapped_in: Some(0),
+                in_guest: Some(MemoryInGuest {
+                    total: 8 << 30,
+                    usable: Some(gib(7.0 - i as f64)),
+                    caches: Some(gib(0.5)),
+                    major_faults: Some(100),
+                    swapped: Some(0),
+                    updated_s: (START_MS / 1000) as u64,
+                    grown: Some(MemoryGrowth {
+                        seconds: 10,
+                        major_faults: 5 * i as u64,
+                        swapped: 0,
+                    }),
+                }),
             };
             rest.swap_bytes = Some(0);
             rest.node_memory = [(0, gib(8.0 - i as f64)), (1, gib(0.2))].into();

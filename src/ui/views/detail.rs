@@ -166,18 +166,26 @@ fn fix(room: Room, f: &Finding, cut: char) -> Vec<StyledLine> {
     let Some(first) = f.first_fix() else {
         return Vec::new();
     };
-    if first.kind == FixKind::Advice {
-        return advice_lines(&clean_lines(&first.text), room, cut);
-    }
     let (columns, height) = room;
     let mut lines = Vec::new();
     let advice = f.fix.first().filter(|fix| fix.kind == FixKind::Advice);
-    if let Some(advice) = advice {
+    if let Some(advice) = advice
+        && first.kind != FixKind::Advice
+    {
         let sentence = first_sentence(&advice.text);
         lines = advice_lines(&sentence, (columns, (height - 1).max(1)), cut);
     }
-    if lines.len() < height {
-        lines.extend(paste_lines(first, (columns, height - lines.len()), cut));
+    // What is to be done after it, as far as there is room.
+    let from_first = f.fix.iter().skip_while(|fix| !std::ptr::eq(*fix, first));
+    for fix in from_first {
+        let left = height.saturating_sub(lines.len());
+        if left == 0 {
+            break;
+        }
+        lines.extend(match fix.kind {
+            FixKind::Advice => advice_lines(&clean_lines(&fix.text), (columns, left), cut),
+            _ => paste_lines(fix, (columns, left), cut),
+        });
     }
     lines
 }
@@ -393,7 +401,7 @@ mod tests {
             needed_s: 10.0,
         };
         state.report.watching.push(watched);
-        assert!(lines(&state)[0].contains(" web-1: nothing found yet; still measuring, 7 s "));
+        assert!(lines(&state)[0].contains(" web-1: nothing found yet; still measuring, 7 s left "));
         state.list.rows[state.list.at] = ListRow::Idle(4);
         assert!(
             state.problems().is_empty(),

@@ -63,7 +63,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         .help("Its name.")
         .drawn(|r| Cell::name(clean(r.guest.name()))),
         Col::figure("resident", "RESIDENT", right(8, 2, 0), |r| r.resident, size).help(RESIDENT),
-        Col::figure("size", "GUEST RAM", right(9, 1, 3), |r| r.size, size)
+        Col::figure("size", "ALLOTTED", right(9, 1, 3), |r| r.size, size)
             .help("Memory that it is configured with."),
         Col::figure("swap_bytes", "SWAP", right(8, 2, 0), |r| r.swap, size)
             .help("Its part in the host's swap.")

@@ -219,7 +219,7 @@ fn watched(state: &AppState) -> Option<String> {
         .iter()
         .find(|w| w.domain.as_deref() == name)?;
     Some(format!(
-        "still measuring, {}",
+        "still measuring, {} left",
         seconds((w.needed_s - w.seen_s).max(1.0).ceil())
     ))
 }

@@ -22,6 +22,8 @@ const MIN_LEFT: u16 = 12;
 /// columns that it takes.
 const WIDE: u16 = 110;
 const TASK: u16 = 17;
+/// A problem of the host that costs guests less, percent of a CPU, is in its row of the list alone.
+const MIN_HOST_COST: f64 = 10.0;
 /// Columns of all else in that line but the bar and the gaps between slots.
 const SLOTS: u16 = 67;
 
@@ -30,7 +32,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     if area.height == 0 {
         return;
     }
-    let problem = state.findings_about(None).next();
+    let problem = worst_of_host(state);
     let lines: Vec<Rect> = area.rows().collect();
     match lines[..] {
         [first, host_line, memory_line, verdict_line, ..] => {
@@ -308,9 +310,16 @@ fn per_second(bytes: f64) -> String {
     format!("{}/s", rate(bytes))
 }
 
+/// The worst problem of the host itself that costs something worth a line.
+fn worst_of_host(state: &AppState) -> Option<&Finding> {
+    state
+        .findings_about(None)
+        .find(|f| f.cost.is_none_or(|cost| cost >= MIN_HOST_COST))
+}
+
 /// The worst problem of the host itself; the line stays empty without one.
 fn verdict(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
-    let Some(problem) = state.findings_about(None).next() else {
+    let Some(problem) = worst_of_host(state) else {
         return;
     };
     let (mark, look) = severity_mark(problem.severity, theme);

@@ -97,6 +97,8 @@ pub struct DomainModel {
     pub swap: Option<(u64, i64)>,
     /// Memory resident on the host and left by the balloon.
     pub memory: MemoryUse,
+    /// Bytes per second that came back from the host's swap.
+    pub swap_in_rate: Option<f64>,
     /// Where its vCPUs faulted or could not continue, the most frequent first; empty without a
     /// trace in a file.
     pub places: Vec<ExitPlace>,
@@ -312,9 +314,19 @@ impl DomainModel {
                 )
             }),
             memory: now.memory,
+            swap_in_rate: swap_in_rate(now, before, interval),
             places: now.places.clone(),
         }
     }
+}
+
+fn swap_in_rate(
+    now: &DomainSample,
+    before: Option<&DomainSample>,
+    interval: &SampleInterval,
+) -> Option<f64> {
+    let grown = growth(now.memory.swapped_in?, before?.memory.swapped_in);
+    interval.rate(grown)
 }
 
 fn process_io(

@@ -244,7 +244,7 @@ sums!(ByteRates { inward, outward });
 
 sums!(DomainModel {
     cpu, threads, exits, vcpu_exits, accesses, vcpu_accesses, kvm_events, counters, disks, process_io, host_disks, interrupts,
-    doorbells, nics, throttling, pressure, swap,
+    doorbells, nics, throttling, pressure, swap, swap_in_rate,
 } facts, state, stop, uncounted_vcpus, userspace, exit_rate, jobs, node_memory, memory, places, disks_s, nics_s);
 
 sums!(ThreadModel {

@@ -10,9 +10,11 @@ use crate::proc::file::{self, FileError};
 use crate::proc::paths::SystemPaths;
 use crate::proc::pressure;
 use crate::proc::read_context::ReadContext;
+use crate::proc::stat::value;
 use procfs::FromRead as _;
 use procfs::process::Io;
 use sample::{DomainSample, ProcessIo};
+use std::path::Path;
 
 /// The resources of one guest.
 #[derive(Debug, Default)]
@@ -40,6 +42,7 @@ impl GuestResources {
         self.last.throttling = self.limits.read(process.0, reader);
         let own = self.limits.own.as_ref();
         self.last.pressure = own.and_then(|folder| pressure::read(folder, ".pressure"));
+        self.last.memory.swapped_in = own.and_then(|folder| swapped_in(folder));
         self.memory.read(process, reader, &mut self.last);
         self.nics.read(process.0, reader);
         (self.last.nics, self.last.nics_ns) = self.nics.grown.clone();
@@ -79,8 +82,17 @@ impl GuestResources {
         sample.devices_ns = devices.ns;
         sample.jobs.clone_from(&devices.jobs);
         sample.memory.balloon = devices.balloon;
+        sample.memory.in_guest = devices.in_guest;
         sample
     }
+}
+
+/// Bytes that a group's processes had back from swap so far. The kernel counts pages of its own
+/// size.
+fn swapped_in(group: &Path) -> Option<u64> {
+    let text = file::read_text(&group.join("memory.stat"), 16 << 10).ok()?;
+    let pages: u64 = value(&text, "workingset_refault_anon")?.parse().ok()?;
+    pages.checked_mul(rustix::param::page_size() as u64)
 }
 
 #[cfg(test)]

@@ -245,6 +245,7 @@ mod tests {
                 disks: Vec::new(),
                 nics: Vec::new(),
                 balloon: None,
+                in_guest: None,
                 jobs: Vec::new(),
             },
             state,

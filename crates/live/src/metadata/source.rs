@@ -2,7 +2,9 @@
 
 use kvm::device_map::DeviceMap;
 use kvm::domain_xml::DomainXml;
-use sample::{DiskSample, DomainFacts, Job, Known, MAX_JOBS, NicSample, Stop, StopReason};
+use sample::{
+    DiskSample, DomainFacts, Job, Known, MAX_JOBS, MemoryInGuest, NicSample, Stop, StopReason,
+};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -115,6 +117,8 @@ pub struct DeviceActivity {
     pub ns: u64,
     /// What the balloon leaves to the guest, bytes.
     pub balloon: Option<u64>,
+    /// What the guest says of its memory.
+    pub in_guest: Option<MemoryInGuest>,
     /// Its jobs.
     pub jobs: Vec<Job>,
 }
@@ -127,6 +131,7 @@ pub(super) struct DeviceCounters {
     pub disks: Vec<DiskSample>,
     pub nics: Vec<NicSample>,
     pub balloon: Option<u64>,
+    pub in_guest: Option<MemoryInGuest>,
     pub jobs: Vec<Job>,
 }
 
@@ -138,11 +143,16 @@ impl DeviceCounters {
         });
         let before_jobs = before.map(|b| &*b.jobs).unwrap_or_default();
         follow_jobs(&mut self.jobs, before_jobs, ns);
+        if let Some(memory) = &mut self.in_guest {
+            memory.follow(before.and_then(|before| before.in_guest.as_ref()));
+        }
         let jobs = self.jobs.clone();
         let balloon = self.balloon;
+        let in_guest = self.in_guest;
         let Some(before) = before else {
             return DeviceActivity {
                 balloon,
+                in_guest,
                 jobs,
                 ..DeviceActivity::default()
             };
@@ -161,6 +171,7 @@ impl DeviceCounters {
             nics,
             ns,
             balloon,
+            in_guest,
             jobs,
         }
     }
@@ -200,6 +211,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_guests_memory_has_grown_between_two_different_answers() {
+        let read = |updated_s, faults| DeviceCounters {
+            at: Instant::now(),
+            disks: Vec::new(),
+            nics: Vec::new(),
+            balloon: None,
+            in_guest: Some(MemoryInGuest {
+                total: 4096,
+                major_faults: Some(faults),
+                swapped: Some(0),
+                updated_s,
+                ..MemoryInGuest::default()
+            }),
+            jobs: Vec::new(),
+        };
+        let mut first = read(100, 10);
+        assert_eq!(first.since(None).in_guest.unwrap().grown, None);
+        let mut second = read(110, 60);
+        let rate = |activity: DeviceActivity| activity.in_guest?.grown.map(|g| g.fault_rate());
+        assert_eq!(rate(second.since(Some(&first))), Some(5.0));
+        // The driver has said nothing new since.
+        assert_eq!(rate(read(110, 60).since(Some(&second))), Some(5.0));
+    }
+
+    #[test]
     fn jobs_continue_those_of_the_reading_before() {
         let job = Job {
             done: Some(5),
@@ -211,6 +247,7 @@ mod tests {
             disks: Vec::new(),
             nics: Vec::new(),
             balloon: None,
+            in_guest: None,
             jobs,
         };
         let mut first = read(vec![job.clone()], 0);

@@ -9,7 +9,7 @@ use judge::model::{
     ByteRates, CpuShare, DiskRates, DomainModel, Model, NicRates, PressureModel, ThreadModel, jobs,
 };
 use kvm::thread_name::Role;
-use sample::{Job, StopDisk};
+use sample::{Job, MemoryInGuest, StopDisk};
 use std::collections::BTreeMap;
 
 objects! {
@@ -120,6 +120,29 @@ objects! {
         /// What the balloon leaves to the guest. `null`: no balloon, or neither libvirt nor a
         /// monitor that reports it.
         balloon_bytes: Option<u64> = d.memory.balloon,
+        /// Bytes per second that came back from the host's swap. `null`: no cgroup v2 of its own,
+        /// no earlier reading, or a kernel before 5.9.
+        swap_in: Option<f64> = d.swap_in_rate,
+        /// What the guest says itself. `null`: no balloon whose driver is asked for it.
+        in_guest: Option<JsonMemoryInGuest> = d.memory.in_guest.map(JsonMemoryInGuest::new),
+    }
+
+    /// A guest's memory as its balloon driver last described it.
+    pub struct JsonMemoryInGuest(m: MemoryInGuest) {
+        /// Memory that its kernel has.
+        total_bytes: u64 = m.total,
+        /// What its programs can still have without swapping. `null`: its driver does not say.
+        usable_bytes: Option<u64> = m.usable,
+        /// Its caches of files. `null`: its driver does not say.
+        cache_bytes: Option<u64> = m.caches,
+        /// Memory that is not usable, percent of the total. `null`: its driver does not say.
+        used_percent: Option<f64> = m.used_percent(),
+        /// Major page faults per second. `null`: fewer than two answers.
+        major_faults: Option<f64> = m.grown.map(|grown| grown.fault_rate()),
+        /// Bytes per second from and to its own swap. `null`: fewer than two answers.
+        swapped: Option<f64> = m.grown.map(|grown| grown.swap_rate()),
+        /// When its driver said so, seconds since the epoch.
+        updated_s: u64 = m.updated_s,
     }
 
     /// CPU time of a guest's threads together.

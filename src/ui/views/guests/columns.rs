@@ -317,6 +317,9 @@ fn verdict_columns<'a>() -> Vec<Col<'a>> {
 fn memory_columns<'a>() -> Vec<Col<'a>> {
     const MEM: &str = "Its memory on the host, with its huge pages; on the row `host tasks` what \
         neither guests nor caches have.";
+    const USED: &str = "Memory that the guest's programs cannot have any more, percent of what its \
+        kernel has, as its balloon driver last said: caches count as free. `-`: nobody asks the \
+        driver (libvirt: <stats period='10'/> in <memballoon>).";
     let figure = right(6, 0, 5);
     vec![
         Col::figure("mem", "MEM", figure, GuestRow::memory, size).help(MEM),
@@ -347,6 +350,26 @@ fn memory_columns<'a>() -> Vec<Col<'a>> {
             size,
         )
         .help("What the balloon leaves to the guest."),
+        Col::figure("guest_used", "USED%", right(5, 0, 4), guest_used, percent)
+            .help(USED)
+            .drawn(|r| {
+                let used = guest_used(r);
+                let is_short = used >= Some(SHORT);
+                let style = if is_short {
+                    StyleId::Warning
+                } else {
+                    StyleId::Text
+                };
+                Cell::figure(used, percent).styled(style)
+            }),
+        Col::figure(
+            "guest_faults",
+            "FAULTS/s",
+            right(8, 0, 5),
+            guest_faults,
+            rate,
+        )
+        .help("Major page faults per second in the guest."),
         Col::figure(
             "swap",
             "SWAP",
@@ -356,8 +379,14 @@ fn memory_columns<'a>() -> Vec<Col<'a>> {
         )
         .help("Its part in the host's swap.")
         .drawn(|r| bad(r.domain.and_then(|d| Some(d.swap?.0 as f64)), size)),
+        Col::figure("swap_in", "SWAPIN/s", right(8, 0, 5), swap_in, rate)
+            .help(
+                "Bytes per second that come back from it: each stopped a thread until the disk \
+                had read it.",
+            )
+            .drawn(|r| bad(swap_in(r), rate)),
         Col::figure("swap_growth", "SWAP B/s", right(8, 0, 5), swap_growth, rate)
-            .help("How that grows.")
+            .help("How the part in swap grows.")
             .drawn(|r| bad(swap_growth(r), rate)),
         Col::figure(
             "mem_stall",
@@ -382,6 +411,21 @@ fn memory_columns<'a>() -> Vec<Col<'a>> {
         Col::figure("uptime", "UP", right(7, 0, 5), uptime, age)
             .help("For how long its process runs."),
     ]
+}
+
+/// From this on, percent, the guest's memory is short.
+const SHORT: f64 = 95.0;
+
+fn guest_used(row: &GuestRow<'_>) -> Option<f64> {
+    row.domain?.memory.in_guest?.used_percent()
+}
+
+fn guest_faults(row: &GuestRow<'_>) -> Option<f64> {
+    Some(row.domain?.memory.in_guest?.grown?.fault_rate())
+}
+
+fn swap_in(row: &GuestRow<'_>) -> Option<f64> {
+    row.domain?.swap_in_rate
 }
 
 /// The columns about disks.

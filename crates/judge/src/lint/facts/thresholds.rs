@@ -279,6 +279,22 @@ groups! {
         /// Time in which tasks of a guest's cgroup waited for memory, percent.
         /// Chosen; systemd-oomd kills from 60 % for 30 s on.
         memory_stall: Steps = Steps::new(2.0, 10.0, 40.0);
+        /// Memory that a guest can still use, percent of its own: a warning below, if it also
+        /// makes major faults or swaps.
+        /// Chosen.
+        guest_usable: f64 = 5.0;
+        /// The same, whatever it does.
+        /// Chosen, as `KubeVirt` alerts (PR 15237).
+        guest_empty: f64 = 3.0;
+        /// Major faults per second in a guest from which it lacks memory.
+        /// Chosen.
+        guest_faults: f64 = 5.0;
+        /// Bytes per second from and to a guest's own swap from which it lacks memory.
+        /// Chosen.
+        guest_swapping: f64 = 1_048_576.0;
+        /// Bytes per second that come back from the host's swap: a warning.
+        /// esxtop warns from 0 on (SWR/s); 100 KiB/s are 25 stops a second.
+        swap_in: f64 = 102_400.0;
         /// Frequency of a busy CPU, percent of what all CPUs can keep up: a warning below.
         /// Chosen: a limit of power costs a healthy host less; idle clocks are below 50 %.
         slow_clock: f64 = 60.0;

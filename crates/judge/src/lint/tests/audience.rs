@@ -4,7 +4,7 @@ use super::*;
 use kvm::exit_reason;
 use kvm::kernel_log::{self, LogKind};
 use kvm::{Isa, Space, cmdline, topology};
-use sample::{DiskSample, DomainSample, ExitPlace, Pressure, Throttling, Vmm};
+use sample::{DiskSample, DomainSample, ExitPlace, MemoryInGuest, Pressure, Throttling, Vmm};
 
 const LOG: &str = "[3590.0] *** Guest State ***\n[3591.0] kvm: INTERNAL_ERROR in \
     emulation\n[3592.0] Out of memory: Killed process 5 (qemu-kvm) total-vm:1kB\n[3593.0] \
@@ -301,6 +301,15 @@ fn scene(manager: Manager, machine: Machine, windows: bool, calm: bool) -> Model
         of: 50,
         ..ExitPlace::default()
     }];
+    let guest = &mut model.domains[0];
+    guest.swap_in_rate = Some(1e7);
+    guest.memory.balloon = Some(1 << 30);
+    guest.memory.in_guest = Some(MemoryInGuest {
+        total: 4 << 30,
+        usable: Some(1 << 20),
+        updated_s: (model.time_ms / 1000) as u64,
+        ..MemoryInGuest::default()
+    });
     for access in &mut model.domains[0].accesses {
         access.faults = u64::from(access.space == Space::Msr);
     }

@@ -1,7 +1,9 @@
 use super::*;
 use crate::model::PressureModel;
+use kvm::cmdline::QemuCommand;
 use kvm::{kernel_log, topology};
-use sample::{CpuPower, ExitPlace, HostMemory};
+use sample::{CpuPower, ExitPlace, HostMemory, MemoryGrowth, MemoryInGuest};
+use std::sync::Arc;
 
 #[test]
 fn unhandled_registers() {
@@ -76,6 +78,75 @@ fn swapping() {
         RuleId::HostMemoryPressure,
         Severity::Warning,
     );
+}
+
+/// A guest of 4 GiB whose balloon driver said two seconds ago that this many percent are usable.
+fn with_balloon(usable: u64, faults: u64, balloon: u64) -> Model {
+    let mut model = on(Guest::new("l", 5).linux("").vcpus(1, |_, t| t)).model();
+    let total = 4 << 30;
+    let domain = &mut model.domains[0];
+    Arc::make_mut(&mut domain.facts).command = Some(Arc::new(QemuCommand {
+        memory: Some(total),
+        ..QemuCommand::default()
+    }));
+    domain.memory.balloon = Some(balloon << 30);
+    domain.memory.in_guest = Some(MemoryInGuest {
+        total,
+        usable: Some(total / 100 * usable),
+        updated_s: (model.time_ms / 1000 - 2) as u64,
+        grown: Some(MemoryGrowth {
+            seconds: 10,
+            major_faults: faults,
+            swapped: 0,
+        }),
+        ..MemoryInGuest::default()
+    });
+    model
+}
+
+#[test]
+fn a_guest_without_usable_memory() {
+    use RuleId::GuestMemoryShort;
+    silent(&judge(&with_balloon(30, 1000, 4)), GuestMemoryShort);
+    // Short, but nothing suffers from it.
+    silent(&judge(&with_balloon(4, 0, 4)), GuestMemoryShort);
+    fires(
+        &judge(&with_balloon(4, 100, 4)),
+        GuestMemoryShort,
+        Severity::Warning,
+    );
+    fires(
+        &judge(&with_balloon(2, 0, 4)),
+        GuestMemoryShort,
+        Severity::Warning,
+    );
+    let report = judge(&with_balloon(2, 0, 3));
+    fires(&report, GuestMemoryShort, Severity::Critical);
+    let found = get(&report, GuestMemoryShort);
+    assert!(
+        found.evidence.iter().any(|e| e.contains("1 GiB back"))
+            && found.fix.iter().any(|f| f.text.contains("setmem l 4096M")),
+        "{found:?}"
+    );
+    let mut old = with_balloon(2, 0, 4);
+    old.time_ms += 120_000;
+    cannot(&judge(&old), GuestMemoryShort);
+    let mut untold = with_balloon(2, 0, 4);
+    untold.domains[0].memory.in_guest = None;
+    silent(&judge(&untold), GuestMemoryShort);
+}
+
+#[test]
+fn memory_that_comes_back_from_swap() {
+    let mut model = on(Guest::new("l", 5).linux("").vcpus(1, |_, t| t)).model();
+    model.domains[0].swap = Some((1 << 30, 0));
+    silent(&judge(&model), RuleId::GuestSwappedIn);
+    model.domains[0].swap_in_rate = Some(4096.0);
+    silent(&judge(&model), RuleId::GuestSwappedIn);
+    model.domains[0].swap_in_rate = Some(4_194_304.0);
+    let report = judge(&model);
+    fires(&report, RuleId::GuestSwappedIn, Severity::Warning);
+    assert!(get(&report, RuleId::GuestSwappedIn).evidence[0].starts_with("4 MiB/s"));
 }
 
 #[test]

@@ -115,6 +115,7 @@ fn counters(domain: &Domain, is_copied: bool) -> Option<DeviceCounters> {
         disks,
         nics: stats::nics(&read),
         balloon: stats::balloon(&read),
+        in_guest: stats::memory_in_guest(&read),
         jobs,
     })
 }

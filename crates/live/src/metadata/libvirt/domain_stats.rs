@@ -1,7 +1,7 @@
 //! libvirt's bulk statistics as plain values, from its library or as `virsh domstats` prints them.
 
 use kvm::sanitize;
-use sample::{DiskSample, NicSample};
+use sample::{DiskSample, MemoryInGuest, NicSample};
 use std::collections::BTreeMap;
 
 /// The statistics of one domain by libvirt's names (`block.0.rd.reqs`, `vcpu.1.exits.sum`), numbers
@@ -50,6 +50,24 @@ pub fn nics(stats: &Stats) -> Vec<NicSample> {
 /// What the balloon leaves to the guest, bytes.
 pub fn balloon(stats: &Stats) -> Option<u64> {
     number(stats, "balloon.current")?.checked_mul(1024)
+}
+
+/// What the guest's balloon driver says; libvirt counts in KiB, and gives nothing of a driver that
+/// was never asked.
+pub fn memory_in_guest(stats: &Stats) -> Option<MemoryInGuest> {
+    let bytes = |name: &str| number(stats, name)?.checked_mul(1024);
+    let updated_s = number(stats, "balloon.last-update").filter(|at| *at > 0)?;
+    Some(MemoryInGuest {
+        total: bytes("balloon.available")?,
+        usable: bytes("balloon.usable").or_else(|| bytes("balloon.unused")),
+        caches: bytes("balloon.disk_caches"),
+        major_faults: number(stats, "balloon.major_fault"),
+        swapped: bytes("balloon.swap_in")
+            .zip(bytes("balloon.swap_out"))
+            .map(|(swapped_in, swapped_out)| swapped_in.saturating_add(swapped_out)),
+        updated_s,
+        grown: None,
+    })
 }
 
 /// A number; `None` for a text, and for a negative number, which is what libvirt means by -1:
@@ -164,5 +182,27 @@ mod tests {
     #[test]
     fn a_reply_that_claims_a_billion_disks_costs_nothing() {
         assert!(disks(&stats(&[("block.count", "1000000000")])).is_empty());
+    }
+
+    #[test]
+    fn a_driver_that_was_never_asked_says_nothing() {
+        let mut stats = stats(&[
+            ("balloon.current", "262144"),
+            ("balloon.available", "250000"),
+            ("balloon.usable", "25000"),
+            ("balloon.disk_caches", "1000"),
+            ("balloon.major_fault", "7"),
+            ("balloon.swap_in", "2"),
+            ("balloon.swap_out", "1"),
+            ("balloon.last-update", "0"),
+        ]);
+        assert_eq!(memory_in_guest(&stats), None);
+        stats.insert("balloon.last-update".into(), "1795269802".into());
+        let memory = memory_in_guest(&stats).unwrap();
+        assert_eq!(
+            (memory.total, memory.swapped, memory.major_faults),
+            (250_000 << 10, Some(3 << 10), Some(7))
+        );
+        assert_eq!(memory.used_percent(), Some(90.0));
     }
 }

@@ -6,9 +6,10 @@ use super::conversation::QmpConversation;
 use super::{jobs, state};
 use crate::metadata::source::{DeviceCounters, ReportedState};
 use kvm::sanitize;
-use sample::DiskSample;
+use sample::{DiskSample, MemoryInGuest};
 use serde::Deserialize;
 use serde_json::json;
+use std::collections::HashMap;
 use std::time::Instant;
 
 /// At most this many disks of one guest are kept.
@@ -61,6 +62,11 @@ pub(in crate::metadata) fn ask(monitor: &mut QmpConversation) -> Result<MonitorF
         .ask::<QmpBalloon>(&json!({"execute": "query-balloon"}))
         .ok()
         .map(|b| b.actual);
+    let in_guest = if balloon.is_some() {
+        memory_in_guest(monitor)
+    } else {
+        None
+    };
     let disks = blocks.iter().take(MAX_DISKS).filter_map(disk).collect();
     let jobs = jobs::ask(monitor);
     Ok(MonitorFigures {
@@ -69,9 +75,69 @@ pub(in crate::metadata) fn ask(monitor: &mut QmpConversation) -> Result<MonitorF
             disks,
             nics: Vec::new(),
             balloon,
+            in_guest,
             jobs,
         },
         state,
+    })
+}
+
+/// Where QEMU keeps devices with an id, and those without.
+const DEVICE_FOLDERS: [&str; 2] = ["/machine/peripheral", "/machine/peripheral-anon"];
+
+/// A child of a folder of QEMU's devices.
+#[derive(Deserialize)]
+struct QmpDevice {
+    name: String,
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+#[derive(Deserialize)]
+struct QmpGuestStats {
+    stats: HashMap<String, u64>,
+    #[serde(rename = "last-update")]
+    last_update: u64,
+}
+
+/// What the driver of the balloon last said. It says something only where somebody set
+/// `guest-stats-polling-interval`.
+fn memory_in_guest(monitor: &mut QmpConversation) -> Option<MemoryInGuest> {
+    for folder in DEVICE_FOLDERS {
+        let list = json!({"execute": "qom-list", "arguments": {"path": folder}});
+        let devices: Vec<QmpDevice> = monitor.ask(&list).ok()?;
+        let Some(balloon) = devices.iter().find(|d| d.kind.contains("virtio-balloon")) else {
+            continue;
+        };
+        let path = format!("{folder}/{}", balloon.name);
+        let get = json!({
+            "execute": "qom-get",
+            "arguments": {"path": path, "property": "guest-stats"}
+        });
+        let said: QmpGuestStats = monitor.ask(&get).ok()?;
+        return from_stats(&said);
+    }
+    None
+}
+
+fn from_stats(said: &QmpGuestStats) -> Option<MemoryInGuest> {
+    // -1 is a figure that the driver does not give.
+    let figure = |name: &str| said.stats.get(name).copied().filter(|n| *n != u64::MAX);
+    if said.last_update == 0 {
+        return None;
+    }
+    let swapped_in = figure("stat-swap-in");
+    let swapped_out = figure("stat-swap-out");
+    Some(MemoryInGuest {
+        total: figure("stat-total-memory")?,
+        usable: figure("stat-available-memory").or_else(|| figure("stat-free-memory")),
+        caches: figure("stat-disk-caches"),
+        major_faults: figure("stat-major-faults"),
+        swapped: swapped_in
+            .zip(swapped_out)
+            .map(|(inward, outward)| inward.saturating_add(outward)),
+        updated_s: said.last_update,
+        grown: None,
     })
 }
 
@@ -154,5 +220,19 @@ mod tests {
             (disk.flush_ops, disk.flush_ns, disk.failed_ops),
             (Some(3), Some(600), Some(3))
         );
+    }
+
+    #[test]
+    fn figures_that_the_balloons_driver_does_not_give_are_unknown() {
+        let text = r#"{"stats": {"stat-total-memory": 4096, "stat-available-memory": 1024,
+            "stat-free-memory": 512, "stat-disk-caches": 18446744073709551615,
+            "stat-major-faults": 3, "stat-swap-in": 18446744073709551615, "stat-swap-out": 0},
+            "last-update": 1795269802}"#;
+        let mut said: QmpGuestStats = serde_json::from_str(text).unwrap();
+        let memory = from_stats(&said).unwrap();
+        assert_eq!((memory.caches, memory.swapped), (None, None));
+        assert_eq!(memory.used_percent(), Some(75.0));
+        said.last_update = 0;
+        assert_eq!(from_stats(&said), None);
     }
 }

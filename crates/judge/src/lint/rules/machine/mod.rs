@@ -3,6 +3,7 @@
 mod clocks;
 mod cpu_setup;
 mod guest;
+mod guest_memory;
 mod host;
 mod no_kvm;
 mod stopped;
@@ -60,6 +61,43 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         why: "When a vCPU uses a page that was swapped out, it stops until the disk answers",
         thresholds: &[],
         limits: "Swap that does not grow is not reported",
+        fix: "Less memory for the guests, or locked memory in the domain's XML",
+        links: &[links::MEMORY_BACKING],
+    }),
+    Rule::new(
+        RuleId::GuestMemoryShort,
+        Behaviour(guest_memory::guest_memory_short),
+        Hold::LONG,
+    )
+    .described(RuleDoc {
+        sees: "the guest itself says that it has hardly any memory left",
+        problem: "has hardly any memory left",
+        why: "A guest without usable memory drops its caches, swaps, and in the end kills programs, \
+            whatever the host has free",
+        thresholds: thresholds![
+            machine.guest_usable,
+            machine.guest_empty,
+            machine.guest_faults,
+            machine.guest_swapping
+        ],
+        limits: "Needs a balloon whose driver is asked: Proxmox VE asks always, libvirt with <stats \
+            period='10'/> in <memballoon>, QEMU with guest-stats-polling-interval. Critical where \
+            the balloon took the memory",
+        fix: "virsh setmem or qm set --balloon where the balloon took it, else more memory",
+        links: &["https://libvirt.org/formatdomain.html#memory-balloon-device"],
+    }),
+    Rule::new(
+        RuleId::GuestSwappedIn,
+        Behaviour(guest_memory::guest_swapped_in),
+        Hold::LONG,
+    )
+    .described(RuleDoc {
+        sees: "memory of the guest comes back from the host's swap",
+        problem: "comes back from swap",
+        why: "Each page that comes back stopped a vCPU until the disk had read it",
+        thresholds: thresholds![machine.swap_in],
+        limits: "Needs a cgroup v2 of the guest's own, and Linux 5.9. Memory that lies in swap and is \
+            not used is no finding",
         fix: "Less memory for the guests, or locked memory in the domain's XML",
         links: &[links::MEMORY_BACKING],
     }),

@@ -1,0 +1,140 @@
+//! Memory that a guest lacks, by its own account, and what it has back from the host's swap.
+
+use crate::figures::{bytes, figure, rate};
+use crate::lint::facts::{
+    Confidence, Context, Finding, Fix, GuestContext, Severity, Verdicts, known,
+};
+use crate::lint::fixes;
+use sample::MemoryInGuest;
+
+/// An answer of the balloon driver is of now for so long, seconds: libvirt and Proxmox VE ask it
+/// every 10 s.
+const MAX_AGE_S: i64 = 60;
+
+pub(super) fn guest_memory_short(
+    ctx: &Context<'_>,
+    guest: &GuestContext<'_>,
+    verdicts: &mut Verdicts,
+) {
+    let domain = guest.domain;
+    let Some(memory) = domain.memory.in_guest else {
+        return;
+    };
+    let Some(usable) = memory.usable else {
+        return verdicts.cannot_tell("the guest's balloon driver does not say what is usable");
+    };
+    let age_s = ctx.model.time_ms / 1000 - i64::try_from(memory.updated_s).unwrap_or(i64::MAX);
+    if age_s > MAX_AGE_S {
+        return verdicts.cannot_tell(
+            "the guest's balloon driver has said nothing for a minute: nobody asks it",
+        );
+    }
+    let limits = &ctx.thresholds().machine;
+    let usable_percent = 100.0 * usable as f64 / memory.total.max(1) as f64;
+    let is_pressed = memory.grown.is_some_and(|grown| {
+        grown.fault_rate() > limits.guest_faults || grown.swap_rate() > limits.guest_swapping
+    });
+    let is_short = usable_percent < limits.guest_usable && is_pressed;
+    if !is_short && usable_percent >= limits.guest_empty {
+        return;
+    }
+    let taken = taken_by_balloon(guest);
+    let evidence = known([
+        Some(format!(
+            "of {} in the guest {} are usable ({} %)",
+            bytes(memory.total),
+            bytes(usable),
+            figure(usable_percent)
+        )),
+        activity(&memory),
+        taken.map(|taken| format!("its balloon gave {} back to the host", bytes(taken))),
+        domain
+            .memory
+            .on_host()
+            .map(|resident| format!("on the host {} are resident", bytes(resident))),
+    ]);
+    let severity = if taken.is_some() {
+        Severity::Critical
+    } else {
+        Severity::Warning
+    };
+    let fix = more_memory(guest, taken);
+    verdicts.find(Finding::new(severity, Confidence::High, evidence, fix));
+}
+
+/// What the guest does for lack of memory.
+fn activity(memory: &MemoryInGuest) -> Option<String> {
+    let grown = memory.grown?;
+    Some(format!(
+        "it makes {} major faults/s, and moves {}/s from and to its own swap",
+        rate(grown.fault_rate()),
+        bytes(grown.swap_rate() as u64)
+    ))
+}
+
+/// Bytes that the balloon took, from a hundredth of the guest's memory on.
+fn taken_by_balloon(guest: &GuestContext<'_>) -> Option<u64> {
+    let all = guest.config.memory?;
+    let taken = all.checked_sub(guest.domain.memory.balloon?)?;
+    if taken > all / 100 { Some(taken) } else { None }
+}
+
+fn more_memory(guest: &GuestContext<'_>, taken: Option<u64>) -> Vec<Fix> {
+    let Some(all) = guest.config.memory.filter(|_| taken.is_some()) else {
+        return vec![fixes::advice(
+            "Give the guest more memory, or let it do less; see in it which program has the \
+            memory",
+        )];
+    };
+    let needs = "the host must have that memory";
+    let mib = all >> 20;
+    if let Some(id) = guest.proxmox_id() {
+        return vec![fixes::command(format!("qm set {id} --balloon {mib}")).needing(needs)];
+    }
+    let setmem = fixes::virsh(guest, "setmem", &format!("{mib}M --live"));
+    let by_hand = fixes::advice(format!("In its monitor (HMP): balloon {mib}"));
+    let virsh = fixes::command(setmem).needing(needs);
+    fixes::either(guest, virsh, by_hand.needing(needs))
+}
+
+pub(super) fn guest_swapped_in(
+    ctx: &Context<'_>,
+    guest: &GuestContext<'_>,
+    verdicts: &mut Verdicts,
+) {
+    let Some(swap_in) = guest.domain.swap_in_rate else {
+        return;
+    };
+    if swap_in < ctx.thresholds().machine.swap_in {
+        return;
+    }
+    let evidence = known([
+        Some(format!(
+            "{}/s of its memory come back from the host's swap {}",
+            bytes(swap_in as u64),
+            guest.window()
+        )),
+        guest
+            .domain
+            .swap
+            .map(|(swap, _)| format!("{} of the guest are in swap", bytes(swap))),
+        ctx.model.host.memory.map(|m| {
+            let (available, total) = (bytes(m.available), bytes(m.total));
+            format!("the host has {available} of {total} available")
+        }),
+    ]);
+    let mut fix = vec![fixes::advice(
+        "Give the guests less memory in total than the host has, or move one away; what is in \
+        swap comes back at its next use, or at once by swapoff and swapon where there is room",
+    )];
+    let element = "<memoryBacking>\n  <locked/>\n</memoryBacking>";
+    let locked = fixes::setting(guest, element, "-overcommit mem-lock=on");
+    let needs = "takes effect at the guest's next start; only where the host has the memory";
+    fix.extend(locked.into_iter().map(|fix| fix.needing(needs)));
+    verdicts.find(Finding::new(
+        Severity::Warning,
+        Confidence::High,
+        evidence,
+        fix,
+    ));
+}
