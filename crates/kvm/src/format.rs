@@ -88,16 +88,15 @@ pub fn parse(text: &str) -> Result<EventFormat> {
 /// `unsigned int vcpu_id; offset:8; size:4; signed:0;`, with brackets behind the name (`char
 /// comm[16]`) or before it (`__data_loc char[] comm`).
 static FIELD: Pattern = Pattern::new(concat!(
-    r"^(?P<type>.*?) *[ *](?P<name>[^ *\[\];]+)(?P<brackets>\[[^\]]*\])?;[ \t]*offset:(?P<offset>[0-9]+);",
+    r"^(?P<type>.*?) *[ *](?P<name>[^ *\[\];]+)(?P<brackets>\[[^\]]*\])?;",
+    r"[ \t]*offset:(?P<offset>[0-9]+);",
     r"[ \t]*size:(?P<size>[0-9]+);(?:[ \t]*signed:(?P<signed>[0-9]))?",
 ));
 
 fn parse_field(text: &str) -> Option<Field> {
     let found = FIELD.captures(text.trim())?;
-    let (ty, brackets) = (
-        found["type"].trim(),
-        group(&found, "brackets").unwrap_or_default(),
-    );
+    let ty = found["type"].trim();
+    let brackets = group(&found, "brackets").unwrap_or_default();
     // Kernels before 2.6.33 do not state whether a field is signed.
     let is_signed_type = matches!(
         ty,

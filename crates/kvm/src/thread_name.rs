@@ -79,8 +79,8 @@ pub fn classify(comm: &str, is_main: bool) -> (Role, Option<u32>) {
 static WORKER: Pattern = Pattern::new(concat!(
     "^(?:(?:worker|call_rcu|vnc_worker|SPICE Worker|live_migration|vmm|fc_api|gmain|TPM \
         emulator|return path|",
-    "signal_handler)$|pool-|mig/|multifd|postcopy|colo|iou-wrk-|iou-sqp-|kvm-pit/|kvm-nx-lpage|threaded-|",
-    "bg_snapshot|_disk|_net|IO mon_iothread)",
+    "signal_handler)$|pool-|mig/|multifd|postcopy|colo|iou-wrk-|iou-sqp-|kvm-pit/|kvm-nx-lpage|",
+    "threaded-|bg_snapshot|_disk|_net|IO mon_iothread)",
 ));
 /// QEMU `CPU 3/KVM`, Firecracker `fc_vcpu 3`, cloud-hypervisor `vcpu3`, crosvm `crosvm_vcpu3`,
 /// kvmtool `kvm-vcpu-3`. A long number leaves less room for QEMU's suffix in the 15 bytes of a

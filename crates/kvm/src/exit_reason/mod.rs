@@ -153,13 +153,16 @@ fn svm_plugin(name: &str) -> Option<u32> {
         "ERR" => "invalid_guest_state",
         other => other,
     };
-    let find = |wanted: &str| find(Isa::Svm, wanted);
-    find(plain).or_else(|| match plain.split_once('_')? {
-        ("EXCP", vector) => find(&format!("{vector} excp")),
+    if let Some(code) = find(Isa::Svm, plain) {
+        return Some(code);
+    }
+    let name = match plain.split_once('_')? {
+        ("EXCP", vector) => format!("{vector} excp"),
         // READ_IDTR is IDTR_READ there; the task register is "rt" in the kernel's table.
-        ("TR", access) => find(&format!("{access}_rt")),
-        (register, access) => find(&format!("{access}_{register}")),
-    })
+        ("TR", access) => format!("{access}_rt"),
+        (register, access) => format!("{access}_{register}"),
+    };
+    find(Isa::Svm, &name)
 }
 
 /// The name to show: from a `format` file, else built in, else `vmx 0x4f`. VMX flags follow it, as

@@ -68,13 +68,17 @@ macro_rules! msr_access {
         concat!(
             "kvm.*?",
             $words,
-            r"(?:rd|(?P<write>w)r)msr[: ]*(?P<parenthesis>\()?(?:0x)?(?P<msr>[0-9a-f]{1,8})(?-u:\b)",
+            r"(?:rd|(?P<write>w)r)msr[: ]*(?P<parenthesis>\()?",
+            r"(?:0x)?(?P<msr>[0-9a-f]{1,8})(?-u:\b)",
             "(?:.*?(?:data |= )(?:0x)?(?P<hex>[0-9a-f]+))?"
         )
     };
 }
 
-const FAULT: &str = r"^(?:traps: )?(?P<task>[^\[]*)\[(?P<pid>[0-9]+)\](?:: segfault at |(?: general protection| trap).* ip:)";
+const FAULT: &str = concat!(
+    r"^(?:traps: )?(?P<task>[^\[]*)\[(?P<pid>[0-9]+)\]",
+    "(?:: segfault at |(?: general protection| trap).* ip:)",
+);
 const FAILED_DISK: &str = concat!(
     "^ata[0-9.]+: (?:failed command|.*host bus error)|",
     "(?:i/o|critical (?:medium|target|nexus)) error, dev (?:sd|nvme|vd|dm-|md)|",
@@ -127,7 +131,10 @@ static FORMS: [Form; 31] = [
     form(
         EntryFailed,
         Host,
-        r"^(?:[a-z_]+: )?(?:\*\*\* guest state \*\*\*|vmcb control area:)|dump_invalid_vmc[bs]=1 to dump",
+        concat!(
+            r"^(?:[a-z_]+: )?(?:\*\*\* guest state \*\*\*|vmcb control area:)|",
+            "dump_invalid_vmc[bs]=1 to dump",
+        ),
     ),
     form(
         InternalError,

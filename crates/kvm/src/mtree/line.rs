@@ -2,7 +2,7 @@
 
 use super::BlockKind;
 use crate::device_map::{Region, is_in_kernel};
-use crate::pattern::{Pattern, group, hex, number};
+use crate::pattern::{Captures, Pattern, group, hex, number};
 use crate::sanitize;
 
 const MAX_NAME: usize = 128;
@@ -77,31 +77,34 @@ static REGION: Pattern = Pattern::new(
     (?:alias\ .*?\ @(?P<target>.*)\ (?P<from>[0-9a-fA-F]+)-[0-9a-fA-F]+
       |(?P<name>.*?)(?:\ @(?:0x)?(?P<offset>[0-9a-fA-F]+))?)
     (?:\ +\[disabled\]|\ orphan)*
-    (?:\ owner:\{(?:[^}]*?(?:id|path)="?(?P<owner>[^}"]*?)"?(?:\ type=[^}]*)?)?\})?(?:\ parent:\{[^}]*\})?
+    (?:\ owner:\{(?:[^}]*?(?:id|path)="?(?P<owner>[^}"]*?)"?(?:\ type=[^}]*)?)?\})?
+    (?:\ parent:\{[^}]*\})?
     (?:\ +\[disabled\]|\ orphan|\ KVM|\ kvm|\ TCG|\ tcg)*\ *$"#,
 );
 
 fn region(line: &str) -> Option<RegionLine> {
     let found = REGION.captures(line)?;
-    let number_of = |name: &str| hex(&found, name);
-    let text = |name: &str| group(&found, name).map(|text| sanitize(text.trim(), MAX_NAME));
-    let start = number_of("start")?;
-    let name = text("target")
-        .or_else(|| text("name"))
+    let start = hex(&found, "start")?;
+    let name = clean_group(&found, "target")
+        .or_else(|| clean_group(&found, "name"))
         .filter(|name| !name.is_empty())?;
     Some(RegionLine {
         indent: group(&found, "indent").map_or(0, str::len),
         priority: number(&found, "priority")?,
         region: Region {
             start,
-            end: number_of("end")?,
-            base: start.saturating_sub(number_of("offset").unwrap_or(0)),
+            end: hex(&found, "end")?,
+            base: start.saturating_sub(hex(&found, "offset").unwrap_or(0)),
             kernel: is_in_kernel(&name),
             name,
-            owner: text("owner"),
+            owner: clean_group(&found, "owner"),
             ram: matches!(group(&found, "kind"), Some("ram" | "rom" | "romd" | "ramd")),
         },
-        alias: number_of("from"),
+        alias: hex(&found, "from"),
         disabled: line.contains("[disabled]"),
     })
+}
+
+fn clean_group(captures: &Captures<'_>, name: &str) -> Option<String> {
+    group(captures, name).map(|text| sanitize(text.trim(), MAX_NAME))
 }
