@@ -59,15 +59,16 @@ impl CommandDisk {
 
 /// Takes in a `-drive` or a `-blockdev` (with `node-name`).
 pub(super) fn drive(disks: &mut Vec<CommandDisk>, parts: &[Pair]) {
-    let text = |key: &str| get(parts, key, false).map(|value| sanitize(&value, 256));
-    let bus = text("if");
+    let bus = text(parts, "if");
     let path = ["file", "filename", "file.filename", "file.image"]
         .into_iter()
-        .find_map(text)
+        .find_map(|key| text(parts, key))
         .unwrap_or_default();
-    let is_disk = text("media").is_none_or(|media| media != "cdrom")
+    let is_disk = text(parts, "media").is_none_or(|media| media != "cdrom")
         && !path.to_ascii_lowercase().ends_with(".iso");
-    let id = text("id").or_else(|| text("node-name"));
+    let node_name = text(parts, "node-name");
+    let is_node = node_name.is_some();
+    let id = text(parts, "id").or(node_name);
     // A space in the path cuts what `ps` prints short: no extension is left, as in `file=/Windows`.
     let has_extension = path
         .rsplit('/')
@@ -80,28 +81,29 @@ pub(super) fn drive(disks: &mut Vec<CommandDisk>, parts: &[Pair]) {
     // A format node lies upon the node of its file and takes its place: the device names the upper
     // one.
     let below =
-        get(parts, "file", false).filter(|file| disks.iter().any(|disk| disk.drive == *file));
-    let mut disk = match below
-        .as_ref()
-        .and_then(|file| disks.iter().position(|disk| disk.drive == *file))
-    {
+        get(parts, "file", false).and_then(|file| disks.iter().position(|disk| disk.drive == file));
+    let mut disk = match below {
         Some(at) => disks.remove(at),
         None => CommandDisk::default(),
     };
-    let direct = text("cache.direct").map(|on| if is_on(&on) { "none" } else { "writeback" });
-    let direct = if text("cache.no-flush").is_some_and(|on| is_on(&on)) {
+    let mode = if is_on_at(parts, "cache.no-flush") {
         Some("unsafe")
     } else {
-        direct
+        text(parts, "cache.direct").map(|on| if is_on(&on) { "none" } else { "writeback" })
     };
-    disk.cache = text("cache").or(direct.map(str::to_owned)).or(disk.cache);
+    disk.cache = text(parts, "cache")
+        .or(mode.map(str::to_owned))
+        .or(disk.cache);
     // What is thrown away when QEMU ends needs no flushes.
     disk.cache
-        .take_if(|cache| *cache == "unsafe" && text("snapshot").is_some_and(|on| is_on(&on)));
-    disk.aio = text("aio").or(disk.aio);
+        .take_if(|cache| *cache == "unsafe" && is_on_at(parts, "snapshot"));
+    disk.aio = text(parts, "aio").or(disk.aio);
     // A drive without `if=` is an IDE disk of a PC (hw/i386/pc.c, `block_default_type`).
-    let default = text("node-name").is_none().then(|| "ide".to_owned());
-    disk.driver = bus.or(default).filter(|bus| bus != "none").or(disk.driver);
+    let bus = match bus {
+        None if !is_node => Some("ide".to_owned()),
+        bus => bus,
+    };
+    disk.driver = bus.filter(|bus| bus != "none").or(disk.driver);
     disk.drive = id.unwrap_or_default();
     if below.is_none() {
         disk.file = path;
@@ -137,14 +139,31 @@ pub(super) fn device(disks: &mut [CommandDisk], driver: &str, id: &str, parts: &
     }
 }
 
+/// The text of a key.
+fn text(parts: &[Pair], key: &str) -> Option<String> {
+    get(parts, key, false).map(|value| sanitize(&value, 256))
+}
+
+/// Whether the value of a key means yes.
+fn is_on_at(parts: &[Pair], key: &str) -> bool {
+    text(parts, key).is_some_and(|value| is_on(&value))
+}
+
+/// The number of a key.
+fn number(parts: &[Pair], key: &str) -> Option<u64> {
+    get(parts, key, false)?.parse().ok()
+}
+
 /// The limits among the parts of an option.
 fn limits(parts: &[Pair], prefix: &str) -> BTreeMap<String, u64> {
-    let value = |name: &str| get(parts, name, false)?.parse::<u64>().ok();
-    let limit = |(new, old, name): (&str, &str, &str)| {
-        let set = value(&format!("{prefix}{new}")).or_else(|| value(old))?;
-        (set > 0).then(|| (name.to_owned(), set))
-    };
-    DISK_LIMITS.into_iter().filter_map(limit).collect()
+    let mut limits = BTreeMap::new();
+    for (new, old, name) in DISK_LIMITS {
+        let set = number(parts, &format!("{prefix}{new}")).or_else(|| number(parts, old));
+        if let Some(limit) = set.filter(|limit| *limit > 0) {
+            limits.insert(name.to_owned(), limit);
+        }
+    }
+    limits
 }
 
 #[cfg(test)]

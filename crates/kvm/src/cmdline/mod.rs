@@ -56,13 +56,14 @@ impl Smp {
             .into_iter()
             .flatten()
             .try_fold(1, u32::checked_mul)?;
-        let all = || Some(self.maxcpus.or(self.cpus)? / inside.max(1));
-        self.sockets.or_else(|| match machine {
-            _ if self.cores.is_some() => all(),
-            Some(version) if version < (6, 2) => all(),
-            Some(_) => Some(1),
-            None => None,
-        })
+        if self.sockets.is_some() {
+            return self.sockets;
+        }
+        if self.cores.is_some() || machine? < (6, 2) {
+            Some(self.maxcpus.or(self.cpus)? / inside.max(1))
+        } else {
+            Some(1)
+        }
     }
 }
 
@@ -137,18 +138,24 @@ pub struct QemuCommand {
 impl QemuCommand {
     /// The guest's NUMA cells, with the host nodes that their memory is bound to.
     pub fn numa_cells(&self) -> Vec<GuestNumaCell> {
-        let bound = |memory: &Option<String>| self.bound_memory.get(memory.as_ref()?).cloned();
-        let cell = |(cell, memory): &(GuestNumaCell, Option<String>)| GuestNumaCell {
-            host_nodes: bound(memory),
-            ..cell.clone()
-        };
-        self.cells.iter().map(cell).collect()
+        let mut cells = Vec::with_capacity(self.cells.len());
+        for (cell, memory) in &self.cells {
+            let host_nodes = memory.as_ref().and_then(|id| self.bound_memory.get(id));
+            cells.push(GuestNumaCell {
+                host_nodes: host_nodes.cloned(),
+                ..cell.clone()
+            });
+        }
+        cells
     }
 
     /// The host nodes that the memory of a guest without cells is bound to.
     pub fn bound_nodes(&self) -> Option<CpuSet> {
-        let all = self.bound_memory.values().filter(|_| self.cells.is_empty());
-        all.cloned().reduce(|a, b| a.union(&b))
+        if !self.cells.is_empty() {
+            return None;
+        }
+        let all = self.bound_memory.values().cloned();
+        all.reduce(|a, b| a.union(&b))
     }
 
     /// The guest's architecture, by the program's name: `x86_64`.
@@ -162,11 +169,12 @@ impl QemuCommand {
     /// Whether it starts a guest whose CPU QEMU emulates where KVM cannot be had: not one of Xen,
     /// and no machine without a guest, by which libvirt asks what QEMU can do.
     pub fn may_be_emulated(&self) -> bool {
-        let of_other = |machine: &String| machine == "none" || machine.starts_with("xen");
+        let machine = self.machine.as_deref().unwrap_or_default();
         self.accel
             .as_deref()
             .is_none_or(|accel| matches!(accel, TCG | "kvm" | "unknown"))
-            && !self.machine.as_ref().is_some_and(of_other)
+            && machine != "none"
+            && !machine.starts_with("xen")
     }
 
     /// Whether QEMU, with no accelerator named, emulates the guest's CPU in software: unless its
@@ -196,12 +204,10 @@ impl QemuCommand {
 
     /// Whether a Hyper-V enlightenment (libvirt's name) is on. `passthrough` turns all on.
     pub fn hyperv_on(&self, name: &str) -> bool {
-        let on = |name: &str| {
-            self.hyperv
-                .get(name)
-                .is_some_and(|value| is_switched_on(value))
-        };
-        on(name) || on("passthrough")
+        [name, "passthrough"]
+            .iter()
+            .filter_map(|name| self.hyperv.get(*name))
+            .any(|value| is_switched_on(value))
     }
 
     /// The number of vCPUs: as written, with those that are plugged in as devices, or the product
@@ -227,12 +233,12 @@ impl QemuCommand {
 
 /// Parses an argument vector, program first. Never fails: unknown options are ignored.
 pub fn parse_argv(argv: &[String]) -> QemuCommand {
-    let (program, options) = argv
-        .split_first()
-        .map_or((String::new(), argv), |(first, rest)| (first.clone(), rest));
+    let Some((program, options)) = argv.split_first() else {
+        return QemuCommand::default();
+    };
     read(
         QemuCommand {
-            program,
+            program: program.clone(),
             ..QemuCommand::default()
         },
         options,
@@ -299,7 +305,9 @@ pub fn shell_words(text: &str) -> Vec<String> {
 pub fn parse_text(text: &str) -> Result<QemuCommand> {
     let joined = joined_lines(text);
     let found = joined.lines().rev().find_map(split_line);
-    let (_, argv) = found.context("no QEMU program (qemu-system-*, qemu-kvm) found in the text")?;
+    let argv = found
+        .context("no QEMU program (qemu-system-*, qemu-kvm) found in the text")?
+        .argv;
     for (option, value) in argv.iter().zip(argv.iter().skip(1)) {
         options::check(option.trim_start_matches('-'), value)?;
     }
@@ -328,12 +336,15 @@ pub fn command_lines(text: &str) -> Vec<String> {
 pub fn looks_like(text: &str) -> bool {
     let joined = joined_lines(text);
     let mut lines = joined.lines().filter(|line| !line.trim().is_empty());
-    let begins = |line: &str| split_line(line).is_some_and(|(before, _)| may_come_before(before));
     let Some(first) = lines.next() else {
         return false;
     };
     let is_heading = first.contains(" PID ") || first.contains(": starting up libvirt version");
-    begins(first) || is_heading && lines.next().is_some_and(begins)
+    begins_with_command(first) || is_heading && lines.next().is_some_and(begins_with_command)
+}
+
+fn begins_with_command(line: &str) -> bool {
+    split_line(line).is_some_and(|found| may_come_before(found.before))
 }
 
 /// Whether these words may come before the program: assignments, commands that start another one,
@@ -356,8 +367,16 @@ fn joined_lines(text: &str) -> String {
     text.replace("\\\r\n", " ").replace("\\\n", " ")
 }
 
-/// What comes before a QEMU program in a line, and its arguments, the program first.
-fn split_line(line: &str) -> Option<(&str, Vec<String>)> {
+/// A command line in a line of text.
+struct FoundCommand<'a> {
+    /// The text before the program.
+    before: &'a str,
+    /// The arguments, the program first.
+    argv: Vec<String>,
+}
+
+/// Finds a QEMU program in a line.
+fn split_line(line: &str) -> Option<FoundCommand<'_>> {
     let words = line.split_inclusive(char::is_whitespace);
     let begin = words
         .take_while(|word| !is_program(word.trim()))
@@ -375,10 +394,11 @@ fn split_line(line: &str) -> Option<(&str, Vec<String>)> {
             .position(|word| COMMAND_END.is_match(word))
             .unwrap_or(argv.len()),
     );
-    argv.iter()
-        .skip(1)
-        .any(|word| KNOWN_OPTION.is_match(word))
-        .then_some((before, argv))
+    if argv.iter().skip(1).any(|word| KNOWN_OPTION.is_match(word)) {
+        Some(FoundCommand { before, argv })
+    } else {
+        None
+    }
 }
 
 /// JSON without quotes around it.
@@ -387,8 +407,9 @@ static BARE_JSON: Pattern =
 
 /// Options without a value.
 static FLAG: Pattern = Pattern::new(concat!(
-    "^--?(?:S|s|snapshot|nographic|nodefaults|no-[a-z-]+|daemonize|only-migratable|full-screen|usb|localtime|",
-    "enable-kvm|sdl|curses|mem-prealloc|nodefconfig|preconfig|win2k-hack|rtc-td-hack)$",
+    "^--?(?:S|s|snapshot|nographic|nodefaults|no-[a-z-]+|daemonize|only-migratable|full-screen|",
+    "usb|localtime|enable-kvm|sdl|curses|mem-prealloc|nodefconfig|preconfig|win2k-hack|",
+    "rtc-td-hack)$",
 ));
 /// What ends a command's arguments in a shell: a redirection, a pipe or the next command. `<name>`
 /// stands for a name.
@@ -397,8 +418,8 @@ static COMMAND_END: Pattern = Pattern::new("^(?:[0-9&]?>|<$|<[/<]|[|&;])");
 static IMAGE: Pattern = Pattern::new(r"^[!-+.-<>-~-]+\.(?i-u:qcow2?|img|raw|vmdk|vdi|vhdx?)$");
 /// Options of QEMU that other texts are unlikely to contain.
 static KNOWN_OPTION: Pattern = Pattern::new(concat!(
-    "^--?(?:name|machine|M|m|smp|cpu|device|drive|enable-kvm|accel|uuid|S|nodefaults|hda|cdrom|kernel|display|",
-    "nographic|id|blockdev|netdev|bios|boot|vnc|serial|daemonize)$",
+    "^--?(?:name|machine|M|m|smp|cpu|device|drive|enable-kvm|accel|uuid|S|nodefaults|hda|cdrom|",
+    "kernel|display|nographic|id|blockdev|netdev|bios|boot|vnc|serial|daemonize)$",
 ));
 
 /// Ends of files that are named after the program.
@@ -408,10 +429,15 @@ const NO_PROGRAM: [&str; 4] = [".log", ".conf", ".service", ".1"];
 pub fn is_program(word: &str) -> bool {
     let word = word.trim_matches(['\'', '"']);
     let name = word.rsplit('/').next().unwrap_or(word);
-    name.starts_with("qemu-system-") && !name.contains(['=', ',', ':'])
-        // Builds of an own have a suffix: `/usr/local/bin/qemu-kvm.vfio`.
-        || name.starts_with("qemu-kvm.") && word.starts_with('/') && !NO_PROGRAM.iter().any(|end| name.ends_with(end))
-        || matches!(name, "qemu-kvm" | "qemu" | "kvm" | "kvm-spice" if word.starts_with('/') || name != "qemu")
+    if name.starts_with("qemu-system-") {
+        return !name.contains(['=', ',', ':']);
+    }
+    let is_path = word.starts_with('/');
+    // Builds of an own have a suffix: `/usr/local/bin/qemu-kvm.vfio`.
+    if name.starts_with("qemu-kvm.") {
+        return is_path && !NO_PROGRAM.iter().any(|end| name.ends_with(end));
+    }
+    matches!(name, "qemu-kvm" | "kvm" | "kvm-spice") || name == "qemu" && is_path
 }
 
 #[cfg(test)]

@@ -33,13 +33,12 @@ pub(super) struct Monitors {
 /// is `None`.
 pub(super) fn pairs(text: &str) -> Vec<Pair> {
     let text = text.replace(",,", "\0");
-    let split = |part: &str| match part.split_once('=') {
-        Some((key, value)) => (key.trim().to_owned(), Some(value.replace('\0', ","))),
-        None => (part.trim().replace('\0', ","), None),
-    };
     text.split(',')
         .filter(|part| !part.trim().is_empty())
-        .map(split)
+        .map(|part| match part.split_once('=') {
+            Some((key, value)) => (key.trim().to_owned(), Some(value.replace('\0', ","))),
+            None => (part.trim().replace('\0', ","), None),
+        })
         .collect()
 }
 
@@ -70,20 +69,28 @@ pub fn is_switched_on(value: &str) -> bool {
 /// Whether QEMU listens on a socket in a folder. Without `server` QEMU connects to another
 /// program's socket, and an `abstract` name is not a path (QEMU's qemu-options.hx).
 fn listens(pairs: &[Pair]) -> bool {
-    let flag = |key: &str| {
-        pairs
-            .iter()
-            .rev()
-            .find(|(known, _)| known == key)
-            .map(|(_, value)| value)
-    };
-    let on = |key: &str| flag(key).is_some_and(|value| value.as_deref().is_none_or(is_on));
-    on("server") && !on("abstract")
+    has_flag(pairs, "server") && !has_flag(pairs, "abstract")
 }
 
-/// Devices and objects are written as options or, by recent libvirt, as JSON: kind (`driver`,
-/// `qom-type`), id, and all parts.
-fn kind_and_id(value: &str, kind: &str) -> Option<(String, String, Vec<Pair>)> {
+/// Whether a flag is on: the last part of this key has no value, or one that means yes.
+fn has_flag(pairs: &[Pair], key: &str) -> bool {
+    pairs
+        .iter()
+        .rev()
+        .find(|(known, _)| known == key)
+        .is_some_and(|(_, value)| value.as_deref().is_none_or(is_on))
+}
+
+/// A device, an object, a drive or a character device.
+struct Component {
+    /// Its `driver`, `qom-type` or `backend`.
+    kind: String,
+    id: String,
+    pairs: Vec<Pair>,
+}
+
+/// Reads a component, which is written as options or, by recent libvirt, as JSON.
+fn component(value: &str, kind: &str) -> Option<Component> {
     let json = value.trim_start().starts_with('{');
     let pairs = if json {
         let mut pairs = Vec::new();
@@ -92,27 +99,26 @@ fn kind_and_id(value: &str, kind: &str) -> Option<(String, String, Vec<Pair>)> {
     } else {
         pairs(value)
     };
-    Some((
-        get(&pairs, kind, !json)?,
-        get(&pairs, "id", false).unwrap_or_default(),
+    Some(Component {
+        kind: get(&pairs, kind, !json)?,
+        id: get(&pairs, "id", false).unwrap_or_default(),
         pairs,
-    ))
+    })
 }
 
 /// JSON as QEMU's options are written: `{"cache":{"direct":true}}` is `cache.direct=on`.
 fn flatten(key: String, value: serde_json::Value, pairs: &mut Vec<Pair>) {
     let text = match value {
         serde_json::Value::Object(map) => {
-            let name = |inner: &str| {
-                if key.is_empty() {
-                    inner.to_owned()
+            for (inner, value) in map {
+                let name = if key.is_empty() {
+                    inner
                 } else {
                     format!("{key}.{inner}")
-                }
-            };
-            return map
-                .into_iter()
-                .for_each(|(inner, value)| flatten(name(&inner), value, pairs));
+                };
+                flatten(name, value, pairs);
+            }
+            return;
         }
         serde_json::Value::String(text) => text,
         serde_json::Value::Bool(on) => if on { "on" } else { "off" }.to_owned(),
@@ -163,61 +169,10 @@ pub(super) fn option(
         "localtime" => command.rtc_base = Some("localtime".to_owned()),
         "global" => global(command, value),
         "no-kvm-pit-reinjection" => command.pit_policy = Some("discard".to_owned()),
-        "qmp" | "qmp-pretty" => {
-            if let Some(rest) = value.strip_prefix("unix:") {
-                let pairs = pairs(rest);
-                let path = pairs.first().map(|(path, _)| path.clone());
-                command.qmp_sockets.extend(path.filter(|_| listens(&pairs)));
-            }
-            monitors
-                .control
-                .extend(value.strip_prefix("chardev:").map(str::to_owned));
-        }
-        "chardev" => {
-            if let Some((kind, id, pairs)) = kind_and_id(value, "backend")
-                && let Some(path) =
-                    get(&pairs, "path", false).filter(|_| kind == "socket" && listens(&pairs))
-            {
-                monitors.sockets.insert(id, path);
-            }
-        }
-        "mon" => {
-            let pairs = pairs(value);
-            let control = get(&pairs, "mode", false).as_deref() == Some("control");
-            monitors
-                .control
-                .extend(get(&pairs, "chardev", true).filter(|_| control));
-        }
+        "qmp" | "qmp-pretty" | "chardev" | "mon" => monitor(command, monitors, option, value),
         "object" => object(command, value),
-        "device" => {
-            let Some((driver, id, pairs)) = kind_and_id(value, "driver") else {
-                return;
-            };
-            // A card without an id goes by its network, so that two of one model stay two.
-            let id = if id.is_empty() {
-                get(&pairs, "netdev", false).unwrap_or_default()
-            } else {
-                id
-            };
-            let device = if id.is_empty() { driver.as_str() } else { &id };
-            property(command, device, DRIVER, &driver);
-            for (name, value) in &pairs {
-                property(command, device, name, value.as_deref().unwrap_or("on"));
-            }
-            disks::device(&mut command.disks, &driver, &id, &pairs);
-            command.plugged_vcpus += u32::from(driver.ends_with("-cpu"));
-        }
-        // `-set device.net0.ioeventfd=off`
-        "set" => {
-            let path = value
-                .split_once('=')
-                .and_then(|(path, to)| Some((path.strip_prefix("device.")?, to)));
-            if let Some(((device, name), to)) =
-                path.and_then(|(path, to)| Some((path.rsplit_once('.')?, to)))
-            {
-                property(command, device, name, to);
-            }
-        }
+        "device" => device(command, value),
+        "set" => set(command, value),
         "append" => command.append = Some(sanitize(value, 512)),
         "cdrom" | "fda" => drive_file(command, value),
         "hda" | "hdb" | "hdc" | "hdd" => {
@@ -227,18 +182,83 @@ pub(super) fn option(
             );
             drive_file(command, value);
         }
-        "drive" | "blockdev" => {
-            let parts =
-                kind_and_id(value, "driver").map_or_else(|| pairs(value), |(_, _, parts)| parts);
-            disks::drive(&mut command.disks, &parts);
-            if let Some(file) = ["file", "filename", "file.filename"]
-                .iter()
-                .find_map(|key| get(&parts, key, false))
+        "drive" | "blockdev" => drive(command, value),
+        _ => {}
+    }
+}
+
+/// A QMP monitor, or the character device of one.
+fn monitor(command: &mut QemuCommand, monitors: &mut Monitors, option: &str, value: &str) {
+    match option {
+        "chardev" => {
+            if let Some(Component { kind, id, pairs }) = component(value, "backend")
+                && kind == "socket"
+                && listens(&pairs)
+                && let Some(path) = get(&pairs, "path", false)
             {
-                drive_file(command, &file);
+                monitors.sockets.insert(id, path);
             }
         }
-        _ => {}
+        "mon" => {
+            let pairs = pairs(value);
+            if get(&pairs, "mode", false).as_deref() == Some("control") {
+                monitors.control.extend(get(&pairs, "chardev", true));
+            }
+        }
+        _ => {
+            if let Some(id) = value.strip_prefix("chardev:") {
+                monitors.control.push(id.to_owned());
+            } else if let Some(socket) = value.strip_prefix("unix:") {
+                let pairs = pairs(socket);
+                if listens(&pairs) {
+                    let path = pairs.into_iter().next().map(|(path, _)| path);
+                    command.qmp_sockets.extend(path);
+                }
+            }
+        }
+    }
+}
+
+fn device(command: &mut QemuCommand, value: &str) {
+    let Some(Component { kind, id, pairs }) = component(value, "driver") else {
+        return;
+    };
+    // A card without an id goes by its network, so that two of one model stay two.
+    let id = if id.is_empty() {
+        get(&pairs, "netdev", false).unwrap_or_default()
+    } else {
+        id
+    };
+    let name = if id.is_empty() { &kind } else { &id };
+    property(command, name, DRIVER, &kind);
+    for (key, value) in &pairs {
+        property(command, name, key, value.as_deref().unwrap_or("on"));
+    }
+    disks::device(&mut command.disks, &kind, &id, &pairs);
+    command.plugged_vcpus += u32::from(kind.ends_with("-cpu"));
+}
+
+/// `-set device.net0.ioeventfd=off`
+fn set(command: &mut QemuCommand, text: &str) {
+    if let Some((path, value)) = text.split_once('=')
+        && let Some(path) = path.strip_prefix("device.")
+        && let Some((device, name)) = path.rsplit_once('.')
+    {
+        property(command, device, name, value);
+    }
+}
+
+fn drive(command: &mut QemuCommand, value: &str) {
+    let parts = match component(value, "driver") {
+        Some(component) => component.pairs,
+        None => pairs(value),
+    };
+    disks::drive(&mut command.disks, &parts);
+    if let Some(file) = ["file", "filename", "file.filename"]
+        .iter()
+        .find_map(|key| get(&parts, key, false))
+    {
+        drive_file(command, &file);
     }
 }
 
@@ -354,7 +374,7 @@ fn numa(command: &mut QemuCommand, value: &str) {
 /// An `IOThread`, or a memory backend with the host nodes that it is bound to:
 /// `host-nodes=0,policy=bind`, in JSON `[0]`.
 fn object(command: &mut QemuCommand, value: &str) {
-    let Some((kind, id, pairs)) = kind_and_id(value, "qom-type") else {
+    let Some(Component { kind, id, pairs }) = component(value, "qom-type") else {
         return;
     };
     command.by_libvirt |= id == "masterKey0";
@@ -368,14 +388,10 @@ fn object(command: &mut QemuCommand, value: &str) {
             .filter(|(key, _)| key == "host-nodes")
             .filter_map(|(_, list)| list.as_deref());
         let nodes = lists.filter_map(|list| CpuSet::parse(list.trim_matches(['[', ']'])).ok());
-        let nodes = nodes
-            .reduce(|a, b| a.union(&b))
-            .filter(|nodes| !nodes.is_empty());
-        command.bound_memory.extend(
-            nodes
-                .filter(|_| command.bound_memory.len() < MAX_CELLS)
-                .map(|nodes| (id, nodes)),
-        );
+        let nodes = nodes.fold(CpuSet::new(), |all, nodes| all.union(&nodes));
+        if !nodes.is_empty() && command.bound_memory.len() < MAX_CELLS {
+            command.bound_memory.insert(id, nodes);
+        }
     }
 }
 
@@ -422,10 +438,10 @@ fn bytes(text: &str) -> Option<u64> {
 
 /// `kvm-pit.lost_tick_policy=delay`.
 fn global(command: &mut QemuCommand, text: &str) {
-    let parts = text
-        .split_once('=')
-        .and_then(|(name, value)| Some((name.split_once('.')?, value)));
-    let Some(((driver, name), value)) = parts else {
+    let Some((path, value)) = text.split_once('=') else {
+        return;
+    };
+    let Some((driver, name)) = path.split_once('.') else {
         return;
     };
     property(command, driver, name, value);
