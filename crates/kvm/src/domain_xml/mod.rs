@@ -79,6 +79,15 @@ pub struct HypervXml {
     pub features: BTreeMap<String, BTreeMap<String, String>>,
 }
 
+impl HypervXml {
+    fn is_on(&self, element: &str, attribute: &str) -> bool {
+        self.features
+            .get(element)
+            .and_then(|attributes| attributes.get(attribute))
+            .is_some_and(|state| state == "on")
+    }
+}
+
 /// A `<timer>` of `<clock>`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -247,20 +256,14 @@ impl DomainXml {
     /// Whether a Hyper-V enlightenment is on; `stimer_direct` asks for the inner element.
     /// `passthrough` turns all on.
     pub fn hyperv_on(&self, name: &str) -> bool {
-        let Some(HypervXml { mode, features }) = &self.hyperv else {
+        let Some(hyperv) = &self.hyperv else {
             return false;
         };
-        let is_on = |element: &str, attribute: &str| {
-            features
-                .get(element)
-                .and_then(|attributes| attributes.get(attribute))
-                .is_some_and(|state| state == "on")
-        };
-        mode.as_deref() == Some("passthrough")
-            || is_on(name, "state")
+        hyperv.mode.as_deref() == Some("passthrough")
+            || hyperv.is_on(name, "state")
             || name
                 .split_once('_')
-                .is_some_and(|(outer, inner)| is_on(outer, inner))
+                .is_some_and(|(outer, inner)| hyperv.is_on(outer, inner))
     }
 }
 

@@ -19,8 +19,7 @@ pub(super) fn of_domain(domain: Node) -> Vec<DeviceProperty> {
         let properties =
             children(device, "frontend").flat_map(|frontend| children(frontend, "property"));
         for property in properties.take(MAX_PROPERTIES) {
-            let (Some(name), value) = (attribute(property, "name"), attribute(property, "value"))
-            else {
+            let Some(name) = attribute(property, "name") else {
                 continue;
             };
             let device = short(&alias);
@@ -28,7 +27,7 @@ pub(super) fn of_domain(domain: Node) -> Vec<DeviceProperty> {
                 let name = name.replace('_', "-");
                 found.retain(|known| known.device != device || known.name != name);
             } else if found.len() < MAX_PROPERTIES {
-                let value = value.unwrap_or_default();
+                let value = attribute(property, "value").unwrap_or_default();
                 found.extend(DeviceProperty::new(
                     device,
                     &name,
@@ -58,31 +57,29 @@ fn of_device(device: Node<'_, '_>) -> Vec<DeviceProperty> {
     let target = inner(device, "target", "dev").or_else(|| inner(device, "mac", "address"));
     let alias = inner(device, "alias", "name").map(|alias| short(&alias).to_owned());
     let name = alias.or(target).unwrap_or_else(|| kind.to_owned());
-    let set =
-        |key: &str, value: &str| DeviceProperty::new(&name, key, value, PropertyPlace::Devices);
     let model = match kind {
         "interface" => inner(device, "model", "type"),
         "controller" => attribute(device, "model").filter(|model| model.starts_with("virtio-scsi")),
         _ => None,
     };
-    let mut found: Vec<DeviceProperty> = model
+    let mut values: Vec<(&str, String)> = Vec::new();
+    let virtio = model
+        .as_ref()
+        .is_some_and(|model| model.starts_with("virtio"));
+    values.extend(model.map(|model| (device_property::DRIVER, model)));
+    if let Some(driver) = child(device, "driver") {
+        for key in DRIVER {
+            values.extend(attribute(driver, key).map(|value| (*key, value)));
+        }
+        if virtio && kind == "interface" && attribute(driver, "name").as_deref() == Some("qemu") {
+            values.push(("vhost", "off".to_owned()));
+        }
+        if kind == "interface" && attribute(driver, "txmode").as_deref() == Some("timer") {
+            values.push(("tx", "timer".to_owned()));
+        }
+    }
+    values
         .iter()
-        .filter_map(|model| set(device_property::DRIVER, model))
-        .collect();
-    let Some(driver) = child(device, "driver") else {
-        return found;
-    };
-    found.extend(
-        DRIVER
-            .iter()
-            .filter_map(|key| set(key, &attribute(driver, key)?)),
-    );
-    let virtio = model.is_some_and(|model| model.starts_with("virtio"));
-    if virtio && kind == "interface" && attribute(driver, "name").as_deref() == Some("qemu") {
-        found.extend(set("vhost", "off"));
-    }
-    if kind == "interface" && attribute(driver, "txmode").as_deref() == Some("timer") {
-        found.extend(set("tx", "timer"));
-    }
-    found
+        .filter_map(|(key, value)| DeviceProperty::new(&name, key, value, PropertyPlace::Devices))
+        .collect()
 }

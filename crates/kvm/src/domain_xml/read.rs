@@ -2,7 +2,8 @@
 
 use super::properties;
 use super::xml::{
-    attribute, check_numbers, child, children, document, elements, inner, name, number, value,
+    attribute, check_numbers, child, children, document, elements, grandchild, inner, name, number,
+    value,
 };
 use super::{
     Clock, CpuXml, DiskXml, DomainXml, GuestNumaCell, GuestTopology, HypervXml, NumaTune, Timer,
@@ -16,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The period of a quota without one, microseconds.
 const DEFAULT_PERIOD: u64 = 100_000;
+
 /// Reads a domain XML, or the status XML of a running domain.
 ///
 /// # Errors
@@ -52,45 +54,36 @@ fn size(node: Node, value: &str) -> Option<u64> {
 }
 
 fn domain(node: Node) -> DomainXml {
-    let named = |name: &str| child(node, name);
-    let inside = |outer: &str, name: &str| child(child(node, outer)?, name);
-    // <metadata><libosinfo:libosinfo><libosinfo:os id=>: the namespace prefix can be any name.
-    let os_id = || {
-        let os = |node: &Node| node.tag_name().name() == "os" && node.attribute("id").is_some();
-        attribute(named("metadata")?.descendants().find(os)?, "id")
-    };
-    let cells = inside("cpu", "numa").into_iter();
+    let vcpu = child(node, "vcpu");
+    let kind = grandchild(node, "os", "type");
     let mut out = DomainXml {
-        name: named("name").and_then(name),
-        uuid: named("uuid")
+        name: child(node, "name").and_then(name),
+        uuid: child(node, "uuid")
             .and_then(name)
             .map(|uuid| uuid.to_ascii_lowercase()),
-        os_id: os_id(),
+        os_id: os_id(node),
         domain_type: attribute(node, "type"),
         max_vcpus: value(node, "vcpu"),
-        vcpus: named("vcpu")
+        vcpus: vcpu
             .and_then(|vcpu| number(vcpu, "current"))
             .or_else(|| value(node, "vcpu")),
-        vcpu_cpuset: named("vcpu").and_then(|vcpu| cpus(vcpu, "cpuset")),
-        machine: inside("os", "type").and_then(|kind| attribute(kind, "machine")),
-        arch: inside("os", "type").and_then(|kind| attribute(kind, "arch")),
-        memory: named("memory").and_then(|node| size(node, node.text()?)),
+        vcpu_cpuset: vcpu.and_then(|vcpu| cpus(vcpu, "cpuset")),
+        machine: kind.and_then(|kind| attribute(kind, "machine")),
+        arch: kind.and_then(|kind| attribute(kind, "arch")),
+        memory: child(node, "memory").and_then(|node| size(node, node.text()?)),
         iothreads: value(node, "iothreads").unwrap_or(0),
-        topology: inside("cpu", "topology").map(topology),
-        numa_cells: (0..)
-            .zip(cells.flat_map(|numa| children(numa, "cell")))
-            .map(numa_cell)
-            .collect(),
-        hyperv: inside("features", "hyperv").map(hyperv),
-        kvm_features: inside("features", "kvm")
+        topology: grandchild(node, "cpu", "topology").map(topology),
+        numa_cells: grandchild(node, "cpu", "numa").map_or_else(Vec::new, numa_cells),
+        hyperv: grandchild(node, "features", "hyperv").map(hyperv),
+        kvm_features: grandchild(node, "features", "kvm")
             .into_iter()
             .flat_map(elements)
             .take(64)
             .map(state)
             .collect(),
-        clock: named("clock").map(clock).unwrap_or_default(),
-        cpu: named("cpu").map(cpu).unwrap_or_default(),
-        disks: named("devices")
+        clock: child(node, "clock").map(clock).unwrap_or_default(),
+        cpu: child(node, "cpu").map(cpu).unwrap_or_default(),
+        disks: child(node, "devices")
             .into_iter()
             .flat_map(|devices| children(devices, "disk"))
             .map(disk)
@@ -100,17 +93,27 @@ fn domain(node: Node) -> DomainXml {
         parts: parts(node),
         ..DomainXml::default()
     };
-    if out.iothreads == 0 {
-        out.iothreads =
-            named("iothreadids").map_or(0, |node| children(node, "iothread").count() as u32);
+    if out.iothreads == 0
+        && let Some(ids) = child(node, "iothreadids")
+    {
+        out.iothreads = children(ids, "iothread").count() as u32;
     }
-    if let Some(tune) = named("cputune") {
+    if let Some(tune) = child(node, "cputune") {
         cputune(tune, &mut out);
     }
-    if let Some(tune) = named("numatune") {
+    if let Some(tune) = child(node, "numatune") {
         numatune(tune, &mut out);
     }
     out
+}
+
+/// The id in `<metadata><libosinfo:libosinfo><libosinfo:os id=>`. The namespace prefix can be any
+/// name.
+fn os_id(domain: Node) -> Option<String> {
+    let os = child(domain, "metadata")?
+        .descendants()
+        .find(|node| node.tag_name().name() == "os" && node.attribute("id").is_some())?;
+    attribute(os, "id")
 }
 
 /// The elements of a domain that libvirt would not take: it has neither a name nor a system to
@@ -135,7 +138,11 @@ fn qemu_command(domain: Node) -> Option<QemuCommand> {
         .flat_map(|node| children(node, "arg"))
         .filter_map(|arg| arg.attribute("value"));
     let argv: Vec<String> = args.map(str::to_owned).collect();
-    (!argv.is_empty()).then(|| cmdline::parse_options(&argv))
+    if argv.is_empty() {
+        None
+    } else {
+        Some(cmdline::parse_options(&argv))
+    }
 }
 
 /// An element's name and its `state`.
@@ -147,31 +154,31 @@ fn state(node: Node) -> (String, String) {
 }
 
 fn hyperv(node: Node) -> HypervXml {
-    let feature = |feature: Node| {
+    let mut features = BTreeMap::new();
+    for feature in elements(node).take(64) {
         let own = feature
             .attributes()
             .take(16)
             .map(|item| (item.name().to_owned(), sanitize(item.value(), 64)));
-        (
+        features.insert(
             feature.tag_name().name().to_owned(),
             own.chain(elements(feature).take(8).map(state)).collect(),
-        )
-    };
+        );
+    }
     HypervXml {
         mode: attribute(node, "mode"),
-        features: elements(node).take(64).map(feature).collect(),
+        features,
     }
 }
 
 fn clock(node: Node) -> Clock {
-    let switch = |on: &str| match on.trim() {
-        "on" | "yes" => Some(true),
-        "off" | "no" => Some(false),
-        _ => None,
-    };
     let timers = children(node, "timer").take(64).map(|timer| Timer {
         name: attribute(timer, "name").unwrap_or_default(),
-        present: timer.attribute("present").and_then(switch),
+        present: match timer.attribute("present").map(str::trim) {
+            Some("on" | "yes") => Some(true),
+            Some("off" | "no") => Some(false),
+            _ => None,
+        },
         tickpolicy: attribute(timer, "tickpolicy"),
     });
     Clock {
@@ -181,37 +188,47 @@ fn clock(node: Node) -> Clock {
 }
 
 fn cpu(node: Node) -> CpuXml {
-    let policy = |feature| attribute(feature, "policy").unwrap_or_else(|| "require".to_owned());
-    let features = children(node, "feature").take(1024);
+    let mut features = BTreeMap::new();
+    for feature in children(node, "feature").take(1024) {
+        if let Some(name) = attribute(feature, "name") {
+            let policy = attribute(feature, "policy");
+            features.insert(name, policy.unwrap_or_else(|| "require".to_owned()));
+        }
+    }
     CpuXml {
         mode: attribute(node, "mode"),
         model: child(node, "model").and_then(name),
-        features: features
-            .filter_map(|feature| Some((attribute(feature, "name")?, policy(feature))))
-            .collect(),
+        features,
     }
 }
 
 fn topology(node: Node) -> GuestTopology {
-    let part = |name| number::<u32>(node, name).unwrap_or(1).max(1);
     GuestTopology {
-        sockets: part("sockets"),
-        dies: part("dies"),
-        cores: part("cores").saturating_mul(part("clusters")),
-        threads: part("threads"),
+        sockets: at_least_one(node, "sockets"),
+        dies: at_least_one(node, "dies"),
+        cores: at_least_one(node, "cores").saturating_mul(at_least_one(node, "clusters")),
+        threads: at_least_one(node, "threads"),
     }
 }
 
-/// A cell and its place among the cells, which is the number of a cell without `id`.
-fn numa_cell((place, node): (u32, Node)) -> GuestNumaCell {
-    GuestNumaCell {
-        id: number(node, "id").unwrap_or(place),
-        cpus: cpus(node, "cpus").unwrap_or_default(),
-        memory: node
-            .attribute("memory")
-            .and_then(|memory| size(node, memory)),
-        host_nodes: None,
+fn at_least_one(node: Node, name: &str) -> u32 {
+    number(node, name).unwrap_or(1).max(1)
+}
+
+/// The cells of `<numa>`. The number of a cell without `id` is its place.
+fn numa_cells(numa: Node) -> Vec<GuestNumaCell> {
+    let mut cells = Vec::new();
+    for (place, node) in (0..).zip(children(numa, "cell")) {
+        cells.push(GuestNumaCell {
+            id: number(node, "id").unwrap_or(place),
+            cpus: cpus(node, "cpus").unwrap_or_default(),
+            memory: node
+                .attribute("memory")
+                .and_then(|memory| size(node, memory)),
+            host_nodes: None,
+        });
     }
+    cells
 }
 
 fn numatune(node: Node, out: &mut DomainXml) {
@@ -228,63 +245,84 @@ fn numatune(node: Node, out: &mut DomainXml) {
 }
 
 fn cputune(node: Node, out: &mut DomainXml) {
-    let pins = |element: &str, id: &str| -> BTreeMap<u32, CpuSet> {
-        children(node, element)
-            .filter_map(|pin| Some((number(pin, id)?, cpus(pin, "cpuset")?)))
-            .collect()
-    };
-    out.vcpu_pins.extend(pins("vcpupin", "vcpu"));
-    let time = |name| value::<u64>(node, name).filter(|time| *time > 0);
-    let limit = |quota, period| Some((time(quota)?, time(period).unwrap_or(DEFAULT_PERIOD)));
-    out.vcpu_quota = limit("quota", "period");
-    out.global_quota = limit("global_quota", "global_period");
-    out.iothread_pins.extend(pins("iothreadpin", "iothread"));
+    out.vcpu_pins = pins(node, "vcpupin", "vcpu");
+    out.iothread_pins = pins(node, "iothreadpin", "iothread");
     out.emulator_pin = child(node, "emulatorpin").and_then(|pin| cpus(pin, "cpuset"));
-    let is_realtime = |sched: &Node| {
-        matches!(
-            sched.attribute("scheduler").map(str::trim),
-            Some("fifo" | "rr")
-        )
+    out.vcpu_quota = quota(node, "quota", "period");
+    out.global_quota = quota(node, "global_quota", "global_period");
+    out.realtime = realtime(node, "vcpusched", "vcpus");
+    let iothreads = realtime(node, "iothreadsched", "iothreads");
+    out.realtime_helpers.extend(iothreads.iter().map(Some));
+    if child(node, "emulatorsched").is_some_and(is_realtime) {
+        out.realtime_helpers.insert(None);
+    }
+}
+
+/// The CPUs of each thread that is pinned, by its number.
+fn pins(cputune: Node, element: &str, number_of: &str) -> BTreeMap<u32, CpuSet> {
+    children(cputune, element)
+        .filter_map(|pin| Some((number(pin, number_of)?, cpus(pin, "cpuset")?)))
+        .collect()
+}
+
+/// A quota and its period, microseconds.
+fn quota(cputune: Node, quota: &str, period: &str) -> Option<(u64, u64)> {
+    let quota = value(cputune, quota).filter(|time| *time > 0)?;
+    let period = value(cputune, period).filter(|time| *time > 0);
+    Some((quota, period.unwrap_or(DEFAULT_PERIOD)))
+}
+
+/// The numbers of the threads that have a real-time scheduler.
+fn realtime(cputune: Node, element: &str, numbers: &str) -> CpuSet {
+    children(cputune, element)
+        .filter(|sched| is_realtime(*sched))
+        .filter_map(|sched| cpus(sched, numbers))
+        .fold(CpuSet::new(), |all, set| all.union(&set))
+}
+
+fn is_realtime(sched: Node) -> bool {
+    matches!(
+        sched.attribute("scheduler").map(str::trim),
+        Some("fifo" | "rr")
+    )
+}
+
+/// The bus that libvirt takes from the name of a target where it is not set.
+fn bus_by_name(target: &str) -> Option<String> {
+    let bus = match target.get(..2)? {
+        "hd" => "ide",
+        "sd" => "scsi",
+        "vd" => "virtio",
+        _ => return None,
     };
-    let of = |element: &str, numbers: &str| {
-        let sets = children(node, element)
-            .filter(is_realtime)
-            .filter_map(|sched| cpus(sched, numbers));
-        sets.fold(CpuSet::new(), |all, set| all.union(&set))
+    Some(bus.to_owned())
+}
+
+/// The `IOThread` of a disk, the first of several (`<iothreads>`, libvirt 10 and newer).
+fn iothread(disk: Node) -> Option<u32> {
+    let driver = child(disk, "driver")?;
+    if let Some(id) = number(driver, "iothread") {
+        return Some(id);
+    }
+    children(child(driver, "iothreads")?, "iothread").find_map(|thread| number(thread, "id"))
+}
+
+/// The limits of a disk. Their `_max` forms allow bursts.
+fn iotune(disk: Node) -> BTreeMap<String, u64> {
+    let mut limits = BTreeMap::new();
+    let Some(tune) = child(disk, "iotune") else {
+        return limits;
     };
-    out.realtime = of("vcpusched", "vcpus");
-    let emulator = child(node, "emulatorsched")
-        .filter(is_realtime)
-        .map(|_| None);
-    out.realtime_helpers.extend(
-        of("iothreadsched", "iothreads")
-            .iter()
-            .map(Some)
-            .chain(emulator),
-    );
+    for (.., name) in DISK_LIMITS {
+        if let Some(limit) = value(tune, name).filter(|limit| *limit > 0) {
+            limits.insert(name.to_owned(), limit);
+        }
+    }
+    limits
 }
 
 fn disk(node: Node) -> DiskXml {
-    // The first of several `IOThread`s (`<iothreads>`, libvirt 10 and newer).
-    let mapped = |driver| {
-        children(child(driver, "iothreads")?, "iothread").find_map(|thread| number(thread, "id"))
-    };
-    let tune = child(node, "iotune");
-    // Their `_max` forms allow bursts.
-    let limit = |(.., name): (&str, &str, &str)| {
-        Some((
-            name.to_owned(),
-            value::<u64>(tune?, name).filter(|n| *n > 0)?,
-        ))
-    };
     let target = inner(node, "target", "dev").unwrap_or_default();
-    // libvirt takes the bus from the name where it is not set.
-    let by_name = || {
-        let buses = [("hd", "ide"), ("sd", "scsi"), ("vd", "virtio")];
-        buses
-            .into_iter()
-            .find_map(|(begin, bus)| target.starts_with(begin).then(|| bus.to_owned()))
-    };
     DiskXml {
         device: attribute(node, "device"),
         source: attribute(node, "type"),
@@ -294,14 +332,13 @@ fn disk(node: Node) -> DiskXml {
                 .next()
                 .map(str::to_owned)
         }),
-        bus: inner(node, "target", "bus").or_else(by_name),
+        bus: inner(node, "target", "bus").or_else(|| bus_by_name(&target)),
         target,
-        iothread: child(node, "driver")
-            .and_then(|driver| number(driver, "iothread").or_else(|| mapped(driver))),
+        iothread: iothread(node),
         // What is thrown away when the guest ends needs no flushes.
         cache: inner(node, "driver", "cache")
             .filter(|cache| cache != "unsafe" || child(node, "transient").is_none()),
         io: inner(node, "driver", "io"),
-        iotune: DISK_LIMITS.into_iter().filter_map(limit).collect(),
+        iotune: iotune(node),
     }
 }

@@ -79,18 +79,22 @@ fn features(xml: &DomainXml, node: Node, found: &mut Vec<String>) {
 }
 
 fn pins(xml: &DomainXml, node: Node, found: &mut Vec<String>) {
-    let is_pinned =
-        |pin: Node| number(pin, "vcpu").is_some_and(|vcpu: u32| xml.vcpu_pins.contains_key(&vcpu));
-    if children(node, "vcpupin").any(is_pinned) {
+    let vcpus: Vec<u32> = children(node, "vcpupin")
+        .filter_map(|pin| number(pin, "vcpu"))
+        .collect();
+    if vcpus.iter().any(|vcpu| xml.vcpu_pins.contains_key(vcpu)) {
         found.push("<vcpupin>".to_owned());
     }
     if xml.emulator_pin.is_some() && child(node, "emulatorpin").is_some() {
         found.push("<emulatorpin>".to_owned());
     }
-    let is_pinned = |pin: Node| {
-        number(pin, "iothread").is_some_and(|id: u32| xml.iothread_pins.contains_key(&id))
-    };
-    if children(node, "iothreadpin").any(is_pinned) {
+    let iothreads: Vec<u32> = children(node, "iothreadpin")
+        .filter_map(|pin| number(pin, "iothread"))
+        .collect();
+    if iothreads
+        .iter()
+        .any(|id| xml.iothread_pins.contains_key(id))
+    {
         found.push("<iothreadpin>".to_owned());
     }
 }

@@ -23,7 +23,6 @@ pub fn document<T>(text: &str, name: &str, read: impl FnOnce(Node) -> T) -> Resu
         "larger than {} MiB, which no libvirt XML is",
         MAX_TEXT >> 20
     );
-    let malformed = |error: &str| anyhow::anyhow!("not well-formed XML: {}", sanitize(error, 160));
     if text.contains("<!DOCTYPE") || text.contains("<!ENTITY") {
         return Err(malformed("it has a DTD"));
     }
@@ -51,6 +50,10 @@ pub fn document<T>(text: &str, name: &str, read: impl FnOnce(Node) -> T) -> Resu
     let root = document.root_element();
     ensure!(root.has_tag_name(name), "no <{name}> element in it");
     Ok(read(root))
+}
+
+fn malformed(error: &str) -> anyhow::Error {
+    anyhow::anyhow!("not well-formed XML: {}", sanitize(error, 160))
 }
 
 /// The largest number of memory in any unit above the byte; libvirt writes KiB.
@@ -94,8 +97,11 @@ pub(super) fn check_numbers(root: Node) -> Result<()> {
     let mut open = vec![root];
     while let Some(node) = open.pop() {
         let name = node.tag_name().name();
-        for (_, attributes, most) in NUMBERS.iter().filter(|row| row.0.contains(&name)) {
-            for attribute in *attributes {
+        for (known, attributes, most) in NUMBERS {
+            if !known.contains(&name) {
+                continue;
+            }
+            for attribute in attributes {
                 let value = if attribute.is_empty() {
                     node.text()
                 } else {
@@ -106,7 +112,7 @@ pub(super) fn check_numbers(root: Node) -> Result<()> {
                 } else {
                     format!("<{name} {attribute}=>")
                 };
-                limits::check(&what, value.unwrap_or_default(), *most)?;
+                limits::check(&what, value.unwrap_or_default(), most)?;
             }
         }
         let before = open.len();
@@ -139,6 +145,15 @@ pub fn children<'a, 'i: 'a>(node: Node<'a, 'i>, name: &str) -> impl Iterator<Ite
 /// The first child element of this name.
 pub(super) fn child<'a, 'i: 'a>(node: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
     children(node, name).next()
+}
+
+/// The first element of this name inside the first one of the `outer` name.
+pub(super) fn grandchild<'a, 'i: 'a>(
+    node: Node<'a, 'i>,
+    outer: &str,
+    name: &str,
+) -> Option<Node<'a, 'i>> {
+    child(child(node, outer)?, name)
 }
 
 /// An attribute as sanitized text.
