@@ -75,7 +75,8 @@ impl CpuSet {
         if first > last {
             return;
         }
-        let (first_word, last_word) = (first as usize / 64, last as usize / 64);
+        let first_word = first as usize / 64;
+        let last_word = last as usize / 64;
         if self.words.len() <= last_word {
             self.words.resize(last_word + 1, 0);
         }
@@ -102,9 +103,7 @@ impl CpuSet {
 
     /// Whether this CPU is in the set.
     pub fn contains(&self, cpu: u32) -> bool {
-        self.words
-            .get(cpu as usize / 64)
-            .is_some_and(|word| word & (1 << (cpu % 64)) != 0)
+        self.word(cpu as usize / 64) & (1 << (cpu % 64)) != 0
     }
 
     /// Number of CPUs in the set.
@@ -170,10 +169,14 @@ impl CpuSet {
         self.combined(other, |a, b| a & !b)
     }
 
+    /// The bits of 64 CPUs.
+    fn word(&self, at: usize) -> u64 {
+        self.words.get(at).copied().unwrap_or(0)
+    }
+
     fn combined(&self, other: &Self, op: fn(u64, u64) -> u64) -> Self {
-        let word = |set: &Self, at: usize| set.words.get(at).copied().unwrap_or(0);
         let mut words: Vec<u64> = (0..self.words.len().max(other.words.len()))
-            .map(|at| op(word(self, at), word(other, at)))
+            .map(|at| op(self.word(at), other.word(at)))
             .collect();
         while words.last() == Some(&0) {
             words.pop();
@@ -206,28 +209,9 @@ impl CpuSet {
 }
 
 fn parse_part(part: &str, set: &mut CpuSet) -> Result<()> {
-    let syntax = || {
-        format!(
-            "'{}' is not a CPU number or a range such as 0-3",
-            super::sanitize(part, 40)
-        )
-    };
-    let number = |text: &str| -> Result<u32> {
-        ensure!(
-            !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()),
-            syntax()
-        );
-        let value = text.parse::<u64>().unwrap_or(u64::MAX);
-        let is_cpu = value < u64::from(MAX_CPUS);
-        ensure!(
-            is_cpu,
-            "CPU {value} is beyond the largest supported number {}",
-            MAX_CPUS - 1
-        );
-        Ok(value as u32)
-    };
     let (first, last) = part.split_once('-').unwrap_or((part, part));
-    let (first, last) = (number(first)?, number(last)?);
+    let first = cpu_number(first, part)?;
+    let last = cpu_number(last, part)?;
     ensure!(
         first <= last,
         "the CPU range '{}' ends before it begins",
@@ -235,6 +219,23 @@ fn parse_part(part: &str, set: &mut CpuSet) -> Result<()> {
     );
     set.insert_range(first, last);
     Ok(())
+}
+
+/// The number of a CPU in this part of a list.
+fn cpu_number(text: &str, part: &str) -> Result<u32> {
+    ensure!(
+        !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()),
+        "'{}' is not a CPU number or a range such as 0-3",
+        super::sanitize(part, 40)
+    );
+    let value = text.parse::<u64>().unwrap_or(u64::MAX);
+    let is_cpu = value < u64::from(MAX_CPUS);
+    ensure!(
+        is_cpu,
+        "CPU {value} is beyond the largest supported number {}",
+        MAX_CPUS - 1
+    );
+    Ok(value as u32)
 }
 
 impl fmt::Display for CpuSet {

@@ -57,7 +57,11 @@ impl DeviceProperty {
         };
         let is_known = KINDS.iter().any(|kind| property.is_device(kind))
             || EFFECTS.iter().any(|(known, ..)| *known == property.name);
-        (is_known || property.cost().is_some()).then_some(property)
+        if is_known || property.cost().is_some() {
+            Some(property)
+        } else {
+            None
+        }
     }
 
     /// Whether it is the model of a device of this kind. The `virtio` of an `<interface>` and of
@@ -75,13 +79,20 @@ impl DeviceProperty {
     pub fn cost(&self) -> Option<&'static str> {
         if self.name == DRIVER {
             let is_emulated = EMULATED.iter().any(|driver| self.value.starts_with(driver));
-            return is_emulated
-                .then_some("the guest stops for QEMU at each access to its registers");
+            return if is_emulated {
+                Some("the guest stops for QEMU at each access to its registers")
+            } else {
+                None
+            };
         }
-        let (_, bad, what) = EFFECTS.iter().find(|(known, ..)| *known == self.name)?;
-        (*bad == self.value
-            || *bad == "0" && self.value.trim_start_matches("0x").parse() == Ok(0u32))
-        .then_some(*what)
+        let (_, bad, cost) = EFFECTS.iter().find(|(known, ..)| *known == self.name)?;
+        if *bad == self.value
+            || *bad == "0" && self.value.trim_start_matches("0x").parse() == Ok(0u32)
+        {
+            Some(*cost)
+        } else {
+            None
+        }
     }
 }
 
@@ -158,10 +169,10 @@ const EFFECTS: &[(&str, &str, &str)] = &[
 pub fn in_force<'a>(all: impl IntoIterator<Item = &'a DeviceProperty>) -> Vec<&'a DeviceProperty> {
     let mut found: Vec<&DeviceProperty> = Vec::new();
     for property in all.into_iter().take(2 * MAX_PROPERTIES) {
-        let same = |known: &&mut &DeviceProperty| {
-            (&known.device, &known.name) == (&property.device, &property.name)
-        };
-        match found.iter_mut().find(same) {
+        match found
+            .iter_mut()
+            .find(|known| known.device == property.device && known.name == property.name)
+        {
             Some(known) if known.place <= property.place => *known = property,
             Some(_) => {}
             None => found.push(property),

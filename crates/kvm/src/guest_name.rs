@@ -8,8 +8,8 @@ use super::sanitize;
 
 /// File names that any guest may have.
 static ANY_GUEST: Pattern = Pattern::new(concat!(
-    "^(?:api|boot|ch|clh-api|cloud-hypervisor|control|crosvm|disk0?|drive|firecracker|hda|images?|root|rootfs|run|",
-    "socket|system|tmp|vda|vm)$",
+    "^(?:api|boot|ch|clh-api|cloud-hypervisor|control|crosvm|disk0?|drive|firecracker|hda|",
+    "images?|root|rootfs|run|socket|system|tmp|vda|vm)$",
 ));
 /// A disk image that is not firmware.
 static IMAGE: Pattern = Pattern::new(r"[^/]\.(?:qcow2|img|raw|vmdk|vdi|ext4|squashfs|iso)$");
@@ -46,11 +46,10 @@ pub fn of_command(argv: &[String]) -> Option<String> {
         "crosvm" => &["--socket", "-s"],
         _ => &["--api-socket", "--api-sock"],
     };
-    let socket = || of_socket(option(args, sockets)?);
-    given
-        .filter(|name| !name.is_empty() && !name.starts_with('-'))
-        .map(str::to_owned)
-        .or_else(socket)
+    match given {
+        Some(name) if !name.is_empty() && !name.starts_with('-') => Some(name.to_owned()),
+        _ => of_socket(option(args, sockets)?),
+    }
 }
 
 /// The value of an option: `--id web`, `--id=web`. The first one counts.
@@ -83,22 +82,18 @@ pub fn of_disk(argv: &[String]) -> Option<String> {
 /// name.
 fn own_file(path: &str) -> Option<&str> {
     let path = path.strip_prefix("path=").unwrap_or(path);
-    let stem = |name: &'_ str| {
-        name.split_once('.')
-            .map_or(name.len(), |(stem, _)| stem.len())
-    };
-    let mut parts = path
-        .rsplit('/')
+    path.rsplit('/')
         .take(2)
-        .map(|name| name.get(..stem(name)).unwrap_or(name));
-    parts.find(|name| !name.is_empty() && !ANY_GUEST.is_match(name))
+        .map(|name| name.split_once('.').map_or(name, |(stem, _)| stem))
+        .find(|name| !name.is_empty() && !ANY_GUEST.is_match(name))
 }
 
 /// Reads `/proc/PID/cgroup`: of its paths the innermost folder that names a machine, as
 /// systemd-machined or libvirt registered it, and a container or pod that the VMM runs in,
 /// `docker-0a1b2c3d4e5f`. Others may run in it too.
 pub fn of_cgroup(text: &str) -> (Option<String>, Option<String>) {
-    let (mut machine, mut of_container) = (None, None);
+    let mut machine = None;
+    let mut of_container = None;
     for folder in text
         .lines()
         .take(64)
@@ -115,20 +110,21 @@ pub fn of_cgroup(text: &str) -> (Option<String>, Option<String>) {
 /// escapes all but plain characters (systemd.unit(5)).
 pub(crate) fn of_scope(text: &str) -> Option<String> {
     let scope = SCOPE.captures(text)?;
-    let unescape = |escape: &regex::Captures<'_>| {
-        let code = group(escape, "code").and_then(|code| u8::from_str_radix(code, 16).ok());
-        code.map(char::from).map(String::from).unwrap_or_default()
-    };
     let name = ESCAPE
         .regex()?
         .replace_all(group(&scope, "name")?, unescape);
     Some(sanitize(&name, 128)).filter(|name| !name.is_empty())
 }
 
+/// The character that an escape stands for.
+fn unescape(escape: &regex::Captures<'_>) -> String {
+    let code = group(escape, "code").and_then(|code| u8::from_str_radix(code, 16).ok());
+    code.map(char::from).map(String::from).unwrap_or_default()
+}
+
 /// The guest of a line of a log: of its scope, or as libvirt names it in its messages and folders.
 pub(crate) fn of_log_line(text: &str) -> Option<String> {
-    let by_libvirt = || Some(sanitize(group(&BY_LIBVIRT.captures(text)?, "name")?, 128));
-    of_scope(text).or_else(by_libvirt)
+    of_scope(text).or_else(|| Some(sanitize(group(&BY_LIBVIRT.captures(text)?, "name")?, 128)))
 }
 
 /// `docker-<id>.scope`, `libpod-<id>.scope`, `cri-containerd-<id>.scope`, or the bare id of cgroup

@@ -146,17 +146,22 @@ pub type HypervLeaf = (u32, [u32; 4]);
 /// The enlightenments that KVM offers by the leaves of `KVM_GET_SUPPORTED_HV_CPUID`
 /// (Documentation/virt/kvm/api.rst).
 pub fn offered(leaves: &[HypervLeaf]) -> BTreeSet<&'static str> {
-    let has = |&(leaf, register, bits): &Bits| {
-        let found = leaves
-            .iter()
-            .find(|(number, _)| *number == leaf)
-            .and_then(|(_, registers)| registers.get(register));
-        found.is_some_and(|value| value & bits == bits)
-    };
+    if leaves.is_empty() {
+        return BTreeSet::new();
+    }
     ALL.iter()
-        .filter(|known| !leaves.is_empty() && known.cpuid.iter().all(has))
+        .filter(|known| known.cpuid.iter().all(|bits| has_bits(leaves, bits)))
         .map(|known| known.name)
         .collect()
+}
+
+/// Whether all these bits are set.
+fn has_bits(leaves: &[HypervLeaf], &(leaf, register, bits): &Bits) -> bool {
+    leaves
+        .iter()
+        .find(|(number, _)| *number == leaf)
+        .and_then(|(_, registers)| registers.get(register))
+        .is_some_and(|value| value & bits == bits)
 }
 
 #[cfg(test)]

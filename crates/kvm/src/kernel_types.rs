@@ -24,34 +24,41 @@ pub fn offsets(
     kernel: Option<&[u8]>,
     wanted: &[KernelField],
 ) -> Option<BTreeMap<KernelField, u32>> {
-    let (types, own) = parts(btf)?;
-    let before = kernel.map_or(Some(&[][..]), |kernel| Some(parts(kernel)?.1))?;
-    // Texts end with a zero. Offsets in a module's texts start where the kernel's texts end.
-    let is = |at: u32, name: &str| {
-        let at = at as usize;
-        let text = at
-            .checked_sub(before.len())
-            .map_or_else(|| before.get(at..), |at| own.get(at..));
-        text.and_then(|text| text.strip_prefix(name.as_bytes()))
-            .is_some_and(|rest| rest.first() == Some(&0))
+    let Sections { types, strings } = sections(btf)?;
+    let names = Names {
+        kernel: match kernel {
+            Some(kernel) => sections(kernel)?.strings,
+            None => &[],
+        },
+        own: strings,
     };
     let mut found = BTreeMap::new();
     let mut at = 0;
     // Each type: name, info (kind, number of what follows), size or type; then what its kind says.
     while let (Some(name), Some(info)) = (word(types, at), word(types, at + 4)) {
-        let (kind, count, bits) = (info >> 24 & 0x1f, (info & 0xffff) as usize, info >> 31 == 1);
+        let kind = info >> 24 & 0x1f;
+        let count = (info & 0xffff) as usize;
+        let has_bit_fields = info >> 31 == 1;
         let members = at + 12;
-        if kind == KIND_STRUCT && wanted.iter().any(|(of, _)| is(name, of)) {
+        if kind == KIND_STRUCT && wanted.iter().any(|(owner, _)| names.is(name, owner)) {
             for member in (members..).step_by(12).take(count) {
-                let (Some(field), Some(offset)) = (word(types, member), word(types, member + 8))
-                else {
+                let Some(field) = word(types, member) else {
+                    break;
+                };
+                let Some(offset) = word(types, member + 8) else {
                     break;
                 };
                 // With bit fields the low 24 bits are the offset.
-                let offset = if bits { offset & 0xff_ffff } else { offset } / 8;
-                let is_this = |(of, f): &&KernelField| is(name, of) && is(field, f);
-                if let Some(field) = wanted.iter().find(is_this) {
-                    found.entry(*field).or_insert(offset);
+                let bits = if has_bit_fields {
+                    offset & 0xff_ffff
+                } else {
+                    offset
+                };
+                if let Some(known) = wanted
+                    .iter()
+                    .find(|(owner, own)| names.is(name, owner) && names.is(field, own))
+                {
+                    found.entry(*known).or_insert(bits / 8);
                 }
             }
         }
@@ -60,17 +67,48 @@ pub fn offsets(
     Some(found)
 }
 
-/// The parts of types and of strings.
-fn parts(btf: &[u8]) -> Option<(&[u8], &[u8])> {
+/// The strings that name types and fields.
+struct Names<'a> {
+    /// Those of the kernel, for a module.
+    kernel: &'a [u8],
+    own: &'a [u8],
+}
+
+impl Names<'_> {
+    /// Whether the text at this offset is `name`. Texts end with a zero. Offsets in a module's
+    /// texts start where the kernel's texts end.
+    fn is(&self, at: u32, name: &str) -> bool {
+        let at = at as usize;
+        let text = match at.checked_sub(self.kernel.len()) {
+            Some(at) => self.own.get(at..),
+            None => self.kernel.get(at..),
+        };
+        text.and_then(|text| text.strip_prefix(name.as_bytes()))
+            .is_some_and(|rest| rest.first() == Some(&0))
+    }
+}
+
+/// The two sections of a BTF.
+struct Sections<'a> {
+    types: &'a [u8],
+    strings: &'a [u8],
+}
+
+fn sections(btf: &[u8]) -> Option<Sections<'_>> {
     if u16::from_ne_bytes(btf.get(..2)?.try_into().ok()?) != MAGIC {
         return None;
     }
+    Some(Sections {
+        types: section(btf, 8)?,
+        strings: section(btf, 16)?,
+    })
+}
+
+/// The section whose offset and length are at `at` in the header.
+fn section(btf: &[u8], at: usize) -> Option<&[u8]> {
     let header = word(btf, 4)? as usize;
-    let part = |at: usize| {
-        let start = header.checked_add(word(btf, at)? as usize)?;
-        btf.get(start..start.checked_add(word(btf, at + 4)? as usize)?)
-    };
-    Some((part(8)?, part(16)?))
+    let start = header.checked_add(word(btf, at)? as usize)?;
+    btf.get(start..start.checked_add(word(btf, at + 4)? as usize)?)
 }
 
 /// The bytes that follow a type of this kind.
@@ -147,7 +185,7 @@ mod tests {
     #[test]
     fn a_module_names_things_by_the_kernels_strings_and_its_own() {
         let kernel = made();
-        let strings = parts(&kernel).unwrap().1;
+        let strings = sections(&kernel).unwrap().strings;
         let place =
             |name: &[u8]| strings.windows(name.len()).position(|w| w == name).unwrap() as u32;
         let own = b"vcpu_svm\0vmcb\0";

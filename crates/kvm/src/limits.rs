@@ -43,9 +43,8 @@ pub(crate) fn too_large(what: &str, value: &str, most: u64) -> String {
 
 /// Whether a text has a number above `most`.
 pub fn beyond(text: &str, most: u64) -> bool {
-    let too_large =
-        |digits: &str| !digits.is_empty() && !digits.parse::<u64>().is_ok_and(|n| n <= most);
-    text.split(|c: char| !c.is_ascii_digit()).any(too_large)
+    text.split(|c: char| !c.is_ascii_digit())
+        .any(|digits| !digits.is_empty() && !digits.parse::<u64>().is_ok_and(|n| n <= most))
 }
 
 /// Refuses a text that has a number above `most`.

@@ -26,12 +26,15 @@ pub fn sanitize_name(name: &str, max: usize) -> String {
 /// Removes what a terminal acts on and what is invisible, line breaks and tabs apart: the last look
 /// at a text before it leaves the program.
 pub fn without_hidden(text: &str) -> Cow<'_, str> {
-    let stays = |c: &char| matches!(c, '\n' | '\t') || !is_hidden(*c);
-    if text.chars().all(|c| stays(&c)) {
+    if text.chars().all(is_shown) {
         Cow::Borrowed(text)
     } else {
-        Cow::Owned(text.chars().filter(stays).collect())
+        Cow::Owned(text.chars().filter(|c| is_shown(*c)).collect())
     }
+}
+
+fn is_shown(c: char) -> bool {
+    matches!(c, '\n' | '\t') || !is_hidden(c)
 }
 
 /// CSI: parameters up to a final byte. OSC: up to BEL or ESC. Anything else: only the ESC.
@@ -58,50 +61,57 @@ fn safe(text: &str, max: usize, mark: Option<char>) -> String {
 /// (`DerivedCoreProperties.txt`).
 pub(crate) fn is_hidden(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
-            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-            | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+        || matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}'
+            | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
             | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Parses a number as C writes it: `0x1f`, `31`, with an optional minus (two's complement).
 pub(crate) fn number(text: &str) -> Option<u64> {
     let text = text.trim();
-    let (text, negative) = text
-        .strip_prefix('-')
-        .map_or((text, false), |rest| (rest, true));
-    let value = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+    let plain = text.strip_prefix('-').unwrap_or(text);
+    let value = match plain
+        .strip_prefix("0x")
+        .or_else(|| plain.strip_prefix("0X"))
+    {
         Some(hex) if hex.bytes().all(|b| b.is_ascii_hexdigit()) => {
             u64::from_str_radix(hex, 16).ok()?
         }
-        None if text.bytes().all(|b| b.is_ascii_digit()) => text.parse().ok()?,
+        None if plain.bytes().all(|b| b.is_ascii_digit()) => plain.parse().ok()?,
         _ => return None,
     };
-    Some(if negative {
-        value.wrapping_neg()
+    if text.starts_with('-') {
+        Some(value.wrapping_neg())
     } else {
-        value
-    })
+        Some(value)
+    }
 }
 
 /// The time of day in a line that `date`, `watch`, `perf` or a prompt prints, seconds: `Sun Nov 22
 /// 10:00:05 UTC 2026`.
 pub fn clock_seconds(line: &str) -> Option<f64> {
-    let word = |c: char| !c.is_ascii_digit() && !matches!(c, ':' | '.');
     let time = line
-        .split(word)
+        .split(|c: char| !c.is_ascii_digit() && !matches!(c, ':' | '.'))
         .find(|word| word.matches(':').count() == 2 && word.len() <= 18)?;
     let mut parts = time.trim_matches('.').split(':');
-    let (hours, minutes): (u64, u64) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    let hours: u64 = parts.next()?.parse().ok()?;
+    let minutes: u64 = parts.next()?.parse().ok()?;
     let seconds: f64 = parts.next()?.parse().ok()?;
-    (hours < 24 && minutes < 60 && (0.0..61.0).contains(&seconds))
-        .then_some((hours * 3600 + minutes * 60) as f64 + seconds)
+    if hours < 24 && minutes < 60 && (0.0..61.0).contains(&seconds) {
+        Some((hours * 3600 + minutes * 60) as f64 + seconds)
+    } else {
+        None
+    }
 }
 
 /// A word as a shell takes it: quoted where it has to be.
 pub fn shell_quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,".contains(c);
-    if !word.is_empty() && !word.starts_with('-') && word.chars().all(plain) {
+    let is_plain = word
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || "-_./:@%+,".contains(c));
+    if is_plain && !word.is_empty() && !word.starts_with('-') {
         return word.to_owned();
     }
     format!("'{}'", word.replace('\'', r"'\''"))

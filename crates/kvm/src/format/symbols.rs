@@ -3,7 +3,6 @@
 
 use crate::pattern::Pattern;
 use crate::{sanitize, untrusted_text::number};
-use regex::Captures;
 
 const MAX_NAMES: usize = 4096;
 const MAX_LISTS: usize = 64;
@@ -38,29 +37,32 @@ static ENTRY: Pattern =
 /// All lists of a `print fmt`. Unreadable parts are left out: the lists are useful, but not
 /// required.
 pub(super) fn parse(text: &str) -> Vec<SymbolList> {
-    let Some((list, entry)) = LIST.regex().zip(ENTRY.regex()) else {
+    let Some(list) = LIST.regex() else {
         return Vec::new();
     };
-    let begins = list.find_iter(text).map(|head| head.start());
-    let ends = list
-        .find_iter(text)
-        .skip(1)
-        .map(|head| head.start())
-        .chain([text.len()]);
-    let read = |(begin, end): (usize, usize)| {
-        let part = text.get(begin..end)?;
-        let head = list.captures(part)?;
-        // The head ends with the bracket of the first entry.
-        let entries = entry.captures_iter(part.get(head.get(0)?.end() - 1..)?);
-        let name =
-            |entry: Captures<'_>| Some((constant(&entry["value"])?, sanitize(&entry["name"], 64)));
-        Some(SymbolList {
-            expression: sanitize(head["expression"].replace("REC->", "").trim(), 200),
-            flags: &head["kind"] == "flags",
-            names: entries.filter_map(name).take(MAX_NAMES).collect(),
-        })
-    };
-    begins.zip(ends).take(MAX_LISTS).filter_map(read).collect()
+    let begins: Vec<usize> = list.find_iter(text).map(|head| head.start()).collect();
+    let ends = begins.iter().skip(1).copied().chain([text.len()]);
+    begins
+        .iter()
+        .zip(ends)
+        .take(MAX_LISTS)
+        .filter_map(|(begin, end)| parse_list(text.get(*begin..end)?))
+        .collect()
+}
+
+/// Reads the part of a text in which one list is.
+fn parse_list(part: &str) -> Option<SymbolList> {
+    let head = LIST.captures(part)?;
+    // The head ends with the bracket of the first entry.
+    let entries = part.get(head.get(0)?.end() - 1..)?;
+    let names = ENTRY
+        .captures_iter(entries)
+        .filter_map(|entry| Some((constant(&entry["value"])?, sanitize(&entry["name"], 64))));
+    Some(SymbolList {
+        expression: sanitize(head["expression"].replace("REC->", "").trim(), 200),
+        flags: &head["kind"] == "flags",
+        names: names.take(MAX_NAMES).collect(),
+    })
 }
 
 /// Evaluates a constant as formats contain it: a number, a sum, an or, a shift, also with suffixes

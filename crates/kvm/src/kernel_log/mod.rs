@@ -117,30 +117,34 @@ pub fn parse(text: &str) -> Vec<LogLine> {
     if IN_GUEST.is_match(text) && !ON_HOST.is_match(text) {
         return Vec::new();
     }
-    let (mut reader, mut all, mut found) = (LogReader::default(), Vec::new(), Vec::new());
-    let mut kept: BTreeMap<LogKind, usize> = BTreeMap::new();
-    // After each line, so that a long log does not fill the memory.
-    let mut keep = |found: &mut Vec<LogLine>| {
-        for line in found.drain(..) {
-            let n = kept.entry(line.kind).or_default();
-            *n += 1;
-            if *n <= MAX_OF_A_KIND {
-                all.push(line);
-            }
-        }
-    };
+    let mut reader = LogReader::default();
+    let mut found = Vec::new();
+    let mut counts = BTreeMap::new();
+    let mut all = Vec::new();
     for line in text.lines() {
         reader.line(line, &mut found);
-        keep(&mut found);
+        // After each line, so that a long log does not fill the memory.
+        keep(&mut found, &mut counts, &mut all);
     }
     reader.finish(&mut found);
-    keep(&mut found);
+    keep(&mut found, &mut counts, &mut all);
     // A host may load the module of another vendor's CPUs beside its own, which then finds no
     // hardware.
     if KVM_WORKS.is_match(text) {
         all.retain(|line| line.kind != LogKind::NoKvm);
     }
     all
+}
+
+/// Moves lines to `all` until it has enough of their kind.
+fn keep(found: &mut Vec<LogLine>, counts: &mut BTreeMap<LogKind, usize>, all: &mut Vec<LogLine>) {
+    for line in found.drain(..) {
+        let count = counts.entry(line.kind).or_default();
+        *count += 1;
+        if *count <= MAX_OF_A_KIND {
+            all.push(line);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -26,8 +26,9 @@ static FRAME: Pattern =
     Pattern::new(r"(?:^|[ :\]])(?P<function>[a-z_][a-z0-9_.]*)\+0x[0-9a-f]+/0x");
 /// Functions of every stack of a thread that waits or that a system call brought into the kernel.
 static ANY_STACK: Pattern = Pattern::new(concat!(
-    "^(?:_*schedule.*|io_schedule_timeout|wait_for_(?:common|completion).*|_*wait_for_common|ret_from_fork.*|",
-    "entry_syscall.*|system_call.*|do_syscall.*|kthread|_*x64_sys_.*|_*se_sys_.*|sys_.*|asm_.*|watchdog.*)$",
+    "^(?:_*schedule.*|io_schedule_timeout|wait_for_(?:common|completion).*|_*wait_for_common|",
+    "ret_from_fork.*|entry_syscall.*|system_call.*|do_syscall.*|kthread|_*x64_sys_.*|",
+    "_*se_sys_.*|sys_.*|asm_.*|watchdog.*)$",
 ));
 /// The name of the thread that a stack belongs to.
 static COMM: Pattern =
@@ -188,12 +189,11 @@ impl LogReader {
         self.finish(found);
         line.guest = of_log_line(&clean);
         if LogReport::begins_with(line.kind) {
-            let (lines_left, functions) = (MAX_REPORT_LINES, Vec::new());
             self.report = Some(LogReport {
                 line,
                 of_guest,
-                lines_left,
-                functions,
+                lines_left: MAX_REPORT_LINES,
+                functions: Vec::new(),
                 is_past: false,
             });
         } else {

@@ -49,7 +49,6 @@ enum BlockKind {
 
 impl Block {
     fn space(&self) -> Option<Space> {
-        let named = |name: &str| self.names.iter().any(|known| known == name);
         match self.kind {
             BlockKind::Bare => self.regions.first().map(|line| {
                 if line.region.end <= LAST_PORT {
@@ -59,10 +58,16 @@ impl Block {
                 }
             }),
             BlockKind::MemoryRegion => None,
-            _ if named("I/O") => Some(Space::Pio),
-            _ if named("memory") || self.root.as_deref() == Some("system") => Some(Space::Mmio),
+            _ if self.has_name("I/O") => Some(Space::Pio),
+            _ if self.has_name("memory") || self.root.as_deref() == Some("system") => {
+                Some(Space::Mmio)
+            }
             _ => None,
         }
+    }
+
+    fn has_name(&self, name: &str) -> bool {
+        self.names.iter().any(|known| known == name)
     }
 }
 
@@ -83,16 +88,12 @@ pub fn parse(text: &str) -> Result<DeviceMap> {
     );
     let mut map = DeviceMap::new(MapSource::Mtree);
     for space in [Space::Pio, Space::Mmio] {
-        let of_space = |flat: bool| {
-            blocks.iter().find(move |block| {
-                block.space() == Some(space)
-                    && (block.kind == BlockKind::Flat) == flat
-                    && !block.regions.is_empty()
-            })
-        };
-        if let Some(flat) = of_space(true) {
+        let mut of_space = blocks
+            .iter()
+            .filter(|block| block.space() == Some(space) && !block.regions.is_empty());
+        if let Some(flat) = of_space.clone().find(|block| block.kind == BlockKind::Flat) {
             paint_flat(&mut map, space, flat);
-        } else if let Some(block) = of_space(false) {
+        } else if let Some(block) = of_space.next() {
             tree::paint(&mut map, space, block, &blocks);
         }
     }

@@ -36,6 +36,13 @@ struct VisibleRange {
     aliases: u32,
 }
 
+impl VisibleRange {
+    /// Where the guest sees an address of the listing.
+    fn shown(self, address: u64) -> u64 {
+        address.wrapping_add(self.shift)
+    }
+}
+
 pub(super) fn paint(map: &mut DeviceMap, space: Space, block: &Block, blocks: &[Block]) {
     let mut named: HashMap<&str, Vec<&Block>> = HashMap::new();
     for block in blocks
@@ -72,10 +79,10 @@ fn top(mut lines: &[RegionLine], parent: Option<usize>) -> Vec<(&RegionLine, &[R
     let mut found = Vec::new();
     while let Some((line, after)) = lines.split_first() {
         let orphaned = parent.is_some_and(|parent| line.indent > parent + 2);
-        let ends = |next: &RegionLine| {
-            next.indent < line.indent || next.indent == line.indent && !orphaned
-        };
-        let (below, rest) = after.split_at(after.iter().position(ends).unwrap_or(after.len()));
+        let end = after
+            .iter()
+            .position(|next| next.indent < line.indent || next.indent == line.indent && !orphaned);
+        let (below, rest) = after.split_at(end.unwrap_or(after.len()));
         // Absurd depth: hostile, and the walk below is recursive.
         if !line.disabled && !orphaned && line.indent <= MAX_INDENT {
             found.push((line, below));
@@ -90,8 +97,10 @@ impl Painter<'_, '_> {
     /// top.
     fn paint_all(&mut self, lines: &[RegionLine], parent: Option<usize>, window: VisibleRange) {
         let mut order = top(lines, parent);
-        let size = |region: &Region| region.end.wrapping_sub(region.start);
-        order.sort_by_key(|(line, _)| (line.priority, Reverse(size(&line.region))));
+        order.sort_by_key(|(line, _)| {
+            let size = line.region.end.wrapping_sub(line.region.start);
+            (line.priority, Reverse(size))
+        });
         for (line, below) in order {
             self.paint_region(line, below, window);
         }
@@ -100,30 +109,30 @@ impl Painter<'_, '_> {
     fn paint_region(&mut self, line: &RegionLine, below: &[RegionLine], window: VisibleRange) {
         self.steps += 1;
         let RegionLine { region, alias, .. } = line;
-        let (first, last) = (region.start.max(window.first), region.end.min(window.last));
+        let first = region.start.max(window.first);
+        let last = region.end.min(window.last);
         if first > last || self.steps > MAX_STEPS || self.painted > MAX_PAINTED {
             return;
         }
-        let shown = |address: u64| address.wrapping_add(window.shift);
         match *alias {
             Some(begin) if !region.ram => {
                 // The target's listing begins at the address its own root line gives.
                 if window.aliases < MAX_ALIAS_DEPTH {
                     let from = begin.wrapping_add(first - region.start);
                     let to = begin.wrapping_add(last - region.start);
-                    self.paint_target(&region.name, from, to, shown(first), window.aliases + 1);
+                    let at = window.shown(first);
+                    self.paint_target(&region.name, from, to, at, window.aliases + 1);
                 }
             }
             _ => {
                 if !is_container(&region.name) {
-                    let (start, end, base) = (shown(first), shown(last), shown(region.start));
                     self.painted += 1;
                     self.map.paint(
                         self.space,
                         Region {
-                            start,
-                            end,
-                            base,
+                            start: window.shown(first),
+                            end: window.shown(last),
+                            base: window.shown(region.start),
                             ..region.clone()
                         },
                     );
@@ -153,7 +162,8 @@ impl Painter<'_, '_> {
             let Some(origin) = block.regions.first().map(|root| root.region.start) else {
                 continue;
             };
-            let (first, last) = (origin.saturating_add(from), origin.saturating_add(to));
+            let first = origin.saturating_add(from);
+            let last = origin.saturating_add(to);
             self.steps += 1 + block.regions.len();
             if self.steps > MAX_STEPS {
                 return;
