@@ -5,6 +5,8 @@
 //! files. An exit is paired with the next entry of the same thread, never by CPU and never across a
 //! gap of lost events. The whole exit is charged to the port, address or MSR seen inside it.
 
+use kvm::exit_reason::{self, ReasonNames};
+use kvm::isa::Isa;
 use sample::{EngineKind, EngineLevel, GuestInterrupts, HostDisk, ThreadEvents};
 use std::collections::{BTreeMap, HashMap};
 
@@ -45,6 +47,16 @@ pub struct TracedThread {
 pub(crate) fn task_name(comm: [u8; 16]) -> String {
     let name = comm.split(|byte| *byte == 0).next().unwrap_or_default();
     kvm::sanitize(&String::from_utf8_lossy(name), 15)
+}
+
+/// The name of an exit reason that only the running kernel's `format` file has, sanitized.
+pub(crate) fn kernel_name(names: &ReasonNames, isa: Isa, code: u32) -> Option<String> {
+    if exit_reason::name(isa, code).is_some() {
+        return None;
+    }
+    names
+        .get(&(isa, exit_reason::basic(isa, code)))
+        .map(|name| kvm::sanitize(name, 64))
 }
 
 /// All that an engine counted. Counters are cumulative since it started.

@@ -5,11 +5,18 @@ use super::refusal::{Refusal, Stage};
 use super::sys;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Attached programs, each with its tracepoint. Dropping this removes them from the kernel.
+/// Attached programs. Dropping this removes them from the kernel.
 #[derive(Debug, Default)]
 pub(super) struct Attached {
-    /// Each with its link.
-    programs: Vec<(&'static str, OwnedFd, OwnedFd)>,
+    programs: Vec<AttachedProgram>,
+}
+
+#[derive(Debug)]
+struct AttachedProgram {
+    event: &'static str,
+    program: OwnedFd,
+    #[expect(dead_code, reason = "closing it removes the program")]
+    link: OwnedFd,
 }
 
 impl Attached {
@@ -26,7 +33,11 @@ impl Attached {
             let program = object.load(name)?;
             match sys::attach_raw(program.as_fd(), event) {
                 Ok(link) => {
-                    self.programs.push((event, program, link));
+                    self.programs.push(AttachedProgram {
+                        event,
+                        program,
+                        link,
+                    });
                     return Ok(());
                 }
                 Err(e) => {
@@ -50,26 +61,26 @@ impl Attached {
     ) -> Result<(), Refusal> {
         let link = sys::attach_tracepoint(program.as_fd(), id)
             .map_err(|e| Refusal::new(Stage::Attach, event, e))?;
-        self.programs.push((event, program, link));
+        self.programs.push(AttachedProgram {
+            event,
+            program,
+            link,
+        });
         Ok(())
     }
 
     /// Whether a program is attached to this tracepoint.
     pub fn has(&self, event: &str) -> bool {
-        self.programs
-            .iter()
-            .any(|(attached, ..)| *attached == event)
+        self.programs.iter().any(|attached| attached.event == event)
     }
 
     /// The events of this group (`kvm_`, `block_`) for which a program did not run. Scheduler
     /// events can nest; most of those missed concern threads that run no guest.
     pub fn missed(&self, group: &str) -> u64 {
-        let of_group = self
-            .programs
+        self.programs
             .iter()
-            .filter(|(event, ..)| event.starts_with(group));
-        of_group
-            .filter_map(|(_, program, _)| sys::missed(program.as_fd()))
+            .filter(|attached| attached.event.starts_with(group))
+            .filter_map(|attached| sys::missed(attached.program.as_fd()))
             .sum()
     }
 }

@@ -80,7 +80,8 @@ pub fn bytes(events: &[EventFormat]) -> Vec<u8> {
     for event in events {
         w.structure(event);
     }
-    let (types, strings) = (w.types.len() as u32, w.strings.len() as u32);
+    let types = w.types.len() as u32;
+    let strings = w.strings.len() as u32;
     let mut blob = Vec::new();
     blob.extend(0xeb9f_u16.to_ne_bytes());
     blob.extend([1, 0]);

@@ -1,16 +1,14 @@
 //! From the memory of a slot to a [`TracedThread`].
 
-use super::layout::{
-    ISA_ARM64, RawAccess, RawExit, RawOther, RawOthers, RawTiming, Slot, USERSPACE,
-};
-use super::snapshot::{Extremes, IntervalExtremes};
-use crate::events::{ThreadKey, TracedThread, task_name};
-use kvm::exit_reason::{self, ReasonNames};
+use super::layout::{ISA_ARM64, RawAccess, RawExit, RawOthers, RawTiming, Slot, USERSPACE};
+use super::snapshot::{AccessExtremes, Extremes, IntervalExtremes};
+use crate::events::{ThreadKey, TracedThread, kernel_name, task_name};
+use kvm::Space;
+use kvm::exit_reason::ReasonNames;
 use kvm::isa::Isa;
-use kvm::{Space, sanitize};
 use sample::{
-    AccessCell, BUCKETS, Burst, Direction, ExitCell, Histogram, Migrations, MissingExtreme,
-    OtherTask, ThreadEvents, Timing, UserspaceCell,
+    AccessCell, BUCKETS, Direction, ExitCell, Histogram, Migrations, MissingExtreme, OtherTask,
+    ThreadEvents, Timing, UserspaceCell,
 };
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
@@ -54,14 +52,12 @@ impl SlotDecoder<'_> {
     /// All of a thread, from a copy of its slot and the extremes of the interval that ends with it.
     pub fn thread(&self, slot: &Slot, interval: &IntervalExtremes) -> TracedThread {
         let vcpu = slot.vcpu.load(Relaxed).checked_sub(1);
-        let wakeups = (self.parts.switches && self.parts.wakings).then(|| {
-            Box::new(timing(
-                true,
-                &slot.wakeup,
-                interval.wakeups,
-                &slot.wakeup_histogram,
-            ))
-        });
+        let wakeups = if self.parts.switches && self.parts.wakings {
+            let wakeups = timing(true, &slot.wakeup, interval.wakeups, &slot.wakeup_histogram);
+            Some(Box::new(wakeups))
+        } else {
+            None
+        };
         let events = ThreadEvents {
             exits: self.exits(slot, interval),
             accesses: self.accesses(slot, interval),
@@ -104,14 +100,15 @@ impl SlotDecoder<'_> {
         let mut cells: Vec<ExitCell> = taken
             .filter_map(|(c, extremes)| self.exit(c, *extremes))
             .collect();
-        let overflowed = slot.overflow.load(Relaxed) != 0;
-        let other = other
-            .filter(|_| overflowed)
-            .and_then(|(c, extremes)| self.exit(c, *extremes));
-        cells.extend(other.map(|c| ExitCell {
-            name: Some("other".into()),
-            ..c
-        }));
+        if slot.overflow.load(Relaxed) != 0
+            && let Some((c, extremes)) = other
+            && let Some(other) = self.exit(c, *extremes)
+        {
+            cells.push(ExitCell {
+                name: Some("other".into()),
+                ..other
+            });
+        }
         // Thousands of threads have one or two cells each, and a list begins with room for four.
         cells.shrink_to_fit();
         cells
@@ -158,33 +155,31 @@ impl SlotDecoder<'_> {
             ISA_ARM64 => Isa::Arm64,
             other => Isa::from_code(other),
         };
-        let learnt = || {
-            self.names
-                .get(&(isa, exit_reason::basic(isa, code)))
-                .map(|name| sanitize(name, 64))
-        };
-        let name = if exit_reason::name(isa, code).is_some() {
-            None
-        } else {
-            learnt()
-        };
         let timed = self.parts.timed;
-        Some(ExitCell {
+        let mut exit = ExitCell {
             isa,
             code,
-            name,
+            name: kernel_name(self.names, isa, code),
             time: timing(timed, &cell.time, extremes, &cell.histogram),
-            userspace_ns: (timed && self.parts.userspace).then(|| get(&cell.userspace)),
-            halted_ns: (timed && self.parts.halts).then(|| get(&cell.halted)),
-            preempted_ns: (timed && self.parts.switches).then(|| get(&cell.preempted)),
-        })
+            ..ExitCell::default()
+        };
+        if timed && self.parts.userspace {
+            exit.userspace_ns = Some(get(&cell.userspace));
+        }
+        if timed && self.parts.halts {
+            exit.halted_ns = Some(get(&cell.halted));
+        }
+        if timed && self.parts.switches {
+            exit.preempted_ns = Some(get(&cell.preempted));
+        }
+        Some(exit)
     }
 
     fn access(
         &self,
         cell: &RawAccess,
         histogram: &[AtomicU64; BUCKETS],
-        (extremes, longest): (Extremes, Burst),
+        interval: AccessExtremes,
     ) -> Option<AccessCell> {
         if get(&cell.time.count) == 0 {
             return None;
@@ -195,9 +190,13 @@ impl SlotDecoder<'_> {
             space: space(key),
             address: Some(key >> 3),
             direction: direction(key),
-            time: timing(timed, &cell.time, extremes, histogram),
+            time: timing(timed, &cell.time, interval.time, histogram),
             faults: get(&cell.faults),
-            burst: self.parts.timed.then_some(longest),
+            burst: if self.parts.timed {
+                Some(interval.burst)
+            } else {
+                None
+            },
         })
     }
 
@@ -227,15 +226,18 @@ fn timing(
             ..Timing::default()
         };
     }
-    let any = extremes.max > 0;
-    Timing {
+    let mut timing = Timing {
         count: get(&t.count),
         total_ns: Some(get(&t.total)),
         sum_sq: Some(u128::from(get(&t.square_high)) << 64 | u128::from(get(&t.square_low))),
-        min_ns: any.then_some(extremes.min),
-        max_ns: any.then_some(extremes.max),
         histogram: Some(Histogram::trimmed(buckets.each_ref().map(get))),
+        ..Timing::default()
+    };
+    if extremes.max > 0 {
+        timing.min_ns = Some(extremes.min);
+        timing.max_ns = Some(extremes.max);
     }
+    timing
 }
 
 /// Of an access cell's key.
@@ -257,22 +259,22 @@ fn direction(key: u64) -> Direction {
 
 fn userspace(slot: &Slot) -> Vec<UserspaceCell> {
     let other = slot.other_errno.load(Relaxed).cast_signed();
-    let reason = |index: usize| match index {
-        i if i == USERSPACE - 2 => SIGNAL,
-        i if i == USERSPACE - 1 => other,
-        i => i as i32,
-    };
     let used = get(&slot.userspace_used);
-    let cells = slot
-        .userspace
-        .iter()
-        .enumerate()
-        .filter(|(i, _)| used >> i & 1 != 0)
-        .map(|(i, n)| UserspaceCell {
-            reason: reason(i),
-            count: get(n),
+    let mut cells = Vec::new();
+    for (i, count) in slot.userspace.iter().enumerate() {
+        let count = get(count);
+        if used >> i & 1 == 0 || count == 0 {
+            continue;
+        }
+        cells.push(UserspaceCell {
+            reason: match i {
+                i if i == USERSPACE - 2 => SIGNAL,
+                i if i == USERSPACE - 1 => other,
+                i => i as i32,
+            },
+            count,
         });
-    let mut cells: Vec<_> = cells.filter(|c| c.count > 0).collect();
+    }
     cells.sort_unstable_by_key(|c| c.reason);
     cells.shrink_to_fit();
     cells
@@ -281,15 +283,23 @@ fn userspace(slot: &Slot) -> Vec<UserspaceCell> {
 /// In the order of their places, which stays from reading to reading; last what those counted that
 /// lost theirs.
 fn others(cells: &RawOthers) -> Vec<OtherTask> {
-    let task = |o: &RawOther| OtherTask {
-        tid: o.tid.load(Relaxed).cast_signed(),
-        comm: text(&o.comm),
-        count: o.count.load(Relaxed).into(),
-        ns: get(&o.ns),
-    };
-    let rest = OtherTask::rest(get(&cells.rest.count), get(&cells.rest.total));
-    let places = cells.task.iter().take_while(|o| o.count.load(Relaxed) != 0);
-    let mut tasks: Vec<OtherTask> = places.map(task).chain(rest).collect();
+    let mut tasks = Vec::new();
+    for other in &cells.task {
+        let count = other.count.load(Relaxed);
+        if count == 0 {
+            break;
+        }
+        tasks.push(OtherTask {
+            tid: other.tid.load(Relaxed).cast_signed(),
+            comm: text(&other.comm),
+            count: count.into(),
+            ns: get(&other.ns),
+        });
+    }
+    tasks.extend(OtherTask::rest(
+        get(&cells.rest.count),
+        get(&cells.rest.total),
+    ));
     tasks.shrink_to_fit();
     tasks
 }

@@ -23,10 +23,9 @@ pub(super) struct GuestTable<K, V> {
 impl<K: GuestKey, V: Record> GuestTable<K, V> {
     /// Takes the map out of its object.
     pub fn take(object: &mut Object, name: &str) -> Result<Self, Refusal> {
-        let (map, size) = object.take_records::<K, V>(name)?;
         Ok(Self {
-            map,
-            size,
+            size: object.max_records::<K, V>(name)?,
+            map: object.take_map(name)?,
             records: PhantomData,
         })
     }
@@ -52,8 +51,23 @@ impl<K: GuestKey, V: Record> GuestTable<K, V> {
     }
 }
 
-/// A guest's process, and of a vCPU thread its number.
-type Owner = (i32, Option<u32>);
+/// What a process or a thread belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Owner {
+    /// The guest's process.
+    pub process: i32,
+    /// Of a vCPU thread, its number.
+    pub vcpu: Option<u32>,
+}
+
+impl From<i32> for Owner {
+    fn from(process: i32) -> Self {
+        Self {
+            process,
+            vcpu: None,
+        }
+    }
+}
 
 /// A map from processes or threads to what each belongs to. What else is in its values is the
 /// programs', zero at first.
@@ -81,8 +95,9 @@ impl WatchedIds {
         let gone: Vec<i32> = self
             .known
             .iter()
-            .filter(|(id, of)| !wanted.contains(&(**id, **of)))
-            .map(|p| *p.0)
+            .map(|(id, owner)| (*id, *owner))
+            .filter(|known| !wanted.contains(known))
+            .map(|(id, _)| id)
             .collect();
         for id in gone {
             // It was put there.
@@ -91,8 +106,8 @@ impl WatchedIds {
         }
         for (id, owner) in wanted {
             let mut value = [
-                owner.0.to_ne_bytes(),
-                owner.1.unwrap_or(NO_VCPU).to_ne_bytes(),
+                owner.process.to_ne_bytes(),
+                owner.vcpu.unwrap_or(NO_VCPU).to_ne_bytes(),
             ]
             .concat();
             value.resize(self.value_size, 0);
@@ -106,6 +121,6 @@ impl WatchedIds {
 
     /// The guests' processes.
     pub fn owners(&self) -> impl Iterator<Item = i32> {
-        self.known.values().map(|owner| owner.0)
+        self.known.values().map(|owner| owner.process)
     }
 }

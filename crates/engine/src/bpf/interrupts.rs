@@ -68,8 +68,8 @@ const FIELDS: [(&str, KernelField); 4] = [
     ("task_comm", ("task_struct", "comm")),
     ("task_notifiers", ("task_struct", "preempt_notifiers")),
 ];
-/// That of the vCPU's number, for a raw [`ENTRY`].
-const VCPU_ID: (&str, KernelField) = ("at_vcpu_id", ("kvm_vcpu", "vcpu_id"));
+/// The vCPU's number, for a raw [`ENTRY`].
+const VCPU_ID: KernelField = ("kvm_vcpu", "vcpu_id");
 
 /// The attached programs. Dropping this removes them from the kernel.
 #[derive(Debug)]
@@ -102,21 +102,16 @@ impl InterruptTracer {
             constants: places(&kernel)?,
             ..Choices::default()
         };
-        let (name, field) = VCPU_ID;
-        let by_kernel = || kernel_types::offsets(&kernel, None, &[field]);
-        let number = kernel_btf::with_module("kvm", &kernel, &[field])
-            .or_else(by_kernel)
-            .unwrap_or_default();
-        let number = number.get(&field).copied();
-        choices.constants.extend(number.map(|at| (name, at)));
+        let vcpu_id = vcpu_id_place(&kernel);
+        choices
+            .constants
+            .extend(vcpu_id.map(|at| ("at_vcpu_id", at)));
         let says_posted = Tracefs::open().is_ok_and(|tracefs| tracefs.has("kvm", POSTED));
-        let is_on =
-            |parameter: &str| std::fs::read(parameter).is_ok_and(|text| text.starts_with(b"Y"));
         choices.constants.insert(
             "any_is_posted",
-            u32::from(!says_posted && POSTS.into_iter().any(is_on)),
+            u32::from(!says_posted && posts_interrupts()),
         );
-        let classic = if IS_ARM64 || number.is_some() {
+        let classic = if IS_ARM64 || vcpu_id.is_some() {
             None
         } else {
             Some(Tracefs::open()?.format("kvm", ENTRY)?)
@@ -132,15 +127,16 @@ impl InterruptTracer {
             )?,
         }
         let fires_entry = IS_ARM64 || FIRE_ENTRY.iter().any(|module| Path::new(module).exists());
-        let ends_exit = (!fires_entry).then_some(USERSPACE_EXIT);
-        let posted = says_posted.then_some(POSTED);
-        let own: &[&str] = if IS_ARM64 { &ARM64 } else { &X86 };
-        for event in ends_exit
-            .into_iter()
-            .chain(posted)
-            .chain(PROGRAMS)
-            .chain(own.iter().copied())
-        {
+        let mut events = Vec::new();
+        if !fires_entry {
+            events.push(USERSPACE_EXIT);
+        }
+        if says_posted {
+            events.push(POSTED);
+        }
+        events.extend(PROGRAMS);
+        events.extend(if IS_ARM64 { &ARM64[..] } else { &X86 });
+        for event in events {
             attached.raw(&object, event, &[event])?;
         }
         Ok(Self {
@@ -164,7 +160,8 @@ impl InterruptTracer {
             .owners()
             .map(|owner| (owner, GuestInterrupts::default()))
             .collect();
-        let (mut cells, mut bells) = (self.cells.read(), self.bells.read());
+        let mut cells = self.cells.read();
+        let mut bells = self.bells.read();
         cells.sort_unstable_by_key(|(key, _)| *key);
         bells.sort_unstable_by_key(|(key, _)| *key);
         for (key, cell) in &mut cells {
@@ -217,6 +214,20 @@ pub(super) fn places(btf: &[u8]) -> Result<HashMap<&'static str, u32>, EngineErr
     kernel_btf::constants(btf, &FIELDS, UNKNOWN)
 }
 
+/// Where a vCPU has its number.
+fn vcpu_id_place(kernel: &[u8]) -> Option<u32> {
+    let places = kernel_btf::with_module("kvm", kernel, &[VCPU_ID])
+        .or_else(|| kernel_types::offsets(kernel, None, &[VCPU_ID]))?;
+    places.get(&VCPU_ID).copied()
+}
+
+/// Whether processors deliver interrupts.
+fn posts_interrupts() -> bool {
+    POSTS
+        .iter()
+        .any(|parameter| std::fs::read(parameter).is_ok_and(|text| text.starts_with(b"Y")))
+}
+
 fn injection(key: &IrqKey, cell: &RawIrq) -> Injection {
     let name = task_name(cell.comm);
     let [wake, delay, slept, kick] =
@@ -229,10 +240,10 @@ fn injection(key: &IrqKey, cell: &RawIrq) -> Injection {
             4 => IrqSource::Spi(key.number),
             _ => IrqSource::Local(key.number),
         },
-        vcpu: (key.vcpu != NO_VCPU).then_some(key.vcpu),
+        vcpu: Some(key.vcpu).filter(|vcpu| *vcpu != NO_VCPU),
         by: ThreadKind::from_number(key.by as usize),
-        tid: (key.tid != 0).then(|| key.tid.cast_signed()),
-        comm: (!name.is_empty()).then_some(name),
+        tid: Some(key.tid.cast_signed()).filter(|tid| *tid != 0),
+        comm: Some(name).filter(|name| !name.is_empty()),
         count: cell.count,
         joined: cell.joined,
         wake,
@@ -259,6 +270,7 @@ fn doorbell(key: &BellKey, bell: &RawBell) -> Doorbell {
 
 #[cfg(test)]
 mod tests {
+    use super::super::guest_tables::Owner;
     use super::super::refusal::Refusal;
     use super::super::sys;
     use super::*;
@@ -282,7 +294,7 @@ mod tests {
         let process = rustix::process::getpid().as_raw_pid();
         WatchedIds::take(&mut object, "watched")
             .unwrap()
-            .set([(process, (process, None))].into_iter());
+            .set([(process, Owner::from(process))].into_iter());
         for event in events.chars() {
             // vCPU 0, fixed delivery, vector 0x40. An entry reads the vCPU's number from nowhere: 0
             // too.

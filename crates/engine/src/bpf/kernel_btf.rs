@@ -10,11 +10,10 @@ use std::io::Read;
 /// # Errors
 /// A kernel without BTF.
 pub(super) fn read(without: &str) -> Result<Vec<u8>, EngineError> {
-    let missing = |e| EngineError {
+    btf_of("vmlinux").map_err(|e| EngineError {
         cause: format!("{without}: /sys/kernel/btf/vmlinux: {e}"),
         fix: "boot a kernel with CONFIG_DEBUG_INFO_BTF=y".into(),
-    };
-    btf_of("vmlinux").map_err(missing)
+    })
 }
 
 /// The offsets of these fields by the BTF of the kernel and of a module. `None`: the module is not
@@ -50,17 +49,20 @@ pub(super) fn constants(
 ) -> Result<HashMap<&'static str, u32>, EngineError> {
     let wanted: Vec<KernelField> = fields.iter().map(|(_, field)| *field).collect();
     let found = kernel_types::offsets(kernel, None, &wanted).unwrap_or_default();
-    let place = |(constant, field): &(&'static str, KernelField)| {
-        let place = found.get(field).map(|at| (*constant, *at));
-        place.ok_or_else(|| EngineError {
-            cause: format!(
-                "{without}: this kernel's struct {} has no {}",
-                field.0, field.1
-            ),
-            fix: "please report the kernel's version (uname -r)".into(),
-        })
-    };
-    fields.iter().map(place).collect()
+    let mut constants = HashMap::new();
+    for (constant, field) in fields {
+        let Some(place) = found.get(field) else {
+            return Err(EngineError {
+                cause: format!(
+                    "{without}: this kernel's struct {} has no {}",
+                    field.0, field.1
+                ),
+                fix: "please report the kernel's version (uname -r)".into(),
+            });
+        };
+        constants.insert(*constant, *place);
+    }
+    Ok(constants)
 }
 
 /// Where KVM on AMD keeps the reason of an exit.

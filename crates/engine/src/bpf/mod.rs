@@ -37,6 +37,7 @@ mod tables;
 
 use crate::events::{Engine, EngineError, OnDemand, Reading, ThreadKey, VcpuThread};
 use disks::DiskTimer;
+use guest_tables::Owner;
 use interrupts::InterruptTracer;
 use kvm::topology::HostTopology;
 use kvm_events::KvmEvents;
@@ -117,15 +118,21 @@ impl Engine for BpfEngine {
     }
 
     fn watch(&mut self, processes: &[(i32, i32)], vcpus: &mut dyn Iterator<Item = VcpuThread>) {
-        let processes = || processes.iter().map(|(id, of)| (*id, (*of, None)));
+        let watched = processes
+            .iter()
+            .map(|(id, process)| (*id, Owner::from(*process)));
         if let Some(disks) = &mut self.disks {
-            disks.watched.set(processes());
+            disks.watched.set(watched.clone());
         }
         if let Some(interrupts) = &mut self.interrupts {
-            interrupts.watched.set(processes());
-            interrupts
-                .vcpus
-                .set(vcpus.map(|v| (v.tid, (v.process, v.number))));
+            interrupts.watched.set(watched);
+            interrupts.vcpus.set(vcpus.map(|thread| {
+                let owner = Owner {
+                    process: thread.process,
+                    vcpu: thread.number,
+                };
+                (thread.tid, owner)
+            }));
         }
     }
 

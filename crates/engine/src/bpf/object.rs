@@ -8,6 +8,7 @@ use aya_obj::generated::{bpf_insn, bpf_prog_type};
 use aya_obj::obj::{EbpfSectionKind, ProgramSection};
 use kvm::format::EventFormat;
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// Bytes aligned as the ELF parser needs them.
@@ -52,6 +53,30 @@ pub(super) fn parse(object: &Aligned<[u8]>) -> Result<aya_obj::Object, Refusal> 
     aya_obj::Object::parse(&object.0).map_err(|e| Refusal::broken(&e))
 }
 
+fn missing(what: &str, name: &str) -> Refusal {
+    Refusal::broken(&format!("no {what} {name}"))
+}
+
+fn is_of_maps(map: &aya_obj::Map) -> bool {
+    map.map_type() == BPF_MAP_TYPE_ARRAY_OF_MAPS as u32
+}
+
+/// Creates a map with its data, which constants keep.
+fn create_map(
+    map: &aya_obj::Map,
+    name: &str,
+    pattern: Option<BorrowedFd<'_>>,
+) -> io::Result<OwnedFd> {
+    let fd = sys::create_map(map, name, pattern)?;
+    if !map.data().is_empty() {
+        sys::update(fd.as_fd(), Some(0), map.data())?;
+    }
+    if map.section_kind() == EbpfSectionKind::Rodata {
+        sys::freeze(fd.as_fd())?;
+    }
+    Ok(fd)
+}
+
 impl Object {
     /// Creates the maps and relocates the programs for a kernel with these events.
     pub fn prepare(
@@ -75,27 +100,19 @@ impl Object {
         let btf = btf::of(events, &object).map_err(|e| Refusal::broken(&e))?;
         object.relocate_btf(&btf).map_err(|e| Refusal::broken(&e))?;
         let mut maps = HashMap::<String, OwnedFd>::new();
-        let is_of_maps = |map: &aya_obj::Map| map.map_type() == BPF_MAP_TYPE_ARRAY_OF_MAPS as u32;
         let (outer, plain): (Vec<_>, Vec<_>) =
             object.maps.iter_mut().partition(|(_, map)| is_of_maps(map));
         for (name, map) in plain.into_iter().chain(outer) {
             if let Some(size) = choices.sizes.get(name.as_str()) {
                 map.set_max_entries(*size);
             }
-            let pattern = maps
-                .get(PATTERN)
-                .map(AsFd::as_fd)
-                .filter(|_| is_of_maps(map));
-            let fd = sys::create_map(map, name, pattern)
-                .map_err(|e| Refusal::new(Stage::Map, name, e))?;
-            let section = map.section_kind();
-            if !map.data().is_empty() {
-                sys::update(fd.as_fd(), Some(0), map.data())
-                    .map_err(|e| Refusal::new(Stage::Map, name, e))?;
-            }
-            if section == EbpfSectionKind::Rodata {
-                sys::freeze(fd.as_fd()).map_err(|e| Refusal::new(Stage::Map, name, e))?;
-            }
+            let pattern = if is_of_maps(map) {
+                maps.get(PATTERN).map(AsFd::as_fd)
+            } else {
+                None
+            };
+            let fd =
+                create_map(map, name, pattern).map_err(|e| Refusal::new(Stage::Map, name, e))?;
             maps.insert(name.clone(), fd);
         }
         let text: HashSet<usize> = object
@@ -127,13 +144,10 @@ impl Object {
         name: &str,
         change: impl FnOnce(&mut [bpf_insn]),
     ) -> Result<OwnedFd, Refusal> {
-        let missing = || Refusal::broken(&format!("no program {name}"));
-        let program = self.object.programs.get(name).ok_or_else(missing)?;
-        let function = self
-            .object
-            .functions
-            .get(&program.function_key())
-            .ok_or_else(missing)?;
+        let program = self.object.programs.get(name);
+        let program = program.ok_or_else(|| missing("program", name))?;
+        let function = self.object.functions.get(&program.function_key());
+        let function = function.ok_or_else(|| missing("program", name))?;
         let kind = match program.section {
             ProgramSection::TracePoint => bpf_prog_type::BPF_PROG_TYPE_TRACEPOINT,
             _ => bpf_prog_type::BPF_PROG_TYPE_RAW_TRACEPOINT,
@@ -155,14 +169,12 @@ impl Object {
         self.maps
             .get(name)
             .map(AsFd::as_fd)
-            .ok_or_else(|| Refusal::broken(&format!("no map {name}")))
+            .ok_or_else(|| missing("map", name))
     }
 
     /// Takes a map out; the kernel keeps it as long as a program uses it.
     pub fn take_map(&mut self, name: &str) -> Result<OwnedFd, Refusal> {
-        self.maps
-            .remove(name)
-            .ok_or_else(|| Refusal::broken(&format!("no map {name}")))
+        self.maps.remove(name).ok_or_else(|| missing("map", name))
     }
 
     /// What a map is like.
@@ -171,7 +183,7 @@ impl Object {
             .maps
             .get(name)
             .cloned()
-            .ok_or_else(|| Refusal::broken(&format!("no map {name}")))
+            .ok_or_else(|| missing("map", name))
     }
 
     /// The size of a map's values.
@@ -182,20 +194,17 @@ impl Object {
             .map_or(0, |map| map.value_size() as usize)
     }
 
-    /// Takes a hash map of these records out; also its number of elements.
-    pub fn take_records<K: Record, V: Record>(
-        &mut self,
-        name: &str,
-    ) -> Result<(OwnedFd, u32), Refusal> {
+    /// The number of elements of a hash map of these records.
+    pub fn max_records<K: Record, V: Record>(&self, name: &str) -> Result<u32, Refusal> {
         let map = self.object.maps.get(name);
-        let is_same = |map: &&aya_obj::Map| {
-            (map.key_size() as usize, map.value_size() as usize) == (size_of::<K>(), size_of::<V>())
-        };
-        let size = map.filter(is_same).map(aya_obj::Map::max_entries);
-        Ok((
-            self.take_map(name)?,
-            size.ok_or_else(|| Refusal::broken(&format!("other records in {name}")))?,
-        ))
+        let map = map.ok_or_else(|| missing("map", name))?;
+        let key_size = map.key_size() as usize;
+        let value_size = map.value_size() as usize;
+        if key_size == size_of::<K>() && value_size == size_of::<V>() {
+            Ok(map.max_entries())
+        } else {
+            Err(Refusal::broken(&format!("other records in {name}")))
+        }
     }
 
     /// The number of events that found no place in a table of the programs, at byte 0.

@@ -138,13 +138,13 @@ impl Programs {
 
     /// What the attached programs measure.
     pub fn parts(&self) -> Measured {
-        let has = |event| self.attached.has(event);
+        let attached = &self.attached;
         Measured {
-            timed: has("kvm_entry"),
-            userspace: has(NEEDED),
-            halts: has("kvm_vcpu_wakeup"),
-            switches: has("sched_switch"),
-            wakings: has("sched_waking"),
+            timed: attached.has("kvm_entry"),
+            userspace: attached.has(NEEDED),
+            halts: attached.has("kvm_vcpu_wakeup"),
+            switches: attached.has("sched_switch"),
+            wakings: attached.has("sched_waking"),
         }
     }
 }

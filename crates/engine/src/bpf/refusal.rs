@@ -75,7 +75,6 @@ impl From<Refusal> for EngineError {
 impl Rights {
     /// Of the calling thread.
     pub fn here() -> Self {
-        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let caps = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
         let kernel = rustix::system::uname()
             .release()
@@ -83,7 +82,7 @@ impl Rights {
             .into_owned();
         Self {
             caps,
-            lockdown: read("/sys/kernel/security/lockdown"),
+            lockdown: std::fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default(),
             kernel,
             paranoid: rights::paranoid(),
         }
@@ -107,32 +106,73 @@ impl Rights {
 
     /// Why nothing of BPF can be used, and what to do: the map or program that was tried first is
     /// of no interest.
-    fn all_of_bpf(&self, refusal: &Refusal, denied: bool) -> Option<(&'static str, String)> {
-        let setcap = rights::hint;
-        if denied && self.lacks(CapabilitySet::BPF) {
-            Some((
+    fn all_of_bpf(&self, refusal: &Refusal, denied: bool) -> Option<Reason> {
+        let reason = if denied && self.lacks(CapabilitySet::BPF) {
+            Reason::new(
                 "this process has neither CAP_BPF nor CAP_SYS_ADMIN",
-                setcap(),
-            ))
+                rights::hint(),
+            )
         } else if denied && self.lacks(CapabilitySet::PERFMON) {
-            Some((
+            Reason::new(
                 "this process has CAP_BPF but not CAP_PERFMON, which tracing programs need as well",
-                setcap(),
-            ))
+                rights::hint(),
+            )
         } else if denied && self.lockdown.contains("[confidentiality]") {
-            let fix = "boot with lockdown=integrity, or use --engine none".into();
-            Some(("kernel lockdown \"confidentiality\" forbids it", fix))
+            Reason::new(
+                "kernel lockdown \"confidentiality\" forbids it",
+                "boot with lockdown=integrity, or use --engine none",
+            )
         } else if self.is_over_limit(refusal) {
             let fix = "; a service needs LimitMEMLOCK=infinity, a container --ulimit memlock=-1";
             let why = "this kernel charges it to the limit of locked memory (RLIMIT_MEMLOCK), \
                        which is too low here and which this process may not raise without \
                        CAP_SYS_RESOURCE";
-            Some((why, setcap() + fix))
+            Reason::new(why, rights::hint() + fix)
         } else if refusal.error.raw_os_error() == Some(libc::ENOSYS) {
-            let fix = "boot a kernel with CONFIG_BPF_SYSCALL=y, or use --engine perf".into();
-            Some(("this kernel is built without BPF", fix))
+            Reason::new(
+                "this kernel is built without BPF",
+                "boot a kernel with CONFIG_BPF_SYSCALL=y, or use --engine perf",
+            )
         } else {
-            None
+            return None;
+        };
+        Some(reason)
+    }
+
+    /// Why this map, program or tracepoint cannot be used, and what to do.
+    fn of_step(&self, refusal: &Refusal) -> Reason {
+        let error = refusal.error.to_string();
+        match refusal.error.raw_os_error() {
+            Some(libc::EMFILE | libc::ENFILE) => Reason::new(
+                "too many open files",
+                "`ulimit -n 65536` in the shell that starts kvmtop (LimitNOFILE= of a service)",
+            ),
+            _ if self.too_old() => Reason::new(
+                format!(
+                    "kernel {} is too old, the bpf engine needs 5.5",
+                    self.kernel
+                ),
+                "use --engine perf",
+            ),
+            Some(libc::ENOMEM | libc::E2BIG) => Reason::new(
+                error,
+                "give kvmtop's cgroup more memory (MemoryMax), or use --engine perf",
+            ),
+            _ => {
+                let last = refusal
+                    .log
+                    .lines()
+                    .rev()
+                    .find(|line| !line.is_empty() && !line.starts_with("processed "));
+                let why = match last {
+                    Some(line) => format!(
+                        "the kernel's verifier says \"{}\" ({error})",
+                        kvm::sanitize(line, 100)
+                    ),
+                    None => error,
+                };
+                Reason::new(why, "use --engine perf, and report this kernel's version")
+            }
         }
     }
 
@@ -156,58 +196,40 @@ impl Rights {
                 };
             }
         };
-        if let Some((why, fix)) = self.all_of_bpf(refusal, denied) {
+        if let Some(Reason { why, fix }) = self.all_of_bpf(refusal, denied) {
             return EngineError {
                 cause: format!("BPF cannot be used: {why}"),
                 fix,
             };
         }
         // A program is attached to a tracepoint by an event of perf.
-        let paranoid = rights::paranoid_refusal(self.paranoid, self.caps);
-        if let Some((why, fix)) = paranoid.filter(|_| denied && refusal.stage == Stage::Attach) {
+        if denied
+            && refusal.stage == Stage::Attach
+            && let Some((why, fix)) = rights::paranoid_refusal(self.paranoid, self.caps)
+        {
             return EngineError {
                 cause: format!("{what} failed: {why}"),
                 fix,
             };
         }
-        let error = refusal.error.to_string();
-        let (why, fix) = match refusal.error.raw_os_error() {
-            Some(libc::EMFILE | libc::ENFILE) => {
-                let fix = "`ulimit -n 65536` in the shell that starts kvmtop (LimitNOFILE= of a \
-                    service)";
-                ("too many open files".into(), fix)
-            }
-            _ if self.too_old() => (
-                format!(
-                    "kernel {} is too old, the bpf engine needs 5.5",
-                    self.kernel
-                ),
-                "use --engine perf",
-            ),
-            Some(libc::ENOMEM | libc::E2BIG) => (
-                error,
-                "give kvmtop's cgroup more memory (MemoryMax), or use --engine perf",
-            ),
-            _ => {
-                let last = refusal
-                    .log
-                    .lines()
-                    .rev()
-                    .find(|l| !l.is_empty() && !l.starts_with("processed "));
-                let said = last.map(|l| {
-                    format!(
-                        "the kernel's verifier says \"{}\" ({error})",
-                        kvm::sanitize(l, 100)
-                    )
-                });
-                (
-                    said.unwrap_or(error),
-                    "use --engine perf, and report this kernel's version",
-                )
-            }
-        };
+        let Reason { why, fix } = self.of_step(refusal);
         EngineError {
             cause: format!("{what} failed: {why}"),
+            fix,
+        }
+    }
+}
+
+/// Why a step failed, and what to do.
+struct Reason {
+    why: String,
+    fix: String,
+}
+
+impl Reason {
+    fn new(why: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self {
+            why: why.into(),
             fix: fix.into(),
         }
     }

@@ -35,7 +35,8 @@ pub(super) struct Running {
     programs: Programs,
     names: ReasonNames,
     /// What forgotten threads had counted, and their overflow.
-    past: (u64, u64),
+    past_events: u64,
+    past_overflow: u64,
     /// Events counted up to the last reading, by slot.
     counted_in: HashMap<usize, u64>,
     /// Events of forgotten threads that came after their last reading.
@@ -96,7 +97,8 @@ impl Running {
             parts: programs.parts(),
             programs,
             names: exit.map(|e| e.reason_names()).unwrap_or_default(),
-            past: (0, 0),
+            past_events: 0,
+            past_overflow: 0,
             counted_in: HashMap::new(),
             unread: 0,
             joined: HashMap::new(),
@@ -111,9 +113,13 @@ impl Running {
             parts: self.parts,
             names: &self.names,
         };
-        let mut reading = Reading::default();
-        let (mut exits, mut served) = (false, 0);
-        (reading.events, reading.overflow) = self.past;
+        let mut reading = Reading {
+            events: self.past_events,
+            overflow: self.past_overflow,
+            ..Reading::default()
+        };
+        let mut exits = false;
+        let mut served = 0;
         let began = monotonic_ns();
         let taken = self.tables.taken();
         self.tables.unmap_unused(&taken);
@@ -142,8 +148,10 @@ impl Running {
         let enough = ENOUGH_TO_TELL.max(2 * reading.threads.len() as u64);
         reading.fires_kvm_exit = if exits {
             Some(true)
+        } else if served > enough {
+            Some(false)
         } else {
-            (served > enough).then_some(false)
+            None
         };
         let homeless = self.tables.homeless();
         self.left_out = homeless.since(std::mem::replace(&mut self.homeless, homeless));
@@ -157,13 +165,11 @@ impl Running {
     /// Frees the slots of these threads.
     pub fn forget(&mut self, threads: &[ThreadKey]) {
         let threads: HashSet<&ThreadKey> = threads.iter().collect();
-        let (decoder, interval) = (
-            SlotDecoder {
-                parts: self.parts,
-                names: &self.names,
-            },
-            IntervalExtremes::default(),
-        );
+        let decoder = SlotDecoder {
+            parts: self.parts,
+            names: &self.names,
+        };
+        let interval = IntervalExtremes::default();
         for index in self.tables.taken() {
             let Some(slot) = self.tables.slot(index) else {
                 continue;
@@ -172,9 +178,9 @@ impl Running {
             if !threads.contains(self.joined.get(&key).unwrap_or(&key)) {
                 continue;
             }
-            self.past.1 += u64::from(slot.overflow.load(Relaxed));
+            self.past_overflow += u64::from(slot.overflow.load(Relaxed));
             let handled = decode::handled(&decoder.thread(slot, &interval).events);
-            self.past.0 += handled;
+            self.past_events += handled;
             self.unread += handled.saturating_sub(self.counted_in.remove(&index).unwrap_or(0));
             self.tables.release(index);
         }
@@ -277,13 +283,17 @@ fn possible_cpus() -> u32 {
         .map_or(1, |last| last + 1)
 }
 
+/// A number that counts from 1; 0 for none.
+fn from_one(number: Option<u32>) -> u32 {
+    number.map_or(0, |number| number.wrapping_add(1))
+}
+
 /// Gives the programs the core, last-level cache and node of each CPU that is online, numbered from
 /// 1: what a migration to another one crosses stays unknown.
 fn fill_cpus(cpus: BorrowedFd<'_>, topology: &HostTopology) -> Result<(), Refusal> {
     for cpu in &topology.cpus {
         let core = cpu.siblings.iter().next().unwrap_or(cpu.cpu);
-        let number = |n: Option<u32>| n.map_or(0, |n| n.wrapping_add(1));
-        let place = [core + 1, number(cpu.llc), number(cpu.node), 0]
+        let place = [core + 1, from_one(cpu.llc), from_one(cpu.node), 0]
             .map(u32::to_ne_bytes)
             .concat();
         sys::update(cpus, Some(cpu.cpu), &place)

@@ -16,7 +16,6 @@ use super::sys::Mapping;
 use sample::Burst;
 use std::io;
 use std::mem::offset_of;
-use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::fence;
 use std::time::Duration;
@@ -50,16 +49,23 @@ pub(super) struct Extremes {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct IntervalExtremes {
     pub exits: [Extremes; EXITS],
-    pub accesses: [(Extremes, Burst); ACCESSES],
+    pub accesses: [AccessExtremes; ACCESSES],
     pub wakeups: Extremes,
     pub preempted: Extremes,
+}
+
+/// The extremes of an access cell, and its longest burst.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct AccessExtremes {
+    pub time: Extremes,
+    pub burst: Burst,
 }
 
 impl Default for IntervalExtremes {
     fn default() -> Self {
         Self {
             exits: [Extremes::default(); EXITS],
-            accesses: [(Extremes::default(), Burst::default()); ACCESSES],
+            accesses: [AccessExtremes::default(); ACCESSES],
             wakeups: Extremes::default(),
             preempted: Extremes::default(),
         }
@@ -152,45 +158,48 @@ fn consistent_copy(slot: &Slot, copy: &Slot, waits: u32) -> Option<u32> {
 /// Copies the cells in use, each whole if that can be had: where the host is slow, programs write
 /// during every copy of the slot.
 fn copy_used(slot: &Slot, copy: &Slot) {
-    let take = |range: Range<usize>| {
-        let to = copy.words().get(range.clone()).unwrap_or_default();
-        let from = slot.words().get(range).unwrap_or_default();
-        for _ in 0..CELL_COPIES {
-            let before = slot.changes.load(Acquire);
-            to.iter()
-                .zip(from)
-                .for_each(|(to, from)| to.store(from.load(Relaxed), Relaxed));
-            fence(Acquire);
-            if before.is_multiple_of(2) && before == slot.changes.load(Relaxed) {
-                break;
-            }
-        }
-    };
-    let bytes = |start: usize, len: usize| start / 8..(start + len) / 8;
-    take(0..offset_of!(Slot, exits) / 8);
-    let exit = |i: usize| {
-        take(bytes(
-            offset_of!(Slot, exits) + i * size_of::<RawExit>(),
-            size_of::<RawExit>(),
-        ));
-    };
+    copy_bytes(slot, copy, 0, offset_of!(Slot, exits));
     for (i, cell) in copy.exits.iter().enumerate().take(OTHER_EXIT) {
-        exit(i);
+        copy_exit(slot, copy, i);
         if cell.used.load(Relaxed) == 0 {
             break;
         }
     }
     if copy.overflow.load(Relaxed) != 0 {
-        exit(OTHER_EXIT);
+        copy_exit(slot, copy, OTHER_EXIT);
     }
     let used = copy.accesses_used.load(Relaxed);
-    for i in (0..ACCESSES).filter(|i| used >> i & 1 != 0) {
-        take(bytes(
-            offset_of!(Slot, accesses) + i * size_of::<RawAccess>(),
-            size_of::<RawAccess>(),
-        ));
-        let size = size_of_val(&copy.access_histogram) / ACCESSES;
-        take(bytes(offset_of!(Slot, access_histogram) + i * size, size));
+    let size = size_of::<RawAccess>();
+    let histogram_size = size_of_val(&copy.access_histogram) / ACCESSES;
+    for i in 0..ACCESSES {
+        if used >> i & 1 == 0 {
+            continue;
+        }
+        copy_bytes(slot, copy, offset_of!(Slot, accesses) + i * size, size);
+        let start = offset_of!(Slot, access_histogram) + i * histogram_size;
+        copy_bytes(slot, copy, start, histogram_size);
+    }
+}
+
+fn copy_exit(slot: &Slot, copy: &Slot, index: usize) {
+    let size = size_of::<RawExit>();
+    copy_bytes(slot, copy, offset_of!(Slot, exits) + index * size, size);
+}
+
+/// Copies some bytes, again if a program wrote meanwhile.
+fn copy_bytes(slot: &Slot, copy: &Slot, start: usize, len: usize) {
+    let words = start / 8..(start + len) / 8;
+    let to = copy.words().get(words.clone()).unwrap_or_default();
+    let from = slot.words().get(words).unwrap_or_default();
+    for _ in 0..CELL_COPIES {
+        let before = slot.changes.load(Acquire);
+        for (to, from) in to.iter().zip(from) {
+            to.store(from.load(Relaxed), Relaxed);
+        }
+        fence(Acquire);
+        if before.is_multiple_of(2) && before == slot.changes.load(Relaxed) {
+            break;
+        }
     }
 }
 
@@ -205,12 +214,14 @@ impl IntervalExtremes {
         if slot.overflow.load(Relaxed) != 0 {
             self.exits[OTHER_EXIT].add(&slot.exits[OTHER_EXIT].time, epoch);
         }
-        let accesses = self.accesses.iter_mut().zip(&slot.accesses).enumerate();
-        for (_, ((all, longest), cell)) in accesses.filter(|(i, _)| used >> i & 1 != 0) {
-            all.add(&cell.time, epoch);
+        for (i, (all, cell)) in self.accesses.iter_mut().zip(&slot.accesses).enumerate() {
+            if used >> i & 1 == 0 {
+                continue;
+            }
+            all.time.add(&cell.time, epoch);
             let count = cell.longest[odd].load(Relaxed).into();
-            if cell.time.epoch[odd].load(Relaxed) == epoch && count > longest.count {
-                *longest = Burst {
+            if cell.time.epoch[odd].load(Relaxed) == epoch && count > all.burst.count {
+                all.burst = Burst {
                     count,
                     ns: cell.longest_ns[odd].load(Relaxed),
                 };
@@ -224,10 +235,8 @@ impl IntervalExtremes {
 impl Extremes {
     fn add(&mut self, time: &RawTiming, epoch: u32) {
         let odd = (epoch & 1) as usize;
-        let (min, max) = (
-            time.extremes[odd].min.load(Relaxed),
-            time.extremes[odd].max.load(Relaxed),
-        );
+        let min = time.extremes[odd].min.load(Relaxed);
+        let max = time.extremes[odd].max.load(Relaxed);
         if time.epoch[odd].load(Relaxed) != epoch || max == 0 {
             return;
         }
@@ -329,7 +338,7 @@ mod tests {
                     },
                 };
                 assert_eq!(
-                    (interval.exits[0], interval.accesses[63].0),
+                    (interval.exits[0], interval.accesses[63].time),
                     (wanted, wanted)
                 );
                 busy += u32::from(count > before);

@@ -107,7 +107,8 @@ fn element<K>(
     value: *const u8,
 ) -> io::Result<()> {
     let mut attr = attributes();
-    (attr.__bindgen_anon_2.map_fd, attr.__bindgen_anon_2.key) = (number(map), key as u64);
+    attr.__bindgen_anon_2.map_fd = number(map);
+    attr.__bindgen_anon_2.key = key as u64;
     attr.__bindgen_anon_2.__bindgen_anon_1.value = value as u64;
     bpf(command, &mut attr).map(drop)
 }
@@ -125,15 +126,15 @@ pub fn delete<K: Record>(map: BorrowedFd<'_>, key: &K) -> io::Result<()> {
 /// # Errors
 /// The kernel's: EINVAL before 5.6.
 pub fn lookup_all<K: Record, V: Record>(map: BorrowedFd<'_>, size: u32) -> io::Result<Vec<(K, V)>> {
-    let (mut keys, mut values) = (
-        Vec::<K>::with_capacity(size as usize),
-        Vec::<V>::with_capacity(size as usize),
-    );
+    let mut keys = Vec::<K>::with_capacity(size as usize);
+    let mut values = Vec::<V>::with_capacity(size as usize);
     let mut cursor = 0_u64;
     let mut attr = attributes();
     attr.batch.out_batch = std::ptr::from_mut(&mut cursor) as u64;
-    (attr.batch.keys, attr.batch.values) = (keys.as_mut_ptr() as u64, values.as_mut_ptr() as u64);
-    (attr.batch.count, attr.batch.map_fd) = (size, number(map));
+    attr.batch.keys = keys.as_mut_ptr() as u64;
+    attr.batch.values = values.as_mut_ptr() as u64;
+    attr.batch.count = size;
+    attr.batch.map_fd = number(map);
     match bpf(bpf_cmd::BPF_MAP_LOOKUP_BATCH, &mut attr) {
         // ENOENT: all were read.
         Err(e) if e.raw_os_error() != Some(libc::ENOENT) => return Err(e),
@@ -318,10 +319,8 @@ impl Mapping {
     /// # Errors
     /// ENOMEM.
     pub fn anonymous(len: usize) -> io::Result<Self> {
-        let (access, flags) = (
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-        );
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: a new mapping at an address of the kernel's choice.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), len, access, flags, -1, 0) };
         Self::mapped(start, len)
@@ -338,9 +337,12 @@ impl Mapping {
     pub fn at<T: SharedMemory>(&self, byte: usize) -> Option<&T> {
         let inside = byte.checked_add(size_of::<T>())? <= self.len;
         let start = self.start.as_ptr().wrapping_add(byte).cast::<T>();
+        if !inside || !start.is_aligned() {
+            return None;
+        }
         // SAFETY: inside the mapping, aligned, and `SharedMemory` allows any content and concurrent
         // writes.
-        (inside && start.is_aligned()).then(|| unsafe { &*start })
+        Some(unsafe { &*start })
     }
 
     /// The counter at this byte.

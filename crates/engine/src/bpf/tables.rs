@@ -146,8 +146,10 @@ impl Tables {
             for (number, part) in (self.parts.len() as u32..).zip(added) {
                 let file = part.as_raw_fd().to_ne_bytes();
                 let slots = self.slots.as_fd();
-                let update = move || sys::update(slots, Some(number), &file);
-                updates.push(std::thread::Builder::new().spawn_scoped(scope, update)?);
+                updates.push(
+                    std::thread::Builder::new()
+                        .spawn_scoped(scope, move || sys::update(slots, Some(number), &file))?,
+                );
             }
             for update in updates {
                 update.join().map_err(|_| io::ErrorKind::Other)??;
@@ -202,7 +204,8 @@ impl Tables {
     pub fn release(&mut self, index: usize) {
         let Some(slot) = self.slot(index) else { return };
         let task = slot.task.load(Relaxed);
-        let (process, user) = (slot.tgid.load(Relaxed), slot.uid.load(Relaxed));
+        let process = slot.tgid.load(Relaxed);
+        let user = slot.uid.load(Relaxed);
         if let Some(bucket) = self
             .tasks
             .at::<Bucket>(bucket_of(task) * size_of::<Bucket>())
