@@ -216,22 +216,23 @@ impl EventDecoder {
             raw: sample.raw,
             tid: sample.tid,
         };
-        let named = || record.number(0).map(|tid| (tid.cast_signed(), 0));
-        let thread = if layout.names_thread {
-            named()
-        } else {
-            Some((sample.tid, sample.pid))
-        };
-        let (Some((tid, pid)), Some(kind)) = (thread, (layout.event)(&record)) else {
+        let Some(kind) = (layout.event)(&record) else {
             return;
         };
-        let event = TracedEvent {
-            tid,
-            pid,
+        let mut event = TracedEvent {
+            tid: sample.tid,
+            pid: sample.pid,
             time: sample.time,
             cpu: sample.cpu,
             kind,
         };
+        if layout.names_thread {
+            let Some(tid) = record.number(0) else {
+                return;
+            };
+            event.tid = tid.cast_signed();
+            event.pid = 0;
+        }
         put(event);
         match kind {
             EventKind::SwitchOut { next, .. } => put(TracedEvent {
@@ -240,12 +241,11 @@ impl EventDecoder {
                 ..event
             }),
             EventKind::Exit { isa, code, .. } if !self.has_pio => {
-                let access = record
-                    .get(3)
-                    .and_then(|info| EventKind::port_of_exit(isa, code, info));
-                access
-                    .into_iter()
-                    .for_each(|kind| put(TracedEvent { kind, ..event }));
+                if let Some(info) = record.get(3)
+                    && let Some(kind) = EventKind::port_of_exit(isa, code, info)
+                {
+                    put(TracedEvent { kind, ..event });
+                }
             }
             _ => {}
         }
@@ -255,16 +255,21 @@ impl EventDecoder {
 impl Layout {
     /// `None` if this is the format of another event, or lacks a field.
     fn of(point: &Tracepoint, format: &EventFormat) -> Option<Self> {
+        if point.name != format.name {
+            return None;
+        }
         let mut slots = [None; MAX_FIELDS];
         for (slot, name) in slots.iter_mut().zip(point.fields.split_whitespace()) {
             let field = name.trim_start_matches('?');
             *slot = format.field(field).and_then(FieldSlot::of);
-            (slot.is_some() || name != field).then_some(())?;
+            let is_optional = name != field;
+            if slot.is_none() && !is_optional {
+                return None;
+            }
         }
-        let names_thread = matches!(point.fields.split(' ').next(), Some("pid" | "prev_pid"));
-        (point.name == format.name).then_some(Self {
+        Some(Self {
             slots,
-            names_thread,
+            names_thread: matches!(point.fields.split(' ').next(), Some("pid" | "prev_pid")),
             event: point.event,
         })
     }
@@ -299,7 +304,9 @@ impl Record<'_> {
 
 impl FieldSlot {
     fn of(field: &Field) -> Option<Self> {
-        (matches!(field.size, 1 | 2 | 4 | 8 | 16) && !field.is_data_loc).then_some(())?;
+        if field.is_data_loc || !matches!(field.size, 1 | 2 | 4 | 8 | 16) {
+            return None;
+        }
         Some(Self {
             offset: u16::try_from(field.offset).ok()?,
             size: field.size as u8,

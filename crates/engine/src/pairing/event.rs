@@ -102,7 +102,11 @@ impl EventKind {
             (Isa::Svm, 0x7b) => 1,
             _ => return None,
         };
-        (info != 0).then(|| Self::access(Space::Pio, info >> 16 & 0xffff, info & input == 0, false))
+        if info == 0 {
+            return None;
+        }
+        let port = info >> 16 & 0xffff;
+        Some(Self::access(Space::Pio, port, info & input == 0, false))
     }
 
     /// Whether it is an event of the scheduler, not of KVM.

@@ -143,7 +143,8 @@ impl Pairing {
             }
         };
         let trusted = event.time >= self.gap_until;
-        let (room, before) = (self.cells < MAX_CELLS + MAX_REASONS, thread.cells());
+        let room = self.cells < MAX_CELLS + MAX_REASONS;
+        let before = thread.cells();
         let mut fits = true;
         match event.kind {
             EventKind::Exit { isa, code, vcpu } if self.untimed => {
@@ -262,8 +263,10 @@ impl Pairing {
         let enough = ENOUGH_WITHOUT_EXIT.max(2 * self.threads.len() as u64);
         if self.exits > 0 {
             Some(true)
+        } else if self.served > enough {
+            Some(false)
         } else {
-            (self.served > enough).then_some(false)
+            None
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The state and the counts of one vCPU thread.
 
 use super::event::{LeftFor, Task, TracedAccess};
-use super::thread_tables::{AccessKey, Accesses, ExitParts, Exits, SeenKinds, Tasks, take_timing};
+use super::thread_tables::{AccessKey, Accesses, ExitParts, Exits, SeenKinds, Tasks, take_counted};
 use crate::events::{ThreadKey, TracedThread};
 use kvm::Space;
 use kvm::exit_reason::ReasonNames;
@@ -86,21 +86,29 @@ struct SchedulerCounts {
 impl SchedulerCounts {
     /// Time on a CPU; `None` where more than one in fifty of its beginnings is missing.
     fn ran_ns(&self) -> Option<u64> {
-        self.ran_ns
-            .filter(|_| self.seen && self.unseen * 50 <= self.left)
+        if self.seen && self.unseen * 50 <= self.left {
+            self.ran_ns
+        } else {
+            None
+        }
     }
 
     /// Counts the time on a CPU that ends here.
     fn ran(&mut self, until: u64) {
-        if let (Some(since), Some(ran)) = (self.running_since.take(), &mut self.ran_ns) {
+        if let Some(since) = self.running_since.take()
+            && let Some(ran) = &mut self.ran_ns
+        {
             *ran += until.saturating_sub(since);
         }
     }
 
     /// Time runnable without a CPU; `None` where no waking was traced of a thread that slept.
     fn waited_ns(&self) -> Option<u64> {
-        let is_known = self.seen && (!self.slept || !self.woken_by.is_empty());
-        is_known.then(|| self.run_delays.total_ns.unwrap_or(0))
+        if self.seen && (!self.slept || !self.woken_by.is_empty()) {
+            Some(self.run_delays.total_ns.unwrap_or(0))
+        } else {
+            None
+        }
     }
 }
 
@@ -133,7 +141,7 @@ impl PairedThread {
     /// `since`: when it began to run, if it runs.
     pub fn new(pid: i32, born: u64, since: u64, counts_migrations: bool, exact: bool) -> Self {
         let migrations = Migrations {
-            total: counts_migrations.then_some(0),
+            total: if counts_migrations { Some(0) } else { None },
             ..Migrations::default()
         };
         Self {
@@ -147,15 +155,13 @@ impl PairedThread {
     }
 
     fn scheduler(&mut self) -> &mut SchedulerCounts {
-        let (running_since, ran_ns) = (self.since, self.since.map(|_| 0));
-        let new = || {
+        self.scheduler.get_or_insert_with(|| {
             Box::new(SchedulerCounts {
-                running_since,
-                ran_ns,
+                running_since: self.since,
+                ran_ns: self.since.map(|_| 0),
                 ..SchedulerCounts::default()
             })
-        };
-        self.scheduler.get_or_insert_with(new)
+        })
     }
 
     pub fn exit(&mut self, time: u64, isa: Isa, code: u32, vcpu: Option<u32>, trusted: bool) {
@@ -300,7 +306,9 @@ impl PairedThread {
         self.settle(None);
         self.since = None;
         if let Some(scheduler) = &mut self.scheduler {
-            (scheduler.woken_at, scheduler.preempted, scheduler.ran_ns) = (None, None, None);
+            scheduler.woken_at = None;
+            scheduler.preempted = None;
+            scheduler.ran_ns = None;
             scheduler.stopped_at = None;
         }
     }
@@ -310,7 +318,9 @@ impl PairedThread {
         if let Some(scheduler) = &mut self.scheduler {
             let running = scheduler.running_since.is_some();
             scheduler.ran(now);
-            scheduler.running_since = running.then_some(now);
+            if running {
+                scheduler.running_since = Some(now);
+            }
         }
     }
 
@@ -382,9 +392,6 @@ impl PairedThread {
     pub fn snapshot(&mut self, tid: i32, names: &ReasonNames, seen: SeenKinds) -> TracedThread {
         let none = &mut SchedulerCounts::default();
         let scheduler = self.scheduler.as_deref_mut().unwrap_or(none);
-        let [wakeups, run_delays] = [&mut scheduler.wakeups, &mut scheduler.run_delays]
-            .map(take_timing)
-            .map(|t| (t.count > 0).then(|| Box::new(t)));
         let mut accesses = self.accesses.take();
         // Accesses of an exit that is still open count here. They get their time when it ends.
         for key in &self.sharing {
@@ -422,10 +429,10 @@ impl PairedThread {
                 accesses,
                 userspace,
                 migrations: self.migrations,
-                wakeups,
+                wakeups: take_counted(&mut scheduler.wakeups),
                 woken_by: scheduler.woken_by.all(),
                 preempted_by: scheduler.preempted_by.all(),
-                run_delays,
+                run_delays: take_counted(&mut scheduler.run_delays),
             },
         }
     }

@@ -1,12 +1,11 @@
 //! The bounded tables of one thread: exits, accesses, exits to the VMM, other tasks.
 
 use super::event::Task;
-use crate::events::task_name;
+use crate::events::{kernel_name, task_name};
 use foldhash::fast::RandomState;
 use kvm::Space;
-use kvm::exit_reason::{self, ReasonNames};
+use kvm::exit_reason::ReasonNames;
 use kvm::isa::Isa;
-use kvm::sanitize;
 use sample::{AccessCell, Burst, Direction, ExitCell, OtherTask, SPREAD_CLIP_NS, Timing};
 use std::collections::HashMap as Map;
 
@@ -62,10 +61,11 @@ impl Exits {
         }
         let exit = self.0.entry(reason).or_default();
         count(&mut exit.time, timed.map(|(ns, _)| ns), exact);
-        let (_, parts) = timed.unwrap_or_default();
-        exit.parts.userspace += parts.userspace;
-        exit.parts.halted += parts.halted;
-        exit.parts.preempted += parts.preempted;
+        if let Some((_, parts)) = timed {
+            exit.parts.userspace += parts.userspace;
+            exit.parts.halted += parts.halted;
+            exit.parts.preempted += parts.preempted;
+        }
         true
     }
 
@@ -92,25 +92,26 @@ impl Exits {
 
 impl ExitCounts {
     fn take(&mut self, isa: Isa, code: u32, names: &ReasonNames, seen: SeenKinds) -> ExitCell {
-        let kernel_name = || {
-            names
-                .get(&(isa, exit_reason::basic(isa, code)))
-                .map(|name| sanitize(name, 64))
-        };
-        let timed = self.time.total_ns.is_some();
-        ExitCell {
+        let mut cell = ExitCell {
             isa,
             code,
-            name: if exit_reason::name(isa, code).is_some() {
-                None
-            } else {
-                kernel_name()
-            },
+            name: kernel_name(names, isa, code),
             time: take_timing(&mut self.time),
-            userspace_ns: (timed && seen.userspace).then_some(self.parts.userspace),
-            halted_ns: (timed && seen.halted).then_some(self.parts.halted),
-            preempted_ns: (timed && seen.switches).then_some(self.parts.preempted),
+            ..ExitCell::default()
+        };
+        if cell.time.total_ns.is_none() {
+            return cell;
         }
+        if seen.userspace {
+            cell.userspace_ns = Some(self.parts.userspace);
+        }
+        if seen.halted {
+            cell.halted_ns = Some(self.parts.halted);
+        }
+        if seen.switches {
+            cell.preempted_ns = Some(self.parts.preempted);
+        }
+        cell
     }
 }
 
@@ -122,10 +123,19 @@ fn count(time: &mut Timing, ns: Option<u64>, exact: bool) {
 }
 
 /// A copy of the timing. The extremes of the original are reset.
-pub(super) fn take_timing(timing: &mut Timing) -> Timing {
+fn take_timing(timing: &mut Timing) -> Timing {
     let copy = timing.clone();
-    (timing.min_ns, timing.max_ns) = (None, None);
+    timing.min_ns = None;
+    timing.max_ns = None;
     copy
+}
+
+/// As [`take_timing`]; `None` where nothing was counted.
+pub(super) fn take_counted(timing: &mut Timing) -> Option<Box<Timing>> {
+    if timing.count == 0 {
+        return None;
+    }
+    Some(Box::new(take_timing(timing)))
 }
 
 /// What identifies an access cell. `None`: the cell of all addresses without room.
@@ -199,8 +209,15 @@ impl Accesses {
 /// Other tasks with count and time. A full table adds its least important task to the rest.
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
-    tasks: HashMap<i32, (Task, u64, u64)>,
-    rest: (u64, u64),
+    tasks: HashMap<i32, TaskCounts>,
+    rest: TaskCounts,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct TaskCounts {
+    comm: [u8; 16],
+    count: u64,
+    ns: u64,
 }
 
 impl Tasks {
@@ -210,16 +227,17 @@ impl Tasks {
             let rarest = self
                 .tasks
                 .iter()
-                .min_by_key(|(_, (_, count, ns))| (*ns, *count))
+                .min_by_key(|(_, counts)| (counts.ns, counts.count))
                 .map(|(tid, _)| *tid);
-            if let Some((_, count, ns)) = rarest.and_then(|tid| self.tasks.remove(&tid)) {
-                self.rest = (self.rest.0 + count, self.rest.1.saturating_add(ns));
+            if let Some(rarest) = rarest.and_then(|tid| self.tasks.remove(&tid)) {
+                self.rest.count += rarest.count;
+                self.rest.ns = self.rest.ns.saturating_add(rarest.ns);
             }
         }
-        let (kept, count, total) = self.tasks.entry(task.tid).or_insert((task, 0, 0));
-        kept.comm = task.comm;
-        *count += 1;
-        *total += ns;
+        let counts = self.tasks.entry(task.tid).or_default();
+        counts.comm = task.comm;
+        counts.count += 1;
+        counts.ns += ns;
     }
 
     /// Whether none was added.
@@ -229,15 +247,17 @@ impl Tasks {
 
     /// All tasks in order of thread id, then the rest.
     pub fn all(&self) -> Vec<OtherTask> {
-        let task = |(task, count, ns): &(Task, u64, u64)| OtherTask {
-            tid: task.tid,
-            comm: task_name(task.comm),
-            count: *count,
-            ns: *ns,
-        };
-        let mut all: Vec<_> = self.tasks.values().map(task).collect();
+        let mut all = Vec::with_capacity(self.tasks.len());
+        for (tid, counts) in &self.tasks {
+            all.push(OtherTask {
+                tid: *tid,
+                comm: task_name(counts.comm),
+                count: counts.count,
+                ns: counts.ns,
+            });
+        }
         all.sort_unstable_by_key(|task| task.tid);
-        all.extend(OtherTask::rest(self.rest.0, self.rest.1));
+        all.extend(OtherTask::rest(self.rest.count, self.rest.ns));
         all
     }
 }

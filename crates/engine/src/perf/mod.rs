@@ -47,26 +47,34 @@ impl PerfEngine {
         Ok(engine)
     }
 
-    /// The tracepoints that this kernel has, and those that it lacks.
-    fn learn(&self) -> (Vec<Wanted>, EventDecoder, Vec<EngineError>) {
-        let (mut wanted, mut decoder, mut gaps) = (Vec::new(), EventDecoder::default(), Vec::new());
+    /// Finds the tracepoints of this kernel.
+    fn learn(&self) -> KnownEvents {
+        let mut known = KnownEvents::default();
         for event in EVENTS
             .iter()
             .filter(|event| self.tracefs.has(event.group, event.name))
         {
             match self.tracefs.format(event.group, event.name) {
-                Ok(format) if decoder.add_format(&format) => {
-                    wanted.push(Wanted::new(event.name, format.id));
+                Ok(format) if known.decoder.add_format(&format) => {
+                    known.wanted.push(Wanted::new(event.name, format.id));
                 }
-                Ok(_) => gaps.push(EngineError {
+                Ok(_) => known.gaps.push(EngineError {
                     cause: format!("tracepoint {} lacks a field that is needed", event.name),
                     fix: "no fix on this kernel; kvmtop shows what the other events provide".into(),
                 }),
-                Err(e) => gaps.push(e),
+                Err(e) => known.gaps.push(e),
             }
         }
-        (wanted, decoder, gaps)
+        known
     }
+}
+
+/// The tracepoints of a kernel, and what those that it lacks leave unknown.
+#[derive(Default)]
+struct KnownEvents {
+    wanted: Vec<Wanted>,
+    decoder: EventDecoder,
+    gaps: Vec<EngineError>,
 }
 
 impl Engine for PerfEngine {
@@ -84,14 +92,16 @@ impl Engine for PerfEngine {
 
     fn set_level(&mut self, level: EngineLevel) -> Result<(), EngineError> {
         if level == EngineLevel::None {
-            (self.watcher, self.gaps) = (None, Vec::new());
+            self.watcher = None;
+            self.gaps = Vec::new();
         } else {
-            let (wanted, decoder, gaps) = self.learn();
-            let names = decoder.names.clone();
+            let known = self.learn();
+            let names = known.decoder.names.clone();
             let mut pairing = Pairing::new(names, self.topology.clone());
-            (pairing.counts_migrations, pairing.separates_lives) = (true, true);
-            self.watcher = Some(Watcher::start(wanted, decoder, pairing)?);
-            self.gaps = gaps;
+            pairing.counts_migrations = true;
+            pairing.separates_lives = true;
+            self.watcher = Some(Watcher::start(known.wanted, known.decoder, pairing)?);
+            self.gaps = known.gaps;
         }
         Ok(())
     }

@@ -50,19 +50,16 @@ impl OnlineCpu {
     /// All that are online, by the folder of the host's CPUs.
     pub fn all_below(folder: &Path) -> Vec<Self> {
         let list = std::fs::read_to_string(folder.join("online")).unwrap_or_default();
-        let inode = |cpu| {
-            std::fs::metadata(folder.join(format!("cpu{cpu}/topology")))
-                .ok()
-                .map(|m| m.ino())
-        };
         let online = CpuSet::parse(list.trim()).unwrap_or_default();
-        online
-            .iter()
-            .map(|number| Self {
+        let mut cpus = Vec::new();
+        for number in online.iter() {
+            let topology = std::fs::metadata(folder.join(format!("cpu{number}/topology")));
+            cpus.push(Self {
                 number,
-                since: inode(number),
-            })
-            .collect()
+                since: topology.ok().map(|folder| folder.ino()),
+            });
+        }
+        cpus
     }
 }
 
@@ -101,12 +98,12 @@ impl Wanted {
             .iter()
             .flat_map(|field| VCPU_NAMES.map(|name| format!("{field} ~ \"{name}\"")));
         let terms: Vec<String> = terms.collect();
-        Self {
-            id,
-            filter: CString::new(terms.join(" || "))
-                .ok()
-                .filter(|_| !terms.is_empty()),
-        }
+        let filter = if terms.is_empty() {
+            None
+        } else {
+            CString::new(terms.join(" || ")).ok()
+        };
+        Self { id, filter }
     }
 }
 
@@ -117,12 +114,21 @@ pub(super) fn open(cpus: &[OnlineCpu], wanted: &[Wanted]) -> Result<Vec<Ring>, E
         << (ALL_RINGS / cpus.len().max(1))
             .clamp(RING, LARGE_RING)
             .ilog2();
-    let open = |size| -> Result<Vec<Ring>, EngineError> {
-        cpus.iter()
-            .map(|cpu| Ring::open(*cpu, wanted, size).map_err(|e| cannot_open(*cpu, &e)))
-            .collect()
-    };
-    open(size).or_else(|error| if size > RING { open(RING) } else { Err(error) })
+    let rings = open_sized(cpus, wanted, size);
+    if rings.is_err() && size > RING {
+        return open_sized(cpus, wanted, RING);
+    }
+    rings
+}
+
+fn open_sized(
+    cpus: &[OnlineCpu],
+    wanted: &[Wanted],
+    size: usize,
+) -> Result<Vec<Ring>, EngineError> {
+    cpus.iter()
+        .map(|cpu| Ring::open(*cpu, wanted, size).map_err(|e| cannot_open(*cpu, &e)))
+        .collect()
 }
 
 /// Opens the events of a CPU that came online and enables them. `like`: another ring.
@@ -173,19 +179,15 @@ pub(crate) fn refused(what: &str, error: &io::Error, otherwise: &str) -> EngineE
 impl Ring {
     fn open(cpu: OnlineCpu, wanted: &[Wanted], size: usize) -> io::Result<Self> {
         // Lost samples are counted by event since Linux 6.0.
-        let build = |counts: ReadFormat| {
-            wanted
-                .iter()
-                .map(|w| counter(cpu.number, w.id, size, counts))
-                .collect::<io::Result<Vec<_>>>()
-        };
-        let (counters, counts_lost) = match build(ReadFormat::LOST) {
-            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
-                (build(ReadFormat::empty())?, false)
-            }
-            other => (other?, true),
-        };
-        let mut counters = counters.into_iter().zip(wanted);
+        let mut counts_lost = true;
+        let mut opened = counters(cpu.number, wanted, size, ReadFormat::LOST);
+        if let Err(e) = &opened
+            && e.raw_os_error() == Some(libc::EINVAL)
+        {
+            counts_lost = false;
+            opened = counters(cpu.number, wanted, size, ReadFormat::empty());
+        }
+        let mut counters = opened?.into_iter().zip(wanted);
         let (first, _) = counters
             .next()
             .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))?;
@@ -259,10 +261,10 @@ impl Ring {
                     }
                 }
                 PERF_RECORD_LOST => {
-                    if let Some((count, time)) = lost(&data) {
-                        self.lost_records += count;
-                        merge.gap(self.last, time);
-                        self.last = time;
+                    if let Some(loss) = lost(&data) {
+                        self.lost_records += loss.count;
+                        merge.gap(self.last, loss.time);
+                        self.last = loss.time;
                     }
                 }
                 _ => {}
@@ -298,6 +300,18 @@ impl Ring {
     }
 }
 
+fn counters(
+    cpu: u32,
+    wanted: &[Wanted],
+    ring: usize,
+    read_format: ReadFormat,
+) -> io::Result<Vec<Counter>> {
+    wanted
+        .iter()
+        .map(|wanted| counter(cpu, wanted.id, ring, read_format))
+        .collect()
+}
+
 fn counter(cpu: u32, id: u64, ring: usize, read_format: ReadFormat) -> io::Result<Counter> {
     Builder::new(Tracepoint::with_id(id))
         .any_pid()
@@ -327,19 +341,31 @@ fn check(result: libc::c_int) -> io::Result<()> {
 fn sample(data: &[u8]) -> Option<RawSample<'_>> {
     let (size, rest) = data.get(24..)?.split_first_chunk::<4>()?;
     let raw = rest.get(..u32::from_ne_bytes(*size) as usize)?;
-    let word = |at: usize| Some(i32::from_ne_bytes(*data.get(at..)?.first_chunk()?));
     Some(RawSample {
-        pid: word(0)?,
-        tid: word(4)?,
+        pid: word(data, 0)?,
+        tid: word(data, 4)?,
         time: long(data, 8)?,
-        cpu: word(16)?.cast_unsigned(),
+        cpu: word(data, 16)?.cast_unsigned(),
         raw,
     })
 }
 
+/// Events that the kernel dropped, and when it says so.
+struct Loss {
+    count: u64,
+    time: u64,
+}
+
 /// The body of a record of loss: `u64 id, lost`, then pid, tid and time (`sample_id_all`).
-fn lost(data: &[u8]) -> Option<(u64, u64)> {
-    Some((long(data, 8)?, long(data, 16 + 8)?))
+fn lost(data: &[u8]) -> Option<Loss> {
+    Some(Loss {
+        count: long(data, 8)?,
+        time: long(data, 16 + 8)?,
+    })
+}
+
+fn word(data: &[u8], at: usize) -> Option<i32> {
+    Some(i32::from_ne_bytes(*data.get(at..)?.first_chunk()?))
 }
 
 fn long(data: &[u8], at: usize) -> Option<u64> {

@@ -45,7 +45,8 @@ struct State {
     merge: TimeOrder,
     pairing: Pairing,
     /// The scheduler's events of a second, and when it began.
-    switches: (u64, u64),
+    switches: u64,
+    switches_since: u64,
     /// Whether those were too many, and are no longer watched.
     silenced: bool,
     names: HashMap<i32, String>,
@@ -65,14 +66,10 @@ impl Watcher {
     ) -> Result<Self, EngineError> {
         let looked = monotonic_ns();
         let mut rings = rings::open(&online(), &wanted)?;
-        let failed = |e: std::io::Error| EngineError {
-            cause: format!("cannot start the reader of the perf rings: {e}"),
-            fix: "use --engine none to go on without exits".into(),
-        };
         rings
             .iter_mut()
             .try_for_each(Ring::enable)
-            .map_err(failed)?;
+            .map_err(|e| cannot_start(&e))?;
         let state = Arc::new(Mutex::new(State {
             rings,
             wanted,
@@ -83,7 +80,8 @@ impl Watcher {
             decoder,
             merge: TimeOrder::default(),
             pairing,
-            switches: (0, looked),
+            switches: 0,
+            switches_since: looked,
             silenced: false,
             names: HashMap::new(),
         }));
@@ -110,7 +108,7 @@ impl Watcher {
                     state.follow_cpus();
                 }
             })
-            .map_err(failed)?;
+            .map_err(|e| cannot_start(&e))?;
         Ok(Self(state))
     }
 
@@ -146,20 +144,28 @@ impl Watcher {
     /// What is not watched: CPUs that came online, or the scheduler's events.
     pub fn gap(&self) -> Option<EngineError> {
         let state = lock(&self.0);
-        let cause = format!(
-            "more than {MAX_SWITCHES} task switches of vCPUs a second: wake-ups and preemptions \
-                are not watched"
-        );
-        let fix = "use --engine bpf, which adds them up in the kernel".into();
-        state
-            .reported
-            .clone()
-            .or(state.silenced.then_some(EngineError { cause, fix }))
+        if state.reported.is_some() || !state.silenced {
+            return state.reported.clone();
+        }
+        Some(EngineError {
+            cause: format!(
+                "more than {MAX_SWITCHES} task switches of vCPUs a second: wake-ups and \
+                    preemptions are not watched"
+            ),
+            fix: "use --engine bpf, which adds them up in the kernel".into(),
+        })
     }
 
     /// Frees the cells of threads that are gone.
     pub fn forget(&self, threads: &[ThreadKey]) {
         lock(&self.0).pairing.forget(threads);
+    }
+}
+
+fn cannot_start(error: &std::io::Error) -> EngineError {
+    EngineError {
+        cause: format!("cannot start the reader of the perf rings: {error}"),
+        fix: "use --engine none to go on without exits".into(),
     }
 }
 
@@ -174,15 +180,13 @@ impl State {
         for ring in &mut self.rings {
             ring.drain(horizon, &self.decoder, &mut self.merge);
         }
-        let (count, began) = self.switches;
-        let is_next = horizon.saturating_sub(began) > 1_000_000_000;
-        self.switches = if is_next {
-            (self.merge.switches(), horizon)
-        } else {
-            (count + self.merge.switches(), began)
-        };
+        if horizon.saturating_sub(self.switches_since) > 1_000_000_000 {
+            self.switches = 0;
+            self.switches_since = horizon;
+        }
+        self.switches += self.merge.switches();
         self.merge.flush(horizon, &mut self.pairing);
-        if !self.silenced && self.switches.0 > MAX_SWITCHES {
+        if !self.silenced && self.switches > MAX_SWITCHES {
             self.silenced = true;
             self.rings.iter_mut().for_each(Ring::silence_scheduler);
         }
