@@ -20,7 +20,7 @@ use sample::{CodeSpace, Function, ProfiledThread, StackCount, StackProfile};
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use symbols::Symbols;
-use threads::SampledThread;
+use threads::{OpenThreads, SampledThread};
 use unwind::StackUnwinder;
 
 /// Samples a second of CPU time: not a divisor of the frequencies at which timers tick, which would
@@ -59,7 +59,10 @@ pub fn sample(
         Err(why) => (Vec::new(), Some(why)),
     };
     let mut unwinder = StackUnwinder::new(&mut modules);
-    let (mut threads, mut gaps) = threads::open(&wanted[..wanted.len().min(MAX_THREADS)])?;
+    let OpenThreads {
+        mut threads,
+        mut gaps,
+    } = threads::open(&wanted[..wanted.len().min(MAX_THREADS)])?;
     gaps.extend(unreadable);
     if wanted.len() > MAX_THREADS {
         gaps.push(format!(
@@ -88,15 +91,14 @@ pub fn sample(
         );
     }
     let lost = counted.lost + threads.iter().map(|thread| thread.lost).sum::<u64>();
-    let (functions, stacks) = counted.named(&symbols, &modules);
+    let NamedStacks { functions, stacks } = counted.named(&symbols, &modules);
     let mut threads: Vec<_> = threads.into_iter().map(|sampled| sampled.thread).collect();
     threads.sort_unstable_by_key(|thread| thread.tid);
     let cost_ns = clock_ns(ClockId::ThreadCPUTime).saturating_sub(cost_before);
-    let frequency_hz = FREQUENCY_HZ;
     Ok(StackProfile {
         began_ms,
         duration_ns,
-        frequency_hz,
+        frequency_hz: FREQUENCY_HZ,
         lost,
         cost_ns,
         gaps,
@@ -147,29 +149,19 @@ impl CountedStacks {
     }
 
     /// The stacks by functions: two addresses of one function are one.
-    fn named(self, symbols: &Symbols, modules: &[Module]) -> (Vec<Function>, Vec<StackCount>) {
-        let mut functions: HashMap<Function, u32> = HashMap::new();
-        let mut by_entry = HashMap::new();
-        let mut number = |entry: StackEntry| {
-            *by_entry.entry(entry).or_insert_with(|| {
-                let stands_for = |name: &str, space| Function {
-                    name: name.into(),
-                    module: String::new(),
-                    space,
-                };
-                let function = match entry {
-                    StackEntry::User(address) => symbols.user(modules, address),
-                    StackEntry::Kernel(address) => symbols.kernel(address),
-                    StackEntry::Guest => stands_for("[guest]", CodeSpace::Guest),
-                    StackEntry::Cut => stands_for("[unknown callers]", CodeSpace::Unknown),
-                };
-                let next = functions.len() as u32;
-                *functions.entry(function).or_insert(next)
-            })
+    fn named(self, symbols: &Symbols, modules: &[Module]) -> NamedStacks {
+        let mut numbers = FunctionNumbers {
+            symbols,
+            modules,
+            by_entry: HashMap::new(),
+            by_function: HashMap::new(),
         };
         let mut merged: HashMap<(i32, Vec<u32>), u64> = HashMap::new();
         for ((tid, entries), count) in self.stacks {
-            let functions = entries.into_iter().map(&mut number).collect();
+            let functions = entries
+                .into_iter()
+                .map(|entry| numbers.number(entry))
+                .collect();
             *merged.entry((tid, functions)).or_default() += count;
         }
         let stacks = merged
@@ -185,15 +177,55 @@ impl CountedStacks {
                 .cmp(&a.samples)
                 .then_with(|| (a.tid, &a.functions).cmp(&(b.tid, &b.functions)))
         });
-        let mut functions: Vec<_> = functions.into_iter().collect();
+        let mut functions: Vec<_> = numbers.by_function.into_iter().collect();
         functions.sort_unstable_by_key(|(_, number)| *number);
-        (
-            functions
+        NamedStacks {
+            functions: functions
                 .into_iter()
                 .map(|(function, _)| function)
                 .collect(),
             stacks,
-        )
+        }
+    }
+}
+
+/// Stacks of functions, which have the numbers of their places.
+struct NamedStacks {
+    functions: Vec<Function>,
+    stacks: Vec<StackCount>,
+}
+
+/// Numbers functions in the order in which they are found.
+struct FunctionNumbers<'a> {
+    symbols: &'a Symbols,
+    modules: &'a [Module],
+    by_entry: HashMap<StackEntry, u32>,
+    by_function: HashMap<Function, u32>,
+}
+
+impl FunctionNumbers<'_> {
+    fn number(&mut self, entry: StackEntry) -> u32 {
+        if let Some(number) = self.by_entry.get(&entry) {
+            return *number;
+        }
+        let function = match entry {
+            StackEntry::User(address) => self.symbols.user(self.modules, address),
+            StackEntry::Kernel(address) => self.symbols.kernel(address),
+            StackEntry::Guest => placeholder("[guest]", CodeSpace::Guest),
+            StackEntry::Cut => placeholder("[unknown callers]", CodeSpace::Unknown),
+        };
+        let next = self.by_function.len() as u32;
+        let number = *self.by_function.entry(function).or_insert(next);
+        self.by_entry.insert(entry, number);
+        number
+    }
+}
+
+fn placeholder(name: &str, space: CodeSpace) -> Function {
+    Function {
+        name: name.into(),
+        module: String::new(),
+        space,
     }
 }
 

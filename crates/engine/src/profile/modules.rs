@@ -88,19 +88,18 @@ impl<'a> CodeMapping<'a> {
     /// `None` also for mappings without code.
     fn parse(line: &'a [u8]) -> Option<Self> {
         let mut words = line.splitn(6, |byte| *byte == b' ');
-        let mut word = || words.next().and_then(|word| std::str::from_utf8(word).ok());
-        let (start, end) = word()?.split_once('-')?;
-        let is_code = word()?.as_bytes().get(2) == Some(&b'x');
-        let hex = |text: &str| u64::from_str_radix(text, 16).ok();
-        let (addresses, offset) = (hex(start)?..hex(end)?, hex(word()?)?);
-        let _device = word()?;
-        let inode = word()?.parse().ok()?;
-        let name = words.next().unwrap_or_default().trim_ascii_start();
-        is_code.then_some(Self {
-            addresses,
-            offset,
-            inode,
-            name,
+        let (start, end) = str::from_utf8(words.next()?).ok()?.split_once('-')?;
+        if words.next()?.get(2) != Some(&b'x') {
+            return None;
+        }
+        let offset = str::from_utf8(words.next()?).ok()?;
+        let _device = words.next()?;
+        let inode = str::from_utf8(words.next()?).ok()?;
+        Some(Self {
+            addresses: hex(start)?..hex(end)?,
+            offset: hex(offset)?,
+            inode: inode.parse().ok()?,
+            name: words.next().unwrap_or_default().trim_ascii_start(),
         })
     }
 
@@ -140,6 +139,10 @@ impl<'a> CodeMapping<'a> {
             file,
         }
     }
+}
+
+fn hex(text: &str) -> Option<u64> {
+    u64::from_str_radix(text, 16).ok()
 }
 
 fn clean(name: &[u8]) -> String {
@@ -186,43 +189,49 @@ impl ModuleFile {
         let endian = elf.endian();
         let stated = elf.elf_program_headers().iter().find_map(|header| {
             let is_code = header.p_type(endian) == PT_LOAD && header.p_flags(endian) & PF_X != 0;
-            let (start, address) = (header.p_offset(endian), header.p_vaddr(endian));
+            let start = header.p_offset(endian);
             // A mapping begins at a whole page, which may be in front of the segment.
             let end = start.checked_add(header.p_filesz(endian))?;
             let is_here = (start & !(MAX_PAGE - 1)..end).contains(&offset);
-            (is_code && is_here).then(|| address.wrapping_sub(start).wrapping_add(offset))
+            if !is_code || !is_here {
+                return None;
+            }
+            let address = header.p_vaddr(endian);
+            Some(address.wrapping_sub(start).wrapping_add(offset))
         })?;
-        let range = |name: &str| {
-            let section = elf.section_by_name(name)?;
-            Some(section.address()..section.address().checked_add(section.size())?)
-        };
-        let data = |name: &str| {
-            let section = elf
-                .section_by_name(name)
-                .filter(|section| section.size() <= MAX_UNWIND)?;
-            section.data().ok().map(<[u8]>::to_vec)
-        };
-        let itself = || PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         let read = Self {
             symbols: elf
                 .build_id()
                 .ok()
                 .flatten()
                 .and_then(debug_file)
-                .unwrap_or_else(itself),
+                .unwrap_or_else(|| format!("/proc/self/fd/{}", file.as_raw_fd()).into()),
             sections: ExplicitModuleSectionInfo {
-                text_svma: range(".text"),
-                got_svma: range(".got"),
-                eh_frame_svma: range(".eh_frame"),
-                eh_frame: data(".eh_frame"),
-                eh_frame_hdr_svma: range(".eh_frame_hdr"),
-                eh_frame_hdr: data(".eh_frame_hdr"),
+                text_svma: section_range(&elf, ".text"),
+                got_svma: section_range(&elf, ".got"),
+                eh_frame_svma: section_range(&elf, ".eh_frame"),
+                eh_frame: section_data(&elf, ".eh_frame"),
+                eh_frame_hdr_svma: section_range(&elf, ".eh_frame_hdr"),
+                eh_frame_hdr: section_data(&elf, ".eh_frame_hdr"),
                 ..ExplicitModuleSectionInfo::default()
             },
             _open: file,
         };
         Some((read, stated))
     }
+}
+
+fn section_range<'data>(elf: &impl Object<'data>, name: &str) -> Option<Range<u64>> {
+    let section = elf.section_by_name(name)?;
+    Some(section.address()..section.address().checked_add(section.size())?)
+}
+
+fn section_data<'data>(elf: &impl Object<'data>, name: &str) -> Option<Vec<u8>> {
+    let section = elf.section_by_name(name)?;
+    if section.size() > MAX_UNWIND {
+        return None;
+    }
+    section.data().ok().map(<[u8]>::to_vec)
 }
 
 /// The file that a debug package has installed for a build.
@@ -234,7 +243,7 @@ fn debug_file(build_id: &[u8]) -> Option<PathBuf> {
     let path = Path::new(DEBUG_FILES)
         .join(format!("{folder:02x}"))
         .join(name.concat() + ".debug");
-    path.is_file().then_some(path)
+    Some(path).filter(|path| path.is_file())
 }
 
 #[cfg(test)]

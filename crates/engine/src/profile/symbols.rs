@@ -37,7 +37,11 @@ impl Symbols {
                 .enable_code_info(false)
                 .enable_inlined_fns(false)
                 .build(),
-            kernel: has_addresses().then_some(Source::Kernel(kernel)),
+            kernel: if has_addresses() {
+                Some(Source::Kernel(kernel))
+            } else {
+                None
+            },
         }
     }
 

@@ -23,15 +23,21 @@ pub(super) struct SampledThread {
     sampler: Sampler,
 }
 
-/// Opens an event for each thread, disabled. Also what they will not show, as sentences.
+/// Threads with an event each, and what they will not show, as sentences.
+pub(super) struct OpenThreads {
+    pub threads: Vec<SampledThread>,
+    pub gaps: Vec<String>,
+}
+
+/// Opens an event for each thread, disabled.
 ///
 /// # Errors
 /// When none could be.
-pub(super) fn open(
-    wanted: &[ProfiledThread],
-) -> Result<(Vec<SampledThread>, Vec<String>), EngineError> {
+pub(super) fn open(wanted: &[ProfiledThread]) -> Result<OpenThreads, EngineError> {
     rights::allow_files();
-    let (mut threads, mut failed, mut left_out) = (Vec::new(), None, 0);
+    let mut threads = Vec::new();
+    let mut failed = None;
+    let mut left_out = 0;
     for thread in wanted {
         match sampler(thread.tid) {
             Ok(sampler) => threads.push(SampledThread {
@@ -58,8 +64,11 @@ pub(super) fn open(
             fix: "kvmtop --batch -n 1 lists those that run".into(),
         }),
         failed => {
-            let left_out = failed.map(|e| format!("{left_out} threads could not be sampled ({e})"));
-            Ok((threads, left_out.into_iter().collect()))
+            let gap = failed.map(|e| format!("{left_out} threads could not be sampled ({e})"));
+            Ok(OpenThreads {
+                threads,
+                gaps: gap.into_iter().collect(),
+            })
         }
     }
 }
