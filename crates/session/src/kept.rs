@@ -1,7 +1,7 @@
 //! The newest samples in memory, as a recording that a cursor reads.
 
 use crate::format::Header;
-use crate::read::PartReader;
+use crate::read::{NamedPart, PartReader};
 use crate::write::{PARTS, PartWriter, survive_file_size_limits};
 use crate::{Cursor, Session};
 use anyhow::{Context, Result};
@@ -68,9 +68,7 @@ impl KeptParts {
         };
         writer.append(sample)?;
         self.writer = Some(writer);
-        if let Some((_, part)) = self.session.parts.last_mut() {
-            part.refresh();
-        }
+        self.session.refresh();
         while self.session.parts.len() > 1 && self.bytes() > self.max_bytes {
             self.session.parts.remove(0);
         }
@@ -78,7 +76,8 @@ impl KeptParts {
     }
 
     fn bytes(&self) -> u64 {
-        self.session.parts.iter().map(|(_, part)| part.end).sum()
+        let parts = self.session.parts.iter();
+        parts.map(|part| part.reader.end).sum()
     }
 
     fn next_part(&mut self) -> Result<PartWriter> {
@@ -89,9 +88,10 @@ impl KeptParts {
         writer.begin(&Header::default())?;
         // Nothing is missing between two parts.
         writer.run = false;
-        self.session
-            .parts
-            .push(("memory".into(), PartReader::open(file)?));
+        self.session.parts.push(NamedPart {
+            path: "memory".into(),
+            reader: PartReader::open(file)?,
+        });
         Ok(writer)
     }
 }

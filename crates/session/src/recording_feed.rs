@@ -17,8 +17,9 @@ pub enum RecordingRequest {
 /// The part of a sample to record; `None` for the whole sample.
 pub type SelectPart = Box<dyn Fn(&Sample) -> Option<Sample> + Send>;
 
-/// Passes samples on, keeps the newest in memory, and records them. Each sample passed on reports the recording as a source. A
-/// full disk or a file that cannot be created ends nothing but the recording.
+/// Passes samples on, keeps the newest in memory, and records them. Each sample passed on reports
+/// the recording as a source. A full disk or a file that cannot be created ends nothing but the
+/// recording.
 pub struct RecordingFeed<F> {
     feed: F,
     select: SelectPart,
@@ -96,12 +97,12 @@ impl<F> RecordingFeed<F> {
         let id = SourceId::Recording;
         let room = "nothing more is recorded until there is room; r ends the recording";
         let folder = "r records into a new file; the folder must be one that you may write to";
-        match (&self.recorder, &self.failure) {
-            (Some(_), Some(why)) => Some(SourceStatus::degraded(id, why, room)),
-            (Some(_), None) => Some(SourceStatus::ok(id)),
-            (None, why) => why
-                .as_ref()
-                .map(|why| SourceStatus::missing(id, why, folder)),
+        let is_recording = self.recorder.is_some();
+        match &self.failure {
+            Some(why) if is_recording => Some(SourceStatus::degraded(id, why, room)),
+            Some(why) => Some(SourceStatus::missing(id, why, folder)),
+            None if is_recording => Some(SourceStatus::ok(id)),
+            None => None,
         }
     }
 }

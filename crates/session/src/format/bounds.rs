@@ -79,7 +79,13 @@ macro_rules! visit_plain {
 impl<'de> Visitor<'de> for Weight<'_> {
     type Value = ();
 
-    visit_plain! { visit_bool: bool visit_i64: i64 visit_u64: u64 visit_f64: f64 visit_bytes: &[u8] }
+    visit_plain! {
+        visit_bool: bool
+        visit_i64: i64
+        visit_u64: u64
+        visit_f64: f64
+        visit_bytes: &[u8]
+    }
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")

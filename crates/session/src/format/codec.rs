@@ -87,8 +87,8 @@ fn from_start<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T> {
 pub struct SegmentWriter {
     stream: Encoder<'static, Vec<u8>>,
     host: Option<Arc<HostFacts>>,
-    /// The latest facts of each guest, and their number in the segment.
-    guests: HashMap<GuestId, (u32, Arc<DomainFacts>)>,
+    /// The latest facts of each guest.
+    guests: HashMap<GuestId, WrittenFacts>,
     /// Number of guests' facts written.
     pub facts: u32,
     /// The previous uncompressed sample: its memory serves the next.
@@ -97,6 +97,13 @@ pub struct SegmentWriter {
     pub raw: usize,
     /// Samples taken in.
     pub samples: u32,
+}
+
+/// Facts of a guest that are in the segment.
+struct WrittenFacts {
+    /// Their number among all of the segment.
+    number: u32,
+    facts: Arc<DomainFacts>,
 }
 
 impl SegmentWriter {
@@ -119,25 +126,26 @@ impl SegmentWriter {
     /// segment is unusable then.
     pub fn pack(&mut self, kind: FrameKind, stamp: Stamp, sample: &Sample) -> Result<Vec<u8>> {
         let host = &sample.host.facts;
-        let new_host = self
-            .host
-            .as_ref()
-            .is_none_or(|known| !same(known, host))
-            .then_some(&**host);
+        let is_known = self.host.as_ref().is_some_and(|known| same(known, host));
+        let new_host = if is_known { None } else { Some(&**host) };
         self.host = Some(host.clone());
-        let (mut new_guests, mut numbers) = (Vec::new(), Vec::with_capacity(sample.domains.len()));
-        for facts in sample.domains.iter().map(|d| &d.facts) {
+        let mut new_guests = Vec::new();
+        let mut numbers = Vec::with_capacity(sample.domains.len());
+        for domain in &sample.domains {
+            let facts = &domain.facts;
             let guest = facts.id();
-            let known = self
-                .guests
-                .get(&guest)
-                .filter(|(_, known)| same(known, facts));
-            numbers.push(known.map_or(self.facts, |(number, _)| *number));
-            if known.is_none() {
-                new_guests.push(&**facts);
-                self.guests.insert(guest, (self.facts, facts.clone()));
-                self.facts += 1;
+            if let Some(known) = self.guests.get(&guest)
+                && same(&known.facts, facts)
+            {
+                numbers.push(known.number);
+                continue;
             }
+            let number = self.facts;
+            numbers.push(number);
+            new_guests.push(&**facts);
+            let facts = facts.clone();
+            self.guests.insert(guest, WrittenFacts { number, facts });
+            self.facts += 1;
         }
         self.buffer.clear();
         let bytes = append(
@@ -189,12 +197,11 @@ impl SegmentReader {
     pub fn new() -> Result<Self> {
         let mut stream = Decoder::new(Bounded(Vec::new()))?;
         stream.window_log_max(WINDOW_LOG)?;
-        let (host, guests, numbers) = (Arc::default(), Vec::new(), Vec::new());
         Ok(Self {
             stream,
-            host,
-            guests,
-            numbers,
+            host: Arc::default(),
+            guests: Vec::new(),
+            numbers: Vec::new(),
             begin: 0,
             raw: 0,
         })

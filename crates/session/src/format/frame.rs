@@ -14,7 +14,7 @@ pub const PROLOGUE: usize = 16;
 /// Bytes of a frame before its payload.
 pub const HEAD: usize = 8;
 /// The longest payload: three bytes hold its length.
-const LONGEST: usize = (1 << 24) - 1;
+const MAX_PAYLOAD: usize = (1 << 24) - 1;
 
 /// What a frame holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +73,8 @@ pub fn check_prologue(bytes: &[u8]) -> Result<()> {
         crc32fast::hash(&bytes[..12]) == number(bytes, 12),
         "the first 16 bytes of the file are damaged: its version is unknown"
     );
-    let (schema, version) = (number(bytes, 8), env!("CARGO_PKG_VERSION"));
+    let schema = number(bytes, 8);
+    let version = env!("CARGO_PKG_VERSION");
     ensure!(
         schema == SCHEMA,
         "the session has schema version {schema}, and this kvmtop ({version}) reads {SCHEMA}: \
@@ -87,8 +88,8 @@ pub fn check_prologue(bytes: &[u8]) -> Result<()> {
 pub fn seal(kind: FrameKind, mut payload: Vec<u8>) -> Result<Vec<u8>> {
     let length = payload.len().saturating_sub(HEAD);
     ensure!(
-        length <= LONGEST,
-        "a frame of {length} bytes is longer than the format allows ({LONGEST})"
+        length <= MAX_PAYLOAD,
+        "a frame of {length} bytes is longer than the format allows ({MAX_PAYLOAD})"
     );
     payload[..4].copy_from_slice(&((length as u32) << 8 | kind as u32).to_le_bytes());
     let crc = checksum(&payload[..4], &payload[HEAD..]);
@@ -151,7 +152,7 @@ pub const MARK_LENGTH: usize = 8;
 /// What the payload of a segment's first frame begins with.
 pub const SEGMENT_MARK: [u8; MARK_LENGTH] = *b"KVMTOPsg";
 
-const STAMP: usize = 12;
+const STAMP_LENGTH: usize = 12;
 
 impl Stamp {
     /// The beginning of a frame, with spare bytes for the head.
@@ -169,23 +170,24 @@ impl Stamp {
     /// The stamp of a sample's frame, and the compressed bytes after it; `None` for what no
     /// recorder writes.
     pub fn split(kind: FrameKind, payload: &[u8]) -> Option<(Self, &[u8])> {
-        let (run, rest) = match kind {
+        let mut run = false;
+        let mut rest = payload;
+        match kind {
             FrameKind::First => {
-                let (run, rest) = payload.strip_prefix(&SEGMENT_MARK)?.split_first()?;
-                (*run == 1, rest)
+                let (mark, after) = payload.strip_prefix(&SEGMENT_MARK)?.split_first()?;
+                run = *mark == 1;
+                rest = after;
             }
-            FrameKind::Next => (false, payload),
+            FrameKind::Next => {}
             _ => return None,
+        }
+        let (stamp, packed) = rest.split_at_checked(STAMP_LENGTH)?;
+        let time_ms = i64::from_le_bytes(stamp[4..].try_into().ok()?);
+        let stamp = Self {
+            number: number(stamp, 0),
+            time_ms: calendar_ms(time_ms),
+            run,
         };
-        let (stamp, rest) = rest.split_at_checked(STAMP)?;
-        let time_ms = calendar_ms(i64::from_le_bytes(stamp[4..].try_into().ok()?));
-        Some((
-            Self {
-                number: number(stamp, 0),
-                time_ms,
-                run,
-            },
-            rest,
-        ))
+        Some((stamp, packed))
     }
 }

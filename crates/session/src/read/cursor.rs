@@ -1,10 +1,10 @@
 //! Reading samples in any order, at the cost of decompressing at most a segment.
 
-use super::part::Hole;
+use super::part::{Hole, PartReader};
 use super::scan::read_frame;
-use super::session::{Place, Session};
+use super::session::{NamedPart, Place, Session};
 use crate::KeptSamples;
-use crate::format::{FrameKind, HEAD, SegmentReader, Stamp};
+use crate::format::{FrameKind, SegmentReader, Stamp};
 use anyhow::{Result, anyhow};
 use sample::{Sample, SourceId, SourceState, SourceStatus};
 use std::sync::Arc;
@@ -42,6 +42,29 @@ struct Open {
     reader: SegmentReader,
 }
 
+impl Open {
+    /// Decompresses the next sample, which has this number in its file; `None` if it is damaged.
+    fn advance(&mut self, part: &PartReader, number: u32) -> Option<()> {
+        let kind = if self.next.sample == 0 {
+            FrameKind::First
+        } else {
+            FrameKind::Next
+        };
+        let frame = read_frame(&part.file, part.end, self.at).ok()?;
+        if frame.kind != kind {
+            return None;
+        }
+        let (stamp, packed) = Stamp::split(kind, &frame.payload)?;
+        if stamp.number != number {
+            return None;
+        }
+        self.reader.advance(packed).ok()?;
+        self.at += frame.length();
+        self.next.sample += 1;
+        Some(())
+    }
+}
+
 impl Session {
     /// Reads samples.
     pub fn cursor<'a>(self) -> Cursor<'a> {
@@ -69,16 +92,13 @@ impl<'a> Cursor<'a> {
     /// far were dropped.
     pub fn renew(&mut self, kept: &KeptSamples) -> usize {
         let newer = kept.session();
-        let first = newer.parts.first().map(|(_, part)| part.file.clone());
+        let first = newer.parts.first();
         let mut dropped = 0;
-        for (_, part) in &self.session.parts {
-            if first
-                .as_ref()
-                .is_some_and(|first| Arc::ptr_eq(first, &part.file))
-            {
+        for part in &self.session.parts {
+            if first.is_some_and(|first| Arc::ptr_eq(&first.reader.file, &part.reader.file)) {
                 break;
             }
-            dropped += part.times.len();
+            dropped += part.reader.times.len();
             self.open = None;
             self.broken.clear();
         }
@@ -164,8 +184,8 @@ impl<'a> Cursor<'a> {
             if let Ok(sample) = self.at(index) {
                 return Some((index, sample));
             }
-            let part = &self.session.parts[place.part].1;
-            index += part.samples_of(place.segment) - place.sample as usize;
+            let reader = &self.session.parts[place.part].reader;
+            index += reader.samples_of(place.segment) - place.sample as usize;
         }
     }
 
@@ -190,25 +210,28 @@ impl<'a> Cursor<'a> {
     /// The last sample within `ms` milliseconds after another, or, if negative, the last one at
     /// least that much before it. Where the clock was set back in between, it is the sample beyond.
     pub fn index_beside(&self, index: usize, ms: i64) -> usize {
-        let time = |at| self.time_ms(at).unwrap_or(0);
-        let to_ms = time(index).saturating_add(ms);
+        let to_ms = self.time_or_zero(index).saturating_add(ms);
         let mut at = index;
         if ms < 0 {
-            while at > 0 && time(at) > to_ms {
+            while at > 0 && self.time_or_zero(at) > to_ms {
                 at -= 1;
-                if time(at) > time(at + 1) {
+                if self.time_or_zero(at) > self.time_or_zero(at + 1) {
                     break;
                 }
             }
         } else {
-            while at + 1 < self.len() && time(at + 1) <= to_ms {
+            while at + 1 < self.len() && self.time_or_zero(at + 1) <= to_ms {
                 at += 1;
-                if time(at) < time(at - 1) {
+                if self.time_or_zero(at) < self.time_or_zero(at - 1) {
                     break;
                 }
             }
         }
         at
+    }
+
+    fn time_or_zero(&self, index: usize) -> i64 {
+        self.time_ms(index).unwrap_or(0)
     }
 
     /// The first sample at or after a time, whose interval the time is in; the last when all are
@@ -247,7 +270,7 @@ impl<'a> Cursor<'a> {
         else {
             return false;
         };
-        let reader = &self.session.parts[part].1;
+        let reader = &self.session.parts[part].reader;
         let begin = &reader.segments[segment];
         let Some(before) = segment.checked_sub(1) else {
             return begin.run || !self.continues(part);
@@ -261,8 +284,8 @@ impl<'a> Cursor<'a> {
         let Some(before) = part.checked_sub(1) else {
             return false;
         };
-        let last = self.session.parts[before].1.times.last();
-        let first = self.session.parts[part].1.times.first();
+        let last = self.session.parts[before].reader.times.last();
+        let first = self.session.parts[part].reader.times.first();
         match (last, first) {
             (Some(last), Some(first)) => (0..GAP_MS).contains(&first.saturating_sub(*last)),
             _ => false,
@@ -271,17 +294,16 @@ impl<'a> Cursor<'a> {
 
     /// Opens the segment of a sample, unless it is open already.
     fn enter(&mut self, place: Place) -> Result<()> {
-        let near = |at: Place| {
-            (at.part, at.segment) == (place.part, place.segment) && at.sample <= place.sample
-        };
-        if self.open.as_ref().is_some_and(|open| near(open.next)) {
-            return Ok(());
+        if let Some(Open { next, .. }) = &self.open {
+            let is_same = next.part == place.part && next.segment == place.segment;
+            if is_same && next.sample <= place.sample {
+                return Ok(());
+            }
         }
-        let (at, reader) = (self.session.segment(place).offset, SegmentReader::new()?);
         self.open = Some(Open {
             next: Place { sample: 0, ..place },
-            at,
-            reader,
+            at: self.session.segment(place).offset,
+            reader: SegmentReader::new()?,
         });
         Ok(())
     }
@@ -292,43 +314,26 @@ impl<'a> Cursor<'a> {
             return Err(anyhow!("no segment is open"));
         };
         let place = open.next;
-        let part = &self.session.parts[place.part].1;
-        let kind = if place.sample == 0 {
-            FrameKind::First
-        } else {
-            FrameKind::Next
-        };
-        let number = self
-            .session
-            .segment(place)
-            .number
-            .saturating_add(place.sample);
-        let read = read_frame(&part.file, part.end, open.at)
-            .ok()
-            .filter(|frame| frame.0 == kind)
-            .and_then(|(_, payload)| {
-                let (_, packed) =
-                    Stamp::split(kind, &payload).filter(|(stamp, _)| stamp.number == number)?;
-                open.reader.advance(packed).ok()?;
-                open.at += (HEAD + payload.len()) as u64;
-                open.next.sample = place.sample + 1;
-                Some(place)
-            });
-        read.ok_or_else(|| self.damaged(place))
+        let first = self.session.segment(place).number;
+        let part = &self.session.parts[place.part].reader;
+        match open.advance(part, first.saturating_add(place.sample)) {
+            Some(()) => Ok(place),
+            None => Err(self.damaged(place)),
+        }
     }
 
     /// Notes that a segment cannot be read from this sample on.
     fn damaged(&mut self, place: Place) -> anyhow::Error {
         let open = self.open.take();
-        let Some((path, part)) = self.session.parts.get_mut(place.part) else {
+        let Some(NamedPart { path, reader }) = self.session.parts.get_mut(place.part) else {
             return anyhow!("no such part");
         };
-        let begin = part.segments[place.segment].offset;
+        let begin = reader.segments[place.segment].offset;
         let at = open.map_or(begin, |open| open.at);
         if !self.broken.contains(&(place.part, place.segment)) {
             self.broken.push((place.part, place.segment));
-            let samples = part.samples_of(place.segment) as u32 - place.sample;
-            part.holes.push(Hole { at, samples });
+            let samples = reader.samples_of(place.segment) as u32 - place.sample;
+            reader.holes.push(Hole { at, samples });
         }
         anyhow!("{} is damaged at byte {at}", path.display())
     }

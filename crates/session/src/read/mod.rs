@@ -12,4 +12,4 @@ pub use cursor::Cursor;
 pub(super) use part::{PartReader, recording_of};
 pub(super) use scan::End;
 pub use session::Session;
-pub(super) use session::{MAX_PARTS, part_path};
+pub(super) use session::{MAX_PARTS, NamedPart, part_path};

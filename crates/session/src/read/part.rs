@@ -1,7 +1,7 @@
 //! One file of a recording, for reading: where its segments are, and what of it is damaged.
 
 use super::scan::{End, Frame, MAX_TRIES, find_segment, read_frame};
-use crate::format::{self, FrameKind, HEAD, Header, PROLOGUE, Stamp};
+use crate::format::{self, FrameKind, Header, PROLOGUE, Stamp};
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -93,12 +93,14 @@ impl PartReader {
     /// Looks for frames after the last known one. Returns whether there are any.
     pub fn refresh(&mut self) -> bool {
         self.length = self.file.metadata().map_or(self.length, |m| m.len());
-        let (before, mut at) = (self.end, self.end);
-        let (mut damaged, mut tries) = (None, MAX_TRIES);
+        let before = self.end;
+        let mut at = self.end;
+        let mut damaged = None;
+        let mut tries = MAX_TRIES;
         self.stop = loop {
             let end = match read_frame(&self.file, self.length, at) {
                 Ok(frame) if self.take(at, &frame, &mut damaged) => {
-                    at += (HEAD + frame.1.len()) as u64;
+                    at += frame.length();
                     self.end = at;
                     continue;
                 }
@@ -117,17 +119,17 @@ impl PartReader {
 
     /// Notes a frame; false if it cannot follow the previous ones. `damaged` is where damage before
     /// it begins.
-    fn take(&mut self, at: u64, (kind, payload): &Frame, damaged: &mut Option<u64>) -> bool {
-        if matches!(kind, FrameKind::Header | FrameKind::Index) {
+    fn take(&mut self, at: u64, frame: &Frame, damaged: &mut Option<u64>) -> bool {
+        if matches!(frame.kind, FrameKind::Header | FrameKind::Index) {
             return true;
         }
-        let Some((stamp, _)) = Stamp::split(*kind, payload) else {
+        let Some((stamp, _)) = Stamp::split(frame.kind, &frame.payload) else {
             return false;
         };
         let Some(samples) = stamp.number.checked_sub(self.next_number()) else {
             return false;
         };
-        if *kind == FrameKind::First {
+        if frame.kind == FrameKind::First {
             if let Some(at) = damaged.take() {
                 self.holes.push(Hole { at, samples });
             } else if samples > 0 {
@@ -150,8 +152,9 @@ impl PartReader {
 /// What all parts of a recording have in common; `None` for another kind of file.
 pub fn recording_of(file: &File) -> Option<String> {
     let length = file.metadata().ok()?.len();
-    let (kind, payload) = read_frame(file, length, PROLOGUE as u64).ok()?;
-    Header::unpack(&payload)
-        .filter(|_| kind == FrameKind::Header)
-        .map(|header| header.recording)
+    let frame = read_frame(file, length, PROLOGUE as u64).ok()?;
+    if frame.kind != FrameKind::Header {
+        return None;
+    }
+    Header::unpack(&frame.payload).map(|header| header.recording)
 }

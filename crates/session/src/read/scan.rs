@@ -10,6 +10,7 @@ const BLOCK: usize = 1 << 20;
 /// Maximum number of searches after damage, and of false marks of a segment, in one file: a hostile
 /// file could have millions of both.
 pub const MAX_TRIES: usize = 256;
+
 /// Why a frame cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
@@ -23,8 +24,20 @@ pub enum End {
     Unreadable,
 }
 
-/// What a frame holds, and its payload.
-pub type Frame = (FrameKind, Vec<u8>);
+/// A whole frame.
+pub struct Frame {
+    /// What it holds.
+    pub kind: FrameKind,
+    /// Its bytes after the head.
+    pub payload: Vec<u8>,
+}
+
+impl Frame {
+    /// Its length in the file.
+    pub fn length(&self) -> u64 {
+        (HEAD + self.payload.len()) as u64
+    }
+}
 
 /// The frame that begins at `at`; the error says why there is none.
 pub fn read_frame(file: &File, length: u64, at: u64) -> Result<Frame, End> {
@@ -52,7 +65,10 @@ pub fn read_frame(file: &File, length: u64, at: u64) -> Result<Frame, End> {
     file.read_exact_at(&mut payload, at + HEAD as u64)
         .map_err(|_| End::Unreadable)?;
     if head.fits(&payload) {
-        Ok((head.kind, payload))
+        Ok(Frame {
+            kind: head.kind,
+            payload,
+        })
     } else {
         Err(End::Damaged)
     }

@@ -14,8 +14,17 @@ pub const MAX_PARTS: u32 = 1000;
 /// An opened recording.
 #[derive(Debug, Clone)]
 pub struct Session {
-    /// Oldest first; each with its name.
-    pub(crate) parts: Vec<(PathBuf, PartReader)>,
+    /// Oldest first.
+    pub(crate) parts: Vec<NamedPart>,
+}
+
+/// A file of a recording.
+#[derive(Debug, Clone)]
+pub struct NamedPart {
+    /// Its name.
+    pub path: PathBuf,
+    /// What it holds.
+    pub reader: PartReader,
 }
 
 impl Session {
@@ -27,16 +36,16 @@ impl Session {
     pub fn open(path: &Path) -> Result<Self> {
         let file = open_regular(path).with_context(|| format!("cannot open {}", path.display()))?;
         let mut session = Self::from_file(file, path)?;
-        let recording = session.parts[0].1.recording.clone();
+        let recording = session.parts[0].reader.recording.clone();
         for path in (1..MAX_PARTS).map(|n| part_path(path, n)) {
             let Ok(file) = open_regular(&path) else { break };
-            let Ok(part) = PartReader::open(file) else {
+            let Ok(reader) = PartReader::open(file) else {
                 break;
             };
-            if part.recording.is_none() || part.recording != recording {
+            if reader.recording.is_none() || reader.recording != recording {
                 break;
             }
-            session.parts.push((path, part));
+            session.parts.push(NamedPart { path, reader });
         }
         session.parts.reverse();
         Ok(session)
@@ -47,21 +56,23 @@ impl Session {
     /// # Errors
     /// As [`Session::open`].
     pub fn from_file(file: File, name: &Path) -> Result<Self> {
-        let part =
+        let reader =
             PartReader::open(file).with_context(|| format!("cannot read {}", name.display()))?;
+        let path = name.into();
         Ok(Self {
-            parts: vec![(name.into(), part)],
+            parts: vec![NamedPart { path, reader }],
         })
     }
 
     /// Looks for samples that were added since. Returns whether there are any.
     pub fn refresh(&mut self) -> bool {
-        self.parts.last_mut().is_some_and(|(_, p)| p.refresh())
+        let newest = self.parts.last_mut();
+        newest.is_some_and(|part| part.reader.refresh())
     }
 
     /// The number of samples.
     pub fn len(&self) -> usize {
-        self.parts.iter().map(|(_, p)| p.times.len()).sum()
+        self.parts.iter().map(|part| part.reader.times.len()).sum()
     }
 
     /// Whether the recording is empty.
@@ -77,14 +88,16 @@ impl Session {
 
     /// The time of each sample, milliseconds since the epoch.
     pub(crate) fn times(&self) -> impl Iterator<Item = i64> {
-        self.parts.iter().flat_map(|(_, p)| p.times.iter().copied())
+        self.parts
+            .iter()
+            .flat_map(|part| part.reader.times.iter().copied())
     }
 
     /// What of the recording cannot be read and why, in a sentence each.
     pub fn damage(&self) -> Option<String> {
         let mut sentences = Vec::new();
-        for (path, part) in &self.parts {
-            for hole in &part.holes {
+        for NamedPart { path, reader } in &self.parts {
+            for hole in &reader.holes {
                 sentences.push(format!(
                     "{} is damaged at byte {}: samples missing: {}",
                     path.display(),
@@ -92,7 +105,7 @@ impl Session {
                     hole.samples
                 ));
             }
-            sentences.extend(damaged_end(path, part));
+            sentences.extend(damaged_end(path, reader));
         }
         if sentences.is_empty() {
             None
@@ -103,11 +116,12 @@ impl Session {
 
     /// The part that a sample is in, and its number there.
     fn part_of(&self, mut index: usize) -> Option<(usize, usize)> {
-        for (number, (_, part)) in self.parts.iter().enumerate() {
-            if index < part.times.len() {
+        for (number, part) in self.parts.iter().enumerate() {
+            let samples = part.reader.times.len();
+            if index < samples {
                 return Some((number, index));
             }
-            index -= part.times.len();
+            index -= samples;
         }
         None
     }
@@ -115,18 +129,18 @@ impl Session {
     /// The time of a sample, milliseconds since the epoch.
     pub(super) fn time_ms(&self, index: usize) -> Option<i64> {
         let (part, index) = self.part_of(index)?;
-        Some(self.parts[part].1.times[index])
+        Some(self.parts[part].reader.times[index])
     }
 
     /// The segment of a place.
     pub(super) fn segment(&self, place: Place) -> Segment {
-        self.parts[place.part].1.segments[place.segment]
+        self.parts[place.part].reader.segments[place.segment]
     }
 
     /// Where a sample is.
     pub(super) fn place(&self, index: usize) -> Option<Place> {
         let (part, index) = self.part_of(index)?;
-        let segments = &self.parts[part].1.segments;
+        let segments = &self.parts[part].reader.segments;
         let segment = segments.partition_point(|segment| segment.first <= index) - 1;
         Some(Place {
             part,

@@ -31,7 +31,7 @@ fn damage_after_the_file_was_opened_is_skipped_when_it_is_read() {
     let path = dir.path().join("a");
     three_runs(&path);
     let mut cursor = Session::open(&path).unwrap().cursor();
-    let second = cursor.session().parts[0].1.segments[1];
+    let second = cursor.session().parts[0].reader.segments[1];
     let mut bytes = std::fs::read(&path).unwrap();
     // The second frame of the second run.
     let at = second.offset as usize;
@@ -53,7 +53,7 @@ fn damage_after_the_file_was_opened_is_skipped_when_it_is_read() {
         at: damaged as u64,
         samples: 4,
     };
-    assert_eq!(cursor.session().parts[0].1.holes, [hole]);
+    assert_eq!(cursor.session().parts[0].reader.holes, [hole]);
     let damage = cursor.session().damage().unwrap();
     assert!(damage.ends_with("samples missing: 4"), "{damage}");
     assert!(cursor.at(7).is_err());

@@ -38,15 +38,14 @@ pub fn lock(path: &Path) -> Result<LockedFile> {
     refuse_foreign(path, fs::symlink_metadata(path))?;
     let file = Arc::new(locked(path)?);
     refuse_foreign(path, file.metadata())?;
-    let cannot = || format!("cannot record into {name}");
-    let length = file.metadata().with_context(cannot)?.len();
+    let length = file.metadata().with_context(|| cannot_record(path))?.len();
     let mut first = [0; PROLOGUE];
     let n = first.len().min(length as usize);
     file.read_exact_at(&mut first[..n], 0)
         .with_context(|| format!("cannot read {name}"))?;
     if n < PROLOGUE && format::prologue().starts_with(&first[..n]) {
         // It is new, or a recorder was killed before it wrote anything of worth.
-        file.set_len(0).with_context(cannot)?;
+        file.set_len(0).with_context(|| cannot_record(path))?;
         return Ok(LockedFile {
             writer: PartWriter::new(file),
             recording: None,
@@ -59,7 +58,8 @@ pub fn lock(path: &Path) -> Result<LockedFile> {
     let recording = part.recording.clone();
     if part.holes.is_empty() && matches!(part.stop, End::Whole | End::Cut) {
         // A torn frame at the end holds no whole sample.
-        file.set_len(part.end).with_context(cannot)?;
+        file.set_len(part.end)
+            .with_context(|| cannot_record(path))?;
         let note = format!(
             "{name} exists: recording continues after its {} samples",
             part.times.len()
@@ -81,6 +81,10 @@ pub fn lock(path: &Path) -> Result<LockedFile> {
         recording,
         note: Some(note),
     })
+}
+
+fn cannot_record(path: &Path) -> String {
+    format!("cannot record into {}", path.display())
 }
 
 /// Fails for a file that is not this user's own; one that is not there yet will be.
@@ -190,8 +194,11 @@ pub fn delete_old(path: &Path, recording: &str, room: Option<u64>, age: Option<D
     let mut sum = 0;
     for n in 1..MAX_PARTS {
         let part = part_path(path, n);
-        let ours = fs::symlink_metadata(&part).is_ok_and(|meta| not_ours(&meta).is_none());
-        let Some(file) = open_regular(&part).ok().filter(|_| ours) else {
+        let is_ours = fs::symlink_metadata(&part).is_ok_and(|meta| not_ours(&meta).is_none());
+        if !is_ours {
+            break;
+        }
+        let Ok(file) = open_regular(&part) else {
             break;
         };
         let Ok(meta) = file.metadata() else { break };
