@@ -130,8 +130,8 @@ pub struct DomainFacts {
     pub foreign: bool,
 }
 
-bounded!(DomainFacts { start_ticks } name, uuid, vmm, pid, started_ms, machine, vcpus, guest_os, xml, command,
-    devices, persistent, emulated, foreign);
+bounded!(DomainFacts { start_ticks } name, uuid, vmm, pid, started_ms, machine, vcpus, guest_os,
+    xml, command, devices, persistent, emulated, foreign);
 
 /// Identifies a guest in different samples: by its process or, without one, by its name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -190,8 +190,8 @@ pub struct DomainSample {
     /// The time that `disks` cover, nanoseconds. They are read less often than samples are taken,
     /// because each reading costs time of the guest's monitor.
     pub devices_ns: u64,
-    /// What its VMM reads and writes; `None`: libvirt or a monitor reports its disks, or it cannot be
-    /// read.
+    /// What its VMM reads and writes; `None`: libvirt or a monitor reports its disks, or it cannot
+    /// be read.
     pub process_io: Option<ProcessIo>,
     /// CPU bandwidth control.
     pub throttling: Vec<Throttling>,
@@ -218,8 +218,8 @@ pub struct DomainSample {
 }
 
 bounded!(DomainSample {
-    threads, unattributed, counters, kvm_events, disks, nics, devices_ns, throttling, pressure, node_memory, swap_bytes,
-    memory, nics_ns, host_disks, interrupts, jobs, stop, process_io,
+    threads, unattributed, counters, kvm_events, disks, nics, devices_ns, throttling, pressure,
+    node_memory, swap_bytes, memory, nics_ns, host_disks, interrupts, jobs, stop, process_io,
 } facts, state, uncounted_vcpus, places);
 
 /// An instruction of the guest at which a vCPU left it for an address that was not there, or after
@@ -356,7 +356,8 @@ pub struct DiskSample {
 }
 
 counters!(DiskSample {
-    read_ops, write_ops, read_bytes, write_bytes, read_ns, write_ns, flush_ops, flush_ns, failed_ops,
+    read_ops, write_ops, read_bytes, write_bytes, read_ns, write_ns, flush_ops, flush_ns,
+    failed_ops,
 } name);
 
 /// Growth of a network interface's statistics within [`DomainSample::nics_ns`], as the guest sees
@@ -380,8 +381,8 @@ pub struct NicSample {
 
 counters!(NicSample { rx_bytes, tx_bytes, rx_packets, tx_packets, drops } name);
 
-/// Bytes that a process had storage read and write, cumulative (`/proc/PID/io`). What the page cache
-/// answers is not among them; what it writes back later is.
+/// Bytes that a process had storage read and write, cumulative (`/proc/PID/io`). What the page
+/// cache answers is not among them; what it writes back later is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcessIo {

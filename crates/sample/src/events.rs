@@ -278,7 +278,10 @@ impl OtherTask {
 
     /// The sum of the tasks without room; `None` if there are none.
     pub fn rest(count: u64, ns: u64) -> Option<Self> {
-        (count > 0).then(|| Self {
+        if count == 0 {
+            return None;
+        }
+        Some(Self {
             tid: Self::REST,
             comm: "other".into(),
             count,

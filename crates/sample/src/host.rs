@@ -28,8 +28,8 @@ pub struct HostSample {
     /// How long tasks of the host waited for CPUs, disks and memory; `None`: a kernel without PSI,
     /// or one that has it switched off.
     pub pressure: Option<Pressure>,
-    /// Tasks that ran or waited for a CPU or a disk, the kernel's mean of about a minute, hundredths
-    /// (`/proc/loadavg`); `None`: not read, as in older recordings.
+    /// Tasks that ran or waited for a CPU or a disk, the kernel's mean of about a minute,
+    /// hundredths (`/proc/loadavg`); `None`: not read, as in older recordings.
     pub load: Option<u64>,
     /// Its disks; `None`: not read, as in older recordings.
     pub disks: Option<Vec<WholeDisk>>,
@@ -39,7 +39,9 @@ pub struct HostSample {
     pub kernel_log: Vec<kvm::kernel_log::LogLine>,
 }
 
-bounded!(HostSample { cpus, tasks, task_groups, memory, pressure, load, disks, links } facts, kernel_log);
+bounded!(HostSample {
+    cpus, tasks, task_groups, memory, pressure, load, disks, links,
+} facts, kernel_log);
 
 /// Name of the entry of [`HostFacts::params`] that lists the Hyper-V enlightenments that KVM
 /// offers, by libvirt's names and separated by spaces.
@@ -132,8 +134,8 @@ pub struct CpuTimes {
 }
 
 bounded!(CpuTimes {
-    user_ns, nice_ns, system_ns, idle_ns, iowait_ns, irq_ns, softirq_ns, steal_ns, guest_ns, guest_nice_ns,
-    device_irqs, timer_irqs, frequency_khz, power,
+    user_ns, nice_ns, system_ns, idle_ns, iowait_ns, irq_ns, softirq_ns, steal_ns, guest_ns,
+    guest_nice_ns, device_irqs, timer_irqs, frequency_khz, power,
 } cpu);
 
 /// What sleep states and limits of heat cost a CPU within [`Self::over_ns`], which is longer than
@@ -168,7 +170,10 @@ impl CpuPower {
 
     /// How often it woke from a sleep state, per second.
     pub fn wake_rate(&self) -> Option<f64> {
-        Some(self.wakes? as f64 * 1e9 / self.over_ns as f64).filter(|_| self.over_ns > 0)
+        if self.over_ns == 0 {
+            return None;
+        }
+        Some(self.wakes? as f64 * 1e9 / self.over_ns as f64)
     }
 
     /// The mean time that it took to leave the sleep states, microseconds; `None` if it did not
@@ -271,11 +276,14 @@ impl HostMemory {
     /// What no process and no part of the kernel needs, bytes: free memory, free huge pages and
     /// caches.
     pub fn unused(&self) -> u64 {
-        let (Some(free), Some(caches)) = (self.free, self.caches()) else {
-            return self.available;
-        };
-        free.saturating_add(caches)
-            .saturating_add(self.huge_free.unwrap_or(0))
+        if let Some(free) = self.free
+            && let Some(caches) = self.caches()
+        {
+            free.saturating_add(caches)
+                .saturating_add(self.huge_free.unwrap_or(0))
+        } else {
+            self.available
+        }
     }
 }
 

@@ -30,7 +30,9 @@ pub struct WholeDisk {
     pub in_flight: u64,
 }
 
-growing!(WholeDisk { reads, writes, read_bytes, write_bytes, time_ns, busy_ns } name, alias, is_stacked, in_flight);
+growing!(WholeDisk {
+    reads, writes, read_bytes, write_bytes, time_ns, busy_ns,
+} name, alias, is_stacked, in_flight);
 
 /// A network interface of the host that has a device, cumulative (`/proc/net/dev`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -88,8 +88,8 @@ pub struct Job {
 }
 
 bounded!(Job {
-    elapsed_ns, watched_ns, still_ns, done, total, remaining, rate, limit, rounds, dirtied, downtime_limit_ns,
-    downtime_ns, throttle_percent,
+    elapsed_ns, watched_ns, still_ns, done, total, remaining, rate, limit, rounds, dirtied,
+    downtime_limit_ns, downtime_ns, throttle_percent,
 } kind, name, status, error, auto_converge, postcopy);
 
 impl Job {

@@ -16,8 +16,8 @@
 //! end.
 
 use super::{
-    AccessCell, Burst, Doorbell, ExitCell, GuestInterrupts, Histogram, HostDisk, HostLink,
-    HostRequests, Injection, IrqSource, Migrations, OtherTask, ThreadEvents, ThreadKind,
+    AccessCell, Burst, Direction, Doorbell, ExitCell, GuestInterrupts, Histogram, HostDisk,
+    HostLink, HostRequests, Injection, IrqSource, Migrations, OtherTask, ThreadEvents, ThreadKind,
     Throttling, Timing, UserspaceCell, WholeDisk,
 };
 use kvm::{Isa, Space};
@@ -111,7 +111,9 @@ sums!(GuestInterrupts {
 sums!(Doorbell { time } space, address, to, tid, comm);
 sums!(Injection { count, joined, wake, delay, slept, kick } source, vcpu, by, tid, comm);
 sums!(HostDisk { reads, writes, flushes, others, submitters } name, number, alias, below);
-sums!(WholeDisk { reads, writes, read_bytes, write_bytes, time_ns, busy_ns } name, alias, is_stacked, in_flight);
+sums!(WholeDisk {
+    reads, writes, read_bytes, write_bytes, time_ns, busy_ns,
+} name, alias, is_stacked, in_flight);
 sums!(HostLink { rx_bytes, tx_bytes, drops } name, speed_mbit);
 sums!(HostRequests {
     bytes,
@@ -228,19 +230,93 @@ macro_rules! rows {
     };
 }
 
-rows! {
-    // The code alone means nothing where the instruction set is unknown.
-    ExitCell: (Isa, u32, Option<String>) =
-        |cell| (cell.isa, cell.code, cell.name.clone().filter(|_| matches!(cell.isa, Isa::Other(_))));
-    AccessCell: (Space, Option<u64>, super::Direction) = |cell| (cell.space, cell.address, cell.direction);
-    UserspaceCell: i32 = |cell| cell.reason;
-    OtherTask: (i32, String) = |task| (task.tid, task.comm.clone()), limited by names;
-    HostDisk: (u32, u32) = |disk| disk.number;
-    WholeDisk: String = |disk| disk.name.clone();
-    HostLink: String = |link| link.name.clone();
-    Injection: (IrqSource, Option<u32>, ThreadKind, Option<i32>) = |of| (of.source, of.vcpu, of.by, of.tid);
-    Doorbell: (Space, u64, i32) = |bell| (bell.space, bell.address, bell.tid);
-    Throttling: String = |limit| limit.group.clone();
+impl Row for ExitCell {
+    type Key = (Isa, u32, Option<String>);
+
+    fn key(&self) -> Self::Key {
+        // The code alone means nothing where the instruction set is unknown.
+        let name = match self.isa {
+            Isa::Other(_) => self.name.clone(),
+            _ => None,
+        };
+        (self.isa, self.code, name)
+    }
+}
+
+impl Row for AccessCell {
+    type Key = (Space, Option<u64>, Direction);
+
+    fn key(&self) -> Self::Key {
+        (self.space, self.address, self.direction)
+    }
+}
+
+impl Row for UserspaceCell {
+    type Key = i32;
+
+    fn key(&self) -> i32 {
+        self.reason
+    }
+}
+
+impl Row for OtherTask {
+    type Key = (i32, String);
+
+    fn key(&self) -> Self::Key {
+        (self.tid, self.comm.clone())
+    }
+
+    fn fits(tasks: usize, how: &mut Joining) -> bool {
+        tasks < how.names
+    }
+}
+
+impl Row for HostDisk {
+    type Key = (u32, u32);
+
+    fn key(&self) -> Self::Key {
+        self.number
+    }
+}
+
+impl Row for WholeDisk {
+    type Key = String;
+
+    fn key(&self) -> String {
+        self.name.clone()
+    }
+}
+
+impl Row for HostLink {
+    type Key = String;
+
+    fn key(&self) -> String {
+        self.name.clone()
+    }
+}
+
+impl Row for Injection {
+    type Key = (IrqSource, Option<u32>, ThreadKind, Option<i32>);
+
+    fn key(&self) -> Self::Key {
+        (self.source, self.vcpu, self.by, self.tid)
+    }
+}
+
+impl Row for Doorbell {
+    type Key = (Space, u64, i32);
+
+    fn key(&self) -> Self::Key {
+        (self.space, self.address, self.tid)
+    }
+}
+
+impl Row for Throttling {
+    type Key = String;
+
+    fn key(&self) -> String {
+        self.group.clone()
+    }
 }
 
 impl<K: Eq + Hash + Clone, T: Sum> Row for (K, T) {
@@ -289,14 +365,14 @@ fn place_of<T: Row>(
     if rows.get(likely).is_some_and(|row| row.key() == *key) {
         return Some(likely);
     }
-    let all = || {
+    let places = places.get_or_insert_with(|| {
         rows.iter()
             .enumerate()
             .rev()
             .map(|(place, row)| (row.key(), place))
             .collect()
-    };
-    places.get_or_insert_with(all).get(key).copied()
+    });
+    places.get(key).copied()
 }
 
 impl ThreadEvents {
@@ -346,12 +422,13 @@ impl Sum for ExitCell {
             (a, b) => a.or(b),
         };
         let counts = (self.time.count, time.count);
-        let part = |sum: &mut Option<u64>, more| {
+        for (sum, more) in [
+            (&mut self.userspace_ns, userspace_ns),
+            (&mut self.halted_ns, halted_ns),
+            (&mut self.preempted_ns, preempted_ns),
+        ] {
             *sum = sum_of_known(counts, *sum, more, u64::saturating_add);
-        };
-        part(&mut self.userspace_ns, userspace_ns);
-        part(&mut self.halted_ns, halted_ns);
-        part(&mut self.preempted_ns, preempted_ns);
+        }
         self.time.join(time, how);
     }
 }
@@ -383,14 +460,13 @@ impl Timing {
         let counts = (self.count, *count);
         self.total_ns = sum_of_known(counts, self.total_ns, *total_ns, u64::saturating_add);
         self.sum_sq = sum_of_known(counts, self.sum_sq, *sum_sq, u128::saturating_add);
-        let extreme =
-            |a: Option<u64>, b: Option<u64>, pick: fn(u64, u64) -> u64| match (a, b, missing) {
-                (Some(a), Some(b), _) => Some(pick(a, b)),
-                (a, b, MissingExtreme::NothingInInterval) => a.or(b),
-                (a, b, MissingExtreme::Unknown) => sum_of_known(counts, a, b, pick),
-            };
-        self.min_ns = extreme(self.min_ns, *min_ns, u64::min);
-        self.max_ns = extreme(self.max_ns, *max_ns, u64::max);
+        if missing == MissingExtreme::Unknown {
+            self.min_ns = sum_of_known(counts, self.min_ns, *min_ns, u64::min);
+            self.max_ns = sum_of_known(counts, self.max_ns, *max_ns, u64::max);
+        } else {
+            self.min_ns = [self.min_ns, *min_ns].into_iter().flatten().min();
+            self.max_ns = [self.max_ns, *max_ns].into_iter().flatten().max();
+        }
         self.histogram = sum_of_known(
             counts,
             self.histogram.take(),

@@ -94,8 +94,10 @@ impl Function {
 impl StackProfile {
     /// CPU time of a thread, percent of one host CPU.
     pub fn cpu_percent(&self, thread: &ProfiledThread) -> Option<f64> {
-        let cpu_ns = thread.cpu_ns.filter(|_| self.duration_ns > 0)?;
-        Some(cpu_ns as f64 / self.duration_ns as f64 * 100.0)
+        if self.duration_ns == 0 {
+            return None;
+        }
+        Some(thread.cpu_ns? as f64 / self.duration_ns as f64 * 100.0)
     }
 
     /// The functions of a stack, the outermost caller first.

@@ -12,13 +12,14 @@ impl Timing {
         let before = before.filter(|b| b.count <= self.count).unwrap_or(&nothing);
         let count = self.count - before.count;
         let mut histogram = self.histogram.clone();
-        if let (Some(Histogram(now)), Some(Histogram(older))) = (&mut histogram, &before.histogram)
+        if let Some(Histogram(now)) = &mut histogram
+            && let Some(Histogram(older)) = &before.histogram
         {
             for (now, older) in now.iter_mut().zip(older) {
                 *now = now.saturating_sub(*older);
             }
         }
-        Self {
+        let mut interval = Self {
             count,
             total_ns: self
                 .total_ns
@@ -26,10 +27,15 @@ impl Timing {
             sum_sq: self
                 .sum_sq
                 .map(|t| t.saturating_sub(before.sum_sq.unwrap_or(0))),
-            min_ns: self.min_ns.filter(|_| count > 0),
-            max_ns: self.max_ns.filter(|_| count > 0),
+            min_ns: None,
+            max_ns: None,
             histogram,
+        };
+        if count > 0 {
+            interval.min_ns = self.min_ns;
+            interval.max_ns = self.max_ns;
         }
+        interval
     }
 
     /// Both together, of the same time.
@@ -42,15 +48,17 @@ impl Timing {
 
     /// Mean, microseconds.
     pub fn mean_us(&self) -> Option<f64> {
-        self.total_ns
-            .filter(|_| self.count > 0)
-            .map(|t| t as f64 / self.count as f64 / 1e3)
+        if self.count == 0 {
+            return None;
+        }
+        Some(self.total_ns? as f64 / self.count as f64 / 1e3)
     }
 
     /// Relative standard error of the mean, percent, as `perf kvm stat` prints it after `+-`
     /// (tools/perf/util/stat.c, `rel_stddev_stats`); 0 below two events.
     pub fn stderr_percent(&self) -> Option<f64> {
-        let (total, sum_sq) = (self.total_ns? as f64, self.sum_sq? as f64);
+        let total = self.total_ns? as f64;
+        let sum_sq = self.sum_sq? as f64;
         if self.count < 2 || total <= 0.0 {
             return Some(0.0);
         }
@@ -63,7 +71,10 @@ impl Timing {
     /// The 99th percentile, microseconds; `None` for fewer than 100 events, of which it would be
     /// the longest.
     pub fn p99_us(&self) -> Option<f64> {
-        self.quantile_us(0.99).filter(|_| self.count >= 100)
+        if self.count < 100 {
+            return None;
+        }
+        self.quantile_us(0.99)
     }
 
     /// A quantile from the histogram, microseconds, never outside the extremes. Durations are
