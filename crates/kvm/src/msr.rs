@@ -192,13 +192,13 @@ const RANGES: &[(u32, u32, &str, u32, &str)] = &[
     (0x402, 0x47e, "IA32_MC{}_ADDR", 4, ""), (0x403, 0x47f, "IA32_MC{}_MISC", 4, ""),
 ];
 
-fn range(msr: u32) -> Option<&'static (u32, u32, &'static str, u32, &'static str)> {
+fn find_range(msr: u32) -> Option<&'static (u32, u32, &'static str, u32, &'static str)> {
     RANGES.iter().find(|(first, last, _, step, _)| {
         (*first..=*last).contains(&msr) && (msr - first).is_multiple_of(*step)
     })
 }
 
-fn row(msr: u32) -> Option<&'static (u32, &'static str, &'static str)> {
+fn find_row(msr: u32) -> Option<&'static (u32, &'static str, &'static str)> {
     TABLE
         .binary_search_by_key(&msr, |row| row.0)
         .ok()
@@ -207,10 +207,10 @@ fn row(msr: u32) -> Option<&'static (u32, &'static str, &'static str)> {
 
 /// The name of a register; `None` for an unknown register.
 pub fn name(msr: u32) -> Option<Cow<'static, str>> {
-    if let Some(row) = row(msr) {
+    if let Some(row) = find_row(msr) {
         return Some(Cow::Borrowed(row.1));
     }
-    let (first, _, pattern, step, _) = range(msr)?;
+    let (first, _, pattern, step, _) = find_range(msr)?;
     Some(Cow::Owned(pattern.replacen(
         "{}",
         &((msr - first) / step).to_string(),
@@ -220,9 +220,9 @@ pub fn name(msr: u32) -> Option<Cow<'static, str>> {
 
 /// What frequent use of a register means to an admin.
 pub fn meaning(msr: u32) -> Option<&'static str> {
-    row(msr)
+    find_row(msr)
         .map(|row| row.2)
-        .or_else(|| range(msr).map(|row| row.4))
+        .or_else(|| find_range(msr).map(|row| row.4))
         .filter(|text| !text.is_empty())
 }
 

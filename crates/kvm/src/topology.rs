@@ -131,11 +131,9 @@ impl HostTopology {
         for entry in self.cpus.iter().chain(&other.cpus) {
             let cpu = known.entry(entry.cpu).or_insert_with(|| entry.clone());
             if cpu.core.is_none() {
-                (cpu.core, cpu.socket, cpu.die) = (
-                    entry.core,
-                    entry.socket.or(cpu.socket),
-                    entry.die.or(cpu.die),
-                );
+                cpu.core = entry.core;
+                cpu.socket = entry.socket.or(cpu.socket);
+                cpu.die = entry.die.or(cpu.die);
             }
             cpu.socket = cpu.socket.or(entry.socket);
             cpu.node = cpu.node.or(entry.node);

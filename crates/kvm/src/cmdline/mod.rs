@@ -236,7 +236,7 @@ pub fn parse_argv(argv: &[String]) -> QemuCommand {
     let Some((program, options)) = argv.split_first() else {
         return QemuCommand::default();
     };
-    read(
+    read_arguments(
         QemuCommand {
             program: program.clone(),
             ..QemuCommand::default()
@@ -247,10 +247,10 @@ pub fn parse_argv(argv: &[String]) -> QemuCommand {
 
 /// Parses options without a program before them.
 pub fn parse_options(argv: &[String]) -> QemuCommand {
-    read(QemuCommand::default(), argv)
+    read_arguments(QemuCommand::default(), argv)
 }
 
-fn read(mut command: QemuCommand, argv: &[String]) -> QemuCommand {
+fn read_arguments(mut command: QemuCommand, argv: &[String]) -> QemuCommand {
     let mut args = argv.iter().take(MAX_ARGS).map(String::as_str).peekable();
     let mut all = Vec::new();
     while let Some(arg) = args.next() {
@@ -274,8 +274,9 @@ fn read(mut command: QemuCommand, argv: &[String]) -> QemuCommand {
         )
     });
     let mut monitors = options::Monitors::default();
-    all.iter()
-        .for_each(|(option, value)| options::option(&mut command, &mut monitors, option, value));
+    for (option, value) in &all {
+        options::read_option(&mut command, &mut monitors, option, value);
+    }
     let listening = monitors
         .control
         .iter()

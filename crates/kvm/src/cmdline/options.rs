@@ -127,7 +127,7 @@ fn flatten(key: String, value: serde_json::Value, pairs: &mut Vec<Pair>) {
     pairs.push((key, Some(text)));
 }
 
-pub(super) fn option(
+pub(super) fn read_option(
     command: &mut QemuCommand,
     monitors: &mut Monitors,
     option: &str,

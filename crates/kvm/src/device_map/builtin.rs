@@ -155,7 +155,7 @@ pub fn builtin(vmm: &str, machine: Option<&str>, arch: Option<&str>) -> DeviceMa
     if arm {
         let is_virt = machine.is_empty() || machine.starts_with("virt");
         let machine = vmm.unwrap_or(if is_virt { VIRT } else { 0 });
-        add(&mut map, Space::Mmio, machine, ARM64);
+        paint_rows(&mut map, Space::Mmio, machine, ARM64);
         // 32 slots of 512 bytes. The slot identifies the device, so each slot is a separate region.
         if machine == VIRT {
             for slot in 0..32 {
@@ -164,9 +164,9 @@ pub fn builtin(vmm: &str, machine: Option<&str>, arch: Option<&str>) -> DeviceMa
             }
         }
     } else if x86 {
-        let pc = vmm.unwrap_or_else(|| pc(machine));
-        add(&mut map, Space::Pio, pc, X86_PIO);
-        add(&mut map, Space::Mmio, pc, X86_MMIO);
+        let pc = vmm.unwrap_or_else(|| x86_machines(machine));
+        paint_rows(&mut map, Space::Pio, pc, X86_PIO);
+        paint_rows(&mut map, Space::Mmio, pc, X86_MMIO);
         if vmm.is_none() && machine.is_empty() && arch.is_empty() {
             // It may be an arm64 guest: a PC has RAM there, which causes no access.
             map.paint(Space::Mmio, region(0x0900_0000, 0x0900_0fff, "pl011"));
@@ -176,7 +176,7 @@ pub fn builtin(vmm: &str, machine: Option<&str>, arch: Option<&str>) -> DeviceMa
 }
 
 /// The x86 machines of QEMU that a machine type may be.
-fn pc(machine: &str) -> u16 {
+fn x86_machines(machine: &str) -> u16 {
     match machine {
         m if m.contains("microvm") => MICROVM,
         m if m.starts_with("isapc") => ISAPC,
@@ -195,7 +195,7 @@ fn pc(machine: &str) -> u16 {
     }
 }
 
-fn add(map: &mut DeviceMap, space: Space, machine: u16, rows: &[FixedRegion]) {
+fn paint_rows(map: &mut DeviceMap, space: Space, machine: u16, rows: &[FixedRegion]) {
     for (_, start, end, name) in rows.iter().filter(|row| row.0 & machine != 0) {
         map.paint(space, region(*start, *end, name));
     }

@@ -16,7 +16,7 @@ use roxmltree::Node;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The period of a quota without one, microseconds.
-const DEFAULT_PERIOD: u64 = 100_000;
+const DEFAULT_PERIOD_US: u64 = 100_000;
 
 /// Reads a domain XML, or the status XML of a running domain.
 ///
@@ -269,7 +269,7 @@ fn pins(cputune: Node, element: &str, number_of: &str) -> BTreeMap<u32, CpuSet> 
 fn quota(cputune: Node, quota: &str, period: &str) -> Option<(u64, u64)> {
     let quota = value(cputune, quota).filter(|time| *time > 0)?;
     let period = value(cputune, period).filter(|time| *time > 0);
-    Some((quota, period.unwrap_or(DEFAULT_PERIOD)))
+    Some((quota, period.unwrap_or(DEFAULT_PERIOD_US)))
 }
 
 /// The numbers of the threads that have a real-time scheduler.

@@ -52,7 +52,7 @@ const fn table(isa: Isa) -> &'static [ReasonRow] {
     }
 }
 
-fn row(isa: Isa, code: u32) -> Option<&'static ReasonRow> {
+fn find_row(isa: Isa, code: u32) -> Option<&'static ReasonRow> {
     let code = basic(isa, code);
     let table = table(isa);
     table
@@ -63,12 +63,12 @@ fn row(isa: Isa, code: u32) -> Option<&'static ReasonRow> {
 
 /// The built-in name of a reason, spelt as the kernel does.
 pub fn name(isa: Isa, code: u32) -> Option<&'static str> {
-    row(isa, code).map(|row| row.1)
+    find_row(isa, code).map(|row| row.1)
 }
 
 /// What the reason means to an admin, in a sentence.
 pub fn meaning(isa: Isa, code: u32) -> Option<&'static str> {
-    row(isa, code)
+    find_row(isa, code)
         .map(|row| row.2)
         .filter(|text| !text.is_empty())
 }
