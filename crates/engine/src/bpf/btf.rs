@@ -10,8 +10,8 @@ use aya_obj::btf::{Btf, BtfError};
 use aya_obj::generated::{BTF_KIND_INT, BTF_KIND_STRUCT};
 use kvm::format::EventFormat;
 
-const HEADER: u32 = 24;
-const SIZES: [u32; 4] = [1, 2, 4, 8];
+const HEADER_BYTES: u32 = 24;
+const INTEGER_SIZES: [u32; 4] = [1, 2, 4, 8];
 
 #[derive(Default)]
 struct Writer {
@@ -45,7 +45,9 @@ impl Writer {
             .iter()
             .filter(|f| !f.is_data_loc && !f.ty.ends_with(']') && f.offset % f.size.max(1) == 0)
             .filter_map(|f| {
-                let ty = SIZES.iter().position(|size| *size as usize == f.size)?;
+                let ty = INTEGER_SIZES
+                    .iter()
+                    .position(|size| *size as usize == f.size)?;
                 Some((f.name.as_str(), ty as u32 + 1, f.offset as u32 * 8))
             })
             .collect();
@@ -74,7 +76,7 @@ pub fn bytes(events: &[EventFormat]) -> Vec<u8> {
         strings: vec![0],
         ..Writer::default()
     };
-    for size in SIZES {
+    for size in INTEGER_SIZES {
         w.integer(size);
     }
     for event in events {
@@ -85,7 +87,7 @@ pub fn bytes(events: &[EventFormat]) -> Vec<u8> {
     let mut blob = Vec::new();
     blob.extend(0xeb9f_u16.to_ne_bytes());
     blob.extend([1, 0]);
-    for word in [HEADER, 0, types, types, strings] {
+    for word in [HEADER_BYTES, 0, types, types, strings] {
         blob.extend(word.to_ne_bytes());
     }
     blob.extend(w.types);
@@ -97,6 +99,6 @@ pub fn bytes(events: &[EventFormat]) -> Vec<u8> {
 ///
 /// # Errors
 /// None that a blob of [`bytes`] could give.
-pub fn of(events: &[EventFormat], object: &aya_obj::Object) -> Result<Btf, BtfError> {
+pub fn for_object(events: &[EventFormat], object: &aya_obj::Object) -> Result<Btf, BtfError> {
     Btf::parse(&bytes(events), object.endianness)
 }

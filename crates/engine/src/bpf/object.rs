@@ -97,7 +97,7 @@ impl Object {
         object
             .patch_map_data(globals)
             .map_err(|e| Refusal::broken(&e))?;
-        let btf = btf::of(events, &object).map_err(|e| Refusal::broken(&e))?;
+        let btf = btf::for_object(events, &object).map_err(|e| Refusal::broken(&e))?;
         object.relocate_btf(&btf).map_err(|e| Refusal::broken(&e))?;
         let mut maps = HashMap::<String, OwnedFd>::new();
         let (outer, plain): (Vec<_>, Vec<_>) =

@@ -31,7 +31,7 @@ const fn x86(without: &'static str) -> &'static str {
 pub(super) const RAW_EXIT: [&str; 2] = ["kvm_exit_raw_old", "kvm_exit_raw"];
 
 /// The one event that every KVM has.
-const NEEDED: &str = "kvm_userspace_exit";
+const NEEDED_EVENT: &str = "kvm_userspace_exit";
 
 macro_rules! spec {
     ($event:literal, $without:expr $(, $older:literal)*) => {
@@ -110,15 +110,15 @@ impl Programs {
     fn refused(&mut self, spec: &ProgramSpec, refusal: Refusal) -> Result<(), EngineError> {
         let absent =
             refusal.stage == Stage::Attach && refusal.error.raw_os_error() == Some(libc::ENOENT);
-        if spec.event == NEEDED && absent {
+        if spec.event == NEEDED_EVENT && absent {
             return Err(EngineError {
                 cause: format!(
-                    "this kernel has no tracepoint {NEEDED}: the kvm module is not loaded"
+                    "this kernel has no tracepoint {NEEDED_EVENT}: the kvm module is not loaded"
                 ),
                 fix: LOAD_KVM.into(),
             });
         }
-        let is_fatal = spec.event == NEEDED || refusal.is_for_all();
+        let is_fatal = spec.event == NEEDED_EVENT || refusal.is_for_all();
         let error = refusal.into();
         if is_fatal {
             return Err(error);
@@ -141,7 +141,7 @@ impl Programs {
         let attached = &self.attached;
         Measured {
             timed: attached.has("kvm_entry"),
-            userspace: attached.has(NEEDED),
+            userspace: attached.has(NEEDED_EVENT),
             halts: attached.has("kvm_vcpu_wakeup"),
             switches: attached.has("sched_switch"),
             wakings: attached.has("sched_waking"),

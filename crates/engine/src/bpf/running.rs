@@ -24,7 +24,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// After this many userspace exits without a `kvm_exit`, the kernel is taken to fire none.
-const ENOUGH_TO_TELL: u64 = 100;
+const MIN_USERSPACE_EXITS: u64 = 100;
 
 /// Programs loaded and attached.
 #[derive(Debug)]
@@ -145,7 +145,7 @@ impl Running {
         // One slot is read after the other: the middle of the time this took is closest to all of
         // them.
         reading.mono_ns = Some(began.midpoint(monotonic_ns()));
-        let enough = ENOUGH_TO_TELL.max(2 * reading.threads.len() as u64);
+        let enough = MIN_USERSPACE_EXITS.max(2 * reading.threads.len() as u64);
         reading.fires_kvm_exit = if exits {
             Some(true)
         } else if served > enough {

@@ -27,15 +27,15 @@ const MAX_EPOCHS: u32 = 64;
 /// The most attempts at a consistent copy.
 const MAX_COPIES: u32 = 64;
 /// The most attempts at a copy of one cell.
-const CELL_COPIES: u32 = 8;
+const MAX_CELL_COPIES: u32 = 8;
 /// How often the reader checks a slot that a program is writing to, before it waits.
-const LOOKS: u32 = 200;
+const CHECKS_PER_WAIT: u32 = 200;
 /// Turns between the new epoch and the copy, each of ten cycles or more.
-const DRAINING: u32 = 100;
-const WAIT: Duration = Duration::from_micros(50);
+const DRAIN_SPINS: u32 = 100;
+const WAIT_TIME: Duration = Duration::from_micros(50);
 /// The most waits. Where this host is itself a guest, the program's CPU may be descheduled for a
 /// while.
-const WAITS: u32 = 1000;
+const MAX_WAITS: u32 = 1000;
 
 /// The shortest and the longest duration of an interval, nanoseconds; 0 in `max`: nothing was
 /// timed.
@@ -87,7 +87,7 @@ impl Snapshot {
         Ok(Self {
             memory: Mapping::anonymous(SLOT_SIZE)?,
             interval: IntervalExtremes::default(),
-            waits: WAITS,
+            waits: MAX_WAITS,
         })
     }
 
@@ -99,10 +99,10 @@ impl Snapshot {
         let mut epoch = slot.epoch.load(Relaxed);
         let mut next = next_reading(epoch);
         for turn in 1..=MAX_EPOCHS {
-            let before = settled(slot, self.waits);
+            let before = wait_until_settled(slot, self.waits);
             slot.epoch.store(next, Relaxed);
             fence(SeqCst);
-            (0..DRAINING).for_each(|_| std::hint::spin_loop());
+            (0..DRAIN_SPINS).for_each(|_| std::hint::spin_loop());
             let at = consistent_copy(slot, copy, self.waits);
             self.interval.add(copy, epoch);
             if at.is_some() && at == before {
@@ -115,7 +115,8 @@ impl Snapshot {
                 self.interval.add(copy, next);
                 break;
             }
-            (epoch, next) = (next, next.wrapping_add(1));
+            epoch = next;
+            next = next.wrapping_add(1);
         }
         Some((copy, &self.interval))
     }
@@ -127,16 +128,16 @@ fn next_reading(epoch: u32) -> u32 {
 }
 
 /// The number of changes once no program is writing; `None` when that takes too long.
-fn settled(slot: &Slot, waits: u32) -> Option<u32> {
+fn wait_until_settled(slot: &Slot, waits: u32) -> Option<u32> {
     for _ in 0..waits {
-        for _ in 0..LOOKS {
+        for _ in 0..CHECKS_PER_WAIT {
             let changes = slot.changes.load(Acquire);
             if changes.is_multiple_of(2) {
                 return Some(changes);
             }
             std::hint::spin_loop();
         }
-        std::thread::sleep(WAIT);
+        std::thread::sleep(WAIT_TIME);
     }
     None
 }
@@ -145,7 +146,7 @@ fn settled(slot: &Slot, waits: u32) -> Option<u32> {
 /// consistent copy.
 fn consistent_copy(slot: &Slot, copy: &Slot, waits: u32) -> Option<u32> {
     for _ in 0..MAX_COPIES {
-        let before = settled(slot, waits);
+        let before = wait_until_settled(slot, waits);
         copy_used(slot, copy);
         fence(Acquire);
         if before.is_none_or(|before| before == slot.changes.load(Relaxed)) {
@@ -191,7 +192,7 @@ fn copy_bytes(slot: &Slot, copy: &Slot, start: usize, len: usize) {
     let words = start / 8..(start + len) / 8;
     let to = copy.words().get(words.clone()).unwrap_or_default();
     let from = slot.words().get(words).unwrap_or_default();
-    for _ in 0..CELL_COPIES {
+    for _ in 0..MAX_CELL_COPIES {
         let before = slot.changes.load(Acquire);
         for (to, from) in to.iter().zip(from) {
             to.store(from.load(Relaxed), Relaxed);

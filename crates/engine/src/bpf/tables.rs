@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 const OWNER_SIZE: usize = 8;
 
 /// Parts that stay mapped.
-const KEPT: usize = 8;
+const MAX_KEPT_WINDOWS: usize = 8;
 
 /// The most slots of one process: KVM gives a guest no more vCPUs on most kernels
 /// (`KVM_MAX_VCPUS`).
@@ -177,7 +177,7 @@ impl Tables {
     pub fn slot(&mut self, index: usize) -> Option<&Slot> {
         let number = index / PART;
         if !self.windows.contains_key(&number) {
-            self.windows.retain(|kept, _| *kept < KEPT);
+            self.windows.retain(|kept, _| *kept < MAX_KEPT_WINDOWS);
             let part = self.parts.get(number)?;
             // A multiple of every page size.
             self.windows.insert(

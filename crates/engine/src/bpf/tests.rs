@@ -43,7 +43,7 @@ fn made(event: &str, fields: &[&str]) -> EventFormat {
 fn loads(event: EventFormat) -> BTreeSet<i16> {
     const LDX_MEM_W: u8 = 0x61;
     let mut object = object::parse(object::MAIN).unwrap();
-    let btf = btf::of(&[event], &object).unwrap();
+    let btf = btf::for_object(&[event], &object).unwrap();
     object.relocate_btf(&btf).unwrap();
     let key = object.programs["kvm_exit"].function_key();
     object.functions[&key]

@@ -9,10 +9,10 @@ use kvm::isa::Isa;
 
 /// Bits of `common_flags`: the event came from a hardware or software interrupt
 /// (`include/linux/trace_events.h`, `trace_flag_type`).
-const IN_INTERRUPT: u64 = 0x08 | 0x10;
+const INTERRUPT_FLAGS: u64 = 0x08 | 0x10;
 /// The task states in `prev_state`. The bit above them marks a preempted task
 /// (`include/trace/events/sched.h`, `TASK_REPORT_MAX`).
-const STATES: u64 = 0xff;
+const STATE_MASK: u64 = 0xff;
 /// The most fields that an event is decoded from.
 const MAX_FIELDS: usize = 4;
 
@@ -72,7 +72,7 @@ pub const EVENTS: [Tracepoint; 12] = [
         })
     }),
     sched("sched_waking", "pid common_flags", |r| {
-        let tid = if r.get(1)? & IN_INTERRUPT == 0 {
+        let tid = if r.get(1)? & INTERRUPT_FLAGS == 0 {
             r.tid
         } else {
             0
@@ -90,7 +90,7 @@ pub const EVENTS: [Tracepoint; 12] = [
                 comm: r.text(3),
             };
             Some(EventKind::SwitchOut {
-                to: LeftFor::from_state(r.get(1)? & STATES),
+                to: LeftFor::from_state(r.get(1)? & STATE_MASK),
                 next,
             })
         },
@@ -184,7 +184,7 @@ impl EventDecoder {
         let layout = EVENTS
             .iter()
             .chain([&ARM64_EXIT])
-            .find_map(|event| Layout::of(event, format));
+            .find_map(|event| Layout::from_format(event, format));
         let layout = u16::try_from(format.id).ok().zip(layout);
         if let Some((id, layout)) = layout {
             let at = usize::from(id);
@@ -254,14 +254,14 @@ impl EventDecoder {
 
 impl Layout {
     /// `None` if this is the format of another event, or lacks a field.
-    fn of(point: &Tracepoint, format: &EventFormat) -> Option<Self> {
+    fn from_format(point: &Tracepoint, format: &EventFormat) -> Option<Self> {
         if point.name != format.name {
             return None;
         }
         let mut slots = [None; MAX_FIELDS];
         for (slot, name) in slots.iter_mut().zip(point.fields.split_whitespace()) {
             let field = name.trim_start_matches('?');
-            *slot = format.field(field).and_then(FieldSlot::of);
+            *slot = format.field(field).and_then(FieldSlot::from_field);
             let is_optional = name != field;
             if slot.is_none() && !is_optional {
                 return None;
@@ -303,7 +303,7 @@ impl Record<'_> {
 }
 
 impl FieldSlot {
-    fn of(field: &Field) -> Option<Self> {
+    fn from_field(field: &Field) -> Option<Self> {
         if field.is_data_loc || !matches!(field.size, 1 | 2 | 4 | 8 | 16) {
             return None;
         }

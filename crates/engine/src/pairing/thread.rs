@@ -166,7 +166,7 @@ impl PairedThread {
 
     pub fn exit(&mut self, time: u64, isa: Isa, code: u32, vcpu: Option<u32>, trusted: bool) {
         self.vcpu = vcpu.or(self.vcpu);
-        self.settle(None);
+        self.count_accesses(None);
         self.open = Some(OpenExit {
             isa,
             code,
@@ -194,11 +194,11 @@ impl PairedThread {
             .take()
             .filter(|open| open.trusted && open.since <= time)
         else {
-            self.settle(None);
+            self.count_accesses(None);
             return true;
         };
         let ns = open.duration(time);
-        self.settle(Some(ns));
+        self.count_accesses(Some(ns));
         self.exits.add(
             (open.isa, open.code),
             Some((ns, open.parts)),
@@ -214,7 +214,7 @@ impl PairedThread {
             .open
             .take()
             .filter(|open| !self.exits.is_timed((open.isa, open.code)));
-        self.settle(None);
+        self.count_accesses(None);
         last.is_none_or(|open| {
             self.exits
                 .add((open.isa, open.code), None, self.exact, room)
@@ -289,7 +289,7 @@ impl PairedThread {
     }
 
     /// Counts the accesses of the exit that ended. Without its duration only their number counts.
-    fn settle(&mut self, ns: Option<u64>) {
+    fn count_accesses(&mut self, ns: Option<u64>) {
         let sharers = self.sharing.len() as u64;
         for (i, key) in self.sharing.drain(..).enumerate() {
             // The first one gets the remainder.
@@ -303,7 +303,7 @@ impl PairedThread {
         if let Some(open) = &mut self.open {
             open.trusted = false;
         }
-        self.settle(None);
+        self.count_accesses(None);
         self.since = None;
         if let Some(scheduler) = &mut self.scheduler {
             scheduler.woken_at = None;

@@ -19,17 +19,17 @@ use std::path::Path;
 
 /// Bytes of a ring for unprivileged users: with its control page, the default of
 /// `kernel.perf_event_mlock_kb`.
-const RING: usize = 512 * 1024;
+const MIN_RING_BYTES: usize = 512 * 1024;
 /// Bytes of a ring where that limit does not apply (`CAP_IPC_LOCK`) and CPUs are few: 45 000
 /// events, so that the reader can wait for a while on a busy host.
-const LARGE_RING: usize = 4 * 1024 * 1024;
+const MAX_RING_BYTES: usize = 4 * 1024 * 1024;
 /// The most bytes of all rings together when they are enlarged.
-const ALL_RINGS: usize = 16 * 1024 * 1024;
+const ALL_RINGS_BYTES: usize = 16 * 1024 * 1024;
 /// A ring with less free space than this may have refused a record.
-const FULL: usize = 1024;
+const MIN_FREE_BYTES: usize = 1024;
 
 /// The size of a record's header.
-const HEADER: usize = 8;
+const HEADER_BYTES: usize = 8;
 
 /// Names that VMMs give to vCPU threads: QEMU with and without `debug-threads`, Firecracker,
 /// cloud-hypervisor, crosvm, kvmtool. An event's filter can be set only once, so it cannot follow
@@ -111,12 +111,12 @@ impl Wanted {
 pub(super) fn open(cpus: &[OnlineCpu], wanted: &[Wanted]) -> Result<Vec<Ring>, EngineError> {
     rights::allow_files();
     let size = 1
-        << (ALL_RINGS / cpus.len().max(1))
-            .clamp(RING, LARGE_RING)
+        << (ALL_RINGS_BYTES / cpus.len().max(1))
+            .clamp(MIN_RING_BYTES, MAX_RING_BYTES)
             .ilog2();
     let rings = open_sized(cpus, wanted, size);
-    if rings.is_err() && size > RING {
-        return open_sized(cpus, wanted, RING);
+    if rings.is_err() && size > MIN_RING_BYTES {
+        return open_sized(cpus, wanted, MIN_RING_BYTES);
     }
     rings
 }
@@ -137,7 +137,7 @@ pub(super) fn join(
     wanted: &[Wanted],
     like: Option<&Ring>,
 ) -> Result<Ring, EngineError> {
-    let mut ring = Ring::open(cpu, wanted, like.map_or(RING, |ring| ring.size))
+    let mut ring = Ring::open(cpu, wanted, like.map_or(MIN_RING_BYTES, |ring| ring.size))
         .map_err(|e| cannot_open(cpu, &e))?;
     ring.enable().map_err(|e| cannot_open(cpu, &e))?;
     Ok(ring)
@@ -251,7 +251,7 @@ impl Ring {
     pub fn drain(&mut self, horizon: u64, decoder: &EventDecoder, merge: &mut TimeOrder) {
         let mut used = 0;
         while let Some(record) = self.sampler.next_record() {
-            used += HEADER + record.len();
+            used += HEADER_BYTES + record.len();
             let data = record.to_contiguous();
             match record.ty() {
                 PERF_RECORD_SAMPLE => {
@@ -273,7 +273,7 @@ impl Ring {
                 break;
             }
         }
-        if used + FULL >= self.size && self.lost_more() {
+        if used + MIN_FREE_BYTES >= self.size && self.lost_more() {
             // The kernel writes its record of the loss with the next event; until then nothing
             // shows that some are missing.
             merge.gap(self.last, monotonic_ns());

@@ -14,14 +14,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The longest time that events wait in a ring that stays less than half full.
-const PATIENCE: Timespec = Timespec {
+const POLL_TIMEOUT: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000_000,
 };
 
 /// The reader's nice value. It needs little CPU time, but soon: on a busy host the rings would
 /// overflow while it waits.
-const PRIORITY: i32 = -15;
+const NICE_VALUE: i32 = -15;
 
 /// The most scheduler events a second of threads named like vCPUs; beyond it they are disabled.
 const MAX_SWITCHES: u64 = 50_000;
@@ -90,8 +90,10 @@ impl Watcher {
             .name("kvmtop/rings".into())
             .spawn(move || {
                 // Fails without privileges; the rings' size then has to suffice.
-                let _ =
-                    rustix::process::setpriority_process(Some(rustix::thread::gettid()), PRIORITY);
+                let _ = rustix::process::setpriority_process(
+                    Some(rustix::thread::gettid()),
+                    NICE_VALUE,
+                );
                 let _ = keep(for_rings());
                 while let Some(state) = watched.upgrade() {
                     let fds: Vec<_> = lock(&state).rings.iter().map(Ring::fd).collect();
@@ -102,7 +104,7 @@ impl Watcher {
                         .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
                         .collect();
                     // If interrupted or failed, one pass more does no harm.
-                    let _ = poll(&mut polled, Some(&PATIENCE));
+                    let _ = poll(&mut polled, Some(&POLL_TIMEOUT));
                     let mut state = lock(&state);
                     state.pass();
                     state.follow_cpus();

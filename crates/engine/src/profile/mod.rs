@@ -27,7 +27,7 @@ use unwind::StackUnwinder;
 /// be seen too often or never.
 pub const FREQUENCY_HZ: u32 = 199;
 /// How often the rings are emptied.
-const PAUSE: Duration = Duration::from_millis(50);
+const DRAIN_INTERVAL: Duration = Duration::from_millis(50);
 /// The most different stacks that are kept; more are counted as lost.
 const MAX_STACKS: usize = 50_000;
 /// The most threads that are sampled: each takes a ring of 128 KiB and a file.
@@ -77,7 +77,7 @@ pub fn sample(
     threads.iter_mut().for_each(SampledThread::enable);
     let mut counted = CountedStacks::default();
     while began.elapsed() < duration && !stop() {
-        std::thread::sleep(PAUSE.min(duration.saturating_sub(began.elapsed())));
+        std::thread::sleep(DRAIN_INTERVAL.min(duration.saturating_sub(began.elapsed())));
         counted.drain(&mut threads, &mut unwinder, &modules);
     }
     threads.iter_mut().for_each(SampledThread::disable);

@@ -20,13 +20,13 @@ use std::path::{Path, PathBuf};
 
 /// The most bytes of /proc/PID/maps: 65,530 mappings, the default of `vm.max_map_count`, with
 /// paths.
-const MAX_MAPS: u64 = 16 << 20;
+const MAX_MAPS_BYTES: u64 = 16 << 20;
 /// The most mappings of code that are looked at.
 const MAX_MAPPINGS: usize = 4096;
 /// Pages of 64 KiB are the largest that a program's segments are aligned to.
-const MAX_PAGE: u64 = 0x1_0000;
+const MAX_PAGE_BYTES: u64 = 0x1_0000;
 /// The most bytes that one section with unwind information may have; QEMU's has 4 MB.
-const MAX_UNWIND: u64 = 256 << 20;
+const MAX_UNWIND_BYTES: u64 = 256 << 20;
 /// Where distributions install symbols.
 const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
 
@@ -60,7 +60,7 @@ pub(super) struct ModuleFile {
 pub(super) fn of_process(pid: i32) -> Result<Vec<Module>, String> {
     let mut maps = Vec::new();
     let read = File::open(format!("/proc/{pid}/maps"))
-        .and_then(|file| file.take(MAX_MAPS).read_to_end(&mut maps));
+        .and_then(|file| file.take(MAX_MAPS_BYTES).read_to_end(&mut maps));
     read.map_err(|e| format!("/proc/{pid}/maps cannot be read ({e})"))?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::open(format!("/proc/{pid}/root"), flags, Mode::empty());
@@ -192,7 +192,7 @@ impl ModuleFile {
             let start = header.p_offset(endian);
             // A mapping begins at a whole page, which may be in front of the segment.
             let end = start.checked_add(header.p_filesz(endian))?;
-            let is_here = (start & !(MAX_PAGE - 1)..end).contains(&offset);
+            let is_here = (start & !(MAX_PAGE_BYTES - 1)..end).contains(&offset);
             if !is_code || !is_here {
                 return None;
             }
@@ -228,7 +228,7 @@ fn section_range<'data>(elf: &impl Object<'data>, name: &str) -> Option<Range<u6
 
 fn section_data<'data>(elf: &impl Object<'data>, name: &str) -> Option<Vec<u8>> {
     let section = elf.section_by_name(name)?;
-    if section.size() > MAX_UNWIND {
+    if section.size() > MAX_UNWIND_BYTES {
         return None;
     }
     section.data().ok().map(<[u8]>::to_vec)

@@ -11,9 +11,9 @@ use sample::ProfiledThread;
 use std::io;
 
 /// Bytes of a thread's ring: 15 samples, three times what it fills between two readings.
-const RING: usize = 128 * 1024;
+const RING_BYTES: usize = 128 * 1024;
 /// Bytes of the user stack in each sample. Those of a VMM's threads are shallow.
-const STACK: u32 = 8 * 1024;
+const STACK_BYTES: u32 = 8 * 1024;
 
 /// A thread that is sampled.
 pub(super) struct SampledThread {
@@ -91,9 +91,9 @@ fn sampler(tid: i32) -> io::Result<Sampler> {
         // wrong ones.
         .exclude_callchain_user(true)
         .sample_regs_user(registers)
-        .sample_stack_user(STACK)
+        .sample_stack_user(STACK_BYTES)
         .build()?;
-    counter.sampled(RING)
+    counter.sampled(RING_BYTES)
 }
 
 impl SampledThread {

@@ -7,7 +7,7 @@ use framehop::{CacheNative, MayAllocateDuringUnwind, UnwindRegsNative, Unwinder 
 use framehop::{FrameAddress, UnwinderNative};
 
 /// The most callers of one stack.
-const DEEPEST: usize = 128;
+const MAX_CALLERS: usize = 128;
 
 /// Unwinds the stacks of one process.
 pub(super) struct StackUnwinder {
@@ -78,7 +78,7 @@ impl StackUnwinder {
             };
             // An address outside code is not a caller.
             let is_code = super::module_of(modules, address).is_some();
-            if !is_code && !found.addresses.is_empty() || found.addresses.len() == DEEPEST {
+            if !is_code && !found.addresses.is_empty() || found.addresses.len() == MAX_CALLERS {
                 break true;
             }
             found.addresses.push(address);
