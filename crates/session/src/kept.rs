@@ -2,7 +2,7 @@
 
 use crate::format::Header;
 use crate::read::{NamedPart, PartReader};
-use crate::write::{PARTS, PartWriter, survive_file_size_limits};
+use crate::write::{PARTS_PER_LIMIT, PartWriter, survive_file_size_limits};
 use crate::{Cursor, Session};
 use anyhow::{Context, Result};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -63,7 +63,7 @@ impl KeptSamples {
 impl KeptParts {
     fn push(&mut self, sample: &Sample) -> Result<()> {
         let mut writer = match self.writer.take() {
-            Some(writer) if writer.end < self.max_bytes / u64::from(PARTS) => writer,
+            Some(writer) if writer.end < self.max_bytes / u64::from(PARTS_PER_LIMIT) => writer,
             _ => self.next_part()?,
         };
         writer.append(sample)?;

@@ -3,7 +3,7 @@
 //!
 //! A file is append-only and consists of checksummed frames. Each sample is one frame, written as
 //! soon as it was taken: a recorder that is killed loses no earlier sample. Samples come in
-//! segments of at most `SEGMENT`, each of which can be read without the others.
+//! segments of at most `MAX_SEGMENT_SAMPLES`, each of which can be read without the others.
 
 mod format;
 mod kept;
@@ -18,7 +18,7 @@ pub use write::{Limits, Recorder};
 
 /// Maximum number of samples in a segment. To reach its last sample, a reader decompresses all of
 /// them.
-const SEGMENT: u32 = 120;
+const MAX_SEGMENT_SAMPLES: u32 = 120;
 /// A segment ends earlier once its samples take this many bytes uncompressed: seeks on a large host
 /// stay short.
-const SEGMENT_BYTES: usize = 32 << 20;
+const MAX_SEGMENT_BYTES: usize = 32 << 20;

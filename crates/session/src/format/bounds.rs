@@ -14,11 +14,11 @@ const MAX_GROWTH: usize = 64;
 /// Memory for the first bytes.
 const MIN_MEMORY: usize = 64 << 10;
 /// Memory of a struct in a list, or of a set of CPUs such as `0-8191`.
-const ELEMENT: usize = 1024;
+const ELEMENT_BYTES: usize = 1024;
 /// Memory of a struct in a field.
-const FIELD: usize = 512;
+const FIELD_BYTES: usize = 512;
 /// Memory of any other value.
-const VALUE: usize = 32;
+const VALUE_BYTES: usize = 32;
 /// Maximum depth of lists and maps within one another; a sample has 10.
 const MAX_DEPTH: usize = 32;
 
@@ -71,7 +71,7 @@ impl<'de> DeserializeSeed<'de> for Weight<'_> {
 macro_rules! visit_plain {
     ($($name:ident: $type:ty)*) => { $(
         fn $name<E: Error>(self, _: $type) -> Result<(), E> {
-            self.take(VALUE)
+            self.take(VALUE_BYTES)
         }
     )* };
 }
@@ -92,16 +92,24 @@ impl<'de> Visitor<'de> for Weight<'_> {
     }
 
     fn visit_unit<E: Error>(self) -> Result<(), E> {
-        self.take(VALUE)
+        self.take(VALUE_BYTES)
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        self.take(if text.contains('-') { ELEMENT } else { VALUE })
+        self.take(if text.contains('-') {
+            ELEMENT_BYTES
+        } else {
+            VALUE_BYTES
+        })
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
         // A struct may be written as a list of its fields.
-        self.take(if self.in_list { ELEMENT } else { VALUE })?;
+        self.take(if self.in_list {
+            ELEMENT_BYTES
+        } else {
+            VALUE_BYTES
+        })?;
         while list
             .next_element_seed(Self {
                 in_list: true,
@@ -113,7 +121,11 @@ impl<'de> Visitor<'de> for Weight<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        self.take(if self.in_list { ELEMENT } else { FIELD })?;
+        self.take(if self.in_list {
+            ELEMENT_BYTES
+        } else {
+            FIELD_BYTES
+        })?;
         while map.next_key::<IgnoredAny>()?.is_some() {
             map.next_value_seed(Self {
                 in_list: false,

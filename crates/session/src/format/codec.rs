@@ -7,8 +7,8 @@
 //! not decode the sample.
 
 use super::bounds;
-use super::frame::{self, FrameKind, HEAD, Stamp};
-use crate::SEGMENT_BYTES;
+use super::frame::{self, FrameKind, HEAD_BYTES, Stamp};
+use crate::MAX_SEGMENT_BYTES;
 use anyhow::{Context, Result, ensure};
 use sample::{DomainFacts, GuestId, HostFacts, Sample};
 use serde::{Deserialize, Serialize};
@@ -18,11 +18,11 @@ use std::sync::Arc;
 use zstd::stream::write::{Decoder, Encoder};
 
 /// zstd's level: higher ones take twice the time for 1 % fewer bytes.
-const LEVEL: i32 = 3;
+const ZSTD_LEVEL: i32 = 3;
 /// Size of zstd's window, as a power of two; readers refuse streams that need a larger one.
 const WINDOW_LOG: u32 = 21;
 /// Maximum size of a frame, uncompressed. A guest with its XML and its devices takes some 60 KB.
-const MAX_FRAME: usize = 64 << 20;
+const MAX_FRAME_BYTES: usize = 64 << 20;
 
 const DAMAGED_FACTS: &str = "facts are not what a recorder writes";
 const DAMAGED_SAMPLE: &str = "a sample is not what a recorder writes";
@@ -48,7 +48,7 @@ pub struct Header {
 impl Header {
     /// The header as a frame.
     pub(crate) fn pack(&self) -> Result<Vec<u8>> {
-        frame::seal(FrameKind::Header, append(self, vec![0; HEAD])?)
+        frame::seal(FrameKind::Header, append(self, vec![0; HEAD_BYTES])?)
     }
 
     /// The header of a frame's payload.
@@ -109,7 +109,7 @@ struct WrittenFacts {
 impl SegmentWriter {
     /// Begins a segment.
     pub fn new() -> Result<Self> {
-        let mut stream = Encoder::new(Vec::new(), LEVEL)?;
+        let mut stream = Encoder::new(Vec::new(), ZSTD_LEVEL)?;
         stream.window_log(WINDOW_LOG)?;
         Ok(Self {
             stream,
@@ -158,7 +158,7 @@ impl SegmentWriter {
         )?;
         let bytes = append(sample, bytes)?;
         ensure!(
-            bytes.len() <= MAX_FRAME,
+            bytes.len() <= MAX_FRAME_BYTES,
             "a sample of {} bytes is larger than the format allows",
             bytes.len()
         );
@@ -211,7 +211,7 @@ impl SegmentReader {
     /// of the segment can be read then.
     pub fn advance(&mut self, packed: &[u8]) -> Result<()> {
         ensure!(
-            self.raw < SEGMENT_BYTES,
+            self.raw < MAX_SEGMENT_BYTES,
             "a segment is longer than any recorder writes"
         );
         self.stream.get_mut().0.clear();
@@ -268,12 +268,12 @@ impl SegmentReader {
     }
 }
 
-/// Bytes up to [`MAX_FRAME`]: a hostile frame of some kilobytes may decompress to gigabytes.
+/// Bytes up to [`MAX_FRAME_BYTES`]: a hostile frame of some kilobytes may decompress to gigabytes.
 struct Bounded(Vec<u8>);
 
 impl Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.0.len() + bytes.len() > MAX_FRAME {
+        if self.0.len() + bytes.len() > MAX_FRAME_BYTES {
             return Err(io::Error::other(
                 "a frame holds more than any recorder writes",
             ));

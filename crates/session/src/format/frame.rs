@@ -10,9 +10,9 @@ pub const MAGIC: [u8; 8] = *b"\x89KVMTOP\n";
 /// The version of everything after the magic.
 pub const SCHEMA: u32 = 2;
 /// Bytes before the first frame.
-pub const PROLOGUE: usize = 16;
+pub const PROLOGUE_BYTES: usize = 16;
 /// Bytes of a frame before its payload.
-pub const HEAD: usize = 8;
+pub const HEAD_BYTES: usize = 8;
 /// The longest payload: three bytes hold its length.
 const MAX_PAYLOAD: usize = (1 << 24) - 1;
 
@@ -39,8 +39,8 @@ impl FrameKind {
 }
 
 /// The first bytes of a file.
-pub fn prologue() -> [u8; PROLOGUE] {
-    let mut out = [0; PROLOGUE];
+pub fn prologue() -> [u8; PROLOGUE_BYTES] {
+    let mut out = [0; PROLOGUE_BYTES];
     out[..8].copy_from_slice(&MAGIC);
     out[8..12].copy_from_slice(&SCHEMA.to_le_bytes());
     let crc = crc32fast::hash(&out[..12]);
@@ -66,7 +66,7 @@ pub fn check_prologue(bytes: &[u8]) -> Result<()> {
         prologue().starts_with(bytes) || looks_like(bytes),
         "this is not a kvmtop session (its first bytes are not those of `kvmtop record`)"
     );
-    let Some(bytes) = bytes.get(..PROLOGUE) else {
+    let Some(bytes) = bytes.get(..PROLOGUE_BYTES) else {
         bail!("the file is empty or was cut off before its first frame: it holds no sample");
     };
     ensure!(
@@ -83,17 +83,17 @@ pub fn check_prologue(bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// A frame as bytes. `payload` must begin with [`HEAD`] spare bytes. Fails if it is longer than a
-/// frame may be.
+/// A frame as bytes. `payload` must begin with [`HEAD_BYTES`] spare bytes. Fails if it is longer
+/// than a frame may be.
 pub fn seal(kind: FrameKind, mut payload: Vec<u8>) -> Result<Vec<u8>> {
-    let length = payload.len().saturating_sub(HEAD);
+    let length = payload.len().saturating_sub(HEAD_BYTES);
     ensure!(
         length <= MAX_PAYLOAD,
         "a frame of {length} bytes is longer than the format allows ({MAX_PAYLOAD})"
     );
     payload[..4].copy_from_slice(&((length as u32) << 8 | kind as u32).to_le_bytes());
-    let crc = checksum(&payload[..4], &payload[HEAD..]);
-    payload[4..HEAD].copy_from_slice(&crc.to_le_bytes());
+    let crc = checksum(&payload[..4], &payload[HEAD_BYTES..]);
+    payload[4..HEAD_BYTES].copy_from_slice(&crc.to_le_bytes());
     Ok(payload)
 }
 
@@ -124,7 +124,7 @@ impl FrameHead {
             kind,
             length: (u32::from_le_bytes(word) >> 8) as usize,
             word,
-            crc: number(bytes.get(..HEAD)?, 4),
+            crc: number(bytes.get(..HEAD_BYTES)?, 4),
         })
     }
 
@@ -157,7 +157,7 @@ const STAMP_LENGTH: usize = 12;
 impl Stamp {
     /// The beginning of a frame, with spare bytes for the head.
     pub fn begin(self, kind: FrameKind) -> Vec<u8> {
-        let mut out = vec![0; HEAD];
+        let mut out = vec![0; HEAD_BYTES];
         if kind == FrameKind::First {
             out.extend(SEGMENT_MARK);
             out.push(u8::from(self.run));

@@ -8,6 +8,6 @@ mod tests;
 
 pub use codec::{Header, MAX_FACTS, SegmentReader, SegmentWriter};
 pub use frame::{
-    FrameHead, FrameKind, HEAD, MARK_LENGTH, PROLOGUE, SCHEMA, SEGMENT_MARK, Stamp, check_prologue,
-    looks_like, prologue,
+    FrameHead, FrameKind, HEAD_BYTES, MARK_LENGTH, PROLOGUE_BYTES, SCHEMA, SEGMENT_MARK, Stamp,
+    check_prologue, looks_like, prologue,
 };

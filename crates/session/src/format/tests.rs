@@ -29,7 +29,7 @@ fn a_frame_that_decompresses_to_gigabytes_is_refused() {
     let frame = writer
         .pack(FrameKind::First, stamp, &Sample::default())
         .unwrap();
-    let (read, packed) = Stamp::split(FrameKind::First, &frame[super::HEAD..]).unwrap();
+    let (read, packed) = Stamp::split(FrameKind::First, &frame[super::HEAD_BYTES..]).unwrap();
     let mut reader = SegmentReader::new().unwrap();
     reader.advance(packed).unwrap();
     assert_eq!((read, reader.sample().unwrap()), (stamp, Sample::default()));

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const GAP_MS: i64 = 120_000;
 
 /// How often a file that is still being written is read for further samples.
-const REFRESH: Duration = Duration::from_secs(1);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Adds facts from elsewhere to a sample.
 type DescribeSample<'a> = Box<dyn FnMut(&mut Sample) + Send + 'a>;
@@ -31,7 +31,7 @@ pub struct Cursor<'a> {
 }
 
 /// Maximum number of samples that a look back reads.
-const MAX_BEFORE: usize = 2000;
+const MAX_SAMPLES_BEFORE: usize = 2000;
 
 /// A segment being read.
 struct Open {
@@ -155,7 +155,7 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// As [`Cursor::at`].
     pub fn sample(&mut self, index: usize) -> Result<Arc<Sample>> {
-        if index + 1 >= self.len() && self.refreshed.elapsed() > REFRESH {
+        if index + 1 >= self.len() && self.refreshed.elapsed() > REFRESH_INTERVAL {
             self.refreshed = Instant::now();
             self.session.refresh();
         }
@@ -256,7 +256,7 @@ impl<'a> Cursor<'a> {
             .map_or(0, |ms| self.index_at(ms.saturating_sub(length_ms)));
         by_time
             .min(index.saturating_sub(seconds))
-            .max(index.saturating_sub(MAX_BEFORE))
+            .max(index.saturating_sub(MAX_SAMPLES_BEFORE))
     }
 
     /// Whether a sample is the first after a gap: of a run of the recorder, of a part, or after

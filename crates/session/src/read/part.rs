@@ -1,7 +1,7 @@
 //! One file of a recording, for reading: where its segments are, and what of it is damaged.
 
 use super::scan::{End, Frame, MAX_TRIES, find_segment, read_frame};
-use crate::format::{self, FrameKind, Header, PROLOGUE, Stamp};
+use crate::format::{self, FrameKind, Header, PROLOGUE_BYTES, Stamp};
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -55,7 +55,7 @@ impl PartReader {
     pub fn open(file: impl Into<Arc<File>>) -> Result<Self> {
         let file = file.into();
         let length = file.metadata().context("its size is unknown")?.len();
-        let mut first = [0; PROLOGUE];
+        let mut first = [0; PROLOGUE_BYTES];
         let n = first.len().min(length as usize);
         file.read_exact_at(&mut first[..n], 0)
             .context("cannot read it")?;
@@ -64,7 +64,7 @@ impl PartReader {
             recording: recording_of(&file),
             file,
             length,
-            end: PROLOGUE as u64,
+            end: PROLOGUE_BYTES as u64,
             segments: Vec::new(),
             times: Vec::new(),
             holes: Vec::new(),
@@ -152,7 +152,7 @@ impl PartReader {
 /// What all parts of a recording have in common; `None` for another kind of file.
 pub fn recording_of(file: &File) -> Option<String> {
     let length = file.metadata().ok()?.len();
-    let frame = read_frame(file, length, PROLOGUE as u64).ok()?;
+    let frame = read_frame(file, length, PROLOGUE_BYTES as u64).ok()?;
     if frame.kind != FrameKind::Header {
         return None;
     }

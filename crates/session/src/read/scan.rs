@@ -1,12 +1,12 @@
 //! Reads a frame, and finds the next segment after damage.
 
-use crate::format::{FrameHead, FrameKind, HEAD, MARK_LENGTH, SEGMENT_MARK};
+use crate::format::{FrameHead, FrameKind, HEAD_BYTES, MARK_LENGTH, SEGMENT_MARK};
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 /// Bytes searched at a time.
-const BLOCK: usize = 1 << 20;
+const BLOCK_BYTES: usize = 1 << 20;
 /// Maximum number of searches after damage, and of false marks of a segment, in one file: a hostile
 /// file could have millions of both.
 pub const MAX_TRIES: usize = 256;
@@ -35,7 +35,7 @@ pub struct Frame {
 impl Frame {
     /// Its length in the file.
     pub fn length(&self) -> u64 {
-        (HEAD + self.payload.len()) as u64
+        (HEAD_BYTES + self.payload.len()) as u64
     }
 }
 
@@ -45,11 +45,11 @@ pub fn read_frame(file: &File, length: u64, at: u64) -> Result<Frame, End> {
     if left == 0 {
         return Err(End::Whole);
     }
-    let mut head = [0; HEAD];
-    let n = HEAD.min(left as usize);
+    let mut head = [0; HEAD_BYTES];
+    let n = HEAD_BYTES.min(left as usize);
     file.read_exact_at(&mut head[..n], at)
         .map_err(|_| End::Unreadable)?;
-    if n < HEAD {
+    if n < HEAD_BYTES {
         // A frame begins with its kind: what cannot be one was not cut, but damaged.
         return Err(if FrameKind::from_byte(head[0]).is_some() {
             End::Cut
@@ -58,11 +58,11 @@ pub fn read_frame(file: &File, length: u64, at: u64) -> Result<Frame, End> {
         });
     }
     let head = FrameHead::parse(&head).ok_or(End::Damaged)?;
-    if (head.length + HEAD) as u64 > left {
+    if (head.length + HEAD_BYTES) as u64 > left {
         return Err(End::Cut);
     }
     let mut payload = vec![0; head.length];
-    file.read_exact_at(&mut payload, at + HEAD as u64)
+    file.read_exact_at(&mut payload, at + HEAD_BYTES as u64)
         .map_err(|_| End::Unreadable)?;
     if head.fits(&payload) {
         Ok(Frame {
@@ -78,19 +78,19 @@ pub fn read_frame(file: &File, length: u64, at: u64) -> Result<Frame, End> {
 /// count in `tries`.
 pub fn find_segment(file: &File, stretch: Range<u64>, tries: &mut usize) -> Option<u64> {
     *tries = tries.checked_sub(1)?;
-    for from in stretch.clone().step_by(BLOCK) {
+    for from in stretch.clone().step_by(BLOCK_BYTES) {
         // As much of the next block as a mark across their border needs.
-        let mut block = vec![0; (BLOCK + MARK_LENGTH - 1).min((stretch.end - from) as usize)];
+        let mut block = vec![0; (BLOCK_BYTES + MARK_LENGTH - 1).min((stretch.end - from) as usize)];
         file.read_exact_at(&mut block, from).ok()?;
         for (i, bytes) in block.windows(MARK_LENGTH).enumerate() {
             if bytes != SEGMENT_MARK {
                 continue;
             }
             let mark = from + i as u64;
-            if mark < stretch.start + HEAD as u64 {
+            if mark < stretch.start + HEAD_BYTES as u64 {
                 continue;
             }
-            let at = mark - HEAD as u64;
+            let at = mark - HEAD_BYTES as u64;
             if read_frame(file, stretch.end, at).is_ok() {
                 return Some(at);
             }

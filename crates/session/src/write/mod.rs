@@ -5,6 +5,6 @@ mod recorder;
 mod rotation;
 
 pub(super) use part::PartWriter;
-pub(super) use recorder::PARTS;
+pub(super) use recorder::PARTS_PER_LIMIT;
 pub use recorder::{Limits, Recorder};
 pub(super) use rotation::survive_file_size_limits;

@@ -2,7 +2,7 @@
 
 use crate::format::{self, FrameKind, Header, MAX_FACTS, SegmentWriter, Stamp};
 use crate::read::PartReader;
-use crate::{SEGMENT, SEGMENT_BYTES};
+use crate::{MAX_SEGMENT_BYTES, MAX_SEGMENT_SAMPLES};
 use anyhow::{Context, Result};
 use sample::Sample;
 use std::fs::File;
@@ -60,7 +60,9 @@ impl PartWriter {
     /// segment.
     pub fn append(&mut self, sample: &Sample) -> Result<()> {
         let open = self.open.take().filter(|open| {
-            open.samples < SEGMENT && open.raw < SEGMENT_BYTES && open.facts < MAX_FACTS
+            open.samples < MAX_SEGMENT_SAMPLES
+                && open.raw < MAX_SEGMENT_BYTES
+                && open.facts < MAX_FACTS
         });
         let (kind, mut writer) = match open {
             Some(writer) => (FrameKind::Next, writer),

@@ -24,9 +24,9 @@ pub struct Limits {
 }
 
 /// Parts that a limit is shared out over: one of them is deleted at a time.
-pub const PARTS: u32 = 8;
+pub const PARTS_PER_LIMIT: u32 = 8;
 /// A smaller `--max-size` would leave no room for samples.
-const MIN_SIZE: u64 = 256 << 10;
+const MIN_SIZE_BYTES: u64 = 256 << 10;
 
 /// Writes samples into a recording.
 ///
@@ -52,9 +52,9 @@ impl Recorder {
     /// never overwritten.
     pub fn create(path: &Path, limits: Limits) -> Result<Self> {
         ensure!(
-            limits.size.is_none_or(|s| s >= MIN_SIZE),
+            limits.size.is_none_or(|s| s >= MIN_SIZE_BYTES),
             "--max-size must be at least {} KiB: a recording of less would hold no samples",
-            MIN_SIZE >> 10
+            MIN_SIZE_BYTES >> 10
         );
         rotation::survive_file_size_limits();
         let LockedFile {
@@ -154,12 +154,12 @@ impl Recorder {
         let long = self
             .limits
             .size
-            .is_some_and(|s| self.writer.end >= s / u64::from(PARTS));
+            .is_some_and(|s| self.writer.end >= s / u64::from(PARTS_PER_LIMIT));
         // By the wall clock, which also knows the age of a part that an earlier recorder began. A
         // clock that was set back begins a part too, or that would grow until it is as late again.
         let first_ms = self.writer.first_ms.unwrap_or(now.time_ms);
         let age = Duration::from_millis(now.time_ms.abs_diff(first_ms));
-        let old = self.limits.age.is_some_and(|a| age >= a / PARTS);
+        let old = self.limits.age.is_some_and(|a| age >= a / PARTS_PER_LIMIT);
         self.writer.samples > 0 && (long || old)
     }
 
@@ -172,7 +172,7 @@ impl Recorder {
         self.writer = PartWriter::new(file);
         self.has_header = false;
         self.writer.run = run;
-        let room = self.limits.size.map(|s| s - s / u64::from(PARTS));
+        let room = self.limits.size.map(|s| s - s / u64::from(PARTS_PER_LIMIT));
         rotation::delete_old(&self.path, &self.header.recording, room, self.limits.age);
         Ok(())
     }

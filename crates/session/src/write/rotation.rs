@@ -1,7 +1,7 @@
 //! A recording's files: locked by one recorder at a time, cut into parts, deleted part by part.
 
 use super::part::PartWriter;
-use crate::format::{self, PROLOGUE};
+use crate::format::{self, PROLOGUE_BYTES};
 use crate::read::{End, MAX_PARTS, PartReader, part_path, recording_of};
 use anyhow::{Context, Result, bail, ensure};
 use rights::{not_ours, open_regular};
@@ -39,11 +39,11 @@ pub fn lock(path: &Path) -> Result<LockedFile> {
     let file = Arc::new(locked(path)?);
     refuse_foreign(path, file.metadata())?;
     let length = file.metadata().with_context(|| cannot_record(path))?.len();
-    let mut first = [0; PROLOGUE];
+    let mut first = [0; PROLOGUE_BYTES];
     let n = first.len().min(length as usize);
     file.read_exact_at(&mut first[..n], 0)
         .with_context(|| format!("cannot read {name}"))?;
-    if n < PROLOGUE && format::prologue().starts_with(&first[..n]) {
+    if n < PROLOGUE_BYTES && format::prologue().starts_with(&first[..n]) {
         // It is new, or a recorder was killed before it wrote anything of worth.
         file.set_len(0).with_context(|| cannot_record(path))?;
         return Ok(LockedFile {
