@@ -221,7 +221,7 @@ fn vcpu_id_place(kernel: &[u8]) -> Option<u32> {
     places.get(&VCPU_ID).copied()
 }
 
-/// Whether processors deliver interrupts.
+/// Whether processors deliver interrupts to a running vCPU without an exit.
 fn posts_interrupts() -> bool {
     POSTS
         .iter()

@@ -61,7 +61,7 @@ fn is_of_maps(map: &aya_obj::Map) -> bool {
     map.map_type() == BPF_MAP_TYPE_ARRAY_OF_MAPS as u32
 }
 
-/// Creates a map with its data, which constants keep.
+/// Creates a map with its initial data. Constants can then no longer change.
 fn create_map(
     map: &aya_obj::Map,
     name: &str,

@@ -50,7 +50,7 @@ pub(super) fn parse(text: &str) -> Vec<SymbolList> {
         .collect()
 }
 
-/// Reads the part of a text in which one list is.
+/// Reads one list at the beginning of its part of the text.
 fn parse_list(part: &str) -> Option<SymbolList> {
     let head = LIST.captures(part)?;
     // The head ends with the bracket of the first entry.
