@@ -210,10 +210,10 @@ impl Files {
         let described = guests.len();
         let is_single = measured.len() == 1 && described == 1;
         for sample in measured {
-            let same = |guest: &&mut Description| {
-                guest.measured.is_none() && (is_single || guest.is_of(&sample))
-            };
-            match guests.iter_mut().take(described).find(same) {
+            let mut unmeasured = guests.iter_mut().take(described);
+            let same = unmeasured
+                .find(|guest| guest.measured.is_none() && (is_single || guest.is_of(&sample)));
+            match same {
                 Some(guest) => guest.measured = Some(sample),
                 None => guests.push(Description {
                     measured: Some(sample),
@@ -299,18 +299,17 @@ impl Description {
         let guest_os = xml
             .and_then(|xml| xml.os_id.clone())
             .or(self.guest_os.clone());
-        let known = |text: Option<String>| text.map(|text| Known::new(text, Origin::File));
         let mut facts = DomainFacts {
             name: Known::new(self.name().unwrap_or_default().to_owned(), Origin::File),
-            uuid: known(self.uuid().map(str::to_owned)),
+            uuid: from_file(self.uuid().map(str::to_owned)),
             vmm: domain.facts.vmm.clone(),
             pid: domain.facts.pid,
-            machine: known(machine),
+            machine: from_file(machine),
             vcpus: options
                 .vcpus
                 .or(configured_vcpus)
                 .map(|vcpus| Known::new(vcpus, Origin::File)),
-            guest_os: known(guest_os),
+            guest_os: from_file(guest_os),
             ..DomainFacts::default()
         };
         facts.xml = self.xml.map(|xml| Known::new(xml, Origin::File));
@@ -388,15 +387,20 @@ impl DescriptionFiles {
     /// The description of a recorded guest: by UUID or else by name. A single one without a name
     /// belongs to the only guest.
     fn description(&self, recorded: &DomainFacts, is_only: bool) -> Option<&DomainFacts> {
-        let is_same = |described: &&Arc<DomainFacts>| match (&described.uuid, &recorded.uuid) {
+        let mut domains = self.domains.iter();
+        let found = domains.find(|described| match (&described.uuid, &recorded.uuid) {
             (Some(one), Some(other)) => one.value.eq_ignore_ascii_case(&other.value),
             _ => {
                 described.name.value == recorded.name.value
                     || is_only && described.name.value == UNNAMED
             }
-        };
-        self.domains.iter().find(is_same).map(|facts| &**facts)
+        });
+        found.map(|facts| &**facts)
     }
+}
+
+fn from_file(text: Option<String>) -> Option<Known<String>> {
+    text.map(|text| Known::new(text, Origin::File))
 }
 
 /// Fills gaps of the recorded facts from a description.

@@ -43,8 +43,10 @@ pub(super) fn engine(guests: &[DomainSample], mut status: EngineStatus) -> Engin
     status.kind = EngineKind::File;
     status.fires_kvm_exit = if exits {
         Some(true)
+    } else if served {
+        Some(false)
     } else {
-        served.then_some(false)
+        None
     };
     status
 }
@@ -116,15 +118,12 @@ pub(super) fn merge_same_guests(guests: Vec<DomainSample>) -> Vec<DomainSample> 
 
 /// Adds what another file measured of the same guest.
 fn merge(own: &mut DomainSample, other: DomainSample) {
-    let key = |thread: &ThreadSample| (thread.tid, thread.start_ticks);
-    let places: HashMap<_, _> = own
-        .threads
-        .iter()
-        .enumerate()
-        .map(|(place, thread)| (key(thread), place))
-        .collect();
+    let mut places = HashMap::new();
+    for (place, thread) in own.threads.iter().enumerate() {
+        places.insert((thread.tid, thread.start_ticks), place);
+    }
     for thread in other.threads {
-        match places.get(&key(&thread)) {
+        match places.get(&(thread.tid, thread.start_ticks)) {
             Some(place) => {
                 let same = &mut own.threads[*place];
                 same.events.merge(thread.events, MissingExtreme::Unknown);
@@ -216,11 +215,8 @@ pub(super) fn group_threads(
     }
     for (event, threads) in &counts.events {
         for (tid, (pid, count)) in threads {
-            let place = by_tid
-                .get(tid)
-                .or_else(|| by_pid.get(pid))
-                .copied()
-                .or(is_single.then_some(0));
+            let known = by_tid.get(tid).or_else(|| by_pid.get(pid)).copied();
+            let place = if is_single { known.or(Some(0)) } else { known };
             if let Some(guest) = place.and_then(|place| guests.get_mut(place)) {
                 *guest.kvm_events.entry(sanitize(event, 64)).or_default() += count;
             }

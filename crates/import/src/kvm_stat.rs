@@ -23,12 +23,9 @@ type Counts = BTreeMap<String, u64>;
 /// Whether a text begins as one of these outputs does.
 pub(crate) fn begins(text: &str) -> bool {
     let first = text.lines().next().unwrap_or_default().trim_end();
-    let is_kvms = || {
-        ["kvm_", "exits", "halt_"]
-            .iter()
-            .any(|word| first.contains(word))
-    };
-    (ROW.is_match(first) || HEADING.is_match(first)) && is_kvms()
+    let is_table = ROW.is_match(first) || HEADING.is_match(first);
+    let mut words = ["kvm_", "exits", "halt_"].iter();
+    is_table && words.any(|word| first.contains(word))
 }
 
 /// Reads a text. Returns the seconds that it covers, and its guest.
@@ -42,18 +39,21 @@ pub(crate) fn read(text: &str) -> (f64, DomainSample) {
     (seconds, guest(counts))
 }
 
+fn words_of(line: &str) -> impl Iterator<Item = &str> {
+    line.split([' ', ',']).filter(|word| !word.is_empty())
+}
+
 /// Adds up the lines of a log. They cover the time between their time stamps, else a second each,
 /// the default of `-s`.
 fn log(text: &str, heading: &str) -> (f64, Counts) {
-    let values = |line| str::split(line, [' ', ',']).filter(|word| !word.is_empty());
-    let names: Vec<&str> = values(heading)
+    let names: Vec<&str> = words_of(heading)
         .filter(|word| *word != "timestamp")
         .take(MAX_NAMES)
         .collect();
     let mut counts = Counts::new();
     let (mut lines, mut first, mut last) = (0.0, None, None);
     for line in text.lines() {
-        let words: Vec<&str> = values(line).collect();
+        let words: Vec<&str> = words_of(line).collect();
         // `2020-04-01 10:00:05` comes before the values.
         let row: Vec<u64> = words
             .iter()

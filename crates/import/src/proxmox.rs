@@ -86,117 +86,119 @@ pub fn parse(text: &str, number: Option<&str>) -> Result<ProxmoxConfig, String> 
     Ok(ProxmoxConfig { command, guest_os })
 }
 
+/// A command line of QEMU in the making.
+struct Argv(Vec<String>);
+
+impl Argv {
+    fn add(&mut self, option: &str, value: impl Into<String>) {
+        self.0.push(option.to_owned());
+        self.0.push(value.into());
+    }
+}
+
 /// QEMU's command line for a configuration; the options of `args` come last, as Proxmox appends
 /// them.
 fn argv(keys: &BTreeMap<&str, &str>, number: Option<&str>) -> Vec<String> {
-    let get = |key: &str| keys.get(key).copied();
-    let mut argv = vec!["/usr/bin/kvm".to_owned(), "-nodefaults".to_owned()];
-    let mut add = |option: &str, value: String| argv.extend([option.to_owned(), value]);
-    if let Some(name) = get("name").or(number) {
-        add(
-            "-name",
-            format!("{},debug-threads=on", name.replace(',', ",,")),
-        );
+    let mut argv = Argv(vec!["/usr/bin/kvm".to_owned(), "-nodefaults".to_owned()]);
+    if let Some(name) = keys.get("name").copied().or(number) {
+        let name = name.replace(',', ",,");
+        argv.add("-name", format!("{name},debug-threads=on"));
     }
-    if let Some(uuid) = get("smbios1").and_then(|value| part(value, "uuid")) {
-        add("-uuid", uuid.to_owned());
+    if let Some(uuid) = keys.get("smbios1").and_then(|value| part(value, "uuid")) {
+        argv.add("-uuid", uuid);
     }
-    let count = |key: &str| {
-        get(key)?
-            .parse::<u32>()
-            .ok()
-            .filter(|count| (1..=limits::VCPUS).contains(count))
-    };
-    let (sockets, cores) = (count("sockets").unwrap_or(1), count("cores").unwrap_or(1));
+    add_cpus(keys, &mut argv);
+    if let Some(memory) = keys.get("memory") {
+        argv.add("-m", first(memory, "current="));
+    }
+    add_machine(keys, &mut argv);
+    // Its QMP socket has the guest's number.
+    let number = number.unwrap_or(UNKNOWN_PROXMOX_ID);
+    argv.add(
+        "-qmp",
+        format!("unix:/var/run/qemu-server/{number}.qmp,server"),
+    );
+    let scsihw = keys.get("scsihw").copied().unwrap_or("lsi");
+    for (key, value) in keys {
+        if DISK.is_match(key) {
+            add_disk(key, value, scsihw, &mut argv);
+        } else if CARD.is_match(key) {
+            // `e1000=BC:24:11:00:00:01,bridge=vmbr0`
+            let model = first(value, "model=").split('=').next().unwrap_or_default();
+            let device = if model == "virtio" {
+                "virtio-net-pci"
+            } else {
+                model
+            };
+            argv.add("-device", format!("{device},id={key}"));
+        }
+    }
+    if scsihw.starts_with("virtio-scsi") {
+        argv.add("-device", "virtio-scsi-pci,id=scsihw0");
+    }
+    let args = keys.get("args").copied().unwrap_or_default();
+    argv.0.extend(shell_words(args));
+    argv.0
+}
+
+fn add_cpus(keys: &BTreeMap<&str, &str>, argv: &mut Argv) {
+    let sockets = cpu_count(keys, "sockets").unwrap_or(1);
+    let cores = cpu_count(keys, "cores").unwrap_or(1);
     let most = sockets.saturating_mul(cores);
-    let vcpus = count("vcpus").unwrap_or(most);
-    add(
+    let vcpus = cpu_count(keys, "vcpus").unwrap_or(most);
+    argv.add(
         "-smp",
         format!("{vcpus},sockets={sockets},cores={cores},maxcpus={most}"),
     );
-    if let Some(memory) = get("memory") {
-        add("-m", first(memory, "current=").to_owned());
+}
+
+fn cpu_count(keys: &BTreeMap<&str, &str>, key: &str) -> Option<u32> {
+    let count = keys.get(key)?.parse().ok()?;
+    if (1..=limits::VCPUS).contains(&count) {
+        Some(count)
+    } else {
+        None
     }
+}
+
+fn add_machine(keys: &BTreeMap<&str, &str>, argv: &mut Argv) {
     // `wxp`, `w2k8`, `win10`. Since Vista Proxmox switches the HPET off, and since 7 it adds these
     // enlightenments (`get_hyperv_enlightenments`).
-    let ostype = get("ostype").unwrap_or_default();
-    let (is_windows, is_modern) = (ostype.starts_with('w'), ostype.starts_with("win"));
-    let accel = if get("kvm") == Some("0") {
+    let ostype = keys.get("ostype").copied().unwrap_or_default();
+    let is_windows = ostype.starts_with('w');
+    let is_modern = ostype.starts_with("win");
+    let accel = if keys.get("kvm") == Some(&"0") {
         "tcg"
     } else {
         "kvm"
     };
     let hpet = if is_modern { ",hpet=off" } else { "" };
-    add(
-        "-machine",
-        format!(
-            "{},accel={accel}{hpet}",
-            first(get("machine").unwrap_or("pc"), "type=")
-        ),
-    );
+    let machine = first(keys.get("machine").copied().unwrap_or("pc"), "type=");
+    argv.add("-machine", format!("{machine},accel={accel}{hpet}"));
     // The default that Proxmox's screens do not write down (`get_default_cpu_type`).
-    let configured = get("cpu").unwrap_or("kvm64");
+    let configured = keys.get("cpu").copied().unwrap_or("kvm64");
     let mut cpu = first(configured, "cputype=").to_owned();
     if is_modern {
         cpu.push_str(",hv_spinlocks=0x1fff,hv_vapic,hv_time,hv_reset,hv_vpindex,hv_runtime");
         cpu.push_str(",hv_relaxed,hv_synic,hv_stimer,hv_ipi");
     }
     // `flags=+pcid;-spec-ctrl`
-    for flag in part(configured, "flags")
-        .into_iter()
-        .flat_map(|flags| flags.split(';'))
-    {
-        cpu.push_str(&format!(",{flag}"));
-    }
-    add("-cpu", cpu);
-    let is_local = get("localtime").map_or(is_windows, |on| on == "1");
-    add(
-        "-rtc",
-        format!(
-            "base={}",
-            if is_local {
-                "localtime,driftfix=slew"
-            } else {
-                "utc"
-            }
-        ),
-    );
-    if is_windows {
-        add("-global", "kvm-pit.lost_tick_policy=discard".to_owned());
-    }
-    // Its QMP socket has the guest's number.
-    add(
-        "-qmp",
-        format!(
-            "unix:/var/run/qemu-server/{}.qmp,server",
-            number.unwrap_or(UNKNOWN_PROXMOX_ID)
-        ),
-    );
-    let scsihw = get("scsihw").unwrap_or("lsi");
-    for (key, value) in keys {
-        if DISK.is_match(key) {
-            disk(key, value, scsihw, &mut add);
-        } else if CARD.is_match(key) {
-            // `e1000=BC:24:11:00:00:01,bridge=vmbr0`
-            let model = first(value, "model=").split('=').next().unwrap_or_default();
-            add(
-                "-device",
-                format!(
-                    "{},id={key}",
-                    if model == "virtio" {
-                        "virtio-net-pci"
-                    } else {
-                        model
-                    }
-                ),
-            );
+    if let Some(flags) = part(configured, "flags") {
+        for flag in flags.split(';') {
+            cpu.push_str(&format!(",{flag}"));
         }
     }
-    if scsihw.starts_with("virtio-scsi") {
-        add("-device", "virtio-scsi-pci,id=scsihw0".to_owned());
+    argv.add("-cpu", cpu);
+    let is_local = keys.get("localtime").map_or(is_windows, |on| *on == "1");
+    let base = if is_local {
+        "localtime,driftfix=slew"
+    } else {
+        "utc"
+    };
+    argv.add("-rtc", format!("base={base}"));
+    if is_windows {
+        argv.add("-global", "kvm-pit.lost_tick_policy=discard");
     }
-    argv.extend(shell_words(get("args").unwrap_or_default()));
-    argv
 }
 
 /// The first part of a value, whose name can be left out: `local-lvm:vm-100-disk-0,size=32G`.
@@ -217,7 +219,7 @@ fn part<'a>(value: &'a str, name: &str) -> Option<&'a str> {
 
 /// The drive and the device of a disk: `scsi0:
 /// local-lvm:vm-100-disk-0,aio=native,iothread=1,size=32G`.
-fn disk(key: &str, value: &str, scsihw: &str, add: &mut impl FnMut(&str, String)) {
+fn add_disk(key: &str, value: &str, scsihw: &str, argv: &mut Argv) {
     let volume = first(value, "file=");
     if volume.ends_with("cloudinit") || part(value, "media") == Some("cdrom") {
         return;
@@ -230,7 +232,7 @@ fn disk(key: &str, value: &str, scsihw: &str, add: &mut impl FnMut(&str, String)
     if let Some(aio) = part(value, "aio") {
         drive.push_str(&format!(",aio={aio}"));
     }
-    add("-drive", drive);
+    argv.add("-drive", drive);
     let is_scsi = key.starts_with("scsi");
     let driver = match key {
         _ if is_scsi => "scsi-hd",
@@ -242,23 +244,18 @@ fn disk(key: &str, value: &str, scsihw: &str, add: &mut impl FnMut(&str, String)
         // Where Proxmox ignores the option it adds no object.
         device.push_str(&format!(",iothread=iothread-{key}"));
         if !is_scsi || scsihw == "virtio-scsi-single" {
-            add("-object", format!("iothread,id=iothread-{key}"));
+            argv.add("-object", format!("iothread,id=iothread-{key}"));
         }
     }
-    add("-device", device);
+    argv.add("-device", device);
     if is_scsi && !scsihw.starts_with("virtio") {
         // Proxmox's `lsi` is QEMU's lsi53c895a.
-        add(
-            "-device",
-            format!(
-                "{},id=scsihw",
-                if scsihw == "lsi" {
-                    "lsi53c895a"
-                } else {
-                    scsihw
-                }
-            ),
-        );
+        let model = if scsihw == "lsi" {
+            "lsi53c895a"
+        } else {
+            scsihw
+        };
+        argv.add("-device", format!("{model},id=scsihw"));
     }
 }
 

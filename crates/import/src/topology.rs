@@ -3,7 +3,7 @@
 
 use kvm::CpuSet;
 use kvm::cpu_set::MAX_CPUS;
-use kvm::domain_xml::{children, document};
+use kvm::domain_xml::{Node, children, document};
 use kvm::sanitize;
 use kvm::topology::{CPU_MODEL, CpuTopo, HostTopology, slower};
 use std::collections::BTreeMap;
@@ -84,28 +84,23 @@ fn capabilities(text: &str) -> anyhow::Result<Vec<CpuTopo>> {
     document(text, "capabilities", |root| {
         let mut cpus: Vec<CpuTopo> = Vec::new();
         for node in children(root, "host").flat_map(|host| host.descendants()) {
-            let number = |name: &str| node.attribute(name)?.parse::<u32>().ok();
-            let list = |name: &str| {
-                node.attribute(name)
-                    .and_then(|list| CpuSet::parse(list).ok())
-                    .unwrap_or_default()
-            };
             let name = node.tag_name().name();
-            if let ("cpu", Some(cpu)) = (name, number("id").filter(|id| *id < MAX_CPUS)) {
+            let id = number(node, "id");
+            if let ("cpu", Some(cpu)) = (name, id.filter(|id| *id < MAX_CPUS)) {
                 let cell = node
                     .ancestors()
                     .find(|node| node.tag_name().name() == "cell");
                 cpus.push(CpuTopo {
                     cpu,
-                    core: number("core_id"),
-                    socket: number("socket_id"),
-                    die: number("die_id"),
+                    core: number(node, "core_id"),
+                    socket: number(node, "socket_id"),
+                    die: number(node, "die_id"),
                     node: cell.and_then(|cell| cell.attribute("id")?.parse().ok()),
                     llc: None,
-                    siblings: list("siblings"),
+                    siblings: cpu_list(node, "siblings"),
                 });
-            } else if let ("bank", Some(3), Some(id)) = (name, number("level"), number("id")) {
-                let sharing = list("cpus");
+            } else if let ("bank", Some(3), Some(id)) = (name, number(node, "level"), id) {
+                let sharing = cpu_list(node, "cpus");
                 for entry in cpus.iter_mut().filter(|entry| sharing.contains(entry.cpu)) {
                     entry.llc = Some(id);
                 }
@@ -113,6 +108,16 @@ fn capabilities(text: &str) -> anyhow::Result<Vec<CpuTopo>> {
         }
         cpus
     })
+}
+
+fn number(node: Node<'_, '_>, attribute: &str) -> Option<u32> {
+    node.attribute(attribute)?.parse().ok()
+}
+
+fn cpu_list(node: Node<'_, '_>, attribute: &str) -> CpuSet {
+    let list = node.attribute(attribute);
+    list.and_then(|list| CpuSet::parse(list).ok())
+        .unwrap_or_default()
 }
 
 /// The CPUs of a node in a line of `numactl -H`: `node 0 cpus: 0 1 2 3`.
@@ -199,11 +204,12 @@ fn columns(line: &str) -> Option<Vec<String>> {
         .map(|t| t.to_lowercase())
         .collect();
     let is_heading = titles.first().is_some_and(|title| title == "cpu");
-    (is_heading
-        && titles
-            .iter()
-            .any(|title| ["core", "node"].contains(&title.as_str())))
-    .then_some(titles)
+    let mut others = titles.iter();
+    if is_heading && others.any(|title| title == "core" || title == "node") {
+        Some(titles)
+    } else {
+        None
+    }
 }
 
 /// The values of a row of `lscpu -e` or of `lscpu -p`, in which they can be empty.
@@ -212,6 +218,23 @@ fn values(line: &str) -> Vec<&str> {
         line.split(',').collect()
     } else {
         line.split_whitespace().collect()
+    }
+}
+
+/// A row below its titles.
+struct PrintedRow<'a> {
+    titles: &'a [String],
+    values: &'a [&'a str],
+}
+
+impl<'a> PrintedRow<'a> {
+    fn value(&self, title: &str) -> Option<&'a str> {
+        let at = self.titles.iter().position(|known| known == title)?;
+        self.values.get(at).copied()
+    }
+
+    fn number(&self, title: &str) -> Option<u32> {
+        self.value(title)?.parse().ok()
     }
 }
 
@@ -225,32 +248,32 @@ fn table(text: &str, found: &mut PrintedTopology) {
             continue;
         }
         let row = values(line);
-        let value = |title: &str| {
-            row.get(titles.iter().position(|known| known == title)?)
-                .copied()
+        let row = PrintedRow {
+            titles: &titles,
+            values: &row,
         };
-        let number = |title: &str| value(title)?.parse::<u32>().ok();
         // CPUs that are offline have no core.
-        let (Some(cpu), core @ Some(_)) =
-            (number("cpu").filter(|cpu| *cpu < MAX_CPUS), number("core"))
-        else {
+        let (Some(cpu), core @ Some(_)) = (row.number("cpu"), row.number("core")) else {
             continue;
         };
+        if cpu >= MAX_CPUS {
+            continue;
+        }
         // All levels in one column: `0:0:0:0`, L1d first.
-        let caches = titles
-            .iter()
-            .find(|title| title.starts_with("l1d:"))
-            .and_then(|title| value(title));
-        let llc = number("l3").or_else(|| caches?.split(':').next_back()?.parse().ok());
-        speeds.extend(
-            value("maxmhz").and_then(|mhz| Some((cpu, mhz.split('.').next()?.parse().ok()?))),
-        );
-        let (socket, node) = (number("socket"), number("node"));
+        let caches = titles.iter().find(|title| title.starts_with("l1d:"));
+        let caches = caches.and_then(|title| row.value(title));
+        let llc = row.number("l3");
+        let llc = llc.or_else(|| caches?.split(':').next_back()?.parse().ok());
+        if let Some(mhz) = row.value("maxmhz")
+            && let Ok(mhz) = mhz.split('.').next().unwrap_or_default().parse()
+        {
+            speeds.push((cpu, mhz));
+        }
         found.topology.cpus.push(CpuTopo {
             cpu,
             core,
-            socket,
-            node,
+            socket: row.number("socket"),
+            node: row.number("node"),
             llc,
             ..CpuTopo::default()
         });

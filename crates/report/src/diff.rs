@@ -103,13 +103,12 @@ fn conditions(views: [&View<'_>; 2]) -> Vec<Condition> {
     } else {
         ("engine", kinds.map(|kind| Some(kind.as_str().to_owned())))
     };
-    let known = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     let hosts = views.map(|v| &v.model.host.facts);
     let all = [
         differing,
         ("lost-events", views.map(|v| Some(v.model.lost.to_string()))),
-        ("kernel", hosts.map(|h| known(&h.kernel))),
-        ("host", hosts.map(|h| known(&h.hostname))),
+        ("kernel", hosts.map(|h| not_empty(&h.kernel))),
+        ("host", hosts.map(|h| not_empty(&h.hostname))),
         ("cpu", hosts.map(|h| h.params.get(CPU_MODEL).cloned())),
     ];
     let mut conditions = Vec::new();
@@ -127,18 +126,23 @@ fn conditions(views: [&View<'_>; 2]) -> Vec<Condition> {
     conditions
 }
 
+fn not_empty(text: &str) -> Option<String> {
+    if text.is_empty() {
+        None
+    } else {
+        Some(text.to_owned())
+    }
+}
+
 fn cause(domains: &[DomainDiff]) -> &'static str {
-    let mut both = domains.iter().filter(|d| d.in_both()).peekable();
-    let counted = |side: fn(&Change) -> Option<u64>| {
-        let in_both = domains.iter().filter(|d| d.in_both());
-        in_both
-            .flat_map(DomainDiff::changes)
-            .any(|change| side(change).is_some_and(|count| count > 0))
-    };
-    if both.peek().is_none() || !counted(|c| c.before) || !counted(|c| c.after) {
+    let in_both = domains.iter().filter(|d| d.in_both());
+    let changes: Vec<&Change> = in_both.flat_map(DomainDiff::changes).collect();
+    let was_counted = changes.iter().any(|c| c.before > Some(0));
+    let is_counted = changes.iter().any(|c| c.after > Some(0));
+    if !was_counted || !is_counted {
         return "not-comparable";
     }
-    if both.any(|d| d.changes().any(Change::is_change)) {
+    if changes.iter().any(|change| change.is_change()) {
         "changed"
     } else {
         "nothing"
@@ -188,12 +192,12 @@ fn findings([before, after]: [&View<'_>; 2], domains: &[DomainDiff]) -> Findings
             .domain
             .as_ref()
             .map(|guest| partners.get(guest).copied().unwrap_or(guest));
-        let is_same = |n: &&Finding| {
+        let partner = new.iter().position(|n| {
             let is_rule = n.rule == old.rule && n.target == old.target;
             n.domain.as_ref() == guest
                 && (is_rule || n.folded.contains(&old.rule) || old.folded.contains(&n.rule))
-        };
-        match new.iter().position(is_same).map(|at| new.remove(at)) {
+        });
+        match partner.map(|at| new.remove(at)) {
             None => diff.gone.push(old.clone()),
             Some(new) if new.severity == old.severity => diff.same.push(new.clone()),
             Some(new) => diff.changed.push(ChangedFinding {

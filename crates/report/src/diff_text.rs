@@ -27,18 +27,13 @@ pub fn text(diff: &Diff, columns: usize) -> String {
         ));
     }
     out.push_str(&wrapped(&cut(&diff.summary, 2000), 2, columns));
-    let time = |s: Option<f64>| {
-        s.map_or_else(
-            || "duration unknown (give it with --duration)".to_string(),
-            seconds,
-        )
-    };
+    let times = [diff.before_s, diff.after_s].map(|s| match s {
+        Some(s) => seconds(s),
+        None => "duration unknown (give it with --duration)".to_owned(),
+    });
+    let [before, after] = times;
     out.push_str(&spread(
-        &format!(
-            "before: {}  after: {}",
-            time(diff.before_s),
-            time(diff.after_s)
-        ),
+        &format!("before: {before}  after: {after}"),
         columns,
     ));
     for remark in &diff.unsure {
@@ -50,26 +45,25 @@ pub fn text(diff: &Diff, columns: usize) -> String {
     }
     let f = &diff.findings;
     let mut lines = Vec::new();
-    let mut list = |what: &str, all: &mut dyn Iterator<Item = &Finding>| {
-        for f in all {
-            lines.push(format!(
-                "  {what:<7} {} {}: {} [{}]",
-                f.severity.as_str(),
-                who(f),
-                cut(&f.title, 200),
-                f.rule
-            ));
-        }
-    };
-    list("gone", &mut f.gone.iter());
-    list("new", &mut f.new.iter());
-    list("changed", &mut f.changed.iter().map(|c| &c.after));
-    list("still", &mut f.same.iter());
+    lines.extend(f.gone.iter().map(|f| finding_line("gone", f)));
+    lines.extend(f.new.iter().map(|f| finding_line("new", f)));
+    lines.extend(f.changed.iter().map(|c| finding_line("changed", &c.after)));
+    lines.extend(f.same.iter().map(|f| finding_line("still", f)));
     if !lines.is_empty() {
         out.push_str("\nfindings\n");
     }
     out.extend(lines.iter().map(|line| wrapped(line, 10, columns)));
     out
+}
+
+fn finding_line(what: &str, f: &Finding) -> String {
+    format!(
+        "  {what:<7} {} {}: {} [{}]",
+        f.severity.as_str(),
+        who(f),
+        cut(&f.title, 200),
+        f.rule
+    )
 }
 
 type Row<'a> = (String, &'a Change);

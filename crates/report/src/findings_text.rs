@@ -102,16 +102,14 @@ fn still_watched(watching: &[&StillWatched], max_names: usize) -> Vec<Unjudged> 
             .or_default()
             .insert(w.domain.as_deref().unwrap_or("host"));
     }
-    let text = |(because, who): (&str, BTreeSet<&str>)| {
-        format!("{}: {}", list(&who, max_names), cut(because, 300))
-    };
-    let texts = by_reason.into_iter().take(MAX_NAMES).map(text);
-    texts
-        .map(|text| Unjudged {
+    let mut all = Vec::new();
+    for (because, who) in by_reason.into_iter().take(MAX_NAMES) {
+        all.push(Unjudged {
             label: "still watched",
-            text,
-        })
-        .collect()
+            text: format!("{}: {}", list(&who, max_names), cut(because, 300)),
+        });
+    }
+    all
 }
 
 /// Where not enough has been seen yet, a line each reason.
@@ -124,9 +122,11 @@ pub(super) fn watching(view: &View<'_>, columns: usize) -> String {
 
 /// Names of guests or rules, divided by commas.
 fn list(names: &BTreeSet<&str>, max_names: usize) -> String {
-    let named = names.iter().take(max_names).map(|n| cut(n, 48));
-    let more = (names.len() > max_names).then(|| format!("and {} more", names.len() - max_names));
-    named.chain(more).collect::<Vec<_>>().join(", ")
+    let mut named: Vec<String> = names.iter().take(max_names).map(|n| cut(n, 48)).collect();
+    if names.len() > max_names {
+        named.push(format!("and {} more", names.len() - max_names));
+    }
+    named.join(", ")
 }
 
 /// The guest that a finding is about, or the host.
@@ -185,7 +185,6 @@ fn one(equal: &[&Finding], columns: usize) -> String {
     let Some(f) = equal.first() else {
         return String::new();
     };
-    let prose = |text: &str| wrapped(text, 8, columns);
     let names: BTreeSet<&str> = equal
         .iter()
         .map(|f| f.domain.as_deref().unwrap_or("host"))
@@ -202,11 +201,9 @@ fn one(equal: &[&Finding], columns: usize) -> String {
         .chain(&f.folded)
         .map(|rule| rule.as_str())
         .collect();
-    out.push_str(&prose(&format!(
-        "  rule  {}, {} confidence",
-        rules.join(" + "),
-        f.confidence.as_str()
-    )));
+    let confidence = f.confidence.as_str();
+    let head = format!("  rule  {}, {confidence} confidence", rules.join(" + "));
+    out.push_str(&wrapped(&head, 8, columns));
     let mut seen: Vec<&String> = equal.iter().flat_map(|f| &f.evidence).collect();
     seen.dedup();
     for e in seen {
@@ -215,14 +212,18 @@ fn one(equal: &[&Finding], columns: usize) -> String {
         out.push_str(&if is_command(e) {
             line + "\n"
         } else {
-            prose(&line)
+            wrapped(&line, 8, columns)
         });
     }
     if let Some(l) = &f.lasting {
-        out.push_str(&prose(&format!("  seen  {}", lasting(l))));
+        out.push_str(&wrapped(&format!("  seen  {}", lasting(l)), 8, columns));
     }
     if !f.why.is_empty() {
-        out.push_str(&prose(&format!("  why   {}", cut(&f.why, 2000))));
+        out.push_str(&wrapped(
+            &format!("  why   {}", cut(&f.why, 2000)),
+            8,
+            columns,
+        ));
     }
     let mut fixes: Vec<&Fix> = Vec::new();
     for of_one in equal.iter().flat_map(|f| &f.fix) {
@@ -234,7 +235,7 @@ fn one(equal: &[&Finding], columns: usize) -> String {
     }
     fixes.into_iter().for_each(|f| fix(&mut out, f, columns));
     for s in &f.see {
-        out.push_str(&prose(&format!("  see   {}", cut(s, 300))));
+        out.push_str(&wrapped(&format!("  see   {}", cut(s, 300)), 8, columns));
     }
     out
 }

@@ -128,32 +128,34 @@ fn moves(guest: &PlannedGuest) -> Vec<ThreadMove> {
     } else {
         ""
     };
-    let step = |thread: String, from: Option<&CpuSet>, to: &CpuSet, reason: &str| ThreadMove {
-        thread,
-        from: from.map(CpuSet::to_string).filter(|cpus| !cpus.is_empty()),
-        to: to.to_string(),
-        reason: format!("{reason}{whole}"),
-    };
-    let reason = |v: u32| {
-        plan.reasons
-            .iter()
-            .find(|(_, vcpus)| vcpus.contains(v))
-            .map_or(WITH_GUEST, |(r, _)| because(*r))
-    };
-    let vcpus = plan.vcpus.iter().map(|(v, to)| {
-        step(
-            format!("vCPU {v}"),
-            before.vcpus.get(*v as usize),
-            to,
-            reason(*v),
-        )
-    });
-    let helpers = plan.helpers.iter().filter_map(|(id, to)| {
-        let name = id.map_or_else(|| "emulator".into(), |id| format!("IOThread {id}"));
-        let layout = before.helpers.get(id)?;
-        Some(step(name, layout.cpus.as_ref(), to, helper_because(layout)))
-    });
-    vcpus.chain(helpers).collect()
+    let mut moves = Vec::new();
+    for (v, to) in &plan.vcpus {
+        let reason = plan.reasons.iter().find(|(_, vcpus)| vcpus.contains(*v));
+        let reason = reason.map_or(WITH_GUEST, |(reason, _)| because(*reason));
+        moves.push(ThreadMove {
+            thread: format!("vCPU {v}"),
+            from: cpus_text(before.vcpus.get(*v as usize)),
+            to: to.to_string(),
+            reason: format!("{reason}{whole}"),
+        });
+    }
+    for (id, to) in &plan.helpers {
+        let Some(layout) = before.helpers.get(id) else {
+            continue;
+        };
+        moves.push(ThreadMove {
+            thread: id.map_or_else(|| "emulator".into(), |id| format!("IOThread {id}")),
+            from: cpus_text(layout.cpus.as_ref()),
+            to: to.to_string(),
+            reason: format!("{}{whole}", helper_because(layout)),
+        });
+    }
+    moves
+}
+
+/// CPUs as text; `None` without any.
+fn cpus_text(cpus: Option<&CpuSet>) -> Option<String> {
+    cpus.map(CpuSet::to_string).filter(|cpus| !cpus.is_empty())
 }
 
 /// The vCPUs on each CPU, with the place of their guest; `None` for vCPUs that are pinned to
@@ -198,14 +200,16 @@ fn cpus(plan: &HostPlan) -> Vec<JsonPlanCpu> {
 
 /// The names of the users of a CPU.
 fn names(plan: &HostPlan, users: Option<&Vec<(usize, Option<u32>)>>) -> Vec<String> {
-    let name = |(g, v): &(usize, Option<u32>)| {
-        let guest = plan
-            .guests
-            .get(*g)
-            .map_or("", |g| g.facts.name.value.as_str());
-        v.map_or_else(|| format!("{guest}/~"), |v| format!("{guest}/{v}"))
-    };
-    users.into_iter().flatten().map(name).collect()
+    let mut names = Vec::new();
+    for (guest, vcpu) in users.into_iter().flatten() {
+        let guest = plan.guests.get(*guest);
+        let guest = guest.map_or("", |g| g.facts.name.value.as_str());
+        names.push(match vcpu {
+            Some(vcpu) => format!("{guest}/{vcpu}"),
+            None => format!("{guest}/~"),
+        });
+    }
+    names
 }
 
 const MAP: &[Column<JsonPlanCpu>] = &[

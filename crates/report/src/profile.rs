@@ -4,7 +4,7 @@ use super::table::{Column, cut, more, table};
 use judge::figures::{count, or_unknown, percent, seconds};
 use judge::model::call_tree::{CallNode, call_tree, functions};
 use kvm::thread_name::label;
-use sample::{CodeSpace, Function, ProfiledThread, StackCount, StackProfile};
+use sample::{CodeSpace, Function, ProfiledThread, StackProfile};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
@@ -39,7 +39,8 @@ pub fn folded(view: ProfileView<'_>) -> String {
         .iter()
         .map(|t| (t.tid, name_of(t)))
         .collect();
-    let line = |stack: &StackCount| {
+    let mut lines = Vec::new();
+    for stack in &view.profile.stacks {
         let thread = threads.get(&stack.tid).map_or("?", String::as_str);
         let functions = view
             .profile
@@ -54,9 +55,8 @@ pub fn folded(view: ProfileView<'_>) -> String {
             .chain(functions);
         // The format knows no quoting.
         let parts: Vec<_> = parts.map(|part| part.replace([';', '\n'], ":")).collect();
-        format!("{} {}\n", parts.join(";"), stack.samples)
-    };
-    let mut lines: Vec<_> = view.profile.stacks.iter().map(line).collect();
+        lines.push(format!("{} {}\n", parts.join(";"), stack.samples));
+    }
     lines.sort_unstable();
     lines.concat()
 }
@@ -134,15 +134,10 @@ fn body(profile: &StackProfile) -> String {
         out.push_str("\nno samples: the threads used too little CPU time\n");
         return out;
     }
-    let share = |part: u64| part as f64 / samples as f64 * 100.0;
-    let times: Vec<_> = functions(profile)
-        .into_iter()
-        .filter(|(_, own)| *own > 0)
-        .take(TOP)
-        .collect();
-    let times: Vec<_> = times
-        .into_iter()
-        .map(|(function, own)| (share(own), function))
+    let functions = functions(profile);
+    let busiest = functions.iter().filter(|(_, own)| *own > 0).take(TOP);
+    let times: Vec<_> = busiest
+        .map(|(function, own)| (*own as f64 / samples as f64 * 100.0, *function))
         .collect();
     out.push_str("\nFunctions, % of all samples in their own code\n");
     let columns: &[Column<(f64, &Function)>] = &[
@@ -168,12 +163,12 @@ fn tree(roots: &[CallNode<'_>], samples: u64) -> String {
 }
 
 fn branch(node: &CallNode<'_>, samples: u64, depth: usize, lines: &mut Vec<String>) {
-    let share = |n: &CallNode<'_>| n.total as f64 / samples as f64 * 100.0;
-    if share(node) < SMALLEST {
+    let share = node.total as f64 / samples as f64 * 100.0;
+    if share < SMALLEST {
         return;
     }
     let mut node = node;
-    let mut figure = percent(share(node));
+    let mut figure = percent(share);
     loop {
         let name = node.function.full_name();
         let space = if node.function.space == CodeSpace::Kernel {
@@ -209,6 +204,7 @@ const MAX_DEPTH: usize = 24;
 mod tests {
     use super::*;
     use crate::tests::assert_same;
+    use sample::StackCount;
     use testkit::profile;
 
     fn view(profile: &StackProfile) -> ProfileView<'_> {

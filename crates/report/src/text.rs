@@ -147,9 +147,10 @@ fn headline(view: &View<'_>, columns: usize) -> String {
 
 /// Local clock time of an instant.
 fn clock(ms: i64) -> Option<String> {
-    let instant = jiff::Timestamp::from_millisecond(ms)
-        .ok()
-        .filter(|_| ms > 0)?;
+    if ms <= 0 {
+        return None;
+    }
+    let instant = jiff::Timestamp::from_millisecond(ms).ok()?;
     Some(
         instant
             .to_zoned(jiff::tz::TimeZone::system())
@@ -183,15 +184,12 @@ type GuestRow<'m> = (
 
 /// A row for each guest.
 fn domains(guests: &[&DomainModel], m: &Model) -> String {
-    let migrations = |d: &DomainModel| {
-        d.vcpu_migrations()
-            .zip(m.interval_s)
-            .map(|(n, s)| n as f64 / s)
-    };
-    let rows: Vec<_> = guests
-        .iter()
-        .map(|d| (*d, d.exits.top(), d.accesses.first(), migrations(d)))
-        .collect();
+    let mut rows = Vec::new();
+    for d in guests {
+        let moves = d.vcpu_migrations().zip(m.interval_s);
+        let moves = moves.map(|(moves, seconds)| moves as f64 / seconds);
+        rows.push((*d, d.exits.top(), d.accesses.first(), moves));
+    }
     let columns: &[Column<GuestRow<'_>>] = &[
         ("<DOMAIN", |(d, ..)| match d.state {
             DomainState::Running => d.name().to_string(),

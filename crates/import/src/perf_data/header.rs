@@ -176,7 +176,11 @@ fn bytes(file: &mut File, at: u64, size: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(at)).ok()?;
     let read = file.take(size).read_to_end(&mut bytes).ok()?;
-    (read as u64 == size).then_some(bytes)
+    if read as u64 == size {
+        Some(bytes)
+    } else {
+        None
+    }
 }
 
 /// The event formats of the recorded kernel.
@@ -201,7 +205,9 @@ impl KernelFormats {
         // Byte order, size of a word, size of a page.
         bytes.take(6).filter(|machine| machine[0] == 0)?;
         for header in [&b"header_page"[..], b"header_event"] {
-            (bytes.line()? == header).then_some(())?;
+            if bytes.line()? != header {
+                return None;
+            }
             bytes.sized()?;
         }
         for _ in 0..bytes.u32()? {

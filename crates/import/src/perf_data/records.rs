@@ -87,7 +87,7 @@ impl Records {
     fn plain_record(&mut self) -> io::Result<Option<RecordType>> {
         if self.source.fill_buf()?.is_empty() {
             let is_short = self.header.data_len.is_some() && self.source.limit() > 0;
-            self.end(is_short.then_some(CUT));
+            self.end(if is_short { Some(CUT) } else { None });
             return Ok(None);
         }
         let mut start = [0; 8];

@@ -204,12 +204,11 @@ fn row(line: &Captures<'_>, space: Option<Space>, code: Option<u32>) -> Option<P
         }
         None => RowKey::Reason(sanitize(name, MAX_NAME), code),
     };
-    let ns = |column| figure(line, column).map(|us| (us * 1e3) as u64);
     let count = number(line, "count")?;
     let mut time = Timing {
         count,
-        min_ns: ns("min"),
-        max_ns: ns("max"),
+        min_ns: figure(line, "min").map(|us| (us * 1e3) as u64),
+        max_ns: figure(line, "max").map(|us| (us * 1e3) as u64),
         ..Timing::default()
     };
     if let Some(mean) = figure(line, "mean").map(|us| us * 1e3) {

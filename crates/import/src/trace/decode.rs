@@ -159,15 +159,17 @@ pub(super) fn scheduled<'a>(line: &TraceLine<'a>) -> Vec<Scheduled<'a>> {
 
 fn switched<'a>(line: &TraceLine<'a>) -> Option<Vec<Scheduled<'a>>> {
     let found = SWITCH.captures(line.text)?;
-    let text = |name| line.text.get(found.name(name)?.range());
-    let (prev, next) = (number(&found, "prev_tid")?, number(&found, "next_tid")?);
-    let (prev_name, next_name) = (text("prev")?, text("next")?);
+    let prev = number(&found, "prev_tid")?;
+    let next = number(&found, "next_tid")?;
+    let prev_name = line.text.get(found.name("prev")?.range())?;
+    let next_name = line.text.get(found.name("next")?.range())?;
+    let state = line.text.get(found.name("state")?.range())?;
     let task = Task {
         tid: next,
         comm: comm(next_name),
     };
     let out = EventKind::SwitchOut {
-        to: LeftFor::from_letters(text("state")?),
+        to: LeftFor::from_letters(state),
         next: task,
     };
     Some(vec![
@@ -191,7 +193,11 @@ fn traced(line: &TraceLine<'_>, tid: i32, pid: i32, kind: EventKind) -> TracedEv
 fn reason(text: &str) -> Option<&str> {
     let rest = text.split_once("reason ")?.1;
     let name = rest.split(" rip").next().unwrap_or(rest).trim();
-    (!name.is_empty() && name.len() <= 128).then_some(name)
+    if (1..=128).contains(&name.len()) {
+        Some(name)
+    } else {
+        None
+    }
 }
 
 /// `TRAP: HSR_EC: 0x0024 (DABT_LOW), PC: 0x…` (`arch/arm64/kvm/trace_arm.h`).

@@ -57,8 +57,9 @@ impl PlaceReader {
                 self.close(tid);
                 let name = exit_reason::name(isa, code).unwrap_or_default();
                 let has_room = self.exits.len() < MAX_PLACES || self.exits.contains_key(&tid);
-                if let Some(rip) =
-                    hex(text, " rip ").filter(|_| has_room && !INTERRUPTS.contains(&name))
+                if has_room
+                    && !INTERRUPTS.contains(&name)
+                    && let Some(rip) = hex(text, " rip ")
                 {
                     *self.exits.entry(tid).or_default() += 1;
                     self.open.insert(

@@ -7,7 +7,7 @@ mod xml;
 
 pub use read::parse;
 pub use repeated::repeated;
-pub use xml::{children, document};
+pub use xml::{Node, children, document};
 
 use super::cmdline::QemuCommand;
 use super::cpu_set::CpuSet;

@@ -4,7 +4,8 @@ use super::MAX_TEXT;
 use crate::limits::{self, GUEST_MEMORY};
 use crate::{sanitize, sanitize_name};
 use anyhow::{Result, ensure};
-use roxmltree::{Document, Node, ParsingOptions};
+pub use roxmltree::Node;
+use roxmltree::{Document, ParsingOptions};
 
 const MAX_NODES: u32 = 200_000;
 /// The parser compares each attribute with all others of its element: twenty thousand would take

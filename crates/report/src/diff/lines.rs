@@ -148,10 +148,8 @@ pub(super) fn domains(views: [&View<'_>; 2]) -> (Vec<DomainDiff>, Vec<String>) {
         // A guest that is missing in one input was not measured there, which is not the same as
         // zero exits.
         let seconds = [0, 1].map(|side| {
-            views[side]
-                .model
-                .interval_s
-                .filter(|_| pair[side].is_some())
+            pair[side]?;
+            views[side].model.interval_s
         });
         let traced = [0, 1].map(|side| pair[side].is_some() && is_traced(views[side]));
         DomainDiff::new(pair, seconds, traced)
@@ -207,21 +205,17 @@ fn nameless(d: &DomainModel) -> Option<String> {
 
 /// Exits per second without sleep. If neither input has exits, they were not measured.
 fn work(pair: Pair<'_>, seconds: [Option<f64>; 2]) -> Compared {
-    let awake = |d: &DomainModel| {
-        total(
-            d.exits
-                .rows
-                .iter()
-                .filter(|r| !r.idle)
-                .map(|r| r.span.count),
-        )
-    };
     let is_measured = pair.iter().flatten().any(|d| d.exits.count > 0);
     if is_measured {
-        stats::rates(pair.map(|d| d.map_or(0, awake)), seconds)
+        stats::rates(pair.map(|d| d.map_or(0, exits_without_sleep)), seconds)
     } else {
         Compared::default()
     }
+}
+
+fn exits_without_sleep(guest: &DomainModel) -> u64 {
+    let awake = guest.exits.rows.iter().filter(|r| !r.idle);
+    total(awake.map(|r| r.span.count))
 }
 
 /// The rows of both sides by what they are about.
@@ -240,16 +234,14 @@ fn paired<'a, R, K: Ord>(
 fn exits(pair: Pair<'_>, seconds: [Option<f64>; 2]) -> Vec<ExitLine> {
     let all = pair.map(|d| d.map_or(0, |d| d.exits.count));
     let rows = pair.map(|d| d.into_iter().flat_map(|d| &d.exits.rows).collect());
-    let line = |(reason, rows): (&String, [Option<&ExitRow>; 2])| {
-        let change = change(
-            rows.map(|r| r.map(|r| &r.span)),
-            all,
-            all.map(|count| count > 0),
-            seconds,
-        );
-        ExitLine::new(reason, rows.iter().flatten().any(|r| r.idle), change)
-    };
-    let mut lines: Vec<_> = paired(rows, |r| &r.reason).into_iter().map(line).collect();
+    let watched = all.map(|count| count > 0);
+    let mut lines = Vec::new();
+    for (reason, rows) in paired(rows, |r| &r.reason) {
+        let spans = rows.map(|r: Option<&ExitRow>| r.map(|r| &r.span));
+        let is_idle = rows.iter().flatten().any(|r| r.idle);
+        let change = change(spans, all, watched, seconds);
+        lines.push(ExitLine::new(reason, is_idle, change));
+    }
     lines.sort_by_key(|line| (line.idle, std::cmp::Reverse(line.change.most())));
     lines
 }
@@ -287,7 +279,13 @@ fn change(
     watched: [bool; 2],
     seconds: [Option<f64>; 2],
 ) -> Change {
-    let count = [0, 1].map(|side| watched[side].then(|| spans[side].map_or(0, |s| s.count)));
+    let count = [0, 1].map(|side| {
+        if watched[side] {
+            Some(spans[side].map_or(0, |s| s.count))
+        } else {
+            None
+        }
+    });
     let (rate, share) = match count {
         [Some(b), Some(a)] => (stats::rates([b, a], seconds), stats::shares([b, a], all)),
         _ => Default::default(),

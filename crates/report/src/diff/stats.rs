@@ -93,10 +93,11 @@ pub(super) fn rates(counts: [u64; 2], seconds: [Option<f64>; 2]) -> Compared {
     let [Some(tb), Some(ta)] = seconds else {
         return Compared::default();
     };
-    let (rb, ra) = (counts[0] as f64 / tb, counts[1] as f64 / ta);
+    let rb = counts[0] as f64 / tb;
+    let ra = counts[1] as f64 / ta;
     // A count of zero has the spread of a count of one.
-    let spread = |count: u64, t: f64| count.max(1) as f64 / (t * t);
-    let error = (spread(counts[0], tb) + spread(counts[1], ta)).sqrt();
+    let [nb, na] = counts.map(|count| count.max(1) as f64);
+    let error = (nb / (tb * tb) + na / (ta * ta)).sqrt();
     Compared::new(
         [Some(rb), Some(ra)],
         Verdict::of(rb, ra, error).of_counts(counts),
@@ -108,7 +109,13 @@ pub(super) fn rates(counts: [u64; 2], seconds: [Option<f64>; 2]) -> Compared {
 pub(super) fn shares(parts: [u64; 2], all: [u64; 2]) -> Compared {
     let mut compared = rates(
         parts,
-        all.map(|all| (all > 0).then_some(all as f64 / 100.0)),
+        all.map(|all| {
+            if all > 0 {
+                Some(all as f64 / 100.0)
+            } else {
+                None
+            }
+        }),
     );
     if let (Some(before), Some(after)) = (compared.before, compared.after)
         && (before - after).abs() < 0.5

@@ -95,15 +95,11 @@ fn stacks(profile: &StackProfile, times: &[(&Function, u64)]) -> Vec<JsonStack> 
         .enumerate()
         .map(|(i, (function, _))| (*function, i))
         .collect();
-    let numbered = |stack: &StackCount| {
-        profile
-            .named(stack)
-            .filter_map(|f| numbers.get(f).copied())
-            .collect()
-    };
-    profile
-        .stacks
-        .iter()
-        .map(|stack| JsonStack::new(stack, numbered(stack)))
-        .collect()
+    let mut stacks = Vec::new();
+    for stack in &profile.stacks {
+        let functions = profile.named(stack);
+        let numbered = functions.filter_map(|f| numbers.get(f).copied()).collect();
+        stacks.push(JsonStack::new(stack, numbered));
+    }
+    stacks
 }

@@ -201,9 +201,11 @@ fn link_guests(guests: &mut [FollowedGuest], domains: &[JsonDomain]) {
     // Another file may name the only guest of a trace.
     let is_alone = domains.len() == 1 && guests.len() == 1;
     for g in guests {
-        let same = |d: &JsonDomain| d.pid == g.pid && (d.pid.is_some() || d.name == g.name);
-        g.domain =
-            (0..domains.len()).find(|i| is_alone || (same(&domains[*i]) && !taken.contains(i)));
+        g.domain = (0..domains.len()).find(|i| {
+            let d = &domains[*i];
+            let is_same = d.pid == g.pid && (d.pid.is_some() || d.name == g.name);
+            is_alone || (is_same && !taken.contains(i))
+        });
         taken.extend(g.domain);
     }
 }
@@ -211,11 +213,12 @@ fn link_guests(guests: &mut [FollowedGuest], domains: &[JsonDomain]) {
 /// Notes for each span which finding of the report it belongs to.
 fn link_findings(spans: &mut [FindingSpan], findings: &[Finding]) {
     for s in spans {
-        let same = |f: &Finding| f.domain == s.domain && f.covers(s.rule);
-        let exact = findings
-            .iter()
-            .position(|f| same(f) && f.target == s.target);
-        s.finding = exact.or_else(|| findings.iter().position(same));
+        let mut places = (0..findings.len()).filter(|at| {
+            let f = &findings[*at];
+            f.domain == s.domain && f.covers(s.rule)
+        });
+        let first = places.clone().next();
+        s.finding = places.find(|at| findings[*at].target == s.target).or(first);
     }
 }
 
@@ -246,16 +249,18 @@ fn charts(owner: Option<&OwnerTracks>, axis: &TimeAxis) -> Value {
 }
 
 fn line(name: &str, track: &Track, chart: Chart, slots: usize) -> Value {
-    let values = |of: fn(&TrackCell) -> Option<f64>| -> Value {
-        (0..slots)
-            .map(|i| point(track.cells.get(i).and_then(of)))
-            .collect()
-    };
-    let max = values(TrackCell::max);
+    let cells: Vec<Option<&TrackCell>> = (0..slots).map(|i| track.cells.get(i)).collect();
+    let max: Value = cells
+        .iter()
+        .map(|c| point(c.and_then(TrackCell::max)))
+        .collect();
     let mean = if chart.shows_peaks() {
         max.clone()
     } else {
-        values(TrackCell::mean)
+        cells
+            .iter()
+            .map(|c| point(c.and_then(TrackCell::mean)))
+            .collect()
     };
     // Maxima of different moments do not add up.
     let max = Some(max).filter(|max| name != OTHER && *max != mean);

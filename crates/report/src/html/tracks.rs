@@ -65,13 +65,16 @@ impl TimeAxis {
 
     /// Joins neighbouring slots.
     pub fn halve(&mut self) {
-        let join = |pair: &[TimeSlot]| TimeSlot {
-            begin_ms: pair.first().map_or(0, |s| s.begin_ms),
-            end_ms: pair.last().map_or(0, |s| s.end_ms),
-            seconds: pair.iter().map(|s| s.seconds).sum(),
-            intervals: pair.iter().map(|s| s.intervals).sum(),
-        };
-        self.slots = self.slots.chunks(2).map(join).collect();
+        let mut joined = Vec::new();
+        for pair in self.slots.chunks(2) {
+            joined.push(TimeSlot {
+                begin_ms: pair.first().map_or(0, |s| s.begin_ms),
+                end_ms: pair.last().map_or(0, |s| s.end_ms),
+                seconds: pair.iter().map(|s| s.seconds).sum(),
+                intervals: pair.iter().map(|s| s.intervals).sum(),
+            });
+        }
+        self.slots = joined;
         self.width = self.width.max(1) * 2;
     }
 
@@ -128,12 +131,20 @@ impl TrackCell {
 
     /// The mean over the measured time; `None` if nothing was measured.
     pub fn mean(&self) -> Option<f64> {
-        (self.seconds > 0.0).then(|| self.sum / f64::from(self.seconds))
+        if self.seconds > 0.0 {
+            Some(self.sum / f64::from(self.seconds))
+        } else {
+            None
+        }
     }
 
     /// The largest value of an interval; `None` without one.
     pub fn max(&self) -> Option<f64> {
-        (self.seconds > 0.0).then_some(f64::from(self.max))
+        if self.seconds > 0.0 {
+            Some(f64::from(self.max))
+        } else {
+            None
+        }
     }
 }
 
@@ -163,14 +174,15 @@ impl Track {
 
     /// Joins slots as [`TimeAxis::halve`] did.
     pub fn halve(&mut self) {
-        let join = |pair: &[TrackCell]| {
+        let mut joined = Vec::new();
+        for pair in self.cells.chunks(2) {
             let mut sum = TrackCell::default();
-            pair.iter()
-                .filter(|c| c.seconds > 0.0)
-                .for_each(|c| sum.add(c));
-            sum
-        };
-        self.cells = self.cells.chunks(2).map(join).collect();
+            for cell in pair.iter().filter(|c| c.seconds > 0.0) {
+                sum.add(cell);
+            }
+            joined.push(sum);
+        }
+        self.cells = joined;
     }
 
     fn grow(&mut self, cells: usize) {
