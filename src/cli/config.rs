@@ -68,25 +68,26 @@ fn find(
     variable: impl Fn(&str) -> Option<std::ffi::OsString>,
     exists: impl Fn(&Path) -> bool,
 ) -> Option<PathBuf> {
+    if let Some(asked) = asked {
+        return Some(asked.to_owned());
+    }
     let user = user_folder(&variable).map(|folder| folder.join("config.toml"));
-    let usual = || {
-        user.into_iter()
-            .chain([PathBuf::from(SYSTEM)])
-            .find(|path| exists(path))
-    };
-    asked.map(PathBuf::from).or_else(usual)
+    let mut usual = user.into_iter().chain([PathBuf::from(SYSTEM)]);
+    usual.find(|path| exists(path))
 }
 
 /// The folder of the user's own config file; `None` if the environment names no home.
 fn user_folder(variable: &impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<PathBuf> {
-    let set = |name: &str| {
-        variable(name)
-            .filter(|v| !v.is_empty())
-            .map(PathBuf::from)
-            .filter(|p| p.is_absolute())
+    let folder = match absolute(variable("XDG_CONFIG_HOME")) {
+        Some(folder) => folder,
+        None => absolute(variable("HOME"))?.join(".config"),
     };
-    let folder = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")));
-    folder.map(|folder| folder.join("kvmtop"))
+    Some(folder.join("kvmtop"))
+}
+
+/// A path from the environment, which the XDG specification wants absolute.
+fn absolute(path: Option<std::ffi::OsString>) -> Option<PathBuf> {
+    path.map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
 /// A config file is no longer than this.
@@ -98,11 +99,12 @@ const MAX_BYTES: u64 = 1 << 20;
 /// # Errors
 /// There is no folder for it, it is wrong, or it cannot be written.
 pub fn write_screen(asked: Option<&Path>, choices: &ScreenChoices) -> anyhow::Result<PathBuf> {
-    let own = || user_folder(&|name| std::env::var_os(name)).map(|f| f.join("config.toml"));
-    let path = asked
-        .map(PathBuf::from)
-        .or_else(own)
-        .context("nothing is written: neither HOME nor XDG_CONFIG_HOME names a folder")?;
+    let path = match asked {
+        Some(asked) => asked.to_owned(),
+        None => user_folder(&|name| std::env::var_os(name))
+            .context("nothing is written: neither HOME nor XDG_CONFIG_HOME names a folder")?
+            .join("config.toml"),
+    };
     let before = match read_found(&path, asked) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => String::new(),
         text => text.with_context(|| format!("cannot read {}", path.display()))?,

@@ -6,7 +6,7 @@ use crate::ui::EngineDetail;
 use crate::ui::ScreenSettings;
 use ::live::MonitorUse;
 use judge::analysis::DomainFilter;
-use judge::lint::{self, RuleId};
+use judge::lint;
 use session::Limits;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -38,6 +38,11 @@ pub struct Settings {
     pub limits: Limits,
 }
 
+/// The values of an option, or those of the config file where it was not given.
+fn given_or<T: Clone>(given: &[T], file: &[T]) -> Vec<T> {
+    if given.is_empty() { file } else { given }.to_vec()
+}
+
 impl Settings {
     /// Merges options and config file; a command without an option uses the config file's value.
     pub fn new(
@@ -47,20 +52,14 @@ impl Settings {
         screen: Option<&ScreenArgs>,
     ) -> Self {
         let none = SamplingArgs::default();
-        let of_screen = config.screen.interval.filter(|_| screen.is_some());
-        let of_screen = of_screen.map(Duration::from_secs_f64);
-        let (given, file) = (sampling.unwrap_or(&none), &config.sampling);
-        let or = |given: &[RuleId], file: &[RuleId]| {
-            if given.is_empty() {
-                file.to_vec()
-            } else {
-                given.to_vec()
-            }
+        let of_screen = match screen {
+            Some(_) => config.screen.interval.map(Duration::from_secs_f64),
+            None => None,
         };
-        let (warn, allow) = (
-            or(&choice.warn, &config.findings.warn),
-            or(&choice.allow, &config.findings.allow),
-        );
+        let given = sampling.unwrap_or(&none);
+        let file = &config.sampling;
+        let warn = given_or(&choice.warn, &config.findings.warn);
+        let allow = given_or(&choice.allow, &config.findings.allow);
         let rules = lint::Options::default();
         Self {
             interval: given
@@ -77,11 +76,7 @@ impl Settings {
             kvm_events: file.kvm_events || given.kvm_events,
             engine_detail: [&file.engine_detail[..], &given.engine_detail].concat(),
             domains: DomainFilter {
-                patterns: if choice.domains.is_empty() {
-                    file.domains.clone()
-                } else {
-                    choice.domains.clone()
-                },
+                patterns: given_or(&choice.domains, &file.domains),
             },
             findings: lint::Options {
                 thresholds: config.thresholds,

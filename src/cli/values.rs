@@ -12,17 +12,12 @@ pub const INTERVAL_RANGE: (f64, f64) = (0.1, 60.0);
 /// # Errors
 /// A sentence, for anything outside of [`INTERVAL_RANGE`].
 pub fn interval(text: &str) -> Result<Duration, String> {
-    let wrong = || {
-        format!(
-            "the interval is seconds from {} to {}, as in -d 0.5",
-            INTERVAL_RANGE.0, INTERVAL_RANGE.1
-        )
-    };
-    let value = duration(text).map_err(|_| wrong())?;
-    if (INTERVAL_RANGE.0..=INTERVAL_RANGE.1).contains(&value.as_secs_f64()) {
-        Ok(value)
-    } else {
-        Err(wrong())
+    let (min, max) = INTERVAL_RANGE;
+    match duration(text) {
+        Ok(value) if (min..=max).contains(&value.as_secs_f64()) => Ok(value),
+        _ => Err(format!(
+            "the interval is seconds from {min} to {max}, as in -d 0.5"
+        )),
     }
 }
 
@@ -53,17 +48,19 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// A sentence, for zero and any other text.
 pub fn size(text: &str) -> Result<u64, String> {
-    let wrong = || "a size is a number of bytes with K, M, G or T, as in 500M".to_string();
-    let units = [('K', 10), ('M', 20), ('G', 30), ('T', 40)];
-    let with_unit = units
-        .iter()
-        .find_map(|(unit, shift)| Some((text.strip_suffix(*unit)?, *shift)));
-    let (number, shift) = with_unit.unwrap_or((text, 0));
-    let number: u64 = number.parse().map_err(|_| wrong())?;
-    number
-        .checked_mul(1 << shift)
-        .filter(|bytes| *bytes > 0)
-        .ok_or_else(wrong)
+    match bytes(text) {
+        Some(bytes) if bytes > 0 => Ok(bytes),
+        _ => Err("a size is a number of bytes with K, M, G or T, as in 500M".to_owned()),
+    }
+}
+
+fn bytes(text: &str) -> Option<u64> {
+    for (unit, shift) in [('K', 10), ('M', 20), ('G', 30), ('T', 40)] {
+        if let Some(number) = text.strip_suffix(unit) {
+            return number.parse::<u64>().ok()?.checked_mul(1 << shift);
+        }
+    }
+    text.parse().ok()
 }
 
 /// An address with its port to listen on.

@@ -72,18 +72,17 @@ pub fn start_with(settings: &Settings, files: Option<CapabilitySet>, at_once: bo
         discovery: Some(discovery),
         ..CollectorOptions::default()
     });
-    let events = CollectorCommand::OnDemand(OnDemand::KvmEvents, true);
-    let events = settings
-        .kvm_events
-        .then(|| ("--kvm-events".to_owned(), events));
-    let details = settings.engine_detail.iter().map(|detail| {
+    let mut asked = Vec::new();
+    if settings.kvm_events {
+        let command = CollectorCommand::OnDemand(OnDemand::KvmEvents, true);
+        asked.push(("--kvm-events".to_owned(), command));
+    }
+    for detail in &settings.engine_detail {
         let name = detail.to_possible_value().unwrap_or_default();
-        (
-            format!("--engine-detail {}", name.get_name()),
-            detail.command(true),
-        )
-    });
-    for (option, command) in events.into_iter().chain(details) {
+        let option = format!("--engine-detail {}", name.get_name());
+        asked.push((option, detail.command(true)));
+    }
+    for (option, command) in asked {
         if let Err(why) = feed.execute(command) {
             say(&format!("{option}: {}; {}", why.cause, why.fix));
         }

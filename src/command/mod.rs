@@ -166,7 +166,11 @@ fn only_files(inputs: &[PathBuf], output: Option<&Path>) {
 
 /// Where the screen of a recording writes its files; text needs none.
 fn screen_folder(args: &BatchArgs) -> Option<&'static Path> {
-    (!args.batch).then_some(HERE.as_ref())
+    if args.batch {
+        None
+    } else {
+        Some(HERE.as_ref())
+    }
 }
 
 /// The calling thread gives up all rights but these.

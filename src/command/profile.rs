@@ -57,15 +57,13 @@ fn selected<'a>(
         .filter(|guest| target.matches(&guest.facts))
         .collect();
     let tid: Option<i32> = target.as_str().parse().ok();
-    let by_thread = || {
-        guests
-            .iter()
-            .find(|guest| guest.threads.iter().any(|thread| Some(thread.tid) == tid))
-    };
+    let mut with_thread = guests
+        .iter()
+        .filter(|guest| guest.threads.iter().any(|thread| Some(thread.tid) == tid));
     let (guest, tid) = match matching[..] {
         [guest] => (guest, None),
         [] => {
-            let guest = by_thread().with_context(|| {
+            let guest = with_thread.next().with_context(|| {
                 format!(
                     "no guest and no thread of one is {}; running: {}",
                     target.as_str(),

@@ -78,10 +78,11 @@ pub fn read(
     let mut samples = session
         .cursor()
         .described_by(|sample| descriptions.complete(sample));
-    let ms = |time, option| time_ms(range, time, option);
-    let first = ms(reading.from, "--from")?.map_or(0, |ms| samples.index_from(ms));
-    let last = ms(reading.to, "--to")?.map_or(usize::MAX, |ms| samples.index_at(ms));
-    let at_ms = ms(reading.at, "--at")?;
+    let from_ms = time_ms(range, reading.from, "--from")?;
+    let to_ms = time_ms(range, reading.to, "--to")?;
+    let at_ms = time_ms(range, reading.at, "--at")?;
+    let first = from_ms.map_or(0, |ms| samples.index_from(ms));
+    let last = to_ms.map_or(usize::MAX, |ms| samples.index_at(ms));
     ensure!(
         !reading.has_time() || first < last,
         "there is no interval between --from and --to"

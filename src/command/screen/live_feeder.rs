@@ -90,23 +90,25 @@ pub(crate) fn feed(
     kept: &KeptSamples,
     events: &SyncSender<ScreenEvent>,
 ) {
-    let run = || -> anyhow::Result<()> {
-        while let Some(sample) = samples.next()? {
-            let mut interval = pipeline.next_or_first(Arc::new(sample));
-            interval.keep_only(filter);
-            let tick = Tick {
-                kept_from_ms: kept.first_ms(),
-                ..interval.into()
-            };
-            if let Err(TrySendError::Disconnected(_)) =
-                events.try_send(ScreenEvent::Tick(Box::new(tick)))
-            {
-                break;
+    run_feeder(
+        || {
+            while let Some(sample) = samples.next()? {
+                let mut interval = pipeline.next_or_first(Arc::new(sample));
+                interval.keep_only(filter);
+                let tick = Tick {
+                    kept_from_ms: kept.first_ms(),
+                    ..interval.into()
+                };
+                if let Err(TrySendError::Disconnected(_)) =
+                    events.try_send(ScreenEvent::Tick(Box::new(tick)))
+                {
+                    break;
+                }
             }
-        }
-        Ok(())
-    };
-    run_feeder(run, events);
+            Ok(())
+        },
+        events,
+    );
     drop(samples);
 }
 

@@ -35,7 +35,8 @@ pub fn replay(
     settings: &Settings,
 ) -> anyhow::Result<()> {
     crate::command::needs_terminal()?;
-    let (filter, rules) = (settings.domains.clone(), settings.findings.clone());
+    let filter = settings.domains.clone();
+    let rules = settings.findings.clone();
     let (commands, requests) = channel();
     let feeder = move |events: SyncSender<ScreenEvent>| {
         run_feeder(
@@ -149,7 +150,11 @@ impl<'a> Player<'a> {
 
     /// How long until the next sample is due; `None`: only a command moves on.
     fn due(&self) -> Option<Duration> {
-        (self.playing && self.position < self.last()).then(|| self.step().max(FRAME))
+        if self.playing && self.position < self.last() {
+            Some(self.step().max(FRAME))
+        } else {
+            None
+        }
     }
 
     /// How many samples to move on so that playing keeps its speed.
@@ -196,7 +201,8 @@ impl<'a> Player<'a> {
     /// The next or previous sample with a new problem; else the end of what was searched.
     fn find_problem(&mut self, is_next: bool) -> usize {
         self.playing = false;
-        let (at, len) = (self.position, self.intervals.samples.len());
+        let at = self.position;
+        let len = self.intervals.samples.len();
         let mut end = at;
         for _ in 0..MAX_SEARCHES {
             let range = if is_next {
