@@ -24,15 +24,15 @@ impl<'a> Surroundings<'a> {
             Some(one) if finding.also.is_empty() => vec![one],
             _ => ctx.guests.iter().collect(),
         };
-        let is_qemu = |g: &&GuestContext<'_>| g.domain.facts.vmm == Vmm::Qemu;
-        let other_vmm = if guests.iter().any(is_qemu) {
+        let mut vmms = guests.iter().map(|guest| &guest.domain.facts.vmm);
+        let other_vmm = if vmms.any(|vmm| *vmm == Vmm::Qemu) {
             None
         } else {
             guests.first().map(|guest| guest.domain.facts.vmm.as_str())
         };
-        let is_libvirts = |g: &&GuestContext<'_>| g.config.libvirt != Some(false);
+        let mut libvirts = guests.iter().map(|guest| guest.config.libvirt);
         Self {
-            libvirt: guests.is_empty() || guests.iter().any(is_libvirts),
+            libvirt: guests.is_empty() || libvirts.any(|known| known != Some(false)),
             other_vmm,
             guest,
         }

@@ -3,7 +3,7 @@
 use super::{advice, command, cpu, libvirt_advice, timer, xml};
 use crate::lint::facts::{Context, Fix, GuestContext};
 use crate::model::drive_files;
-use kvm::hyperv::{self, Enlightenment};
+use kvm::hyperv;
 use kvm::pattern::Pattern;
 
 /// The enlightenments with which Windows keeps time without QEMU (QEMU, `hyperv.rst`).
@@ -80,14 +80,14 @@ pub(crate) fn windows_timers(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec
     if guest.config.hypervisor_hidden && missing(guest, supported).is_empty() {
         return switch_on(guest, &[]);
     }
-    let (synic, may_avic) = (supported.contains(&"synic"), host_offers(guest, "avic"));
+    let synic = supported.contains(&"synic");
+    let may_avic = host_offers(guest, "avic");
     let has_avic = may_avic && guest.config.machine.version.is_none_or(|v| v >= AVIC_SINCE);
     let avic = ctx.apic_virtualisation() == Some(true) && has_avic;
-    let wanted: Vec<&str> = supported
-        .iter()
-        .copied()
-        .chain((avic && synic).then_some("avic"))
-        .collect();
+    let mut wanted = supported.to_vec();
+    if avic && synic {
+        wanted.push("avic");
+    }
     let mut fixes = enable(guest, &wanted);
     if fixes.is_empty() {
         // It has everything that it needs, so something inside forces another clock.
@@ -121,17 +121,11 @@ pub(crate) fn enable(guest: &GuestContext<'_>, wanted: &[&str]) -> Vec<Fix> {
     if !guest.config.is_x86() {
         return Vec::new();
     }
-    let known = |known: &&Enlightenment| {
-        wanted.contains(&known.name)
-            || wanted
-                .iter()
-                .any(|name| hyperv::needs(name).contains(&known.name))
-    };
-    let all: Vec<&str> = hyperv::ALL
-        .iter()
-        .filter(known)
-        .map(|known| known.name)
-        .collect();
+    let mut all: Vec<&str> = hyperv::ALL.iter().map(|known| known.name).collect();
+    all.retain(|known| {
+        let mut needs = wanted.iter().map(|name| hyperv::needs(name));
+        wanted.contains(known) || needs.any(|needs| needs.contains(known))
+    });
     let (names, refused): (Vec<_>, Vec<_>) = missing(guest, &all)
         .into_iter()
         .partition(|name| host_offers(guest, name));

@@ -44,9 +44,11 @@ pub(crate) fn in_place(guests: &[GuestContext<'_>], own: Option<usize>, fix: Fix
     if fix.kind != FixKind::LibvirtXml {
         return fix;
     }
-    let is_its = |guest: &&GuestContext<'_>| Some(guest.name()) == fix.domain.as_deref();
-    let own = own.and_then(|at| guests.get(at)).filter(is_its);
-    let Some(guest) = own.or_else(|| guests.iter().find(is_its)) else {
+    // Guests may have one name.
+    let own = own.and_then(|at| guests.get(at));
+    let mut candidates = own.into_iter().chain(guests);
+    let its = candidates.find(|guest| Some(guest.name()) == fix.domain.as_deref());
+    let Some(guest) = its else {
         return fix;
     };
     let Some(xml) = guest.domain.facts.xml.as_ref() else {
@@ -161,12 +163,8 @@ impl Fix {
     /// Whether it is XML for whoever creates a transient guest, which `virsh edit` would make a
     /// persistent one.
     pub fn is_for_creator(&self) -> bool {
-        let is_named = || {
-            self.needs
-                .as_ref()
-                .is_some_and(|needs| needs.contains("the XML that it is created from"))
-        };
-        self.kind == FixKind::LibvirtXml && is_named()
+        let needs = self.needs.as_deref().unwrap_or_default();
+        self.kind == FixKind::LibvirtXml && needs.contains("the XML that it is created from")
     }
 
     /// Makes it a fix for a transient guest, which libvirt keeps no configuration of.
@@ -204,10 +202,10 @@ pub(crate) fn setting(
 pub(crate) fn virsh(guest: &GuestContext<'_>, verb: &str, rest: &str) -> String {
     let uuid = guest.domain.facts.uuid.as_ref().map(|u| u.value.as_str());
     let is_made = guest.domain.facts.name.from == Origin::BuiltIn;
-    let argument = match uuid.filter(|_| guest.is_namesake || is_made) {
-        None if is_made => "GUEST".to_owned(),
-        Some(uuid) => domain_argument(uuid, Some(uuid)),
-        None => domain_argument(guest.name(), uuid),
+    let argument = match uuid {
+        Some(uuid) if guest.is_namesake || is_made => domain_argument(uuid, Some(uuid)),
+        _ if is_made => "GUEST".to_owned(),
+        _ => domain_argument(guest.name(), uuid),
     };
     format!("virsh {verb} {argument} {rest}")
         .trim_end()
@@ -231,13 +229,10 @@ pub(crate) fn is_transient(guest: &GuestContext<'_>) -> bool {
 
 /// Where a piece of XML goes, and what it needs.
 pub(crate) fn into_xml(guest: &GuestContext<'_>, need: &str) -> String {
-    let uuid = guest
-        .domain
-        .facts
-        .uuid
-        .as_ref()
-        .filter(|_| guest.is_namesake);
-    let uuid = uuid.map_or_else(String::new, |u| format!(" ({})", u.value));
+    let uuid = match &guest.domain.facts.uuid {
+        Some(uuid) if guest.is_namesake => format!(" ({})", uuid.value),
+        _ => String::new(),
+    };
     let whose = if is_transient(guest) {
         "the XML that it is created from: transient guest"
     } else {
@@ -326,12 +321,13 @@ pub(crate) fn cpu_feature(
 
 /// Ways to continue a post-copy migration that lost its connection.
 pub(crate) fn recover_postcopy(guest: &GuestContext<'_>) -> Vec<Fix> {
-    let resume = |by: &str| advice(format!("Repair the network and resume it: {by}"));
-    let by_hand =
-        resume("migrate-recover on the target, then migrate with resume on the source (QMP)");
-    either(
-        guest,
-        resume("virsh migrate --postcopy-resume with the options it was started with"),
-        by_hand,
-    )
+    let by_libvirt = advice(
+        "Repair the network and resume it: virsh migrate --postcopy-resume with the options it \
+        was started with",
+    );
+    let by_hand = advice(
+        "Repair the network and resume it: migrate-recover on the target, then migrate with \
+        resume on the source (QMP)",
+    );
+    either(guest, by_libvirt, by_hand)
 }

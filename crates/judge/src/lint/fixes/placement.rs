@@ -8,7 +8,7 @@ use super::{
 use crate::figures::bytes;
 use crate::lint::facts::{Audience, Context, Fix, FixKind, GuestContext};
 use crate::model::ThreadModel;
-use crate::placement::{GuestLayout, GuestPlan, Pinning};
+use crate::placement::{GuestPlan, Pinning};
 use kvm::CpuSet;
 
 /// The most pins in one fix.
@@ -47,12 +47,11 @@ pub(crate) fn changes(ctx: &Context<'_>, changed: &[(&GuestContext<'_>, &GuestPl
         fix.extend(pin_commands(ctx, guest, part));
         // Without this the vCPUs are far from the memory until the guest starts again.
         let is_bound = guest.config.numa.nodes.is_some() || !guest.config.numa.cells.is_empty();
-        fix.extend(
-            part.memory
-                .as_ref()
-                .filter(|_| !is_bound)
-                .and_then(|nodes| migrate(guest, nodes)),
-        );
+        if let Some(nodes) = &part.memory
+            && !is_bound
+        {
+            fix.extend(migrate(guest, nodes));
+        }
         fix.extend(pins_xml(guest, part));
         fix.extend(shape(ctx, guest, part));
     }
@@ -68,7 +67,10 @@ pub(crate) fn migrate(guest: &GuestContext<'_>, nodes: &CpuSet) -> Option<Fix> {
         .copied()
         .filter(|node| !nodes.contains(*node))
         .collect();
-    let pid = guest.domain.facts.pid.filter(|_| !others.is_empty())?;
+    if others.is_empty() {
+        return None;
+    }
+    let pid = guest.domain.facts.pid?;
     Some(
         command(format!("migratepages {pid} {others} {nodes}"))
             .needing("moves the memory at once; the guest may stall meanwhile"),
@@ -96,25 +98,25 @@ fn planned_pins<'a>(
     guest: &'a GuestContext<'_>,
     part: &'a GuestPlan,
 ) -> Vec<PlannedPin<'a>> {
-    let (all, now) = (&ctx.map().all, ctx.layout(guest));
-    let known = |cpus: Option<&'a CpuSet>| cpus.filter(|cpus| !cpus.is_empty()).unwrap_or(all);
+    let all = &ctx.map().all;
+    let now = ctx.layout(guest);
     let mut pins = Vec::new();
     for (v, cpus) in &part.vcpus {
-        let was = known(now.vcpus.get(*v as usize));
+        let was = now.vcpus.get(*v as usize);
         pins.push(PlannedPin {
             verb: format!("vcpupin {v}"),
             cpus,
-            was,
+            was: was.filter(|was| !was.is_empty()).unwrap_or(all),
             thread: guest.domain.vcpu(*v),
         });
     }
     for (id, cpus) in &part.helpers {
         let verb = id.map_or_else(|| "emulatorpin".into(), |id| format!("iothreadpin {id}"));
-        let was = known(now.helpers.get(id).and_then(|helper| helper.cpus.as_ref()));
+        let was = now.helpers.get(id).and_then(|helper| helper.cpus.as_ref());
         pins.push(PlannedPin {
             verb,
             cpus,
-            was,
+            was: was.filter(|was| !was.is_empty()).unwrap_or(all),
             thread: guest.domain.helper(*id),
         });
     }
@@ -125,11 +127,12 @@ fn planned_pins<'a>(
 fn pin_commands(ctx: &Context<'_>, guest: &GuestContext<'_>, part: &GuestPlan) -> Vec<Fix> {
     let pins = planned_pins(ctx, guest, part);
     if guest.config.libvirt == Some(false) {
-        // A file may not have the threads' ids, and 0 is the shell's own.
-        let tid = |pin: &PlannedPin<'_>| pin.thread.map(|thread| thread.tid).filter(|tid| *tid > 0);
-        let line =
-            |pin: &PlannedPin<'_>, cpus: &CpuSet| Some(format!("taskset -pc {cpus} {}", tid(pin)?));
-        let fix = by_commands(&pins, line).map(|fix| fix.needing(UNTIL_GUEST_ENDS));
+        let fix = by_commands(&pins, |pin, cpus| {
+            // A file may not have the threads' ids, and 0 is the shell's own.
+            let tid = pin.thread.map(|thread| thread.tid).filter(|tid| *tid > 0)?;
+            Some(format!("taskset -pc {cpus} {tid}"))
+        });
+        let fix = fix.map(|fix| fix.needing(UNTIL_GUEST_ENDS));
         return one_affinity(ctx, guest).into_iter().chain(fix).collect();
     }
     let (scope, need) = match scope(guest) {
@@ -137,7 +140,7 @@ fn pin_commands(ctx: &Context<'_>, guest: &GuestContext<'_>, part: &GuestPlan) -
         scope if is_transient(guest) => (scope, LIVE_ALONE),
         scope => (scope, LIVE_AND_KEPT),
     };
-    let line = |pin: &PlannedPin<'_>, cpus: &CpuSet| {
+    let fix = by_commands(&pins, |pin, cpus| {
         // `virsh` takes `r` for all CPUs of the host (virsh(1), vcpupin, emulatorpin, iothreadpin).
         let cpus = if ctx.map().restricts(cpus) {
             cpus.to_string()
@@ -145,16 +148,11 @@ fn pin_commands(ctx: &Context<'_>, guest: &GuestContext<'_>, part: &GuestPlan) -
             "r".to_owned()
         };
         let (verb, number) = pin.verb.split_once(' ').unwrap_or((&pin.verb, ""));
-        Some(virsh(
-            guest,
-            verb,
-            format!("{number} {cpus} {scope}").trim_start(),
-        ))
-    };
-    by_commands(&pins, line)
-        .map(|fix| fix.needing(need).only(Audience::Libvirt))
-        .into_iter()
-        .collect()
+        let rest = format!("{number} {cpus} {scope}");
+        Some(virsh(guest, verb, rest.trim_start()))
+    });
+    let fix = fix.map(|fix| fix.needing(need).only(Audience::Libvirt));
+    fix.into_iter().collect()
 }
 
 fn by_commands(
@@ -173,14 +171,14 @@ fn by_commands(
 /// The one set of CPUs that Proxmox gives all threads of a guest.
 fn one_affinity(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Option<Fix> {
     let now = ctx.layout(guest);
-    let id = guest
-        .proxmox_id()
-        .filter(|_| now.pinning == Pinning::OneSet)?;
-    let set = |layout: &GuestLayout| match layout.vcpus.first() {
+    if now.pinning != Pinning::OneSet {
+        return None;
+    }
+    let id = guest.proxmox_id()?;
+    let [text, undo] = [ctx.planned(guest)?, now].map(|layout| match layout.vcpus.first() {
         Some(cpus) if ctx.map().restricts(cpus) => format!("qm set {id} --affinity {cpus}"),
         _ => format!("qm set {id} --delete affinity"),
-    };
-    let (text, undo) = (set(ctx.planned(guest)?), set(now));
+    });
     if text == undo {
         None
     } else {

@@ -145,38 +145,31 @@ fn by_exits(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Event> {
     let over = guest.window();
     // A guest that still runs after a triple fault has rebooted.
     let goes_on = !ctx.is_file() && guest.running();
-    let event = |severity, incident: &'static Incident, count: u64, what: String, mark| {
-        let rebooted = *incident == texts::TRIPLE_FAULT && goes_on && count <= REBOOT_FAULTS;
-        let severity = if rebooted { Info } else { severity };
-        Event {
-            severity,
-            incident,
-            evidence: format!("{count} {what} {over}"),
-            mark,
-        }
-    };
     let mut events = Vec::new();
     for row in &guest.domain.exits.rows {
         if let Some((_, severity, incident)) = EXITS.iter().find(|(kind, ..)| kind.matches(row)) {
-            let mark = Some(Mark::Exit(row.reason.clone()));
-            events.push(event(
-                *severity,
+            let count = row.span.count;
+            let rebooted = **incident == texts::TRIPLE_FAULT && goes_on && count <= REBOOT_FAULTS;
+            events.push(Event {
+                severity: if rebooted { Info } else { *severity },
                 incident,
-                row.span.count,
-                format!("{} exits", row.reason),
-                mark,
-            ));
+                evidence: format!("{count} {} exits {over}", row.reason),
+                mark: Some(Mark::Exit(row.reason.clone())),
+            });
         }
     }
     for (vcpu, reason, count) in &guest.domain.userspace {
         if let (None, Some((severity, incident))) = (vcpu, returned(*reason)) {
             let meaning =
                 returns::errno_meaning(*reason).map_or_else(String::new, |m| format!(" ({m})"));
-            let what = format!(
-                "returns of KVM_RUN with {}{meaning}",
-                returns::display(*reason)
-            );
-            events.push(event(severity, incident, *count, what, None));
+            let rebooted = *incident == texts::TRIPLE_FAULT && goes_on && *count <= REBOOT_FAULTS;
+            let reason = returns::display(*reason);
+            events.push(Event {
+                severity: if rebooted { Info } else { severity },
+                incident,
+                evidence: format!("{count} returns of KVM_RUN with {reason}{meaning} {over}"),
+                mark: None,
+            });
         }
     }
     events

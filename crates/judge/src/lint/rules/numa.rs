@@ -10,7 +10,6 @@ use crate::lint::facts::{
 use crate::lint::fixes;
 use crate::lint::fixes::placement::guest_placement;
 use crate::model::total;
-use crate::placement::faults::PinnedPair;
 use kvm::CpuSet;
 use std::collections::BTreeSet;
 
@@ -168,12 +167,10 @@ fn memory_elsewhere(
         );
         return Some(found.saying(MEMORY_ELSEWHERE));
     }
-    let bound = guest
-        .config
-        .numa
-        .nodes
-        .as_ref()
-        .filter(|_| ctx.layout(guest).memory_elsewhere(ctx.map()))?;
+    let bound = guest.config.numa.nodes.as_ref()?;
+    if !ctx.layout(guest).memory_elsewhere(ctx.map()) {
+        return None;
+    }
     let evidence = vec![format!(
         "<numatune> binds memory to node {bound}; the vCPUs are pinned to CPUs {cpus} on node \
             {nodes}"
@@ -188,14 +185,13 @@ fn memory_elsewhere(
 }
 
 fn move_memory(guest: &GuestContext<'_>, nodes: &CpuSet) -> Vec<Fix> {
-    let xml = || {
-        let text = fixes::placement::numatune(nodes);
-        fixes::xml(guest, text).needing(&fixes::into_xml(guest, fixes::POWER_CYCLE))
-    };
-    known([
-        (guest.config.libvirt != Some(false)).then(xml),
-        fixes::placement::migrate(guest, nodes),
-    ])
+    let mut fix = Vec::new();
+    if guest.config.libvirt != Some(false) {
+        let xml = fixes::xml(guest, fixes::placement::numatune(nodes));
+        fix.push(xml.needing(&fixes::into_xml(guest, fixes::POWER_CYCLE)));
+    }
+    fix.extend(fixes::placement::migrate(guest, nodes));
+    fix
 }
 
 fn smt(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -238,18 +234,18 @@ fn smt(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     if pairs.is_empty() {
         return;
     }
-    let named = |pair: &PinnedPair| {
-        format!(
-            "vCPUs {} and {} on CPUs {} and {}",
-            pair.first_vcpu, pair.vcpu, pair.first_cpu, pair.cpu
-        )
-    };
     let cores: BTreeSet<CpuSet> = pairs
         .iter()
         .map(|pair| ctx.topology().siblings(pair.first_cpu))
         .collect();
     let cores = listed(cores.iter().map(CpuSet::to_string).collect());
-    let pairs_text = listed(pairs.iter().map(named).collect());
+    let named = pairs.iter().map(|pair| {
+        format!(
+            "vCPUs {} and {} on CPUs {} and {}",
+            pair.first_vcpu, pair.vcpu, pair.first_cpu, pair.cpu
+        )
+    });
+    let pairs_text = listed(named.collect());
     let evidence = vec![
         format!("{seen}: {pairs_text}"),
         format!("CPUs that share a core on this host: {cores}"),

@@ -62,8 +62,9 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
         );
     }
     // Exits that exist only without an accelerated APIC, or accesses to its page.
-    let on_page = |a: u64| a & !0xfff == 0xfee0_0000;
-    let page = guest.accesses(|r| r.space == Space::Mmio && r.address.is_some_and(on_page));
+    let page = guest.accesses(|r| {
+        r.space == Space::Mmio && r.address.is_some_and(|at| at & !0xfff == 0xfee0_0000)
+    });
     let windows = guest.exits(&[ExitKind::InterruptWindow, ExitKind::TprBelowThreshold]);
     let mut signs = vec![windows, page];
     signs.retain(|sign| sign.count > 0);

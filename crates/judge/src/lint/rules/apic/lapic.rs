@@ -11,8 +11,12 @@ use sample::Direction;
 
 pub(super) fn lapic(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let exits = guest.exits(&[ExitKind::ApicAccess]);
-    let on_page = |a: u64| (0xfee0_0000..0xfef0_0000).contains(&a);
-    let page = guest.accesses(|r| r.space == Space::Mmio && r.address.is_some_and(on_page));
+    let page = guest.accesses(|r| {
+        let is_apics = r
+            .address
+            .is_some_and(|at| (0xfee0_0000..0xfef0_0000).contains(&at));
+        r.space == Space::Mmio && is_apics
+    });
     // An inhibited APICv shows accesses to the page too; that is the rule apicv-inhibited.
     let inhibited = guest.config.hyperv.has("synic") && !guest.config.hyperv.has("avic");
     let accesses = if exits.count >= page.count {
@@ -89,13 +93,9 @@ pub(super) fn ipis(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
             "(most likely interrupt commands; the kvm_apic_ipi tracepoint shows them)",
         );
     }
-    let many_msrs = || {
-        guest
-            .exits(&[ExitKind::MsrWrite])
-            .per_vcpu
-            .is_some_and(|per| per >= steps.info)
-    };
-    if sent.count == 0 && !guest.has_accesses(Space::Msr) && many_msrs() {
+    let msr_writes = guest.exits(&[ExitKind::MsrWrite]).per_vcpu;
+    let has_many_msrs = msr_writes.is_some_and(|per| per >= steps.info);
+    if sent.count == 0 && !guest.has_accesses(Space::Msr) && has_many_msrs {
         return verdicts.cannot_tell(
             "these figures do not name the MSRs that the guest writes (the msr table does)",
         );

@@ -159,7 +159,10 @@ fn of_vcpu<'a>(
     let severity = steps
         .of(100.0 * by_tasks / cpu.wanted())
         .filter(|severity| *severity > Severity::Info)?;
-    (by_tasks * 2.0 >= cpu.wait?).then_some((severity.min(most), shares))
+    if by_tasks * 2.0 < cpu.wait? {
+        return None;
+    }
+    Some((severity.min(most), shares))
 }
 
 /// The processes of the host that have one name.

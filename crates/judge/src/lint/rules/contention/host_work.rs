@@ -10,7 +10,7 @@ use crate::lint::fixes::isolation::Isolation;
 use crate::lint::fixes::placement::{guest_placement, placement};
 use crate::model::ThreadModel;
 use crate::model::{CpuModel, HostTaskModel};
-use crate::placement::{GuestPlan, MoveReason, faults, singles};
+use crate::placement::{MoveReason, faults, singles};
 use kvm::CpuSet;
 use std::cmp::Ordering;
 
@@ -42,13 +42,12 @@ pub(super) fn starved(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         "every CPU of {} has a vCPU pinned to it alone",
         map.general()
     )];
-    let makes_room = |p: &GuestPlan| p.reasons.contains_key(&MoveReason::HostStarved) || p.shares;
-    let guests: Vec<usize> = ctx
-        .plan()
-        .changed()
-        .filter(|(_, p)| makes_room(p))
-        .map(|(g, _)| g)
-        .collect();
+    let mut guests: Vec<usize> = Vec::new();
+    for (guest, plan) in ctx.plan().changed() {
+        if plan.shares || plan.reasons.contains_key(&MoveReason::HostStarved) {
+            guests.push(guest);
+        }
+    }
     let fix = fixes::or_advice(
         placement(ctx, &guests),
         fixes::advice(fixes::isolation::KEEP_FIRST_CORES),
@@ -143,15 +142,17 @@ fn used_by_tasks(ctx: &Context<'_>, cpu: u32) -> f64 {
     let Some((cpu, time)) = ctx.model.host.cpu(cpu).and_then(|c| Some((c, c.time?))) else {
         return tasks;
     };
-    let used = |pinned: bool| -> f64 {
-        cpu.guest_threads
-            .iter()
-            .filter(|t| t.here && t.pinned == pinned)
-            .map(|t| t.cpu)
-            .sum()
-    };
-    let left = time.busy() - time.steal - time.irq - time.softirq - used(true);
-    tasks * (left / (tasks + used(false)).max(1.0)).clamp(0.0, 1.0)
+    let mut pinned = 0.0;
+    let mut others = 0.0;
+    for thread in cpu.guest_threads.iter().filter(|t| t.here) {
+        if thread.pinned {
+            pinned += thread.cpu;
+        } else {
+            others += thread.cpu;
+        }
+    }
+    let left = time.busy() - time.steal - time.irq - time.softirq - pinned;
+    tasks * (left / (tasks + others).max(1.0)).clamp(0.0, 1.0)
 }
 
 fn disturbed<'a>(
@@ -217,13 +218,11 @@ pub(super) fn keep_away(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix>
         Vec::new()
     };
     if isolation.gives {
-        let limit = |slice| {
-            format!(
-                "systemctl set-property --runtime {slice} AllowedCPUs={}",
-                isolation.host
-            )
-        };
-        let limits = ["user.slice", "system.slice"].map(limit).join("\n");
+        let cpus = &isolation.host;
+        let limits = format!(
+            "systemctl set-property --runtime user.slice AllowedCPUs={cpus}\n\
+            systemctl set-property --runtime system.slice AllowedCPUs={cpus}"
+        );
         fix.push(fixes::command(limits).needing(
             "takes effect at once, until the next boot; \
             needs cgroup v2; a guest that runs in one of these slices itself (systemd-cgls shows \
@@ -255,15 +254,16 @@ fn noise_on(ctx: &Context<'_>, thread: &ThreadModel, cpu: &CpuModel) -> Option<N
         ));
     }
     let interrupts = cpu.time.map_or(0.0, |t| t.softirq + t.irq);
-    let kernel = || tasks_on(ctx, number).filter(|task| task.kernel);
-    let share = interrupts + kernel().map(|task| task.cpu_percent).sum::<f64>();
+    let mut kernel: Vec<&HostTaskModel> = tasks_on(ctx, number).collect();
+    kernel.retain(|task| task.kernel);
+    let share = interrupts + kernel.iter().map(|task| task.cpu_percent).sum::<f64>();
     let work = t.isolated_cpu.of(share);
     if work.is_some() {
         evidence.push(format!(
             "kernel work takes {} % of isolated CPU {number}: interrupts {} %, {}",
             figure(share),
             figure(interrupts),
-            tasks(kernel())
+            tasks(kernel.into_iter())
         ));
     }
     Some(Noise {
@@ -344,8 +344,11 @@ fn quieten(ctx: &Context<'_>, is_kernels: bool) -> Vec<Fix> {
 
 /// The first few tasks, each with its use of a CPU.
 fn tasks<'a>(tasks: impl Iterator<Item = &'a HostTaskModel>) -> String {
-    let task = |t: &HostTaskModel| format!("{} ({} %)", t.name(), figure(t.cpu_percent));
-    tasks.take(4).map(task).collect::<Vec<_>>().join(", ")
+    let mut named = Vec::new();
+    for task in tasks.take(4) {
+        named.push(format!("{} ({} %)", task.name(), figure(task.cpu_percent)));
+    }
+    named.join(", ")
 }
 
 /// Some vCPUs are pinned, and the others may run on their CPUs.

@@ -108,11 +108,16 @@ fn may_use(thread: &ThreadModel, online: &CpuSet) -> CpuSet {
 /// the guests to move.
 fn guests_in(ctx: &Context<'_>, online: &CpuSet, cpus: &CpuSet) -> Vec<String> {
     let least = ctx.thresholds().pinning.wait.info;
-    let wants = |t: &ThreadModel| {
-        t.cpu.is_some_and(|c| c.wanted() >= least) && may_use(t, online).is_subset(cpus)
-    };
-    let guests = ctx.running().filter(|g| g.domain.vcpus().any(wants));
-    guests.map(|g| g.name().to_owned()).collect()
+    let mut names = Vec::new();
+    for guest in ctx.running() {
+        let mut vcpus = guest.domain.vcpus();
+        if vcpus.any(|t| {
+            t.cpu.is_some_and(|c| c.wanted() >= least) && may_use(t, online).is_subset(cpus)
+        }) {
+            names.push(guest.name().to_owned());
+        }
+    }
+    names
 }
 
 /// Whether CPUs are idle most of the time: then their number is not the reason for a wait.
@@ -276,8 +281,10 @@ pub(super) fn realtime(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     let host = ctx.topology();
     let mut vcpus = realtime_vcpus(guest);
     let is_full = vcpus.iter().any(|v| v.busy > NEAR_THE_LIMIT);
-    let shares = |cpu: u32| host.isolated.is_some() && !host.is_isolated(cpu);
-    vcpus.retain(|v| v.cpu.is_none_or(shares));
+    vcpus.retain(|v| match v.cpu {
+        Some(cpu) => host.isolated.is_some() && !host.is_isolated(cpu),
+        None => true,
+    });
     if let Some(RealtimeVcpu { vcpu, cpu, .. }) = vcpus.first() {
         let place = cpu.map_or_else(
             || "no pin to one CPU".into(),

@@ -150,9 +150,10 @@ fn configured(guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let all = properties::emulated(guest);
     let takes_virtio =
         guest.config.is_x86() && guest.kind.kind != GuestKind::Other && !hyperv::too_old(guest);
-    let Some(first) = all.first().filter(|_| takes_virtio) else {
+    let Some(first) = all.first() else { return };
+    if !takes_virtio {
         return;
-    };
+    }
     let what = if is_scsi(first) {
         "SCSI controller"
     } else {

@@ -59,28 +59,27 @@ pub(super) fn emulated(guest: &GuestContext<'_>) -> Vec<DeviceProperty> {
 /// The effective properties that cost something. A property that XML and command line both have
 /// counts as the XML's.
 fn of(facts: &DomainFacts, wanted: impl Fn(&DeviceProperty) -> bool) -> Vec<DeviceProperty> {
-    let xml = facts.xml.as_ref().map(|xml| &xml.value);
-    let of_xml = || {
-        let added = xml
-            .and_then(|xml| xml.qemu_command.as_ref())
-            .into_iter()
-            .flat_map(|c| &c.device_properties);
-        xml.into_iter()
-            .flat_map(|xml| &xml.device_properties)
-            .chain(added)
-    };
-    let repeats = |property: &DeviceProperty| {
-        let same = |a: &DeviceProperty| {
-            (&a.device, &a.name, &a.value) == (&property.device, &property.name, &property.value)
-        };
-        device_property::in_force(of_xml()).into_iter().any(same)
-    };
-    let running = facts
-        .command
-        .iter()
-        .flat_map(|command| &command.device_properties)
-        .filter(|p| !repeats(p));
-    let all = device_property::in_force(of_xml().chain(running));
+    let mut set: Vec<&DeviceProperty> = Vec::new();
+    if let Some(xml) = &facts.xml {
+        set.extend(&xml.value.device_properties);
+        if let Some(added) = &xml.value.qemu_command {
+            set.extend(&added.device_properties);
+        }
+    }
+    let of_xml = device_property::in_force(set.iter().copied());
+    if let Some(command) = &facts.command {
+        for property in &command.device_properties {
+            let is_repeated = of_xml.iter().any(|known| {
+                known.device == property.device
+                    && known.name == property.name
+                    && known.value == property.value
+            });
+            if !is_repeated {
+                set.push(property);
+            }
+        }
+    }
+    let all = device_property::in_force(set);
     all.into_iter()
         .filter(|property| property.cost().is_some() && wanted(property))
         .cloned()

@@ -86,12 +86,11 @@ pub(super) fn kicks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
             .filter(|u| u.0.is_none() && matches!(u.1, EXIT_MMIO | EXIT_IO))
             .map(|u| u.2),
     );
-    let served_by_vmm = |r: &AccessRow| {
-        r.space != Space::Msr
-            && !is_notification(r)
-            && r.device.as_ref().is_none_or(|d| !d.in_kernel)
-    };
-    let others = guest.accesses(served_by_vmm).count;
+    let others = guest.accesses(|r| {
+        let is_served_by_vmm = r.device.as_ref().is_none_or(|d| !d.in_kernel);
+        r.space != Space::Msr && !is_notification(r) && is_served_by_vmm
+    });
+    let others = others.count;
     if to_vmm.saturating_sub(others).saturating_mul(2) < kicks.count {
         return;
     }
@@ -133,10 +132,17 @@ fn kworker_cpu(comm: &str) -> Option<u32> {
 }
 
 /// kworkers that inject the interrupts of devices.
+/// How often kworkers woke a vCPU.
+fn kworker_wakes(vcpu: &ThreadModel) -> u64 {
+    let wakers = vcpu.woken_by.iter();
+    let kworkers = wakers.filter(|waker| waker.comm.starts_with("kworker/"));
+    total(kworkers.map(|waker| waker.count))
+}
+
 pub(super) fn kworker(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let Some(seconds) = guest.seconds else { return };
-    let is_traced = |t: &ThreadModel| t.wakeups.is_some() || !t.woken_by.is_empty();
-    if !guest.domain.vcpus().any(is_traced) {
+    let mut vcpus = guest.domain.vcpus();
+    if !vcpus.any(|t| t.wakeups.is_some() || !t.woken_by.is_empty()) {
         let mut pins = guest.domain.vcpus().filter_map(ThreadModel::pinned_cpu);
         if pins.any(|cpu| ctx.topology().is_isolated(cpu)) {
             verdicts
@@ -144,17 +150,10 @@ pub(super) fn kworker(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
         }
         return;
     }
-    let wakes = |thread: &ThreadModel| -> u64 {
-        let kworkers = thread
-            .woken_by
-            .iter()
-            .filter(|w| w.comm.starts_with("kworker/"));
-        total(kworkers.map(|w| w.count))
-    };
-    let Some(thread) = guest.domain.vcpus().max_by_key(|thread| wakes(thread)) else {
+    let Some(thread) = guest.domain.vcpus().max_by_key(|t| kworker_wakes(t)) else {
         return;
     };
-    let rate = wakes(thread) as f64 / seconds;
+    let rate = kworker_wakes(thread) as f64 / seconds;
     let is_isolated = thread
         .woken_by
         .iter()

@@ -71,8 +71,10 @@ pub(super) fn errors(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         .iter()
         .filter(|g| g.not_judged.is_none() && g.domain.state != DomainState::Ended)
     {
-        let failing = |disk: &DiskRates| Some((disk.failed_ops.filter(|n| *n > 0.0)?, ()));
-        let Some((disk, rate, ())) = worst_disk(guest, failing) else {
+        let worst = worst_disk(guest, |disk| {
+            Some((disk.failed_ops.filter(|n| *n > 0.0)?, ()))
+        });
+        let Some((disk, rate, ())) = worst else {
             continue;
         };
         let evidence = vec![
@@ -104,14 +106,12 @@ pub(super) fn errors(ctx: &Context<'_>, verdicts: &mut Verdicts) {
 
 pub(super) fn flushes(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().disks;
-    let busy = |disk: &DiskRates| {
-        let (ops, us) = disk
-            .flush_ops
-            .filter(|ops| *ops >= t.flushes)
-            .zip(disk.flush_mean_us)?;
+    let worst = worst_disk(guest, |disk| {
+        let ops = disk.flush_ops.filter(|ops| *ops >= t.flushes)?;
+        let us = disk.flush_mean_us?;
         Some((ops * us / 1e4, (ops, us)))
-    };
-    let Some((disk, percent, (ops, us))) = worst_disk(guest, busy) else {
+    });
+    let Some((disk, percent, (ops, us))) = worst else {
         return;
     };
     let Some(severity) = t.flush_time.of(percent) else {
@@ -143,15 +143,16 @@ pub(super) fn flushes(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
 
 pub(super) fn queue(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().disks;
-    let full = |disk: &DiskRates| {
+    let fullest = worst_disk(guest, |disk| {
         let slots = slots(&config_of(guest, disk)?)?;
         Some((100.0 * disk.queue_depth? / slots, slots))
-    };
-    let Some((disk, percent, slots)) =
-        worst_disk(guest, full).filter(|full| full.1 >= t.queue_full)
-    else {
+    });
+    let Some((disk, percent, slots)) = fullest else {
         return;
     };
+    if percent < t.queue_full {
+        return;
+    }
     let slow = disk.slowest_us().is_some_and(|us| us >= t.queue_us);
     let (name, depth, percent) = (
         &disk.name,
@@ -193,10 +194,11 @@ struct AtLimit<'a> {
 
 pub(super) fn throttled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let steps = &ctx.thresholds().disks.throttled;
-    let waits = |at: &AtLimit<'_>| at.disk.queue_depth.is_none_or(|depth| depth >= MIN_WAITING);
-    let worst = at_limits(guest)
-        .filter(waits)
-        .max_by(|a, b| a.percent.total_cmp(&b.percent));
+    let waiting = at_limits(guest).filter(|at| {
+        let depth = at.disk.queue_depth;
+        depth.is_none_or(|depth| depth >= MIN_WAITING)
+    });
+    let worst = waiting.max_by(|a, b| a.percent.total_cmp(&b.percent));
     let Some(AtLimit {
         disk,
         limit,
@@ -248,19 +250,16 @@ pub(super) fn is_at_limit(ctx: &Context<'_>, guest: &GuestContext<'_>) -> bool {
 }
 
 fn at_limits<'a>(guest: &GuestContext<'a>) -> impl Iterator<Item = AtLimit<'a>> {
-    let limits = |disk: &'a DiskRates| {
-        let set = config_of(guest, disk)
-            .into_iter()
-            .flat_map(|config| config.limits);
-        set.map(move |(name, most)| (disk, name.as_str(), *most as f64))
-    };
-    let all = guest
-        .domain
-        .disks
-        .iter()
-        .flat_map(limits)
-        .filter(|(.., most)| *most > 0.0);
-    all.filter_map(|(disk, limit, most)| {
+    let mut limits = Vec::new();
+    for disk in &guest.domain.disks {
+        if let Some(config) = config_of(guest, disk) {
+            for (name, most) in config.limits {
+                limits.push((disk, name.as_str(), *most as f64));
+            }
+        }
+    }
+    limits.retain(|(.., most)| *most > 0.0);
+    limits.into_iter().filter_map(|(disk, limit, most)| {
         let rate = match limit {
             "total_iops_sec" => disk.read_ops + disk.write_ops,
             "read_iops_sec" => disk.read_ops,
@@ -432,7 +431,11 @@ fn device(disk: &HostDiskModel) -> String {
 /// The sum of rates, and the mean time.
 fn mean(parts: impl Iterator<Item = (f64, f64)>) -> Option<(f64, f64)> {
     let (ops, time) = parts.fold((0.0, 0.0), |(ops, time), (n, us)| (ops + n, time + n * us));
-    (ops > 0.0).then(|| (ops, time / ops))
+    if ops > 0.0 {
+        Some((ops, time / ops))
+    } else {
+        None
+    }
 }
 
 fn latencies(disk: &DiskRates) -> String {

@@ -22,7 +22,10 @@ const EMULATED: &str = "emulated disk controller";
 /// The worst first.
 static FLAWS: [Flaw; 5] = [
     Flaw {
-        evidence: |_, _, disk| (disk.cache == Some("unsafe")).then(|| "cache=unsafe".to_owned()),
+        evidence: |_, _, disk| match disk.cache {
+            Some("unsafe") => Some("cache=unsafe".to_owned()),
+            _ => None,
+        },
         prose: Prose {
             title: "The flushes of the disk DISK are ignored: a crash of the host can destroy its \
                 file systems",
@@ -39,7 +42,10 @@ static FLAWS: [Flaw; 5] = [
     },
     Flaw {
         evidence: |_, guest, disk| {
-            let bus = disk.bus.filter(|_| disk.is_ata() && takes_virtio(guest))?;
+            if !disk.is_ata() || !takes_virtio(guest) {
+                return None;
+            }
+            let bus = disk.bus?;
             Some(format!("on an emulated controller ({bus}: IDE or SATA)"))
         },
         prose: Prose {
@@ -97,8 +103,10 @@ static FLAWS: [Flaw; 5] = [
             let cache = disk
                 .cache
                 .filter(|cache| matches!(*cache, "none" | "directsync"))?;
-            let pool = disk.aio == Some("threads") && disk.on_block_device;
-            pool.then(|| format!("aio=threads with cache={cache}, on a block device"))
+            if disk.aio != Some("threads") || !disk.on_block_device {
+                return None;
+            }
+            Some(format!("aio=threads with cache={cache}, on a block device"))
         },
         prose: Prose {
             title: "The disk DISK uses QEMU's pool of threads, though it bypasses the page cache",
@@ -128,13 +136,11 @@ fn in_main_loop(
     disk: &DiskConfig<'_>,
 ) -> Option<String> {
     let t = &ctx.thresholds().disks;
-    let is_alone = !disk.iothread && is_virtio(disk);
-    let rates = guest
-        .domain
-        .disks
-        .iter()
-        .find(|rates| rates.name == disk.name)
-        .filter(|_| is_alone)?;
+    if disk.iothread || !is_virtio(disk) {
+        return None;
+    }
+    let mut disks = guest.domain.disks.iter();
+    let rates = disks.find(|rates| rates.name == disk.name)?;
     let ops = Some(rates.read_ops + rates.write_ops).filter(|ops| *ops >= t.busy_ops)?;
     let main = Some(guest.domain.emulator()?.cpu?.busy()).filter(|main| *main >= t.busy_main)?;
     Some(format!(

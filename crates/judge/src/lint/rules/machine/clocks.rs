@@ -125,15 +125,20 @@ fn by_clocks(ctx: &Context<'_>, verdicts: &mut Verdicts) {
 /// How often heat throttled CPUs, as last read.
 fn throttled(ctx: &Context<'_>) -> Option<String> {
     let cpus = &ctx.model.host.cpus;
-    let times = |cpu: &CpuModel| cpu.power.and_then(|power| power.throttles).unwrap_or(0);
-    let worst = cpus.iter().max_by_key(|cpu| times(cpu))?;
-    let power = worst.power.filter(|_| times(worst) > 0)?;
+    let worst = cpus.iter().max_by_key(|cpu| times_throttled(cpu))?;
+    let times = times_throttled(worst);
+    if times == 0 {
+        return None;
+    }
     Some(format!(
-        "heat throttled {} of {} CPUs; CPU {} most often: {} in {}",
-        cpus.iter().filter(|cpu| times(cpu) > 0).count(),
+        "heat throttled {} of {} CPUs; CPU {} most often: {times} in {}",
+        cpus.iter().filter(|cpu| times_throttled(cpu) > 0).count(),
         cpus.len(),
         worst.cpu,
-        times(worst),
-        duration(power.over_ns as f64 / 1e3)
+        duration(worst.power?.over_ns as f64 / 1e3)
     ))
+}
+
+fn times_throttled(cpu: &CpuModel) -> u64 {
+    cpu.power.and_then(|power| power.throttles).unwrap_or(0)
 }

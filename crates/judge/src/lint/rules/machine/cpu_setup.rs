@@ -3,8 +3,6 @@
 
 use crate::lint::facts::{Confidence, Context, Finding, GuestContext, Severity, Verdicts};
 use crate::lint::fixes;
-use crate::model::ThreadModel;
-use kvm::cmdline::QemuCommand;
 
 /// QEMU's models without the instructions of the last twenty years (target/i386/cpu.c).
 const MINIMAL: &[&str] = &[
@@ -29,21 +27,20 @@ pub(super) fn model(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
     // The other modes take no model.
     let is_custom =
         xml.is_some_and(|xml| xml.cpu.mode.as_deref().is_none_or(|mode| mode == "custom"));
-    let of_xml = || xml.filter(|_| is_custom)?.cpu.model.as_deref();
-    let Some(model) = argument
-        .and_then(|argument| argument.split(',').next())
-        .or_else(of_xml)
-    else {
+    let named = argument.and_then(|argument| argument.split(',').next());
+    let of_xml = match xml {
+        Some(xml) if is_custom => xml.cpu.model.as_deref(),
+        _ => None,
+    };
+    let Some(model) = named.or(of_xml) else {
         return;
     };
     // Whoever adds these has chosen the features.
-    let is_chosen = |name: &str| {
+    let mut features = ["sse4.1", "sse4.2", "sse4_1", "sse4_2", "avx"].into_iter();
+    let by_hand = features.any(|name| {
         argument.is_some_and(|argument| argument.contains(name))
             || xml.is_some_and(|xml| xml.cpu.features.contains_key(name))
-    };
-    let by_hand = ["sse4.1", "sse4.2", "sse4_1", "sse4_2", "avx"]
-        .into_iter()
-        .any(is_chosen);
+    });
     if !MINIMAL.contains(&model) || by_hand || !guest.config.is_x86() || !uses_kvm(guest) {
         return;
     }
@@ -81,24 +78,16 @@ pub(super) fn model(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
 /// Whether the guest is known to run under KVM.
 fn uses_kvm(guest: &GuestContext<'_>) -> bool {
     let facts = &guest.domain.facts;
-    let is_kvm = |command: &QemuCommand| command.accel.as_ref().map(|accel| accel == "kvm");
-    let named = || {
-        facts
-            .command
-            .as_ref()
-            .is_some_and(|command| command.program.ends_with("kvm"))
-    };
-    let by_xml = || {
-        facts
-            .xml
-            .as_ref()
-            .is_some_and(|xml| xml.value.domain_type.as_deref() == Some("kvm"))
-    };
-    facts
-        .command
-        .as_deref()
-        .and_then(is_kvm)
-        .unwrap_or_else(|| named() || by_xml())
+    if let Some(command) = &facts.command {
+        if let Some(accel) = &command.accel {
+            return accel == "kvm";
+        }
+        if command.program.ends_with("kvm") {
+            return true;
+        }
+    }
+    let xml = facts.xml.as_ref();
+    xml.is_some_and(|xml| xml.value.domain_type.as_deref() == Some("kvm"))
 }
 
 pub(super) fn sockets(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -109,8 +98,8 @@ pub(super) fn sockets(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
         return;
     }
     let usable = CLIENT_SOCKETS.saturating_mul(vcpus.div_ceil(sockets));
-    let is_used = |vcpu: &&ThreadModel| vcpu.cpu.is_some_and(|cpu| cpu.busy() >= UNUSED);
-    let busy = guest.domain.vcpus().filter(is_used).count() as u32;
+    let cpu_times = guest.domain.vcpus().filter_map(|vcpu| vcpu.cpu);
+    let busy = cpu_times.filter(|cpu| cpu.busy() >= UNUSED).count() as u32;
     let exits = guest.domain.vcpu_exits.iter();
     let exiting = exits.filter(|(_, exits)| exits.count > 0).count() as u32;
     // It uses more sockets, whatever its edition.

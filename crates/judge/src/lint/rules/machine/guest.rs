@@ -178,16 +178,19 @@ const OF_ONE: u64 = 3;
 
 /// Places at which vCPUs fault again and again.
 fn loops<'a>(ctx: &Context<'_>, guest: &GuestContext<'a>) -> Vec<&'a ExitPlace> {
-    let is_loop = |place: &&ExitPlace| {
+    let places = &guest.domain.places;
+    let mut loops = Vec::new();
+    for place in places.iter().filter(|place| place.count >= OF_ONE) {
+        let same = places
+            .iter()
+            .filter(|p| p.rip == place.rip && p.address == place.address && p.count >= OF_ONE);
+        let count = total(same.map(|p| p.count));
         let share = 100.0 * place.count as f64 / place.of.max(1) as f64;
-        let is_same =
-            |p: &&ExitPlace| (p.rip, p.address) == (place.rip, place.address) && p.count >= OF_ONE;
-        let count = total(guest.domain.places.iter().filter(is_same).map(|p| p.count));
-        place.count >= OF_ONE
-            && count as f64 >= ctx.thresholds().machine.fault_loop
-            && share >= ONE_PLACE
-    };
-    guest.domain.places.iter().filter(is_loop).collect()
+        if count as f64 >= ctx.thresholds().machine.fault_loop && share >= ONE_PLACE {
+            loops.push(place);
+        }
+    }
+    loops
 }
 
 /// Memory faults at one place, in a trace: it tells a loop without any rate.
@@ -196,19 +199,17 @@ pub(super) fn fault_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     if loops.is_empty() {
         return;
     }
-    let text = |place: &ExitPlace| {
-        let (count, of) = (figure(place.count as f64), figure(place.of as f64));
-        format!(
-            "{count} of {of} exits of {}: {}",
-            guest.place_vcpu(place),
+    let mut evidence = Vec::new();
+    for place in loops {
+        let count = figure(place.count as f64);
+        let of = figure(place.of as f64);
+        let vcpu = guest.place_vcpu(place);
+        evidence.push(format!(
+            "{count} of {of} exits of {vcpu}: {}",
             place_text(place)
-        )
-    };
-    let evidence = loops
-        .into_iter()
-        .map(text)
-        .chain(["look at: dmesg; trace-cmd record -e kvm sleep 1".into()])
-        .collect();
+        ));
+    }
+    evidence.push("look at: dmesg; trace-cmd record -e kvm sleep 1".into());
     let fix = vec![fixes::advice(
         "Find what backs the address (info mtree -f of the VMM's \
         monitor): memory of a file or device that shrank or failed, huge pages that ran out, an \

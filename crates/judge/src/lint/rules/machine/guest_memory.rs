@@ -80,7 +80,7 @@ fn taken_by_balloon(guest: &GuestContext<'_>) -> Option<u64> {
 }
 
 fn more_memory(guest: &GuestContext<'_>, taken: Option<u64>) -> Vec<Fix> {
-    let Some(all) = guest.config.memory.filter(|_| taken.is_some()) else {
+    let (Some(all), Some(_)) = (guest.config.memory, taken) else {
         return vec![fixes::advice(
             "Give the guest more memory, or let it do less; see in it which program has the \
             memory",

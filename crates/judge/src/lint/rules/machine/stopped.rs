@@ -123,12 +123,10 @@ pub(super) fn stopped(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
 /// Whether the stop is a part of something that ends it, or too short to matter.
 fn is_held(guest: &GuestContext<'_>, stop: &Stop) -> bool {
     let for_s = stop.for_ns as f64 / 1e9;
-    let stops_guest = |kind| matches!(kind, JobKind::Migration | JobKind::Save | JobKind::Dump);
-    let has_job = guest
-        .domain
-        .jobs
-        .iter()
-        .any(|job| stops_guest(job.kind) && !job.has_failed());
+    let has_job = guest.domain.jobs.iter().any(|job| {
+        let stops_guest = matches!(job.kind, JobKind::Migration | JobKind::Save | JobKind::Dump);
+        stops_guest && !job.has_failed()
+    });
     match stop.reason {
         StopReason::IoError | StopReason::InternalError | StopReason::GuestPanicked => false,
         StopReason::Watchdog | StopReason::Crashed => false,

@@ -18,32 +18,29 @@ const SENSORS: Prose = Prose {
 /// How often guests accessed MSRs that KVM does not have; the flag is true for writes.
 type Accesses = BTreeMap<(u32, bool), u64>;
 
+fn add(
+    all: &mut BTreeMap<Option<usize>, Accesses>,
+    owner: Option<usize>,
+    access: (u32, bool),
+    times: u64,
+) {
+    let count = all.entry(owner).or_default().entry(access).or_default();
+    *count = count.saturating_add(times);
+}
+
 /// Unhandled MSRs by the index of their guest; `None` where the guest is unknown. Traced accesses
 /// count if they raised a fault in the guest.
 fn by_guest(ctx: &Context<'_>) -> BTreeMap<Option<usize>, Accesses> {
     let mut all: BTreeMap<Option<usize>, Accesses> = BTreeMap::new();
-    let mut add = |owner: Option<usize>, msr: u32, write: bool, times: u64| {
-        let count = all
-            .entry(owner)
-            .or_default()
-            .entry((msr, write))
-            .or_default();
-        *count = count.saturating_add(times);
-    };
     for g in &ctx.guests {
-        for row in g
-            .domain
-            .accesses
-            .iter()
-            .filter(|r| r.space == Space::Msr && r.faults > 0)
-        {
-            if let Some(msr) = row.address.and_then(|a| u32::try_from(a).ok()) {
-                add(
-                    Some(g.index),
-                    msr,
-                    row.direction == Direction::Write,
-                    row.faults,
-                );
+        for row in &g.domain.accesses {
+            let msr = row.address.and_then(|a| u32::try_from(a).ok());
+            if let Some(msr) = msr
+                && row.space == Space::Msr
+                && row.faults > 0
+            {
+                let is_write = row.direction == Direction::Write;
+                add(&mut all, Some(g.index), (msr, is_write), row.faults);
             }
         }
     }
@@ -51,11 +48,11 @@ fn by_guest(ctx: &Context<'_>) -> BTreeMap<Option<usize>, Accesses> {
         let is_access = matches!(line.kind, LogKind::UnhandledMsr | LogKind::IgnoredMsr);
         let owner = ctx.by_pid(line.pid);
         // The log of a running host also has lines of guests that ended long ago.
-        if let Some(msr) = line
-            .msr
-            .filter(|_| is_access && (owner.is_some() || ctx.is_file()))
+        if let Some(msr) = line.msr
+            && is_access
+            && (owner.is_some() || ctx.is_file())
         {
-            add(owner, msr, line.write, 1);
+            add(&mut all, owner, (msr, line.write), 1);
         }
     }
     all
@@ -64,14 +61,12 @@ fn by_guest(ctx: &Context<'_>) -> BTreeMap<Option<usize>, Accesses> {
 pub(super) fn unhandled_msrs(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     for (owner, accesses) in by_guest(ctx) {
         let are_sensors = accesses.keys().all(|(msr, _)| msr::is_power_meter(*msr));
-        let line = |((number, write), times): (&(u32, bool), &u64)| {
+        let mut evidence = Vec::new();
+        for ((number, write), times) in &accesses {
             let name = msr::name(*number).map_or_else(String::new, |name| format!(" ({name})"));
-            format!(
-                "MSR {number:#x}{name}: {} {times} times",
-                if *write { "written" } else { "read" }
-            )
-        };
-        let evidence = accesses.iter().map(line).collect();
+            let verb = if *write { "written" } else { "read" };
+            evidence.push(format!("MSR {number:#x}{name}: {verb} {times} times"));
+        }
         let fix = vec![fixes::advice(if are_sensors {
             "No action needed; stop the sensor tool in the guest to avoid the messages"
         } else {

@@ -82,7 +82,9 @@ fn running_helpers(
         if only_there {
             severity = severity.or(Some(Severity::Info));
         }
-        if let Some(severity) = severity.filter(|_| is_there) {
+        if let Some(severity) = severity
+            && is_there
+        {
             let one = Disturbing {
                 thread,
                 mask,

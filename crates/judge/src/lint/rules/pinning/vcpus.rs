@@ -191,11 +191,12 @@ fn of_guest(
 ) -> Option<Finding> {
     let vcpus: Vec<(u32, &CpuSet)> = on_several(ctx, guest).collect();
     let all = vcpus.iter().fold(CpuSet::new(), |a, p| a.union(p.1));
-    let own = |on: &&Vec<(usize, u32)>| on.len() > 1 && on.iter().any(|(g, _)| *g == guest.index);
-    let piles = all
-        .iter()
-        .filter_map(|cpu| Some((cpu, by_cpu.get(&cpu).filter(own)?)));
-    let (cpu, on) = piles.max_by_key(|(_, on)| on.len())?;
+    let piles = all.iter().filter_map(|cpu| Some((cpu, by_cpu.get(&cpu)?)));
+    let own = piles.filter(|(_, on)| {
+        let is_in = on.iter().any(|(g, _)| *g == guest.index);
+        on.len() > 1 && is_in
+    });
+    let (cpu, on) = own.max_by_key(|(_, on)| on.len())?;
     let names = on
         .iter()
         .map(|(g, v)| format!("vCPU {v} of {}", ctx.guests[*g].name()));

@@ -142,18 +142,17 @@ pub(super) fn pauses(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
 fn severity(ctx: &Context<'_>, seconds: f64, thread: &ThreadModel) -> Option<Severity> {
     let t = &ctx.thresholds().pinning;
     let moves = &thread.migrations;
-    let (total, cpu) = (moves.total?, thread.cpu?);
-    let rate = |n: u64| n as f64 / seconds;
-    // A move to a sibling keeps the caches: it counts half.
-    let near = rate(total.saturating_sub(moves.cross_core));
-    let weighted = if ctx.topology().has_smt() {
-        rate(total) - near / 2.0
-    } else {
-        rate(total)
-    };
+    let total = moves.total?;
+    let cpu = thread.cpu?;
+    let mut weighted = total as f64 / seconds;
+    if ctx.topology().has_smt() {
+        // A move to a sibling keeps the caches: it counts half.
+        let near = total.saturating_sub(moves.cross_core);
+        weighted -= near as f64 / seconds / 2.0;
+    }
     match t.migrations.of(weighted) {
-        _ if rate(moves.cross_node) >= t.far_migrations => Some(Severity::Critical),
-        severity if rate(moves.cross_llc) >= t.far_migrations => {
+        _ if moves.cross_node as f64 / seconds >= t.far_migrations => Some(Severity::Critical),
+        severity if moves.cross_llc as f64 / seconds >= t.far_migrations => {
             severity.max(Some(Severity::Warning))
         }
         // The scheduler spreads unpinned guests by design; without wait it hurts little.

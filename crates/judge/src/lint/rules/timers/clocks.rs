@@ -3,8 +3,8 @@
 
 use crate::figures::{figure, or_unknown};
 use crate::lint::facts::{
-    Confidence, Context, Finding, Fix, GuestContext, Mark, NO_VCPUS, Severity, Verdicts, known,
-    links, worst,
+    Confidence, Context, Finding, Fix, GuestContext, Mark, NO_VCPUS, Severity, Verdicts, links,
+    worst,
 };
 use crate::lint::fixes;
 use crate::model::ExitKind;
@@ -22,11 +22,11 @@ pub(super) fn acpi_pm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     let t = &ctx.thresholds().timers;
     let reads = guest.devices(Space::Pio, |name| name == "acpi-tmr");
     if reads.count == 0 {
-        let io = guest
-            .exits(&[ExitKind::Io])
-            .rate
-            .filter(|r| *r >= t.acpi_pm_per_vcpu.warning);
-        if let Some(rate) = io.filter(|_| !guest.has_accesses(Space::Pio)).map(figure) {
+        if let Some(rate) = guest.exits(&[ExitKind::Io]).rate
+            && rate >= t.acpi_pm_per_vcpu.warning
+            && !guest.has_accesses(Space::Pio)
+        {
+            let rate = figure(rate);
             verdicts.cannot_tell(format!("{rate} port exits/s, {PORTS_UNNAMED}"));
         }
         return;
@@ -49,17 +49,22 @@ pub(super) fn acpi_pm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
                 s
             }
         });
-    let info = (rate >= t.acpi_pm_per_vcpu.info).then_some(Severity::Info);
-    let by_cost = info.and(ctx.severity_by_cost(guest, &reads));
-    let Some(severity) = worst([by_rate, by_cost, info.filter(|_| guest.vcpus().is_none())]) else {
+    let mut severities = [by_rate, None, None];
+    if rate >= t.acpi_pm_per_vcpu.info {
+        severities[1] = ctx.severity_by_cost(guest, &reads);
+        if guest.vcpus().is_none() {
+            severities[2] = Some(Severity::Info);
+        }
+    }
+    let Some(severity) = worst(severities) else {
         return;
     };
     let ports = guest.accesses(|r| r.space == Space::Pio).count;
-    let share = figure(100.0 * reads.count as f64 / ports as f64);
-    let evidence = known([
-        Some(reads.describe(guest, "reads", "of the ACPI PM timer (acpi-tmr)")),
-        (ports > reads.count).then(|| format!("{share} % of all port accesses")),
-    ]);
+    let mut evidence = vec![reads.describe(guest, "reads", "of the ACPI PM timer (acpi-tmr)")];
+    if ports > reads.count {
+        let share = figure(100.0 * reads.count as f64 / ports as f64);
+        evidence.push(format!("{share} % of all port accesses"));
+    }
     verdicts.find(emulated_timer(ctx, guest, severity, evidence).caused_by(reads));
 }
 

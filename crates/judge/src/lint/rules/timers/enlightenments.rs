@@ -1,7 +1,7 @@
 //! A Windows guest without the Hyper-V clock or timers, which spare it QEMU's.
 
 use crate::lint::facts::{
-    Confidence, Context, Finding, GuestContext, Prose, Severity, Verdicts, known, worst,
+    Confidence, Context, Finding, GuestContext, Prose, Severity, Verdicts, worst,
 };
 use crate::lint::fixes::hyperv;
 use crate::model::CpuPlace;
@@ -35,12 +35,13 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
         .extract_if(.., |name| guest.config.enlightened(name).is_none())
         .collect();
     // Ports that no table names are the timers' in this configuration.
-    let io = Some(guest.exits(&[ExitKind::Io]))
-        .filter(|_| guest.running() && !guest.has_accesses(Space::Pio));
-    let io = io.filter(|io| {
-        io.rate
-            .is_some_and(|r| r >= ctx.thresholds().timers.rtc.warning)
-    });
+    let io = guest.exits(&[ExitKind::Io]);
+    let is_unnamed = guest.running() && !guest.has_accesses(Space::Pio);
+    let io = if is_unnamed && io.rate >= Some(ctx.thresholds().timers.rtc.warning) {
+        Some(io)
+    } else {
+        None
+    };
     let prose = match (
         hidden,
         missing.contains(&CLOCK),
@@ -58,22 +59,25 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
             );
         }
     };
-    let evidence = known([
-        io.as_ref().map(|io| io.describe(guest, "port exits", "")),
-        io.as_ref().map(|_| {
+    let mut evidence = Vec::new();
+    if let Some(io) = &io {
+        evidence.push(io.describe(guest, "port exits", ""));
+        evidence.push(
             "the figures do not name the ports, by which Windows keeps time here (the ioport table \
                 does)"
-                .into()
-        }),
-        hidden.then(|| hyperv::HYPERVISOR_OFF.to_owned()),
-        (!missing.is_empty())
-            .then(|| format!("missing from the configuration: {}", missing.join(", "))),
-        Some(format!(
-            "the guest counts as Windows because {}",
-            guest.kind.reasons.join(", ")
-        )),
-        decided_elsewhere(guest),
-    ]);
+                .into(),
+        );
+    }
+    if hidden {
+        evidence.push(hyperv::HYPERVISOR_OFF.to_owned());
+    }
+    if !missing.is_empty() {
+        let missing = missing.join(", ");
+        evidence.push(format!("missing from the configuration: {missing}"));
+    }
+    let reasons = guest.kind.reasons.join(", ");
+    evidence.push(format!("the guest counts as Windows because {reasons}"));
+    evidence.extend(decided_elsewhere(guest));
     let by_cost = io.as_ref().and_then(|io| ctx.severity_by_cost(guest, io));
     let severity = worst([io.as_ref().map(|_| Severity::Warning), by_cost]).unwrap_or_default();
     let found = Finding::new(
@@ -92,10 +96,11 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
 /// Which `-cpu` counts, where it is not the one that a reader would look at.
 fn decided_elsewhere(guest: &GuestContext<'_>) -> Option<String> {
     let argument = guest.config.cpu_argument.as_deref()?;
-    (guest.config.cpu_place == CpuPlace::QemuCommandline).then(|| {
-        format!(
-            "<qemu:commandline> decides: QEMU takes the last -cpu, which is '{argument}'; <cpu>, \
-             <hyperv> and the hypervclock timer of the XML have no effect"
-        )
-    })
+    if guest.config.cpu_place != CpuPlace::QemuCommandline {
+        return None;
+    }
+    Some(format!(
+        "<qemu:commandline> decides: QEMU takes the last -cpu, which is '{argument}'; <cpu>, \
+         <hyperv> and the hypervclock timer of the XML have no effect"
+    ))
 }

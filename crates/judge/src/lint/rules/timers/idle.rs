@@ -23,9 +23,12 @@ pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
     let is_idle = guest.kind.windows(Confidence::Low)
         && cpu < t.idle_guest_cpu
         && sleep_ms < t.short_sleep_ms;
-    let Some(severity) = t.idle_halts_per_vcpu.of(rate).filter(|_| is_idle) else {
+    let Some(severity) = t.idle_halts_per_vcpu.of(rate) else {
         return;
     };
+    if !is_idle {
+        return;
+    }
     let timers = guest.devices(Space::Pio, |n| n == "rtc").rate_or_zero()
         + guest.devices(Space::Mmio, |n| n == "hpet").rate_or_zero();
     if timers < t.rtc.info && guest.config.enlightened("stimer").is_none() {
