@@ -141,28 +141,29 @@ pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> 
     let naming_key = state
         .may_ask_monitor_of(domain)
         .then(|| state.key_name(Action::AskMonitor));
-    let row = |access: &'a AccessRow| AccessTableRow {
-        access,
-        style: style(
-            state,
-            domain,
-            &Mark::Access(access.space, access.address, access.direction),
-        ),
-        time: access
-            .span
-            .total_ns
-            .and_then(|ns| domain.exits.work_percent(ns)),
-        naming_key: naming_key.filter(|_| access.space != Space::Msr && access.address.is_some()),
-    };
-    let id = |a: &AccessRow| (a.space, a.address, a.direction);
     let mut accesses: Vec<&AccessRow> = domain.accesses.iter().collect();
     // In steps, so that the addresses of one device, read and written equally often, keep their
     // places.
-    accesses.sort_by_key(|a| (Reverse((a.cpu_percent.map(step), a.rate.map(step))), id(a)));
+    accesses.sort_by_key(|a| {
+        let cost = Reverse((a.cpu_percent.map(step), a.rate.map(step)));
+        (cost, a.space, a.address, a.direction)
+    });
+    let mut rows = Vec::new();
+    for access in accesses {
+        let mark = Mark::Access(access.space, access.address, access.direction);
+        let total_ns = access.span.total_ns;
+        let can_be_named = access.space != Space::Msr && access.address.is_some();
+        rows.push(AccessTableRow {
+            access,
+            style: style(state, domain, &mark),
+            time: total_ns.and_then(|ns| domain.exits.work_percent(ns)),
+            naming_key: if can_be_named { naming_key } else { None },
+        });
+    }
     let table = Table {
         id: TableId::Accesses,
         columns: columns(),
-        rows: accesses.into_iter().map(row).collect(),
+        rows,
         key: |r: &AccessTableRow<'_>| {
             RowKey::of((r.access.space, r.access.address, r.access.direction))
         },

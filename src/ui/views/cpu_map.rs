@@ -60,11 +60,12 @@ pub fn found(state: &AppState) -> HashMap<u32, Severity> {
         .findings
         .iter()
         .flat_map(|f| f.marks.iter().map(|mark| (mark, f.severity)));
-    let cpu = |(mark, severity): (&Mark, Severity)| match mark {
-        Mark::Pcpu(cpu) => Some((*cpu, severity)),
-        _ => None,
-    };
-    let mut cpus: Vec<(u32, Severity)> = marks.filter_map(cpu).collect();
+    let mut cpus: Vec<(u32, Severity)> = Vec::new();
+    for (mark, severity) in marks {
+        if let Mark::Pcpu(cpu) = mark {
+            cpus.push((*cpu, severity));
+        }
+    }
     // The worst of a CPU is the last.
     cpus.sort_unstable();
     cpus.into_iter().collect()
@@ -213,14 +214,16 @@ impl CpuMap<'_> {
             ));
         }
         let selected = self.state.domain();
-        let is_here = |guest: &DomainModel| {
-            vcpus(self.model, cpu).any(|(domain, _)| std::ptr::eq(domain, guest))
-        };
-        found.or_else(|| {
-            selected
-                .filter(|guest| is_here(guest))
-                .map(|_| ('<', StyleId::Strong))
-        })
+        if found.is_some() {
+            return found;
+        }
+        let guest = selected?;
+        let mut here = vcpus(self.model, cpu);
+        if here.any(|(domain, _)| std::ptr::eq(domain, guest)) {
+            Some(('<', StyleId::Strong))
+        } else {
+            None
+        }
     }
 
     fn legend(&self) -> [StyledLine; LEGEND as usize] {

@@ -139,20 +139,21 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
 /// The section: CPUs that busy vCPUs share, and those with a finding, are first.
 pub fn section<'a>(state: &'a AppState, model: &'a Model) -> Section<'a> {
     let found = cpu_map::found(state);
-    let row = |cpu: &'a CpuModel| CpuRow {
-        model,
-        cpu,
-        place: model.host.facts.topology.cpu(cpu.cpu),
-        severity: found.get(&cpu.cpu).copied(),
-    };
-    let mut rows: Vec<_> = model.host.cpus.iter().map(row).collect();
+    let mut rows = Vec::new();
+    for cpu in &model.host.cpus {
+        rows.push(CpuRow {
+            model,
+            cpu,
+            place: model.host.facts.topology.cpu(cpu.cpu),
+            severity: found.get(&cpu.cpu).copied(),
+        });
+    }
     rows.sort_by_key(|r| Reverse(r.severity.is_some() || cpu_map::busy_vcpus(model, r.cpu) > 1));
-    let key = |r: &CpuRow<'_>| RowKey::of(r.cpu.cpu);
     let table = Table {
         id: TableId::Cpus,
         columns: columns(),
         rows,
-        key,
+        key: |r| RowKey::of(r.cpu.cpu),
         style,
     };
     let section = Section::table(table, state, String::new);
@@ -183,8 +184,8 @@ fn moves(row: &CpuRow<'_>) -> Option<f64> {
 /// What runs on a CPU: the busiest threads of guests and other tasks. Each has a steady place,
 /// however busy it is.
 fn who(row: &CpuRow<'_>) -> String {
-    let is_here = |t: &&GuestThread| t.pinned || t.here && t.cpu >= MIN_NAMED;
-    let mut threads: Vec<_> = row.cpu.guest_threads.iter().filter(is_here).collect();
+    let mut threads: Vec<&GuestThread> = row.cpu.guest_threads.iter().collect();
+    threads.retain(|t| t.pinned || t.here && t.cpu >= MIN_NAMED);
     let more = threads.len().saturating_sub(MAX_NAMES);
     threads.truncate(MAX_NAMES);
     threads.sort_by_key(|t| (t.domain, t.thread));

@@ -12,7 +12,7 @@ use crate::ui::widgets::{StyledLine, paint_line, title};
 use judge::figures::{count, seconds};
 use judge::lint::{Finding, Fix, FixKind, is_command};
 use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
+use ratatui::layout::{Constraint, Layout, Rect};
 
 /// Where the labels begin, and the text after them.
 const LABEL_AT: u16 = 2;
@@ -48,11 +48,16 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         .map(|line| vec![(line, StyleId::Text)])
         .collect();
     let label = if problem.is_some() { "SEEN" } else { "COSTS" };
-    let slot = |y: u16, height: u16| Rect { y, height, ..area };
-    paint_slot(buf, slot(area.y + 1, seen_lines), label, &seen, theme);
+    let below_title = Rect {
+        y: area.y + 1,
+        height: area.height - 1,
+        ..area
+    };
+    let slots = [seen_lines, fix_lines].map(Constraint::Length);
+    let [seen_area, area] = Layout::vertical(slots).areas(below_title);
+    paint_slot(buf, seen_area, label, &seen, theme);
 
     let Some(problem) = problem else { return };
-    let area = slot(area.y + 1 + seen_lines, fix_lines);
     let mut fix_columns = columns;
     if area.width >= KEYS_FROM && problem.first_fix().is_some() {
         let keys = problems::keys(state);

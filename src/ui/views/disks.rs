@@ -108,10 +108,9 @@ pub fn rows<'a, Device>(
             }
         })
     });
-    let is_shown = |row: &DeviceRow<'_, Device>| {
+    let (mut rows, idle): (Vec<_>, Vec<_>) = all.partition(|row: &DeviceRow<'_, Device>| {
         is_busy(&row.work) || row.worst.is_some() || state.awake.has(row.key())
-    };
-    let (mut rows, idle): (Vec<_>, Vec<_>) = all.partition(is_shown);
+    });
     rows.sort_by_cached_key(|row| Reverse(step(row.work.ops.iter().flatten().sum())));
     (rows, idle.len())
 }
@@ -292,15 +291,14 @@ fn disk(d: &DiskRates) -> Work<'_> {
 /// The section of disks.
 pub fn section<'a>(state: &'a AppState, guests: &[&'a DomainModel]) -> Section<'a> {
     let rows = rows(state, guests, |d| &d.disks, disk, Mark::Disk);
-    let nothing = || {
+    let section = section_of((TableId::Disks, "disk"), rows, columns(), state, || {
         let why = missing::because(state, "none is known", &SOURCES);
         if guests.iter().any(|guest| guest.process_io.is_some()) {
             format!("{why}; the list has what the VMM reads and writes (/proc/PID/io)")
         } else {
             why
         }
-    };
-    let section = section_of((TableId::Disks, "disk"), rows, columns(), state, nothing);
+    });
     section.with_right(covered(guests, |guest| guest.disks_s))
 }
 
@@ -373,14 +371,10 @@ fn nic(n: &NicRates) -> Work<'_> {
 pub fn nics<'a>(state: &'a AppState, guests: &[&'a DomainModel]) -> Section<'a> {
     // No rule marks an interface.
     let rows = rows(state, guests, |d| &d.nics, nic, Mark::Disk);
-    let nothing = || missing::because(state, "none is known", &SOURCES[..1]);
-    let section = section_of(
-        (TableId::Nics, "interface"),
-        rows,
-        nic_columns(),
-        state,
-        nothing,
-    );
+    let title = (TableId::Nics, "interface");
+    let section = section_of(title, rows, nic_columns(), state, || {
+        missing::because(state, "none is known", &SOURCES[..1])
+    });
     section.with_right(covered(guests, |guest| guest.nics_s))
 }
 

@@ -156,26 +156,25 @@ pub fn total(per_second: Option<f64>, cpu_percent: Option<f64>) -> String {
 
 /// The section.
 pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> {
-    let row = |exit: &'a ExitRow| match style(state, domain, &Mark::Exit(exit.reason.clone())) {
-        RowStyle::Plain if exit.idle => ExitTableRow {
-            exit,
-            style: RowStyle::Dim,
-        },
-        style => ExitTableRow { exit, style },
-    };
-    let mut rows: Vec<_> = domain.exits.rows.iter().map(row).collect();
+    let mut rows = Vec::new();
+    for exit in &domain.exits.rows {
+        let mut style = style(state, domain, &Mark::Exit(exit.reason.clone()));
+        if style == RowStyle::Plain && exit.idle {
+            style = RowStyle::Dim;
+        }
+        rows.push(ExitTableRow { exit, style });
+    }
     rows.sort_by_key(|r| {
         (
             r.exit.idle,
             Reverse((r.exit.cpu_percent.map(step), r.exit.rate.map(step))),
         )
     });
-    let key = |r: &ExitTableRow<'_>| RowKey::of(&r.exit.reason);
     let table = Table {
         id: TableId::Exits,
         columns: columns(),
         rows,
-        key,
+        key: |r| RowKey::of(&r.exit.reason),
         style: |r| r.style,
     };
     Section::table(table, state, || nothing(state)).with_right(total(

@@ -6,7 +6,7 @@ use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, left, rig
 use crate::ui::text::clean;
 use crate::ui::theme::StyleId;
 use judge::figures::{bytes, duration, figure, micros, seconds, share};
-use judge::lint::{Finding, RuleId, Severity};
+use judge::lint::{RuleId, Severity};
 use judge::model::{DomainModel, jobs};
 use sample::{Job, JobKind};
 
@@ -35,7 +35,6 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
     const STOP: &str = "How long it would stand still if the migration ended now.";
     const HELD: &str = "The part of the time in which auto-converge holds the vCPUs back, percent.";
     const WRITE: &str = "Mean time of the guest's writes to its disks now, microseconds.";
-    let size = |value: f64| bytes(value as u64);
     vec![
         Col::text("kind", "JOB", left(10, 24, 0), |r| {
             format!("{} {}", r.job.kind.as_str(), r.job.name)
@@ -76,7 +75,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             "B/s",
             right(8, 2, 0),
             |r| float(r.job.rate),
-            size,
+            |n| bytes(n as u64),
         )
         .help("Bytes moved per second."),
         Col::figure(
@@ -84,7 +83,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             "DIRTIED/s",
             right(9, 2, 0),
             |r| float(r.job.dirtied),
-            size,
+            |n| bytes(n as u64),
         )
         .help(DIRTIED),
         Col::text("converges", "ENDS", left(4, 0, 0), |r| ends(r.job).into())
@@ -101,7 +100,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             "LEFT",
             right(8, 2, 1),
             |r| float(r.job.remaining),
-            size,
+            |n| bytes(n as u64),
         )
         .help(LEFT),
         Col::figure(
@@ -169,37 +168,33 @@ fn ends(job: &Job) -> &'static str {
 
 /// The section.
 pub fn section<'a>(state: &'a AppState, guest: &'a DomainModel) -> Section<'a> {
-    let worst = |job: &Job| {
-        let is_about = |f: &&Finding| {
-            let moves = matches!(job.kind, JobKind::Migration | JobKind::Save);
-            f.covers(RuleId::JobStalled) || moves && f.covers(RuleId::JobNotConverging)
-        };
-        state
-            .findings_about(Some(guest.name()))
-            .filter(is_about)
-            .map(|f| f.severity)
-            .max()
-    };
     let write_us = jobs::writes(guest).map(|(us, _)| us);
     let rows = guest
         .jobs
         .iter()
         .map(|job| JobRow {
             job,
-            worst: worst(job),
+            worst: worst(state, guest, job),
             write_us,
         })
         .collect();
-    let style = |r: &JobRow<'_>| r.worst.map_or(RowStyle::Plain, RowStyle::Severity);
-    let key = |r: &JobRow<'_>| RowKey::of((r.job.kind.as_str(), &r.job.name));
     let table = Table {
         id: TableId::Jobs,
         columns: columns(),
         rows,
-        key,
-        style,
+        key: |r| RowKey::of((r.job.kind.as_str(), &r.job.name)),
+        style: |r| r.worst.map_or(RowStyle::Plain, RowStyle::Severity),
     };
     Section::table(table, state, || "none runs".into())
+}
+
+/// The severity of the worst finding about a job.
+fn worst(state: &AppState, guest: &DomainModel, job: &Job) -> Option<Severity> {
+    let moves = matches!(job.kind, JobKind::Migration | JobKind::Save);
+    let found = state
+        .findings_about(Some(guest.name()))
+        .filter(|f| f.covers(RuleId::JobStalled) || moves && f.covers(RuleId::JobNotConverging));
+    found.map(|f| f.severity).max()
 }
 
 #[cfg(test)]

@@ -110,12 +110,11 @@ pub fn section(state: &AppState) -> Section<'_> {
         r.thread
             .map(|t| (threads::is_idle(t), Reverse(t.wait_percent().map(step))))
     });
-    let key = |r: &ThreadRow<'_>| RowKey::of((r.domain.name(), r.thread.map(|t| (t.tid, t.index))));
     let table = Table {
         id: TableId::Latency,
         columns: columns(),
         rows,
-        key,
+        key: |r| RowKey::of((r.domain.name(), r.thread.map(|t| (t.tid, t.index)))),
         style: ThreadRow::style,
     };
     let section = threads::in_section(state, table);

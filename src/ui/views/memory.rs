@@ -135,15 +135,16 @@ pub fn section<'a>(
     if rows.iter().all(|r| r.resident.or(r.swap).is_none()) {
         rows.clear();
     }
-    let mib = |n: Option<f64>| Reverse(n.map(|n| n as u64 >> 20));
-    rows.sort_by_cached_key(|r| (Reverse(r.split), mib(r.swap), mib(r.resident)));
-    let style = |r: &MemoryRow<'_>| r.split.map_or(RowStyle::Plain, RowStyle::Severity);
+    rows.sort_by_cached_key(|r| {
+        let mib = [r.swap, r.resident].map(|bytes| bytes.map(|bytes| bytes as u64 >> 20));
+        Reverse((r.split, mib))
+    });
     let table = Table {
         id: TableId::Memory,
         columns: columns(),
         rows,
         key: |r| RowKey::of(r.guest.key()),
-        style,
+        style: |r| r.split.map_or(RowStyle::Plain, RowStyle::Severity),
     };
     let host = model.host.memory.as_ref().map(of_host).unwrap_or_default();
     let section = Section::table(table, state, || {

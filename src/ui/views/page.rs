@@ -108,7 +108,7 @@ impl<'a> Page<'a> {
     /// The line of the first row of a table or of the first text that Enter opens, else the first
     /// line.
     pub fn first_row(&self) -> usize {
-        let is_row = |at: &usize| match self.line(*at) {
+        let first = (0..self.height).find(|at| match self.line(*at) {
             Some((_, PageLine::Row(_))) => true,
             Some((
                 Section {
@@ -118,8 +118,8 @@ impl<'a> Page<'a> {
                 PageLine::Line(n),
             )) => lines[n].key.is_some(),
             _ => false,
-        };
-        (0..self.height).find(is_row).unwrap_or(0)
+        });
+        first.unwrap_or(0)
     }
 
     /// The line of the next section's title, or of the previous one's where `by` is negative.

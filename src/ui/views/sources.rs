@@ -41,21 +41,21 @@ fn entry(label: (String, StyleId), texts: Vec<(String, StyleId)>, columns: u16) 
     let columns = columns.saturating_sub(3);
     let is_below = columns < LABEL + MIN_BESIDE || width(&label.0) >= LABEL;
     let indent = if is_below { INDENT } else { LABEL };
-    let blank = || (" ".repeat(indent.into()), StyleId::Text);
-    let wrapped = |(text, look): (String, StyleId)| {
-        wrap(&text, columns.saturating_sub(indent))
-            .into_iter()
-            .map(move |line| vec![blank(), (line, look)])
-    };
-    let mut lines: Vec<_> = texts.into_iter().flat_map(wrapped).collect();
-    match lines.first_mut().filter(|_| !is_below) {
-        Some(first) => {
+    let mut lines = Vec::new();
+    for (text, look) in texts {
+        for line in wrap(&text, columns.saturating_sub(indent)) {
+            let blank = " ".repeat(indent.into());
+            lines.push(vec![(blank, StyleId::Text), (line, look)]);
+        }
+    }
+    match lines.first_mut() {
+        Some(first) if !is_below => {
             first[0] = (
                 format!("{:<width$}", label.0, width = usize::from(LABEL)),
                 label.1,
             );
         }
-        None => lines.insert(0, vec![label]),
+        _ => lines.insert(0, vec![label]),
     }
     lines.into_iter().map(TextLine::from).collect()
 }
@@ -63,12 +63,11 @@ fn entry(label: (String, StyleId), texts: Vec<(String, StyleId)>, columns: u16) 
 /// The sources, those that are missing first.
 pub fn section(model: &Model, columns: u16) -> Section<'_> {
     let mut sources: Vec<_> = model.sources.iter().collect();
-    let rank = |state| {
-        [SourceState::Missing, SourceState::Degraded, SourceState::Ok]
-            .iter()
-            .position(|s| *s == state)
-    };
-    sources.sort_by_key(|s| rank(s.state));
+    sources.sort_by_key(|s| match s.state {
+        SourceState::Missing => 0,
+        SourceState::Degraded => 1,
+        SourceState::Ok => 2,
+    });
     let mut lines = Vec::new();
     for s in &sources {
         let look = if s.state == SourceState::Ok {

@@ -4,7 +4,7 @@ use super::section::Section;
 use crate::ui::state::AppState;
 use crate::ui::table::{Column, RowKey, RowStyle, Table, TableId, left, right, step};
 use judge::figures::percent;
-use judge::model::{Model, TaskGroup};
+use judge::model::Model;
 use kvm::CpuSet;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -24,7 +24,6 @@ type Col<'a> = Column<TaskRow<'a>>;
 pub fn columns<'a>() -> Vec<Col<'a>> {
     const CPU: &str = "CPU time of all tasks of this name; 100 is one host CPU.";
     const CPUS: &str = "The CPUs that they ran on last.";
-    let count = |n: f64| n.to_string();
     vec![
         Col::text("comm", "TASK", left(16, 16, 0), |r| r.name.to_owned())
             .help("Name of tasks outside guests.")
@@ -37,7 +36,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             "TASKS",
             right(5, 0, 1),
             |r| Some(r.count as f64),
-            count,
+            |n| n.to_string(),
         )
         .help("How many they are.")
         .brief("TASKS", 5),
@@ -53,14 +52,16 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
 pub fn section<'a>(state: &'a AppState, model: &'a Model) -> Section<'a> {
     let host = &model.host;
     let groups = host.task_groups.iter().flatten();
-    let row = |g: &'a TaskGroup| TaskRow {
-        name: &g.comm,
-        cpu: g.cpu_percent,
-        count: g.count,
-        ..TaskRow::default()
-    };
-    let mut by_name: BTreeMap<&str, TaskRow<'_>> =
-        groups.map(|g| (g.comm.as_str(), row(g))).collect();
+    let mut by_name: BTreeMap<&str, TaskRow<'_>> = BTreeMap::new();
+    for group in groups {
+        let row = TaskRow {
+            name: &group.comm,
+            cpu: group.cpu_percent,
+            count: group.count,
+            ..TaskRow::default()
+        };
+        by_name.insert(&group.comm, row);
+    }
     for task in &host.tasks {
         // Kernel threads of a kind are named by CPU: `ksoftirqd/3`.
         let name = task
@@ -96,6 +97,7 @@ pub fn section<'a>(state: &'a AppState, model: &'a Model) -> Section<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use judge::model::TaskGroup;
     use crate::ui::tests::{busy, model};
     use judge::model::HostTaskModel;
     use sample::HostTask;

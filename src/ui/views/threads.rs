@@ -5,7 +5,7 @@ use super::section::Section;
 use crate::ui::state::AppState;
 use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, left, right, step};
 use crate::ui::text::clean;
-use judge::cost::{Part, Waits};
+use judge::cost::Waits;
 use judge::figures::{count, micros, percent, rate, share};
 use judge::lint::{Mark, Severity};
 use judge::model::{CpuShare, DomainModel, Model, ThreadModel};
@@ -81,12 +81,12 @@ impl<'a> ThreadRow<'a> {
         let mut parts = cost.map(|cost| cost.parts).unwrap_or_default();
         parts.truncate(MAX_DELAYS);
         parts.sort_by_cached_key(|p| (Reverse(p.figure.map(step)), p.name.clone()));
-        let part = |p: &Part| {
-            clean(&p.name)
-                + &p.figure
-                    .map_or_else(String::new, |f| format!(" {}", share(f)))
-        };
-        parts.iter().map(part).collect::<Vec<_>>().join(", ")
+        let mut named = Vec::new();
+        for part in &parts {
+            let figure = part.figure.map(|f| format!(" {}", share(f)));
+            named.push(clean(&part.name) + &figure.unwrap_or_default());
+        }
+        named.join(", ")
     }
 }
 
@@ -238,16 +238,13 @@ pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> 
         idle: 0,
         causes: causes.clone(),
     };
-    let is_shown = |t: &&ThreadModel| {
-        state.shows_idle_helpers
+    let mut own: Vec<&ThreadModel> = domain.threads.iter().collect();
+    own.retain(|t| {
+        !is_asleep(t)
+            || state.shows_idle_helpers
             || state.awake.has(RowKey::of(t.tid))
             || severity(state, domain, t).is_some()
-    };
-    let mut own: Vec<&ThreadModel> = domain
-        .threads
-        .iter()
-        .filter(|t| !is_asleep(t) || is_shown(t))
-        .collect();
+    });
     // A row that only one thread has saves no room.
     if own.len() + 1 == domain.threads.len() {
         own = domain.threads.iter().collect();
@@ -257,15 +254,14 @@ pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> 
     if idle > 0 {
         rows.push(ThreadRow { idle, ..row(None) });
     }
-    let key = |r: &ThreadRow<'_>| {
-        r.thread
-            .map_or_else(|| RowKey::of("idle helpers"), |t| RowKey::of(t.tid))
-    };
     let table = Table {
         id: TableId::Threads,
         columns: columns(),
         rows,
-        key,
+        key: |r| {
+            r.thread
+                .map_or_else(|| RowKey::of("idle helpers"), |t| RowKey::of(t.tid))
+        },
         style: ThreadRow::style,
     };
     in_section(state, table)
@@ -279,7 +275,6 @@ pub fn brief_table<'a>(
     domain: &'a DomainModel,
     room: usize,
 ) -> (Table<ThreadRow<'a>>, String) {
-    let wanted = |t: &ThreadModel| t.cpu.map_or(0.0, |c| c.wanted());
     let mut threads: Vec<&ThreadModel> = domain.threads.iter().collect();
     let places: HashMap<i32, usize> = threads.iter().map(|t| t.tid).zip(0..).collect();
     threads.sort_by_cached_key(|t| {
@@ -288,7 +283,7 @@ pub fn brief_table<'a>(
             is_idle_helper,
             Reverse(severity(state, domain, t)),
             t.role != Role::Vcpu,
-            Reverse(step(wanted(t))),
+            Reverse(step(t.cpu.map_or(0.0, |cpu| cpu.wanted()))),
             t.index,
         )
     });
@@ -356,9 +351,10 @@ fn is_asleep(t: &ThreadModel) -> bool {
 pub fn in_section<'a>(state: &'a AppState, table: Table<ThreadRow<'a>>) -> Section<'a> {
     let nothing = "No thread is known: it is read from /proc/PID/task, which this input does not \
         have.";
-    let because = || missing::because(state, nothing, &[SourceId::Procfs]);
-    Section::table(table, state, because)
-        .with_right("% of one CPU; WAIT% of the time it wanted to run")
+    let section = Section::table(table, state, || {
+        missing::because(state, nothing, &[SourceId::Procfs])
+    });
+    section.with_right("% of one CPU; WAIT% of the time it wanted to run")
 }
 
 /// Whether a thread wants so little of a CPU that its wait means nothing.
@@ -368,19 +364,15 @@ pub fn is_idle(thread: &ThreadModel) -> bool {
 
 /// The severity of the worst finding about a thread.
 fn severity(state: &AppState, domain: &DomainModel, thread: &ThreadModel) -> Option<Severity> {
-    let vcpu = thread.index.filter(|_| thread.role == Role::Vcpu);
-    let is_about = |mark: &Mark| {
-        *mark == Mark::Thread(thread.tid) || vcpu.is_some_and(|number| *mark == Mark::Vcpu(number))
-    };
-    let findings = state
-        .report
-        .findings
-        .iter()
-        .filter(|f| f.domain.as_deref() == Some(domain.name()));
-    findings
-        .filter(|f| f.marks.iter().any(is_about))
-        .map(|f| f.severity)
-        .max()
+    let mut marks = vec![Mark::Thread(thread.tid)];
+    if thread.role == Role::Vcpu {
+        marks.extend(thread.index.map(Mark::Vcpu));
+    }
+    let findings = state.report.findings.iter();
+    let its = findings.filter(|f| {
+        f.domain.as_deref() == Some(domain.name()) && f.marks.iter().any(|m| marks.contains(m))
+    });
+    its.map(|f| f.severity).max()
 }
 
 fn place(r: &ThreadRow<'_>) -> String {

@@ -53,24 +53,30 @@ pub fn columns() -> Vec<Col> {
 
 /// The section.
 pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> {
-    let of_guest = || domain.userspace.iter().filter(|(vcpu, ..)| vcpu.is_none());
-    let all = judge::model::total(of_guest().map(|row| row.2)) as f64;
-    let per_second = |n: f64| Some(n / state.model.as_ref()?.interval_s?);
-    let rows = of_guest().map(|&(_, reason, n)| UserspaceRow {
-        reason,
-        rate: per_second(n as f64),
-        percent: 100.0 * n as f64 / all,
-    });
-    let (rows, key) = (rows.collect(), |r: &UserspaceRow| RowKey::of(r.reason));
+    let all = domain.userspace.iter();
+    let of_guest: Vec<_> = all.filter(|(vcpu, ..)| vcpu.is_none()).collect();
+    let all = judge::model::total(of_guest.iter().map(|row| row.2)) as f64;
+    let seconds = state.model.as_ref().and_then(|model| model.interval_s);
+    let mut rows = Vec::new();
+    for (_, reason, n) in of_guest {
+        rows.push(UserspaceRow {
+            reason: *reason,
+            rate: seconds.map(|seconds| *n as f64 / seconds),
+            percent: 100.0 * *n as f64 / all,
+        });
+    }
     let table = Table {
         id: TableId::Userspace,
         columns: columns(),
         rows,
-        key,
+        key: |r: &UserspaceRow| RowKey::of(r.reason),
         style: |_| RowStyle::Plain,
     };
-    let why = || missing::because(state, "none in this interval", &[SourceId::Tracepoints]);
-    Section::table(table, state, why).with_right(total(per_second(all).filter(|n| *n > 0.0), None))
+    let section = Section::table(table, state, || {
+        missing::because(state, "none in this interval", &[SourceId::Tracepoints])
+    });
+    let rate = seconds.map(|seconds| all / seconds);
+    section.with_right(total(rate.filter(|n| *n > 0.0), None))
 }
 
 #[cfg(test)]

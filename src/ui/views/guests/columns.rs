@@ -51,15 +51,13 @@ impl<'a> GuestRow<'a> {
     /// The worst finding about the guest itself, or about the host on its row. Settings that cost
     /// little are on the guest's page alone.
     pub fn worst(&self) -> Option<&'a Finding> {
-        let is_problem = |f: &&Finding| {
+        if matches!(self.row, ListRow::Idle(_)) {
+            return None;
+        }
+        let name = self.domain.map(DomainModel::name);
+        self.state.findings_about(name).find(|f| {
             f.severity > Severity::Info || !matches!(f.rule, RuleId::DiskSetup | RuleId::CpuModel)
-        };
-        let is_one = !matches!(self.row, ListRow::Idle(_));
-        is_one.then(|| {
-            self.state
-                .findings_about(self.domain.map(DomainModel::name))
-                .find(is_problem)
-        })?
+        })
     }
 
     /// How bad it is that the guest does not run; `None` if it runs, or somebody paused it.
@@ -139,8 +137,8 @@ impl<'a> GuestRow<'a> {
 
     /// The disk whose requests take longest, of those with enough requests.
     fn slowest_disk(&self) -> Option<&'a DiskRates> {
-        let is_used = |disk: &&DiskRates| disk.read_ops + disk.write_ops >= MIN_DISK_REQUESTS;
-        let used = self.domain?.disks.iter().filter(is_used);
+        let disks = self.domain?.disks.iter();
+        let used = disks.filter(|disk| disk.read_ops + disk.write_ops >= MIN_DISK_REQUESTS);
         used.max_by(|a, b| {
             a.slowest_us()
                 .partial_cmp(&b.slowest_us())

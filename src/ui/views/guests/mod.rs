@@ -36,13 +36,12 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     }
     let table = table(state);
     let painter = TablePainter::new(&table, state.table(TableId::Guests), area.width - 1, theme);
-    let [head, below] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
+    let first = Constraint::Length(1);
+    let rest = Constraint::Fill(1);
+    let [_, below] = Layout::vertical([first, rest]).areas(area);
     // The scroll bar is at the right edge.
-    let beside = |area: Rect| Rect {
-        width: area.width - 1,
-        ..area
-    };
-    let (head, rows) = (beside(head), beside(below));
+    let [inner, _] = Layout::horizontal([rest, first]).areas(area);
+    let [head, rows] = Layout::vertical([first, rest]).areas(inner);
     painter.head(buf, head);
     count(buf, head, state, theme);
     let top = state.list.top;

@@ -96,23 +96,19 @@ pub fn arrange(state: &mut AppState) {
     // then how busy it is.
     table.rows.sort_by_cached_key(|row| {
         let severity = row.worst().map(|f| f.severity);
-        let size = |percent: Option<f64>| percent.filter(|p| *p >= LITTLE).map_or(0, step);
-        let lost = size(row.costs().and_then(|costs| costs.lost));
-        let busy = size(row.domain.and_then(|d| Some(d.cpu?.busy())));
+        let lost = row.costs().and_then(|costs| costs.lost);
+        let busy = row.domain.and_then(|d| Some(d.cpu?.busy()));
+        let [lost, busy] =
+            [lost, busy].map(|percent| percent.filter(|p| *p >= LITTLE).map_or(0, step));
         Reverse((row.stopped(), severity, lost, busy))
     });
     let table = table.in_order(state.table(TableId::Guests));
     let is_filtered = !filter.is_empty();
-    let folds = |row: &GuestRow<'_>| {
-        let is_asleep = |d: &DomainModel| is_idle(d) && !state.awake.has(RowKey::of(d.key()));
-        row.domain.is_some_and(is_asleep)
-            && row.worst().is_none_or(|f| f.severity < Severity::Warning)
-    };
     let mut rows: Vec<ListRow> = table.rows.iter().map(|r| r.row).collect();
     let awake: Vec<ListRow> = table
         .rows
         .iter()
-        .filter(|r| !folds(r))
+        .filter(|r| !folds(state, r))
         .map(|r| r.row)
         .collect();
     let idle = rows.len() - awake.len();
@@ -146,13 +142,9 @@ pub fn arrange(state: &mut AppState) {
 fn follow(state: &mut AppState) {
     let last = state.list.rows.len().saturating_sub(1);
     let place = state.list.cursor.map(|cursor| {
-        let same = |row: &ListRow| key(state, *row) == cursor;
-        state
-            .list
-            .rows
-            .iter()
-            .position(same)
-            .unwrap_or(state.list.at.min(last))
+        let mut rows = state.list.rows.iter();
+        let same = rows.position(|row| key(state, *row) == cursor);
+        same.unwrap_or(state.list.at.min(last))
     });
     state.list.at = place.unwrap_or(0);
     if place.is_some() {
@@ -162,4 +154,13 @@ fn follow(state: &mut AppState) {
             .get(state.list.at)
             .map(|row| key(state, *row));
     }
+}
+
+/// Whether the row of an idle guest without a problem may be left out.
+fn folds(state: &AppState, row: &GuestRow<'_>) -> bool {
+    let Some(guest) = row.domain else {
+        return false;
+    };
+    let is_asleep = is_idle(guest) && !state.awake.has(RowKey::of(guest.key()));
+    is_asleep && row.worst().is_none_or(|f| f.severity < Severity::Warning)
 }
