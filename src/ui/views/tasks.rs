@@ -97,9 +97,9 @@ pub fn section<'a>(state: &'a AppState, model: &'a Model) -> Section<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use judge::model::TaskGroup;
     use crate::ui::tests::{busy, model};
     use judge::model::HostTaskModel;
+    use judge::model::TaskGroup;
     use sample::HostTask;
 
     #[test]

@@ -70,12 +70,13 @@ impl DomainFilter {
 
     /// The findings about the host and the selected guests, worst first.
     pub fn findings<'a>(&self, model: &Model, report: &'a lint::Report) -> Vec<&'a lint::Finding> {
-        // One without a guest can be about a part of the host that only some guests use.
-        let is_about = |f: &&lint::Finding| {
+        let mut findings: Vec<&lint::Finding> = report.findings.iter().collect();
+        findings.retain(|f| {
+            // One without a guest can be about a part of the host that only some guests use.
             let mut guests = f.domain.iter().chain(&f.also).peekable();
             guests.peek().is_none() || guests.any(|name| self.is_about(model, Some(name)))
-        };
-        report.findings.iter().filter(is_about).collect()
+        });
+        findings
     }
 
     /// Whether what is said of a guest, or of the host where it is `None`, is about the selection.

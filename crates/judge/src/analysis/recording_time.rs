@@ -72,25 +72,22 @@ impl RecordingTime {
     /// The instant in a recording of this range, milliseconds since the epoch. It may lie outside
     /// the range. `None` for a time that the calendar does not have.
     pub fn time_ms(&self, range_ms: (i64, i64), zone: &TimeZone) -> Option<i64> {
-        let ms = |d: &Duration| i64::try_from(d.as_millis()).unwrap_or(i64::MAX);
-        let local =
-            |t: civil::DateTime| Some(t.to_zoned(zone.clone()).ok()?.timestamp().as_millisecond());
         match self {
-            Self::AfterStart(d) => Some(range_ms.0.saturating_add(ms(d))),
-            Self::BeforeEnd(d) => Some(range_ms.1.saturating_sub(ms(d))),
+            Self::AfterStart(d) => Some(range_ms.0.saturating_add(whole_ms(*d))),
+            Self::BeforeEnd(d) => Some(range_ms.1.saturating_sub(whole_ms(*d))),
             Self::Instant(t) => Some(t.as_millisecond()),
-            Self::Local(t) => local(*t),
+            Self::Local(t) => local_ms(*t, zone),
             Self::Clock(time) => {
                 let day = Timestamp::from_millisecond(range_ms.0)
                     .ok()?
                     .to_zoned(zone.clone())
                     .date();
-                let today = local(day.to_datetime(*time))?;
+                let today = local_ms(day.to_datetime(*time), zone)?;
                 // A clock time means a whole minute of the recording's first day.
                 if today + 59_999 >= range_ms.0 {
                     Some(today.max(range_ms.0))
                 } else {
-                    local(day.tomorrow().ok()?.to_datetime(*time))
+                    local_ms(day.tomorrow().ok()?.to_datetime(*time), zone)
                 }
             }
         }
@@ -104,19 +101,26 @@ impl RecordingTime {
         let wanted = self
             .time_ms(range_ms, zone)
             .context("the calendar has no such time")?;
-        let text = |ms: i64| {
+        let [at, first, last] = [wanted, range_ms.0, range_ms.1].map(|ms| {
             let time = Timestamp::from_millisecond(ms).unwrap_or_default();
             time.to_zoned(zone.clone()).strftime("%F %T").to_string()
-        };
+        });
         ensure!(
             is_within(wanted, range_ms),
-            "{} is outside of the recording, which lasts from {} to {}",
-            text(wanted),
-            text(range_ms.0),
-            text(range_ms.1)
+            "{at} is outside of the recording, which lasts from {first} to {last}"
         );
         Ok(wanted.clamp(range_ms.0, range_ms.1))
     }
+}
+
+fn whole_ms(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Milliseconds since the epoch of a local time; `None` for one that the zone does not have.
+fn local_ms(time: civil::DateTime, zone: &TimeZone) -> Option<i64> {
+    let time = time.to_zoned(zone.clone()).ok()?;
+    Some(time.timestamp().as_millisecond())
 }
 
 /// Whether a recording of this range covers an instant, to the second as a user types it.

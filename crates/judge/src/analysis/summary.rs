@@ -99,16 +99,18 @@ struct HeaviestFindings {
     text: usize,
 }
 
+/// Whether one finding says what another one says.
+fn covers(a: &Finding, b: &Finding) -> bool {
+    a.covers(b.rule) && (a.rule != b.rule || a.target == b.target)
+}
+
 impl HeaviestFindings {
     fn add(&mut self, new: Finding) {
-        let weight = |f: &Finding| (f.severity, f.cost.unwrap_or(0.0));
-        let covers = |a: &Finding, b: &Finding| {
-            a.covers(b.rule) && (a.rule != b.rule || a.target == b.target)
-        };
+        let weight = (new.severity, new.cost.unwrap_or(0.0));
         let kept = self.by_domain.entry(new.domain.clone()).or_default();
-        if kept
-            .iter()
-            .any(|old| covers(old, &new) && (!covers(&new, old) || weight(old) >= weight(&new)))
+        let mut covering = kept.iter().filter(|old| covers(old, &new));
+        if covering
+            .any(|old| !covers(&new, old) || (old.severity, old.cost.unwrap_or(0.0)) >= weight)
         {
             return;
         }

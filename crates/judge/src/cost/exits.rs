@@ -86,12 +86,15 @@ struct Owner {
 }
 
 impl Owner {
-    fn of(row: &AccessRow) -> Self {
-        let plain = |kind, part: &str| Self {
+    fn plain(kind: CostKind, part: &str) -> Self {
+        Self {
             kind,
             device: None,
             part: part.into(),
-        };
+        }
+    }
+
+    fn of(row: &AccessRow) -> Self {
         let name = row.device_name();
         match (row.space, row.address, name) {
             (Space::Msr, Some(msr), _) => {
@@ -112,16 +115,16 @@ impl Owner {
                 };
                 let address = row.address_text();
                 let part = name.unwrap_or(&address);
-                plain(kind, part.strip_prefix("IA32_").unwrap_or(part))
+                Self::plain(kind, part.strip_prefix("IA32_").unwrap_or(part))
             }
-            (Space::Msr, None, _) => plain(CostKind::Msrs, "other"),
+            (Space::Msr, None, _) => Self::plain(CostKind::Msrs, "other"),
             (_, _, Some(name)) => {
                 let part = name.strip_prefix("kvm-").unwrap_or(name);
                 match DEVICES
                     .iter()
                     .find(|(_, begins)| begins.iter().any(|begin| part.starts_with(begin)))
                 {
-                    Some((kind, _)) => plain(*kind, part),
+                    Some((kind, _)) => Self::plain(*kind, part),
                     None => {
                         let device = Some(device_map::friendly(name).to_owned());
                         Self {
@@ -132,9 +135,11 @@ impl Owner {
                     }
                 }
             }
-            (Space::Mmio, Some(0xfee0_0000..0xfef0_0000), _) => plain(CostKind::Apic, "local APIC"),
-            (Space::Mmio, ..) => plain(CostKind::DeviceMemory, &row.address_text()),
-            (Space::Pio, ..) => plain(CostKind::Ports, &row.address_text()),
+            (Space::Mmio, Some(0xfee0_0000..0xfef0_0000), _) => {
+                Self::plain(CostKind::Apic, "local APIC")
+            }
+            (Space::Mmio, ..) => Self::plain(CostKind::DeviceMemory, &row.address_text()),
+            (Space::Pio, ..) => Self::plain(CostKind::Ports, &row.address_text()),
         }
     }
 

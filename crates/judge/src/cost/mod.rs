@@ -134,10 +134,8 @@ pub struct Part {
 impl Part {
     /// Largest first.
     fn order(a: &Self, b: &Self) -> Ordering {
-        let size = |part: &Self| part.figure.unwrap_or(0.0);
-        size(b)
-            .total_cmp(&size(a))
-            .then_with(|| a.name.cmp(&b.name))
+        let [of_a, of_b] = [a, b].map(|part| part.figure.unwrap_or(0.0));
+        of_b.total_cmp(&of_a).then_with(|| a.name.cmp(&b.name))
     }
 }
 
@@ -208,8 +206,9 @@ impl GuestCosts {
                 lost = Some(lost.unwrap_or(0.0) + share * percent);
             }
             for cost in &interval.costs {
-                let is_same = |mean: &Cost| mean.kind == cost.kind && mean.name == cost.name;
-                let at = costs.iter().position(is_same).unwrap_or(costs.len());
+                let mut means = costs.iter();
+                let same = means.position(|m| m.kind == cost.kind && m.name == cost.name);
+                let at = same.unwrap_or(costs.len());
                 if at == costs.len() {
                     costs.push(Cost {
                         name: cost.name.clone(),
@@ -238,14 +237,7 @@ impl GuestCosts {
         else {
             return;
         };
-        let size = |cost: &Cost| {
-            if cost.of_cpu > 0.0 {
-                cost.of_cpu
-            } else {
-                cost.amount.figure()
-            }
-        };
-        if size(&self.costs[0]) < CLEARLY_LARGER * size(&self.costs[at]) {
+        if self.costs[0].size() < CLEARLY_LARGER * self.costs[at].size() {
             self.costs[..=at].rotate_right(1);
         }
     }
@@ -260,6 +252,15 @@ impl GuestCosts {
 }
 
 impl Cost {
+    /// What it is compared by: CPU time where it is known.
+    fn size(&self) -> f64 {
+        if self.of_cpu > 0.0 {
+            self.of_cpu
+        } else {
+            self.amount.figure()
+        }
+    }
+
     fn new(kind: CostKind, amount: Amount, of_cpu: f64, parts: Vec<Part>) -> Self {
         Self {
             kind,
@@ -375,11 +376,8 @@ fn parts(sizes: impl IntoIterator<Item = (String, f64)>) -> Vec<Part> {
 }
 
 fn halt_polling(domain: &DomainModel) -> Option<Cost> {
-    let percent = |name: &str| domain.counters.get(name).map(|ns_per_s| ns_per_s / 1e7);
-    let (hit, fail) = (
-        percent("halt_poll_success_ns")?,
-        percent("halt_poll_fail_ns")?,
-    );
+    let hit = domain.counters.get("halt_poll_success_ns")? / 1e7;
+    let fail = domain.counters.get("halt_poll_fail_ns")? / 1e7;
     let parts = parts([("in vain".to_owned(), fail)]);
     Some(Cost::new(
         CostKind::HaltPolling,

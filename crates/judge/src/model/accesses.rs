@@ -88,16 +88,21 @@ impl AccessRow {
 
     /// The device; without one, space and address.
     pub fn device_or_address(&self) -> String {
-        let address = || format!("{} {}", self.space.as_str(), self.address_text());
-        self.device_name().map_or_else(address, ToString::to_string)
+        match self.device_name() {
+            Some(name) => name.to_string(),
+            None => format!("{} {}", self.space.as_str(), self.address_text()),
+        }
     }
 }
 
 /// The domain's rows and the rows of each vCPU, each with most time first.
 pub(crate) fn rows(pair: &GuestPair<'_>, exits: &ExitTable) -> (Vec<AccessRow>, Vec<AccessRow>) {
     let mut rows: BTreeMap<AccessId, AccessRow> = BTreeMap::new();
-    let key = |cell: &AccessCell| (cell.space, cell.address, cell.direction);
-    for (vcpu, cell, before) in pair.cells(|events| &events.accesses, key) {
+    let cells = pair.cells(
+        |events| &events.accesses,
+        |cell: &AccessCell| (cell.space, cell.address, cell.direction),
+    );
+    for (vcpu, cell, before) in cells {
         let row = AccessRow {
             space: cell.space,
             address: cell.address,
@@ -107,11 +112,10 @@ pub(crate) fn rows(pair: &GuestPair<'_>, exits: &ExitTable) -> (Vec<AccessRow>, 
             burst: cell.burst,
             ..AccessRow::default()
         };
-        for vcpu in [None]
-            .into_iter()
-            .chain(vcpu.map(Some))
-            .filter(|_| row.span.count > 0)
-        {
+        if row.span.count == 0 {
+            continue;
+        }
+        for vcpu in [None].into_iter().chain(vcpu.map(Some)) {
             let row = AccessRow {
                 vcpu,
                 ..row.clone()
@@ -149,14 +153,11 @@ fn exits_of(space: Space) -> &'static [ExitKind] {
 /// Computes rates, shares and times of all rows of a guest from its exits.
 pub(super) fn set_figures(mut rows: Vec<&mut AccessRow>, exits: &ExitTable, seconds: Option<f64>) {
     for space in [Space::Pio, Space::Mmio, Space::Msr] {
-        let these = || {
-            exits
-                .rows
-                .iter()
-                .filter(|row| exits_of(space).iter().any(|kind| kind.matches(row)))
-        };
-        let exit_ns = total(these().filter_map(|row| row.span.total_ns));
-        let own_ns = total(these().filter_map(ExitRow::own_ns));
+        let kinds = exits_of(space);
+        let mut these: Vec<&ExitRow> = exits.rows.iter().collect();
+        these.retain(|row| kinds.iter().any(|kind| kind.matches(row)));
+        let exit_ns = total(these.iter().filter_map(|row| row.span.total_ns));
+        let own_ns = total(these.iter().filter_map(|row| row.own_ns()));
         let own = if exit_ns > 0 {
             own_ns as f64 / exit_ns as f64
         } else {

@@ -4,8 +4,7 @@ use super::SampleInterval;
 use super::earlier::by_key;
 use kvm::thread_name::{self, Role};
 use sample::{
-    Growing as _, Joining, Migrations, OtherTask, Placement, Sum, ThreadEvents, ThreadSample,
-    ThreadTimes, Timing,
+    Growing as _, Joining, Migrations, OtherTask, Placement, Sum, ThreadSample, ThreadTimes, Timing,
 };
 use std::collections::BTreeMap;
 
@@ -81,26 +80,22 @@ impl CpuShare {
     }
 
     fn between(now: &ThreadTimes, before: &ThreadTimes, interval: &SampleInterval) -> Option<Self> {
-        let percent = |n: u64, b: u64| interval.percent(n.saturating_sub(b));
-        let guest = percent(now.guest_ns, before.guest_ns)?;
-        let ran = now
-            .run_ns
-            .zip(before.run_ns)
-            .and_then(|(n, b)| percent(n, b));
+        let guest = interval.percent_between(now.guest_ns, before.guest_ns)?;
+        let usr = interval.percent_between(now.user_ns, before.user_ns)?;
+        let ran = now.run_ns.zip(before.run_ns);
+        let ran = ran.and_then(|(now, before)| interval.percent_between(now, before));
+        let wait = now.wait_ns.zip(before.wait_ns);
+        let wait = wait.and_then(|(now, before)| interval.percent_between(now, before));
         // The kernel accounts a wait when it ends (kernel/sched/stats.h, sched_info_arrive). The
         // part of a wait in earlier intervals is not part of this one.
         let room = (100.0 - ran.unwrap_or(0.0)).max(0.0);
         Some(Self {
             // The kernel rounds both down independently: guest time can grow a tick before user
             // time.
-            usr: (percent(now.user_ns, before.user_ns)? - guest).max(0.0),
-            sys: percent(now.system_ns, before.system_ns)?,
+            usr: (usr - guest).max(0.0),
+            sys: interval.percent_between(now.system_ns, before.system_ns)?,
             guest,
-            wait: now
-                .wait_ns
-                .zip(before.wait_ns)
-                .and_then(|(n, b)| percent(n, b))
-                .map(|wait| wait.min(room)),
+            wait: wait.map(|wait| wait.min(room)),
             ran,
             kinds_unknown: now.user_ns | now.system_ns | now.guest_ns == 0
                 && now.run_ns >= Some(KINDLESS_NS),
@@ -195,20 +190,16 @@ impl ThreadModel {
         interval_s: f64,
         wait: f64,
     ) -> impl Iterator<Item = (&OtherTask, f64)> {
-        let percent = move |ns: u64| ns as f64 / (interval_s * 1e7);
-        let all = percent(
-            self.preempted_by
-                .iter()
-                .fold(0, |sum: u64, task| sum.saturating_add(task.ns)),
-        );
+        let percent_ns = interval_s * 1e7;
+        let all = super::total(self.preempted_by.iter().map(|task| task.ns));
         let factor = if wait > 0.0 {
-            (wait / all).min(1.0)
+            (wait / (all as f64 / percent_ns)).min(1.0)
         } else {
             0.0
         };
         self.preempted_by
             .iter()
-            .map(move |task| (task, percent(task.ns) * factor))
+            .map(move |task| (task, task.ns as f64 / percent_ns * factor))
     }
 
     pub(crate) fn new(
@@ -216,26 +207,38 @@ impl ThreadModel {
         before: Option<&ThreadSample>,
         interval: &SampleInterval,
     ) -> Self {
-        let is_new = || interval.whole || interval.born_within(now.start_ticks);
         let older = match before {
-            Some(b) => b.cpu,
-            None => is_new().then_some(ThreadTimes::AT_BIRTH),
+            Some(before) => before.cpu,
+            None if interval.whole || interval.born_within(now.start_ticks) => {
+                Some(ThreadTimes::AT_BIRTH)
+            }
+            None => None,
         };
-        let cpu = now
-            .cpu
-            .zip(older)
-            .and_then(|(n, b)| CpuShare::between(&n, &b, interval));
-        let events = before
-            .filter(|_| interval.engine_continues)
-            .map(|b| &b.events);
-        let durations = |f: fn(&ThreadEvents) -> Option<&Timing>| {
-            Some(Box::new(
-                f(&now.events)
-                    .filter(|_| interval.started)?
-                    .since(events.and_then(f)),
-            ))
+        let times = now.cpu.zip(older);
+        let cpu = times.and_then(|(n, b)| CpuShare::between(&n, &b, interval));
+        let events = match before {
+            Some(before) if interval.engine_continues => Some(&before.events),
+            _ => None,
         };
-        let moved = || now.events.migrations.since(events.map(|e| &e.migrations));
+        let mut migrations = Migrations::default();
+        let mut wakeups = None;
+        let mut run_delays = None;
+        if interval.started {
+            let old = events.map(|events| &events.migrations);
+            migrations = now.events.migrations.since(old);
+            let old = events.and_then(|events| events.wakeups.as_deref());
+            wakeups = now
+                .events
+                .wakeups
+                .as_ref()
+                .map(|time| Box::new(time.since(old)));
+            let old = events.and_then(|events| events.run_delays.as_deref());
+            run_delays = now
+                .events
+                .run_delays
+                .as_ref()
+                .map(|time| Box::new(time.since(old)));
+        }
         Self {
             tid: now.tid,
             comm: now.comm.clone(),
@@ -243,10 +246,10 @@ impl ThreadModel {
             index: now.index,
             cpu,
             place: now.place.clone(),
-            migrations: interval.started.then(moved).unwrap_or_default(),
-            growth: now.cpu.zip(older).map(|(now, before)| now.since(&before)),
-            wakeups: durations(|e| e.wakeups.as_deref()),
-            run_delays: durations(|e| e.run_delays.as_deref()),
+            migrations,
+            growth: times.map(|(now, before)| now.since(&before)),
+            wakeups,
+            run_delays,
             woken_by: others(
                 &now.events.woken_by,
                 events.map(|e| e.woken_by.as_slice()),

@@ -175,11 +175,17 @@ impl DomainModel {
     /// The vCPU that waited longest, and its wait as percent of the time that it ran or wanted to
     /// run.
     pub fn worst_wait(&self) -> Option<(&ThreadModel, f64)> {
-        let wait = |t: &ThreadModel| t.cpu.and_then(|cpu| cpu.wait);
-        let waits = self.vcpus().filter(|t| wait(t).is_some());
-        // Of equal ones the first.
-        let thread = waits.reduce(|a, b| if wait(b) > wait(a) { b } else { a })?;
-        Some((thread, thread.wait_percent()?))
+        let mut worst: Option<(&ThreadModel, f64)> = None;
+        for vcpu in self.vcpus() {
+            // Of equal ones the first.
+            if let Some(wait) = vcpu.cpu.and_then(|cpu| cpu.wait)
+                && worst.is_none_or(|(_, most)| wait > most)
+            {
+                worst = Some((vcpu, wait));
+            }
+        }
+        let (vcpu, _) = worst?;
+        Some((vcpu, vcpu.wait_percent()?))
     }
 
     /// The part of its memory on the NUMA nodes where its vCPUs ran last, percent of the memory
@@ -305,13 +311,8 @@ impl DomainModel {
             pressure: now.pressure.as_ref().map(PressureModel::new),
             node_memory: now.node_memory.clone(),
             swap: now.swap_bytes.map(|bytes| {
-                let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(0);
-                (
-                    bytes,
-                    before
-                        .and_then(|b| b.swap_bytes)
-                        .map_or(0, |old| signed(bytes) - signed(old)),
-                )
+                let old = before.and_then(|b| b.swap_bytes).unwrap_or(bytes);
+                (bytes, bytes.cast_signed().saturating_sub(old.cast_signed()))
             }),
             memory: now.memory,
             swap_in_rate: swap_in_rate(now, before, interval),

@@ -21,17 +21,14 @@ impl<'a> GuestPair<'a> {
         before: Option<&'a DomainSample>,
         interval: &'a SampleInterval,
     ) -> Self {
-        let id = |t: &ThreadSample| (t.tid, t.start_ticks);
-        let old: HashMap<_, _> = before
-            .iter()
-            .flat_map(|b| &b.threads)
-            .map(|t| (id(t), t))
-            .collect();
-        let threads = now
-            .threads
-            .iter()
-            .map(|t| (t, old.get(&id(t)).copied()))
-            .collect();
+        let mut old = HashMap::new();
+        for thread in before.iter().flat_map(|before| &before.threads) {
+            old.insert((thread.tid, thread.start_ticks), thread);
+        }
+        let mut threads = Vec::new();
+        for thread in &now.threads {
+            threads.push((thread, old.get(&(thread.tid, thread.start_ticks)).copied()));
+        }
         Self {
             now,
             before,

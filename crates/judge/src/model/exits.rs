@@ -71,10 +71,13 @@ impl ExitRow {
     /// Adds exits of the same reason.
     fn merge(&mut self, row: &Self) {
         let counts = (self.span.count, row.span.count);
-        let add = |a, b| sum_of_known(counts, a, b, u64::saturating_add);
-        self.userspace_ns = add(self.userspace_ns, row.userspace_ns);
-        self.halted_ns = add(self.halted_ns, row.halted_ns);
-        self.preempted_ns = add(self.preempted_ns, row.preempted_ns);
+        for (own, more) in [
+            (&mut self.userspace_ns, row.userspace_ns),
+            (&mut self.halted_ns, row.halted_ns),
+            (&mut self.preempted_ns, row.preempted_ns),
+        ] {
+            *own = sum_of_known(counts, *own, more, u64::saturating_add);
+        }
         self.span.merge(&row.span, missing_extreme(&row.span));
     }
 }
@@ -130,14 +133,8 @@ impl ExitTable {
     pub(super) fn build(mut rows: Vec<ExitRow>, seconds: Option<f64>) -> Self {
         rows.retain(|r| r.span.count > 0);
         let count = total(rows.iter().map(|r| r.span.count));
-        let add = |a: Option<u64>, b: Option<u64>| Some(a?.saturating_add(b?));
-        let total_ns = rows.iter().map(|r| r.span.total_ns).reduce(add).flatten();
-        let work_ns = rows
-            .iter()
-            .filter(|r| !r.idle)
-            .map(|r| r.span.total_ns)
-            .reduce(add)
-            .flatten();
+        let total_ns = total_time(rows.iter());
+        let work_ns = total_time(rows.iter().filter(|r| !r.idle));
         for r in &mut rows {
             r.rate = seconds.map(|s| r.span.count as f64 / s);
             r.cpu_percent = r
@@ -158,8 +155,9 @@ impl ExitTable {
                 .filter(|_| !r.idle)
                 .and_then(|(t, all)| share(t, all));
         }
-        let key = |r: &ExitRow| (r.idle, Reverse((r.span.total_ns, r.span.count)));
-        rows.sort_by(|a, b| key(a).cmp(&key(b)).then_with(|| a.reason.cmp(&b.reason)));
+        // First by reason: equal ones keep that order.
+        rows.sort_by(|a, b| a.reason.cmp(&b.reason));
+        rows.sort_by_key(|r| (r.idle, Reverse((r.span.total_ns, r.span.count))));
         Self {
             rows,
             count,
@@ -169,9 +167,18 @@ impl ExitTable {
     }
 }
 
+/// The time of rows together; `None` without rows, or if the time of one is not known.
+fn total_time<'a>(rows: impl Iterator<Item = &'a ExitRow>) -> Option<u64> {
+    let times = rows.map(|row| row.span.total_ns);
+    times.reduce(|a, b| Some(a?.saturating_add(b?))).flatten()
+}
+
 /// `part` of `all` in percent.
 pub(crate) fn share(part: u64, all: u64) -> Option<f64> {
-    (all > 0).then(|| 100.0 * part as f64 / all as f64)
+    if all == 0 {
+        return None;
+    }
+    Some(100.0 * part as f64 / all as f64)
 }
 
 /// The domain's table, and one table for each vCPU.
@@ -190,16 +197,16 @@ pub(crate) fn tables(pair: &GuestPair<'_>) -> (ExitTable, Vec<(u32, ExitTable)>)
         }
         merge(sums.entry(None).or_default(), row);
     }
-    let table = |rows: BTreeMap<String, ExitRow>| {
-        ExitTable::build(rows.into_values().collect(), pair.interval.seconds)
-    };
-    let all = sums.remove(&None).map(table).unwrap_or_default();
-    (
-        all,
-        sums.into_iter()
-            .filter_map(|(vcpu, rows)| Some((vcpu?, table(rows))))
-            .collect(),
-    )
+    let mut all = ExitTable::default();
+    let mut vcpus = Vec::new();
+    for (vcpu, rows) in sums {
+        let table = ExitTable::build(rows.into_values().collect(), pair.interval.seconds);
+        match vcpu {
+            Some(vcpu) => vcpus.push((vcpu, table)),
+            None => all = table,
+        }
+    }
+    (all, vcpus)
 }
 
 fn identity(cell: &ExitCell) -> (Isa, u32, Option<&str>) {
@@ -212,15 +219,20 @@ fn row(cell: &ExitCell, old: Option<&ExitCell>) -> ExitRow {
         .clone()
         .unwrap_or_else(|| exit_reason::display(cell.isa, cell.code, &ReasonNames::default()));
     let idle = exit_reason::is_idle(cell.isa, cell.code) || exit_reason::is_idle_name(&reason);
-    let part = |f: fn(&ExitCell) -> Option<u64>| f(cell).map(|n| growth(n, old.and_then(f)));
+    let [userspace_ns, halted_ns, preempted_ns] = [
+        |c: &ExitCell| c.userspace_ns,
+        |c: &ExitCell| c.halted_ns,
+        |c: &ExitCell| c.preempted_ns,
+    ]
+    .map(|part| part(cell).map(|now| growth(now, old.and_then(part))));
     ExitRow {
         reason,
         id: Some((cell.isa, exit_reason::basic(cell.isa, cell.code))),
         idle,
         span: cell.time.since(old.map(|o| &o.time)),
-        userspace_ns: part(|c| c.userspace_ns),
-        halted_ns: part(|c| c.halted_ns),
-        preempted_ns: part(|c| c.preempted_ns),
+        userspace_ns,
+        halted_ns,
+        preempted_ns,
         ..ExitRow::default()
     }
 }

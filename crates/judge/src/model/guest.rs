@@ -1,7 +1,7 @@
 //! Guesses the operating system of a guest, with confidence and reasons.
 
+use super::DomainModel;
 use super::config::GuestConfig;
-use super::{AccessRow, DomainModel};
 use kvm::Space;
 use kvm::pattern::Pattern;
 use sample::DomainFacts;
@@ -135,13 +135,9 @@ fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
     let has_drivers = files
         .iter()
         .any(|file| file.to_ascii_lowercase().contains("virtio-win"));
-    let is_named = |kind| {
-        files
-            .iter()
-            .chain([&domain.name()])
-            .any(|name| kind_of_name(name) == Some(kind))
-    };
-    let is_windows = is_named(Windows);
+    let mut named: Vec<GuestKind> = files.iter().filter_map(|f| kind_of_name(f)).collect();
+    named.extend(kind_of_name(domain.name()));
+    let is_windows = named.contains(&Windows);
     let hints = [
         (
             config.hyperv.any(),
@@ -169,7 +165,7 @@ fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
             "it uses Hyper-V's registers",
         ),
         (
-            is_named(Linux) && !is_windows && !has_drivers,
+            named.contains(&Linux) && !is_windows && !has_drivers,
             Linux,
             2,
             "its name or a drive's name",
@@ -181,19 +177,21 @@ fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
             "it uses KVM's paravirtual registers",
         ),
     ];
-    let holding = |kind| {
-        hints
-            .iter()
-            .filter(move |(holds, of, ..)| *holds && *of == kind)
-    };
-    let weight = |kind| holding(kind).map(|(.., weight, _)| weight).sum::<i32>();
-    let score = weight(Windows) - weight(Linux);
+    let mut score: i32 = 0;
+    for (holds, kind, weight, _) in hints {
+        if holds && kind == Windows {
+            score += weight;
+        } else if holds {
+            score -= weight;
+        }
+    }
     // One weak hint does not count: guests of any system keep local time.
     if score.abs() < 2 {
         return GuestGuess::default();
     }
     let kind = if score > 0 { Windows } else { Linux };
-    let reasons = holding(kind).map(|(.., text)| (*text).to_owned()).collect();
+    let its = hints.iter().filter(|(holds, of, ..)| *holds && *of == kind);
+    let reasons = its.map(|(.., text)| (*text).to_owned()).collect();
     GuestGuess {
         kind,
         sure: if score.abs() >= 3 {
@@ -234,10 +232,9 @@ pub fn has_device(facts: &DomainFacts, kind: &str) -> bool {
 }
 
 fn touches(domain: &DomainModel, msrs: RangeInclusive<u64>) -> bool {
-    let is_one = |a: &AccessRow| {
+    domain.accesses.iter().any(|a| {
         a.space == Space::Msr && a.faults == 0 && a.address.is_some_and(|m| msrs.contains(&m))
-    };
-    domain.accesses.iter().any(is_one)
+    })
 }
 
 #[cfg(test)]

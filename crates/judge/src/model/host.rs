@@ -65,10 +65,11 @@ impl HostModel {
             .siblings
             .iter()
             .filter(|other| *other != cpu);
-        let busy = |c: &CpuModel| c.time.map_or(0.0, |time| time.busy());
-        others
-            .filter_map(|other| self.cpu(other))
-            .max_by(|a, b| busy(a).total_cmp(&busy(b)))
+        let cpus = others.filter_map(|other| self.cpu(other));
+        cpus.max_by(|a, b| {
+            let [a, b] = [a, b].map(|cpu| cpu.time.map_or(0.0, |time| time.busy()));
+            a.total_cmp(&b)
+        })
     }
 
     /// Memory that neither the guests nor caches have, bytes. What KSM saves counts in each guest
@@ -240,17 +241,40 @@ impl CpuTimesPercent {
 
     /// `wall_ns`: the length of the interval, where it is known.
     fn between(now: &CpuTimes, before: &CpuTimes, wall_ns: Option<f64>) -> Option<Self> {
-        let d = |f: fn(&CpuTimes) -> u64| f(now).saturating_sub(f(before)) as f64;
-        let guest = d(|c| c.guest_ns) + d(|c| c.guest_nice_ns);
-        let mut parts = Self {
-            usr: (d(|c| c.user_ns) + d(|c| c.nice_ns) - guest).max(0.0),
-            sys: d(|c| c.system_ns),
+        let [
+            user,
+            nice,
+            sys,
             guest,
-            irq: d(|c| c.irq_ns),
-            softirq: d(|c| c.softirq_ns),
-            steal: d(|c| c.steal_ns),
-            iowait: d(|c| c.iowait_ns),
-            idle: d(|c| c.idle_ns),
+            guest_nice,
+            irq,
+            softirq,
+            steal,
+            iowait,
+            idle,
+        ] = [
+            (now.user_ns, before.user_ns),
+            (now.nice_ns, before.nice_ns),
+            (now.system_ns, before.system_ns),
+            (now.guest_ns, before.guest_ns),
+            (now.guest_nice_ns, before.guest_nice_ns),
+            (now.irq_ns, before.irq_ns),
+            (now.softirq_ns, before.softirq_ns),
+            (now.steal_ns, before.steal_ns),
+            (now.iowait_ns, before.iowait_ns),
+            (now.idle_ns, before.idle_ns),
+        ]
+        .map(|(now, before)| now.saturating_sub(before) as f64);
+        let guest = guest + guest_nice;
+        let mut parts = Self {
+            usr: (user + nice - guest).max(0.0),
+            sys,
+            guest,
+            irq,
+            softirq,
+            steal,
+            iowait,
+            idle,
             unsampled: 0.0,
         };
         if let Some(wall_ns) = wall_ns {
@@ -373,16 +397,16 @@ impl HostModel {
             .iter()
             .map(|c| {
                 let old = old.get(&c.cpu).copied();
-                let rate = |f: fn(&CpuTimes) -> Option<u64>| {
-                    interval.rate(f(c)?.saturating_sub(old.and_then(f)?))
-                };
+                let [device_irq_rate, timer_irq_rate] =
+                    [|c: &CpuTimes| c.device_irqs, |c: &CpuTimes| c.timer_irqs]
+                        .map(|irqs| interval.rate(irqs(c)?.saturating_sub(old.and_then(irqs)?)));
                 CpuModel {
                     cpu: c.cpu,
                     time: old.and_then(|o| {
                         CpuTimesPercent::between(c, o, interval.seconds.map(|s| s * 1e9))
                     }),
-                    device_irq_rate: rate(|c| c.device_irqs),
-                    timer_irq_rate: rate(|c| c.timer_irqs),
+                    device_irq_rate,
+                    timer_irq_rate,
                     frequency_khz: c.frequency_khz,
                     power: c.power,
                     guest_threads: Vec::new(),
@@ -450,11 +474,13 @@ pub(super) fn list_tenants(cpus: &mut [CpuModel], domains: &[DomainModel]) {
 
 fn tasks(now: &[HostTask]) -> Vec<HostTaskModel> {
     let used = now.iter().filter(|t| t.over_ns > 0 && t.used_ns > 0);
-    let model = |t: &HostTask| HostTaskModel {
-        task: t.clone(),
-        cpu_percent: percent(t.used_ns, t.over_ns),
-    };
-    let mut tasks: Vec<_> = used.map(model).collect();
+    let mut tasks = Vec::new();
+    for task in used {
+        tasks.push(HostTaskModel {
+            task: task.clone(),
+            cpu_percent: percent(task.used_ns, task.over_ns),
+        });
+    }
     order_busy(&mut tasks);
     tasks
 }

@@ -1,7 +1,7 @@
 //! What the host's block devices did for a guest within an interval.
 
 use super::traced::Traced;
-use sample::{HostDisk, HostRequests, ThreadKind, Timing};
+use sample::{HostDisk, ThreadKind};
 
 /// A block device of the host, and its work for one guest.
 pub type HostDiskModel = Traced<HostDisk>;
@@ -10,17 +10,19 @@ impl HostDiskModel {
     /// Mean time of its reads and writes, microseconds: from submission to completion, and the part
     /// in the device.
     pub fn mean_us(&self) -> (Option<f64>, Option<f64>) {
-        let both = |part: fn(&HostRequests) -> &Timing| {
-            part(&self.reads).plus(part(&self.writes)).mean_us()
-        };
-        (both(|kind| &kind.total), both(|kind| &kind.device))
+        let total = self.reads.total.plus(&self.writes.total);
+        let device = self.reads.device.plus(&self.writes.device);
+        (total.mean_us(), device.mean_us())
     }
 
     /// 99th percentile of its reads and writes, from submission to completion, microseconds; `None`
     /// for fewer than 100.
     pub fn p99_us(&self) -> Option<f64> {
         let both = self.reads.total.plus(&self.writes.total);
-        both.quantile_us(0.99).filter(|_| both.count >= 100)
+        if both.count < 100 {
+            return None;
+        }
+        both.quantile_us(0.99)
     }
 
     /// Reads and writes per second.

@@ -217,6 +217,11 @@ impl SampleInterval {
         self.seconds.map(|s| ns as f64 / (s * 1e7))
     }
 
+    /// The growth of CPU nanoseconds as percent of one CPU.
+    pub fn percent_between(&self, now_ns: u64, before_ns: u64) -> Option<f64> {
+        self.percent(now_ns.saturating_sub(before_ns))
+    }
+
     /// Whether something that started at `start_ticks` was born within the interval.
     pub fn born_within(&self, start_ticks: u64) -> bool {
         self.previous_boot_ns
@@ -240,13 +245,18 @@ pub(crate) fn counter_rates(
     before: Option<&BTreeMap<String, u64>>,
     interval: &SampleInterval,
 ) -> Rates {
-    let grown = |name: &String, n: u64| match before {
-        Some(before) => n.checked_sub(*before.get(name)?),
-        None => interval.whole.then_some(n),
-    };
-    now.iter()
-        .filter_map(|(k, n)| Some((k.clone(), interval.rate(grown(k, *n)?)?)))
-        .collect()
+    let mut rates = Rates::default();
+    for (name, n) in now {
+        let grown = match before {
+            Some(before) => before.get(name).and_then(|old| n.checked_sub(*old)),
+            None if interval.whole => Some(*n),
+            None => None,
+        };
+        if let Some(rate) = grown.and_then(|grown| interval.rate(grown)) {
+            rates.insert(name.clone(), rate);
+        }
+    }
+    rates
 }
 
 /// The sum of figures. Forged ones could be more than fits.

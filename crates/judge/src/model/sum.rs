@@ -154,13 +154,11 @@ fn add_guest(sum: &mut DomainModel, mut now: DomainModel, seconds: f64, how: &mu
     if now.exit_rate.1 == ExitRateSource::Nothing {
         now.exit_rate.1 = sum.exit_rate.1;
     }
-    let by_reason = |rows: &mut Vec<_>| {
-        rows.drain(..)
-            .map(|(v, r, n)| ((v, r), n))
-            .collect::<BTreeMap<_, u64>>()
-    };
-    let mut userspace = by_reason(&mut sum.userspace);
-    userspace.join(by_reason(&mut now.userspace), how);
+    let [mut userspace, more] = [&mut sum.userspace, &mut now.userspace].map(|rows| {
+        let rows = rows.drain(..).map(|(vcpu, reason, n)| ((vcpu, reason), n));
+        rows.collect::<BTreeMap<_, u64>>()
+    });
+    userspace.join(more, how);
     now.userspace = userspace.into_iter().map(|((v, r), n)| (v, r, n)).collect();
     sum.join(now, how);
 }

@@ -177,7 +177,9 @@ impl Search<'_> {
                 .iter()
                 .filter_map(|v| guest.runs_on.get(v).copied())
                 .collect();
-            let fits = |now: &Vec<u32>, among: &CpuSet| {
+            let mut here =
+                [(pinned, left.clone()), (seen, left.intersection(&allowed))].into_iter();
+            let fitting = here.find(|(now, among)| {
                 let together = now
                     .windows(2)
                     .all(|two| map.same_core(two[0], two[1]) && two[0] != two[1]);
@@ -190,9 +192,8 @@ impl Search<'_> {
                     && now.iter().all(|c| among.contains(*c))
                     && together
                     && alone
-            };
-            let here = [(pinned, left.clone()), (seen, left.intersection(&allowed))];
-            if let Some((now, _)) = here.into_iter().find(|(now, among)| fits(now, among)) {
+            });
+            if let Some((now, _)) = fitting {
                 let core = now.first().and_then(|c| map.core_of(*c));
                 near = near.or(core);
                 cores.extend(core);

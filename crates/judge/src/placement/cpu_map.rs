@@ -146,29 +146,33 @@ impl CpuMap {
     /// The first core of each node, or of the host, that is not isolated.
     pub fn first_cores(&self) -> CpuSet {
         let mut seen = BTreeSet::new();
-        let general = |c: &&PhysicalCore| !c.cpus.iter().any(|cpu| self.isolated.contains(*cpu));
-        let first = self
-            .cores
-            .iter()
-            .filter(general)
-            .filter(|c| seen.insert(c.node));
-        first.flat_map(|c| c.cpus.iter().copied()).collect()
+        let mut first: Vec<u32> = Vec::new();
+        for core in &self.cores {
+            let is_isolated = core.cpus.iter().any(|cpu| self.isolated.contains(*cpu));
+            if !is_isolated && seen.insert(core.node) {
+                first.extend(&core.cpus);
+            }
+        }
+        first.into_iter().collect()
     }
 
     /// Whether a set lacks a CPU of the host, so that it restricts a thread. On an unknown host
     /// each set does, except a list from CPU 0 without a gap: libvirt prints all CPUs for a thread
     /// without a pin.
     pub fn restricts(&self, cpus: &CpuSet) -> bool {
-        let may_be_all = || cpus.len() > 1 && matches!(cpus.ranges().as_slice(), [(0, _)]);
-        if self.all.is_empty() {
-            !cpus.is_empty() && !may_be_all()
-        } else {
-            !self.all.is_subset(cpus)
+        if !self.all.is_empty() {
+            return !self.all.is_subset(cpus);
         }
+        let may_be_all = cpus.len() > 1 && matches!(cpus.ranges().as_slice(), [(0, _)]);
+        !cpus.is_empty() && !may_be_all
     }
 
     /// The CPU of a set of one CPU, on a host with several.
     pub fn pinned(&self, cpus: &CpuSet) -> Option<u32> {
-        cpus.single().filter(|_| self.restricts(cpus))
+        if self.restricts(cpus) {
+            cpus.single()
+        } else {
+            None
+        }
     }
 }

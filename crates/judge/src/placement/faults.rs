@@ -95,12 +95,9 @@ impl GuestLayout {
 
     /// vCPUs that are pinned to several CPUs.
     pub fn pooled<'a>(&'a self, map: &'a CpuMap) -> impl Iterator<Item = (u32, &'a CpuSet)> + 'a {
-        let several = |set: &&CpuSet| set.len() > 1 && map.restricts(set);
-        self.vcpus
-            .iter()
-            .enumerate()
-            .map(|(v, set)| (v as u32, set))
-            .filter(move |(_, set)| several(set))
+        (0..)
+            .zip(&self.vcpus)
+            .filter(move |(_, set)| set.len() > 1 && map.restricts(set))
     }
 
     /// All CPUs of vCPUs that are pinned to several.
@@ -226,22 +223,16 @@ fn are_apart(a: &CpuSet, b: &CpuSet) -> bool {
 pub fn overlaps(map: &CpuMap, guests: &[GuestLayout]) -> Vec<CpuOverlap> {
     let pinned = singles(map, guests, false);
     let mut users: BTreeMap<u32, (BTreeSet<usize>, CpuUsers)> = BTreeMap::new();
-    let mut add = |cpu: u32, guest: usize, vcpu: u32| {
-        let (guests, users) = users.entry(cpu).or_default();
-        guests.insert(guest);
-        users.count += 1;
-        if users.listed.len() < MAX_LISTED {
-            users.listed.push((guest, vcpu));
-        }
-    };
     for (g, guest) in running(guests) {
-        guest.pins(map).for_each(|(v, cpu)| add(cpu, g, v));
+        for (v, cpu) in guest.pins(map) {
+            add_user(users.entry(cpu).or_default(), g, v);
+        }
     }
     for (g, guest) in running(guests) {
         for (v, set) in guest.pooled(map) {
-            set.intersection(&pinned)
-                .iter()
-                .for_each(|cpu| add(cpu, g, v));
+            for cpu in set.intersection(&pinned).iter() {
+                add_user(users.entry(cpu).or_default(), g, v);
+            }
         }
     }
     let mut found: BTreeMap<BTreeSet<usize>, CpuOverlap> = BTreeMap::new();
@@ -255,6 +246,15 @@ pub fn overlaps(map: &CpuMap, guests: &[GuestLayout]) -> Vec<CpuOverlap> {
         overlap.guest_count = guests.len();
     }
     found.into_values().collect()
+}
+
+/// Adds a vCPU to the guests and vCPUs that want a CPU.
+fn add_user((guests, users): &mut (BTreeSet<usize>, CpuUsers), guest: usize, vcpu: u32) {
+    guests.insert(guest);
+    users.count += 1;
+    if users.listed.len() < MAX_LISTED {
+        users.listed.push((guest, vcpu));
+    }
 }
 
 /// Whether pinned vCPUs leave no CPU for the host's own tasks.
@@ -280,22 +280,22 @@ pub(super) fn find(map: &CpuMap, guests: &[GuestLayout]) -> Vec<GuestFaults> {
     // Whether the guest moves, guest, vCPU, CPU.
     let mut claims: Vec<(bool, usize, u32, u32)> = Vec::new();
     for (g, guest) in running(guests) {
-        let stays = |v: &u32| !faults[g].movers.contains_key(v);
-        kept = guest
-            .pooled(map)
-            .filter(|(v, _)| stays(v))
-            .fold(kept, |all, (_, set)| all.union(set));
-        let moves = !faults[g].movers.is_empty();
+        let movers = &faults[g].movers;
+        for (v, set) in guest.pooled(map) {
+            if !movers.contains_key(&v) {
+                kept = kept.union(set);
+            }
+        }
+        let moves = !movers.is_empty();
         if !guest.may_move() {
             kept = kept.union(&guest.single(map));
             continue;
         }
-        claims.extend(
-            guest
-                .pins(map)
-                .filter(|(v, _)| stays(v))
-                .map(|(v, cpu)| (moves, g, v, cpu)),
-        );
+        for (v, cpu) in guest.pins(map) {
+            if !movers.contains_key(&v) {
+                claims.push((moves, g, v, cpu));
+            }
+        }
     }
     // Guests without another fault keep their CPUs.
     claims.sort_unstable();
@@ -322,11 +322,9 @@ pub(super) fn find(map: &CpuMap, guests: &[GuestLayout]) -> Vec<GuestFaults> {
 /// The faults of a guest that do not depend on other guests.
 pub(super) fn alone(map: &CpuMap, guest: &GuestLayout) -> GuestFaults {
     let mut faults = GuestFaults::default();
-    let all = || (0..).zip(&guest.vcpus);
-    faults.mark(
-        all().filter(|(_, set)| set.is_empty()).map(|(v, _)| v),
-        MoveReason::Absent,
-    );
+    let all: Vec<(u32, &CpuSet)> = (0..).zip(&guest.vcpus).collect();
+    let unable = all.iter().filter(|(_, set)| set.is_empty());
+    faults.mark(unable.map(|(v, _)| *v), MoveReason::Absent);
     faults.mark(guest.partly_pinned(map), MoveReason::Partly);
     let on_isolated = guest
         .pooled(map)
@@ -336,7 +334,7 @@ pub(super) fn alone(map: &CpuMap, guest: &GuestLayout) -> GuestFaults {
         faults.mark(on_isolated, MoveReason::Isolated);
     }
     if guest.is_split(map) && !guest.may_span(map) {
-        faults.mark(all().map(|(v, _)| v), MoveReason::NodeSplit);
+        faults.mark(all.iter().map(|(v, _)| *v), MoveReason::NodeSplit);
     }
     let apart = guest.threads_apart(map);
     faults.mark(

@@ -244,18 +244,17 @@ impl Work<'_> {
             calm,
             left.difference(&map.first_cores()),
         ];
-        let on_node = |node: &CpuSet| {
-            let choices = choices.iter().map(|cpus| cpus.intersection(node));
-            choices
-                .into_iter()
-                .find(|cpus| cpus.len() >= vcpus)
-                .unwrap_or_else(|| left.intersection(node))
-        };
-        if map.nodes.len() > 1 {
-            map.nodes.values().map(on_node).collect()
-        } else {
-            vec![on_node(&map.all)]
+        let mut nodes: Vec<&CpuSet> = map.nodes.values().collect();
+        if nodes.len() <= 1 {
+            nodes = vec![&map.all];
         }
+        let mut sets = Vec::new();
+        for node in nodes {
+            let mut on_node = choices.iter().map(|cpus| cpus.intersection(node));
+            let chosen = on_node.find(|cpus| cpus.len() >= vcpus);
+            sets.push(chosen.unwrap_or_else(|| left.intersection(node)));
+        }
+        sets
     }
 
     /// Gives vCPUs of a guest without room a set to share, else all CPUs to the guest. `users`

@@ -49,11 +49,12 @@ fn join_parts(findings: &mut Vec<Finding>, whole: RuleId, part: RuleId) {
     let parts: Vec<Finding> = findings
         .extract_if(.., |f| f.rule == part && f.domain.is_some())
         .collect();
-    let is_whole = |f: &Finding| {
-        f.rule == whole && (part != RuleId::VcpuWait || f.severity >= Severity::Warning)
-    };
     let mut wholes: HashMap<String, usize> = HashMap::new();
-    for (at, f) in findings.iter().enumerate().filter(|(_, f)| is_whole(f)) {
+    for (at, f) in findings.iter().enumerate() {
+        let takes_part = part != RuleId::VcpuWait || f.severity >= Severity::Warning;
+        if f.rule != whole || !takes_part {
+            continue;
+        }
         for guest in f.domain.iter().chain(&f.also) {
             wholes.entry(guest.clone()).or_insert(at);
         }
@@ -88,14 +89,14 @@ fn clocks(findings: &mut Vec<Finding>, is_steady: bool) {
     } else {
         timers.sort_by(order);
     }
-    let is_setup = |f: &Finding| f.rule == RuleId::WindowsEnlightenments;
     // The finding about the setup comes last: others name the group.
-    timers.sort_by_key(is_setup);
-    let setups: HashSet<Option<String>> = timers
-        .iter()
-        .filter(|f| is_setup(f))
-        .map(|f| f.domain.clone())
-        .collect();
+    timers.sort_by_key(|f| f.rule == RuleId::WindowsEnlightenments);
+    let mut setups: HashSet<Option<String>> = HashSet::new();
+    for f in &timers {
+        if f.rule == RuleId::WindowsEnlightenments {
+            setups.insert(f.domain.clone());
+        }
+    }
     let mut groups: HashMap<(Option<String>, Option<Fix>), Vec<Finding>> = HashMap::new();
     for f in timers {
         let fix = if setups.contains(&f.domain) {
@@ -109,7 +110,7 @@ fn clocks(findings: &mut Vec<Finding>, is_steady: bool) {
         let mut one = parts.remove(0);
         for part in &parts {
             one.confidence = one.confidence.max(part.confidence);
-            if is_setup(part) {
+            if part.rule == RuleId::WindowsEnlightenments {
                 one.severity = one.severity.max(Severity::Warning);
                 one.title = "QEMU emulates the timers of this Windows guest".into();
                 (one.target, one.comes_first) = (part.target, part.comes_first);

@@ -109,13 +109,11 @@ impl RuleMemory {
         }
         // Nothing that a guest did still holds while it does not run; what was set up shows.
         let paused = &self.paused;
-        let runs = |guest: &Subject| {
-            guest
-                .as_ref()
-                .is_none_or(|guest| paused.get(guest) != Some(&0.0))
-        };
-        self.tracks
-            .retain(|key, track| track.is_event || now.contains_key(key) || runs(&key.1));
+        self.tracks.retain(|key, track| {
+            let guest = key.1.as_ref();
+            let runs = guest.is_none_or(|guest| paused.get(guest) != Some(&0.0));
+            track.is_event || now.contains_key(key) || runs
+        });
         for (key, finding) in now {
             if self.tracks.len() < MAX_PATTERNS || self.tracks.contains_key(&key) {
                 let hold = hold(finding.rule);

@@ -1,6 +1,6 @@
 //! The placement plan as a whole, with the text to paste.
 
-use crate::lint::facts::{Context, Fix, GuestContext, Options, host_tasks_by_cpu};
+use crate::lint::facts::{Context, Fix, Options, host_tasks_by_cpu};
 use crate::lint::fixes;
 use crate::model::Model;
 use crate::placement::{CpuMap, GuestLayout, GuestPlan};
@@ -40,21 +40,23 @@ pub struct PlannedGuest {
 pub fn plan(model: &Model, options: &Options) -> HostPlan {
     let ctx = Context::new(model, options);
     let whole = ctx.plan();
-    let part = |guest: &GuestContext<'_>| PlannedGuest {
-        facts: guest.domain.facts.clone(),
-        before: ctx.layout(guest).clone(),
-        after: whole.after.get(guest.index).cloned().unwrap_or_default(),
-        plan: whole.guests.get(guest.index).cloned().unwrap_or_default(),
-        fix: fixes::placement::guest_placement(&ctx, guest)
-            .into_iter()
-            .map(|fix| fixes::in_place(&ctx.guests, Some(guest.index), fix))
-            .collect(),
-        undo: fixes::placement::undo(&ctx, guest),
-    };
+    let mut guests = Vec::new();
+    for guest in &ctx.guests {
+        let fix = fixes::placement::guest_placement(&ctx, guest).into_iter();
+        let fix = fix.map(|fix| fixes::in_place(&ctx.guests, Some(guest.index), fix));
+        guests.push(PlannedGuest {
+            facts: guest.domain.facts.clone(),
+            before: ctx.layout(guest).clone(),
+            after: whole.after.get(guest.index).cloned().unwrap_or_default(),
+            plan: whole.guests.get(guest.index).cloned().unwrap_or_default(),
+            fix: fix.collect(),
+            undo: fixes::placement::undo(&ctx, guest),
+        });
+    }
     let busy = host_tasks_by_cpu(model, options);
     HostPlan {
         map: ctx.map().clone(),
         busy,
-        guests: ctx.guests.iter().map(part).collect(),
+        guests,
     }
 }

@@ -46,12 +46,12 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
         cannot_tell.push(CannotTell::every(None, because));
     }
     let findings: Vec<Finding> = if is_steady {
-        let key = |guest: Option<usize>| guest.map(|i| context.guests[i].domain.key());
+        let mut by_guest = Vec::new();
+        for (guest, finding) in found {
+            by_guest.push((guest.map(|i| context.guests[i].domain.key()), finding));
+        }
         let interval = NewInterval {
-            found: found
-                .into_iter()
-                .map(|(guest, f)| (key(guest), f))
-                .collect(),
+            found: by_guest,
             now_ms: model.time_ms,
             seconds: model.interval_s.unwrap_or(0.0),
             exactly: options.input == InputKind::Live,
@@ -82,21 +82,26 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
     }
 }
 
+/// A guest or the host that was watched for less time than rules need.
+fn young(guest: Option<&GuestContext<'_>>, seen_s: f64, needed_s: f64) -> Option<StillWatched> {
+    // A tick comes a little early now and then.
+    if seen_s >= needed_s * 0.95 {
+        return None;
+    }
+    let because = format!(
+        "watched for {}; rules look at up to {}",
+        seconds(seen_s),
+        seconds(needed_s)
+    );
+    Some(StillWatched::new(guest, because, seen_s, needed_s))
+}
+
 /// The guests, and the host, of which less has been seen than a rule needs.
 fn still_watched(context: &Context<'_>, memory: &mut RuleMemory) -> Vec<StillWatched> {
     let reported = table::rules().filter(|r| context.options.reports(r.id));
     let needed_s = reported.map(|r| r.hold.times().0).fold(0.0, f64::max);
-    let young = |guest: Option<&GuestContext<'_>>, seen_s: f64| {
-        let because = format!(
-            "watched for {}; rules look at up to {}",
-            seconds(seen_s),
-            seconds(needed_s)
-        );
-        // A tick comes a little early now and then.
-        (seen_s < needed_s * 0.95).then(|| StillWatched::new(guest, because, seen_s, needed_s))
-    };
     let mut all = Vec::new();
-    all.extend(young(None, memory.watched_s));
+    all.extend(young(None, memory.watched_s, needed_s));
     for guest in context.guests.iter().filter(|g| g.running()) {
         match &guest.not_judged {
             // After the guard a rule still needs its time.
@@ -114,7 +119,7 @@ fn still_watched(context: &Context<'_>, memory: &mut RuleMemory) -> Vec<StillWat
             Some(_) => {}
             None => {
                 let seen_s = memory.judged_s(guest.domain, context.model.interval_s.unwrap_or(0.0));
-                all.extend(young(Some(guest), seen_s));
+                all.extend(young(Some(guest), seen_s, needed_s));
             }
         }
     }

@@ -403,21 +403,18 @@ const COST_STEPS: [f64; 4] = [UNKNOWN_COST, 10.0, 30.0, 100.0];
 /// The order of a list of findings: worst first, what `comes_first`, then by steps of the cost, the
 /// oldest first; those of unknown age by cost and confidence.
 pub fn order(a: &Finding, b: &Finding) -> std::cmp::Ordering {
-    let cost = |f: &Finding| f.cost.unwrap_or(UNKNOWN_COST);
-    let step = |f: &Finding| COST_STEPS.iter().filter(|step| cost(f) >= **step).count();
-    let by_weight = (b.severity, b.comes_first, step(b)).cmp(&(a.severity, a.comes_first, step(a)));
-    let by_age = by_weight.then_with(|| a.since_ms.cmp(&b.since_ms));
-    let by_cost = || {
-        cost(b)
-            .total_cmp(&cost(a))
-            .then(b.confidence.cmp(&a.confidence))
-    };
-    let exact = if a.since_ms.is_none() {
-        by_age.then_with(by_cost)
-    } else {
-        by_age
-    };
-    exact.then_with(|| (a.id(), a.target).cmp(&(b.id(), b.target)))
+    let [cost_a, cost_b] = [a, b].map(|f| f.cost.unwrap_or(UNKNOWN_COST));
+    let [step_a, step_b] =
+        [cost_a, cost_b].map(|cost| COST_STEPS.iter().filter(|step| cost >= **step).count());
+    let weight_a = (a.severity, a.comes_first, step_a);
+    let weight_b = (b.severity, b.comes_first, step_b);
+    let mut order = weight_b.cmp(&weight_a);
+    order = order.then(a.since_ms.cmp(&b.since_ms));
+    if a.since_ms.is_none() {
+        order = order.then(cost_b.total_cmp(&cost_a));
+        order = order.then(b.confidence.cmp(&a.confidence));
+    }
+    order.then_with(|| (a.id(), a.target).cmp(&(b.id(), b.target)))
 }
 
 /// Cuts a line that is too long.

@@ -20,14 +20,14 @@ pub(crate) const BY_PROXMOX: &str = "its configuration says kvm: 0";
 
 /// `EPT_VIOLATION at rip 0x5600b39c8132, address 0x3fef42812000, error code 0x181`
 pub(crate) fn place_text(place: &ExitPlace) -> String {
-    let known = |what: &str, value: Option<u64>| {
-        value.map_or(String::new(), |value| format!(", {what} {value:#x}"))
-    };
-    let (address, code) = (
-        known("address", place.address),
-        known("error code", place.error_code),
-    );
-    format!("{} at rip {:#x}{address}{code}", place.reason, place.rip)
+    let mut text = format!("{} at rip {:#x}", place.reason, place.rip);
+    if let Some(address) = place.address {
+        text += &format!(", address {address:#x}");
+    }
+    if let Some(code) = place.error_code {
+        text += &format!(", error code {code:#x}");
+    }
+    text
 }
 
 /// Why a guest's behaviour is not judged, or not in full.
@@ -70,7 +70,7 @@ impl<'a> GuestContext<'a> {
             config.hyperv.set(name, true);
         }
         let params = &model.host.facts.params;
-        let words = |text: &String| text.split_whitespace().map(str::to_owned).collect();
+        let offered = params.get(ENLIGHTENMENTS_OFFERED);
         Self {
             domain,
             kind: GuestGuess::of(domain, &config),
@@ -80,7 +80,7 @@ impl<'a> GuestContext<'a> {
             is_namesake: false,
             seconds: model.interval_s.filter(|s| *s >= MIN_RATE_S),
             interval_s: model.interval_s,
-            offered: params.get(ENLIGHTENMENTS_OFFERED).map(words),
+            offered: offered.map(|text| text.split_whitespace().map(str::to_owned).collect()),
             offers_invtsc: params.get(INVTSC_OFFERED).map(|value| value == "Y"),
             not_judged: None,
         }
@@ -137,17 +137,20 @@ impl<'a> GuestContext<'a> {
 
     /// The number of vCPUs that the figures cover, where it is known.
     pub fn vcpus(&self) -> Option<f64> {
-        // The exit tables of vCPUs count them where they add up to all exits.
-        let by_exits = || {
-            let counted = total(self.domain.vcpu_exits.iter().map(|(_, table)| table.count));
-            (counted == self.domain.exits.count).then_some(self.domain.vcpu_exits.len() as u32)
+        let threads = self.domain.vcpu_count();
+        let mut count = if threads > 0 {
+            Some(threads)
+        } else {
+            self.config.vcpus
         };
-        let threads = Some(self.domain.vcpu_count()).filter(|n| *n > 0);
-        threads
-            .or(self.config.vcpus)
-            .or_else(by_exits)
-            .filter(|n| *n > 0)
-            .map(f64::from)
+        if count.is_none() {
+            // The exit tables of vCPUs count them where they add up to all exits.
+            let tables = &self.domain.vcpu_exits;
+            if total(tables.iter().map(|(_, table)| table.count)) == self.domain.exits.count {
+                count = Some(tables.len() as u32);
+            }
+        }
+        count.filter(|n| *n > 0).map(f64::from)
     }
 
     /// How many vCPUs were busy, by CPU time; at least one. Without it all count as busy, so that

@@ -144,16 +144,18 @@ impl<'a> Context<'a> {
 
     /// The guest that a line of the log is about.
     pub fn owner(&self, line: &LogLine) -> Option<usize> {
-        let by_name = || {
-            let name = line.guest.as_deref()?;
-            self.guests.iter().position(|g| g.name() == name)
-        };
+        if let Some(guest) = self.by_pid(line.pid) {
+            return Some(guest);
+        }
+        if let Some(name) = line.guest.as_deref() {
+            return self.guests.iter().position(|g| g.name() == name);
+        }
         // The log of a file with one guest is about that guest, unless it names another process.
-        let is_only =
-            self.is_file() && self.guests.len() == 1 && line.pid.is_none() && line.guest.is_none();
-        self.by_pid(line.pid)
-            .or_else(by_name)
-            .or(if is_only { Some(0) } else { None })
+        if self.is_file() && self.guests.len() == 1 && line.pid.is_none() {
+            Some(0)
+        } else {
+            None
+        }
     }
 
     /// Whether the data is from a file that covers one interval.

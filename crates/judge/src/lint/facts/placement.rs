@@ -63,16 +63,22 @@ fn there(map: &CpuMap, cpus: &CpuSet) -> CpuSet {
     }
 }
 
+/// Whether a set names CPUs that the host does not have.
+fn is_absent(map: &CpuMap, cpus: &CpuSet) -> bool {
+    !map.all.is_empty() && !cpus.is_subset(&map.all)
+}
+
 /// The CPUs that each vCPU may use, by what is measured, else by what is configured; no entry:
 /// unknown.
 fn vcpu_cpus(guest: &GuestContext<'_>) -> BTreeMap<u32, CpuSet> {
-    let affinity = |t: &ThreadModel| {
-        Some((
-            t.index.filter(|v| *v < limits::VCPUS)?,
-            (**t.place.affinity.as_ref()?).clone(),
-        ))
-    };
-    let measured: BTreeMap<u32, CpuSet> = guest.domain.vcpus().filter_map(affinity).collect();
+    let mut measured: BTreeMap<u32, CpuSet> = BTreeMap::new();
+    for vcpu in guest.domain.vcpus() {
+        if let (Some(v), Some(cpus)) = (vcpu.index, vcpu.place.affinity.as_deref())
+            && v < limits::VCPUS
+        {
+            measured.insert(v, cpus.clone());
+        }
+    }
     if !measured.is_empty() {
         return measured;
     }
@@ -114,51 +120,56 @@ fn layout(
     let config = &guest.config;
     let now = vcpu_cpus(guest);
     let count = vcpu_count(guest);
-    let here = |v: u32| {
-        now.get(&v)
-            .map_or_else(|| map.all.clone(), |set| there(map, set))
-    };
-    let is_absent = |set: &CpuSet| !map.all.is_empty() && !set.is_subset(&map.all);
+    let mut vcpus = Vec::new();
+    let mut absent = CpuSet::new();
+    for v in 0..count {
+        vcpus.push(match now.get(&v) {
+            Some(set) => there(map, set),
+            None => map.all.clone(),
+        });
+        if config.pins.vcpu(v).is_some_and(|set| is_absent(map, set)) {
+            absent.insert(v);
+        }
+    }
     let libvirt = config.libvirt == Some(true);
     let measured = guest.domain.vcpus().any(|t| t.place.affinity.is_some());
     let mut layout = GuestLayout {
         running: guest.running(),
         shape: shape(guest, count),
-        cells: config.shown.cells.then_some(config.numa.cells.len()),
+        cells: if config.shown.cells {
+            Some(config.numa.cells.len())
+        } else {
+            None
+        },
         threads: config.threads_per_core().unwrap_or(1),
-        vcpus: (0..count).map(here).collect(),
+        vcpus,
         runs_on: guest
             .domain
             .vcpus()
             .filter_map(|t| Some((t.index?, t.place.cpu?)))
             .collect(),
-        absent: (0..count)
-            .filter(|v| config.pins.vcpu(*v).is_some_and(is_absent))
-            .collect(),
+        absent,
         bound: config.numa.nodes.clone(),
         memory: most_memory(map, guest),
         piled_up: piles.contains(&guest.index),
         ..GuestLayout::default()
     };
     if libvirt && measured {
-        let wanted = config
-            .pins
-            .vcpus
-            .iter()
-            .map(|(v, want)| (*v, there(map, want)));
-        let drifts =
-            |v: u32, want: &CpuSet| layout.vcpus.get(v as usize).is_some_and(|now| now != want);
-        layout.drifted = wanted
-            .filter(|(v, want)| !want.is_empty() && drifts(*v, want))
-            .collect();
+        for (v, wanted) in &config.pins.vcpus {
+            let wanted = there(map, wanted);
+            let now = layout.vcpus.get(*v as usize);
+            if !wanted.is_empty() && now.is_some_and(|now| *now != wanted) {
+                layout.drifted.insert(*v, wanted);
+            }
+        }
     }
     helpers(map, guest, options, &mut layout);
-    let other = |helper: &HelperLayout| {
-        helper.cpus.is_some() && helper.cpus.as_ref() != layout.vcpus.first()
-    };
+    let mut helpers = layout.helpers.values();
+    let has_other_set =
+        helpers.any(|helper| helper.cpus.is_some() && helper.cpus.as_ref() != layout.vcpus.first());
     let one_set =
         guest.proxmox_id().is_some() && now.values().all(|set| now.values().next() == Some(set));
-    layout.pinning = if one_set && !layout.helpers.values().any(other) {
+    layout.pinning = if one_set && !has_other_set {
         Pinning::OneSet
     } else if !config.shown.pins && !measured {
         Pinning::PartlyKnown
@@ -204,35 +215,31 @@ fn helpers(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, layout: &m
     // A table of exits says that the guest ran, and not what its helpers did; parts of a
     // configuration may have no pins.
     let is_unseen = guest.domain.exits.count > 0 || !guest.config.shown.pins;
-    let helper = |configured: Option<&CpuSet>, thread: Option<&ThreadModel>| {
-        let wanted = configured.map(|c| there(map, c));
-        let measured = thread
-            .and_then(|t| t.place.affinity.as_deref())
-            .map(|c| there(map, c));
-        let seen = thread.filter(|t| t.was_seen());
-        let drifts = libvirt && measured.is_some() && wanted.is_some() && measured != wanted;
-        HelperLayout {
-            drifted: wanted.clone().filter(|w| drifts && !w.is_empty()),
-            pinned: configured.is_some()
-                || !libvirt && measured.as_ref().is_some_and(|c| map.restricts(c)),
-            absent: configured.is_some_and(|c| !map.all.is_empty() && !c.is_subset(&map.all)),
-            load: match seen {
-                Some(thread) => load(thread, &single, options),
-                None if configured.is_none() && is_unseen => HelperLoad::Idle,
-                None => HelperLoad::Busy,
-            },
-            cpus: measured.or(wanted),
-        }
-    };
     let numbers = (1..=pins.iothread_count.min(limits::IOTHREADS)).map(Some);
     let all: BTreeSet<Option<u32>> = numbers
         .chain(pins.helpers.keys().copied())
         .chain([None])
         .collect();
     for id in all.into_iter().take(limits::IOTHREADS as usize + 1) {
-        layout
-            .helpers
-            .insert(id, helper(pins.helper(id), guest.domain.helper(id)));
+        let configured = pins.helper(id);
+        let thread = guest.domain.helper(id);
+        let wanted = configured.map(|cpus| there(map, cpus));
+        let measured = thread.and_then(|thread| thread.place.affinity.as_deref());
+        let measured = measured.map(|cpus| there(map, cpus));
+        let drifts = libvirt && measured.is_some() && wanted.is_some() && measured != wanted;
+        let is_restricted = measured.as_ref().is_some_and(|cpus| map.restricts(cpus));
+        let helper = HelperLayout {
+            drifted: wanted.clone().filter(|wanted| drifts && !wanted.is_empty()),
+            pinned: configured.is_some() || !libvirt && is_restricted,
+            absent: configured.is_some_and(|cpus| is_absent(map, cpus)),
+            load: match thread {
+                Some(thread) if thread.was_seen() => load(thread, &single, options),
+                _ if configured.is_none() && is_unseen => HelperLoad::Idle,
+                _ => HelperLoad::Busy,
+            },
+            cpus: measured.or(wanted),
+        };
+        layout.helpers.insert(id, helper);
     }
     // vhost threads run where the emulator may.
     let emulator = layout.helpers.entry(None).or_default();
@@ -264,27 +271,21 @@ fn load(thread: &ThreadModel, cpus: &CpuSet, options: &Options) -> HelperLoad {
 
 /// The guests whose busy vCPUs share a CPU of their sets of isolated CPUs with other such vCPUs.
 fn piled_up(map: &CpuMap, guests: &[GuestContext<'_>], options: &Options) -> BTreeSet<usize> {
-    let several = |set: &CpuSet| set.len() > 1 && set.is_subset(&map.isolated);
-    let is_busy = |t: &ThreadModel| {
-        t.cpu
-            .is_some_and(|c| c.wanted() >= options.thresholds.pinning.busy)
-    };
-    let piles = |t: &&ThreadModel| {
-        is_busy(t)
-            && t.place
-                .affinity
-                .as_deref()
-                .is_some_and(|a| several(&there(map, a)))
-    };
+    let busy = options.thresholds.pinning.busy;
     let mut by_cpu: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for guest in guests.iter().filter(|g| g.running()) {
-        for cpu in guest
-            .domain
-            .vcpus()
-            .filter(piles)
-            .filter_map(|t| t.place.cpu)
-        {
-            by_cpu.entry(cpu).or_default().push(guest.index);
+        for vcpu in guest.domain.vcpus() {
+            let (Some(cpu), Some(affinity)) = (vcpu.place.cpu, vcpu.place.affinity.as_deref())
+            else {
+                continue;
+            };
+            let set = there(map, affinity);
+            if vcpu.cpu.is_some_and(|c| c.wanted() >= busy)
+                && set.len() > 1
+                && set.is_subset(&map.isolated)
+            {
+                by_cpu.entry(cpu).or_default().push(guest.index);
+            }
         }
     }
     by_cpu

@@ -21,20 +21,20 @@ pub(crate) fn unit_argument(unit: &str) -> String {
 /// Whether a guest's name means nothing else to the shell or to `virsh`, which takes digits for an
 /// id, a UUID for that of a guest and a leading `-` for an option.
 pub fn is_plain_name(name: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let is_id = name.chars().all(|c| c.is_ascii_digit());
-    !is_id && !name.starts_with('-') && name.chars().all(plain) && !is_uuid(name)
+    let mut chars = name.chars();
+    let is_plain = chars.all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    !is_id && !name.starts_with('-') && is_plain && !is_uuid(name)
 }
 
 fn is_uuid(word: &str) -> bool {
     let mut parts = word.split('-');
-    let hex = |part: Option<&str>, length: usize| {
-        part.is_some_and(|p| p.len() == length && p.bytes().all(|b| b.is_ascii_hexdigit()))
-    };
-    [8, 4, 4, 4, 12]
-        .into_iter()
-        .all(|length| hex(parts.next(), length))
-        && parts.next().is_none()
+    let mut lengths = [8, 4, 4, 4, 12].into_iter();
+    let is_hex = lengths.all(|length| {
+        let part = parts.next().unwrap_or_default();
+        part.len() == length && part.bytes().all(|b| b.is_ascii_hexdigit())
+    });
+    is_hex && parts.next().is_none()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::lint::facts::Context;
 use crate::lint::facts::finding::{Mark, Severity, worst};
 use crate::lint::facts::guest::{GuestContext, NO_VCPUS};
 use crate::lint::facts::verdicts::Verdicts;
-use crate::model::{AccessRow, CpuShare, ExitKind, ExitRow, total};
+use crate::model::{AccessRow, CpuShare, ExitKind, total};
 use kvm::Space;
 use sample::{Direction, JobKind, Timing};
 use std::collections::BTreeMap;
@@ -116,16 +116,19 @@ impl Context<'_> {
 impl GuestContext<'_> {
     /// The guest's exits of some kinds.
     pub fn exits(&self, kinds: &[ExitKind]) -> EventTotals {
-        let fits = |r: &&ExitRow| kinds.iter().any(|k| k.matches(r));
         let mut all = Events::default();
         let mut marks = Vec::new();
-        for row in self.domain.exits.rows.iter().filter(fits) {
-            all.add(&row.span, row.cpu_percent);
-            marks.push(Mark::Exit(row.reason.clone()));
+        for row in &self.domain.exits.rows {
+            if kinds.iter().any(|kind| kind.matches(row)) {
+                all.add(&row.span, row.cpu_percent);
+                marks.push(Mark::Exit(row.reason.clone()));
+            }
         }
         for (vcpu, table) in &self.domain.vcpu_exits {
-            for row in table.rows.iter().filter(fits) {
-                all.add_of_vcpu(*vcpu, row.span.count);
+            for row in &table.rows {
+                if kinds.iter().any(|kind| kind.matches(row)) {
+                    all.add_of_vcpu(*vcpu, row.span.count);
+                }
             }
         }
         self.totals(&all, marks)
@@ -197,11 +200,10 @@ impl GuestContext<'_> {
 
     fn totals(&self, all: &Events, marks: Vec<Mark>) -> EventTotals {
         let count = all.count;
-        let per = |n: u64| self.seconds.map(|s| n as f64 / s);
-        let rate = per(count);
+        let rate = self.seconds.map(|s| count as f64 / s);
         let most = all.busiest_vcpu();
         let per_vcpu = match most {
-            Some((_, n)) => per(n),
+            Some((_, n)) => self.seconds.map(|s| n as f64 / s),
             None => rate.zip(self.busy_vcpus()).map(|(r, n)| r / n),
         };
         let exits = self.domain.exits.count;
