@@ -129,6 +129,7 @@ fn scene(action: Action, when: When) -> &'static str {
         (Action::Replay(Replay::Step(..0) | Replay::Jump(..0) | Replay::First), _) => LAST_SAMPLE,
         (Action::Replay(Replay::Step(_) | Replay::Jump(_) | Replay::Last), _) => FIRST_SAMPLE,
         // Problems come with time.
+        (Action::Problem(1), _) => LAST_SAMPLE,
         (Action::Copy | Action::Write | Action::Problem(-1), _) => "\x1b[1;5Fn",
         (Action::Reverse, _) => "s\r",
         (Action::Reset, _) => "C\x1b[B ",

@@ -24,15 +24,15 @@ impl<'a> Surroundings<'a> {
             Some(one) if finding.also.is_empty() => vec![one],
             _ => ctx.guests.iter().collect(),
         };
-        let mut vmms = guests.iter().map(|guest| &guest.domain.facts.vmm);
-        let other_vmm = if vmms.any(|vmm| *vmm == Vmm::Qemu) {
+        let has_qemu = guests.iter().any(|g| g.domain.facts.vmm == Vmm::Qemu);
+        let other_vmm = if has_qemu {
             None
         } else {
             guests.first().map(|guest| guest.domain.facts.vmm.as_str())
         };
-        let mut libvirts = guests.iter().map(|guest| guest.config.libvirt);
+        let has_libvirt = guests.iter().any(|g| g.config.libvirt != Some(false));
         Self {
-            libvirt: guests.is_empty() || libvirts.any(|known| known != Some(false)),
+            libvirt: guests.is_empty() || has_libvirt,
             other_vmm,
             guest,
         }

@@ -3,7 +3,7 @@
 use super::{advice, command, cpu, libvirt_advice, timer, xml};
 use crate::lint::facts::{Context, Fix, GuestContext};
 use crate::model::drive_files;
-use kvm::hyperv;
+use kvm::hyperv::{self, Enlightenment};
 use kvm::pattern::Pattern;
 
 /// The enlightenments with which Windows keeps time without QEMU (QEMU, `hyperv.rst`).
@@ -121,11 +121,15 @@ pub(crate) fn enable(guest: &GuestContext<'_>, wanted: &[&str]) -> Vec<Fix> {
     if !guest.config.is_x86() {
         return Vec::new();
     }
-    let mut all: Vec<&str> = hyperv::ALL.iter().map(|known| known.name).collect();
-    all.retain(|known| {
-        let mut needs = wanted.iter().map(|name| hyperv::needs(name));
-        wanted.contains(known) || needs.any(|needs| needs.contains(known))
-    });
+    let mut all = Vec::new();
+    for Enlightenment { name, .. } in hyperv::ALL {
+        let is_needed = wanted
+            .iter()
+            .any(|wanted| hyperv::needs(wanted).contains(name));
+        if is_needed || wanted.contains(name) {
+            all.push(*name);
+        }
+    }
     let (names, refused): (Vec<_>, Vec<_>) = missing(guest, &all)
         .into_iter()
         .partition(|name| host_offers(guest, name));

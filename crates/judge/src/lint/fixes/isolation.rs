@@ -27,8 +27,10 @@ impl Isolation {
     /// Divides the host. A guest that the plan need not move counts as it is, unless it is
     /// real-time: then its fix is to move.
     pub fn new(ctx: &Context<'_>) -> Self {
-        let (map, plan) = (ctx.map(), ctx.plan());
-        let (mut guests, mut roaming) = (map.isolated.clone(), 0);
+        let map = ctx.map();
+        let plan = ctx.plan();
+        let mut guests = map.isolated.clone();
+        let mut roaming = 0;
         for guest in ctx.running() {
             let stays = plan.guests[guest.index].optional && !guest.is_realtime();
             let layout = if stays {

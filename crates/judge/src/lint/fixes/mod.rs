@@ -44,11 +44,9 @@ pub(crate) fn in_place(guests: &[GuestContext<'_>], own: Option<usize>, fix: Fix
     if fix.kind != FixKind::LibvirtXml {
         return fix;
     }
-    // Guests may have one name.
     let own = own.and_then(|at| guests.get(at));
     let mut candidates = own.into_iter().chain(guests);
-    let its = candidates.find(|guest| Some(guest.name()) == fix.domain.as_deref());
-    let Some(guest) = its else {
+    let Some(guest) = candidates.find(|guest| Some(guest.name()) == fix.domain.as_deref()) else {
         return fix;
     };
     let Some(xml) = guest.domain.facts.xml.as_ref() else {
@@ -163,8 +161,11 @@ impl Fix {
     /// Whether it is XML for whoever creates a transient guest, which `virsh edit` would make a
     /// persistent one.
     pub fn is_for_creator(&self) -> bool {
-        let needs = self.needs.as_deref().unwrap_or_default();
-        self.kind == FixKind::LibvirtXml && needs.contains("the XML that it is created from")
+        self.kind == FixKind::LibvirtXml
+            && self
+                .needs
+                .as_ref()
+                .is_some_and(|needs| needs.contains("the XML that it is created from"))
     }
 
     /// Makes it a fix for a transient guest, which libvirt keeps no configuration of.
@@ -204,7 +205,7 @@ pub(crate) fn virsh(guest: &GuestContext<'_>, verb: &str, rest: &str) -> String 
     let is_made = guest.domain.facts.name.from == Origin::BuiltIn;
     let argument = match uuid {
         Some(uuid) if guest.is_namesake || is_made => domain_argument(uuid, Some(uuid)),
-        _ if is_made => "GUEST".to_owned(),
+        None if is_made => "GUEST".to_owned(),
         _ => domain_argument(guest.name(), uuid),
     };
     format!("virsh {verb} {argument} {rest}")
@@ -321,13 +322,15 @@ pub(crate) fn cpu_feature(
 
 /// Ways to continue a post-copy migration that lost its connection.
 pub(crate) fn recover_postcopy(guest: &GuestContext<'_>) -> Vec<Fix> {
-    let by_libvirt = advice(
-        "Repair the network and resume it: virsh migrate --postcopy-resume with the options it \
-        was started with",
-    );
-    let by_hand = advice(
-        "Repair the network and resume it: migrate-recover on the target, then migrate with \
-        resume on the source (QMP)",
-    );
-    either(guest, by_libvirt, by_hand)
+    either(
+        guest,
+        advice(
+            "Repair the network and resume it: virsh migrate --postcopy-resume with the options \
+            it was started with",
+        ),
+        advice(
+            "Repair the network and resume it: migrate-recover on the target, then migrate with \
+            resume on the source (QMP)",
+        ),
+    )
 }

@@ -8,7 +8,7 @@ use super::{
 use crate::figures::bytes;
 use crate::lint::facts::{Audience, Context, Fix, FixKind, GuestContext};
 use crate::model::ThreadModel;
-use crate::placement::{GuestPlan, Pinning};
+use crate::placement::{GuestLayout, GuestPlan, Pinning};
 use kvm::CpuSet;
 
 /// The most pins in one fix.
@@ -84,8 +84,10 @@ pub(crate) fn guest_placement(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Ve
 
 /// A pin of a plan.
 struct PlannedPin<'a> {
-    /// The command of `virsh`, with the number of the vCPU or `IOThread`.
-    verb: String,
+    /// The command of `virsh`.
+    verb: &'static str,
+    /// The number of the vCPU or `IOThread`.
+    number: Option<u32>,
     cpus: &'a CpuSet,
     /// Where the thread may run now.
     was: &'a CpuSet,
@@ -98,61 +100,93 @@ fn planned_pins<'a>(
     guest: &'a GuestContext<'_>,
     part: &'a GuestPlan,
 ) -> Vec<PlannedPin<'a>> {
-    let all = &ctx.map().all;
     let now = ctx.layout(guest);
     let mut pins = Vec::new();
     for (v, cpus) in &part.vcpus {
         let was = now.vcpus.get(*v as usize);
         pins.push(PlannedPin {
-            verb: format!("vcpupin {v}"),
+            verb: "vcpupin",
+            number: Some(*v),
             cpus,
-            was: was.filter(|was| !was.is_empty()).unwrap_or(all),
+            was: known_or_all(ctx, was),
             thread: guest.domain.vcpu(*v),
         });
     }
     for (id, cpus) in &part.helpers {
-        let verb = id.map_or_else(|| "emulatorpin".into(), |id| format!("iothreadpin {id}"));
         let was = now.helpers.get(id).and_then(|helper| helper.cpus.as_ref());
         pins.push(PlannedPin {
-            verb,
+            verb: if id.is_some() {
+                "iothreadpin"
+            } else {
+                "emulatorpin"
+            },
+            number: *id,
             cpus,
-            was: was.filter(|was| !was.is_empty()).unwrap_or(all),
+            was: known_or_all(ctx, was),
             thread: guest.domain.helper(*id),
         });
     }
     pins
 }
 
+/// These CPUs; all of the host where they are not known.
+fn known_or_all<'a>(ctx: &'a Context<'_>, cpus: Option<&'a CpuSet>) -> &'a CpuSet {
+    match cpus {
+        Some(cpus) if !cpus.is_empty() => cpus,
+        _ => &ctx.map().all,
+    }
+}
+
 /// The commands that pin a guest's threads, and those that undo them.
 fn pin_commands(ctx: &Context<'_>, guest: &GuestContext<'_>, part: &GuestPlan) -> Vec<Fix> {
     let pins = planned_pins(ctx, guest, part);
     if guest.config.libvirt == Some(false) {
-        let fix = by_commands(&pins, |pin, cpus| {
-            // A file may not have the threads' ids, and 0 is the shell's own.
-            let tid = pin.thread.map(|thread| thread.tid).filter(|tid| *tid > 0)?;
-            Some(format!("taskset -pc {cpus} {tid}"))
-        });
-        let fix = fix.map(|fix| fix.needing(UNTIL_GUEST_ENDS));
-        return one_affinity(ctx, guest).into_iter().chain(fix).collect();
+        let mut fix = Vec::new();
+        fix.extend(one_affinity(ctx, guest));
+        if let Some(commands) = by_commands(&pins, taskset) {
+            fix.push(commands.needing(UNTIL_GUEST_ENDS));
+        }
+        return fix;
     }
-    let (scope, need) = match scope(guest) {
-        scope if guest.is_shut_off() => (scope, AT_NEXT_START),
-        scope if is_transient(guest) => (scope, LIVE_ALONE),
-        scope => (scope, LIVE_AND_KEPT),
+    let need = if guest.is_shut_off() {
+        AT_NEXT_START
+    } else if is_transient(guest) {
+        LIVE_ALONE
+    } else {
+        LIVE_AND_KEPT
     };
-    let fix = by_commands(&pins, |pin, cpus| {
-        // `virsh` takes `r` for all CPUs of the host (virsh(1), vcpupin, emulatorpin, iothreadpin).
-        let cpus = if ctx.map().restricts(cpus) {
-            cpus.to_string()
-        } else {
-            "r".to_owned()
-        };
-        let (verb, number) = pin.verb.split_once(' ').unwrap_or((&pin.verb, ""));
-        let rest = format!("{number} {cpus} {scope}");
-        Some(virsh(guest, verb, rest.trim_start()))
-    });
-    let fix = fix.map(|fix| fix.needing(need).only(Audience::Libvirt));
-    fix.into_iter().collect()
+    by_commands(&pins, |pin, cpus| Some(virsh_pin(ctx, guest, pin, cpus)))
+        .map(|fix| fix.needing(need).only(Audience::Libvirt))
+        .into_iter()
+        .collect()
+}
+
+fn taskset(pin: &PlannedPin<'_>, cpus: &CpuSet) -> Option<String> {
+    let tid = pin.thread?.tid;
+    // A file may not have the threads' ids, and 0 is the shell's own.
+    if tid <= 0 {
+        return None;
+    }
+    Some(format!("taskset -pc {cpus} {tid}"))
+}
+
+fn virsh_pin(
+    ctx: &Context<'_>,
+    guest: &GuestContext<'_>,
+    pin: &PlannedPin<'_>,
+    cpus: &CpuSet,
+) -> String {
+    let mut arguments = String::new();
+    if let Some(number) = pin.number {
+        arguments += &format!("{number} ");
+    }
+    // `virsh` takes `r` for all CPUs of the host (virsh(1), vcpupin, emulatorpin, iothreadpin).
+    arguments += &if ctx.map().restricts(cpus) {
+        cpus.to_string()
+    } else {
+        "r".to_owned()
+    };
+    virsh(guest, pin.verb, &format!("{arguments} {}", scope(guest)))
 }
 
 fn by_commands(
@@ -170,19 +204,24 @@ fn by_commands(
 
 /// The one set of CPUs that Proxmox gives all threads of a guest.
 fn one_affinity(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Option<Fix> {
+    let id = guest.proxmox_id()?;
     let now = ctx.layout(guest);
     if now.pinning != Pinning::OneSet {
         return None;
     }
-    let id = guest.proxmox_id()?;
-    let [text, undo] = [ctx.planned(guest)?, now].map(|layout| match layout.vcpus.first() {
-        Some(cpus) if ctx.map().restricts(cpus) => format!("qm set {id} --affinity {cpus}"),
-        _ => format!("qm set {id} --delete affinity"),
-    });
+    let text = set_affinity(ctx, id, ctx.planned(guest)?);
+    let undo = set_affinity(ctx, id, now);
     if text == undo {
         None
     } else {
         Some(command(text).needing(AT_NEXT_START).undone_by(undo))
+    }
+}
+
+fn set_affinity(ctx: &Context<'_>, id: &str, layout: &GuestLayout) -> String {
+    match layout.vcpus.first() {
+        Some(cpus) if ctx.map().restricts(cpus) => format!("qm set {id} --affinity {cpus}"),
+        _ => format!("qm set {id} --delete affinity"),
     }
 }
 
@@ -223,13 +262,15 @@ fn shape(ctx: &Context<'_>, guest: &GuestContext<'_>, part: &GuestPlan) -> Vec<F
             });
         }
     }
-    if let (Some(id), Some(nodes), Some(memory)) =
-        (guest.proxmox_id(), &part.memory, guest.config.memory)
+    if let Some(id) = guest.proxmox_id()
+        && let Some(nodes) = &part.memory
+        && let Some(memory) = guest.config.memory
     {
-        let (nodes, mib) = (nodes.to_string().replace(',', ";"), memory >> 20);
         let cell = format!(
-            "cpus=0-{},hostnodes={nodes},memory={mib},policy=bind",
-            count.saturating_sub(1)
+            "cpus=0-{},hostnodes={},memory={},policy=bind",
+            count.saturating_sub(1),
+            nodes.to_string().replace(',', ";"),
+            memory >> 20
         );
         let room = format!(
             "{AT_NEXT_START}; the guest's memory ({}) has to fit on the node",

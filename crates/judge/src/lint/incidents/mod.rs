@@ -142,37 +142,54 @@ fn is_recent(ctx: &Context<'_>, line: &LogLine) -> bool {
 
 /// The events that a guest's exits and returns of `KVM_RUN` show.
 fn by_exits(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Event> {
-    let over = guest.window();
-    // A guest that still runs after a triple fault has rebooted.
-    let goes_on = !ctx.is_file() && guest.running();
+    let window = guest.window();
     let mut events = Vec::new();
     for row in &guest.domain.exits.rows {
         if let Some((_, severity, incident)) = EXITS.iter().find(|(kind, ..)| kind.matches(row)) {
             let count = row.span.count;
-            let rebooted = **incident == texts::TRIPLE_FAULT && goes_on && count <= REBOOT_FAULTS;
             events.push(Event {
-                severity: if rebooted { Info } else { *severity },
+                severity: severity_of_count(ctx, guest, *severity, incident, count),
                 incident,
-                evidence: format!("{count} {} exits {over}", row.reason),
+                evidence: format!("{count} {} exits {window}", row.reason),
                 mark: Some(Mark::Exit(row.reason.clone())),
             });
         }
     }
     for (vcpu, reason, count) in &guest.domain.userspace {
-        if let (None, Some((severity, incident))) = (vcpu, returned(*reason)) {
+        if vcpu.is_none()
+            && let Some((severity, incident)) = returned(*reason)
+        {
             let meaning =
                 returns::errno_meaning(*reason).map_or_else(String::new, |m| format!(" ({m})"));
-            let rebooted = *incident == texts::TRIPLE_FAULT && goes_on && *count <= REBOOT_FAULTS;
-            let reason = returns::display(*reason);
             events.push(Event {
-                severity: if rebooted { Info } else { severity },
+                severity: severity_of_count(ctx, guest, severity, incident, *count),
                 incident,
-                evidence: format!("{count} returns of KVM_RUN with {reason}{meaning} {over}"),
+                evidence: format!(
+                    "{count} returns of KVM_RUN with {}{meaning} {window}",
+                    returns::display(*reason)
+                ),
                 mark: None,
             });
         }
     }
     events
+}
+
+/// The severity of so many events: an info where the guest rebooted, `usual` else.
+fn severity_of_count(
+    ctx: &Context<'_>,
+    guest: &GuestContext<'_>,
+    usual: Severity,
+    incident: &Incident,
+    count: u64,
+) -> Severity {
+    // A guest that still runs after a triple fault has rebooted.
+    let goes_on = !ctx.is_file() && guest.running();
+    if *incident == texts::TRIPLE_FAULT && goes_on && count <= REBOOT_FAULTS {
+        Info
+    } else {
+        usual
+    }
 }
 
 /// Adds the recent lines of the host's log that a rule reports, by guest; those alike are one
@@ -230,7 +247,8 @@ fn report(ctx: &Context<'_>, mut all: ByGuest, verdicts: &mut Verdicts) {
         else {
             continue;
         };
-        let (severity, fix) = (*severity, vec![fixes::advice(incident.next)]);
+        let severity = *severity;
+        let fix = vec![fixes::advice(incident.next)];
         let finding = Finding {
             title: incident.title.into(),
             why: incident.why.into(),

@@ -91,14 +91,16 @@ fn not_converging(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
         let pass = job
             .rounds
             .map_or(String::new(), |rounds| format!(", pass {rounds}"));
-        let (dirtied_b, rate_b, left_b) = (bytes(dirtied), bytes(rate), bytes(left));
         let evidence = known([
             Some(format!(
-                "the guest writes {dirtied_b}/s, the {}{pass} moves {rate_b}/s",
-                name(job)
+                "the guest writes {}/s, the {}{pass} moves {}/s",
+                bytes(dirtied),
+                name(job),
+                bytes(rate)
             )),
             Some(format!(
-                "{left_b} are left after a pass, {allowed} may be (downtime limit: {limit})"
+                "{} are left after a pass, {allowed} may be (downtime limit: {limit})",
+                bytes(left)
             )),
             job.elapsed_ns
                 .map(|ns| format!("it has run for {}", seconds(ns as f64 / 1e9))),

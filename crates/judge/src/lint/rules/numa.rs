@@ -10,6 +10,7 @@ use crate::lint::facts::{
 use crate::lint::fixes;
 use crate::lint::fixes::placement::guest_placement;
 use crate::model::total;
+use crate::placement::faults::PinnedPair;
 use kvm::CpuSet;
 use std::collections::BTreeSet;
 
@@ -59,7 +60,8 @@ const MEMORY_ELSEWHERE: Prose = Prose {
 };
 
 fn split(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let (map, layout) = (ctx.map(), ctx.layout(guest));
+    let map = ctx.map();
+    let layout = ctx.layout(guest);
     if map.nodes.len() < 2 || !layout.running {
         return;
     }
@@ -126,51 +128,65 @@ fn memory_elsewhere(
     cpus: &CpuSet,
     nodes: &CpuSet,
 ) -> Option<Finding> {
+    let found = if guest.domain.node_memory.values().any(|bytes| *bytes > 0) {
+        measured_elsewhere(ctx, guest, nodes)?
+    } else {
+        bound_elsewhere(ctx, guest, cpus, nodes)?
+    };
+    Some(found.saying(MEMORY_ELSEWHERE))
+}
+
+/// What is measured counts as soon as the guest has its memory: while it starts, little of that is
+/// its own.
+fn measured_elsewhere(
+    ctx: &Context<'_>,
+    guest: &GuestContext<'_>,
+    nodes: &CpuSet,
+) -> Option<Finding> {
+    let t = &ctx.thresholds().pinning;
     let by_node = &guest.domain.node_memory;
     let all = total(by_node.values().copied()) as f64;
-    if all > 0.0 {
-        // What is measured counts as soon as the guest has its memory: while it starts, little of
-        // that is its own.
-        let t = &ctx.thresholds().pinning;
-        let near = total(
-            by_node
-                .iter()
-                .filter(|(n, _)| nodes.contains(**n))
-                .map(|(_, b)| *b),
-        );
-        let local = 100.0 * near as f64 / all;
-        let (warning, critical) = t.local_memory;
-        let starts = guest.not_judged.is_some();
-        if starts || all < t.local_memory_least * MIB || local >= warning {
-            return None;
-        }
-        let severity = if local < critical {
-            Severity::Critical
-        } else {
-            Severity::Warning
-        };
-        let list = listed(
-            by_node
-                .iter()
-                .map(|(n, b)| format!("node {n} {}", bytes(*b)))
-                .collect(),
-        );
-        let local = figure(local);
-        let evidence = vec![format!(
-            "{local} % of its memory is on the nodes of its vCPUs ({nodes}): {list}"
-        )];
-        let found = Finding::new(
-            severity,
-            Confidence::High,
-            evidence,
-            move_memory(guest, nodes),
-        );
-        return Some(found.saying(MEMORY_ELSEWHERE));
+    let near = total(
+        by_node
+            .iter()
+            .filter(|(n, _)| nodes.contains(**n))
+            .map(|(_, b)| *b),
+    );
+    let local = 100.0 * near as f64 / all;
+    let (warning, critical) = t.local_memory;
+    let starts = guest.not_judged.is_some();
+    if starts || all < t.local_memory_least * MIB || local >= warning {
+        return None;
     }
-    let bound = guest.config.numa.nodes.as_ref()?;
+    let severity = if local < critical {
+        Severity::Critical
+    } else {
+        Severity::Warning
+    };
+    let list = listed(
+        by_node
+            .iter()
+            .map(|(n, b)| format!("node {n} {}", bytes(*b)))
+            .collect(),
+    );
+    let evidence = vec![format!(
+        "{} % of its memory is on the nodes of its vCPUs ({nodes}): {list}",
+        figure(local)
+    )];
+    let fix = move_memory(guest, nodes);
+    Some(Finding::new(severity, Confidence::High, evidence, fix))
+}
+
+fn bound_elsewhere(
+    ctx: &Context<'_>,
+    guest: &GuestContext<'_>,
+    cpus: &CpuSet,
+    nodes: &CpuSet,
+) -> Option<Finding> {
     if !ctx.layout(guest).memory_elsewhere(ctx.map()) {
         return None;
     }
+    let bound = guest.config.numa.nodes.as_ref()?;
     let evidence = vec![format!(
         "<numatune> binds memory to node {bound}; the vCPUs are pinned to CPUs {cpus} on node \
             {nodes}"
@@ -181,7 +197,8 @@ fn memory_elsewhere(
     } else {
         planned
     };
-    Some(Finding::new(Severity::Warning, Confidence::High, evidence, fix).saying(MEMORY_ELSEWHERE))
+    let severity = Severity::Warning;
+    Some(Finding::new(severity, Confidence::High, evidence, fix))
 }
 
 fn move_memory(guest: &GuestContext<'_>, nodes: &CpuSet) -> Vec<Fix> {
@@ -194,67 +211,74 @@ fn move_memory(guest: &GuestContext<'_>, nodes: &CpuSet) -> Vec<Fix> {
     fix
 }
 
+/// Pairs of vCPUs whose cores are not what the guest sees, and what to say of them.
+struct CoreMismatch {
+    pairs: Vec<PinnedPair>,
+    severity: Severity,
+    seen: String,
+    advice: Fix,
+    prose: Prose,
+}
+
 fn smt(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let (map, layout) = (ctx.map(), ctx.layout(guest));
+    let layout = ctx.layout(guest);
     if !layout.running {
         return;
     }
     let threads = layout.threads;
-    let seen =
-        format!("the guest sees {threads} threads per core, yet these are on different cores");
     // Threads of a guest core, as the guest sees them, on different cores of the host; or vCPUs on
     // siblings of one core, in a guest that sees one thread per core.
-    let (pairs, severity, seen, advice, prose) = if threads > 1 {
-        let apart = layout.threads_apart(map);
-        (
-            apart,
-            Severity::Warning,
-            seen.as_str(),
-            fixes::advice(
+    let found = if threads > 1 {
+        CoreMismatch {
+            pairs: layout.threads_apart(ctx.map()),
+            severity: Severity::Warning,
+            seen: format!(
+                "the guest sees {threads} threads per core, yet these are on different cores"
+            ),
+            advice: fixes::advice(
                 "Pin the vCPUs of a guest core to one core, or show the guest \
                 threads='1'",
             ),
-            THREADS_APART,
-        )
+            prose: THREADS_APART,
+        }
     } else {
-        let shared = layout.shared_cores(map);
-        let seen = "the guest sees one thread per core, yet these are on threads of one core";
-        (
-            shared,
-            Severity::Info,
-            seen,
-            fixes::libvirt_advice(
+        CoreMismatch {
+            pairs: layout.shared_cores(ctx.map()),
+            severity: Severity::Info,
+            seen: "the guest sees one thread per core, yet these are on threads of one core".into(),
+            advice: fixes::libvirt_advice(
                 "Show the guest the threads it gets (<topology … \
                 threads='2'/>) and pin the vCPUs of a guest core to one core, or pin each vCPU to \
                 its own core",
             ),
-            SHARED_CORE,
-        )
+            prose: SHARED_CORE,
+        }
     };
-    if pairs.is_empty() {
-        return;
+    if !found.pairs.is_empty() {
+        verdicts.find(mismatched_cores(ctx, guest, found));
     }
-    let cores: BTreeSet<CpuSet> = pairs
-        .iter()
-        .map(|pair| ctx.topology().siblings(pair.first_cpu))
-        .collect();
-    let cores = listed(cores.iter().map(CpuSet::to_string).collect());
-    let named = pairs.iter().map(|pair| {
-        format!(
+}
+
+fn mismatched_cores(ctx: &Context<'_>, guest: &GuestContext<'_>, found: CoreMismatch) -> Finding {
+    let mut cores: BTreeSet<CpuSet> = BTreeSet::new();
+    let mut pairs = Vec::new();
+    let mut marks = Vec::new();
+    for pair in &found.pairs {
+        cores.insert(ctx.topology().siblings(pair.first_cpu));
+        pairs.push(format!(
             "vCPUs {} and {} on CPUs {} and {}",
             pair.first_vcpu, pair.vcpu, pair.first_cpu, pair.cpu
-        )
-    });
-    let pairs_text = listed(named.collect());
+        ));
+        marks.extend([Mark::Vcpu(pair.first_vcpu), Mark::Vcpu(pair.vcpu)]);
+    }
+    let cores = listed(cores.iter().map(CpuSet::to_string).collect());
     let evidence = vec![
-        format!("{seen}: {pairs_text}"),
+        format!("{}: {}", found.seen, listed(pairs)),
         format!("CPUs that share a core on this host: {cores}"),
     ];
-    let fix = fixes::or_advice(guest_placement(ctx, guest), advice);
-    let marks = pairs
-        .iter()
-        .flat_map(|p| [Mark::Vcpu(p.first_vcpu), Mark::Vcpu(p.vcpu)])
-        .collect();
-    let found = Finding::new(severity, Confidence::High, evidence, fix).saying(prose);
-    verdicts.find(Finding { marks, ..found });
+    let fix = fixes::or_advice(guest_placement(ctx, guest), found.advice);
+    Finding {
+        marks,
+        ..Finding::new(found.severity, Confidence::High, evidence, fix).saying(found.prose)
+    }
 }

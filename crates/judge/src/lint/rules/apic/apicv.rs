@@ -5,16 +5,16 @@ use crate::lint::facts::{
     Confidence, Context, Finding, GuestContext, Severity, Verdicts, apic_parameter,
 };
 use crate::lint::fixes;
-use crate::model::{ExitKind, total};
+use crate::model::{AccessRow, ExitKind, total};
 use kvm::{Isa, Space};
 
 /// With fewer work exits per second, nothing can be said of how interrupts are delivered.
-const TRAFFIC: f64 = 1000.0;
+const MIN_WORK_EXITS_PER_S: f64 = 1000.0;
 /// From this share of the work exits on, host interrupts are most likely kicks that deliver the
 /// guest's own interrupts.
-const KICKED: f64 = 0.25;
+const MIN_KICK_SHARE: f64 = 0.25;
 /// A warning from this cost on, percent of one CPU.
-const COST_WARNING: f64 = 2.0;
+const WARNING_COST_PERCENT: f64 = 2.0;
 
 /// `SynIC` without avic: `AutoEOI` inhibits `APICv` (`arch/x86/kvm/hyperv.c`,
 /// `synic_update_vector`).
@@ -35,43 +35,18 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     if isa == Some(Isa::Svm) && available.is_none() {
         return verdicts.cannot_tell("whether kvm_amd.avic is on is unknown");
     }
-    let accelerated = guest.exits(&[
-        ExitKind::ApicWrite,
-        ExitKind::EoiInduced,
-        ExitKind::Avic,
-        ExitKind::ApicAccess,
-    ]);
-    if accelerated.count > 0 || guest.domain.exits.count == 0 {
+    let Some(work) = unaccelerated_work(guest, verdicts) else {
         return;
-    }
-    let Some(seconds) = guest.seconds else {
-        return verdicts.cannot_tell(guest.why_no_rate());
     };
-    let work = total(
-        guest
-            .domain
-            .exits
-            .rows
-            .iter()
-            .filter(|r| !r.idle)
-            .map(|r| r.span.count),
-    );
-    if (work as f64 / seconds) < TRAFFIC {
-        return verdicts.cannot_tell(
-            "the guest does too little to show whether its interrupts are accelerated",
-        );
-    }
     // Exits that exist only without an accelerated APIC, or accesses to its page.
-    let page = guest.accesses(|r| {
-        r.space == Space::Mmio && r.address.is_some_and(|at| at & !0xfff == 0xfee0_0000)
-    });
+    let page = guest.accesses(is_on_apic_page);
     let windows = guest.exits(&[ExitKind::InterruptWindow, ExitKind::TprBelowThreshold]);
     let mut signs = vec![windows, page];
     signs.retain(|sign| sign.count > 0);
     // Posted interrupts reach a running vCPU without an exit: many kicks suggest that nothing is
     // posted.
     let kicks = guest.exits(&[ExitKind::HostInterrupt]);
-    if signs.is_empty() && (kicks.count as f64) < KICKED * work as f64 {
+    if signs.is_empty() && (kicks.count as f64) < MIN_KICK_SHARE * work as f64 {
         return verdicts.cannot_tell(
             "synic is on, avic is off and no exit of an accelerated \
             APIC shows; nothing else tells whether APICv is off (the tracepoint \
@@ -79,10 +54,12 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
         );
     }
     let faults = guest.exits(&[ExitKind::MemoryFault]);
-    let confidence = match (signs.is_empty(), available) {
-        (false, Some(true)) => Confidence::High,
-        (false, _) => Confidence::Medium,
-        (true, _) => Confidence::Low,
+    let confidence = if signs.is_empty() {
+        Confidence::Low
+    } else if available == Some(true) {
+        Confidence::High
+    } else {
+        Confidence::Medium
     };
     // An inhibited APICv leaves the page unmapped: where no address is known, many faults are its.
     let is_storm = faults.per_vcpu >= Some(ctx.thresholds().apic.page_faults)
@@ -93,15 +70,16 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
         signs.push(faults);
     }
     let cost: f64 = signs.iter().filter_map(|sign| sign.cost).sum();
-    let severity = if is_storm || cost >= COST_WARNING {
+    let severity = if is_storm || cost >= WARNING_COST_PERCENT {
         Severity::Warning
     } else {
         Severity::Info
     };
-    let (work, window) = (figure(work as f64), guest.window());
     let mut evidence = vec![format!(
-        "synic is on and avic is off, and none of {work} exits {window} is one of an accelerated \
-            APIC (APIC_WRITE, EOI_INDUCED)"
+        "synic is on and avic is off, and none of {} exits {} is one of an accelerated \
+            APIC (APIC_WRITE, EOI_INDUCED)",
+        figure(work as f64),
+        guest.window()
     )];
     for sign in &signs {
         evidence.push(sign.describe(guest, "exits", "that occur only without acceleration"));
@@ -125,6 +103,43 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     });
 }
 
+/// The exits for work of a guest that has enough of them and none of an accelerated APIC.
+fn unaccelerated_work(guest: &GuestContext<'_>, verdicts: &mut Verdicts) -> Option<u64> {
+    let accelerated = guest.exits(&[
+        ExitKind::ApicWrite,
+        ExitKind::EoiInduced,
+        ExitKind::Avic,
+        ExitKind::ApicAccess,
+    ]);
+    if accelerated.count > 0 || guest.domain.exits.count == 0 {
+        return None;
+    }
+    let Some(seconds) = guest.seconds else {
+        verdicts.cannot_tell(guest.why_no_rate());
+        return None;
+    };
+    let work = total(
+        guest
+            .domain
+            .exits
+            .rows
+            .iter()
+            .filter(|r| !r.idle)
+            .map(|r| r.span.count),
+    );
+    if (work as f64 / seconds) < MIN_WORK_EXITS_PER_S {
+        verdicts.cannot_tell(
+            "the guest does too little to show whether its interrupts are accelerated",
+        );
+        return None;
+    }
+    Some(work)
+}
+
+fn is_on_apic_page(row: &AccessRow) -> bool {
+    row.space == Space::Mmio && row.address.is_some_and(|at| at & !0xfff == 0xfee0_0000)
+}
+
 /// PIT reinjection inhibits AVIC (`arch/x86/kvm/i8254.c`, `kvm_pit_set_reinject`).
 pub(super) fn avic_pit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let is_set = guest.config.timers.pit_policy.is_some();
@@ -139,9 +154,12 @@ pub(super) fn avic_pit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     if window.count == 0 || accelerated.count > 0 {
         return;
     }
-    let (count, over) = (figure(window.count as f64), guest.window());
     let evidence = vec![
-        format!("{count} vintr exits {over} and none of AVIC's, though kvm_amd.avic is on"),
+        format!(
+            "{} vintr exits {} and none of AVIC's, though kvm_amd.avic is on",
+            figure(window.count as f64),
+            guest.window()
+        ),
         format!(
             "the tick policy of timer pit is {}",
             if is_set {

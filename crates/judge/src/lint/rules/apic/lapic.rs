@@ -11,12 +11,7 @@ use sample::Direction;
 
 pub(super) fn lapic(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let exits = guest.exits(&[ExitKind::ApicAccess]);
-    let page = guest.accesses(|r| {
-        let is_apics = r
-            .address
-            .is_some_and(|at| (0xfee0_0000..0xfef0_0000).contains(&at));
-        r.space == Space::Mmio && is_apics
-    });
+    let page = guest.accesses(is_on_apic_page);
     // An inhibited APICv shows accesses to the page too; that is the rule apicv-inhibited.
     let inhibited = guest.config.hyperv.has("synic") && !guest.config.hyperv.has("avic");
     let accesses = if exits.count >= page.count {
@@ -69,6 +64,13 @@ pub(super) fn lapic(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     verdicts.find(Finding::new(severity, Confidence::High, evidence, fix).caused_by(accesses));
 }
 
+fn is_on_apic_page(row: &AccessRow) -> bool {
+    row.space == Space::Mmio
+        && row
+            .address
+            .is_some_and(|at| (0xfee0_0000..0xfef0_0000).contains(&at))
+}
+
 /// Writes to the interrupt command register: of x2APIC, of Hyper-V, of the APIC's page.
 fn sends_ipi(r: &AccessRow) -> bool {
     r.direction == Direction::Write
@@ -83,19 +85,19 @@ pub(super) fn ipis(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     let steps = &ctx.thresholds().apic.ipis;
     let mut sent = guest.accesses(sends_ipi);
     let mut confidence = Confidence::High;
-    let (mut what, mut of) = ("writes", "to the interrupt command register");
+    let mut counted = "writes";
+    let mut meaning = "to the interrupt command register";
     if sent.count == 0 && !guest.has_accesses(Space::Msr) {
         // With APICv an IPI is an APIC_WRITE exit, but so is a timer setting: a hint only.
         sent = guest.exits(&[ExitKind::ApicWrite]);
         confidence = Confidence::Low;
-        (what, of) = (
-            "APIC_WRITE exits",
-            "(most likely interrupt commands; the kvm_apic_ipi tracepoint shows them)",
-        );
+        counted = "APIC_WRITE exits";
+        meaning = "(most likely interrupt commands; the kvm_apic_ipi tracepoint shows them)";
     }
-    let msr_writes = guest.exits(&[ExitKind::MsrWrite]).per_vcpu;
-    let has_many_msrs = msr_writes.is_some_and(|per| per >= steps.info);
-    if sent.count == 0 && !guest.has_accesses(Space::Msr) && has_many_msrs {
+    if sent.count == 0
+        && !guest.has_accesses(Space::Msr)
+        && guest.exits(&[ExitKind::MsrWrite]).per_vcpu >= Some(steps.info)
+    {
         return verdicts.cannot_tell(
             "these figures do not name the MSRs that the guest writes (the msr table does)",
         );
@@ -120,6 +122,6 @@ pub(super) fn ipis(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
         "Some loads do this by design: fewer vCPUs, or pins to one \
         last-level cache, help",
     ));
-    let evidence = vec![sent.describe(guest, what, of)];
+    let evidence = vec![sent.describe(guest, counted, meaning)];
     verdicts.find(Finding::new(severity, confidence, evidence, fix).caused_by(sent));
 }

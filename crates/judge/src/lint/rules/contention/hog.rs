@@ -50,32 +50,32 @@ pub(super) fn hog(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         let mut judged = Vec::new();
         let mut percent = 0.0;
         for vcpu in guest.domain.vcpus() {
-            if let Some((severity, shares)) = of_vcpu(ctx, guest, vcpu) {
-                percent += shares.sum(Holder::is_task);
-                judged.push((vcpu.tid, severity, shares));
+            if let Some(one) = judge_vcpu(ctx, guest, vcpu) {
+                percent += one.shares.sum(Holder::is_task);
+                judged.push(one);
             }
         }
         // A guest whose other vCPUs wait for something else has another problem.
         if percent * 2.0 < guest.domain.vcpus().filter_map(|vcpu| vcpu.cpu?.wait).sum() {
             continue;
         }
-        if let Some(severity) = judged.iter().map(|(_, severity, _)| *severity).max() {
+        if let Some(severity) = judged.iter().map(|one| one.severity).max() {
             delayed.push(DelayedGuest {
                 guest,
                 severity,
                 percent,
             });
         }
-        for (tid, _, shares) in judged {
-            if !shares.is_traced {
+        for one in judged {
+            if !one.shares.is_traced {
                 confidence = Confidence::Medium;
             }
-            for (holder, percent) in shares.by {
+            for (holder, percent) in one.shares.by {
                 if let Holder::Task(name) = holder {
                     *lost.entry(name).or_default() += percent;
                 }
             }
-            marks.push(Mark::Thread(tid));
+            marks.push(Mark::Thread(one.tid));
         }
     }
     delayed.sort_by(|a, b| b.percent.total_cmp(&a.percent));
@@ -144,12 +144,19 @@ fn sized(all: &[(&str, f64)]) -> String {
     texts.join(", ")
 }
 
+/// A vCPU that waits for tasks of the host.
+struct DelayedVcpu<'a> {
+    tid: i32,
+    severity: Severity,
+    shares: WaitShares<'a>,
+}
+
 /// What a busy vCPU waits for, and how bad that is, if it waits mostly for tasks of the host.
-fn of_vcpu<'a>(
+fn judge_vcpu<'a>(
     ctx: &Context<'a>,
     guest: &GuestContext<'_>,
     vcpu: &'a ThreadModel,
-) -> Option<(Severity, WaitShares<'a>)> {
+) -> Option<DelayedVcpu<'a>> {
     let cpu = vcpu.cpu?;
     let most = ctx.severity_of_wait(&cpu)?;
     let shares = ctx.waits().shares(guest.index, vcpu)?;
@@ -159,10 +166,15 @@ fn of_vcpu<'a>(
     let severity = steps
         .of(100.0 * by_tasks / cpu.wanted())
         .filter(|severity| *severity > Severity::Info)?;
-    if by_tasks * 2.0 < cpu.wait? {
-        return None;
+    if by_tasks * 2.0 >= cpu.wait? {
+        Some(DelayedVcpu {
+            tid: vcpu.tid,
+            severity: severity.min(most),
+            shares,
+        })
+    } else {
+        None
     }
-    Some((severity.min(most), shares))
 }
 
 /// The processes of the host that have one name.
@@ -276,7 +288,8 @@ fn age_s(ctx: &Context<'_>, task: &HostTaskModel) -> Option<f64> {
 /// The CPUs on which a task hurts no guest: none of these guests may use them, no vCPU is pinned
 /// there, and they are mostly idle.
 fn free_cpus(ctx: &Context<'_>, guests: &[DelayedGuest<'_>]) -> CpuSet {
-    let (online, map) = (ctx.online(), ctx.map());
+    let online = ctx.online();
+    let map = ctx.map();
     let mut wanted = map.isolated.union(&singles(map, &ctx.layouts, false));
     for vcpu in guests.iter().flat_map(|one| one.guest.domain.vcpus()) {
         wanted = wanted.union(vcpu.place.affinity.as_deref().unwrap_or(&online));

@@ -15,10 +15,10 @@ use kvm::CpuSet;
 use std::cmp::Ordering;
 
 /// A vCPU that uses less is idle, and nothing on its CPU hurts it, percent.
-const IDLE: f64 = 10.0;
+const MIN_BUSY_PERCENT: f64 = 10.0;
 
 /// From this wait on, a vCPU competes for its CPU, percent.
-const COMPETES: f64 = 2.0;
+const COMPETING_WAIT_PERCENT: f64 = 2.0;
 
 /// `managed_irq` is of Linux 5.6 (kernel/irq/manage.c, `irq_do_set_affinity`).
 const NOISE_OPTIONS_NEED: &str = "update the boot loader's configuration and reboot the host; it \
@@ -42,9 +42,9 @@ pub(super) fn starved(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         "every CPU of {} has a vCPU pinned to it alone",
         map.general()
     )];
-    let mut guests: Vec<usize> = Vec::new();
-    for (guest, plan) in ctx.plan().changed() {
-        if plan.shares || plan.reasons.contains_key(&MoveReason::HostStarved) {
+    let mut guests = Vec::new();
+    for (guest, part) in ctx.plan().changed() {
+        if part.shares || part.reasons.contains_key(&MoveReason::HostStarved) {
             guests.push(guest);
         }
     }
@@ -95,16 +95,13 @@ fn host_tasks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdic
             figure(w)
         )
     });
-    let (cpu, used, name, waits) = (
-        worst.cpu,
+    let cpu = worst.cpu;
+    let evidence = vec![format!(
+        "{} % of CPU {cpu}, to which {} is pinned, goes to tasks outside of guests: {}{}",
         figure(worst.used),
         worst.vcpu.label(),
-        waits.unwrap_or_default(),
-    );
-    let tasks = tasks(tasks_on(ctx, cpu));
-    let evidence = vec![format!(
-        "{used} % of CPU {cpu}, to which {name} is pinned, goes to tasks outside of guests: \
-            {tasks}{waits}"
+        list_tasks(tasks_on(ctx, cpu)),
+        waits.unwrap_or_default()
     )];
     let marks = disturbed
         .iter()
@@ -139,20 +136,23 @@ fn tasks_on<'a>(ctx: &Context<'a>, cpu: u32) -> impl Iterator<Item = &'a HostTas
 /// threads left of it.
 fn used_by_tasks(ctx: &Context<'_>, cpu: u32) -> f64 {
     let tasks: f64 = tasks_on(ctx, cpu).map(|task| task.cpu_percent).sum();
-    let Some((cpu, time)) = ctx.model.host.cpu(cpu).and_then(|c| Some((c, c.time?))) else {
+    let Some(cpu) = ctx.model.host.cpu(cpu) else {
         return tasks;
     };
-    let mut pinned = 0.0;
-    let mut others = 0.0;
-    for thread in cpu.guest_threads.iter().filter(|t| t.here) {
+    let Some(time) = cpu.time else {
+        return tasks;
+    };
+    let mut used_by_pinned = 0.0;
+    let mut used_by_roaming = 0.0;
+    for thread in cpu.guest_threads.iter().filter(|thread| thread.here) {
         if thread.pinned {
-            pinned += thread.cpu;
+            used_by_pinned += thread.cpu;
         } else {
-            others += thread.cpu;
+            used_by_roaming += thread.cpu;
         }
     }
-    let left = time.busy() - time.steal - time.irq - time.softirq - pinned;
-    tasks * (left / (tasks + others).max(1.0)).clamp(0.0, 1.0)
+    let left = time.busy() - time.steal - time.irq - time.softirq - used_by_pinned;
+    tasks * (left / (tasks + used_by_roaming).max(1.0)).clamp(0.0, 1.0)
 }
 
 fn disturbed<'a>(
@@ -168,12 +168,12 @@ fn disturbed<'a>(
     let lost = shares.as_ref().map(|shares| shares.sum(Holder::is_task));
     let stopped = shares.map_or(0.0, |shares| shares.sum(|holder| *holder == Holder::Quota));
     // What a quota takes from the guest, tasks of the host may have.
-    if stopped > COMPETES && Some(stopped) > lost {
+    if stopped > COMPETING_WAIT_PERCENT && Some(stopped) > lost {
         return None;
     }
     let used = used_by_tasks(ctx, cpu);
     let severity = t.host_tasks.of(used)?;
-    let is_busy = vcpu.cpu.is_none_or(|c| c.busy() >= IDLE);
+    let is_busy = vcpu.cpu.is_none_or(|c| c.busy() >= MIN_BUSY_PERCENT);
     // It may wait for another guest.
     let threads = ctx
         .model
@@ -190,10 +190,12 @@ fn disturbed<'a>(
         && vcpu
             .wait_percent()
             .is_some_and(|wait| wait >= t.wait.warning);
-    let severity = match severity {
-        severity if is_busy && waits => severity.max(Severity::Warning),
-        severity if is_busy => severity,
-        _ => Severity::Info,
+    let severity = if !is_busy {
+        Severity::Info
+    } else if waits {
+        severity.max(Severity::Warning)
+    } else {
+        severity
     };
     Some(Disturbed {
         vcpu,
@@ -218,12 +220,13 @@ pub(super) fn keep_away(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix>
         Vec::new()
     };
     if isolation.gives {
-        let cpus = &isolation.host;
-        let limits = format!(
-            "systemctl set-property --runtime user.slice AllowedCPUs={cpus}\n\
-            systemctl set-property --runtime system.slice AllowedCPUs={cpus}"
-        );
-        fix.push(fixes::command(limits).needing(
+        let limits = ["user.slice", "system.slice"].map(|slice| {
+            format!(
+                "systemctl set-property --runtime {slice} AllowedCPUs={}",
+                isolation.host
+            )
+        });
+        fix.push(fixes::command(limits.join("\n")).needing(
             "takes effect at once, until the next boot; \
             needs cgroup v2; a guest that runs in one of these slices itself (systemd-cgls shows \
             which) loses its pins",
@@ -243,27 +246,30 @@ struct Noise {
 }
 
 fn noise_on(ctx: &Context<'_>, thread: &ThreadModel, cpu: &CpuModel) -> Option<Noise> {
-    let (t, number, name) = (&ctx.thresholds().pinning, cpu.cpu, thread.label());
+    let t = &ctx.thresholds().pinning;
+    let number = cpu.cpu;
     let mut evidence = Vec::new();
     let rate = cpu.device_irq_rate.unwrap_or(0.0);
     let devices = t.isolated_irqs.of(rate);
     if devices.is_some() {
         evidence.push(format!(
-            "{} device interrupts/s on isolated CPU {number}, to which {name} is pinned",
-            figure(rate)
+            "{} device interrupts/s on isolated CPU {number}, to which {} is pinned",
+            figure(rate),
+            thread.label()
         ));
     }
     let interrupts = cpu.time.map_or(0.0, |t| t.softirq + t.irq);
-    let mut kernel: Vec<&HostTaskModel> = tasks_on(ctx, number).collect();
-    kernel.retain(|task| task.kernel);
-    let share = interrupts + kernel.iter().map(|task| task.cpu_percent).sum::<f64>();
+    let kernel_tasks: Vec<&HostTaskModel> =
+        tasks_on(ctx, number).filter(|task| task.kernel).collect();
+    let tasks_percent: f64 = kernel_tasks.iter().map(|task| task.cpu_percent).sum();
+    let share = interrupts + tasks_percent;
     let work = t.isolated_cpu.of(share);
     if work.is_some() {
         evidence.push(format!(
             "kernel work takes {} % of isolated CPU {number}: interrupts {} %, {}",
             figure(share),
             figure(interrupts),
-            tasks(kernel.into_iter())
+            list_tasks(kernel_tasks)
         ));
     }
     Some(Noise {
@@ -304,7 +310,8 @@ pub(super) fn noise(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
 /// Keeps interrupts, and the kernel's own work, off the isolated CPUs: first the options that keep
 /// them away for good, then what can be moved at once.
 fn quieten(ctx: &Context<'_>, is_kernels: bool) -> Vec<Fix> {
-    let (isolated, rest) = (&ctx.map().isolated, ctx.map().general());
+    let isolated = &ctx.map().isolated;
+    let rest = ctx.map().general();
     // A host whose CPUs are all isolated counts as one without.
     if isolated.is_empty() {
         return vec![fixes::advice(
@@ -343,23 +350,21 @@ fn quieten(ctx: &Context<'_>, is_kernels: bool) -> Vec<Fix> {
 }
 
 /// The first few tasks, each with its use of a CPU.
-fn tasks<'a>(tasks: impl Iterator<Item = &'a HostTaskModel>) -> String {
-    let mut named = Vec::new();
-    for task in tasks.take(4) {
-        named.push(format!("{} ({} %)", task.name(), figure(task.cpu_percent)));
+fn list_tasks<'a>(tasks: impl IntoIterator<Item = &'a HostTaskModel>) -> String {
+    let mut texts = Vec::new();
+    for task in tasks.into_iter().take(4) {
+        texts.push(format!("{} ({} %)", task.name(), figure(task.cpu_percent)));
     }
-    named.join(", ")
+    texts.join(", ")
 }
 
 /// Some vCPUs are pinned, and the others may run on their CPUs.
 fn partly_pinned(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let (map, layout) = (ctx.map(), ctx.layout(guest));
+    let map = ctx.map();
+    let layout = ctx.layout(guest);
     let free: CpuSet = layout.partly_pinned(map).into_iter().collect();
-    let (single, pinned, all) = (
-        layout.single(map),
-        layout.pins(map).count(),
-        layout.vcpus.len(),
-    );
+    let single = layout.single(map);
+    let pinned = layout.pins(map).count();
     // As many are plugged in as are pinned: the others are off.
     if free.is_empty()
         || !guest.running()
@@ -371,24 +376,20 @@ fn partly_pinned(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ver
         return;
     }
     let own = format!(
-        "{pinned} of {all} vCPUs have their own CPU ({single}); vCPU {free} may run anywhere, also \
-            on those CPUs"
+        "{pinned} of {} vCPUs have their own CPU ({single}); vCPU {free} may run anywhere, also \
+            on those CPUs",
+        layout.vcpus.len()
     );
     let evidence = vec![own];
     let fix = fixes::or_advice(
         guest_placement(ctx, guest),
         fixes::advice("Pin all vCPUs or none"),
     );
-    let title = "Some vCPUs are pinned and the others may run on their CPUs".into();
-    let (problem, marks) = (
-        "only some vCPUs pinned".into(),
-        single.iter().map(Mark::Pcpu).collect(),
-    );
     let found = Finding::new(Severity::Info, Confidence::High, evidence, fix);
     verdicts.find(Finding {
-        title,
-        problem,
-        marks,
+        title: "Some vCPUs are pinned and the others may run on their CPUs".into(),
+        problem: "only some vCPUs pinned".into(),
+        marks: single.iter().map(Mark::Pcpu).collect(),
         ..found
     });
 }

@@ -110,10 +110,11 @@ fn guests_in(ctx: &Context<'_>, online: &CpuSet, cpus: &CpuSet) -> Vec<String> {
     let least = ctx.thresholds().pinning.wait.info;
     let mut names = Vec::new();
     for guest in ctx.running() {
-        let mut vcpus = guest.domain.vcpus();
-        if vcpus.any(|t| {
-            t.cpu.is_some_and(|c| c.wanted() >= least) && may_use(t, online).is_subset(cpus)
-        }) {
+        let is_bound = guest.domain.vcpus().any(|vcpu| {
+            vcpu.cpu.is_some_and(|cpu| cpu.wanted() >= least)
+                && may_use(vcpu, online).is_subset(cpus)
+        });
+        if is_bound {
             names.push(guest.name().to_owned());
         }
     }

@@ -147,13 +147,13 @@ pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
 
 /// Emulated devices of a guest whose accesses are not measured.
 fn configured(guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let all = properties::emulated(guest);
-    let takes_virtio =
-        guest.config.is_x86() && guest.kind.kind != GuestKind::Other && !hyperv::too_old(guest);
-    let Some(first) = all.first() else { return };
-    if !takes_virtio {
+    if !guest.config.is_x86() || guest.kind.kind == GuestKind::Other || hyperv::too_old(guest) {
         return;
     }
+    let all = properties::emulated(guest);
+    let Some(first) = all.first() else {
+        return;
+    };
     let what = if is_scsi(first) {
         "SCSI controller"
     } else {
@@ -267,10 +267,11 @@ pub(super) fn serial(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
     let vcpu = row
         .vcpu
         .map_or_else(|| "a vCPU".into(), |v| format!("vCPU {v}"));
-    let (count, ms) = (burst.count, figure(ms));
     let evidence = known([
         Some(format!(
-            "{count} accesses to {port} without a gap of 1 ms held {vcpu} for {ms} ms"
+            "{} accesses to {port} without a gap of 1 ms held {vcpu} for {} ms",
+            burst.count,
+            figure(ms)
         )),
         late.map(|ms| format!("a wake-up of that vCPU took {ms} ms in the same second")),
     ]);

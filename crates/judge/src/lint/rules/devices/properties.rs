@@ -11,7 +11,7 @@ const MAX_FIXES: usize = 8;
 
 /// Properties that cost performance.
 pub(super) fn costly(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let all = of(&guest.domain.facts, |property| property.name != DRIVER);
+    let all = costly_properties(&guest.domain.facts, |property| property.name != DRIVER);
     if all.is_empty() {
         return;
     }
@@ -38,17 +38,26 @@ fn line(property: &DeviceProperty) -> Option<String> {
     ))
 }
 
-/// What a rule about behaviour cites: evidence and fixes of the properties of these names.
-pub(super) fn cited(guest: &GuestContext<'_>, names: &[&str]) -> (Vec<String>, Vec<Fix>) {
-    let all = of(&guest.domain.facts, |property| {
+/// What a rule about behaviour cites of a guest's properties.
+pub(super) struct Cited {
+    pub evidence: Vec<String>,
+    pub fixes: Vec<Fix>,
+}
+
+/// What the properties of these names say.
+pub(super) fn cited(guest: &GuestContext<'_>, names: &[&str]) -> Cited {
+    let all = costly_properties(&guest.domain.facts, |property| {
         names.contains(&property.name.as_str())
     });
-    (all.iter().filter_map(line).collect(), fixes_of(&all))
+    Cited {
+        evidence: all.iter().filter_map(line).collect(),
+        fixes: fixes_of(&all),
+    }
 }
 
 /// The models of emulated network cards and SCSI controllers, each with its device.
 pub(super) fn emulated(guest: &GuestContext<'_>) -> Vec<DeviceProperty> {
-    let mut all = of(&guest.domain.facts, |property| property.name == DRIVER);
+    let mut all = costly_properties(&guest.domain.facts, |property| property.name == DRIVER);
     // libvirt's command line repeats what its XML has under other names.
     if all.iter().any(|property| property.place == Devices) {
         all.retain(|property| property.place == Devices);
@@ -58,30 +67,31 @@ pub(super) fn emulated(guest: &GuestContext<'_>) -> Vec<DeviceProperty> {
 
 /// The effective properties that cost something. A property that XML and command line both have
 /// counts as the XML's.
-fn of(facts: &DomainFacts, wanted: impl Fn(&DeviceProperty) -> bool) -> Vec<DeviceProperty> {
-    let mut set: Vec<&DeviceProperty> = Vec::new();
+fn costly_properties(
+    facts: &DomainFacts,
+    is_wanted: impl Fn(&DeviceProperty) -> bool,
+) -> Vec<DeviceProperty> {
+    let mut all: Vec<&DeviceProperty> = Vec::new();
     if let Some(xml) = &facts.xml {
-        set.extend(&xml.value.device_properties);
+        all.extend(&xml.value.device_properties);
         if let Some(added) = &xml.value.qemu_command {
-            set.extend(&added.device_properties);
+            all.extend(&added.device_properties);
         }
     }
-    let of_xml = device_property::in_force(set.iter().copied());
-    if let Some(command) = &facts.command {
-        for property in &command.device_properties {
-            let is_repeated = of_xml.iter().any(|known| {
-                known.device == property.device
-                    && known.name == property.name
-                    && known.value == property.value
-            });
-            if !is_repeated {
-                set.push(property);
-            }
+    let of_xml = device_property::in_force(all.iter().copied());
+    for property in facts.command.iter().flat_map(|c| &c.device_properties) {
+        let is_repeated = of_xml.iter().any(|known| {
+            known.device == property.device
+                && known.name == property.name
+                && known.value == property.value
+        });
+        if !is_repeated {
+            all.push(property);
         }
     }
-    let all = device_property::in_force(set);
-    all.into_iter()
-        .filter(|property| property.cost().is_some() && wanted(property))
+    device_property::in_force(all)
+        .into_iter()
+        .filter(|property| property.cost().is_some() && is_wanted(property))
         .cloned()
         .collect()
 }

@@ -45,10 +45,11 @@ pub(super) fn intx(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     {
         return;
     }
-    let (cited, mut fix) = properties::cited(guest, &["vectors"]);
-    let first = reads.describe(guest, "reads", "of virtio's interrupt status");
-    let look = "look inside the guest: grep virtio /proc/interrupts should show MSI".into();
-    let evidence = [first].into_iter().chain(cited).chain([look]).collect();
+    let cited = properties::cited(guest, &["vectors"]);
+    let mut evidence = vec![reads.describe(guest, "reads", "of virtio's interrupt status")];
+    evidence.extend(cited.evidence);
+    evidence.push("look inside the guest: grep virtio /proc/interrupts should show MSI".into());
+    let mut fix = cited.fixes;
     fix.extend(
         [
             "Remove pci=nomsi from the guest's kernel command line; in Windows, update \
@@ -87,15 +88,15 @@ pub(super) fn kicks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
             .map(|u| u.2),
     );
     let others = guest.accesses(|r| {
-        let is_served_by_vmm = r.device.as_ref().is_none_or(|d| !d.in_kernel);
-        r.space != Space::Msr && !is_notification(r) && is_served_by_vmm
+        r.space != Space::Msr
+            && !is_notification(r)
+            && r.device.as_ref().is_none_or(|d| !d.in_kernel)
     });
-    let others = others.count;
-    if to_vmm.saturating_sub(others).saturating_mul(2) < kicks.count {
+    if to_vmm.saturating_sub(others.count).saturating_mul(2) < kicks.count {
         return;
     }
-    let (cited, fix) = properties::cited(guest, &["ioeventfd", "vhost", "event-idx"]);
-    let confidence = if cited.is_empty() {
+    let cited = properties::cited(guest, &["ioeventfd", "vhost", "event-idx"]);
+    let confidence = if cited.evidence.is_empty() {
         Confidence::Medium
     } else {
         Confidence::High
@@ -105,13 +106,13 @@ pub(super) fn kicks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
         figure(to_vmm as f64),
         guest.window()
     );
-    let first = [
+    let mut evidence = vec![
         kicks.describe(guest, "virtio notifications", ""),
         format!("{to_vmm}, which other accesses do not explain"),
     ];
-    let evidence = first.into_iter().chain(cited).collect();
+    evidence.extend(cited.evidence);
     let mut fix = fixes::or_advice(
-        fix,
+        cited.fixes,
         fixes::advice("Check that nothing sets ioeventfd=off on the device"),
     );
     fix.push(fixes::advice(
@@ -122,7 +123,7 @@ pub(super) fn kicks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
 }
 
 /// Wake-ups per second that are reported when the kworker is on an isolated CPU.
-const MIN_ISOLATED: f64 = 10.0;
+const MIN_ISOLATED_WAKES_PER_S: f64 = 10.0;
 
 /// The CPU of a bound kworker: `kworker/3:1`, `kworker/3:1H-kblockd`. Unbound ones are
 /// `kworker/u8:2`.
@@ -131,18 +132,23 @@ fn kworker_cpu(comm: &str) -> Option<u32> {
     cpu.parse().ok()
 }
 
-/// kworkers that inject the interrupts of devices.
-/// How often kworkers woke a vCPU.
-fn kworker_wakes(vcpu: &ThreadModel) -> u64 {
-    let wakers = vcpu.woken_by.iter();
-    let kworkers = wakers.filter(|waker| waker.comm.starts_with("kworker/"));
+/// How often kworkers woke a thread.
+fn kworker_wakes(thread: &ThreadModel) -> u64 {
+    let kworkers = thread
+        .woken_by
+        .iter()
+        .filter(|waker| waker.comm.starts_with("kworker/"));
     total(kworkers.map(|waker| waker.count))
 }
 
+/// kworkers that inject the interrupts of devices.
 pub(super) fn kworker(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let Some(seconds) = guest.seconds else { return };
-    let mut vcpus = guest.domain.vcpus();
-    if !vcpus.any(|t| t.wakeups.is_some() || !t.woken_by.is_empty()) {
+    if guest
+        .domain
+        .vcpus()
+        .all(|vcpu| vcpu.wakeups.is_none() && vcpu.woken_by.is_empty())
+    {
         let mut pins = guest.domain.vcpus().filter_map(ThreadModel::pinned_cpu);
         if pins.any(|cpu| ctx.topology().is_isolated(cpu)) {
             verdicts
@@ -150,7 +156,7 @@ pub(super) fn kworker(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
         }
         return;
     }
-    let Some(thread) = guest.domain.vcpus().max_by_key(|t| kworker_wakes(t)) else {
+    let Some(thread) = guest.domain.vcpus().max_by_key(|vcpu| kworker_wakes(vcpu)) else {
         return;
     };
     let rate = kworker_wakes(thread) as f64 / seconds;
@@ -160,7 +166,7 @@ pub(super) fn kworker(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
         .any(|waker| kworker_cpu(&waker.comm).is_some_and(|cpu| ctx.topology().is_isolated(cpu)));
     let severity = if rate >= ctx.thresholds().devices.kworker_wakes {
         Severity::Warning
-    } else if is_isolated && rate >= MIN_ISOLATED {
+    } else if is_isolated && rate >= MIN_ISOLATED_WAKES_PER_S {
         Severity::Info
     } else {
         return;

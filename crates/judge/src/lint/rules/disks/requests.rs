@@ -13,7 +13,7 @@ use sample::{DomainState, ThreadKind};
 /// How many requests a bus takes at once. IDE knows no queue; native command queuing has
 /// `NCQ_MAX_TAGS` on AHCI controllers; virtio-scsi has `cmd_per_lun`, and a queue of virtio-blk has
 /// 128 places or 256 (hw/block/virtio-blk.c, hw/scsi/virtio-scsi.c).
-const SLOTS: &[(&str, f64)] = &[
+const BUS_SLOTS: &[(&str, f64)] = &[
     ("ide", 1.0),
     ("sata", 32.0),
     ("ahci", 32.0),
@@ -23,12 +23,12 @@ const SLOTS: &[(&str, f64)] = &[
 
 /// QEMU counts requests that wait for the limit as under way: with fewer on average the limit holds
 /// nothing back.
-const MIN_WAITING: f64 = 0.5;
+const MIN_WAITING_REQUESTS: f64 = 0.5;
 
 /// The host's devices saw at least this part of the guest's requests, else the page cache or the
 /// network answers them. QEMU splits and merges requests, so the two counts differ on a healthy
 /// guest as well.
-const SEEN: f64 = 0.5;
+const MIN_SEEN_SHARE: f64 = 0.5;
 
 const NOT_TIMED: &str = "the host's block devices are not timed: kvmtop --engine-detail disks, or \
     the list of disks";
@@ -37,10 +37,11 @@ const NOT_TIMED: &str = "the host's block devices are not timed: kvmtop --engine
 const WINDOW: &str = "between the last two readings";
 
 /// How many requests the guest can have under way on a disk's bus at once.
-fn slots(disk: &DiskConfig<'_>) -> Option<f64> {
-    SLOTS
+fn disk_slots(guest: &GuestContext<'_>, disk: &DiskRates) -> Option<f64> {
+    let bus = config_of(guest, disk)?.bus?;
+    BUS_SLOTS
         .iter()
-        .find(|(prefix, _)| disk.bus.is_some_and(|bus| bus.starts_with(prefix)))
+        .find(|(prefix, _)| bus.starts_with(prefix))
         .map(|(_, slots)| *slots)
 }
 
@@ -48,17 +49,15 @@ fn config_of<'a>(guest: &GuestContext<'a>, disk: &DiskRates) -> Option<DiskConfi
     DiskConfig::find(&guest.domain.facts, &disk.name)
 }
 
-/// The disk with the largest first figure.
-fn worst_disk<'a, T>(
+/// The disk with the largest figure, and that figure.
+fn worst_disk<'a>(
     guest: &GuestContext<'a>,
-    figures: impl Fn(&DiskRates) -> Option<(f64, T)>,
-) -> Option<(&'a DiskRates, f64, T)> {
-    let all = guest
-        .domain
-        .disks
-        .iter()
-        .filter_map(|disk| figures(disk).map(|(first, rest)| (disk, first, rest)));
-    all.max_by(|a, b| a.1.total_cmp(&b.1))
+    figure: impl Fn(&DiskRates) -> Option<f64>,
+) -> Option<(&'a DiskRates, f64)> {
+    let disks = guest.domain.disks.iter();
+    disks
+        .filter_map(|disk| Some((disk, figure(disk)?)))
+        .max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 fn mark(disk: &DiskRates) -> Vec<Mark> {
@@ -71,12 +70,12 @@ pub(super) fn errors(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         .iter()
         .filter(|g| g.not_judged.is_none() && g.domain.state != DomainState::Ended)
     {
-        let worst = worst_disk(guest, |disk| {
-            Some((disk.failed_ops.filter(|n| *n > 0.0)?, ()))
-        });
-        let Some((disk, rate, ())) = worst else {
+        let Some((disk, rate)) = worst_disk(guest, |disk| disk.failed_ops) else {
             continue;
         };
+        if rate <= 0.0 {
+            continue;
+        }
         let evidence = vec![
             format!(
                 "disk {}: {} failed requests/s {WINDOW}",
@@ -106,22 +105,22 @@ pub(super) fn errors(ctx: &Context<'_>, verdicts: &mut Verdicts) {
 
 pub(super) fn flushes(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().disks;
-    let worst = worst_disk(guest, |disk| {
+    let Some((disk, percent)) = worst_disk(guest, |disk| {
         let ops = disk.flush_ops.filter(|ops| *ops >= t.flushes)?;
-        let us = disk.flush_mean_us?;
-        Some((ops * us / 1e4, (ops, us)))
-    });
-    let Some((disk, percent, (ops, us))) = worst else {
+        Some(ops * disk.flush_mean_us? / 1e4)
+    }) else {
         return;
     };
     let Some(severity) = t.flush_time.of(percent) else {
         return;
     };
-    let (name, percent, ops, us) = (&disk.name, figure(percent), figure(ops), duration(us));
     let evidence = vec![
         format!(
-            "disk {name}: a flush is under way for {percent} % of the time: {ops} flushes/s of \
-            {us}, {WINDOW}"
+            "disk {}: a flush is under way for {} % of the time: {} flushes/s of {}, {WINDOW}",
+            disk.name,
+            figure(percent),
+            or_unknown(disk.flush_ops, figure),
+            or_unknown(disk.flush_mean_us, duration)
         ),
         latencies(disk),
     ];
@@ -143,31 +142,29 @@ pub(super) fn flushes(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
 
 pub(super) fn queue(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().disks;
-    let fullest = worst_disk(guest, |disk| {
-        let slots = slots(&config_of(guest, disk)?)?;
-        Some((100.0 * disk.queue_depth? / slots, slots))
-    });
-    let Some((disk, percent, slots)) = fullest else {
+    let Some((disk, percent)) = worst_disk(guest, |disk| {
+        Some(100.0 * disk.queue_depth? / disk_slots(guest, disk)?)
+    }) else {
+        return;
+    };
+    let Some(slots) = disk_slots(guest, disk) else {
         return;
     };
     if percent < t.queue_full {
         return;
     }
-    let slow = disk.slowest_us().is_some_and(|us| us >= t.queue_us);
-    let (name, depth, percent) = (
-        &disk.name,
-        or_unknown(disk.queue_depth, figure),
-        figure(percent),
-    );
-    let places = figure(slots);
+    let is_slow = disk.slowest_us().is_some_and(|us| us >= t.queue_us);
     let evidence = vec![
         format!(
-            "disk {name}: {depth} requests under way on average, {percent} % of the {places} that \
-            its bus takes"
+            "disk {}: {} requests under way on average, {} % of the {} that its bus takes",
+            disk.name,
+            or_unknown(disk.queue_depth, figure),
+            figure(percent),
+            figure(slots)
         ),
         latencies(disk),
     ];
-    let severity = if slow {
+    let severity = if is_slow {
         Severity::Warning
     } else {
         Severity::Info
@@ -194,11 +191,14 @@ struct AtLimit<'a> {
 
 pub(super) fn throttled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let steps = &ctx.thresholds().disks.throttled;
-    let waiting = at_limits(guest).filter(|at| {
+    let mut at_limits = at_limits(guest);
+    at_limits.retain(|at| {
         let depth = at.disk.queue_depth;
-        depth.is_none_or(|depth| depth >= MIN_WAITING)
+        depth.is_none_or(|depth| depth >= MIN_WAITING_REQUESTS)
     });
-    let worst = waiting.max_by(|a, b| a.percent.total_cmp(&b.percent));
+    let worst = at_limits
+        .iter()
+        .max_by(|a, b| a.percent.total_cmp(&b.percent));
     let Some(AtLimit {
         disk,
         limit,
@@ -209,7 +209,7 @@ pub(super) fn throttled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     else {
         return;
     };
-    let Some(severity) = steps.of(percent) else {
+    let Some(severity) = steps.of(*percent) else {
         return;
     };
     let unit = if limit.contains("bytes") {
@@ -217,14 +217,19 @@ pub(super) fn throttled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     } else {
         "op/s"
     };
-    let (name, depth) = (&disk.name, or_unknown(disk.queue_depth, figure));
-    let (rate, most, percent) = (figure(rate), figure(most), figure(percent));
     let evidence = vec![
         format!(
-            "disk {name}: {rate} {unit} of at most {most} ({limit}), {percent} % of the limit, \
-            {WINDOW}"
+            "disk {}: {} {unit} of at most {} ({limit}), {} % of the limit, {WINDOW}",
+            disk.name,
+            figure(*rate),
+            figure(*most),
+            figure(*percent)
         ),
-        format!("{depth} requests under way on average; {}", latencies(disk)),
+        format!(
+            "{} requests under way on average; {}",
+            or_unknown(disk.queue_depth, figure),
+            latencies(disk)
+        ),
     ];
     let confidence = if disk.queue_depth.is_some() {
         Confidence::High
@@ -235,7 +240,7 @@ pub(super) fn throttled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
         severity,
         confidence,
         evidence,
-        vec![lift(guest, name, limit)],
+        vec![lift(guest, &disk.name, limit)],
     );
     verdicts.find(Finding {
         marks: mark(disk),
@@ -246,83 +251,137 @@ pub(super) fn throttled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
 /// Whether a disk of the guest is at one of its limits: what it waits for is known then.
 pub(super) fn is_at_limit(ctx: &Context<'_>, guest: &GuestContext<'_>) -> bool {
     let steps = &ctx.thresholds().disks.throttled;
-    at_limits(guest).any(|at| steps.of(at.percent).is_some())
+    at_limits(guest)
+        .iter()
+        .any(|at| steps.of(at.percent).is_some())
 }
 
-fn at_limits<'a>(guest: &GuestContext<'a>) -> impl Iterator<Item = AtLimit<'a>> {
-    let mut limits = Vec::new();
+/// What the guest's disks use of each limit that is set.
+fn at_limits<'a>(guest: &GuestContext<'a>) -> Vec<AtLimit<'a>> {
+    let mut all = Vec::new();
     for disk in &guest.domain.disks {
-        if let Some(config) = config_of(guest, disk) {
-            for (name, most) in config.limits {
-                limits.push((disk, name.as_str(), *most as f64));
+        let Some(config) = config_of(guest, disk) else {
+            continue;
+        };
+        for (limit, most) in config.limits {
+            let most = *most as f64;
+            let rate = match limit.as_str() {
+                "total_iops_sec" => disk.read_ops + disk.write_ops,
+                "read_iops_sec" => disk.read_ops,
+                "write_iops_sec" => disk.write_ops,
+                "total_bytes_sec" => disk.read_bytes + disk.write_bytes,
+                "read_bytes_sec" => disk.read_bytes,
+                "write_bytes_sec" => disk.write_bytes,
+                _ => continue,
+            };
+            if most > 0.0 {
+                all.push(AtLimit {
+                    disk,
+                    limit,
+                    rate,
+                    most,
+                    percent: 100.0 * rate / most,
+                });
             }
         }
     }
-    limits.retain(|(.., most)| *most > 0.0);
-    limits.into_iter().filter_map(|(disk, limit, most)| {
-        let rate = match limit {
-            "total_iops_sec" => disk.read_ops + disk.write_ops,
-            "read_iops_sec" => disk.read_ops,
-            "write_iops_sec" => disk.write_ops,
-            "total_bytes_sec" => disk.read_bytes + disk.write_bytes,
-            "read_bytes_sec" => disk.read_bytes,
-            "write_bytes_sec" => disk.write_bytes,
-            _ => return None,
-        };
-        Some(AtLimit {
-            disk,
-            limit,
-            rate,
-            most,
-            percent: 100.0 * rate / most,
-        })
-    })
+    all
 }
 
 /// What removes a limit.
 fn lift(guest: &GuestContext<'_>, disk: &str, limit: &str) -> Fix {
     if guest.config.libvirt == Some(false) {
         let raise = format!(
-            "Raise the limits of the drive {disk} (block_set_io_throttle in QEMU's monitor while it \
-                runs)"
+            "Raise the limits of the drive {disk} (block_set_io_throttle in QEMU's monitor \
+                while it runs)"
         );
         return fixes::advice(raise);
     }
-    let (disk, option) = (shell::quoted(disk), limit.replace('_', "-"));
-    let rest = format!("{disk} --{option} 0 {}", fixes::scope(guest));
+    let rest = format!(
+        "{} --{} 0 {}",
+        shell::quoted(disk),
+        limit.replace('_', "-"),
+        fixes::scope(guest)
+    );
     fixes::command(fixes::virsh(guest, "blkdeviotune", &rest)).needing(
         "takes effect at once and is kept; the guest may then use as much of the \
         storage as it wants",
     )
 }
 
+/// Reads and writes, and how long one takes on average.
+struct Requests {
+    ops: f64,
+    mean_us: f64,
+}
+
+impl Requests {
+    /// All of these together. `None` without requests.
+    fn together(parts: Vec<Self>) -> Option<Self> {
+        let mut ops = 0.0;
+        let mut time = 0.0;
+        for part in parts {
+            ops += part.ops;
+            time += part.ops * part.mean_us;
+        }
+        if ops > 0.0 {
+            let mean_us = time / ops;
+            Some(Self { ops, mean_us })
+        } else {
+            None
+        }
+    }
+}
+
+/// The requests of a guest whose time is known.
+fn guest_requests(guest: &GuestContext<'_>) -> Option<Requests> {
+    let mut all = Vec::new();
+    for disk in &guest.domain.disks {
+        if let Some(mean_us) = disk.read_mean_us {
+            let ops = disk.read_ops;
+            all.push(Requests { ops, mean_us });
+        }
+        if let Some(mean_us) = disk.write_mean_us {
+            let ops = disk.write_ops;
+            all.push(Requests { ops, mean_us });
+        }
+    }
+    Requests::together(all)
+}
+
+/// The same of the host's block devices.
+fn host_requests(disks: &[HostDiskModel]) -> Option<Requests> {
+    let mut all = Vec::new();
+    for disk in addressed(disks) {
+        if let Some(mean_us) = disk.mean_us().0 {
+            let ops = disk.ops();
+            all.push(Requests { ops, mean_us });
+        }
+    }
+    Requests::together(all)
+}
+
 pub(super) fn latency(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().disks;
-    let mut kinds = Vec::new();
-    for disk in &guest.domain.disks {
-        kinds.extend(disk.read_mean_us.map(|us| (disk.read_ops, us)));
-        kinds.extend(disk.write_mean_us.map(|us| (disk.write_ops, us)));
-    }
-    let Some((ops, guest_us)) = mean(kinds.into_iter()) else {
+    let Some(requests) = guest_requests(guest) else {
         return;
     };
     // The whole wait is less than a finding needs in any case.
-    if ops < t.timed_ops || t.outside_us.of(guest_us).is_none() {
+    if requests.ops < t.timed_ops || t.outside_us.of(requests.mean_us).is_none() {
         return;
     }
     let Some(disks) = &guest.domain.host_disks else {
         return verdicts.cannot_tell(NOT_TIMED);
     };
-    let taken = mean(addressed(disks).filter_map(|disk| Some((disk.ops(), disk.mean_us().0?))));
-    let Some((host_ops, host_us)) = taken else {
+    let Some(host_requests) = host_requests(disks) else {
         return;
     };
-    let outside_us = guest_us - host_us;
-    let percent = 100.0 * outside_us / guest_us;
+    let outside_us = requests.mean_us - host_requests.mean_us;
+    let percent = 100.0 * outside_us / requests.mean_us;
     let Some(severity) = t.outside_us.of(outside_us) else {
         return;
     };
-    if host_ops < t.timed_ops.max(SEEN * ops)
+    if host_requests.ops < t.timed_ops.max(MIN_SEEN_SHARE * requests.ops)
         || percent < t.outside_percent
         || is_at_limit(ctx, guest)
     {
@@ -334,8 +393,8 @@ pub(super) fn latency(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
         Some(format!(
             "the guest waits {} for a read or write, the host's block devices take {} of it: {} % \
                 is spent outside them",
-            duration(guest_us),
-            duration(host_us),
+            duration(requests.mean_us),
+            duration(host_requests.mean_us),
             figure(percent)
         )),
         most.map(device),
@@ -347,18 +406,7 @@ pub(super) fn latency(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
             )
         }),
     ]);
-    let first = match submitter {
-        Some((ThreadKind::Main, _)) => Some(fixes::libvirt_advice(
-            "Give the disk an IOThread (<iothreads> and <driver iothread=> in the domain's XML)",
-        )),
-        Some((ThreadKind::Pool, _)) => Some(fixes::advice(
-            "Use cache='none' with io='native' or io='io_uring' for the disk",
-        )),
-        _ => None,
-    };
-    let look = fixes::advice(
-        "Look whether the thread that serves the disk waits for a CPU, or uses all of one",
-    );
+    let submitter = submitter.map(|(who, _)| who);
     let timed = guest
         .domain
         .disks
@@ -370,9 +418,27 @@ pub(super) fn latency(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
             severity,
             Confidence::Medium,
             evidence,
-            known([first, Some(look)]),
+            faster_requests(submitter),
         )
     });
+}
+
+/// What shortens the way to the host's devices, by the thread that submits most requests.
+fn faster_requests(submitter: Option<ThreadKind>) -> Vec<Fix> {
+    let mut fix = Vec::new();
+    match submitter {
+        Some(ThreadKind::Main) => fix.push(fixes::libvirt_advice(
+            "Give the disk an IOThread (<iothreads> and <driver iothread=> in the domain's XML)",
+        )),
+        Some(ThreadKind::Pool) => fix.push(fixes::advice(
+            "Use cache='none' with io='native' or io='io_uring' for the disk",
+        )),
+        _ => {}
+    }
+    fix.push(fixes::advice(
+        "Look whether the thread that serves the disk waits for a CPU, or uses all of one",
+    ));
+    fix
 }
 
 /// A block device of the host that is slow.
@@ -385,9 +451,10 @@ pub(super) fn slow_storage(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
             .iter()
             .filter_map(DiskRates::slowest_us)
             .any(|us| t.storage_us.of(us).is_some());
-        return if slow {
+        if slow {
             verdicts.cannot_tell(NOT_TIMED);
-        };
+        }
+        return;
     };
     let timed = addressed(disks)
         .filter(|disk| disk.ops() >= t.timed_ops)
@@ -411,31 +478,25 @@ pub(super) fn slow_storage(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
 }
 
 fn device(disk: &HostDiskModel) -> String {
-    let (total, inside) = disk.mean_us();
+    let (mean_us, inside_us) = disk.mean_us();
     let alias = disk
         .alias
         .as_ref()
         .map(|alias| format!(" ({alias})"))
         .unwrap_or_default();
-    let inside = inside
+    let inside = inside_us
         .map(|us| format!(", {} of it in the device", duration(us)))
         .unwrap_or_default();
-    let (name, ops, total) = (&disk.name, figure(disk.ops()), or_unknown(total, duration));
     let p99 = disk
         .p99_us()
         .map(|us| format!("; 99 % within {}", duration(us)))
         .unwrap_or_default();
-    format!("{name}{alias}: {total} on average for {ops} reads and writes/s{inside}{p99}")
-}
-
-/// The sum of rates, and the mean time.
-fn mean(parts: impl Iterator<Item = (f64, f64)>) -> Option<(f64, f64)> {
-    let (ops, time) = parts.fold((0.0, 0.0), |(ops, time), (n, us)| (ops + n, time + n * us));
-    if ops > 0.0 {
-        Some((ops, time / ops))
-    } else {
-        None
-    }
+    format!(
+        "{}{alias}: {} on average for {} reads and writes/s{inside}{p99}",
+        disk.name,
+        or_unknown(mean_us, duration),
+        figure(disk.ops())
+    )
 }
 
 fn latencies(disk: &DiskRates) -> String {

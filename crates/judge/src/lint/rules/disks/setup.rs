@@ -22,9 +22,12 @@ const EMULATED: &str = "emulated disk controller";
 /// The worst first.
 static FLAWS: [Flaw; 5] = [
     Flaw {
-        evidence: |_, _, disk| match disk.cache {
-            Some("unsafe") => Some("cache=unsafe".to_owned()),
-            _ => None,
+        evidence: |_, _, disk| {
+            if disk.cache == Some("unsafe") {
+                Some("cache=unsafe".to_owned())
+            } else {
+                None
+            }
         },
         prose: Prose {
             title: "The flushes of the disk DISK are ignored: a crash of the host can destroy its \
@@ -103,10 +106,11 @@ static FLAWS: [Flaw; 5] = [
             let cache = disk
                 .cache
                 .filter(|cache| matches!(*cache, "none" | "directsync"))?;
-            if disk.aio != Some("threads") || !disk.on_block_device {
-                return None;
+            if disk.aio == Some("threads") && disk.on_block_device {
+                Some(format!("aio=threads with cache={cache}, on a block device"))
+            } else {
+                None
             }
-            Some(format!("aio=threads with cache={cache}, on a block device"))
         },
         prose: Prose {
             title: "The disk DISK uses QEMU's pool of threads, though it bypasses the page cache",
@@ -141,8 +145,11 @@ fn in_main_loop(
     }
     let mut disks = guest.domain.disks.iter();
     let rates = disks.find(|rates| rates.name == disk.name)?;
-    let ops = Some(rates.read_ops + rates.write_ops).filter(|ops| *ops >= t.busy_ops)?;
-    let main = Some(guest.domain.emulator()?.cpu?.busy()).filter(|main| *main >= t.busy_main)?;
+    let ops = rates.read_ops + rates.write_ops;
+    let main = guest.domain.emulator()?.cpu?.busy();
+    if ops < t.busy_ops || main < t.busy_main {
+        return None;
+    }
     Some(format!(
         "{} requests/s without an IOThread; the main thread uses {} % of a CPU",
         figure(ops),

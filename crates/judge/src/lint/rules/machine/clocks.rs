@@ -43,11 +43,37 @@ pub(super) fn frequency(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     }
 }
 
-/// A busy CPU at a low clock.
-struct SlowCpu {
+/// A busy CPU whose clock is known.
+struct BusyCpu {
     cpu: u32,
     khz: f64,
     busy: f64,
+}
+
+fn busy_cpus(ctx: &Context<'_>) -> Vec<BusyCpu> {
+    let others = ctx.param(EFFICIENCY_CPUS).unwrap_or_default();
+    let others = CpuSet::parse(others).unwrap_or_default();
+    // Without a tick the kernel shows what it asked for, not what the CPU does.
+    let others = others.union(&ctx.topology().nohz_full.clone().unwrap_or_default());
+    let mut all = Vec::new();
+    for cpu in &ctx.model.host.cpus {
+        let Some(khz) = cpu.frequency_khz else {
+            continue;
+        };
+        let Some(time) = cpu.time else {
+            continue;
+        };
+        let busy = time.busy();
+        if busy < ctx.thresholds().machine.clock_busy || others.contains(cpu.cpu) {
+            continue;
+        }
+        all.push(BusyCpu {
+            cpu: cpu.cpu,
+            khz: khz as f64,
+            busy,
+        });
+    }
+    all
 }
 
 /// Busy CPUs at low clocks.
@@ -56,26 +82,9 @@ fn by_clocks(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let Some(full) = khz(ctx, CPU_BASE_KHZ).or_else(|| khz(ctx, CPU_MAX_KHZ)) else {
         return;
     };
-    let others = ctx.param(EFFICIENCY_CPUS).unwrap_or_default();
-    let others = CpuSet::parse(others).unwrap_or_default();
-    // Without a tick the kernel shows what it asked for, not what the CPU does.
-    let others = others.union(&ctx.topology().nohz_full.clone().unwrap_or_default());
-    let mut slow: Vec<SlowCpu> = Vec::new();
-    let mut busy_cpus = 0;
-    for cpu in &ctx.model.host.cpus {
-        let (Some(khz), Some(time)) = (cpu.frequency_khz, cpu.time) else {
-            continue;
-        };
-        let (khz, busy) = (khz as f64, time.busy());
-        if busy < t.clock_busy || others.contains(cpu.cpu) {
-            continue;
-        }
-        busy_cpus += 1;
-        if 100.0 * khz / full < t.slow_clock {
-            let cpu = cpu.cpu;
-            slow.push(SlowCpu { cpu, khz, busy });
-        }
-    }
+    let mut slow = busy_cpus(ctx);
+    let count = slow.len();
+    slow.retain(|cpu| 100.0 * cpu.khz / full < t.slow_clock);
     let limits = fixes::advice(
         "Look for what limits the clock: firmware or BMC, a power cap, heat, scaling_max_freq",
     );
@@ -90,7 +99,7 @@ fn by_clocks(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         return;
     };
     let mut evidence = vec![format!(
-        "CPU {} runs at {} while it is {} % busy; {} of {busy_cpus} busy CPUs run below {} % of {}",
+        "CPU {} runs at {} while it is {} % busy; {} of {count} busy CPUs run below {} % of {}",
         worst.cpu,
         clock(worst.khz),
         figure(worst.busy),
@@ -125,20 +134,21 @@ fn by_clocks(ctx: &Context<'_>, verdicts: &mut Verdicts) {
 /// How often heat throttled CPUs, as last read.
 fn throttled(ctx: &Context<'_>) -> Option<String> {
     let cpus = &ctx.model.host.cpus;
-    let worst = cpus.iter().max_by_key(|cpu| times_throttled(cpu))?;
-    let times = times_throttled(worst);
-    if times == 0 {
+    let worst = cpus.iter().max_by_key(|cpu| throttles(cpu))?;
+    if throttles(worst) == 0 {
         return None;
     }
     Some(format!(
-        "heat throttled {} of {} CPUs; CPU {} most often: {times} in {}",
-        cpus.iter().filter(|cpu| times_throttled(cpu) > 0).count(),
+        "heat throttled {} of {} CPUs; CPU {} most often: {} in {}",
+        cpus.iter().filter(|cpu| throttles(cpu) > 0).count(),
         cpus.len(),
         worst.cpu,
+        throttles(worst),
         duration(worst.power?.over_ns as f64 / 1e3)
     ))
 }
 
-fn times_throttled(cpu: &CpuModel) -> u64 {
+/// How often heat throttled a CPU; 0 where that is unknown.
+fn throttles(cpu: &CpuModel) -> u64 {
     cpu.power.and_then(|power| power.throttles).unwrap_or(0)
 }

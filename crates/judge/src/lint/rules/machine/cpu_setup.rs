@@ -19,25 +19,27 @@ const MINIMAL: &[&str] = &[
 /// The sockets that a Windows client uses at most: Home one, Pro, Education and Enterprise two.
 const CLIENT_SOCKETS: u32 = 2;
 /// A vCPU with less CPU time is not used, percent.
-const UNUSED: f64 = 1.0;
+const MIN_USED_PERCENT: f64 = 1.0;
 
 pub(super) fn model(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let xml = guest.domain.facts.xml.as_ref().map(|xml| &xml.value);
     let argument = guest.config.cpu_argument.as_deref();
-    // The other modes take no model.
-    let is_custom =
-        xml.is_some_and(|xml| xml.cpu.mode.as_deref().is_none_or(|mode| mode == "custom"));
-    let named = argument.and_then(|argument| argument.split(',').next());
-    let of_xml = match xml {
-        Some(xml) if is_custom => xml.cpu.model.as_deref(),
-        _ => None,
+    let model = if let Some(argument) = argument {
+        argument.split(',').next()
+    } else if let Some(xml) = xml
+        // The other modes take no model.
+        && xml.cpu.mode.as_deref().is_none_or(|mode| mode == "custom")
+    {
+        xml.cpu.model.as_deref()
+    } else {
+        None
     };
-    let Some(model) = named.or(of_xml) else {
+    let Some(model) = model else {
         return;
     };
     // Whoever adds these has chosen the features.
-    let mut features = ["sse4.1", "sse4.2", "sse4_1", "sse4_2", "avx"].into_iter();
-    let by_hand = features.any(|name| {
+    let features = ["sse4.1", "sse4.2", "sse4_1", "sse4_2", "avx"];
+    let by_hand = features.into_iter().any(|name| {
         argument.is_some_and(|argument| argument.contains(name))
             || xml.is_some_and(|xml| xml.cpu.features.contains_key(name))
     });
@@ -86,20 +88,26 @@ fn uses_kvm(guest: &GuestContext<'_>) -> bool {
             return true;
         }
     }
-    let xml = facts.xml.as_ref();
-    xml.is_some_and(|xml| xml.value.domain_type.as_deref() == Some("kvm"))
+    facts
+        .xml
+        .as_ref()
+        .is_some_and(|xml| xml.value.domain_type.as_deref() == Some("kvm"))
 }
 
 pub(super) fn sockets(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let (Some(sockets), Some(vcpus)) = (guest.config.sockets(), guest.config.vcpus) else {
+    let Some(sockets) = guest.config.sockets() else {
+        return;
+    };
+    let Some(vcpus) = guest.config.vcpus else {
         return;
     };
     if !is_client(guest) || sockets <= CLIENT_SOCKETS || !guest.config.is_x86() {
         return;
     }
     let usable = CLIENT_SOCKETS.saturating_mul(vcpus.div_ceil(sockets));
-    let cpu_times = guest.domain.vcpus().filter_map(|vcpu| vcpu.cpu);
-    let busy = cpu_times.filter(|cpu| cpu.busy() >= UNUSED).count() as u32;
+    let vcpu_times = guest.domain.vcpus().filter_map(|vcpu| vcpu.cpu);
+    let used = vcpu_times.filter(|cpu| cpu.busy() >= MIN_USED_PERCENT);
+    let busy = used.count() as u32;
     let exits = guest.domain.vcpu_exits.iter();
     let exiting = exits.filter(|(_, exits)| exits.count > 0).count() as u32;
     // It uses more sockets, whatever its edition.

@@ -24,17 +24,17 @@ pub(super) fn main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     if guest.migrating() || guest.has_job(|_| true) || guest.domain.vcpus().next().is_none() {
         return;
     }
-    let (tid, busy, usr, sys) = (
-        thread.tid,
-        figure(cpu.busy()),
-        figure(cpu.usr),
-        figure(cpu.sys),
-    );
-    let over = guest.window();
-    let mut evidence = vec![format!(
-        "QEMU's main thread uses {busy} % of a CPU ({usr} % user, {sys} % kernel) {over}"
-    )];
-    evidence.push(format!("look at: kvmtop profile {tid}"));
+    let tid = thread.tid;
+    let evidence = vec![
+        format!(
+            "QEMU's main thread uses {} % of a CPU ({} % user, {} % kernel) {}",
+            figure(cpu.busy()),
+            figure(cpu.usr),
+            figure(cpu.sys),
+            guest.window()
+        ),
+        format!("look at: kvmtop profile {tid}"),
+    ];
     let mut fix = Vec::new();
     if guest.config.pins.iothread_count == 0 {
         let xml = "In its XML that is <iothreads>1</iothreads> and <driver iothread='1'/>";
@@ -48,11 +48,10 @@ pub(super) fn main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
         emulated devices",
     ));
     let found = Finding::new(Severity::Warning, Confidence::Medium, evidence, fix);
-    let (target, marks) = (Target::Thread(tid), vec![Mark::Thread(tid)]);
     verdicts.find(Finding {
-        target,
+        target: Target::Thread(tid),
         cost: Some(cpu.busy()),
-        marks,
+        marks: vec![Mark::Thread(tid)],
         ..found
     });
 }
@@ -171,23 +170,24 @@ pub(super) fn faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
 }
 
 /// The part of a vCPU's exits that are at one place, percent.
-const ONE_PLACE: f64 = 80.0;
+const MIN_PLACE_PERCENT: f64 = 80.0;
 
 /// The fewest faults of a vCPU that count together with what other vCPUs do at the same place.
-const OF_ONE: u64 = 3;
+const MIN_VCPU_FAULTS: u64 = 3;
 
 /// Places at which vCPUs fault again and again.
 fn loops<'a>(ctx: &Context<'_>, guest: &GuestContext<'a>) -> Vec<&'a ExitPlace> {
-    let places = &guest.domain.places;
+    let mut places: Vec<&ExitPlace> = guest.domain.places.iter().collect();
+    places.retain(|place| place.count >= MIN_VCPU_FAULTS);
     let mut loops = Vec::new();
-    for place in places.iter().filter(|place| place.count >= OF_ONE) {
+    for place in &places {
+        let share = 100.0 * place.count as f64 / place.of.max(1) as f64;
         let same = places
             .iter()
-            .filter(|p| p.rip == place.rip && p.address == place.address && p.count >= OF_ONE);
-        let count = total(same.map(|p| p.count));
-        let share = 100.0 * place.count as f64 / place.of.max(1) as f64;
-        if count as f64 >= ctx.thresholds().machine.fault_loop && share >= ONE_PLACE {
-            loops.push(place);
+            .filter(|other| other.rip == place.rip && other.address == place.address);
+        let count = total(same.map(|other| other.count));
+        if count as f64 >= ctx.thresholds().machine.fault_loop && share >= MIN_PLACE_PERCENT {
+            loops.push(*place);
         }
     }
     loops
@@ -201,11 +201,11 @@ pub(super) fn fault_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     }
     let mut evidence = Vec::new();
     for place in loops {
-        let count = figure(place.count as f64);
-        let of = figure(place.of as f64);
-        let vcpu = guest.place_vcpu(place);
         evidence.push(format!(
-            "{count} of {of} exits of {vcpu}: {}",
+            "{} of {} exits of {}: {}",
+            figure(place.count as f64),
+            figure(place.of as f64),
+            guest.place_vcpu(place),
             place_text(place)
         ));
     }
@@ -225,7 +225,7 @@ pub(super) fn fault_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
 }
 
 /// Tracepoints of nested exits and entries.
-const EVENTS: [&str; 4] = [
+const NESTED_EVENTS: [&str; 4] = [
     "kvm_nested_vmexit",
     "kvm_nested_vmexit_inject",
     "kvm_nested_vmenter",
@@ -234,7 +234,7 @@ const EVENTS: [&str; 4] = [
 
 pub(super) fn nested(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let exits = guest.exits(&[ExitKind::Nested]);
-    let names = EVENTS
+    let names = NESTED_EVENTS
         .iter()
         .filter_map(|e| guest.domain.kvm_events.get(*e));
     let events = total(names.copied());
@@ -257,7 +257,8 @@ pub(super) fn nested(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
     } else {
         Confidence::High
     };
-    if let (Some(runs), Some(rate)) = (runs, guest.domain.exit_rate.0)
+    if let Some(runs) = runs
+        && let Some(rate) = guest.domain.exit_rate.0
         && runs > 0.0
     {
         share = share.max(100.0 * runs / rate);

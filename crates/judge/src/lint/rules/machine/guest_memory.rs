@@ -119,8 +119,11 @@ pub(super) fn guest_swapped_in(
             .swap
             .map(|(swap, _)| format!("{} of the guest are in swap", bytes(swap))),
         ctx.model.host.memory.map(|m| {
-            let (available, total) = (bytes(m.available), bytes(m.total));
-            format!("the host has {available} of {total} available")
+            format!(
+                "the host has {} of {} available",
+                bytes(m.available),
+                bytes(m.total)
+            )
         }),
     ]);
     let mut fix = vec![fixes::advice(

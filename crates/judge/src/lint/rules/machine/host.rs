@@ -22,14 +22,19 @@ pub(super) fn memory(ctx: &Context<'_>, verdicts: &mut Verdicts) {
                 "takes effect at the guest's next start; only where the host has the memory",
             )
         }));
-        let (swap, grown) = (bytes(swap), bytes(grown.unsigned_abs()));
         let mut evidence = vec![format!(
-            "{swap} of the guest are in swap, {grown} more than before {}",
+            "{} of the guest are in swap, {} more than before {}",
+            bytes(swap),
+            bytes(grown.unsigned_abs()),
             g.window()
         )];
         evidence.extend(ctx.model.host.memory.map(|m| {
-            let (available, total, swap) = (bytes(m.available), bytes(m.total), bytes(m.swap_used));
-            format!("the host has {available} of {total} available and {swap} in swap")
+            format!(
+                "the host has {} of {} available and {} in swap",
+                bytes(m.available),
+                bytes(m.total),
+                bytes(m.swap_used)
+            )
         }));
         verdicts.find_for(
             g,
@@ -49,10 +54,11 @@ pub(super) fn steal(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let Some((cpu, share)) = worst.filter(|w| w.1 >= ctx.thresholds().machine.steal) else {
         return;
     };
-    let (share, all) = (figure(share), figure(total));
-    let stolen =
-        format!("{share} % of CPU {cpu} is stolen; {all} % of one CPU over the whole host");
-    let evidence = vec![stolen];
+    let evidence = vec![format!(
+        "{} % of CPU {cpu} is stolen; {} % of one CPU over the whole host",
+        figure(share),
+        figure(total)
+    )];
     let fix = vec![fixes::advice(
         "Move to a larger or dedicated instance, or ask the outer hypervisor's operator",
     )];

@@ -72,17 +72,17 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     .described(RuleDoc {
         sees: "the guest itself says that it has hardly any memory left",
         problem: "has hardly any memory left",
-        why: "A guest without usable memory drops its caches, swaps, and in the end kills programs, \
-            whatever the host has free",
+        why: "A guest without usable memory drops its caches, swaps, and in the end kills \
+            programs, whatever the host has free",
         thresholds: thresholds![
             machine.guest_usable,
             machine.guest_empty,
             machine.guest_faults,
             machine.guest_swapping
         ],
-        limits: "Needs a balloon whose driver is asked: Proxmox VE asks always, libvirt with <stats \
-            period='10'/> in <memballoon>, QEMU with guest-stats-polling-interval. Critical where \
-            the balloon took the memory",
+        limits: "Needs a balloon whose driver is asked: Proxmox VE asks always, libvirt with \
+            <stats period='10'/> in <memballoon>, QEMU with guest-stats-polling-interval. \
+            Critical where the balloon took the memory",
         fix: "virsh setmem or qm set --balloon where the balloon took it, else more memory",
         links: &["https://libvirt.org/formatdomain.html#memory-balloon-device"],
     }),
@@ -96,8 +96,8 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         problem: "comes back from swap",
         why: "Each page that comes back stopped a vCPU until the disk had read it",
         thresholds: thresholds![machine.swap_in],
-        limits: "Needs a cgroup v2 of the guest's own, and Linux 5.9. Memory that lies in swap and is \
-            not used is no finding",
+        limits: "Needs a cgroup v2 of the guest's own, and Linux 5.9. Memory that lies in swap \
+            and is not used is no finding",
         fix: "Less memory for the guests, or locked memory in the domain's XML",
         links: &[links::MEMORY_BACKING],
     }),

@@ -124,8 +124,7 @@ pub(super) fn stopped(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
 fn is_held(guest: &GuestContext<'_>, stop: &Stop) -> bool {
     let for_s = stop.for_ns as f64 / 1e9;
     let has_job = guest.domain.jobs.iter().any(|job| {
-        let stops_guest = matches!(job.kind, JobKind::Migration | JobKind::Save | JobKind::Dump);
-        stops_guest && !job.has_failed()
+        matches!(job.kind, JobKind::Migration | JobKind::Save | JobKind::Dump) && !job.has_failed()
     });
     match stop.reason {
         StopReason::IoError | StopReason::InternalError | StopReason::GuestPanicked => false,

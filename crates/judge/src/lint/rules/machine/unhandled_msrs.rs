@@ -15,17 +15,22 @@ const SENSORS: Prose = Prose {
         tool in the guest polls them: not the cause of any load",
 };
 
-/// How often guests accessed MSRs that KVM does not have; the flag is true for writes.
-type Accesses = BTreeMap<(u32, bool), u64>;
+/// An access to an MSR that KVM does not have.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct MsrAccess {
+    msr: u32,
+    is_write: bool,
+}
 
-fn add(
-    all: &mut BTreeMap<Option<usize>, Accesses>,
-    owner: Option<usize>,
-    access: (u32, bool),
-    times: u64,
-) {
-    let count = all.entry(owner).or_default().entry(access).or_default();
-    *count = count.saturating_add(times);
+/// How often a guest made each access.
+#[derive(Default)]
+struct Accesses(BTreeMap<MsrAccess, u64>);
+
+impl Accesses {
+    fn add(&mut self, access: MsrAccess, times: u64) {
+        let count = self.0.entry(access).or_default();
+        *count = count.saturating_add(times);
+    }
 }
 
 /// Unhandled MSRs by the index of their guest; `None` where the guest is unknown. Traced accesses
@@ -34,25 +39,29 @@ fn by_guest(ctx: &Context<'_>) -> BTreeMap<Option<usize>, Accesses> {
     let mut all: BTreeMap<Option<usize>, Accesses> = BTreeMap::new();
     for g in &ctx.guests {
         for row in &g.domain.accesses {
-            let msr = row.address.and_then(|a| u32::try_from(a).ok());
-            if let Some(msr) = msr
-                && row.space == Space::Msr
-                && row.faults > 0
-            {
+            if row.space != Space::Msr || row.faults == 0 {
+                continue;
+            }
+            if let Some(msr) = row.address.and_then(|a| u32::try_from(a).ok()) {
                 let is_write = row.direction == Direction::Write;
-                add(&mut all, Some(g.index), (msr, is_write), row.faults);
+                let accesses = all.entry(Some(g.index)).or_default();
+                accesses.add(MsrAccess { msr, is_write }, row.faults);
             }
         }
     }
     for line in &ctx.model.host.kernel_log {
-        let is_access = matches!(line.kind, LogKind::UnhandledMsr | LogKind::IgnoredMsr);
+        if !matches!(line.kind, LogKind::UnhandledMsr | LogKind::IgnoredMsr) {
+            continue;
+        }
         let owner = ctx.by_pid(line.pid);
         // The log of a running host also has lines of guests that ended long ago.
-        if let Some(msr) = line.msr
-            && is_access
-            && (owner.is_some() || ctx.is_file())
-        {
-            add(&mut all, owner, (msr, line.write), 1);
+        if owner.is_none() && !ctx.is_file() {
+            continue;
+        }
+        if let Some(msr) = line.msr {
+            let is_write = line.write;
+            let accesses = all.entry(owner).or_default();
+            accesses.add(MsrAccess { msr, is_write }, 1);
         }
     }
     all
@@ -60,18 +69,20 @@ fn by_guest(ctx: &Context<'_>) -> BTreeMap<Option<usize>, Accesses> {
 
 pub(super) fn unhandled_msrs(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     for (owner, accesses) in by_guest(ctx) {
-        let are_sensors = accesses.keys().all(|(msr, _)| msr::is_power_meter(*msr));
+        let mut are_sensors = true;
         let mut evidence = Vec::new();
-        for ((number, write), times) in &accesses {
-            let name = msr::name(*number).map_or_else(String::new, |name| format!(" ({name})"));
-            let verb = if *write { "written" } else { "read" };
-            evidence.push(format!("MSR {number:#x}{name}: {verb} {times} times"));
+        for (MsrAccess { msr, is_write }, times) in accesses.0 {
+            are_sensors &= msr::is_power_meter(msr);
+            let name = msr::name(msr).map_or_else(String::new, |name| format!(" ({name})"));
+            let verb = if is_write { "written" } else { "read" };
+            evidence.push(format!("MSR {msr:#x}{name}: {verb} {times} times"));
         }
         let fix = vec![fixes::advice(if are_sensors {
             "No action needed; stop the sensor tool in the guest to avoid the messages"
         } else {
-            "No action needed unless the guest misbehaves; then give it a CPU model that KVM knows, \
-                or let such accesses pass with kvm.ignore_msrs=1 (reads return 0, writes are dropped)"
+            "No action needed unless the guest misbehaves; then give it a CPU model that KVM \
+                knows, or let such accesses pass with kvm.ignore_msrs=1 (reads return 0, writes \
+                are dropped)"
         })];
         let mut found = Finding::new(Severity::Info, Confidence::High, evidence, fix);
         if are_sensors {

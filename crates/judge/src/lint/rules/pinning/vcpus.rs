@@ -160,13 +160,19 @@ fn on_several<'a>(
         .filter(|(_, set)| set.is_subset(&map.isolated))
 }
 
+/// A busy vCPU, with the index of its guest.
+struct BusyVcpu {
+    guest: usize,
+    vcpu: u32,
+}
+
 pub(super) fn pile_up(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     if ctx.map().isolated.is_empty() {
         return;
     }
     let busy = ctx.thresholds().pinning.busy;
     // The busy vCPUs of all guests on sets of isolated CPUs, by the CPU that they are on.
-    let mut by_cpu: BTreeMap<u32, Vec<(usize, u32)>> = BTreeMap::new();
+    let mut by_cpu: BTreeMap<u32, Vec<BusyVcpu>> = BTreeMap::new();
     for guest in ctx.running() {
         for (v, _) in on_several(ctx, guest) {
             let thread = guest
@@ -174,33 +180,44 @@ pub(super) fn pile_up(ctx: &Context<'_>, verdicts: &mut Verdicts) {
                 .vcpu(v)
                 .filter(|t| t.cpu.is_some_and(|c| c.wanted() >= busy));
             if let Some(cpu) = thread.and_then(|t| t.place.cpu) {
-                by_cpu.entry(cpu).or_default().push((guest.index, v));
+                by_cpu.entry(cpu).or_default().push(BusyVcpu {
+                    guest: guest.index,
+                    vcpu: v,
+                });
             }
         }
     }
-    let found = ctx
-        .running()
-        .filter_map(|g| Some((g, of_guest(ctx, g, &by_cpu)?)));
-    found.for_each(|(guest, finding)| verdicts.find_for(guest, finding));
+    for guest in ctx.running() {
+        if let Some(finding) = largest_pile(ctx, guest, &by_cpu) {
+            verdicts.find_for(guest, finding);
+        }
+    }
 }
 
-fn of_guest(
+/// The CPU on which most vCPUs pile up, of those with a vCPU of this guest.
+fn largest_pile(
     ctx: &Context<'_>,
     guest: &GuestContext<'_>,
-    by_cpu: &BTreeMap<u32, Vec<(usize, u32)>>,
+    by_cpu: &BTreeMap<u32, Vec<BusyVcpu>>,
 ) -> Option<Finding> {
     let vcpus: Vec<(u32, &CpuSet)> = on_several(ctx, guest).collect();
     let all = vcpus.iter().fold(CpuSet::new(), |a, p| a.union(p.1));
-    let piles = all.iter().filter_map(|cpu| Some((cpu, by_cpu.get(&cpu)?)));
-    let own = piles.filter(|(_, on)| {
-        let is_in = on.iter().any(|(g, _)| *g == guest.index);
-        on.len() > 1 && is_in
-    });
-    let (cpu, on) = own.max_by_key(|(_, on)| on.len())?;
-    let names = on
-        .iter()
-        .map(|(g, v)| format!("vCPU {v} of {}", ctx.guests[*g].name()));
-    let names = listed(names.collect());
+    let mut piles = Vec::new();
+    for cpu in all.iter() {
+        if let Some(on) = by_cpu.get(&cpu)
+            && on.len() > 1
+            && on.iter().any(|one| one.guest == guest.index)
+        {
+            piles.push((cpu, on));
+        }
+    }
+    let (cpu, on) = piles.into_iter().max_by_key(|(_, on)| on.len())?;
+    let mut names = Vec::new();
+    for one in on {
+        let name = ctx.guests[one.guest].name();
+        names.push(format!("vCPU {} of {name}", one.vcpu));
+    }
+    let names = listed(names);
     let evidence = vec![
         format!(
             "{names} are all on CPU {cpu} and want it {}",
@@ -255,7 +272,9 @@ impl Unfollowed {
     }
 
     fn of_guest(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Self {
-        let (pins, layout, online) = (&guest.config.pins, ctx.layout(guest), &ctx.map().all);
+        let pins = &guest.config.pins;
+        let layout = ctx.layout(guest);
+        let online = &ctx.map().all;
         let mut all = Self {
             is_offline: true,
             is_mild: true,

@@ -7,35 +7,34 @@ use crate::lint::facts::{
 };
 use crate::lint::fixes;
 use crate::lint::fixes::placement::guest_placement;
-use crate::model::Rates;
 use crate::model::{ExitKind, ThreadModel};
 
 /// The host has a CPU to spare from this idle time of all CPUs together on, percent of one CPU.
-const IDLE_CPU: f64 = 50.0;
+const MIN_SPARE_PERCENT: f64 = 50.0;
 
 /// The most tasks that evidence names.
 const MAX_TASKS: usize = 3;
 
 /// With less wait, moves within a cache hurt little, percent.
-const LITTLE_WAIT: f64 = 5.0;
+const LITTLE_WAIT_PERCENT: f64 = 5.0;
 
 /// A 99th percentile needs this many wake-ups.
 const MIN_WAKEUPS: u64 = 20;
 
 /// From this wait on, the vCPU competes for its CPU, percent.
-const COMPETES: f64 = 2.0;
+const COMPETING_WAIT_PERCENT: f64 = 2.0;
 
 /// From this use by others on, the CPU is not free, percent.
-const OTHERS_BUSY: f64 = 10.0;
+const MIN_OTHERS_PERCENT: f64 = 10.0;
 
 /// On a host that is idle for more than this, polling hurts nobody, percent.
-const IDLE_HOST: f64 = 20.0;
+const IDLE_HOST_PERCENT: f64 = 20.0;
 
 /// `halt_poll_ns` of x86 (`arch/x86/include/asm/kvm_host.h`, `KVM_HALT_POLL_NS_DEFAULT`).
 const DEFAULT_POLL_NS: &str = "200000";
 
 /// Without the host's tick rate: the highest that kernels are built with (`kernel/Kconfig.hz`).
-const MAX_TICK: f64 = 1000.0;
+const MAX_TICK_HZ: f64 = 1000.0;
 
 pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let mut late = Vec::new();
@@ -43,8 +42,10 @@ pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     let mut lost = 0.0;
     for thread in guest.domain.vcpus() {
         let Some(cpu) = thread.cpu else { continue };
-        let (Some(severity), Some(percent)) = (ctx.severity_of_wait(&cpu), cpu.wait_percent())
-        else {
+        let Some(severity) = ctx.severity_of_wait(&cpu) else {
+            continue;
+        };
+        let Some(percent) = cpu.wait_percent() else {
             continue;
         };
         lost += cpu.wait.unwrap_or(0.0);
@@ -92,7 +93,7 @@ pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
 /// host.
 fn own_cpus(ctx: &Context<'_>, guest: &GuestContext<'_>, lost: f64) -> Vec<Fix> {
     let idle = ctx.model.host.usage().map(|usage| usage.idle * usage.cpus);
-    if idle.is_some_and(|idle| idle < lost.max(IDLE_CPU)) {
+    if idle.is_some_and(|idle| idle < lost.max(MIN_SPARE_PERCENT)) {
         Vec::new()
     } else {
         guest_placement(ctx, guest)
@@ -144,23 +145,26 @@ fn severity(ctx: &Context<'_>, seconds: f64, thread: &ThreadModel) -> Option<Sev
     let moves = &thread.migrations;
     let total = moves.total?;
     let cpu = thread.cpu?;
-    let mut weighted = total as f64 / seconds;
+    let mut rate = total as f64 / seconds;
     if ctx.topology().has_smt() {
         // A move to a sibling keeps the caches: it counts half.
-        let near = total.saturating_sub(moves.cross_core);
-        weighted -= near as f64 / seconds / 2.0;
+        rate -= total.saturating_sub(moves.cross_core) as f64 / seconds / 2.0;
     }
-    match t.migrations.of(weighted) {
-        _ if moves.cross_node as f64 / seconds >= t.far_migrations => Some(Severity::Critical),
-        severity if moves.cross_llc as f64 / seconds >= t.far_migrations => {
-            severity.max(Some(Severity::Warning))
-        }
-        // The scheduler spreads unpinned guests by design; without wait it hurts little.
-        severity if cpu.wait_percent().is_some_and(|w| w < LITTLE_WAIT) => {
-            severity.map(|_| Severity::Info)
-        }
-        severity => severity,
+    if moves.cross_node as f64 / seconds >= t.far_migrations {
+        return Some(Severity::Critical);
     }
+    let severity = t.migrations.of(rate);
+    if moves.cross_llc as f64 / seconds >= t.far_migrations {
+        return severity.max(Some(Severity::Warning));
+    }
+    // The scheduler spreads unpinned guests by design; without wait it hurts little.
+    if cpu
+        .wait_percent()
+        .is_some_and(|wait| wait < LITTLE_WAIT_PERCENT)
+    {
+        return severity.map(|_| Severity::Info);
+    }
+    severity
 }
 
 pub(super) fn migrating(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -221,18 +225,26 @@ pub(super) fn migrating(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
 pub(super) fn wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let (info_us, warning_us) = ctx.thresholds().pinning.wakeup_us;
     for thread in guest.domain.vcpus() {
-        let (Some(cpu), Some(own), Some(w)) = (thread.pinned_cpu(), thread.cpu, &thread.wakeups)
-        else {
+        let Some(cpu) = thread.pinned_cpu() else {
             continue;
         };
-        let (Some(median), Some(p99)) = (w.quantile_us(0.5), w.quantile_us(0.99)) else {
+        let Some(own) = thread.cpu else {
+            continue;
+        };
+        let Some(w) = &thread.wakeups else {
+            continue;
+        };
+        let Some(median) = w.quantile_us(0.5) else {
+            continue;
+        };
+        let Some(p99) = w.quantile_us(0.99) else {
             continue;
         };
         // Other tasks on the CPU are the subject of other rules.
-        let is_shared = own.wait >= Some(COMPETES)
+        let is_shared = own.wait >= Some(COMPETING_WAIT_PERCENT)
             || ctx
                 .busy_of(cpu)
-                .is_none_or(|busy| busy - own.busy() > OTHERS_BUSY);
+                .is_none_or(|busy| busy - own.busy() > MIN_OTHERS_PERCENT);
         if w.count < MIN_WAKEUPS || is_shared || p99 < warning_us && median < info_us {
             continue;
         }
@@ -271,40 +283,48 @@ pub(super) fn wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     }
 }
 
-/// A vCPU that polls: how long, and the part of that after which it slept anyway, percent of a CPU.
-type Poller<'a> = (f64, f64, &'a ThreadModel);
+/// A vCPU that polls.
+struct Poller<'a> {
+    thread: &'a ThreadModel,
+    /// How long it polls, percent of a CPU.
+    percent: f64,
+    /// The part of that after which it slept anyway.
+    failed_percent: f64,
+}
 
 pub(super) fn halt_poll(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().scheduling;
     let poller = busiest(guest, t.halt_poll_guest);
-    let Some((percent, failed, thread)) = poller else {
+    let Some(Poller {
+        thread,
+        percent,
+        failed_percent,
+    }) = poller
+    else {
         return;
     };
     let Some(severity) = t.halt_poll.of(percent) else {
         return;
     };
     let idle = ctx.model.host.usage().map(|h| h.idle);
-    let severity = if idle.is_some_and(|i| i <= IDLE_HOST) {
+    let severity = if idle.is_some_and(|i| i <= IDLE_HOST_PERCENT) {
         severity
     } else {
         Severity::Info
     };
-    let (name, window, ns) = (
-        thread.label(),
-        guest.window(),
-        ctx.param("kvm.halt_poll_ns").unwrap_or(DEFAULT_POLL_NS),
-    );
-    let (polls, failed, runs) = (
-        figure(percent),
-        figure(failed),
-        figure(thread.cpu.map_or(0.0, |c| c.guest)),
-    );
     let evidence = vec![
         format!(
-            "{name} polls {polls} % of the time ({failed} % in vain) {window}, while its guest \
-            runs {runs} %"
+            "{} polls {} % of the time ({} % in vain) {}, while its guest runs {} %",
+            thread.label(),
+            figure(percent),
+            figure(failed_percent),
+            guest.window(),
+            figure(thread.cpu.map_or(0.0, |c| c.guest))
         ),
-        format!("kvm.halt_poll_ns is {ns}"),
+        format!(
+            "kvm.halt_poll_ns is {}",
+            ctx.param("kvm.halt_poll_ns").unwrap_or(DEFAULT_POLL_NS)
+        ),
     ];
     let found = Finding::new(severity, Confidence::High, evidence, less_polling());
     verdicts.find(
@@ -331,25 +351,33 @@ fn less_polling() -> Vec<Fix> {
     ]
 }
 
-fn polled(counters: &Rates) -> Option<(f64, f64)> {
-    let (fail, hit) = (
-        counters.get("halt_poll_fail_ns")?,
-        counters.get("halt_poll_success_ns")?,
-    );
-    Some(((fail + hit) / 1e7, fail / 1e7))
+/// The mostly idle vCPU that polls most; of equal ones the first.
+fn busiest<'a>(guest: &GuestContext<'a>, max_guest_percent: f64) -> Option<Poller<'a>> {
+    let mut busiest: Option<Poller<'a>> = None;
+    for thread in guest.domain.vcpus() {
+        let in_guest = thread.cpu.and_then(|cpu| cpu.kind(|cpu| cpu.guest));
+        if in_guest.is_none_or(|percent| percent >= max_guest_percent) {
+            continue;
+        }
+        if let Some(poller) = polling(thread)
+            && busiest
+                .as_ref()
+                .is_none_or(|most| poller.percent > most.percent)
+        {
+            busiest = Some(poller);
+        }
+    }
+    busiest
 }
 
-/// The mostly idle vCPU that polls most.
-fn busiest<'a>(guest: &GuestContext<'a>, idle: f64) -> Option<Poller<'a>> {
-    let mostly_idle = guest.domain.vcpus().filter(|t| {
-        t.cpu
-            .and_then(|c| c.kind(|c| c.guest))
-            .is_some_and(|g| g < idle)
-    });
-    let pollers = mostly_idle
-        .filter_map(|thread| polled(&thread.counters).map(|(all, failed)| (all, failed, thread)));
-    // Of equal ones the first.
-    pollers.reduce(|a, b| if b.0 > a.0 { b } else { a })
+fn polling(thread: &ThreadModel) -> Option<Poller<'_>> {
+    let fail_ns = thread.counters.get("halt_poll_fail_ns")?;
+    let hit_ns = thread.counters.get("halt_poll_success_ns")?;
+    Some(Poller {
+        thread,
+        percent: (fail_ns + hit_ns) / 1e7,
+        failed_percent: fail_ns / 1e7,
+    })
 }
 
 pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -369,7 +397,7 @@ pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     };
     let t = &ctx.thresholds().scheduling;
     let tick_hz = ctx.model.host.facts.tick_hz;
-    if per_vcpu < tick_hz.map_or(MAX_TICK, f64::from) * t.interrupts_ticks {
+    if per_vcpu < tick_hz.map_or(MAX_TICK_HZ, f64::from) * t.interrupts_ticks {
         return;
     }
     let isolated = guest
@@ -383,7 +411,7 @@ pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     } else {
         Severity::Info
     };
-    let tick = tick_hz.map_or(MAX_TICK, f64::from);
+    let tick = tick_hz.map_or(MAX_TICK_HZ, f64::from);
     let evidence = vec![
         exits.describe(guest, "host interrupts", "in the running guest"),
         format!(

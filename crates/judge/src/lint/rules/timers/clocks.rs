@@ -13,7 +13,7 @@ use sample::Direction;
 
 /// An access to emulated memory that QEMU serves took at least this long on the hosts that were
 /// measured, microseconds; a virtio doorbell that ends in an ioeventfd takes less.
-const TO_VMM_US: f64 = 5.0;
+const MIN_VMM_ACCESS_US: f64 = 5.0;
 
 const TIME_REF_COUNT: u64 = 0x4000_0020;
 const PORTS_UNNAMED: &str = "but the figures do not name the ports (the ioport table does)";
@@ -26,15 +26,15 @@ pub(super) fn acpi_pm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
             && rate >= t.acpi_pm_per_vcpu.warning
             && !guest.has_accesses(Space::Pio)
         {
-            let rate = figure(rate);
-            verdicts.cannot_tell(format!("{rate} port exits/s, {PORTS_UNNAMED}"));
+            verdicts.cannot_tell(format!("{} port exits/s, {PORTS_UNNAMED}", figure(rate)));
         }
         return;
     }
     let Some(rate) = reads.rate_or_tell(guest, verdicts) else {
         return;
     };
-    if reads.per_vcpu.is_none() && rate >= t.acpi_pm_per_vcpu.info {
+    let is_frequent = rate >= t.acpi_pm_per_vcpu.info;
+    if reads.per_vcpu.is_none() && is_frequent {
         verdicts.cannot_tell(NO_VCPUS);
     }
     let by_rate = reads
@@ -49,18 +49,18 @@ pub(super) fn acpi_pm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
                 s
             }
         });
-    let mut severities = [by_rate, None, None];
-    if rate >= t.acpi_pm_per_vcpu.info {
-        severities[1] = ctx.severity_by_cost(guest, &reads);
+    let mut severity = by_rate;
+    if is_frequent {
+        severity = severity.max(ctx.severity_by_cost(guest, &reads));
         if guest.vcpus().is_none() {
-            severities[2] = Some(Severity::Info);
+            severity = severity.max(Some(Severity::Info));
         }
     }
-    let Some(severity) = worst(severities) else {
+    let Some(severity) = severity else {
         return;
     };
-    let ports = guest.accesses(|r| r.space == Space::Pio).count;
     let mut evidence = vec![reads.describe(guest, "reads", "of the ACPI PM timer (acpi-tmr)")];
+    let ports = guest.accesses(|r| r.space == Space::Pio).count;
     if ports > reads.count {
         let share = figure(100.0 * reads.count as f64 / ports as f64);
         evidence.push(format!("{share} % of all port accesses"));
@@ -199,7 +199,7 @@ pub(super) fn clock(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
 /// ioeventfd causes; the configuration has to name the device.
 fn unnamed_clock(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let exits = guest.exits(&[ExitKind::EptMisconfig]);
-    let is_slow = exits.mean_us.is_some_and(|mean| mean >= TO_VMM_US);
+    let is_slow = exits.mean_us.is_some_and(|mean| mean >= MIN_VMM_ACCESS_US);
     let is_frequent = exits.rate >= Some(ctx.thresholds().timers.hpet.warning);
     if !is_slow || !is_frequent || guest.has_accesses(Space::Mmio) {
         return;
@@ -214,11 +214,12 @@ fn unnamed_clock(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ver
             "the guest has an HPET; the mmio table shows whether these are its accesses".into(),
         ];
         // By default it has one, whether it uses it or not.
-        let (severity, confidence) = if guest.config.timers.hpet == Some(true) {
-            (Severity::Warning, Confidence::Medium)
-        } else {
-            (Severity::Info, Confidence::Low)
-        };
+        let mut severity = Severity::Info;
+        let mut confidence = Confidence::Low;
+        if guest.config.timers.hpet == Some(true) {
+            severity = Severity::Warning;
+            confidence = Confidence::Medium;
+        }
         let found = emulated_timer(ctx, guest, severity, evidence).caused_by(exits);
         verdicts.find(Finding {
             confidence,
@@ -230,11 +231,13 @@ fn unnamed_clock(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ver
 /// An HPET that nobody uses still fires in QEMU.
 pub(super) fn idle_cost(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().timers;
-    let thread = guest
-        .domain
-        .emulator()
-        .and_then(|t| Some((t.tid, t.cpu?.busy())));
-    let (Some((tid, main)), Some(cpu)) = (thread, guest.guest_cpu()) else {
+    let Some(thread) = guest.domain.emulator() else {
+        return;
+    };
+    let Some(main) = thread.cpu.map(|cpu| cpu.busy()) else {
+        return;
+    };
+    let Some(cpu) = guest.guest_cpu() else {
         return;
     };
     let needed = guest.kind.windows(Confidence::Low) && !guest.config.hyperv.has("stimer");
@@ -246,15 +249,14 @@ pub(super) fn idle_cost(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     let Some(severity) = t.hpet_idle_main.of(main) else {
         return;
     };
-    let (busy, window, runs) = (figure(main), guest.window(), figure(cpu));
-    let idle = format!(
-        "QEMU's main thread uses {busy} % of a CPU {window}, while the guest runs {runs} % of its \
-        time"
-    );
-    let unused = "the guest has an HPET and does not read it".to_owned();
     let evidence = vec![
-        idle,
-        unused,
+        format!(
+            "QEMU's main thread uses {} % of a CPU {}, while the guest runs {} % of its time",
+            figure(main),
+            guest.window(),
+            figure(cpu)
+        ),
+        "the guest has an HPET and does not read it".to_owned(),
         "look at: strace -c -p PID, where an unused HPET shows \
         a thousand ppoll calls a second"
             .into(),
@@ -262,7 +264,7 @@ pub(super) fn idle_cost(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     let found = Finding::new(severity, Confidence::Low, evidence, fixes::hpet_off(guest));
     verdicts.find(Finding {
         cost: Some(main),
-        marks: vec![Mark::Thread(tid)],
+        marks: vec![Mark::Thread(thread.tid)],
         ..found
     });
 }

@@ -1,7 +1,7 @@
 //! A Windows guest without the Hyper-V clock or timers, which spare it QEMU's.
 
 use crate::lint::facts::{
-    Confidence, Context, Finding, GuestContext, Prose, Severity, Verdicts, worst,
+    Confidence, Context, EventTotals, Finding, GuestContext, Prose, Severity, Verdicts,
 };
 use crate::lint::fixes::hyperv;
 use crate::model::CpuPlace;
@@ -34,32 +34,19 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
     let not_shown: Vec<_> = missing
         .extract_if(.., |name| guest.config.enlightened(name).is_none())
         .collect();
-    // Ports that no table names are the timers' in this configuration.
-    let io = guest.exits(&[ExitKind::Io]);
-    let is_unnamed = guest.running() && !guest.has_accesses(Space::Pio);
-    let io = if is_unnamed && io.rate >= Some(ctx.thresholds().timers.rtc.warning) {
-        Some(io)
-    } else {
-        None
-    };
-    let prose = match (
-        hidden,
-        missing.contains(&CLOCK),
-        missing.contains(&"stimer"),
-    ) {
-        (true, ..) => Some(HIDDEN_HYPERVISOR),
-        // The rule's own words.
-        (_, true, _) => None,
-        (_, false, true) => Some(NO_SYNTHETIC_TIMERS),
-        _ if not_shown.is_empty() => return,
-        _ => {
-            return verdicts.cannot_tell(
+    let lacks_clock = missing.contains(&CLOCK);
+    let lacks_timers = missing.contains(&"stimer");
+    if !hidden && !lacks_clock && !lacks_timers {
+        if !not_shown.is_empty() {
+            verdicts.cannot_tell(
                 "the configuration does not show the Hyper-V clock \
             and timers (add the whole virsh dumpxml)",
             );
         }
-    };
+        return;
+    }
     let mut evidence = Vec::new();
+    let io = unnamed_ports(ctx, guest);
     if let Some(io) = &io {
         evidence.push(io.describe(guest, "port exits", ""));
         evidence.push(
@@ -75,22 +62,42 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
         let missing = missing.join(", ");
         evidence.push(format!("missing from the configuration: {missing}"));
     }
-    let reasons = guest.kind.reasons.join(", ");
-    evidence.push(format!("the guest counts as Windows because {reasons}"));
+    evidence.push(format!(
+        "the guest counts as Windows because {}",
+        guest.kind.reasons.join(", ")
+    ));
     evidence.extend(decided_elsewhere(guest));
-    let by_cost = io.as_ref().and_then(|io| ctx.severity_by_cost(guest, io));
-    let severity = worst([io.as_ref().map(|_| Severity::Warning), by_cost]).unwrap_or_default();
-    let found = Finding::new(
+    let severity = match &io {
+        Some(io) => Severity::Warning.max(ctx.severity_by_cost(guest, io).unwrap_or_default()),
+        None => Severity::default(),
+    };
+    let mut found = Finding::new(
         severity,
         guest.kind.sure,
         evidence,
         hyperv::windows_timers(ctx, guest),
     );
-    let found = Finding {
-        comes_first: hidden,
-        ..found.caused_by(io.unwrap_or_default())
-    };
-    verdicts.find(prose.into_iter().fold(found, Finding::saying));
+    found = found.caused_by(io.unwrap_or_default());
+    found.comes_first = hidden;
+    if hidden {
+        found = found.saying(HIDDEN_HYPERVISOR);
+    } else if !lacks_clock {
+        found = found.saying(NO_SYNTHETIC_TIMERS);
+    }
+    verdicts.find(found);
+}
+
+/// Many exits for ports that no table names: in this configuration they are the timers'.
+fn unnamed_ports(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Option<EventTotals> {
+    if !guest.running() || guest.has_accesses(Space::Pio) {
+        return None;
+    }
+    let io = guest.exits(&[ExitKind::Io]);
+    if io.rate >= Some(ctx.thresholds().timers.rtc.warning) {
+        Some(io)
+    } else {
+        None
+    }
 }
 
 /// Which `-cpu` counts, where it is not the one that a reader would look at.

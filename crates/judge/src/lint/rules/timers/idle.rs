@@ -8,7 +8,7 @@ use kvm::Space;
 use sample::Direction;
 
 /// Tick rates that Linux kernels are built with (`kernel/Kconfig.hz`).
-const TICK_RATES: [f64; 4] = [100.0, 250.0, 300.0, 1000.0];
+const TICK_RATES_HZ: [f64; 4] = [100.0, 250.0, 300.0, 1000.0];
 
 /// How far the mean of all vCPUs, and each vCPU, may be from a tick rate.
 const MEAN_TOLERANCE: f64 = 0.06;
@@ -17,18 +17,21 @@ const VCPU_TOLERANCE: f64 = 0.1;
 /// An idle Windows guest that sleeps for less than a millisecond at a time.
 pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().timers;
-    let (Some((rate, sleep_ms)), Some(cpu)) = (guest.halts(), guest.guest_cpu()) else {
+    let Some((rate, sleep_ms)) = guest.halts() else {
         return;
     };
-    let is_idle = guest.kind.windows(Confidence::Low)
-        && cpu < t.idle_guest_cpu
-        && sleep_ms < t.short_sleep_ms;
+    let Some(cpu) = guest.guest_cpu() else {
+        return;
+    };
+    if !guest.kind.windows(Confidence::Low)
+        || cpu >= t.idle_guest_cpu
+        || sleep_ms >= t.short_sleep_ms
+    {
+        return;
+    }
     let Some(severity) = t.idle_halts_per_vcpu.of(rate) else {
         return;
     };
-    if !is_idle {
-        return;
-    }
     let timers = guest.devices(Space::Pio, |n| n == "rtc").rate_or_zero()
         + guest.devices(Space::Mmio, |n| n == "hpet").rate_or_zero();
     if timers < t.rtc.info && guest.config.enlightened("stimer").is_none() {
@@ -42,19 +45,7 @@ pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
     } else {
         severity
     };
-    let io: f64 = guest
-        .domain
-        .disks
-        .iter()
-        .map(|d| d.read_ops + d.write_ops)
-        .sum::<f64>()
-        + guest
-            .domain
-            .nics
-            .iter()
-            .map(|n| n.rx_packets + n.tx_packets)
-            .sum::<f64>();
-    if io > rate / 2.0 {
+    if io_rate(guest) > rate / 2.0 {
         return;
     }
     let mut fix = fixes::hyperv::windows_timers(ctx, guest);
@@ -67,17 +58,26 @@ pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
             ),
         );
     }
-    let (rate, sleep, cpu, window) = (figure(rate), figure(sleep_ms), figure(cpu), guest.window());
-    let halts = format!(
-        "{rate} halts/s per vCPU {window}, {sleep} ms of sleep each, while the guest runs {cpu} % \
-            of the time"
-    );
-    let marks = vec![Mark::Exit("HLT".into())];
-    let evidence = vec![halts];
+    let evidence = vec![format!(
+        "{} halts/s per vCPU {}, {} ms of sleep each, while the guest runs {} % of the time",
+        figure(rate),
+        guest.window(),
+        figure(sleep_ms),
+        figure(cpu)
+    )];
     verdicts.find(Finding {
-        marks,
+        marks: vec![Mark::Exit("HLT".into())],
         ..Finding::new(severity, Confidence::Medium, evidence, fix)
     });
+}
+
+/// Requests and packets per second.
+fn io_rate(guest: &GuestContext<'_>) -> f64 {
+    let disks = guest.domain.disks.iter();
+    let requests: f64 = disks.map(|d| d.read_ops + d.write_ops).sum();
+    let nics = guest.domain.nics.iter();
+    let packets: f64 = nics.map(|n| n.rx_packets + n.tx_packets).sum();
+    requests + packets
 }
 
 /// `IA32_TSC_DEADLINE`, x2APIC's and xAPIC's timer initial count.
@@ -88,6 +88,13 @@ fn programs_timer(r: &AccessRow) -> bool {
             Space::Mmio => r.address == Some(0xfee0_0380),
             Space::Pio => false,
         }
+}
+
+/// How often a vCPU programmed its timer.
+fn timer_settings(guest: &GuestContext<'_>, vcpu: u32) -> u64 {
+    let rows = guest.domain.vcpu_accesses.iter();
+    let own = rows.filter(|r| r.vcpu == Some(vcpu) && programs_timer(r));
+    total(own.map(|r| r.span.count))
 }
 
 /// An idle guest that programs its timer at a tick rate on every vCPU.
@@ -109,42 +116,39 @@ pub(super) fn tick_storm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     let Some(seconds) = guest.seconds else { return };
     let rate = all.rate_or_zero();
     let mean = rate / vcpus;
-    let Some(hz) = TICK_RATES
+    let Some(hz) = TICK_RATES_HZ
         .iter()
         .copied()
         .find(|hz| (mean / hz - 1.0).abs() <= MEAN_TOLERANCE)
     else {
         return;
     };
-    let rows = &guest.domain.vcpu_accesses;
+    let mut severity = Severity::Info;
+    let mut confidence = Confidence::Low;
+    let mut on = "average over";
     let mut slowest = mean;
-    for vcpu in 0..vcpus as u32 {
-        let own = rows
-            .iter()
-            .filter(|r| r.vcpu == Some(vcpu) && programs_timer(r));
-        let own = total(own.map(|r| r.span.count)) as f64 / seconds;
-        if !rows.is_empty() {
+    if !guest.domain.vcpu_accesses.is_empty() {
+        for vcpu in 0..vcpus as u32 {
+            let own = timer_settings(guest, vcpu) as f64 / seconds;
             if (own / hz - 1.0).abs() > VCPU_TOLERANCE {
                 return;
             }
             slowest = slowest.min(own);
         }
+        confidence = Confidence::Medium;
+        on = "each of";
+        if slowest >= t.tick_per_vcpu.warning && rate >= t.tick_storm {
+            severity = Severity::Warning;
+        }
     }
-    let (on, confidence) = if rows.is_empty() {
-        ("average over", Confidence::Low)
-    } else {
-        ("each of", Confidence::Medium)
-    };
-    let is_storm = slowest >= t.tick_per_vcpu.warning && rate >= t.tick_storm;
-    let severity = if is_storm && !rows.is_empty() {
-        Severity::Warning
-    } else {
-        Severity::Info
-    };
-    let (rate, vcpus, cpu) = (figure(slowest), figure(vcpus), figure(cpu));
     let evidence = vec![
         all.describe(guest, "timer settings", ""),
-        format!("{rate}/s on {on} {vcpus} vCPUs, while the guest runs {cpu} % of their time"),
+        format!(
+            "{}/s on {on} {} vCPUs, while the guest runs {} % of their time",
+            figure(slowest),
+            figure(vcpus),
+            figure(cpu)
+        ),
     ];
     let look = fixes::inside(
         guest,
