@@ -57,12 +57,11 @@ fn is_refused(path: &Path, depth: usize, left: &mut usize) -> bool {
         return true;
     }
     *left -= 1;
-    let refused = |e: &io::Error| e.kind() == ErrorKind::PermissionDenied;
     match fs::metadata(path) {
-        Err(e) => refused(&e),
-        Ok(meta) if meta.is_file() => crate::open_regular(path).is_err_and(|e| refused(&e)),
+        Err(e) => is_denied(&e),
+        Ok(meta) if meta.is_file() => crate::open_regular(path).is_err_and(|e| is_denied(&e)),
         Ok(meta) if meta.is_dir() && depth > 0 => match fs::read_dir(path) {
-            Err(e) => refused(&e),
+            Err(e) => is_denied(&e),
             Ok(entries) => entries.flatten().any(|entry| {
                 // A link in a folder may lead back.
                 entry.file_type().is_ok_and(|t| !t.is_symlink())
@@ -77,8 +76,12 @@ fn is_refused(path: &Path, depth: usize, left: &mut usize) -> bool {
 fn is_foreign(folder: &Path) -> bool {
     match fs::metadata(folder) {
         Ok(meta) => meta.uid() != 0 && meta.mode() & 0o002 == 0,
-        Err(e) => e.kind() == ErrorKind::PermissionDenied,
+        Err(e) => is_denied(&e),
     }
+}
+
+fn is_denied(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::PermissionDenied
 }
 
 #[cfg(test)]

@@ -87,9 +87,10 @@ pub fn paranoid() -> Option<i32> {
 /// it can.
 pub fn paranoid_refusal(level: Option<i32>, effective: CapabilitySet) -> Option<(String, String)> {
     let level = level.filter(|level| *level > PARANOID_OF_MAINLINE)?;
-    let barred =
-        effective.contains(CapabilitySet::PERFMON) && !effective.contains(CapabilitySet::SYS_ADMIN);
+    if !effective.contains(CapabilitySet::PERFMON) || effective.contains(CapabilitySet::SYS_ADMIN) {
+        return None;
+    }
     let why =
         format!("kernel.perf_event_paranoid is {level}, with which CAP_PERFMON is not enough");
-    barred.then(|| (why, "sysctl kernel.perf_event_paranoid=2".to_owned()))
+    Some((why, "sysctl kernel.perf_event_paranoid=2".to_owned()))
 }

@@ -57,8 +57,10 @@ pub fn not_ours(meta: &Metadata) -> Option<String> {
     if !meta.is_file() {
         return Some("is not a regular file".into());
     }
-    (meta.uid() != geteuid().as_raw())
-        .then(|| format!("belongs to another user (uid {})", meta.uid()))
+    if meta.uid() != geteuid().as_raw() {
+        return Some(format!("belongs to another user (uid {})", meta.uid()));
+    }
+    None
 }
 
 #[cfg(test)]

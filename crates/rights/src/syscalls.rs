@@ -134,28 +134,37 @@ fn numbers_without_rules() -> BpfProgram {
     const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
     const IS_AT_LEAST: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
     const IS_EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
-    const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
     /// Where `struct seccomp_data` has the number of the call.
     const NUMBER_AT: u32 = 0;
-    let step = |code: u32, k: u32| sock_filter {
+    vec![
+        instruction(LOAD, NUMBER_AT),
+        test(IS_AT_LEAST, X32_BEGIN),
+        refuse_with(libc::EPERM),
+        test(IS_EQUAL, libc::SYS_clone3 as u32),
+        refuse_with(libc::ENOSYS),
+    ]
+}
+
+fn instruction(code: u32, k: u32) -> sock_filter {
+    sock_filter {
         code: code as u16,
         jt: 0,
         jf: 0,
         k,
-    };
-    // One that is false skips the next instruction.
-    let test = |code: u32, k: u32| sock_filter {
+    }
+}
+
+/// A comparison. If it is false, it skips the next instruction.
+fn test(code: u32, k: u32) -> sock_filter {
+    sock_filter {
         jf: 1,
-        ..step(code, k)
-    };
-    let fail = |errno: i32| step(RETURN, SeccompAction::Errno(errno.cast_unsigned()).into());
-    vec![
-        step(LOAD, NUMBER_AT),
-        test(IS_AT_LEAST, X32_BEGIN),
-        fail(libc::EPERM),
-        test(IS_EQUAL, libc::SYS_clone3 as u32),
-        fail(libc::ENOSYS),
-    ]
+        ..instruction(code, k)
+    }
+}
+
+fn refuse_with(errno: i32) -> sock_filter {
+    const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+    instruction(RETURN, SeccompAction::Errno(errno.cast_unsigned()).into())
 }
 
 #[cfg(test)]
