@@ -267,20 +267,14 @@ impl HostMetrics {
     fn about_guests(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let facts = self.each(|labels, guest| {
             let facts = &guest.facts;
-            let text = |known: &Option<Known<String>>| {
-                known
-                    .as_ref()
-                    .map(|k| sanitize(&k.value, 128))
-                    .unwrap_or_default()
-            };
-            let labels = labels.with("uuid", text(&facts.uuid));
+            let labels = labels.with("uuid", text_of(facts.uuid.as_ref()));
             let labels = labels.with(
                 "pid",
                 facts.pid.map(|pid| pid.to_string()).unwrap_or_default(),
             );
             let labels = labels
-                .with("machine", text(&facts.machine))
-                .with("os", text(&facts.guest_os));
+                .with("machine", text_of(facts.machine.as_ref()))
+                .with("os", text_of(facts.guest_os.as_ref()));
             [(labels.with("vmm", facts.vmm.as_str()), ())]
         });
         table(e, &[Column::info("kvmtop_guest", "A guest")], facts)?;
@@ -303,16 +297,12 @@ impl HostMetrics {
     fn vcpus(&self) -> impl Iterator<Item = (Labels<'_>, &VcpuMetrics)> {
         self.each(move |labels, guest| {
             guest.vcpus.iter().map(move |(vcpu, metrics)| {
-                let vcpu = || vcpu.map_or_else(|| OTHER.to_owned(), |vcpu| vcpu.to_string());
                 let labels = labels.clone();
-                (
-                    if self.per_vcpu {
-                        labels.with("vcpu", vcpu())
-                    } else {
-                        labels
-                    },
-                    metrics,
-                )
+                if !self.per_vcpu {
+                    return (labels, metrics);
+                }
+                let vcpu = vcpu.map_or_else(|| OTHER.to_owned(), |vcpu| vcpu.to_string());
+                (labels.with("vcpu", vcpu), metrics)
             })
         })
     }
@@ -366,6 +356,13 @@ impl HostMetrics {
     }
 }
 
+/// What is known, or an empty text.
+fn text_of(known: Option<&Known<String>>) -> String {
+    known
+        .map(|known| sanitize(&known.value, 128))
+        .unwrap_or_default()
+}
+
 /// A row for each label that has a series, and for the rest.
 fn ranked<'a, const N: usize>(
     names: [&'static str; N],
@@ -373,12 +370,11 @@ fn ranked<'a, const N: usize>(
     all: &'a Ranked<[String; N]>,
 ) -> impl Iterator<Item = (Labels<'a>, Tally)> {
     all.rows().map(move |(values, tally)| {
-        let label = |n: usize| values.map_or(OTHER, |values| &values[n]);
-        let with = |labels: Labels<'a>, (n, name)| labels.with(name, label(n));
-        (
-            names.into_iter().enumerate().fold(labels.clone(), with),
-            tally,
-        )
+        let mut labels = labels.clone();
+        for (n, name) in names.into_iter().enumerate() {
+            labels = labels.with(name, values.map_or(OTHER, |values| &values[n]));
+        }
+        (labels, tally)
     })
 }
 

@@ -85,7 +85,8 @@ impl GuestMetrics {
     }
 
     fn vcpu(&mut self, index: Option<u32>, per_vcpu: bool) -> &mut VcpuMetrics {
-        self.vcpus.entry(index.filter(|_| per_vcpu)).or_default()
+        let index = if per_vcpu { index } else { None };
+        self.vcpus.entry(index).or_default()
     }
 
     fn add_cpu(
@@ -100,10 +101,10 @@ impl GuestMetrics {
             .map(|t| ((t.tid, t.start_ticks), t.cpu))
             .collect();
         for thread in now {
-            let is_new = || born_since(thread.start_ticks, boot_ns);
             let older = match before.get(&(thread.tid, thread.start_ticks)) {
                 Some(cpu) => *cpu,
-                None => is_new().then_some(ThreadTimes::AT_BIRTH),
+                None if born_since(thread.start_ticks, boot_ns) => Some(ThreadTimes::AT_BIRTH),
+                None => None,
             };
             let Some((now, older)) = thread.cpu.zip(older) else {
                 continue;
@@ -116,25 +117,16 @@ impl GuestMetrics {
     }
 
     fn add_exits(&mut self, model: &DomainModel, now_ns: u64, per_vcpu: bool) {
-        let tally = |row: &ExitRow| {
-            (
-                [row.reason.clone()],
-                Tally {
-                    count: row.span.count,
-                    ns: row.span.total_ns,
-                },
-            )
-        };
         if !per_vcpu {
             return self
                 .vcpu(None, per_vcpu)
                 .exits
-                .add(now_ns, model.exits.rows.iter().map(tally));
+                .add(now_ns, model.exits.rows.iter().map(tally_by_reason));
         }
         for (vcpu, table) in &model.vcpu_exits {
             self.vcpu(Some(*vcpu), per_vcpu)
                 .exits
-                .add(now_ns, table.rows.iter().map(tally));
+                .add(now_ns, table.rows.iter().map(tally_by_reason));
         }
         // Of threads that no sample showed, and of those that are not known to be a vCPU.
         let others = model
@@ -147,6 +139,14 @@ impl GuestMetrics {
             self.vcpu(None, per_vcpu).exits.add(now_ns, others);
         }
     }
+}
+
+fn tally_by_reason(row: &ExitRow) -> ([String; 1], Tally) {
+    let tally = Tally {
+        count: row.span.count,
+        ns: row.span.total_ns,
+    };
+    ([row.reason.clone()], tally)
 }
 
 /// The part of a guest's row that its vCPUs' rows do not contain.

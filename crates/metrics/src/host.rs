@@ -91,9 +91,14 @@ impl HostMetrics {
     /// Adds a sample and the interval that ends with it, which holds the selected guests. `before`
     /// is the sample at the interval's start.
     pub fn add(&mut self, now: &Sample, before: Option<&Sample>, interval: &JudgedInterval) {
-        let before = before.filter(|_| interval.model.interval_s.is_some());
+        let before = if interval.model.interval_s.is_some() {
+            before
+        } else {
+            None
+        };
         self.samples += 1;
-        (self.time_ms, self.own) = (now.time_ms, now.own);
+        self.time_ms = now.time_ms;
+        self.own = now.own;
         self.sources.clone_from(&interval.model.sources);
         self.add_host(now, before);
         self.add_guests(now, before, interval);
@@ -104,10 +109,9 @@ impl HostMetrics {
         self.facts = now.host.facts.clone();
         self.cpus = now.host.cpus.len() as u64;
         let Some(before) = before else { return };
-        let grew = |now: u64, before: u64| if now >= before { now - before } else { now };
         let engine = Some(&before.engine).filter(|e| e.generation == now.engine.generation);
-        self.lost += grew(now.engine.lost, engine.map_or(0, |e| e.lost));
-        self.overflow += grew(now.engine.overflow, engine.map_or(0, |e| e.overflow));
+        self.lost += growth(now.engine.lost, engine.map_or(0, |e| e.lost));
+        self.overflow += growth(now.engine.overflow, engine.map_or(0, |e| e.overflow));
         let older: HashMap<u32, &CpuTimes> = before.host.cpus.iter().map(|c| (c.cpu, c)).collect();
         for cpu in &now.host.cpus {
             // A CPU that came online has counters from before.
@@ -184,6 +188,11 @@ impl HostMetrics {
             }
         }
     }
+}
+
+/// The growth of a counter, which may have begun again at 0.
+fn growth(now: u64, before: u64) -> u64 {
+    if now >= before { now - before } else { now }
 }
 
 fn id(facts: &DomainFacts) -> GuestProcess {

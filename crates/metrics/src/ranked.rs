@@ -100,7 +100,12 @@ impl<K: Ord + Clone> Ranked<K> {
             .iter()
             .filter(|(_, row)| row.shown.is_some())
             .map(|(label, row)| (Some(label), row.sum));
-        shown.chain((self.rest.count > 0).then_some((None, self.rest)))
+        let rest = if self.rest.count > 0 {
+            Some((None, self.rest))
+        } else {
+            None
+        };
+        shown.chain(rest)
     }
 }
 
