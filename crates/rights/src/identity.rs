@@ -43,7 +43,8 @@ pub fn give_up_root(kept: CapabilitySet) -> Result<(), Errno> {
 }
 
 fn become_nobody() -> Result<(), Errno> {
-    let (user, group) = (Uid::from_raw(NO_ACCOUNT), Gid::from_raw(NO_ACCOUNT));
+    let user = Uid::from_raw(NO_ACCOUNT);
+    let group = Gid::from_raw(NO_ACCOUNT);
     set_keep_capabilities(true)?;
     set_thread_groups(&[])?;
     set_thread_res_gid(group, group, group)?;
