@@ -2,8 +2,8 @@
 
 use super::file;
 use super::paths::SystemPaths;
+use procfs::ProcessCGroups;
 use procfs::process::{MountInfo, MountInfos};
-use procfs::{ProcessCGroup, ProcessCGroups};
 use std::path::PathBuf;
 
 /// The mounted hierarchies that kvmtop needs.
@@ -41,8 +41,11 @@ impl CgroupMounts {
         let Some(mount) = &self.cpu else {
             return self.unified(groups);
         };
-        let has_cpu = |group: &&ProcessCGroup| group.controllers.iter().any(|name| name == "cpu");
-        folder(mount, &groups.0.iter().find(has_cpu)?.pathname)
+        let group = groups
+            .0
+            .iter()
+            .find(|group| group.controllers.iter().any(|name| name == "cpu"))?;
+        folder(mount, &group.pathname)
     }
 }
 

@@ -118,7 +118,11 @@ pub(crate) struct UnreadCount {
 
 impl Discovery {
     pub(crate) fn new(paths: SystemPaths) -> Self {
-        let own = paths.real.then(|| std::process::id().cast_signed());
+        let own = if paths.real {
+            Some(std::process::id().cast_signed())
+        } else {
+            None
+        };
         Self {
             own,
             max_files: MAX_FILES,
@@ -173,7 +177,8 @@ impl Discovery {
         let dir = file::open_dir(&self.paths.proc)?;
         self.scan = self.scan.wrapping_add(1);
         let mut due = Vec::new();
-        let (scanned, scan) = (&mut self.scanned, self.scan);
+        let scanned = &mut self.scanned;
+        let scan = self.scan;
         let own = self.own;
         file::list_numbers(dir, |pid, inode| match scanned.get_mut(&pid) {
             _ if Some(pid) == own => {}
@@ -195,7 +200,8 @@ impl Discovery {
         } else {
             self.max_files
         };
-        let (mut waiting, before) = (0, self.files);
+        let mut waiting = 0;
+        let before = self.files;
         for (pid, inode, was_guest) in due {
             if self.files - before > max_files {
                 if waiting == 0 {

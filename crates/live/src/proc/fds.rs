@@ -59,18 +59,21 @@ impl KvmFiles {
             .strip_prefix(b"[")
             .and_then(|n| n.strip_suffix(b"]"))
             .unwrap_or(name);
-        let index = |prefix: &[u8]| u32::try_from(number(name.strip_prefix(prefix)?)?).ok();
         match (target, name) {
             (b"/dev/kvm", _) => self.dev_kvm = true,
             (b"/dev/net/tun", _) => drop(self.taps.insert(fd)),
             (_, b"kvm-vm") => self.vm = true,
             _ => {
-                self.vcpus.extend(index(b"kvm-vcpu:"));
-                let stats = index(b"kvm-vcpu-stats:");
+                self.vcpus.extend(index_after(name, b"kvm-vcpu:"));
+                let stats = index_after(name, b"kvm-vcpu-stats:");
                 self.vcpu_stats.extend(stats.map(|vcpu| (fd, vcpu)));
             }
         }
     }
+}
+
+fn index_after(name: &[u8], prefix: &[u8]) -> Option<u32> {
+    u32::try_from(number(name.strip_prefix(prefix)?)?).ok()
 }
 
 #[cfg(test)]

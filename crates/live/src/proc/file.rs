@@ -53,8 +53,8 @@ pub(crate) fn open_dir(path: &Path) -> Result<OwnedFd, FileError> {
     )?)
 }
 
-/// Reads `dir/tid/name` from its start into `buf` through the file in `kept`, which is opened first if
-/// need be. A file is kept only below descriptor `keep_below`, so that a host with very many
+/// Reads `dir/tid/name` from its start into `buf` through the file in `kept`, which is opened first
+/// if need be. A file is kept only below descriptor `keep_below`, so that a host with very many
 /// threads still works, only slower. The text is cut at the buffer's end.
 pub(crate) fn read_kept<'b>(
     dir: impl AsFd,

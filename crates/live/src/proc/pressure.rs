@@ -9,8 +9,9 @@ use std::path::Path;
 /// Reads the host's files (`/proc/pressure/io`), or with the ending `.pressure` a cgroup's. `None`:
 /// a kernel without them, or one that has them switched off and so refuses to open them.
 pub(crate) fn read(folder: &Path, ending: &str) -> Option<Pressure> {
-    let text = |resource| read_text(&folder.join(format!("{resource}{ending}")), 1024).ok();
-    let [cpu, io, memory] = [text("cpu")?, text("io")?, text("memory")?];
+    let cpu = read_text(&folder.join(format!("cpu{ending}")), 1024).ok()?;
+    let io = read_text(&folder.join(format!("io{ending}")), 1024).ok()?;
+    let memory = read_text(&folder.join(format!("memory{ending}")), 1024).ok()?;
     Some(Pressure {
         cpu: mean(&cpu, "some")?,
         io: mean(&io, "some")?,

@@ -63,8 +63,8 @@ impl<T> Late<T> {
 }
 
 impl LateFile {
-    /// Returns the content once it was read. Starts a thread unless one reads already, and waits for
-    /// it a little.
+    /// Returns the content once it was read. Starts a thread unless one reads already, and waits
+    /// for it a little.
     pub(crate) fn read(&mut self, files: &mut SlowFiles, file: SlowFile) -> Option<FileBytes> {
         if self.is_awaited() {
             return self.take();
@@ -105,13 +105,12 @@ impl SlowFiles {
         uid: Option<u32>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<Receiver<T>> {
-        let work = move || {
+        // A user that is not known shares the places of one.
+        self.slots.run(uid.unwrap_or(u32::MAX), "files", move || {
             // Dropping a capability is always permitted.
             let _ = keep(for_reading());
             work()
-        };
-        // A user that is not known shares the places of one.
-        self.slots.run(uid.unwrap_or(u32::MAX), "files", work)
+        })
     }
 
     /// Starts a thread that reads a file. `None`: too many threads wait, or this tick has waited

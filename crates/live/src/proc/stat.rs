@@ -65,11 +65,7 @@ impl<'a> Stat<'a> {
         if count <= 22 {
             return None;
         }
-        let small = |field: usize| {
-            (count > field)
-                .then(|| fields.get(field).and_then(|v| u32::try_from(*v).ok()))
-                .flatten()
-        };
+        let present = fields.get(..count)?;
         Some(Self {
             comm,
             state,
@@ -78,8 +74,8 @@ impl<'a> Stat<'a> {
             system_ticks: fields[15],
             threads: fields[20],
             start_ticks: fields[22],
-            cpu: small(39),
-            policy: small(41),
+            cpu: small_field(present, 39),
+            policy: small_field(present, 41),
             guest_ticks: fields[43],
         })
     }
@@ -88,6 +84,11 @@ impl<'a> Stat<'a> {
     pub(crate) fn is_dead(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
+}
+
+/// A field that the kernel may lack, or that is too large.
+fn small_field(fields: &[u64], field: usize) -> Option<u32> {
+    u32::try_from(*fields.get(field)?).ok()
 }
 
 /// A `schedstat` line: nanoseconds on a CPU, nanoseconds runnable but waiting, number of times it
@@ -117,16 +118,24 @@ impl SchedStat {
     }
 }
 
+fn is_separator(c: char) -> bool {
+    c == ':' || c.is_whitespace()
+}
+
 /// The value of a line `name: value` or `name value`, in files that procfs does not know: `sched`,
 /// `fdinfo` and `cpu.stat`.
 pub(crate) fn value<'t>(text: &'t str, name: &str) -> Option<&'t str> {
-    let is_separator = |c: char| c == ':' || c.is_whitespace();
     text.lines().find_map(|line| {
         let rest = line
             .strip_prefix(name)
             .filter(|rest| rest.starts_with(is_separator))?;
         Some(rest.trim_start_matches(is_separator).trim_end())
     })
+}
+
+/// The value of a line as [`value`] finds it, where it is a number.
+pub(crate) fn count(text: &str, name: &str) -> Option<u64> {
+    value(text, name)?.parse().ok()
 }
 
 /// Decimal digits only.

@@ -7,7 +7,7 @@
 use super::file::{self, FileError, read_kept};
 use super::paths::SystemPaths;
 use super::read_context::ReadContext;
-use super::stat::{SchedStat, Stat, TICK_NS, value};
+use super::stat::{SchedStat, Stat, TICK_NS, count};
 use engine::events::ThreadKey;
 use kvm::{CpuSet, sanitize};
 use sample::{Placement, ThreadTimes};
@@ -124,11 +124,10 @@ impl LiveThread {
             self.comm = sanitize(&String::from_utf8_lossy(stat.comm), MAX_COMM);
         }
         self.state = stat.state;
-        let ns = |ticks: u64| ticks.saturating_mul(TICK_NS);
         self.times = Some(ThreadTimes {
-            user_ns: ns(stat.user_ticks),
-            system_ns: ns(stat.system_ticks),
-            guest_ns: ns(stat.guest_ticks),
+            user_ns: stat.user_ticks.saturating_mul(TICK_NS),
+            system_ns: stat.system_ticks.saturating_mul(TICK_NS),
+            guest_ns: stat.guest_ticks.saturating_mul(TICK_NS),
             run_ns: now.map(|s| s.run_ns),
             wait_ns: now.map(|s| s.wait_ns),
             ..ThreadTimes::default()
@@ -157,15 +156,14 @@ impl LiveThread {
             return;
         };
         // Switches and migrations (kernel/sched/debug.c, `proc_sched_show_task`).
-        let count = |name| value(&text, name)?.parse::<u64>().ok();
-        let migrations = count("se.nr_migrations");
+        let migrations = count(&text, "se.nr_migrations");
         self.first_migrations = first.or(migrations);
         self.migrations = migrations
             .zip(self.first_migrations)
             .map(|(n, f)| n.saturating_sub(f));
         if let Some(times) = &mut self.times {
-            times.voluntary = count("nr_voluntary_switches");
-            times.involuntary = count("nr_involuntary_switches");
+            times.voluntary = count(&text, "nr_voluntary_switches");
+            times.involuntary = count(&text, "nr_involuntary_switches");
         }
     }
 

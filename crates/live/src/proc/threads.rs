@@ -60,7 +60,7 @@ pub(crate) fn take_where<K: Ord + Copy, V>(
 ) -> Vec<V> {
     let keys: Vec<K> = map
         .iter_mut()
-        .filter_map(|(k, v)| fits(k, v).then_some(*k))
+        .filter_map(|(k, v)| if fits(k, v) { Some(*k) } else { None })
         .collect();
     keys.iter().filter_map(|k| map.remove(k)).collect()
 }
