@@ -8,7 +8,7 @@
 use super::stagger;
 use crate::proc::file;
 use crate::proc::read_context::ReadContext;
-use crate::proc::stat::value;
+use crate::proc::stat::count;
 use kvm::sanitize_name;
 use procfs::ProcessCGroups;
 use sample::Throttling;
@@ -16,14 +16,16 @@ use std::path::{Path, PathBuf};
 
 /// The group of a domain and the one that holds its parts, where this one is the emulator's.
 fn libvirt_groups(own: &Path) -> Option<(&Path, &Path)> {
-    let parts = own
-        .parent()
-        .filter(|_| own.file_name().is_some_and(|name| name == "emulator"))?;
-    let is_between = parts.file_name().is_some_and(|name| name == "libvirt");
-    Some((
-        parts.parent().filter(|_| is_between).unwrap_or(parts),
-        parts,
-    ))
+    if own.file_name()? != "emulator" {
+        return None;
+    }
+    let parts = own.parent()?;
+    let domain = if parts.file_name().is_some_and(|name| name == "libvirt") {
+        parts.parent().unwrap_or(parts)
+    } else {
+        parts
+    };
+    Some((domain, parts))
 }
 
 /// Groups are nested less deep than this.
@@ -128,24 +130,25 @@ fn own_group(own: &Path) -> Option<PathBuf> {
         return Some(domain.to_owned());
     }
     let processes = file::read_text(&own.join("cgroup.procs"), 1024).ok()?;
-    (processes.lines().count() == 1).then(|| own.to_owned())
+    if processes.lines().count() == 1 {
+        Some(own.to_owned())
+    } else {
+        None
+    }
 }
 
 /// The folder names of a group's ancestors up to the root: a limit of theirs holds for all groups
 /// in them.
 fn above(folder: &Path) -> Vec<(String, PathBuf)> {
-    let named = |path: &Path| {
-        let name = sanitize_name(&path.file_name()?.to_string_lossy(), 128);
-        path.join("cpu.stat")
-            .exists()
-            .then(|| (name, path.to_owned()))
-    };
-    folder
-        .ancestors()
-        .skip(1)
-        .take(MAX_LEVELS)
-        .map_while(named)
-        .collect()
+    let mut groups = Vec::new();
+    for path in folder.ancestors().skip(1).take(MAX_LEVELS) {
+        let Some(name) = path.file_name() else { break };
+        if !path.join("cpu.stat").exists() {
+            break;
+        }
+        groups.push((sanitize_name(&name.to_string_lossy(), 128), path.to_owned()));
+    }
+    groups
 }
 
 /// `vcpuN`, `iothreadN` and `emulator` of a domain.
@@ -153,16 +156,17 @@ fn parts_of(folder: &Path) -> Vec<(String, PathBuf)> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Vec::new();
     };
-    let mut parts: Vec<_> = entries
-        .take(MAX_ENTRIES)
-        .flatten()
-        .filter_map(|e| {
-            let name = e.file_name().into_string().ok()?;
-            let ours =
-                name == "emulator" || name.starts_with("vcpu") || name.starts_with("iothread");
-            (ours && e.path().is_dir()).then(|| (sanitize_name(&name, 32), e.path()))
-        })
-        .collect();
+    let mut parts = Vec::new();
+    for entry in entries.take(MAX_ENTRIES).flatten() {
+        let Ok(name) = entry.file_name().into_string() else {
+            continue;
+        };
+        let is_part =
+            name == "emulator" || name.starts_with("vcpu") || name.starts_with("iothread");
+        if is_part && entry.path().is_dir() {
+            parts.push((sanitize_name(&name, 32), entry.path()));
+        }
+    }
     parts.sort();
     parts
 }
@@ -171,15 +175,14 @@ fn parts_of(folder: &Path) -> Vec<(String, PathBuf)> {
 /// version 1 (Documentation/scheduler/sched-bwc.rst). `None` for a group whose `cpu` controller is
 /// off.
 fn parse(text: &str, group: &str) -> Option<Throttling> {
-    let number = |name: &str| value(text, name)?.parse::<u64>().ok();
-    let throttled_ns = match number("throttled_usec") {
+    let throttled_ns = match count(text, "throttled_usec") {
         Some(us) => us.saturating_mul(1000),
-        None => number("throttled_time")?,
+        None => count(text, "throttled_time")?,
     };
     Some(Throttling {
         group: group.to_owned(),
-        periods: number("nr_periods")?,
-        throttled: number("nr_throttled")?,
+        periods: count(text, "nr_periods")?,
+        throttled: count(text, "nr_throttled")?,
         throttled_ns,
     })
 }

@@ -159,9 +159,11 @@ impl DebugfsFolder {
             }
         }
         let folder = file::open_dir(&all.join(found?)).ok()?;
-        let is_there = |name: &&str| statat(&folder, *name, AtFlags::empty()).is_ok();
         Some(Self {
-            names: NAMES.into_iter().filter(is_there).collect(),
+            names: NAMES
+                .into_iter()
+                .filter(|name| statat(&folder, *name, AtFlags::empty()).is_ok())
+                .collect(),
             folder,
         })
     }

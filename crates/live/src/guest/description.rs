@@ -107,7 +107,11 @@ impl ProcessIdentity {
         let is_qemu = argv
             .first()
             .is_some_and(|program| cmdline::is_program(program));
-        self.command = is_qemu.then(|| Arc::new(command));
+        self.command = if is_qemu {
+            Some(Arc::new(command))
+        } else {
+            None
+        };
     }
 
     /// Merges the facts. Of each the first source that has it wins.
@@ -117,35 +121,30 @@ impl ProcessIdentity {
         report: &GuestMetadata,
     ) -> DomainFacts {
         let command = self.command.as_deref();
-        let from_command = |value: fn(&QemuCommand) -> &Option<String>| {
-            Some(Known::new(value(command?).clone()?, Origin::CommandLine))
-        };
         let xml = report
             .xml
             .clone()
             .or_else(|| Some(Known::new(status?.xml.clone(), Origin::StatusXml)));
-        let from_xml = |value: fn(&DomainXml) -> &Option<String>| {
-            let xml = xml.as_ref()?;
-            Some(Known::new(value(&xml.value).clone()?, xml.from))
-        };
-        let from_process = |vcpus: u32| (vcpus > 0).then(|| Known::new(vcpus, Origin::Process));
-        let machine = clean([from_xml(|xml| &xml.machine), from_command(|c| &c.machine)]);
+        let machine = clean([
+            from_xml(xml.as_ref(), |xml| &xml.machine),
+            from_command(command, |c| &c.machine),
+        ]);
         let vmm = if command.is_some() {
             Vmm::Qemu
         } else {
             Vmm::Other(self.comm.clone())
         };
         let given = [
-            from_xml(|xml| &xml.name),
-            from_command(|c| &c.name),
+            from_xml(xml.as_ref(), |xml| &xml.name),
+            from_command(command, |c| &c.name),
             self.own_name.clone(),
         ];
         let vcpus = [
-            from_process(self.vcpu_threads),
+            count_in_process(self.vcpu_threads),
             xml.as_ref()
                 .and_then(|xml| Some(Known::new(xml.value.vcpus?, xml.from))),
             command.and_then(|c| Some(Known::new(c.vcpus()?, Origin::CommandLine))),
-            from_process(self.vcpu_files),
+            count_in_process(self.vcpu_files),
         ];
         let foreign = xml.is_none() && self.uid.is_some_and(|uid| uid != 0 && uid != own_user());
         DomainFacts {
@@ -153,12 +152,15 @@ impl ProcessIdentity {
                 let kind = sanitize_name(&self.kind, MAX_NAME);
                 Known::new(format!("{kind}-{}", self.pid), Origin::Process)
             }),
-            uuid: clean([from_xml(|xml| &xml.uuid), from_command(|c| &c.uuid)]),
+            uuid: clean([
+                from_xml(xml.as_ref(), |xml| &xml.uuid),
+                from_command(command, |c| &c.uuid),
+            ]),
             pid: Some(self.pid),
             start_ticks: self.start_ticks,
             started_ms: self.started_ms,
             vcpus: vcpus.into_iter().flatten().next(),
-            guest_os: clean([from_xml(|xml| &xml.os_id)]),
+            guest_os: clean([from_xml(xml.as_ref(), |xml| &xml.os_id)]),
             xml,
             command: self.command.clone(),
             devices: report
@@ -268,16 +270,18 @@ impl GuestDescription {
         status: Option<&Arc<DomainStatus>>,
     ) {
         self.state = report.state.clone().or_else(|| status?.state());
-        let has_status = |now: &Arc<DomainStatus>| {
-            self.status
-                .as_ref()
-                .is_some_and(|known| Arc::ptr_eq(known, now))
+        let is_same_status = match (status, &self.status) {
+            (Some(now), Some(known)) => Arc::ptr_eq(known, now),
+            (None, None) => true,
+            _ => false,
         };
-        if !Arc::ptr_eq(&report, &self.report) || !status.map_or(self.status.is_none(), has_status)
-        {
-            (self.report, self.status, self.changed) = (report, status.cloned(), true);
-            self.merge();
+        if is_same_status && Arc::ptr_eq(&report, &self.report) {
+            return;
         }
+        self.report = report;
+        self.status = status.cloned();
+        self.changed = true;
+        self.merge();
     }
 
     /// Since when at the latest it has been paused, by its status file, milliseconds since the
@@ -356,17 +360,39 @@ fn built_in(vmm: &Vmm, machine: Option<&Known<String>>) -> Option<Known<Arc<Devi
     Some(Known::new(map, Origin::BuiltIn))
 }
 
+fn from_xml(
+    xml: Option<&Known<Arc<DomainXml>>>,
+    value: fn(&DomainXml) -> &Option<String>,
+) -> Option<Known<String>> {
+    let xml = xml?;
+    Some(Known::new(value(&xml.value).clone()?, xml.from))
+}
+
+fn from_command(
+    command: Option<&QemuCommand>,
+    value: fn(&QemuCommand) -> &Option<String>,
+) -> Option<Known<String>> {
+    Some(Known::new(value(command?).clone()?, Origin::CommandLine))
+}
+
+/// The vCPUs that the process shows; their number is unknown while there are none.
+fn count_in_process(vcpus: u32) -> Option<Known<u32>> {
+    if vcpus > 0 {
+        Some(Known::new(vcpus, Origin::Process))
+    } else {
+        None
+    }
+}
+
 /// The first of these that has anything left when it is sanitised.
 fn clean<const N: usize>(given: [Option<Known<String>>; N]) -> Option<Known<String>> {
-    let clean = |known: Known<String>| Known {
-        value: sanitize_name(known.value.trim(), MAX_NAME),
-        ..known
-    };
-    given
-        .into_iter()
-        .flatten()
-        .map(clean)
-        .find(|known| !known.value.is_empty())
+    for known in given.into_iter().flatten() {
+        let value = sanitize_name(known.value.trim(), MAX_NAME);
+        if !value.is_empty() {
+            return Some(Known { value, ..known });
+        }
+    }
+    None
 }
 
 #[cfg(test)]

@@ -32,7 +32,8 @@ impl StatsLayout {
     /// Reads header and descriptors at the begin of the file. Keeps only counters: single values
     /// that grow.
     pub(crate) fn parse(file: &[u8]) -> Option<Self> {
-        let (name_size, count) = (word(file, 4)? as usize, word(file, 8)? as usize);
+        let name_size = word(file, 4)? as usize;
+        let count = word(file, 8)? as usize;
         if name_size > MAX_NAME || count > MAX_DESCRIPTORS {
             return None;
         }

@@ -111,7 +111,10 @@ impl LiveGuest {
         let process = self.description.identity.pid;
         self.threads.living.values().filter_map(move |t| {
             let (role, number) = self.roles.role(t.tid, &t.comm, t.tid == process);
-            (role == Role::Vcpu).then_some(VcpuThread {
+            if role != Role::Vcpu {
+                return None;
+            }
+            Some(VcpuThread {
                 tid: t.tid,
                 process,
                 number,
@@ -243,13 +246,9 @@ impl LiveGuest {
             }
             // /proc was read before the engine: a thread that has its id since then is seen in the
             // next reading.
-            let is_newer = || {
-                living
-                    .get(&tid)
-                    .and_then(|t| t.life)
-                    .is_some_and(|taken| born_ns >= taken.born_ns)
-            };
-            if life.died_ns.is_some() || !is_newer() {
+            let taken = living.get(&tid).and_then(|t| t.life);
+            let is_newer = taken.is_some_and(|taken| born_ns >= taken.born_ns);
+            if life.died_ns.is_some() || !is_newer {
                 ledger.forget.push(life.key);
                 lives::add_exited(&mut self.exited, life.events);
             }

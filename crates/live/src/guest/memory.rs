@@ -46,10 +46,10 @@ impl GuestMemory {
             self.status_due_ns = now_ns + STATUS_NS + stagger(pid) / 8;
             let status: Option<Status> =
                 file::read_as(&reader.paths.process(pid, "status"), file::MAX_STATUS);
-            let bytes = |of: fn(&Status) -> Option<u64>| of(status.as_ref()?)?.checked_mul(1024);
-            sample.swap_bytes = bytes(|status| status.vmswap);
-            sample.memory.resident = bytes(|status| status.vmrss);
-            sample.memory.hugetlb = bytes(|status| status.hugetlbpages);
+            let status = status.as_ref();
+            sample.swap_bytes = status.and_then(|status| kib_to_bytes(status.vmswap));
+            sample.memory.resident = status.and_then(|status| kib_to_bytes(status.vmrss));
+            sample.memory.hugetlb = status.and_then(|status| kib_to_bytes(status.hugetlbpages));
         }
         let is_turn = reader.may_walk && now_ns >= self.nodes_due_ns;
         if self.maps.is_awaited() || is_turn {
@@ -95,6 +95,15 @@ impl GuestMemory {
     }
 }
 
+fn kib_to_bytes(kib: Option<u64>) -> Option<u64> {
+    kib?.checked_mul(1024)
+}
+
+fn has_word(line: &str, start: &str) -> bool {
+    line.split_ascii_whitespace()
+        .any(|word| word.starts_with(start))
+}
+
 /// Bytes in transparent huge pages of all mappings together.
 fn transparent(rollup: &[u8]) -> Option<u64> {
     let rollup = SmapsRollup::from_read(rollup).ok()?;
@@ -111,8 +120,10 @@ fn by_node(maps: &str) -> BTreeMap<u32, u64> {
     for line in maps.lines() {
         let mut page_kb = 4;
         let mut pages = Vec::new();
-        let has = |word: &str| line.split_ascii_whitespace().any(|w| w.starts_with(word));
-        if has("file=") && !["dirty=", "anon=", "huge"].into_iter().any(has) {
+        let is_written = ["dirty=", "anon=", "huge"]
+            .into_iter()
+            .any(|start| has_word(line, start));
+        if has_word(line, "file=") && !is_written {
             continue;
         }
         for word in line.split_ascii_whitespace() {

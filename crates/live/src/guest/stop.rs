@@ -86,15 +86,15 @@ impl StopWatch {
             .saturating_mul(1_000_000);
         stop.for_ns = seen_ns.max(noted_ns);
         if stop.reason == StopReason::IoError {
-            let xml_file = |name: &str| guest.disk_file(name);
-            storage::complete(&mut stop, &self.files, xml_file);
+            storage::complete(&mut stop, &self.files, |name| guest.disk_file(name));
         }
         Some(stop)
     }
 
     /// Starts to find out what only takes time for a guest that does not run.
     pub(crate) fn look(&mut self, guest: &GuestDescription, vcpus: Vec<i32>, reader: &ReadContext) {
-        let (pid, uid) = (guest.identity.pid, guest.identity.uid);
+        let pid = guest.identity.pid;
+        let uid = guest.identity.uid;
         self.waits_in_vmm = self.waiting.take().or(self.waits_in_vmm);
         let is_still = self
             .moved_ns
@@ -105,10 +105,13 @@ impl StopWatch {
         let sleeps_in_kvm = !guest.identity.emulated && guest.facts.command.is_some();
         if is_still && is_unknown && sleeps_in_kvm {
             let task = reader.paths.process(pid, "task");
-            let waits =
-                move |tid: &i32| waits_for_futex(&task.join(tid.to_string()).join("syscall"));
-            let work = move || !vcpus.is_empty() && vcpus.iter().all(waits);
-            self.waiting = Late(reader.slow_files.run(uid, work));
+            let answer = reader.slow_files.run(uid, move || {
+                !vcpus.is_empty()
+                    && vcpus
+                        .iter()
+                        .all(|tid| waits_for_futex(&task.join(tid.to_string()).join("syscall")))
+            });
+            self.waiting = Late(answer);
         }
     }
 
