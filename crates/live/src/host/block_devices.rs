@@ -3,7 +3,7 @@
 
 use crate::proc::file;
 use kvm::sanitize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// At most this many devices below one are kept.
 const MAX_BELOW: usize = 64;
@@ -14,20 +14,15 @@ pub(crate) type BlockDevice = (String, Option<String>, Vec<String>);
 /// Reads what sysfs says of the device with this number.
 pub(crate) fn read(sys: &Path, (major, minor): (u32, u32)) -> BlockDevice {
     let dir = sys.join(format!("dev/block/{major}:{minor}"));
-    let last = |path: PathBuf| Some(sanitize(&path.file_name()?.to_string_lossy(), 64));
     let name = std::fs::read_link(&dir)
         .ok()
-        .and_then(last)
+        .and_then(|path| Some(sanitize(&path.file_name()?.to_string_lossy(), 64)))
         .unwrap_or_else(|| format!("{major}:{minor}"));
     // A partition has what its disk has one folder up.
-    let text = |path: &str| {
-        file::read_text(&dir.join(path), 4096)
-            .ok()
-            .map(|text| sanitize(text.trim_end(), 256))
-    };
     let alias = ["dm/name", "loop/backing_file", "../loop/backing_file"]
         .iter()
-        .find_map(|path| text(path));
+        .find_map(|path| file::read_text(&dir.join(path), 4096).ok())
+        .map(|text| sanitize(text.trim_end(), 256));
     let below = std::fs::read_dir(dir.join("slaves"))
         .into_iter()
         .flatten()

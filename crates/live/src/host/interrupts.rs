@@ -47,8 +47,8 @@ impl Interrupts {
     }
 }
 
-/// Sums the interrupts that each CPU has taken since boot: those of devices (the numbered lines) and
-/// of its timer (`LOC`, on arm64 `arch_timer`). The first line names the CPUs, whose numbers may
+/// Sums the interrupts that each CPU has taken since boot: those of devices (the numbered lines)
+/// and of its timer (`LOC`, on arm64 `arch_timer`). The first line names the CPUs, whose numbers may
 /// have gaps.
 fn count(text: &[u8], cpus: &mut [CpuTimes]) {
     let mut lines = text.split(|b| *b == b'\n');

@@ -42,7 +42,8 @@ impl KernelLog {
             // Each read returns one record, no longer than the kernel's own buffer (kernel/printk,
             // `PRINTK_MESSAGE_MAX`).
             let mut buf = [0_u8; 8192];
-            let (mut found, mut news) = (Vec::new(), false);
+            let mut found = Vec::new();
+            let mut news = false;
             for _ in 0..MAX_RECORDS_PER_TICK {
                 match rustix::io::read(file, &mut buf[..]) {
                     Ok(n) if n > 0 => {

@@ -34,9 +34,10 @@ struct Cpuid {
 /// The names that libvirt uses; empty where KVM offers nothing, `None` where it does not answer or
 /// on another architecture than x86.
 pub(super) fn enlightenments() -> Option<Vec<&'static str>> {
-    let kvm = File::open("/dev/kvm")
-        .ok()
-        .filter(|_| cfg!(target_arch = "x86_64"))?;
+    if !cfg!(target_arch = "x86_64") {
+        return None;
+    }
+    let kvm = File::open("/dev/kvm").ok()?;
     let mut cpuid = Cpuid {
         count: LEAVES as u32,
         padding: 0,

@@ -60,11 +60,11 @@ impl HugePages {
             let Some(bytes) = kib.and_then(|kib| kib.checked_mul(1024)) else {
                 continue;
             };
-            let pages = |name| number(&size.path().join(name)).unwrap_or(0);
-            let total = pages("nr_hugepages").saturating_mul(bytes);
-            let free = pages("free_hugepages").saturating_mul(bytes);
-            sum.total = sum.total.saturating_add(total);
-            sum.free = sum.free.saturating_add(free);
+            let folder = size.path();
+            let total = number(&folder.join("nr_hugepages")).unwrap_or(0);
+            let free = number(&folder.join("free_hugepages")).unwrap_or(0);
+            sum.total = sum.total.saturating_add(total.saturating_mul(bytes));
+            sum.free = sum.free.saturating_add(free.saturating_mul(bytes));
         }
         Some(sum)
     }

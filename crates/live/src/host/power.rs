@@ -77,7 +77,11 @@ impl PowerReader {
                 cpu.frequency_khz = state.khz;
             }
         }
-        (is_due && self.has_frequencies).then(|| self.facts())
+        if is_due && self.has_frequencies {
+            Some(self.facts())
+        } else {
+            None
+        }
     }
 
     /// The governor, its driver, and the frequencies that the first CPU can have and keep up.
@@ -135,13 +139,16 @@ impl PowerReader {
 }
 
 fn grown(now: &CpuPower, before: &CpuPower) -> CpuPower {
-    let since = |of: fn(&CpuPower) -> Option<u64>| of(now)?.checked_sub(of(before)?);
     CpuPower {
         over_ns: now.over_ns.saturating_sub(before.over_ns),
-        wakes: since(|c| c.wakes),
-        leaving_ns: since(|c| c.leaving_ns),
-        throttles: since(|c| c.throttles),
+        wakes: growth(now.wakes, before.wakes),
+        leaving_ns: growth(now.leaving_ns, before.leaving_ns),
+        throttles: growth(now.throttles, before.throttles),
     }
+}
+
+fn growth(now: Option<u64>, before: Option<u64>) -> Option<u64> {
+    now?.checked_sub(before?)
 }
 
 fn count(path: &Path) -> Option<u64> {

@@ -78,25 +78,18 @@ pub(crate) fn parse_stat(text: &[u8]) -> Vec<CpuTimes> {
         .filter_map(|line| {
             let mut words = line.strip_prefix(b"cpu")?.split(|b| *b == b' ');
             let cpu = u32::try_from(number(words.next()?)?).ok()?;
-            let mut next = || {
-                words
-                    .next()
-                    .and_then(number)
-                    .unwrap_or(0)
-                    .saturating_mul(TICK_NS)
-            };
             Some(CpuTimes {
                 cpu,
-                user_ns: next(),
-                nice_ns: next(),
-                system_ns: next(),
-                idle_ns: next(),
-                iowait_ns: next(),
-                irq_ns: next(),
-                softirq_ns: next(),
-                steal_ns: next(),
-                guest_ns: next(),
-                guest_nice_ns: next(),
+                user_ns: next_ns(&mut words),
+                nice_ns: next_ns(&mut words),
+                system_ns: next_ns(&mut words),
+                idle_ns: next_ns(&mut words),
+                iowait_ns: next_ns(&mut words),
+                irq_ns: next_ns(&mut words),
+                softirq_ns: next_ns(&mut words),
+                steal_ns: next_ns(&mut words),
+                guest_ns: next_ns(&mut words),
+                guest_nice_ns: next_ns(&mut words),
                 device_irqs: None,
                 timer_irqs: None,
                 frequency_khz: None,
@@ -108,32 +101,40 @@ pub(crate) fn parse_stat(text: &[u8]) -> Vec<CpuTimes> {
     cpus
 }
 
+fn next_ns<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> u64 {
+    let ticks = words.next().and_then(number).unwrap_or(0);
+    ticks.saturating_mul(TICK_NS)
+}
+
 fn facts(paths: &SystemPaths) -> HostFacts {
-    let kernel = |name: &str| {
-        read_word(&paths.proc.join("sys/kernel").join(name)).map(|w| sanitize(&w, 128))
-    };
+    let kernel = paths.proc.join("sys/kernel");
     // The first CPU's entry is enough; for the whole file the kernel asks each CPU for its
     // frequency.
     let cpuinfo: Option<CpuInfo> = file::read_as(&paths.proc.join("cpuinfo"), 4096);
-    let of_cpu = |name| cpuinfo.as_ref()?.get_field(0, name);
-    let flavour = flavour(&paths.sys, of_cpu("vendor_id"));
+    let cpuinfo = cpuinfo.as_ref();
+    let vendor = cpuinfo.and_then(|cpus| cpus.get_field(0, "vendor_id"));
+    let model = cpuinfo.and_then(|cpus| cpus.get_field(0, "model name"));
+    let flags = cpuinfo.and_then(|cpus| cpus.get_field(0, "flags"));
+    let flavour = flavour(&paths.sys, vendor);
     let modules = std::iter::once("kvm").chain(flavour.as_deref());
     // A made-up /sys in a test stands for another host, whose KVM cannot be asked. Without KVM's
     // module, opening /dev/kvm would load it.
     let here = flavour.is_some() && paths.sys == Path::new("/sys");
     // KVM passes this bit of the host's CPUID on (leaf 0x80000007, arch/x86/kvm/cpuid.c), and the
     // kernel shows it as these flags (arch/x86/kernel/cpu/intel.c and amd.c).
-    let has_flag =
-        |name| of_cpu("flags").map(|flags| flags.split_whitespace().any(|flag| flag == name));
-    let enlightenments = here.then(super::kvm_offers::enlightenments).flatten();
-    let offers = HostFacts::offers(enlightenments, has_flag("nonstop_tsc").filter(|_| here));
+    let offers = if here {
+        let enlightenments = super::kvm_offers::enlightenments();
+        HostFacts::offers(enlightenments, has_flag(flags, "nonstop_tsc"))
+    } else {
+        HostFacts::offers(None, None)
+    };
     let further = [
         // arm64 has only numbers.
+        (CPU_MODEL, model.map(|model| sanitize(model, 128))),
         (
-            CPU_MODEL,
-            of_cpu("model name").map(|model| sanitize(model, 128)),
+            "kernel.sched_rt_runtime_us",
+            word_of(&kernel.join("sched_rt_runtime_us")),
         ),
-        ("kernel.sched_rt_runtime_us", kernel("sched_rt_runtime_us")),
         (
             EFFICIENCY_CPUS,
             topology::efficiency(&paths.sys).map(|set| set.to_string()),
@@ -143,8 +144,8 @@ fn facts(paths: &SystemPaths) -> HostFacts {
         .into_iter()
         .filter_map(|(name, value)| Some((name.to_owned(), value?)));
     HostFacts {
-        hostname: kernel("hostname").unwrap_or_default(),
-        kernel: kernel("osrelease").unwrap_or_default(),
+        hostname: word_of(&kernel.join("hostname")).unwrap_or_default(),
+        kernel: word_of(&kernel.join("osrelease")).unwrap_or_default(),
         arch: rustix::system::uname()
             .machine()
             .to_string_lossy()
@@ -156,10 +157,18 @@ fn facts(paths: &SystemPaths) -> HostFacts {
             .chain(further)
             .collect(),
         // arm64 lists features, none of which shows a hypervisor.
-        virtualised: has_flag("hypervisor"),
+        virtualised: has_flag(flags, "hypervisor"),
         tick_hz: tick_hz(),
         kvm_flavour: flavour,
     }
+}
+
+fn word_of(path: &Path) -> Option<String> {
+    read_word(path).map(|word| sanitize(&word, 128))
+}
+
+fn has_flag(flags: Option<&str>, name: &str) -> Option<bool> {
+    Some(flags?.split_whitespace().any(|flag| flag == name))
 }
 
 /// The vendor module, built in or loaded: both are in /sys/module. If a kernel has both, the CPU's

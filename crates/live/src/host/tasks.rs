@@ -107,10 +107,10 @@ impl HostTasks {
             self.tasks.truncate(MAX_TASKS);
             self.busy = over_ns.map(|_| scan.busy);
         }
-        let is_of_host = |task: &&HostTask| !skip.contains(&task.pid);
-        let tasks = self.tasks.iter().filter(is_of_host).cloned().collect();
+        let of_host = self.tasks.iter().filter(|task| !skip.contains(&task.pid));
+        let tasks = of_host.cloned().collect();
         let busy = self.busy.as_ref();
-        let groups = busy.map(|busy| groups(busy.iter().filter(is_of_host)));
+        let groups = busy.map(|busy| groups(busy.iter().filter(|task| !skip.contains(&task.pid))));
         (tasks, groups)
     }
 
@@ -124,7 +124,11 @@ impl HostTasks {
             started_ns: process.started_ns,
             used_ns: 0,
         };
-        let base = before.or(is_new.then_some(at_birth));
+        let base = if before.is_none() && is_new {
+            Some(at_birth)
+        } else {
+            before
+        };
         // Guests are read too: a process that is no guest any more then has an earlier reading.
         if skip.contains(&pid) {
             return;
@@ -207,13 +211,17 @@ fn groups<'a>(processes: impl Iterator<Item = &'a HostTask>) -> Vec<HostTaskGrou
     groups
 }
 
-/// The task with what it used since an earlier reading; `None` for nothing, or for another task with
-/// the same id.
+/// The task with what it used since an earlier reading; `None` for nothing, or for another task
+/// with the same id.
 fn grown(mut task: HostTask, before: TaskReading, over_ns: u64) -> Option<HostTask> {
     task.used_ns = task.used_ns.checked_sub(before.used_ns)?;
     task.over_ns = over_ns;
     let is_same = task.started_ns == before.started_ns;
-    (is_same && task.used_ns > 0).then_some(task)
+    if is_same && task.used_ns > 0 {
+        Some(task)
+    } else {
+        None
+    }
 }
 
 /// Reads a task with all that it has used, and how many threads its process has.

@@ -38,21 +38,24 @@ pub fn read(sys: &Path) -> HostTopology {
 }
 
 fn cpu_topology(dir: &Path, cpu: u32) -> CpuTopo {
-    let number = |name: &str| read_word(&dir.join("topology").join(name))?.parse().ok();
-    let set = |name: &str| set_file(&dir.join("topology").join(name));
+    let topology = dir.join("topology");
     CpuTopo {
         cpu,
-        core: number("core_id"),
+        core: number(&topology.join("core_id")),
         // -1 where the firmware gives none.
-        socket: number("physical_package_id"),
-        die: number("die_id"),
+        socket: number(&topology.join("physical_package_id")),
+        die: number(&topology.join("die_id")),
         node: None,
         llc: last_level_cache(&dir.join("cache")),
         // The name since Linux 5.3, then the old one (Documentation/admin-guide/cputopology.rst).
-        siblings: set("core_cpus_list")
-            .or_else(|| set("thread_siblings_list"))
+        siblings: set_file(&topology.join("core_cpus_list"))
+            .or_else(|| set_file(&topology.join("thread_siblings_list")))
             .unwrap_or_default(),
     }
+}
+
+fn number(path: &Path) -> Option<u32> {
+    read_word(path)?.parse().ok()
 }
 
 /// The last-level cache, identified by the lowest CPU that shares it.
@@ -60,7 +63,7 @@ fn last_level_cache(dir: &Path) -> Option<u32> {
     (0..MAX_CACHES)
         .filter_map(|i| {
             let index = dir.join(format!("index{i}"));
-            let level: u32 = read_word(&index.join("level"))?.parse().ok()?;
+            let level = number(&index.join("level"))?;
             Some((level, set_file(&index.join("shared_cpu_list"))?.first()?))
         })
         .max_by_key(|(level, _)| *level)
