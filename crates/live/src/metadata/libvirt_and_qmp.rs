@@ -166,7 +166,7 @@ impl LibvirtAndQmp {
         let now = Instant::now();
         let its_own = self.is_its_own(guest);
         // A name proves nothing: another program may have given the same name to one of its guests.
-        let uuid = uuid(guest).filter(|_| its_own);
+        let uuid = if its_own { uuid(guest) } else { None };
         let domain = uuid.as_ref().and_then(|uuid| self.libvirt.domain(uuid));
         let known = self.guests.entry(guest.key()).or_default();
         known.monitor.is_watched = self.is_watched;

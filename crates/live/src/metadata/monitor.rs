@@ -114,7 +114,10 @@ impl GuestMonitor {
 
     /// The reason for a missing memory map.
     pub(super) fn failure(&self) -> Option<&str> {
-        self.failure.as_deref().filter(|_| self.devices.is_none())
+        if self.devices.is_some() {
+            return None;
+        }
+        self.failure.as_deref()
     }
 
     /// Adds what the monitor said to what libvirt knows.
@@ -142,11 +145,11 @@ impl GuestMonitor {
         let asked = self.figures.pending.as_ref().map(|(_, asked)| *asked);
         let is_old = self.figures.next.is_some_and(|next| now > next + period);
         let expired = self.figures.pending.is_none() && self.last.is_some() && is_old;
-        if let Some(answer) = self
-            .figures
-            .answer(now)
-            .or(expired.then(|| Err(String::new())))
-        {
+        let mut answer = self.figures.answer(now);
+        if answer.is_none() && expired {
+            answer = Some(Err(String::new()));
+        }
+        if let Some(answer) = answer {
             let mut read = answer.ok();
             if read.is_some() {
                 self.figures.backoff = Backoff::default();

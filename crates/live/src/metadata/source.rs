@@ -157,7 +157,8 @@ impl DeviceCounters {
                 ..DeviceActivity::default()
             };
         };
-        let (mut disks, mut nics) = (Vec::new(), Vec::new());
+        let mut disks = Vec::new();
+        let mut nics = Vec::new();
         for disk in &self.disks {
             let earlier = before.disks.iter().find(|b| b.name == disk.name);
             disks.extend(earlier.map(|before| disk.since(before)));
@@ -180,20 +181,24 @@ impl DeviceCounters {
 /// The jobs of a reading `ns` after the one with `before`. A job that failed stays for one reading:
 /// QEMU names its last migration for ever.
 fn follow_jobs(jobs: &mut Vec<Job>, before: &[Job], ns: u64) {
-    let same = |job: &Job| {
-        before
-            .iter()
-            .find(|b| (b.kind, &b.name) == (job.kind, &job.name))
-    };
-    jobs.retain(|job| !job.has_failed() || same(job).is_some_and(|before| !before.has_failed()));
+    jobs.retain(|job| {
+        !job.has_failed() || find_job(before, job).is_some_and(|before| !before.has_failed())
+    });
     jobs.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
     jobs.dedup_by(|a, b| (a.kind, &a.name) == (b.kind, &b.name));
     jobs.truncate(MAX_JOBS);
     for job in jobs {
-        if let Some(before) = same(job) {
+        if let Some(before) = find_job(before, job) {
             job.continues(before, ns);
         }
     }
+}
+
+/// The same job in another reading.
+fn find_job<'a>(reading: &'a [Job], job: &Job) -> Option<&'a Job> {
+    reading
+        .iter()
+        .find(|other| (other.kind, &other.name) == (job.kind, &job.name))
 }
 
 /// The growth of an interface; `None` if it was created again since.
@@ -203,7 +208,11 @@ pub(crate) fn nic_since(now: &NicSample, before: &NicSample) -> Option<NicSample
         && now.rx_packets >= before.rx_packets
         && now.tx_packets >= before.tx_packets
         && now.drops >= before.drops;
-    is_same.then(|| now.since(before))
+    if is_same {
+        Some(now.since(before))
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]

@@ -81,8 +81,8 @@ impl DomainStatus {
 }
 
 /// Why libvirt paused a domain, by its number and with its word (`virDomainPausedReason`,
-/// `src/conf/domain_conf.c`). After an error of KVM, for which it has no word, it says `unknown`; in
-/// post-copy the guest runs on the other host.
+/// `src/conf/domain_conf.c`). After an error of KVM, for which it has no word, it says `unknown`;
+/// in post-copy the guest runs on the other host.
 pub(super) const PAUSES: [(&str, StopReason); 15] = [
     ("unknown", StopReason::Unknown),
     ("user", StopReason::User),

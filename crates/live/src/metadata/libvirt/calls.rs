@@ -24,10 +24,9 @@ pub(super) fn serve_waiting(shared: &Arc<Shared>, uri: &str) {
     if all_late && state.queue.is_waiting() {
         let of_thread = shared.clone();
         let mut connection = LibvirtConnection::new(uri.to_owned());
-        let work = move || work(&of_thread, &mut connection);
         let started = std::thread::Builder::new()
             .name("libvirt-guest".into())
-            .spawn(work);
+            .spawn(move || work(&of_thread, &mut connection));
         // Without a thread the questions wait for one that is late.
         state.threads += usize::from(started.is_ok());
     }

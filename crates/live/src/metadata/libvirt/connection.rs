@@ -73,7 +73,9 @@ impl LibvirtConnection {
         let hmp = sys::VIR_DOMAIN_QEMU_MONITOR_COMMAND_HMP;
         let answer = domain.and_then(|domain| domain.qemu_monitor_command(MEMORY_MAP, hmp));
         // After an error the connection is opened again, in case it failed.
-        self.writable = answer.is_ok().then_some(connect);
+        if answer.is_ok() {
+            self.writable = Some(connect);
+        }
         answer.map_err(|e| sentence(&e))
     }
 

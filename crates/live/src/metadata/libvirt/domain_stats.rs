@@ -15,7 +15,7 @@ const MAX_ENTRIES: u64 = 4096;
 /// unknown, as while libvirt works on the domain for another client (`qemuDomainGetStatsBlock` in
 /// `src/qemu/qemu_driver.c`).
 pub fn disks(stats: &Stats) -> Vec<DiskSample> {
-    let disk = |at: StatsEntry| {
+    let disks = group(stats, "block").filter_map(|at| {
         Some(DiskSample {
             name: at.text("name")?,
             read_ops: at.number("rd.reqs")?,
@@ -28,13 +28,13 @@ pub fn disks(stats: &Stats) -> Vec<DiskSample> {
             flush_ns: at.number("fl.times"),
             failed_ops: None,
         })
-    };
-    group(stats, "block").filter_map(disk).collect()
+    });
+    disks.collect()
 }
 
 /// Network interfaces, as [`disks`].
 pub fn nics(stats: &Stats) -> Vec<NicSample> {
-    let nic = |at: StatsEntry| {
+    let nics = group(stats, "net").filter_map(|at| {
         Some(NicSample {
             name: at.text("name")?,
             rx_bytes: at.number("rx.bytes")?,
@@ -43,27 +43,26 @@ pub fn nics(stats: &Stats) -> Vec<NicSample> {
             tx_packets: at.number("tx.pkts")?,
             drops: at.number("rx.drop")?.saturating_add(at.number("tx.drop")?),
         })
-    };
-    group(stats, "net").filter_map(nic).collect()
+    });
+    nics.collect()
 }
 
 /// What the balloon leaves to the guest, bytes.
 pub fn balloon(stats: &Stats) -> Option<u64> {
-    number(stats, "balloon.current")?.checked_mul(1024)
+    bytes(stats, "balloon.current")
 }
 
 /// What the guest's balloon driver says; libvirt counts in KiB, and gives nothing of a driver that
 /// was never asked.
 pub fn memory_in_guest(stats: &Stats) -> Option<MemoryInGuest> {
-    let bytes = |name: &str| number(stats, name)?.checked_mul(1024);
     let updated_s = number(stats, "balloon.last-update").filter(|at| *at > 0)?;
     Some(MemoryInGuest {
-        total: bytes("balloon.available")?,
-        usable: bytes("balloon.usable").or_else(|| bytes("balloon.unused")),
-        caches: bytes("balloon.disk_caches"),
+        total: bytes(stats, "balloon.available")?,
+        usable: bytes(stats, "balloon.usable").or_else(|| bytes(stats, "balloon.unused")),
+        caches: bytes(stats, "balloon.disk_caches"),
         major_faults: number(stats, "balloon.major_fault"),
-        swapped: bytes("balloon.swap_in")
-            .zip(bytes("balloon.swap_out"))
+        swapped: bytes(stats, "balloon.swap_in")
+            .zip(bytes(stats, "balloon.swap_out"))
             .map(|(swapped_in, swapped_out)| swapped_in.saturating_add(swapped_out)),
         updated_s,
         grown: None,
@@ -74,6 +73,11 @@ pub fn memory_in_guest(stats: &Stats) -> Option<MemoryInGuest> {
 /// missing.
 pub fn number(stats: &Stats, name: &str) -> Option<u64> {
     stats.get(name)?.parse().ok()
+}
+
+/// A number of KiB as bytes.
+fn bytes(stats: &Stats, name: &str) -> Option<u64> {
+    number(stats, name)?.checked_mul(1024)
 }
 
 fn count(stats: &Stats, name: &str) -> u64 {

@@ -48,16 +48,15 @@ pub fn from_error(uri: &str, error: &Error) -> LibvirtFailure {
 }
 
 fn explain(uri: &str, message: &str) -> LibvirtFailure {
-    let says = |part: &str| message.contains(part);
     let user = rustix::process::geteuid().as_raw();
-    let (cause, fix) = if REFUSALS.into_iter().any(says) {
+    let (cause, fix) = if REFUSALS.into_iter().any(|part| message.contains(part)) {
         let fix = format!(
             "run kvmtop as root, or add its user to the group libvirt and log in again: \
              `usermod -aG libvirt \"$(id -un {user})\"`"
         );
         (format!("runs but refuses kvmtop as user {user}"), fix)
-    } else if says("connect socket") && says("No such file or directory")
-        || says("Connection refused")
+    } else if message.contains("connect socket") && message.contains("No such file or directory")
+        || message.contains("Connection refused")
     {
         ("is stopped".into(), RESTART.into())
     } else {

@@ -21,10 +21,12 @@ pub(super) fn of_domain(stats: &Stats, status: &str) -> Job {
     } else {
         "disk"
     };
-    let bytes = |what: &str| number(stats, &format!("{part}_{what}"));
-    let nanoseconds = |what: &str| number(stats, what)?.checked_mul(1_000_000);
     let rounds = number(stats, "memory_iteration").filter(|rounds| *rounds > 0);
-    let dirtied = number(stats, "memory_dirty_rate").filter(|_| rounds > Some(1));
+    let dirtied = if rounds > Some(1) {
+        number(stats, "memory_dirty_rate")
+    } else {
+        None
+    };
     Job {
         kind,
         status: if kind == JobKind::Migration {
@@ -33,18 +35,23 @@ pub(super) fn of_domain(stats: &Stats, status: &str) -> Job {
             "active"
         }
         .into(),
-        elapsed_ns: nanoseconds("time_elapsed"),
-        done: bytes("processed"),
-        total: bytes("total"),
-        remaining: bytes("remaining"),
-        rate: bytes("bps"),
+        elapsed_ns: nanoseconds(stats, "time_elapsed"),
+        done: number(stats, &format!("{part}_processed")),
+        total: number(stats, &format!("{part}_total")),
+        remaining: number(stats, &format!("{part}_remaining")),
+        rate: number(stats, &format!("{part}_bps")),
         rounds,
         dirtied: dirtied
             .and_then(|pages| pages.checked_mul(number(stats, "memory_page_size").unwrap_or(4096))),
-        downtime_ns: nanoseconds("downtime"),
+        downtime_ns: nanoseconds(stats, "downtime"),
         throttle_percent: number(stats, "auto_converge_throttle"),
         ..Job::default()
     }
+}
+
+/// A number of milliseconds as nanoseconds.
+fn nanoseconds(stats: &Stats, name: &str) -> Option<u64> {
+    number(stats, name)?.checked_mul(1_000_000)
 }
 
 /// From `virDomainGetBlockJobInfo`.

@@ -56,14 +56,17 @@ macro_rules! functions {
         unsafe extern "C" fn $name($($argument: $type),*) -> $result {
             type Function = unsafe extern "C" fn($($type),*) -> $result;
             const _: Function = sys::$name;
-            const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+            const TEXT: &str = concat!(stringify!($name), "\0");
+            const NAME: &CStr = match CStr::from_bytes_with_nul(TEXT.as_bytes()) {
                 Ok(name) => name,
                 Err(_) => panic!(),
             };
             match find(NAME) {
                 // SAFETY: it has the type of the binding's declaration, and the caller keeps to
                 // libvirt's rules.
-                Some(function) => unsafe { transmute::<*mut c_void, Function>(function)($($argument),*) },
+                Some(function) => unsafe {
+                    transmute::<*mut c_void, Function>(function)($($argument),*)
+                },
                 None => $error,
             }
         }
@@ -88,24 +91,28 @@ functions! {
     fn virDomainGetState(
         domain: sys::virDomainPtr, state: *mut c_int, reason: *mut c_int, flags: c_uint
     ) -> c_int, else -1;
-    fn virDomainGetXMLDesc(domain: sys::virDomainPtr, flags: c_uint) -> *mut c_char, else null_mut();
+    fn virDomainGetXMLDesc(
+        domain: sys::virDomainPtr, flags: c_uint
+    ) -> *mut c_char, else null_mut();
     fn virDomainIsPersistent(domain: sys::virDomainPtr) -> c_int, else -1;
     fn virDomainQemuMonitorCommand(
         domain: sys::virDomainPtr, command: *const c_char, answer: *mut *mut c_char, flags: c_uint
     ) -> c_int, else -1;
     fn virDomainGetBlockJobInfo(
-        domain: sys::virDomainPtr, disk: *const c_char, info: sys::virDomainBlockJobInfoPtr, flags: c_uint
+        domain: sys::virDomainPtr, disk: *const c_char, info: sys::virDomainBlockJobInfoPtr,
+        flags: c_uint
     ) -> c_int, else -1;
     fn virDomainGetDiskErrors(
         domain: sys::virDomainPtr, errors: sys::virDomainDiskErrorPtr, room: c_uint, flags: c_uint
     ) -> c_int, else -1;
     fn virDomainGetJobStats(
-        domain: sys::virDomainPtr, kind: *mut c_int, list: *mut sys::virTypedParameterPtr, count: *mut c_int,
-        flags: c_uint
+        domain: sys::virDomainPtr, kind: *mut c_int, list: *mut sys::virTypedParameterPtr,
+        count: *mut c_int, flags: c_uint
     ) -> c_int, else -1;
     fn virTypedParamsFree(list: sys::virTypedParameterPtr, count: c_int) -> (), else ();
     fn virDomainListGetStats(
-        domains: *mut sys::virDomainPtr, stats: c_uint, records: *mut *mut sys::virDomainStatsRecordPtr, flags: c_uint
+        domains: *mut sys::virDomainPtr, stats: c_uint,
+        records: *mut *mut sys::virDomainStatsRecordPtr, flags: c_uint
     ) -> c_int, else -1;
     fn virDomainStatsRecordListFree(records: *mut sys::virDomainStatsRecordPtr) -> (), else ();
 }

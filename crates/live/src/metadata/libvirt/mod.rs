@@ -205,10 +205,15 @@ impl LibvirtState {
         }
     }
 
+    fn name_of(&self, uuid: &str) -> Option<&str> {
+        let xml = self.domains.get(uuid)?.xml.as_ref()?;
+        xml.value.name.as_deref()
+    }
+
     /// The status while single guests are left out.
     fn left_out(&self, now: Instant) -> Option<SourceStatus> {
-        let name = |uuid: &String| self.domains.get(uuid)?.xml.as_ref()?.value.name.as_deref();
-        let silent: Vec<&str> = self.queue.silent(now).filter_map(name).collect();
+        let silent = self.queue.silent(now);
+        let silent: Vec<&str> = silent.filter_map(|uuid| self.name_of(uuid)).collect();
         let first = silent.iter().min()?;
         let cause = format!(
             "{} of {} guests do not answer libvirt, {first} among them: no disks and network cards \

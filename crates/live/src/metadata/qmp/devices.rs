@@ -121,18 +121,16 @@ fn memory_in_guest(monitor: &mut QmpConversation) -> Option<MemoryInGuest> {
 }
 
 fn from_stats(said: &QmpGuestStats) -> Option<MemoryInGuest> {
-    // -1 is a figure that the driver does not give.
-    let figure = |name: &str| said.stats.get(name).copied().filter(|n| *n != u64::MAX);
     if said.last_update == 0 {
         return None;
     }
-    let swapped_in = figure("stat-swap-in");
-    let swapped_out = figure("stat-swap-out");
+    let swapped_in = figure(said, "stat-swap-in");
+    let swapped_out = figure(said, "stat-swap-out");
     Some(MemoryInGuest {
-        total: figure("stat-total-memory")?,
-        usable: figure("stat-available-memory").or_else(|| figure("stat-free-memory")),
-        caches: figure("stat-disk-caches"),
-        major_faults: figure("stat-major-faults"),
+        total: figure(said, "stat-total-memory")?,
+        usable: figure(said, "stat-available-memory").or_else(|| figure(said, "stat-free-memory")),
+        caches: figure(said, "stat-disk-caches"),
+        major_faults: figure(said, "stat-major-faults"),
         swapped: swapped_in
             .zip(swapped_out)
             .map(|(inward, outward)| inward.saturating_add(outward)),
@@ -141,9 +139,17 @@ fn from_stats(said: &QmpGuestStats) -> Option<MemoryInGuest> {
     })
 }
 
+fn figure(said: &QmpGuestStats, name: &str) -> Option<u64> {
+    // -1 is a figure that the driver does not give.
+    said.stats.get(name).copied().filter(|n| *n != u64::MAX)
+}
+
 /// An empty drive (no medium) is left out.
 fn disk(block: &QmpBlock) -> Option<DiskSample> {
     let stats = &block.stats;
+    if block.node.is_none() && stats.rd_operations == 0 {
+        return None;
+    }
     Some(DiskSample {
         read_ops: stats.rd_operations,
         write_ops: stats.wr_operations,
@@ -158,8 +164,7 @@ fn disk(block: &QmpBlock) -> Option<DiskSample> {
             block.device.as_deref(),
             block.qdev.as_deref(),
             block.node.as_deref(),
-        )
-        .filter(|_| block.node.is_some() || stats.rd_operations > 0)?,
+        )?,
     })
 }
 
@@ -174,13 +179,13 @@ fn failed_ops(stats: &QmpBlockStats) -> Option<u64> {
 /// The name of `-drive`, else the `id` of the device (`/machine/peripheral/disk0/virtio-backend`),
 /// else the node's.
 pub(super) fn name(device: Option<&str>, qdev: Option<&str>, node: Option<&str>) -> Option<String> {
-    let given = |name: Option<&str>| name.filter(|n| !n.is_empty()).map(|n| sanitize(n, 64));
-    let id = || {
-        let path = qdev?;
+    let id = qdev.and_then(|path| {
         let path = path.strip_suffix("/virtio-backend").unwrap_or(path);
-        given(path.rsplit('/').next())
-    };
-    given(device).or_else(id).or_else(|| given(node))
+        path.rsplit('/').next()
+    });
+    let mut given = [device, id, node].into_iter().flatten();
+    let name = given.find(|name| !name.is_empty())?;
+    Some(sanitize(name, 64))
 }
 
 #[cfg(test)]

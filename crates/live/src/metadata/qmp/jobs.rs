@@ -87,9 +87,11 @@ fn migration(said: QmpMigration) -> Option<Job> {
     }
     let ram = said.ram.unwrap_or_default();
     // The first pass sends all of the memory; what was written meanwhile is known after it.
-    let dirtied = ram
-        .dirty_pages_rate
-        .filter(|_| ram.dirty_sync_count > Some(1));
+    let dirtied = if ram.dirty_sync_count > Some(1) {
+        ram.dirty_pages_rate
+    } else {
+        None
+    };
     Some(Job {
         kind: JobKind::Migration,
         status: sanitize(&status, 32),
@@ -110,15 +112,15 @@ fn add_limits(job: &mut Job, monitor: &mut QmpConversation) {
     let limits: QmpMigrationLimits = query(monitor, "migrate-parameters").unwrap_or_default();
     let capabilities: Vec<QmpCapability> =
         query(monitor, "migrate-capabilities").unwrap_or_default();
-    let has = |name: &str| {
-        capabilities
-            .iter()
-            .find(|c| c.capability == name)
-            .map(|c| c.state)
-    };
     job.downtime_limit_ns = limits.downtime_limit.and_then(nanoseconds);
     job.limit = limits.max_bandwidth.filter(|limit| *limit > 0);
-    (job.auto_converge, job.postcopy) = (has("auto-converge"), has("postcopy-ram"));
+    job.auto_converge = capability(&capabilities, "auto-converge");
+    job.postcopy = capability(&capabilities, "postcopy-ram");
+}
+
+fn capability(all: &[QmpCapability], name: &str) -> Option<bool> {
+    let found = all.iter().find(|c| c.capability == name)?;
+    Some(found.state)
 }
 
 fn nanoseconds(ms: u64) -> Option<u64> {

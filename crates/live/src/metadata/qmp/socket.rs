@@ -95,15 +95,14 @@ impl QmpSocket {
 
     /// The user of the process.
     fn user(&self, process: &OwnedFd) -> Result<ProcessCredentials, String> {
-        let read = |name: &str, max: usize| file::read_bytes_at(process, name, max);
-        let gone = || "the guest's process ended".to_owned();
-        let stat = read("stat", 4096).map_err(|_| gone())?;
+        const ENDED: &str = "the guest's process ended";
+        let stat = file::read_bytes_at(process, "stat", 4096).map_err(|_| ENDED)?;
         if Stat::parse(&stat).is_none_or(|s| s.start_ticks != self.start_ticks) {
-            return Err(gone());
+            return Err(ENDED.into());
         }
-        let status = read("status", file::MAX_STATUS).map_err(|_| gone())?;
+        let status = file::read_bytes_at(process, "status", file::MAX_STATUS).map_err(|_| ENDED)?;
         let status =
-            Status::from_read(String::from_utf8_lossy(&status).as_bytes()).map_err(|_| gone())?;
+            Status::from_read(String::from_utf8_lossy(&status).as_bytes()).map_err(|_| ENDED)?;
         ProcessCredentials::new(status).ok_or_else(|| {
             "the guest's process acts as another user than the one that started it".into()
         })
@@ -180,7 +179,8 @@ fn listener(socket: &OwnedFd) -> Result<i32, String> {
         gid: 0,
     };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    let (fd, peer_at) = (socket.as_raw_fd(), (&raw mut peer).cast());
+    let fd = socket.as_raw_fd();
+    let peer_at = (&raw mut peer).cast();
     // SAFETY: the buffer is a `ucred`, and `length` is its size.
     match unsafe {
         libc::getsockopt(
