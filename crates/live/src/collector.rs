@@ -488,9 +488,10 @@ impl Collector {
                 continue;
             };
             for disk in &mut disks {
-                let read = || block_devices::read(&self.options.paths.sys, disk.number);
-                (disk.name, disk.alias, disk.below) =
-                    devices.entry(disk.number).or_insert_with(read).clone();
+                let device = devices
+                    .entry(disk.number)
+                    .or_insert_with(|| block_devices::read(&self.options.paths.sys, disk.number));
+                (disk.name, disk.alias, disk.below) = device.clone();
             }
             domain.host_disks = Some(disks);
         }

@@ -42,7 +42,11 @@ impl UserSlots {
             0 => users.len() < MAX_USERS,
             _ => of_user < MAX_THREADS_OF_USER && of_others < MAX_THREADS,
         };
-        is_free.then(|| users.entry(uid).or_default().clone())
+        if is_free {
+            Some(users.entry(uid).or_default().clone())
+        } else {
+            None
+        }
     }
 
     /// Runs `work`, which may wait for a process of this user, on a thread if a place is free. Its
@@ -55,16 +59,16 @@ impl UserSlots {
     ) -> Option<Receiver<T>> {
         let slot = self.take(uid)?;
         let (reply, answer) = sync_channel(1);
-        let work = move || {
-            let result = work();
-            // The place is free before the result is there: the next question may follow at once.
-            drop(slot);
-            // Nobody may wait for it any more.
-            let _ = reply.try_send(result);
-        };
         std::thread::Builder::new()
             .name(format!("kvmtop/{name}"))
-            .spawn(work)
+            .spawn(move || {
+                let result = work();
+                // The place is free before the result is there: the next question may follow at
+                // once.
+                drop(slot);
+                // Nobody may wait for it any more.
+                let _ = reply.try_send(result);
+            })
             .ok()?;
         Some(answer)
     }

@@ -30,7 +30,8 @@ impl Collector {
             .chain(self.guests.keys())
             .copied()
             .collect();
-        let (mut gone, mut domains) = (Vec::new(), Vec::new());
+        let mut gone = Vec::new();
+        let mut domains = Vec::new();
         for pid in pids {
             let mut unseen = traced.remove(&pid).unwrap_or_default();
             let ended = ended.remove(&pid);
