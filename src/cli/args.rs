@@ -118,7 +118,10 @@ pub enum Command {
 #[serde(default, deny_unknown_fields)]
 pub struct SamplingArgs {
     /// Seconds between samples, 0.1 to 60 [default: 1]
-    #[arg(short = 'd', long, value_name = "SECONDS", value_parser = values::interval, allow_negative_numbers = true)]
+    #[arg(
+        short = 'd', long, value_name = "SECONDS", value_parser = values::interval,
+        allow_negative_numbers = true
+    )]
     #[serde(deserialize_with = "file_values::interval")]
     pub interval: Option<Duration>,
     /// How exits are counted [default: auto]
@@ -193,7 +196,10 @@ pub struct BatchArgs {
     #[arg(long, requires = "batch")]
     pub json: bool,
     /// Stop after N intervals (with --batch)
-    #[arg(short = 'n', long = "count", value_name = "N", requires = "batch", value_parser = values::count)]
+    #[arg(
+        short = 'n', long = "count", value_name = "N", requires = "batch",
+        value_parser = values::count
+    )]
     pub count: Option<u64>,
 }
 
@@ -280,15 +286,21 @@ pub struct InputArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub vcpus: Option<u32>,
     /// Read one interval of a session: 14:03, +10m or -10m [default: all]
-    #[arg(long, value_name = "TIME", value_parser = RecordingTime::parse, allow_hyphen_values = true,
-          conflicts_with_all = ["from", "to"])]
+    #[arg(
+        long, value_name = "TIME", value_parser = RecordingTime::parse,
+        allow_hyphen_values = true, conflicts_with_all = ["from", "to"]
+    )]
     pub at: Option<RecordingTime>,
     /// Read a session from this time on; in diff, AFTER alone
-    #[arg(long, value_name = "TIME", value_parser = RecordingTime::parse, allow_hyphen_values = true)]
+    #[arg(
+        long, value_name = "TIME", value_parser = RecordingTime::parse, allow_hyphen_values = true
+    )]
     pub from: Option<RecordingTime>,
     /// Read a session up to this time; in diff, BEFORE alone: two parts of one session can be
     /// compared
-    #[arg(long, value_name = "TIME", value_parser = RecordingTime::parse, allow_hyphen_values = true)]
+    #[arg(
+        long, value_name = "TIME", value_parser = RecordingTime::parse, allow_hyphen_values = true
+    )]
     pub to: Option<RecordingTime>,
     /// Print one JSON object
     #[arg(long)]
@@ -434,7 +446,10 @@ pub struct ProfileArgs {
 #[derive(Debug, Clone, Args)]
 pub struct ExportArgs {
     /// The address and port to serve on
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9753", value_parser = values::listen)]
+    #[arg(
+        long, value_name = "ADDRESS", default_value = "127.0.0.1:9753",
+        value_parser = values::listen
+    )]
     pub listen: SocketAddr,
     /// Counters of each vCPU instead of all vCPUs of a guest together
     #[arg(long)]

@@ -19,7 +19,9 @@ pub mod watch;
 use serde_json::Value;
 use std::io::Write;
 use std::process::{Command, Stdio};
-use std::sync::{Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{
+    Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 
 static MACHINE: RwLock<()> = RwLock::new(());
 /// Tests that may run beside each other.
@@ -48,6 +50,13 @@ pub fn beside_others() -> Beside {
     *free -= 1;
     drop(free);
     Beside(Some(MACHINE.read().unwrap_or_else(PoisonError::into_inner)))
+}
+
+/// Waits until no other test pins guests to CPUs: an overlap concerns all guests on a CPU. To be
+/// taken before [`beside_others`], so that no place is kept in vain.
+pub fn pinning() -> MutexGuard<'static, ()> {
+    static PINS: Mutex<()> = Mutex::new(());
+    PINS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Beside {

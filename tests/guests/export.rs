@@ -51,7 +51,7 @@ fn the_thread_that_serves_has_no_rights() {
         .filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());
     let http = statuses
         .into_iter()
-        .find(|status| status.starts_with("Name:\thttp\n"))
+        .find(|status| status.starts_with("Name:\tkvmtop/http\n"))
         .expect("the thread");
     for set in [
         "CapPrm:\t",

@@ -102,6 +102,7 @@ fn what_breaks_a_guest_is_reported() {
 #[test]
 fn overlapping_pins_are_reported_and_withdrawn() {
     const TEST: &str = "overlapping_pins_are_reported_and_withdrawn";
+    let _pins = common::pinning();
     let _beside = common::beside_others();
     if let Some(why) = common::cannot_trace() {
         return common::skipped(TEST, &why);

@@ -18,6 +18,7 @@ fn many_libvirt_guests_that_hang_take_nothing_from_the_others() {
 
 #[test]
 fn pasted_commands_cure_badly_pinned_guests() {
+    let _pins = crate::common::pinning();
     let _beside = beside_others();
     libvirt_guests::pasted_commands_cure("pasted_commands_cure_badly_pinned_guests", true);
 }
@@ -25,6 +26,7 @@ fn pasted_commands_cure_badly_pinned_guests() {
 /// Guests without a configuration in libvirt (`virsh create`), for which `--config` is an error.
 #[test]
 fn pasted_commands_cure_transient_guests() {
+    let _pins = crate::common::pinning();
     let _beside = beside_others();
     libvirt_guests::pasted_commands_cure("pasted_commands_cure_transient_guests", false);
 }

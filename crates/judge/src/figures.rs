@@ -216,9 +216,10 @@ pub fn listed(mut all: Vec<String>) -> String {
 
 /// A time as RFC 3339 in UTC with milliseconds; `None` for an input without clock times.
 pub fn utc(ms: i64) -> Option<String> {
-    let instant = jiff::Timestamp::from_millisecond(ms)
-        .ok()
-        .filter(|_| ms > 0)?;
+    if ms <= 0 {
+        return None;
+    }
+    let instant = jiff::Timestamp::from_millisecond(ms).ok()?;
     Some(instant.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string())
 }
 

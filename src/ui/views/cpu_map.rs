@@ -305,11 +305,11 @@ fn paint_height(buf: &mut Buffer, x: u16, y: u16, cpu: &CpuModel, theme: &Theme)
         (t.usr, StyleId::Usr),
         (t.guest, StyleId::Guest),
     ];
-    let most = kinds
-        .into_iter()
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .filter(|_| t.busy() >= 1.0);
-    let style = theme.style(most.map_or(StyleId::Dim, |(_, style)| style));
+    let most = kinds.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
+    let style = theme.style(match most {
+        Some((_, style)) if t.busy() >= 1.0 => style,
+        _ => StyleId::Dim,
+    });
     put(buf, x, y, theme.level(t.busy() / 100.0), 1, style);
 }
 

@@ -64,12 +64,10 @@ pub fn section<'a>(state: &'a AppState, model: &'a Model) -> Section<'a> {
     }
     for task in &host.tasks {
         // Kernel threads of a kind are named by CPU: `ksoftirqd/3`.
-        let name = task
-            .comm
-            .split('/')
-            .next()
-            .filter(|_| task.kernel)
-            .unwrap_or(&task.comm);
+        let name = match task.comm.split_once('/') {
+            Some((kind, _)) if task.kernel => kind,
+            _ => &task.comm,
+        };
         if host.task_groups.is_none() {
             let row = by_name.entry(name).or_default();
             (row.name, row.cpu, row.count) = (name, row.cpu + task.cpu_percent, row.count + 1);

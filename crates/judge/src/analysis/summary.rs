@@ -63,12 +63,12 @@ impl SessionSummary {
     /// The whole recording as one interval. Several runs are reported as a source of it.
     pub fn finish(mut self) -> JudgedInterval {
         self.report.findings = self.heaviest.finish();
-        let mut interval = match self.last.filter(|_| self.sum.seconds() <= 0.0) {
-            Some(only) => {
+        let mut interval = match self.last {
+            Some(only) if self.sum.seconds() <= 0.0 => {
                 self.pipeline.restart();
                 self.pipeline.next_or_first(only)
             }
-            None => JudgedInterval {
+            _ => JudgedInterval {
                 model: self.sum.finish(),
                 report: self.report,
             },

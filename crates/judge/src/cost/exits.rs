@@ -203,7 +203,7 @@ pub(super) fn costs(domain: &DomainModel) -> Vec<Cost> {
     let counted = ledger(
         domain,
         |access| access.rate,
-        |exit| exit.rate.filter(|_| !exit.idle),
+        |exit| if exit.idle { None } else { exit.rate },
     );
     if counted.0.is_empty() {
         return by_counters(domain).costs(Amount::PerSecond);

@@ -380,9 +380,11 @@ impl GuestConfig {
     /// Sockets that the vCPUs are in. Without a topology libvirt gives each vCPU one
     /// (`qemuBuildSmpCommandLine`).
     pub fn sockets(&self) -> Option<u32> {
-        self.topology
-            .map(|topology| topology.sockets)
-            .or(self.vcpus.filter(|_| self.is_whole))
+        match self.topology {
+            Some(topology) => Some(topology.sockets),
+            None if self.is_whole => self.vcpus,
+            None => None,
+        }
     }
 
     /// Hardware threads of a core of the guest, one if not configured; `None` if that is not shown.

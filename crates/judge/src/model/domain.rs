@@ -200,8 +200,10 @@ impl DomainModel {
             .iter()
             .filter(|(node, _)| nodes.contains(node))
             .map(|(_, bytes)| *bytes);
+        if nodes.is_empty() {
+            return None;
+        }
         exits::share(total(here), total(self.node_memory.values().copied()))
-            .filter(|_| !nodes.is_empty())
     }
 
     /// Wait of all vCPUs as percent of the time that they ran or were runnable.
@@ -270,12 +272,17 @@ impl DomainModel {
         if now.uncounted_vcpus > 0 && exits.count == 0 && exit_rate.1 == ExitRateSource::Traced {
             exit_rate = (None, ExitRateSource::Nothing);
         }
-        let old = before
-            .filter(|_| interval.engine_continues)
-            .map(|b| &b.kvm_events);
-        let kvm_events = now.kvm_events.iter().filter(|_| interval.started);
-        let kvm_events =
-            kvm_events.map(|(k, n)| (k.clone(), growth(*n, old.and_then(|o| o.get(k)).copied())));
+        let old = match before {
+            Some(before) if interval.engine_continues => Some(&before.kvm_events),
+            _ => None,
+        };
+        let mut kvm_events = BTreeMap::new();
+        if interval.started {
+            for (event, n) in &now.kvm_events {
+                let old = old.and_then(|old| old.get(event)).copied();
+                kvm_events.insert(event.clone(), growth(*n, old));
+            }
+        }
         let paused = now.state == DomainState::Paused && !has_run(&threads, exits.count);
         Self {
             facts: now.facts.clone(),
@@ -294,7 +301,7 @@ impl DomainModel {
             vcpu_accesses,
             userspace,
             exit_rate,
-            kvm_events: kvm_events.collect(),
+            kvm_events,
             counters,
             disks: devices::disks(now),
             disks_s: devices::seconds(now.devices_ns),

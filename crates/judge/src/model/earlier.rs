@@ -57,10 +57,14 @@ impl<'a> GuestPair<'a> {
             self.before.map(|b| &b.unattributed),
         )]);
         let mut cells = Vec::new();
-        for (vcpu, now, before) in all.filter(|_| self.interval.started) {
-            let before = before
-                .filter(|_| self.interval.engine_continues)
-                .map_or(&[][..], |b| list(b));
+        if !self.interval.started {
+            return cells;
+        }
+        for (vcpu, now, before) in all {
+            let before = match before {
+                Some(before) if self.interval.engine_continues => list(before),
+                _ => &[][..],
+            };
             let before = by_key(before, key);
             cells.extend(
                 list(now)

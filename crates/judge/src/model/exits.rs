@@ -137,23 +137,20 @@ impl ExitTable {
         let work_ns = total_time(rows.iter().filter(|r| !r.idle));
         for r in &mut rows {
             r.rate = seconds.map(|s| r.span.count as f64 / s);
-            r.cpu_percent = r
-                .own_ns()
-                .zip(seconds)
-                .filter(|_| !r.idle)
-                .map(|(ns, s)| ns as f64 / (s * 1e7));
             r.count_percent = share(r.span.count, count);
             r.time_percent = r
                 .span
                 .total_ns
                 .zip(total_ns)
                 .and_then(|(t, all)| share(t, all));
-            r.work_percent = r
-                .span
-                .total_ns
-                .zip(work_ns)
-                .filter(|_| !r.idle)
-                .and_then(|(t, all)| share(t, all));
+            r.cpu_percent = None;
+            r.work_percent = None;
+            if !r.idle {
+                let own_ns = r.own_ns().zip(seconds);
+                r.cpu_percent = own_ns.map(|(ns, s)| ns as f64 / (s * 1e7));
+                let times = r.span.total_ns.zip(work_ns);
+                r.work_percent = times.and_then(|(t, all)| share(t, all));
+            }
         }
         // First by reason: equal ones keep that order.
         rows.sort_by(|a, b| a.reason.cmp(&b.reason));

@@ -167,7 +167,10 @@ fn finish_guest(mut sum: DomainModel, seconds: Option<f64>) -> DomainModel {
     let all_seconds = seconds.unwrap_or(1.0);
     // The operations are still counts.
     for (mean, ops) in sum.disks.iter_mut().flat_map(DiskRates::means) {
-        *mean = mean.filter(|_| ops > 0.0).map(|us| us / ops);
+        *mean = match *mean {
+            Some(us) if ops > 0.0 => Some(us / ops),
+            _ => None,
+        };
     }
     sum.change(&|rate| rate / all_seconds);
     sum.exit_rate.0.change(&|rate| rate / all_seconds);
@@ -231,7 +234,8 @@ sums!(Model {
     intervals, lost, overflow, own_cpu, late_ns, host,
 } time_ms, mono_s, booted_ms, interval_s, engine, sources, own_rss, domains);
 
-sums!(HostModel { cpus, tasks, task_groups, guests_cpu, pressure, load, disks, links, guests_disk, guests_net } facts, memory, guests_memory, kernel_log);
+sums!(HostModel { cpus, tasks, task_groups, guests_cpu, pressure, load, disks, links, guests_disk,
+    guests_net } facts, memory, guests_memory, kernel_log);
 
 sums!(CpuModel { time, device_irq_rate, timer_irq_rate } cpu, frequency_khz, power, guest_threads);
 
@@ -241,9 +245,11 @@ sums!(TaskGroup { cpu_percent } comm, count);
 sums!(ByteRates { inward, outward });
 
 sums!(DomainModel {
-    cpu, threads, exits, vcpu_exits, accesses, vcpu_accesses, kvm_events, counters, disks, process_io, host_disks, interrupts,
+    cpu, threads, exits, vcpu_exits, accesses, vcpu_accesses, kvm_events, counters, disks,
+    process_io, host_disks, interrupts,
     doorbells, nics, throttling, pressure, swap, swap_in_rate,
-} facts, state, stop, uncounted_vcpus, userspace, exit_rate, jobs, node_memory, memory, places, disks_s, nics_s);
+} facts, state, stop, uncounted_vcpus, userspace, exit_rate, jobs, node_memory, memory, places,
+    disks_s, nics_s);
 
 sums!(ThreadModel {
     cpu, migrations, growth, wakeups, run_delays, woken_by, preempted_by, exit_rate, counters,

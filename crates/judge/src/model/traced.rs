@@ -29,7 +29,10 @@ impl<T> Traced<T> {
     where
         T: Growing + Row,
     {
-        let now = list(pair.now).filter(|_| pair.interval.started)?;
+        if !pair.interval.started {
+            return None;
+        }
+        let now = list(pair.now)?;
         let before = by_key(
             pair.before.and_then(list).map_or(&[][..], Vec::as_slice),
             T::key,

@@ -182,8 +182,10 @@ impl GuestLayout {
 
     /// The nodes of its vCPUs; empty if one of them is not pinned, or the host has one node.
     pub fn nodes(&self, map: &CpuMap) -> CpuSet {
-        let cpus = self.confined(map).filter(|_| map.nodes.len() > 1);
-        cpus.map(|cpus| map.nodes_of(&cpus)).unwrap_or_default()
+        match self.confined(map) {
+            Some(cpus) if map.nodes.len() > 1 => map.nodes_of(&cpus),
+            _ => CpuSet::new(),
+        }
     }
 
     /// Whether it runs on several nodes and sees only one.
@@ -307,7 +309,9 @@ pub(super) fn find(map: &CpuMap, guests: &[GuestLayout]) -> Vec<GuestFaults> {
     for (g, guest) in running(guests) {
         move_whole_cores(map, guest, &mut faults[g]);
     }
-    if let Some(cpu) = map.general().first().filter(|_| starved(map, guests)) {
+    if let Some(cpu) = map.general().first()
+        && starved(map, guests)
+    {
         for (g, guest) in running(guests) {
             let there = guest.pins(map).filter(|(_, c)| *c == cpu).map(|(v, _)| v);
             if guest.may_move() {

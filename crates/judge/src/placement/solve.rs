@@ -146,12 +146,16 @@ impl Work<'_> {
             .iter_mut()
             .filter(|g| g.pinning == Pinning::OneSet && g.confined(map).is_some())
         {
-            let helpers = guest
-                .helpers
-                .values()
-                .filter(|_| with_helpers)
-                .filter_map(|helper| helper.cpus.as_ref());
-            let set = union(guest.vcpus.iter().chain(helpers));
+            let mut sets: Vec<&CpuSet> = guest.vcpus.iter().collect();
+            if with_helpers {
+                sets.extend(
+                    guest
+                        .helpers
+                        .values()
+                        .filter_map(|helper| helper.cpus.as_ref()),
+                );
+            }
+            let set = union(sets);
             guest
                 .helpers
                 .values_mut()
@@ -401,7 +405,11 @@ impl Work<'_> {
             .filter_map(|(id, new)| Some((*id, new.cpus.clone()?)))
             .collect();
         plan.threads = Some(now.threads).filter(|threads| *threads != was.threads);
-        plan.memory = now.bound.clone().filter(|_| now.bound != was.bound);
+        plan.memory = if now.bound == was.bound {
+            None
+        } else {
+            now.bound.clone()
+        };
         let moved: CpuSet = plan.vcpus.keys().copied().collect();
         for vcpus in plan.reasons.values_mut() {
             *vcpus = vcpus.intersection(&moved);

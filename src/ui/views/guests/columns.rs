@@ -158,13 +158,12 @@ impl<'a> GuestRow<'a> {
     /// CPU time of tasks outside guests, user and kernel, percent of one CPU, and the number of
     /// CPUs.
     fn outside(&self) -> Option<([f64; 2], f64)> {
-        let host = &self
-            .state
-            .model
-            .as_ref()
-            .filter(|_| self.row == ListRow::Other)?
-            .host;
-        let (time, usage) = (host.total()?, host.usage()?);
+        if self.row != ListRow::Other {
+            return None;
+        }
+        let host = &self.state.model.as_ref()?.host;
+        let time = host.total()?;
+        let usage = host.usage()?;
         let all = usage.other * usage.cpus;
         let usr = all * time.usr / (time.usr + time.sys).max(f64::MIN_POSITIVE);
         Some(([usr, all - usr], usage.cpus))

@@ -313,11 +313,10 @@ impl Fix {
 impl Finding {
     /// Which finding it is, from one interval to the next.
     pub fn id(&self) -> FindingId {
-        let other = self
-            .also
-            .first()
-            .filter(|_| matches!(self.target, Target::Pcpu(_)))
-            .cloned();
+        let other = match self.target {
+            Target::Pcpu(_) => self.also.first().cloned(),
+            _ => None,
+        };
         FindingId {
             rule: self.rule,
             domain: self.domain.clone(),

@@ -42,10 +42,13 @@ impl EventTotals {
 
     /// The rate, where there are any; without a rate the rule cannot tell.
     pub fn rate_or_tell(&self, guest: &GuestContext<'_>, verdicts: &mut Verdicts) -> Option<f64> {
-        if self.count > 0 && self.rate.is_none() {
+        if self.count == 0 {
+            return None;
+        }
+        if self.rate.is_none() {
             verdicts.cannot_tell(guest.why_no_rate());
         }
-        self.rate.filter(|_| self.count > 0)
+        self.rate
     }
 
     /// The same per vCPU.
@@ -218,7 +221,10 @@ impl GuestContext<'_> {
             rate,
             per_vcpu,
             vcpu: most.map(|m| m.0),
-            cost: all.cpu_percent.filter(|_| self.seconds.is_some()),
+            cost: match self.seconds {
+                Some(_) => all.cpu_percent,
+                None => None,
+            },
             exit_share,
             mean_us: all.mean_us(),
             marks,
@@ -263,7 +269,9 @@ impl Events {
     }
 
     fn mean_us(&self) -> Option<f64> {
-        let ns = self.ns.filter(|_| self.count > 0)?;
-        Some(ns as f64 / self.count as f64 / 1e3)
+        if self.count == 0 {
+            return None;
+        }
+        Some(self.ns? as f64 / self.count as f64 / 1e3)
     }
 }
