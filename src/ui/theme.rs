@@ -270,7 +270,7 @@ impl Theme {
         self.glyphs.levels[height(share) - 1]
     }
 
-    /// All heights, for figures from 1 to [`HEIGHTS`].
+    /// All heights, for figures from 1 to `HEIGHTS`.
     pub fn bar_set(&self) -> bar::Set<'static> {
         let levels = self.glyphs.levels;
         bar::Set {
@@ -321,7 +321,7 @@ impl Theme {
 /// The number of heights.
 pub const HEIGHTS: usize = 8;
 
-/// The height for a share from 0 to 1, from 1 to [`HEIGHTS`].
+/// The height for a share from 0 to 1, from 1 to `HEIGHTS`.
 pub fn height(share: f64) -> usize {
     if share.is_finite() {
         let height = share.clamp(0.0, 1.0) * HEIGHTS as f64;
