@@ -118,7 +118,7 @@ pub fn findings(interval: &Value) -> impl Iterator<Item = &Value> {
 /// Who found what, for messages.
 pub fn rules(interval: &Value) -> String {
     let all: Vec<String> = findings(interval)
-        .map(|f| format!("{} of {}", f["rule"], f["domain"]))
+        .map(|f| format!("{} of {}: {}", f["rule"], f["domain"], f["title"]))
         .collect();
     all.join(", ")
 }

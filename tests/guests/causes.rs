@@ -80,7 +80,8 @@ fn each_cause_of_a_wait_is_named() {
     let pids = [one.pid(), two.pid()];
     pids.into_iter()
         .for_each(|pid| pin(watch.vcpu(pid), &[*first, *last]));
-    let hogs: Vec<Hog> = (0..4).map(|_| Hog::start("kvmtop-hog")).collect();
+    // Many, so that a guest waits mostly for them even where both guests share a CPU.
+    let hogs: Vec<Hog> = (0..8).map(|_| Hog::start("kvmtop-hog")).collect();
     for pid in hogs.iter().map(Hog::pid) {
         all.take(pid);
         pin(i32::try_from(pid).expect("a PID"), &[*first, *last]);

@@ -1,6 +1,6 @@
 //! Ports, addresses and MSRs.
 
-use super::exits::{style, total};
+use super::exits::{marked_style, total};
 use super::missing;
 use super::section::Section;
 use crate::ui::action::Action;
@@ -21,7 +21,7 @@ pub struct AccessTableRow<'a> {
     style: RowStyle,
     /// Share of the time in exits, percent.
     time: Option<f64>,
-    /// The key that gets the name of a device without one.
+    /// The key that gets the names of the guest's devices without one.
     naming_key: Option<&'static str>,
 }
 
@@ -29,19 +29,11 @@ type Col<'a> = Column<AccessTableRow<'a>>;
 
 /// The columns.
 pub fn columns<'a>() -> Vec<Col<'a>> {
-    const DEVICE: &str = "The device that owns the address in this guest, or the MSR's name.";
-    const ADDRESS: &str = "I/O port (pio), guest physical address (mmio) or number of the MSR; \
-        `other`: did not fit.";
-    const CPU: &str = "Time of the vCPUs in the exits that served the accesses, percent of one \
-        host CPU, without the part in which another task had the CPU.";
-    const TIME: &str = "Share of the time in all exits but those in which the guest sleeps.";
-    const SERVED: &str = "Where the device is emulated, if known: in the kernel (KVM), or in the \
-        program that runs the guest (VMM), which takes longer.";
     vec![
         Col::text("device", "DEVICE", left(15, 10, 0), |r| {
             r.access.device_name().unwrap_or_default().to_owned()
         })
-        .help(DEVICE)
+        .help("The device that owns the address in this guest, or the MSR's name.")
         .drawn(device)
         .json("accesses[].device"),
         Col::text("access", "ACCESS", left(24, 10, 0), |r| {
@@ -62,7 +54,10 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::text("address", "ADDRESS", left(15, 4, 1), |r| {
             format!("{} {}", r.access.space.as_str(), r.access.address_text())
         })
-        .help(ADDRESS)
+        .help(
+            "I/O port (pio), guest physical address (mmio) or number of the MSR; `other`: did not \
+                fit.",
+        )
         .json("accesses[].space, address"),
         Col::text("direction", "R/W", left(5, 0, 0), |r| {
             r.access.direction.as_str().to_owned()
@@ -80,10 +75,14 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| r.access.cpu_percent,
             percent,
         )
-        .help(CPU)
+        .help(
+            "Time of the vCPUs in the exits that served the accesses, percent of one host CPU, \
+                without the part in which another task had the CPU.",
+        )
         .brief("CPU%", 5)
         .json("accesses[].cpu_percent"),
-        Col::figure("time", "TIME%", right(5, 0, 5), |r| r.time, share).help(TIME),
+        Col::figure("time", "TIME%", right(5, 0, 5), |r| r.time, share)
+            .help("Share of the time in all exits but those in which the guest sleeps."),
         Col::figure(
             "mean",
             "MEAN us",
@@ -102,7 +101,10 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
                 _ => String::new(),
             }
         })
-        .help(SERVED),
+        .help(
+            "Where the device is emulated, if known: in the kernel (KVM), or in the program that \
+                runs the guest (VMM), which takes longer.",
+        ),
     ]
 }
 
@@ -119,71 +121,69 @@ fn brief_access(row: &AccessTableRow<'_>) -> Vec<String> {
         let place = format!("{} {address}", access.space.as_str());
         return vec![format!("{place} {direction}"), place];
     };
-    let mut texts = vec![format!("{device} {direction}"), device.clone()];
+    let mut texts = Vec::new();
     if access.space == Space::Pio {
         let place = format!("{address} {device}");
-        texts.splice(0..0, [format!("{place} {direction}"), place]);
+        texts = vec![format!("{place} {direction}"), place];
     }
+    texts.extend([format!("{device} {direction}"), device]);
     texts
 }
 
 /// The device, or the key that gets its name.
 fn device(row: &AccessTableRow<'_>) -> Cell {
-    match (row.access.device_name(), row.naming_key) {
-        (Some(name), _) => Cell::text(clean(name)),
-        (None, Some(key)) => Cell::text(format!("{key} names it")).styled(StyleId::Dim),
-        (None, None) => Cell::unknown(),
+    let access = row.access;
+    if let Some(name) = access.device_name() {
+        return Cell::text(clean(name));
+    }
+    match row.naming_key {
+        Some(key) if access.space != Space::Msr && access.address.is_some() => {
+            Cell::text(format!("{key} names it")).styled(StyleId::Dim)
+        }
+        _ => Cell::unknown(),
     }
 }
 
 /// The section.
 pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> {
-    let naming_key = state
-        .may_ask_monitor_of(domain)
-        .then(|| state.key_name(Action::AskMonitor));
-    let mut accesses: Vec<&AccessRow> = domain.accesses.iter().collect();
-    // In steps, so that the addresses of one device, read and written equally often, keep their
-    // places.
-    accesses.sort_by_key(|a| {
-        let cost = Reverse((a.cpu_percent.map(step), a.rate.map(step)));
-        (cost, a.space, a.address, a.direction)
-    });
+    let naming_key = if state.may_ask_monitor_of(domain) {
+        Some(state.key_name(Action::AskMonitor))
+    } else {
+        None
+    };
     let mut rows = Vec::new();
-    for access in accesses {
+    for access in &domain.accesses {
         let mark = Mark::Access(access.space, access.address, access.direction);
         let total_ns = access.span.total_ns;
-        let can_be_named = access.space != Space::Msr && access.address.is_some();
         rows.push(AccessTableRow {
             access,
-            style: style(state, domain, &mark),
+            style: marked_style(state, domain, &mark),
             time: total_ns.and_then(|ns| domain.exits.work_percent(ns)),
-            naming_key: if can_be_named { naming_key } else { None },
+            naming_key,
         });
     }
+    // In steps, so that the addresses of one device, read and written equally often, keep their
+    // places.
+    rows.sort_by_key(|r| {
+        let a = r.access;
+        let size = Reverse((a.cpu_percent.map(step), a.rate.map(step)));
+        (size, a.space, a.address, a.direction)
+    });
     let table = Table {
         id: TableId::Accesses,
         columns: columns(),
         rows,
-        key: |r: &AccessTableRow<'_>| {
-            RowKey::of((r.access.space, r.access.address, r.access.direction))
-        },
+        key: |r| RowKey::of((r.access.space, r.access.address, r.access.direction)),
         style: |r| r.style,
     };
-    let sum = |figure: fn(&AccessRow) -> Option<f64>| {
-        domain
-            .accesses
-            .iter()
-            .filter_map(figure)
-            .reduce(|a, b| a + b)
-    };
-    let section = Section::table(table, state, || {
-        missing::because(
-            state,
-            "no port, device memory or MSR was touched in this interval",
-            &[SourceId::Tracepoints],
-        )
-    });
-    section.with_right(total(sum(|a| a.rate), sum(|a| a.cpu_percent)))
+    let nothing = "no port, device memory or MSR was touched in this interval";
+    let why = missing::because(state, nothing, &[SourceId::Tracepoints]);
+    let rates = domain.accesses.iter().filter_map(|a| a.rate);
+    let percents = domain.accesses.iter().filter_map(|a| a.cpu_percent);
+    Section::table(table, state, why).with_right(total(
+        rates.reduce(|a, b| a + b),
+        percents.reduce(|a, b| a + b),
+    ))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! where trouble is.
 
 use super::section::{Picture, Section};
+use crate::ui::guest_list::ListRow;
 use crate::ui::page_state::SectionId;
 use crate::ui::state::AppState;
 use crate::ui::table::severity_mark;
@@ -11,64 +12,53 @@ use crate::ui::widgets::draw::put;
 use crate::ui::widgets::{StyledLine, paint_line};
 use judge::figures::{count, share};
 use judge::lint::{Mark, Severity};
-use judge::model::{CpuModel, DomainModel, GuestThread, Model, ThreadModel};
+use judge::model::{CpuModel, GuestThread, Model, ThreadModel};
 use kvm::thread_name::Role;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use std::collections::{BTreeMap, HashMap};
 
 /// A vCPU that uses less CPU time than this, in percent, shares its CPU without harm.
-const BUSY: f64 = 10.0;
+const MIN_BUSY: f64 = 10.0;
 /// Width of a node's name before its CPUs.
-const LABEL: u16 = 17;
+const LABEL_WIDTH: u16 = 17;
 /// Width of a core: the height, the mark of what is there, a blank.
-const CORE: u16 = 3;
+const CORE_WIDTH: u16 = 3;
 /// Columns between the cores of two last-level caches.
-const GAP: u16 = 2;
+const CACHE_GAP: u16 = 2;
 /// Lines of the legend below the map.
-const LEGEND: u16 = 2;
+const LEGEND_LINES: usize = 2;
+
+const TITLE: &str = "host CPUs";
 
 /// A guest's thread on a CPU.
-pub fn thread_of<'a>(
-    model: &'a Model,
-    tenant: &GuestThread,
-) -> Option<(&'a DomainModel, &'a ThreadModel)> {
-    let domain = model.domains.get(tenant.domain)?;
-    Some((domain, domain.threads.get(tenant.thread)?))
+pub fn thread_of<'a>(model: &'a Model, t: &GuestThread) -> Option<&'a ThreadModel> {
+    model.domains.get(t.domain)?.threads.get(t.thread)
 }
 
-/// The guests of the vCPUs whose last CPU this is, and how busy each vCPU is.
-fn vcpus<'a>(model: &'a Model, cpu: &'a CpuModel) -> impl Iterator<Item = (&'a DomainModel, f64)> {
-    cpu.guest_threads
-        .iter()
-        .filter(|t| t.here)
-        .filter_map(|tenant| {
-            let (domain, thread) = thread_of(model, tenant)?;
-            (thread.role == Role::Vcpu).then_some((domain, tenant.cpu))
-        })
+/// The vCPUs whose last CPU this is.
+fn vcpus<'a>(model: &'a Model, cpu: &'a CpuModel) -> impl Iterator<Item = &'a GuestThread> {
+    let here = cpu.guest_threads.iter().filter(|t| t.here);
+    here.filter(|t| thread_of(model, t).is_some_and(|thread| thread.role == Role::Vcpu))
 }
 
 /// How many busy vCPUs a CPU has.
 pub fn busy_vcpus(model: &Model, cpu: &CpuModel) -> usize {
-    vcpus(model, cpu).filter(|(_, busy)| *busy >= BUSY).count()
+    vcpus(model, cpu).filter(|t| t.cpu >= MIN_BUSY).count()
 }
 
 /// The severity of the worst finding about each CPU.
 pub fn found(state: &AppState) -> HashMap<u32, Severity> {
-    let marks = state
-        .report
-        .findings
-        .iter()
-        .flat_map(|f| f.marks.iter().map(|mark| (mark, f.severity)));
-    let mut cpus: Vec<(u32, Severity)> = Vec::new();
-    for (mark, severity) in marks {
-        if let Mark::Pcpu(cpu) = mark {
-            cpus.push((*cpu, severity));
+    let mut worst = HashMap::new();
+    for f in &state.report.findings {
+        for mark in &f.marks {
+            if let Mark::Pcpu(cpu) = mark {
+                let severity = worst.entry(*cpu).or_insert(f.severity);
+                *severity = f.severity.max(*severity);
+            }
         }
     }
-    // The worst of a CPU is the last.
-    cpus.sort_unstable();
-    cpus.into_iter().collect()
+    worst
 }
 
 /// A line of the map: a text, then CPUs and where each of them is.
@@ -87,51 +77,45 @@ struct CpuMap<'a> {
 
 /// The section.
 pub fn section<'a>(state: &'a AppState, model: &'a Model, columns: u16) -> Section<'a> {
-    let (id, title, host) = (SectionId::CpuMap, "host CPUs", &model.host);
-    if host.cpus.is_empty() {
+    let cpus = &model.host.cpus;
+    if cpus.is_empty() {
         let nothing = "This input does not describe the host's CPUs; the output of lscpu -e beside \
             it does.";
-        return Section::folded(id, title, nothing);
+        return Section::folded(SectionId::CpuMap, TITLE, nothing);
     }
-    let shared = host
-        .cpus
-        .iter()
-        .filter(|c| busy_vcpus(model, c) > 1)
-        .count();
-    let isolated = host
-        .facts
-        .topology
-        .isolated
-        .as_ref()
-        .filter(|set| !set.is_empty());
-    let lines = lines(&nodes(model), columns);
-    Section::picture(
-        id,
-        title,
-        CpuMap {
-            state,
-            model,
-            found: found(state),
-            lines,
-        },
-    )
-    .with_note(if shared > 0 {
-        format!("{} shared by busy vCPUs", count(shared, "CPU"))
-    } else {
-        String::new()
-    })
-    .with_right(
-        isolated
-            .map(|set| format!("isolated {set}"))
-            .unwrap_or_default(),
-    )
+    let map = CpuMap {
+        state,
+        model,
+        found: found(state),
+        lines: lines(nodes(model), columns),
+    };
+    let mut section = Section::picture(SectionId::CpuMap, TITLE, map);
+    let shared = cpus.iter().filter(|c| busy_vcpus(model, c) > 1).count();
+    if shared > 0 {
+        section.note = format!("{} shared by busy vCPUs", count(shared, "CPU"));
+    }
+    if let Some(set) = &model.host.facts.topology.isolated
+        && !set.is_empty()
+    {
+        section.right = format!("isolated {set}");
+    }
+    section
 }
 
-/// A core: its number, its last-level cache, its hardware threads.
-type Core<'a> = (u32, Option<u32>, Vec<&'a CpuModel>);
+struct Core<'a> {
+    number: u32,
+    /// Its last-level cache.
+    cache: Option<u32>,
+    /// Its hardware threads.
+    threads: Vec<&'a CpuModel>,
+}
 
-/// The nodes' names and cores.
-fn nodes(model: &Model) -> Vec<(String, Vec<Core<'_>>)> {
+struct Node<'a> {
+    name: String,
+    cores: Vec<Core<'a>>,
+}
+
+fn nodes(model: &Model) -> Vec<Node<'_>> {
     let mut nodes: BTreeMap<Option<u32>, BTreeMap<_, Core<'_>>> = BTreeMap::new();
     for cpu in &model.host.cpus {
         let place = model.host.facts.topology.cpu(cpu.cpu);
@@ -139,59 +123,64 @@ fn nodes(model: &Model) -> Vec<(String, Vec<Core<'_>>)> {
         let number = place
             .and_then(|t| t.core.or_else(|| t.siblings.first()))
             .unwrap_or(cpu.cpu);
-        let core = (number, place.and_then(|t| t.llc), Vec::new());
         let cores = nodes.entry(place.and_then(|t| t.node)).or_default();
-        cores
+        let core = cores
             .entry((place.map(|t| (t.socket, t.die)), number))
-            .or_insert(core)
-            .2
-            .push(cpu);
+            .or_insert(Core {
+                number,
+                cache: place.and_then(|t| t.llc),
+                threads: Vec::new(),
+            });
+        core.threads.push(cpu);
     }
     let mut named = Vec::new();
     for (node, cores) in nodes {
         let busy: Vec<f64> = cores
             .values()
-            .flat_map(|c| &c.2)
+            .flat_map(|c| &c.threads)
             .filter_map(|c| Some(c.time?.busy()))
             .collect();
         let busy = share(busy.iter().sum::<f64>() / busy.len() as f64);
         let name = node.map_or_else(|| "host".into(), |node| format!("node {node}"));
-        named.push((format!("{name} {busy:>3} %"), cores.into_values().collect()));
+        named.push(Node {
+            name: format!("{name} {busy:>3} %"),
+            cores: cores.into_values().collect(),
+        });
     }
     named
 }
 
 /// For each node a line with the numbers of its cores and a line for each hardware thread, as often
 /// as its cores need.
-fn lines<'a>(nodes: &[(String, Vec<Core<'a>>)], columns: u16) -> Vec<Line<'a>> {
-    let wide = nodes
-        .iter()
-        .flat_map(|(_, cores)| cores)
-        .any(|(number, ..)| *number > 99);
-    let step = CORE + u16::from(wide);
+fn lines(nodes: Vec<Node<'_>>, columns: u16) -> Vec<Line<'_>> {
+    let mut cores = nodes.iter().flat_map(|node| &node.cores);
+    let is_wide = cores.any(|core| core.number > 99);
+    let step = CORE_WIDTH + u16::from(is_wide);
     let mut lines: Vec<Line<'_>> = Vec::new();
-    for (name, cores) in nodes {
-        let (mut first, mut x) = (lines.len(), LABEL);
+    for node in nodes {
+        let mut first = lines.len();
+        let mut x = LABEL_WIDTH;
         lines.push(Line {
-            text: name.clone(),
+            text: node.name,
             cpus: Vec::new(),
         });
-        for (n, (number, cache, threads)) in cores.iter().enumerate() {
-            x += if n > 0 && cores[n - 1].1 != *cache {
-                GAP
-            } else {
-                0
-            };
-            if x + step + 1 > columns {
-                (first, x) = (lines.len(), LABEL);
+        let mut cache = None;
+        for core in node.cores {
+            if cache.is_some_and(|cache| cache != core.cache) {
+                x += CACHE_GAP;
             }
-            lines.resize_with(lines.len().max(first + 1 + threads.len()), Line::default);
+            cache = Some(core.cache);
+            if x + step + 1 > columns {
+                first = lines.len();
+                x = LABEL_WIDTH;
+            }
+            let height = lines.len().max(first + 1 + core.threads.len());
+            lines.resize_with(height, Line::default);
             let numbers = &mut lines[first].text;
-            *numbers = format!("{numbers:<pad$}{number:>2}", pad = usize::from(x));
-            threads
-                .iter()
-                .zip(&mut lines[first + 1..])
-                .for_each(|(cpu, line)| line.cpus.push((x, *cpu)));
+            *numbers = format!("{numbers:<pad$}{:>2}", core.number, pad = usize::from(x));
+            for (line, cpu) in lines[first + 1..].iter_mut().zip(core.threads) {
+                line.cpus.push((x, cpu));
+            }
             x += step;
         }
     }
@@ -208,53 +197,38 @@ impl CpuMap<'_> {
             .map(|severity| severity_mark(*severity, theme));
         let busy = busy_vcpus(self.model, cpu).min(9) as u32;
         if busy > 1 {
-            return Some((
-                char::from_digit(busy, 10)?,
-                found.map_or(StyleId::Warning, |(_, style)| style),
-            ));
+            let style = found.map_or(StyleId::Warning, |(_, style)| style);
+            return Some((char::from_digit(busy, 10)?, style));
         }
-        let selected = self.state.domain();
-        if found.is_some() {
-            return found;
+        if let ListRow::Guest(guest) = self.state.list.selected()
+            && found.is_none()
+            && vcpus(self.model, cpu).any(|t| t.domain == guest)
+        {
+            return Some(('<', StyleId::Strong));
         }
-        let guest = selected?;
-        let mut here = vcpus(self.model, cpu);
-        if here.any(|(domain, _)| std::ptr::eq(domain, guest)) {
-            Some(('<', StyleId::Strong))
-        } else {
-            None
-        }
+        found
     }
 
-    fn legend(&self) -> [StyledLine; LEGEND as usize] {
-        let hues = [
-            ("guest ", StyleId::Guest),
-            ("usr ", StyleId::Usr),
-            ("sys ", StyleId::Sys),
-            ("irq", StyleId::Irq),
+    fn legend(&self) -> [StyledLine; LEGEND_LINES] {
+        let map = "column: core   row: hardware thread   height: busy   colour: ";
+        let colours = vec![
+            (map.into(), StyleId::Dim),
+            ("guest ".into(), StyleId::Guest),
+            ("usr ".into(), StyleId::Usr),
+            ("sys ".into(), StyleId::Sys),
+            ("irq".into(), StyleId::Irq),
         ];
-        let mut first = vec![(
-            "column: core   row: hardware thread   height: busy   colour: ".to_owned(),
-            StyleId::Dim,
-        )];
-        first.extend(hues.map(|(name, style)| (name.to_owned(), style)));
-        let selected = self.state.domain();
-        let selected = selected
-            .map(|d| format!("   < vCPU of {}", clean(d.name())))
-            .unwrap_or_default();
-        [
-            first,
-            vec![(
-                format!("2: shared by that many busy vCPUs{selected}"),
-                StyleId::Dim,
-            )],
-        ]
+        let mut marks = "2: shared by that many busy vCPUs".to_owned();
+        if let Some(guest) = self.state.domain() {
+            marks += &format!("   < vCPU of {}", clean(guest.name()));
+        }
+        [colours, vec![(marks, StyleId::Dim)]]
     }
 }
 
 impl Picture for CpuMap<'_> {
     fn height(&self) -> u16 {
-        u16::try_from(self.lines.len()).unwrap_or(u16::MAX - LEGEND) + LEGEND
+        u16::try_from(self.lines.len() + LEGEND_LINES).unwrap_or(u16::MAX)
     }
 
     fn paint(&self, buf: &mut Buffer, area: Rect, theme: &Theme) {
@@ -263,33 +237,19 @@ impl Picture for CpuMap<'_> {
             width: area.width.saturating_sub(1),
             ..area
         };
-        for (y, line) in (area.y..).zip(&self.lines) {
-            put(
-                buf,
-                area.x,
-                y,
-                &line.text,
-                area.width,
-                theme.style(StyleId::Dim),
-            );
-            for (x, cpu) in line.cpus.iter().map(|(x, cpu)| (area.x + x, cpu)) {
-                paint_height(buf, x, y, cpu, theme);
+        let dim = theme.style(StyleId::Dim);
+        for (row, line) in area.rows().zip(&self.lines) {
+            put(buf, row.x, row.y, &line.text, row.width, dim);
+            for (x, cpu) in &line.cpus {
+                let x = row.x + x;
+                paint_height(buf, x, row.y, cpu, theme);
                 if let Some((mark, style)) = self.mark(cpu, theme) {
-                    put(buf, x + 1, y, &mark.to_string(), 1, theme.style(style));
+                    put(buf, x + 1, row.y, &mark.to_string(), 1, theme.style(style));
                 }
             }
         }
-        for (y, line) in (area.bottom().saturating_sub(LEGEND)..).zip(self.legend()) {
-            paint_line(
-                buf,
-                Rect {
-                    y,
-                    height: 1,
-                    ..area
-                },
-                &line,
-                theme,
-            );
+        for (row, line) in area.rows().skip(self.lines.len()).zip(self.legend()) {
+            paint_line(buf, row, &line, theme);
         }
     }
 }
@@ -305,12 +265,13 @@ fn paint_height(buf: &mut Buffer, x: u16, y: u16, cpu: &CpuModel, theme: &Theme)
         (t.usr, StyleId::Usr),
         (t.guest, StyleId::Guest),
     ];
-    let most = kinds.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
-    let style = theme.style(match most {
-        Some((_, style)) if t.busy() >= 1.0 => style,
-        _ => StyleId::Dim,
-    });
-    put(buf, x, y, theme.level(t.busy() / 100.0), 1, style);
+    let mut style = StyleId::Dim;
+    if t.busy() >= 1.0 {
+        let most = kinds.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
+        style = most.map_or(style, |(_, style)| style);
+    }
+    let level = theme.level(t.busy() / 100.0);
+    put(buf, x, y, level, 1, theme.style(style));
 }
 
 #[cfg(test)]

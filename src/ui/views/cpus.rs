@@ -8,7 +8,7 @@ use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, left, rig
 use crate::ui::text::clean;
 use judge::figures::{percent, rate, share};
 use judge::lint::Severity;
-use judge::model::{CpuModel, GuestThread, Model};
+use judge::model::{CpuModel, Model};
 use kvm::topology::CpuTopo;
 use std::cmp::Reverse;
 
@@ -67,17 +67,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             percent,
         )
         .help("As a bar: guest, usr, sys with interrupts, steal.")
-        .drawn(|r| {
-            let time = r.cpu.time.map(|t| {
-                [
-                    t.guest,
-                    t.usr,
-                    t.sys + t.irq + t.softirq + t.unsampled,
-                    t.steal,
-                ]
-            });
-            time.map_or_else(Cell::unknown, |parts| Cell::Bar(parts, 100.0))
-        }),
+        .drawn(bar),
         Col::figure(
             "guest",
             "GUEST%",
@@ -156,64 +146,63 @@ pub fn section<'a>(state: &'a AppState, model: &'a Model) -> Section<'a> {
         key: |r| RowKey::of(r.cpu.cpu),
         style,
     };
-    let section = Section::table(table, state, String::new);
-    let has_guests = model.domains.len() > 1;
+    let mut section = Section::table(table, state, "").with_right("% of this CPU");
+    if model.domains.len() > 1 {
+        section.note = PLAN.into();
+    }
     section
-        .with_right("% of this CPU")
-        .with_note(if has_guests { PLAN } else { "" })
 }
 
 fn style(row: &CpuRow<'_>) -> RowStyle {
+    let is_idle = row.cpu.time.is_some_and(|t| t.busy() < 1.0);
     match row.severity {
         Some(severity) => RowStyle::Severity(severity),
-        None if row.cpu.guest_threads.is_empty()
-            && row.cpu.time.is_some_and(|t| t.busy() < 1.0) =>
-        {
-            RowStyle::Dim
-        }
+        None if is_idle && row.cpu.guest_threads.is_empty() => RowStyle::Dim,
         None => RowStyle::Plain,
     }
 }
 
+fn bar(row: &CpuRow<'_>) -> Cell {
+    let Some(t) = row.cpu.time else {
+        return Cell::unknown();
+    };
+    let sys = t.sys + t.irq + t.softirq + t.unsampled;
+    Cell::Bar([t.guest, t.usr, sys, t.steal], 100.0)
+}
+
 fn moves(row: &CpuRow<'_>) -> Option<f64> {
     let here = row.cpu.guest_threads.iter().filter(|t| t.here);
-    let moves = here.filter_map(|t| cpu_map::thread_of(row.model, t)?.1.migrations.total);
+    let moves = here.filter_map(|t| cpu_map::thread_of(row.model, t)?.migrations.total);
     Some(moves.reduce(u64::saturating_add)? as f64 / row.model.interval_s?)
 }
 
 /// What runs on a CPU: the busiest threads of guests and other tasks. Each has a steady place,
 /// however busy it is.
 fn who(row: &CpuRow<'_>) -> String {
-    let mut threads: Vec<&GuestThread> = row.cpu.guest_threads.iter().collect();
+    let mut threads: Vec<_> = row.cpu.guest_threads.iter().collect();
     threads.retain(|t| t.pinned || t.here && t.cpu >= MIN_NAMED);
     let more = threads.len().saturating_sub(MAX_NAMES);
     threads.truncate(MAX_NAMES);
     threads.sort_by_key(|t| (t.domain, t.thread));
-    let threads = threads.into_iter().filter_map(|t| {
-        let (domain, thread) = cpu_map::thread_of(row.model, t)?;
-        Some(format!(
-            "{}{}",
-            thread_of_guest(domain, thread),
-            if t.pinned { "=" } else { "" }
-        ))
-    });
-    let more = (more > 0).then(|| format!("and {more} more"));
-    let tasks = row
-        .model
-        .host
-        .tasks
-        .iter()
-        .filter(|t| t.last_cpu == row.cpu.cpu && t.cpu_percent >= MIN_NAMED);
-    let mut tasks: Vec<_> = tasks.take(MAX_NAMES).collect();
+    let mut names = Vec::new();
+    for t in threads {
+        let pin = if t.pinned { "=" } else { "" };
+        if let Some(thread) = cpu_map::thread_of(row.model, t) {
+            let name = thread_of_guest(&row.model.domains[t.domain], thread);
+            names.push(format!("{name}{pin}"));
+        }
+    }
+    if more > 0 {
+        names.push(format!("and {more} more"));
+    }
+    let mut tasks: Vec<_> = row.model.host.tasks.iter().collect();
+    tasks.retain(|t| t.last_cpu == row.cpu.cpu && t.cpu_percent >= MIN_NAMED);
+    tasks.truncate(MAX_NAMES);
     tasks.sort_by_key(|t| t.tid);
-    let tasks = tasks
-        .into_iter()
-        .map(|t| format!("{} {} %", clean(&t.comm), share(t.cpu_percent)));
-    threads
-        .chain(more)
-        .chain(tasks)
-        .collect::<Vec<_>>()
-        .join("  ")
+    for t in tasks {
+        names.push(format!("{} {} %", clean(&t.comm), share(t.cpu_percent)));
+    }
+    names.join("  ")
 }
 
 #[cfg(test)]

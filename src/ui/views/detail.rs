@@ -1,10 +1,10 @@
 //! The problem of the selected row, in fixed slots below the list: what is seen and the fix.
 
 use super::guests::GuestRow;
+use super::page::paint_mark;
 use super::problems::{self, verdict};
 use crate::ui::guest_list::ListRow;
 use crate::ui::state::AppState;
-use crate::ui::table::severity_mark;
 use crate::ui::text::{clean, clean_line, clean_lines, fit_words, width, wrap_to};
 use crate::ui::theme::{StyleId, Theme};
 use crate::ui::widgets::draw::put;
@@ -26,35 +26,21 @@ type Room = (u16, usize);
 
 /// Paints it. Of the lines below the title the first half is what is seen, the rest the fix.
 pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
-    if state.model.is_none() {
+    if state.model.is_none() || area.height < 3 {
         return;
     }
-    if area.height < 3 {
-        return;
-    }
-    let (problem, cut) = (state.problem(), theme.glyphs.cut);
-    heading(
-        buf,
-        Rect { height: 1, ..area },
-        (state, state.list.selected()),
-        theme,
-    );
+    let problem = state.problem();
+    let cut = theme.glyphs.cut;
     let columns = area.width - TEXT_AT - 1;
-    let seen_lines = (area.height - 1) / 2;
-    let fix_lines = area.height - 1 - seen_lines;
-    let seen = places((columns, seen_lines.into()), state, problem, cut);
-    let seen: Vec<StyledLine> = seen
-        .into_iter()
-        .map(|line| vec![(line, StyleId::Text)])
-        .collect();
+    let [head, seen_area, area] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length((area.height - 1) / 2),
+        Constraint::Fill(1),
+    ])
+    .areas(area);
+    paint_heading(buf, head, state, theme);
+    let seen = seen((columns, seen_area.height.into()), state, problem, cut);
     let label = if problem.is_some() { "SEEN" } else { "COSTS" };
-    let below_title = Rect {
-        y: area.y + 1,
-        height: area.height - 1,
-        ..area
-    };
-    let slots = [seen_lines, fix_lines].map(Constraint::Length);
-    let [seen_area, area] = Layout::vertical(slots).areas(below_title);
     paint_slot(buf, seen_area, label, &seen, theme);
 
     let Some(problem) = problem else { return };
@@ -67,7 +53,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         let style = theme.style(StyleId::Dim);
         put(buf, x, area.y, &keys, columns - keys_at, style);
     }
-    let fix = fix((fix_columns, fix_lines.into()), problem, cut);
+    let fix = fix((fix_columns, area.height.into()), problem, cut);
     paint_slot(buf, area, "FIX", &fix, theme);
 }
 
@@ -79,90 +65,79 @@ fn paint_slot(buf: &mut Buffer, area: Rect, label: &str, lines: &[StyledLine], t
     let x = area.x + LABEL_AT;
     let room = TEXT_AT - LABEL_AT;
     put(buf, x, area.y, label, room, theme.style(StyleId::Head));
-    for (line, y) in lines.iter().zip(area.y..area.bottom()) {
-        let line_area = Rect {
-            x: area.x + TEXT_AT,
-            y,
-            width: area.width - TEXT_AT - 1,
-            height: 1,
-        };
-        paint_line(buf, line_area, line, theme);
+    let texts = Rect {
+        x: area.x + TEXT_AT,
+        width: area.width - TEXT_AT - 1,
+        ..area
+    };
+    for (line, row) in lines.iter().zip(texts.rows()) {
+        paint_line(buf, row, line, theme);
     }
 }
 
 /// The title: the row, its problem, how many more there are, what it costs, and for how long it is
 /// seen.
-fn heading(buf: &mut Buffer, line: Rect, (state, row): (&AppState, ListRow), theme: &Theme) {
-    let (problems, open) = (state.problems(), state.problem());
-    let at = problems
-        .iter()
-        .position(|f| open.is_some_and(|open| std::ptr::eq(open, *f)))
-        .unwrap_or(0)
-        + 1;
-    let number = if problems.len() > 1 {
-        format!("{at} of {}   ", problems.len())
-    } else {
-        String::new()
-    };
-    let age_s =
-        open.and_then(|f| Some((state.model.as_ref()?.time_ms - f.since_ms?).max(0) as f64 / 1e3));
-    let cost = [
-        open.and_then(problems::cost),
-        age_s.map(|s| format!("for {}", seconds(s.floor()))),
-    ];
-    let right = format!(
-        "{number}{}",
-        cost.into_iter().flatten().collect::<Vec<_>>().join(", ")
-    );
-    let who = match row {
+fn paint_heading(buf: &mut Buffer, line: Rect, state: &AppState, theme: &Theme) {
+    let open = state.problem();
+    let right = open.map_or_else(String::new, |f| number_cost_and_age(state, f));
+    let who = match state.list.selected() {
         ListRow::Guest(_) => state.domain().map_or_else(String::new, |d| clean(d.name())),
         ListRow::Other => "host".into(),
         ListRow::Idle(n) => count(n, "idle guest"),
     };
     let room = line.width.saturating_sub(width(&right) + width(&who) + 12);
+    let mut text = open.map_or_else(|| verdict(state), |f| clean_line(&f.title));
     // Of a title that does not fit the few words of the list say more than its beginning.
-    let says = open.map_or_else(|| verdict(state), |f| clean_line(&f.title));
-    let short = open
-        .filter(|f| width(&says) > room && !f.problem.is_empty())
-        .map(|f| clean_line(&f.problem));
-    let says = fit_words(&short.unwrap_or(says), room, theme.glyphs.cut);
-    title(
-        buf,
-        line,
-        &format!("{}{who}: {says}", if open.is_some() { "  " } else { "" }),
-        "",
-        &right,
-        theme,
-    );
-    if let Some((mark, look)) = open.map(|f| severity_mark(f.severity, theme)) {
-        put(
-            buf,
-            line.x + 2,
-            line.y,
-            &mark.to_string(),
-            1,
-            theme.style(look),
-        );
+    if let Some(f) = open
+        && width(&text) > room
+        && !f.problem.is_empty()
+    {
+        text = clean_line(&f.problem);
     }
+    let text = fit_words(&text, room, theme.glyphs.cut);
+    let Some(open) = open else {
+        title(buf, line, &format!("{who}: {text}"), "", &right, theme);
+        return;
+    };
+    title(buf, line, &format!("  {who}: {text}"), "", &right, theme);
+    paint_mark(buf, line.x + 2, line.y, open.severity, theme);
+}
+
+/// Which of the row's problems it is, what it costs, and for how long it is seen.
+fn number_cost_and_age(state: &AppState, open: &Finding) -> String {
+    let problems = state.problems();
+    let mut text = String::new();
+    if problems.len() > 1 {
+        let at = problems.iter().position(|f| std::ptr::eq(open, *f));
+        text = format!("{} of {}   ", at.unwrap_or(0) + 1, problems.len());
+    }
+    let mut figures = Vec::from_iter(problems::cost(open));
+    if let Some(model) = &state.model
+        && let Some(since_ms) = open.since_ms
+    {
+        let age_s = (model.time_ms - since_ms).max(0) as f64 / 1e3;
+        figures.push(format!("for {}", seconds(age_s.floor())));
+    }
+    text + &figures.join(", ")
 }
 
 /// The figures of a problem; without a problem the largest costs of the guest.
-fn places(room: Room, state: &AppState, problem: Option<&Finding>, cut: char) -> Vec<String> {
+fn seen(room: Room, state: &AppState, problem: Option<&Finding>, cut: char) -> Vec<StyledLine> {
     let Some(f) = problem else {
         let costs = GuestRow::new(state, state.list.selected()).costs();
         return costs
             .into_iter()
             .flat_map(|of| &of.costs)
-            .map(|cost| cost.text(room.0.into()))
+            .map(|cost| vec![(cost.text(room.0.into()), StyleId::Text)])
             .collect();
     };
-    let seen: Vec<String> = f
-        .evidence
-        .iter()
-        .filter(|line| !is_command(line))
-        .map(|l| clean_line(l))
-        .collect();
-    wrap_to(&seen.join("; "), room, cut)
+    let mut seen = Vec::new();
+    for line in &f.evidence {
+        if !is_command(line) {
+            seen.push(clean_line(line));
+        }
+    }
+    text_lines(&seen.join("; "), room, cut)
 }
 
 /// The fix that `y` copies, after the place where it goes, and before it the advice that comes
@@ -173,12 +148,12 @@ fn fix(room: Room, f: &Finding, cut: char) -> Vec<StyledLine> {
     };
     let (columns, height) = room;
     let mut lines = Vec::new();
-    let advice = f.fix.first().filter(|fix| fix.kind == FixKind::Advice);
-    if let Some(advice) = advice
+    if let Some(advice) = f.fix.first()
+        && advice.kind == FixKind::Advice
         && first.kind != FixKind::Advice
     {
         let sentence = first_sentence(&advice.text);
-        lines = advice_lines(&sentence, (columns, (height - 1).max(1)), cut);
+        lines = text_lines(&sentence, (columns, (height - 1).max(1)), cut);
     }
     // What is to be done after it, as far as there is room.
     let from_first = f.fix.iter().skip_while(|fix| !std::ptr::eq(*fix, first));
@@ -188,7 +163,7 @@ fn fix(room: Room, f: &Finding, cut: char) -> Vec<StyledLine> {
             break;
         }
         lines.extend(match fix.kind {
-            FixKind::Advice => advice_lines(&clean_lines(&fix.text), (columns, left), cut),
+            FixKind::Advice => text_lines(&clean_lines(&fix.text), (columns, left), cut),
             _ => paste_lines(fix, (columns, left), cut),
         });
     }
@@ -204,7 +179,7 @@ fn first_sentence(text: &str) -> String {
     }
 }
 
-fn advice_lines(text: &str, room: Room, cut: char) -> Vec<StyledLine> {
+fn text_lines(text: &str, room: Room, cut: char) -> Vec<StyledLine> {
     let lines = wrap_to(text, room, cut).into_iter();
     lines.map(|line| vec![(line, StyleId::Text)]).collect()
 }

@@ -12,9 +12,6 @@ use judge::model::{DiskRates, DomainModel, HostDiskModel, Model, NicRates};
 use sample::{SourceId, Timing};
 use std::cmp::Reverse;
 
-/// Where disks come from.
-const SOURCES: [SourceId; 2] = [SourceId::Libvirt, SourceId::Monitor];
-
 /// What a device did for a guest.
 pub struct Work<'a> {
     /// Name of the device.
@@ -70,98 +67,104 @@ pub fn host_disk(disk: &HostDiskModel) -> Work<'_> {
 /// The devices that do something.
 pub fn busy(model: &Model) -> impl Iterator<Item = RowKey> {
     model.domains.iter().flat_map(|guest| {
+        let disks = guest.disks.iter().map(disk);
+        let nics = guest.nics.iter().map(nic);
         let on_host = guest.host_disks.iter().flatten().map(host_disk);
-        let devices = guest
-            .disks
-            .iter()
-            .map(disk)
-            .chain(guest.nics.iter().map(nic))
-            .chain(on_host);
+        let devices = disks.chain(nics).chain(on_host);
         devices.filter(is_busy).map(|work| key(guest, &work))
     })
 }
 
-/// The rows of devices, busiest first, and the number of idle ones, which have no row.
+/// The rows of devices, busiest first.
+pub struct DeviceRows<'a, Device> {
+    /// The rows.
+    pub rows: Vec<DeviceRow<'a, Device>>,
+    /// The number of idle devices, which have no row.
+    pub idle: usize,
+}
+
+/// Lists the devices of guests; findings mark them by their names.
 pub fn rows<'a, Device>(
     state: &AppState,
     guests: &[&'a DomainModel],
     devices: fn(&'a DomainModel) -> &'a [Device],
     work: fn(&'a Device) -> Work<'a>,
     mark: fn(String) -> Mark,
-) -> (Vec<DeviceRow<'a, Device>>, usize) {
-    let all = guests.iter().flat_map(|guest| {
+) -> DeviceRows<'a, Device> {
+    let mut rows = Vec::new();
+    let mut idle = 0;
+    for guest in guests {
         let found: Vec<&Finding> = state.findings_about(Some(guest.name())).collect();
-        devices(guest).iter().map(move |device| {
+        for device in devices(guest) {
             let work = work(device);
             let mark = mark(work.name.to_owned());
-            let worst = found
-                .iter()
-                .filter(|f| f.marks.contains(&mark))
-                .map(|f| f.severity)
-                .max();
-            DeviceRow {
+            let about = found.iter().filter(|f| f.marks.contains(&mark));
+            let row = DeviceRow {
                 guest,
                 device,
                 work,
-                worst,
+                worst: about.map(|f| f.severity).max(),
                 is_one_guest: guests.len() == 1,
+            };
+            if is_busy(&row.work) || row.worst.is_some() || state.awake.has(row.key()) {
+                rows.push(row);
+            } else {
+                idle += 1;
             }
-        })
-    });
-    let (mut rows, idle): (Vec<_>, Vec<_>) = all.partition(|row: &DeviceRow<'_, Device>| {
-        is_busy(&row.work) || row.worst.is_some() || state.awake.has(row.key())
-    });
+        }
+    }
     rows.sort_by_cached_key(|row| Reverse(step(row.work.ops.iter().flatten().sum())));
-    (rows, idle.len())
+    DeviceRows { rows, idle }
 }
 
-/// A section of devices, or why there are none; `what` is one of them.
+/// A section of devices, or why there are none.
 pub fn section_of<'a, Device>(
-    (id, what): (TableId, &str),
-    (rows, idle): (Vec<DeviceRow<'a, Device>>, usize),
-    columns: Vec<Column<DeviceRow<'a, Device>>>,
+    id: TableId,
+    devices: DeviceRows<'a, Device>,
+    columns: Vec<Col<'a, Device>>,
     state: &AppState,
-    nothing: impl FnOnce() -> String,
+    nothing: String,
 ) -> Section<'a> {
-    let note = match (rows.is_empty(), idle) {
-        (true, 0) => nothing(),
-        (false, 0) => String::new(),
-        _ => count(idle, &format!("idle {what}")),
-    };
     let table = Table {
         id,
         columns,
-        rows,
+        rows: devices.rows,
         key: DeviceRow::key,
         style: DeviceRow::style,
     };
-    Section::table(table, state, String::new).with_note(note)
+    let section = Section::table(table, state, nothing);
+    if devices.idle == 0 {
+        return section;
+    }
+    section.with_note(match id {
+        TableId::Disks => count(devices.idle, "idle disk"),
+        TableId::Nics => count(devices.idle, "idle interface"),
+        _ => count(devices.idle, "idle device"),
+    })
 }
 
 type Col<'a, D> = Column<DeviceRow<'a, D>>;
 
 /// The columns that name the guest, where there are several, and the device.
-pub fn names<'a, D>(header: &'static str, help: &'static str) -> [Col<'a, D>; 2] {
-    let guest = Col::text("domain", "GUEST", left(8, 16, 1), |r| {
-        r.guest.name().to_owned()
-    })
-    .help("Name of the guest.");
-    let name = Col::text("name", header, left(7, 16, 0), |r| r.work.name.to_owned()).help(help);
-    [
-        guest.drawn(|r| {
-            if r.is_one_guest {
-                Cell::blank()
-            } else {
-                Cell::name(clean(r.guest.name()))
-            }
-        }),
-        name.drawn(|r| Cell::name(clean(r.work.name))),
+pub fn names<'a, D>(header: &'static str, help: &'static str) -> Vec<Col<'a, D>> {
+    vec![
+        Col::text("domain", "GUEST", left(8, 16, 1), |r| r.guest.name().into())
+            .help("Name of the guest.")
+            .drawn(|r| {
+                if r.is_one_guest {
+                    Cell::blank()
+                } else {
+                    Cell::name(clean(r.guest.name()))
+                }
+            }),
+        Col::text("name", header, left(7, 16, 0), |r| r.work.name.into())
+            .help(help)
+            .drawn(|r| Cell::name(clean(r.work.name))),
     ]
 }
 
 /// The columns of the requests of a disk: how many there are, and how long one takes by `help`.
 pub fn requests<'a, D>(help: &'static str) -> Vec<Col<'a, D>> {
-    const FLUSH: &str = "Requests to bring all writes to the medium, per second.";
     vec![
         Col::figure(
             "read_ops",
@@ -186,7 +189,7 @@ pub fn requests<'a, D>(help: &'static str) -> Vec<Col<'a, D>> {
             |r| r.work.ops[2],
             rate,
         )
-        .help(FLUSH),
+        .help("Requests to bring all writes to the medium, per second."),
         Col::figure(
             "read_mean_us",
             "READ us",
@@ -224,7 +227,7 @@ pub fn bad(value: Option<f64>, print: fn(f64) -> String) -> Cell {
     Cell::figure(value, print).styled(look)
 }
 
-type Disk<'a> = Column<DeviceRow<'a, DiskRates>>;
+type Disk<'a> = Col<'a, DiskRates>;
 
 /// The columns of disks; they have the names that JSON has.
 pub fn columns<'a>() -> Vec<Disk<'a>> {
@@ -233,12 +236,9 @@ pub fn columns<'a>() -> Vec<Disk<'a>> {
     const TIME: &str = "Mean time from the guest's request to its completion by the VMM, \
                         microseconds where no unit is given. What the host's block devices take \
                         less is spent in the VMM and its queue.";
-    const IN_FLIGHT: &str = "Requests under way on average, those that QEMU has taken from the \
-                             guest's queue: the time of all that completed, over the time \
-                             between two readings.";
-    const FAILED: &str = "Requests that failed in QEMU or below it, per second; libvirt does not \
-        pass them on.";
-    let more: [Disk<'_>; 4] = [
+    let mut columns = names("DISK", DISK);
+    columns.extend(requests(TIME));
+    columns.extend([
         Disk::figure(
             "failed_ops",
             "FAILED/s",
@@ -246,7 +246,9 @@ pub fn columns<'a>() -> Vec<Disk<'a>> {
             |r| r.device.failed_ops,
             rate,
         )
-        .help(FAILED)
+        .help(
+            "Requests that failed in QEMU or below it, per second; libvirt does not pass them on.",
+        )
         .drawn(|r| bad(r.device.failed_ops, rate)),
         Disk::figure(
             "queue_depth",
@@ -255,7 +257,10 @@ pub fn columns<'a>() -> Vec<Disk<'a>> {
             |r| r.device.queue_depth,
             rate,
         )
-        .help(IN_FLIGHT),
+        .help(
+            "Requests under way on average, those that QEMU has taken from the guest's queue: the \
+                time of all that completed, over the time between two readings.",
+        ),
         Disk::figure(
             "read_bytes",
             "READ B/s",
@@ -272,12 +277,8 @@ pub fn columns<'a>() -> Vec<Disk<'a>> {
             rate,
         )
         .help("Bytes."),
-    ];
-    names("DISK", DISK)
-        .into_iter()
-        .chain(requests(TIME))
-        .chain(more)
-        .collect()
+    ]);
+    columns
 }
 
 fn disk(d: &DiskRates) -> Work<'_> {
@@ -291,35 +292,32 @@ fn disk(d: &DiskRates) -> Work<'_> {
 /// The section of disks.
 pub fn section<'a>(state: &'a AppState, guests: &[&'a DomainModel]) -> Section<'a> {
     let rows = rows(state, guests, |d| &d.disks, disk, Mark::Disk);
-    let section = section_of((TableId::Disks, "disk"), rows, columns(), state, || {
-        let why = missing::because(state, "none is known", &SOURCES);
-        if guests.iter().any(|guest| guest.process_io.is_some()) {
-            format!("{why}; the list has what the VMM reads and writes (/proc/PID/io)")
-        } else {
-            why
-        }
-    });
-    section.with_right(covered(guests, |guest| guest.disks_s))
+    let sources = [SourceId::Libvirt, SourceId::Monitor];
+    let mut why = missing::because(state, "none is known", &sources);
+    if guests.iter().any(|guest| guest.process_io.is_some()) {
+        why += "; the list has what the VMM reads and writes (/proc/PID/io)";
+    }
+    section_of(TableId::Disks, rows, columns(), state, why)
+        .with_right(covered(guests, |guest| guest.disks_s))
 }
 
 /// How far back the figures of guests go.
 fn covered(guests: &[&DomainModel], seconds: fn(&DomainModel) -> Option<f64>) -> String {
-    let longest = guests
-        .iter()
-        .filter_map(|guest| seconds(guest))
-        .reduce(f64::max);
-    longest.map_or_else(String::new, |longest| {
-        format!("means of the last {}", age(longest.round()))
-    })
+    let covered = guests.iter().filter_map(|guest| seconds(guest));
+    match covered.reduce(f64::max) {
+        Some(longest) => format!("means of the last {}", age(longest.round())),
+        None => String::new(),
+    }
 }
 
-type Nic<'a> = Column<DeviceRow<'a, NicRates>>;
+type Nic<'a> = Col<'a, NicRates>;
 
 /// The columns of network interfaces; they have the names that JSON has.
 pub fn nic_columns<'a>() -> Vec<Nic<'a>> {
     const NIC: &str = "The device on the host, such as a tap. There RX and TX are swapped: what it \
                        sends, the guest receives.";
-    let figures: [Nic<'_>; 5] = [
+    let mut columns = names("NIC", NIC);
+    columns.extend([
         Nic::figure(
             "rx_bytes",
             "RX B/s",
@@ -355,8 +353,8 @@ pub fn nic_columns<'a>() -> Vec<Nic<'a>> {
         Nic::figure("drops", "DROP/s", right(6, 2, 1), |r| r.work.ops[2], rate)
             .help("Packets dropped, both ways.")
             .drawn(|r| bad(r.work.ops[2], rate)),
-    ];
-    names("NIC", NIC).into_iter().chain(figures).collect()
+    ]);
+    columns
 }
 
 fn nic(n: &NicRates) -> Work<'_> {
@@ -371,11 +369,9 @@ fn nic(n: &NicRates) -> Work<'_> {
 pub fn nics<'a>(state: &'a AppState, guests: &[&'a DomainModel]) -> Section<'a> {
     // No rule marks an interface.
     let rows = rows(state, guests, |d| &d.nics, nic, Mark::Disk);
-    let title = (TableId::Nics, "interface");
-    let section = section_of(title, rows, nic_columns(), state, || {
-        missing::because(state, "none is known", &SOURCES[..1])
-    });
-    section.with_right(covered(guests, |guest| guest.nics_s))
+    let why = missing::because(state, "none is known", &[SourceId::Libvirt]);
+    section_of(TableId::Nics, rows, nic_columns(), state, why)
+        .with_right(covered(guests, |guest| guest.nics_s))
 }
 
 #[cfg(test)]
@@ -534,7 +530,7 @@ mod tests {
         (slow.name, slow.failed_ops) = ("vdz".into(), Some(40));
         f.guests[0].rest.disks.push(slow);
         let state = judged(&f, 120, 40);
-        let (rows, _) = rows(&state, &state.guests(), |d| &d.disks, disk, Mark::Disk);
+        let rows = rows(&state, &state.guests(), |d| &d.disks, disk, Mark::Disk).rows;
         let marked: Vec<_> = rows
             .iter()
             .filter(|r| r.worst.is_some())

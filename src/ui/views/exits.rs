@@ -6,8 +6,8 @@ use crate::ui::action::Action;
 use crate::ui::state::AppState;
 use crate::ui::table::{Column, RowKey, RowStyle, Table, TableId, left, right, step};
 use judge::figures::{micros, percent, rate, share};
-use judge::lint::Mark;
-use judge::model::{DomainModel, ExitRow, Model};
+use judge::lint::{Mark, Severity};
+use judge::model::{DomainModel, ExitRow};
 use kvm::exit_reason;
 use sample::{EngineKind, EngineLevel, SourceId};
 use std::cmp::Reverse;
@@ -29,13 +29,6 @@ type Col<'a> = Column<ExitTableRow<'a>>;
 
 /// The columns.
 pub fn columns<'a>() -> Vec<Col<'a>> {
-    const CPU: &str = "Time of the vCPUs in these exits, percent of one host CPU, without the part \
-        in WAITING%.";
-    const TIME: &str = "Share of the time in all exits but those in which the guest sleeps.";
-    const VMM: &str = "Part of the time that was spent in the program that runs the guest (QEMU), \
-        not in the kernel.";
-    const WAITING: &str = "Part of the time in which the vCPU was ready to run and another task \
-        had its CPU.";
     vec![
         Col::text("reason", "EXIT REASON", left(18, 6, 0), |r| {
             r.exit.reason.clone()
@@ -63,7 +56,10 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| r.exit.cpu_percent,
             percent,
         )
-        .help(CPU)
+        .help(
+            "Time of the vCPUs in these exits, percent of one host CPU, without the part in \
+                WAITING%.",
+        )
         .brief("CPU%", 5)
         .json("exits[].cpu_percent"),
         Col::figure(
@@ -73,7 +69,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| r.exit.work_percent,
             share,
         )
-        .help(TIME)
+        .help("Share of the time in all exits but those in which the guest sleeps.")
         .json("exits[].work_percent"),
         Col::figure(
             "mean",
@@ -110,7 +106,10 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| r.part(r.exit.userspace_ns),
             share,
         )
-        .help(VMM),
+        .help(
+            "Part of the time that was spent in the program that runs the guest (QEMU), not in \
+                the kernel.",
+        ),
         Col::figure(
             "waiting",
             "WAITING%",
@@ -118,7 +117,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| r.part(r.exit.preempted_ns),
             share,
         )
-        .help(WAITING),
+        .help("Part of the time in which the vCPU was ready to run and another task had its CPU."),
         Col::text("meaning", "MEANING", left(40, 80, 9), |r| {
             r.exit
                 .id
@@ -131,44 +130,44 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
 }
 
 /// The style of a row of a guest that findings may be about.
-pub fn style(state: &AppState, domain: &DomainModel, mark: &Mark) -> RowStyle {
-    let about = state
-        .report
-        .findings
-        .iter()
-        .filter(|f| f.domain.as_deref() == Some(domain.name()) && f.marks.contains(mark));
-    about
+pub fn marked_style(state: &AppState, domain: &DomainModel, mark: &Mark) -> RowStyle {
+    worst_about(state, domain, mark).map_or(RowStyle::Plain, RowStyle::Severity)
+}
+
+/// The severity of the worst finding about a part of a guest.
+pub fn worst_about(state: &AppState, domain: &DomainModel, mark: &Mark) -> Option<Severity> {
+    let findings = state.report.findings.iter();
+    findings
+        .filter(|f| f.domain.as_deref() == Some(domain.name()) && f.marks.contains(mark))
         .map(|f| f.severity)
         .max()
-        .map_or(RowStyle::Plain, RowStyle::Severity)
 }
 
 /// Events per second, and what they cost.
 pub fn total(per_second: Option<f64>, cpu_percent: Option<f64>) -> String {
-    let cost = cpu_percent.map(|cpu| format!("{} % of a CPU", percent(cpu)));
-    per_second
-        .map(|n| format!("{}/s", rate(n)))
-        .into_iter()
-        .chain(cost)
-        .collect::<Vec<_>>()
-        .join(", ")
+    let mut parts = Vec::new();
+    if let Some(n) = per_second {
+        parts.push(format!("{}/s", rate(n)));
+    }
+    if let Some(cpu) = cpu_percent {
+        parts.push(format!("{} % of a CPU", percent(cpu)));
+    }
+    parts.join(", ")
 }
 
 /// The section.
 pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> {
     let mut rows = Vec::new();
     for exit in &domain.exits.rows {
-        let mut style = style(state, domain, &Mark::Exit(exit.reason.clone()));
+        let mut style = marked_style(state, domain, &Mark::Exit(exit.reason.clone()));
         if style == RowStyle::Plain && exit.idle {
             style = RowStyle::Dim;
         }
         rows.push(ExitTableRow { exit, style });
     }
     rows.sort_by_key(|r| {
-        (
-            r.exit.idle,
-            Reverse((r.exit.cpu_percent.map(step), r.exit.rate.map(step))),
-        )
+        let size = Reverse((r.exit.cpu_percent.map(step), r.exit.rate.map(step)));
+        (r.exit.idle, size)
     });
     let table = Table {
         id: TableId::Exits,
@@ -177,7 +176,7 @@ pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> 
         key: |r| RowKey::of(&r.exit.reason),
         style: |r| r.style,
     };
-    Section::table(table, state, || nothing(state)).with_right(total(
+    Section::table(table, state, nothing(state)).with_right(total(
         domain.exit_rate.0.filter(|n| *n > 0.0),
         domain.exits.cpu_percent(),
     ))
@@ -185,13 +184,13 @@ pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> 
 
 /// Why exits by reason are missing, and what to do.
 fn nothing(state: &AppState) -> String {
-    let is_traced =
-        |m: &Model| m.engine.level != EngineLevel::None && m.engine.kind != EngineKind::None;
     let what = match &state.model {
         Some(m) if m.no_kvm_exit() => "this kernel fires no kvm_exit: see exits to the VMM and \
             devices"
             .into(),
-        Some(m) if is_traced(m) => "none in this interval".into(),
+        Some(m) if m.engine.level != EngineLevel::None && m.engine.kind != EngineKind::None => {
+            "none in this interval".into()
+        }
         _ if state.session.source.is_recorded() => "not recorded".into(),
         _ => format!("not traced: {} traces", state.key_name(Action::EngineLevel)),
     };

@@ -3,7 +3,7 @@
 //! devices of the host that serve them, or its network interfaces. On the row of the host they list
 //! those of all guests.
 
-use super::page::paint_section;
+use super::page::{below_first_line, paint_section};
 use super::section::Section;
 use super::{accesses, disks, exits, host_disks, memory, tasks, threads};
 use crate::ui::guest_list::ListRow;
@@ -19,61 +19,53 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 
 /// From this width on exits and accesses are side by side, else one below the other.
-const THREE_FROM: u16 = 118;
+const MIN_WIDTH_OF_THREE: u16 = 118;
 /// Shares of the width.
-const THREE: [Constraint; 3] = [
+const THREE_WIDTHS: [Constraint; 3] = [
     Constraint::Length(46),
     Constraint::Length(34),
     Constraint::Fill(1),
 ];
-const TWO: [Constraint; 2] = [Constraint::Length(46), Constraint::Fill(1)];
+const TWO_WIDTHS: [Constraint; 2] = [Constraint::Length(46), Constraint::Fill(1)];
 /// From this height on accesses below exits have a title of their own.
 const TITLED_FROM: u16 = 7;
 /// One of so many rows below exits is for accesses.
 const ACCESS_PART: u16 = 3;
 
 /// Paints them.
-pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+pub fn paint(buf: &mut Buffer, mut area: Rect, state: &AppState, theme: &Theme) {
     let Some(model) = &state.model else { return };
     if area.height < 2 {
         return;
     }
-    let guests = match (state.list.selected(), state.domain()) {
+    let domain = state.domain();
+    let guests = match (state.list.selected(), domain) {
         (ListRow::Guest(_), Some(domain)) => vec![domain],
         (ListRow::Other, _) => state.guests(),
         _ => return,
     };
-    match (state.lens, state.domain()) {
-        (Lens::Cpu, Some(domain)) => paint_cpu(buf, area, state, domain, theme),
+    let section = match (state.lens, domain) {
+        (Lens::Cpu, Some(domain)) => return paint_cpu(buf, area, state, domain, theme),
         (Lens::Cpu, None) => {
             let section = tasks::section(state, model);
-            Panel::of(&section).paint(buf, area, state, theme);
+            return Panel::from_section(&section).paint(buf, area, state, theme);
         }
-        (Lens::Memory, _) => {
-            let section = memory::section(state, model, &guests);
-            paint_top(buf, area, &section, state, theme);
-        }
-        (Lens::Network, _) => {
-            let section = disks::nics(state, &guests);
-            paint_top(buf, area, &section, state, theme);
-        }
+        (Lens::Memory, _) => memory::section(state, model, &guests),
+        (Lens::Network, _) => disks::nics(state, &guests),
         (Lens::Disks, _) => {
             let disks = disks::section(state, &guests);
-            let devices = host_disks::section(state, &guests);
             let left_to_devices = area.height / 3;
             let above = Rect {
                 height: area.height - left_to_devices,
                 ..area
             };
             let used = paint_top(buf, above, &disks, state, theme);
-            let below = Rect {
-                y: area.y + used,
-                height: area.height - used,
-                ..area
-            };
-            paint_top(buf, below, &devices, state, theme);
+            area.y += used;
+            area.height -= used;
+            host_disks::section(state, &guests)
         }
-    }
+    };
+    paint_top(buf, area, &section, state, theme);
 }
 
 /// Paints as much of a section as fits; returns its lines.
@@ -84,36 +76,33 @@ fn paint_top(
     state: &AppState,
     theme: &Theme,
 ) -> u16 {
-    let lines = usize::from(area.height).min(1 + section.body_lines()) as u16;
-    let top = Rect {
-        height: lines,
-        ..area
-    };
-    paint_section(buf, top, section, 0, state, theme);
-    lines
+    let height = usize::from(area.height).min(1 + section.body_lines()) as u16;
+    paint_section(buf, Rect { height, ..area }, section, 0, state, theme);
+    height
 }
 
 /// Paints threads, exits and accesses of a guest.
 fn paint_cpu(buf: &mut Buffer, area: Rect, state: &AppState, domain: &DomainModel, theme: &Theme) {
     let rows = usize::from(area.height - 1);
-    let (threads, more) = threads::brief_table(state, domain, rows);
+    let threads = threads::brief_table(state, domain, rows);
     let exits = exits::section(state, domain);
     let accesses = accesses::section(state, domain);
     let threads = Panel {
         title: "threads",
-        table: Some(&threads),
-        more,
+        table: Some(&threads.table),
+        more: &threads.more,
         note: "",
     };
-    let (exits, accesses) = (Panel::of(&exits), Panel::of(&accesses));
-    if area.width >= THREE_FROM {
-        let areas: [Rect; 3] = Layout::horizontal(THREE).spacing(1).areas(area);
+    let exits = Panel::from_section(&exits);
+    let accesses = Panel::from_section(&accesses);
+    if area.width >= MIN_WIDTH_OF_THREE {
+        let areas: [Rect; 3] = Layout::horizontal(THREE_WIDTHS).spacing(1).areas(area);
         for (panel, area) in [threads, exits, accesses].iter().zip(areas) {
             panel.paint(buf, area, state, theme);
         }
         return;
     }
-    let [left, right] = Layout::horizontal(TWO).spacing(1).areas(area);
+    let [left, right] = Layout::horizontal(TWO_WIDTHS).spacing(1).areas(area);
     threads.paint(buf, left, state, theme);
     if !accesses.has_rows() {
         exits.paint(buf, right, state, theme);
@@ -138,17 +127,17 @@ struct Panel<'a> {
     /// `None` where a text stands in its place.
     table: Option<&'a dyn AnyTable>,
     /// What rows are left out, if the table knows; else their number is said.
-    more: String,
+    more: &'a str,
     /// Why there are no rows.
     note: &'a str,
 }
 
 impl<'a> Panel<'a> {
-    fn of(section: &'a Section<'_>) -> Self {
+    fn from_section(section: &'a Section<'_>) -> Self {
         Self {
             title: &section.title,
             table: section.as_table(),
-            more: String::new(),
+            more: "",
             note: &section.note,
         }
     }
@@ -159,11 +148,7 @@ impl<'a> Panel<'a> {
 
     fn paint(&self, buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         let head = Rect { height: 1, ..area };
-        let body = Rect {
-            y: area.y + 1,
-            height: area.height - 1,
-            ..area
-        };
+        let body = below_first_line(area);
         let Some(table) = self.table.filter(|table| table.len() > 0) else {
             title(buf, head, self.title, "", "", theme);
             let inner = Rect {
@@ -190,7 +175,7 @@ impl<'a> Panel<'a> {
         let painter = TablePainter::brief(table, state.table(table.id()), area.width, theme);
         let room = usize::from(area.height);
         let mut rows = table.len();
-        let mut more = self.more.clone();
+        let mut more = self.more.to_owned();
         if rows > room {
             rows = room;
             if room > 2 {

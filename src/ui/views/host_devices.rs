@@ -51,17 +51,15 @@ type Col<'a> = Column<DeviceRow<'a>>;
 
 /// The columns. Those of one kind of device have the names that JSON has.
 pub fn columns<'a>() -> Vec<Col<'a>> {
-    const NAME: &str = "A block device, partitions included, or a network interface with a device: \
-        no bridge, bond or tap. What stands on others, as dm-0, md0 and loop0 do, carries their \
-        bytes again.";
-    const TIME: &str = "Mean time of a read or write in the kernel and the device, microseconds.";
-    const BUSY: &str = "Part of the time in which a request was under way. An SSD or a RAID is not \
-        full at 100.";
     let ops = right(7, 2, 1);
     let bytes = right(8, 2, 0);
     vec![
         Col::text("name", "NAME", left(8, 16, 0), |r| r.name.to_owned())
-            .help(NAME)
+            .help(
+                "A block device, partitions included, or a network interface with a device: no \
+                    bridge, bond or tap. What stands on others, as dm-0, md0 and loop0 do, \
+                    carries their bytes again.",
+            )
             .drawn(|r| Cell::name(clean(r.name))),
         Col::figure(
             "read_ops",
@@ -83,7 +81,8 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             .help("Bytes read or received."),
         Col::figure("out_bytes", "OUT B/s", bytes, |r| r.bytes[1], rate)
             .help("Bytes written or sent."),
-        Col::figure("mean_us", "us", ops, |r| r.disk?.mean_us(), micros).help(TIME),
+        Col::figure("mean_us", "us", ops, |r| r.disk?.mean_us(), micros)
+            .help("Mean time of a read or write in the kernel and the device, microseconds."),
         Col::figure(
             "in_flight",
             "IN FLIGHT",
@@ -99,7 +98,10 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| r.disk?.busy_percent(),
             percent,
         )
-        .help(BUSY),
+        .help(
+            "Part of the time in which a request was under way. An SSD or a RAID is not full at \
+                100.",
+        ),
         Col::figure("drops", "DROP/s", ops, DeviceRow::drops, rate)
             .help("Packets dropped, both ways.")
             .drawn(|r| bad(r.drops(), rate)),
@@ -133,5 +135,5 @@ pub fn section<'a>(state: &'a AppState, model: &'a Model) -> Section<'a> {
             }
         },
     };
-    Section::table(table, state, || "not known".into())
+    Section::table(table, state, "not known")
 }

@@ -21,10 +21,9 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
     const TIME: &str = "Mean time from the request of a thread of the guest to its completion, \
                         microseconds where no unit is given. What the guest's disk takes longer is \
                         spent in the VMM.";
-    const DEVICE: &str = "The part of reads and writes in the device itself; `-` for device-mapper \
-                          and md, below which are other devices.";
-    const P99: &str = "99 of 100 reads and writes took at most this; of 100 or more.";
-    let more: [Col<'_>; 4] = [
+    let mut columns = names("ON HOST", NAME);
+    columns.extend(requests(TIME));
+    columns.extend([
         Col::figure(
             "device_mean_us",
             "DEVICE us",
@@ -32,7 +31,10 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| r.device.mean_us().1,
             micros,
         )
-        .help(DEVICE),
+        .help(
+            "The part of reads and writes in the device itself; `-` for device-mapper and md, \
+                below which are other devices.",
+        ),
         Col::figure(
             "p99_us",
             "P99 us",
@@ -40,24 +42,20 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| r.device.p99_us(),
             micros,
         )
-        .help(P99),
+        .help("99 of 100 reads and writes took at most this; of 100 or more."),
         Col::text("submitted", "SUBMITTED BY", left(12, 6, 7), |r| {
-            let most = r.device.submitted_most();
-            most.map_or_else(String::new, |(who, part)| {
-                format!("{} {} %", who.as_str(), share(part))
-            })
+            match r.device.submitted_most() {
+                Some((who, part)) => format!("{} {} %", who.as_str(), share(part)),
+                None => String::new(),
+            }
         })
         .help("The thread that submitted most of them."),
         Col::text("alias", "STANDS FOR", left(10, 40, 8), |r| {
             r.device.alias.clone().unwrap_or_default()
         })
         .help("File of a loop device, name of a mapped one."),
-    ];
-    names("ON HOST", NAME)
-        .into_iter()
-        .chain(requests(TIME))
-        .chain(more)
-        .collect()
+    ]);
+    columns
 }
 
 /// The section.
@@ -69,32 +67,29 @@ pub fn section<'a>(state: &'a AppState, guests: &[&'a DomainModel]) -> Section<'
         host_disk,
         Mark::HostDisk,
     );
-    let nothing = || match state.model.as_ref().map(|m| m.engine.kind) {
-        _ if guests.iter().any(|d| d.host_disks.is_some()) => {
-            "no request of a guest reached one".into()
-        }
-        _ if state.session.source.is_recorded() => {
-            "not recorded: record with --engine-detail disks".into()
-        }
-        Some(EngineKind::Bpf) if state.view == ScreenView::Guests && state.lens != Lens::Disks => {
-            "timed while the page of a guest is open".into()
-        }
-        Some(EngineKind::Bpf) => "timed from now on, while this view is open".into(),
-        _ => "only the BPF engine times them".into(),
+    let is_bpf = state
+        .model
+        .as_ref()
+        .is_some_and(|m| m.engine.kind == EngineKind::Bpf);
+    let why = if guests.iter().any(|d| d.host_disks.is_some()) {
+        "no request of a guest reached one"
+    } else if state.session.source.is_recorded() {
+        "not recorded: record with --engine-detail disks"
+    } else if !is_bpf {
+        "only the BPF engine times them"
+    } else if state.view == ScreenView::Guests && state.lens != Lens::Disks {
+        "timed while the page of a guest is open"
+    } else {
+        "timed from now on, while this view is open"
     };
-    section_of(
-        (TableId::HostDisks, "device"),
-        rows,
-        columns(),
-        state,
-        nothing,
-    )
+    section_of(TableId::HostDisks, rows, columns(), state, why.into())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ui::tests::screen;
+    use crate::ui::views::disks::DeviceRows;
     use testkit::Fixture;
 
     #[test]
@@ -132,7 +127,7 @@ mod tests {
         };
         state.model.as_mut().unwrap().domains[0].host_disks = Some(vec![of]);
         let guests = state.guests();
-        let (rows, idle) = rows(
+        let DeviceRows { rows, idle } = rows(
             &state,
             &guests,
             |d| d.host_disks.as_deref().unwrap_or_default(),

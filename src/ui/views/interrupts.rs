@@ -26,9 +26,10 @@ impl From<&InjectionModel> for InterruptRow {
         Self {
             key: RowKey::of(i.key()),
             what: i.source.to_string(),
-            to: i
-                .vcpu
-                .map_or_else(|| "-".into(), |vcpu| format!("vcpu {vcpu}")),
+            to: match i.vcpu {
+                Some(vcpu) => format!("vcpu {vcpu}"),
+                None => "-".into(),
+            },
             from: i.comm.clone().unwrap_or_else(|| i.by.as_str().into()),
             rate: i.rate(),
             awake_us: i.kick.mean_us(),
@@ -57,25 +58,26 @@ type Col = Column<InterruptRow>;
 
 /// The columns.
 pub fn columns() -> Vec<Col> {
-    const WHAT: &str = "gsi, spi: a line of the guest's interrupt controller. msi: a message by \
-        its vector, of which only the guest knows the device. ipi: from another vCPU. local: \
-        mostly the vCPU's own timer. doorbell: an address by which the guest wakes a thread, as of \
-        a virtio queue. What the processor delivers without KVM (AVIC, posted interrupts of \
-        assigned devices) is not seen.";
-    const FROM: &str = "Who sent the interrupt: a thread, a vCPU, kworker (a slow path of KVM), \
-        interrupt (of the host: an assigned device). Of a doorbell the device.";
-    const AWAKE: &str = "To a vCPU that did not sleep: from the interrupt until it runs the guest \
-        again, mean.";
-    const ASLEEP: &str = "To a vCPU that slept: from the interrupt until it runs the guest, mean. \
-        Of a doorbell: from the wake-up until the thread has a CPU.";
     vec![
-        Col::text("interrupt", "INTERRUPT", left(16, 8, 0), |r| r.what.clone()).help(WHAT),
+        Col::text("interrupt", "INTERRUPT", left(16, 8, 0), |r| r.what.clone()).help(
+            "gsi, spi: a line of the guest's interrupt controller. msi: a message by its vector, \
+                of which only the guest knows the device. ipi: from another vCPU. local: mostly \
+                the vCPU's own timer. doorbell: an address by which the guest wakes a thread, as \
+                of a virtio queue. What the processor delivers without KVM (AVIC, posted \
+                interrupts of assigned devices) is not seen.",
+        ),
         Col::text("to", "TO", left(8, 6, 0), |r| r.to.clone())
             .help("The vCPU, or the thread that the doorbell wakes."),
-        Col::text("from", "FROM", left(9, 10, 1), |r| r.from.clone()).help(FROM),
+        Col::text("from", "FROM", left(9, 10, 1), |r| r.from.clone()).help(
+            "Who sent the interrupt: a thread, a vCPU, kworker (a slow path of KVM), interrupt \
+                (of the host: an assigned device). Of a doorbell the device.",
+        ),
         Col::figure("rate", "IRQ/s", right(6, 1, 0), |r| r.rate, rate)
             .help("Interrupts or wake-ups per second."),
-        Col::figure("awake", "AWAKE us", right(8, 0, 2), |r| r.awake_us, micros).help(AWAKE),
+        Col::figure("awake", "AWAKE us", right(8, 0, 2), |r| r.awake_us, micros).help(
+            "To a vCPU that did not sleep: from the interrupt until it runs the guest again, \
+                mean.",
+        ),
         Col::figure(
             "asleep",
             "ASLEEP us",
@@ -83,7 +85,10 @@ pub fn columns() -> Vec<Col> {
             |r| r.asleep_us,
             micros,
         )
-        .help(ASLEEP),
+        .help(
+            "To a vCPU that slept: from the interrupt until it runs the guest, mean. Of a \
+                doorbell: from the wake-up until the thread has a CPU.",
+        ),
         Col::figure("p99", "P99 us", right(7, 0, 3), |r| r.p99_us, micros)
             .help("99 of 100 took less; of at least 100."),
     ]
@@ -91,14 +96,9 @@ pub fn columns() -> Vec<Col> {
 
 /// The section.
 pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> {
+    let interrupts = domain.interrupts.iter().flatten().map(InterruptRow::from);
     let bells = domain.doorbells.iter().flatten().map(InterruptRow::from);
-    let mut rows: Vec<_> = domain
-        .interrupts
-        .iter()
-        .flatten()
-        .map(InterruptRow::from)
-        .chain(bells)
-        .collect();
+    let mut rows: Vec<_> = interrupts.chain(bells).collect();
     rows.sort_by_key(|r| Reverse(r.rate.map(step)));
     let table = Table {
         id: TableId::Interrupts,
@@ -107,25 +107,26 @@ pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> 
         key: |r| r.key,
         style: |_| RowStyle::Plain,
     };
-    Section::table(table, state, || nothing(state, domain))
+    Section::table(table, state, nothing(state, domain))
 }
 
 /// Why they are missing, and what to do.
-fn nothing(state: &AppState, domain: &DomainModel) -> String {
+fn nothing(state: &AppState, domain: &DomainModel) -> &'static str {
     let is_bpf = state
         .model
         .as_ref()
         .is_some_and(|m| m.engine.kind == EngineKind::Bpf);
-    let why = match state.view {
-        _ if domain.interrupts.is_some() => "none came through KVM in this interval",
-        _ if state.session.source.is_recorded() => {
-            "not recorded: record with --engine-detail interrupts"
-        }
-        _ if !is_bpf => "not traced: only the BPF engine can",
-        ScreenView::Page => "traced while this page is open: wait an interval or two",
-        _ => "traced while the guest's page is open: Enter",
-    };
-    why.into()
+    if domain.interrupts.is_some() {
+        "none came through KVM in this interval"
+    } else if state.session.source.is_recorded() {
+        "not recorded: record with --engine-detail interrupts"
+    } else if !is_bpf {
+        "not traced: only the BPF engine can"
+    } else if state.view == ScreenView::Page {
+        "traced while this page is open: wait an interval or two"
+    } else {
+        "traced while the guest's page is open: Enter"
+    }
 }
 
 #[cfg(test)]

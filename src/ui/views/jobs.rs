@@ -1,11 +1,12 @@
 //! What the VMM does with a guest for a while: migrations, block jobs, dumps.
 
+use super::memory::size;
 use super::section::Section;
 use crate::ui::state::AppState;
 use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, left, right};
 use crate::ui::text::clean;
 use crate::ui::theme::StyleId;
-use judge::figures::{bytes, duration, figure, micros, seconds, share};
+use judge::figures::{duration, figure, micros, seconds, share};
 use judge::lint::{RuleId, Severity};
 use judge::model::{DomainModel, jobs};
 use sample::{Job, JobKind};
@@ -21,39 +22,18 @@ type Col<'a> = Column<JobRow<'a>>;
 
 /// The columns; one that shows a figure of JSON has its name.
 pub fn columns<'a>() -> Vec<Col<'a>> {
-    const JOB: &str = "What the VMM does with the guest or a disk. Read every 2 s, through libvirt \
-        every 5 s.";
-    const STATE: &str = "QEMU's word for its state, and its error.";
-    const FOR: &str = "Since its start; where that is not reported, since it was first seen.";
-    const LEFT: &str = "Bytes left. Of a migration they grow again after each pass over the \
-        memory.";
-    const PASS: &str = "Passes over the guest's memory, with the first.";
-    const DIRTIED: &str = "What the guest writes to its memory per second, each page once a pass.";
-    const ENDS: &str = "Whether a migration ends at this rate: each pass leaves less than the one \
-        before, or the rest fits into the downtime limit.";
-    const LIMIT: &str = "How long the guest may stand still at the end of a migration.";
-    const STOP: &str = "How long it would stand still if the migration ended now.";
-    const HELD: &str = "The part of the time in which auto-converge holds the vCPUs back, percent.";
-    const WRITE: &str = "Mean time of the guest's writes to its disks now, microseconds.";
     vec![
-        Col::text("kind", "JOB", left(10, 24, 0), |r| {
-            format!("{} {}", r.job.kind.as_str(), r.job.name)
+        Col::text("kind", "JOB", left(10, 24, 0), |r| name(r.job))
+            .help(
+                "What the VMM does with the guest or a disk. Read every 2 s, through libvirt \
+                    every 5 s.",
+            )
+            .drawn(|r| Cell::name(clean(name(r.job).trim_end()))),
+        Col::text("status", "STATE", left(8, 30, 1), |r| match &r.job.error {
+            Some(why) => format!("{}: {why}", r.job.status),
+            None => r.job.status.clone(),
         })
-        .help(JOB)
-        .drawn(|r| {
-            Cell::name(clean(
-                format!("{} {}", r.job.kind.as_str(), r.job.name).trim_end(),
-            ))
-        }),
-        Col::text("status", "STATE", left(8, 30, 1), |r| {
-            let error = r
-                .job
-                .error
-                .as_ref()
-                .map_or_else(String::new, |why| format!(": {why}"));
-            format!("{}{error}", r.job.status)
-        })
-        .help(STATE),
+        .help("QEMU's word for its state, and its error."),
         Col::figure(
             "elapsed_s",
             "FOR",
@@ -61,7 +41,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| Some(jobs::elapsed_s(r.job)),
             seconds,
         )
-        .help(FOR),
+        .help("Since its start; where that is not reported, since it was first seen."),
         Col::figure(
             "progress_percent",
             "DONE%",
@@ -75,7 +55,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             "B/s",
             right(8, 2, 0),
             |r| float(r.job.rate),
-            |n| bytes(n as u64),
+            size,
         )
         .help("Bytes moved per second."),
         Col::figure(
@@ -83,11 +63,14 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             "DIRTIED/s",
             right(9, 2, 0),
             |r| float(r.job.dirtied),
-            |n| bytes(n as u64),
+            size,
         )
-        .help(DIRTIED),
+        .help("What the guest writes to its memory per second, each page once a pass."),
         Col::text("converges", "ENDS", left(4, 0, 0), |r| ends(r.job).into())
-            .help(ENDS)
+            .help(
+                "Whether a migration ends at this rate: each pass leaves less than the one \
+                    before, or the rest fits into the downtime limit.",
+            )
             .drawn(|r| {
                 Cell::text(ends(r.job)).styled(if ends(r.job) == "no" {
                     StyleId::Warning
@@ -100,9 +83,9 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             "LEFT",
             right(8, 2, 1),
             |r| float(r.job.remaining),
-            |n| bytes(n as u64),
+            size,
         )
-        .help(LEFT),
+        .help("Bytes left. Of a migration they grow again after each pass over the memory."),
         Col::figure(
             "rounds",
             "PASS",
@@ -110,7 +93,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| float(r.job.rounds),
             figure,
         )
-        .help(PASS),
+        .help("Passes over the guest's memory, with the first."),
         Col::figure(
             "throttle_percent",
             "HELD%",
@@ -118,7 +101,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| float(r.job.throttle_percent),
             share,
         )
-        .help(HELD),
+        .help("The part of the time in which auto-converge holds the vCPUs back, percent."),
         Col::figure(
             "expected_downtime_ms",
             "STOP",
@@ -126,7 +109,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| ms(r.job.downtime_ns),
             pause,
         )
-        .help(STOP),
+        .help("How long it would stand still if the migration ended now."),
         Col::figure(
             "downtime_limit_ms",
             "LIMIT",
@@ -134,7 +117,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| ms(r.job.downtime_limit_ns),
             pause,
         )
-        .help(LIMIT),
+        .help("How long the guest may stand still at the end of a migration."),
         Col::figure(
             "write_mean_us",
             "WRITE us",
@@ -142,8 +125,12 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| r.write_us,
             micros,
         )
-        .help(WRITE),
+        .help("Mean time of the guest's writes to its disks now, microseconds."),
     ]
+}
+
+fn name(job: &Job) -> String {
+    format!("{} {}", job.kind.as_str(), job.name)
 }
 
 fn float(value: Option<u64>) -> Option<f64> {
@@ -169,15 +156,18 @@ fn ends(job: &Job) -> &'static str {
 /// The section.
 pub fn section<'a>(state: &'a AppState, guest: &'a DomainModel) -> Section<'a> {
     let write_us = jobs::writes(guest).map(|(us, _)| us);
-    let rows = guest
-        .jobs
-        .iter()
-        .map(|job| JobRow {
+    let mut rows = Vec::new();
+    for job in &guest.jobs {
+        let moves = matches!(job.kind, JobKind::Migration | JobKind::Save);
+        let findings = state.findings_about(Some(guest.name())).filter(|f| {
+            f.covers(RuleId::JobStalled) || moves && f.covers(RuleId::JobNotConverging)
+        });
+        rows.push(JobRow {
             job,
-            worst: worst(state, guest, job),
+            worst: findings.map(|f| f.severity).max(),
             write_us,
-        })
-        .collect();
+        });
+    }
     let table = Table {
         id: TableId::Jobs,
         columns: columns(),
@@ -185,16 +175,7 @@ pub fn section<'a>(state: &'a AppState, guest: &'a DomainModel) -> Section<'a> {
         key: |r| RowKey::of((r.job.kind.as_str(), &r.job.name)),
         style: |r| r.worst.map_or(RowStyle::Plain, RowStyle::Severity),
     };
-    Section::table(table, state, || "none runs".into())
-}
-
-/// The severity of the worst finding about a job.
-fn worst(state: &AppState, guest: &DomainModel, job: &Job) -> Option<Severity> {
-    let moves = matches!(job.kind, JobKind::Migration | JobKind::Save);
-    let found = state
-        .findings_about(Some(guest.name()))
-        .filter(|f| f.covers(RuleId::JobStalled) || moves && f.covers(RuleId::JobNotConverging));
-    found.map(|f| f.severity).max()
+    Section::table(table, state, "none runs")
 }
 
 #[cfg(test)]

@@ -53,13 +53,8 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             "SLEEP us",
             right(8, 0, 8),
             |r| {
-                r.state
-                    .model
-                    .as_ref()?
-                    .host
-                    .cpu(r.thread?.place.cpu?)?
-                    .power?
-                    .wake_us()
+                let host = &r.state.model.as_ref()?.host;
+                host.cpu(r.thread?.place.cpu?)?.power?.wake_us()
             },
             micros,
         )
@@ -69,15 +64,9 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
 }
 
 fn sibling(row: &ThreadRow<'_>) -> Option<f64> {
-    Some(
-        row.state
-            .model
-            .as_ref()?
-            .host
-            .sibling(row.thread?.place.cpu?)?
-            .time?
-            .busy(),
-    )
+    let host = &row.state.model.as_ref()?.host;
+    let sibling = host.sibling(row.thread?.place.cpu?)?;
+    Some(sibling.time?.busy())
 }
 
 /// How long tasks of the host waited.
@@ -93,19 +82,18 @@ fn host_waits(state: &AppState) -> Option<String> {
 /// no CPU last.
 pub fn section(state: &AppState) -> Section<'_> {
     let causes = threads::causes(state);
-    let vcpus = state
-        .guests()
-        .into_iter()
-        .flat_map(|domain| domain.vcpus().map(move |t| (domain, t)));
-    let mut rows: Vec<_> = vcpus
-        .map(|(domain, t)| ThreadRow {
-            state,
-            domain,
-            thread: Some(t),
-            idle: 0,
-            causes: causes.clone(),
-        })
-        .collect();
+    let mut rows = Vec::new();
+    for domain in state.guests() {
+        for thread in domain.vcpus() {
+            rows.push(ThreadRow {
+                state,
+                domain,
+                thread: Some(thread),
+                idle: 0,
+                causes: causes.clone(),
+            });
+        }
+    }
     rows.sort_by_cached_key(|r| {
         r.thread
             .map(|t| (threads::is_idle(t), Reverse(t.wait_percent().map(step))))

@@ -18,7 +18,6 @@ pub struct MemoryRow<'a> {
     /// How bad it is that its memory is on other nodes than its vCPUs.
     split: Option<Severity>,
     resident: Option<f64>,
-    size: Option<f64>,
     swap: Option<f64>,
     swap_growth: Option<f64>,
     local_percent: Option<f64>,
@@ -33,12 +32,8 @@ impl<'a> MemoryRow<'a> {
             guest,
             split: found.map(|f| f.severity).max(),
             resident: guest.memory.on_host().map(|n| n as f64),
-            size: GuestConfig::of(&guest.facts).memory.map(|n| n as f64),
             swap: guest.swap.map(|(n, _)| n as f64),
-            swap_growth: guest
-                .swap
-                .zip(model.interval_s)
-                .map(|((_, grown), seconds)| grown as f64 / seconds),
+            swap_growth: swap_growth(guest, model),
             local_percent: guest.local_memory_percent(&model.host.facts.topology),
         }
     }
@@ -48,23 +43,23 @@ type Col<'a> = Column<MemoryRow<'a>>;
 
 /// The columns; one that shows a figure of JSON has its name.
 pub fn columns<'a>() -> Vec<Col<'a>> {
-    const RESIDENT: &str = "Its memory on the host, with its explicit huge pages and 20 to 100 MiB \
-        of the VMM.";
-    const LOCAL: &str = "The part of it on the NUMA nodes where its vCPUs ran last, percent.";
-    const STALL: &str = "Part of the last 10 s in which one of its threads waited for memory; `-`: \
-        not known.";
-    const BALLOON: &str = "What the balloon leaves to the guest.";
-    const HUGE: &str = "The part in huge pages: explicit ones (hugetlbfs), else transparent ones, \
-            read every 5 minutes.";
     vec![
         Col::text("domain", "GUEST", left(10, 16, 0), |r| {
-            r.guest.name().to_owned()
+            r.guest.name().into()
         })
         .help("Its name.")
         .drawn(|r| Cell::name(clean(r.guest.name()))),
-        Col::figure("resident", "RESIDENT", right(8, 2, 0), |r| r.resident, size).help(RESIDENT),
-        Col::figure("size", "ALLOTTED", right(9, 1, 3), |r| r.size, size)
-            .help("Memory that it is configured with."),
+        Col::figure("resident", "RESIDENT", right(8, 2, 0), |r| r.resident, size).help(
+            "Its memory on the host, with its explicit huge pages and 20 to 100 MiB of the VMM.",
+        ),
+        Col::figure(
+            "size",
+            "ALLOTTED",
+            right(9, 1, 3),
+            |r| Some(GuestConfig::of(&r.guest.facts).memory? as f64),
+            size,
+        )
+        .help("Memory that it is configured with."),
         Col::figure("swap_bytes", "SWAP", right(8, 2, 0), |r| r.swap, size)
             .help("Its part in the host's swap.")
             .drawn(|r| bad(r.swap, size)),
@@ -84,7 +79,9 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| Some(r.guest.pressure?.memory),
             percent,
         )
-        .help(STALL)
+        .help(
+            "Part of the last 10 s in which one of its threads waited for memory; `-`: not known.",
+        )
         .drawn(|r| bad(r.guest.pressure.map(|p| p.memory), percent)),
         Col::figure(
             "local_percent",
@@ -93,23 +90,31 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| r.local_percent,
             share,
         )
-        .help(LOCAL),
-        Col::figure("balloon_bytes", "BALLOON", right(8, 2, 4), balloon, size).help(BALLOON),
-        Col::figure("huge", "HUGE", right(8, 2, 6), huge, size).help(HUGE),
+        .help("The part of it on the NUMA nodes where its vCPUs ran last, percent."),
+        Col::figure("balloon_bytes", "BALLOON", right(8, 2, 4), balloon, size)
+            .help("What the balloon leaves to the guest."),
+        Col::figure("huge", "HUGE", right(8, 2, 6), huge, size).help(
+            "The part in huge pages: explicit ones (hugetlbfs), else transparent ones, read every \
+                5 minutes.",
+        ),
         Col::text("nodes", "BY NODE", left(22, 60, 7), |r| {
-            let nodes = r
-                .guest
-                .node_memory
-                .iter()
-                .map(|(node, n)| format!("{node}: {}", bytes(*n)));
-            nodes.collect::<Vec<_>>().join("  ")
+            let nodes = r.guest.node_memory.iter();
+            let texts = nodes.map(|(node, n)| format!("{node}: {}", bytes(*n)));
+            texts.collect::<Vec<_>>().join("  ")
         })
         .help("Its memory on each NUMA node."),
     ]
 }
 
-fn size(value: f64) -> String {
+/// A size in bytes, with its unit.
+pub fn size(value: f64) -> String {
     bytes(value as u64)
+}
+
+/// How its memory in swap grew, bytes per second.
+pub fn swap_growth(guest: &DomainModel, model: &Model) -> Option<f64> {
+    let (_, grown) = guest.swap?;
+    Some(grown as f64 / model.interval_s?)
 }
 
 fn balloon(row: &MemoryRow<'_>) -> Option<f64> {
@@ -136,8 +141,8 @@ pub fn section<'a>(
         rows.clear();
     }
     rows.sort_by_cached_key(|r| {
-        let mib = [r.swap, r.resident].map(|bytes| bytes.map(|bytes| bytes as u64 >> 20));
-        Reverse((r.split, mib))
+        let [swap, resident] = [r.swap, r.resident].map(|bytes| bytes.map(|n| n as u64 >> 20));
+        Reverse((r.split, swap, resident))
     });
     let table = Table {
         id: TableId::Memory,
@@ -146,14 +151,12 @@ pub fn section<'a>(
         key: |r| RowKey::of(r.guest.key()),
         style: |r| r.split.map_or(RowStyle::Plain, RowStyle::Severity),
     };
-    let host = model.host.memory.as_ref().map(of_host).unwrap_or_default();
-    let section = Section::table(table, state, || {
-        missing::because(state, "not known", &[SourceId::Procfs])
-    });
-    section.with_right(host)
+    let why = missing::because(state, "not known", &[SourceId::Procfs]);
+    let host = model.host.memory.as_ref().map(host_memory);
+    Section::table(table, state, why).with_right(host.unwrap_or_default())
 }
 
-fn of_host(memory: &HostMemory) -> String {
+fn host_memory(memory: &HostMemory) -> String {
     let mut text = match (memory.free, memory.caches()) {
         (Some(free), Some(caches)) => {
             format!("host: {} free, {} cache", bytes(free), bytes(caches))

@@ -1,5 +1,6 @@
 //! The last minute of the selected guest, or of the host.
 
+use super::page::below_first_line;
 use super::section::{Picture, Section};
 use crate::ui::page_state::SectionId;
 use crate::ui::state::AppState;
@@ -16,60 +17,72 @@ use ratatui::widgets::{RenderDirection, Sparkline, Widget};
 const LABEL_AT: u16 = 2;
 const BARS_AT: u16 = 11;
 /// Width of the scale.
-const SCALE: u16 = 10;
+const SCALE_WIDTH: u16 = 10;
 /// A scale ends at one of these times a power of ten.
-const STEPS: [f64; 6] = [1.0, 2.0, 4.0, 6.0, 8.0, 10.0];
+const SCALE_ENDS: [f64; 6] = [1.0, 2.0, 4.0, 6.0, 8.0, 10.0];
 
-/// A row: its label and figure, and the least end of its scale, so that noise is not blown up.
-type Curve = (&'static str, StyleId, fn(&HistoryPoint) -> Option<f64>, f64);
+/// A row.
+struct Curve {
+    label: &'static str,
+    style: StyleId,
+    figure: fn(&HistoryPoint) -> Option<f64>,
+    /// The least end of its scale, so that noise is not blown up.
+    min_top: f64,
+}
 
 const CURVES: [Curve; 3] = [
-    ("CPU%", StyleId::Guest, |p| p.cpu, 100.0),
-    ("exits/s", StyleId::Text, |p| p.exits, 1000.0),
-    ("wait %", StyleId::Wait, |p| p.wait, 10.0),
+    Curve {
+        label: "CPU%",
+        style: StyleId::Guest,
+        figure: |p| p.cpu,
+        min_top: 100.0,
+    },
+    Curve {
+        label: "exits/s",
+        style: StyleId::Text,
+        figure: |p| p.exits,
+        min_top: 1000.0,
+    },
+    Curve {
+        label: "wait %",
+        style: StyleId::Wait,
+        figure: |p| p.wait,
+        min_top: 10.0,
+    },
 ];
 
 struct LastMinute<'a>(&'a AppState);
 
 /// The section of a page.
 pub fn section(state: &AppState) -> Section<'_> {
-    let (name, note) = heading(state);
-    Section::picture(SectionId::Minute, &name, LastMinute(state)).with_note(note)
+    Section::picture(SectionId::Minute, &name(state), LastMinute(state)).with_note(whose(state))
 }
 
 /// Paints it below the list.
 pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
-    if !area.is_empty() {
-        let (name, note) = heading(state);
-        title(buf, Rect { height: 1, ..area }, &name, note, "", theme);
-        LastMinute(state).paint(
-            buf,
-            Rect {
-                y: area.y + 1,
-                height: area.height - 1,
-                ..area
-            },
-            theme,
-        );
+    if area.is_empty() {
+        return;
     }
+    let line = Rect { height: 1, ..area };
+    title(buf, line, &name(state), whose(state), "", theme);
+    LastMinute(state).paint(buf, below_first_line(area), theme);
 }
 
-/// The title, which names a longer time if the intervals are longer, and whose minute it is.
-fn heading(state: &AppState) -> (String, &'static str) {
+/// The title, which names a longer time if the intervals are longer.
+fn name(state: &AppState) -> String {
     let all_s = state.session.interval_s * HISTORY_POINTS as f64;
-    let all = if (all_s - 60.0).abs() < 1.0 {
-        "minute".into()
-    } else {
-        seconds(all_s)
-    };
-    (
-        format!("last {all}"),
-        if state.domain().is_some() {
-            ""
-        } else {
-            "of the host with all guests"
-        },
-    )
+    if (all_s - 60.0).abs() < 1.0 {
+        return "last minute".into();
+    }
+    format!("last {}", seconds(all_s))
+}
+
+/// Whose minute it is, unless it is that of the selected guest.
+fn whose(state: &AppState) -> &'static str {
+    match state.domain() {
+        Some(_) => "",
+        None => "of the host with all guests",
+    }
 }
 
 impl Picture for LastMinute<'_> {
@@ -81,23 +94,26 @@ impl Picture for LastMinute<'_> {
         let state = self.0;
         // The newest point is at the right end, whatever is known of those before.
         let points: Vec<&HistoryPoint> = state.history.points(state.domain()).rev().collect();
-        let room = area.width.saturating_sub(BARS_AT + SCALE);
+        let room = area.width.saturating_sub(BARS_AT + SCALE_WIDTH);
         let each = (room / HISTORY_POINTS as u16).max(1);
         let columns = room.min(each * HISTORY_POINTS as u16);
-        for ((label, look, value, min_top), y) in CURVES.into_iter().zip(area.y..area.bottom()) {
+        for (curve, row) in CURVES.into_iter().zip(area.rows()) {
+            let y = row.y;
+            let text = theme.style(StyleId::Text);
             put(
                 buf,
                 area.x + LABEL_AT,
                 y,
-                label,
+                curve.label,
                 BARS_AT - LABEL_AT,
-                theme.style(StyleId::Text),
+                text,
             );
-            let max = points.iter().filter_map(|p| value(p)).reduce(f64::max);
-            let top = max.map(|max| scale_end(max.max(min_top)));
+            let figures = points.iter().map(|p| (curve.figure)(p));
+            let max = figures.clone().flatten().reduce(f64::max);
+            let top = max.map(|max| scale_end(max.max(curve.min_top)));
             let mut heights = Vec::new();
-            for point in &points {
-                let share = value(point).zip(top).map(|(figure, top)| figure / top);
+            for figure in figures {
+                let share = figure.zip(top).map(|(figure, top)| figure / top);
                 let height = share.map(|share| height(share) as u64);
                 heights.extend(std::iter::repeat_n(height, each.into()));
             }
@@ -108,11 +124,11 @@ impl Picture for LastMinute<'_> {
                 .bar_set(theme.bar_set())
                 .absent_value_symbol(" ")
                 .direction(RenderDirection::RightToLeft)
-                .style(theme.style(look))
+                .style(theme.style(curve.style))
                 .render(bars, buf);
             let scale = format!("0..{}", or_unknown(top, figure));
             let dim = theme.style(StyleId::Dim);
-            put(buf, bars.right() + 1, y, &scale, SCALE - 1, dim);
+            put(buf, bars.right() + 1, y, &scale, SCALE_WIDTH - 1, dim);
         }
     }
 }
@@ -120,7 +136,7 @@ impl Picture for LastMinute<'_> {
 /// The end of a scale that holds a figure.
 fn scale_end(max: f64) -> f64 {
     let power = 10_f64.powf(max.log10().floor());
-    STEPS
+    SCALE_ENDS
         .iter()
         .map(|step| step * power)
         .find(|end| *end >= max)

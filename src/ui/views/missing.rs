@@ -17,25 +17,13 @@ pub fn because(state: &AppState, nothing: &str, sources: &[SourceId]) -> String 
     if model.domains.is_empty() {
         return "no guest runs".into();
     }
-    let broken = sources.iter().find_map(|id| broken(state, *id));
-    broken.map_or_else(
-        || nothing.to_string(),
-        |broken| format!("{nothing} ({broken})"),
-    )
-}
-
-/// That a source does not give everything, and where the screen says why: `libvirt missing: see 5`.
-fn broken(state: &AppState, id: SourceId) -> Option<String> {
-    let source = state
-        .model
-        .as_ref()?
-        .sources
-        .iter()
-        .find(|s| s.id == id && s.state != SourceState::Ok)?;
-    let key = state.key_name(Action::Show(ScreenView::Sources));
-    Some(format!(
-        "{} {}: see {key}",
-        source.id.as_str(),
-        source.state.as_str()
-    ))
+    for id in sources {
+        let mut all = model.sources.iter();
+        if let Some(source) = all.find(|s| s.id == *id && s.state != SourceState::Ok) {
+            let name = source.id.as_str();
+            let key = state.key_name(Action::Show(ScreenView::Sources));
+            return format!("{nothing} ({name} {}: see {key})", source.state.as_str());
+        }
+    }
+    nothing.into()
 }

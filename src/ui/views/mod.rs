@@ -29,10 +29,9 @@ pub use page::Page;
 pub use section::Section;
 
 use super::layout;
-use super::page_state::SectionId;
 use super::screen_view::ScreenView;
 use super::state::AppState;
-use super::table::{ColumnHead, TableId};
+use super::table::{Column, ColumnHead, TableId};
 
 /// The sections of a view in a width.
 pub fn sections(view: ScreenView, state: &AppState, columns: u16) -> Vec<Section<'_>> {
@@ -42,29 +41,29 @@ pub fn sections(view: ScreenView, state: &AppState, columns: u16) -> Vec<Section
     match view {
         ScreenView::Guests => Vec::new(),
         ScreenView::Page => match state.domain() {
-            Some(domain) => [
-                problems::section(state, columns),
-                jobs::section(state, domain),
-                exits::section(state, domain),
-                userspace::section(state, domain),
-                accesses::section(state, domain),
-                threads::section(state, domain),
-                interrupts::section(state, domain),
-                disks::section(state, &[domain]),
-                disks::nics(state, &[domain]),
-                host_disks::section(state, &[domain]),
-                memory::section(state, model, &[domain]),
-                minute::section(state),
-            ]
-            .into_iter()
-            // The page beside the list: the last minute is below the list. Few guests have a job at
-            // any time.
-            .filter(|section| match section.id {
-                SectionId::Minute => state.view == view,
-                SectionId::Table(TableId::Jobs) => !domain.jobs.is_empty(),
-                _ => true,
-            })
-            .collect(),
+            Some(domain) => {
+                let mut page = vec![problems::section(state, columns)];
+                // Few guests have a job at any time.
+                if !domain.jobs.is_empty() {
+                    page.push(jobs::section(state, domain));
+                }
+                page.extend([
+                    exits::section(state, domain),
+                    userspace::section(state, domain),
+                    accesses::section(state, domain),
+                    threads::section(state, domain),
+                    interrupts::section(state, domain),
+                    disks::section(state, &[domain]),
+                    disks::nics(state, &[domain]),
+                    host_disks::section(state, &[domain]),
+                    memory::section(state, model, &[domain]),
+                ]);
+                // Beside the list the last minute is below the list.
+                if state.view == view {
+                    page.push(minute::section(state));
+                }
+                page
+            }
             None => {
                 let guests = state.guests();
                 vec![
@@ -99,16 +98,12 @@ impl AppState {
 
     /// The sections that the screen shows: beside the list the sections of the selected row's page.
     pub fn shown_page(&self) -> Page<'_> {
-        let is_beside = self.view == ScreenView::Guests && !layout::plan(self).page.is_empty();
-        self.page_of(if is_beside {
-            ScreenView::Page
-        } else {
-            self.view
-        })
+        if self.view == ScreenView::Guests && !layout::plan(self).page.is_empty() {
+            return self.page_of(ScreenView::Page);
+        }
+        self.page_of(self.view)
     }
-}
 
-impl AppState {
     /// What describes the columns of a table; those of the list that the lens shows are not hidden.
     pub fn heads(&self, table: TableId) -> Vec<ColumnHead> {
         match table {
@@ -139,7 +134,7 @@ pub fn heads(table: TableId) -> Vec<ColumnHead> {
     }
 }
 
-fn heads_of<Row>(columns: Vec<super::table::Column<Row>>) -> Vec<ColumnHead> {
+fn heads_of<Row>(columns: Vec<Column<Row>>) -> Vec<ColumnHead> {
     columns.into_iter().map(|column| column.head).collect()
 }
 

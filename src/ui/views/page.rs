@@ -8,6 +8,7 @@ use crate::ui::table::{AnyTable, RowKey, TablePainter, severity_mark};
 use crate::ui::theme::Theme;
 use crate::ui::widgets::draw::{put, select};
 use crate::ui::widgets::{paint_line, scrollbar, title};
+use judge::lint::Severity;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -55,7 +56,10 @@ impl<'a> Page<'a> {
 
     /// The section that a line belongs to, and the line's place in it.
     pub fn line(&self, at: usize) -> Option<(&Section<'a>, PageLine)> {
-        let n = self.tops.partition_point(|top| *top <= at).checked_sub(1)?;
+        if at >= self.height {
+            return None;
+        }
+        let n = self.tops.partition_point(|top| *top <= at) - 1;
         let section = &self.sections[n];
         let line = match (at - self.tops[n], &section.body) {
             (0, _) => PageLine::Title,
@@ -63,19 +67,16 @@ impl<'a> Page<'a> {
             (line, Body::Table(_)) => PageLine::Row(line - 2),
             (line, _) => PageLine::Line(line - 1),
         };
-        (at < self.height).then_some((section, line))
+        Some((section, line))
     }
 
     /// What a line is about.
     pub fn key(&self, at: usize) -> Option<PageKey> {
         let (section, line) = self.line(at)?;
-        let row = match (line, &section.body) {
-            (PageLine::Row(row), Body::Table(table)) => Some(table.key(row)),
-            (PageLine::Line(n), Body::Text(lines)) => {
-                Some(lines[n].key.unwrap_or_else(|| RowKey::of(n)))
-            }
-            (PageLine::Line(n), _) => Some(RowKey::of(n)),
-            (PageLine::Title | PageLine::Head | PageLine::Row(_), _) => None,
+        let row = match line {
+            PageLine::Title | PageLine::Head => None,
+            PageLine::Row(row) => Some(section.as_table()?.key(row)),
+            PageLine::Line(n) => section.text_key(n).or(Some(RowKey::of(n))),
         };
         Some(PageKey {
             section: section.id,
@@ -97,68 +98,51 @@ impl<'a> Page<'a> {
 
     /// The line of a key.
     fn find(&self, key: PageKey) -> Option<usize> {
-        let n = self
-            .sections
-            .iter()
-            .position(|section| section.id == key.section)?;
-        let end = self.tops.get(n + 1).copied().unwrap_or(self.height);
-        (self.tops[n]..end).find(|at| self.key(*at) == Some(key))
+        let mut sections = self.sections.iter();
+        let n = sections.position(|section| section.id == key.section)?;
+        let top = self.tops[n];
+        let mut lines = top..=top + self.sections[n].body_lines();
+        lines.find(|at| self.key(*at) == Some(key))
     }
 
     /// The line of the first row of a table or of the first text that Enter opens, else the first
     /// line.
     pub fn first_row(&self) -> usize {
-        let first = (0..self.height).find(|at| match self.line(*at) {
-            Some((_, PageLine::Row(_))) => true,
-            Some((
-                Section {
-                    body: Body::Text(lines),
-                    ..
-                },
-                PageLine::Line(n),
-            )) => lines[n].key.is_some(),
-            _ => false,
-        });
-        first.unwrap_or(0)
+        (0..self.height)
+            .find(|at| match self.line(*at) {
+                Some((_, PageLine::Row(_))) => true,
+                Some((section, PageLine::Line(n))) => section.text_key(n).is_some(),
+                _ => false,
+            })
+            .unwrap_or(0)
     }
 
     /// The line of the next section's title, or of the previous one's where `by` is negative.
     pub fn next_section(&self, at: usize, by: isize) -> Option<usize> {
-        match by {
-            1.. => self
-                .tops
-                .iter()
-                .find(|top| **top > at)
-                .or(self.tops.first())
-                .copied(),
-            _ => self
-                .tops
-                .iter()
-                .rev()
-                .find(|top| **top < at)
-                .or(self.tops.last())
-                .copied(),
-        }
+        let mut tops = self.tops.iter();
+        let next = if by > 0 {
+            tops.find(|top| **top > at).or(self.tops.first())
+        } else {
+            tops.rfind(|top| **top < at).or(self.tops.last())
+        };
+        next.copied()
     }
 
     /// The state after the page changed: the cursor is where its row is now, and on the screen.
     #[must_use]
     pub fn settled(&self, mut state: PageState, room: u16) -> PageState {
+        let Some(key) = state.cursor else {
+            return PageState::default();
+        };
         let room = usize::from(room).max(1);
-        match state.cursor {
-            None => (state.at, state.top) = (0, 0),
-            Some(key) => {
-                state.at = self
-                    .find(key)
-                    .unwrap_or_else(|| state.at.min(self.height.saturating_sub(1)));
-                state.cursor = self.key(state.at).or(state.cursor);
-                state.top = state
-                    .top
-                    .min(state.at)
-                    .max((state.at + 1).saturating_sub(room));
-            }
-        }
-        state.top = state.top.min(self.height.saturating_sub(room));
+        let last = self.height.saturating_sub(1);
+        state.at = self.find(key).unwrap_or(state.at.min(last));
+        state.cursor = self.key(state.at).or(state.cursor);
+        state.top = state
+            .top
+            .min(state.at)
+            .max((state.at + 1).saturating_sub(room))
+            .min(self.height.saturating_sub(room));
         state
     }
 
@@ -195,11 +179,11 @@ impl<'a> Page<'a> {
             if top >= end || top + lines <= shown.top {
                 continue;
             }
-            // The lines of the section on the screen, and where the first of them is.
-            let (first, last) = (shown.top.saturating_sub(top), lines.min(end - top));
-            let y = area.y + (top + first - shown.top) as u16;
+            // The lines of the section on the screen.
+            let first = shown.top.saturating_sub(top);
+            let last = lines.min(end - top);
             let visible = Rect {
-                y,
+                y: area.y + (top + first - shown.top) as u16,
                 height: (last - first) as u16,
                 ..inner
             };
@@ -221,75 +205,67 @@ pub(super) fn paint_section(
     state: &AppState,
     theme: &Theme,
 ) {
-    let line = |at: usize| Rect {
-        y: area.y + at as u16,
-        height: 1,
-        ..area
-    };
-    let mut at = 0;
+    let mut body = area;
     if first == 0 {
+        let line = Rect { height: 1, ..area };
         title(
             buf,
-            line(0),
+            line,
             &section.title,
             &section.note,
             &section.right,
             theme,
         );
-        at = 1;
+        body = below_first_line(area);
     }
-    let (skipped, rows) = ((first + at) - 1, usize::from(area.height));
+    let skipped = first.saturating_sub(1);
     match &section.body {
         Body::Table(table) => {
             let painter =
                 TablePainter::new(table.as_ref(), state.table(table.id()), area.width, theme);
-            if skipped == 0 && at < rows {
-                painter.head(buf, line(at));
-                at += 1;
+            if skipped == 0 && body.height > 0 {
+                painter.head(buf, Rect { height: 1, ..body });
+                body = below_first_line(body);
             }
-            let below = Rect {
-                y: area.y + at as u16,
-                height: area.height.saturating_sub(at as u16),
-                ..area
-            };
-            painter.rows(buf, below, skipped.saturating_sub(1));
+            painter.rows(buf, body, skipped.saturating_sub(1));
         }
         Body::Text(lines) => {
-            for (text, at) in lines.iter().skip(skipped).zip(at..rows) {
+            for (text, row) in lines.iter().skip(skipped).zip(body.rows()) {
                 let inner = Rect {
-                    x: area.x + 1,
-                    width: area.width.saturating_sub(1),
-                    ..line(at)
+                    x: row.x + 1,
+                    width: row.width.saturating_sub(1),
+                    ..row
                 };
                 paint_line(buf, inner, &text.pieces, theme);
-                if let Some((mark, look)) = text.mark.map(|severity| severity_mark(severity, theme))
-                {
-                    put(
-                        buf,
-                        inner.x,
-                        inner.y,
-                        &mark.to_string(),
-                        1,
-                        theme.style(look),
-                    );
+                if let Some(severity) = text.mark {
+                    paint_mark(buf, inner.x, inner.y, severity, theme);
                 }
             }
         }
         Body::Picture(picture) => {
-            let whole = Rect {
-                x: 0,
-                y: 0,
-                width: area.width,
-                height: picture.height(),
-            };
+            let whole = Rect::new(0, 0, area.width, picture.height());
             let mut scratch = Buffer::empty(whole);
             picture.paint(&mut scratch, whole, theme);
-            for (n, at) in (at..rows).enumerate() {
-                for x in 0..area.width {
-                    buf[(area.x + x, area.y + at as u16)] =
-                        scratch[(x, (skipped + n) as u16)].clone();
+            for (to, from) in body.rows().zip(whole.rows().skip(skipped)) {
+                for (to, from) in to.positions().zip(from.positions()) {
+                    buf[to] = scratch[from].clone();
                 }
             }
         }
     }
+}
+
+/// An area without its first line.
+pub(super) fn below_first_line(area: Rect) -> Rect {
+    Rect {
+        y: area.y + 1,
+        height: area.height.saturating_sub(1),
+        ..area
+    }
+}
+
+/// Paints the mark of a severity.
+pub(super) fn paint_mark(buf: &mut Buffer, x: u16, y: u16, severity: Severity, theme: &Theme) {
+    let (mark, look) = severity_mark(severity, theme);
+    put(buf, x, y, &mark.to_string(), 1, theme.style(look));
 }

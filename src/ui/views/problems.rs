@@ -19,14 +19,11 @@ const MAX_WIDTH: u16 = 120;
 
 /// The section.
 pub fn section(state: &AppState, columns: u16) -> Section<'_> {
-    let (problems, open) = (state.problems(), state.problem());
-    let Some(open) = open else {
+    let problems = state.problems();
+    let Some(open) = state.problem() else {
         return Section::folded(SectionId::Problems, TITLE, verdict(state));
     };
-    let mut text = Labelled {
-        columns: columns.saturating_sub(2).min(MAX_WIDTH),
-        lines: Vec::new(),
-    };
+    let mut text = Labelled::new(columns);
     for f in &problems {
         text.headline(f, &f.title);
         if std::ptr::eq(open, *f) {
@@ -34,48 +31,39 @@ pub fn section(state: &AppState, columns: u16) -> Section<'_> {
         }
     }
     text.add("", &watched(state).unwrap_or_default(), StyleId::Dim);
-    let right = if open.fix.is_empty() {
-        String::new()
-    } else {
-        keys(state)
-    };
-    let section = Section::text(SectionId::Problems, TITLE, text.lines);
+    let mut section = Section::text(SectionId::Problems, TITLE, text.lines);
+    section.note = problems.len().to_string();
+    if !open.fix.is_empty() {
+        section.right = keys(state);
+    }
     section
-        .with_note(problems.len().to_string())
-        .with_right(right)
 }
 
 /// All problems of the host and its guests, the worst first: a line each, and the first line of its
 /// fix.
 pub fn all(state: &AppState, columns: u16) -> Section<'_> {
+    let title = "what to do on this host";
     let findings = &state.report.findings;
-    let mut text = Labelled {
-        columns: columns.saturating_sub(2).min(MAX_WIDTH),
-        lines: Vec::new(),
-    };
+    if findings.is_empty() {
+        return Section::folded(SectionId::Problems, title, "nothing was found");
+    }
+    let mut text = Labelled::new(columns);
     for f in findings {
         text.headline(f, &format!("{}: {}", f.subjects(), f.title));
         let mut fix = String::new();
         if let Some(first) = f.fix.first() {
-            let line = first.text.lines().next().unwrap_or_default();
-            fix = match first.kind {
-                FixKind::Advice => clean_line(line),
-                _ => clean_line(&format!("{}: {}", first.place(), line.trim())),
-            };
+            fix = first.text.lines().next().unwrap_or_default().into();
+            if first.kind != FixKind::Advice {
+                fix = format!("{}: {}", first.place(), fix.trim());
+            }
         }
-        let fix = fit_words(&fix, text.columns.saturating_sub(6), '~');
+        let fix = fit_words(&clean_line(&fix), text.columns.saturating_sub(6), '~');
         let pieces = vec![("      ".into(), StyleId::Text), (fix, StyleId::Dim)];
         text.lines.push(pieces.into());
     }
-    let title = "what to do on this host";
-    if findings.is_empty() {
-        return Section::folded(SectionId::Problems, title, "nothing was found");
-    }
-    let section = Section::text(SectionId::Problems, title, text.lines);
-    section.with_note(format!(
-        "{}, the worst first",
-        count(findings.len(), "problem")
-    ))
+    let problems = count(findings.len(), "problem");
+    Section::text(SectionId::Problems, title, text.lines)
+        .with_note(format!("{problems}, the worst first"))
 }
 
 /// Labelled text, wrapped to a width.
@@ -85,14 +73,20 @@ struct Labelled {
 }
 
 impl Labelled {
+    fn new(columns: u16) -> Self {
+        Self {
+            columns: columns.saturating_sub(2).min(MAX_WIDTH),
+            lines: Vec::new(),
+        }
+    }
+
     /// Adds a text after a label, which is written once.
-    fn add(&mut self, label: &str, text: &str, look: StyleId) {
-        let lines = wrap(&clean_lines(text), self.columns.saturating_sub(10)).into_iter();
-        let labels = std::iter::once(label).chain(std::iter::repeat(""));
-        let lines = labels
-            .zip(lines)
-            .map(|(l, line)| vec![(format!("  {l:<8}"), StyleId::Head), (line, look)].into());
-        self.lines.extend(lines);
+    fn add(&mut self, mut label: &str, text: &str, look: StyleId) {
+        for line in wrap(&clean_lines(text), self.columns.saturating_sub(10)) {
+            let pieces = vec![(format!("  {label:<8}"), StyleId::Head), (line, look)];
+            self.lines.push(pieces.into());
+            label = "";
+        }
     }
 
     /// Adds severity, a title and cost in a line.
@@ -115,20 +109,27 @@ impl Labelled {
 
     /// Adds all about a problem.
     fn in_full(&mut self, f: &Finding, state: &AppState) {
-        let (checks, seen): (Vec<&String>, Vec<&String>) =
-            f.evidence.iter().partition(|line| is_command(line));
-        let mut label = Some("SEEN").into_iter().chain(std::iter::repeat(""));
-        let mut once = || label.next().unwrap_or_default();
-        seen.iter()
-            .for_each(|line| self.add(once(), line, StyleId::Text));
+        let mut checks = Vec::new();
+        let mut label = "SEEN";
+        for line in &f.evidence {
+            if is_command(line) {
+                checks.push(
+                    line.split_once(": ")
+                        .map_or(&**line, |(_, command)| command),
+                );
+            } else {
+                self.add(label, line, StyleId::Text);
+                label = "";
+            }
+        }
+        let mut since = Vec::new();
+        if let Some(ms) = f.since_ms {
+            since.push(format!("seen since {}", state.clock(ms)));
+        }
         // Of what held all the time the beginning says all.
         let unsteady = f.lasting.as_ref().filter(|l| l.shown_s < l.of_s);
-        let since = f
-            .since_ms
-            .map(|ms| format!("seen since {}", state.clock(ms)))
-            .into_iter();
-        let since: Vec<String> = since.chain(unsteady.map(findings_text::lasting)).collect();
-        self.add(once(), &since.join("; "), StyleId::Dim);
+        since.extend(unsteady.map(findings_text::lasting));
+        self.add(label, &since.join("; "), StyleId::Dim);
         self.add("WHY", &f.why, StyleId::Text);
         for (n, fix) in f.fix.iter().enumerate() {
             let label = if n == 0 { "FIX" } else { "" };
@@ -136,44 +137,30 @@ impl Labelled {
                 self.add(label, &fix.text, StyleId::Text);
             } else {
                 self.add(label, &format!("{}:", fix.place()), StyleId::Dim);
-                fix.text
-                    .lines()
-                    .for_each(|line| self.add("", &format!("  {line}"), StyleId::Strong));
+                for line in fix.text.lines() {
+                    self.add("", &format!("  {line}"), StyleId::Strong);
+                }
             }
-            let needs = fix.needs.as_ref().map(|needs| format!("needs: {needs}"));
-            self.add("", &needs.unwrap_or_default(), StyleId::Dim);
+            if let Some(needs) = &fix.needs {
+                self.add("", &format!("needs: {needs}"), StyleId::Dim);
+            }
         }
-        let commands = checks.iter().map(|line| {
-            line.split_once(": ")
-                .map_or(line.as_str(), |(_, command)| command)
-        });
-        self.add(
-            "CHECK",
-            &commands.collect::<Vec<_>>().join("\n"),
-            StyleId::Text,
-        );
-        let folded: Vec<&str> = f.folded.iter().map(|rule| rule.as_str()).collect();
-        let folded = if folded.is_empty() {
-            String::new()
-        } else {
-            format!("; includes {}", folded.join(", "))
-        };
-        self.add(
-            "RULE",
-            &format!("{}, {} confidence{folded}", f.rule, f.confidence.as_str()),
-            StyleId::Dim,
-        );
+        self.add("CHECK", &checks.join("\n"), StyleId::Text);
+        let mut rule = format!("{}, {} confidence", f.rule, f.confidence.as_str());
+        if !f.folded.is_empty() {
+            let folded: Vec<&str> = f.folded.iter().map(|rule| rule.as_str()).collect();
+            rule += &format!("; includes {}", folded.join(", "));
+        }
+        self.add("RULE", &rule, StyleId::Dim);
         self.add("SEE", &f.see.join("\n"), StyleId::Dim);
     }
 }
 
 /// The keys that hand the fix out: `y copy  w write to a file`.
 pub fn keys(state: &AppState) -> String {
-    format!(
-        "{} copy  {} write to a file",
-        state.key_name(Action::Copy),
-        state.key_name(Action::Write)
-    )
+    let copy = state.key_name(Action::Copy);
+    let write = state.key_name(Action::Write);
+    format!("{copy} copy  {write} write to a file")
 }
 
 /// `costs 52 % of a CPU`.
@@ -184,44 +171,32 @@ pub fn cost(f: &Finding) -> Option<String> {
 
 /// What is said of a row without problems: nothing found, or why that says little.
 pub fn verdict(state: &AppState) -> String {
-    let name = state.domain().map(DomainModel::name);
-    let unjudged = || {
-        state
-            .report
-            .cannot_tell
-            .iter()
-            .filter(|c| c.domain.as_deref() == name)
-    };
-    match (
-        unjudged().find(|c| c.rule == RuleId::Every),
-        watched(state),
-        unjudged().count(),
-    ) {
-        _ if state.model.as_ref().is_none_or(|m| m.interval_s.is_none()) => "measuring the first \
-            interval"
-            .into(),
-        (Some(every), ..) => format!("not judged: {}", clean_line(&every.because)),
-        (_, Some(watched), _) => format!("nothing found yet; {watched}"),
-        (.., 0) => "nothing found".into(),
-        (.., rules) => format!(
-            "nothing found, but {} could not be judged",
-            count(rules, "rule")
-        ),
+    if state.model.as_ref().is_none_or(|m| m.interval_s.is_none()) {
+        return "measuring the first interval".into();
     }
+    let name = state.domain().map(DomainModel::name);
+    let mut unjudged: Vec<_> = state.report.cannot_tell.iter().collect();
+    unjudged.retain(|c| c.domain.as_deref() == name);
+    if let Some(every) = unjudged.iter().find(|c| c.rule == RuleId::Every) {
+        return format!("not judged: {}", clean_line(&every.because));
+    }
+    if let Some(watched) = watched(state) {
+        return format!("nothing found yet; {watched}");
+    }
+    if unjudged.is_empty() {
+        return "nothing found".into();
+    }
+    let rules = count(unjudged.len(), "rule");
+    format!("nothing found, but {rules} could not be judged")
 }
 
 /// What is not judged yet about the selected row, and for how long, in a line.
 fn watched(state: &AppState) -> Option<String> {
     let name = state.domain().map(DomainModel::name);
-    let w = state
-        .report
-        .watching
-        .iter()
-        .find(|w| w.domain.as_deref() == name)?;
-    Some(format!(
-        "still measuring, {} left",
-        seconds((w.needed_s - w.seen_s).max(1.0).ceil())
-    ))
+    let mut watching = state.report.watching.iter();
+    let w = watching.find(|w| w.domain.as_deref() == name)?;
+    let left = seconds((w.needed_s - w.seen_s).max(1.0).ceil());
+    Some(format!("still measuring, {left} left"))
 }
 
 #[cfg(test)]

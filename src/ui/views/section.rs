@@ -65,22 +65,14 @@ pub struct Section<'a> {
 impl<'a> Section<'a> {
     /// A section with a table in the order that the user chose; one without rows is its title
     /// alone, which says why.
-    pub fn table<Row: 'a>(
-        table: Table<Row>,
-        state: &AppState,
-        why: impl FnOnce() -> String,
-    ) -> Self {
-        let (id, order) = (table.id, state.table(table.id));
-        let note = if table.rows.is_empty() {
-            why()
-        } else {
-            String::new()
-        };
-        let body = Body::Table(Box::new(table.in_order(order)));
-        Self {
-            body,
-            ..Self::folded(SectionId::Table(id), id.title(), note)
+    pub fn table<Row: 'a>(table: Table<Row>, state: &AppState, why: impl Into<String>) -> Self {
+        let id = table.id;
+        let mut section = Self::text(SectionId::Table(id), id.title(), Vec::new());
+        if table.rows.is_empty() {
+            section.note = why.into();
         }
+        section.body = Body::Table(Box::new(table.in_order(state.table(id))));
+        section
     }
 
     /// A section of text.
@@ -127,10 +119,17 @@ impl<'a> Section<'a> {
 
     /// Its table.
     pub fn as_table(&self) -> Option<&dyn AnyTable> {
-        if let Body::Table(table) = &self.body {
-            Some(table.as_ref())
-        } else {
-            None
+        match &self.body {
+            Body::Table(table) => Some(table.as_ref()),
+            Body::Text(_) | Body::Picture(_) => None,
+        }
+    }
+
+    /// What a line of text is about.
+    pub fn text_key(&self, line: usize) -> Option<RowKey> {
+        match &self.body {
+            Body::Text(lines) => lines[line].key,
+            Body::Table(_) | Body::Picture(_) => None,
         }
     }
 

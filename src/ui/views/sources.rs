@@ -6,13 +6,14 @@ use crate::ui::page_state::SectionId;
 use crate::ui::state::AppState;
 use crate::ui::text::{clean_line, clean_lines, width, wrap};
 use crate::ui::theme::StyleId;
+use crate::ui::widgets::StyledLine;
 use judge::figures::{bytes, percent};
 use judge::model::Model;
 use report::findings_text::{self, Unjudged};
-use sample::{SourceId, SourceState};
+use sample::{SourceId, SourceState, SourceStatus};
 
 /// Width of what is on the left of a text.
-const LABEL: u16 = 26;
+const LABEL_WIDTH: u16 = 26;
 /// Room for a text beside its label; with less it is below.
 const MIN_BESIDE: u16 = 38;
 const INDENT: u16 = 2;
@@ -36,12 +37,12 @@ fn gives(id: SourceId) -> &'static str {
 }
 
 /// A text wrapped beside its label, or below it on a narrow screen.
-fn entry(label: (String, StyleId), texts: Vec<(String, StyleId)>, columns: u16) -> Vec<TextLine> {
+fn entry(label: (String, StyleId), texts: StyledLine, columns: u16) -> Vec<TextLine> {
     // Beside the scroll bar and a blank.
     let columns = columns.saturating_sub(3);
-    let is_below = columns < LABEL + MIN_BESIDE || width(&label.0) >= LABEL;
-    let indent = if is_below { INDENT } else { LABEL };
-    let mut lines = Vec::new();
+    let is_below = columns < LABEL_WIDTH + MIN_BESIDE || width(&label.0) >= LABEL_WIDTH;
+    let indent = if is_below { INDENT } else { LABEL_WIDTH };
+    let mut lines: Vec<StyledLine> = Vec::new();
     for (text, look) in texts {
         for line in wrap(&text, columns.saturating_sub(indent)) {
             let blank = " ".repeat(indent.into());
@@ -50,10 +51,9 @@ fn entry(label: (String, StyleId), texts: Vec<(String, StyleId)>, columns: u16) 
     }
     match lines.first_mut() {
         Some(first) if !is_below => {
-            first[0] = (
-                format!("{:<width$}", label.0, width = usize::from(LABEL)),
-                label.1,
-            );
+            let (text, look) = label;
+            let width = usize::from(LABEL_WIDTH);
+            first[0] = (format!("{text:<width$}"), look);
         }
         _ => lines.insert(0, vec![label]),
     }
@@ -70,81 +70,70 @@ pub fn section(model: &Model, columns: u16) -> Section<'_> {
     });
     let mut lines = Vec::new();
     for s in &sources {
-        let look = if s.state == SourceState::Ok {
-            StyleId::Good
-        } else {
-            StyleId::Warning
-        };
-        let fix = s
-            .fix
-            .as_ref()
-            .map(|fix| (format!("fix: {}", clean_lines(fix)), StyleId::Strong));
-        let mut texts: Vec<_> = s
-            .cause
-            .iter()
-            .map(|cause| (clean_lines(cause), StyleId::Text))
-            .chain(fix)
-            .collect();
-        if texts.is_empty() {
-            texts.push((gives(s.id).to_owned(), StyleId::Dim));
-        }
-        lines.extend(entry(
-            (format!("{:<15} {}", s.id.as_str(), s.state.as_str()), look),
-            texts,
-            columns,
-        ));
+        lines.extend(source_lines(s, columns));
     }
     if model.overflow > 0 {
         let text = format!(
             "{} events are counted in rows named other: too many addresses",
             model.overflow
         );
-        lines.extend(entry(
-            ("overflow".into(), StyleId::Warning),
-            vec![(text, StyleId::Text)],
-            columns,
-        ));
+        let label = ("overflow".into(), StyleId::Warning);
+        lines.extend(entry(label, vec![(text, StyleId::Text)], columns));
     }
+    let mut section = Section::text(SectionId::Sources, "sources", lines);
     let troubled = model.troubled_sources().len();
-    let note = if troubled > 0 {
-        format!("{troubled} of {} do not give all", sources.len())
+    if troubled > 0 {
+        section.note = format!("{troubled} of {} do not give all", sources.len());
+    }
+    if model.own_rss > 0 {
+        let memory = bytes(model.own_rss);
+        section.right = match model.own_cpu {
+            Some(cpu) => format!("kvmtop: {} % of a CPU, {memory}", percent(cpu)),
+            None => format!("kvmtop: {memory}"),
+        };
+    }
+    section
+}
+
+/// A source: its state, then why and what to do, or what it gives.
+fn source_lines(source: &SourceStatus, columns: u16) -> Vec<TextLine> {
+    let mut texts = Vec::new();
+    if let Some(cause) = &source.cause {
+        texts.push((clean_lines(cause), StyleId::Text));
+    }
+    if let Some(fix) = &source.fix {
+        texts.push((format!("fix: {}", clean_lines(fix)), StyleId::Strong));
+    }
+    if texts.is_empty() {
+        texts.push((gives(source.id).into(), StyleId::Dim));
+    }
+    let look = if source.state == SourceState::Ok {
+        StyleId::Good
     } else {
-        String::new()
+        StyleId::Warning
     };
-    let cpu = model
-        .own_cpu
-        .map(|cpu| format!("{} % of a CPU, ", percent(cpu)))
-        .unwrap_or_default();
-    let cost = if model.own_rss > 0 {
-        format!("kvmtop: {cpu}{}", bytes(model.own_rss))
-    } else {
-        String::new()
-    };
-    Section::text(SectionId::Sources, "sources", lines)
-        .with_note(note)
-        .with_right(cost)
+    let label = format!("{:<15} {}", source.id.as_str(), source.state.as_str());
+    entry((label, look), texts, columns)
 }
 
 /// What could not be judged, and where not enough has been seen: no finding does not mean that all
 /// is well.
 pub fn unjudged<'a>(state: &'a AppState, model: &'a Model, columns: u16) -> Section<'a> {
-    let (cannot_tell, watching): (Vec<_>, Vec<_>) = (
-        state.report.cannot_tell.iter().collect(),
-        state.report.watching.iter().collect(),
-    );
+    let cannot_tell: Vec<_> = state.report.cannot_tell.iter().collect();
+    let watching: Vec<_> = state.report.watching.iter().collect();
     let unjudged = findings_text::unjudged(&cannot_tell, &watching, MAX_NAMES);
     let mut lines = Vec::new();
     for Unjudged { label, text } in &unjudged {
-        lines.extend(entry(
-            ((*label).to_owned(), StyleId::Strong),
-            vec![(clean_line(text), StyleId::Text)],
-            columns,
-        ));
+        let label = ((*label).to_owned(), StyleId::Strong);
+        let text = (clean_line(text), StyleId::Text);
+        lines.extend(entry(label, vec![text], columns));
     }
-    let note = match (unjudged.is_empty(), model.interval_s) {
-        (true, None) => "the first interval is measured",
-        (true, Some(_)) => "nothing",
-        (false, _) => "",
+    let note = if !unjudged.is_empty() {
+        ""
+    } else if model.interval_s.is_none() {
+        "the first interval is measured"
+    } else {
+        "nothing"
     };
     Section::text(SectionId::Unjudged, "what could not be judged", lines).with_note(note)
 }

@@ -22,14 +22,12 @@ type Col<'a> = Column<TaskRow<'a>>;
 
 /// The columns.
 pub fn columns<'a>() -> Vec<Col<'a>> {
-    const CPU: &str = "CPU time of all tasks of this name; 100 is one host CPU.";
-    const CPUS: &str = "The CPUs that they ran on last.";
     vec![
         Col::text("comm", "TASK", left(16, 16, 0), |r| r.name.to_owned())
             .help("Name of tasks outside guests.")
             .brief("", 16),
         Col::figure("cpu", "CPU%", right(6, 0, 0), |r| Some(r.cpu), percent)
-            .help(CPU)
+            .help("CPU time of all tasks of this name; 100 is one host CPU.")
             .brief("CPU%", 6),
         Col::figure(
             "count",
@@ -43,7 +41,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::text("last_cpus", "LAST CPUS", left(9, 60, 2), |r| {
             r.cpus.to_string()
         })
-        .help(CPUS)
+        .help("The CPUs that they ran on last.")
         .brief("LAST CPUS", 9),
     ]
 }
@@ -51,26 +49,29 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
 /// The section.
 pub fn section<'a>(state: &'a AppState, model: &'a Model) -> Section<'a> {
     let host = &model.host;
-    let groups = host.task_groups.iter().flatten();
     let mut by_name: BTreeMap<&str, TaskRow<'_>> = BTreeMap::new();
-    for group in groups {
+    for group in host.task_groups.iter().flatten() {
         let row = TaskRow {
             name: &group.comm,
             cpu: group.cpu_percent,
             count: group.count,
-            ..TaskRow::default()
+            cpus: CpuSet::new(),
         };
-        by_name.insert(&group.comm, row);
+        by_name.insert(row.name, row);
     }
     for task in &host.tasks {
+        let mut name = task.comm.as_str();
         // Kernel threads of a kind are named by CPU: `ksoftirqd/3`.
-        let name = match task.comm.split_once('/') {
-            Some((kind, _)) if task.kernel => kind,
-            _ => &task.comm,
-        };
+        if task.kernel
+            && let Some((kind, _)) = name.split_once('/')
+        {
+            name = kind;
+        }
         if host.task_groups.is_none() {
             let row = by_name.entry(name).or_default();
-            (row.name, row.cpu, row.count) = (name, row.cpu + task.cpu_percent, row.count + 1);
+            row.name = name;
+            row.cpu += task.cpu_percent;
+            row.count += 1;
         }
         if let Some(row) = by_name.get_mut(name) {
             row.cpus.insert(task.last_cpu);
@@ -85,19 +86,18 @@ pub fn section<'a>(state: &'a AppState, model: &'a Model) -> Section<'a> {
         key: |r| RowKey::of(r.name),
         style: |_| RowStyle::Plain,
     };
-    let all = host
-        .usage()
-        .map(|usage| format!("{} % of the host", percent(usage.other)))
-        .unwrap_or_default();
-    Section::table(table, state, || "none of them used a CPU".into()).with_right(all)
+    let mut section = Section::table(table, state, "none of them used a CPU");
+    if let Some(usage) = host.usage() {
+        section.right = format!("{} % of the host", percent(usage.other));
+    }
+    section
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ui::tests::{busy, model};
-    use judge::model::HostTaskModel;
-    use judge::model::TaskGroup;
+    use judge::model::{HostTaskModel, TaskGroup};
     use sample::HostTask;
 
     #[test]

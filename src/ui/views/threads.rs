@@ -1,5 +1,6 @@
 //! Threads of a guest: what each did, where, and how long it had to wait for a CPU.
 
+use super::exits::worst_about;
 use super::missing;
 use super::section::Section;
 use crate::ui::state::AppState;
@@ -17,12 +18,13 @@ use std::rc::Rc;
 
 /// A helper thread that uses, and waits for, less of a CPU than this shares a row with others;
 /// percent.
-const ASLEEP: (f64, f64) = (0.1, 5.0);
+const MIN_HELPER_BUSY: f64 = 0.1;
+const MIN_HELPER_WAIT: f64 = 5.0;
 /// A thread that wants less of a CPU than this is idle: its WAIT% is a part of almost nothing.
 /// Percent.
-const IDLE: f64 = 2.0;
+const MIN_WANTED: f64 = 2.0;
 /// Threads without a row that use less of a CPU than this are said to; percent.
-const QUIET: f64 = 10.0;
+const QUIET_PERCENT: f64 = 10.0;
 /// Maximum of named causes of a wait.
 const MAX_DELAYS: usize = 4;
 
@@ -34,7 +36,7 @@ pub struct ThreadRow<'a> {
     pub domain: &'a DomainModel,
     /// The thread; `None` for the row of the idle helpers.
     pub thread: Option<&'a ThreadModel>,
-    /// How many idle helpers share the row.
+    /// How many idle helpers share the row without a thread.
     pub idle: usize,
     /// What the waits of the interval are charged to.
     pub causes: Option<Rc<Waits<'a>>>,
@@ -53,13 +55,13 @@ impl<'a> ThreadRow<'a> {
 
     /// How the row is painted: marked by the worst finding about the thread; dim while it is idle.
     pub fn style(&self) -> RowStyle {
-        let severity = self
-            .thread
-            .and_then(|t| severity(self.state, self.domain, t));
-        match (severity, self.thread) {
-            (Some(severity), _) => RowStyle::Severity(severity),
-            (None, Some(thread)) if !is_idle(thread) => RowStyle::Plain,
-            (None, _) => RowStyle::Dim,
+        let Some(thread) = self.thread else {
+            return RowStyle::Dim;
+        };
+        match worst(self.state, self.domain, thread) {
+            Some(severity) => RowStyle::Severity(severity),
+            None if is_idle(thread) => RowStyle::Dim,
+            None => RowStyle::Plain,
         }
     }
 
@@ -73,20 +75,20 @@ impl<'a> ThreadRow<'a> {
 
     /// Who had its CPU while it was ready to run. Those with about the same part keep their order.
     fn delays(&self) -> String {
-        let cost = self
-            .causes
-            .as_ref()
-            .zip(self.thread)
-            .and_then(|(causes, t)| causes.of_thread(t));
+        let causes = self.causes.as_ref();
+        let cost = causes.and_then(|causes| causes.of_thread(self.thread?));
         let mut parts = cost.map(|cost| cost.parts).unwrap_or_default();
         parts.truncate(MAX_DELAYS);
         parts.sort_by_cached_key(|p| (Reverse(p.figure.map(step)), p.name.clone()));
-        let mut named = Vec::new();
-        for part in &parts {
-            let figure = part.figure.map(|f| format!(" {}", share(f)));
-            named.push(clean(&part.name) + &figure.unwrap_or_default());
+        let mut delays = Vec::new();
+        for part in parts {
+            let name = clean(&part.name);
+            delays.push(match part.figure {
+                Some(figure) => format!("{name} {}", share(figure)),
+                None => name,
+            });
         }
-        named.join(", ")
+        delays.join(", ")
     }
 }
 
@@ -96,9 +98,9 @@ type Col<'a> = Column<ThreadRow<'a>>;
 pub fn columns<'a>() -> Vec<Col<'a>> {
     let [wait, p50, p99, delays] = wait_columns();
     vec![
-        Col::text("thread", "THREAD", left(10, 14, 0), |r| {
-            r.thread
-                .map_or_else(|| format!("+ {} idle helpers", r.idle), ThreadModel::label)
+        Col::text("thread", "THREAD", left(10, 14, 0), |r| match r.thread {
+            Some(thread) => thread.label(),
+            None => format!("+ {} idle helpers", r.idle),
         })
         .help("vCPU or helper. Enter on the idle helpers shows or folds them.")
         .brief("", 9),
@@ -158,11 +160,8 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             "FAR/s",
             right(5, 0, 10),
             |r| {
-                r.per_second(
-                    r.thread
-                        .filter(|t| t.migrations.total.is_some())
-                        .map(|t| t.migrations.cross_node),
-                )
+                let moves = &r.thread?.migrations;
+                r.per_second(moves.total.map(|_| moves.cross_node))
             },
             rate,
         )
@@ -189,18 +188,12 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
 
 /// The columns about waits: how much, half of them, 99 of 100, and who delays.
 pub fn wait_columns<'a>() -> [Col<'a>; 4] {
-    const WAIT: &str = "Ready to run without a CPU, percent of the time that it ran or was ready; \
-            the guest sees it as steal.";
-    const DELAYS: &str = "Who had its CPU while it was ready to run, and the part of WAIT%.";
-    let wait = Col::figure("wait", "WAIT%", right(5, 0, 0), ThreadRow::wait, percent);
-    let delays = Col::text(
-        "delayed_by",
-        "DELAYED BY",
-        left(16, 60, 2),
-        ThreadRow::delays,
-    );
     [
-        wait.help(WAIT)
+        Col::figure("wait", "WAIT%", right(5, 0, 0), ThreadRow::wait, percent)
+            .help(
+                "Ready to run without a CPU, percent of the time that it ran or was ready; the \
+                    guest sees it as steal.",
+            )
             .brief("WAIT%", 5)
             .drawn(|r| Cell::wait(r.wait())),
         Col::figure(
@@ -219,7 +212,14 @@ pub fn wait_columns<'a>() -> [Col<'a>; 4] {
             micros,
         )
         .help("99 of 100 are shorter."),
-        delays.help(DELAYS).drawn(|r| Cell::text(r.delays())),
+        Col::text(
+            "delayed_by",
+            "DELAYED BY",
+            left(16, 60, 2),
+            ThreadRow::delays,
+        )
+        .help("Who had its CPU while it was ready to run, and the part of WAIT%.")
+        .drawn(|r| Cell::text(r.delays())),
     ]
 }
 
@@ -231,59 +231,67 @@ pub fn causes(state: &AppState) -> Option<Rc<Waits<'_>>> {
 /// The section.
 pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> {
     let causes = causes(state);
-    let row = |thread| ThreadRow {
+    let mut own: Vec<Option<&ThreadModel>> = Vec::new();
+    for thread in &domain.threads {
+        if !is_asleep(thread)
+            || state.shows_idle_helpers
+            || state.awake.has(RowKey::of(thread.tid))
+            || worst(state, domain, thread).is_some()
+        {
+            own.push(Some(thread));
+        }
+    }
+    let idle = domain.threads.len() - own.len();
+    match idle {
+        0 => {}
+        // A row that only one thread has saves no room.
+        1 => own = domain.threads.iter().map(Some).collect(),
+        _ => own.push(None),
+    }
+    let rows = own.into_iter().map(|thread| ThreadRow {
         state,
         domain,
         thread,
-        idle: 0,
+        idle,
         causes: causes.clone(),
-    };
-    let mut own: Vec<&ThreadModel> = domain.threads.iter().collect();
-    own.retain(|t| {
-        !is_asleep(t)
-            || state.shows_idle_helpers
-            || state.awake.has(RowKey::of(t.tid))
-            || severity(state, domain, t).is_some()
     });
-    // A row that only one thread has saves no room.
-    if own.len() + 1 == domain.threads.len() {
-        own = domain.threads.iter().collect();
-    }
-    let idle = domain.threads.len() - own.len();
-    let mut rows: Vec<_> = own.into_iter().map(|t| row(Some(t))).collect();
-    if idle > 0 {
-        rows.push(ThreadRow { idle, ..row(None) });
-    }
     let table = Table {
         id: TableId::Threads,
         columns: columns(),
-        rows,
-        key: |r| {
-            r.thread
-                .map_or_else(|| RowKey::of("idle helpers"), |t| RowKey::of(t.tid))
+        rows: rows.collect(),
+        key: |r| match r.thread {
+            Some(thread) => RowKey::of(thread.tid),
+            None => RowKey::of("idle helpers"),
         },
         style: ThreadRow::style,
     };
     in_section(state, table)
 }
 
+/// The threads that matter most, in their narrow table.
+pub struct BriefThreads<'a> {
+    /// The table.
+    pub table: Table<ThreadRow<'a>>,
+    /// How many more threads there are.
+    pub more: String,
+}
+
 /// The threads that matter most, in at most `room` rows: those of problems, then the busiest vCPUs,
-/// then the busiest helpers. Those that are shown keep their order. The text says how many more
-/// there are.
+/// then the busiest helpers. Those that are shown keep their order.
 pub fn brief_table<'a>(
     state: &'a AppState,
     domain: &'a DomainModel,
     room: usize,
-) -> (Table<ThreadRow<'a>>, String) {
+) -> BriefThreads<'a> {
     let mut threads: Vec<&ThreadModel> = domain.threads.iter().collect();
     let places: HashMap<i32, usize> = threads.iter().map(|t| t.tid).zip(0..).collect();
     threads.sort_by_cached_key(|t| {
-        let is_idle_helper = t.role != Role::Vcpu && is_asleep(t);
+        let wanted = t.cpu.map_or(0.0, |c| c.wanted());
         (
-            is_idle_helper,
-            Reverse(severity(state, domain, t)),
+            is_asleep(t),
+            Reverse(worst(state, domain, t)),
             t.role != Role::Vcpu,
-            Reverse(step(t.cpu.map_or(0.0, |cpu| cpu.wanted()))),
+            Reverse(step(wanted)),
             t.index,
         )
     });
@@ -306,37 +314,39 @@ pub fn brief_table<'a>(
         key: |r| RowKey::of(r.thread.map(|t| t.tid)),
         style: ThreadRow::style,
     };
-    (table, more(&rest))
+    BriefThreads {
+        table,
+        more: more(&rest),
+    }
 }
 
 /// How many threads have no row, and that they do little: `+ 6 vcpus below 10 %, 2 helpers`.
 fn more(rest: &[&ThreadModel]) -> String {
-    let (vcpus, helpers): (Vec<&ThreadModel>, Vec<&ThreadModel>) =
-        rest.iter().partition(|t| t.role == Role::Vcpu);
-    let mut parts = Vec::new();
-    for (threads, name) in [(vcpus, "vcpu"), (helpers, "helper")] {
-        if !threads.is_empty() {
-            parts.push(count(threads.len(), name));
-        }
-    }
-    if parts.is_empty() {
-        return String::new();
-    }
-    let mut text = format!("+ {}", parts.join(" and "));
-    if rest.iter().all(|t| t.cpu.is_some_and(|c| c.busy() < QUIET)) {
-        text += &format!(" below {QUIET} %");
+    let vcpus = rest.iter().filter(|t| t.role == Role::Vcpu).count();
+    let helpers = rest.len() - vcpus;
+    let mut text = match (vcpus, helpers) {
+        (0, 0) => return String::new(),
+        (_, 0) => format!("+ {}", count(vcpus, "vcpu")),
+        (0, _) => format!("+ {}", count(helpers, "helper")),
+        _ => format!(
+            "+ {} and {}",
+            count(vcpus, "vcpu"),
+            count(helpers, "helper")
+        ),
+    };
+    let mut cpus = rest.iter().map(|t| t.cpu);
+    if cpus.all(|cpu| cpu.is_some_and(|c| c.busy() < QUIET_PERCENT)) {
+        text += &format!(" below {QUIET_PERCENT} %");
     }
     text
 }
 
 /// The helper threads that do something.
 pub fn busy(model: &Model) -> impl Iterator<Item = RowKey> {
-    let helpers = model
-        .domains
-        .iter()
-        .flat_map(|d| &d.threads)
-        .filter(|t| t.role != Role::Vcpu);
-    helpers.filter(|t| !is_asleep(t)).map(|t| RowKey::of(t.tid))
+    let threads = model.domains.iter().flat_map(|d| &d.threads);
+    threads
+        .filter(|t| t.role != Role::Vcpu && !is_asleep(t))
+        .map(|t| RowKey::of(t.tid))
 }
 
 /// Whether a helper thread does nothing. A vCPU always has a row: their number says what the guest
@@ -344,61 +354,53 @@ pub fn busy(model: &Model) -> impl Iterator<Item = RowKey> {
 fn is_asleep(t: &ThreadModel) -> bool {
     t.role != Role::Vcpu
         && t.cpu
-            .is_some_and(|c| c.busy() < ASLEEP.0 && c.wait.unwrap_or(0.0) < ASLEEP.1)
+            .is_some_and(|c| c.busy() < MIN_HELPER_BUSY && c.wait.unwrap_or(0.0) < MIN_HELPER_WAIT)
 }
 
 /// The section of a list of threads. An empty one says why.
 pub fn in_section<'a>(state: &'a AppState, table: Table<ThreadRow<'a>>) -> Section<'a> {
     let nothing = "No thread is known: it is read from /proc/PID/task, which this input does not \
         have.";
-    let section = Section::table(table, state, || {
-        missing::because(state, nothing, &[SourceId::Procfs])
-    });
-    section.with_right("% of one CPU; WAIT% of the time it wanted to run")
+    let why = missing::because(state, nothing, &[SourceId::Procfs]);
+    Section::table(table, state, why).with_right("% of one CPU; WAIT% of the time it wanted to run")
 }
 
 /// Whether a thread wants so little of a CPU that its wait means nothing.
 pub fn is_idle(thread: &ThreadModel) -> bool {
-    thread.cpu.is_some_and(|c| c.wanted() < IDLE)
+    thread.cpu.is_some_and(|c| c.wanted() < MIN_WANTED)
 }
 
 /// The severity of the worst finding about a thread.
-fn severity(state: &AppState, domain: &DomainModel, thread: &ThreadModel) -> Option<Severity> {
-    let mut marks = vec![Mark::Thread(thread.tid)];
-    if thread.role == Role::Vcpu {
-        marks.extend(thread.index.map(Mark::Vcpu));
+fn worst(state: &AppState, domain: &DomainModel, thread: &ThreadModel) -> Option<Severity> {
+    let worst = worst_about(state, domain, &Mark::Thread(thread.tid));
+    match (thread.role, thread.index) {
+        (Role::Vcpu, Some(vcpu)) => worst.max(worst_about(state, domain, &Mark::Vcpu(vcpu))),
+        _ => worst,
     }
-    let findings = state.report.findings.iter();
-    let its = findings.filter(|f| {
-        f.domain.as_deref() == Some(domain.name()) && f.marks.iter().any(|m| marks.contains(m))
-    });
-    its.map(|f| f.severity).max()
 }
 
 fn place(r: &ThreadRow<'_>) -> String {
-    let Some((thread, cpu)) = r.thread.and_then(|t| Some((t, t.place.cpu?))) else {
+    let Some(thread) = r.thread else {
         return String::new();
     };
-    format!(
-        "{cpu}{}",
-        if thread.pinned_cpu() == Some(cpu) {
-            '='
-        } else {
-            ' '
-        }
-    )
+    match thread.place.cpu {
+        Some(cpu) if thread.pinned_cpu() == Some(cpu) => format!("{cpu}="),
+        Some(cpu) => format!("{cpu} "),
+        None => String::new(),
+    }
 }
 
 fn affinity(r: &ThreadRow<'_>) -> String {
-    let cpus = r.state.model.as_ref().map(|m| &m.host.facts.topology.cpus);
-    match r.thread.and_then(|t| t.place.affinity.as_ref()) {
-        Some(set)
-            if cpus.is_some_and(|c| !c.is_empty() && c.iter().all(|c| set.contains(c.cpu))) =>
-        {
-            "any".into()
+    let Some(set) = r.thread.and_then(|t| t.place.affinity.as_ref()) else {
+        return String::new();
+    };
+    if let Some(model) = &r.state.model {
+        let cpus = &model.host.facts.topology.cpus;
+        if !cpus.is_empty() && cpus.iter().all(|c| set.contains(c.cpu)) {
+            return "any".into();
         }
-        set => set.map(ToString::to_string).unwrap_or_default(),
     }
+    set.to_string()
 }
 
 /// The name of a thread in a list of threads: `win10-2/3` for a vCPU, else `win10-2/emulator`.

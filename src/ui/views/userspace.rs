@@ -21,13 +21,14 @@ type Col = Column<UserspaceRow>;
 
 /// The columns.
 pub fn columns() -> Vec<Col> {
-    const REASON: &str = "Why the program that runs the guest (QEMU) had to help; `restart` is a \
-        signal to the vCPU.";
     vec![
         Col::text("reason", "EXIT TO THE VMM", left(18, 6, 0), |r| {
             userspace_exit::display(r.reason).replace("KVM_EXIT_", "")
         })
-        .help(REASON)
+        .help(
+            "Why the program that runs the guest (QEMU) had to help; `restart` is a signal to the \
+                vCPU.",
+        )
         .json("userspace_exits[].reason"),
         Col::figure("rate", "EXITS/s", right(7, 0, 0), |r| r.rate, rate)
             .help("Exits per second.")
@@ -53,30 +54,24 @@ pub fn columns() -> Vec<Col> {
 
 /// The section.
 pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> {
-    let all = domain.userspace.iter();
-    let of_guest: Vec<_> = all.filter(|(vcpu, ..)| vcpu.is_none()).collect();
-    let all = judge::model::total(of_guest.iter().map(|row| row.2)) as f64;
-    let seconds = state.model.as_ref().and_then(|model| model.interval_s);
-    let mut rows = Vec::new();
-    for (_, reason, n) in of_guest {
-        rows.push(UserspaceRow {
-            reason: *reason,
-            rate: seconds.map(|seconds| *n as f64 / seconds),
-            percent: 100.0 * *n as f64 / all,
-        });
-    }
+    let of_guest = domain.userspace.iter().filter(|(vcpu, ..)| vcpu.is_none());
+    let all = judge::model::total(of_guest.clone().map(|(.., n)| *n)) as f64;
+    let interval_s = state.model.as_ref().and_then(|m| m.interval_s);
+    let rows = of_guest.map(|&(_, reason, n)| UserspaceRow {
+        reason,
+        rate: interval_s.map(|s| n as f64 / s),
+        percent: 100.0 * n as f64 / all,
+    });
     let table = Table {
         id: TableId::Userspace,
         columns: columns(),
-        rows,
-        key: |r: &UserspaceRow| RowKey::of(r.reason),
+        rows: rows.collect(),
+        key: |r| RowKey::of(r.reason),
         style: |_| RowStyle::Plain,
     };
-    let section = Section::table(table, state, || {
-        missing::because(state, "none in this interval", &[SourceId::Tracepoints])
-    });
-    let rate = seconds.map(|seconds| all / seconds);
-    section.with_right(total(rate.filter(|n| *n > 0.0), None))
+    let why = missing::because(state, "none in this interval", &[SourceId::Tracepoints]);
+    let rate = interval_s.map(|s| all / s).filter(|n| *n > 0.0);
+    Section::table(table, state, why).with_right(total(rate, None))
 }
 
 #[cfg(test)]

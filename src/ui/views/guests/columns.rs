@@ -8,12 +8,13 @@ use crate::ui::table::{Cell, Column, ColumnId, Sort, left, right, severity_style
 use crate::ui::text::clean;
 use crate::ui::theme::StyleId;
 use crate::ui::views::disks::bad;
+use crate::ui::views::memory;
 use crate::ui::widgets::bars;
 use judge::cost::GuestCosts;
 use judge::figures::{age, micros, percent, rate, share, size};
 use judge::lint::{Finding, RuleId, Severity};
 use judge::model::{
-    ByteRates, CpuShare, DiskRates, DomainModel, ExitRateSource, GuestConfig, NicRates,
+    ByteRates, CpuShare, DiskRates, DomainModel, ExitRateSource, GuestConfig, HostModel, NicRates,
 };
 use kvm::CpuSet;
 use kvm::thread_name::Role;
@@ -26,7 +27,7 @@ const MIN_DISK_REQUESTS: f64 = 5.0;
 /// A disk whose requests take this long is slow, and this long very slow; microseconds.
 const SLOW_DISK_US: f64 = 20_000.0;
 /// Tasks outside guests that use less of a CPU are not named, percent.
-const MIN_TASK: f64 = 0.5;
+const MIN_TASK_PERCENT: f64 = 0.5;
 
 /// A row of the list with all that its cells are made from.
 pub struct GuestRow<'a> {
@@ -51,11 +52,11 @@ impl<'a> GuestRow<'a> {
     /// The worst finding about the guest itself, or about the host on its row. Settings that cost
     /// little are on the guest's page alone.
     pub fn worst(&self) -> Option<&'a Finding> {
-        if matches!(self.row, ListRow::Idle(_)) {
+        if let ListRow::Idle(_) = self.row {
             return None;
         }
-        let name = self.domain.map(DomainModel::name);
-        self.state.findings_about(name).find(|f| {
+        let guest = self.domain.map(DomainModel::name);
+        self.state.findings_about(guest).find(|f| {
             f.severity > Severity::Info || !matches!(f.rule, RuleId::DiskSetup | RuleId::CpuModel)
         })
     }
@@ -72,11 +73,18 @@ impl<'a> GuestRow<'a> {
 
     /// What costs the guest its time.
     pub fn costs(&self) -> Option<&'a GuestCosts> {
-        if let ListRow::Guest(at) = self.row {
-            self.state.list.costs.get(at)
-        } else {
-            None
+        let ListRow::Guest(at) = self.row else {
+            return None;
+        };
+        self.state.list.costs.get(at)
+    }
+
+    /// The host, on its row.
+    fn host(&self) -> Option<&'a HostModel> {
+        if self.row != ListRow::Other {
+            return None;
         }
+        Some(&self.state.model.as_ref()?.host)
     }
 
     fn cpu(&self, kind: fn(&CpuShare) -> f64) -> Option<f64> {
@@ -89,38 +97,27 @@ impl<'a> GuestRow<'a> {
     }
 
     /// Its memory on the host, bytes; that of all else on the row of the host.
-    pub fn memory(&self) -> Option<f64> {
-        let bytes = match (self.domain, self.row) {
-            (Some(domain), _) => domain.memory.on_host(),
-            (None, ListRow::Other) => self.state.model.as_ref()?.host.other_memory(),
-            (None, _) => None,
+    fn memory(&self) -> Option<f64> {
+        let bytes = match self.domain {
+            Some(domain) => domain.memory.on_host(),
+            None => self.host()?.other_memory(),
         };
         bytes.map(|bytes| bytes as f64)
     }
 
-    /// Bytes per second that its disks read and write.
-    pub fn disk_bytes(&self) -> Option<f64> {
-        self.disk_rates().map(ByteRates::all)
-    }
-
-    /// Bytes per second that it receives and sends.
-    pub fn nic_bytes(&self) -> Option<f64> {
-        self.nic_rates().map(ByteRates::all)
-    }
-
+    /// What its disks read and write.
     fn disk_rates(&self) -> Option<ByteRates> {
-        match (self.domain, self.row) {
-            (Some(domain), _) => domain.disk_rates(),
-            (None, ListRow::Other) => self.state.model.as_ref()?.host.other_disk(),
-            (None, _) => None,
+        match self.domain {
+            Some(domain) => domain.disk_rates(),
+            None => self.host()?.other_disk(),
         }
     }
 
+    /// What it receives and sends.
     fn nic_rates(&self) -> Option<ByteRates> {
-        match (self.domain, self.row) {
-            (Some(domain), _) => domain.nic_rates(),
-            (None, ListRow::Other) => self.state.model.as_ref()?.host.other_net(),
-            (None, _) => None,
+        match self.domain {
+            Some(domain) => domain.nic_rates(),
+            None => self.host()?.other_net(),
         }
     }
 
@@ -140,9 +137,8 @@ impl<'a> GuestRow<'a> {
         let disks = self.domain?.disks.iter();
         let used = disks.filter(|disk| disk.read_ops + disk.write_ops >= MIN_DISK_REQUESTS);
         used.max_by(|a, b| {
-            a.slowest_us()
-                .partial_cmp(&b.slowest_us())
-                .unwrap_or(Ordering::Equal)
+            let order = a.slowest_us().partial_cmp(&b.slowest_us());
+            order.unwrap_or(Ordering::Equal)
         })
     }
 
@@ -150,24 +146,31 @@ impl<'a> GuestRow<'a> {
     fn vhost(&self) -> Option<f64> {
         let threads = self.domain?.threads.iter();
         let vhost = threads.filter(|t| t.role == Role::Vhost);
-        vhost
-            .filter_map(|t| Some(t.cpu?.busy()))
-            .reduce(|a, b| a + b)
+        let busy = vhost.filter_map(|t| Some(t.cpu?.busy()));
+        busy.reduce(|a, b| a + b)
     }
 
-    /// CPU time of tasks outside guests, user and kernel, percent of one CPU, and the number of
-    /// CPUs.
-    fn outside(&self) -> Option<([f64; 2], f64)> {
-        if self.row != ListRow::Other {
-            return None;
-        }
-        let host = &self.state.model.as_ref()?.host;
+    /// What tasks outside guests use, on the row of the host.
+    fn outside(&self) -> Option<OutsideTasks> {
+        let host = self.host()?;
         let time = host.total()?;
         let usage = host.usage()?;
         let all = usage.other * usage.cpus;
         let usr = all * time.usr / (time.usr + time.sys).max(f64::MIN_POSITIVE);
-        Some(([usr, all - usr], usage.cpus))
+        Some(OutsideTasks {
+            usr,
+            sys: all - usr,
+            cpus: usage.cpus,
+        })
     }
+}
+
+/// CPU time of tasks outside guests, user and kernel, percent of one CPU.
+struct OutsideTasks {
+    usr: f64,
+    sys: f64,
+    /// The number of the host's CPUs.
+    cpus: f64,
 }
 
 /// The order by a column of this name.
@@ -229,36 +232,30 @@ pub fn columns_through<'a>(lens: Lens) -> Vec<Col<'a>> {
 
 /// The columns about CPU time, waits and exits.
 fn cpu_columns<'a>() -> Vec<Col<'a>> {
-    const NAME: &str = "Name of the guest; Enter opens its page. `host tasks` is what the host \
-        does outside guests.";
-    const CPU: &str = "CPU time of all threads of the guest, vhost included, or of all tasks \
-        outside guests. 100 is one host CPU.";
-    const LOAD: &str = "Time in the guest, of the VMM, in the host's kernel, and the vCPUs' wait, \
-        percent of the guest's vCPUs.";
-    const WAIT: &str = "What the guest sees as steal: time that its worst vCPU waited, percent of \
-        the time it wanted to run.";
-    const EXITS: &str = "Exits per second; where the kernel fires no kvm_exit, exits to the VMM \
-        (u). `no room`, or `+` behind a figure: the engine's tables have no place for all its \
-        vCPUs.";
     vec![
         Col::text("name", "GUEST", left(15, 0, 0), |r| {
             r.domain.map(|d| d.name().to_owned()).unwrap_or_default()
         })
-        .help(NAME)
+        .help(
+            "Name of the guest; Enter opens its page. `host tasks` is what the host does outside \
+                guests.",
+        )
         .json("name")
         .drawn(name),
         Col::figure(
             "cpu",
             "CPU%",
             right(5, 0, 0),
-            |r| {
-                r.outside()
-                    .map(|(of, _)| of[0] + of[1])
-                    .or_else(|| Some(r.domain?.cpu?.busy()))
+            |r| match r.outside() {
+                Some(tasks) => Some(tasks.usr + tasks.sys),
+                None => Some(r.domain?.cpu?.busy()),
             },
             percent,
         )
-        .help(CPU)
+        .help(
+            "CPU time of all threads of the guest, vhost included, or of all tasks outside \
+                guests. 100 is one host CPU.",
+        )
         .json("cpu.guest + cpu.usr + cpu.sys"),
         Col::figure(
             "load",
@@ -267,10 +264,16 @@ fn cpu_columns<'a>() -> Vec<Col<'a>> {
             |r| Some(r.domain?.cpu?.busy() / f64::from(r.domain?.vcpu_count().max(1))),
             percent,
         )
-        .help(LOAD)
+        .help(
+            "Time in the guest, of the VMM, in the host's kernel, and the vCPUs' wait, percent of \
+                the guest's vCPUs.",
+        )
         .drawn(bar),
         Col::figure("wait", "WAIT%", right(6, 0, 1), GuestRow::wait, percent)
-            .help(WAIT)
+            .help(
+                "What the guest sees as steal: time that its worst vCPU waited, percent of the \
+                    time it wanted to run.",
+            )
             .json("threads[].wait")
             .drawn(|r| Cell::wait(r.wait())),
         Col::figure(
@@ -280,7 +283,11 @@ fn cpu_columns<'a>() -> Vec<Col<'a>> {
             |r| r.domain?.exit_rate.0,
             rate,
         )
-        .help(EXITS)
+        .help(
+            "Exits per second; where the kernel fires no kvm_exit, exits to the VMM (u). `no \
+                room`, or `+` behind a figure: the engine's tables have no place for all its \
+                vCPUs.",
+        )
         .json("exits[].rate")
         .drawn(exits),
     ]
@@ -288,23 +295,25 @@ fn cpu_columns<'a>() -> Vec<Col<'a>> {
 
 /// The columns about what is wrong.
 fn verdict_columns<'a>() -> Vec<Col<'a>> {
-    const COST: &str = "The largest cost, percent of one CPU; a wait, percent of the time that the \
-        vCPU wanted to run.";
-    const PROBLEM: &str = "The worst problem in short; the lines below the list explain it. Of \
-        `host tasks`, how many guests its tasks delay.";
     vec![
         Col::text("cost", "WHAT COSTS IT", left(20, 99, 2), |r| {
             r.costs()
                 .map(|c| c.what_costs(usize::MAX))
                 .unwrap_or_default()
         })
-        .help(COST)
+        .help(
+            "The largest cost, percent of one CPU; a wait, percent of the time that the vCPU \
+                wanted to run.",
+        )
         .ranked(|r| r.costs()?.lost)
         .drawn(cost),
         Col::text("problem", "PROBLEM", left(21, 4, 0), |r| {
             r.worst().map(|f| f.problem.clone()).unwrap_or_default()
         })
-        .help(PROBLEM)
+        .help(
+            "The worst problem in short; the lines below the list explain it. Of `host tasks`, \
+                how many guests its tasks delay.",
+        )
         .ranked(|r| r.worst().map(|f| 1.0 + f64::from(f.severity as u8)))
         .drawn(problem),
     ]
@@ -312,14 +321,12 @@ fn verdict_columns<'a>() -> Vec<Col<'a>> {
 
 /// The columns about memory.
 fn memory_columns<'a>() -> Vec<Col<'a>> {
-    const MEM: &str = "Its memory on the host, with its huge pages; on the row `host tasks` what \
-        neither guests nor caches have.";
-    const USED: &str = "Memory that the guest's programs cannot have any more, percent of what its \
-        kernel has, as its balloon driver last said: caches count as free. `-`: nobody asks the \
-        driver (libvirt: <stats period='10'/> in <memballoon>).";
     let figure = right(6, 0, 5);
     vec![
-        Col::figure("mem", "MEM", figure, GuestRow::memory, size).help(MEM),
+        Col::figure("mem", "MEM", figure, GuestRow::memory, size).help(
+            "Its memory on the host, with its huge pages; on the row `host tasks` what neither \
+                guests nor caches have.",
+        ),
         Col::figure(
             "mem_percent",
             "MEM%",
@@ -348,16 +355,14 @@ fn memory_columns<'a>() -> Vec<Col<'a>> {
         )
         .help("What the balloon leaves to the guest."),
         Col::figure("guest_used", "USED%", right(5, 0, 4), guest_used, percent)
-            .help(USED)
-            .drawn(|r| {
-                let used = guest_used(r);
-                let is_short = used >= Some(SHORT);
-                let style = if is_short {
-                    StyleId::Warning
-                } else {
-                    StyleId::Text
-                };
-                Cell::figure(used, percent).styled(style)
+            .help(
+                "Memory that the guest's programs cannot have any more, percent of what its \
+                    kernel has, as its balloon driver last said: caches count as free. `-`: \
+                    nobody asks the driver (libvirt: <stats period='10'/> in <memballoon>).",
+            )
+            .drawn(|r| match guest_used(r) {
+                used if used >= Some(MIN_SHORT_PERCENT) => bad(used, percent),
+                used => Cell::figure(used, percent),
             }),
         Col::figure(
             "guest_faults",
@@ -367,19 +372,13 @@ fn memory_columns<'a>() -> Vec<Col<'a>> {
             rate,
         )
         .help("Major page faults per second in the guest."),
-        Col::figure(
-            "swap",
-            "SWAP",
-            figure,
-            |r| Some(r.domain?.swap?.0 as f64),
-            size,
-        )
-        .help("Its part in the host's swap.")
-        .drawn(|r| bad(r.domain.and_then(|d| Some(d.swap?.0 as f64)), size)),
+        Col::figure("swap", "SWAP", figure, swap, size)
+            .help("Its part in the host's swap.")
+            .drawn(|r| bad(swap(r), size)),
         Col::figure("swap_in", "SWAPIN/s", right(8, 0, 5), swap_in, rate)
             .help(
                 "Bytes per second that come back from it: each stopped a thread until the disk \
-                had read it.",
+                    had read it.",
             )
             .drawn(|r| bad(swap_in(r), rate)),
         Col::figure("swap_growth", "SWAP B/s", right(8, 0, 5), swap_growth, rate)
@@ -389,11 +388,11 @@ fn memory_columns<'a>() -> Vec<Col<'a>> {
             "mem_stall",
             "STALL%",
             right(6, 0, 4),
-            |r| Some(r.domain?.pressure?.memory),
+            memory_stall,
             percent,
         )
         .help("Part of the last 10 s in which one of its threads waited for memory, percent of it.")
-        .drawn(|r| bad(r.domain.and_then(|d| Some(d.pressure?.memory)), percent)),
+        .drawn(|r| bad(memory_stall(r), percent)),
         Col::figure(
             "local",
             "LOCAL%",
@@ -410,8 +409,8 @@ fn memory_columns<'a>() -> Vec<Col<'a>> {
     ]
 }
 
-/// From this on, percent, the guest's memory is short.
-const SHORT: f64 = 95.0;
+/// From this on the guest's memory is short, percent.
+const MIN_SHORT_PERCENT: f64 = 95.0;
 
 fn guest_used(row: &GuestRow<'_>) -> Option<f64> {
     row.domain?.memory.in_guest?.used_percent()
@@ -427,25 +426,18 @@ fn swap_in(row: &GuestRow<'_>) -> Option<f64> {
 
 /// The columns about disks.
 fn disk_columns<'a>() -> Vec<Col<'a>> {
-    const WORST: &str = "Mean time of a request of its slowest disk with at least 5 requests/s, \
-        microseconds; from 20 ms on it is slow.";
-    const STALL: &str =
-        "Part of the last 10 s in which one of its threads waited for a disk, percent of it.";
-    const DISK: &str = "Bytes that its disks read and write; on the row `host tasks` what the \
-        host's disks do beyond that.";
-    const READS: &str = "Reads of its disks, of the last 5 s (2 s while the list is about disks) \
-        as all figures of disks.";
-    const READ: &str = "Bytes that its disks read; where neither libvirt nor a monitor reports \
-        them, those that its VMM read from storage (/proc/PID/io). So for bytes written.";
     vec![
         Col::figure(
             "disk",
             "DISK/s",
             right(12, 0, 6),
-            GuestRow::disk_bytes,
+            |r| Some(r.disk_rates()?.all()),
             rate,
         )
-        .help(DISK),
+        .help(
+            "Bytes that its disks read and write; on the row `host tasks` what the host's disks \
+                do beyond that.",
+        ),
         Col::figure(
             "iops",
             "IO/s",
@@ -461,7 +453,10 @@ fn disk_columns<'a>() -> Vec<Col<'a>> {
             |r| r.disks(|d| Some(d.read_ops)),
             rate,
         )
-        .help(READS),
+        .help(
+            "Reads of its disks, of the last 5 s (2 s while the list is about disks) as all \
+                figures of disks.",
+        ),
         Col::figure(
             "writes",
             "WRITE/s",
@@ -477,7 +472,10 @@ fn disk_columns<'a>() -> Vec<Col<'a>> {
             |r| Some(r.disk_rates()?.inward),
             rate,
         )
-        .help(READ),
+        .help(
+            "Bytes that its disks read; where neither libvirt nor a monitor reports them, those \
+                that its VMM read from storage (/proc/PID/io). So for bytes written.",
+        ),
         Col::figure(
             "write_bytes",
             "WRITE B/s",
@@ -493,7 +491,10 @@ fn disk_columns<'a>() -> Vec<Col<'a>> {
             |r| r.slowest_disk()?.slowest_us(),
             micros,
         )
-        .help(WORST)
+        .help(
+            "Mean time of a request of its slowest disk with at least 5 requests/s, microseconds; \
+                from 20 ms on it is slow.",
+        )
         .drawn(|r| {
             let us = r.slowest_disk().and_then(DiskRates::slowest_us);
             let style = if us >= Some(SLOW_DISK_US) {
@@ -504,9 +505,8 @@ fn disk_columns<'a>() -> Vec<Col<'a>> {
             Cell::figure(us, micros).styled(style)
         }),
         Col::text("disk_of", "DISK", left(6, 10, 4), |r| {
-            r.slowest_disk()
-                .map(|disk| disk.name.clone())
-                .unwrap_or_default()
+            let disk = r.slowest_disk();
+            disk.map(|disk| disk.name.clone()).unwrap_or_default()
         })
         .help("Which disk that is."),
         Col::figure(
@@ -524,18 +524,26 @@ fn disk_columns<'a>() -> Vec<Col<'a>> {
             |r| Some(r.domain?.pressure?.io),
             percent,
         )
-        .help(STALL),
+        .help(
+            "Part of the last 10 s in which one of its threads waited for a disk, percent of it.",
+        ),
     ]
 }
 
 /// The columns about network interfaces.
 fn network_columns<'a>() -> Vec<Col<'a>> {
-    const PACKETS: &str = "Packets that it receives, of the last 5 s (2 s while the list is about \
-        the network) as all figures of it.";
-    const NET: &str = "Bytes that it receives and sends; on the row `host tasks` what the host's \
-        links do beyond that.";
     vec![
-        Col::figure("net", "NET/s", right(7, 0, 7), GuestRow::nic_bytes, rate).help(NET),
+        Col::figure(
+            "net",
+            "NET/s",
+            right(7, 0, 7),
+            |r| Some(r.nic_rates()?.all()),
+            rate,
+        )
+        .help(
+            "Bytes that it receives and sends; on the row `host tasks` what the host's links do \
+                beyond that.",
+        ),
         Col::figure(
             "pps",
             "PKT/s",
@@ -551,7 +559,10 @@ fn network_columns<'a>() -> Vec<Col<'a>> {
             |r| r.nics(|n| n.rx_packets),
             rate,
         )
-        .help(PACKETS),
+        .help(
+            "Packets that it receives, of the last 5 s (2 s while the list is about the network) \
+                as all figures of it.",
+        ),
         Col::figure(
             "tx",
             "TX PKT/s",
@@ -590,9 +601,16 @@ fn network_columns<'a>() -> Vec<Col<'a>> {
     ]
 }
 
+fn swap(r: &GuestRow<'_>) -> Option<f64> {
+    Some(r.domain?.swap?.0 as f64)
+}
+
 fn swap_growth(r: &GuestRow<'_>) -> Option<f64> {
-    let (_, grown) = r.domain?.swap?;
-    Some(grown as f64 / r.state.model.as_ref()?.interval_s?)
+    memory::swap_growth(r.domain?, r.state.model.as_ref()?)
+}
+
+fn memory_stall(r: &GuestRow<'_>) -> Option<f64> {
+    Some(r.domain?.pressure?.memory)
 }
 
 fn uptime(r: &GuestRow<'_>) -> Option<f64> {
@@ -602,7 +620,8 @@ fn uptime(r: &GuestRow<'_>) -> Option<f64> {
 
 /// Further columns that the user can choose.
 fn further_columns<'a>() -> Vec<Col<'a>> {
-    let (figure, text) = (right(8, 0, 4), left(12, 9, 4));
+    let figure = right(8, 0, 4);
+    let text = left(12, 9, 4);
     vec![
         Col::figure(
             "vcpus",
@@ -623,11 +642,9 @@ fn further_columns<'a>() -> Vec<Col<'a>> {
             .help("Time in the host's kernel: KVM, vhost. 100 is one host CPU.")
             .json("cpu.sys"),
         Col::text("cpus", "ON CPUS", text, |r| {
-            let cpus = r
-                .domain
-                .into_iter()
-                .flat_map(|d| d.vcpus().filter_map(|t| t.place.cpu));
-            cpus.collect::<CpuSet>().to_string()
+            let vcpus = r.domain.iter().flat_map(|d| d.vcpus());
+            let cpus: CpuSet = vcpus.filter_map(|t| t.place.cpu).collect();
+            cpus.to_string()
         })
         .help("The host CPUs that its vCPUs ran on last.")
         .json("threads[].cpu"),
@@ -680,18 +697,15 @@ fn finish(r: &GuestRow<'_>, cell: Cell) -> Cell {
 
 fn name(r: &GuestRow<'_>) -> Cell {
     let Some(d) = r.domain else {
-        return Cell::name(if let ListRow::Idle(n) = r.row {
-            format!("+{n} idle")
-        } else {
-            "host tasks".into()
-        });
+        return match r.row {
+            ListRow::Idle(n) => Cell::name(format!("+{n} idle")),
+            _ => Cell::name("host tasks"),
+        };
     };
     let mut name = clean(d.name());
     if name.is_empty() {
-        name = format!(
-            "pid {}",
-            d.facts.pid.map_or_else(|| "?".into(), |p| p.to_string())
-        );
+        let pid = d.facts.pid.map_or("?".into(), |pid| pid.to_string());
+        name = format!("pid {pid}");
     }
     match d.state {
         DomainState::Running => Cell::Name(name, None, StyleId::Strong),
@@ -705,17 +719,17 @@ fn name(r: &GuestRow<'_>) -> Cell {
 }
 
 fn bar(r: &GuestRow<'_>) -> Cell {
-    if let Some(([usr, sys], cpus)) = r.outside() {
+    if let Some(OutsideTasks { usr, sys, cpus }) = r.outside() {
         return Cell::Bar([0.0, usr, sys, 0.0], 100.0 * cpus);
     }
-    let Some((d, c)) = r.domain.and_then(|d| d.cpu.map(|c| (d, c))) else {
-        return Cell::unknown();
-    };
-    let wait = d.vcpus().filter_map(|t| t.cpu?.wait).sum();
-    Cell::Bar(
-        [c.guest, c.usr, c.sys, wait],
-        100.0 * f64::from(d.vcpu_count().max(1)),
-    )
+    if let Some(d) = r.domain
+        && let Some(c) = d.cpu
+    {
+        let wait = d.vcpus().filter_map(|t| t.cpu?.wait).sum();
+        let vcpus = f64::from(d.vcpu_count().max(1));
+        return Cell::Bar([c.guest, c.usr, c.sys, wait], 100.0 * vcpus);
+    }
+    Cell::unknown()
 }
 
 fn exits(r: &GuestRow<'_>) -> Cell {
@@ -733,31 +747,35 @@ fn exits(r: &GuestRow<'_>) -> Cell {
 }
 
 fn cost(r: &GuestRow<'_>) -> Cell {
-    match (r.row, r.costs()) {
-        (ListRow::Idle(_), _) => Cell::text("Enter shows them"),
-        (ListRow::Other, _) => {
-            let groups = r
-                .state
-                .model
-                .iter()
-                .flat_map(|m| &m.host.task_groups)
-                .flatten();
-            let tasks = groups.filter(|task| task.cpu_percent >= MIN_TASK);
-            let tasks =
-                tasks.map(|task| format!("{} {}", clean(&task.comm), share(task.cpu_percent)));
-            Cell::text(tasks.collect::<Vec<_>>().join(", "))
-        }
-        (_, Some(GuestCosts { costs, lost })) => match costs.first() {
-            Some(cost) => Cell::Cost(cost.clone()),
-            None if lost.is_some() => Cell::blank(),
-            None => Cell::unknown(),
-        },
-        (_, None) => Cell::unknown(),
+    match r.row {
+        ListRow::Idle(_) => return Cell::text("Enter shows them"),
+        ListRow::Other => return Cell::text(busy_tasks(r)),
+        ListRow::Guest(_) => {}
+    }
+    let Some(GuestCosts { costs, lost }) = r.costs() else {
+        return Cell::unknown();
+    };
+    match costs.first() {
+        Some(cost) => Cell::Cost(cost.clone()),
+        None if lost.is_some() => Cell::blank(),
+        None => Cell::unknown(),
     }
 }
 
+/// The tasks of the host that use CPU time.
+fn busy_tasks(r: &GuestRow<'_>) -> String {
+    let mut texts = Vec::new();
+    for task in r.host().iter().flat_map(|host| &host.task_groups).flatten() {
+        if task.cpu_percent >= MIN_TASK_PERCENT {
+            texts.push(format!("{} {}", clean(&task.comm), share(task.cpu_percent)));
+        }
+    }
+    texts.join(", ")
+}
+
 fn problem(r: &GuestRow<'_>) -> Cell {
-    r.worst().map_or_else(Cell::blank, |found| {
-        Cell::text(clean(&found.problem)).styled(severity_style(found.severity))
-    })
+    match r.worst() {
+        Some(f) => Cell::text(clean(&f.problem)).styled(severity_style(f.severity)),
+        None => Cell::blank(),
+    }
 }

@@ -17,21 +17,26 @@ use crate::ui::text::{clean, width};
 use crate::ui::theme::{StyleId, Theme};
 use crate::ui::widgets::draw::{put, select};
 use crate::ui::widgets::{say, scrollbar};
-use judge::model::DomainModel;
+use judge::model::Model;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use sample::{SourceId, SourceState, SourceStatus};
 
 /// Paints the list.
 pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
-    if let Some((text, look)) = instead(state) {
+    if let Some(text) = text_instead(state) {
+        let style = if state.model.is_some() {
+            StyleId::Text
+        } else {
+            StyleId::Dim
+        };
         let inner = Rect {
             x: area.x + 1,
             y: area.y + 1,
             width: area.width - 2,
             height: area.height - 1,
         };
-        say(buf, inner, &text, look, theme);
+        say(buf, inner, &text, style, theme);
         return;
     }
     let table = table(state);
@@ -53,81 +58,66 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
 /// How many guests of how many are listed, at the right end of the header unless a column has its
 /// header there.
 fn count(buf: &mut Buffer, line: Rect, state: &AppState, theme: &Theme) {
-    let listed = state
-        .list
-        .rows
-        .iter()
-        .filter(|row| matches!(row, ListRow::Guest(_)))
-        .count();
+    let rows = state.list.rows.iter();
+    let listed = rows.filter(|row| matches!(row, ListRow::Guest(_))).count();
     let all = state.model.as_ref().map_or(0, |m| m.domains.len());
     let text = match state.lens {
         Lens::Cpu => format!("{listed} of {all} guests"),
         lens => format!("{}: {listed} of {all} guests", lens.name()),
     };
-    let x = line.right().saturating_sub(width(&text));
+    let columns = width(&text);
+    let x = line.right().saturating_sub(columns);
     if (x - 1..line.right()).all(|x| buf[(x, line.y)].symbol() == " ") {
-        put(
-            buf,
-            x,
-            line.y,
-            &text,
-            width(&text),
-            theme.style(StyleId::Dim),
-        );
+        put(buf, x, line.y, &text, columns, theme.style(StyleId::Dim));
     }
 }
 
 /// The text in place of a list.
-fn instead(state: &AppState) -> Option<(String, StyleId)> {
+fn text_instead(state: &AppState) -> Option<String> {
     let Some(model) = &state.model else {
-        return Some(("Waiting for the first sample …".into(), StyleId::Dim));
+        return Some("Waiting for the first sample …".into());
     };
     if model.domains.is_empty() {
-        let (recorded, unseen) = (state.session.source.is_recorded(), model.unseen_processes());
-        let is_unmatched =
-            |s: &&SourceStatus| s.id == SourceId::Domain && s.state == SourceState::Missing;
-        let mut unmatched = model.sources.iter().filter(is_unmatched).peekable();
-        let text = match (recorded, unseen.map(SourceStatus::sentence)) {
-            _ if unmatched.peek().is_some() => {
-                let said: Vec<_> = unmatched
-                    .chain(unseen)
-                    .map(SourceStatus::sentence)
-                    .collect();
-                format!("{}.", clean(&said.join(". ")))
-            }
-            (false, None) => {
-                "No KVM guest is running on this host. kvmtop keeps watching and shows one as soon \
-                    as it starts."
-                    .into()
-            }
-            (true, None) => "No guest was running at this time.".into(),
-            (false, Some(why)) => format!(
-                "No KVM guest is visible, but not every process is: {}.",
-                clean(&why)
-            ),
-            (true, Some(why)) => format!(
-                "No guest was visible, but not every process was: {}.",
-                clean(&why)
-            ),
-        };
-        return Some((text, StyleId::Text));
+        return Some(why_no_guest(model, state.session.source.is_recorded()));
     }
     if !state.list.guests.is_empty() {
         return None;
     }
-    let mut names: Vec<String> = model
-        .domains
-        .iter()
-        .map(|d| clean(DomainModel::name(d)))
-        .collect();
+    let mut names: Vec<String> = model.domains.iter().map(|d| clean(d.name())).collect();
     names.sort_unstable();
-    let (all, filter) = (names.len(), clean(state.list.filter.text()));
-    let names = names.join(", ");
-    let text = format!(
-        "None of {all} guests passes the filter '{filter}'. Esc clears the filter. There are: \
-        {names}"
-    );
-    Some((text, StyleId::Text))
+    let filter = clean(state.list.filter.text());
+    Some(format!(
+        "None of {} guests passes the filter '{filter}'. Esc clears the filter. There are: {}",
+        names.len(),
+        names.join(", ")
+    ))
+}
+
+/// Why no guest is seen on the host.
+fn why_no_guest(model: &Model, is_recorded: bool) -> String {
+    let unseen = model.unseen_processes();
+    let mut causes: Vec<&SourceStatus> = model.sources.iter().collect();
+    causes.retain(|s| s.id == SourceId::Domain && s.state == SourceState::Missing);
+    if !causes.is_empty() {
+        causes.extend(unseen);
+        let said: Vec<_> = causes.into_iter().map(SourceStatus::sentence).collect();
+        return format!("{}.", clean(&said.join(". ")));
+    }
+    let Some(unseen) = unseen else {
+        return if is_recorded {
+            "No guest was running at this time.".into()
+        } else {
+            "No KVM guest is running on this host. kvmtop keeps watching and shows one as soon as \
+                it starts."
+                .into()
+        };
+    };
+    let why = clean(&unseen.sentence());
+    if is_recorded {
+        format!("No guest was visible, but not every process was: {why}.")
+    } else {
+        format!("No KVM guest is visible, but not every process is: {why}.")
+    }
 }
 
 #[cfg(test)]
