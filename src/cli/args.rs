@@ -413,7 +413,8 @@ pub struct CheckArgs {
 }
 
 const FLAME: &str = "\
-The text shows the threads that ran, the functions with the most time of their own, and who called whom.
+The text shows the threads that ran, the functions with the most time of their own, and who called \
+whom.
 Folded stacks are for programs that draw flame graphs, such as inferno-flamegraph and speedscope.";
 
 /// `kvmtop profile`.

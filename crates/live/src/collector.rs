@@ -208,33 +208,13 @@ impl Collector {
         self.open_new_guests(&found.guests, now);
         self.help(&found);
         let mut ended = self.read_guests(&found, now);
-        // Stopped (SIGSTOP, a debugger) after /proc was read: the engine's reading would end a
-        // longer interval than the threads' times, and the next interval show their work of this
-        // one too.
-        let again = (self.options.clock)();
-        let stopped = again.mono_ns.saturating_sub(now.mono_ns) > STOPPED_NS;
-        let now = if stopped { again } else { now };
-        if stopped {
-            ended.extend(self.read_guests(&found, now));
-        }
+        let now = self.read_again_if_stopped(&found, now, &mut ended);
         let turned = self.ask_about_turned();
         self.look_at_storage();
         // The engine is read after /proc, so that a thread gone by then has all of its events in
         // this reading. All rates are per time between two engine readings: finding guests takes a
         // different time each tick, long on a busy host.
-        let mut reading = Reading::default();
-        if let Some(engine) = &mut self.options.engine {
-            let processes: Vec<_> = self
-                .guests
-                .values()
-                .flat_map(LiveGuest::processes)
-                .collect();
-            engine.watch(
-                &processes,
-                &mut self.guests.values().flat_map(LiveGuest::vcpu_threads),
-            );
-            reading = engine.read();
-        }
+        let mut reading = self.read_engine();
         let read = (self.options.clock)();
         // Right after the clock: the CPUs' busy time is the interval less their idle time.
         let cpus = self.host.cpus(now.mono_ns);
@@ -247,23 +227,11 @@ impl Collector {
         let mut domains = self.join(ended, &mut reading, now);
         domains.sort_by_key(|d| d.facts.pid);
         self.add_engine_details(&mut domains, &mut reading);
-        let engine = self.options.engine.as_ref();
-        let engine = EngineStatus {
-            kind: engine.map_or(EngineKind::None, |engine| engine.kind()),
-            level: engine.map_or(EngineLevel::None, |engine| engine.level()),
-            generation: self.generation,
-            lost: reading.lost.saturating_add(self.ambiguous_events),
-            overflow: reading.overflow,
-            fires_kvm_exit: reading.fires_kvm_exit,
-            events: reading.events,
+        let host = HostSample {
+            cpus,
+            memory,
+            ..self.read_host(&found, now)
         };
-        let helpers = found.helpers.iter().map(|(tid, _)| *tid);
-        let guests = self.guests.keys().chain(&found.starting).copied();
-        let skip = guests.chain(helpers).collect();
-        let kernel_log = self.kernel_log.read();
-        let (tasks, task_groups) = self
-            .tasks
-            .scan(now.mono_ns, self.discovery.processes(), &skip);
         let own = OwnCost {
             late_ns: self.late_ns(mono_ns),
             ..own_cost(&self.options.paths)
@@ -272,26 +240,77 @@ impl Collector {
             time_ms: read.time_ms_at(mono_ns),
             mono_ns,
             boot_ns: now.boot_ns,
-            host: HostSample {
-                cpus,
-                facts: self.host.facts.clone(),
-                tasks,
-                task_groups,
-                memory,
-                pressure: pressure::read(&self.options.paths.proc.join("pressure"), ""),
-                load: pressure::load(&self.options.paths.proc),
-                disks: self.devices.disks(),
-                links: self.devices.links(),
-                kernel_log,
-            },
+            host,
             domains,
-            engine,
+            engine: self.engine_status(&reading),
             sources: self.sources(&found, proc_failure, &reading),
             own,
         };
         self.make_room();
         self.trim(sample.domains.iter().map(|d| d.threads.len()).sum());
         sample
+    }
+
+    /// Where kvmtop was stopped (SIGSTOP, a debugger) after /proc was read, the engine's reading
+    /// would end a longer interval than the threads' times, and the next interval show their work
+    /// of this one too. Returns when the guests were read.
+    fn read_again_if_stopped(
+        &mut self,
+        found: &Discovered,
+        now: Timestamps,
+        ended: &mut Vec<LiveGuest>,
+    ) -> Timestamps {
+        let again = (self.options.clock)();
+        if again.mono_ns.saturating_sub(now.mono_ns) <= STOPPED_NS {
+            return now;
+        }
+        ended.extend(self.read_guests(found, again));
+        again
+    }
+
+    /// Tells the engine which threads to watch, and reads what it counted.
+    fn read_engine(&mut self) -> Reading {
+        let Some(engine) = &mut self.options.engine else {
+            return Reading::default();
+        };
+        let guests = self.guests.values();
+        let processes: Vec<_> = guests.clone().flat_map(LiveGuest::processes).collect();
+        engine.watch(&processes, &mut guests.flat_map(LiveGuest::vcpu_threads));
+        engine.read()
+    }
+
+    /// The host but for its CPUs and its memory.
+    fn read_host(&mut self, found: &Discovered, now: Timestamps) -> HostSample {
+        let mut guests: HashSet<i32> = self.guests.keys().copied().collect();
+        guests.extend(&found.starting);
+        guests.extend(found.helpers.iter().map(|(tid, _)| *tid));
+        let kernel_log = self.kernel_log.read();
+        let processes = self.discovery.processes();
+        let (tasks, task_groups) = self.tasks.scan(now.mono_ns, processes, &guests);
+        HostSample {
+            facts: self.host.facts.clone(),
+            tasks,
+            task_groups,
+            pressure: pressure::read(&self.options.paths.proc.join("pressure"), ""),
+            load: pressure::load(&self.options.paths.proc),
+            disks: self.devices.disks(),
+            links: self.devices.links(),
+            kernel_log,
+            ..HostSample::default()
+        }
+    }
+
+    fn engine_status(&self, reading: &Reading) -> EngineStatus {
+        let engine = self.options.engine.as_ref();
+        EngineStatus {
+            kind: engine.map_or(EngineKind::None, |engine| engine.kind()),
+            level: engine.map_or(EngineLevel::None, |engine| engine.level()),
+            generation: self.generation,
+            lost: reading.lost.saturating_add(self.ambiguous_events),
+            overflow: reading.overflow,
+            fires_kvm_exit: reading.fires_kvm_exit,
+            events: reading.events,
+        }
     }
 
     /// Gives memory back to the kernel once most threads have ended and nothing else holds what was

@@ -53,19 +53,7 @@ pub(crate) fn procfs(view: &ProcView<'_>, paths: &SystemPaths) -> SourceStatus {
         let cause = format!("the threads of {guests} guests could not all be read{why}");
         problems.push((cause, fix));
     }
-    if let Some(pid) = view.held_back.first() {
-        let cause = format!(
-            "the command lines of {} guests do not come, one of them that of process {pid}: they \
-             are shown without name and set-up",
-            view.held_back.len()
-        );
-        let fix = format!(
-            "see `grep -e fuse -e nfs /proc/{pid}/mountinfo`: such a process waits for a file \
-             system that does not answer, or holds its memory back on purpose; kvmtop goes on \
-             without"
-        );
-        problems.push((cause, fix));
-    }
+    problems.extend(held_back(view.held_back));
     if paths.hides_processes() {
         let cause = "/proc is mounted with hidepid=, which hides the processes of other users and \
                      their guests";
@@ -83,6 +71,21 @@ pub(crate) fn procfs(view: &ProcView<'_>, paths: &SystemPaths) -> SourceStatus {
     let (causes, mut fixes): (Vec<String>, Vec<String>) = problems.into_iter().unzip();
     fixes.dedup();
     SourceStatus::degraded(ID, causes.join("; "), fixes.join("; "))
+}
+
+/// Guests whose command lines do not come: cause and cure.
+fn held_back(pids: &[i32]) -> Option<(String, String)> {
+    let pid = pids.first()?;
+    let cause = format!(
+        "the command lines of {} guests do not come, one of them that of process {pid}: they are \
+         shown without name and set-up",
+        pids.len()
+    );
+    let fix = format!(
+        "see `grep -e fuse -e nfs /proc/{pid}/mountinfo`: such a process waits for a file system \
+         that does not answer, or holds its memory back on purpose; kvmtop goes on without"
+    );
+    Some((cause, fix))
 }
 
 /// The end of a sentence that says why something could not be read, and what to do: `otherwise`

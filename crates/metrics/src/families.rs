@@ -9,7 +9,7 @@ use kvm::sanitize;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Registry;
-use sample::{DomainState, Known, SourceState, StopReason};
+use sample::{DomainState, Known, SourceId, SourceState, StopReason};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -200,14 +200,7 @@ impl HostMetrics {
             [(version, ())],
         )?;
         table(e, HOST, [(Labels::default(), self)])?;
-        let mut worst = BTreeMap::new();
-        for source in &self.sources {
-            let worst = worst.entry(source.id).or_insert(source.state);
-            if source.state as u8 > *worst as u8 {
-                *worst = source.state;
-            }
-        }
-        let states = worst.into_iter().flat_map(|(id, worst)| {
+        let states = self.worst_states().into_iter().flat_map(|(id, worst)| {
             [SourceState::Ok, SourceState::Degraded, SourceState::Missing].map(|state| {
                 let labels = Labels::default()
                     .with("source", id.as_str())
@@ -252,6 +245,18 @@ impl HostMetrics {
                 (labels.with("domain", domain), finding)
             });
         table(e, FINDINGS, findings)
+    }
+
+    /// The worst state of each source.
+    fn worst_states(&self) -> BTreeMap<SourceId, SourceState> {
+        let mut worst = BTreeMap::new();
+        for source in &self.sources {
+            let worst = worst.entry(source.id).or_insert(source.state);
+            if source.state as u8 > *worst as u8 {
+                *worst = source.state;
+            }
+        }
+        worst
     }
 
     /// Rows of all guests, whose labels begin with the guest's name.

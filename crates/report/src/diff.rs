@@ -22,7 +22,9 @@ use std::collections::HashMap;
 objects! {
     /// Two inputs compared (`diff --json`). A change is called one when it is beyond chance (one in
     /// a thousand) and at least a tenth.
-    pub struct Diff(views: [&View<'_>; 2], all: Vec<DomainDiff>, remarks: Vec<String>, found: FindingsDiff) {
+    pub struct Diff(
+        views: [&View<'_>; 2], all: Vec<DomainDiff>, remarks: Vec<String>, found: FindingsDiff
+    ) {
         /// Version of this format.
         #[schemars(extend("const" = 1))]
         schema: u32 = SCHEMA,

@@ -70,7 +70,7 @@ pub fn guest_os_of(d: &DomainModel) -> Option<String> {
     if let Some(configured) = guest_os(&d.facts) {
         return Some(configured);
     }
-    let guess = GuestGuess::of(d, &GuestConfig::of(&d.facts));
+    let guess = GuestGuess::new(d, &GuestConfig::from_facts(&d.facts));
     match guess.kind {
         _ if guess.sure < Confidence::Medium => None,
         GuestKind::Windows => Some("windows".into()),

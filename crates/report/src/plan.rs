@@ -27,7 +27,8 @@ objects! {
         /// The host before and after.
         host: JsonPlanHost = JsonPlanHost::new(plan),
         /// The selected guests, in order of the input.
-        guests: Vec<JsonPlannedGuest> = selected(plan, domains).map(JsonPlannedGuest::new).collect(),
+        guests: Vec<JsonPlannedGuest> =
+            selected(plan, domains).map(JsonPlannedGuest::new).collect(),
     }
 
     /// The host of a plan.
@@ -255,42 +256,35 @@ pub fn text(plan: &HostPlan, domains: &DomainFilter, columns: usize) -> String {
         return out;
     }
     for guest in changed {
-        let optional = if guest.plan.optional {
-            " (optional: nothing is wrong with it)"
-        } else {
-            ""
-        };
-        let _ = writeln!(
-            out,
-            "\n{}{optional}",
-            sanitize_name(&guest.facts.name.value, 64)
-        );
-        for m in moves(guest) {
-            let step = format!(
-                "{}: {} -> {}",
-                m.thread,
-                m.from.as_deref().unwrap_or("-"),
-                m.to
-            );
-            out.push_str(&wrapped(&format!("  {step:<20} {}", m.reason), 23, columns));
-        }
-        guest
-            .fix
-            .iter()
-            .for_each(|fix| paste(&mut out, fix, columns));
-        if !guest.undo.is_empty() {
-            out.push_str("  to go back:\n");
-            guest
-                .undo
-                .iter()
-                .flat_map(|fix| fix.text.lines())
-                .for_each(|line| {
-                    out.push_str(&format!("    {line}\n"));
-                });
-        }
+        write_guest(&mut out, guest, columns);
     }
     out.push_str("\nkvmtop changes nothing by itself\n");
     out
+}
+
+/// What moves of a guest, why, and what to paste.
+fn write_guest(out: &mut String, guest: &PlannedGuest, columns: usize) {
+    let optional = if guest.plan.optional {
+        " (optional: nothing is wrong with it)"
+    } else {
+        ""
+    };
+    let name = sanitize_name(&guest.facts.name.value, 64);
+    let _ = writeln!(out, "\n{name}{optional}");
+    for m in moves(guest) {
+        let from = m.from.as_deref().unwrap_or("-");
+        let step = format!("{}: {from} -> {}", m.thread, m.to);
+        out.push_str(&wrapped(&format!("  {step:<20} {}", m.reason), 23, columns));
+    }
+    for fix in &guest.fix {
+        paste(out, fix, columns);
+    }
+    if !guest.undo.is_empty() {
+        out.push_str("  to go back:\n");
+        for line in guest.undo.iter().flat_map(|fix| fix.text.lines()) {
+            let _ = writeln!(out, "    {line}");
+        }
+    }
 }
 
 fn paste(out: &mut String, fix: &Fix, columns: usize) {

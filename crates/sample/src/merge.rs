@@ -210,26 +210,6 @@ pub trait Row: Sum {
     }
 }
 
-/// Names what makes rows of a type the same, and the field of [`Joining`] that limits a list of
-/// them instead of `room`.
-#[macro_export]
-macro_rules! rows {
-    ($($type:ty: $key:ty = |$row:ident| $of:expr $(, limited by $limit:ident)?;)*) => {
-        $(impl $crate::Row for $type {
-            type Key = $key;
-
-            fn key(&self) -> $key {
-                let $row = self;
-                $of
-            }
-
-            $(fn fits(rows: usize, how: &mut $crate::Joining) -> bool {
-                rows < how.$limit
-            })?
-        })*
-    };
-}
-
 impl Row for ExitCell {
     type Key = (Isa, u32, Option<String>);
 

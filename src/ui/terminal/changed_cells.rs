@@ -167,7 +167,8 @@ fn place_among_sixteen(colour: Color) -> Option<usize> {
     #[rustfmt::skip]
     const SIXTEEN: [C; 16] = [
         C::Black, C::Red, C::Green, C::Yellow, C::Blue, C::Magenta, C::Cyan, C::Gray,
-        C::DarkGray, C::LightRed, C::LightGreen, C::LightYellow, C::LightBlue, C::LightMagenta, C::LightCyan, C::White,
+        C::DarkGray, C::LightRed, C::LightGreen, C::LightYellow,
+        C::LightBlue, C::LightMagenta, C::LightCyan, C::White,
     ];
     SIXTEEN.iter().position(|one| *one == colour)
 }

@@ -56,7 +56,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             "size",
             "ALLOTTED",
             right(9, 1, 3),
-            |r| Some(GuestConfig::of(&r.guest.facts).memory? as f64),
+            |r| Some(GuestConfig::from_facts(&r.guest.facts).memory? as f64),
             size,
         )
         .help("Memory that it is configured with."),

@@ -225,7 +225,7 @@ pub fn wait_columns<'a>() -> [Col<'a>; 4] {
 
 /// What the waits of the interval on the screen are charged to.
 pub fn causes(state: &AppState) -> Option<Rc<Waits<'_>>> {
-    Some(Rc::new(Waits::of(state.model.as_ref()?)))
+    Some(Rc::new(Waits::new(state.model.as_ref()?)))
 }
 
 /// The section.

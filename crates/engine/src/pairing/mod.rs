@@ -105,29 +105,14 @@ impl Pairing {
 
     /// Takes one event. Events of one thread must come in order of time.
     pub fn event(&mut self, event: &TracedEvent) {
-        self.events += 1;
-        match event.kind {
-            EventKind::Exit { .. } => self.exits += 1,
-            EventKind::Access(_) => self.served += 1,
-            EventKind::Userspace { .. } => {
-                self.served += 1;
-                self.seen.userspace = true;
-            }
-            EventKind::Halted { .. } => self.seen.halted = true,
-            _ => {}
-        }
+        self.count(&event.kind);
         if self.separates_lives
             && self.has_ended(event)
             && let Some(mut thread) = self.threads.remove(&event.tid)
         {
             thread.died = Some(event.time);
-            self.ended.insert(
-                ThreadKey {
-                    tid: event.tid,
-                    born_ns: thread.born,
-                },
-                thread,
-            );
+            let (tid, born_ns) = (event.tid, thread.born);
+            self.ended.insert(ThreadKey { tid, born_ns }, thread);
         }
         let thread = match self.threads.get_mut(&event.tid) {
             Some(thread) => thread,
@@ -167,6 +152,20 @@ impl Pairing {
         }
         self.cells += thread.cells() - before;
         self.overflow += u64::from(!fits);
+    }
+
+    fn count(&mut self, kind: &EventKind) {
+        self.events += 1;
+        match kind {
+            EventKind::Exit { .. } => self.exits += 1,
+            EventKind::Access(_) => self.served += 1,
+            EventKind::Userspace { .. } => {
+                self.served += 1;
+                self.seen.userspace = true;
+            }
+            EventKind::Halted { .. } => self.seen.halted = true,
+            _ => {}
+        }
     }
 
     /// A thread runs a guest: what the scheduler does with it counts from now on, if there is room.

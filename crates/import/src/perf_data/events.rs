@@ -97,7 +97,7 @@ impl EventReader {
                 _ => match UserRecordType::try_from(kind) {
                     Some(UserRecordType::PERF_FINISHED_ROUND) => {
                         let settled = std::mem::replace(&mut self.settled, self.latest);
-                        self.settle(settled);
+                        self.count_until(settled);
                     }
                     Some(UserRecordType::PERF_HEADER_ATTR) => {
                         self.records.header.add_attribute(&body)?;
@@ -112,10 +112,10 @@ impl EventReader {
                     .waiting
                     .get(MAX_WAITING / 2)
                     .map_or(0, |event| event.time);
-                self.settle(middle);
+                self.count_until(middle);
             }
         }
-        self.settle(u64::MAX);
+        self.count_until(u64::MAX);
         if self.records.header.layout.is_some() {
             Ok(())
         } else {
@@ -230,7 +230,7 @@ impl EventReader {
     }
 
     /// Counts all events up to this time.
-    fn settle(&mut self, until: u64) {
+    fn count_until(&mut self, until: u64) {
         // The sort is stable and merges runs that are sorted already, one for each CPU; equal times
         // keep the file's order.
         self.waiting.sort_by_key(|event| event.time);

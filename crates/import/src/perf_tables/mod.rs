@@ -20,7 +20,8 @@ const MAX_NAME: usize = 64;
 
 /// A line of a table. C's `%#llx` prints no prefix before a port 0.
 static LINE: Pattern = Pattern::new(concat!(
-    r"^(?:(?P<heading>Analyze events for )(?:.*pid\(s\) (?P<pid>[0-9]+), )?(?:.*VCPU (?P<vcpu>[0-9]+):)?",
+    r"^(?:(?P<heading>Analyze events for )(?:.*pid\(s\) (?P<pid>[0-9]+), )?",
+    r"(?:.*VCPU (?P<vcpu>[0-9]+):)?",
     r"|(?P<clock>[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]+)$",
     r"|(?P<title>VM-EXIT|IO Port Access|MMIO Access|MSR Access) +Samples +Samples%",
     r"|Total Samples: *(?P<total>[0-9]+)",

@@ -16,7 +16,8 @@ const MAX_REASONS: usize = 1024;
 /// `prev_comm=CPU 0/KVM prev_pid=131 prev_prio=120 prev_state=S ==> next_comm=a next_pid=7
 /// next_prio=120`, or `CPU 0/KVM:131 [120] S ==> a:7 [120]` of libtraceevent's plugin.
 static SWITCH: Pattern = Pattern::new(concat!(
-    r"^(?:prev_comm=)?(?P<prev>.*)(?: prev_pid=|:)(?P<prev_tid>[0-9]+) (?:prev_prio=[0-9-]+ prev_state=|\[[0-9-]+\] )",
+    r"^(?:prev_comm=)?(?P<prev>.*)(?: prev_pid=|:)(?P<prev_tid>[0-9]+) ",
+    r"(?:prev_prio=[0-9-]+ prev_state=|\[[0-9-]+\] )",
     r"(?P<state>[^ ]+) ==> (?:next_comm=)?(?P<next>.*)(?: next_pid=|:)(?P<next_tid>[0-9]+) ",
 ));
 /// The thread that another event of the scheduler is about.

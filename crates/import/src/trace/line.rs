@@ -29,7 +29,8 @@ pub(super) struct TraceLine<'a> {
 /// CPU 1/KVM   131 [000]    12.108283:           kvm:kvm_exit: vcpu 1 reason npf …   perf script
 /// ```
 static TIMED: Pattern = Pattern::new(concat!(
-    r"^[ \t]*(?P<comm>.*?)(?:-| +)(?P<tid>[0-9]+) +(?:\( *(?:(?P<pid>[0-9]+)|-+)\) +)?\[(?P<cpu>[0-9]+)\]",
+    r"^[ \t]*(?P<comm>.*?)(?:-| +)(?P<tid>[0-9]+) +(?:\( *(?:(?P<pid>[0-9]+)|-+)\) +)?",
+    r"\[(?P<cpu>[0-9]+)\]",
     r"(?: (?P<flags>[^ ]{4,6}))? +(?P<s>[0-9]{1,10})\.(?P<fraction>[0-9]{3,9}):",
     r" +(?:[a-z]+:)?(?P<event>[a-z0-9_]{1,64}):[ \t]*(?P<text>.*?)[ \t]*$",
 ));

@@ -72,8 +72,8 @@ const CAUSES: &[(CostKind, &[ExitKind])] = &[
     (CostKind::Spinning, &[ExitKind::Pause]),
     (CostKind::Timer, &[ExitKind::PreemptionTimer]),
     (CostKind::Apic, &[
-        ExitKind::InterruptWindow, ExitKind::TprBelowThreshold, ExitKind::ApicAccess, ExitKind::ApicWrite,
-        ExitKind::EoiInduced, ExitKind::Avic,
+        ExitKind::InterruptWindow, ExitKind::TprBelowThreshold, ExitKind::ApicAccess,
+        ExitKind::ApicWrite, ExitKind::EoiInduced, ExitKind::Avic,
     ]),
 ];
 

@@ -166,7 +166,7 @@ pub struct GuestCosts {
 
 /// The costs of all guests in one interval, in the order of the model.
 pub fn guest_costs(model: &Model) -> Vec<GuestCosts> {
-    let waits = Waits::of(model);
+    let waits = Waits::new(model);
     model
         .domains
         .iter()

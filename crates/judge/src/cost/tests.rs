@@ -319,7 +319,7 @@ fn a_wait_takes_as_many_steps_on_a_crowded_cpu() {
             .model()
     };
     let charged = |model: &Model| {
-        let waits = Waits::of(model);
+        let waits = Waits::new(model);
         let mut holders = 0;
         for (at, domain) in model.domains.iter().enumerate() {
             for vcpu in domain.vcpus() {

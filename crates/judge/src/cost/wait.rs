@@ -107,7 +107,7 @@ pub struct Waits<'a> {
 
 impl<'a> Waits<'a> {
     /// Those of an interval.
-    pub fn of(model: &'a Model) -> Self {
+    pub fn new(model: &'a Model) -> Self {
         let mut threads = HashMap::new();
         let mut cpus: HashMap<u32, CpuUsers<'a>> = HashMap::new();
         for (guest, domain) in model.domains.iter().enumerate() {

@@ -160,6 +160,23 @@ pub struct Pins {
 }
 
 impl Pins {
+    fn of_xml(xml: &DomainXml) -> Self {
+        let mut helpers = BTreeMap::new();
+        if let Some(cpus) = &xml.emulator_pin {
+            helpers.insert(None, cpus.clone());
+        }
+        for (id, cpus) in &xml.iothread_pins {
+            helpers.insert(Some(*id), cpus.clone());
+        }
+        Self {
+            vcpus: xml.vcpu_pins.clone(),
+            rest: xml.vcpu_cpuset.clone(),
+            helpers,
+            iothread_count: xml.iothreads.min(limits::IOTHREADS),
+            realtime: xml.realtime.iter().collect(),
+        }
+    }
+
     /// Where a vCPU may run; `None`: anywhere.
     pub fn vcpu(&self, index: u32) -> Option<&CpuSet> {
         self.vcpus.get(&index).or(self.rest.as_ref())
@@ -182,7 +199,7 @@ pub struct NumaConfig {
 
 impl GuestConfig {
     /// Combines XML and command line. The command line is what runs; the XML completes it.
-    pub fn of(facts: &DomainFacts) -> Self {
+    pub fn from_facts(facts: &DomainFacts) -> Self {
         let mut config = Self {
             machine: facts
                 .machine
@@ -245,18 +262,7 @@ impl GuestConfig {
             hpet: xml.clock.present("hpet"),
             pit_policy: xml.clock.timer("pit").and_then(|t| t.tickpolicy.clone()),
         };
-        let emulator = xml.emulator_pin.iter().map(|cpus| (None, cpus.clone()));
-        let iothreads = xml
-            .iothread_pins
-            .iter()
-            .map(|(id, cpus)| (Some(*id), cpus.clone()));
-        self.pins = Pins {
-            vcpus: xml.vcpu_pins.clone(),
-            rest: xml.vcpu_cpuset.clone(),
-            helpers: emulator.chain(iothreads).collect(),
-            iothread_count: xml.iothreads.min(limits::IOTHREADS),
-            realtime: xml.realtime.iter().collect(),
-        };
+        self.pins = Pins::of_xml(xml);
         self.topology = xml.topology;
         let nodes = xml.numatune.as_ref().and_then(|tune| tune.nodeset.clone());
         self.numa = NumaConfig {
@@ -432,7 +438,7 @@ mod tests {
 
     #[test]
     fn an_xml_is_read() {
-        let c = GuestConfig::of(&facts(Some(XML), None));
+        let c = GuestConfig::from_facts(&facts(Some(XML), None));
         assert!(c.known && c.libvirt == Some(true));
         for (name, on) in [
             ("synic", true),
@@ -455,7 +461,7 @@ mod tests {
 
     #[test]
     fn a_command_line_is_read() {
-        let c = GuestConfig::of(&facts(
+        let c = GuestConfig::from_facts(&facts(
             None,
             Some(
                 "qemu-system-x86_64 -machine pc-q35-7.2 -cpu host,hv_time,hv-synic=on -smp \
@@ -472,7 +478,7 @@ mod tests {
 
     #[test]
     fn nothing_known_is_no_absence() {
-        let c = GuestConfig::of(&DomainFacts::default());
+        let c = GuestConfig::from_facts(&DomainFacts::default());
         assert_eq!((c.enlightened("synic"), c.hpet()), (None, None));
         assert_eq!(
             (c.threads_per_core(), c.is_whole, c.shown.pins),
@@ -483,7 +489,7 @@ mod tests {
     #[test]
     fn a_part_is_evidence_about_itself_alone() {
         let part = |text: &str| {
-            GuestConfig::of(&facts(
+            GuestConfig::from_facts(&facts(
                 Some(&format!("<domain type='kvm'>{text}</domain>")),
                 None,
             ))
@@ -516,7 +522,7 @@ mod tests {
         let xml = "<domain type='kvm' \
             xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'><qemu:commandline><qemu:arg \
             value='-cpu'/><qemu:arg value='host,hv_time'/></qemu:commandline></domain>";
-        let c = GuestConfig::of(&facts(Some(xml), None));
+        let c = GuestConfig::from_facts(&facts(Some(xml), None));
         assert_eq!(
             (c.enlightened(hyperv::CLOCK), c.enlightened("synic")),
             (Some(true), Some(false)),

@@ -227,17 +227,9 @@ impl ThreadModel {
             let old = events.map(|events| &events.migrations);
             migrations = now.events.migrations.since(old);
             let old = events.and_then(|events| events.wakeups.as_deref());
-            wakeups = now
-                .events
-                .wakeups
-                .as_ref()
-                .map(|time| Box::new(time.since(old)));
+            wakeups = grown(now.events.wakeups.as_deref(), old);
             let old = events.and_then(|events| events.run_delays.as_deref());
-            run_delays = now
-                .events
-                .run_delays
-                .as_ref()
-                .map(|time| Box::new(time.since(old)));
+            run_delays = grown(now.events.run_delays.as_deref(), old);
         }
         Self {
             tid: now.tid,
@@ -264,6 +256,10 @@ impl ThreadModel {
             counters: super::counter_rates(&now.counters, before.map(|b| &b.counters), interval),
         }
     }
+}
+
+fn grown(now: Option<&Timing>, old: Option<&Timing>) -> Option<Box<Timing>> {
+    Some(Box::new(now?.since(old)))
 }
 
 fn others(

@@ -250,17 +250,14 @@ impl DomainModel {
         let userspace = userspace(&pair);
         let mut counters =
             super::counter_rates(&now.counters, before.map(|b| &b.counters), interval);
-        let mut threads: Vec<_> = pair
-            .threads
-            .iter()
-            .map(|(t, before)| {
-                let model = ThreadModel::new(t, *before, interval);
-                for (name, rate) in &model.counters {
-                    *counters.entry(name.clone()).or_default() += rate;
-                }
-                model
-            })
-            .collect();
+        let mut threads = Vec::new();
+        for (thread, before) in &pair.threads {
+            let model = ThreadModel::new(thread, *before, interval);
+            for (name, rate) in &model.counters {
+                *counters.entry(name.clone()).or_default() += rate;
+            }
+            threads.push(model);
+        }
         set_exit_rates(
             &mut threads,
             &vcpu_exits,
@@ -271,17 +268,6 @@ impl DomainModel {
         let mut exit_rate = exit_rate(exits.count, &counters, &userspace, &sample.engine, interval);
         if now.uncounted_vcpus > 0 && exits.count == 0 && exit_rate.1 == ExitRateSource::Traced {
             exit_rate = (None, ExitRateSource::Nothing);
-        }
-        let old = match before {
-            Some(before) if interval.engine_continues => Some(&before.kvm_events),
-            _ => None,
-        };
-        let mut kvm_events = BTreeMap::new();
-        if interval.started {
-            for (event, n) in &now.kvm_events {
-                let old = old.and_then(|old| old.get(event)).copied();
-                kvm_events.insert(event.clone(), growth(*n, old));
-            }
         }
         let paused = now.state == DomainState::Paused && !has_run(&threads, exits.count);
         Self {
@@ -301,7 +287,7 @@ impl DomainModel {
             vcpu_accesses,
             userspace,
             exit_rate,
-            kvm_events,
+            kvm_events: kvm_events(now, before, interval),
             counters,
             disks: devices::disks(now),
             disks_s: devices::seconds(now.devices_ns),
@@ -317,15 +303,41 @@ impl DomainModel {
                 .unwrap_or_default(),
             pressure: now.pressure.as_ref().map(PressureModel::new),
             node_memory: now.node_memory.clone(),
-            swap: now.swap_bytes.map(|bytes| {
-                let old = before.and_then(|b| b.swap_bytes).unwrap_or(bytes);
-                (bytes, bytes.cast_signed().saturating_sub(old.cast_signed()))
-            }),
+            swap: swap(now, before),
             memory: now.memory,
             swap_in_rate: swap_in_rate(now, before, interval),
             places: now.places.clone(),
         }
     }
+}
+
+/// How often each event of KVM fired for it.
+fn kvm_events(
+    now: &DomainSample,
+    before: Option<&DomainSample>,
+    interval: &SampleInterval,
+) -> BTreeMap<String, u64> {
+    if !interval.started {
+        return BTreeMap::new();
+    }
+    let old = match before {
+        Some(before) if interval.engine_continues => Some(&before.kvm_events),
+        _ => None,
+    };
+    let mut grown = BTreeMap::new();
+    for (event, n) in &now.kvm_events {
+        let old = old.and_then(|old| old.get(event)).copied();
+        grown.insert(event.clone(), growth(*n, old));
+    }
+    grown
+}
+
+/// Its part in the host's swap and how that grew, bytes.
+fn swap(now: &DomainSample, before: Option<&DomainSample>) -> Option<(u64, i64)> {
+    let bytes = now.swap_bytes?;
+    let old = before.and_then(|b| b.swap_bytes).unwrap_or(bytes);
+    let grown = bytes.cast_signed().saturating_sub(old.cast_signed());
+    Some((bytes, grown))
 }
 
 fn swap_in_rate(

@@ -82,7 +82,7 @@ impl GuestGuess {
     }
 
     /// Guesses from metadata, or else from the configuration and the guest's behaviour.
-    pub fn of(domain: &DomainModel, config: &GuestConfig) -> Self {
+    pub fn new(domain: &DomainModel, config: &GuestConfig) -> Self {
         named(domain).unwrap_or_else(|| weigh(domain, config))
     }
 }
@@ -106,7 +106,8 @@ const LINUX: &str = "linux ubuntu debian fedora centos rhel redhat.com suse alma
 const OTHER: &str = "bsd.org freebsd openbsd netbsd solaris illumos apple.com macos haiku minix";
 /// The same of Windows, lower case.
 static WINDOWS: Pattern = Pattern::new(concat!(
-    "windows|microsoft\\.com|^w(?:vista|xp)$|(?:^|[^a-z])(?:win(?:[78_-]|1[01]|2[0k]|xp|vista|server)|w2k",
+    "windows|microsoft\\.com|^w(?:vista|xp)$",
+    "|(?:^|[^a-z])(?:win(?:[78_-]|1[01]|2[0k]|xp|vista|server)|w2k",
     "|w1[01](?:[^0-9]|$)|server(?:20[0-9][0-9]|_eval)|tiny1[01])",
 ));
 
@@ -128,8 +129,24 @@ pub fn kind_of_name(name: &str) -> Option<GuestKind> {
     }
 }
 
-/// Adds up the hints for each kind of system.
-fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
+/// What speaks for a kind of system.
+struct Hint {
+    holds: bool,
+    kind: GuestKind,
+    weight: i32,
+    reason: &'static str,
+}
+
+fn hint(holds: bool, kind: GuestKind, weight: i32, reason: &'static str) -> Hint {
+    Hint {
+        holds,
+        kind,
+        weight,
+        reason,
+    }
+}
+
+fn hints(domain: &DomainModel, config: &GuestConfig) -> Vec<Hint> {
     use GuestKind::{Linux, Windows};
     let files = drive_files(&domain.facts);
     let has_drivers = files
@@ -138,60 +155,52 @@ fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
     let mut named: Vec<GuestKind> = files.iter().filter_map(|f| kind_of_name(f)).collect();
     named.extend(kind_of_name(domain.name()));
     let is_windows = named.contains(&Windows);
-    let hints = [
-        (
-            config.hyperv.any(),
-            Windows,
-            2,
-            "Hyper-V enlightenments are configured",
-        ),
-        (
-            config.timers.offset.as_deref() == Some("localtime"),
-            Windows,
-            1,
-            "its clock keeps local time",
-        ),
-        (
-            has_drivers,
-            Windows,
-            2,
-            "the drivers of virtio-win are in a drive",
-        ),
-        (is_windows, Windows, 2, "its name or a drive's name"),
-        (
-            touches(domain, 0x4000_0000..=0x4000_0118),
-            Windows,
-            3,
-            "it uses Hyper-V's registers",
-        ),
-        (
-            named.contains(&Linux) && !is_windows && !has_drivers,
-            Linux,
-            2,
-            "its name or a drive's name",
-        ),
-        (
-            touches(domain, 0x4b56_4d00..=0x4b56_4d08),
+    let is_linux = named.contains(&Linux) && !is_windows && !has_drivers;
+    let keeps_local_time = config.timers.offset.as_deref() == Some("localtime");
+    let uses_hyperv = touches(domain, 0x4000_0000..=0x4000_0118);
+    let uses_kvm_msrs = touches(domain, 0x4b56_4d00..=0x4b56_4d08);
+    let enlightened = "Hyper-V enlightenments are configured";
+    let drivers = "the drivers of virtio-win are in a drive";
+    let name = "its name or a drive's name";
+    vec![
+        hint(config.hyperv.any(), Windows, 2, enlightened),
+        hint(keeps_local_time, Windows, 1, "its clock keeps local time"),
+        hint(has_drivers, Windows, 2, drivers),
+        hint(is_windows, Windows, 2, name),
+        hint(uses_hyperv, Windows, 3, "it uses Hyper-V's registers"),
+        hint(is_linux, Linux, 2, name),
+        hint(
+            uses_kvm_msrs,
             Linux,
             4,
             "it uses KVM's paravirtual registers",
         ),
-    ];
+    ]
+}
+
+/// Adds up the hints for each kind of system.
+fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
+    let mut hints = hints(domain, config);
+    hints.retain(|hint| hint.holds);
     let mut score: i32 = 0;
-    for (holds, kind, weight, _) in hints {
-        if holds && kind == Windows {
-            score += weight;
-        } else if holds {
-            score -= weight;
+    for hint in &hints {
+        if hint.kind == GuestKind::Windows {
+            score += hint.weight;
+        } else {
+            score -= hint.weight;
         }
     }
     // One weak hint does not count: guests of any system keep local time.
     if score.abs() < 2 {
         return GuestGuess::default();
     }
-    let kind = if score > 0 { Windows } else { Linux };
-    let its = hints.iter().filter(|(holds, of, ..)| *holds && *of == kind);
-    let reasons = its.map(|(.., text)| (*text).to_owned()).collect();
+    let kind = if score > 0 {
+        GuestKind::Windows
+    } else {
+        GuestKind::Linux
+    };
+    hints.retain(|hint| hint.kind == kind);
+    let reasons = hints.iter().map(|hint| hint.reason.to_owned()).collect();
     GuestGuess {
         kind,
         sure: if score.abs() >= 3 {

@@ -13,9 +13,7 @@ use super::{
     interrupts,
 };
 use kvm::thread_name::Role;
-use sample::{
-    DomainState, GuestId, Histogram, Joining, MissingExtreme, Row, Sum, Timing, rows, sums,
-};
+use sample::{DomainState, GuestId, Histogram, Joining, MissingExtreme, Row, Sum, Timing, sums};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -185,21 +183,16 @@ fn finish_guest(mut sum: DomainModel, seconds: Option<f64>) -> DomainModel {
     for (_, table) in &mut sum.vcpu_exits {
         *table = ExitTable::build(std::mem::take(&mut table.rows), seconds);
     }
-    let mut rows: Vec<_> = sum
-        .accesses
-        .iter_mut()
-        .chain(&mut sum.vcpu_accesses)
-        .collect();
-    // Where no exit provided a time.
-    for span in rows
-        .iter_mut()
-        .map(|row| &mut row.span)
-        .filter(|span| span.total_ns == Some(0))
-    {
-        *span = Timing {
-            count: span.count,
-            ..Timing::default()
-        };
+    let mut rows: Vec<_> = sum.accesses.iter_mut().collect();
+    rows.extend(&mut sum.vcpu_accesses);
+    for row in &mut rows {
+        // Where no exit provided a time.
+        if row.span.total_ns == Some(0) {
+            row.span = Timing {
+                count: row.span.count,
+                ..Timing::default()
+            };
+        }
     }
     accesses::set_figures(rows, &sum.exits, seconds);
     accesses::order(&mut sum.accesses);
@@ -211,22 +204,17 @@ fn finish_guest(mut sum: DomainModel, seconds: Option<f64>) -> DomainModel {
             ExitRateSource::Traced,
         );
     }
-    sum.host_disks
-        .iter_mut()
-        .flatten()
-        .for_each(|disk| disk.seconds = seconds);
-    sum.interrupts
-        .iter_mut()
-        .flatten()
-        .for_each(|injection| injection.seconds = seconds);
-    sum.doorbells
-        .iter_mut()
-        .flatten()
-        .for_each(|bell| bell.seconds = seconds);
-    sum.interrupts.as_deref_mut().map(interrupts::order);
-    sum.doorbells
-        .as_deref_mut()
-        .map(interrupts::order_doorbells);
+    for disk in sum.host_disks.iter_mut().flatten() {
+        disk.seconds = seconds;
+    }
+    if let Some(injections) = &mut sum.interrupts {
+        injections.iter_mut().for_each(|i| i.seconds = seconds);
+        interrupts::order(injections);
+    }
+    if let Some(doorbells) = &mut sum.doorbells {
+        doorbells.iter_mut().for_each(|d| d.seconds = seconds);
+        interrupts::order_doorbells(doorbells);
+    }
     sum
 }
 
@@ -276,13 +264,64 @@ impl<T: Row> Row for Traced<T> {
     }
 }
 
-rows! {
-    CpuModel: u32 = |cpu| cpu.cpu, limited by names;
-    HostTaskModel: (i32, i32, String) = |task| (task.tid, task.pid, task.comm.clone()), limited by names;
-    TaskGroup: String = |group| group.comm.clone(), limited by names;
-    ThreadModel: (i32, Role, Option<u32>) = |thread| (thread.tid, thread.role, thread.index);
-    DiskRates: String = |disk| disk.name.clone();
-    NicRates: String = |nic| nic.name.clone();
+impl Row for CpuModel {
+    type Key = u32;
+
+    fn key(&self) -> Self::Key {
+        self.cpu
+    }
+
+    fn fits(rows: usize, how: &mut Joining) -> bool {
+        rows < how.names
+    }
+}
+
+impl Row for HostTaskModel {
+    type Key = (i32, i32, String);
+
+    fn key(&self) -> Self::Key {
+        (self.tid, self.pid, self.comm.clone())
+    }
+
+    fn fits(rows: usize, how: &mut Joining) -> bool {
+        rows < how.names
+    }
+}
+
+impl Row for TaskGroup {
+    type Key = String;
+
+    fn key(&self) -> Self::Key {
+        self.comm.clone()
+    }
+
+    fn fits(rows: usize, how: &mut Joining) -> bool {
+        rows < how.names
+    }
+}
+
+impl Row for ThreadModel {
+    type Key = (i32, Role, Option<u32>);
+
+    fn key(&self) -> Self::Key {
+        (self.tid, self.role, self.index)
+    }
+}
+
+impl Row for DiskRates {
+    type Key = String;
+
+    fn key(&self) -> Self::Key {
+        self.name.clone()
+    }
+}
+
+impl Row for NicRates {
+    type Key = String;
+
+    fn key(&self) -> Self::Key {
+        self.name.clone()
+    }
 }
 
 impl Sum for AccessRow {

@@ -177,23 +177,13 @@ impl Search<'_> {
                 .iter()
                 .filter_map(|v| guest.runs_on.get(v).copied())
                 .collect();
-            let mut here =
-                [(pinned, left.clone()), (seen, left.intersection(&allowed))].into_iter();
-            let fitting = here.find(|(now, among)| {
-                let together = now
-                    .windows(2)
-                    .all(|two| map.same_core(two[0], two[1]) && two[0] != two[1]);
-                let core = now.first().and_then(|c| map.core_of(*c));
-                let alone = threads > 1
-                    || map.threads() == 1
-                    || guest.shape == Shape::Unknown
-                    || core.is_some_and(|c| !cores.contains(&c));
-                now.len() == unit.len()
-                    && now.iter().all(|c| among.contains(*c))
-                    && together
-                    && alone
-            });
-            if let Some((now, _)) = fitting {
+            let mut stays = None;
+            if self.may_stay(unit, &pinned, &left, &cores) {
+                stays = Some(pinned);
+            } else if self.may_stay(unit, &seen, &left.intersection(&allowed), &cores) {
+                stays = Some(seen);
+            }
+            if let Some(now) = stays {
                 let core = now.first().and_then(|c| map.core_of(*c));
                 near = near.or(core);
                 cores.extend(core);
@@ -213,20 +203,26 @@ impl Search<'_> {
         Some(pins)
     }
 
-    /// Free CPUs for a number of guest cores, those of each in numerical order; `None` if there are
-    /// too few. The guest has `cores` already; the kind and the cache of the core `near` are
-    /// preferred.
-    fn choose(
-        &self,
-        count: usize,
-        free: &CpuSet,
-        cores: &BTreeSet<usize>,
-        near: Option<usize>,
-    ) -> Option<Vec<Vec<u32>>> {
+    /// Whether the vCPUs of a guest core may stay where they are now: on threads of one core among
+    /// some CPUs. `cores` are taken by its other vCPUs.
+    fn may_stay(&self, unit: &[u32], now: &[u32], among: &CpuSet, cores: &BTreeSet<usize>) -> bool {
+        let map = self.map;
+        let is_together = now
+            .windows(2)
+            .all(|two| map.same_core(two[0], two[1]) && two[0] != two[1]);
+        let core = now.first().and_then(|c| map.core_of(*c));
+        let is_alone = self.threads > 1
+            || map.threads() == 1
+            || self.guest.shape == Shape::Unknown
+            || core.is_some_and(|c| !cores.contains(&c));
+        now.len() == unit.len() && now.iter().all(|c| among.contains(*c)) && is_together && is_alone
+    }
+
+    /// The cores that have enough free CPUs; the guest has `cores` already.
+    fn free_cores(&self, free: &CpuSet, cores: &BTreeSet<usize>) -> Vec<FreeCore<'_>> {
         let threads = self.threads as usize;
         let own = self.guest.single(self.map);
-        let near = near.and_then(|core| self.map.cores.get(core));
-        let mut found: Vec<FreeCore<'_>> = Vec::new();
+        let mut found = Vec::new();
         for (at, core) in self.map.cores.iter().enumerate() {
             // A guest that sees one thread per core gets no second thread of a core.
             if threads == 1 && cores.contains(&at) {
@@ -253,6 +249,21 @@ impl Search<'_> {
                 });
             }
         }
+        found
+    }
+
+    /// Free CPUs for a number of guest cores, those of each in numerical order; `None` if there are
+    /// too few. The guest has `cores` already; the kind and the cache of the core `near` are
+    /// preferred.
+    fn choose(
+        &self,
+        count: usize,
+        free: &CpuSet,
+        cores: &BTreeSet<usize>,
+        near: Option<usize>,
+    ) -> Option<Vec<Vec<u32>>> {
+        let near = near.and_then(|core| self.map.cores.get(core));
+        let mut found = self.free_cores(free, cores);
         let mut of_kind: BTreeMap<u32, usize> = BTreeMap::new();
         let mut of_cache: BTreeMap<(u32, Option<u32>), CacheRoom> = BTreeMap::new();
         for FreeCore { core, kept, .. } in &found {

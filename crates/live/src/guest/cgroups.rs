@@ -67,7 +67,7 @@ impl CpuLimits {
         let look = now_ns >= self.look_due_ns;
         if look {
             self.look_due_ns = now_ns + LOOK_NS + stagger(pid);
-            self.look(pid, reader);
+            self.find_groups(pid, reader);
         }
         let all = look || now_ns >= self.unlimited_due_ns;
         if all {
@@ -89,7 +89,7 @@ impl CpuLimits {
         found
     }
 
-    fn look(&mut self, pid: i32, reader: &ReadContext) {
+    fn find_groups(&mut self, pid: i32, reader: &ReadContext) {
         (self.groups, self.own) = (Vec::new(), None);
         let file = reader.paths.process(pid, "cgroup");
         let groups: Option<ProcessCGroups> = file::read_as(&file, 64 * 1024);

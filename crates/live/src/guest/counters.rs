@@ -63,7 +63,7 @@ pub(crate) struct GuestCounters {
 
 impl GuestCounters {
     /// Looks for sources again; `files` are the guest's.
-    pub(crate) fn look(&mut self, pid: i32, files: &KvmFiles, reader: &ReadContext) {
+    pub(crate) fn find_sources(&mut self, pid: i32, files: &KvmFiles, reader: &ReadContext) {
         if reader.paths.real && files.vcpu_stats.len() != self.borrowed.len() {
             self.borrow(pid, files, reader);
         }
@@ -198,7 +198,7 @@ mod tests {
             fake.write(&format!("sys/kernel/debug/kvm/10-8/{name}"), value);
         }
         let mut counters = GuestCounters::default();
-        counters.look(10, &KvmFiles::default(), &ReadContext::new(&fake.paths()));
+        counters.find_sources(10, &KvmFiles::default(), &ReadContext::new(&fake.paths()));
         let mut budget = 100;
         assert_eq!(
             counters.read(&mut budget),
@@ -216,7 +216,7 @@ mod tests {
         fake.write("sys/kernel/debug/kvm/12-8/exits", "12\n");
         fake.write("sys/kernel/debug/kvm/99-8/exits", "99\n");
         let mut counters = GuestCounters::default();
-        counters.look(10, &KvmFiles::default(), &ReadContext::new(&fake.paths()));
+        counters.find_sources(10, &KvmFiles::default(), &ReadContext::new(&fake.paths()));
         assert_eq!(counters.read(&mut 100), [("exits".to_owned(), 12)].into());
     }
 
@@ -224,7 +224,7 @@ mod tests {
     fn nothing_at_all_is_said() {
         let fake = FakeProc::new();
         let mut counters = GuestCounters::default();
-        counters.look(10, &KvmFiles::default(), &ReadContext::new(&fake.paths()));
+        counters.find_sources(10, &KvmFiles::default(), &ReadContext::new(&fake.paths()));
         assert!(counters.are_missing());
         assert_eq!(counters.read(&mut 100), BTreeMap::new());
     }

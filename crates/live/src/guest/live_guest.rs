@@ -155,14 +155,14 @@ impl LiveGuest {
             if let Ok(files) = KvmFiles::read(&reader.paths, pid) {
                 self.files = files;
             }
-            self.resources.look(pid, &self.files, reader);
+            self.resources.take_files(pid, &self.files, reader);
         }
         self.description.read_command_line(reader);
         self.resources
             .read((pid, self.description.identity.uid), reader);
         let devices = &self.description.report.activity;
         self.resources.read_io(pid, devices, &reader.paths);
-        self.roles.look(&self.threads);
+        self.roles.find_unnamed_vcpus(&self.threads);
         // vCPUs come and go while the guest runs (`virsh setvcpus --live`).
         let named = self
             .threads
@@ -174,7 +174,7 @@ impl LiveGuest {
         self.description.merge();
         self.stop.observe(self.vcpus_ran_ns(), reader.now_ns);
         let vcpus = self.vcpu_threads().map(|vcpu| vcpu.tid).collect();
-        self.stop.look(&self.description, vcpus, reader);
+        self.stop.watch_waits(&self.description, vcpus, reader);
         Liveness::Alive
     }
 
@@ -223,16 +223,7 @@ impl LiveGuest {
         reader: &mut ReadContext,
         ledger: &mut LifeLedger,
     ) -> DomainSample {
-        let mut ended = HashSet::new();
-        for tid in traced
-            .values()
-            .filter(|life| life.died_ns.is_none())
-            .map(|life| life.key.tid)
-        {
-            if self.threads.look_for(tid, reader) == Liveness::Ended {
-                ended.insert(tid);
-            }
-        }
+        let ended = self.find_ended(&traced, reader);
         let mut threads = self.last_of_threads(&mut traced, now, ledger);
         let mut living = std::mem::take(&mut self.threads.living);
         for t in living.values_mut() {
@@ -282,6 +273,18 @@ impl LiveGuest {
         };
         lives::drop_extremes(&mut self.exited);
         sample
+    }
+
+    /// Traced threads that ended, though the engine did not see their end.
+    fn find_ended(&mut self, traced: &Lives, reader: &mut ReadContext) -> HashSet<i32> {
+        let mut ended = HashSet::new();
+        for life in traced.values() {
+            let tid = life.key.tid;
+            if life.died_ns.is_none() && self.threads.look_for(tid, reader) == Liveness::Ended {
+                ended.insert(tid);
+            }
+        }
+        ended
     }
 
     /// How many of its vCPUs the engine has no place for, if it refused one of its threads lately.

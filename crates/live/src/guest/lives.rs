@@ -115,6 +115,15 @@ impl LifeLedger {
         }
         defers
     }
+
+    /// The same for some threads: whether it is so of one of them.
+    pub(crate) fn defers_any(&mut self, lives: &Lives) -> bool {
+        let mut defers = false;
+        for life in lives.values() {
+            defers |= self.defers(life);
+        }
+        defers
+    }
 }
 
 /// Whether a thread did what only a vCPU does.

@@ -29,7 +29,7 @@ pub(crate) struct GuestNics {
 
 impl GuestNics {
     /// Takes over a new list of the VMM's files.
-    pub(crate) fn look(&mut self, paths: &SystemPaths, pid: i32, files: &KvmFiles) {
+    pub(crate) fn take_files(&mut self, paths: &SystemPaths, pid: i32, files: &KvmFiles) {
         self.namespace = std::fs::read_link(paths.process(pid, "ns/net")).unwrap_or_default();
         self.names.clear();
         for fd in files.taps.iter().take(MAX_NICS) {
@@ -107,7 +107,7 @@ mod tests {
             reader.networks.begin(now_ns);
             nics.read(10, reader);
         };
-        nics.look(
+        nics.take_files(
             &fake.paths(),
             10,
             &KvmFiles::read(&fake.paths(), 10).unwrap(),

@@ -31,9 +31,9 @@ pub(crate) struct GuestResources {
 
 impl GuestResources {
     /// Takes over a new list of the guest's files.
-    pub(crate) fn look(&mut self, pid: i32, files: &KvmFiles, reader: &ReadContext) {
-        self.counters.look(pid, files, reader);
-        self.nics.look(&reader.paths, pid, files);
+    pub(crate) fn take_files(&mut self, pid: i32, files: &KvmFiles, reader: &ReadContext) {
+        self.counters.find_sources(pid, files, reader);
+        self.nics.take_files(&reader.paths, pid, files);
     }
 
     /// Reads what is due of a process and its user.

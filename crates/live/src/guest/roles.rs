@@ -34,7 +34,7 @@ impl ThreadRoles {
     }
 
     /// Looks for vCPU threads that nothing names, by their guest time.
-    pub(crate) fn look(&mut self, threads: &Threads) {
+    pub(crate) fn find_unnamed_vcpus(&mut self, threads: &Threads) {
         self.vcpus.retain(|tid, _| threads.living.contains_key(tid));
         for t in threads
             .living
@@ -124,7 +124,7 @@ mod tests {
         p.thread(12, "hyper");
         let threads = open(&fake);
         let mut thread_roles = ThreadRoles::default();
-        thread_roles.look(&threads);
+        thread_roles.find_unnamed_vcpus(&threads);
         // A VMM may run a vCPU on its main thread.
         assert_eq!(
             roles(&thread_roles, &threads),
@@ -144,7 +144,7 @@ mod tests {
         p.thread(12, "kvm-nx-lpage-re");
         let threads = open(&fake);
         let mut thread_roles = ThreadRoles::default();
-        thread_roles.look(&threads);
+        thread_roles.find_unnamed_vcpus(&threads);
         assert_eq!(
             roles(&thread_roles, &threads)[1..],
             [(11, Role::Other, None), (12, Role::Worker, None)]

@@ -92,7 +92,12 @@ impl StopWatch {
     }
 
     /// Starts to find out what only takes time for a guest that does not run.
-    pub(crate) fn look(&mut self, guest: &GuestDescription, vcpus: Vec<i32>, reader: &ReadContext) {
+    pub(crate) fn watch_waits(
+        &mut self,
+        guest: &GuestDescription,
+        vcpus: Vec<i32>,
+        reader: &ReadContext,
+    ) {
         let pid = guest.identity.pid;
         let uid = guest.identity.uid;
         self.waits_in_vmm = self.waiting.take().or(self.waits_in_vmm);

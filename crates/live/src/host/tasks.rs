@@ -101,7 +101,7 @@ impl HostTasks {
             };
             self.tasks.clear();
             for pid in processes.take(MAX_PROCESSES) {
-                self.look(pid, skip, &mut scan);
+                self.read_process(pid, skip, &mut scan);
             }
             self.tasks.sort_by_key(|t| (Reverse(t.used_ns), t.tid));
             self.tasks.truncate(MAX_TASKS);
@@ -114,7 +114,7 @@ impl HostTasks {
         (tasks, groups)
     }
 
-    fn look(&mut self, pid: i32, skip: &HashSet<i32>, scan: &mut Scan) {
+    fn read_process(&mut self, pid: i32, skip: &HashSet<i32>, scan: &mut Scan) {
         let Some((process, threads)) = read(&self.paths.process(pid, "stat"), (pid, pid)) else {
             return;
         };

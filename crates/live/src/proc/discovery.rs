@@ -211,7 +211,7 @@ impl Discovery {
                 continue;
             }
             self.scanned.remove(&pid);
-            if let Some(look) = self.look(pid, was_guest, now_ns, boot_ns) {
+            if let Some(look) = self.look_into(pid, was_guest, now_ns, boot_ns) {
                 self.scanned
                     .insert(pid, ScannedProcess { inode, scan, look });
             }
@@ -269,7 +269,7 @@ impl Discovery {
 
     /// The kind of a process, when to look again and why it could not be looked at; `None` when it
     /// is gone.
-    fn look(&mut self, pid: i32, was_guest: bool, now_ns: u64, boot_ns: u64) -> Option<Look> {
+    fn look_into(&mut self, pid: i32, was_guest: bool, now_ns: u64, boot_ns: u64) -> Option<Look> {
         let line = match file::read_bytes(&self.paths.process(pid, "stat"), 4096) {
             Ok(line) => line,
             Err(FileError::Gone) => return None,

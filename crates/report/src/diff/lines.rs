@@ -14,7 +14,9 @@ const TELLING_SHARE: f64 = 1.0;
 objects! {
     /// The figures of an exit reason or an address on both sides.
     #[derive(Copy)]
-    pub struct Change(counts: [Option<u64>; 2], of_time: Compared, of_all: Compared, times: [Option<&Timing>; 2]) {
+    pub struct Change(
+        counts: [Option<u64>; 2], of_time: Compared, of_all: Compared, times: [Option<&Timing>; 2]
+    ) {
         /// Count on the first side. `null`: that side did not count such a thing.
         before: Option<u64> = counts[0],
         /// Count on the second side. `null`: that side did not count such a thing.
@@ -27,7 +29,10 @@ objects! {
         mean_us: Compared = stats::means(times),
         /// The row's verdict: the verdict of `rate`, or of `share` where a side's duration is
         /// unknown.
-        verdict: Verdict = if of_time.verdict == Verdict::Unknown { of_all.verdict } else { of_time.verdict },
+        verdict: Verdict = match of_time.verdict {
+            Verdict::Unknown => of_all.verdict,
+            known => known,
+        },
     }
 
     /// An exit reason on both sides.

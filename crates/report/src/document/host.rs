@@ -12,7 +12,8 @@ objects! {
         tasks: Option<Vec<JsonHostTasks>> =
             host.task_groups.as_ref().map(|all| all.iter().map(JsonHostTasks::new).collect()),
         /// Its CPUs, by number. Empty: a file that holds no topology.
-        cpus: Vec<JsonCpu> = host.cpus.iter().map(|c| JsonCpu::new(c, &host.facts.topology)).collect(),
+        cpus: Vec<JsonCpu> =
+            host.cpus.iter().map(|c| JsonCpu::new(c, &host.facts.topology)).collect(),
         /// How long its tasks waited for CPUs, disks and memory. Absent: no PSI, or a file.
         #[serde(skip_serializing_if = "Option::is_none")]
         pressure: Option<PressureModel> = host.pressure,
@@ -139,7 +140,8 @@ objects! {
         /// Core within its socket. `null`: unknown.
         core: Option<u32> = topology.cpu(c.cpu).and_then(|p| p.core),
         /// CPUs of the same core, itself included. Empty: unknown.
-        siblings: Vec<u32> = topology.cpu(c.cpu).map(|p| p.siblings.iter().collect()).unwrap_or_default(),
+        siblings: Vec<u32> =
+            topology.cpu(c.cpu).map(|p| p.siblings.iter().collect()).unwrap_or_default(),
         /// Whether the CPU is kept out of the scheduler's load balancing (`isolcpus`). `null`:
         /// unknown.
         isolated: Option<bool> = topology.isolated.as_ref().map(|set| set.contains(c.cpu)),

@@ -131,8 +131,8 @@ objects! {
         /// XML).
         #[schemars(extend("enum" = [
             "procfs", "tracepoints", "kvm-stats", "host-devices", "kernel-log", "libvirt",
-            "monitor", "recording", "session", "domain", "perf.data", "trace", "text", "xml", "cmdline", "mtree",
-            "topology", "virsh", "config",
+            "monitor", "recording", "session", "domain", "perf.data", "trace", "text", "xml",
+            "cmdline", "mtree", "topology", "virsh", "config",
         ]))]
         name: &'static str = s.id.as_str(),
         /// `ok`; `degraded`: works, but gives less than it could; `missing`: gives nothing.

@@ -41,7 +41,8 @@ objects! {
         threads: Vec<JsonProfiledThread> =
             view.profile.threads.iter().map(|t| JsonProfiledThread::new(t, view.profile)).collect(),
         /// The functions, sorted by `own_samples`, largest first.
-        functions: Vec<JsonFunction> = times.iter().map(|(function, own)| JsonFunction::new(function, *own)).collect(),
+        functions: Vec<JsonFunction> =
+            times.iter().map(|(function, own)| JsonFunction::new(function, *own)).collect(),
         /// The different stacks, most frequent first.
         stacks: Vec<JsonStack> = stacks(view.profile, times),
     }

@@ -125,7 +125,7 @@ impl OwnerTracks {
     }
 
     /// Keeps the largest series of charts of rows, and the charts that have a series.
-    pub fn settle(&mut self, most: usize) {
+    pub fn keep_largest(&mut self, most: usize) {
         for (chart, tracks) in &mut self.charts {
             if chart.absent_is_zero() {
                 tracks.keep_largest(most);
@@ -155,7 +155,7 @@ mod tests {
         owner
             .chart(Chart::Exits)
             .add((1, 1.0), [("A", 1.0), ("B", 10.0), ("C", 2.0)]);
-        owner.settle(1);
+        owner.keep_largest(1);
         let lines = &owner.chart(Chart::Exits).lines;
         let values = |i: usize| {
             lines[i]
@@ -213,7 +213,7 @@ mod tests {
         owner
             .chart(Chart::Devices)
             .add((2, 1.0), [("acpi-tmr", 700.0)]);
-        owner.settle(6);
+        owner.keep_largest(6);
         let lines = &owner.chart(Chart::Devices).lines;
         assert_eq!(
             (lines[0].0.as_str(), lines[0].1.total),
@@ -230,7 +230,7 @@ mod tests {
         owner
             .chart(Chart::Cpu)
             .add((1, 1.0), [("usr", 1.0), ("wait", 2.0)]);
-        owner.settle(8);
+        owner.keep_largest(8);
         let wait = &owner.chart(Chart::Cpu).lines[1].1;
         assert_eq!(
             wait.cells.iter().map(TrackCell::mean).collect::<Vec<_>>(),

@@ -52,7 +52,7 @@ pub fn page(
     let plain = escaped(&text::report(view, COLUMNS));
     let fixed = report.len() + plain.len() + UPLOT.len() + SCRIPT.len() + BODY.len() + STYLE.len();
     let room = WANTED_BYTES.saturating_sub(fixed);
-    timeline.settle();
+    timeline.keep_largest();
     link_findings(&mut timeline.spans.all, &document.findings);
     link_guests(&mut timeline.guests, &document.domains);
     let (data, notes) = loop {

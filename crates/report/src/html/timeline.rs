@@ -99,10 +99,10 @@ impl TimelineBuilder {
     }
 
     /// Keeps what is drawn.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn keep_largest(&mut self) {
         self.owners
             .values_mut()
-            .for_each(|owner| owner.settle(MAX_LINES));
+            .for_each(|owner| owner.keep_largest(MAX_LINES));
     }
 
     /// Joins slots; false when nothing is left to join.

@@ -342,7 +342,7 @@ fn memory_columns<'a>() -> Vec<Col<'a>> {
             "allotted",
             "ALLOTTED",
             right(8, 0, 4),
-            |r| Some(GuestConfig::of(&r.domain?.facts).memory? as f64),
+            |r| Some(GuestConfig::from_facts(&r.domain?.facts).memory? as f64),
             size,
         )
         .help("Memory that it is configured with."),

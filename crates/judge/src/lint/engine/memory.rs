@@ -82,7 +82,7 @@ impl RuleMemory {
     }
 
     /// Takes the findings of this interval and returns those that last.
-    pub(crate) fn settle(
+    pub(crate) fn take_interval(
         &mut self,
         new: NewInterval,
         hold: impl Fn(RuleId) -> Hold,
@@ -175,7 +175,7 @@ mod tests {
         let mut memory = RuleMemory::default();
         let letter = |f: &Finding| f.severity.as_str().chars().next();
         let second = |(n, c): (usize, char)| {
-            let reported = memory.settle(interval(n, c), |_| hold);
+            let reported = memory.take_interval(interval(n, c), |_| hold);
             reported.first().and_then(letter).unwrap_or('.')
         };
         seconds.chars().enumerate().map(second).collect()
@@ -244,10 +244,10 @@ mod tests {
     #[test]
     fn nothing_is_remembered_of_what_is_gone() {
         let mut memory = RuleMemory::default();
-        memory.settle(interval(0, 'w'), |_| THREE_OF_FIVE);
+        memory.take_interval(interval(0, 'w'), |_| THREE_OF_FIVE);
         assert_eq!(memory.tracks.len(), 1);
         for n in 1..=61 {
-            memory.settle(interval(n, '.'), |_| THREE_OF_FIVE);
+            memory.take_interval(interval(n, '.'), |_| THREE_OF_FIVE);
         }
         assert!(memory.tracks.is_empty());
     }
@@ -259,7 +259,7 @@ mod tests {
             seconds: 10.0,
             ..interval(10, 'i')
         };
-        assert_eq!(memory.settle(long, |_| THREE_OF_FIVE).len(), 1);
+        assert_eq!(memory.take_interval(long, |_| THREE_OF_FIVE).len(), 1);
     }
 
     #[test]
@@ -269,11 +269,11 @@ mod tests {
             .collect();
         let mut played = RuleMemory::default();
         for (now, c) in noise.iter().enumerate() {
-            let expected = played.settle(interval(now, *c), |_| THREE_OF_FIVE);
+            let expected = played.take_interval(interval(now, *c), |_| THREE_OF_FIVE);
             let mut jumped = RuleMemory::default();
             let first = now.saturating_sub(90);
             let last = (first..=now)
-                .map(|n| jumped.settle(interval(n, noise[n]), |_| THREE_OF_FIVE))
+                .map(|n| jumped.take_interval(interval(n, noise[n]), |_| THREE_OF_FIVE))
                 .last();
             assert_eq!(last, Some(expected), "at {now}");
         }
@@ -295,7 +295,7 @@ mod tests {
                 found,
                 ..interval(n + 10, '.')
             };
-            last = memory.settle(new, |_| THREE_OF_FIVE);
+            last = memory.take_interval(new, |_| THREE_OF_FIVE);
         }
         let steady = Lasting {
             is_longer: false,
@@ -307,15 +307,15 @@ mod tests {
             (last[0].since_ms, &last[0].lasting),
             (Some(9000), &Some(steady))
         );
-        last = memory.settle(interval(14, '.'), |_| THREE_OF_FIVE);
+        last = memory.take_interval(interval(14, '.'), |_| THREE_OF_FIVE);
         let seen = last[0].lasting.as_ref().unwrap();
         assert_eq!((seen.shown_s, seen.of_s, seen.ago_s), (4.0, 5.0, 1.0));
         for n in 15..100 {
-            last = memory.settle(interval(n, 'i'), |_| THREE_OF_FIVE);
+            last = memory.take_interval(interval(n, 'i'), |_| THREE_OF_FIVE);
         }
         assert_eq!(last[0].since_ms, Some(39_000), "a minute before");
         assert!(last[0].lasting.as_ref().unwrap().is_longer);
-        let exact = memory.settle(
+        let exact = memory.take_interval(
             NewInterval {
                 exactly: true,
                 ..interval(100, 'i')

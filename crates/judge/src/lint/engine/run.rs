@@ -45,21 +45,8 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
         let because = format!("there are more findings than are kept: {left_out} are left out");
         cannot_tell.push(CannotTell::every(None, because));
     }
-    let findings: Vec<Finding> = if is_steady {
-        let mut by_guest = Vec::new();
-        for (guest, finding) in found {
-            by_guest.push((guest.map(|i| context.guests[i].domain.key()), finding));
-        }
-        let interval = NewInterval {
-            found: by_guest,
-            now_ms: model.time_ms,
-            seconds: model.interval_s.unwrap_or(0.0),
-            exactly: options.input == InputKind::Live,
-        };
-        memory.settle(interval, |rule| match table::hold(rule) {
-            Hold::Once(_) if options.keep_events => Hold::Once(f64::INFINITY),
-            hold => hold,
-        })
+    let findings = if is_steady {
+        hold(&context, found, memory)
     } else {
         found.into_iter().map(|(_, finding)| finding).collect()
     };
@@ -80,6 +67,28 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
         watching,
         notes: Vec::new(),
     }
+}
+
+/// What still holds of this interval's findings and of those before, each as long as its rule says.
+fn hold(
+    context: &Context<'_>,
+    found: Vec<(Option<usize>, Finding)>,
+    memory: &mut RuleMemory,
+) -> Vec<Finding> {
+    let mut by_guest = Vec::new();
+    for (guest, finding) in found {
+        by_guest.push((guest.map(|i| context.guests[i].domain.key()), finding));
+    }
+    let interval = NewInterval {
+        found: by_guest,
+        now_ms: context.model.time_ms,
+        seconds: context.model.interval_s.unwrap_or(0.0),
+        exactly: context.options.input == InputKind::Live,
+    };
+    memory.take_interval(interval, |rule| match table::hold(rule) {
+        Hold::Once(_) if context.options.keep_events => Hold::Once(f64::INFINITY),
+        hold => hold,
+    })
 }
 
 /// A guest or the host that was watched for less time than rules need.
@@ -142,7 +151,7 @@ fn ask_all(context: &Context<'_>) -> Verdicts {
     }
     let mut found = Vec::new();
     for (guest, finding) in std::mem::take(&mut verdicts.found) {
-        let mut finding = Surroundings::of(context, guest, &finding).fit(finding);
+        let mut finding = Surroundings::new(context, guest, &finding).fit(finding);
         finding.fix = finding
             .fix
             .into_iter()

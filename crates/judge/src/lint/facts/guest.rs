@@ -65,7 +65,7 @@ pub(crate) struct GuestContext<'a> {
 
 impl<'a> GuestContext<'a> {
     pub fn new(model: &Model, index: usize, domain: &'a DomainModel) -> Self {
-        let mut config = GuestConfig::of(&domain.facts);
+        let mut config = GuestConfig::from_facts(&domain.facts);
         for name in enlightenments_in_use(domain) {
             config.hyperv.set(name, true);
         }
@@ -73,7 +73,7 @@ impl<'a> GuestContext<'a> {
         let offered = params.get(ENLIGHTENMENTS_OFFERED);
         Self {
             domain,
-            kind: GuestGuess::of(domain, &config),
+            kind: GuestGuess::new(domain, &config),
             emulated: emulation(domain),
             config,
             index,

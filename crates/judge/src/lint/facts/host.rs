@@ -113,7 +113,7 @@ impl<'a> Context<'a> {
 
     /// What the guests' waits are charged to.
     pub fn waits(&self) -> &Waits<'a> {
-        self.waits.get_or_init(|| Waits::of(self.model))
+        self.waits.get_or_init(|| Waits::new(self.model))
     }
 
     /// Where they may run after the plan.

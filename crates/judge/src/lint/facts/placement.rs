@@ -50,7 +50,7 @@ pub(crate) fn host_tasks_by_cpu(model: &Model, options: &Options) -> BTreeMap<u3
         *used.entry(task.last_cpu).or_default() += task.cpu_percent;
     }
     let disturbs = &options.thresholds.pinning.host_tasks;
-    used.retain(|_, percent| disturbs.of(*percent) >= Some(Severity::Warning));
+    used.retain(|_, percent| disturbs.severity(*percent) >= Some(Severity::Warning));
     used
 }
 
@@ -136,11 +136,7 @@ fn layout(
     let mut layout = GuestLayout {
         running: guest.running(),
         shape: shape(guest, count),
-        cells: if config.shown.cells {
-            Some(config.numa.cells.len())
-        } else {
-            None
-        },
+        cells: config.shown.cells.then_some(config.numa.cells.len()),
         threads: config.threads_per_core().unwrap_or(1),
         vcpus,
         runs_on: guest
@@ -164,12 +160,7 @@ fn layout(
         }
     }
     helpers(map, guest, options, &mut layout);
-    let mut helpers = layout.helpers.values();
-    let has_other_set =
-        helpers.any(|helper| helper.cpus.is_some() && helper.cpus.as_ref() != layout.vcpus.first());
-    let one_set =
-        guest.proxmox_id().is_some() && now.values().all(|set| now.values().next() == Some(set));
-    layout.pinning = if one_set && !has_other_set {
+    layout.pinning = if is_pinned_as_one(guest, &layout, &now) {
         Pinning::OneSet
     } else if !config.shown.pins && !measured {
         Pinning::PartlyKnown
@@ -177,6 +168,18 @@ fn layout(
         Pinning::Each
     };
     layout
+}
+
+/// Whether Proxmox pins all threads of a guest to one set of CPUs.
+fn is_pinned_as_one(
+    guest: &GuestContext<'_>,
+    layout: &GuestLayout,
+    now: &BTreeMap<u32, CpuSet>,
+) -> bool {
+    let mut helpers = layout.helpers.values().filter_map(|h| h.cpus.as_ref());
+    guest.proxmox_id().is_some()
+        && now.values().all(|set| now.values().next() == Some(set))
+        && helpers.all(|cpus| Some(cpus) == layout.vcpus.first())
 }
 
 /// The nodes that hold most of a guest's memory; where that is not known, those on which its vCPUs
@@ -260,7 +263,7 @@ fn load(thread: &ThreadModel, cpus: &CpuSet, options: &Options) -> HelperLoad {
         .thresholds
         .pinning
         .emulator
-        .of(thread.cpu.map_or(0.0, |c| c.busy()))
+        .severity(thread.cpu.map_or(0.0, |c| c.busy()))
         .is_some();
     if works && is_there {
         HelperLoad::Busy

@@ -36,7 +36,7 @@ impl Steps {
     }
 
     /// The severity of a figure; `None` below all steps.
-    pub fn of(&self, figure: f64) -> Option<Severity> {
+    pub fn severity(&self, figure: f64) -> Option<Severity> {
         match figure {
             f if f >= self.critical => Some(Severity::Critical),
             f if f >= self.warning => Some(Severity::Warning),
@@ -330,8 +330,8 @@ mod tests {
     #[test]
     fn a_config_file_may_set_one_step() {
         let t: Thresholds = toml::from_str("[timers]\nrtc = { warning = 2000.0 }\n").unwrap();
-        assert_eq!(t.timers.rtc.of(1500.0), None);
-        assert_eq!(t.timers.rtc.of(2500.0), Some(Severity::Warning));
+        assert_eq!(t.timers.rtc.severity(1500.0), None);
+        assert_eq!(t.timers.rtc.severity(2500.0), Some(Severity::Warning));
         assert!((t.timers.pit - TimerThresholds::default().pit).abs() < 1e-9);
         assert!(toml::from_str::<Thresholds>("[timers]\nrct = 1\n").is_err());
     }
@@ -340,7 +340,7 @@ mod tests {
     fn steps_grow() {
         let s = Steps::new(1.0, 2.0, 3.0);
         assert_eq!(
-            [0.5, 1.0, 2.5, 3.0].map(|x| s.of(x)),
+            [0.5, 1.0, 2.5, 3.0].map(|x| s.severity(x)),
             [
                 None,
                 Some(Severity::Info),

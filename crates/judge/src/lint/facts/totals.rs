@@ -100,8 +100,10 @@ impl Context<'_> {
         let cost = totals.cost?;
         let steps = &self.thresholds().cost;
         worst([
-            steps.of_one_cpu.of(cost),
-            guest.vcpus().and_then(|n| steps.of_vcpus.of(cost / n)),
+            steps.of_one_cpu.severity(cost),
+            guest
+                .vcpus()
+                .and_then(|n| steps.of_vcpus.severity(cost / n)),
         ])
     }
 
@@ -109,7 +111,7 @@ impl Context<'_> {
     pub fn severity_of_wait(&self, vcpu: &CpuShare) -> Option<Severity> {
         let t = &self.thresholds().pinning;
         if vcpu.wanted() >= t.busy {
-            t.wait.of(vcpu.wait_percent()?)
+            t.wait.severity(vcpu.wait_percent()?)
         } else {
             None
         }

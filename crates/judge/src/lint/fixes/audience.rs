@@ -18,7 +18,7 @@ pub(crate) struct Surroundings<'a> {
 
 impl<'a> Surroundings<'a> {
     /// Of a guest, or of all guests together where a finding is about the host or several guests.
-    pub fn of(ctx: &'a Context<'_>, guest: Option<usize>, finding: &Finding) -> Self {
+    pub fn new(ctx: &'a Context<'_>, guest: Option<usize>, finding: &Finding) -> Self {
         let guest = guest.and_then(|only| ctx.guests.get(only));
         let guests: Vec<&GuestContext<'_>> = match guest {
             Some(one) if finding.also.is_empty() => vec![one],

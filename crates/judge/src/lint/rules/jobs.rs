@@ -66,7 +66,8 @@ fn paid(job: &Job) -> Option<String> {
 fn not_converging(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let steps = &ctx.thresholds().jobs.dirtied;
     for job in &guest.domain.jobs {
-        let Some(severity) = dirtied_percent(job).and_then(|percent| steps.of(percent)) else {
+        let Some(severity) = dirtied_percent(job).and_then(|percent| steps.severity(percent))
+        else {
             continue;
         };
         // What the guest writes is above the threshold already.

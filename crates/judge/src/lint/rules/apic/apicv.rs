@@ -2,10 +2,10 @@
 
 use crate::figures::figure;
 use crate::lint::facts::{
-    Confidence, Context, Finding, GuestContext, Severity, Verdicts, apic_parameter,
+    Confidence, Context, EventTotals, Finding, GuestContext, Severity, Verdicts, apic_parameter,
 };
 use crate::lint::fixes;
-use crate::model::{AccessRow, ExitKind, total};
+use crate::model::{AccessRow, ExitKind, GuestConfig, total};
 use kvm::{Isa, Space};
 
 /// With fewer work exits per second, nothing can be said of how interrupts are delivered.
@@ -20,10 +20,7 @@ const WARNING_COST_PERCENT: f64 = 2.0;
 /// `synic_update_vector`).
 pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let isa = ctx.isa(guest);
-    let config = &guest.config;
-    let inhibits =
-        config.enlightened("synic") == Some(true) && config.enlightened("avic") == Some(false);
-    if !inhibits || isa == Some(Isa::Arm64) {
+    if !has_synic_without_avic(&guest.config) || isa == Some(Isa::Arm64) {
         return;
     }
     // Without APICv, on this hardware or by a module parameter, a fix gains nothing.
@@ -53,14 +50,12 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
             kvm_apicv_inhibit_changed does)",
         );
     }
-    let faults = guest.exits(&[ExitKind::MemoryFault]);
-    let confidence = if signs.is_empty() {
-        Confidence::Low
-    } else if available == Some(true) {
-        Confidence::High
-    } else {
-        Confidence::Medium
+    let confidence = match available {
+        _ if signs.is_empty() => Confidence::Low,
+        Some(true) => Confidence::High,
+        _ => Confidence::Medium,
     };
+    let faults = guest.exits(&[ExitKind::MemoryFault]);
     // An inhibited APICv leaves the page unmapped: where no address is known, many faults are its.
     let is_storm = faults.per_vcpu >= Some(ctx.thresholds().apic.page_faults)
         && signs.len() == 1
@@ -81,16 +76,7 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
         figure(work as f64),
         guest.window()
     )];
-    for sign in &signs {
-        evidence.push(sign.describe(guest, "exits", "that occur only without acceleration"));
-    }
-    if signs.is_empty() {
-        evidence.push(kicks.describe(
-            guest,
-            "host interrupts",
-            "in the running guest, which only suggest it",
-        ));
-    }
+    evidence.extend(describe_signs(guest, &signs, &kicks));
     let module = apic_parameter(isa.or(Some(Isa::Vmx))).unwrap_or_default();
     evidence.push(format!("look at: cat /sys/module/{module}"));
     let mut fix = fixes::hyperv::enable(guest, &["avic"]);
@@ -101,6 +87,26 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
         marks: signs.into_iter().flat_map(|sign| sign.marks).collect(),
         ..found
     });
+}
+
+fn has_synic_without_avic(config: &GuestConfig) -> bool {
+    config.enlightened("synic") == Some(true) && config.enlightened("avic") == Some(false)
+}
+
+fn describe_signs(
+    guest: &GuestContext<'_>,
+    signs: &[EventTotals],
+    kicks: &EventTotals,
+) -> Vec<String> {
+    if signs.is_empty() {
+        let only = "in the running guest, which only suggest it";
+        return vec![kicks.describe(guest, "host interrupts", only)];
+    }
+    let only = "that occur only without acceleration";
+    signs
+        .iter()
+        .map(|sign| sign.describe(guest, "exits", only))
+        .collect()
 }
 
 /// The exits for work of a guest that has enough of them and none of an accelerated APIC.

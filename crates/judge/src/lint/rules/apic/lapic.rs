@@ -105,7 +105,7 @@ pub(super) fn ipis(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     let Some(per_vcpu) = sent.per_vcpu_or_tell(guest, verdicts) else {
         return;
     };
-    let Some(mut severity) = steps.of(per_vcpu) else {
+    let Some(mut severity) = steps.severity(per_vcpu) else {
         return;
     };
     if confidence == Confidence::Low {

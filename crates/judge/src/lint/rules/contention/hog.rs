@@ -164,7 +164,7 @@ fn judge_vcpu<'a>(
     // Less is usual, and evidence of the wait alone.
     let steps = &ctx.thresholds().pinning.wait;
     let severity = steps
-        .of(100.0 * by_tasks / cpu.wanted())
+        .severity(100.0 * by_tasks / cpu.wanted())
         .filter(|severity| *severity > Severity::Info)?;
     if by_tasks * 2.0 >= cpu.wait? {
         Some(DelayedVcpu {

@@ -172,7 +172,7 @@ fn disturbed<'a>(
         return None;
     }
     let used = used_by_tasks(ctx, cpu);
-    let severity = t.host_tasks.of(used)?;
+    let severity = t.host_tasks.severity(used)?;
     let is_busy = vcpu.cpu.is_none_or(|c| c.busy() >= MIN_BUSY_PERCENT);
     // It may wait for another guest.
     let threads = ctx
@@ -250,7 +250,7 @@ fn noise_on(ctx: &Context<'_>, thread: &ThreadModel, cpu: &CpuModel) -> Option<N
     let number = cpu.cpu;
     let mut evidence = Vec::new();
     let rate = cpu.device_irq_rate.unwrap_or(0.0);
-    let devices = t.isolated_irqs.of(rate);
+    let devices = t.isolated_irqs.severity(rate);
     if devices.is_some() {
         evidence.push(format!(
             "{} device interrupts/s on isolated CPU {number}, to which {} is pinned",
@@ -263,7 +263,7 @@ fn noise_on(ctx: &Context<'_>, thread: &ThreadModel, cpu: &CpuModel) -> Option<N
         tasks_on(ctx, number).filter(|task| task.kernel).collect();
     let tasks_percent: f64 = kernel_tasks.iter().map(|task| task.cpu_percent).sum();
     let share = interrupts + tasks_percent;
-    let work = t.isolated_cpu.of(share);
+    let work = t.isolated_cpu.severity(share);
     if work.is_some() {
         evidence.push(format!(
             "kernel work takes {} % of isolated CPU {number}: interrupts {} %, {}",

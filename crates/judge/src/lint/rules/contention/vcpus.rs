@@ -166,7 +166,7 @@ fn crowd<'a>(
         wait,
         wait_percent,
     };
-    Some((t.overcommit.of(ratio)?.min(most), ratio, crowd))
+    Some((t.overcommit.severity(ratio)?.min(most), ratio, crowd))
 }
 
 pub(super) fn quota(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -178,7 +178,7 @@ pub(super) fn quota(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
         let periods = 100.0 * group.throttled as f64 / group.periods.max(1) as f64;
         if time >= t.throttled_time {
             stops.push((Severity::Critical, time, (periods, group)));
-        } else if let Some(severity) = t.throttled.of(periods) {
+        } else if let Some(severity) = t.throttled.severity(periods) {
             stops.push((severity, time, (periods, group)));
         }
     }

@@ -134,7 +134,7 @@ pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     // Its accesses are work that the guest wants done.
     let by_cost = accesses
         .cost
-        .and_then(|cost| ctx.thresholds().cost.of_one_cpu.of(cost));
+        .and_then(|cost| ctx.thresholds().cost.of_one_cpu.severity(cost));
     let severity = by_cost.unwrap_or_default().min(Severity::Warning);
     let found =
         Finding::new(severity, Confidence::High, evidence, vec![change]).caused_by(accesses);
@@ -247,7 +247,7 @@ pub(super) fn serial(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
         return stream(ctx, guest, verdicts);
     };
     let ms = burst.ns as f64 / 1e6;
-    let Some(severity) = t.burst_ms.of(ms) else {
+    let Some(severity) = t.burst_ms.severity(ms) else {
         return;
     };
     let wakeups = row

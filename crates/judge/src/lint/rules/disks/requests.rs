@@ -111,7 +111,7 @@ pub(super) fn flushes(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     }) else {
         return;
     };
-    let Some(severity) = t.flush_time.of(percent) else {
+    let Some(severity) = t.flush_time.severity(percent) else {
         return;
     };
     let evidence = vec![
@@ -209,7 +209,7 @@ pub(super) fn throttled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     else {
         return;
     };
-    let Some(severity) = steps.of(*percent) else {
+    let Some(severity) = steps.severity(*percent) else {
         return;
     };
     let unit = if limit.contains("bytes") {
@@ -253,7 +253,7 @@ pub(super) fn is_at_limit(ctx: &Context<'_>, guest: &GuestContext<'_>) -> bool {
     let steps = &ctx.thresholds().disks.throttled;
     at_limits(guest)
         .iter()
-        .any(|at| steps.of(at.percent).is_some())
+        .any(|at| steps.severity(at.percent).is_some())
 }
 
 /// What the guest's disks use of each limit that is set.
@@ -367,7 +367,7 @@ pub(super) fn latency(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
         return;
     };
     // The whole wait is less than a finding needs in any case.
-    if requests.ops < t.timed_ops || t.outside_us.of(requests.mean_us).is_none() {
+    if requests.ops < t.timed_ops || t.outside_us.severity(requests.mean_us).is_none() {
         return;
     }
     let Some(disks) = &guest.domain.host_disks else {
@@ -378,7 +378,7 @@ pub(super) fn latency(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     };
     let outside_us = requests.mean_us - host_requests.mean_us;
     let percent = 100.0 * outside_us / requests.mean_us;
-    let Some(severity) = t.outside_us.of(outside_us) else {
+    let Some(severity) = t.outside_us.severity(outside_us) else {
         return;
     };
     if host_requests.ops < t.timed_ops.max(MIN_SEEN_SHARE * requests.ops)
@@ -407,19 +407,12 @@ pub(super) fn latency(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
         }),
     ]);
     let submitter = submitter.map(|(who, _)| who);
-    let timed = guest
-        .domain
-        .disks
-        .iter()
-        .filter(|disk| disk.slowest_us().is_some());
+    let disks = guest.domain.disks.iter();
+    let timed = disks.filter(|disk| disk.slowest_us().is_some());
+    let fix = faster_requests(submitter);
     verdicts.find(Finding {
         marks: timed.flat_map(mark).collect(),
-        ..Finding::new(
-            severity,
-            Confidence::Medium,
-            evidence,
-            faster_requests(submitter),
-        )
+        ..Finding::new(severity, Confidence::Medium, evidence, fix)
     });
 }
 
@@ -450,7 +443,7 @@ pub(super) fn slow_storage(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
             .disks
             .iter()
             .filter_map(DiskRates::slowest_us)
-            .any(|us| t.storage_us.of(us).is_some());
+            .any(|us| t.storage_us.severity(us).is_some());
         if slow {
             verdicts.cannot_tell(NOT_TIMED);
         }
@@ -462,7 +455,7 @@ pub(super) fn slow_storage(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
     let Some((disk, us)) = timed.max_by(|a, b| a.1.total_cmp(&b.1)) else {
         return;
     };
-    let Some(severity) = t.storage_us.of(us) else {
+    let Some(severity) = t.storage_us.severity(us) else {
         return;
     };
     let evidence = vec![device(disk)];

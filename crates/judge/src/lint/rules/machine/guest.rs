@@ -60,7 +60,7 @@ pub(super) fn memory_stall(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
     let Some(waits) = guest.domain.pressure else {
         return;
     };
-    let Some(severity) = ctx.thresholds().machine.memory_stall.of(waits.memory) else {
+    let Some(severity) = ctx.thresholds().machine.memory_stall.severity(waits.memory) else {
         return;
     };
     let evidence = known([
@@ -130,7 +130,10 @@ pub(super) fn faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
     if !vmx {
         // On AMD and arm64 one exit reason covers faults and emulated memory.
         if !guest.has_accesses(Space::Mmio) && ctx.is_file() && guest.domain.places.is_empty() {
-            if faults.per_vcpu.is_some_and(|per| steps.of(per).is_none()) {
+            if faults
+                .per_vcpu
+                .is_some_and(|per| steps.severity(per).is_none())
+            {
                 return;
             }
             return verdicts.cannot_tell(
@@ -145,7 +148,7 @@ pub(super) fn faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
         faults.cost = faults.cost.map(|c| (c - mmio.cost.unwrap_or(0.0)).max(0.0));
     }
     let per_vcpu = faults.per_vcpu_or_tell(guest, verdicts);
-    let Some(mut severity) = per_vcpu.and_then(|per_vcpu| steps.of(per_vcpu)) else {
+    let Some(mut severity) = per_vcpu.and_then(|per_vcpu| steps.severity(per_vcpu)) else {
         return;
     };
     if faults.cost.is_some_and(|c| c >= COST_WARNING) {

@@ -78,7 +78,7 @@ fn running_helpers(
         let only_there = !shared.is_empty() && mask.is_subset(single);
         let is_there = only_there || thread.place.cpu.is_some_and(|c| shared.contains(c));
         let busy = thread.cpu.map_or(0.0, |c| c.busy());
-        let mut severity = ctx.thresholds().pinning.emulator.of(busy);
+        let mut severity = ctx.thresholds().pinning.emulator.severity(busy);
         if only_there {
             severity = severity.or(Some(Severity::Info));
         }

@@ -107,7 +107,7 @@ pub(super) fn pauses(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
         return;
     };
     let t = &ctx.thresholds().scheduling;
-    let Some(severity) = t.pause.of(per_vcpu) else {
+    let Some(severity) = t.pause.severity(per_vcpu) else {
         return;
     };
     let wait = guest.domain.vcpu_wait_percent();
@@ -153,7 +153,7 @@ fn severity(ctx: &Context<'_>, seconds: f64, thread: &ThreadModel) -> Option<Sev
     if moves.cross_node as f64 / seconds >= t.far_migrations {
         return Some(Severity::Critical);
     }
-    let severity = t.migrations.of(rate);
+    let severity = t.migrations.severity(rate);
     if moves.cross_llc as f64 / seconds >= t.far_migrations {
         return severity.max(Some(Severity::Warning));
     }
@@ -303,7 +303,7 @@ pub(super) fn halt_poll(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     else {
         return;
     };
-    let Some(severity) = t.halt_poll.of(percent) else {
+    let Some(severity) = t.halt_poll.severity(percent) else {
         return;
     };
     let idle = ctx.model.host.usage().map(|h| h.idle);

@@ -39,7 +39,7 @@ pub(super) fn acpi_pm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     }
     let by_rate = reads
         .per_vcpu
-        .and_then(|r| t.acpi_pm_per_vcpu.of(r))
+        .and_then(|r| t.acpi_pm_per_vcpu.severity(r))
         .map(|s| {
             // A kernel without kvm_exit gives no share to test.
             let share = reads.exit_share.unwrap_or(100.0);
@@ -85,7 +85,7 @@ pub(super) fn rtc(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
     let Some(rate) = accesses.rate_or_tell(guest, verdicts) else {
         return;
     };
-    let Some(by_rate) = ctx.thresholds().timers.rtc.of(rate) else {
+    let Some(by_rate) = ctx.thresholds().timers.rtc.severity(rate) else {
         return;
     };
     let severity =
@@ -180,7 +180,7 @@ pub(super) fn clock(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     let Some(rate) = named.rate_or_tell(guest, verdicts) else {
         return;
     };
-    let mut severity = t.hpet.of(rate);
+    let mut severity = t.hpet.severity(rate);
     if named.per_vcpu >= Some(t.hpet_per_vcpu) {
         let by_cost = ctx.severity_by_cost(guest, &named);
         severity = worst([severity, Some(Severity::Info), by_cost]);
@@ -246,7 +246,7 @@ pub(super) fn idle_cost(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     if !spare || cpu >= t.idle_guest_cpu || main >= ctx.thresholds().machine.main_loop {
         return;
     }
-    let Some(severity) = t.hpet_idle_main.of(main) else {
+    let Some(severity) = t.hpet_idle_main.severity(main) else {
         return;
     };
     let evidence = vec![
@@ -272,7 +272,8 @@ pub(super) fn idle_cost(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
 pub(super) fn tsc_page(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let reads = guest.msrs(Direction::Read, |msr| msr == TIME_REF_COUNT);
     let rate = reads.rate_or_tell(guest, verdicts);
-    let Some(severity) = rate.and_then(|r| ctx.thresholds().timers.time_ref_count.of(r)) else {
+    let Some(severity) = rate.and_then(|r| ctx.thresholds().timers.time_ref_count.severity(r))
+    else {
         return;
     };
     let evidence = vec![

@@ -45,28 +45,8 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
         }
         return;
     }
-    let mut evidence = Vec::new();
     let io = unnamed_ports(ctx, guest);
-    if let Some(io) = &io {
-        evidence.push(io.describe(guest, "port exits", ""));
-        evidence.push(
-            "the figures do not name the ports, by which Windows keeps time here (the ioport table \
-                does)"
-                .into(),
-        );
-    }
-    if hidden {
-        evidence.push(hyperv::HYPERVISOR_OFF.to_owned());
-    }
-    if !missing.is_empty() {
-        let missing = missing.join(", ");
-        evidence.push(format!("missing from the configuration: {missing}"));
-    }
-    evidence.push(format!(
-        "the guest counts as Windows because {}",
-        guest.kind.reasons.join(", ")
-    ));
-    evidence.extend(decided_elsewhere(guest));
+    let evidence = evidence(guest, io.as_ref(), &missing);
     let severity = match &io {
         Some(io) => Severity::Warning.max(ctx.severity_by_cost(guest, io).unwrap_or_default()),
         None => Severity::default(),
@@ -85,6 +65,27 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
         found = found.saying(NO_SYNTHETIC_TIMERS);
     }
     verdicts.find(found);
+}
+
+fn evidence(guest: &GuestContext<'_>, io: Option<&EventTotals>, missing: &[&str]) -> Vec<String> {
+    let mut evidence = Vec::new();
+    if let Some(io) = io {
+        let unnamed = "the figures do not name the ports, by which Windows keeps time here (the \
+            ioport table does)";
+        evidence.push(io.describe(guest, "port exits", ""));
+        evidence.push(unnamed.into());
+    }
+    if guest.config.hypervisor_hidden {
+        evidence.push(hyperv::HYPERVISOR_OFF.to_owned());
+    }
+    if !missing.is_empty() {
+        let missing = missing.join(", ");
+        evidence.push(format!("missing from the configuration: {missing}"));
+    }
+    let reasons = guest.kind.reasons.join(", ");
+    evidence.push(format!("the guest counts as Windows because {reasons}"));
+    evidence.extend(decided_elsewhere(guest));
+    evidence
 }
 
 /// Many exits for ports that no table names: in this configuration they are the timers'.

@@ -29,7 +29,7 @@ pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
     {
         return;
     }
-    let Some(severity) = t.idle_halts_per_vcpu.of(rate) else {
+    let Some(severity) = t.idle_halts_per_vcpu.severity(rate) else {
         return;
     };
     let timers = guest.devices(Space::Pio, |n| n == "rtc").rate_or_zero()
@@ -116,11 +116,8 @@ pub(super) fn tick_storm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     let Some(seconds) = guest.seconds else { return };
     let rate = all.rate_or_zero();
     let mean = rate / vcpus;
-    let Some(hz) = TICK_RATES_HZ
-        .iter()
-        .copied()
-        .find(|hz| (mean / hz - 1.0).abs() <= MEAN_TOLERANCE)
-    else {
+    let mut tick_rates = TICK_RATES_HZ.into_iter();
+    let Some(hz) = tick_rates.find(|hz| (mean / hz - 1.0).abs() <= MEAN_TOLERANCE) else {
         return;
     };
     let mut severity = Severity::Info;
@@ -150,17 +147,9 @@ pub(super) fn tick_storm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
             figure(cpu)
         ),
     ];
-    let look = fixes::inside(
-        guest,
-        "cat /proc/cmdline; grep -E 'CONFIG_(NO_HZ|HZ)' \
-        /boot/config-$(uname -r)",
-    );
-    let fix = vec![
-        look,
-        fixes::advice(
-            "Remove nohz=off from the guest's kernel command line, \
-        unless it does real-time work",
-        ),
-    ];
+    let look = "cat /proc/cmdline; grep -E 'CONFIG_(NO_HZ|HZ)' /boot/config-$(uname -r)";
+    let advice = "Remove nohz=off from the guest's kernel command line, unless it does real-time \
+        work";
+    let fix = vec![fixes::inside(guest, look), fixes::advice(advice)];
     verdicts.find(Finding::new(severity, confidence, evidence, fix).caused_by(all));
 }
