@@ -1,7 +1,7 @@
 //! The live host: starts the engine and the sources, and stops on a signal.
 
 use super::batch::BatchPrinter;
-use super::{keep, say, say_kept};
+use super::{give_up_all_but, say, say_kept};
 use crate::cli::Settings;
 use crate::cli::args::{BatchArgs, EngineChoice};
 use crate::ui::EngineDetail;
@@ -52,7 +52,7 @@ pub fn start_with(settings: &Settings, files: Option<CapabilitySet>, at_once: bo
     let libvirt = Libvirt::start(settings.libvirt_uri.clone(), at_once);
     let start = rights::for_start(asks_monitors);
     match files {
-        Some(files) => keep(start | files),
+        Some(files) => give_up_all_but(start | files),
         None => say_kept(rights::give_up_root(start)),
     }
     let discovery = Discovery::begin(&paths);
@@ -87,7 +87,9 @@ pub fn start_with(settings: &Settings, files: Option<CapabilitySet>, at_once: bo
             say(&format!("{option}: {}; {}", why.cause, why.fix));
         }
     }
-    keep(rights::for_sampling(kind, asks_monitors) | files.unwrap_or(CapabilitySet::empty()));
+    give_up_all_but(
+        rights::for_sampling(kind, asks_monitors) | files.unwrap_or(CapabilitySet::empty()),
+    );
     // libvirt starts ssh, or a user's own daemon, for URIs of that kind.
     let has_uri =
         settings.libvirt_uri.is_some() || std::env::var_os("LIBVIRT_DEFAULT_URI").is_some();

@@ -21,7 +21,7 @@ pub(crate) mod screen;
 use crate::cli::args::{BatchArgs, ChoiceArgs, Cli, Command, SamplingArgs, ScreenArgs};
 use crate::cli::{Settings, config};
 use clap::{CommandFactory, Parser};
-use rights::{LaterCalls, for_files};
+use rights::LaterCalls;
 use rustix::thread::CapabilitySet;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write as _};
@@ -158,7 +158,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<u8> {
 /// started it, or writes nothing.
 fn only_files(inputs: &[PathBuf], output: Option<&Path>) {
     match output {
-        Some(_) => keep(for_files(inputs, output)),
+        Some(_) => give_up_all_but(rights::for_files(inputs, output)),
         None => say_kept(rights::keep_to_read(inputs)),
     }
     rights::forbid_system_calls(LaterCalls::default());
@@ -174,7 +174,7 @@ fn screen_folder(args: &BatchArgs) -> Option<&'static Path> {
 }
 
 /// The calling thread gives up all rights but these.
-fn keep(rights: CapabilitySet) {
+fn give_up_all_but(rights: CapabilitySet) {
     say_kept(rights::keep(rights));
 }
 

@@ -6,7 +6,6 @@ use crate::cli::args::RecordArgs;
 use ::report::text;
 use anyhow::Context as _;
 use judge::figures;
-use rights::for_files;
 use sample::Feed;
 use session::{Limits, Recorder};
 use std::time::Duration;
@@ -30,7 +29,7 @@ pub fn run(args: &RecordArgs, settings: &Settings) -> anyhow::Result<u8> {
     if let Some(note) = recorder.note() {
         say(note);
     }
-    let files = for_files(&[], Some(folder_of(&args.file)));
+    let files = rights::for_files(&[], Some(folder_of(&args.file)));
     let live = live::start_with(settings, Some(files), false);
     live::stop_on_signals(live.commands, None)?;
     let mut feed = live.feed;

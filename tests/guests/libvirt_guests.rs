@@ -5,7 +5,7 @@ use crate::common;
 use crate::common::libvirt::{self, Domain, Setup};
 use crate::common::watch::Watch;
 use engine::bpf::BpfEngine;
-use judge::model::{Base, ExitRateSource, Model};
+use judge::model::{Base, ExitRate, ExitRateSource, Model};
 use live::metadata::libvirt::Libvirt;
 use live::{
     Collector, CollectorCommand, CollectorOptions, LibvirtAndQmp, MonitorUse, SystemPaths, topology,
@@ -495,28 +495,27 @@ fn exit_rates_while_tracing_goes_off_and_on() {
         return common::skipped(TEST, "neither QEMU nor debugfs gives KVM's counters here");
     }
     let pid = i32::try_from(guest.pid()).expect("a PID");
-    let mut rates =
-        |collector: &mut Collector, seconds: u32| -> Vec<(Option<f64>, ExitRateSource)> {
-            (0..seconds)
-                .map(|_| {
-                    std::thread::sleep(Duration::from_secs(1));
-                    let sample = collector.tick();
-                    let model = Model::new(&sample, Base::Previous(&before));
-                    before = sample;
-                    model
-                        .domains
-                        .iter()
-                        .find(|d| d.facts.pid == Some(pid))
-                        .expect("the guest")
-                        .exit_rate
-                })
-                .collect()
-        };
+    let mut rates = |collector: &mut Collector, seconds: u32| -> Vec<ExitRate> {
+        (0..seconds)
+            .map(|_| {
+                std::thread::sleep(Duration::from_secs(1));
+                let sample = collector.tick();
+                let model = Model::new(&sample, Base::Previous(&before));
+                before = sample;
+                model
+                    .domains
+                    .iter()
+                    .find(|d| d.facts.pid == Some(pid))
+                    .expect("the guest")
+                    .exit_rate
+            })
+            .collect()
+    };
     // The firmware takes seconds; the guest's own loop exits to the VMM all the time.
     let until = Instant::now() + Duration::from_secs(60);
     while !rates(&mut collector, 1)
         .iter()
-        .any(|(rate, _)| rate.is_some_and(|r| r > 5000.0))
+        .any(|rate| rate.per_second > Some(5000.0))
     {
         assert!(
             Instant::now() < until,
@@ -527,8 +526,7 @@ fn exit_rates_while_tracing_goes_off_and_on() {
         .execute(CollectorCommand::Level(EngineLevel::None))
         .expect("tracing off");
     let untraced = rates(&mut collector, 7);
-    let counted =
-        |r: &(Option<f64>, ExitRateSource)| r.1 == ExitRateSource::Counters && r.0 > Some(100.0);
+    let counted = |r: &ExitRate| r.source == ExitRateSource::Counters && r.per_second > Some(100.0);
     assert!(
         untraced[5..].iter().all(counted),
         "KVM's counters: {untraced:?}"
@@ -537,8 +535,9 @@ fn exit_rates_while_tracing_goes_off_and_on() {
         .execute(CollectorCommand::Level(EngineLevel::Full))
         .expect("tracing on");
     let traced = rates(&mut collector, 4);
-    let by_events = |r: &(Option<f64>, ExitRateSource)| {
-        matches!(r.1, ExitRateSource::Traced | ExitRateSource::Userspace) && r.0 > Some(100.0)
+    let by_events = |r: &ExitRate| {
+        matches!(r.source, ExitRateSource::Traced | ExitRateSource::Userspace)
+            && r.per_second > Some(100.0)
     };
     assert!(
         traced[1..].iter().all(by_events),
@@ -552,8 +551,11 @@ fn exit_rates_while_tracing_goes_off_and_on() {
         again[5..].iter().all(counted),
         "KVM's counters again: {again:?}"
     );
-    let highest = |rates: &[(Option<f64>, ExitRateSource)]| {
-        rates.iter().filter_map(|r| r.0).fold(0.0, f64::max)
+    let highest = |rates: &[ExitRate]| {
+        rates
+            .iter()
+            .filter_map(|r| r.per_second)
+            .fold(0.0, f64::max)
     };
     assert!(
         highest(&again) < 3.0 * highest(&untraced),

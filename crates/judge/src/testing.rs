@@ -37,7 +37,7 @@ impl FixtureModel for Fixture {
                 } else {
                     1.0
                 };
-                d.exit_rate.0 = d.exit_rate.0.map(|r| r * wave);
+                d.exit_rate.per_second = d.exit_rate.per_second.map(|r| r * wave);
             }
             history.push(&model);
         }

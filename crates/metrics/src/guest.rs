@@ -77,10 +77,10 @@ impl GuestMetrics {
                 )
             }),
         );
-        let to_vmm = model.userspace.iter().filter(|(vcpu, ..)| vcpu.is_none());
+        let to_vmm = model.userspace.iter().filter(|row| row.vcpu.is_none());
         self.userspace.add(
             now_ns,
-            to_vmm.map(|(_, reason, count)| ([userspace_exit::display(*reason)], untimed(*count))),
+            to_vmm.map(|row| ([userspace_exit::display(row.reason)], untimed(row.count))),
         );
     }
 

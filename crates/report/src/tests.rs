@@ -9,7 +9,7 @@ use judge::lint::{
     CannotTell, Confidence, Finding, Fix, FixKind, Lasting, Report, RuleId, Severity, StillWatched,
     Target,
 };
-use judge::model::{Base, Model, TaskGroup};
+use judge::model::{Base, Model, TaskGroup, UserspaceExits};
 use judge::testing::FixtureModel as _;
 use sample::{Direction, EngineKind, SourceId, SourceStatus};
 use serde_json::Value;
@@ -184,7 +184,13 @@ fn full() -> Model {
         ("halt_poll_success_ns".to_string(), 0.0),
     ]
     .into();
-    d.userspace = vec![(None, 2, 256_738), (Some(0), 2, 256_738), (None, -4, 3)];
+    d.userspace = [(None, 2, 256_738), (Some(0), 2, 256_738), (None, -4, 3)]
+        .map(|(vcpu, reason, count)| UserspaceExits {
+            vcpu,
+            reason,
+            count,
+        })
+        .into();
     d.disks = vec![judge::model::DiskRates {
         name: "vda".into(),
         read_ops: 100.0,

@@ -3,7 +3,9 @@
 use super::table::{Column, cut, or_dash, spread, table, wrapped};
 use super::{View, counter_tables, findings_text};
 use judge::figures::{bytes, count, duration, micros, or_unknown, percent, rate, seconds};
-use judge::model::{AccessRow, CpuShare, DomainModel, ExitRow, ExitTable, Model, ThreadModel};
+use judge::model::{
+    AccessRow, CpuShare, DomainModel, ExitRow, ExitTable, Model, ThreadModel, UserspaceExits,
+};
 use kvm::{Space, userspace_exit};
 use sample::{DomainState, EngineKind, SourceState, SourceStatus};
 use std::collections::HashSet;
@@ -206,7 +208,9 @@ fn domains(guests: &[&DomainModel], m: &Model) -> String {
         ("WAIT%", |(d, ..)| {
             or_unknown(d.worst_wait().map(|(_, wait)| wait), percent)
         }),
-        ("EXITS/s", |(d, ..)| or_unknown(d.exit_rate.0, rate)),
+        ("EXITS/s", |(d, ..)| {
+            or_unknown(d.exit_rate.per_second, rate)
+        }),
         ("<TOP EXIT", |(_, top, ..)| or_dash(top.map(|r| &r.reason))),
         ("%", |(_, top, ..)| {
             or_unknown(
@@ -276,12 +280,10 @@ fn details(d: &DomainModel, rows: usize) -> String {
         let all: Vec<_> = d.accesses.iter().filter(|a| a.space == space).collect();
         out.push_str(&accesses(head, &all, rows));
     }
-    let userspace: Vec<_> = d.userspace.iter().filter(|u| u.0.is_none()).collect();
-    let columns: &[Column<&(Option<u32>, i32, u64)>] = &[
-        ("<TO THE VMM", |(_, reason, _)| {
-            userspace_exit::display(*reason)
-        }),
-        ("COUNT", |(.., count)| count.to_string()),
+    let userspace: Vec<_> = d.userspace.iter().filter(|u| u.vcpu.is_none()).collect();
+    let columns: &[Column<&UserspaceExits>] = &[
+        ("<TO THE VMM", |row| userspace_exit::display(row.reason)),
+        ("COUNT", |row| row.count.to_string()),
     ];
     out + &table(2, &userspace, rows, columns)
 }

@@ -4,17 +4,17 @@
 use super::back_in_time;
 use super::feeder_thread::run_feeder;
 use crate::cli::{Settings, config};
-use crate::command::live::{self, LiveHost};
-use crate::command::{HERE, keep};
+use crate::command::live;
+use crate::command::{HERE, give_up_all_but};
 use crate::ui::{self, Control, EngineDetail, ScreenEvent, ScreenHandlers, ScreenSession, Tick};
 use ::live::{CollectorCommand, MonitorUse};
 use judge::analysis::{DomainFilter, Pipeline};
-use rights::for_files;
 use sample::Feed;
 use session::KeptSamples;
 use session::recording_feed::{RecordingFeed, RecordingRequest};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Memory for the samples that the screen can go back to.
@@ -23,44 +23,29 @@ const KEPT_BYTES: u64 = 16 << 20;
 /// `kvmtop`.
 pub fn live(settings: &Settings) -> anyhow::Result<u8> {
     // What the screen writes goes into the current folder.
-    let files = for_files(&[], Some(HERE.as_ref()));
-    let LiveHost {
-        feed: collector,
-        commands,
-    } = live::start_with(settings, Some(files), false);
-    let (recording, recording_requests) = channel();
-    let filter = settings.domains.clone();
-    let select = Box::new(move |sample: &_| filter.apply(sample));
+    let file_rights = rights::for_files(&[], Some(HERE.as_ref()));
+    let host = live::start_with(settings, Some(file_rights), false);
+    let (record, recording_requests) = channel();
+    let (replay, replay_requests) = channel();
     let kept = KeptSamples::new(KEPT_BYTES);
+    let filter = settings.domains.clone();
     let samples = RecordingFeed::new(
-        collector,
+        host.feed,
         recording_requests,
         settings.limits,
-        select,
+        Box::new(move |sample: &_| filter.apply(sample)),
         kept.clone(),
     );
-    let (pipeline, filter) = (
-        Pipeline::new(settings.findings.clone()),
-        settings.domains.clone(),
-    );
-    let (show, shown) = sync_channel::<SyncSender<ScreenEvent>>(1);
-    let (pushed, rules) = (kept.clone(), settings.findings.clone());
-    let select_guests = settings.domains.clone();
-    // The rights for sampling stay with this thread; the threads of the screen start without them.
-    let sampling = std::thread::Builder::new()
-        .name("kvmtop/collect".into())
-        .spawn(move || {
-            if let Ok(events) = shown.recv() {
-                feed(samples, pipeline, &filter, &pushed, &events);
-            }
-        })?;
-    keep(files);
-    let control = control(commands, recording, settings.engine_detail.clone());
-    let (replay, requests) = channel();
+    // The rights for sampling stay with the thread that takes the samples; this one and the
+    // screen's threads, which begin later, go on without them.
+    let (sampling, screen) = start_sampling(samples, kept.clone(), settings)?;
+    give_up_all_but(file_rights);
+    let rules = settings.findings.clone();
+    let filter = settings.domains.clone();
     let feeder = move |events: SyncSender<ScreenEvent>| {
-        // It ends when the screen does, and closes what it has in the kernel before.
-        if show.send(events.clone()).is_ok() {
-            back_in_time::serve(&kept, &rules, &select_guests, &requests, &events);
+        if screen.send(events.clone()).is_ok() {
+            back_in_time::serve(&kept, &rules, &filter, &replay_requests, &events);
+            // The screen has ended. Sampling removes its programs from the kernel before it ends.
             let _ = sampling.join();
         }
     };
@@ -70,6 +55,7 @@ pub fn live(settings: &Settings) -> anyhow::Result<u8> {
         ..ScreenSession::default()
     };
     let config_file = settings.config_file.clone();
+    let control = control(host.commands, record, settings.engine_detail.clone());
     let handlers = ScreenHandlers {
         control: Some(Box::new(control)),
         keep: Some(Box::new(move |choices| {
@@ -79,6 +65,26 @@ pub fn live(settings: &Settings) -> anyhow::Result<u8> {
     };
     ui::run(&settings.screen, session, handlers, feeder)?;
     Ok(0)
+}
+
+/// Starts the thread that takes samples and judges them, once it is told where the screen takes its
+/// events.
+fn start_sampling(
+    samples: impl Feed + Send + 'static,
+    kept: KeptSamples,
+    settings: &Settings,
+) -> anyhow::Result<(JoinHandle<()>, SyncSender<SyncSender<ScreenEvent>>)> {
+    let (screen, screens) = sync_channel::<SyncSender<ScreenEvent>>(1);
+    let pipeline = Pipeline::new(settings.findings.clone());
+    let filter = settings.domains.clone();
+    let sampling = std::thread::Builder::new()
+        .name("kvmtop/collect".into())
+        .spawn(move || {
+            if let Ok(events) = screens.recv() {
+                feed(samples, pipeline, &filter, &kept, &events);
+            }
+        })?;
+    Ok((sampling, screen))
 }
 
 /// Judges the samples of a feed for the screen until one of them ends. A screen that is slow to

@@ -10,43 +10,59 @@ pub struct ColumnLayout {
     /// Whether its text is aligned to the right.
     pub right: bool,
     /// When room is short, the highest is left out first; 0 always stays.
-    pub priority: u8,
+    pub drop_order: u8,
 }
 
 /// A column of text.
-pub const fn left(width: u16, grow: u16, priority: u8) -> ColumnLayout {
+pub const fn left(width: u16) -> ColumnLayout {
     ColumnLayout {
         width,
-        grow,
+        grow: 0,
         right: false,
-        priority,
+        drop_order: 0,
     }
 }
 
 /// A column of figures.
-pub const fn right(width: u16, grow: u16, priority: u8) -> ColumnLayout {
+pub const fn right(width: u16) -> ColumnLayout {
     ColumnLayout {
-        width,
-        grow,
         right: true,
-        priority,
+        ..left(width)
     }
 }
 
-/// A column that fits: its index, left edge (relative) and width.
-pub type Fitted = (usize, u16, u16);
+impl ColumnLayout {
+    /// Lets it take so many more columns where there is room.
+    pub const fn grow(self, grow: u16) -> Self {
+        Self { grow, ..self }
+    }
 
-/// Which columns fit into `columns` screen columns with a gap of one. The highest priority numbers
-/// are left out first; spare room is shared.
+    /// Lets it be left out when room is short, the highest order first.
+    pub const fn drop_order(self, drop_order: u8) -> Self {
+        Self { drop_order, ..self }
+    }
+}
+
+/// A column that fits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Fitted {
+    /// Its place in the list of columns.
+    pub index: usize,
+    /// Its width.
+    pub width: u16,
+}
+
+/// Which columns fit into `columns` screen columns with a gap of one. The highest drop orders go
+/// first; spare room is shared.
 pub fn fit_columns(layouts: &[ColumnLayout], columns: u16) -> Vec<Fitted> {
     let mut kept: Vec<usize> = (0..layouts.len()).collect();
     while needed_width(layouts, &kept) > columns {
         let last = kept
             .iter()
             .enumerate()
-            .filter(|(_, i)| layouts[**i].priority > 0);
+            .filter(|(_, i)| layouts[**i].drop_order > 0);
         // Of equal ones the rightmost is left out.
-        let Some((at, _)) = last.max_by_key(|(at, i)| (layouts[**i].priority, *at)) else {
+        let Some((at, _)) = last.max_by_key(|(at, i)| (layouts[**i].drop_order, *at)) else {
             break;
         };
         kept.remove(at);
@@ -64,14 +80,9 @@ pub fn fit_columns(layouts: &[ColumnLayout], columns: u16) -> Vec<Fitted> {
             }
         }
     }
-    let mut x = 0;
-    kept.into_iter()
-        .zip(widths)
-        .map(|(i, w)| {
-            let at = x;
-            x += w + 1;
-            (i, at, w)
-        })
+    let fitted = kept.into_iter().zip(widths);
+    fitted
+        .map(|(index, width)| Fitted { index, width })
         .collect()
 }
 
@@ -85,14 +96,18 @@ fn needed_width(layouts: &[ColumnLayout], kept: &[usize]) -> u16 {
 mod tests {
     use super::*;
 
-    const LAYOUTS: [ColumnLayout; 3] = [left(10, 5, 0), right(5, 0, 2), right(5, 0, 1)];
+    const LAYOUTS: [ColumnLayout; 3] = [
+        left(10).grow(5),
+        right(5).drop_order(2),
+        right(5).drop_order(1),
+    ];
 
     #[test]
     fn the_least_important_columns_are_left_out_first() {
         let ids = |w| {
             fit_columns(&LAYOUTS, w)
                 .iter()
-                .map(|f| f.0)
+                .map(|f| f.index)
                 .collect::<Vec<_>>()
         };
         assert_eq!(ids(80), [0, 1, 2]);
@@ -104,10 +119,8 @@ mod tests {
 
     #[test]
     fn spare_room_goes_to_what_can_grow() {
-        assert_eq!(
-            fit_columns(&LAYOUTS, 24),
-            [(0, 0, 12), (1, 13, 5), (2, 19, 5)]
-        );
-        assert_eq!(fit_columns(&LAYOUTS, 200)[0], (0, 0, 15));
+        let widths = fit_columns(&LAYOUTS, 24).into_iter().map(|f| f.width);
+        assert_eq!(widths.collect::<Vec<_>>(), [12, 5, 5]);
+        assert_eq!(fit_columns(&LAYOUTS, 200)[0].width, 15);
     }
 }

@@ -52,7 +52,7 @@ impl<'a> TablePainter<'a> {
         let mut shown = Vec::new();
         for id in shown_columns(table, state) {
             let head = table.head(id);
-            let keeps_its_place = table.id() == TableId::Guests || head.layout.priority == 0;
+            let keeps_its_place = table.id() == TableId::Guests || head.layout.drop_order == 0;
             if keeps_its_place || rows == 0 || (0..rows).any(|row| table.cell(row, id).is_known()) {
                 shown.push(PaintedColumn {
                     id,
@@ -108,21 +108,21 @@ impl<'a> TablePainter<'a> {
     pub fn shows(&self, column: ColumnId) -> bool {
         self.fitted
             .iter()
-            .any(|(at, ..)| self.columns[*at].id == column)
+            .any(|fitted| self.columns[fitted.index].id == column)
     }
 
     /// The width of the marks and of the first column.
     pub fn first_width(&self) -> u16 {
-        let (_, _, width) = self.fitted.first().copied().unwrap_or_default();
-        self.marks + width
+        self.marks + self.fitted.first().map_or(0, |fitted| fitted.width)
     }
 
     /// Paints the headers. A table that is sorted by a column without room says so after its first
     /// header.
     pub fn head(&self, buf: &mut Buffer, line: Rect) {
         let mut cells = vec![Line::default()];
-        for (n, &(at, _, room)) in self.fitted.iter().enumerate() {
-            cells.push(self.header(&self.columns[at], room, n == 0));
+        for (n, fitted) in self.fitted.iter().enumerate() {
+            let column = &self.columns[fitted.index];
+            cells.push(self.header(column, fitted.width, n == 0));
         }
         self.widget(vec![cells]).render(line, buf);
     }
@@ -157,10 +157,10 @@ impl<'a> TablePainter<'a> {
         for row in first..end {
             let style = self.table.style(row);
             let mut cells = vec![self.mark(style)];
-            for &(at, _, room) in &self.fitted {
-                let column = &self.columns[at];
+            for fitted in &self.fitted {
+                let column = &self.columns[fitted.index];
                 let cell = self.table.cell(row, column.id);
-                cells.push(self.cell(cell, column, room, style));
+                cells.push(self.cell(cell, column, fitted.width, style));
             }
             rows.push(cells);
         }
@@ -213,11 +213,9 @@ impl<'a> TablePainter<'a> {
     fn widget(&self, rows: Vec<Vec<Line<'static>>>) -> ratatui::widgets::Table<'static> {
         // A gap follows the marks.
         let mut widths = vec![Constraint::Length(self.marks - 1)];
-        widths.extend(
-            self.fitted
-                .iter()
-                .map(|(.., room)| Constraint::Length(*room)),
-        );
+        for fitted in &self.fitted {
+            widths.push(Constraint::Length(fitted.width));
+        }
         ratatui::widgets::Table::new(rows.into_iter().map(Row::new), widths)
     }
 }

@@ -30,20 +30,20 @@ type Col<'a> = Column<AccessTableRow<'a>>;
 /// The columns.
 pub fn columns<'a>() -> Vec<Col<'a>> {
     vec![
-        Col::text("device", "DEVICE", left(15, 10, 0), |r| {
+        Col::text("device", "DEVICE", left(15).grow(10), |r| {
             r.access.device_name().unwrap_or_default().to_owned()
         })
         .help("The device that owns the address in this guest, or the MSR's name.")
         .drawn(device)
         .json("accesses[].device"),
-        Col::text("access", "ACCESS", left(24, 10, 0), |r| {
+        Col::text("access", "ACCESS", left(24).grow(10), |r| {
             brief_access(r).swap_remove(0)
         })
         .help("Port or device, and r for a read, w for a write.")
         .brief("", 12)
         .drawn(|r| Cell::FirstFit(brief_access(r)))
         .hidden(),
-        Col::text("what", "WHAT", left(14, 14, 6), |r| {
+        Col::text("what", "WHAT", left(14).grow(14).drop_order(6), |r| {
             r.access
                 .device
                 .as_ref()
@@ -51,7 +51,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
                 .unwrap_or_default()
         })
         .help("The device in plain words."),
-        Col::text("address", "ADDRESS", left(15, 4, 1), |r| {
+        Col::text("address", "ADDRESS", left(15).grow(4).drop_order(1), |r| {
             format!("{} {}", r.access.space.as_str(), r.access.address_text())
         })
         .help(
@@ -59,19 +59,19 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
                 fit.",
         )
         .json("accesses[].space, address"),
-        Col::text("direction", "R/W", left(5, 0, 0), |r| {
+        Col::text("direction", "R/W", left(5), |r| {
             r.access.direction.as_str().to_owned()
         })
         .help("Read or write.")
         .json("accesses[].access"),
-        Col::figure("rate", "ACCESS/s", right(8, 0, 0), |r| r.access.rate, rate)
+        Col::figure("rate", "ACCESS/s", right(8), |r| r.access.rate, rate)
             .help("Accesses per second.")
             .brief("/s", 5)
             .json("accesses[].rate"),
         Col::figure(
             "cpu",
             "CPU%",
-            right(5, 0, 2),
+            right(5).drop_order(2),
             |r| r.access.cpu_percent,
             percent,
         )
@@ -81,19 +81,19 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         )
         .brief("CPU%", 5)
         .json("accesses[].cpu_percent"),
-        Col::figure("time", "TIME%", right(5, 0, 5), |r| r.time, share)
+        Col::figure("time", "TIME%", right(5).drop_order(5), |r| r.time, share)
             .help("Share of the time in all exits but those in which the guest sleeps."),
         Col::figure(
             "mean",
             "MEAN us",
-            right(7, 0, 3),
+            right(7).drop_order(3),
             |r| r.access.mean_us(),
             micros,
         )
         .help("Mean time of these exits.")
         .brief("us", 6)
         .json("accesses[].mean_us"),
-        Col::text("served", "SERVED BY", left(9, 0, 4), |r| {
+        Col::text("served", "SERVED BY", left(9).drop_order(4), |r| {
             match &r.access.device {
                 Some(d) if r.access.space != Space::Msr => {
                     if d.in_kernel { "KVM" } else { "VMM" }.to_owned()

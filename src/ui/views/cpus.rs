@@ -35,18 +35,11 @@ type Col<'a> = Column<CpuRow<'a>>;
 /// The columns.
 pub fn columns<'a>() -> Vec<Col<'a>> {
     vec![
-        Col::figure(
-            "cpu",
-            "CPU",
-            right(4, 0, 0),
-            |r| Some(r.cpu.cpu.into()),
-            share,
-        )
-        .help("Number."),
+        Col::figure("cpu", "CPU", right(4), |r| Some(r.cpu.cpu.into()), share).help("Number."),
         Col::figure(
             "node",
             "NODE",
-            right(4, 0, 8),
+            right(4).drop_order(8),
             |r| r.place?.node.map(f64::from),
             share,
         )
@@ -54,7 +47,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "core",
             "CORE",
-            right(4, 0, 9),
+            right(4).drop_order(9),
             |r| r.place?.core.map(f64::from),
             share,
         )
@@ -62,7 +55,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "busy",
             "BUSY%",
-            left(10, 4, 3),
+            left(10).grow(4).drop_order(3),
             |r| Some(r.cpu.time?.busy()),
             percent,
         )
@@ -71,7 +64,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "guest",
             "GUEST%",
-            right(6, 0, 1),
+            right(6).drop_order(1),
             |r| Some(r.cpu.time?.guest),
             percent,
         )
@@ -79,7 +72,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "usr",
             "USR%",
-            right(5, 0, 4),
+            right(5).drop_order(4),
             |r| Some(r.cpu.time?.usr),
             percent,
         )
@@ -87,7 +80,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "sys",
             "SYS%",
-            right(5, 0, 4),
+            right(5).drop_order(4),
             |r| Some(r.cpu.time?.sys),
             percent,
         )
@@ -95,7 +88,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "irq",
             "IRQ%",
-            right(5, 0, 5),
+            right(5).drop_order(5),
             |r| r.cpu.time.map(|t| t.irq + t.softirq),
             percent,
         )
@@ -103,7 +96,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "steal",
             "STEAL%",
-            right(6, 0, 7),
+            right(6).drop_order(7),
             |r| Some(r.cpu.time?.steal),
             percent,
         )
@@ -111,15 +104,15 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "mhz",
             "MHz",
-            right(5, 0, 10),
+            right(5).drop_order(10),
             |r| Some(r.cpu.frequency_khz? as f64 / 1e3),
             share,
         )
         .help("Frequency as last read; `-` on kernels before 5.19.")
         .hidden(),
-        Col::figure("moves", "MOVES/s", right(7, 0, 6), moves, rate)
+        Col::figure("moves", "MOVES/s", right(7).drop_order(6), moves, rate)
             .help("Moves of the guests' threads that are here now, per second."),
-        Col::text("who", "WHO", left(24, 160, 0), who).help(
+        Col::text("who", "WHO", left(24).grow(160), who).help(
             "`guest/3` is a vCPU, `=` may run on this CPU only; other tasks have their percent of \
                 a CPU.",
         ),
@@ -180,7 +173,8 @@ fn moves(row: &CpuRow<'_>) -> Option<f64> {
 /// however busy it is.
 fn who(row: &CpuRow<'_>) -> String {
     let mut threads: Vec<_> = row.cpu.guest_threads.iter().collect();
-    threads.retain(|t| t.pinned || t.here && t.cpu >= MIN_NAMED);
+    threads.retain(|t| t.pinned || (t.here && t.cpu >= MIN_NAMED));
+    // The model lists the busiest first.
     let more = threads.len().saturating_sub(MAX_NAMES);
     threads.truncate(MAX_NAMES);
     threads.sort_by_key(|t| (t.domain, t.thread));

@@ -148,16 +148,18 @@ type Col<'a, D> = Column<DeviceRow<'a, D>>;
 /// The columns that name the guest, where there are several, and the device.
 pub fn names<'a, D>(header: &'static str, help: &'static str) -> Vec<Col<'a, D>> {
     vec![
-        Col::text("domain", "GUEST", left(8, 16, 1), |r| r.guest.name().into())
-            .help("Name of the guest.")
-            .drawn(|r| {
-                if r.is_one_guest {
-                    Cell::blank()
-                } else {
-                    Cell::name(clean(r.guest.name()))
-                }
-            }),
-        Col::text("name", header, left(7, 16, 0), |r| r.work.name.into())
+        Col::text("domain", "GUEST", left(8).grow(16).drop_order(1), |r| {
+            r.guest.name().into()
+        })
+        .help("Name of the guest.")
+        .drawn(|r| {
+            if r.is_one_guest {
+                Cell::blank()
+            } else {
+                Cell::name(clean(r.guest.name()))
+            }
+        }),
+        Col::text("name", header, left(7).grow(16), |r| r.work.name.into())
             .help(help)
             .drawn(|r| Cell::name(clean(r.work.name))),
     ]
@@ -169,7 +171,7 @@ pub fn requests<'a, D>(help: &'static str) -> Vec<Col<'a, D>> {
         Col::figure(
             "read_ops",
             "READ/s",
-            right(6, 2, 0),
+            right(6).grow(2),
             |r| r.work.ops[0],
             rate,
         )
@@ -177,7 +179,7 @@ pub fn requests<'a, D>(help: &'static str) -> Vec<Col<'a, D>> {
         Col::figure(
             "write_ops",
             "WRITE/s",
-            right(7, 2, 0),
+            right(7).grow(2),
             |r| r.work.ops[1],
             rate,
         )
@@ -185,7 +187,7 @@ pub fn requests<'a, D>(help: &'static str) -> Vec<Col<'a, D>> {
         Col::figure(
             "flush_ops",
             "FLUSH/s",
-            right(7, 2, 5),
+            right(7).grow(2).drop_order(5),
             |r| r.work.ops[2],
             rate,
         )
@@ -193,7 +195,7 @@ pub fn requests<'a, D>(help: &'static str) -> Vec<Col<'a, D>> {
         Col::figure(
             "read_mean_us",
             "READ us",
-            right(7, 2, 1),
+            right(7).grow(2).drop_order(1),
             |r| r.work.mean_us[0],
             micros,
         )
@@ -201,7 +203,7 @@ pub fn requests<'a, D>(help: &'static str) -> Vec<Col<'a, D>> {
         Col::figure(
             "write_mean_us",
             "WRITE us",
-            right(8, 2, 2),
+            right(8).grow(2).drop_order(2),
             |r| r.work.mean_us[1],
             micros,
         )
@@ -209,7 +211,7 @@ pub fn requests<'a, D>(help: &'static str) -> Vec<Col<'a, D>> {
         Col::figure(
             "flush_mean_us",
             "FLUSH us",
-            right(8, 2, 6),
+            right(8).grow(2).drop_order(6),
             |r| r.work.mean_us[2],
             micros,
         )
@@ -242,7 +244,7 @@ pub fn columns<'a>() -> Vec<Disk<'a>> {
         Disk::figure(
             "failed_ops",
             "FAILED/s",
-            right(8, 0, 3),
+            right(8).drop_order(3),
             |r| r.device.failed_ops,
             rate,
         )
@@ -253,7 +255,7 @@ pub fn columns<'a>() -> Vec<Disk<'a>> {
         Disk::figure(
             "queue_depth",
             "IN FLIGHT",
-            right(9, 0, 4),
+            right(9).drop_order(4),
             |r| r.device.queue_depth,
             rate,
         )
@@ -264,7 +266,7 @@ pub fn columns<'a>() -> Vec<Disk<'a>> {
         Disk::figure(
             "read_bytes",
             "READ B/s",
-            right(8, 2, 7),
+            right(8).grow(2).drop_order(7),
             |r| Some(r.device.read_bytes),
             rate,
         )
@@ -272,7 +274,7 @@ pub fn columns<'a>() -> Vec<Disk<'a>> {
         Disk::figure(
             "write_bytes",
             "WRITE B/s",
-            right(9, 2, 7),
+            right(9).grow(2).drop_order(7),
             |r| Some(r.device.write_bytes),
             rate,
         )
@@ -321,7 +323,7 @@ pub fn nic_columns<'a>() -> Vec<Nic<'a>> {
         Nic::figure(
             "rx_bytes",
             "RX B/s",
-            right(6, 4, 0),
+            right(6).grow(4),
             |r| Some(r.device.rx_bytes),
             rate,
         )
@@ -329,7 +331,7 @@ pub fn nic_columns<'a>() -> Vec<Nic<'a>> {
         Nic::figure(
             "tx_bytes",
             "TX B/s",
-            right(6, 4, 0),
+            right(6).grow(4),
             |r| Some(r.device.tx_bytes),
             rate,
         )
@@ -337,7 +339,7 @@ pub fn nic_columns<'a>() -> Vec<Nic<'a>> {
         Nic::figure(
             "rx_packets",
             "RX pkt/s",
-            right(8, 2, 2),
+            right(8).grow(2).drop_order(2),
             |r| r.work.ops[0],
             rate,
         )
@@ -345,14 +347,20 @@ pub fn nic_columns<'a>() -> Vec<Nic<'a>> {
         Nic::figure(
             "tx_packets",
             "TX pkt/s",
-            right(8, 2, 2),
+            right(8).grow(2).drop_order(2),
             |r| r.work.ops[1],
             rate,
         )
         .help("Packets sent."),
-        Nic::figure("drops", "DROP/s", right(6, 2, 1), |r| r.work.ops[2], rate)
-            .help("Packets dropped, both ways.")
-            .drawn(|r| bad(r.work.ops[2], rate)),
+        Nic::figure(
+            "drops",
+            "DROP/s",
+            right(6).grow(2).drop_order(1),
+            |r| r.work.ops[2],
+            rate,
+        )
+        .help("Packets dropped, both ways.")
+        .drawn(|r| bad(r.work.ops[2], rate)),
     ]);
     columns
 }

@@ -30,20 +30,20 @@ type Col<'a> = Column<ExitTableRow<'a>>;
 /// The columns.
 pub fn columns<'a>() -> Vec<Col<'a>> {
     vec![
-        Col::text("reason", "EXIT REASON", left(18, 6, 0), |r| {
+        Col::text("reason", "EXIT REASON", left(18).grow(6), |r| {
             r.exit.reason.clone()
         })
         .help("Why the vCPU left the guest. In dim ones the guest sleeps.")
         .brief("", 12)
         .json("exits[].reason"),
-        Col::figure("rate", "EXITS/s", right(7, 0, 0), |r| r.exit.rate, rate)
+        Col::figure("rate", "EXITS/s", right(7), |r| r.exit.rate, rate)
             .help("Exits per second.")
             .brief("/s", 5)
             .json("exits[].rate"),
         Col::figure(
             "count",
             "EXITS%",
-            right(6, 0, 4),
+            right(6).drop_order(4),
             |r| r.exit.count_percent,
             share,
         )
@@ -52,7 +52,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "cpu",
             "CPU%",
-            right(5, 0, 1),
+            right(5).drop_order(1),
             |r| r.exit.cpu_percent,
             percent,
         )
@@ -65,7 +65,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "time",
             "TIME%",
-            right(5, 0, 3),
+            right(5).drop_order(3),
             |r| r.exit.work_percent,
             share,
         )
@@ -74,7 +74,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "mean",
             "MEAN us",
-            right(7, 0, 2),
+            right(7).drop_order(2),
             |r| r.exit.span.mean_us(),
             micros,
         )
@@ -84,7 +84,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "p99",
             "P99 us",
-            right(7, 0, 5),
+            right(7).drop_order(5),
             |r| r.exit.span.p99_us(),
             micros,
         )
@@ -93,7 +93,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "max",
             "MAX us",
-            right(7, 0, 6),
+            right(7).drop_order(6),
             |r| r.exit.span.max_ns.map(|ns| ns as f64 / 1e3),
             micros,
         )
@@ -102,7 +102,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "vmm",
             "IN VMM%",
-            right(7, 0, 7),
+            right(7).drop_order(7),
             |r| r.part(r.exit.userspace_ns),
             share,
         )
@@ -113,12 +113,12 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "waiting",
             "WAITING%",
-            right(8, 0, 8),
+            right(8).drop_order(8),
             |r| r.part(r.exit.preempted_ns),
             share,
         )
         .help("Part of the time in which the vCPU was ready to run and another task had its CPU."),
-        Col::text("meaning", "MEANING", left(40, 80, 9), |r| {
+        Col::text("meaning", "MEANING", left(40).grow(80).drop_order(9), |r| {
             r.exit
                 .id
                 .and_then(|(isa, code)| exit_reason::meaning(isa, code))
@@ -177,7 +177,7 @@ pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> 
         style: |r| r.style,
     };
     Section::table(table, state, nothing(state)).with_right(total(
-        domain.exit_rate.0.filter(|n| *n > 0.0),
+        domain.exit_rate.per_second.filter(|n| *n > 0.0),
         domain.exits.cpu_percent(),
     ))
 }

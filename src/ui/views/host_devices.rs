@@ -51,10 +51,10 @@ type Col<'a> = Column<DeviceRow<'a>>;
 
 /// The columns. Those of one kind of device have the names that JSON has.
 pub fn columns<'a>() -> Vec<Col<'a>> {
-    let ops = right(7, 2, 1);
-    let bytes = right(8, 2, 0);
+    let ops = right(7).grow(2).drop_order(1);
+    let bytes = right(8).grow(2);
     vec![
-        Col::text("name", "NAME", left(8, 16, 0), |r| r.name.to_owned())
+        Col::text("name", "NAME", left(8).grow(16), |r| r.name.to_owned())
             .help(
                 "A block device, partitions included, or a network interface with a device: no \
                     bridge, bond or tap. What stands on others, as dm-0, md0 and loop0 do, \
@@ -86,7 +86,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "in_flight",
             "IN FLIGHT",
-            right(9, 0, 3),
+            right(9).drop_order(3),
             |r| Some(r.disk?.in_flight as f64),
             share,
         )
@@ -94,7 +94,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "busy_percent",
             "BUSY%",
-            right(6, 0, 2),
+            right(6).drop_order(2),
             |r| r.disk?.busy_percent(),
             percent,
         )
@@ -108,7 +108,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "speed_mbit",
             "Mbit/s",
-            right(6, 2, 2),
+            right(6).grow(2).drop_order(2),
             |r| Some(r.link?.speed_mbit? as f64),
             share,
         )

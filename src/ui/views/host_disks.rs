@@ -27,7 +27,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "device_mean_us",
             "DEVICE us",
-            right(9, 2, 3),
+            right(9).grow(2).drop_order(3),
             |r| r.device.mean_us().1,
             micros,
         )
@@ -38,21 +38,27 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "p99_us",
             "P99 us",
-            right(6, 2, 4),
+            right(6).grow(2).drop_order(4),
             |r| r.device.p99_us(),
             micros,
         )
         .help("99 of 100 reads and writes took at most this; of 100 or more."),
-        Col::text("submitted", "SUBMITTED BY", left(12, 6, 7), |r| {
-            match r.device.submitted_most() {
+        Col::text(
+            "submitted",
+            "SUBMITTED BY",
+            left(12).grow(6).drop_order(7),
+            |r| match r.device.submitted_most() {
                 Some((who, part)) => format!("{} {} %", who.as_str(), share(part)),
                 None => String::new(),
-            }
-        })
+            },
+        )
         .help("The thread that submitted most of them."),
-        Col::text("alias", "STANDS FOR", left(10, 40, 8), |r| {
-            r.device.alias.clone().unwrap_or_default()
-        })
+        Col::text(
+            "alias",
+            "STANDS FOR",
+            left(10).grow(40).drop_order(8),
+            |r| r.device.alias.clone().unwrap_or_default(),
+        )
         .help("File of a loop device, name of a mapped one."),
     ]);
     columns

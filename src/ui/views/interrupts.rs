@@ -59,38 +59,50 @@ type Col = Column<InterruptRow>;
 /// The columns.
 pub fn columns() -> Vec<Col> {
     vec![
-        Col::text("interrupt", "INTERRUPT", left(16, 8, 0), |r| r.what.clone()).help(
+        Col::text("interrupt", "INTERRUPT", left(16).grow(8), |r| {
+            r.what.clone()
+        })
+        .help(
             "gsi, spi: a line of the guest's interrupt controller. msi: a message by its vector, \
                 of which only the guest knows the device. ipi: from another vCPU. local: mostly \
                 the vCPU's own timer. doorbell: an address by which the guest wakes a thread, as \
                 of a virtio queue. What the processor delivers without KVM (AVIC, posted \
                 interrupts of assigned devices) is not seen.",
         ),
-        Col::text("to", "TO", left(8, 6, 0), |r| r.to.clone())
+        Col::text("to", "TO", left(8).grow(6), |r| r.to.clone())
             .help("The vCPU, or the thread that the doorbell wakes."),
-        Col::text("from", "FROM", left(9, 10, 1), |r| r.from.clone()).help(
+        Col::text("from", "FROM", left(9).grow(10).drop_order(1), |r| {
+            r.from.clone()
+        })
+        .help(
             "Who sent the interrupt: a thread, a vCPU, kworker (a slow path of KVM), interrupt \
                 (of the host: an assigned device). Of a doorbell the device.",
         ),
-        Col::figure("rate", "IRQ/s", right(6, 1, 0), |r| r.rate, rate)
+        Col::figure("rate", "IRQ/s", right(6).grow(1), |r| r.rate, rate)
             .help("Interrupts or wake-ups per second."),
-        Col::figure("awake", "AWAKE us", right(8, 0, 2), |r| r.awake_us, micros).help(
-            "To a vCPU that did not sleep: from the interrupt until it runs the guest again, \
-                mean.",
-        ),
         Col::figure(
-            "asleep",
-            "ASLEEP us",
-            right(9, 0, 0),
-            |r| r.asleep_us,
+            "awake",
+            "AWAKE us",
+            right(8).drop_order(2),
+            |r| r.awake_us,
             micros,
         )
         .help(
+            "To a vCPU that did not sleep: from the interrupt until it runs the guest again, \
+                mean.",
+        ),
+        Col::figure("asleep", "ASLEEP us", right(9), |r| r.asleep_us, micros).help(
             "To a vCPU that slept: from the interrupt until it runs the guest, mean. Of a \
                 doorbell: from the wake-up until the thread has a CPU.",
         ),
-        Col::figure("p99", "P99 us", right(7, 0, 3), |r| r.p99_us, micros)
-            .help("99 of 100 took less; of at least 100."),
+        Col::figure(
+            "p99",
+            "P99 us",
+            right(7).drop_order(3),
+            |r| r.p99_us,
+            micros,
+        )
+        .help("99 of 100 took less; of at least 100."),
     ]
 }
 

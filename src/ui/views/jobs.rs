@@ -23,21 +23,26 @@ type Col<'a> = Column<JobRow<'a>>;
 /// The columns; one that shows a figure of JSON has its name.
 pub fn columns<'a>() -> Vec<Col<'a>> {
     vec![
-        Col::text("kind", "JOB", left(10, 24, 0), |r| name(r.job))
+        Col::text("kind", "JOB", left(10).grow(24), |r| name(r.job))
             .help(
                 "What the VMM does with the guest or a disk. Read every 2 s, through libvirt \
                     every 5 s.",
             )
             .drawn(|r| Cell::name(clean(name(r.job).trim_end()))),
-        Col::text("status", "STATE", left(8, 30, 1), |r| match &r.job.error {
-            Some(why) => format!("{}: {why}", r.job.status),
-            None => r.job.status.clone(),
-        })
+        Col::text(
+            "status",
+            "STATE",
+            left(8).grow(30).drop_order(1),
+            |r| match &r.job.error {
+                Some(why) => format!("{}: {why}", r.job.status),
+                None => r.job.status.clone(),
+            },
+        )
         .help("QEMU's word for its state, and its error."),
         Col::figure(
             "elapsed_s",
             "FOR",
-            right(8, 2, 2),
+            right(8).grow(2).drop_order(2),
             |r| Some(jobs::elapsed_s(r.job)),
             seconds,
         )
@@ -45,7 +50,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "progress_percent",
             "DONE%",
-            right(5, 0, 0),
+            right(5),
             |r| jobs::progress(r.job),
             share,
         )
@@ -53,7 +58,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "bytes_rate",
             "B/s",
-            right(8, 2, 0),
+            right(8).grow(2),
             |r| float(r.job.rate),
             size,
         )
@@ -61,12 +66,12 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "dirtied_rate",
             "DIRTIED/s",
-            right(9, 2, 0),
+            right(9).grow(2),
             |r| float(r.job.dirtied),
             size,
         )
         .help("What the guest writes to its memory per second, each page once a pass."),
-        Col::text("converges", "ENDS", left(4, 0, 0), |r| ends(r.job).into())
+        Col::text("converges", "ENDS", left(4), |r| ends(r.job).into())
             .help(
                 "Whether a migration ends at this rate: each pass leaves less than the one \
                     before, or the rest fits into the downtime limit.",
@@ -81,7 +86,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "remaining_bytes",
             "LEFT",
-            right(8, 2, 1),
+            right(8).grow(2).drop_order(1),
             |r| float(r.job.remaining),
             size,
         )
@@ -89,7 +94,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "rounds",
             "PASS",
-            right(4, 1, 3),
+            right(4).grow(1).drop_order(3),
             |r| float(r.job.rounds),
             figure,
         )
@@ -97,7 +102,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "throttle_percent",
             "HELD%",
-            right(5, 0, 4),
+            right(5).drop_order(4),
             |r| float(r.job.throttle_percent),
             share,
         )
@@ -105,7 +110,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "expected_downtime_ms",
             "STOP",
-            right(7, 1, 5),
+            right(7).grow(1).drop_order(5),
             |r| ms(r.job.downtime_ns),
             pause,
         )
@@ -113,7 +118,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "downtime_limit_ms",
             "LIMIT",
-            right(7, 1, 5),
+            right(7).grow(1).drop_order(5),
             |r| ms(r.job.downtime_limit_ns),
             pause,
         )
@@ -121,7 +126,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "write_mean_us",
             "WRITE us",
-            right(8, 1, 7),
+            right(8).grow(1).drop_order(7),
             |r| r.write_us,
             micros,
         )

@@ -14,7 +14,7 @@ type Col<'a> = Column<ThreadRow<'a>>;
 pub fn columns<'a>() -> Vec<Col<'a>> {
     let [wait, p50, p99, delays] = threads::wait_columns();
     vec![
-        Col::text("name", "GUEST", left(10, 14, 0), |r| {
+        Col::text("name", "GUEST", left(10).grow(14), |r| {
             r.domain.name().to_owned()
         })
         .help("Name of the guest.")
@@ -22,7 +22,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "vcpu",
             "VCPU",
-            right(4, 0, 0),
+            right(4),
             |r| r.thread?.index.map(f64::from),
             share,
         )
@@ -31,7 +31,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "wakeups",
             "WAKE/s",
-            right(6, 0, 6),
+            right(6).drop_order(6),
             |r| r.per_second(Some(r.thread?.wakeups.as_ref()?.count)),
             rate,
         )
@@ -41,17 +41,17 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "max",
             "MAX us",
-            right(6, 0, 3),
+            right(6).drop_order(3),
             |r| Some(r.waits()?.max_ns? as f64 / 1e3),
             micros,
         )
         .help("Its longest wait for a CPU."),
-        Col::figure("sibling", "SIB%", right(5, 0, 7), sibling, percent)
+        Col::figure("sibling", "SIB%", right(5).drop_order(7), sibling, percent)
             .help("How busy its core's other thread is."),
         Col::figure(
             "wake_us",
             "SLEEP us",
-            right(8, 0, 8),
+            right(8).drop_order(8),
             |r| {
                 let host = &r.state.model.as_ref()?.host;
                 host.cpu(r.thread?.place.cpu?)?.power?.wake_us()

@@ -32,7 +32,7 @@ impl<'a> MemoryRow<'a> {
             guest,
             split: found.map(|f| f.severity).max(),
             resident: guest.memory.on_host().map(|n| n as f64),
-            swap: guest.swap.map(|(n, _)| n as f64),
+            swap: guest.swap.map(|swap| swap.bytes as f64),
             swap_growth: swap_growth(guest, model),
             local_percent: guest.local_memory_percent(&model.host.facts.topology),
         }
@@ -41,32 +41,37 @@ impl<'a> MemoryRow<'a> {
 
 type Col<'a> = Column<MemoryRow<'a>>;
 
-/// The columns; one that shows a figure of JSON has its name.
+/// The columns; a figure has the name that it has in JSON.
 pub fn columns<'a>() -> Vec<Col<'a>> {
     vec![
-        Col::text("domain", "GUEST", left(10, 16, 0), |r| {
+        Col::text("domain", "GUEST", left(10).grow(16), |r| {
             r.guest.name().into()
         })
         .help("Its name.")
         .drawn(|r| Cell::name(clean(r.guest.name()))),
-        Col::figure("resident", "RESIDENT", right(8, 2, 0), |r| r.resident, size).help(
-            "Its memory on the host, with its explicit huge pages and 20 to 100 MiB of the VMM.",
-        ),
+        Col::figure(
+            "resident",
+            "RESIDENT",
+            right(8).grow(2),
+            |r| r.resident,
+            size,
+        )
+        .help("Its memory on the host, with its explicit huge pages and 20 to 100 MiB of the VMM."),
         Col::figure(
             "size",
             "ALLOTTED",
-            right(9, 1, 3),
+            right(9).grow(1).drop_order(3),
             |r| Some(GuestConfig::from_facts(&r.guest.facts).memory? as f64),
             size,
         )
         .help("Memory that it is configured with."),
-        Col::figure("swap_bytes", "SWAP", right(8, 2, 0), |r| r.swap, size)
+        Col::figure("swap_bytes", "SWAP", right(8).grow(2), |r| r.swap, size)
             .help("Its part in the host's swap.")
             .drawn(|r| bad(r.swap, size)),
         Col::figure(
             "swap_growth",
             "SWAP B/s",
-            right(8, 0, 2),
+            right(8).drop_order(2),
             |r| r.swap_growth,
             rate,
         )
@@ -75,7 +80,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "stall",
             "STALL%",
-            right(6, 0, 1),
+            right(6).drop_order(1),
             |r| Some(r.guest.pressure?.memory),
             percent,
         )
@@ -86,18 +91,24 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "local_percent",
             "LOCAL%",
-            right(6, 0, 1),
+            right(6).drop_order(1),
             |r| r.local_percent,
             share,
         )
         .help("The part of it on the NUMA nodes where its vCPUs ran last, percent."),
-        Col::figure("balloon_bytes", "BALLOON", right(8, 2, 4), balloon, size)
-            .help("What the balloon leaves to the guest."),
-        Col::figure("huge", "HUGE", right(8, 2, 6), huge, size).help(
+        Col::figure(
+            "balloon_bytes",
+            "BALLOON",
+            right(8).grow(2).drop_order(4),
+            balloon,
+            size,
+        )
+        .help("What the balloon leaves to the guest."),
+        Col::figure("huge", "HUGE", right(8).grow(2).drop_order(6), huge, size).help(
             "The part in huge pages: explicit ones (hugetlbfs), else transparent ones, read every \
                 5 minutes.",
         ),
-        Col::text("nodes", "BY NODE", left(22, 60, 7), |r| {
+        Col::text("nodes", "BY NODE", left(22).grow(60).drop_order(7), |r| {
             let nodes = r.guest.node_memory.iter();
             let texts = nodes.map(|(node, n)| format!("{node}: {}", bytes(*n)));
             texts.collect::<Vec<_>>().join("  ")
@@ -113,8 +124,12 @@ pub fn size(value: f64) -> String {
 
 /// How its memory in swap grew, bytes per second.
 pub fn swap_growth(guest: &DomainModel, model: &Model) -> Option<f64> {
-    let (_, grown) = guest.swap?;
-    Some(grown as f64 / model.interval_s?)
+    Some(guest.swap?.grown as f64 / model.interval_s?)
+}
+
+/// Whole MiB, so that rows do not change places for a page.
+fn mib(bytes: f64) -> u64 {
+    bytes as u64 >> 20
 }
 
 fn balloon(row: &MemoryRow<'_>) -> Option<f64> {
@@ -137,13 +152,11 @@ pub fn section<'a>(
         .iter()
         .map(|guest| MemoryRow::new(guest, state, model))
         .collect();
+    // Where no source knows any memory, the section says why instead.
     if rows.iter().all(|r| r.resident.or(r.swap).is_none()) {
         rows.clear();
     }
-    rows.sort_by_cached_key(|r| {
-        let [swap, resident] = [r.swap, r.resident].map(|bytes| bytes.map(|n| n as u64 >> 20));
-        Reverse((r.split, swap, resident))
-    });
+    rows.sort_by_cached_key(|r| Reverse((r.split, r.swap.map(mib), r.resident.map(mib))));
     let table = Table {
         id: TableId::Memory,
         columns: columns(),

@@ -162,7 +162,7 @@ mod tests {
             let mut model = model.clone();
             model.time_ms += 1000 * n as i64;
             for d in &mut model.domains {
-                d.exit_rate.0 = exits;
+                d.exit_rate.per_second = exits;
                 d.threads.iter_mut().for_each(|t| {
                     t.cpu = t.cpu.map(|c| judge::model::CpuShare { wait: None, ..c });
                 });

@@ -23,24 +23,27 @@ type Col<'a> = Column<TaskRow<'a>>;
 /// The columns.
 pub fn columns<'a>() -> Vec<Col<'a>> {
     vec![
-        Col::text("comm", "TASK", left(16, 16, 0), |r| r.name.to_owned())
+        Col::text("comm", "TASK", left(16).grow(16), |r| r.name.to_owned())
             .help("Name of tasks outside guests.")
             .brief("", 16),
-        Col::figure("cpu", "CPU%", right(6, 0, 0), |r| Some(r.cpu), percent)
+        Col::figure("cpu", "CPU%", right(6), |r| Some(r.cpu), percent)
             .help("CPU time of all tasks of this name; 100 is one host CPU.")
             .brief("CPU%", 6),
         Col::figure(
             "count",
             "TASKS",
-            right(5, 0, 1),
+            right(5).drop_order(1),
             |r| Some(r.count as f64),
             |n| n.to_string(),
         )
         .help("How many they are.")
         .brief("TASKS", 5),
-        Col::text("last_cpus", "LAST CPUS", left(9, 60, 2), |r| {
-            r.cpus.to_string()
-        })
+        Col::text(
+            "last_cpus",
+            "LAST CPUS",
+            left(9).grow(60).drop_order(2),
+            |r| r.cpus.to_string(),
+        )
         .help("The CPUs that they ran on last.")
         .brief("LAST CPUS", 9),
     ]

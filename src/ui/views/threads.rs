@@ -98,7 +98,7 @@ type Col<'a> = Column<ThreadRow<'a>>;
 pub fn columns<'a>() -> Vec<Col<'a>> {
     let [wait, p50, p99, delays] = wait_columns();
     vec![
-        Col::text("thread", "THREAD", left(10, 14, 0), |r| match r.thread {
+        Col::text("thread", "THREAD", left(10).grow(14), |r| match r.thread {
             Some(thread) => thread.label(),
             None => format!("+ {} idle helpers", r.idle),
         })
@@ -107,7 +107,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "cpu",
             "CPU%",
-            right(5, 0, 0),
+            right(5),
             |r| Some(r.thread?.cpu?.busy()),
             percent,
         )
@@ -115,7 +115,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "guest",
             "GUEST%",
-            right(6, 0, 8),
+            right(6).drop_order(8),
             |r| r.kind(|c| c.guest),
             percent,
         )
@@ -124,7 +124,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "usr",
             "USR%",
-            right(5, 0, 9),
+            right(5).drop_order(9),
             |r| r.kind(|c| c.usr),
             percent,
         )
@@ -133,23 +133,28 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "sys",
             "SYS%",
-            right(5, 0, 7),
+            right(5).drop_order(7),
             |r| r.kind(|c| c.sys),
             percent,
         )
         .help("In the host's kernel.")
         .brief("SYS", 5),
         wait,
-        Col::text("pcpu", "PCPU", right(5, 0, 1), place)
+        Col::text("pcpu", "PCPU", right(5).drop_order(1), place)
             .help("Its last CPU; `=`: it may run on no other.")
             .brief("PCPU", 4)
             .ranked(|r| Some(-f64::from(r.thread?.place.cpu?))),
-        Col::text("affinity", "MAY RUN ON", left(10, 12, 6), affinity)
-            .help("Its affinity; `any`: every CPU."),
+        Col::text(
+            "affinity",
+            "MAY RUN ON",
+            left(10).grow(12).drop_order(6),
+            affinity,
+        )
+        .help("Its affinity; `any`: every CPU."),
         Col::figure(
             "migrations",
             "MOVES/s",
-            right(7, 0, 3),
+            right(7).drop_order(3),
             |r| r.per_second(r.thread?.migrations.total),
             rate,
         )
@@ -158,7 +163,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "far",
             "FAR/s",
-            right(5, 0, 10),
+            right(5).drop_order(10),
             |r| {
                 let moves = &r.thread?.migrations;
                 r.per_second(moves.total.map(|_| moves.cross_node))
@@ -172,12 +177,12 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "exits",
             "EXITS/s",
-            right(7, 0, 3),
+            right(7).drop_order(3),
             |r| r.thread?.exit_rate,
             rate,
         )
         .help("Exits of a vCPU."),
-        Col::text("tid", "TID", right(7, 0, 13), |r| {
+        Col::text("tid", "TID", right(7).drop_order(13), |r| {
             r.thread.map(|t| t.tid.to_string()).unwrap_or_default()
         })
         .help("Thread id.")
@@ -189,7 +194,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
 /// The columns about waits: how much, half of them, 99 of 100, and who delays.
 pub fn wait_columns<'a>() -> [Col<'a>; 4] {
     [
-        Col::figure("wait", "WAIT%", right(5, 0, 0), ThreadRow::wait, percent)
+        Col::figure("wait", "WAIT%", right(5), ThreadRow::wait, percent)
             .help(
                 "Ready to run without a CPU, percent of the time that it ran or was ready; the \
                     guest sees it as steal.",
@@ -199,7 +204,7 @@ pub fn wait_columns<'a>() -> [Col<'a>; 4] {
         Col::figure(
             "p50",
             "P50 us",
-            right(6, 0, 5),
+            right(6).drop_order(5),
             |r| r.waits()?.quantile_us(0.5),
             micros,
         )
@@ -207,7 +212,7 @@ pub fn wait_columns<'a>() -> [Col<'a>; 4] {
         Col::figure(
             "p99",
             "P99 us",
-            right(6, 0, 4),
+            right(6).drop_order(4),
             |r| r.waits()?.p99_us(),
             micros,
         )
@@ -215,7 +220,7 @@ pub fn wait_columns<'a>() -> [Col<'a>; 4] {
         Col::text(
             "delayed_by",
             "DELAYED BY",
-            left(16, 60, 2),
+            left(16).grow(60).drop_order(2),
             ThreadRow::delays,
         )
         .help("Who had its CPU while it was ready to run, and the part of WAIT%.")

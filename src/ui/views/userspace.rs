@@ -22,7 +22,7 @@ type Col = Column<UserspaceRow>;
 /// The columns.
 pub fn columns() -> Vec<Col> {
     vec![
-        Col::text("reason", "EXIT TO THE VMM", left(18, 6, 0), |r| {
+        Col::text("reason", "EXIT TO THE VMM", left(18).grow(6), |r| {
             userspace_exit::display(r.reason).replace("KVM_EXIT_", "")
         })
         .help(
@@ -30,37 +30,42 @@ pub fn columns() -> Vec<Col> {
                 vCPU.",
         )
         .json("userspace_exits[].reason"),
-        Col::figure("rate", "EXITS/s", right(7, 0, 0), |r| r.rate, rate)
+        Col::figure("rate", "EXITS/s", right(7), |r| r.rate, rate)
             .help("Exits per second.")
             .json("userspace_exits[].rate"),
         Col::figure(
             "percent",
             "EXITS%",
-            right(6, 0, 1),
+            right(6).drop_order(1),
             |r| Some(r.percent),
             share,
         )
         .help("Share of the guest's exits to the VMM."),
-        Col::text("meaning", "MEANING", left(20, 100, 2), |r| {
-            u32::try_from(r.reason)
-                .ok()
-                .and_then(userspace_exit::meaning)
-                .unwrap_or_default()
-                .to_owned()
-        })
+        Col::text(
+            "meaning",
+            "MEANING",
+            left(20).grow(100).drop_order(2),
+            |r| {
+                u32::try_from(r.reason)
+                    .ok()
+                    .and_then(userspace_exit::meaning)
+                    .unwrap_or_default()
+                    .to_owned()
+            },
+        )
         .help("What the reason means."),
     ]
 }
 
 /// The section.
 pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> {
-    let of_guest = domain.userspace.iter().filter(|(vcpu, ..)| vcpu.is_none());
-    let all = judge::model::total(of_guest.clone().map(|(.., n)| *n)) as f64;
+    let of_guest = domain.userspace.iter().filter(|row| row.vcpu.is_none());
+    let all = judge::model::total(of_guest.clone().map(|row| row.count)) as f64;
     let interval_s = state.model.as_ref().and_then(|m| m.interval_s);
-    let rows = of_guest.map(|&(_, reason, n)| UserspaceRow {
-        reason,
-        rate: interval_s.map(|s| n as f64 / s),
-        percent: 100.0 * n as f64 / all,
+    let rows = of_guest.map(|row| UserspaceRow {
+        reason: row.reason,
+        rate: interval_s.map(|s| row.count as f64 / s),
+        percent: 100.0 * row.count as f64 / all,
     });
     let table = Table {
         id: TableId::Userspace,

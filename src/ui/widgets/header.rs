@@ -414,7 +414,7 @@ fn host(buf: &mut Buffer, area: Rect, state: &AppState, problem: Option<&Finding
         };
         return text(area.x + 1, why, StyleId::Dim);
     };
-    let exits = model.domains.iter().filter_map(|d| d.exit_rate.0);
+    let exits = model.domains.iter().filter_map(|d| d.exit_rate.per_second);
     let exits = exits.reduce(|a, b| a + b);
     let exits = format!("{} exits/s", or_unknown(exits, rate));
     let end = area.right().saturating_sub(width(&exits) + 1);

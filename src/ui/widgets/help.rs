@@ -11,19 +11,32 @@ use crate::ui::views;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-/// Width of the keys and headers on the left, and of the keys of the first page.
-const LABEL: (u16, u16) = (24, 17);
-/// How many keys the first page has.
-const MAX_FIRST: usize = 14;
+/// The first keys of [`KEYMAP`] fill the first page, without headings.
+const FIRST_PAGE_KEYS: usize = 14;
+/// Width of the keys on the first page.
+const KEY_WIDTH: u16 = 17;
+/// Width of what stands at the left on the other pages.
+const LABEL_WIDTH: u16 = 24;
+
+/// What stands at the left of a text.
+struct Label<'a> {
+    text: &'a str,
+    style: StyleId,
+    width: u16,
+}
 
 /// The text, wrapped to a screen's width.
-pub fn lines(state: &AppState, screen: u16, glyphs: &Glyphs) -> Vec<StyledLine> {
+pub fn lines(state: &AppState, screen_width: u16, glyphs: &Glyphs) -> Vec<StyledLine> {
     let recorded = state.session.source.is_recorded();
     let all: Vec<&Binding> = KEYMAP.iter().filter(|b| b.when.is_for(recorded)).collect();
-    let (first, others) = all.split_at(MAX_FIRST);
+    let (first, others) = all.split_at(FIRST_PAGE_KEYS);
     let mut out = Vec::new();
     for b in first {
-        entry(&mut out, (b.keys, StyleId::Key, LABEL.1), b.help, screen);
+        let key = Label {
+            width: KEY_WIDTH,
+            ..label(b.keys, StyleId::Key)
+        };
+        add_entry(&mut out, &key, b.help, screen_width);
     }
     for (when, title) in When::ALL {
         if !when.is_for(recorded) {
@@ -31,22 +44,20 @@ pub fn lines(state: &AppState, screen: u16, glyphs: &Glyphs) -> Vec<StyledLine> 
         }
         heading(&mut out, title);
         for b in others.iter().filter(|b| b.when == when) {
-            entry(&mut out, (b.keys, StyleId::Key, LABEL.0), b.help, screen);
+            let key = label(b.keys, StyleId::Key);
+            add_entry(&mut out, &key, b.help, screen_width);
         }
     }
     heading(&mut out, "MARKS AND BARS");
     for (marks, text) in legend(glyphs) {
-        entry(&mut out, (&marks, StyleId::Text, LABEL.0), text, screen);
+        let marks = label(&marks, StyleId::Text);
+        add_entry(&mut out, &marks, text, screen_width);
     }
     for table in TableId::ALL {
         heading(&mut out, &table.title().to_uppercase());
         for head in views::heads(table) {
-            entry(
-                &mut out,
-                (head.header, StyleId::Text, LABEL.0),
-                head.help,
-                screen,
-            );
+            let header = label(head.header, StyleId::Text);
+            add_entry(&mut out, &header, head.help, screen_width);
         }
     }
     out.push(Vec::new());
@@ -85,22 +96,24 @@ fn heading(out: &mut Vec<StyledLine>, text: &str) {
     out.extend([Vec::new(), vec![(text.into(), StyleId::Head)]]);
 }
 
-fn entry(
-    out: &mut Vec<StyledLine>,
-    (label, style, columns): (&str, StyleId, u16),
-    text: &str,
-    screen: u16,
-) {
-    let columns = columns.min(popup::room(screen) / 2);
-    for (i, line) in wrap(text, popup::room(screen) - columns)
-        .into_iter()
-        .enumerate()
-    {
-        let label = if i == 0 { label } else { "" };
+fn label(text: &str, style: StyleId) -> Label<'_> {
+    Label {
+        text,
+        style,
+        width: LABEL_WIDTH,
+    }
+}
+
+fn add_entry(out: &mut Vec<StyledLine>, label: &Label<'_>, text: &str, screen_width: u16) {
+    let room = popup::room(screen_width);
+    let columns = label.width.min(room / 2);
+    let mut left = label.text;
+    for line in wrap(text, room - columns) {
         out.push(vec![
-            (format!("{label:<w$}", w = usize::from(columns)), style),
+            (format!("{left:<w$}", w = usize::from(columns)), label.style),
             (line, StyleId::Text),
         ]);
+        left = "";
     }
 }
 

@@ -20,6 +20,35 @@ use std::sync::Arc;
 /// All vCPUs of a guest that is paused use less of a CPU together, percent.
 const MIN_RUN: f64 = 0.1;
 
+/// Exits to the VMM for one reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UserspaceExits {
+    /// Number of the vCPU; `None`: all together.
+    pub vcpu: Option<u32>,
+    /// `KVM_EXIT_*`, or the negative error that `KVM_RUN` returned.
+    pub reason: i32,
+    /// How many there were.
+    pub count: u64,
+}
+
+/// A guest's part in the host's swap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SwapUse {
+    /// Bytes.
+    pub bytes: u64,
+    /// Growth within the interval, bytes.
+    pub grown: i64,
+}
+
+/// How often a guest exits.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct ExitRate {
+    /// Exits per second; `None`: not known.
+    pub per_second: Option<f64>,
+    /// Which figure that is.
+    pub source: ExitRateSource,
+}
+
 /// The source of a domain's exit rate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ExitRateSource {
@@ -60,10 +89,10 @@ pub struct DomainModel {
     pub accesses: Vec<AccessRow>,
     /// Accesses per vCPU.
     pub vcpu_accesses: Vec<AccessRow>,
-    /// Exits to the VMM by `KVM_EXIT_*` number: the vCPU (`None`: all), the number, the count.
-    pub userspace: Vec<(Option<u32>, i32, u64)>,
-    /// Exits per second, and the source of the figure.
-    pub exit_rate: (Option<f64>, ExitRateSource),
+    /// Exits to the VMM.
+    pub userspace: Vec<UserspaceExits>,
+    /// Its exits.
+    pub exit_rate: ExitRate,
     /// Further kvm tracepoints within the interval, counts.
     pub kvm_events: BTreeMap<String, u64>,
     /// KVM's own statistics of VM and vCPUs together, per second.
@@ -93,8 +122,8 @@ pub struct DomainModel {
     pub pressure: Option<PressureModel>,
     /// Memory per NUMA node, bytes.
     pub node_memory: BTreeMap<u32, u64>,
-    /// Memory in swap and its growth within the interval, bytes.
-    pub swap: Option<(u64, i64)>,
+    /// Its part in the host's swap.
+    pub swap: Option<SwapUse>,
     /// Memory resident on the host and left by the balloon.
     pub memory: MemoryUse,
     /// Bytes per second that came back from the host's swap.
@@ -266,8 +295,9 @@ impl DomainModel {
         );
         threads.sort_by_key(|t| (t.role, t.index.is_none(), t.index, t.tid));
         let mut exit_rate = exit_rate(exits.count, &counters, &userspace, &sample.engine, interval);
-        if now.uncounted_vcpus > 0 && exits.count == 0 && exit_rate.1 == ExitRateSource::Traced {
-            exit_rate = (None, ExitRateSource::Nothing);
+        if now.uncounted_vcpus > 0 && exits.count == 0 && exit_rate.source == ExitRateSource::Traced
+        {
+            exit_rate = ExitRate::default();
         }
         let paused = now.state == DomainState::Paused && !has_run(&threads, exits.count);
         Self {
@@ -332,12 +362,11 @@ fn kvm_events(
     grown
 }
 
-/// Its part in the host's swap and how that grew, bytes.
-fn swap(now: &DomainSample, before: Option<&DomainSample>) -> Option<(u64, i64)> {
+fn swap(now: &DomainSample, before: Option<&DomainSample>) -> Option<SwapUse> {
     let bytes = now.swap_bytes?;
     let old = before.and_then(|b| b.swap_bytes).unwrap_or(bytes);
     let grown = bytes.cast_signed().saturating_sub(old.cast_signed());
-    Some((bytes, grown))
+    Some(SwapUse { bytes, grown })
 }
 
 fn swap_in_rate(
@@ -360,9 +389,6 @@ fn process_io(
         outward: interval.rate(grown.write_bytes)?,
     })
 }
-
-/// Exits to the VMM: the vCPU (`None`: all), the `KVM_EXIT_*` number, the count.
-type UserspaceRows = [(Option<u32>, i32, u64)];
 
 /// Whether a guest's vCPUs did something in the interval, whatever state is reported of it: the
 /// reports are up to some seconds old. A question of a monitor may wake the threads of vCPUs that
@@ -402,31 +428,31 @@ fn set_exit_rates(
     }
 }
 
-/// Exits per second of a guest, and the source of the figure.
 fn exit_rate(
     all: u64,
     counters: &Rates,
-    userspace: &UserspaceRows,
+    userspace: &[UserspaceExits],
     engine: &EngineStatus,
     interval: &SampleInterval,
-) -> (Option<f64>, ExitRateSource) {
-    if all > 0 {
-        return (interval.rate(all), ExitRateSource::Traced);
-    }
-    if let Some(rate) = counters.get("exits") {
-        return (Some(*rate), ExitRateSource::Counters);
-    }
+) -> ExitRate {
     let is_traced = engine.level != EngineLevel::None && engine.kind != EngineKind::None;
-    if is_traced && engine.fires_kvm_exit != Some(false) {
-        return (interval.rate(0), ExitRateSource::Traced);
-    }
-    match total(userspace.iter().filter(|(v, ..)| v.is_none()).map(|u| u.2)) {
-        0 => (None, ExitRateSource::Nothing),
-        count => (interval.rate(count), ExitRateSource::Userspace),
-    }
+    let to_vmm = userspace.iter().filter(|row| row.vcpu.is_none());
+    let to_vmm = total(to_vmm.map(|row| row.count));
+    let (per_second, source) = if all > 0 {
+        (interval.rate(all), ExitRateSource::Traced)
+    } else if let Some(rate) = counters.get("exits") {
+        (Some(*rate), ExitRateSource::Counters)
+    } else if is_traced && engine.fires_kvm_exit != Some(false) {
+        (interval.rate(0), ExitRateSource::Traced)
+    } else if to_vmm > 0 {
+        (interval.rate(to_vmm), ExitRateSource::Userspace)
+    } else {
+        (None, ExitRateSource::Nothing)
+    };
+    ExitRate { per_second, source }
 }
 
-fn userspace(pair: &GuestPair<'_>) -> Vec<(Option<u32>, i32, u64)> {
+fn userspace(pair: &GuestPair<'_>) -> Vec<UserspaceExits> {
     let mut counts: BTreeMap<(Option<u32>, i32), u64> = BTreeMap::new();
     for (vcpu, cell, before) in pair.cells(|events| &events.userspace, |cell| cell.reason) {
         for scope in [None].into_iter().chain(vcpu.map(Some)) {
@@ -434,18 +460,23 @@ fn userspace(pair: &GuestPair<'_>) -> Vec<(Option<u32>, i32, u64)> {
             *count = count.saturating_add(growth(cell.count, before.map(|b| b.count)));
         }
     }
-    let mut rows: Vec<_> = counts
-        .into_iter()
-        .filter(|(_, n)| *n > 0)
-        .map(|((v, r), n)| (v, r, n))
-        .collect();
+    let mut rows = Vec::new();
+    for ((vcpu, reason), count) in counts {
+        if count > 0 {
+            rows.push(UserspaceExits {
+                vcpu,
+                reason,
+                count,
+            });
+        }
+    }
     order_userspace(&mut rows);
     rows
 }
 
 /// By vCPU, the most frequent first.
-pub(super) fn order_userspace(rows: &mut [(Option<u32>, i32, u64)]) {
-    rows.sort_by_key(|&(v, r, n)| (v, Reverse(n), r));
+pub(super) fn order_userspace(rows: &mut [UserspaceExits]) {
+    rows.sort_by_key(|row| (row.vcpu, Reverse(row.count), row.reason));
 }
 
 fn throttling(now: &[Throttling], before: &[Throttling]) -> Vec<Throttling> {

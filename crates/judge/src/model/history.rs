@@ -27,7 +27,7 @@ impl HistoryPoint {
         let cpu = d.cpu.map(|c| c.busy());
         Self {
             time_ms: model.time_ms,
-            exits: d.exit_rate.0,
+            exits: d.exit_rate.per_second,
             cpu,
             wait: d.vcpu_wait_percent(),
         }
@@ -39,7 +39,7 @@ impl HistoryPoint {
             exits: model
                 .domains
                 .iter()
-                .filter_map(|d| d.exit_rate.0)
+                .filter_map(|d| d.exit_rate.per_second)
                 .reduce(|a, b| a + b),
             cpu: model
                 .host

@@ -26,7 +26,7 @@ pub use config::{CpuPlace, Enlightenments, GuestConfig, Machine, NumaConfig, Pin
 pub use cpu::{CpuShare, ThreadModel};
 pub use devices::{DiskRates, NicRates};
 pub use disk_config::DiskConfig;
-pub use domain::{DomainModel, ExitRateSource, Rates};
+pub use domain::{DomainModel, ExitRate, ExitRateSource, Rates, SwapUse, UserspaceExits};
 pub(crate) use exit_kind::ExitKind;
 pub use exits::{ExitRow, ExitTable};
 pub use guest::{Confidence, GuestGuess, GuestKind, kind_of_name};

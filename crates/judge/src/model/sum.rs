@@ -8,9 +8,9 @@
 use super::accesses::AccessId;
 use super::host::{CpuTimesPercent, list_tenants, order_busy, order_groups};
 use super::{
-    AccessRow, ByteRates, CpuModel, DiskRates, DomainModel, ExitRateSource, ExitTable, HostModel,
-    HostTaskModel, Model, NicRates, TaskGroup, ThreadModel, Traced, accesses, cpu, domain,
-    interrupts,
+    AccessRow, ByteRates, CpuModel, DiskRates, DomainModel, ExitRate, ExitRateSource, ExitTable,
+    HostModel, HostTaskModel, Model, NicRates, SwapUse, TaskGroup, ThreadModel, Traced,
+    UserspaceExits, accesses, cpu, domain, interrupts,
 };
 use kvm::thread_name::Role;
 use sample::{DomainState, GuestId, Histogram, Joining, MissingExtreme, Row, Sum, Timing, sums};
@@ -122,7 +122,7 @@ fn add_guest(sum: &mut DomainModel, mut now: DomainModel, seconds: f64, how: &mu
         .flat_map(DiskRates::means)
         .for_each(|(mean, ops)| mean.change(&|us| us * (ops * seconds)));
     now.change(&|rate| rate * seconds);
-    now.exit_rate.0.change(&|rate| rate * seconds);
+    now.exit_rate.per_second.change(&|rate| rate * seconds);
     // An access counts when it occurs, its time when its exit ends, so one that is under way at the
     // end of an interval has no time in it.
     if now.exits.total_ns.is_some() {
@@ -148,17 +148,22 @@ fn add_guest(sum: &mut DomainModel, mut now: DomainModel, seconds: f64, how: &mu
     sum.threads
         .retain(|thread| thread.role == Role::Vcpu || living.contains(&thread.key()));
     how.room += threads - sum.threads.len();
-    now.exit_rate.0.join(sum.exit_rate.0, how);
-    if now.exit_rate.1 == ExitRateSource::Nothing {
-        now.exit_rate.1 = sum.exit_rate.1;
+    now.exit_rate.per_second.join(sum.exit_rate.per_second, how);
+    if now.exit_rate.source == ExitRateSource::Nothing {
+        now.exit_rate.source = sum.exit_rate.source;
     }
-    let [mut userspace, more] = [&mut sum.userspace, &mut now.userspace].map(|rows| {
-        let rows = rows.drain(..).map(|(vcpu, reason, n)| ((vcpu, reason), n));
-        rows.collect::<BTreeMap<_, u64>>()
-    });
-    userspace.join(more, how);
-    now.userspace = userspace.into_iter().map(|((v, r), n)| (v, r, n)).collect();
+    now.userspace = sum_of_userspace(&sum.userspace, &now.userspace);
     sum.join(now, how);
+}
+
+fn sum_of_userspace(one: &[UserspaceExits], other: &[UserspaceExits]) -> Vec<UserspaceExits> {
+    let mut sum: BTreeMap<_, UserspaceExits> = BTreeMap::new();
+    for row in one.iter().chain(other) {
+        sum.entry((row.vcpu, row.reason))
+            .and_modify(|sum| sum.count = sum.count.saturating_add(row.count))
+            .or_insert(*row);
+    }
+    sum.into_values().collect()
 }
 
 fn finish_guest(mut sum: DomainModel, seconds: Option<f64>) -> DomainModel {
@@ -171,7 +176,7 @@ fn finish_guest(mut sum: DomainModel, seconds: Option<f64>) -> DomainModel {
         };
     }
     sum.change(&|rate| rate / all_seconds);
-    sum.exit_rate.0.change(&|rate| rate / all_seconds);
+    sum.exit_rate.per_second.change(&|rate| rate / all_seconds);
     for thread in &mut sum.threads {
         cpu::order_tasks(&mut thread.woken_by);
         cpu::order_tasks(&mut thread.preempted_by);
@@ -199,10 +204,10 @@ fn finish_guest(mut sum: DomainModel, seconds: Option<f64>) -> DomainModel {
     accesses::order(&mut sum.vcpu_accesses);
     domain::order_userspace(&mut sum.userspace);
     if sum.exits.count > 0 {
-        sum.exit_rate = (
-            seconds.map(|s| sum.exits.count as f64 / s),
-            ExitRateSource::Traced,
-        );
+        sum.exit_rate = ExitRate {
+            per_second: seconds.map(|s| sum.exits.count as f64 / s),
+            source: ExitRateSource::Traced,
+        };
     }
     for disk in sum.host_disks.iter_mut().flatten() {
         disk.seconds = seconds;
@@ -231,6 +236,8 @@ sums!(HostTaskModel { cpu_percent } task);
 sums!(TaskGroup { cpu_percent } comm, count);
 
 sums!(ByteRates { inward, outward });
+
+sums!(SwapUse { grown } bytes);
 
 sums!(DomainModel {
     cpu, threads, exits, vcpu_exits, accesses, vcpu_accesses, kvm_events, counters, disks,

@@ -92,8 +92,8 @@ fn small_field(fields: &[u64], field: usize) -> Option<u32> {
 }
 
 /// A `schedstat` line: nanoseconds on a CPU, nanoseconds runnable but waiting, number of times it
-/// got a CPU (fs/proc/base.c, `proc_pid_schedstat`). `None` for all zeroes of a kernel without
-/// `CONFIG_SCHED_INFO`.
+/// got a CPU (fs/proc/base.c, `proc_pid_schedstat`). A kernel without `CONFIG_SCHED_INFO` prints
+/// zeroes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SchedStat {
     /// Exact time on a CPU.
@@ -122,7 +122,7 @@ fn is_separator(c: char) -> bool {
     c == ':' || c.is_whitespace()
 }
 
-/// The value of a line `name: value` or `name value`, in files that procfs does not know: `sched`,
+/// The value of a line `name: value` or `name value`, in files that the crate procfs does not read: `sched`,
 /// `fdinfo` and `cpu.stat`.
 pub(crate) fn value<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     text.lines().find_map(|line| {

@@ -1,6 +1,8 @@
 //! What a guest made KVM and its VMM do: exits, accesses, events, interrupts.
 
-use judge::model::{AccessRow, DomainModel, ExitRow, ExitTable, InjectionModel, Model};
+use judge::model::{
+    AccessRow, DomainModel, ExitRow, ExitTable, InjectionModel, Model, UserspaceExits,
+};
 use kvm::userspace_exit;
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -83,16 +85,16 @@ objects! {
     }
 
     /// Exits that the VMM served.
-    pub struct JsonUserspaceExit(row: (Option<u32>, i32, u64), m: &Model) {
+    pub struct JsonUserspaceExit(row: &UserspaceExits, m: &Model) {
         /// `KVM_EXIT_*` of linux/kvm.h; `restart` for an exit because of a signal; `error N` for
         /// another errno.
-        reason: String = userspace_exit::display(row.1),
+        reason: String = userspace_exit::display(row.reason),
         /// vCPU number. `null`: the sum over the guest.
-        vcpu: Option<u32> = row.0,
+        vcpu: Option<u32> = row.vcpu,
         /// Exits within the interval.
-        count: u64 = row.2,
+        count: u64 = row.count,
         /// Per second. `null`: no `interval_s`.
-        rate: Option<f64> = m.interval_s.map(|s| row.2 as f64 / s),
+        rate: Option<f64> = m.interval_s.map(|s| row.count as f64 / s),
     }
 
     /// A tracepoint of KVM.

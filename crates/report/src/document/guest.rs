@@ -63,7 +63,7 @@ objects! {
         accesses: Vec<JsonAccess> = accesses(d),
         /// Exits that the VMM served, by reason.
         userspace_exits: Vec<JsonUserspaceExit> =
-            d.userspace.iter().map(|row| JsonUserspaceExit::new(*row, m)).collect(),
+            d.userspace.iter().map(|row| JsonUserspaceExit::new(row, m)).collect(),
         /// Every other `kvm:*` tracepoint, with `--kvm-events`.
         kvm_events: Vec<JsonKvmEvent> =
             d.kvm_events.iter().map(|(event, count)| JsonKvmEvent::new(event, *count, m)).collect(),
@@ -116,7 +116,7 @@ objects! {
         /// Explicit huge pages of the VMM. `null`: not read.
         hugetlb_bytes: Option<u64> = d.memory.hugetlb,
         /// Memory of the VMM in swap. `null`: not read.
-        swap_bytes: Option<u64> = d.swap.map(|(bytes, _)| bytes),
+        swap_bytes: Option<u64> = d.swap.map(|swap| swap.bytes),
         /// What the balloon leaves to the guest. `null`: no balloon, or neither libvirt nor a
         /// monitor that reports it.
         balloon_bytes: Option<u64> = d.memory.balloon,

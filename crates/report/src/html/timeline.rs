@@ -163,7 +163,7 @@ fn add_guest(charts: &mut OwnerTracks, d: &DomainModel, at: (usize, f64)) {
     }
     let exits = charts.chart(Chart::Exits);
     if d.exits.rows.is_empty() {
-        exits.add(at, d.exit_rate.0.map(|rate| ("all", rate)));
+        exits.add(at, d.exit_rate.per_second.map(|rate| ("all", rate)));
     } else {
         exits.add(
             at,

@@ -233,7 +233,7 @@ pub fn columns_through<'a>(lens: Lens) -> Vec<Col<'a>> {
 /// The columns about CPU time, waits and exits.
 fn cpu_columns<'a>() -> Vec<Col<'a>> {
     vec![
-        Col::text("name", "GUEST", left(15, 0, 0), |r| {
+        Col::text("name", "GUEST", left(15), |r| {
             r.domain.map(|d| d.name().to_owned()).unwrap_or_default()
         })
         .help(
@@ -245,7 +245,7 @@ fn cpu_columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "cpu",
             "CPU%",
-            right(5, 0, 0),
+            right(5),
             |r| match r.outside() {
                 Some(tasks) => Some(tasks.usr + tasks.sys),
                 None => Some(r.domain?.cpu?.busy()),
@@ -260,7 +260,7 @@ fn cpu_columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "load",
             bars::LEGEND,
-            left(18, 0, 4),
+            left(18).drop_order(4),
             |r| Some(r.domain?.cpu?.busy() / f64::from(r.domain?.vcpu_count().max(1))),
             percent,
         )
@@ -269,18 +269,24 @@ fn cpu_columns<'a>() -> Vec<Col<'a>> {
                 the guest's vCPUs.",
         )
         .drawn(bar),
-        Col::figure("wait", "WAIT%", right(6, 0, 1), GuestRow::wait, percent)
-            .help(
-                "What the guest sees as steal: time that its worst vCPU waited, percent of the \
+        Col::figure(
+            "wait",
+            "WAIT%",
+            right(6).drop_order(1),
+            GuestRow::wait,
+            percent,
+        )
+        .help(
+            "What the guest sees as steal: time that its worst vCPU waited, percent of the \
                     time it wanted to run.",
-            )
-            .json("threads[].wait")
-            .drawn(|r| Cell::wait(r.wait())),
+        )
+        .json("threads[].wait")
+        .drawn(|r| Cell::wait(r.wait())),
         Col::figure(
             "exits",
             "EXITS/s",
-            right(8, 0, 3),
-            |r| r.domain?.exit_rate.0,
+            right(8).drop_order(3),
+            |r| r.domain?.exit_rate.per_second,
             rate,
         )
         .help(
@@ -296,18 +302,23 @@ fn cpu_columns<'a>() -> Vec<Col<'a>> {
 /// The columns about what is wrong.
 fn verdict_columns<'a>() -> Vec<Col<'a>> {
     vec![
-        Col::text("cost", "WHAT COSTS IT", left(20, 99, 2), |r| {
-            r.costs()
-                .map(|c| c.what_costs(usize::MAX))
-                .unwrap_or_default()
-        })
+        Col::text(
+            "cost",
+            "WHAT COSTS IT",
+            left(20).grow(99).drop_order(2),
+            |r| {
+                r.costs()
+                    .map(|c| c.what_costs(usize::MAX))
+                    .unwrap_or_default()
+            },
+        )
         .help(
             "The largest cost, percent of one CPU; a wait, percent of the time that the vCPU \
                 wanted to run.",
         )
         .ranked(|r| r.costs()?.lost)
         .drawn(cost),
-        Col::text("problem", "PROBLEM", left(21, 4, 0), |r| {
+        Col::text("problem", "PROBLEM", left(21).grow(4), |r| {
             r.worst().map(|f| f.problem.clone()).unwrap_or_default()
         })
         .help(
@@ -321,7 +332,7 @@ fn verdict_columns<'a>() -> Vec<Col<'a>> {
 
 /// The columns about memory.
 fn memory_columns<'a>() -> Vec<Col<'a>> {
-    let figure = right(6, 0, 5);
+    let figure = right(6).drop_order(5);
     vec![
         Col::figure("mem", "MEM", figure, GuestRow::memory, size).help(
             "Its memory on the host, with its huge pages; on the row `host tasks` what neither \
@@ -330,7 +341,7 @@ fn memory_columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "mem_percent",
             "MEM%",
-            right(5, 0, 3),
+            right(5).drop_order(3),
             |r| {
                 let total = r.state.model.as_ref()?.host.memory.as_ref()?.total;
                 Some(100.0 * r.memory()? / total.max(1) as f64)
@@ -341,7 +352,7 @@ fn memory_columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "allotted",
             "ALLOTTED",
-            right(8, 0, 4),
+            right(8).drop_order(4),
             |r| Some(GuestConfig::from_facts(&r.domain?.facts).memory? as f64),
             size,
         )
@@ -349,25 +360,31 @@ fn memory_columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "balloon",
             "BALLOON",
-            right(7, 0, 5),
+            right(7).drop_order(5),
             |r| Some(r.domain?.memory.balloon? as f64),
             size,
         )
         .help("What the balloon leaves to the guest."),
-        Col::figure("guest_used", "USED%", right(5, 0, 4), guest_used, percent)
-            .help(
-                "Memory that the guest's programs cannot have any more, percent of what its \
+        Col::figure(
+            "guest_used",
+            "USED%",
+            right(5).drop_order(4),
+            guest_used,
+            percent,
+        )
+        .help(
+            "Memory that the guest's programs cannot have any more, percent of what its \
                     kernel has, as its balloon driver last said: caches count as free. `-`: \
                     nobody asks the driver (libvirt: <stats period='10'/> in <memballoon>).",
-            )
-            .drawn(|r| match guest_used(r) {
-                used if used >= Some(MIN_SHORT_PERCENT) => bad(used, percent),
-                used => Cell::figure(used, percent),
-            }),
+        )
+        .drawn(|r| match guest_used(r) {
+            used if used >= Some(MIN_SHORT_PERCENT) => bad(used, percent),
+            used => Cell::figure(used, percent),
+        }),
         Col::figure(
             "guest_faults",
             "FAULTS/s",
-            right(8, 0, 5),
+            right(8).drop_order(5),
             guest_faults,
             rate,
         )
@@ -375,19 +392,25 @@ fn memory_columns<'a>() -> Vec<Col<'a>> {
         Col::figure("swap", "SWAP", figure, swap, size)
             .help("Its part in the host's swap.")
             .drawn(|r| bad(swap(r), size)),
-        Col::figure("swap_in", "SWAPIN/s", right(8, 0, 5), swap_in, rate)
+        Col::figure("swap_in", "SWAPIN/s", right(8).drop_order(5), swap_in, rate)
             .help(
                 "Bytes per second that come back from it: each stopped a thread until the disk \
                     had read it.",
             )
             .drawn(|r| bad(swap_in(r), rate)),
-        Col::figure("swap_growth", "SWAP B/s", right(8, 0, 5), swap_growth, rate)
-            .help("How the part in swap grows.")
-            .drawn(|r| bad(swap_growth(r), rate)),
+        Col::figure(
+            "swap_growth",
+            "SWAP B/s",
+            right(8).drop_order(5),
+            swap_growth,
+            rate,
+        )
+        .help("How the part in swap grows.")
+        .drawn(|r| bad(swap_growth(r), rate)),
         Col::figure(
             "mem_stall",
             "STALL%",
-            right(6, 0, 4),
+            right(6).drop_order(4),
             memory_stall,
             percent,
         )
@@ -396,7 +419,7 @@ fn memory_columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "local",
             "LOCAL%",
-            right(6, 0, 5),
+            right(6).drop_order(5),
             |r| {
                 let host = &r.state.model.as_ref()?.host;
                 r.domain?.local_memory_percent(&host.facts.topology)
@@ -404,7 +427,7 @@ fn memory_columns<'a>() -> Vec<Col<'a>> {
             share,
         )
         .help("The part of its memory on the NUMA nodes where its vCPUs ran last, percent of it."),
-        Col::figure("uptime", "UP", right(7, 0, 5), uptime, age)
+        Col::figure("uptime", "UP", right(7).drop_order(5), uptime, age)
             .help("For how long its process runs."),
     ]
 }
@@ -430,7 +453,7 @@ fn disk_columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "disk",
             "DISK/s",
-            right(12, 0, 6),
+            right(12).drop_order(6),
             |r| Some(r.disk_rates()?.all()),
             rate,
         )
@@ -441,7 +464,7 @@ fn disk_columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "iops",
             "IO/s",
-            right(6, 2, 4),
+            right(6).grow(2).drop_order(4),
             |r| r.disks(|d| Some(d.read_ops + d.write_ops)),
             rate,
         )
@@ -449,7 +472,7 @@ fn disk_columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "reads",
             "READ/s",
-            right(6, 2, 2),
+            right(6).grow(2).drop_order(2),
             |r| r.disks(|d| Some(d.read_ops)),
             rate,
         )
@@ -460,7 +483,7 @@ fn disk_columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "writes",
             "WRITE/s",
-            right(7, 2, 2),
+            right(7).grow(2).drop_order(2),
             |r| r.disks(|d| Some(d.write_ops)),
             rate,
         )
@@ -468,7 +491,7 @@ fn disk_columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "read_bytes",
             "READ B/s",
-            right(8, 2, 3),
+            right(8).grow(2).drop_order(3),
             |r| Some(r.disk_rates()?.inward),
             rate,
         )
@@ -479,7 +502,7 @@ fn disk_columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "write_bytes",
             "WRITE B/s",
-            right(9, 2, 3),
+            right(9).grow(2).drop_order(3),
             |r| Some(r.disk_rates()?.outward),
             rate,
         )
@@ -487,7 +510,7 @@ fn disk_columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "disk_us",
             "WORST us",
-            right(8, 2, 1),
+            right(8).grow(2).drop_order(1),
             |r| r.slowest_disk()?.slowest_us(),
             micros,
         )
@@ -504,7 +527,7 @@ fn disk_columns<'a>() -> Vec<Col<'a>> {
             };
             Cell::figure(us, micros).styled(style)
         }),
-        Col::text("disk_of", "DISK", left(6, 10, 4), |r| {
+        Col::text("disk_of", "DISK", left(6).grow(10).drop_order(4), |r| {
             let disk = r.slowest_disk();
             disk.map(|disk| disk.name.clone()).unwrap_or_default()
         })
@@ -512,7 +535,7 @@ fn disk_columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "in_flight",
             "IN FLIGHT",
-            right(9, 0, 4),
+            right(9).drop_order(4),
             |r| r.disks(|d| d.queue_depth),
             rate,
         )
@@ -520,7 +543,7 @@ fn disk_columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "io_stall",
             "STALL%",
-            right(6, 0, 4),
+            right(6).drop_order(4),
             |r| Some(r.domain?.pressure?.io),
             percent,
         )
@@ -536,7 +559,7 @@ fn network_columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "net",
             "NET/s",
-            right(7, 0, 7),
+            right(7).drop_order(7),
             |r| Some(r.nic_rates()?.all()),
             rate,
         )
@@ -547,7 +570,7 @@ fn network_columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "pps",
             "PKT/s",
-            right(6, 2, 4),
+            right(6).grow(2).drop_order(4),
             |r| r.nics(|n| n.rx_packets + n.tx_packets),
             rate,
         )
@@ -555,7 +578,7 @@ fn network_columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "rx",
             "RX PKT/s",
-            right(8, 2, 2),
+            right(8).grow(2).drop_order(2),
             |r| r.nics(|n| n.rx_packets),
             rate,
         )
@@ -566,7 +589,7 @@ fn network_columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "tx",
             "TX PKT/s",
-            right(8, 2, 2),
+            right(8).grow(2).drop_order(2),
             |r| r.nics(|n| n.tx_packets),
             rate,
         )
@@ -574,7 +597,7 @@ fn network_columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "rx_bytes",
             "RX B/s",
-            right(7, 2, 1),
+            right(7).grow(2).drop_order(1),
             |r| Some(r.nic_rates()?.inward),
             rate,
         )
@@ -582,7 +605,7 @@ fn network_columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "tx_bytes",
             "TX B/s",
-            right(7, 2, 1),
+            right(7).grow(2).drop_order(1),
             |r| Some(r.nic_rates()?.outward),
             rate,
         )
@@ -590,19 +613,25 @@ fn network_columns<'a>() -> Vec<Col<'a>> {
         Col::figure(
             "drops",
             "DROP/s",
-            right(6, 2, 1),
+            right(6).grow(2).drop_order(1),
             |r| r.nics(|n| n.drops),
             rate,
         )
         .help("Packets dropped in both directions.")
         .drawn(|r| bad(r.nics(|n| n.drops), rate)),
-        Col::figure("vhost", "VHOST%", right(6, 0, 3), GuestRow::vhost, percent)
-            .help("CPU time of its vhost threads, percent of one CPU."),
+        Col::figure(
+            "vhost",
+            "VHOST%",
+            right(6).drop_order(3),
+            GuestRow::vhost,
+            percent,
+        )
+        .help("CPU time of its vhost threads, percent of one CPU."),
     ]
 }
 
 fn swap(r: &GuestRow<'_>) -> Option<f64> {
-    Some(r.domain?.swap?.0 as f64)
+    Some(r.domain?.swap?.bytes as f64)
 }
 
 fn swap_growth(r: &GuestRow<'_>) -> Option<f64> {
@@ -620,8 +649,8 @@ fn uptime(r: &GuestRow<'_>) -> Option<f64> {
 
 /// Further columns that the user can choose.
 fn further_columns<'a>() -> Vec<Col<'a>> {
-    let figure = right(8, 0, 4);
-    let text = left(12, 9, 4);
+    let figure = right(8).drop_order(4);
+    let text = left(12).grow(9).drop_order(4);
     vec![
         Col::figure(
             "vcpus",
@@ -736,13 +765,16 @@ fn exits(r: &GuestRow<'_>) -> Cell {
     let Some(d) = r.domain else {
         return Cell::unknown();
     };
-    match d.exit_rate {
-        (None, _) if d.uncounted_vcpus > 0 => Cell::text("no room").styled(StyleId::Warning),
-        (Some(to_vmm), ExitRateSource::Userspace) => Cell::text(format!("u {}", rate(to_vmm))),
-        (Some(all), ExitRateSource::Traced) if d.uncounted_vcpus > 0 => {
-            Cell::text(format!("{}+", rate(all)))
-        }
-        (exits, _) => Cell::figure(exits, rate),
+    let Some(exits) = d.exit_rate.per_second else {
+        return match d.uncounted_vcpus {
+            0 => Cell::unknown(),
+            _ => Cell::text("no room").styled(StyleId::Warning),
+        };
+    };
+    match d.exit_rate.source {
+        ExitRateSource::Userspace => Cell::text(format!("u {}", rate(exits))),
+        ExitRateSource::Traced if d.uncounted_vcpus > 0 => Cell::text(format!("{}+", rate(exits))),
+        _ => Cell::figure(Some(exits), rate),
     }
 }
 

@@ -107,8 +107,8 @@ fn a_steady_hosts_summary_is_the_difference_of_its_last_and_first_sample() {
             }
         }
         assert_eq!(a.userspace, b.userspace);
-        assert_eq!(a.exit_rate.1, b.exit_rate.1);
-        assert_close(a.exit_rate.0, b.exit_rate.0, name);
+        assert_eq!(a.exit_rate.source, b.exit_rate.source);
+        assert_close(a.exit_rate.per_second, b.exit_rate.per_second, name);
     }
     for (a, b) in all.host.cpus.iter().zip(&whole.host.cpus) {
         assert_eq!(a.cpu, b.cpu);
@@ -215,8 +215,8 @@ fn threads_and_guests_that_ended_keep_their_exits() {
     let of_all = |d: &crate::model::DomainModel| {
         d.userspace
             .iter()
-            .filter(|u| u.0.is_none())
-            .map(|u| u.2)
+            .filter(|row| row.vcpu.is_none())
+            .map(|row| row.count)
             .sum::<u64>()
     };
     assert_eq!(of_all(&all.domains[0]), 5 * 100 * vcpus, "the first guest");
@@ -231,7 +231,7 @@ fn threads_and_guests_that_ended_keep_their_exits() {
         .sum();
     assert_eq!((all.domains[0].exits.count, exits > 0), (exits, true));
     assert_eq!(
-        all.domains[0].exit_rate.0.map(f64::round),
+        all.domains[0].exit_rate.per_second.map(f64::round),
         Some((exits as f64 / 9.0).round())
     );
     let ended = all.domains.last().unwrap();
@@ -251,7 +251,7 @@ fn all_runs_of_the_recorder_count_and_are_reported() {
     let fixture = Fixture::busy_host();
     let all = runs([10..14, 20..26].map(|seconds| seconds.map(|s| fixture.sample(f64::from(s)))));
     assert_eq!(all.model.interval_s, Some(8.0), "3 s and 5 s");
-    let rate = |m: &Model| m.domains[0].exit_rate.0.unwrap().round() as u64;
+    let rate = |m: &Model| m.domains[0].exit_rate.per_second.unwrap().round() as u64;
     assert_eq!(
         rate(&all.model),
         rate(&fixture.model()),

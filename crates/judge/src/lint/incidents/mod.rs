@@ -155,18 +155,19 @@ fn by_exits(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Event> {
             });
         }
     }
-    for (vcpu, reason, count) in &guest.domain.userspace {
-        if vcpu.is_none()
-            && let Some((severity, incident)) = returned(*reason)
+    for row in &guest.domain.userspace {
+        if row.vcpu.is_none()
+            && let Some((severity, incident)) = returned(row.reason)
         {
             let meaning =
-                returns::errno_meaning(*reason).map_or_else(String::new, |m| format!(" ({m})"));
+                returns::errno_meaning(row.reason).map_or_else(String::new, |m| format!(" ({m})"));
             events.push(Event {
-                severity: severity_of_count(ctx, guest, severity, incident, *count),
+                severity: severity_of_count(ctx, guest, severity, incident, row.count),
                 incident,
                 evidence: format!(
-                    "{count} returns of KVM_RUN with {}{meaning} {window}",
-                    returns::display(*reason)
+                    "{} returns of KVM_RUN with {}{meaning} {window}",
+                    row.count,
+                    returns::display(row.reason)
                 ),
                 mark: None,
             });

@@ -270,7 +270,7 @@ fn a_guest_that_the_engine_has_no_place_for_is_not_judged_as_idle() {
     let model = Model::new(&without_place(2.0), Base::Previous(&without_place(1.0)));
     assert_eq!(
         model.domains[0].exit_rate,
-        (None, crate::model::ExitRateSource::Nothing)
+        crate::model::ExitRate::default()
     );
     let report = judge(&model);
     let said = report

@@ -1,6 +1,7 @@
 //! What ends or breaks a guest.
 
 use super::*;
+use crate::model::UserspaceExits;
 use kvm::kernel_log;
 use sample::DomainState;
 
@@ -8,10 +9,18 @@ fn quiet() -> Model {
     on(Guest::new("l", 5).linux("").vcpus(1, |_, t| t)).model()
 }
 
+fn exits(vcpu: Option<u32>, reason: i32) -> UserspaceExits {
+    UserspaceExits {
+        vcpu,
+        reason,
+        count: 1,
+    }
+}
+
 /// The model of a guest whose `KVM_RUN` returned this.
 fn returned(reason: i32) -> Model {
     let mut model = quiet();
-    model.domains[0].userspace = vec![(None, reason, 1), (Some(0), reason, 1)];
+    model.domains[0].userspace = vec![exits(None, reason), exits(Some(0), reason)];
     model
 }
 
@@ -72,7 +81,7 @@ fn a_guest_that_starts_pauses_or_ends_is_judged_by_what_broke_it() {
     let mut f = on(Guest::new("l", 5).linux("").vcpus(1, |_, t| t));
     f.guests[0].facts.started_ms = Some(testkit::START_MS + 59_000);
     let mut model = f.model();
-    model.domains[0].userspace = vec![(None, 9, 1)];
+    model.domains[0].userspace = vec![exits(None, 9)];
     fires(&once(&model), RuleId::AbnormalExit, Severity::Critical);
 }
 

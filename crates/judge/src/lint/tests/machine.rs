@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::PressureModel;
+use crate::model::{PressureModel, SwapUse};
 use kvm::cmdline::QemuCommand;
 use kvm::{kernel_log, topology};
 use sample::{CpuPower, ExitPlace, HostMemory, MemoryGrowth, MemoryInGuest};
@@ -70,9 +70,15 @@ fn swapping() {
         available: 132 << 20,
         ..HostMemory::default()
     });
-    model.domains[0].swap = Some((1 << 30, 0));
+    model.domains[0].swap = Some(SwapUse {
+        bytes: 1 << 30,
+        grown: 0,
+    });
     silent(&judge(&model), RuleId::HostMemoryPressure);
-    model.domains[0].swap = Some((1 << 30, 20 << 20));
+    model.domains[0].swap = Some(SwapUse {
+        bytes: 1 << 30,
+        grown: 20 << 20,
+    });
     fires(
         &judge(&model),
         RuleId::HostMemoryPressure,
@@ -139,7 +145,10 @@ fn a_guest_without_usable_memory() {
 #[test]
 fn memory_that_comes_back_from_swap() {
     let mut model = on(Guest::new("l", 5).linux("").vcpus(1, |_, t| t)).model();
-    model.domains[0].swap = Some((1 << 30, 0));
+    model.domains[0].swap = Some(SwapUse {
+        bytes: 1 << 30,
+        grown: 0,
+    });
     silent(&judge(&model), RuleId::GuestSwappedIn);
     model.domains[0].swap_in_rate = Some(4096.0);
     silent(&judge(&model), RuleId::GuestSwappedIn);

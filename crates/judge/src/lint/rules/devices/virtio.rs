@@ -84,8 +84,8 @@ pub(super) fn kicks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     let to_vmm = total(
         userspace
             .iter()
-            .filter(|u| u.0.is_none() && matches!(u.1, EXIT_MMIO | EXIT_IO))
-            .map(|u| u.2),
+            .filter(|row| row.vcpu.is_none() && matches!(row.reason, EXIT_MMIO | EXIT_IO))
+            .map(|row| row.count),
     );
     let others = guest.accesses(|r| {
         r.space != Space::Msr

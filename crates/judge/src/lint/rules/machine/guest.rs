@@ -72,8 +72,8 @@ pub(super) fn memory_stall(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
         guest
             .domain
             .swap
-            .filter(|(swap, _)| *swap > 0)
-            .map(|(swap, _)| format!("{} of the guest are in swap", bytes(swap))),
+            .filter(|swap| swap.bytes > 0)
+            .map(|swap| format!("{} of the guest are in swap", bytes(swap.bytes))),
         ctx.model.host.memory.map(|m| {
             format!(
                 "the host has {} of {} available",
@@ -261,7 +261,7 @@ pub(super) fn nested(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
         Confidence::High
     };
     if let Some(runs) = runs
-        && let Some(rate) = guest.domain.exit_rate.0
+        && let Some(rate) = guest.domain.exit_rate.per_second
         && runs > 0.0
     {
         share = share.max(100.0 * runs / rate);

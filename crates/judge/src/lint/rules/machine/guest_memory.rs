@@ -117,7 +117,7 @@ pub(super) fn guest_swapped_in(
         guest
             .domain
             .swap
-            .map(|(swap, _)| format!("{} of the guest are in swap", bytes(swap))),
+            .map(|swap| format!("{} of the guest are in swap", bytes(swap.bytes))),
         ctx.model.host.memory.map(|m| {
             format!(
                 "the host has {} of {} available",

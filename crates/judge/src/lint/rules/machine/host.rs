@@ -8,7 +8,7 @@ use crate::lint::fixes;
 
 pub(super) fn memory(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     for g in &ctx.guests {
-        let Some((swap, grown)) = g.domain.swap.filter(|s| s.1 > 0) else {
+        let Some(swap) = g.domain.swap.filter(|swap| swap.grown > 0) else {
             continue;
         };
         let element = "<memoryBacking>\n  <locked/>\n</memoryBacking>";
@@ -24,8 +24,8 @@ pub(super) fn memory(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         }));
         let mut evidence = vec![format!(
             "{} of the guest are in swap, {} more than before {}",
-            bytes(swap),
-            bytes(grown.unsigned_abs()),
+            bytes(swap.bytes),
+            bytes(swap.grown.unsigned_abs()),
             g.window()
         )];
         evidence.extend(ctx.model.host.memory.map(|m| {
