@@ -28,7 +28,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             "device_mean_us",
             "DEVICE us",
             right(9).grow(2).drop_order(3),
-            |r| r.device.mean_us().1,
+            |r| r.device.device_mean_us(),
             micros,
         )
         .help(

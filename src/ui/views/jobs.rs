@@ -160,7 +160,7 @@ fn ends(job: &Job) -> &'static str {
 
 /// The section.
 pub fn section<'a>(state: &'a AppState, guest: &'a DomainModel) -> Section<'a> {
-    let write_us = jobs::writes(guest).map(|(us, _)| us);
+    let write_us = jobs::write_mean_us(guest);
     let mut rows = Vec::new();
     for job in &guest.jobs {
         let moves = matches!(job.kind, JobKind::Migration | JobKind::Save);

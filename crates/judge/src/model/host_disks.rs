@@ -7,12 +7,14 @@ use sample::{HostDisk, ThreadKind};
 pub type HostDiskModel = Traced<HostDisk>;
 
 impl HostDiskModel {
-    /// Mean time of its reads and writes, microseconds: from submission to completion, and the part
-    /// in the device.
-    pub fn mean_us(&self) -> (Option<f64>, Option<f64>) {
-        let total = self.reads.total.plus(&self.writes.total);
-        let device = self.reads.device.plus(&self.writes.device);
-        (total.mean_us(), device.mean_us())
+    /// Mean time of its reads and writes from submission to completion, microseconds.
+    pub fn mean_us(&self) -> Option<f64> {
+        self.reads.total.plus(&self.writes.total).mean_us()
+    }
+
+    /// The part of [`Self::mean_us`] in the device itself.
+    pub fn device_mean_us(&self) -> Option<f64> {
+        self.reads.device.plus(&self.writes.device).mean_us()
     }
 
     /// 99th percentile of its reads and writes, from submission to completion, microseconds; `None`

@@ -58,14 +58,17 @@ pub fn allowed_bytes(job: &Job) -> Option<u64> {
     Some((job.rate? as f64 * limit as f64 / 1e9) as u64)
 }
 
-/// Mean time of the guest's writes now, microseconds, and how many there are per second.
-pub fn writes(guest: &DomainModel) -> Option<(f64, f64)> {
-    let timed = guest
-        .disks
-        .iter()
-        .filter_map(|disk| Some((disk.write_mean_us?, disk.write_ops)));
-    let (time, ops) = timed.fold((0.0, 0.0), |(time, ops), (us, n)| (time + us * n, ops + n));
-    (ops > 0.0).then(|| (time / ops, ops))
+/// Mean time of the guest's writes now, microseconds.
+pub fn write_mean_us(guest: &DomainModel) -> Option<f64> {
+    let mut time_us = 0.0;
+    let mut ops = 0.0;
+    for disk in &guest.disks {
+        if let Some(mean_us) = disk.write_mean_us {
+            time_us += mean_us * disk.write_ops;
+            ops += disk.write_ops;
+        }
+    }
+    (ops > 0.0).then_some(time_us / ops)
 }
 
 #[cfg(test)]

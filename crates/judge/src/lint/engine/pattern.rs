@@ -41,7 +41,7 @@ impl PatternTrack {
     /// A pattern that shows, with its finding, in an interval of some seconds that ends at
     /// `now_ms`.
     pub fn shows(&mut self, hold: Hold, seconds: f64, finding: Finding, now_ms: i64) {
-        if self.recent.is_empty() || self.absent_s >= hold.times().2 - TOLERANCE_S {
+        if self.recent.is_empty() || self.absent_s >= hold.gone_s() - TOLERANCE_S {
             self.since_ms = now_ms - (seconds * 1e3) as i64;
             self.age_s = 0.0;
         }
@@ -56,7 +56,7 @@ impl PatternTrack {
         self.age_s += seconds;
         self.absent_s += seconds;
         // What is kept until the end needs only the intervals in which it showed.
-        if hold.times().2.is_infinite() && shows.is_none() {
+        if hold.gone_s().is_infinite() && shows.is_none() {
             return;
         }
         self.recent.push_back(Observation { seconds, shows });
@@ -114,10 +114,11 @@ impl PatternTrack {
     /// Whether the pattern has this severity or a higher one: it showed long enough, and has not
     /// been absent for too long since.
     fn is_reported(&self, hold: Hold, level: Severity) -> bool {
-        let (need, of, gone) = hold.times();
         let mut absent_s = 0.0;
         for (i, o) in self.recent.iter().enumerate().rev() {
-            if o.shows >= Some(level) && self.shown_s(i, of, level) >= need - TOLERANCE_S {
+            if o.shows >= Some(level)
+                && self.shown_s(i, hold.window_s(), level) >= hold.shows_s() - TOLERANCE_S
+            {
                 return true;
             }
             absent_s = if o.shows >= Some(level) {
@@ -125,7 +126,7 @@ impl PatternTrack {
             } else {
                 absent_s + o.seconds
             };
-            if absent_s >= gone - TOLERANCE_S {
+            if absent_s >= hold.gone_s() - TOLERANCE_S {
                 return false;
             }
         }

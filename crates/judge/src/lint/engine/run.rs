@@ -6,7 +6,7 @@ use super::table;
 use crate::figures::seconds;
 use crate::lint::facts::{
     CannotTell, Check, Context, Finding, Guard, GuestContext, Hold, InputKind, Options, Report,
-    Rule, Severity, StillWatched, Verdicts, order,
+    Rule, Severity, StillWatched, Verdicts, Watched, order,
 };
 use crate::lint::fixes;
 use crate::lint::fixes::audience::Surroundings;
@@ -108,7 +108,7 @@ fn young(guest: Option<&GuestContext<'_>>, seen_s: f64, needed_s: f64) -> Option
 /// The guests, and the host, of which less has been seen than a rule needs.
 fn still_watched(context: &Context<'_>, memory: &mut RuleMemory) -> Vec<StillWatched> {
     let reported = table::rules().filter(|r| context.options.reports(r.id));
-    let needed_s = reported.map(|r| r.hold.times().0).fold(0.0, f64::max);
+    let needed_s = reported.map(|r| r.hold.shows_s()).fold(0.0, f64::max);
     let mut all = Vec::new();
     all.extend(young(None, memory.watched_s, needed_s));
     for guest in context.guests.iter().filter(|g| g.running()) {
@@ -116,13 +116,13 @@ fn still_watched(context: &Context<'_>, memory: &mut RuleMemory) -> Vec<StillWat
             // After the guard a rule still needs its time.
             Some(Guard {
                 because,
-                watched: Some((seen_s, guard_s)),
+                watched: Some(watched),
             }) if needed_s > 0.0 => {
                 all.push(StillWatched::new(
                     Some(guest),
                     because.clone(),
-                    *seen_s,
-                    guard_s + needed_s,
+                    watched.seen_s,
+                    watched.needed_s + needed_s,
                 ));
             }
             Some(_) => {}
@@ -232,7 +232,10 @@ fn not_judged(
         let because = format!("the guest was resumed {} ago", seconds(resumed_s));
         return Some(Guard {
             because,
-            watched: Some((resumed_s, options.resume_guard_s)),
+            watched: Some(Watched {
+                seen_s: resumed_s,
+                needed_s: options.resume_guard_s,
+            }),
         });
     }
     let age_s = (model.time_ms - guest.domain.facts.started_ms?) as f64 / 1e3;
@@ -243,6 +246,9 @@ fn not_judged(
     );
     (0.0..guard_s).contains(&age_s).then_some(Guard {
         because,
-        watched: Some((age_s, guard_s)),
+        watched: Some(Watched {
+            seen_s: age_s,
+            needed_s: guard_s,
+        }),
     })
 }

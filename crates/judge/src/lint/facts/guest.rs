@@ -30,13 +30,21 @@ pub(crate) fn place_text(place: &ExitPlace) -> String {
     text
 }
 
+/// For how long a guest was watched.
+#[derive(Clone, Copy)]
+pub(crate) struct Watched {
+    /// For how many seconds it has run.
+    pub seen_s: f64,
+    /// After how many seconds it is judged in full.
+    pub needed_s: f64,
+}
+
 /// Why a guest's behaviour is not judged, or not in full.
 pub(crate) struct Guard {
     /// The reason, in a sentence.
     pub because: String,
-    /// For how many seconds it has run, and after how many it is judged in full; `None` while it
-    /// does nothing.
-    pub watched: Option<(f64, f64)>,
+    /// Until when it is watched; `None` while it does nothing.
+    pub watched: Option<Watched>,
 }
 
 /// One guest, with its configuration and its guessed system.

@@ -37,20 +37,35 @@ impl Hold {
     /// Single events stay on the screen for less than half a minute, long enough to be read.
     pub const EVENT: Self = Self::Once(20.0);
 
-    /// For how many seconds the pattern has to show, in how many, and after how many of absence it
-    /// is no longer reported.
-    pub fn times(self) -> (f64, f64, f64) {
+    /// For how many seconds the pattern has to show.
+    pub fn shows_s(self) -> f64 {
         match self {
-            Self::While => (0.0, 0.0, 0.0),
-            Self::Once(s) => (0.0, s, s),
-            Self::For(need, of) => (need, of, of.max(GONE_S)),
+            Self::While | Self::Once(_) => 0.0,
+            Self::For(shows_s, _) => shows_s,
+        }
+    }
+
+    /// Within how many seconds.
+    pub fn window_s(self) -> f64 {
+        match self {
+            Self::While => 0.0,
+            Self::Once(window_s) | Self::For(_, window_s) => window_s,
+        }
+    }
+
+    /// After how many seconds of absence it is no longer reported.
+    pub fn gone_s(self) -> f64 {
+        match self {
+            Self::While => 0.0,
+            Self::Once(seconds) => seconds,
+            Self::For(_, window_s) => window_s.max(GONE_S),
         }
     }
 }
 
 impl fmt::Display for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let gone_s = self.times().2;
+        let gone_s = self.gone_s();
         match self {
             Self::While => f.write_str("at once, while it lasts"),
             Self::Once(s) => write!(f, "at once, kept for {s} s"),

@@ -21,7 +21,9 @@ pub(crate) use finding::{
     Audience, Confidence, Finding, FindingId, Fix, FixKind, Lasting, Mark, Severity, Target,
     is_command, join, known, order, worst, worst_of,
 };
-pub(crate) use guest::{BY_DEFAULT, BY_PROXMOX, Guard, GuestContext, NO_VCPUS, place_text};
+pub(crate) use guest::{
+    BY_DEFAULT, BY_PROXMOX, Guard, GuestContext, NO_VCPUS, Watched, place_text,
+};
 pub(crate) use hold::{Hold, REMEMBERED_S};
 pub(crate) use host::{Context, apic_parameter};
 pub(crate) use options::{InputKind, Options};

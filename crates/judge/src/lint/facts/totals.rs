@@ -118,6 +118,14 @@ impl Context<'_> {
     }
 }
 
+/// How often vCPUs halt, and for how long.
+pub(crate) struct Halts {
+    /// Halts per second of a vCPU.
+    pub per_vcpu: f64,
+    /// Mean time of one, milliseconds.
+    pub sleep_ms: f64,
+}
+
 impl GuestContext<'_> {
     /// The guest's exits of some kinds.
     pub fn exits(&self, kinds: &[ExitKind]) -> EventTotals {
@@ -193,14 +201,16 @@ impl GuestContext<'_> {
         self.domain.jobs.iter().any(|job| is(job.kind))
     }
 
-    /// Halts: rate per vCPU and mean sleep in milliseconds.
-    pub fn halts(&self) -> Option<(f64, f64)> {
+    /// How often its vCPUs halt.
+    pub fn halts(&self) -> Option<Halts> {
         let mut all = Events::default();
         for row in self.domain.exits.rows.iter().filter(|r| r.idle) {
             all.add(&row.span, None);
         }
-        let rate = all.count as f64 / self.seconds? / self.vcpus()?;
-        Some((rate, all.mean_us()? / 1e3))
+        Some(Halts {
+            per_vcpu: all.count as f64 / self.seconds? / self.vcpus()?,
+            sleep_ms: all.mean_us()? / 1e3,
+        })
     }
 
     fn totals(&self, all: &Events, marks: Vec<Mark>) -> EventTotals {

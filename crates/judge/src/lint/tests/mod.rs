@@ -45,7 +45,7 @@ fn after(model: &Model, seconds: i64, options: &Options) -> Report {
 fn judge(model: &Model) -> Report {
     let report = after(model, 12, &Options::default());
     for f in &report.findings {
-        let needed_s = super::engine::table::hold(f.rule).times().0.ceil().max(1.0) as i64;
+        let needed_s = super::engine::table::hold(f.rule).shows_s().ceil().max(1.0) as i64;
         let guarded = report
             .cannot_tell
             .iter()

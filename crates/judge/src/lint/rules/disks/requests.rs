@@ -353,7 +353,7 @@ fn guest_requests(guest: &GuestContext<'_>) -> Option<Requests> {
 fn host_requests(disks: &[HostDiskModel]) -> Option<Requests> {
     let mut all = Vec::new();
     for disk in addressed(disks) {
-        if let Some(mean_us) = disk.mean_us().0 {
+        if let Some(mean_us) = disk.mean_us() {
             let ops = disk.ops();
             all.push(Requests { ops, mean_us });
         }
@@ -451,7 +451,7 @@ pub(super) fn slow_storage(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
     };
     let timed = addressed(disks)
         .filter(|disk| disk.ops() >= t.timed_ops)
-        .filter_map(|d| Some((d, d.mean_us().0?)));
+        .filter_map(|d| Some((d, d.mean_us()?)));
     let Some((disk, us)) = timed.max_by(|a, b| a.1.total_cmp(&b.1)) else {
         return;
     };
@@ -471,7 +471,8 @@ pub(super) fn slow_storage(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
 }
 
 fn device(disk: &HostDiskModel) -> String {
-    let (mean_us, inside_us) = disk.mean_us();
+    let mean_us = disk.mean_us();
+    let inside_us = disk.device_mean_us();
     let alias = disk
         .alias
         .as_ref()

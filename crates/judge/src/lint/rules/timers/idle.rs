@@ -17,7 +17,7 @@ const VCPU_TOLERANCE: f64 = 0.1;
 /// An idle Windows guest that sleeps for less than a millisecond at a time.
 pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().timers;
-    let Some((rate, sleep_ms)) = guest.halts() else {
+    let Some(halts) = guest.halts() else {
         return;
     };
     let Some(cpu) = guest.guest_cpu() else {
@@ -25,11 +25,11 @@ pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
     };
     if !guest.kind.windows(Confidence::Low)
         || cpu >= t.idle_guest_cpu
-        || sleep_ms >= t.short_sleep_ms
+        || halts.sleep_ms >= t.short_sleep_ms
     {
         return;
     }
-    let Some(severity) = t.idle_halts_per_vcpu.severity(rate) else {
+    let Some(severity) = t.idle_halts_per_vcpu.severity(halts.per_vcpu) else {
         return;
     };
     let timers = guest.devices(Space::Pio, |n| n == "rtc").rate_or_zero()
@@ -45,7 +45,7 @@ pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
     } else {
         severity
     };
-    if io_rate(guest) > rate / 2.0 {
+    if io_rate(guest) > halts.per_vcpu / 2.0 {
         return;
     }
     let mut fix = fixes::hyperv::windows_timers(ctx, guest);
@@ -60,9 +60,9 @@ pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
     }
     let evidence = vec![format!(
         "{} halts/s per vCPU {}, {} ms of sleep each, while the guest runs {} % of the time",
-        figure(rate),
+        figure(halts.per_vcpu),
         guest.window(),
-        figure(sleep_ms),
+        figure(halts.sleep_ms),
         figure(cpu)
     )];
     verdicts.find(Finding {
