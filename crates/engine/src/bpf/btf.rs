@@ -24,14 +24,16 @@ impl Writer {
         self.types.extend(word.to_ne_bytes());
     }
 
+    /// Adds a name; returns its offset among the strings, by which types refer to it.
     fn name(&mut self, name: &str) -> u32 {
-        let at = self.strings.len() as u32;
+        let offset = self.strings.len() as u32;
         self.strings.extend(name.bytes().filter(|b| *b != 0));
         self.strings.push(0);
-        at
+        offset
     }
 
-    /// Type `1 + index of its size`.
+    /// Types are numbered from 1 in the order in which they are added, integers first: the type of
+    /// `INTEGER_SIZES[i]` has the number `i + 1`.
     fn integer(&mut self, size: u32) {
         let name = self.name(&format!("u{}", 8 * size));
         for word in [name, BTF_KIND_INT << 24, size, 8 * size] {
@@ -40,58 +42,62 @@ impl Writer {
     }
 
     fn structure(&mut self, event: &EventFormat) {
-        let members: Vec<(&str, u32, u32)> = event
-            .fields
-            .iter()
-            .filter(|f| !f.is_data_loc && !f.ty.ends_with(']') && f.offset % f.size.max(1) == 0)
-            .filter_map(|f| {
-                let ty = INTEGER_SIZES
-                    .iter()
-                    .position(|size| *size as usize == f.size)?;
-                Some((f.name.as_str(), ty as u32 + 1, f.offset as u32 * 8))
-            })
-            .collect();
-        let size = event
-            .fields
-            .iter()
-            .map(|f| f.offset + f.size)
-            .max()
-            .unwrap_or(0);
         let name = self.name(&format!("trace_event_raw_{}", event.name));
-        self.word(name);
-        self.word(BTF_KIND_STRUCT << 24 | members.len() as u32);
-        self.word(size as u32);
-        for (name, ty, bits) in members {
-            let name = self.name(name);
-            for word in [name, ty, bits] {
-                self.word(word);
+        let mut size = 0;
+        // Of each member: its name, its type, and its offset in bits.
+        let mut members: Vec<[u32; 3]> = Vec::new();
+        for field in &event.fields {
+            size = size.max(field.offset + field.size);
+            let is_array = field.is_data_loc || field.ty.ends_with(']');
+            let integer = INTEGER_SIZES
+                .iter()
+                .position(|size| *size as usize == field.size);
+            if let Some(index) = integer
+                && !is_array
+                && field.offset.is_multiple_of(field.size)
+            {
+                members.push([
+                    self.name(&field.name),
+                    index as u32 + 1,
+                    field.offset as u32 * 8,
+                ]);
             }
+        }
+        let kind_and_count = BTF_KIND_STRUCT << 24 | members.len() as u32;
+        for word in [name, kind_and_count, size as u32] {
+            self.word(word);
+        }
+        for word in members.into_iter().flatten() {
+            self.word(word);
         }
     }
 }
 
 /// The blob for these events.
 pub fn bytes(events: &[EventFormat]) -> Vec<u8> {
-    let mut w = Writer {
+    let mut writer = Writer {
+        // The strings begin with the empty one.
         strings: vec![0],
         ..Writer::default()
     };
     for size in INTEGER_SIZES {
-        w.integer(size);
+        writer.integer(size);
     }
     for event in events {
-        w.structure(event);
+        writer.structure(event);
     }
-    let types = w.types.len() as u32;
-    let strings = w.strings.len() as u32;
+    let types_len = writer.types.len() as u32;
+    let strings_len = writer.strings.len() as u32;
+    let strings_offset = types_len;
     let mut blob = Vec::new();
+    // `struct btf_header`: magic, version, flags, and where types and strings are behind it.
     blob.extend(0xeb9f_u16.to_ne_bytes());
     blob.extend([1, 0]);
-    for word in [HEADER_BYTES, 0, types, types, strings] {
+    for word in [HEADER_BYTES, 0, types_len, strings_offset, strings_len] {
         blob.extend(word.to_ne_bytes());
     }
-    blob.extend(w.types);
-    blob.extend(w.strings);
+    blob.extend(writer.types);
+    blob.extend(writer.strings);
     blob
 }
 

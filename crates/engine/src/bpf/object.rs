@@ -29,7 +29,7 @@ pub(super) static DISKS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/di
 pub(super) static INTERRUPTS: &Aligned<[u8]> =
     &Aligned(*include_bytes!("../../bpf/interrupts.bpf.o"));
 
-/// The map that the elements of a map of maps are like.
+/// The map that shows what the elements of the map of maps, the parts of `slots`, are like.
 pub(super) const PATTERN: &str = "part";
 
 /// Settings of an object that are fixed before it is loaded.
@@ -61,7 +61,8 @@ fn is_of_maps(map: &aya_obj::Map) -> bool {
     map.map_type() == BPF_MAP_TYPE_ARRAY_OF_MAPS as u32
 }
 
-/// Creates a map with its initial data. Constants can then no longer change.
+/// Creates a map with its initial data. Constants, which are in a map as well, can then no longer
+/// change.
 fn create_map(
     map: &aya_obj::Map,
     name: &str,
@@ -77,6 +78,29 @@ fn create_map(
     Ok(fd)
 }
 
+/// Creates the maps of an object, by name. A map of maps comes last: it needs the map [`PATTERN`].
+fn create_maps(
+    object: &mut aya_obj::Object,
+    sizes: &HashMap<&str, u32>,
+) -> Result<HashMap<String, OwnedFd>, Refusal> {
+    let mut maps = HashMap::<String, OwnedFd>::new();
+    let (outer, plain): (Vec<_>, Vec<_>) =
+        object.maps.iter_mut().partition(|(_, map)| is_of_maps(map));
+    for (name, map) in plain.into_iter().chain(outer) {
+        if let Some(size) = sizes.get(name.as_str()) {
+            map.set_max_entries(*size);
+        }
+        let pattern = if is_of_maps(map) {
+            maps.get(PATTERN).map(AsFd::as_fd)
+        } else {
+            None
+        };
+        let fd = create_map(map, name, pattern).map_err(|e| Refusal::new(Stage::Map, name, e))?;
+        maps.insert(name.clone(), fd);
+    }
+    Ok(maps)
+}
+
 impl Object {
     /// Creates the maps and relocates the programs for a kernel with these events.
     pub fn prepare(
@@ -85,43 +109,31 @@ impl Object {
         choices: &Choices<'_>,
     ) -> Result<Self, Refusal> {
         let mut object = parse(object)?;
-        let constants: HashMap<&str, [u8; 4]> = choices
+        let values: HashMap<&str, [u8; 4]> = choices
             .constants
             .iter()
-            .map(|(n, v)| (*n, v.to_ne_bytes()))
+            .map(|(name, value)| (*name, value.to_ne_bytes()))
             .collect();
-        let globals = constants
+        let must_exist = true;
+        let constants = values
             .iter()
-            .map(|(n, v)| (*n, (v.as_slice(), true)))
+            .map(|(name, value)| (*name, (value.as_slice(), must_exist)))
             .collect();
         object
-            .patch_map_data(globals)
+            .patch_map_data(constants)
             .map_err(|e| Refusal::broken(&e))?;
         let btf = btf::for_object(events, &object).map_err(|e| Refusal::broken(&e))?;
         object.relocate_btf(&btf).map_err(|e| Refusal::broken(&e))?;
-        let mut maps = HashMap::<String, OwnedFd>::new();
-        let (outer, plain): (Vec<_>, Vec<_>) =
-            object.maps.iter_mut().partition(|(_, map)| is_of_maps(map));
-        for (name, map) in plain.into_iter().chain(outer) {
-            if let Some(size) = choices.sizes.get(name.as_str()) {
-                map.set_max_entries(*size);
-            }
-            let pattern = if is_of_maps(map) {
-                maps.get(PATTERN).map(AsFd::as_fd)
-            } else {
-                None
-            };
-            let fd =
-                create_map(map, name, pattern).map_err(|e| Refusal::new(Stage::Map, name, e))?;
-            maps.insert(name.clone(), fd);
-        }
+        let maps = create_maps(&mut object, &choices.sizes)?;
+        // The sections with code.
         let text: HashSet<usize> = object
             .functions
             .keys()
             .map(|(section, _)| *section)
             .collect();
-        let held = object.maps.clone();
-        let by_name = held
+        // A copy, as the object changes while its maps are looked at.
+        let definitions = object.maps.clone();
+        let by_name = definitions
             .iter()
             .filter_map(|(name, map)| Some((name.as_str(), maps.get(name)?.as_raw_fd(), map)));
         object
@@ -177,7 +189,7 @@ impl Object {
         self.maps.remove(name).ok_or_else(|| missing("map", name))
     }
 
-    /// What a map is like.
+    /// A map's type, sizes and flags.
     pub fn definition(&self, name: &str) -> Result<aya_obj::Map, Refusal> {
         self.object
             .maps
@@ -194,7 +206,7 @@ impl Object {
             .map_or(0, |map| map.value_size() as usize)
     }
 
-    /// The number of elements of a hash map of these records.
+    /// The most elements of a hash map with these keys and values.
     pub fn max_records<K: Record, V: Record>(&self, name: &str) -> Result<u32, Refusal> {
         let map = self.object.maps.get(name);
         let map = map.ok_or_else(|| missing("map", name))?;

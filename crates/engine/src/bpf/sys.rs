@@ -70,7 +70,7 @@ fn short_name(name: &str) -> [c_char; 16] {
     short
 }
 
-/// Creates a map; one whose elements are maps gets the pattern of these.
+/// Creates a map. A map whose elements are maps gets a `pattern`, a map such as they will be.
 ///
 /// # Errors
 /// The kernel's: EPERM without `CAP_BPF`, ENOMEM, EINVAL for a type it does not know.
@@ -82,10 +82,12 @@ pub fn create_map(
     let mut attr = attributes();
     // SAFETY: numbers alone, for which zeros are a value.
     let create = unsafe { &mut attr.__bindgen_anon_1 };
-    (create.map_type, create.map_flags, create.max_entries) =
-        (map.map_type(), map.map_flags(), map.max_entries());
-    (create.key_size, create.value_size, create.map_name) =
-        (map.key_size(), map.value_size(), short_name(name));
+    create.map_type = map.map_type();
+    create.map_flags = map.map_flags();
+    create.max_entries = map.max_entries();
+    create.key_size = map.key_size();
+    create.value_size = map.value_size();
+    create.map_name = short_name(name);
     create.inner_map_fd = pattern.map_or(0, number);
     bpf(bpf_cmd::BPF_MAP_CREATE, &mut attr).and_then(owned)
 }
@@ -113,7 +115,7 @@ fn element<K>(
     bpf(command, &mut attr).map(drop)
 }
 
-/// Removes an element of a map whose keys are `K`.
+/// Removes an element.
 ///
 /// # Errors
 /// The kernel's: ENOENT for an unknown key.
@@ -175,21 +177,22 @@ pub fn load_program(
     let mut attr = attributes();
     // SAFETY: numbers alone, for which zeros are a value.
     let load = unsafe { &mut attr.__bindgen_anon_3 };
-    (load.prog_type, load.prog_name, load.license) =
-        (kind as u32, short_name(name), license.as_ptr() as u64);
-    (load.insns, load.insn_cnt) = (instructions.as_ptr() as u64, instructions.len() as u32);
+    load.prog_type = kind as u32;
+    load.prog_name = short_name(name);
+    load.license = license.as_ptr() as u64;
+    load.insns = instructions.as_ptr() as u64;
+    load.insn_cnt = instructions.len() as u32;
     let refused = match bpf(bpf_cmd::BPF_PROG_LOAD, &mut attr) {
         Ok(fd) => return owned(fd),
         Err(e) if e.raw_os_error() == Some(libc::EPERM) => return Err(e),
         Err(e) => e,
     };
+    // A second attempt, for the verifier's log.
     log.resize(1 << 16, 0);
-    (
-        attr.__bindgen_anon_3.log_level,
-        attr.__bindgen_anon_3.log_size,
-    ) = (1, 1 << 16);
+    attr.__bindgen_anon_3.log_level = 1;
+    attr.__bindgen_anon_3.log_size = log.len() as u32;
     attr.__bindgen_anon_3.log_buf = log.as_mut_ptr() as u64;
-    // The second attempt fails like the first, or with ENOSPC because the log is truncated: the
+    // It fails like the first, or with ENOSPC because the log is truncated: the
     // first error matters.
     let second = bpf(bpf_cmd::BPF_PROG_LOAD, &mut attr);
     log.truncate(log.iter().position(|b| *b == 0).unwrap_or(log.len()));
@@ -204,8 +207,8 @@ pub fn load_program(
 pub fn attach_raw(program: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
     let name = CString::new(name)?;
     let mut attr = attributes();
-    (attr.raw_tracepoint.name, attr.raw_tracepoint.prog_fd) =
-        (name.as_ptr() as u64, number(program));
+    attr.raw_tracepoint.name = name.as_ptr() as u64;
+    attr.raw_tracepoint.prog_fd = number(program);
     bpf(bpf_cmd::BPF_RAW_TRACEPOINT_OPEN, &mut attr).and_then(owned)
 }
 
@@ -259,8 +262,8 @@ pub fn attach_tracepoint(program: BorrowedFd<'_>, id: u64) -> io::Result<OwnedFd
 pub fn run_raw(program: BorrowedFd<'_>, arguments: &[u64; 12]) -> io::Result<()> {
     let mut attr = attributes();
     attr.test.prog_fd = number(program);
-    (attr.test.ctx_in, attr.test.ctx_size_in) =
-        (arguments.as_ptr() as u64, size_of_val(arguments) as u32);
+    attr.test.ctx_in = arguments.as_ptr() as u64;
+    attr.test.ctx_size_in = size_of_val(arguments) as u32;
     bpf(bpf_cmd::BPF_PROG_TEST_RUN, &mut attr).map(drop)
 }
 
