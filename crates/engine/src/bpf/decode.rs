@@ -1,7 +1,7 @@
 //! From the memory of a slot to a [`TracedThread`].
 
 use super::layout::{ISA_ARM64, RawAccess, RawExit, RawOthers, RawTiming, Slot, USERSPACE};
-use super::snapshot::{AccessExtremes, Extremes, IntervalExtremes};
+use super::snapshot::{AccessExtremes, Extremes, IntervalExtremes, OTHER_EXIT};
 use crate::events::{ThreadKey, TracedThread, kernel_name, task_name};
 use kvm::Space;
 use kvm::exit_reason::ReasonNames;
@@ -14,8 +14,12 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 /// `-EINTR`, the reason of an exit on a signal.
 const SIGNAL: i32 = -4;
+/// The cells of exits to the VMM that are not numbered by `KVM_EXIT_*`: on a signal, and with any
+/// other error.
+const SIGNAL_CELL: usize = USERSPACE - 2;
+const ERROR_CELL: usize = USERSPACE - 1;
 
-/// What the attached programs measure; the rest is `None`, not 0.
+/// What the attached programs measure. What they do not is `None` in a [`TracedThread`], not 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -36,7 +40,7 @@ pub(super) struct Measured {
 
 /// What decoding needs besides the memory.
 pub(super) struct SlotDecoder<'a> {
-    pub parts: Measured,
+    pub measured: Measured,
     pub names: &'a ReasonNames,
 }
 
@@ -52,30 +56,32 @@ impl SlotDecoder<'_> {
     /// All of a thread, from a copy of its slot and the extremes of the interval that ends with it.
     pub fn thread(&self, slot: &Slot, interval: &IntervalExtremes) -> TracedThread {
         let vcpu = slot.vcpu.load(Relaxed).checked_sub(1);
-        let wakeups = if self.parts.switches && self.parts.wakings {
+        let wakeups = if self.measured.switches && self.measured.wakings {
             let wakeups = timing(true, &slot.wakeup, interval.wakeups, &slot.wakeup_histogram);
             Some(Box::new(wakeups))
         } else {
             None
         };
+        // A thread waits for a CPU after it was woken and after it was preempted.
+        let run_delays = wakeups.clone().map(|mut all| {
+            let preempted = timing(
+                true,
+                &slot.preempted,
+                interval.preempted,
+                &slot.preempted_histogram,
+            );
+            all.merge(&preempted, MissingExtreme::NothingInInterval);
+            all
+        });
         let events = ThreadEvents {
             exits: self.exits(slot, interval),
             accesses: self.accesses(slot, interval),
             userspace: userspace(slot),
             migrations: self.migrations(slot),
-            run_delays: wakeups.clone().map(|mut all| {
-                let preempted = timing(
-                    true,
-                    &slot.preempted,
-                    interval.preempted,
-                    &slot.preempted_histogram,
-                );
-                all.merge(&preempted, MissingExtreme::NothingInInterval);
-                all
-            }),
+            run_delays,
             wakeups,
-            woken_by: others(&slot.woken_by),
-            preempted_by: others(&slot.held_by),
+            woken_by: other_tasks(&slot.woken_by),
+            preempted_by: other_tasks(&slot.held_by),
         };
         TracedThread {
             key: ThreadKey {
@@ -92,17 +98,17 @@ impl SlotDecoder<'_> {
         }
     }
 
-    /// Programs take cells in order, and `other` when none is left.
+    /// Programs take cells in order, and the last one, `other`, when no other is left.
     fn exits(&self, slot: &Slot, interval: &IntervalExtremes) -> Vec<ExitCell> {
-        let mut all = slot.exits.iter().zip(&interval.exits);
-        let other = all.next_back();
-        let taken = all.take_while(|(c, _)| c.used.load(Relaxed) != 0);
-        let mut cells: Vec<ExitCell> = taken
-            .filter_map(|(c, extremes)| self.exit(c, *extremes))
-            .collect();
+        let mut cells = Vec::new();
+        for (cell, extremes) in slot.exits.iter().zip(&interval.exits).take(OTHER_EXIT) {
+            if cell.used.load(Relaxed) == 0 {
+                break;
+            }
+            cells.extend(self.exit(cell, *extremes));
+        }
         if slot.overflow.load(Relaxed) != 0
-            && let Some((c, extremes)) = other
-            && let Some(other) = self.exit(c, *extremes)
+            && let Some(other) = self.exit(&slot.exits[OTHER_EXIT], interval.exits[OTHER_EXIT])
         {
             cells.push(ExitCell {
                 name: Some("other".into()),
@@ -116,32 +122,30 @@ impl SlotDecoder<'_> {
 
     fn accesses(&self, slot: &Slot, interval: &IntervalExtremes) -> Vec<AccessCell> {
         let used = get(&slot.accesses_used);
-        let own = slot
-            .accesses
-            .iter()
-            .zip(&slot.access_histogram)
-            .zip(&interval.accesses)
-            .enumerate();
-        let own = own.filter(|(i, _)| used >> i & 1 != 0);
-        let mut cells: Vec<AccessCell> = own
-            .filter_map(|(_, ((c, histogram), interval))| self.access(c, histogram, *interval))
-            .collect();
-        let rests = slot
-            .rests
-            .iter()
-            .enumerate()
-            .filter(|(_, rest)| get(&rest.count) > 0);
-        cells.extend(rests.map(|(kind, rest)| AccessCell {
-            space: space(kind as u64),
-            address: None,
-            direction: direction(kind as u64),
-            time: Timing {
-                count: get(&rest.count),
-                total_ns: Some(get(&rest.total)).filter(|ns| self.parts.timed && *ns > 0),
-                ..Timing::default()
-            },
-            ..AccessCell::default()
-        }));
+        let mut cells = Vec::new();
+        for (i, cell) in slot.accesses.iter().enumerate() {
+            if used >> i & 1 != 0 {
+                let histogram = &slot.access_histogram[i];
+                cells.extend(self.access(cell, histogram, interval.accesses[i]));
+            }
+        }
+        for (kind, rest) in slot.rests.iter().enumerate() {
+            let count = get(&rest.count);
+            if count == 0 {
+                continue;
+            }
+            cells.push(AccessCell {
+                space: space(kind as u64),
+                address: None,
+                direction: direction(kind as u64),
+                time: Timing {
+                    count,
+                    total_ns: Some(get(&rest.total)).filter(|ns| self.measured.timed && *ns > 0),
+                    ..Timing::default()
+                },
+                ..AccessCell::default()
+            });
+        }
         cells.shrink_to_fit();
         cells
     }
@@ -155,7 +159,7 @@ impl SlotDecoder<'_> {
             ISA_ARM64 => Isa::Arm64,
             other => Isa::from_code(other),
         };
-        let timed = self.parts.timed;
+        let timed = self.measured.timed;
         let mut exit = ExitCell {
             isa,
             code,
@@ -163,13 +167,13 @@ impl SlotDecoder<'_> {
             time: timing(timed, &cell.time, extremes, &cell.histogram),
             ..ExitCell::default()
         };
-        if timed && self.parts.userspace {
+        if timed && self.measured.userspace {
             exit.userspace_ns = Some(get(&cell.userspace));
         }
-        if timed && self.parts.halts {
+        if timed && self.measured.halts {
             exit.halted_ns = Some(get(&cell.halted));
         }
-        if timed && self.parts.switches {
+        if timed && self.measured.switches {
             exit.preempted_ns = Some(get(&cell.preempted));
         }
         Some(exit)
@@ -192,7 +196,7 @@ impl SlotDecoder<'_> {
             direction: direction(key),
             time: timing(timed, &cell.time, interval.time, histogram),
             faults: get(&cell.faults),
-            burst: if self.parts.timed {
+            burst: if self.measured.timed {
                 Some(interval.burst)
             } else {
                 None
@@ -201,7 +205,7 @@ impl SlotDecoder<'_> {
     }
 
     fn migrations(&self, slot: &Slot) -> Migrations {
-        if !self.parts.switches {
+        if !self.measured.switches {
             return Migrations::default();
         }
         Migrations {
@@ -240,7 +244,8 @@ fn timing(
     timing
 }
 
-/// Of an access cell's key.
+/// The space that is accessed. The key of an access cell is `address << 3 | space << 1 | write`; a
+/// kind of accesses is a key without an address.
 fn space(key: u64) -> Space {
     match key >> 1 & 3 {
         1 => Space::Pio,
@@ -249,6 +254,7 @@ fn space(key: u64) -> Space {
     }
 }
 
+/// See [`space`].
 fn direction(key: u64) -> Direction {
     if key & 1 == 0 {
         Direction::Read
@@ -258,7 +264,6 @@ fn direction(key: u64) -> Direction {
 }
 
 fn userspace(slot: &Slot) -> Vec<UserspaceCell> {
-    let other = slot.other_errno.load(Relaxed).cast_signed();
     let used = get(&slot.userspace_used);
     let mut cells = Vec::new();
     for (i, count) in slot.userspace.iter().enumerate() {
@@ -268,9 +273,9 @@ fn userspace(slot: &Slot) -> Vec<UserspaceCell> {
         }
         cells.push(UserspaceCell {
             reason: match i {
-                i if i == USERSPACE - 2 => SIGNAL,
-                i if i == USERSPACE - 1 => other,
-                i => i as i32,
+                SIGNAL_CELL => SIGNAL,
+                ERROR_CELL => slot.other_errno.load(Relaxed).cast_signed(),
+                _ => i as i32,
             },
             count,
         });
@@ -280,9 +285,9 @@ fn userspace(slot: &Slot) -> Vec<UserspaceCell> {
     cells
 }
 
-/// In the order of their places, which stays from reading to reading; last what those counted that
-/// lost theirs.
-fn others(cells: &RawOthers) -> Vec<OtherTask> {
+/// The tasks in the order of their cells, which stays from reading to reading. The last one stands
+/// for all tasks that have lost their cells.
+fn other_tasks(cells: &RawOthers) -> Vec<OtherTask> {
     let mut tasks = Vec::new();
     for other in &cells.task {
         let count = other.count.load(Relaxed);
@@ -304,7 +309,8 @@ fn others(cells: &RawOthers) -> Vec<OtherTask> {
     tasks
 }
 
-/// Events that the programs ran for, as far as the cells show.
+/// Events that the programs ran for, as far as the cells show: a timed exit had an entry too, and a
+/// wake-up is a waking and a switch.
 pub(super) fn handled(events: &ThreadEvents) -> u64 {
     let exits: u64 = events
         .exits

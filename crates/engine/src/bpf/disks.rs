@@ -3,22 +3,23 @@
 
 use super::attached::Attached;
 use super::guest_tables::{GuestTable, WatchedIds};
-use super::kernel_btf;
+use super::kernel_btf::{self, FieldConstant};
 use super::layout::{DiskKey, GuestKey, RawDisk};
 use super::object::{self, Choices, Object};
 use super::sys::Mapping;
 use crate::events::EngineError;
-use kvm::kernel_types::KernelField;
 use sample::{HostDisk, HostRequests, ThreadKind};
 use std::collections::{BTreeMap, HashMap};
 
-/// What is not known without it.
+/// What is not known without the kernel's types.
 const UNKNOWN: &str = "the host's block devices are not timed";
 
-/// The tracepoints with their programs, in the order in which they are attached, the last step
-/// first: no request then has an earlier step but no later one. Those for kernels before 5.11,
-/// whose tracepoints have the queue in front (include/trace/events/block.h), are tried first: the
-/// kernel refuses a program that reads more arguments than there are.
+/// The tracepoints with their programs, in the order in which they are attached. The last step of a
+/// request comes first: a request of which an earlier step is seen is then seen to its end.
+///
+/// Of two programs the first is for kernels before 5.11, whose tracepoint passes the queue as its
+/// first argument (include/trace/events/block.h). It is tried first: newer kernels refuse it,
+/// because it reads more arguments than they pass.
 pub(super) const PROGRAMS: [(&str, &[&str]); 4] = [
     ("block_bio_complete", &["block_bio_complete"]),
     ("block_rq_complete", &["block_rq_complete"]),
@@ -29,22 +30,22 @@ pub(super) const PROGRAMS: [(&str, &[&str]); 4] = [
     ),
 ];
 
-/// The fields of every kernel, and the constants that hold their places; that of the size is within
-/// the iterator.
-const FIELDS: [(&str, KernelField); 5] = [
+/// The fields of every kernel. [`ITERATOR`] is no constant of the program: [`SIZE`] is within it.
+const FIELDS: [FieldConstant; 5] = [
     ("bio_opf", ("bio", "bi_opf")),
     ("bio_next", ("bio", "bi_next")),
     ("request_bio", ("request", "bio")),
     (ITERATOR, ("bio", "bi_iter")),
-    ("bio_size", ("bvec_iter", "bi_size")),
+    (SIZE, ("bvec_iter", "bi_size")),
 ];
 const ITERATOR: &str = "bio_iter";
+const SIZE: &str = "bio_size";
 /// From 5.12 on a bio knows its block device, before that its disk.
-const BY_DEVICE: [(&str, KernelField); 2] = [
+const BY_DEVICE: [FieldConstant; 2] = [
     ("bio_bdev", ("bio", "bi_bdev")),
     ("bdev_dev", ("block_device", "bd_dev")),
 ];
-const BY_DISK: [(&str, KernelField); 2] = [
+const BY_DISK: [FieldConstant; 2] = [
     ("bio_bdev", ("bio", "bi_disk")),
     ("bdev_dev", ("gendisk", "major")),
 ];
@@ -66,7 +67,7 @@ impl DiskTimer {
     /// No BTF to find the fields by, or no right to attach.
     pub fn start() -> Result<Self, EngineError> {
         let choices = Choices {
-            constants: places(&kernel_btf::read(UNKNOWN)?)?,
+            constants: program_constants(&kernel_btf::read(UNKNOWN)?)?,
             ..Choices::default()
         };
         let mut object = Object::prepare(object::DISKS, &[], &choices)?;
@@ -84,21 +85,22 @@ impl DiskTimer {
 
     /// What was timed so far, by the guest's process. Devices have numbers only.
     pub fn read(&self) -> HashMap<i32, Vec<HostDisk>> {
+        // By guest and device: each kind of requests has a cell of its own.
         let mut disks: BTreeMap<(i32, u32), HostDisk> = BTreeMap::new();
         for (key, cell) in self.cells.read() {
-            let disk = disks.entry((key.owner(), key.dev)).or_default();
+            let disk = disks.entry((key.guest(), key.dev)).or_default();
             // MAJOR and MINOR of include/linux/kdev_t.h.
             disk.number = (key.dev >> 20, key.dev & 0xf_ffff);
-            add(disk, key.kind, &cell);
+            add_requests(disk, key.kind, &cell);
         }
         // A guest without a request yet is timed as well.
         let mut by_guest: HashMap<i32, Vec<HostDisk>> = self
             .watched
-            .owners()
-            .map(|owner| (owner, Vec::new()))
+            .guests()
+            .map(|guest| (guest, Vec::new()))
             .collect();
-        for ((owner, _), disk) in disks {
-            by_guest.entry(owner).or_default().push(disk);
+        for ((guest, _), disk) in disks {
+            by_guest.entry(guest).or_default().push(disk);
         }
         by_guest
     }
@@ -110,34 +112,36 @@ impl DiskTimer {
 }
 
 /// The constants of `disks.bpf.c` for a kernel with these types.
-pub(super) fn places(btf: &[u8]) -> Result<HashMap<&'static str, u32>, EngineError> {
-    let mut places = kernel_btf::constants(btf, &FIELDS, UNKNOWN)?;
-    let iterator = places.remove(ITERATOR).unwrap_or(0);
-    places.entry("bio_size").and_modify(|at| *at += iterator);
-    let by_device = kernel_btf::constants(btf, &BY_DEVICE, UNKNOWN);
-    places.insert("by_disk", by_device.is_err().into());
-    places.extend(by_device.or_else(|_| kernel_btf::constants(btf, &BY_DISK, UNKNOWN))?);
-    Ok(places)
+pub(super) fn program_constants(btf: &[u8]) -> Result<HashMap<&'static str, u32>, EngineError> {
+    let mut constants = kernel_btf::constants(btf, &FIELDS, UNKNOWN)?;
+    let iterator_offset = constants.remove(ITERATOR).unwrap_or(0);
+    if let Some(size_offset) = constants.get_mut(SIZE) {
+        *size_offset += iterator_offset;
+    }
+    if let Ok(by_device) = kernel_btf::constants(btf, &BY_DEVICE, UNKNOWN) {
+        constants.extend(by_device);
+        constants.insert("by_disk", 0);
+    } else {
+        constants.extend(kernel_btf::constants(btf, &BY_DISK, UNKNOWN)?);
+        constants.insert("by_disk", 1);
+    }
+    Ok(constants)
 }
 
-/// Adds a cell to its device.
-fn add(disk: &mut HostDisk, kind: u32, cell: &RawDisk) {
-    for (number, n) in cell
-        .submitted
-        .into_iter()
-        .enumerate()
-        .filter(|(_, n)| *n > 0)
-    {
-        *disk
-            .submitters
-            .entry(ThreadKind::from_number(number))
-            .or_default() += n;
+/// Adds a cell, the requests of one kind, to its device.
+fn add_requests(disk: &mut HostDisk, kind: u32, cell: &RawDisk) {
+    for (number, count) in cell.submitted.into_iter().enumerate() {
+        if count > 0 {
+            let submitter = ThreadKind::from_number(number);
+            *disk.submitters.entry(submitter).or_default() += count;
+        }
     }
     let requests = HostRequests {
         bytes: cell.bytes,
         total: (&cell.total).into(),
         device: (&cell.device).into(),
     };
+    // `enum kind` of `disks.bpf.c`.
     match kind {
         0 => disk.reads = requests,
         1 => disk.writes = requests,
@@ -151,13 +155,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_come_from_this_kernel() {
+    fn offsets_come_from_this_kernel() {
         let Ok(btf) = kernel_btf::read("") else {
             return;
         };
-        let places = places(&btf).unwrap();
-        assert_eq!(places.len(), 7);
+        let constants = program_constants(&btf).unwrap();
+        assert_eq!(constants.len(), 7);
         // The first fields of a bio have been these since 2002 (include/linux/blk_types.h).
-        assert_eq!((places["bio_next"], places["bio_bdev"]), (0, 8));
+        assert_eq!((constants["bio_next"], constants["bio_bdev"]), (0, 8));
     }
 }

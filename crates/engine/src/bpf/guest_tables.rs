@@ -40,13 +40,11 @@ impl<K: GuestKey, V: Record> GuestTable<K, V> {
         if processes.is_empty() {
             return;
         }
-        for (key, _) in self
-            .read()
-            .iter()
-            .filter(|(key, _)| processes.contains(&key.owner()))
-        {
-            // Nobody else removes records.
-            let _ = sys::delete(self.map.as_fd(), key);
+        for (key, _) in self.read() {
+            if processes.contains(&key.guest()) {
+                // It is still there, as nobody else removes records.
+                let _ = sys::delete(self.map.as_fd(), &key);
+            }
         }
     }
 }
@@ -69,12 +67,13 @@ impl From<i32> for Owner {
     }
 }
 
-/// A map from processes or threads to what each belongs to. What else is in its values is the
-/// programs', zero at first.
+/// A map from the ids of processes or threads to what each belongs to. A value begins with the
+/// guest's process and the vCPU's number. The programs use the rest of it, which is zero at first.
 #[derive(Debug)]
 pub(super) struct WatchedIds {
     map: OwnedFd,
     value_size: usize,
+    /// What is in the map, by id.
     known: HashMap<i32, Owner>,
 }
 
@@ -89,21 +88,18 @@ impl WatchedIds {
         })
     }
 
-    /// Sets what is watched. What is beyond the map's size is left out.
+    /// Makes these ids the watched ones. Those beyond the map's size are left out.
     pub fn set(&mut self, pairs: impl Iterator<Item = (i32, Owner)>) {
         let wanted: HashSet<(i32, Owner)> = pairs.take(MAX_WATCHED).collect();
-        let gone: Vec<i32> = self
-            .known
-            .iter()
-            .map(|(id, owner)| (*id, *owner))
-            .filter(|known| !wanted.contains(known))
-            .map(|(id, _)| id)
-            .collect();
-        for id in gone {
-            // It was put there.
-            let _ = sys::delete(self.map.as_fd(), &id.cast_unsigned());
-            self.known.remove(&id);
-        }
+        // An id whose owner has changed is removed as well, and added again below.
+        self.known.retain(|id, owner| {
+            let stays = wanted.contains(&(*id, *owner));
+            if !stays {
+                // It is in the map: only this function adds and removes ids.
+                let _ = sys::delete(self.map.as_fd(), &id.cast_unsigned());
+            }
+            stays
+        });
         for (id, owner) in wanted {
             let mut value = [
                 owner.process.to_ne_bytes(),
@@ -119,8 +115,8 @@ impl WatchedIds {
         }
     }
 
-    /// The guests' processes.
-    pub fn owners(&self) -> impl Iterator<Item = i32> {
+    /// The guest's process of each id; a guest comes as often as it has ids.
+    pub fn guests(&self) -> impl Iterator<Item = i32> {
         self.known.values().map(|owner| owner.process)
     }
 }

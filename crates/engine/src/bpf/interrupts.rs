@@ -2,8 +2,8 @@
 
 use super::attached::Attached;
 use super::guest_tables::{GuestTable, WatchedIds};
-use super::kernel_btf;
-use super::layout::{BellKey, GuestKey, IrqKey, NO_VCPU, RawBell, RawIrq, Target};
+use super::kernel_btf::{self, FieldConstant};
+use super::layout::{BellKey, GuestKey, IrqKey, NO_VCPU, RawBell, RawFlight, RawIrq, Target};
 use super::object::{self, Choices, Object};
 use super::sys::Mapping;
 use crate::events::{EngineError, task_name};
@@ -14,11 +14,11 @@ use sample::{Doorbell, GuestInterrupts, Injection, IrqSource, ThreadKind, Timing
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-/// What is not known without it.
+/// What is not known without the kernel's types.
 const UNKNOWN: &str = "interrupts of guests are not traced";
 
-/// The programs on raw tracepoints in the order in which they are attached, the last step of an
-/// interrupt first; then those for events of one architecture.
+/// The programs on raw tracepoints of the same name, in the order in which they are attached: the
+/// last step of an interrupt comes first. Those for events of one architecture follow.
 pub(super) const PROGRAMS: [&str; 10] = [
     "kvm_vcpu_wakeup",
     "sched_switch",
@@ -41,14 +41,15 @@ pub(super) const X86: [&str; 7] = [
     "kvm_set_irq",
 ];
 pub(super) const ARM64: [&str; 1] = ["vgic_update_irq_pending"];
-/// The event that ends an interrupt's way and the program for it as a classic tracepoint, and those
-/// as a raw one.
+/// The event that ends an interrupt's way, and its program as a classic tracepoint.
 pub(super) const ENTRY: &str = "kvm_entry";
+/// Its program as a raw tracepoint on x86, which needs the offset of the vCPU's number.
 pub(super) const RAW_ENTRY: &str = "kvm_entry_raw";
+/// Its program as a raw tracepoint on arm64.
 pub(super) const ARM64_ENTRY: &str = "kvm_entry_by_thread";
 const IS_ARM64: bool = cfg!(target_arch = "aarch64");
 
-/// What KVM passes on to the vCPU's processor, since 5.17.
+/// Fires since 5.17 for an interrupt that KVM passes on to the vCPU's processor.
 pub(super) const POSTED: &str = "kvm_apicv_accept_irq";
 /// The parameters of KVM's modules that say whether processors deliver interrupts.
 const POSTS: [&str; 2] = [
@@ -56,13 +57,12 @@ const POSTS: [&str; 2] = [
     "/sys/module/kvm_amd/parameters/avic",
 ];
 
-/// What ends an exit where [`ENTRY`] does not fire, at a price for each exit to the VMM.
+/// Ends an exit where [`ENTRY`] does not fire, at a price for each exit to the VMM.
 pub(super) const USERSPACE_EXIT: &str = "kvm_userspace_exit";
 /// The modules that fire [`ENTRY`].
 const FIRE_ENTRY: [&str; 2] = ["/sys/module/kvm_intel", "/sys/module/kvm_amd"];
 
-/// The constants that hold fields' places.
-const FIELDS: [(&str, KernelField); 4] = [
+const FIELDS: [FieldConstant; 4] = [
     ("task_pid", ("task_struct", "pid")),
     ("task_tgid", ("task_struct", "tgid")),
     ("task_comm", ("task_struct", "comm")),
@@ -76,16 +76,15 @@ const VCPU_ID: KernelField = ("kvm_vcpu", "vcpu_id");
 pub(super) struct InterruptTracer {
     cells: GuestTable<IrqKey, RawIrq>,
     bells: GuestTable<BellKey, RawBell>,
-    /// `struct flight`: only programs read them.
-    flights: GuestTable<Target, [u64; 5]>,
+    flights: GuestTable<Target, RawFlight>,
     /// Who injects for whom: processes, and the guest's process that each works for.
     pub watched: WatchedIds,
-    /// The most that was counted for each cell without a vCPU.
+    /// The highest count that was read of each cell without a vCPU.
     without_vcpu: BTreeMap<IrqKey, u64>,
     /// The vCPU threads, each with its guest's process and its number.
     pub vcpus: WatchedIds,
     homeless: Mapping,
-    /// `struct foreign`: all, and those claimed.
+    /// `struct foreign`: the counters `all` at byte 0 and `claimed` at byte 8.
     foreign: Mapping,
     attached: Attached,
 }
@@ -99,13 +98,13 @@ impl InterruptTracer {
     pub fn start() -> Result<Self, EngineError> {
         let kernel = kernel_btf::read(UNKNOWN)?;
         let mut choices = Choices {
-            constants: places(&kernel)?,
+            constants: kernel_btf::constants(&kernel, &FIELDS, UNKNOWN)?,
             ..Choices::default()
         };
-        let vcpu_id = vcpu_id_place(&kernel);
+        let vcpu_id = vcpu_id_offset(&kernel);
         choices
             .constants
-            .extend(vcpu_id.map(|at| ("at_vcpu_id", at)));
+            .extend(vcpu_id.map(|offset| ("at_vcpu_id", offset)));
         let says_posted = Tracefs::open().is_ok_and(|tracefs| tracefs.has("kvm", POSTED));
         choices.constants.insert(
             "any_is_posted",
@@ -157,33 +156,28 @@ impl InterruptTracer {
         // A guest without an interrupt yet is traced as well.
         let mut by_guest: HashMap<i32, GuestInterrupts> = self
             .watched
-            .owners()
-            .map(|owner| (owner, GuestInterrupts::default()))
+            .guests()
+            .map(|guest| (guest, GuestInterrupts::default()))
             .collect();
         let mut cells = self.cells.read();
         let mut bells = self.bells.read();
         cells.sort_unstable_by_key(|(key, _)| *key);
         bells.sort_unstable_by_key(|(key, _)| *key);
         for (key, cell) in &mut cells {
-            // A vCPU that wakes takes its interrupt out of the cell of those without one, and no
-            // count may fall.
+            // When a vCPU wakes, its interrupt goes from the cell of those without a vCPU to its
+            // own: the program adds -1 to the first. Yet no count may fall between two readings.
             if key.vcpu == NO_VCPU {
+                let count = cell.count.cast_signed().max(0).cast_unsigned();
                 let highest = self.without_vcpu.entry(*key).or_default();
-                *highest = (*highest).max(cell.count.cast_signed().max(0).cast_unsigned());
+                *highest = count.max(*highest);
                 cell.count = *highest;
             }
-            by_guest
-                .entry(key.owner())
-                .or_default()
-                .injections
-                .push(injection(key, cell));
+            let guest = by_guest.entry(key.guest()).or_default();
+            guest.injections.push(injection(key, cell));
         }
         for (key, bell) in &bells {
-            by_guest
-                .entry(key.owner())
-                .or_default()
-                .doorbells
-                .push(doorbell(key, bell));
+            let guest = by_guest.entry(key.guest()).or_default();
+            guest.doorbells.push(doorbell(key, bell));
         }
         by_guest
     }
@@ -193,32 +187,28 @@ impl InterruptTracer {
         self.attached.missed("kvm_") + self.homeless.count(0)
     }
 
-    /// Interrupts of kernel workers and of the host's interrupts to vCPUs that ran: nothing says
-    /// whose they are.
+    /// Interrupts that kernel workers and interrupts of the host sent to vCPUs that ran: nothing
+    /// says whose they are.
     pub fn of_nobody(&self) -> u64 {
-        self.foreign.count(0).saturating_sub(self.foreign.count(8))
+        let [all, claimed] = [0, 8].map(|byte| self.foreign.count(byte));
+        all.saturating_sub(claimed)
     }
 
     /// Frees what was counted for these guests.
     pub fn forget(&mut self, processes: &[i32]) {
         self.without_vcpu
-            .retain(|key, _| !processes.contains(&key.owner()));
+            .retain(|key, _| !processes.contains(&key.guest()));
         self.cells.forget(processes);
         self.bells.forget(processes);
         self.flights.forget(processes);
     }
 }
 
-/// The constants of `interrupts.bpf.c` for a kernel with these types.
-pub(super) fn places(btf: &[u8]) -> Result<HashMap<&'static str, u32>, EngineError> {
-    kernel_btf::constants(btf, &FIELDS, UNKNOWN)
-}
-
-/// Where a vCPU has its number.
-fn vcpu_id_place(kernel: &[u8]) -> Option<u32> {
-    let places = kernel_btf::with_module("kvm", kernel, &[VCPU_ID])
+/// The offset of a vCPU's number, in KVM as a module or as a part of the kernel.
+fn vcpu_id_offset(kernel: &[u8]) -> Option<u32> {
+    let offsets = kernel_btf::with_module("kvm", kernel, &[VCPU_ID])
         .or_else(|| kernel_types::offsets(kernel, None, &[VCPU_ID]))?;
-    places.get(&VCPU_ID).copied()
+    offsets.get(&VCPU_ID).copied()
 }
 
 /// Whether processors deliver interrupts to a running vCPU without an exit.
@@ -233,6 +223,7 @@ fn injection(key: &IrqKey, cell: &RawIrq) -> Injection {
     let [wake, delay, slept, kick] =
         [&cell.wake, &cell.delay, &cell.slept, &cell.kick].map(Timing::from);
     Injection {
+        // `enum irq_source` of `layout.h`.
         source: match key.source {
             1 => IrqSource::Gsi(key.number),
             2 => IrqSource::Msi(key.number),
@@ -255,10 +246,9 @@ fn injection(key: &IrqKey, cell: &RawIrq) -> Injection {
 
 fn doorbell(key: &BellKey, bell: &RawBell) -> Doorbell {
     Doorbell {
-        space: if key.space == 1 {
-            Space::Pio
-        } else {
-            Space::Mmio
+        space: match key.space {
+            1 => Space::Pio,
+            _ => Space::Mmio,
         },
         address: key.address,
         to: ThreadKind::from_number(key.to as usize),

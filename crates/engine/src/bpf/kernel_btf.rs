@@ -1,9 +1,13 @@
-//! Reads the kernel's types, by which programs find the fields of its structs.
+//! Reads the kernel's types (BTF): they say at which offset a struct has a field. A program takes
+//! the offset from a constant, which is set before the program is loaded.
 
 use crate::events::EngineError;
 use kvm::kernel_types::{self, KernelField};
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
+
+/// A constant of a program, and the field whose offset it holds.
+pub(super) type FieldConstant = (&'static str, KernelField);
 
 /// The types of this kernel. `without` says what is not known without them.
 ///
@@ -16,18 +20,18 @@ pub(super) fn read(without: &str) -> Result<Vec<u8>, EngineError> {
     })
 }
 
-/// The offsets of these fields by the BTF of the kernel and of a module. `None`: the module is not
-/// loaded, or is built into the kernel.
+/// The offsets of these fields, of the kernel or of a module. `None`: the module is not loaded, or
+/// is built into the kernel.
 pub(super) fn with_module(
     module: &str,
     kernel: &[u8],
     fields: &[KernelField],
 ) -> Option<BTreeMap<KernelField, u32>> {
     let module = btf_of(module).ok()?;
-    // What the kernel itself uses as well is not said again in the module's.
-    let mut found = kernel_types::offsets(kernel, None, fields)?;
-    found.extend(kernel_types::offsets(&module, Some(kernel), fields)?);
-    Some(found)
+    // The module's BTF leaves out types that the kernel's has.
+    let mut offsets = kernel_types::offsets(kernel, None, fields)?;
+    offsets.extend(kernel_types::offsets(&module, Some(kernel), fields)?);
+    Some(offsets)
 }
 
 fn btf_of(name: &str) -> std::io::Result<Vec<u8>> {
@@ -38,34 +42,33 @@ fn btf_of(name: &str) -> std::io::Result<Vec<u8>> {
     Ok(btf)
 }
 
-/// The constants of a program that hold the places of these fields.
+/// The values of these constants on this kernel.
 ///
 /// # Errors
-/// This kernel has one of them nowhere.
+/// This kernel lacks one of the fields.
 pub(super) fn constants(
     kernel: &[u8],
-    fields: &[(&'static str, KernelField)],
+    fields: &[FieldConstant],
     without: &str,
 ) -> Result<HashMap<&'static str, u32>, EngineError> {
     let wanted: Vec<KernelField> = fields.iter().map(|(_, field)| *field).collect();
-    let found = kernel_types::offsets(kernel, None, &wanted).unwrap_or_default();
+    let offsets = kernel_types::offsets(kernel, None, &wanted).unwrap_or_default();
     let mut constants = HashMap::new();
     for (constant, field) in fields {
-        let Some(place) = found.get(field) else {
+        let Some(offset) = offsets.get(field) else {
+            let (record, member) = field;
             return Err(EngineError {
-                cause: format!(
-                    "{without}: this kernel's struct {} has no {}",
-                    field.0, field.1
-                ),
+                cause: format!("{without}: this kernel's struct {record} has no {member}"),
                 fix: "please report the kernel's version (uname -r)".into(),
             });
         };
-        constants.insert(*constant, *place);
+        constants.insert(*constant, *offset);
     }
     Ok(constants)
 }
 
-/// Where KVM on AMD keeps the reason of an exit.
+/// The fields that lead to the reason of an exit in KVM on AMD. A `vcpu_svm` begins with its
+/// `kvm_vcpu`.
 const EXIT_REASON: [KernelField; 4] = [
     ("kvm_vcpu", "vcpu_id"),
     ("vcpu_svm", "vmcb"),
@@ -73,29 +76,32 @@ const EXIT_REASON: [KernelField; 4] = [
     ("vmcb_control_area", "exit_code"),
 ];
 
-/// The constants of `exits.h`, by which a raw tracepoint reads the reason on the running kernel.
-/// `None` where they are not known, as on other CPUs and for a KVM that is built in: the classic
-/// tracepoint then says the reason.
+/// The constants of `exits.h`, by which the program of a raw tracepoint reads the reason of an exit
+/// on the running kernel. `None` where they are not known, as on other CPUs and for a KVM that is
+/// built in: the classic tracepoint then says the reason.
 pub(super) fn exit_reason(kernel: &[u8]) -> Option<HashMap<&'static str, u32>> {
-    let found = with_module("kvm_amd", kernel, &EXIT_REASON)?;
-    let [id, vmcb, control, code] = EXIT_REASON.map(|field| found.get(&field).copied());
+    let offsets = with_module("kvm_amd", kernel, &EXIT_REASON)?;
+    let [id, vmcb, control, code] = EXIT_REASON.map(|field| offsets.get(&field).copied());
     Some(
         [
             ("at_vcpu_id", id?),
             ("at_vmcb", vmcb?),
+            // A vmcb has the struct of the code within it.
             ("at_exit_code", control? + code?),
         ]
         .into(),
     )
 }
 
-/// The constant of `scheduler.h` that says where a `task_struct` has its state; `None` where that
-/// is not known.
+/// The constant of `scheduler.h` with the offset of a `task_struct`'s state; `None` where that is
+/// not known.
 pub(super) fn task_state(kernel: &[u8]) -> Option<(&'static str, u32)> {
-    let found = kernel_types::offsets(
+    // A kernel has exactly one of these fields: Linux 5.14 renamed it.
+    let offsets = kernel_types::offsets(
         kernel,
         None,
         &[("task_struct", "__state"), ("task_struct", "state")],
     )?;
-    found.into_values().next().map(|at| ("at_state", at))
+    let offset = offsets.into_values().next()?;
+    Some(("at_state", offset))
 }

@@ -11,15 +11,17 @@ use kvm::sanitize;
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// `EVENT` in `events.bpf.c`.
+/// `EVENT` in `events.bpf.c`: a placeholder in the program's instructions. The program is loaded
+/// once for each tracepoint, with the tracepoint's number in place of it.
 const EVENT: i32 = 0x4b56_4d45;
 
 /// The most tracepoints counted. A kernel has some hundred.
 const MAX_EVENTS: usize = 512;
 
-/// One program on each event.
+/// One program on each tracepoint.
 #[derive(Debug)]
 pub(super) struct KvmEvents {
+    /// The tracepoints by number.
     names: Vec<String>,
     pub counts: GuestTable<EventKey, u64>,
     /// Events that found no place in the table.
@@ -42,10 +44,11 @@ impl KvmEvents {
         let mut links = Vec::new();
         for (number, name) in names.iter().enumerate() {
             let program = object.load_with("count", |instructions| {
-                instructions
-                    .iter_mut()
-                    .filter(|i| i.imm == EVENT)
-                    .for_each(|i| i.imm = number as i32);
+                for instruction in instructions {
+                    if instruction.imm == EVENT {
+                        instruction.imm = number as i32;
+                    }
+                }
             })?;
             match sys::attach_raw(program.as_fd(), name) {
                 Ok(link) => links.push(link),
@@ -70,7 +73,7 @@ impl KvmEvents {
         for (key, count) in self.counts.read() {
             if let Some(name) = self.names.get(key.event as usize) {
                 by_process
-                    .entry(key.owner())
+                    .entry(key.guest())
                     .or_default()
                     .insert(name.clone(), count);
             }

@@ -1,5 +1,6 @@
 //! The records that the programs fill: `crates/engine/bpf/layout.h` in Rust. A test compares both
-//! by the objects' BTF. What only programs use has no name here.
+//! by the objects' BTF. What only programs use has no name here. `layout.h` says what each field
+//! is, and [`tables`](super::tables) what a slot, a part, a bucket and a share are.
 #![allow(
     unsafe_code,
     reason = "promises about types: numbers alone, or atomics that programs write meanwhile"
@@ -17,17 +18,17 @@ pub const ACCESSES: usize = 64;
 pub const REST_KINDS: usize = 8;
 /// `KVM_EXIT_*` 0 to 45, then a signal, then any other error.
 pub const USERSPACE: usize = 48;
-/// Wakers, and tasks that held the pCPU, of a thread.
+/// Cells for the wakers of a thread, and as many for the tasks that held its pCPU.
 pub const OTHERS: usize = 16;
-/// Threads in a bucket of `tasks`.
+/// Entries of a bucket of `tasks`.
 pub const WAYS: usize = 7;
-/// log2 of the number of buckets.
+/// log2 of the number of buckets of `tasks`.
 pub const TASK_BITS: u32 = 12;
 /// Bits for a slot in an entry of a bucket.
 pub const SLOT_BITS: u32 = 13;
 /// Slots in a part of `slots`.
 pub const PART: usize = 64;
-/// log2 of the number of cells of `shares`.
+/// log2 of the number of cells of `shares`, and of `users`.
 pub const SHARE_BITS: u32 = 12;
 /// Marks exits of arm64, whose event carries no `isa`.
 pub const ISA_ARM64: u32 = 0xa64;
@@ -121,9 +122,9 @@ pub struct Slot {
     pub epoch: AtomicU32,
     pub accesses_used: AtomicU64,
     pub userspace_used: AtomicU64,
-    /// The current exit, and what the scheduler did last.
+    /// From `exit_at` to `waking_at`.
     of_programs: [AtomicU64; 10],
-    /// What the scheduler did last.
+    /// `runnable` and `cpu`.
     of_programs_too: [AtomicU32; 2],
     pub from: AtomicU32,
     /// The last waker.
@@ -145,11 +146,10 @@ pub struct Slot {
     pub exits: [RawExit; EXITS],
     pub accesses: [RawAccess; ACCESSES],
     pub access_histogram: [[AtomicU64; BUCKETS]; ACCESSES],
-    /// Where exits are, and room for later fields.
+    /// From `exit_index` on, and room for later fields.
     unused: [AtomicU64; 106],
 }
 
-/// Size of a slot.
 pub const SLOT_SIZE: usize = 36864;
 
 impl Slot {
@@ -196,7 +196,17 @@ unsafe impl SharedMemory for Bucket {}
 // SAFETY: an atomic.
 unsafe impl SharedMemory for AtomicU64 {}
 
-/// The bucket of a task, as `bucket_of` in `threads.h` computes it.
+/// The ones that a task's address begins with: it is a kernel's address.
+const LEADING_ONES: u32 = 7;
+
+/// The entry of a bucket for this task and its slot. The address of a task begins with ones, which
+/// are shifted out, and ends with six zeros: the slot's number has room in the lowest
+/// [`SLOT_BITS`].
+pub fn bucket_entry(task: u64, slot: usize) -> u64 {
+    task << LEADING_ONES | slot as u64
+}
+
+/// The number of a task's bucket, as `bucket_of` in `threads.h` computes it.
 pub fn bucket_of(task: u64) -> usize {
     ((task >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - TASK_BITS)) as usize
 }
@@ -302,7 +312,7 @@ pub struct EventKey {
 /// A key that begins with the guest's process.
 pub trait GuestKey: Record {
     /// The process.
-    fn owner(&self) -> i32;
+    fn guest(&self) -> i32;
 }
 
 macro_rules! guest_keys {
@@ -310,7 +320,7 @@ macro_rules! guest_keys {
         // SAFETY: repr(C), numbers without padding.
         unsafe impl Record for $key {}
         impl GuestKey for $key {
-            fn owner(&self) -> i32 {
+            fn guest(&self) -> i32 {
                 self.owner.cast_signed()
             }
         }
@@ -322,8 +332,11 @@ guest_keys!(DiskKey, IrqKey, Target, BellKey, EventKey);
 unsafe impl Record for RawDisk {}
 // SAFETY: as above.
 unsafe impl Record for RawIrq {}
+/// `struct flight`, which only programs read.
+pub type RawFlight = [u64; 5];
+
 // SAFETY: an array of numbers.
-unsafe impl Record for [u64; 5] {}
+unsafe impl Record for RawFlight {}
 // SAFETY: as above.
 unsafe impl Record for RawBell {}
 // SAFETY: a number.

@@ -7,16 +7,16 @@
 //! (`kernel_btf`), a raw tracepoint reads it there; else its program uses the classic tracepoint,
 //! and finds the fields through a BTF made from the running kernel's `format` file (`btf`).
 //!
-//! Timing block devices (`disks`) is apart: it is switched on and off, and finds the kernel's
-//! structs by its BTF. It takes some 5 MiB of kernel memory while it is on. So does tracing
-//! interrupts (`interrupts`).
+//! Timing block devices (`disks`), tracing interrupts (`interrupts`) and counting all of KVM's
+//! tracepoints (`kvm_events`) are apart: they are switched on and off. The first two find the
+//! kernel's structs by its BTF, and take some 5 MiB of kernel memory each while they are on.
 //!
-//! Kernel memory: 36 KiB for each thread that has room, and some 400 KiB besides.
-//! [`Engine::make_room`] adds room while the programs count. Events of threads that come before
-//! there is room for them are lost, and counted as lost. A process has at most half of the room,
-//! and never more than for 1,024 threads; a user has at most four times as much as is left. So what
-//! one process or one user does costs nobody else's events. File descriptors hold everything:
-//! nothing stays in the kernel when the process ends, however it ends.
+//! Each vCPU thread has its counters in a slot of 36 KiB of kernel memory (`tables`); all else
+//! takes some 400 KiB. [`Engine::make_room`] adds slots while the programs count. Events of threads
+//! that come before there is a slot for them are lost, and counted as lost. A process has at most
+//! half of the slots, and never more than 1,024; a user has at most four times as many as are left.
+//! So what one process or one user does costs nobody else's events. File descriptors hold
+//! everything: nothing stays in the kernel when the process ends, however it ends.
 
 mod attached;
 mod btf;
@@ -57,8 +57,8 @@ pub struct BpfEngine {
     kvm_events: Option<KvmEvents>,
     disks: Option<DiskTimer>,
     interrupts: Option<InterruptTracer>,
-    /// Kept when the level changes: whether a kernel fires `kvm_exit` does not change.
-    fires: Option<bool>,
+    /// Whether this kernel fires `kvm_exit`, once that is known. It stays when the level changes.
+    fires_kvm_exit: Option<bool>,
 }
 
 impl BpfEngine {
@@ -126,20 +126,22 @@ impl Engine for BpfEngine {
         }
         if let Some(interrupts) = &mut self.interrupts {
             interrupts.watched.set(watched);
-            interrupts.vcpus.set(vcpus.map(|thread| {
+            let vcpus = vcpus.map(|thread| {
                 let owner = Owner {
                     process: thread.process,
                     vcpu: thread.number,
                 };
                 (thread.tid, owner)
-            }));
+            });
+            interrupts.vcpus.set(vcpus);
         }
     }
 
     fn read(&mut self) -> Reading {
         let mut reading = self.running.as_mut().map(Running::read).unwrap_or_default();
-        self.fires = self.fires.max(reading.fires_kvm_exit);
-        reading.fires_kvm_exit = self.fires;
+        // `None` is less than `Some(false)`, and that is less than `Some(true)`.
+        self.fires_kvm_exit = self.fires_kvm_exit.max(reading.fires_kvm_exit);
+        reading.fires_kvm_exit = self.fires_kvm_exit;
         if let Some(events) = &self.kvm_events {
             reading.kvm_events = events.read();
             reading.overflow += events.homeless.count(0);

@@ -6,17 +6,18 @@ use super::object::Object;
 use super::refusal::{Refusal, Stage};
 use crate::events::{EngineError, LOAD_KVM};
 
-/// Programs of a tracepoint, and what is unknown without them.
+/// The programs for one tracepoint, of which one is attached.
 #[derive(Debug)]
 pub(super) struct ProgramSpec {
     /// Their names in the object, in the order in which they are tried.
     pub programs: &'static [&'static str],
     event: &'static str,
-    /// What is missing without it; empty: nothing worth a message, or this architecture lacks the
-    /// event.
+    /// What is missing without the event; empty: nothing worth a message, or this architecture
+    /// lacks it.
     without: &'static str,
 }
 
+/// What is missing without an event that only x86 has.
 const fn x86(without: &'static str) -> &'static str {
     if cfg!(target_arch = "x86_64") {
         without
@@ -25,10 +26,13 @@ const fn x86(without: &'static str) -> &'static str {
     }
 }
 
-/// The programs of a raw `kvm_exit`. The second would hang on the older tracepoint as well, and
-/// take something else for the reason: it is only for kernels that refuse the first, which reads
-/// more arguments than they have.
+/// The programs of `kvm_exit` as a raw tracepoint. Newer kernels refuse the first, because it reads
+/// more arguments than they pass. No kernel refuses the second, but on an older one it would take
+/// something else for the reason: so it is tried last.
 pub(super) const RAW_EXIT: [&str; 2] = ["kvm_exit_raw_old", "kvm_exit_raw"];
+
+/// The event of an exit. Its program as a classic tracepoint has the same name.
+const EXIT_EVENT: &str = "kvm_exit";
 
 /// The one event that every KVM has.
 const NEEDED_EVENT: &str = "kvm_userspace_exit";
@@ -77,36 +81,38 @@ pub(super) struct Programs {
 
 impl Programs {
     /// Loads and attaches the programs. `exit`: the number of `kvm_exit` as a classic tracepoint,
-    /// or why it is not available. `raw`: it is known where the reason is, so that a raw one does.
+    /// or why it is not available. `raw_exit`: as a raw tracepoint it does as well, since it is
+    /// known where the reason is.
     ///
     /// # Errors
     /// When no program would work.
     pub fn start(
         object: &Object,
         exit: Result<u64, &EngineError>,
-        raw: bool,
+        raw_exit: bool,
     ) -> Result<Self, EngineError> {
         let mut programs = Self::default();
         for spec in PROGRAMS {
             let attached = &mut programs.attached;
-            let done = match exit {
-                _ if spec.event != "kvm_exit" => attached.raw(object, spec.event, spec.programs),
-                Ok(_) if raw && attached.raw(object, "kvm_exit", &RAW_EXIT).is_ok() => Ok(()),
-                Ok(id) => object
-                    .load("kvm_exit")
-                    .and_then(|p| attached.classic("kvm_exit", p, id)),
-                Err(error) => {
-                    programs.gap(spec, error.clone());
-                    continue;
+            let outcome = if spec.event == EXIT_EVENT {
+                match exit {
+                    Ok(id) => attach_exit(attached, object, id, raw_exit),
+                    Err(error) => {
+                        programs.gap(spec, error.clone());
+                        continue;
+                    }
                 }
+            } else {
+                attached.raw(object, spec.event, spec.programs)
             };
-            if let Err(refusal) = done {
+            if let Err(refusal) = outcome {
                 programs.refused(spec, refusal)?;
             }
         }
         Ok(programs)
     }
 
+    /// Notes what is missing without these programs; an error where nothing works without them.
     fn refused(&mut self, spec: &ProgramSpec, refusal: Refusal) -> Result<(), EngineError> {
         let absent =
             refusal.stage == Stage::Attach && refusal.error.raw_os_error() == Some(libc::ENOENT);
@@ -137,7 +143,7 @@ impl Programs {
     }
 
     /// What the attached programs measure.
-    pub fn parts(&self) -> Measured {
+    pub fn measured(&self) -> Measured {
         let attached = &self.attached;
         Measured {
             timed: attached.has("kvm_entry"),
@@ -147,4 +153,17 @@ impl Programs {
             wakings: attached.has("sched_waking"),
         }
     }
+}
+
+/// Attaches a program to `kvm_exit`, as a raw tracepoint if that does.
+fn attach_exit(
+    attached: &mut Attached,
+    object: &Object,
+    id: u64,
+    raw_exit: bool,
+) -> Result<(), Refusal> {
+    if raw_exit && attached.raw(object, EXIT_EVENT, &RAW_EXIT).is_ok() {
+        return Ok(());
+    }
+    attached.classic(EXIT_EVENT, object.load(EXIT_EVENT)?, id)
 }

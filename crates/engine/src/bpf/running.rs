@@ -31,21 +31,22 @@ const MIN_USERSPACE_EXITS: u64 = 100;
 pub(super) struct Running {
     pub tables: Tables,
     snapshot: Snapshot,
-    parts: Measured,
+    measured: Measured,
     programs: Programs,
     names: ReasonNames,
-    /// What forgotten threads had counted, and their overflow.
+    /// The events and the overflow of forgotten threads.
     past_events: u64,
     past_overflow: u64,
-    /// Events counted up to the last reading, by slot.
+    /// Events that each slot had counted at the last reading, by the slot's number.
     counted_in: HashMap<usize, u64>,
     /// Events of forgotten threads that came after their last reading.
     unread: u64,
-    /// The slots of the last reading that another slot of the same thread took in.
+    /// Of the last reading: the slots that were merged into another slot of the same thread, each
+    /// with that other one.
     joined: HashMap<ThreadKey, ThreadKey>,
-    /// Events without a slot up to the last reading.
+    /// Events without a slot, from the start to the last reading.
     homeless: Homeless,
-    /// Those of the interval before it.
+    /// Those of them that came in the interval which ended with the last reading.
     left_out: Homeless,
 }
 
@@ -65,13 +66,14 @@ impl Running {
                 fix: "run it in the host's PID namespace (for a container: --pid=host)".into(),
             });
         }
-        let exit = kvm_exit_format();
+        let exit_format = kvm_exit_format();
         let cpus = possible_cpus().max(topology.cpus.last().map_or(1, |c| c.cpu + 1));
         let kernel = kernel_btf::read("").unwrap_or_default();
-        let raw = kernel_btf::exit_reason(&kernel);
+        let exit_constants = kernel_btf::exit_reason(&kernel);
+        let raw_exit = exit_constants.is_some();
         // Odd, so that processes with neighbouring ids have different cells.
         let seed = std::hash::RandomState::new().hash_one(slots) as u32 | 1;
-        let mut constants = raw.clone().unwrap_or_default();
+        let mut constants = exit_constants.unwrap_or_default();
         constants.insert("seed", seed);
         constants.extend(kernel_btf::task_state(&kernel));
         let choices = Choices {
@@ -80,7 +82,7 @@ impl Running {
         };
         let mut object = Object::prepare(
             object::MAIN,
-            exit.as_ref().map_or(&[], std::slice::from_ref),
+            exit_format.as_ref().map_or(&[], std::slice::from_ref),
             &choices,
         )?;
         let tables = Tables::new(&mut object, slots, seed)?;
@@ -88,15 +90,17 @@ impl Running {
         let snapshot = Snapshot::new().map_err(|e| Refusal::new(Stage::Map, "slots", e))?;
         let programs = Programs::start(
             &object,
-            exit.as_ref().map(|format| format.id),
-            raw.is_some(),
+            exit_format.as_ref().map(|format| format.id),
+            raw_exit,
         )?;
         Ok(Self {
             tables,
             snapshot,
-            parts: programs.parts(),
+            measured: programs.measured(),
             programs,
-            names: exit.map(|e| e.reason_names()).unwrap_or_default(),
+            names: exit_format
+                .map(|format| format.reason_names())
+                .unwrap_or_default(),
             past_events: 0,
             past_overflow: 0,
             counted_in: HashMap::new(),
@@ -110,7 +114,7 @@ impl Running {
     /// All that was counted, and the extremes since the call before.
     pub fn read(&mut self) -> Reading {
         let decoder = SlotDecoder {
-            parts: self.parts,
+            measured: self.measured,
             names: &self.names,
         };
         let mut reading = Reading {
@@ -118,27 +122,29 @@ impl Running {
             overflow: self.past_overflow,
             ..Reading::default()
         };
-        let mut exits = false;
-        let mut served = 0;
+        let mut any_exit = false;
+        let mut userspace_exits = 0;
         let began = monotonic_ns();
         let taken = self.tables.taken();
         self.tables.unmap_unused(&taken);
         self.counted_in.clear();
         for index in taken {
-            let taken = self
+            let copied = self
                 .tables
                 .slot(index)
                 .and_then(|slot| self.snapshot.take(slot));
-            let Some((slot, interval)) = taken else {
+            let Some((slot, interval)) = copied else {
                 continue;
             };
-            exits |= slot.exits_seen.load(Relaxed) != 0;
+            any_exit |= slot.exits_seen.load(Relaxed) != 0;
             let thread = decoder.thread(slot, interval);
             reading.overflow += u64::from(slot.overflow.load(Relaxed));
             let handled = decode::handled(&thread.events);
             self.counted_in.insert(index, handled);
             reading.events += handled;
-            served += thread.events.userspace.iter().map(|c| c.count).sum::<u64>();
+            for cell in &thread.events.userspace {
+                userspace_exits += cell.count;
+            }
             reading.threads.push(thread);
         }
         self.joined = join_lives(&mut reading.threads);
@@ -146,9 +152,9 @@ impl Running {
         // them.
         reading.mono_ns = Some(began.midpoint(monotonic_ns()));
         let enough = MIN_USERSPACE_EXITS.max(2 * reading.threads.len() as u64);
-        reading.fires_kvm_exit = if exits {
+        reading.fires_kvm_exit = if any_exit {
             Some(true)
-        } else if served > enough {
+        } else if userspace_exits > enough {
             Some(false)
         } else {
             None
@@ -156,17 +162,17 @@ impl Running {
         let homeless = self.tables.homeless();
         self.left_out = homeless.since(std::mem::replace(&mut self.homeless, homeless));
         if self.left_out.events > 0 {
-            reading.refused = self.tables.refused();
+            reading.refused = self.tables.take_refused();
         }
         reading.lost = self.programs.attached.missed("kvm_") + self.unread + homeless.events;
         reading
     }
 
-    /// Frees the slots of these threads.
+    /// Frees the slots of these threads, also those that were merged into them.
     pub fn forget(&mut self, threads: &[ThreadKey]) {
         let threads: HashSet<&ThreadKey> = threads.iter().collect();
         let decoder = SlotDecoder {
-            parts: self.parts,
+            measured: self.measured,
             names: &self.names,
         };
         let interval = IntervalExtremes::default();
@@ -196,20 +202,21 @@ impl Running {
     /// # Errors
     /// When the kernel lacks the memory.
     pub fn make_room(&mut self, vcpus: usize) -> Result<(), EngineError> {
-        let wanted = vcpus.max(if self.is_full() {
-            self.tables.count()
-        } else {
-            0
-        });
+        let mut threads = vcpus;
+        if self.is_full() {
+            threads = threads.max(self.tables.count());
+        }
         self.tables
-            .grow(2 * wanted)
+            .grow(2 * threads)
             .map_err(|e| Refusal::new(Stage::Map, "slots", e).into())
     }
 
-    /// Whether more slots are wanted: a process that has its share gets no more.
+    /// Whether more slots would help: they do not help a process that has as many as any process
+    /// may ever have.
     fn is_full(&self) -> bool {
         let of_greedy = self.left_out.of_greedy_processes;
-        self.left_out.events > of_greedy || (of_greedy > 0 && self.tables.quota() < MAX_OF_PROCESS)
+        let quota_can_grow = self.tables.max_of_process() < MAX_OF_PROCESS;
+        self.left_out.events > of_greedy || (of_greedy > 0 && quota_can_grow)
     }
 
     /// What is missing.
@@ -235,9 +242,10 @@ impl Running {
     }
 }
 
-/// Puts the slots of one life together; returns the life of each slot that went into another. Of
-/// two slots with one thread id, the first belongs to a thread that ended, or it lost the race for
-/// its place among `tasks` (`new_slot` in `threads.h`): then its thread went on in the other slot.
+/// Merges the slots of one thread; returns the key of each slot that was merged, with that of the
+/// slot it was merged into. Of two slots with one thread id, either the first belongs to a thread
+/// that has ended, or it lost the race for an entry of its bucket (`new_slot` in `threads.h`) and
+/// its thread went on in the other slot.
 fn join_lives(threads: &mut Vec<TracedThread>) -> HashMap<ThreadKey, ThreadKey> {
     let mut joined = HashMap::new();
     threads.sort_unstable_by_key(|thread| thread.key);
@@ -283,20 +291,22 @@ fn possible_cpus() -> u32 {
         .map_or(1, |last| last + 1)
 }
 
-/// A number that counts from 1; 0 for none.
+/// The number plus 1; 0 for none.
 fn from_one(number: Option<u32>) -> u32 {
     number.map_or(0, |number| number.wrapping_add(1))
 }
 
-/// Gives the programs the core, last-level cache and node of each CPU that is online, numbered from
-/// 1: what a migration to another one crosses stays unknown.
+/// Tells the programs the core, the last-level cache and the node of each CPU that is online, each
+/// numbered from 1. For a CPU that is offline now they stay 0: what a migration to it crosses is
+/// not known.
 fn fill_cpus(cpus: BorrowedFd<'_>, topology: &HostTopology) -> Result<(), Refusal> {
     for cpu in &topology.cpus {
         let core = cpu.siblings.iter().next().unwrap_or(cpu.cpu);
-        let place = [core + 1, from_one(cpu.llc), from_one(cpu.node), 0]
+        // `struct cpu` of `maps.h`.
+        let value = [core + 1, from_one(cpu.llc), from_one(cpu.node), 0]
             .map(u32::to_ne_bytes)
             .concat();
-        sys::update(cpus, Some(cpu.cpu), &place)
+        sys::update(cpus, Some(cpu.cpu), &value)
             .map_err(|e| Refusal::new(Stage::Map, "cpus", e))?;
     }
     Ok(())

@@ -7,6 +7,10 @@
 //! the extremes of the new epoch; the reader then closes that epoch too and adds its extremes to
 //! the interval. So every event belongs to exactly one interval with all its figures.
 //!
+//! Extremes are kept in pairs: index 0 is for the last even epoch, index 1 for the last odd one.
+//! The number of an epoch has the number of its reading above the low byte, and in the low byte
+//! counts the epochs within that reading.
+//!
 //! x86 may delay a program's first write to `changes` in the CPU's store buffer, for some ten
 //! nanoseconds: the reader waits for longer before it copies, because the copy of a few cells takes
 //! no longer than that.
@@ -21,8 +25,8 @@ use std::sync::atomic::fence;
 use std::time::Duration;
 
 /// The cell of exits that found no other cell; valid only if the slot overflowed.
-const OTHER_EXIT: usize = EXITS - 1;
-/// The most epochs closed in one reading; the epoch number's low byte has room for more.
+pub(super) const OTHER_EXIT: usize = EXITS - 1;
+/// The most epochs closed in one reading; the low byte has room for more.
 const MAX_EPOCHS: u32 = 64;
 /// The most attempts at a consistent copy.
 const MAX_COPIES: u32 = 64;
@@ -103,15 +107,15 @@ impl Snapshot {
             slot.epoch.store(next, Relaxed);
             fence(SeqCst);
             (0..DRAIN_SPINS).for_each(|_| std::hint::spin_loop());
-            let at = consistent_copy(slot, copy, self.waits);
+            let after = consistent_copy(slot, copy, self.waits);
             self.interval.add(copy, epoch);
-            if at.is_some() && at == before {
+            if after.is_some() && after == before {
                 break;
             }
             // Where the host is slow, this copy has to do. Some of its events may be of the new
             // epoch, whose extremes then count for both intervals; what it lacks comes with the
             // next reading.
-            if at.is_none() || turn == MAX_EPOCHS {
+            if after.is_none() || turn == MAX_EPOCHS {
                 self.interval.add(copy, next);
                 break;
             }
@@ -122,9 +126,11 @@ impl Snapshot {
     }
 }
 
-/// The first epoch of the next reading. Consecutive epochs are never both even or both odd.
+/// The first epoch of the next reading. It is even where the last one was odd, and odd where that
+/// was even.
 fn next_reading(epoch: u32) -> u32 {
-    (epoch >> 8).wrapping_add(1) << 8 | (epoch & 1 ^ 1)
+    let is_even = epoch.is_multiple_of(2);
+    (epoch >> 8).wrapping_add(1) << 8 | u32::from(is_even)
 }
 
 /// The number of changes once no program is writing; `None` when that takes too long.
@@ -208,22 +214,26 @@ impl IntervalExtremes {
     /// Adds the extremes of an epoch that is over.
     fn add(&mut self, slot: &Slot, epoch: u32) {
         let odd = (epoch & 1) as usize;
-        let used = slot.accesses_used.load(Relaxed);
-        let own = self.exits.iter_mut().zip(&slot.exits).take(OTHER_EXIT);
-        own.take_while(|(_, cell)| cell.used.load(Relaxed) != 0)
-            .for_each(|(all, cell)| all.add(&cell.time, epoch));
+        for (all, cell) in self.exits.iter_mut().zip(&slot.exits).take(OTHER_EXIT) {
+            if cell.used.load(Relaxed) == 0 {
+                break;
+            }
+            all.add(&cell.time, epoch);
+        }
         if slot.overflow.load(Relaxed) != 0 {
             self.exits[OTHER_EXIT].add(&slot.exits[OTHER_EXIT].time, epoch);
         }
-        for (i, (all, cell)) in self.accesses.iter_mut().zip(&slot.accesses).enumerate() {
+        let used = slot.accesses_used.load(Relaxed);
+        for (i, cell) in slot.accesses.iter().enumerate() {
             if used >> i & 1 == 0 {
                 continue;
             }
+            let all = &mut self.accesses[i];
             all.time.add(&cell.time, epoch);
-            let count = cell.longest[odd].load(Relaxed).into();
-            if cell.time.epoch[odd].load(Relaxed) == epoch && count > all.burst.count {
+            let longest = cell.longest[odd].load(Relaxed).into();
+            if cell.time.epoch[odd].load(Relaxed) == epoch && longest > all.burst.count {
                 all.burst = Burst {
-                    count,
+                    count: longest,
                     ns: cell.longest_ns[odd].load(Relaxed),
                 };
             }
@@ -234,6 +244,7 @@ impl IntervalExtremes {
 }
 
 impl Extremes {
+    /// Adds those of an epoch, if anything was timed in it.
     fn add(&mut self, time: &RawTiming, epoch: u32) {
         let odd = (epoch & 1) as usize;
         let min = time.extremes[odd].min.load(Relaxed);

@@ -1,9 +1,21 @@
 //! The maps of a running engine, seen from user space: the taken slots, their memory, and how to
 //! free them.
+//!
+//! - A slot is the memory of one vCPU thread: all its counters ([`Slot`]). A program takes a free
+//!   slot for a thread that it has not seen before. The owner of a slot is that thread's id.
+//! - A part is a map of [`PART`] slots. Parts are added while the programs run. A window is a
+//!   part's memory, mapped into this process.
+//! - A task is the address of a thread's `task_struct`, by which programs find the thread's slot: a
+//!   hash of the task selects a bucket of the map `tasks`, and each of the bucket's [`WAYS`]
+//!   entries holds a task and its slot.
+//! - A share is how many slots a process or a user has. It is counted in a cell that a hash of the
+//!   process or the user selects, so several processes can have one cell. The quota is the most
+//!   slots that a process may have.
+//! - A homeless thread has found no slot.
 
 use super::layout::{
-    Bucket, PART, Quota, SHARE_BITS, SLOT_BITS, SLOT_SIZE, Share, Slot, TASK_BITS, WAYS, bucket_of,
-    share_of,
+    Bucket, PART, Quota, SHARE_BITS, SLOT_BITS, SLOT_SIZE, Share, Slot, TASK_BITS, WAYS,
+    bucket_entry, bucket_of, share_of,
 };
 use super::object::{Object, PATTERN};
 use super::refusal::{Refusal, Stage};
@@ -17,44 +29,53 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// `elem_size`).
 const OWNER_SIZE: usize = 8;
 
-/// Parts that stay mapped.
+/// How many parts, the first ones, stay mapped.
 const MAX_KEPT_WINDOWS: usize = 8;
 
-/// The most slots of one process: KVM gives a guest no more vCPUs on most kernels
+/// The most slots that one process may have: KVM gives a guest no more vCPUs on most kernels
 /// (`KVM_MAX_VCPUS`).
 pub const MAX_OF_PROCESS: usize = 1024;
 
-/// The largest number of slots.
 pub(super) const MAX_SLOTS: usize = 1 << SLOT_BITS;
 
-/// Slots take at most this part of the memory that kvmtop may use.
-const MEMORY_PART: u64 = 8;
+/// Slots take at most one eighth of the memory that kvmtop may use.
+const MEMORY_DIVISOR: u64 = 8;
 
 /// As many slots as a limit of memory leaves room for, in whole parts.
 pub(super) fn slots_in(limit: Option<u64>) -> usize {
-    let slots = limit.map_or(u64::MAX, |limit| limit / MEMORY_PART / SLOT_SIZE as u64);
+    let slots = limit.map_or(u64::MAX, |limit| limit / MEMORY_DIVISOR / SLOT_SIZE as u64);
     let parts = usize::try_from(slots).unwrap_or(usize::MAX) / PART;
     (parts * PART).clamp(PART, MAX_SLOTS)
 }
 
+/// The maps of `maps.h` and `tables.h` that user space works with.
 #[derive(Debug)]
 pub(super) struct Tables {
+    /// The map whose elements are the parts.
     slots: OwnedFd,
-    /// What each part is like.
+    /// The definition of a part's map.
     pattern: aya_obj::Map,
     parts: Vec<OwnedFd>,
-    /// The memory of parts by number. Mapping takes time, and mapped memory counts as resident: the
-    /// first few stay mapped, and one of the others at a time.
+    /// By the number of the part. To map a part takes time, and mapped memory counts as kvmtop's:
+    /// the first few parts stay mapped, and one of the others at a time.
     windows: BTreeMap<usize, Mapping>,
+    /// The thread id of each slot; 0 for a free one.
     owners: Mapping,
+    /// The buckets.
     tasks: Mapping,
+    /// The number of events of homeless threads.
     homeless: Mapping,
+    /// One [`Quota`].
     quota: Mapping,
+    /// The cells of processes.
     shares: Mapping,
+    /// The cells of users.
     users: Mapping,
+    /// Makes the hash of processes and users unpredictable.
     seed: u32,
+    /// A stack of the numbers of free slots.
     free: OwnedFd,
-    /// There is memory for no more slots.
+    /// The most slots that there is memory for.
     pub ceiling: usize,
 }
 
@@ -63,7 +84,7 @@ pub(super) struct Tables {
 pub(super) struct Homeless {
     /// All of them.
     pub events: u64,
-    /// Those whose process has its share of the slots.
+    /// Those whose process has as many slots as it may have.
     pub of_greedy_processes: u64,
 }
 
@@ -77,7 +98,7 @@ impl Homeless {
 }
 
 impl Tables {
-    /// Takes over the maps of an object, and marks `count` slots as free. `seed`: the object's.
+    /// Takes over the maps of an object, and makes `count` free slots. `seed` is the object's.
     pub fn new(object: &mut Object, count: usize, seed: u32) -> Result<Self, Refusal> {
         let mut tables = Self {
             owners: object.mapping("owners", MAX_SLOTS, OWNER_SIZE)?,
@@ -105,21 +126,22 @@ impl Tables {
         self.parts.len() * PART
     }
 
-    /// How many slots each process may have: other processes' new threads find one until more are
-    /// added.
-    pub fn quota(&self) -> usize {
+    /// The most slots that each process may have now: half of them stay for other processes until
+    /// more are added.
+    pub fn max_of_process(&self) -> usize {
         MAX_OF_PROCESS.min(self.count() / 2)
     }
 
     /// Adds slots until there are `count`, or as many as there is memory for, while programs count.
+    /// Parts that could be created are of use even if the kernel refuses a further one.
     pub fn grow(&mut self, count: usize) -> io::Result<()> {
-        let wanted = count.min(self.ceiling).div_ceil(PART);
+        let wanted_parts = count.min(self.ceiling).div_ceil(PART);
         let mut added = Vec::new();
-        let mut refused = Ok(());
-        while refused.is_ok() && self.parts.len() + added.len() < wanted {
+        let mut outcome = Ok(());
+        while outcome.is_ok() && self.parts.len() + added.len() < wanted_parts {
             match sys::create_map(&self.pattern, PATTERN, None) {
                 Ok(part) => added.push(part),
-                Err(e) => refused = Err(e),
+                Err(e) => outcome = Err(e),
             }
         }
         self.insert(&added)?;
@@ -132,23 +154,24 @@ impl Tables {
             }
         }
         if let Some(quota) = self.quota.at::<Quota>(0) {
-            quota.slots.store(self.quota() as u64, Relaxed);
+            quota.slots.store(self.max_of_process() as u64, Relaxed);
         }
-        refused
+        outcome
     }
 
-    /// Lets programs find these parts behind the others. Each update waits for running programs
-    /// (kernel/bpf/syscall.c, `maybe_wait_bpf_programs`), some milliseconds: those made at the same
-    /// time wait together.
+    /// Puts these parts behind the others, where programs find them. Each update waits some
+    /// milliseconds for running programs (kernel/bpf/syscall.c, `maybe_wait_bpf_programs`), so a
+    /// thread makes each of them: all wait at the same time.
     fn insert(&self, added: &[OwnedFd]) -> io::Result<()> {
         std::thread::scope(|scope| {
             let mut updates = Vec::new();
             for (number, part) in (self.parts.len() as u32..).zip(added) {
-                let file = part.as_raw_fd().to_ne_bytes();
+                let descriptor = part.as_raw_fd().to_ne_bytes();
                 let slots = self.slots.as_fd();
                 updates.push(
-                    std::thread::Builder::new()
-                        .spawn_scoped(scope, move || sys::update(slots, Some(number), &file))?,
+                    std::thread::Builder::new().spawn_scoped(scope, move || {
+                        sys::update(slots, Some(number), &descriptor)
+                    })?,
                 );
             }
             for update in updates {
@@ -158,75 +181,88 @@ impl Tables {
         })
     }
 
+    /// Puts a slot on the stack of free ones.
     fn give_back(&self, slot: u32) -> io::Result<()> {
-        // First, as a program takes a slot before it counts it.
+        // The number grows before the stack does: a program takes a slot from the stack before it
+        // reduces the number, which so never falls below 0.
         if let Some(quota) = self.quota.at::<Quota>(0) {
             quota.free.fetch_add(1, Relaxed);
         }
         sys::update(self.free.as_fd(), None, &slot.to_ne_bytes())
     }
 
-    /// The slots that threads have taken.
+    /// The slots that threads have taken, in order.
     pub fn taken(&self) -> Vec<usize> {
         (0..self.count())
             .filter(|i| self.owners.count(i * OWNER_SIZE) != 0)
             .collect()
     }
 
-    /// A slot's memory. The slots of a part are mapped together.
+    /// A slot's memory. Maps the slot's part if it is not mapped.
     pub fn slot(&mut self, index: usize) -> Option<&Slot> {
         let number = index / PART;
         if !self.windows.contains_key(&number) {
-            self.windows.retain(|kept, _| *kept < MAX_KEPT_WINDOWS);
+            self.windows.retain(|mapped, _| *mapped < MAX_KEPT_WINDOWS);
             let part = self.parts.get(number)?;
-            // A multiple of every page size.
-            self.windows.insert(
-                number,
-                Mapping::new(part.as_fd(), 0, PART * SLOT_SIZE).ok()?,
-            );
+            // The length is a multiple of every page size.
+            let window = Mapping::new(part.as_fd(), 0, PART * SLOT_SIZE).ok()?;
+            self.windows.insert(number, window);
         }
         self.windows.get(&number)?.at(index % PART * SLOT_SIZE)
     }
 
-    /// Unmaps what only free slots are in: after a burst of threads the memory of their slots would
-    /// count as kvmtop's.
+    /// Unmaps the parts with free slots alone: after a burst of threads the memory of their slots
+    /// would count as kvmtop's. `taken`: what [`Tables::taken`] returned.
     pub fn unmap_unused(&mut self, taken: &[usize]) {
         self.windows.retain(|number, _| {
-            let first = taken.partition_point(|index| *index < number * PART);
+            let first = number * PART;
+            let next_taken = taken.partition_point(|index| *index < first);
             taken
-                .get(first)
-                .is_some_and(|index| *index < (number + 1) * PART)
+                .get(next_taken)
+                .is_some_and(|index| *index < first + PART)
         });
     }
 
-    /// Frees the slot of a thread that is gone: no program leads to it any more, its memory is
-    /// cleared.
+    /// Frees the slot of a thread that is gone.
     pub fn release(&mut self, index: usize) {
         let Some(slot) = self.slot(index) else { return };
         let task = slot.task.load(Relaxed);
         let process = slot.tgid.load(Relaxed);
         let user = slot.uid.load(Relaxed);
-        if let Some(bucket) = self
-            .tasks
-            .at::<Bucket>(bucket_of(task) * size_of::<Bucket>())
-        {
-            let entry = task << 7 | index as u64;
-            for way in bucket.entry.iter().take(WAYS) {
-                let _ = way.compare_exchange(entry, 0, Relaxed, Relaxed);
-            }
+        self.unlink(task, index);
+        self.clear(index);
+        self.reduce_share(&self.shares, process);
+        self.reduce_share(&self.users, user);
+        // The stack is full only if the slot was never taken.
+        let _ = self.give_back(index as u32);
+    }
+
+    /// Removes the slot from its task's bucket: programs no longer find it.
+    fn unlink(&self, task: u64, slot: usize) {
+        let byte = bucket_of(task) * size_of::<Bucket>();
+        let Some(bucket) = self.tasks.at::<Bucket>(byte) else {
+            return;
+        };
+        for entry in bucket.entry.iter().take(WAYS) {
+            let _ = entry.compare_exchange(bucket_entry(task, slot), 0, Relaxed, Relaxed);
         }
-        let words = self.slot(index).into_iter().flat_map(Slot::words);
-        words.for_each(|word| word.store(0, Relaxed));
+    }
+
+    /// Clears a slot's memory, and then its owner.
+    fn clear(&mut self, index: usize) {
+        if let Some(slot) = self.slot(index) {
+            slot.words().iter().for_each(|word| word.store(0, Relaxed));
+        }
         if let Some(owner) = self.owners.at::<AtomicU64>(index * OWNER_SIZE) {
             owner.store(0, Relaxed);
         }
-        for (cells, id) in [(&self.shares, process), (&self.users, user)] {
-            if let Some(share) = cells.at::<Share>(share_of(id, self.seed) * size_of::<Share>()) {
-                share.slots.fetch_sub(1, Relaxed);
-            }
+    }
+
+    /// Counts one slot less for a process or a user.
+    fn reduce_share(&self, cells: &Mapping, id: u32) {
+        if let Some(share) = cells.at::<Share>(share_of(id, self.seed) * size_of::<Share>()) {
+            share.slots.fetch_sub(1, Relaxed);
         }
-        // Refused only if it was never taken.
-        let _ = self.give_back(index as u32);
     }
 
     /// Events of threads that found no slot.
@@ -238,9 +274,9 @@ impl Tables {
         }
     }
 
-    /// The processes that were refused a slot since this was last asked. Of processes that share a
-    /// cell only the last.
-    pub fn refused(&self) -> Vec<i32> {
+    /// The processes that were refused a slot since the last call; of those that share a cell only
+    /// the last.
+    pub fn take_refused(&self) -> Vec<i32> {
         let mut refused = Vec::new();
         for cell in 0..1 << SHARE_BITS {
             if let Some(share) = self.shares.at::<Share>(cell * size_of::<Share>()) {

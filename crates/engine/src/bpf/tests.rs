@@ -330,10 +330,10 @@ impl Memory {
         self.0.at(0).unwrap()
     }
 
-    fn read(&self, parts: Measured, names: &ReasonNames) -> TracedThread {
+    fn read(&self, measured: Measured, names: &ReasonNames) -> TracedThread {
         let mut snapshot = Snapshot::new().unwrap();
         let (slot, interval) = snapshot.take(self.slot()).unwrap();
-        SlotDecoder { parts, names }.thread(slot, interval)
+        SlotDecoder { measured, names }.thread(slot, interval)
     }
 }
 
