@@ -25,10 +25,13 @@ pub struct Tracepoint {
     /// Its fields, those that a kernel may lack after a `?`. If the first is the id of a thread,
     /// the event is about that thread, else about the one that ran.
     fields: &'static str,
-    event: fn(&Record<'_>) -> Option<EventKind>,
+    decode: Decode,
 }
 
-/// The decoded tracepoints.
+/// What happened, by a record; `None` where it is of no interest.
+type Decode = fn(&Record<'_>) -> Option<EventKind>;
+
+/// The decoded tracepoints. `r.number(1)` is the second of the fields that are named before it.
 pub const EVENTS: [Tracepoint; 12] = [
     kvm("kvm_exit", "exit_reason isa ?vcpu_id ?info1", |r| {
         Some(EventKind::Exit {
@@ -108,23 +111,21 @@ const ARM64_EXIT: Tracepoint = kvm("kvm_exit", "ret esr_ec", |r| {
     })
 });
 
-type Decode = fn(&Record<'_>) -> Option<EventKind>;
-
-const fn kvm(name: &'static str, fields: &'static str, event: Decode) -> Tracepoint {
+const fn kvm(name: &'static str, fields: &'static str, decode: Decode) -> Tracepoint {
     Tracepoint {
         group: "kvm",
         name,
         fields,
-        event,
+        decode,
     }
 }
 
-const fn sched(name: &'static str, fields: &'static str, event: Decode) -> Tracepoint {
+const fn sched(name: &'static str, fields: &'static str, decode: Decode) -> Tracepoint {
     Tracepoint {
         group: "sched",
         name,
         fields,
-        event,
+        decode,
     }
 }
 
@@ -145,24 +146,29 @@ pub struct RawSample<'a> {
 
 /// Position and form of a field in a record.
 #[derive(Debug, Clone, Copy)]
-struct FieldSlot {
+struct RecordField {
     offset: u16,
     size: u8,
     signed: bool,
 }
 
-/// The fields of an event in the records of one kernel.
+/// The fields of an event in the records of one kernel, in the order of [`Tracepoint::fields`].
+type RecordFields = [Option<RecordField>; MAX_FIELDS];
+
+/// How the records of an event are decoded on one kernel.
 #[derive(Debug, Clone, Copy)]
 struct Layout {
-    slots: [Option<FieldSlot>; MAX_FIELDS],
+    fields: RecordFields,
+    /// Whether the first field is the id of the thread that the event is about.
     names_thread: bool,
-    event: Decode,
+    decode: Decode,
 }
 
-/// A record being decoded: fields by their position in [`Tracepoint::fields`].
+/// A record being decoded.
 struct Record<'a> {
-    slots: [Option<FieldSlot>; MAX_FIELDS],
+    fields: RecordFields,
     raw: &'a [u8],
+    /// The thread that ran.
     tid: i32,
 }
 
@@ -185,18 +191,19 @@ impl EventDecoder {
             .iter()
             .chain([&ARM64_EXIT])
             .find_map(|event| Layout::from_format(event, format));
-        let layout = u16::try_from(format.id).ok().zip(layout);
-        if let Some((id, layout)) = layout {
-            let at = usize::from(id);
-            if self.layouts.len() <= at {
-                self.layouts.resize(at + 1, None);
-            }
-            self.layouts[at] = Some(layout);
-            self.has_pio |= format.name == "kvm_pio";
-            let known = std::mem::replace(&mut self.names, format.reason_names());
-            self.names.extend(known);
+        let (Some(layout), Ok(id)) = (layout, u16::try_from(format.id)) else {
+            return false;
+        };
+        let id = usize::from(id);
+        if self.layouts.len() <= id {
+            self.layouts.resize(id + 1, None);
         }
-        layout.is_some()
+        self.layouts[id] = Some(layout);
+        self.has_pio |= format.name == "kvm_pio";
+        // A name that is known already stays.
+        let known = std::mem::replace(&mut self.names, format.reason_names());
+        self.names.extend(known);
+        true
     }
 
     /// Whether no format was added.
@@ -212,11 +219,11 @@ impl EventDecoder {
             return;
         };
         let record = Record {
-            slots: layout.slots,
+            fields: layout.fields,
             raw: sample.raw,
             tid: sample.tid,
         };
-        let Some(kind) = (layout.event)(&record) else {
+        let Some(kind) = (layout.decode)(&record) else {
             return;
         };
         let mut event = TracedEvent {
@@ -241,6 +248,7 @@ impl EventDecoder {
                 ..event
             }),
             EventKind::Exit { isa, code, .. } if !self.has_pio => {
+                // `info1`, the fourth field of `kvm_exit`.
                 if let Some(info) = record.get(3)
                     && let Some(kind) = EventKind::port_of_exit(isa, code, info)
                 {
@@ -258,36 +266,38 @@ impl Layout {
         if point.name != format.name {
             return None;
         }
-        let mut slots = [None; MAX_FIELDS];
-        for (slot, name) in slots.iter_mut().zip(point.fields.split_whitespace()) {
-            let field = name.trim_start_matches('?');
-            *slot = format.field(field).and_then(FieldSlot::from_field);
-            let is_optional = name != field;
-            if slot.is_none() && !is_optional {
+        let mut fields = [None; MAX_FIELDS];
+        for (field, word) in fields.iter_mut().zip(point.fields.split_whitespace()) {
+            let name = word.trim_start_matches('?');
+            *field = format.field(name).and_then(RecordField::from_format);
+            let is_optional = word != name;
+            if field.is_none() && !is_optional {
                 return None;
             }
         }
         Some(Self {
-            slots,
+            fields,
             names_thread: matches!(point.fields.split(' ').next(), Some("pid" | "prev_pid")),
-            event: point.event,
+            decode: point.decode,
         })
     }
 }
 
 impl Record<'_> {
-    fn get(&self, field: usize) -> Option<u64> {
-        self.slots[field]?.get(self.raw)
+    fn get(&self, index: usize) -> Option<u64> {
+        self.fields[index]?.get(self.raw)
     }
 
-    fn number(&self, field: usize) -> Option<u32> {
-        self.get(field).map(|value| value as u32)
+    /// The lower half of a number.
+    fn number(&self, index: usize) -> Option<u32> {
+        self.get(index).map(|value| value as u32)
     }
 
     /// The name of a task; zeros where the field is no such name.
-    fn text(&self, field: usize) -> [u8; 16] {
-        let slot = self.slots[field].filter(|slot| slot.size == 16);
-        let bytes = slot.and_then(|slot| self.raw.get(usize::from(slot.offset)..)?.first_chunk());
+    fn text(&self, index: usize) -> [u8; 16] {
+        let field = self.fields[index].filter(|field| field.size == 16);
+        let bytes =
+            field.and_then(|field| self.raw.get(usize::from(field.offset)..)?.first_chunk());
         bytes.copied().unwrap_or_default()
     }
 
@@ -302,8 +312,8 @@ impl Record<'_> {
     }
 }
 
-impl FieldSlot {
-    fn from_field(field: &Field) -> Option<Self> {
+impl RecordField {
+    fn from_format(field: &Field) -> Option<Self> {
         if field.is_data_loc || !matches!(field.size, 1 | 2 | 4 | 8 | 16) {
             return None;
         }

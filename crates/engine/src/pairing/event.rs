@@ -75,7 +75,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// An access.
+    /// An access; `write` is false for a read.
     pub fn access(space: Space, address: u64, write: bool, fault: bool) -> Self {
         let direction = if write {
             Direction::Write
@@ -95,9 +95,9 @@ impl EventKind {
     /// "IOIO Intercept Information"). Both hold the port in bits 31:16. `None` for other exits, and
     /// where tools print 0 for what they do not know.
     pub fn port_of_exit(isa: Isa, code: u32, info: u64) -> Option<Self> {
-        // The bit that is set for an input. The codes are EXIT_REASON_IO_INSTRUCTION and
-        // SVM_EXIT_IOIO.
-        let input = match (isa, code) {
+        // The codes are EXIT_REASON_IO_INSTRUCTION and SVM_EXIT_IOIO. Each has a bit that is set
+        // for an input.
+        let input_bit = match (isa, code) {
             (Isa::Vmx, 30) => 1 << 3,
             (Isa::Svm, 0x7b) => 1,
             _ => return None,
@@ -106,7 +106,8 @@ impl EventKind {
             return None;
         }
         let port = info >> 16 & 0xffff;
-        Some(Self::access(Space::Pio, port, info & input == 0, false))
+        let write = info & input_bit == 0;
+        Some(Self::access(Space::Pio, port, write, false))
     }
 
     /// Whether it is an event of the scheduler, not of KVM.

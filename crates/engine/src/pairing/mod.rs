@@ -39,7 +39,7 @@ use kvm::exit_reason::ReasonNames;
 use kvm::topology::HostTopology;
 use std::collections::HashMap;
 use thread::PairedThread;
-use thread_tables::SeenKinds;
+use thread_tables::{ExitReason, SeenKinds};
 
 /// Limit of threads. Events of further threads count in [`Pairing::overflow`] only.
 pub const MAX_THREADS: usize = 65_536;
@@ -71,9 +71,9 @@ pub struct Pairing {
     pub separates_lives: bool,
     /// Threads that ended and whose ids other threads may have, until they are forgotten.
     ended: HashMap<ThreadKey, PairedThread, RandomState>,
-    /// Cells of addresses and of exit reasons of all threads.
+    /// The number of cells of addresses and of exit reasons of all threads.
     cells: usize,
-    /// Count each exit immediately and without its time: it then needs no entries.
+    /// Count each exit immediately and without its time: it then needs no entry.
     pub untimed: bool,
     /// The source has `sched_migrate_task`: a thread without such an event moved 0 times, not an
     /// unknown number of times.
@@ -84,7 +84,9 @@ pub struct Pairing {
     /// End of the last gap of lost events. Exits that began before it do not count.
     gap_until: u64,
     seen: SeenKinds,
+    /// The number of `kvm_exit` events.
     exits: u64,
+    /// The number of accesses and of exits to the VMM, which show that there are exits.
     served: u64,
     /// Number of events taken.
     pub events: u64,
@@ -105,14 +107,17 @@ impl Pairing {
 
     /// Takes one event. Events of one thread must come in order of time.
     pub fn event(&mut self, event: &TracedEvent) {
-        self.count(&event.kind);
+        self.count_kind(&event.kind);
         if self.separates_lives
             && self.has_ended(event)
             && let Some(mut thread) = self.threads.remove(&event.tid)
         {
             thread.died = Some(event.time);
-            let (tid, born_ns) = (event.tid, thread.born);
-            self.ended.insert(ThreadKey { tid, born_ns }, thread);
+            let key = ThreadKey {
+                tid: event.tid,
+                born_ns: thread.born,
+            };
+            self.ended.insert(key, thread);
         }
         let thread = match self.threads.get_mut(&event.tid) {
             Some(thread) => thread,
@@ -132,11 +137,13 @@ impl Pairing {
         let before = thread.cells();
         let mut fits = true;
         match event.kind {
-            EventKind::Exit { isa, code, vcpu } if self.untimed => {
-                fits = thread.exit_untimed(isa, code, vcpu, room);
-            }
             EventKind::Exit { isa, code, vcpu } => {
-                thread.exit(event.time, isa, code, vcpu, trusted);
+                let reason = ExitReason { isa, code };
+                if self.untimed {
+                    fits = thread.exit_untimed(reason, vcpu, room);
+                } else {
+                    thread.exit(event.time, reason, vcpu, trusted);
+                }
             }
             EventKind::Entry { vcpu } => fits = thread.entry(event.time, vcpu, room),
             EventKind::Access(access) => {
@@ -154,7 +161,7 @@ impl Pairing {
         self.overflow += u64::from(!fits);
     }
 
-    fn count(&mut self, kind: &EventKind) {
+    fn count_kind(&mut self, kind: &EventKind) {
         self.events += 1;
         match kind {
             EventKind::Exit { .. } => self.exits += 1,
@@ -169,7 +176,7 @@ impl Pairing {
     }
 
     /// A thread runs a guest: what the scheduler does with it counts from now on, if there is room.
-    /// It has had a CPU `since` then, if it has one now.
+    /// `since`: when it began to run on its CPU, if it has one now.
     pub fn runs_guest(&mut self, tid: i32, pid: i32, time: u64, since: u64) {
         if !self.threads.contains_key(&tid) && self.threads.len() + self.ended.len() < MAX_THREADS {
             self.new.push(tid);
@@ -180,13 +187,14 @@ impl Pairing {
         }
     }
 
-    /// Whether the thread of this id is gone: it says so, or the id is in another process.
+    /// Whether the known thread of this id is gone: it ends, or the id is now in another process.
     fn has_ended(&self, event: &TracedEvent) -> bool {
         let Some(thread) = self.threads.get(&event.tid) else {
             return false;
         };
-        let elsewhere = thread.pid != event.pid && thread.pid > 0 && event.pid > 0;
-        event.kind == EventKind::Ended || (elsewhere && !event.kind.is_scheduling())
+        // The process of a scheduler event can be that of another thread, the one that ran.
+        let says_process = thread.pid > 0 && event.pid > 0 && !event.kind.is_scheduling();
+        event.kind == EventKind::Ended || (says_process && thread.pid != event.pid)
     }
 
     /// Events between these two times are missing on some CPU. Must be called before the events

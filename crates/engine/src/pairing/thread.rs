@@ -1,11 +1,12 @@
 //! The state and the counts of one vCPU thread.
 
 use super::event::{LeftFor, Task, TracedAccess};
-use super::thread_tables::{AccessKey, Accesses, ExitParts, Exits, SeenKinds, Tasks, take_counted};
+use super::thread_tables::{
+    AccessKey, Accesses, ExitParts, ExitReason, ExitTime, Exits, SeenKinds, Tasks, take_counted,
+};
 use crate::events::{ThreadKey, TracedThread};
 use kvm::Space;
 use kvm::exit_reason::ReasonNames;
-use kvm::isa::Isa;
 use kvm::topology::HostTopology;
 use sample::{Migrations, ThreadEvents, Timing, UserspaceCell};
 use std::collections::BTreeMap;
@@ -19,37 +20,45 @@ const MAX_USERSPACE: usize = 128;
 /// An exit whose entry has not come yet.
 #[derive(Debug, Clone, Copy)]
 struct OpenExit {
-    isa: Isa,
-    code: u32,
-    since: u64,
-    /// Whether no event was lost since.
+    reason: ExitReason,
+    began: u64,
+    /// Whether no event was lost since it began.
     trusted: bool,
     parts: ExitParts,
     /// When the VMM took over, as long as it works.
     user_since: Option<u64>,
     /// When the VMM took the vCPU out of KVM.
-    ended: Option<u64>,
-    /// Nanoseconds in halt since then.
-    halted_after: u64,
-    /// Nanoseconds before that in which the thread was stopped.
-    stopped: u64,
+    ended_at: Option<u64>,
+    /// Time in halt after `ended_at`.
+    halted_after_ns: u64,
+    /// Time in which the thread was stopped, before `ended_at`.
+    stopped_ns: u64,
 }
 
 impl OpenExit {
     /// Its duration if the vCPU enters the guest now.
     fn duration(&self, now: u64) -> u64 {
-        let end = self.ended.unwrap_or(now);
-        end.saturating_sub(self.since).saturating_sub(self.stopped) + self.halted_after
+        let until = self.ended_at.unwrap_or(now);
+        let ns = until
+            .saturating_sub(self.began)
+            .saturating_sub(self.stopped_ns);
+        ns + self.halted_after_ns
     }
 
-    /// The thread was stopped from `since` until now: not by what it does for the guest.
-    fn stop(&mut self, since: u64, now: u64) {
-        if self.ended.is_some() {
+    /// Takes the time from `since` until now, when the thread was stopped, out of the exit: it did
+    /// nothing for the guest.
+    fn exclude_stop(&mut self, since: u64, now: u64) {
+        if self.ended_at.is_some() {
             return;
         }
-        let ns = now.saturating_sub(since.max(self.since));
-        self.stopped += ns;
-        self.user_since = self.user_since.map(|user| user + ns);
+        let ns = now.saturating_sub(since.max(self.began));
+        self.stopped_ns += ns;
+        self.postpone_userspace(ns);
+    }
+
+    /// The VMM, if it works, did not run for `ns`: its time begins that much later.
+    fn postpone_userspace(&mut self, ns: u64) {
+        self.user_since = self.user_since.map(|since| since + ns);
     }
 }
 
@@ -60,22 +69,30 @@ const fn ends_exit(reason: i32) -> bool {
     matches!(reason, -4 | 4 | 8 | 9 | 17 | 24)
 }
 
+/// When a thread was preempted, and the task that took its pCPU.
+#[derive(Debug)]
+struct Preemption {
+    since: u64,
+    by: Task,
+}
+
 /// What the scheduler did with a thread.
 #[derive(Debug, Default)]
 struct SchedulerCounts {
     /// Whether it was switched in or out at least once, so that preemptions are known.
     seen: bool,
     woken_at: Option<u64>,
-    preempted: Option<(u64, Task)>,
+    preempted: Option<Preemption>,
     /// When it was stopped, as long as it is.
     stopped_at: Option<u64>,
     running_since: Option<u64>,
     /// Time on a CPU; `None` after a gap.
     ran_ns: Option<u64>,
-    /// How often it left a CPU, and how often of these nobody saw it begin to run.
-    left: u64,
-    unseen: u64,
-    /// Whether it slept, so that its waits begin with a waking.
+    /// How often it left a CPU.
+    departures: u64,
+    /// How often of these no event had told when it began to run.
+    unseen_starts: u64,
+    /// Whether it ever slept: some of its waits then begin with a waking.
     slept: bool,
     wakeups: Timing,
     run_delays: Timing,
@@ -85,8 +102,8 @@ struct SchedulerCounts {
 
 impl SchedulerCounts {
     /// Time on a CPU; `None` where more than one in fifty of its beginnings is missing.
-    fn ran_ns(&self) -> Option<u64> {
-        if self.seen && self.unseen * 50 <= self.left {
+    fn trusted_ran_ns(&self) -> Option<u64> {
+        if self.seen && self.unseen_starts * 50 <= self.departures {
             self.ran_ns
         } else {
             None
@@ -94,7 +111,7 @@ impl SchedulerCounts {
     }
 
     /// Counts the time on a CPU that ends here.
-    fn ran(&mut self, until: u64) {
+    fn end_run(&mut self, until: u64) {
         if let Some(since) = self.running_since.take()
             && let Some(ran) = &mut self.ran_ns
         {
@@ -115,31 +132,32 @@ impl SchedulerCounts {
 /// One thread that runs a guest.
 #[derive(Debug, Default)]
 pub(super) struct PairedThread {
-    /// Sums of squares without the clip.
+    /// As [`Pairing::exact`](super::Pairing::exact).
     exact: bool,
     pub pid: i32,
-    /// The time of its first event, and of its end.
+    /// The time of its first event.
     pub born: u64,
+    /// The time of its end.
     pub died: Option<u64>,
     pub comm: String,
     vcpu: Option<u32>,
     open: Option<OpenExit>,
-    /// The accesses of the open exit.
+    /// The accesses of the open exit, which will share its time.
     sharing: Vec<AccessKey>,
     exits: Exits,
     accesses: Accesses,
     /// Exits that the VMM served, by reason.
     userspace: BTreeMap<i32, u64>,
     migrations: Migrations,
-    /// When it began to run, before an event of the scheduler; `None` after a gap.
-    since: Option<u64>,
-    /// `None` before an event of the scheduler.
+    /// When it began to run, for its first event of the scheduler; `None` after a gap.
+    runs_since: Option<u64>,
+    /// `None` before its first event of the scheduler.
     scheduler: Option<Box<SchedulerCounts>>,
 }
 
 impl PairedThread {
-    /// `since`: when it began to run, if it runs.
-    pub fn new(pid: i32, born: u64, since: u64, counts_migrations: bool, exact: bool) -> Self {
+    /// `runs_since`: when it began to run, if it runs.
+    pub fn new(pid: i32, born: u64, runs_since: u64, counts_migrations: bool, exact: bool) -> Self {
         let migrations = Migrations {
             total: if counts_migrations { Some(0) } else { None },
             ..Migrations::default()
@@ -149,7 +167,7 @@ impl PairedThread {
             pid,
             born,
             migrations,
-            since: Some(since),
+            runs_since: Some(runs_since),
             ..Self::default()
         }
     }
@@ -157,73 +175,69 @@ impl PairedThread {
     fn scheduler(&mut self) -> &mut SchedulerCounts {
         self.scheduler.get_or_insert_with(|| {
             Box::new(SchedulerCounts {
-                running_since: self.since,
-                ran_ns: self.since.map(|_| 0),
+                running_since: self.runs_since,
+                ran_ns: self.runs_since.map(|_| 0),
                 ..SchedulerCounts::default()
             })
         })
     }
 
-    pub fn exit(&mut self, time: u64, isa: Isa, code: u32, vcpu: Option<u32>, trusted: bool) {
+    pub fn exit(&mut self, time: u64, reason: ExitReason, vcpu: Option<u32>, trusted: bool) {
         self.vcpu = vcpu.or(self.vcpu);
         self.count_accesses(None);
         self.open = Some(OpenExit {
-            isa,
-            code,
-            since: time,
+            reason,
+            began: time,
             trusted,
             parts: ExitParts::default(),
             user_since: None,
-            ended: None,
-            halted_after: 0,
-            stopped: 0,
+            ended_at: None,
+            halted_after_ns: 0,
+            stopped_ns: 0,
         });
     }
 
-    /// `room`: whether a new reason may take a cell; also below.
-    pub fn exit_untimed(&mut self, isa: Isa, code: u32, vcpu: Option<u32>, room: bool) -> bool {
+    /// This and the functions below return false if what they count finds no cell. `room`: whether
+    /// a new reason may take a cell.
+    pub fn exit_untimed(&mut self, reason: ExitReason, vcpu: Option<u32>, room: bool) -> bool {
         self.vcpu = vcpu.or(self.vcpu);
-        self.exits.add((isa, code), None, self.exact, room)
+        self.exits.add(reason, None, self.exact, room)
     }
 
+    /// Counts the open exit, which ends here, unless events were lost within it.
     pub fn entry(&mut self, time: u64, vcpu: Option<u32>, room: bool) -> bool {
         self.vcpu = vcpu.or(self.vcpu);
         self.leave_userspace(time, 0);
         let Some(open) = self
             .open
             .take()
-            .filter(|open| open.trusted && open.since <= time)
+            .filter(|open| open.trusted && open.began <= time)
         else {
             self.count_accesses(None);
             return true;
         };
         let ns = open.duration(time);
         self.count_accesses(Some(ns));
-        self.exits.add(
-            (open.isa, open.code),
-            Some((ns, open.parts)),
-            self.exact,
-            room,
-        )
+        let parts = open.parts;
+        let time = ExitTime { ns, parts };
+        self.exits.add(open.reason, Some(time), self.exact, room)
     }
 
     /// Ends the thread's events. An exit without an entry counts, unless the reason has times,
     /// whose mean it would distort.
     pub fn end(&mut self, room: bool) -> bool {
-        let last = self
-            .open
-            .take()
-            .filter(|open| !self.exits.is_timed((open.isa, open.code)));
         self.count_accesses(None);
-        last.is_none_or(|open| {
-            self.exits
-                .add((open.isa, open.code), None, self.exact, room)
-        })
+        match self.open.take() {
+            Some(open) if !self.exits.is_timed(open.reason) => {
+                self.exits.add(open.reason, None, self.exact, room)
+            }
+            _ => true,
+        }
     }
 
     /// How many addresses and reasons have a cell.
     pub fn cells(&self) -> usize {
-        self.accesses.0.len() + self.exits.0.len()
+        self.accesses.cells.len() + self.exits.cells.len()
     }
 
     /// `room`: whether a new address may take a cell. The lowest two bits of a memory address are
@@ -235,27 +249,32 @@ impl PairedThread {
         } else {
             access.address & !3
         };
-        let (key, own) = self
-            .accesses
-            .key((access.space, Some(address), access.direction), room);
-        self.accesses.seen(key, time, access.fault);
+        let own = AccessKey {
+            space: access.space,
+            address: Some(address),
+            direction: access.direction,
+        };
+        let key = self.accesses.key(own, room);
+        self.accesses.record(key, time, access.fault);
         if self.open.is_some_and(|open| open.trusted) && self.sharing.len() < MAX_SHARING {
             self.sharing.push(key);
         } else {
             self.accesses.add(key, None, self.exact);
         }
-        own
+        key == own
     }
 
+    /// KVM passes the exit on to the VMM.
     pub fn userspace(&mut self, time: u64, reason: i32) -> bool {
-        if ends_exit(reason) {
+        let ends = ends_exit(reason);
+        if ends {
             self.leave_userspace(time, 0);
         }
         if let Some(open) = &mut self.open
-            && open.ended.is_none()
+            && open.ended_at.is_none()
         {
-            if ends_exit(reason) {
-                open.ended = Some(time);
+            if ends {
+                open.ended_at = Some(time);
             } else {
                 open.user_since.get_or_insert(time);
             }
@@ -270,30 +289,33 @@ impl PairedThread {
     pub fn halted(&mut self, time: u64, ns: u64) {
         self.leave_userspace(time, ns);
         if let Some(open) = &mut self.open {
-            let halted = ns.min(time.saturating_sub(open.ended.unwrap_or(open.since)));
-            open.parts.halted += halted;
-            if open.ended.is_some() {
-                open.halted_after += halted;
+            let halted_ns = ns.min(time.saturating_sub(open.ended_at.unwrap_or(open.began)));
+            open.parts.halted += halted_ns;
+            if open.ended_at.is_some() {
+                open.halted_after_ns += halted_ns;
             }
         }
     }
 
-    /// The VMM's part of the exit ends with the first event of the kernel, which slept for `ns`
-    /// before it.
-    pub fn leave_userspace(&mut self, time: u64, ns: u64) {
+    /// The VMM's part of the exit ends with the first event of the kernel after it. `slept_ns`: how
+    /// long the thread slept in the kernel before that event.
+    pub fn leave_userspace(&mut self, time: u64, slept_ns: u64) {
         if let Some(open) = &mut self.open
             && let Some(since) = open.user_since.take()
         {
-            open.parts.userspace += time.saturating_sub(since).saturating_sub(ns);
+            open.parts.userspace += time.saturating_sub(since).saturating_sub(slept_ns);
         }
     }
 
     /// Counts the accesses of the exit that ended. Without its duration only their number counts.
-    fn count_accesses(&mut self, ns: Option<u64>) {
+    fn count_accesses(&mut self, exit_ns: Option<u64>) {
         let sharers = self.sharing.len() as u64;
         for (i, key) in self.sharing.drain(..).enumerate() {
-            // The first one gets the remainder.
-            let share = ns.map(|ns| ns / sharers + if i == 0 { ns % sharers } else { 0 });
+            let share = exit_ns.map(|ns| {
+                // The first one gets the remainder.
+                let remainder = if i == 0 { ns % sharers } else { 0 };
+                ns / sharers + remainder
+            });
             self.accesses.add(key, share, self.exact);
         }
     }
@@ -304,7 +326,7 @@ impl PairedThread {
             open.trusted = false;
         }
         self.count_accesses(None);
-        self.since = None;
+        self.runs_since = None;
         if let Some(scheduler) = &mut self.scheduler {
             scheduler.woken_at = None;
             scheduler.preempted = None;
@@ -316,21 +338,21 @@ impl PairedThread {
     /// Counts the time on a CPU up to now of a thread that still runs.
     pub fn runs_until(&mut self, now: u64) {
         if let Some(scheduler) = &mut self.scheduler {
-            let running = scheduler.running_since.is_some();
-            scheduler.ran(now);
-            if running {
+            let is_running = scheduler.running_since.is_some();
+            scheduler.end_run(now);
+            if is_running {
                 scheduler.running_since = Some(now);
             }
         }
     }
 
     pub fn migrated(&mut self, from: u32, to: u32, topology: &HostTopology) {
-        let m = &mut self.migrations;
-        *m.total.get_or_insert(0) += 1;
+        let migrations = &mut self.migrations;
+        *migrations.total.get_or_insert(0) += 1;
         let known = topology.cpu(from).is_some() && topology.cpu(to).is_some();
-        m.cross_core += u64::from(known && !topology.same_core(from, to));
-        m.cross_llc += u64::from(topology.same_llc(from, to) == Some(false));
-        m.cross_node += u64::from(topology.same_node(from, to) == Some(false));
+        migrations.cross_core += u64::from(known && !topology.same_core(from, to));
+        migrations.cross_llc += u64::from(topology.same_llc(from, to) == Some(false));
+        migrations.cross_node += u64::from(topology.same_node(from, to) == Some(false));
     }
 
     pub fn waking(&mut self, time: u64, by: Task) {
@@ -342,13 +364,16 @@ impl PairedThread {
     pub fn switch_out(&mut self, time: u64, to: LeftFor, next: Task) {
         let scheduler = self.scheduler();
         scheduler.seen = true;
-        scheduler.left += 1;
+        scheduler.departures += 1;
         scheduler.slept |= to != LeftFor::Waiting;
-        scheduler.unseen += u64::from(scheduler.running_since.is_none());
-        scheduler.ran(time);
+        scheduler.unseen_starts += u64::from(scheduler.running_since.is_none());
+        scheduler.end_run(time);
         scheduler.woken_at = None;
         scheduler.preempted = if to == LeftFor::Waiting {
-            Some((time, next))
+            Some(Preemption {
+                since: time,
+                by: next,
+            })
         } else {
             None
         };
@@ -373,19 +398,20 @@ impl PairedThread {
         if let Some(since) = stopped_at
             && let Some(open) = &mut self.open
         {
-            open.stop(since, time);
+            open.exclude_stop(since, time);
         }
-        let Some((since, by)) = preempted else { return };
+        let Some(Preemption { since, by }) = preempted else {
+            return;
+        };
         let scheduler = self.scheduler();
         let ns = time.saturating_sub(since);
         scheduler.preempted_by.add(by, ns);
         scheduler.run_delays.add(ns);
         if let Some(open) = &mut self.open
-            && open.ended.is_none()
+            && open.ended_at.is_none()
         {
-            open.parts.preempted += ns.min(time.saturating_sub(open.since));
-            // The VMM did not run meanwhile.
-            open.user_since = open.user_since.map(|user| user + ns);
+            open.parts.preempted += ns.min(time.saturating_sub(open.began));
+            open.postpone_userspace(ns);
         }
     }
 
@@ -395,10 +421,11 @@ impl PairedThread {
         let mut accesses = self.accesses.take();
         // Accesses of an exit that is still open count here. They get their time when it ends.
         for key in &self.sharing {
-            if let Some(cell) = accesses
-                .iter_mut()
-                .find(|cell| (cell.space, cell.address, cell.direction) == *key)
-            {
+            if let Some(cell) = accesses.iter_mut().find(|cell| {
+                cell.space == key.space
+                    && cell.address == key.address
+                    && cell.direction == key.direction
+            }) {
                 cell.time.count += 1;
             }
         }
@@ -416,7 +443,7 @@ impl PairedThread {
             pid: self.pid,
             comm: self.comm.clone(),
             vcpu: self.vcpu,
-            ran_ns: scheduler.ran_ns(),
+            ran_ns: scheduler.trusted_ran_ns(),
             waited_ns: scheduler.waited_ns(),
             events: ThreadEvents {
                 exits: self.exits.take(

@@ -1,4 +1,5 @@
-//! The bounded tables of one thread: exits, accesses, exits to the VMM, other tasks.
+//! The bounded tables of one thread: its exits, its accesses, and other tasks. A cell counts what
+//! has one key: one exit reason, one address, one task. What finds a table full gets no cell.
 
 use super::event::Task;
 use crate::events::{kernel_name, task_name};
@@ -36,6 +37,20 @@ pub(super) struct ExitParts {
     pub preempted: u64,
 }
 
+/// How long an exit took.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ExitTime {
+    pub ns: u64,
+    pub parts: ExitParts,
+}
+
+/// What identifies a cell of exits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct ExitReason {
+    pub isa: Isa,
+    pub code: u32,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct ExitCounts {
     time: Timing,
@@ -44,54 +59,56 @@ pub(super) struct ExitCounts {
 
 /// Exits by reason.
 #[derive(Debug, Default)]
-pub(super) struct Exits(pub HashMap<(Isa, u32), ExitCounts>);
+pub(super) struct Exits {
+    pub cells: HashMap<ExitReason, ExitCounts>,
+}
 
 impl Exits {
     /// Counts one exit, with its time if that is known. Returns false if its reason finds no cell.
     /// `room`: whether a new reason may take a cell.
     pub fn add(
         &mut self,
-        reason: (Isa, u32),
-        timed: Option<(u64, ExitParts)>,
+        reason: ExitReason,
+        time: Option<ExitTime>,
         exact: bool,
         room: bool,
     ) -> bool {
-        if !(room && self.0.len() < MAX_EXITS || self.0.contains_key(&reason)) {
+        let is_new_allowed = room && self.cells.len() < MAX_EXITS;
+        if !is_new_allowed && !self.cells.contains_key(&reason) {
             return false;
         }
-        let exit = self.0.entry(reason).or_default();
-        count(&mut exit.time, timed.map(|(ns, _)| ns), exact);
-        if let Some((_, parts)) = timed {
-            exit.parts.userspace += parts.userspace;
-            exit.parts.halted += parts.halted;
-            exit.parts.preempted += parts.preempted;
+        let cell = self.cells.entry(reason).or_default();
+        count(&mut cell.time, time.map(|time| time.ns), exact);
+        if let Some(ExitTime { parts, .. }) = time {
+            cell.parts.userspace += parts.userspace;
+            cell.parts.halted += parts.halted;
+            cell.parts.preempted += parts.preempted;
         }
         true
     }
 
     /// Whether exits of this reason have times.
-    pub fn is_timed(&self, reason: (Isa, u32)) -> bool {
-        self.0
+    pub fn is_timed(&self, reason: ExitReason) -> bool {
+        self.cells
             .get(&reason)
-            .is_some_and(|exit| exit.time.total_ns.is_some())
+            .is_some_and(|cell| cell.time.total_ns.is_some())
     }
 
     /// The cells, sorted. Extremes are reset.
     pub fn take(&mut self, names: &ReasonNames, seen: SeenKinds) -> Vec<ExitCell> {
         // Most threads have few reasons: no room for more.
-        let mut cells = Vec::with_capacity(self.0.len());
-        cells.extend(
-            self.0
-                .iter_mut()
-                .map(|((isa, code), exit)| exit.take(*isa, *code, names, seen)),
-        );
+        let mut cells = Vec::with_capacity(self.cells.len());
+        for (reason, counts) in &mut self.cells {
+            cells.push(counts.take(*reason, names, seen));
+        }
         cells.sort_unstable_by_key(|cell| (cell.isa, cell.code));
         cells
     }
 }
 
 impl ExitCounts {
-    fn take(&mut self, isa: Isa, code: u32, names: &ReasonNames, seen: SeenKinds) -> ExitCell {
+    fn take(&mut self, reason: ExitReason, names: &ReasonNames, seen: SeenKinds) -> ExitCell {
+        let ExitReason { isa, code } = reason;
         let mut cell = ExitCell {
             isa,
             code,
@@ -115,6 +132,8 @@ impl ExitCounts {
     }
 }
 
+/// Counts one event, with its time if that is known. `exact`: a long time is not clipped in the sum
+/// of squares.
 fn count(time: &mut Timing, ns: Option<u64>, exact: bool) {
     match ns {
         Some(ns) => time.add_clipped(ns, if exact { u64::MAX } else { SPREAD_CLIP_NS }),
@@ -138,75 +157,89 @@ pub(super) fn take_counted(timing: &mut Timing) -> Option<Box<Timing>> {
     Some(Box::new(take_timing(timing)))
 }
 
-/// What identifies an access cell. `None`: the cell of all addresses without room.
-pub(super) type AccessKey = (Space, Option<u64>, Direction);
+/// What identifies a cell of accesses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct AccessKey {
+    pub space: Space,
+    /// `None`: the cell of all addresses that have no cell of their own.
+    pub address: Option<u64>,
+    pub direction: Direction,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct AccessCounts {
     time: Timing,
     faults: u64,
+    /// The time of the last access.
     last: u64,
-    run: Burst,
+    /// The burst that the last access belongs to.
+    current: Burst,
     longest: Burst,
 }
 
-/// Ports, addresses and MSRs.
+/// Accesses by port, address or MSR, and direction.
 #[derive(Debug, Default)]
-pub(super) struct Accesses(pub HashMap<AccessKey, AccessCounts>);
+pub(super) struct Accesses {
+    pub cells: HashMap<AccessKey, AccessCounts>,
+}
 
 impl Accesses {
-    /// The cell of an access, and whether it is the address's own one. `room`: there may be a new
-    /// one.
-    pub fn key(&self, own: AccessKey, room: bool) -> (AccessKey, bool) {
+    /// The key of the cell where an access counts: its own, or one without an address. `room`:
+    /// whether a new address may take a cell.
+    pub fn key(&self, own: AccessKey, room: bool) -> AccessKey {
         // The six `other` cells (three spaces, two directions) stay within the limit.
-        if room && self.0.len() < MAX_ACCESSES - 6 || self.0.contains_key(&own) {
-            (own, true)
+        let is_new_allowed = room && self.cells.len() < MAX_ACCESSES - 6;
+        if is_new_allowed || self.cells.contains_key(&own) {
+            own
         } else {
-            ((own.0, None, own.2), false)
+            AccessKey {
+                address: None,
+                ..own
+            }
         }
     }
 
     /// Records bursts and faults of an access, not its count.
-    pub fn seen(&mut self, key: AccessKey, time: u64, fault: bool) {
-        let state = self.0.entry(key).or_default();
-        state.faults += u64::from(fault);
-        if state.run.count > 0 && time.saturating_sub(state.last) < BURST_GAP_NS {
-            state.run.count += 1;
-            state.run.ns += time.saturating_sub(state.last);
+    pub fn record(&mut self, key: AccessKey, time: u64, fault: bool) {
+        let cell = self.cells.entry(key).or_default();
+        cell.faults += u64::from(fault);
+        let gap_ns = time.saturating_sub(cell.last);
+        if cell.current.count > 0 && gap_ns < BURST_GAP_NS {
+            cell.current.count += 1;
+            cell.current.ns += gap_ns;
         } else {
-            state.run = Burst { count: 1, ns: 0 };
+            cell.current = Burst { count: 1, ns: 0 };
         }
-        state.last = time;
-        if state.run.count > state.longest.count {
-            state.longest = state.run;
+        cell.last = time;
+        if cell.current.count > cell.longest.count {
+            cell.longest = cell.current;
         }
     }
 
     /// Counts an access, with its share of the exit's time if that is known.
     pub fn add(&mut self, key: AccessKey, ns: Option<u64>, exact: bool) {
-        count(&mut self.0.entry(key).or_default().time, ns, exact);
+        count(&mut self.cells.entry(key).or_default().time, ns, exact);
     }
 
     /// The cells, sorted. Extremes and bursts are reset.
     pub fn take(&mut self) -> Vec<AccessCell> {
-        let mut cells: Vec<AccessCell> = self
-            .0
-            .iter_mut()
-            .map(|(&(space, address, direction), state)| AccessCell {
-                space,
-                address,
-                direction,
-                time: take_timing(&mut state.time),
-                faults: state.faults,
-                burst: Some(std::mem::take(&mut state.longest)),
-            })
-            .collect();
+        let mut cells = Vec::with_capacity(self.cells.len());
+        for (key, counts) in &mut self.cells {
+            cells.push(AccessCell {
+                space: key.space,
+                address: key.address,
+                direction: key.direction,
+                time: take_timing(&mut counts.time),
+                faults: counts.faults,
+                burst: Some(std::mem::take(&mut counts.longest)),
+            });
+        }
         cells.sort_unstable_by_key(|cell| (cell.space, cell.address, cell.direction));
         cells
     }
 }
 
-/// Other tasks with count and time. A full table adds its least important task to the rest.
+/// Other tasks with count and time. A full table adds the task with the least time to the rest.
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
     tasks: HashMap<i32, TaskCounts>,
@@ -224,14 +257,14 @@ impl Tasks {
     /// Counts one event with this task.
     pub fn add(&mut self, task: Task, ns: u64) {
         if self.tasks.len() >= MAX_TASKS && !self.tasks.contains_key(&task.tid) {
-            let rarest = self
+            let least = self
                 .tasks
                 .iter()
                 .min_by_key(|(_, counts)| (counts.ns, counts.count))
                 .map(|(tid, _)| *tid);
-            if let Some(rarest) = rarest.and_then(|tid| self.tasks.remove(&tid)) {
-                self.rest.count += rarest.count;
-                self.rest.ns = self.rest.ns.saturating_add(rarest.ns);
+            if let Some(removed) = least.and_then(|tid| self.tasks.remove(&tid)) {
+                self.rest.count += removed.count;
+                self.rest.ns = self.rest.ns.saturating_add(removed.ns);
             }
         }
         let counts = self.tasks.entry(task.tid).or_default();
