@@ -14,11 +14,13 @@ use std::path::{Path, PathBuf};
 const ROOTS: [&str; 2] = ["kernel/tracing", "kernel/debug/tracing"];
 /// The state of kernel lockdown: `none [integrity] confidentiality`.
 const LOCKDOWN: &str = "kernel/security/lockdown";
+
 /// A mounted tracefs.
 #[derive(Debug, Clone)]
 pub struct Tracefs {
     /// Where it is mounted.
     pub root: PathBuf,
+    /// The file that says the state of kernel lockdown.
     lockdown: PathBuf,
 }
 

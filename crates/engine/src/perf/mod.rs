@@ -48,12 +48,12 @@ impl PerfEngine {
     }
 
     /// Finds the tracepoints of this kernel.
-    fn learn(&self) -> KnownEvents {
+    fn known_events(&self) -> KnownEvents {
         let mut known = KnownEvents::default();
-        for event in EVENTS
-            .iter()
-            .filter(|event| self.tracefs.has(event.group, event.name))
-        {
+        for event in &EVENTS {
+            if !self.tracefs.has(event.group, event.name) {
+                continue;
+            }
             match self.tracefs.format(event.group, event.name) {
                 Ok(format) if known.decoder.add_format(&format) => {
                     known.wanted.push(Wanted::new(event.name, format.id));
@@ -95,7 +95,7 @@ impl Engine for PerfEngine {
             self.watcher = None;
             self.gaps = Vec::new();
         } else {
-            let known = self.learn();
+            let known = self.known_events();
             let names = known.decoder.names.clone();
             let mut pairing = Pairing::new(names, self.topology.clone());
             pairing.counts_migrations = true;
@@ -117,7 +117,8 @@ impl Engine for PerfEngine {
     }
 
     fn gaps(&self) -> Vec<EngineError> {
-        let watcher = self.watcher.as_ref().and_then(Watcher::gap);
-        self.gaps.iter().cloned().chain(watcher).collect()
+        let mut gaps = self.gaps.clone();
+        gaps.extend(self.watcher.as_ref().and_then(Watcher::gap));
+        gaps
     }
 }

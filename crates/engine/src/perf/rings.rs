@@ -66,15 +66,20 @@ impl OnlineCpu {
 /// One CPU's ring and the events that write to it.
 pub(super) struct Ring {
     pub cpu: OnlineCpu,
+    /// The first event, which owns the ring.
     sampler: Sampler,
+    /// The further events, but for those below.
     others: Vec<Counter>,
     /// The frequent scheduler events, which can be disabled.
     scheduler: Vec<Counter>,
     /// The time of the last record seen.
-    last: u64,
+    last_time: u64,
     size: usize,
+    /// Lost events by the ring's records of loss.
     lost_records: u64,
+    /// Lost events by the kernel's own count of them.
     lost_counted: u64,
+    /// Whether the kernel has such a count.
     counts_lost: bool,
 }
 
@@ -94,10 +99,10 @@ impl Wanted {
             "sched_switch" => &["prev_comm", "next_comm"],
             _ => &[],
         };
-        let terms = fields
-            .iter()
-            .flat_map(|field| VCPU_NAMES.map(|name| format!("{field} ~ \"{name}\"")));
-        let terms: Vec<String> = terms.collect();
+        let mut terms = Vec::new();
+        for field in fields {
+            terms.extend(VCPU_NAMES.map(|name| format!("{field} ~ \"{name}\"")));
+        }
         let filter = if terms.is_empty() {
             None
         } else {
@@ -110,10 +115,9 @@ impl Wanted {
 /// Opens every event on these CPUs, disabled until [`Ring::enable`].
 pub(super) fn open(cpus: &[OnlineCpu], wanted: &[Wanted]) -> Result<Vec<Ring>, EngineError> {
     rights::allow_files();
-    let size = 1
-        << (ALL_RINGS_BYTES / cpus.len().max(1))
-            .clamp(MIN_RING_BYTES, MAX_RING_BYTES)
-            .ilog2();
+    let each = ALL_RINGS_BYTES / cpus.len().max(1);
+    // A ring's size is a power of two.
+    let size = 1 << each.clamp(MIN_RING_BYTES, MAX_RING_BYTES).ilog2();
     let rings = open_sized(cpus, wanted, size);
     if rings.is_err() && size > MIN_RING_BYTES {
         return open_sized(cpus, wanted, MIN_RING_BYTES);
@@ -197,7 +201,7 @@ impl Ring {
             sampler,
             others: Vec::new(),
             scheduler: Vec::new(),
-            last: 0,
+            last_time: 0,
             size,
             lost_records: 0,
             lost_counted: 0,
@@ -256,27 +260,28 @@ impl Ring {
             match record.ty() {
                 PERF_RECORD_SAMPLE => {
                     if let Some(sample) = sample(&data) {
-                        self.last = sample.time;
+                        self.last_time = sample.time;
                         decoder.decode(&sample, |event| merge.push(event));
                     }
                 }
                 PERF_RECORD_LOST => {
                     if let Some(loss) = lost(&data) {
                         self.lost_records += loss.count;
-                        merge.gap(self.last, loss.time);
-                        self.last = loss.time;
+                        merge.gap(self.last_time, loss.time);
+                        self.last_time = loss.time;
                     }
                 }
                 _ => {}
             }
-            if self.last > horizon {
+            if self.last_time > horizon {
                 break;
             }
         }
-        if used + MIN_FREE_BYTES >= self.size && self.lost_more() {
+        let may_have_been_full = used + MIN_FREE_BYTES >= self.size;
+        if may_have_been_full && self.lost_more() {
             // The kernel writes its record of the loss with the next event; until then nothing
             // shows that some are missing.
-            merge.gap(self.last, monotonic_ns());
+            merge.gap(self.last_time, monotonic_ns());
         }
     }
 
@@ -303,16 +308,16 @@ impl Ring {
 fn counters(
     cpu: u32,
     wanted: &[Wanted],
-    ring: usize,
+    ring_bytes: usize,
     read_format: ReadFormat,
 ) -> io::Result<Vec<Counter>> {
     wanted
         .iter()
-        .map(|wanted| counter(cpu, wanted.id, ring, read_format))
+        .map(|wanted| counter(cpu, wanted.id, ring_bytes, read_format))
         .collect()
 }
 
-fn counter(cpu: u32, id: u64, ring: usize, read_format: ReadFormat) -> io::Result<Counter> {
+fn counter(cpu: u32, id: u64, ring_bytes: usize, read_format: ReadFormat) -> io::Result<Counter> {
     Builder::new(Tracepoint::with_id(id))
         .any_pid()
         .one_cpu(cpu as usize)
@@ -322,7 +327,7 @@ fn counter(cpu: u32, id: u64, ring: usize, read_format: ReadFormat) -> io::Resul
         .sample_period(1)
         .sample(SampleFlag::TID | SampleFlag::TIME | SampleFlag::CPU | SampleFlag::RAW)
         .sample_id_all(true)
-        .wakeup_watermark(ring / 2)
+        .wakeup_watermark(ring_bytes / 2)
         .clockid(Clock::MONOTONIC)
         .read_format(read_format)
         .build()
@@ -364,12 +369,10 @@ fn lost(data: &[u8]) -> Option<Loss> {
     })
 }
 
-fn word(data: &[u8], at: usize) -> Option<i32> {
-    Some(i32::from_ne_bytes(*data.get(at..)?.first_chunk()?))
+fn word(data: &[u8], offset: usize) -> Option<i32> {
+    Some(i32::from_ne_bytes(*data.get(offset..)?.first_chunk()?))
 }
 
-fn long(data: &[u8], at: usize) -> Option<u64> {
-    data.get(at..)?
-        .first_chunk()
-        .map(|bytes| u64::from_ne_bytes(*bytes))
+fn long(data: &[u8], offset: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(*data.get(offset..)?.first_chunk()?))
 }

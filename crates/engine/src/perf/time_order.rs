@@ -7,12 +7,19 @@
 
 use crate::pairing::{EventKind, Pairing, TracedEvent};
 
+/// Events that are missing on some CPU: between the last one before the gap and the first one after
+/// it.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Gap {
+    since: u64,
+    until: u64,
+}
+
 /// Events and gaps waiting to be handed over.
 #[derive(Debug, Default)]
 pub(super) struct TimeOrder {
     events: Vec<TracedEvent>,
-    /// From the last event before a gap to the first one after it.
-    gaps: Vec<(u64, u64)>,
+    gaps: Vec<Gap>,
     switches: u64,
 }
 
@@ -26,16 +33,17 @@ impl TimeOrder {
     }
 
     /// The number of frequent scheduler events since the last call.
-    pub fn switches(&mut self) -> u64 {
+    pub fn take_switches(&mut self) -> u64 {
         std::mem::take(&mut self.switches)
     }
 
     /// Events between these instants are missing on some CPU.
     pub fn gap(&mut self, since: u64, until: u64) {
-        self.gaps.push((since, until.max(since)));
+        let until = until.max(since);
+        self.gaps.push(Gap { since, until });
     }
 
-    /// Hands over all events up to `horizon`.
+    /// Hands over all events up to `horizon`, each gap between the events that surround it.
     pub fn flush(&mut self, horizon: u64, pairing: &mut Pairing) {
         // Stable, and fast for a few sorted runs.
         self.events.sort_by_key(|event| event.time);
@@ -43,15 +51,15 @@ impl TimeOrder {
         let ready = self.events.partition_point(|event| event.time <= horizon);
         let mut gaps = self.gaps.iter().peekable();
         for event in self.events.drain(..ready) {
-            while let Some((since, until)) = gaps.next_if(|gap| gap.0 < event.time) {
-                pairing.gap(*since, *until);
+            while let Some(gap) = gaps.next_if(|gap| gap.since < event.time) {
+                pairing.gap(gap.since, gap.until);
             }
             pairing.event(&event);
         }
-        while let Some((since, until)) = gaps.next_if(|gap| gap.0 <= horizon) {
-            pairing.gap(*since, *until);
+        while let Some(gap) = gaps.next_if(|gap| gap.since <= horizon) {
+            pairing.gap(gap.since, gap.until);
         }
-        let passed = self.gaps.len() - gaps.len();
-        self.gaps.drain(..passed);
+        let handed_over = self.gaps.len() - gaps.len();
+        self.gaps.drain(..handed_over);
     }
 }

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// The longest time that events wait in a ring that stays less than half full.
 const POLL_TIMEOUT: Timespec = Timespec {
@@ -33,28 +33,30 @@ const MAX_NAMES: usize = 4096;
 struct State {
     rings: Vec<Ring>,
     wanted: Vec<Wanted>,
-    /// When the CPUs were looked at last.
-    looked: u64,
+    /// When [`State::follow_cpus`] last looked which CPUs are online.
+    cpus_looked_at: u64,
     /// What the rings of CPUs that went offline had lost.
     lost_before: u64,
-    /// A CPU that was not watched for a moment since the last reading, and the one to report for
-    /// that reading.
-    unseen: Option<EngineError>,
+    /// A CPU that was not watched for a moment, since the last reading.
+    unwatched_cpu: Option<EngineError>,
+    /// The same for the interval that ended with the last reading.
     reported: Option<EngineError>,
     decoder: EventDecoder,
     merge: TimeOrder,
     pairing: Pairing,
-    /// The scheduler's events of a second, and when it began.
+    /// The scheduler's events of the current second.
     switches: u64,
+    /// When that second began.
     switches_since: u64,
-    /// Whether those were too many, and are no longer watched.
+    /// Whether the scheduler's events were too many, and are no longer watched.
     silenced: bool,
+    /// Names of tasks that woke a vCPU, by thread id.
     names: HashMap<i32, String>,
 }
 
-/// Rings that a thread empties into a [`Pairing`] as long as this value lives. The thread closes
-/// the events, since closing a tracepoint takes the kernel milliseconds: it holds the state but for
-/// a moment between two passes.
+/// Rings that a thread empties into a [`Pairing`] as long as this value lives. The thread refers to
+/// the state as well, but for a moment between two passes. So it is the thread that drops the state
+/// and closes the events, which takes the kernel milliseconds each.
 pub(super) struct Watcher(Arc<Mutex<State>>);
 
 impl Watcher {
@@ -64,7 +66,7 @@ impl Watcher {
         decoder: EventDecoder,
         pairing: Pairing,
     ) -> Result<Self, EngineError> {
-        let looked = monotonic_ns();
+        let began = monotonic_ns();
         let mut rings = rings::open(&online(), &wanted)?;
         rings
             .iter_mut()
@@ -73,43 +75,22 @@ impl Watcher {
         let state = Arc::new(Mutex::new(State {
             rings,
             wanted,
-            looked,
+            cpus_looked_at: began,
             lost_before: 0,
-            unseen: None,
+            unwatched_cpu: None,
             reported: None,
             decoder,
             merge: TimeOrder::default(),
             pairing,
             switches: 0,
-            switches_since: looked,
+            switches_since: began,
             silenced: false,
             names: HashMap::new(),
         }));
         let watched = Arc::downgrade(&state);
         std::thread::Builder::new()
             .name("kvmtop/rings".into())
-            .spawn(move || {
-                // Fails without privileges; the rings' size then has to suffice.
-                let _ = rustix::process::setpriority_process(
-                    Some(rustix::thread::gettid()),
-                    NICE_VALUE,
-                );
-                let _ = keep(for_rings());
-                while let Some(state) = watched.upgrade() {
-                    let fds: Vec<_> = lock(&state).rings.iter().map(Ring::fd).collect();
-                    // SAFETY: the descriptors belong to the rings, which `state` keeps open; rings
-                    // are closed by this thread alone, below.
-                    let borrowed = fds.iter().map(|fd| unsafe { BorrowedFd::borrow_raw(*fd) });
-                    let mut polled: Vec<_> = borrowed
-                        .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
-                        .collect();
-                    // If interrupted or failed, one pass more does no harm.
-                    let _ = poll(&mut polled, Some(&POLL_TIMEOUT));
-                    let mut state = lock(&state);
-                    state.pass();
-                    state.follow_cpus();
-                }
-            })
+            .spawn(move || watch(&watched))
             .map_err(|e| cannot_start(&e))?;
         Ok(Self(state))
     }
@@ -118,13 +99,12 @@ impl Watcher {
     pub fn read(&self) -> Reading {
         let mut state = lock(&self.0);
         let horizon = state.pass();
-        state.reported = state.unseen.take();
+        state.reported = state.unwatched_cpu.take();
         let mut threads = state.pairing.snapshot();
-        for waker in threads
-            .iter_mut()
-            .flat_map(|thread| &mut thread.events.woken_by)
-        {
-            waker.comm = state.name_of(waker.tid);
+        for thread in &mut threads {
+            for waker in &mut thread.events.woken_by {
+                waker.comm = state.name_of(waker.tid);
+            }
         }
         let State {
             rings,
@@ -164,6 +144,27 @@ impl Watcher {
     }
 }
 
+/// Empties the rings until their [`Watcher`] is gone.
+fn watch(watched: &Weak<Mutex<State>>) {
+    // Fails without privileges; the rings' size then has to suffice.
+    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE_VALUE);
+    let _ = keep(for_rings());
+    while let Some(state) = watched.upgrade() {
+        let fds: Vec<_> = lock(&state).rings.iter().map(Ring::fd).collect();
+        // SAFETY: the descriptors belong to the rings, which `state` keeps open; rings are closed
+        // by this thread alone, below.
+        let borrowed = fds.iter().map(|fd| unsafe { BorrowedFd::borrow_raw(*fd) });
+        let mut polled: Vec<_> = borrowed
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
+        // If interrupted or failed, one pass more does no harm.
+        let _ = poll(&mut polled, Some(&POLL_TIMEOUT));
+        let mut state = lock(&state);
+        state.pass();
+        state.follow_cpus();
+    }
+}
+
 fn cannot_start(error: &std::io::Error) -> EngineError {
     EngineError {
         cause: format!("cannot start the reader of the perf rings: {error}"),
@@ -186,7 +187,7 @@ impl State {
             self.switches = 0;
             self.switches_since = horizon;
         }
-        self.switches += self.merge.switches();
+        self.switches += self.merge.take_switches();
         self.merge.flush(horizon, &mut self.pairing);
         if !self.silenced && self.switches > MAX_SWITCHES {
             self.silenced = true;
@@ -201,9 +202,9 @@ impl State {
     /// Opens rings for CPUs that came online and closes the rings of offline CPUs after their last
     /// events were taken out. Only the thread that polls the rings may call this.
     fn follow_cpus(&mut self) {
-        let before = self.looked;
+        let last_look = self.cpus_looked_at;
         let now = monotonic_ns();
-        if now.saturating_sub(before) < CPUS_EVERY_NS {
+        if now.saturating_sub(last_look) < CPUS_EVERY_NS {
             return;
         }
         let online = online();
@@ -211,8 +212,8 @@ impl State {
         if online.is_empty() {
             return;
         }
-        self.looked = now;
-        let (watched, ended): (Vec<_>, _) = self
+        self.cpus_looked_at = now;
+        let (watched, ended): (Vec<_>, Vec<_>) = self
             .rings
             .drain(..)
             .partition(|ring| online.contains(&ring.cpu));
@@ -234,11 +235,11 @@ impl State {
                         cpu.number
                     );
                     let fix = "nothing to do: it is watched now".into();
-                    self.unseen.get_or_insert(EngineError { cause, fix });
+                    self.unwatched_cpu.get_or_insert(EngineError { cause, fix });
                 }
-                Err(why) => self.unseen = Some(why),
+                Err(why) => self.unwatched_cpu = Some(why),
             }
-            self.merge.gap(before, monotonic_ns());
+            self.merge.gap(last_look, monotonic_ns());
         }
     }
 
