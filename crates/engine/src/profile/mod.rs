@@ -108,10 +108,10 @@ pub fn sample(
     })
 }
 
-/// The module that an address of code is in.
+/// The module that an address of code is in. `modules` are in order of address.
 fn module_of(modules: &[Module], address: u64) -> Option<&Module> {
-    let after = modules.partition_point(|module| module.addresses.start <= address);
-    modules[..after]
+    let starting_before = modules.partition_point(|module| module.addresses.start <= address);
+    modules[..starting_before]
         .last()
         .filter(|module| module.addresses.contains(&address))
 }
@@ -119,7 +119,9 @@ fn module_of(modules: &[Module], address: u64) -> Option<&Module> {
 /// How often each stack was seen.
 #[derive(Default)]
 struct CountedStacks {
+    /// By thread id and stack.
     stacks: HashMap<(i32, Vec<StackEntry>), u64>,
+    /// Samples whose stack found no room.
     lost: u64,
 }
 
@@ -148,7 +150,8 @@ impl CountedStacks {
         }
     }
 
-    /// The stacks by functions: two addresses of one function are one.
+    /// The same with functions in place of addresses: stacks become equal that only differ in the
+    /// addresses within functions.
     fn named(self, symbols: &Symbols, modules: &[Module]) -> NamedStacks {
         let mut numbers = FunctionNumbers {
             symbols,
@@ -164,14 +167,14 @@ impl CountedStacks {
                 .collect();
             *merged.entry((tid, functions)).or_default() += count;
         }
-        let stacks = merged
-            .into_iter()
-            .map(|((tid, functions), samples)| StackCount {
+        let mut stacks = Vec::with_capacity(merged.len());
+        for ((tid, functions), samples) in merged {
+            stacks.push(StackCount {
                 tid,
                 functions,
                 samples,
             });
-        let mut stacks: Vec<_> = stacks.collect();
+        }
         stacks.sort_unstable_by(|a, b| {
             b.samples
                 .cmp(&a.samples)
@@ -189,9 +192,9 @@ impl CountedStacks {
     }
 }
 
-/// Stacks of functions, which have the numbers of their places.
 struct NamedStacks {
     functions: Vec<Function>,
+    /// A function's number in a stack is its index in `functions`.
     stacks: Vec<StackCount>,
 }
 
@@ -245,6 +248,7 @@ fn entries(
             .iter()
             .map(|address| StackEntry::Kernel(*address)),
     );
+    // The unwinder finds the innermost function first, too.
     if let Some(registers) = sampled.registers {
         let user = unwinder.unwind(registers, sampled.stack, modules);
         entries.extend(

@@ -32,12 +32,11 @@ const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
 
 /// A mapping of executable code.
 pub(super) struct Module {
-    /// Its addresses.
     pub addresses: Range<u64>,
     /// The file's name without its path, or the kernel's name for the mapping, such as `[vdso]`.
     pub name: String,
-    /// What to subtract from an address to find it in the file's own terms; the offset in the file
-    /// where that could not be read.
+    /// What to subtract from an address in memory to have the address that the file's symbols and
+    /// tables use; where the file could not be read, to have the offset in the file.
     pub bias: u64,
     /// The file, if it may be read.
     pub file: Option<ModuleFile>,
@@ -47,6 +46,8 @@ pub(super) struct Module {
 pub(super) struct ModuleFile {
     /// Keeps the path below /proc/self/fd valid.
     _open: File,
+    /// The address that the file states for the mapping's first byte.
+    stated_start: u64,
     /// Where symbols are: the file itself, or the separate one of its debug package.
     pub symbols: PathBuf,
     /// What unwinding needs.
@@ -110,7 +111,7 @@ impl<'a> CodeMapping<'a> {
             inode,
             name: path,
         } = self;
-        let in_file = addresses.start.wrapping_sub(offset);
+        let bias_of_offsets = addresses.start.wrapping_sub(offset);
         if path.first() != Some(&b'/') {
             // The kernel's vDSO, or code that the process generated, as TCG does.
             let name = if path.is_empty() {
@@ -121,15 +122,15 @@ impl<'a> CodeMapping<'a> {
             return Module {
                 addresses,
                 name,
-                bias: in_file,
+                bias: bias_of_offsets,
                 file: None,
             };
         }
-        let read = open(Path::new(OsStr::from_bytes(path)), inode)
+        let file = open(Path::new(OsStr::from_bytes(path)), inode)
             .and_then(|file| ModuleFile::read(file, offset));
-        let (bias, file) = match read {
-            Some((file, stated)) => (addresses.start.wrapping_sub(stated), Some(file)),
-            None => (in_file, None),
+        let bias = match &file {
+            Some(file) => addresses.start.wrapping_sub(file.stated_start),
+            None => bias_of_offsets,
         };
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
         Module {
@@ -154,8 +155,8 @@ fn clean(name: &[u8]) -> String {
 fn open_trusted(root: impl AsFd, path: &Path, inode: u64) -> Option<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    // Opened without effect first, since to open a pipe or a device for reading may have one.
-    let found = rustix::fs::openat2(
+    // Opened as a path first, since to open a pipe or a device for reading may have an effect.
+    let opened_path = rustix::fs::openat2(
         &root,
         path,
         OFlags::PATH | OFlags::CLOEXEC,
@@ -163,17 +164,17 @@ fn open_trusted(root: impl AsFd, path: &Path, inode: u64) -> Option<File> {
         resolve,
     )
     .ok()?;
-    let stat = rustix::fs::fstat(&found).ok()?;
-    let own = rustix::process::geteuid().as_raw();
-    let is_ours = (stat.st_uid == 0 || stat.st_uid == own) && stat.st_mode & 0o022 == 0;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile
-        || stat.st_ino != inode
-        || !is_ours
-    {
+    let stat = rustix::fs::fstat(&opened_path).ok()?;
+    let own_user = rustix::process::geteuid().as_raw();
+    let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    let is_mapped_one = stat.st_ino == inode;
+    let is_ours = stat.st_uid == 0 || stat.st_uid == own_user;
+    let others_can_write = stat.st_mode & 0o022 != 0;
+    if !is_regular || !is_mapped_one || !is_ours || others_can_write {
         return None;
     }
     let file = rustix::fs::open(
-        format!("/proc/self/fd/{}", found.as_raw_fd()),
+        format!("/proc/self/fd/{}", opened_path.as_raw_fd()),
         flags,
         Mode::empty(),
     )
@@ -182,12 +183,12 @@ fn open_trusted(root: impl AsFd, path: &Path, inode: u64) -> Option<File> {
 }
 
 impl ModuleFile {
-    /// Reads what unwinding needs, and the address that the file states for the byte at `offset`.
-    fn read(file: File, offset: u64) -> Option<(Self, u64)> {
+    /// Reads what unwinding needs. `offset`: where the mapping begins in the file.
+    fn read(file: File, offset: u64) -> Option<Self> {
         let bytes = ReadCache::new(file.try_clone().ok()?);
         let elf = ElfFile64::<Endianness, _>::parse(&bytes).ok()?;
         let endian = elf.endian();
-        let stated = elf.elf_program_headers().iter().find_map(|header| {
+        let stated_start = elf.elf_program_headers().iter().find_map(|header| {
             let is_code = header.p_type(endian) == PT_LOAD && header.p_flags(endian) & PF_X != 0;
             let start = header.p_offset(endian);
             // A mapping begins at a whole page, which may be in front of the segment.
@@ -199,7 +200,8 @@ impl ModuleFile {
             let address = header.p_vaddr(endian);
             Some(address.wrapping_sub(start).wrapping_add(offset))
         })?;
-        let read = Self {
+        Some(Self {
+            stated_start,
             symbols: elf
                 .build_id()
                 .ok()
@@ -216,8 +218,7 @@ impl ModuleFile {
                 ..ExplicitModuleSectionInfo::default()
             },
             _open: file,
-        };
-        Some((read, stated))
+        })
     }
 }
 
@@ -236,9 +237,10 @@ fn section_data<'data>(elf: &impl Object<'data>, name: &str) -> Option<Vec<u8>> 
 
 /// The file that a debug package has installed for a build.
 fn debug_file(build_id: &[u8]) -> Option<PathBuf> {
-    let (folder, name) = build_id
-        .split_first()
-        .filter(|(_, name)| !name.is_empty())?;
+    let (folder, name) = build_id.split_first()?;
+    if name.is_empty() {
+        return None;
+    }
     let name: Vec<_> = name.iter().map(|byte| format!("{byte:02x}")).collect();
     let path = Path::new(DEBUG_FILES)
         .join(format!("{folder:02x}"))

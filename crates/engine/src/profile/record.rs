@@ -8,7 +8,7 @@ use perf_event_open_sys::bindings::{
     PERF_RECORD_MISC_GUEST_USER,
 };
 
-/// The registers that unwinding needs, in the order of the record: by their number.
+/// The registers that unwinding needs, by number. A record has their values in this order, too.
 pub(super) const REGISTERS: [u32; 3 + cfg!(target_arch = "aarch64") as usize] = {
     // arch/x86/include/uapi/asm/perf_regs.h: BP, SP, IP.
     #[cfg(target_arch = "x86_64")]
@@ -45,13 +45,14 @@ pub(super) fn sample(misc: u16, body: &[u8]) -> Option<SampledStack<'_>> {
         mode,
         PERF_RECORD_MISC_GUEST_KERNEL | PERF_RECORD_MISC_GUEST_USER
     );
+    // The call chain: its length, then its addresses.
     let depth = usize::try_from(words.next()?)
         .ok()
         .filter(|depth| *depth <= body.len() / 8)?;
     let mut kernel = Vec::new();
     for _ in 0..depth {
         let address = words.next()?;
-        // From this number on it says whose addresses follow.
+        // From this number on it is no address but says whose addresses follow.
         if address < PERF_CONTEXT_MAX && is_kernel(address) && !in_guest {
             kernel.push(address);
         }
@@ -64,6 +65,7 @@ pub(super) fn sample(misc: u16, body: &[u8]) -> Option<SampledStack<'_>> {
         kernel,
         ..SampledStack::default()
     };
+    // A kernel thread has no user registers: their `abi` is 0.
     if words.next()? != 0 {
         let mut registers = [0; REGISTERS.len()];
         for value in &mut registers {
@@ -71,11 +73,12 @@ pub(super) fn sample(misc: u16, body: &[u8]) -> Option<SampledStack<'_>> {
         }
         sampled.registers = Some(registers);
     }
+    // The copy of the user stack: its size, then its bytes.
     let size = usize::try_from(words.next()?).ok()?;
     if size > 0 {
-        let (stack, rest) = words.0.split_at_checked(size)?;
-        // The number of bytes filled follows.
-        let filled = usize::try_from(RecordWords(rest).next()?).ok()?;
+        let (stack, after) = words.0.split_at_checked(size)?;
+        // How many of the bytes are filled follows.
+        let filled = usize::try_from(RecordWords(after).next()?).ok()?;
         sampled.stack = stack.get(..filled)?;
     }
     Some(sampled)
@@ -93,6 +96,7 @@ pub(super) fn lost(body: &[u8]) -> Option<u64> {
     words.next()
 }
 
+/// The words of a record that were not read yet.
 struct RecordWords<'a>(&'a [u8]);
 
 impl RecordWords<'_> {

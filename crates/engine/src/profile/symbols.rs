@@ -15,7 +15,6 @@ const MAX_NAME: usize = 200;
 /// The kernel's list of its functions.
 const KALLSYMS: &str = "/proc/kallsyms";
 
-/// Looks names up.
 pub(super) struct Symbols {
     symbolizer: Symbolizer,
     /// `None`: functions of the kernel have no names here.
@@ -69,14 +68,14 @@ impl Symbols {
                 space,
             };
         };
-        let stated = address.wrapping_sub(module.bias);
+        let in_file = address.wrapping_sub(module.bias);
         let named = module.file.as_ref().and_then(|file| {
             let mut elf = Elf::new(&file.symbols);
             elf.debug_syms = false;
-            self.name(&Source::Elf(elf), Input::VirtOffset(stated))
+            self.name(&Source::Elf(elf), Input::VirtOffset(in_file))
         });
         Function {
-            name: named.unwrap_or_else(|| format!("+{stated:#x}")),
+            name: named.unwrap_or_else(|| format!("+{in_file:#x}")),
             module: module.name.clone(),
             space,
         }
@@ -90,11 +89,11 @@ impl Symbols {
     }
 }
 
-/// Whether the list shows addresses; without the right to see them all are 0
-/// (`kernel.kptr_restrict`).
+/// Whether the list shows the kernel's addresses, which begin with an `f`. Without the right to see
+/// them all are 0 (`kernel.kptr_restrict`).
 fn has_addresses() -> bool {
     let mut start = String::new();
-    // Those of variables for each CPU, which come first, are small numbers in any case.
+    // Variables for each CPU come first, with small numbers for addresses.
     let read = File::open(KALLSYMS).and_then(|file| file.take(1 << 20).read_to_string(&mut start));
     read.is_ok() && start.lines().any(|line| line.starts_with('f'))
 }

@@ -23,9 +23,10 @@ pub(super) struct SampledThread {
     sampler: Sampler,
 }
 
-/// Threads with an event each, and what they will not show, as sentences.
+/// Threads with an event each.
 pub(super) struct OpenThreads {
     pub threads: Vec<SampledThread>,
+    /// Sentences: what these threads will not show.
     pub gaps: Vec<String>,
 }
 

@@ -16,7 +16,7 @@ pub(super) struct StackUnwinder {
 }
 
 /// The callers in user space.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct UserStack {
     /// Addresses within each function, the innermost first.
     pub addresses: Vec<u64>,
@@ -55,20 +55,20 @@ impl StackUnwinder {
         stack: &[u8],
         modules: &[Module],
     ) -> UserStack {
-        let (start, sp, registers) = native(registers);
-        let mut read = |address: u64| {
-            let at = usize::try_from(address.wrapping_sub(sp)).map_err(drop)?;
-            let word = stack
-                .get(at..)
-                .and_then(|rest| rest.first_chunk())
-                .ok_or(())?;
-            Ok(u64::from_ne_bytes(*word))
+        let NativeRegisters { ip, sp, all } = NativeRegisters::new(registers);
+        // The copy of the stack begins at the stack pointer. The unwinder wants `()` for memory
+        // that it cannot have.
+        let word_at = |address: u64| {
+            let offset = usize::try_from(address.wrapping_sub(sp)).ok()?;
+            let word = stack.get(offset..)?.first_chunk()?;
+            Some(u64::from_ne_bytes(*word))
         };
+        let mut read = |address| word_at(address).ok_or(());
         let mut frames = self
             .unwinder
-            .iter_frames(start, registers, &mut self.cache, &mut read);
-        let mut found = UserStack::default();
-        found.is_cut = loop {
+            .iter_frames(ip, all, &mut self.cache, &mut read);
+        let mut addresses = Vec::new();
+        let is_cut = loop {
             let address = match frames.next() {
                 Ok(Some(FrameAddress::InstructionPointer(address))) => address,
                 // The call precedes the return address, which may belong to the next function.
@@ -76,31 +76,43 @@ impl StackUnwinder {
                 Ok(None) => break false,
                 Err(_) => break true,
             };
-            // An address outside code is not a caller.
+            // The first address is where the thread was, wherever that is. A further one is a
+            // caller, and a caller is code: any other address comes of a wrong frame.
+            let is_first = addresses.is_empty();
             let is_code = super::module_of(modules, address).is_some();
-            if !is_code && !found.addresses.is_empty() || found.addresses.len() == MAX_CALLERS {
+            if !is_first && !is_code {
                 break true;
             }
-            found.addresses.push(address);
+            if addresses.len() == MAX_CALLERS {
+                break true;
+            }
+            addresses.push(address);
         };
-        found
+        UserStack { addresses, is_cut }
     }
 }
 
-/// The instruction pointer, the stack pointer and what the unwinder takes.
-#[cfg(target_arch = "x86_64")]
-fn native([bp, sp, ip]: [u64; REGISTERS.len()]) -> (u64, u64, UnwindRegsNative) {
-    (ip, sp, UnwindRegsNative::new(ip, sp, bp))
+/// The registers that unwinding starts with.
+struct NativeRegisters {
+    ip: u64,
+    sp: u64,
+    all: UnwindRegsNative,
 }
 
-/// See above. User addresses have 48 bits unless a program asks for more; the bits above hold
-/// pointer signatures.
-#[cfg(target_arch = "aarch64")]
-fn native([fp, lr, sp, pc]: [u64; REGISTERS.len()]) -> (u64, u64, UnwindRegsNative) {
-    let mask = framehop::aarch64::PtrAuthMask(0x0000_ffff_ffff_ffff);
-    (
-        pc,
-        sp,
-        UnwindRegsNative::new_with_ptr_auth_mask(mask, lr, sp, fp),
-    )
+impl NativeRegisters {
+    /// The values are in the order of [`REGISTERS`].
+    #[cfg(target_arch = "x86_64")]
+    fn new([bp, sp, ip]: [u64; REGISTERS.len()]) -> Self {
+        let all = UnwindRegsNative::new(ip, sp, bp);
+        Self { ip, sp, all }
+    }
+
+    /// The values are in the order of [`REGISTERS`]. User addresses have 48 bits unless a program
+    /// asks for more; the bits above hold pointer signatures.
+    #[cfg(target_arch = "aarch64")]
+    fn new([fp, lr, sp, pc]: [u64; REGISTERS.len()]) -> Self {
+        let mask = framehop::aarch64::PtrAuthMask(0x0000_ffff_ffff_ffff);
+        let all = UnwindRegsNative::new_with_ptr_auth_mask(mask, lr, sp, fp);
+        Self { ip: pc, sp, all }
+    }
 }
