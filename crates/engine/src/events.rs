@@ -144,8 +144,10 @@ pub trait Engine: Send {
     /// # Errors
     /// When the kernel refuses, or the engine cannot.
     fn set_on_demand(&mut self, what: OnDemand, on: bool) -> Result<(), EngineError> {
+        if !on {
+            return Ok(());
+        }
         let does = match what {
-            _ if !on => return Ok(()),
             OnDemand::KvmEvents => "count every tracepoint of KVM",
             OnDemand::Disks => "time the host's block devices",
             OnDemand::Interrupts => "trace interrupts of guests",
@@ -157,8 +159,8 @@ pub trait Engine: Send {
         })
     }
 
-    /// Whose requests of block devices and whose interrupts count: processes, and the guest's
-    /// process that each works for; and the vCPU threads: the targets of interrupts.
+    /// Says whose requests of block devices and whose interrupts count. `processes`: each with the
+    /// guest's process that it works for. `vcpus`: the targets of interrupts.
     fn watch(&mut self, processes: &[(i32, i32)], vcpus: &mut dyn Iterator<Item = VcpuThread>) {
         let _ = (processes, vcpus);
     }
@@ -170,8 +172,8 @@ pub trait Engine: Send {
     /// Frees the cells of threads, and of whole processes, that ended and were reported.
     fn forget(&mut self, threads: &[ThreadKey], processes: &[i32]);
 
-    /// Makes room for the vCPU threads of guests, given by their number in each guest, if its
-    /// tables have less.
+    /// Makes room in the engine's tables for the vCPU threads of guests. `vcpus`: how many each
+    /// guest has.
     ///
     /// # Errors
     /// When the kernel refuses; the engine then stays as it was.

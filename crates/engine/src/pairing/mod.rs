@@ -133,21 +133,22 @@ impl Pairing {
             }
         };
         let trusted = event.time >= self.gap_until;
-        let room = self.cells < MAX_CELLS + MAX_REASONS;
+        let room_for_reason = self.cells < MAX_CELLS + MAX_REASONS;
+        let room_for_address = self.cells < MAX_CELLS;
         let before = thread.cells();
         let mut fits = true;
         match event.kind {
             EventKind::Exit { isa, code, vcpu } => {
                 let reason = ExitReason { isa, code };
                 if self.untimed {
-                    fits = thread.exit_untimed(reason, vcpu, room);
+                    fits = thread.exit_untimed(reason, vcpu, room_for_reason);
                 } else {
                     thread.exit(event.time, reason, vcpu, trusted);
                 }
             }
-            EventKind::Entry { vcpu } => fits = thread.entry(event.time, vcpu, room),
+            EventKind::Entry { vcpu } => fits = thread.entry(event.time, vcpu, room_for_reason),
             EventKind::Access(access) => {
-                fits = thread.access(event.time, access, self.cells < MAX_CELLS);
+                fits = thread.access(event.time, access, room_for_address);
             }
             EventKind::Userspace { reason } => fits = thread.userspace(event.time, reason),
             EventKind::Halted { ns } => thread.halted(event.time, ns),

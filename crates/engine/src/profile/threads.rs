@@ -54,24 +54,20 @@ pub(super) fn open(wanted: &[ProfiledThread]) -> Result<OpenThreads, EngineError
             }
         }
     }
-    match failed {
-        Some(e) if threads.is_empty() => Err(refused(
-            "its threads cannot be sampled",
-            &e,
-            "run kvmtop as root",
-        )),
-        None if threads.is_empty() => Err(EngineError {
-            cause: "its threads have ended".into(),
-            fix: "kvmtop --batch -n 1 lists those that run".into(),
-        }),
-        failed => {
-            let gap = failed.map(|e| format!("{left_out} threads could not be sampled ({e})"));
-            Ok(OpenThreads {
-                threads,
-                gaps: gap.into_iter().collect(),
-            })
-        }
+    if threads.is_empty() {
+        return Err(match failed {
+            Some(e) => refused("its threads cannot be sampled", &e, "run kvmtop as root"),
+            None => EngineError {
+                cause: "its threads have ended".into(),
+                fix: "kvmtop --batch -n 1 lists those that run".into(),
+            },
+        });
     }
+    let mut gaps = Vec::new();
+    if let Some(e) = failed {
+        gaps.push(format!("{left_out} threads could not be sampled ({e})"));
+    }
+    Ok(OpenThreads { threads, gaps })
 }
 
 fn sampler(tid: i32) -> io::Result<Sampler> {
