@@ -22,7 +22,7 @@ struct AttachedProgram {
 impl Attached {
     /// Attaches to a raw tracepoint the first of these programs that the kernel takes: it refuses
     /// those that read more arguments than the tracepoint has.
-    pub fn raw(
+    pub fn attach_raw(
         &mut self,
         object: &Object,
         event: &'static str,
@@ -53,7 +53,7 @@ impl Attached {
     }
 
     /// Attaches a program to a classic tracepoint, by its number.
-    pub fn classic(
+    pub fn attach_classic(
         &mut self,
         event: &'static str,
         program: OwnedFd,

@@ -73,7 +73,7 @@ impl DiskTimer {
         let mut object = Object::prepare(object::DISKS, &[], &choices)?;
         let mut attached = Attached::default();
         for (event, programs) in PROGRAMS {
-            attached.raw(&object, event, programs)?;
+            attached.attach_raw(&object, event, programs)?;
         }
         Ok(Self {
             homeless: object.homeless()?,

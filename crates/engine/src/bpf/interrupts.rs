@@ -1,4 +1,13 @@
 //! On demand: traces what interrupts guests (`crates/engine/bpf/interrupts.bpf.c`).
+//!
+//! A thread, the injector, sends an interrupt to a vCPU. The interrupt is then in flight until the
+//! vCPU enters the guest. A cell counts the interrupts of one kind to one vCPU by one injector.
+//!
+//! - A posted interrupt is delivered by the processor of a running vCPU, without an exit: at what
+//!   time is not known.
+//! - A foreign interrupt comes from a kernel worker or from an interrupt of the host, which belong
+//!   to no guest. If it wakes a vCPU, it is claimed by the guest of that vCPU.
+//! - A doorbell is a write of the guest that wakes a thread, such as the one of a virtio queue.
 
 use super::attached::Attached;
 use super::guest_tables::{GuestTable, WatchedIds};
@@ -110,33 +119,23 @@ impl InterruptTracer {
             "any_is_posted",
             u32::from(!says_posted && posts_interrupts()),
         );
-        let classic = if IS_ARM64 || vcpu_id.is_some() {
+        // A classic tracepoint names the vCPU where the offset of its number is not known.
+        let classic_entry = if IS_ARM64 || vcpu_id.is_some() {
             None
         } else {
             Some(Tracefs::open()?.format("kvm", ENTRY)?)
         };
-        let mut object = Object::prepare(object::INTERRUPTS, classic.as_slice(), &choices)?;
+        let mut object = Object::prepare(object::INTERRUPTS, classic_entry.as_slice(), &choices)?;
         let mut attached = Attached::default();
-        match classic {
-            Some(entry) => attached.classic(ENTRY, object.load(ENTRY)?, entry.id)?,
-            None => attached.raw(
-                &object,
-                ENTRY,
-                &[if IS_ARM64 { ARM64_ENTRY } else { RAW_ENTRY }],
-            )?,
+        match classic_entry {
+            Some(format) => attached.attach_classic(ENTRY, object.load(ENTRY)?, format.id)?,
+            None => {
+                let program = if IS_ARM64 { ARM64_ENTRY } else { RAW_ENTRY };
+                attached.attach_raw(&object, ENTRY, &[program])?;
+            }
         }
-        let fires_entry = IS_ARM64 || FIRE_ENTRY.iter().any(|module| Path::new(module).exists());
-        let mut events = Vec::new();
-        if !fires_entry {
-            events.push(USERSPACE_EXIT);
-        }
-        if says_posted {
-            events.push(POSTED);
-        }
-        events.extend(PROGRAMS);
-        events.extend(if IS_ARM64 { &ARM64[..] } else { &X86 });
-        for event in events {
-            attached.raw(&object, event, &[event])?;
+        for event in further_events(says_posted) {
+            attached.attach_raw(&object, event, &[event])?;
         }
         Ok(Self {
             homeless: object.homeless()?,
@@ -209,6 +208,21 @@ fn vcpu_id_offset(kernel: &[u8]) -> Option<u32> {
     let offsets = kernel_btf::with_module("kvm", kernel, &[VCPU_ID])
         .or_else(|| kernel_types::offsets(kernel, None, &[VCPU_ID]))?;
     offsets.get(&VCPU_ID).copied()
+}
+
+/// The events besides [`ENTRY`], in the order in which their programs are attached.
+fn further_events(says_posted: bool) -> Vec<&'static str> {
+    let fires_entry = IS_ARM64 || FIRE_ENTRY.iter().any(|module| Path::new(module).exists());
+    let mut events = Vec::new();
+    if !fires_entry {
+        events.push(USERSPACE_EXIT);
+    }
+    if says_posted {
+        events.push(POSTED);
+    }
+    events.extend(PROGRAMS);
+    events.extend(if IS_ARM64 { &ARM64[..] } else { &X86 });
+    events
 }
 
 /// Whether processors deliver interrupts to a running vCPU without an exit.

@@ -103,7 +103,7 @@ impl Programs {
                     }
                 }
             } else {
-                attached.raw(object, spec.event, spec.programs)
+                attached.attach_raw(object, spec.event, spec.programs)
             };
             if let Err(refusal) = outcome {
                 programs.refused(spec, refusal)?;
@@ -162,8 +162,8 @@ fn attach_exit(
     id: u64,
     raw_exit: bool,
 ) -> Result<(), Refusal> {
-    if raw_exit && attached.raw(object, EXIT_EVENT, &RAW_EXIT).is_ok() {
+    if raw_exit && attached.attach_raw(object, EXIT_EVENT, &RAW_EXIT).is_ok() {
         return Ok(());
     }
-    attached.classic(EXIT_EVENT, object.load(EXIT_EVENT)?, id)
+    attached.attach_classic(EXIT_EVENT, object.load(EXIT_EVENT)?, id)
 }

@@ -197,7 +197,8 @@ impl Running {
         self.tables.taken().len()
     }
 
-    /// Makes room for twice `vcpus` threads, or for more than have come.
+    /// Makes room for twice `vcpus` threads. If the slots there are did not suffice, makes at least
+    /// twice as many.
     ///
     /// # Errors
     /// When the kernel lacks the memory.
