@@ -81,6 +81,7 @@ impl Default for IntervalExtremes {
 pub(super) struct Snapshot {
     memory: Mapping,
     interval: IntervalExtremes,
+    /// The most waits for a program that writes to a slot.
     waits: u32,
 }
 
@@ -103,19 +104,20 @@ impl Snapshot {
         let mut epoch = slot.epoch.load(Relaxed);
         let mut next = next_reading(epoch);
         for turn in 1..=MAX_EPOCHS {
-            let before = wait_until_settled(slot, self.waits);
+            let changes_before = wait_until_settled(slot, self.waits);
             slot.epoch.store(next, Relaxed);
             fence(SeqCst);
             (0..DRAIN_SPINS).for_each(|_| std::hint::spin_loop());
-            let after = consistent_copy(slot, copy, self.waits);
+            let changes = consistent_copy(slot, copy, self.waits);
             self.interval.add(copy, epoch);
-            if after.is_some() && after == before {
+            // No event was counted in between: none is in the sums without being in the extremes.
+            if changes.is_some() && changes == changes_before {
                 break;
             }
             // Where the host is slow, this copy has to do. Some of its events may be of the new
             // epoch, whose extremes then count for both intervals; what it lacks comes with the
             // next reading.
-            if after.is_none() || turn == MAX_EPOCHS {
+            if changes.is_none() || turn == MAX_EPOCHS {
                 self.interval.add(copy, next);
                 break;
             }

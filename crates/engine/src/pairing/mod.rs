@@ -135,7 +135,7 @@ impl Pairing {
         let trusted = event.time >= self.gap_until;
         let room_for_reason = self.cells < MAX_CELLS + MAX_REASONS;
         let room_for_address = self.cells < MAX_CELLS;
-        let before = thread.cells();
+        let before = thread.cell_count();
         let mut fits = true;
         match event.kind {
             EventKind::Exit { isa, code, vcpu } => {
@@ -158,7 +158,7 @@ impl Pairing {
             EventKind::SwitchIn => thread.switch_in(event.time),
             EventKind::Ended => {}
         }
-        self.cells += thread.cells() - before;
+        self.cells += thread.cell_count() - before;
         self.overflow += u64::from(!fits);
     }
 
@@ -216,9 +216,9 @@ impl Pairing {
     /// Ends the events. Counts exits that are still open: after a crash, no entry follows.
     pub fn end(&mut self) {
         for thread in self.threads.values_mut() {
-            let before = thread.cells();
+            let before = thread.cell_count();
             let fits = thread.end(self.cells < MAX_CELLS + MAX_REASONS);
-            self.cells += thread.cells() - before;
+            self.cells += thread.cell_count() - before;
             self.overflow += u64::from(!fits);
         }
     }
@@ -258,7 +258,7 @@ impl Pairing {
                 gone = self.threads.remove(&key.tid);
             }
             if let Some(thread) = gone {
-                self.cells = self.cells.saturating_sub(thread.cells());
+                self.cells = self.cells.saturating_sub(thread.cell_count());
             }
         }
         self.ended.shrink_to(2 * self.ended.len());

@@ -182,6 +182,7 @@ impl PairedThread {
         })
     }
 
+    /// Begins an exit. One that is still open never got its entry and does not count.
     pub fn exit(&mut self, time: u64, reason: ExitReason, vcpu: Option<u32>, trusted: bool) {
         self.vcpu = vcpu.or(self.vcpu);
         self.count_accesses(None);
@@ -218,8 +219,10 @@ impl PairedThread {
         };
         let ns = open.duration(time);
         self.count_accesses(Some(ns));
-        let parts = open.parts;
-        let time = ExitTime { ns, parts };
+        let time = ExitTime {
+            ns,
+            parts: open.parts,
+        };
         self.exits.add(open.reason, Some(time), self.exact, room)
     }
 
@@ -236,12 +239,13 @@ impl PairedThread {
     }
 
     /// How many addresses and reasons have a cell.
-    pub fn cells(&self) -> usize {
+    pub fn cell_count(&self) -> usize {
         self.accesses.cells.len() + self.exits.cells.len()
     }
 
-    /// `room`: whether a new address may take a cell. The lowest two bits of a memory address are
-    /// cleared, as in `AccessCell`.
+    /// Counts an access when the open exit ends, or now if there is none. `room`: whether a new
+    /// address may take a cell. The lowest two bits of a memory address are cleared, as in
+    /// `AccessCell`.
     pub fn access(&mut self, time: u64, access: TracedAccess, room: bool) -> bool {
         self.leave_userspace(time, 0);
         let address = if self.exact || access.space != Space::Mmio {
@@ -286,6 +290,7 @@ impl PairedThread {
         fits
     }
 
+    /// The vCPU slept or polled in the kernel for `ns` until now.
     pub fn halted(&mut self, time: u64, ns: u64) {
         self.leave_userspace(time, ns);
         if let Some(open) = &mut self.open {
@@ -299,7 +304,7 @@ impl PairedThread {
 
     /// The VMM's part of the exit ends with the first event of the kernel after it. `slept_ns`: how
     /// long the thread slept in the kernel before that event.
-    pub fn leave_userspace(&mut self, time: u64, slept_ns: u64) {
+    fn leave_userspace(&mut self, time: u64, slept_ns: u64) {
         if let Some(open) = &mut self.open
             && let Some(since) = open.user_since.take()
         {
