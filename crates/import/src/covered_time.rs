@@ -1,37 +1,39 @@
 //! The time that a file's events cover, without jumps of its clock.
 
-/// A longer time without an event is a damaged time stamp, nanoseconds.
+/// A longer time without an event shows a damaged time stamp, nanoseconds.
 const DAMAGED: u64 = 86_400 * SECOND;
 const SECOND: u64 = 1_000_000_000;
 
 /// The time from the first event to the last one. Jumps do not count.
 #[derive(Debug, Default)]
 pub(super) struct CoveredTime {
-    /// The first time of all; `None` before any event.
+    /// The smallest time of all, even a damaged one; `None` before any event.
     pub first: Option<u64>,
-    /// The last time of all.
+    /// The largest time of all, even a damaged one.
     pub last: u64,
-    /// The latest time since the last jump.
-    latest: Option<u64>,
+    /// The largest time since the last jump.
+    since_jump: Option<u64>,
     covered_ns: u64,
-    /// Jumps so far.
+    /// Number of jumps.
     pub jumps: u64,
 }
 
 impl CoveredTime {
-    /// Adds an event; true after a jump.
-    pub fn at(&mut self, time: u64) -> bool {
+    /// Adds the time of an event; returns whether the clock jumped to it.
+    pub fn add_event(&mut self, time: u64) -> bool {
         self.first = Some(self.first.map_or(time, |first| first.min(time)));
         self.last = self.last.max(time);
-        let latest = self.latest.unwrap_or(time);
-        let jumps = time.abs_diff(latest) > DAMAGED;
-        self.jumps += u64::from(jumps);
-        // Events may come slightly out of order.
-        self.latest = Some(if jumps { time } else { latest.max(time) });
-        if !jumps {
-            self.covered_ns = self.covered_ns.saturating_add(time.saturating_sub(latest));
+        let before = self.since_jump.unwrap_or(time);
+        let is_jump = time.abs_diff(before) > DAMAGED;
+        if is_jump {
+            self.jumps += 1;
+            self.since_jump = Some(time);
+        } else {
+            // Events may come slightly out of order.
+            self.since_jump = Some(before.max(time));
+            self.covered_ns = self.covered_ns.saturating_add(time.saturating_sub(before));
         }
-        jumps
+        is_jump
     }
 
     /// Seconds covered.
@@ -49,7 +51,7 @@ mod tests {
         const S: u64 = SECOND;
         let covered = |times: &[u64]| {
             let mut time = CoveredTime::default();
-            let jumps = times.iter().filter(|t| time.at(**t)).count();
+            let jumps = times.iter().filter(|t| time.add_event(**t)).count();
             assert_eq!(jumps as u64, time.jumps);
             (time.seconds(), jumps)
         };

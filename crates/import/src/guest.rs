@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 /// Limit of counters: pairs of a thread and an event.
 const MAX_COUNTS: usize = 1 << 18;
+/// The process id of a thread whose process a trace does not name.
+pub(super) const UNKNOWN_PID: i32 = 0;
 /// The name of a guest that no file names.
 pub(super) const UNNAMED: &str = "guest";
 
@@ -51,23 +53,25 @@ pub(super) fn engine(guests: &[DomainSample], mut status: EngineStatus) -> Engin
     status
 }
 
-/// Names the guests that no file names: by their process, or by a number.
+/// Names the guests that no file names: by their process, or by a number. Those that share a file
+/// with others have names since [`group_threads`].
 pub(super) fn name_unnamed(guests: &mut [DomainSample]) {
     let is_single = guests
         .iter()
         .filter(|guest| guest.facts.name.value.is_empty())
         .count()
         == 1;
-    for (guest, number) in guests
-        .iter_mut()
-        .zip(1..)
-        .filter(|(guest, _)| guest.facts.name.value.is_empty())
-    {
+    for (guest, number) in guests.iter_mut().zip(1..) {
+        if !guest.facts.name.value.is_empty() {
+            continue;
+        }
         let facts = Arc::make_mut(&mut guest.facts);
-        let name = match facts.pid {
-            _ if is_single => UNNAMED.to_owned(),
-            Some(pid) => format!("{UNNAMED}-{pid}"),
-            None => format!("{UNNAMED}-{number}"),
+        let name = if is_single {
+            UNNAMED.to_owned()
+        } else if let Some(pid) = facts.pid {
+            format!("{UNNAMED}-{pid}")
+        } else {
+            format!("{UNNAMED}-{number}")
         };
         facts.name = Known::new(name, Origin::BuiltIn);
     }
@@ -118,14 +122,14 @@ pub(super) fn merge_same_guests(guests: Vec<DomainSample>) -> Vec<DomainSample> 
 
 /// Adds what another file measured of the same guest.
 fn merge(own: &mut DomainSample, other: DomainSample) {
-    let mut places = HashMap::new();
-    for (place, thread) in own.threads.iter().enumerate() {
-        places.insert((thread.tid, thread.start_ticks), place);
+    let mut known_threads = HashMap::new();
+    for (index, thread) in own.threads.iter().enumerate() {
+        known_threads.insert((thread.tid, thread.start_ticks), index);
     }
     for thread in other.threads {
-        match places.get(&(thread.tid, thread.start_ticks)) {
-            Some(place) => {
-                let same = &mut own.threads[*place];
+        match known_threads.get(&(thread.tid, thread.start_ticks)) {
+            Some(index) => {
+                let same = &mut own.threads[*index];
                 same.events.merge(thread.events, MissingExtreme::Unknown);
                 same.cpu = same.cpu.or(thread.cpu);
             }
@@ -145,27 +149,34 @@ fn merge(own: &mut DomainSample, other: DomainSample) {
 /// How often each kvm event occurred on each thread.
 #[derive(Debug, Clone, Default)]
 pub(super) struct KvmEventCounts {
-    /// By event and thread, the thread's process and the count.
-    events: HashMap<String, HashMap<i32, (i32, u64), RandomState>, RandomState>,
+    /// By event and thread id.
+    events: HashMap<String, HashMap<i32, ThreadCount, RandomState>, RandomState>,
     /// Number of counts.
     size: usize,
+}
+
+/// How often one event occurred on one thread.
+#[derive(Debug, Clone)]
+struct ThreadCount {
+    pid: i32,
+    count: u64,
 }
 
 impl KvmEventCounts {
     /// Counts an event.
     pub fn add(&mut self, tid: i32, pid: i32, event: &str) {
-        if let Some((_, count)) = self
+        if let Some(known) = self
             .events
             .get_mut(event)
             .and_then(|threads| threads.get_mut(&tid))
         {
-            *count += 1;
+            known.count += 1;
         } else if self.size < MAX_COUNTS {
             self.size += 1;
             self.events
                 .entry(event.to_owned())
                 .or_default()
-                .insert(tid, (pid, 1));
+                .insert(tid, ThreadCount { pid, count: 1 });
         }
     }
 
@@ -182,27 +193,25 @@ pub(super) fn group_threads(
 ) -> Vec<DomainSample> {
     let mut by_pid: BTreeMap<i32, Vec<TracedThread>> = BTreeMap::new();
     for thread in threads {
-        by_pid.entry(thread.pid.max(0)).or_default().push(thread);
+        let pid = thread.pid.max(UNKNOWN_PID);
+        by_pid.entry(pid).or_default().push(thread);
     }
-    let without_process = split_by_vcpu(by_pid.remove(&0).unwrap_or_default());
-    let mut groups: Vec<(Option<i32>, Vec<TracedThread>)> =
-        without_process.into_iter().map(|t| (None, t)).collect();
-    groups.extend(
-        by_pid
-            .into_iter()
-            .map(|(pid, threads)| (Some(pid), threads)),
-    );
+    let without_process = by_pid.remove(&UNKNOWN_PID).unwrap_or_default();
+    let mut groups: Vec<(Option<i32>, Vec<TracedThread>)> = Vec::new();
+    for threads in split_by_vcpu(without_process) {
+        groups.push((None, threads));
+    }
+    for (pid, threads) in by_pid {
+        groups.push((Some(pid), threads));
+    }
     if groups.is_empty() && !counts.events.is_empty() {
         // Events outside any exit still show that a guest exists.
         groups.push((None, Vec::new()));
     }
     let is_single = groups.len() == 1;
     let mut guests = Vec::new();
-    let (mut by_tid, mut by_pid) = (HashMap::new(), HashMap::new());
-    for (place, (pid, mut threads)) in groups.into_iter().enumerate() {
+    for (pid, mut threads) in groups {
         threads.sort_by_key(|thread| thread.key.tid);
-        by_pid.extend(pid.map(|pid| (pid, place)));
-        by_tid.extend(threads.iter().map(|thread| (thread.key.tid, place)));
         let mut guest = measured(pid);
         if !is_single {
             // Several guests can only be named by their processes or threads.
@@ -213,16 +222,36 @@ pub(super) fn group_threads(
         guest.threads = threads.into_iter().map(thread_sample).collect();
         guests.push(guest);
     }
+    assign_counts(&mut guests, counts);
+    guests
+}
+
+/// Adds each thread's kvm events to the guest that has the thread, or else its process. A single
+/// guest gets those of all other threads as well.
+fn assign_counts(guests: &mut [DomainSample], counts: &KvmEventCounts) {
+    let mut guest_of_tid = HashMap::new();
+    let mut guest_of_pid = HashMap::new();
+    for (index, guest) in guests.iter().enumerate() {
+        guest_of_pid.insert(guest.facts.pid, index);
+        for thread in &guest.threads {
+            guest_of_tid.insert(thread.tid, index);
+        }
+    }
     for (event, threads) in &counts.events {
-        for (tid, (pid, count)) in threads {
-            let known = by_tid.get(tid).or_else(|| by_pid.get(pid)).copied();
-            let place = if is_single { known.or(Some(0)) } else { known };
-            if let Some(guest) = place.and_then(|place| guests.get_mut(place)) {
-                *guest.kvm_events.entry(sanitize(event, 64)).or_default() += count;
+        for (tid, on_thread) in threads {
+            let guest = match guest_of_tid
+                .get(tid)
+                .or_else(|| guest_of_pid.get(&Some(on_thread.pid)))
+            {
+                Some(index) => guests.get_mut(*index),
+                None if guests.len() == 1 => guests.first_mut(),
+                None => None,
+            };
+            if let Some(guest) = guest {
+                *guest.kvm_events.entry(sanitize(event, 64)).or_default() += on_thread.count;
             }
         }
     }
-    guests
 }
 
 /// Splits threads in order of their ids into guests. A VMM starts its vCPU threads in order, so a
@@ -233,9 +262,9 @@ fn split_by_vcpu(mut threads: Vec<TracedThread>) -> Vec<Vec<TracedThread>> {
     let mut vcpus: HashSet<u32> = HashSet::new();
     for thread in threads {
         let vcpu = thread.vcpu.or_else(|| vcpu_index(&thread.comm));
-        let is_known = vcpu.is_some_and(|vcpu| vcpus.contains(&vcpu));
+        let occurs_again = vcpu.is_some_and(|vcpu| vcpus.contains(&vcpu));
         match groups.last_mut() {
-            Some(group) if !is_known => group.push(thread),
+            Some(group) if !occurs_again => group.push(thread),
             _ => {
                 vcpus.clear();
                 groups.push(vec![thread]);
@@ -249,9 +278,9 @@ fn split_by_vcpu(mut threads: Vec<TracedThread>) -> Vec<Vec<TracedThread>> {
 fn thread_sample(traced: TracedThread) -> ThreadSample {
     let tid = traced.key.tid;
     let (role, index) = classify(&traced.comm, tid == traced.pid);
-    let runs = traced.vcpu.is_some() || !traced.events.exits.is_empty();
+    let is_vcpu = traced.vcpu.is_some() || !traced.events.exits.is_empty();
     let index = traced.vcpu.or(index).or_else(|| vcpu_index(&traced.comm));
-    let role = if runs { Role::Vcpu } else { role };
+    let role = if is_vcpu { Role::Vcpu } else { role };
     let (run_ns, wait_ns) = (traced.ran_ns, traced.waited_ns);
     let cpu = run_ns.map(|_| ThreadTimes {
         run_ns,

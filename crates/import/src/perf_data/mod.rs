@@ -107,7 +107,7 @@ impl PerfDataCounters {
                 }
             }
             PerfEventKind::Kvm(id) => {
-                self.covered.at(time);
+                self.covered.add_event(time);
                 self.counts
                     .add(tid, pid, formats.names.get(&id).map_or("", String::as_str));
             }

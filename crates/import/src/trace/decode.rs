@@ -1,6 +1,7 @@
 //! Decodes the text of an event, as all kernels print it.
 
 use super::line::TraceLine;
+use crate::guest::UNKNOWN_PID;
 use engine::pairing::{EventKind, LeftFor, Task, TracedEvent};
 use kvm::Space;
 use kvm::exit_reason::{self, arm64_code, guess_isa};
@@ -24,10 +25,15 @@ static SWITCH: Pattern = Pattern::new(concat!(
 static TASK: Pattern =
     Pattern::new(r"^(?:comm=)?(?P<comm>.*?)(?: pid=|:)(?P<tid>[0-9]+) (?:prio=|\[)");
 
+/// What marks a reason that no built-in table knows. Its code is then its number in the file.
+const UNKNOWN_REASON: Isa = Isa::Other(0);
+
 /// Decodes lines and remembers the exit reasons found.
 #[derive(Debug, Default)]
 pub(super) struct TraceDecoder {
+    /// Instruction set and code of each reason, by its printed name.
     reasons: HashMap<String, (Isa, u32)>,
+    /// The instruction set, once a reason shows it.
     isa: Isa,
     /// Exits with a reason beyond [`MAX_REASONS`].
     pub beyond: u64,
@@ -36,7 +42,7 @@ pub(super) struct TraceDecoder {
 impl TraceDecoder {
     /// Gives exits the names of reasons that no built-in table knows.
     pub fn name(&self, exits: &mut [ExitCell]) {
-        for cell in exits.iter_mut().filter(|cell| cell.isa == Isa::Other(0)) {
+        for cell in exits.iter_mut().filter(|cell| cell.isa == UNKNOWN_REASON) {
             let known = self
                 .reasons
                 .iter()
@@ -51,7 +57,7 @@ impl TraceDecoder {
         let kind = match line.event {
             "kvm_exit" => self.exit(text)?,
             "kvm_entry" => EventKind::Entry {
-                vcpu: after(text, "vcpu "),
+                vcpu: number_after(text, "vcpu "),
             },
             // `pio_read at 0x608 size 4 count 1 val 0x4`
             "kvm_pio" => access(Space::Pio, text, "pio_", " at ")?,
@@ -63,7 +69,7 @@ impl TraceDecoder {
             // `reason KVM_EXIT_IO (2)`, `reason restart (4)`, `reason error (14)`
             // (include/trace/events/kvm.h)
             "kvm_userspace_exit" => {
-                let number: i32 = after(text, "(")?;
+                let number: i32 = number_after(text, "(")?;
                 let failed = text.starts_with("reason restart") || text.starts_with("reason error");
                 EventKind::Userspace {
                     reason: if failed {
@@ -75,17 +81,18 @@ impl TraceDecoder {
             }
             // `wait time 555617 ns, polling valid`
             "kvm_vcpu_wakeup" => EventKind::Halted {
-                ns: after(text, " time ")?,
+                ns: number_after(text, " time ")?,
             },
             _ => return None,
         };
-        Some(traced(line, line.tid, line.pid.unwrap_or(0), kind))
+        let pid = line.pid.unwrap_or(UNKNOWN_PID);
+        Some(traced(line, line.tid, pid, kind))
     }
 
     fn exit(&mut self, text: &str) -> Option<EventKind> {
         let (isa, code) = match arm64(text) {
             Some(code) => (Isa::Arm64, code),
-            None => self.reason(reason(text)?)?,
+            None => self.reason(reason_name(text)?)?,
         };
         Some(EventKind::Exit {
             isa,
@@ -114,16 +121,20 @@ impl TraceDecoder {
             .and_then(|(_, n)| n.strip_suffix(')'))
             .unwrap_or(name);
         let code = exit_reason::code(self.isa, name).or_else(|| number.parse().ok());
-        let found = code.map_or((Isa::Other(0), self.reasons.len() as u32), |code| {
-            (self.isa, code)
-        });
-        self.reasons.insert(name.to_owned(), found);
-        Some(found)
+        let reason = match code {
+            Some(code) => (self.isa, code),
+            None => (UNKNOWN_REASON, self.reasons.len() as u32),
+        };
+        self.reasons.insert(name.to_owned(), reason);
+        Some(reason)
     }
 }
 
-/// A thread that an event of the scheduler names, and what happened to it.
-pub(super) type Scheduled<'a> = (&'a str, TracedEvent);
+/// What happened to a thread that an event of the scheduler names.
+pub(super) struct Scheduled<'a> {
+    pub comm: &'a str,
+    pub event: TracedEvent,
+}
 
 /// Decodes an event of the scheduler: two for a `sched_switch`, of the thread that left the CPU and
 /// of the next one.
@@ -134,10 +145,11 @@ pub(super) fn scheduled<'a>(line: &TraceLine<'a>) -> Vec<Scheduled<'a>> {
     }
     let kind = match line.event {
         "sched_migrate_task" => {
-            let cpus = after(text, "orig_cpu=").zip(after(text, "dest_cpu="));
+            let cpus = number_after(text, "orig_cpu=").zip(number_after(text, "dest_cpu="));
             cpus.map(|(from, to)| EventKind::Migrated { from, to })
         }
         "sched_waking" => {
+            // An interrupt wakes on nobody's behalf, whatever task it interrupted.
             let tid = if line.in_interrupt { 0 } else { line.tid };
             Some(EventKind::Waking {
                 by: Task {
@@ -150,10 +162,10 @@ pub(super) fn scheduled<'a>(line: &TraceLine<'a>) -> Vec<Scheduled<'a>> {
     };
     let task = kind.and_then(|kind| {
         let found = TASK.captures(text)?;
-        Some((
-            text.get(found.name("comm")?.range())?,
-            traced(line, number(&found, "tid")?, 0, kind),
-        ))
+        Some(Scheduled {
+            comm: text.get(found.name("comm")?.range())?,
+            event: traced(line, number(&found, "tid")?, UNKNOWN_PID, kind),
+        })
     });
     task.into_iter().collect()
 }
@@ -174,8 +186,14 @@ fn switched<'a>(line: &TraceLine<'a>) -> Option<Vec<Scheduled<'a>>> {
         next: task,
     };
     Some(vec![
-        (prev_name, traced(line, prev, 0, out)),
-        (next_name, traced(line, next, 0, EventKind::SwitchIn)),
+        Scheduled {
+            comm: prev_name,
+            event: traced(line, prev, UNKNOWN_PID, out),
+        },
+        Scheduled {
+            comm: next_name,
+            event: traced(line, next, UNKNOWN_PID, EventKind::SwitchIn),
+        },
     ])
 }
 
@@ -191,7 +209,7 @@ fn traced(line: &TraceLine<'_>, tid: i32, pid: i32, kind: EventKind) -> TracedEv
 
 /// The reason's name: `vcpu 1 reason npf rip 0x8141 …`, `reason IO_INSTRUCTION rip 0x7fa9ee5224e4
 /// info 5658000b 0`.
-fn reason(text: &str) -> Option<&str> {
+fn reason_name(text: &str) -> Option<&str> {
     let rest = text.split_once("reason ")?.1;
     let name = rest.split(" rip").next().unwrap_or(rest).trim();
     if (1..=128).contains(&name.len()) {
@@ -203,7 +221,7 @@ fn reason(text: &str) -> Option<&str> {
 
 /// `TRAP: HSR_EC: 0x0024 (DABT_LOW), PC: 0x…` (`arch/arm64/kvm/trace_arm.h`).
 fn arm64(text: &str) -> Option<u32> {
-    let class = hex(text, ": HSR_EC: ").or_else(|| hex(text, ": ESR_EC: "))?;
+    let class = hex_after(text, ": HSR_EC: ").or_else(|| hex_after(text, ": ESR_EC: "))?;
     let ret = match text.split_once(": ")?.0 {
         "TRAP" => 2,
         "IRQ" => 0,
@@ -222,21 +240,21 @@ fn access(space: Space, text: &str, prefix: &str, mark: &str) -> Option<EventKin
     };
     Some(EventKind::access(
         space,
-        hex(text, mark)?,
+        hex_after(text, mark)?,
         write,
         text.contains("(#GP)"),
     ))
 }
 
 /// The hexadecimal number after a mark.
-pub(super) fn hex(text: &str, mark: &str) -> Option<u64> {
+pub(super) fn hex_after(text: &str, mark: &str) -> Option<u64> {
     let text = text.split_once(mark)?.1;
     let text = text.strip_prefix("0x").unwrap_or(text);
     u64::from_str_radix(text.split(|c: char| !c.is_ascii_hexdigit()).next()?, 16).ok()
 }
 
 /// The number after a mark.
-fn after<T: FromStr>(text: &str, mark: &str) -> Option<T> {
+fn number_after<T: FromStr>(text: &str, mark: &str) -> Option<T> {
     text.split_once(mark)?
         .1
         .split(|c: char| !c.is_ascii_digit())
@@ -245,11 +263,11 @@ fn after<T: FromStr>(text: &str, mark: &str) -> Option<T> {
         .ok()
 }
 
+/// A name as the kernel holds it: at most 15 bytes, then NUL.
 fn comm(name: &str) -> [u8; 16] {
     let mut bytes = [0; 16];
-    bytes
-        .iter_mut()
-        .zip(name.bytes().take(15))
-        .for_each(|(to, from)| *to = from);
+    for (to, from) in bytes.iter_mut().zip(name.bytes().take(15)) {
+        *to = from;
+    }
     bytes
 }

@@ -2,16 +2,15 @@
 
 use kvm::pattern::{Captures, Pattern, group, number};
 
-/// A line that holds an event.
+/// An event as one line of a trace has it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct TraceLine<'a> {
     /// The task's name; it can contain spaces (`CPU 0/KVM`).
     pub comm: &'a str,
-    /// Its thread id.
+    /// Its thread id; 1 in a line without one.
     pub tid: i32,
     /// Its process id, where the line has it.
     pub pid: Option<i32>,
-    /// The CPU.
     pub cpu: u32,
     /// Whether the event came from an interrupt, by ftrace's flags; false without flags.
     pub in_interrupt: bool,

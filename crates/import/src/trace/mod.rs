@@ -8,8 +8,8 @@ mod places;
 use super::cannot;
 use super::covered_time::CoveredTime;
 use super::files::Files;
-use super::guest::{KvmEventCounts, group_threads};
-use decode::{TraceDecoder, scheduled};
+use super::guest::{KvmEventCounts, UNKNOWN_PID, group_threads};
+use decode::{Scheduled, TraceDecoder, scheduled};
 use engine::pairing::{EventKind, Pairing};
 use kvm::exit_reason::ReasonNames;
 use kvm::thread_name::vcpu_index;
@@ -44,19 +44,18 @@ pub(super) fn read(
 ) -> Result<(), String> {
     let mut reader = TraceReader::new(text, files.host.topology.clone());
     let Some(rest) = rest else {
-        text.lines().for_each(|line| reader.line(line));
+        text.lines().for_each(|line| reader.read_line(line));
         return reader.finish(files);
     };
-    let mut rest = BufReader::with_capacity(1 << 20, text.as_bytes().chain(rest));
+    let mut input = BufReader::with_capacity(1 << 20, text.as_bytes().chain(rest));
     let mut bytes = Vec::new();
-    while rest
-        .by_ref()
-        .take(MAX_LINE)
-        .read_until(b'\n', &mut bytes)
-        .map_err(cannot("read it"))?
-        > 0
-    {
-        reader.line(String::from_utf8_lossy(&bytes).trim_end());
+    loop {
+        let mut limited = input.by_ref().take(MAX_LINE);
+        let read = limited.read_until(b'\n', &mut bytes);
+        if read.map_err(cannot("read it"))? == 0 {
+            break;
+        }
+        reader.read_line(String::from_utf8_lossy(&bytes).trim_end());
         bytes.clear();
     }
     reader.finish(files)
@@ -68,10 +67,12 @@ struct TraceReader {
     decoder: TraceDecoder,
     counts: KvmEventCounts,
     covered: CoveredTime,
+    /// Events that were lost.
     lost: u64,
-    gap: bool,
+    /// Whether some were lost just before the next event.
+    is_after_loss: bool,
     places: PlaceReader,
-    /// Whether the lines have times.
+    /// Whether the lines have times; those that differ are left out.
     timed: bool,
 }
 
@@ -92,12 +93,12 @@ impl TraceReader {
         }
     }
 
-    fn line(&mut self, line: &str) {
-        if let Some(lost) = line::lost(line) {
+    fn read_line(&mut self, text: &str) {
+        if let Some(lost) = line::lost(text) {
             self.lost = self.lost.saturating_add(lost);
-            self.gap = true;
-        } else if line.len() as u64 <= MAX_LINE
-            && let Some(line) = line::parse(line).filter(|line| line.time.is_some() == self.timed)
+            self.is_after_loss = true;
+        } else if text.len() as u64 <= MAX_LINE
+            && let Some(line) = line::parse(text).filter(|line| line.time.is_some() == self.timed)
         {
             if line.event.starts_with("kvm_") {
                 self.kvm_event(&line);
@@ -107,45 +108,47 @@ impl TraceReader {
         }
     }
 
-    /// Counts the time of an event of a guest.
-    fn at(&mut self, time: u64) {
+    /// Adds an event of a guest to the time covered. Exits that span lost events or a jump of the
+    /// clock do not count.
+    fn cover(&mut self, time: u64) {
         let last = self.covered.last;
-        let jumps = self.covered.at(time);
-        if std::mem::take(&mut self.gap) || jumps {
+        let is_jump = self.covered.add_event(time);
+        if std::mem::take(&mut self.is_after_loss) || is_jump {
             self.pairing.gap(last.min(time), time);
         }
     }
 
     fn kvm_event(&mut self, line: &TraceLine<'_>) {
-        self.at(line.time.unwrap_or(0));
-        self.counts.add(line.tid, line.pid.unwrap_or(0), line.event);
+        self.cover(line.time.unwrap_or(0));
+        let pid = line.pid.unwrap_or(UNKNOWN_PID);
+        self.counts.add(line.tid, pid, line.event);
         if let Some(event) = self.decoder.kvm_event(line) {
-            self.places.event(&event, line.text);
+            self.places.add_event(&event, line.text);
             self.pairing.event(&event);
             self.name_new(line.comm);
         }
-        self.places.line(line);
+        self.places.add_fault(line);
     }
 
     fn scheduler_event(&mut self, line: &TraceLine<'_>) {
-        for (name, event) in scheduled(line) {
-            if vcpu_index(name).is_some() {
-                // One that leaves its CPU and was not seen before has had it from the beginning.
-                let first = self.covered.first.unwrap_or(event.time);
-                let since = if matches!(event.kind, EventKind::SwitchOut { .. }) {
-                    first
-                } else {
-                    event.time
-                };
-                self.at(event.time);
-                self.pairing.runs_guest(event.tid, 0, event.time, since);
-                self.name_new(name);
+        for Scheduled { comm, event } in scheduled(line) {
+            if vcpu_index(comm).is_some() {
+                // A new thread that leaves its CPU must have had it since the trace began.
+                let mut running_since = event.time;
+                if matches!(event.kind, EventKind::SwitchOut { .. }) {
+                    running_since = self.covered.first.unwrap_or(event.time);
+                }
+                self.cover(event.time);
+                self.pairing
+                    .runs_guest(event.tid, event.pid, event.time, running_since);
+                self.name_new(comm);
             }
             self.pairing.event(&event);
         }
     }
 
-    /// Names the thread that was new in the last event.
+    /// Names the thread of the last event if it was new. It is the only one in `new`: whatever adds
+    /// a thread calls this at once.
     fn name_new(&mut self, comm: &str) {
         if let Some(tid) = self.pairing.new.pop() {
             self.pairing.name(tid, comm);
@@ -171,12 +174,12 @@ impl TraceReader {
             files.note("its lines have no times, so there are no rates and no durations");
         }
         let mut guests = group_threads(threads, &self.counts);
-        let places = self.places.finish();
-        for guest in &mut guests {
-            let of_guest = places
-                .iter()
-                .filter(|place| guest.threads.iter().any(|t| t.tid == place.tid));
-            guest.places = of_guest.cloned().collect();
+        for place in self.places.finish() {
+            for guest in &mut guests {
+                if guest.threads.iter().any(|t| t.tid == place.tid) {
+                    guest.places.push(place.clone());
+                }
+            }
         }
         files.measured.extend(guests);
         Ok(())

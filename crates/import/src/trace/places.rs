@@ -1,7 +1,7 @@
 //! Counts exits by the place in an x86 guest that they come from: memory faults after which the
 //! vCPU entered the guest again although nothing was emulated.
 
-use super::decode::hex;
+use super::decode::hex_after;
 use super::line::TraceLine;
 use engine::pairing::{EventKind, TracedEvent};
 use kvm::Space;
@@ -41,14 +41,16 @@ struct Place {
 /// Follows the exits of each thread.
 #[derive(Debug, Default)]
 pub(super) struct PlaceReader {
+    /// The last exit of each thread, until the vCPU enters the guest again.
     open: HashMap<i32, Place>,
     counts: HashMap<Place, u64>,
+    /// All exits of each thread that come from an instruction.
     exits: HashMap<i32, u64>,
 }
 
 impl PlaceReader {
     /// Takes an event and the text that it was read from.
-    pub fn event(&mut self, event: &TracedEvent, text: &str) {
+    pub fn add_event(&mut self, event: &TracedEvent, text: &str) {
         let tid = event.tid;
         match event.kind {
             EventKind::Exit { isa, code, .. } => {
@@ -59,7 +61,7 @@ impl PlaceReader {
                 let has_room = self.exits.len() < MAX_PLACES || self.exits.contains_key(&tid);
                 if has_room
                     && !INTERRUPTS.contains(&name)
-                    && let Some(rip) = hex(text, " rip ")
+                    && let Some(rip) = hex_after(text, " rip ")
                 {
                     *self.exits.entry(tid).or_default() += 1;
                     self.open.insert(
@@ -76,6 +78,7 @@ impl PlaceReader {
                 }
             }
             EventKind::Entry { .. } => self.close(tid),
+            // Something was emulated.
             EventKind::Userspace { .. } => _ = self.open.remove(&tid),
             EventKind::Access(access) if access.space == Space::Mmio => {
                 self.open.remove(&tid);
@@ -85,12 +88,12 @@ impl PlaceReader {
     }
 
     /// Takes the address of a fault: `address fd000 error_code 14`.
-    pub fn line(&mut self, line: &TraceLine<'_>) {
+    pub fn add_fault(&mut self, line: &TraceLine<'_>) {
         if line.event == "kvm_page_fault"
             && let Some(open) = self.open.get_mut(&line.tid)
         {
-            open.address = hex(line.text, "address ");
-            open.error_code = hex(line.text, "error_code ");
+            open.address = hex_after(line.text, "address ");
+            open.error_code = hex_after(line.text, "error_code ");
         }
     }
 
@@ -99,11 +102,13 @@ impl PlaceReader {
         let Some(place) = self.open.remove(&tid) else {
             return;
         };
-        let is_device = place
-            .address
-            .is_none_or(|address| address & !0xfff == APIC_PAGE)
-            || place.isa == Isa::Svm && place.error_code.is_some_and(|code| code & RESERVED != 0);
-        if !is_device && (self.counts.len() < MAX_PLACES || self.counts.contains_key(&place)) {
+        let is_reserved =
+            place.isa == Isa::Svm && place.error_code.is_some_and(|code| code & RESERVED != 0);
+        let is_emulated = is_reserved
+            || place
+                .address
+                .is_none_or(|address| address & !0xfff == APIC_PAGE);
+        if !is_emulated && (self.counts.len() < MAX_PLACES || self.counts.contains_key(&place)) {
             *self.counts.entry(place).or_default() += 1;
         }
     }
@@ -112,28 +117,15 @@ impl PlaceReader {
     pub fn finish(self) -> Vec<ExitPlace> {
         let names = ReasonNames::new();
         let mut places = Vec::new();
-        for (
-            Place {
-                tid,
-                isa,
-                code,
-                rip,
-                address,
-                error_code,
-            },
-            count,
-        ) in self.counts
-        {
-            let reason = exit_reason::display(isa, code, &names);
-            let of = self.exits.get(&tid).copied().unwrap_or(0);
+        for (place, count) in self.counts {
             places.push(ExitPlace {
-                tid,
-                reason,
-                rip,
-                address,
-                error_code,
+                tid: place.tid,
+                reason: exit_reason::display(place.isa, place.code, &names),
+                rip: place.rip,
+                address: place.address,
+                error_code: place.error_code,
                 count,
-                of,
+                of: self.exits.get(&place.tid).copied().unwrap_or(0),
                 ..ExitPlace::default()
             });
         }
