@@ -51,8 +51,9 @@ pub(super) struct Files {
     pub host: HostFacts,
     /// The longest time that traces and perf.data cover, seconds.
     pub seconds: Option<f64>,
-    /// Whether there are tables of `perf kvm stat`, and the time that they state.
+    /// Whether there are tables of `perf kvm stat`.
     pub has_tables: bool,
+    /// The time that these tables state, seconds.
     pub table_seconds: Option<f64>,
     /// The files as a tracing engine.
     pub engine: EngineStatus,
@@ -70,7 +71,6 @@ pub(super) struct Files {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Description {
     pub xml: Option<Arc<DomainXml>>,
-    /// The command line.
     pub command: Option<Arc<QemuCommand>>,
     /// The guest's system, where its configuration says it.
     pub guest_os: Option<String>,
@@ -192,35 +192,8 @@ impl Files {
 
     /// The guests, each described and measured once.
     fn guests(&mut self) -> Vec<Description> {
-        let mut guests: Vec<Description> = Vec::new();
-        let (named, nameless): (Vec<_>, Vec<_>) = std::mem::take(&mut self.described)
-            .into_iter()
-            .partition(|one| one.name().or(one.uuid()).is_some());
-        let is_single = named.len() == 1 && nameless.len() == 1;
-        for description in named.into_iter().chain(nameless) {
-            match guests
-                .iter_mut()
-                .find(|guest| is_single || guest.is_same(&description))
-            {
-                Some(same) => same.merge(description),
-                None => guests.push(description),
-            }
-        }
-        let measured = merge_same_guests(std::mem::take(&mut self.measured));
-        let described = guests.len();
-        let is_single = measured.len() == 1 && described == 1;
-        for sample in measured {
-            let mut unmeasured = guests.iter_mut().take(described);
-            let same = unmeasured
-                .find(|guest| guest.measured.is_none() && (is_single || guest.is_of(&sample)));
-            match same {
-                Some(guest) => guest.measured = Some(sample),
-                None => guests.push(Description {
-                    measured: Some(sample),
-                    ..Description::default()
-                }),
-            }
-        }
+        let mut guests = merge_descriptions(std::mem::take(&mut self.described));
+        assign_measured(&mut guests, std::mem::take(&mut self.measured));
         for (path, tree) in std::mem::take(&mut self.trees) {
             if guests.is_empty() {
                 guests.push(Description::default());
@@ -236,6 +209,47 @@ impl Files {
             }
         }
         guests
+    }
+}
+
+/// Joins the descriptions of each guest. A single one without a name belongs to a single named
+/// guest.
+fn merge_descriptions(described: Vec<Description>) -> Vec<Description> {
+    let mut guests: Vec<Description> = Vec::new();
+    let (named, nameless): (Vec<_>, Vec<_>) = described
+        .into_iter()
+        .partition(|one| one.name().or(one.uuid()).is_some());
+    let is_single = named.len() == 1 && nameless.len() == 1;
+    for description in named.into_iter().chain(nameless) {
+        match guests
+            .iter_mut()
+            .find(|guest| is_single || guest.is_same(&description))
+        {
+            Some(same) => same.merge(description),
+            None => guests.push(description),
+        }
+    }
+    guests
+}
+
+/// Adds what was measured to the described guests; what belongs to none of them is a guest of its
+/// own.
+fn assign_measured(guests: &mut Vec<Description>, measured: Vec<DomainSample>) {
+    let measured = merge_same_guests(measured);
+    let described = guests.len();
+    let is_single = measured.len() == 1 && described == 1;
+    for sample in measured {
+        let same = guests
+            .iter_mut()
+            .take(described)
+            .find(|guest| guest.measured.is_none() && (is_single || guest.is_of(&sample)));
+        match same {
+            Some(guest) => guest.measured = Some(sample),
+            None => guests.push(Description {
+                measured: Some(sample),
+                ..Description::default()
+            }),
+        }
     }
 }
 
@@ -267,7 +281,7 @@ impl Description {
     /// Adds another description of the same guest. The XML of the running domain is better than its
     /// definition.
     fn merge(&mut self, other: Self) {
-        if self.xml.is_none() || other.is_running && other.xml.is_some() {
+        if self.xml.is_none() || (other.is_running && other.xml.is_some()) {
             self.xml = other.xml;
         }
         self.command = self.command.take().or(other.command);
@@ -280,7 +294,7 @@ impl Description {
     fn is_of(&self, sample: &DomainSample) -> bool {
         let facts = &sample.facts;
         let process = self.xml().and_then(|xml| xml.pid);
-        process.is_some() && process == facts.pid || self.name() == Some(&facts.name.value)
+        (process.is_some() && process == facts.pid) || self.name() == Some(&facts.name.value)
     }
 
     fn sample(mut self, options: &ImportOptions) -> DomainSample {
@@ -392,7 +406,7 @@ impl DescriptionFiles {
             (Some(one), Some(other)) => one.value.eq_ignore_ascii_case(&other.value),
             _ => {
                 described.name.value == recorded.name.value
-                    || is_only && described.name.value == UNNAMED
+                    || (is_only && described.name.value == UNNAMED)
             }
         });
         found.map(|facts| &**facts)

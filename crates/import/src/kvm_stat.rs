@@ -51,47 +51,43 @@ fn log(text: &str, heading: &str) -> (f64, Counts) {
         .take(MAX_NAMES)
         .collect();
     let mut counts = Counts::new();
-    let (mut lines, mut first, mut last) = (0.0, None, None);
+    let mut lines = 0.0;
+    let (mut first, mut last) = (None, None);
     for line in text.lines() {
         let words: Vec<&str> = words_of(line).collect();
-        // `2020-04-01 10:00:05` comes before the values.
+        // The values, from the last one on: `2020-04-01 10:00:05` may come before them.
         let row: Vec<u64> = words
             .iter()
             .rev()
             .map_while(|word| word.parse().ok())
             .collect();
         if row.len() == names.len() {
-            names
-                .iter()
-                .rev()
-                .zip(row)
-                .for_each(|(name, count)| add(&mut counts, name, count));
+            for (name, count) in names.iter().rev().zip(row) {
+                add(&mut counts, name, count);
+            }
             lines += 1.0;
             last = clock_seconds(line);
             first = first.or(last);
         }
     }
-    let covered = first
-        .zip(last)
-        .map(|(first, last): (f64, f64)| (last - first).rem_euclid(86_400.0));
-    let covered = covered.filter(|covered| *covered > 0.0);
-    (
-        covered.map_or(lines, |covered| covered * lines / (lines - 1.0)),
-        counts,
-    )
+    let mut seconds = lines;
+    if let (Some(first), Some(last)) = (first, last) {
+        let between: f64 = (last - first).rem_euclid(86_400.0);
+        if between > 0.0 {
+            // The first line covers as much time before it as the others do on average.
+            seconds = between * lines / (lines - 1.0);
+        }
+    }
+    (seconds, counts)
 }
 
 fn batch(text: &str) -> Counts {
     let mut counts = Counts::new();
-    for row in text
-        .lines()
-        .filter_map(|line| ROW.captures(line.trim_end()))
-    {
-        add(
-            &mut counts,
-            &row["name"],
-            pattern::number(&row, "change").unwrap_or(0),
-        );
+    for line in text.lines() {
+        if let Some(row) = ROW.captures(line.trim_end()) {
+            let change = pattern::number(&row, "change").unwrap_or(0);
+            add(&mut counts, &row["name"], change);
+        }
     }
     counts
 }
@@ -122,11 +118,12 @@ fn guest(counts: Counts) -> DomainSample {
         guest.counters.entry("exits".to_owned()).or_insert(*all);
     }
     let isa = guess_isa(exits.iter().map(|(name, _)| name.as_str()));
-    for (at, (name, count)) in (0..).zip(exits) {
+    for (number, (name, count)) in (0..).zip(exits) {
+        // A reason without a known code is told apart by its number.
         let known = code(isa, &name);
         guest.unattributed.exits.push(ExitCell {
             isa: if known.is_some() { isa } else { Isa::Other(0) },
-            code: known.unwrap_or(at),
+            code: known.unwrap_or(number),
             name: Some(name),
             time: Timing {
                 count,

@@ -86,7 +86,9 @@ fn capabilities(text: &str) -> anyhow::Result<Vec<CpuTopo>> {
         for node in children(root, "host").flat_map(|host| host.descendants()) {
             let name = node.tag_name().name();
             let id = number(node, "id");
-            if let ("cpu", Some(cpu)) = (name, id.filter(|id| *id < MAX_CPUS)) {
+            if name == "cpu"
+                && let Some(cpu) = id.filter(|id| *id < MAX_CPUS)
+            {
                 let cell = node
                     .ancestors()
                     .find(|node| node.tag_name().name() == "cell");
@@ -99,10 +101,13 @@ fn capabilities(text: &str) -> anyhow::Result<Vec<CpuTopo>> {
                     llc: None,
                     siblings: cpu_list(node, "siblings"),
                 });
-            } else if let ("bank", Some(3), Some(id)) = (name, number(node, "level"), id) {
+            } else if name == "bank"
+                && number(node, "level") == Some(3)
+                && let Some(cache) = id
+            {
                 let sharing = cpu_list(node, "cpus");
                 for entry in cpus.iter_mut().filter(|entry| sharing.contains(entry.cpu)) {
-                    entry.llc = Some(id);
+                    entry.llc = Some(cache);
                 }
             }
         }
@@ -120,7 +125,7 @@ fn cpu_list(node: Node<'_, '_>, attribute: &str) -> CpuSet {
         .unwrap_or_default()
 }
 
-/// The CPUs of a node in a line of `numactl -H`: `node 0 cpus: 0 1 2 3`.
+/// The CPUs of a NUMA node in a line of `numactl -H`: `node 0 cpus: 0 1 2 3`.
 fn numa_node(line: &str) -> Option<impl Iterator<Item = CpuTopo>> {
     let (node, cpus) = line.strip_prefix("node ")?.split_once(" cpus:")?;
     let node = Some(node.parse().ok()?);
@@ -189,8 +194,8 @@ fn cores_by_order<'a>(nodes: impl Iterator<Item = &'a CpuSet>, threads: usize) -
         {
             return Vec::new();
         }
-        for at in 0..=length {
-            cores.push(ranges.iter().map(|(first, _)| first + at).collect());
+        for offset in 0..=length {
+            cores.push(ranges.iter().map(|(first, _)| first + offset).collect());
         }
     }
     cores
@@ -229,8 +234,8 @@ struct PrintedRow<'a> {
 
 impl<'a> PrintedRow<'a> {
     fn value(&self, title: &str) -> Option<&'a str> {
-        let at = self.titles.iter().position(|known| known == title)?;
-        self.values.get(at).copied()
+        let column = self.titles.iter().position(|known| known == title)?;
+        self.values.get(column).copied()
     }
 
     fn number(&self, title: &str) -> Option<u32> {
@@ -247,10 +252,9 @@ fn table(text: &str, found: &mut PrintedTopology) {
             titles = new;
             continue;
         }
-        let row = values(line);
         let row = PrintedRow {
             titles: &titles,
-            values: &row,
+            values: &values(line),
         };
         // CPUs that are offline have no core.
         let (Some(cpu), core @ Some(_)) = (row.number("cpu"), row.number("core")) else {

@@ -57,9 +57,11 @@ pub(super) struct EventReader {
     pub samples: u64,
     /// Samples that could not be read.
     pub broken: u64,
-    /// Lost events by records of losses, and by those that perf adds at the end (Linux 6.0) and
-    /// that count them again.
-    lost: [u64; 2],
+    /// Lost events, by `LOST` records.
+    lost: u64,
+    /// Lost events, by the records that perf adds at the end (Linux 6.0), which count them again.
+    lost_again: u64,
+    /// Events that are not counted yet: earlier ones may still come.
     waiting: Vec<PerfEvent>,
     /// The latest time of all rounds before the current one.
     settled: u64,
@@ -78,7 +80,8 @@ impl EventReader {
             comms: HashMap::default(),
             samples: 0,
             broken: 0,
-            lost: [0; 2],
+            lost: 0,
+            lost_again: 0,
             waiting: Vec::new(),
             settled: 0,
             latest: 0,
@@ -207,7 +210,8 @@ impl EventReader {
             return;
         };
         let time = record.timestamp().unwrap_or(self.latest);
-        let (account, count) = match record.parse() {
+        let known = self.lost.max(self.lost_again);
+        let (lost, count) = match record.parse() {
             Ok(EventRecord::Comm(comm)) => {
                 let name = kvm::sanitize(&String::from_utf8_lossy(&comm.name.as_slice()), 15);
                 if self.comms.len() < MAX_COMMS || self.comms.contains_key(&comm.tid) {
@@ -215,17 +219,19 @@ impl EventReader {
                 }
                 return;
             }
-            Ok(EventRecord::Lost(lost)) => (0, lost.count),
-            _ => (1, PartReader(body).u64().unwrap_or(0)),
+            Ok(EventRecord::Lost(record)) => (&mut self.lost, record.count),
+            _ => {
+                let count = PartReader(body).u64().unwrap_or(0);
+                (&mut self.lost_again, count)
+            }
         };
-        let known = self.lost[0].max(self.lost[1]);
-        self.lost[account] = self.lost[account].saturating_add(count);
-        let lost = self.lost[account].saturating_sub(known);
+        *lost = lost.saturating_add(count);
+        let kind = PerfEventKind::Lost(lost.saturating_sub(known));
         self.waiting.push(PerfEvent {
             time,
             tid: 0,
             pid: 0,
-            kind: PerfEventKind::Lost(lost),
+            kind,
         });
     }
 
@@ -234,8 +240,8 @@ impl EventReader {
         // The sort is stable and merges runs that are sorted already, one for each CPU; equal times
         // keep the file's order.
         self.waiting.sort_by_key(|event| event.time);
-        let n = self.waiting.partition_point(|event| event.time <= until);
-        for event in self.waiting.drain(..n) {
+        let end = self.waiting.partition_point(|event| event.time <= until);
+        for event in self.waiting.drain(..end) {
             self.counters.event(&event, &self.formats);
         }
     }

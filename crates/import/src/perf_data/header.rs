@@ -70,7 +70,7 @@ impl PerfDataHeader {
     }
 }
 
-/// Reads the values of a part one after the other.
+/// Reads the values of one part of the file, one after the other.
 #[derive(Debug)]
 pub(super) struct PartReader<'a>(pub &'a [u8]);
 
@@ -124,6 +124,8 @@ pub(super) fn read(file: &mut File) -> Result<PerfDataHeader, String> {
     let mut header = PerfDataHeader::default();
     let first_record = match words[..] {
         [_, size, ..] if size < FILE_HEADER => size.max(16),
+        // `struct perf_file_header`: magic, size, attribute size, then the position and size of the
+        // attributes, of the records and of the event types, and a bit for each further part.
         [
             _,
             _,
@@ -134,7 +136,7 @@ pub(super) fn read(file: &mut File) -> Result<PerfDataHeader, String> {
             data_size,
             _,
             _,
-            a,
+            parts,
             ..,
         ] => {
             if !(80..=4096).contains(&attr_size) || attrs_size / attr_size > MAX_ATTRS {
@@ -152,14 +154,14 @@ pub(super) fn read(file: &mut File) -> Result<PerfDataHeader, String> {
             header.data_len = Some(data_size).filter(|size| *size > 0);
             // The table of the parts follows the records, and the formats are the first part there
             // is.
-            if a >> Feature::TRACING_DATA.0 & 1 == 1 {
+            if parts >> Feature::TRACING_DATA.0 & 1 == 1 {
                 let table = data.saturating_add(data_size);
-                let place = bytes(file, table, 16).unwrap_or_default();
-                let mut place = PartReader(&place);
-                if let (Some(at), Some(size)) =
-                    (place.u64(), place.u64().filter(|size| *size <= MAX_FORMATS))
+                let entry = bytes(file, table, 16).unwrap_or_default();
+                let mut entry = PartReader(&entry);
+                if let Some(position) = entry.u64()
+                    && let Some(size) = entry.u64().filter(|size| *size <= MAX_FORMATS)
                 {
-                    header.formats = bytes(file, at, size);
+                    header.formats = bytes(file, position, size);
                 }
             }
             data
@@ -172,9 +174,9 @@ pub(super) fn read(file: &mut File) -> Result<PerfDataHeader, String> {
 }
 
 /// Bytes of the file; `None` if it ends before. The caller bounds their number.
-fn bytes(file: &mut File, at: u64, size: u64) -> Option<Vec<u8>> {
+fn bytes(file: &mut File, position: u64, size: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    file.seek(SeekFrom::Start(at)).ok()?;
+    file.seek(SeekFrom::Start(position)).ok()?;
     let read = file.take(size).read_to_end(&mut bytes).ok()?;
     if read as u64 == size {
         Some(bytes)
@@ -210,6 +212,7 @@ impl KernelFormats {
             }
             bytes.sized()?;
         }
+        // The formats of ftrace's own events.
         for _ in 0..bytes.u32()? {
             bytes.sized()?;
         }

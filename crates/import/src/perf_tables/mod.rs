@@ -64,8 +64,9 @@ struct PrintedRow {
 #[derive(Debug, Default)]
 struct PrintedTables {
     tables: Vec<PrintedTable>,
-    /// The vCPU and the process that they are restricted to.
+    /// The vCPU that they are restricted to.
     vcpu: Option<u32>,
+    /// The process that they are restricted to.
     pid: Option<i32>,
     /// `Lost events`.
     lost: u64,
@@ -90,33 +91,33 @@ pub(crate) fn begins(text: &str) -> bool {
 
 /// Reads a text.
 pub(crate) fn read(text: &str, files: &mut Files) {
-    let mut found = PrintedTables::default();
+    let mut printed = PrintedTables::default();
     for line in text.lines().take(MAX_LINES) {
         if let Some(line) = LINE.captures(line.trim()) {
-            found.line(&line);
+            printed.read_line(&line);
         }
     }
     if text.lines().nth(MAX_LINES).is_some() {
         files.note("it has more lines than any perf prints; the last ones are left out");
     }
-    let mut known = BTreeSet::new();
-    let all = found.tables.len();
+    let mut kinds = BTreeSet::new();
+    let all = printed.tables.len();
     // The frames of `live` have clocks. A second table of one kind would be of another measurement.
-    found
+    printed
         .tables
-        .retain(|table| table.clock.is_some() || known.insert(table.space));
-    if found.tables.len() < all {
+        .retain(|table| table.clock.is_some() || kinds.insert(table.space));
+    if printed.tables.len() < all {
         files.note("several tables of one kind are several measurements: the first is read");
     }
     let isa = guess_isa(
-        found
+        printed
             .tables
             .iter()
             .flat_map(|table| &table.rows)
             .filter_map(PrintedRow::reason),
     );
     let mut events = ThreadEvents::default();
-    for table in &found.tables {
+    for table in &printed.tables {
         events.merge(table.events(isa), MissingExtreme::Unknown);
         let sum = table.sum();
         if let Some(total) = table.total.filter(|total| *total != sum) {
@@ -125,22 +126,22 @@ pub(crate) fn read(text: &str, files: &mut Files) {
             ));
         }
     }
-    let mut guest = measured(found.pid);
-    match found.vcpu {
+    let mut guest = measured(printed.pid);
+    match printed.vcpu {
         Some(vcpu) => {
             guest.threads.push(vcpu_thread(vcpu));
             guest.threads[0].events = events;
         }
         None => guest.unattributed = events,
     }
-    files.count_events(0, found.lost, 0);
+    files.count_events(0, printed.lost, 0);
     files.has_tables = true;
-    files.table_seconds = found.seconds().or(files.table_seconds);
+    files.table_seconds = printed.seconds().or(files.table_seconds);
     files.measured.push(guest);
 }
 
 impl PrintedTables {
-    fn line(&mut self, line: &Captures<'_>) {
+    fn read_line(&mut self, line: &Captures<'_>) {
         if line.name("heading").is_some() {
             self.vcpu = self.vcpu.or(number(line, "vcpu"));
             self.pid = self.pid.or(number(line, "pid"));
@@ -213,7 +214,8 @@ fn row(line: &Captures<'_>, space: Option<Space>, code: Option<u32>) -> Option<P
         ..Timing::default()
     };
     if let Some(mean) = figure(line, "mean").map(|us| us * 1e3) {
-        let (n, total) = (count as f64, mean * count as f64);
+        let n = count as f64;
+        let total = mean * n;
         time.total_ns = Some(total.round() as u64);
         // perf prints 100 * sqrt(variance / n) / mean (tools/perf/util/stat.c); that gives the sum
         // of squares.
@@ -253,11 +255,10 @@ impl PrintedTable {
             }
             match &row.key {
                 RowKey::Address(space, address, direction) => {
-                    let (space, address, direction) = (*space, Some(*address), *direction);
                     events.accesses.push(AccessCell {
-                        space,
-                        address,
-                        direction,
+                        space: *space,
+                        address: Some(*address),
+                        direction: *direction,
                         time,
                         ..AccessCell::default()
                     });
