@@ -1,9 +1,11 @@
 //! Recordings: the file format, the recorder and the reader. `docs/session-format.md` describes the
 //! format for other readers.
 //!
-//! A file is append-only and consists of checksummed frames. Each sample is one frame, written as
-//! soon as it was taken: a recorder that is killed loses no earlier sample. Samples come in
-//! segments of at most `MAX_SEGMENT_SAMPLES`, each of which can be read without the others.
+//! A recording is one file, or several: its parts. A file is append-only and consists of
+//! checksummed frames. Each sample is one frame, written as soon as it was taken: a recorder that
+//! is killed loses no earlier sample. Samples come in segments of at most `MAX_SEGMENT_SAMPLES`,
+//! each of which can be read without the others. A run is what one recorder wrote: between two runs
+//! nothing was counted. A hole is a damaged stretch that a reader skips.
 
 mod format;
 mod kept;

@@ -27,6 +27,7 @@ pub struct RecordingFeed<F> {
     limits: Limits,
     kept: KeptSamples,
     recorder: Option<Recorder>,
+    /// Why the last attempt to begin, continue or end the recording failed.
     failure: Option<String>,
 }
 
@@ -76,7 +77,8 @@ impl<F> RecordingFeed<F> {
 
     fn record(&mut self, sample: &Sample) {
         if let Some(recorder) = &mut self.recorder {
-            let done = recorder.append((self.select)(sample).as_ref().unwrap_or(sample));
+            let selected = (self.select)(sample);
+            let done = recorder.append(selected.as_ref().unwrap_or(sample));
             self.failure = done.err().map(|e| format!("{e:#}"));
             if recorder.is_lost() {
                 self.recorder = None;

@@ -96,6 +96,7 @@ impl<'de> Visitor<'de> for Weight<'_> {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
+        // It may be a set of CPUs.
         self.take(if text.contains('-') {
             ELEMENT_BYTES
         } else {

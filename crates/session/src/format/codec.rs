@@ -86,6 +86,7 @@ fn from_start<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T> {
 /// Compresses the samples of one segment.
 pub struct SegmentWriter {
     stream: Encoder<'static, Vec<u8>>,
+    /// The latest facts of the host.
     host: Option<Arc<HostFacts>>,
     /// The latest facts of each guest.
     guests: HashMap<GuestId, WrittenFacts>,
@@ -93,7 +94,7 @@ pub struct SegmentWriter {
     pub facts: u32,
     /// The previous uncompressed sample: its memory serves the next.
     buffer: Vec<u8>,
-    /// Bytes taken in.
+    /// Bytes taken in, uncompressed.
     pub raw: usize,
     /// Samples taken in.
     pub samples: u32,
@@ -162,6 +163,7 @@ impl SegmentWriter {
             "a sample of {} bytes is larger than the format allows",
             bytes.len()
         );
+        // The facts, and the sample after them.
         bounds::check(&bytes)
             .and_then(bounds::check)
             .context("a sample is larger than the format allows")?;
@@ -183,11 +185,12 @@ fn same<T: PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
 pub struct SegmentReader {
     stream: Decoder<'static, Bounded>,
     host: Arc<HostFacts>,
+    /// All facts of guests in the segment so far, by their number.
     guests: Vec<Arc<DomainFacts>>,
     /// For each guest of the last sample, the number of its facts.
     numbers: Vec<u32>,
-    /// Where the sample begins in the bytes of its frame.
-    begin: usize,
+    /// Where the sample begins in the bytes of its frame: after the map of facts.
+    sample_begin: usize,
     /// Bytes taken in, uncompressed.
     raw: usize,
 }
@@ -202,7 +205,7 @@ impl SegmentReader {
             host: Arc::default(),
             guests: Vec::new(),
             numbers: Vec::new(),
-            begin: 0,
+            sample_begin: 0,
             raw: 0,
         })
     }
@@ -221,7 +224,7 @@ impl SegmentReader {
             .context("a sample does not decompress")?;
         let bytes = self.stream.get_ref().0.as_slice();
         self.raw += bytes.len();
-        self.begin = bytes.len() - bounds::check(bytes).context(DAMAGED_FACTS)?.len();
+        self.sample_begin = bytes.len() - bounds::check(bytes).context(DAMAGED_FACTS)?.len();
         let facts: FrameFacts<HostFacts, DomainFacts> = from_start(bytes).context(DAMAGED_FACTS)?;
         if let Some(mut host) = facts.host {
             host.normalise();
@@ -245,7 +248,7 @@ impl SegmentReader {
             .stream
             .get_ref()
             .0
-            .get(self.begin..)
+            .get(self.sample_begin..)
             .unwrap_or_default();
         bounds::check(bytes).context(DAMAGED_SAMPLE)?;
         let mut sample: Sample = from_start(bytes).context(DAMAGED_SAMPLE)?;

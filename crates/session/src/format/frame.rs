@@ -53,9 +53,10 @@ pub fn looks_like(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }
 
-fn number(bytes: &[u8], at: usize) -> u32 {
+/// The number of four bytes at `offset`.
+fn number(bytes: &[u8], offset: usize) -> u32 {
     bytes
-        .get(at..at + 4)
+        .get(offset..offset + 4)
         .and_then(|b| b.try_into().ok())
         .map_or(0, u32::from_le_bytes)
 }
@@ -91,7 +92,9 @@ pub fn seal(kind: FrameKind, mut payload: Vec<u8>) -> Result<Vec<u8>> {
         length <= MAX_PAYLOAD,
         "a frame of {length} bytes is longer than the format allows ({MAX_PAYLOAD})"
     );
-    payload[..4].copy_from_slice(&((length as u32) << 8 | kind as u32).to_le_bytes());
+    // The first byte is the kind, the next three are the length.
+    let word = (length as u32) << 8 | kind as u32;
+    payload[..4].copy_from_slice(&word.to_le_bytes());
     let crc = checksum(&payload[..4], &payload[HEAD_BYTES..]);
     payload[4..HEAD_BYTES].copy_from_slice(&crc.to_le_bytes());
     Ok(payload)
@@ -111,6 +114,7 @@ pub struct FrameHead {
     pub kind: FrameKind,
     /// Length of the payload.
     pub length: usize,
+    /// Kind and length as they are written.
     word: [u8; 4],
     crc: u32,
 }

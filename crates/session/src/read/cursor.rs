@@ -24,9 +24,9 @@ pub struct Cursor<'a> {
     session: Session,
     refreshed: Instant,
     describe: Option<DescribeSample<'a>>,
-    /// The segment that was read last, and where in it.
-    open: Option<Open>,
-    /// Segments that cannot be read to their end: part, segment.
+    /// The segment that was read last.
+    open: Option<OpenSegment>,
+    /// Segments that cannot be read to their end, by numbers of part and segment.
     broken: Vec<(usize, usize)>,
 }
 
@@ -34,15 +34,15 @@ pub struct Cursor<'a> {
 const MAX_SAMPLES_BEFORE: usize = 2000;
 
 /// A segment being read.
-struct Open {
+struct OpenSegment {
     /// Place of the next sample.
     next: Place,
-    /// Where its frame begins.
-    at: u64,
+    /// The byte of the file at which the next sample's frame begins.
+    offset: u64,
     reader: SegmentReader,
 }
 
-impl Open {
+impl OpenSegment {
     /// Decompresses the next sample, which has this number in its file; `None` if it is damaged.
     fn advance(&mut self, part: &PartReader, number: u32) -> Option<()> {
         let kind = if self.next.sample == 0 {
@@ -50,7 +50,7 @@ impl Open {
         } else {
             FrameKind::Next
         };
-        let frame = read_frame(&part.file, part.end, self.at).ok()?;
+        let frame = read_frame(&part.file, part.end, self.offset).ok()?;
         if frame.kind != kind {
             return None;
         }
@@ -59,7 +59,7 @@ impl Open {
             return None;
         }
         self.reader.advance(packed).ok()?;
-        self.at += frame.length();
+        self.offset += frame.length();
         self.next.sample += 1;
         Some(())
     }
@@ -211,23 +211,23 @@ impl<'a> Cursor<'a> {
     /// least that much before it. Where the clock was set back in between, it is the sample beyond.
     pub fn index_beside(&self, index: usize, ms: i64) -> usize {
         let to_ms = self.time_or_zero(index).saturating_add(ms);
-        let mut at = index;
+        let mut beside = index;
         if ms < 0 {
-            while at > 0 && self.time_or_zero(at) > to_ms {
-                at -= 1;
-                if self.time_or_zero(at) > self.time_or_zero(at + 1) {
+            while beside > 0 && self.time_or_zero(beside) > to_ms {
+                beside -= 1;
+                if self.time_or_zero(beside) > self.time_or_zero(beside + 1) {
                     break;
                 }
             }
         } else {
-            while at + 1 < self.len() && self.time_or_zero(at + 1) <= to_ms {
-                at += 1;
-                if self.time_or_zero(at) < self.time_or_zero(at - 1) {
+            while beside + 1 < self.len() && self.time_or_zero(beside + 1) <= to_ms {
+                beside += 1;
+                if self.time_or_zero(beside) < self.time_or_zero(beside - 1) {
                     break;
                 }
             }
         }
-        at
+        beside
     }
 
     fn time_or_zero(&self, index: usize) -> i64 {
@@ -237,12 +237,12 @@ impl<'a> Cursor<'a> {
     /// The first sample at or after a time, whose interval the time is in; the last when all are
     /// earlier.
     pub fn index_from(&self, time_ms: i64) -> usize {
-        let at = self.index_at(time_ms);
-        let before = self.time_ms(at).is_some_and(|ms| ms < time_ms);
-        if before {
-            (at + 1).min(self.len().saturating_sub(1))
+        let latest = self.index_at(time_ms);
+        let is_before = self.time_ms(latest).is_some_and(|ms| ms < time_ms);
+        if is_before {
+            (latest + 1).min(self.len().saturating_sub(1))
         } else {
-            at
+            latest
         }
     }
 
@@ -275,6 +275,7 @@ impl<'a> Cursor<'a> {
         let Some(before) = segment.checked_sub(1) else {
             return begin.run || !self.continues(part);
         };
+        // Numbers between the segments are of samples that are damaged.
         let end = reader.segments[before].number as usize + reader.samples_of(before);
         begin.run || end != begin.number as usize || self.broken.contains(&(part, before))
     }
@@ -294,15 +295,15 @@ impl<'a> Cursor<'a> {
 
     /// Opens the segment of a sample, unless it is open already.
     fn enter(&mut self, place: Place) -> Result<()> {
-        if let Some(Open { next, .. }) = &self.open {
+        if let Some(OpenSegment { next, .. }) = &self.open {
             let is_same = next.part == place.part && next.segment == place.segment;
             if is_same && next.sample <= place.sample {
                 return Ok(());
             }
         }
-        self.open = Some(Open {
+        self.open = Some(OpenSegment {
             next: Place { sample: 0, ..place },
-            at: self.session.segment(place).offset,
+            offset: self.session.segment(place).offset,
             reader: SegmentReader::new()?,
         });
         Ok(())
@@ -329,12 +330,12 @@ impl<'a> Cursor<'a> {
             return anyhow!("no such part");
         };
         let begin = reader.segments[place.segment].offset;
-        let at = open.map_or(begin, |open| open.at);
+        let offset = open.map_or(begin, |open| open.offset);
         if !self.broken.contains(&(place.part, place.segment)) {
             self.broken.push((place.part, place.segment));
             let samples = reader.samples_of(place.segment) as u32 - place.sample;
-            reader.holes.push(Hole { at, samples });
+            reader.holes.push(Hole { offset, samples });
         }
-        anyhow!("{} is damaged at byte {at}", path.display())
+        anyhow!("{} is damaged at byte {offset}", path.display())
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hole {
     /// Where the damaged bytes begin.
-    pub at: u64,
+    pub offset: u64,
     /// Samples lost with them.
     pub samples: u32,
 }
@@ -21,10 +21,10 @@ pub struct Hole {
 pub struct Segment {
     /// Byte of the file at which its first frame begins.
     pub offset: u64,
-    /// Samples before it in the file, damaged ones included.
+    /// Number of its first sample: the samples before it in the file, damaged ones included.
     pub number: u32,
-    /// Samples before it in the file that can be read.
-    pub first: usize,
+    /// Index of its first sample in [`PartReader::times`].
+    pub first_index: usize,
     /// Whether a run of the recorder begins with it: nothing was counted since the previous sample.
     pub run: bool,
 }
@@ -79,7 +79,7 @@ impl PartReader {
         match self.segments.last() {
             Some(last) => last
                 .number
-                .saturating_add((self.times.len() - last.first) as u32),
+                .saturating_add((self.times.len() - last.first_index) as u32),
             None => 0,
         }
     }
@@ -87,61 +87,65 @@ impl PartReader {
     /// The number of samples of a segment.
     pub fn samples_of(&self, segment: usize) -> usize {
         let next = self.segments.get(segment + 1);
-        next.map_or(self.times.len(), |next| next.first) - self.segments[segment].first
+        let end = next.map_or(self.times.len(), |next| next.first_index);
+        end - self.segments[segment].first_index
     }
 
     /// Looks for frames after the last known one. Returns whether there are any.
     pub fn refresh(&mut self) -> bool {
         self.length = self.file.metadata().map_or(self.length, |m| m.len());
         let before = self.end;
-        let mut at = self.end;
-        let mut damaged = None;
+        let mut offset = self.end;
+        let mut damage_begin = None;
         let mut tries = MAX_TRIES;
         self.stop = loop {
-            let end = match read_frame(&self.file, self.length, at) {
-                Ok(frame) if self.take(at, &frame, &mut damaged) => {
-                    at += frame.length();
-                    self.end = at;
+            let stop = match read_frame(&self.file, self.length, offset) {
+                Ok(frame) if self.note_frame(offset, &frame, &mut damage_begin) => {
+                    offset += frame.length();
+                    self.end = offset;
                     continue;
                 }
                 Ok(_) => End::Damaged,
                 Err(End::Whole) => break End::Whole,
-                Err(end) => end,
+                Err(stop) => stop,
             };
-            let Some(next) = find_segment(&self.file, at + 1..self.length, &mut tries) else {
-                break end;
+            let Some(next) = find_segment(&self.file, offset + 1..self.length, &mut tries) else {
+                break stop;
             };
-            damaged.get_or_insert(self.end);
-            at = next;
+            damage_begin.get_or_insert(self.end);
+            offset = next;
         };
         self.end > before
     }
 
-    /// Notes a frame; false if it cannot follow the previous ones. `damaged` is where damage before
-    /// it begins.
-    fn take(&mut self, at: u64, frame: &Frame, damaged: &mut Option<u64>) -> bool {
+    /// Notes the frame at `offset`; false if it cannot follow the previous ones. `damage_begin` is
+    /// where damage before it begins; the first frame of a segment ends the damage.
+    fn note_frame(&mut self, offset: u64, frame: &Frame, damage_begin: &mut Option<u64>) -> bool {
         if matches!(frame.kind, FrameKind::Header | FrameKind::Index) {
             return true;
         }
         let Some((stamp, _)) = Stamp::split(frame.kind, &frame.payload) else {
             return false;
         };
-        let Some(samples) = stamp.number.checked_sub(self.next_number()) else {
+        let Some(missing) = stamp.number.checked_sub(self.next_number()) else {
             return false;
         };
         if frame.kind == FrameKind::First {
-            if let Some(at) = damaged.take() {
-                self.holes.push(Hole { at, samples });
-            } else if samples > 0 {
+            if let Some(begin) = damage_begin.take() {
+                self.holes.push(Hole {
+                    offset: begin,
+                    samples: missing,
+                });
+            } else if missing > 0 {
                 return false;
             }
             self.segments.push(Segment {
-                offset: at,
+                offset,
                 number: stamp.number,
-                first: self.times.len(),
+                first_index: self.times.len(),
                 run: stamp.run,
             });
-        } else if samples > 0 || self.segments.is_empty() {
+        } else if missing > 0 || self.segments.is_empty() {
             return false;
         }
         self.times.push(stamp.time_ms);

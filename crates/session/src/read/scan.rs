@@ -39,15 +39,16 @@ impl Frame {
     }
 }
 
-/// The frame that begins at `at`; the error says why there is none.
-pub fn read_frame(file: &File, length: u64, at: u64) -> Result<Frame, End> {
-    let left = length.saturating_sub(at);
+/// The frame that begins at byte `offset` of a file of this length; the error says why there is
+/// none.
+pub fn read_frame(file: &File, length: u64, offset: u64) -> Result<Frame, End> {
+    let left = length.saturating_sub(offset);
     if left == 0 {
         return Err(End::Whole);
     }
     let mut head = [0; HEAD_BYTES];
     let n = HEAD_BYTES.min(left as usize);
-    file.read_exact_at(&mut head[..n], at)
+    file.read_exact_at(&mut head[..n], offset)
         .map_err(|_| End::Unreadable)?;
     if n < HEAD_BYTES {
         // A frame begins with its kind: what cannot be one was not cut, but damaged.
@@ -62,7 +63,7 @@ pub fn read_frame(file: &File, length: u64, at: u64) -> Result<Frame, End> {
         return Err(End::Cut);
     }
     let mut payload = vec![0; head.length];
-    file.read_exact_at(&mut payload, at + HEAD_BYTES as u64)
+    file.read_exact_at(&mut payload, offset + HEAD_BYTES as u64)
         .map_err(|_| End::Unreadable)?;
     if head.fits(&payload) {
         Ok(Frame {
@@ -75,7 +76,7 @@ pub fn read_frame(file: &File, length: u64, at: u64) -> Result<Frame, End> {
 }
 
 /// Where the first whole segment of a stretch of the file begins. The search and each false mark
-/// count in `tries`.
+/// take one from `tries`; without any left nothing is found.
 pub fn find_segment(file: &File, stretch: Range<u64>, tries: &mut usize) -> Option<u64> {
     *tries = tries.checked_sub(1)?;
     for from in stretch.clone().step_by(BLOCK_BYTES) {
@@ -90,9 +91,9 @@ pub fn find_segment(file: &File, stretch: Range<u64>, tries: &mut usize) -> Opti
             if mark < stretch.start + HEAD_BYTES as u64 {
                 continue;
             }
-            let at = mark - HEAD_BYTES as u64;
-            if read_frame(file, stretch.end, at).is_ok() {
-                return Some(at);
+            let begin = mark - HEAD_BYTES as u64;
+            if read_frame(file, stretch.end, begin).is_ok() {
+                return Some(begin);
             }
             *tries = tries.checked_sub(1)?;
         }

@@ -101,7 +101,7 @@ impl Session {
                 sentences.push(format!(
                     "{} is damaged at byte {}: samples missing: {}",
                     path.display(),
-                    hole.at,
+                    hole.offset,
                     hole.samples
                 ));
             }
@@ -114,7 +114,7 @@ impl Session {
         }
     }
 
-    /// The part that a sample is in, and its number there.
+    /// The number of the part that a sample is in, and its index in that part.
     fn part_of(&self, mut index: usize) -> Option<(usize, usize)> {
         for (number, part) in self.parts.iter().enumerate() {
             let samples = part.reader.times.len();
@@ -141,11 +141,11 @@ impl Session {
     pub(super) fn place(&self, index: usize) -> Option<Place> {
         let (part, index) = self.part_of(index)?;
         let segments = &self.parts[part].reader.segments;
-        let segment = segments.partition_point(|segment| segment.first <= index) - 1;
+        let segment = segments.partition_point(|segment| segment.first_index <= index) - 1;
         Some(Place {
             part,
             segment,
-            sample: (index - segments[segment].first) as u32,
+            sample: (index - segments[segment].first_index) as u32,
         })
     }
 }
@@ -153,11 +153,11 @@ impl Session {
 /// Where a sample is in a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Number of the file.
+    /// Number of the part.
     pub part: usize,
-    /// Number of the segment in it.
+    /// Number of the segment in the part.
     pub segment: usize,
-    /// Number of the sample in that.
+    /// Number of the sample in the segment.
     pub sample: u32,
 }
 

@@ -50,7 +50,7 @@ fn damage_after_the_file_was_opened_is_skipped_when_it_is_read() {
     assert_eq!(read, [0, 1, 2, 3, 4, 5, 10, 11, 12, 13, 14]);
     assert!(cursor.begins_run(10));
     let hole = Hole {
-        at: damaged as u64,
+        offset: damaged as u64,
         samples: 4,
     };
     assert_eq!(cursor.session().parts[0].reader.holes, [hole]);

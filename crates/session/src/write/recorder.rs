@@ -151,16 +151,17 @@ impl Recorder {
     }
 
     fn part_is_full(&self, now: &Sample) -> bool {
-        let long = self
+        let is_large = self
             .limits
             .size
-            .is_some_and(|s| self.writer.end >= s / u64::from(PARTS_PER_LIMIT));
+            .is_some_and(|size| self.writer.end >= size / u64::from(PARTS_PER_LIMIT));
         // By the wall clock, which also knows the age of a part that an earlier recorder began. A
         // clock that was set back begins a part too, or that would grow until it is as late again.
         let first_ms = self.writer.first_ms.unwrap_or(now.time_ms);
         let age = Duration::from_millis(now.time_ms.abs_diff(first_ms));
-        let old = self.limits.age.is_some_and(|a| age >= a / PARTS_PER_LIMIT);
-        self.writer.samples > 0 && (long || old)
+        let limit = self.limits.age;
+        let is_old = limit.is_some_and(|limit| age >= limit / PARTS_PER_LIMIT);
+        self.writer.samples > 0 && (is_large || is_old)
     }
 
     /// Closes the part, begins the next, and deletes what is beyond the limits.
@@ -168,10 +169,12 @@ impl Recorder {
         self.writer.close()?;
         let file = rotation::rotate(&self.path)
             .with_context(|| format!("cannot begin the next part of {}", self.path.display()))?;
+        // The run goes on in the new part.
         let run = self.writer.run;
         self.writer = PartWriter::new(file);
         self.has_header = false;
         self.writer.run = run;
+        // The new part may become as large as a part may be.
         let room = self.limits.size.map(|s| s - s / u64::from(PARTS_PER_LIMIT));
         rotation::delete_old(&self.path, &self.header.recording, room, self.limits.age);
         Ok(())

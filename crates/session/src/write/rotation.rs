@@ -203,10 +203,10 @@ pub fn delete_old(path: &Path, recording: &str, room: Option<u64>, age: Option<D
         };
         let Ok(meta) = file.metadata() else { break };
         sum += meta.len();
-        let aged = meta.modified().ok().and_then(|m| m.elapsed().ok());
-        let over =
-            room.is_some_and(|r| sum > r) || age.is_some_and(|a| aged.is_some_and(|t| t > a));
-        if over && recording_of(&file).is_some_and(|r| r == recording) {
+        let written_ago = meta.modified().ok().and_then(|m| m.elapsed().ok());
+        let is_old = age.is_some_and(|age| written_ago.is_some_and(|ago| ago > age));
+        let is_over = is_old || room.is_some_and(|room| sum > room);
+        if is_over && recording_of(&file).is_some_and(|r| r == recording) {
             // One that cannot be removed now is tried again with the next part.
             let _ = fs::remove_file(&part);
         }
