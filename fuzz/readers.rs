@@ -150,7 +150,7 @@ fn report(input: &[u8]) {
         model: &judged.model,
         findings: &judged.report,
         source: imported.source,
-        domains: &domains,
+        filter: &domains,
     };
     text::report(&view, COLUMNS);
     json::line(&view).expect("JSON");

@@ -60,7 +60,7 @@ impl<'a> BatchPrinter<'a> {
             model,
             findings: report,
             source: self.source,
-            domains: &self.settings.domains,
+            filter: &self.settings.domains,
         };
         if self.printed == 0 && self.args.json {
             // Text has it above each table.

@@ -39,7 +39,7 @@ pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
         model: &model,
         findings: &report,
         source: "live",
-        domains: &settings.domains,
+        filter: &settings.domains,
     };
     if args.json {
         say_unmatched(&view);
@@ -112,7 +112,7 @@ fn text_of(view: &View<'_>) -> String {
 
 fn status(view: &View<'_>) -> u8 {
     // A selected guest that does not run cannot be judged.
-    if !view.domains.patterns.is_empty() && view.guests().next().is_none() {
+    if !view.filter.patterns.is_empty() && view.guests().next().is_none() {
         return COULD_NOT_LOOK;
     }
     let status = match view.selected_findings().map(|f| f.severity).max() {
@@ -123,7 +123,7 @@ fn status(view: &View<'_>) -> u8 {
     // Guests that were seen too short may have findings later; so may those that could not be seen,
     // unless the selected guests were seen.
     let is_young = view.selected_watching().next().is_some();
-    let is_blind = view.model.unseen_processes().is_some() && view.domains.patterns.is_empty();
+    let is_blind = view.model.unseen_processes().is_some() && view.filter.patterns.is_empty();
     if status == 0 && (is_young || is_blind) {
         COULD_NOT_LOOK
     } else {
@@ -160,7 +160,7 @@ mod tests {
             model: &seen.model,
             findings: &seen.report,
             source: "live",
-            domains: &settings.domains,
+            filter: &settings.domains,
         })
     }
 

@@ -226,7 +226,7 @@ fn say(message: &str) {
 /// Reports on stderr which `--domain` patterns match nothing; JSON has them as sources.
 fn say_unmatched(view: &::report::View<'_>) {
     for s in view
-        .domains
+        .filter
         .unmatched(view.model.domains.iter().map(|d| &*d.facts))
     {
         say(&s.sentence());

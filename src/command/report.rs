@@ -27,7 +27,7 @@ impl JudgedInput {
             model: &self.interval.model,
             findings: &self.interval.report,
             source: self.source,
-            domains: &settings.domains,
+            filter: &settings.domains,
         }
     }
 }

@@ -27,7 +27,7 @@ fn line(now: &Sample, before: &Sample) -> String {
         model: &model,
         findings: &findings,
         source: "live",
-        domains: &DomainFilter::default(),
+        filter: &DomainFilter::default(),
     })
     .unwrap()
 }

@@ -32,7 +32,7 @@ fn view<'a>(judged: &'a JudgedInterval, domains: &'a DomainFilter) -> View<'a> {
         model: &judged.model,
         findings: &judged.report,
         source: "text",
-        domains,
+        filter: domains,
     }
 }
 

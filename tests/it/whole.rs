@@ -124,7 +124,7 @@ fn view<'a>(interval: &'a JudgedInterval, domains: &'a DomainFilter) -> View<'a>
         model: &interval.model,
         findings: &interval.report,
         source: "session",
-        domains,
+        filter: domains,
     }
 }
 

@@ -28,37 +28,36 @@ pub struct View<'a> {
     pub findings: &'a lint::Report,
     /// Kind of input: `live`, `session`, `perf.data` or `text`.
     pub source: &'a str,
-    /// The selected guests.
-    pub domains: &'a DomainFilter,
+    /// What selects the guests.
+    pub filter: &'a DomainFilter,
 }
 
 impl<'a> View<'a> {
     /// The selected guests, in the model's order.
     pub fn guests(&self) -> impl Iterator<Item = &'a DomainModel> + use<'a> {
-        self.domains.guests(self.model)
+        self.filter.guests(self.model)
     }
 
     /// The findings about the host and the selected guests, worst first.
     pub fn selected_findings(&self) -> impl Iterator<Item = &'a lint::Finding> + use<'a> {
-        self.domains.findings(self.model, self.findings).into_iter()
+        self.filter.findings(self.model, self.findings).into_iter()
     }
 
-    /// The rules that could not be judged for the host and the selected guests.
+    /// What could not be judged, of the host and the selected guests.
     pub fn selected_cannot_tell(&self) -> impl Iterator<Item = &'a lint::CannotTell> + use<'a> {
         let all = self.findings.cannot_tell.iter();
-        all.filter(|about| self.domains.is_about(self.model, about.domain.as_ref()))
+        all.filter(|about| self.filter.is_about(self.model, about.domain.as_ref()))
     }
 
-    /// The guests and rules of which not enough has been seen, for the host and the selected
-    /// guests.
+    /// What has not been watched for long enough to be judged, of the host and the selected guests.
     pub fn selected_watching(&self) -> impl Iterator<Item = &'a lint::StillWatched> + use<'a> {
         let all = self.findings.watching.iter();
-        all.filter(|about| self.domains.is_about(self.model, about.domain.as_ref()))
+        all.filter(|about| self.filter.is_about(self.model, about.domain.as_ref()))
     }
 
     /// The sources, and an entry for each pattern that matches no guest.
     pub fn sources(&self) -> Vec<SourceStatus> {
-        self.domains.sources(self.model)
+        self.filter.sources(self.model)
     }
 }
 

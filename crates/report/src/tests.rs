@@ -243,7 +243,7 @@ fn json_keys_keep_their_order() {
         model: &model,
         findings: &findings,
         source: "live",
-        domains: &DomainFilter::default(),
+        filter: &DomainFilter::default(),
     };
     let line = json::line(&view).unwrap();
     assert!(!line.contains('\n'));
@@ -308,7 +308,7 @@ fn the_vcpus_rows_follow_the_guests_row() {
         model: &model,
         findings: &findings,
         source: "live",
-        domains: &all,
+        filter: &all,
     });
     for d in &document.domains {
         for table in d.exits.chunk_by(|_, next| next.vcpu.is_some()) {
@@ -343,7 +343,7 @@ fn unknown_values_are_null() {
         model: &model,
         findings: &findings,
         source: "live",
-        domains: &all,
+        filter: &all,
     })
     .unwrap();
     let value: Value = serde_json::from_str(&line).unwrap();
@@ -366,7 +366,7 @@ fn unknown_values_are_null() {
             model: &model,
             findings: &findings,
             source: "live",
-            domains: &all,
+            filter: &all,
         };
         assert_eq!(
             serde_json::from_str::<Value>(&json::line(&view).unwrap()).unwrap()["host"]["tasks"],
@@ -401,7 +401,7 @@ fn only_selected_guests_are_shown() {
         model: &model,
         findings: &findings,
         source: "live",
-        domains: &domains,
+        filter: &domains,
     };
     let document = JsonDocument::new(&view);
     assert_eq!(
@@ -474,7 +474,7 @@ fn text_of_an_interval() {
                 model: &model,
                 findings: &findings,
                 source: "live",
-                domains: &all,
+                filter: &all,
             },
             &[],
             COLUMNS,
@@ -490,7 +490,7 @@ fn text_of_an_interval() {
                 model: &model,
                 findings: &findings,
                 source: "live",
-                domains: &one,
+                filter: &one,
             },
             &[],
             COLUMNS,
@@ -500,7 +500,7 @@ fn text_of_an_interval() {
         model: &model,
         findings: &findings,
         source: "live",
-        domains: &one,
+        filter: &one,
     };
     let quiet = SourceStatus::missing(SourceId::KvmStats, "gone", "look");
     let model = Model {
@@ -523,7 +523,7 @@ fn text_of_an_interval() {
             model: &empty,
             findings: &none,
             source: "live",
-            domains: &all,
+            filter: &all,
         },
         &[],
         COLUMNS,
@@ -539,7 +539,7 @@ fn text_of_an_interval() {
             model: &empty,
             findings: &none,
             source: "live",
-            domains: &all,
+            filter: &all,
         },
         &[],
         COLUMNS,
@@ -562,7 +562,7 @@ fn text_of_a_report() {
                 model: &model,
                 findings: &findings,
                 source: "session",
-                domains: &all,
+                filter: &all,
             },
             COLUMNS,
         )),
@@ -589,7 +589,7 @@ fn hostile_names_stay_harmless() {
         model: &model,
         findings: &findings,
         source: "live",
-        domains: &all,
+        filter: &all,
     };
     for text in [
         text::interval(&view, &[], COLUMNS),
@@ -635,7 +635,7 @@ fn compare(before: &Model, after: &Model, old: &Report, new: &Report) -> diff::D
         model,
         findings,
         source: "session",
-        domains: &all,
+        filter: &all,
     };
     diff::compare(&view(before, old), &view(after, new))
 }
@@ -782,7 +782,7 @@ fn a_comparison_says_the_kinds_of_input() {
         model,
         findings: &none,
         source,
-        domains: &domains,
+        filter: &domains,
     };
     let d = diff::compare(&view(&recorded, "session"), &view(&table, "text"));
     assert_eq!(
@@ -926,7 +926,7 @@ fn prose_keeps_to_the_terminal_and_commands_stay_whole() {
         model: &model,
         findings: &findings,
         source: "live",
-        domains: &all,
+        filter: &all,
     };
     let host = judge::lint::plan(&model, &options);
     let changed = compare(

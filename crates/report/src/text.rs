@@ -46,7 +46,7 @@ pub fn interval(view: &View<'_>, reported: &[SourceStatus], columns: usize) -> S
     } else {
         out.push_str(&domains(&guests, view.model));
     }
-    if guests.len() <= DETAILED || !view.domains.patterns.is_empty() {
+    if guests.len() <= DETAILED || !view.filter.patterns.is_empty() {
         for d in &guests {
             let details = details(d, BRIEF);
             if guests.len() > 1 && !details.is_empty() {

@@ -71,7 +71,7 @@ pub fn run(args: &ExportArgs, settings: &Settings) -> anyhow::Result<u8> {
                 model,
                 findings,
                 source: "live",
-                domains: &settings.domains,
+                filter: &settings.domains,
             });
             checked_patterns = true;
         }

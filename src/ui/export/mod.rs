@@ -93,12 +93,12 @@ fn document(state: &AppState) -> Option<JsonDocument> {
         "session"
     };
     let model = state.model.as_ref()?;
-    let domains = &DomainFilter::default();
+    let filter = &DomainFilter::default();
     let mut document = JsonDocument::new(&report::View {
         model,
         findings: &state.report,
         source,
-        domains,
+        filter,
     });
     let shown = guests(state);
     document.domains.retain(|d| {

@@ -290,7 +290,7 @@ mod tests {
                 model,
                 findings: &lint::Report::default(),
                 source: "live",
-                domains: &all,
+                filter: &all,
             };
             let json = JsonDocument::new(&view);
             let (mut findings, mut parts) = (0, 0);

@@ -30,7 +30,7 @@ fn view<'a>(interval: &'a JudgedInterval, all: &'a DomainFilter) -> View<'a> {
         model: &interval.model,
         findings: &interval.report,
         source: "session",
-        domains: all,
+        filter: all,
     }
 }
 
