@@ -1,6 +1,6 @@
-//! The series of one chart, and the charts of one owner: the host or a guest.
+//! The lines of one chart, and the charts of one owner: the host or a guest.
 
-use super::tracks::Track;
+use super::tracks::{Moment, Track};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub(super) enum Chart {
 }
 
 impl Chart {
-    /// Whether a series that an interval lacks was 0 in it: tables have rows only for what
+    /// Whether a line that an interval lacks was 0 in it: tables have rows only for what
     /// happened.
     const fn absent_is_zero(self) -> bool {
         matches!(self, Self::Exits | Self::Devices)
@@ -38,71 +38,82 @@ impl Chart {
     }
 }
 
-/// Name of the series that sums up those that are not drawn.
+/// Name of the line that sums up those that are not drawn.
 pub(super) const OTHER: &str = "other";
-/// Limit of the characters of a series' name.
+/// Limit of the characters of a line's name.
 const MAX_NAME: usize = 64;
-/// Limit of the series of a chart; what comes later is added up.
-const MAX_SERIES: usize = 32;
+/// Limit of the lines of a chart; what comes later is added up.
+const MAX_CHART_LINES: usize = 32;
 
-/// The series of one chart.
+/// One line of a chart.
+#[derive(Debug, Default)]
+pub(super) struct ChartLine {
+    pub name: String,
+    pub track: Track,
+}
+
+/// The lines of one chart.
 #[derive(Debug, Default)]
 pub(super) struct ChartTracks {
-    /// Named series, in the order in which they came.
-    pub lines: Vec<(String, Track)>,
+    /// In the order in which they came.
+    pub lines: Vec<ChartLine>,
     /// The seconds in which there would have been a row for whatever happened.
     measured: Track,
 }
 
 impl ChartTracks {
-    /// Adds the values of an interval: its slot and its length in seconds.
+    /// Adds the values of an interval, each with the name of its line.
     pub fn add<N: Into<String>>(
         &mut self,
-        (slot, seconds): (usize, f64),
+        moment: Moment,
         values: impl IntoIterator<Item = (N, f64)>,
     ) {
+        let Moment { slot, seconds } = moment;
         self.measured.add(slot, 0.0, seconds);
         let mut other = 0.0;
         for (name, value) in values {
             let name: String = name.into().chars().take(MAX_NAME).collect();
-            if self.lines.len() < MAX_SERIES || self.lines.iter().any(|(known, _)| *known == name) {
-                self.line(&name).add(slot, value, seconds);
+            if self.lines.len() < MAX_CHART_LINES || self.lines.iter().any(|line| line.name == name)
+            {
+                self.track(&name).add(slot, value, seconds);
             } else {
                 other += value;
             }
         }
         if other > 0.0 {
-            self.line(OTHER).add(slot, other, seconds);
+            self.track(OTHER).add(slot, other, seconds);
         }
     }
 
-    /// The series of this name.
-    fn line(&mut self, name: &str) -> &mut Track {
-        let place = self
-            .lines
-            .iter()
-            .position(|(n, _)| n == name)
-            .unwrap_or_else(|| {
-                self.lines.push((name.to_string(), Track::default()));
-                self.lines.len() - 1
+    /// The track of the line of this name, which is made when it is first asked for.
+    fn track(&mut self, name: &str) -> &mut Track {
+        let known = self.lines.iter().position(|line| line.name == name);
+        let index = known.unwrap_or(self.lines.len());
+        if known.is_none() {
+            self.lines.push(ChartLine {
+                name: name.to_string(),
+                track: Track::default(),
             });
-        &mut self.lines[place].1
+        }
+        &mut self.lines[index].track
     }
 
-    /// Keeps the `most` largest series, largest first, and adds up the others.
+    /// Keeps the `most` largest lines, largest first, and adds up the others.
     fn keep_largest(&mut self, most: usize) {
-        for (_, track) in &mut self.lines {
-            track.fill(&self.measured);
+        for line in &mut self.lines {
+            line.track.fill(&self.measured);
         }
-        self.lines
-            .sort_by(|(a, x), (b, y)| y.total.total_cmp(&x.total).then(a.cmp(b)));
-        let (mut rest, mut named): (Vec<_>, Vec<_>) = std::mem::take(&mut self.lines)
+        self.lines.sort_by(|a, b| {
+            let by_size = b.track.total.total_cmp(&a.track.total);
+            by_size.then(a.name.cmp(&b.name))
+        });
+        let (mut small, mut named): (Vec<_>, Vec<_>) = std::mem::take(&mut self.lines)
             .into_iter()
-            .partition(|(name, _)| name == OTHER);
-        rest.extend(named.split_off(most.min(named.len())));
+            .partition(|line| line.name == OTHER);
+        small.extend(named.split_off(most.min(named.len())));
         self.lines = named;
-        for (_, track) in rest {
-            self.line(OTHER).add_track(&track);
+        for line in small {
+            self.track(OTHER).add_track(&line.track);
         }
     }
 }
@@ -119,12 +130,12 @@ impl OwnerTracks {
         self.charts.entry(chart).or_default()
     }
 
-    /// Number of series.
+    /// Number of tracks: those of the lines, and the `measured` of each chart.
     pub fn count(&self) -> usize {
         self.charts.values().map(|c| c.lines.len() + 1).sum()
     }
 
-    /// Keeps the largest series of charts of rows, and the charts that have a series.
+    /// Keeps the largest lines of charts of rows, and the charts that have a line.
     pub fn keep_largest(&mut self, most: usize) {
         for (chart, tracks) in &mut self.charts {
             if chart.absent_is_zero() {
@@ -137,8 +148,10 @@ impl OwnerTracks {
     /// Joins slots as their axis did.
     pub fn halve(&mut self) {
         for c in self.charts.values_mut() {
-            let lines = c.lines.iter_mut().map(|(_, track)| track);
-            lines.chain([&mut c.measured]).for_each(Track::halve);
+            c.measured.halve();
+            for line in &mut c.lines {
+                line.track.halve();
+            }
         }
     }
 }
@@ -148,29 +161,33 @@ mod tests {
     use super::super::tracks::TrackCell;
     use super::*;
 
+    fn second(slot: usize) -> Moment {
+        Moment { slot, seconds: 1.0 }
+    }
+
     #[test]
     fn what_does_not_happen_is_zero_and_small_rows_are_added_up() {
         let mut owner = OwnerTracks::default();
-        owner.chart(Chart::Exits).add((0, 1.0), [("A", 1.0)]);
+        owner.chart(Chart::Exits).add(second(0), [("A", 1.0)]);
         owner
             .chart(Chart::Exits)
-            .add((1, 1.0), [("A", 1.0), ("B", 10.0), ("C", 2.0)]);
+            .add(second(1), [("A", 1.0), ("B", 10.0), ("C", 2.0)]);
         owner.keep_largest(1);
         let lines = &owner.chart(Chart::Exits).lines;
         let values = |i: usize| {
             lines[i]
-                .1
+                .track
                 .cells
                 .iter()
                 .map(TrackCell::mean)
                 .collect::<Vec<_>>()
         };
         assert_eq!(
-            (lines[0].0.as_str(), values(0)),
+            (lines[0].name.as_str(), values(0)),
             ("B", vec![Some(0.0), Some(10.0)])
         );
         assert_eq!(
-            (lines[1].0.as_str(), values(1)),
+            (lines[1].name.as_str(), values(1)),
             (OTHER, vec![Some(1.0), Some(3.0)])
         );
     }
@@ -184,20 +201,20 @@ mod tests {
         for slot in 0..3 {
             owner
                 .chart(Chart::Devices)
-                .add((slot, 1.0), names.iter().map(|n| (n.as_str(), 1.0)));
+                .add(second(slot), names.iter().map(|n| (n.as_str(), 1.0)));
         }
-        assert_eq!(owner.chart(Chart::Devices).lines.len(), MAX_SERIES + 1);
+        assert_eq!(owner.chart(Chart::Devices).lines.len(), MAX_CHART_LINES + 1);
         let all: f64 = owner
             .chart(Chart::Devices)
             .lines
             .iter()
-            .map(|(_, t)| t.total)
+            .map(|line| line.track.total)
             .sum();
         assert_eq!(all as u64, 3000);
         owner
             .chart(Chart::DiskTime)
-            .add((0, 1.0), names.iter().map(|n| (n.as_str(), 1.0)));
-        assert!(owner.chart(Chart::DiskTime).lines.len() <= MAX_SERIES + 1);
+            .add(second(0), names.iter().map(|n| (n.as_str(), 1.0)));
+        assert!(owner.chart(Chart::DiskTime).lines.len() <= MAX_CHART_LINES + 1);
     }
 
     #[test]
@@ -206,32 +223,32 @@ mod tests {
         let early: Vec<String> = (0..20).map(|i| format!("firmware {i}")).collect();
         owner
             .chart(Chart::Devices)
-            .add((0, 1.0), early.iter().map(|n| (n.as_str(), 1.0)));
+            .add(second(0), early.iter().map(|n| (n.as_str(), 1.0)));
         owner
             .chart(Chart::Devices)
-            .add((1, 1.0), [("acpi-tmr", 700.0), ("firmware 19", 0.5)]);
+            .add(second(1), [("acpi-tmr", 700.0), ("firmware 19", 0.5)]);
         owner
             .chart(Chart::Devices)
-            .add((2, 1.0), [("acpi-tmr", 700.0)]);
+            .add(second(2), [("acpi-tmr", 700.0)]);
         owner.keep_largest(6);
         let lines = &owner.chart(Chart::Devices).lines;
         assert_eq!(
-            (lines[0].0.as_str(), lines[0].1.total),
+            (lines[0].name.as_str(), lines[0].track.total),
             ("acpi-tmr", 1400.0)
         );
-        assert!((lines.iter().map(|(_, t)| t.total).sum::<f64>() - 1420.5).abs() < 1e-9);
+        assert!((lines.iter().map(|line| line.track.total).sum::<f64>() - 1420.5).abs() < 1e-9);
         assert!(lines.len() <= 7);
     }
 
     #[test]
     fn a_value_that_was_not_measured_stays_unknown() {
         let mut owner = OwnerTracks::default();
-        owner.chart(Chart::Cpu).add((0, 1.0), [("usr", 1.0)]);
+        owner.chart(Chart::Cpu).add(second(0), [("usr", 1.0)]);
         owner
             .chart(Chart::Cpu)
-            .add((1, 1.0), [("usr", 1.0), ("wait", 2.0)]);
+            .add(second(1), [("usr", 1.0), ("wait", 2.0)]);
         owner.keep_largest(8);
-        let wait = &owner.chart(Chart::Cpu).lines[1].1;
+        let wait = &owner.chart(Chart::Cpu).lines[1].track;
         assert_eq!(
             wait.cells.iter().map(TrackCell::mean).collect::<Vec<_>>(),
             [None, Some(2.0)]

@@ -6,6 +6,12 @@
 //! scripts and styles by their hashes and no request at all. Names in it are hostile text: as data
 //! in a script element nothing of them is markup, and the scripts only ever set the text of
 //! elements.
+//!
+//! An owner is the host or a guest. It has a chart of each kind of figure, and a chart has lines:
+//! a name with a track, its values over time. The intervals of a recording share the slots of one
+//! time axis; a track has a cell for each slot. Where memory or the page has no room, neighbouring
+//! slots are joined, and the small lines of a chart are added up. A span is the time in which a
+//! finding held.
 
 mod charts;
 mod page;

@@ -1,9 +1,9 @@
 //! Puts the page together: style, scripts and data in one file that loads nothing.
 
-use super::charts::{Chart, OTHER, OwnerTracks};
+use super::charts::{Chart, ChartLine, OTHER, OwnerTracks};
 use super::spans::FindingSpan;
 use super::timeline::{FollowedGuest, TimelineBuilder};
-use super::tracks::{TimeAxis, Track, TrackCell};
+use super::tracks::{TimeAxis, TrackCell};
 use crate::document::{JsonDocument, JsonDomain};
 use crate::table::COLUMNS;
 use crate::{View, json as documents, text};
@@ -60,7 +60,7 @@ pub fn page(
         let data = embedded(&documents::text(&page_data(
             view, &timeline, input, &notes,
         ))?);
-        if data.len() <= room || !timeline.thin() {
+        if data.len() <= room || !timeline.try_halve() {
             break (data, notes);
         }
     };
@@ -75,12 +75,12 @@ pub fn page(
     );
     let mut html = String::with_capacity(fixed + data.len());
     let mut rest = BODY;
-    while let Some((before, (slot, after))) = rest
-        .split_once("{{")
-        .and_then(|(b, r)| Some((b, r.split_once("}}")?)))
-    {
+    while let Some((before, marked)) = rest.split_once("{{") {
+        let Some((mark, after)) = marked.split_once("}}") else {
+            break;
+        };
         html.push_str(before);
-        html.push_str(match slot {
+        html.push_str(match mark {
             "policy" => &policy,
             "style" => &style,
             "script" => &script,
@@ -153,11 +153,11 @@ fn page_data(view: &View<'_>, timeline: &TimelineBuilder, input: &str, notes: &[
     let facts = &view.model.host.facts;
     let end_ms = timeline.axis.slots.last().map(|s| s.end_ms);
     let (utc_offset_s, zone) = zone(end_ms.unwrap_or(view.model.time_ms));
-    let guests = timeline.guests.iter().enumerate().map(|(place, guest)| {
+    let guests = timeline.guests.iter().enumerate().map(|(index, guest)| {
         json!({
             "domain": guest.domain,
             "name": guest.name,
-            "charts": charts(timeline.owners.get(&Some(place)), &timeline.axis),
+            "charts": charts(timeline.owners.get(&Some(index)), &timeline.axis),
         })
     });
     json!({
@@ -195,7 +195,7 @@ fn point(value: Option<f64>) -> Value {
     }
 }
 
-/// Notes for each guest of the time line its place in the report's domains.
+/// Notes for each guest of the time line its index in the report's domains.
 fn link_guests(guests: &mut [FollowedGuest], domains: &[JsonDomain]) {
     let mut taken = HashSet::new();
     // Another file may name the only guest of a trace.
@@ -213,12 +213,14 @@ fn link_guests(guests: &mut [FollowedGuest], domains: &[JsonDomain]) {
 /// Notes for each span which finding of the report it belongs to.
 fn link_findings(spans: &mut [FindingSpan], findings: &[Finding]) {
     for s in spans {
-        let mut places = (0..findings.len()).filter(|at| {
-            let f = &findings[*at];
+        let mut covering = (0..findings.len()).filter(|index| {
+            let f = &findings[*index];
             f.domain == s.domain && f.covers(s.rule)
         });
-        let first = places.clone().next();
-        s.finding = places.find(|at| findings[*at].target == s.target).or(first);
+        let first = covering.clone().next();
+        s.finding = covering
+            .find(|index| findings[*index].target == s.target)
+            .or(first);
     }
 }
 
@@ -239,16 +241,14 @@ fn charts(owner: Option<&OwnerTracks>, axis: &TimeAxis) -> Value {
     let slots = axis.slots.len();
     let mut all = Vec::new();
     for (chart, tracks) in owner.into_iter().flat_map(|owner| &owner.charts) {
-        let lines = tracks
-            .lines
-            .iter()
-            .map(|(name, track)| line(name, track, *chart, slots));
+        let lines = tracks.lines.iter().map(|one| line(one, *chart, slots));
         all.push(json!({ "id": chart, "lines": lines.collect::<Value>() }));
     }
     Value::Array(all)
 }
 
-fn line(name: &str, track: &Track, chart: Chart, slots: usize) -> Value {
+fn line(line: &ChartLine, chart: Chart, slots: usize) -> Value {
+    let ChartLine { name, track } = line;
     let cells: Vec<Option<&TrackCell>> = (0..slots).map(|i| track.cells.get(i)).collect();
     let max: Value = cells
         .iter()

@@ -10,7 +10,7 @@ const MAX_SPANS: usize = 2000;
 /// A time during which a finding held, as the page's data have it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct FindingSpan {
-    /// Its place in the report's findings.
+    /// Its index in the report's findings, once the findings are linked.
     pub finding: Option<usize>,
     pub rule: RuleId,
     pub domain: Option<String>,
@@ -30,8 +30,8 @@ pub(super) struct FindingSpans {
     pub all: Vec<FindingSpan>,
     /// Spans that did not fit.
     pub left_out: usize,
-    /// The span of each finding of the last interval.
-    holding: HashMap<FindingId, usize>,
+    /// Each finding of the last interval, with the index of its span; `None` if that did not fit.
+    holding: HashMap<FindingId, Option<usize>>,
 }
 
 impl FindingSpans {
@@ -42,8 +42,8 @@ impl FindingSpans {
         for f in findings {
             let Some(since_ms) = f.since_ms else { continue };
             let id = f.id();
-            let place = match before.get(&id) {
-                Some(&place) => place,
+            let index = match before.get(&id) {
+                Some(index) => *index,
                 None if self.all.len() < MAX_SPANS => {
                     self.all.push(FindingSpan {
                         finding: None,
@@ -55,18 +55,18 @@ impl FindingSpans {
                         begin_ms: since_ms.min(end_ms),
                         end_ms,
                     });
-                    self.all.len() - 1
+                    Some(self.all.len() - 1)
                 }
                 None => {
                     self.left_out += 1;
-                    usize::MAX
+                    None
                 }
             };
-            if let Some(span) = self.all.get_mut(place) {
+            if let Some(span) = index.and_then(|index| self.all.get_mut(index)) {
                 span.end_ms = span.end_ms.max(end_ms);
                 span.severity = span.severity.max(f.severity);
             }
-            self.holding.insert(id, place);
+            self.holding.insert(id, index);
         }
     }
 }

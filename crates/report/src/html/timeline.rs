@@ -3,7 +3,7 @@
 
 use super::charts::{Chart, OTHER, OwnerTracks};
 use super::spans::FindingSpans;
-use super::tracks::TimeAxis;
+use super::tracks::{Moment, TimeAxis};
 use crate::text::exit_name;
 use judge::analysis::{DomainFilter, JudgedInterval};
 use judge::model::{DomainModel, GuestId};
@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 
 /// Limit of guests with time lines.
 const MAX_GUESTS: usize = 256;
-/// Exit reasons or devices of a guest that the page draws.
+/// Exit reasons or devices of a guest that the page draws; the others are added up.
 const MAX_LINES: usize = 6;
 /// Disks of a guest, two series each.
 const MAX_DISKS: usize = 16;
-/// Slots below which thinning does not go.
+/// No slots are joined for a smaller page unless there are more than these.
 const MIN_SLOTS: usize = 64;
 
 /// Adds up intervals as they come.
@@ -23,7 +23,7 @@ const MIN_SLOTS: usize = 64;
 pub struct TimelineBuilder {
     filter: DomainFilter,
     pub(super) axis: TimeAxis,
-    /// The series of each guest by its place in `guests`, and of the host (`None`).
+    /// The charts of each guest by its index in `guests`, and of the host (`None`).
     pub(super) owners: BTreeMap<Option<usize>, OwnerTracks>,
     pub(super) guests: Vec<FollowedGuest>,
     pub(super) spans: FindingSpans,
@@ -39,7 +39,7 @@ pub(super) struct FollowedGuest {
     pub pid: Option<i32>,
     id: GuestId,
     pub name: String,
-    /// Its place in the report's domains.
+    /// Its index in the report's domains, once the guests are linked.
     pub domain: Option<usize>,
 }
 
@@ -59,18 +59,19 @@ impl TimelineBuilder {
             return;
         };
         self.intervals += 1;
-        let at = (self.axis.add(model.time_ms, seconds), seconds);
+        let slot = self.axis.add(model.time_ms, seconds);
+        let moment = Moment { slot, seconds };
         let host = self.owners.entry(None).or_default();
         if let Some(t) = model.host.total() {
-            let host_time = [
+            let parts = [
+                ("guest", t.guest),
+                ("usr", t.usr),
+                ("sys", t.sys),
                 ("irq", t.irq + t.softirq),
                 ("steal", t.steal),
                 ("iowait", t.iowait),
             ];
-            let parts = [("guest", t.guest), ("usr", t.usr), ("sys", t.sys)]
-                .into_iter()
-                .chain(host_time);
-            host.chart(Chart::Cpu).add(at, parts);
+            host.chart(Chart::Cpu).add(moment, parts);
         }
         for d in model
             .domains
@@ -78,7 +79,7 @@ impl TimelineBuilder {
             .filter(|d| self.filter.matches(&d.facts))
         {
             match followed(&mut self.guests, d) {
-                Some(place) => add_guest(self.owners.entry(Some(place)).or_default(), d, at),
+                Some(index) => add_guest(self.owners.entry(Some(index)).or_default(), d, moment),
                 None => self.is_cut = true,
             }
         }
@@ -92,38 +93,38 @@ impl TimelineBuilder {
         }
     }
 
-    /// Joins neighbouring slots.
+    /// Halves the number of slots.
     fn halve(&mut self) {
         self.axis.halve();
         self.owners.values_mut().for_each(OwnerTracks::halve);
     }
 
-    /// Keeps what is drawn.
+    /// Keeps the lines that are drawn, and adds up the others.
     pub(super) fn keep_largest(&mut self) {
         self.owners
             .values_mut()
             .for_each(|owner| owner.keep_largest(MAX_LINES));
     }
 
-    /// Joins slots; false when nothing is left to join.
-    pub(super) fn thin(&mut self) -> bool {
-        let can_join = self.axis.slots.len() > MIN_SLOTS;
-        if can_join {
+    /// Halves the number of slots, for a smaller page; false if there are too few.
+    pub(super) fn try_halve(&mut self) -> bool {
+        let can_halve = self.axis.slots.len() > MIN_SLOTS;
+        if can_halve {
             self.halve();
         }
-        can_join
+        can_halve
     }
 }
 
-/// The place of this guest; `None` if there are too many guests.
+/// The index of this guest in `guests`; `None` if there are too many guests.
 fn followed(guests: &mut Vec<FollowedGuest>, d: &DomainModel) -> Option<usize> {
     let id = d.facts.id();
-    let place = guests
+    let index = guests
         .iter()
         .position(|guest| guest.id == id)
         .unwrap_or(guests.len());
-    if place == guests.len() {
-        if place == MAX_GUESTS {
+    if index == guests.len() {
+        if index == MAX_GUESTS {
             return None;
         }
         guests.push(FollowedGuest {
@@ -133,17 +134,17 @@ fn followed(guests: &mut Vec<FollowedGuest>, d: &DomainModel) -> Option<usize> {
             domain: None,
         });
     }
-    d.name().clone_into(&mut guests[place].name);
-    Some(place)
+    d.name().clone_into(&mut guests[index].name);
+    Some(index)
 }
 
-/// Adds the series of a guest.
-fn add_guest(charts: &mut OwnerTracks, d: &DomainModel, at: (usize, f64)) {
-    let seconds = at.1;
+/// Adds an interval to the charts of a guest.
+fn add_guest(charts: &mut OwnerTracks, d: &DomainModel, moment: Moment) {
+    let seconds = moment.seconds;
     if let Some(c) = d.cpu {
         let wait = c.wait.map(|wait| ("wait", wait));
         charts.chart(Chart::Cpu).add(
-            at,
+            moment,
             [("guest", c.guest), ("usr", c.usr), ("sys", c.sys)]
                 .into_iter()
                 .chain(wait),
@@ -154,26 +155,26 @@ fn add_guest(charts: &mut OwnerTracks, d: &DomainModel, at: (usize, f64)) {
         .filter_map(|t| t.wakeups.as_ref()?.quantile_us(0.99))
         .reduce(f64::max)
     {
-        charts.chart(Chart::Wakeup).add(at, [("p99", p99)]);
+        charts.chart(Chart::Wakeup).add(moment, [("p99", p99)]);
     }
     if let Some(moves) = d.vcpu_migrations() {
         charts
             .chart(Chart::Moves)
-            .add(at, [("moves", moves as f64 / seconds)]);
+            .add(moment, [("moves", moves as f64 / seconds)]);
     }
     let exits = charts.chart(Chart::Exits);
     if d.exits.rows.is_empty() {
-        exits.add(at, d.exit_rate.per_second.map(|rate| ("all", rate)));
+        exits.add(moment, d.exit_rate.per_second.map(|rate| ("all", rate)));
     } else {
         exits.add(
-            at,
+            moment,
             d.exits
                 .rows
                 .iter()
                 .map(|r| (exit_name(&r.reason, r.idle), r.span.count as f64 / seconds)),
         );
     }
-    // By device, or by address where the address has no device.
+    // By device, by address where it has no device, or together where there is no address.
     let mut devices: BTreeMap<String, f64> = BTreeMap::new();
     for row in &d.accesses {
         let name = if row.address.is_some() {
@@ -183,15 +184,16 @@ fn add_guest(charts: &mut OwnerTracks, d: &DomainModel, at: (usize, f64)) {
         };
         *devices.entry(name).or_default() += row.span.count as f64 / seconds;
     }
-    charts.chart(Chart::Devices).add(at, devices);
+    charts.chart(Chart::Devices).add(moment, devices);
     charts
         .chart(Chart::Wait)
-        .add(at, d.worst_wait().map(|(_, wait)| ("worst vCPU", wait)));
+        .add(moment, d.worst_wait().map(|(_, wait)| ("worst vCPU", wait)));
     for disk in d.disks.iter().take(MAX_DISKS) {
         for (kind, time) in [("reads", disk.read_mean_us), ("writes", disk.write_mean_us)] {
-            charts
-                .chart(Chart::DiskTime)
-                .add(at, time.map(|time| (format!("{} {kind}", disk.name), time)));
+            charts.chart(Chart::DiskTime).add(
+                moment,
+                time.map(|time| (format!("{} {kind}", disk.name), time)),
+            );
         }
     }
 }

@@ -28,7 +28,7 @@ pub(super) struct TimeSlot {
 #[derive(Debug, Clone, Default)]
 pub(super) struct TimeAxis {
     pub slots: Vec<TimeSlot>,
-    /// Intervals that a slot takes.
+    /// Intervals that a slot takes; 0, as before slots are joined, stands for 1.
     width: u64,
 }
 
@@ -63,7 +63,7 @@ impl TimeAxis {
         (MAX_CELLS / series.max(1)).clamp(MIN_SLOTS, MAX_SLOTS)
     }
 
-    /// Joins neighbouring slots.
+    /// Halves the number of slots: joins neighbours.
     pub fn halve(&mut self) {
         let mut joined = Vec::new();
         for pair in self.slots.chunks(2) {
@@ -108,7 +108,14 @@ fn is_gap(slot: &TimeSlot, begin_ms: i64) -> bool {
     begin_ms.saturating_sub(slot.end_ms) > 1500
 }
 
-/// What a series has of one slot.
+/// The interval of a new value: where it is on the time axis, and how long it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moment {
+    pub slot: usize,
+    pub seconds: f64,
+}
+
+/// What a track has of one slot.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct TrackCell {
     /// Values times seconds.
@@ -148,7 +155,7 @@ impl TrackCell {
     }
 }
 
-/// One series: a cell for each slot; slots without a value may be missing at the end.
+/// The values of one line: a cell for each slot; slots without a value may be missing at the end.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Track {
     pub cells: Vec<TrackCell>,
@@ -191,8 +198,8 @@ impl Track {
         }
     }
 
-    /// Takes the time in which it was not seen for the value 0, where `measured` says that it would
-    /// have been seen.
+    /// Takes the value for 0 in the time in which it was not seen, but would have been by
+    /// `measured`.
     pub fn fill(&mut self, measured: &Self) {
         self.grow(measured.cells.len());
         for (cell, all) in self.cells.iter_mut().zip(&measured.cells) {
@@ -200,7 +207,7 @@ impl Track {
         }
     }
 
-    /// Adds another series slot by slot, without its maxima: they are of other moments.
+    /// Adds another track slot by slot, without its maxima: they are of other moments.
     pub fn add_track(&mut self, other: &Self) {
         self.grow(other.cells.len());
         self.total += other.total;
