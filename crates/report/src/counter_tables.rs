@@ -12,7 +12,7 @@ pub(super) fn all(d: &DomainModel, rows: usize) -> String {
         .iter()
         .filter(|(name, rate)| **rate > 0.0 && !name.ends_with("_ns"))
         .collect();
-    grown.sort_by(|a, b| b.1.total_cmp(a.1).then(a.0.cmp(b.0)));
+    grown.sort_by(|(a, rate_a), (b, rate_b)| rate_b.total_cmp(rate_a).then(a.cmp(b)));
     let statistics: [Column<(&String, &f64)>; 2] = [
         ("<KVM STATISTIC", |(name, _)| (*name).clone()),
         ("/s", |(_, grown)| rate(**grown)),

@@ -3,6 +3,7 @@
 mod lines;
 mod stats;
 
+pub(crate) use lines::ChangedRow;
 pub use lines::{AccessLine, Change, DomainDiff, ExitLine};
 pub use stats::{Compared, Verdict};
 
@@ -199,7 +200,7 @@ fn findings([before, after]: [&View<'_>; 2], domains: &[DomainDiff]) -> Findings
             n.domain.as_ref() == guest
                 && (is_rule || n.folded.contains(&old.rule) || old.folded.contains(&n.rule))
         });
-        match partner.map(|at| new.remove(at)) {
+        match partner.map(|index| new.remove(index)) {
             None => diff.gone.push(old.clone()),
             Some(new) if new.severity == old.severity => diff.same.push(new.clone()),
             Some(new) => diff.changed.push(ChangedFinding {

@@ -1,6 +1,6 @@
 //! A comparison as text tables.
 
-use super::diff::{Change, Compared, Diff, DomainDiff, Verdict};
+use super::diff::{ChangedRow, Compared, Diff, DomainDiff, Verdict};
 use super::findings_text::who;
 use super::table::{Column, cut, or_dash, spread, table, wrapped};
 use judge::figures::{change, micros, or_unknown, percent, rate, seconds};
@@ -66,8 +66,6 @@ fn finding_line(what: &str, f: &Finding) -> String {
     )
 }
 
-type Row<'a> = (String, &'a Change);
-
 fn domain(d: &DomainDiff, is_timed: bool) -> String {
     let mut out = match (&d.before, &d.after) {
         (Some(b), None) => return format!("\n{}: only before\n", cut(b, 64)),
@@ -83,30 +81,30 @@ fn domain(d: &DomainDiff, is_timed: bool) -> String {
             percent(a)
         );
     }
-    let figures: [Column<Row<'_>>; 3] = if is_timed {
+    let figures: [Column<ChangedRow<'_>>; 3] = if is_timed {
         [
-            ("per s", |r| or_unknown(r.1.rate.before, rate)),
-            ("per s after", |r| or_unknown(r.1.rate.after, rate)),
-            ("+/-", |r| word(&r.1.rate)),
+            ("per s", |r| or_unknown(r.change.rate.before, rate)),
+            ("per s after", |r| or_unknown(r.change.rate.after, rate)),
+            ("+/-", |r| word(&r.change.rate)),
         ]
     } else {
         [
-            ("share %", |r| or_unknown(r.1.share.before, percent)),
-            ("share after", |r| or_unknown(r.1.share.after, percent)),
-            ("+/-", |r| word(&r.1.share)),
+            ("share %", |r| or_unknown(r.change.share.before, percent)),
+            ("share after", |r| or_unknown(r.change.share.after, percent)),
+            ("+/-", |r| word(&r.change.share)),
         ]
     };
     let [before, after, moved] = figures;
-    let columns: &[Column<Row<'_>>] = &[
-        ("<CHANGED", |r| r.0.clone()),
-        ("count", |r| or_dash(r.1.before)),
+    let columns: &[Column<ChangedRow<'_>>] = &[
+        ("<CHANGED", |r| r.name.clone()),
+        ("count", |r| or_dash(r.change.before)),
         before,
-        ("count after", |r| or_dash(r.1.after)),
+        ("count after", |r| or_dash(r.change.after)),
         after,
         moved,
-        ("mean us", |r| or_unknown(r.1.mean_us.before, micros)),
-        ("mean after", |r| or_unknown(r.1.mean_us.after, micros)),
-        ("mean +/-", |r| word(&r.1.mean_us)),
+        ("mean us", |r| or_unknown(r.change.mean_us.before, micros)),
+        ("mean after", |r| or_unknown(r.change.mean_us.after, micros)),
+        ("mean +/-", |r| word(&r.change.mean_us)),
     ];
     out + &table(2, &d.changed_rows(), ROWS, columns)
 }

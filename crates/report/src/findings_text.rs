@@ -16,10 +16,8 @@ pub fn all(view: &View<'_>, columns: usize) -> String {
         .iter()
         .map(|equal| one(equal, columns))
         .collect();
-    let (cannot_tell, watching): (Vec<_>, Vec<_>) = (
-        view.selected_cannot_tell().collect(),
-        view.selected_watching().collect(),
-    );
+    let cannot_tell: Vec<_> = view.selected_cannot_tell().collect();
+    let watching: Vec<_> = view.selected_watching().collect();
     let mut out = if !all.is_empty() {
         all.join("\n")
     } else if !watching.is_empty() {
@@ -167,12 +165,12 @@ pub(super) fn line(f: &Finding) -> String {
 /// Findings of several guests that say the same, in the place of the first of them.
 fn grouped<'a>(findings: impl Iterator<Item = &'a Finding>) -> Vec<Vec<&'a Finding>> {
     let mut groups: Vec<Vec<&Finding>> = Vec::new();
-    let mut places: HashMap<(RuleId, &str, &str), usize> = HashMap::new();
+    let mut group_of: HashMap<(RuleId, &str, &str), usize> = HashMap::new();
     for f in findings {
-        let at = *places
+        let index = *group_of
             .entry((f.rule, f.severity.as_str(), &f.title))
             .or_insert(groups.len());
-        match groups.get_mut(at) {
+        match groups.get_mut(index) {
             Some(group) => group.push(f),
             None => groups.push(vec![f]),
         }
@@ -225,19 +223,27 @@ fn one(equal: &[&Finding], columns: usize) -> String {
             columns,
         ));
     }
-    let mut fixes: Vec<&Fix> = Vec::new();
-    for of_one in equal.iter().flat_map(|f| &f.fix) {
-        if !fixes.iter().any(|known| {
-            (known.kind, &known.text, known.place()) == (of_one.kind, &of_one.text, of_one.place())
-        }) {
-            fixes.push(of_one);
-        }
+    for f in distinct_fixes(equal) {
+        fix(&mut out, f, columns);
     }
-    fixes.into_iter().for_each(|f| fix(&mut out, f, columns));
     for s in &f.see {
         out.push_str(&wrapped(&format!("  see   {}", cut(s, 300)), 8, columns));
     }
     out
+}
+
+/// The fixes of all findings, equal ones once.
+fn distinct_fixes<'a>(findings: &[&'a Finding]) -> Vec<&'a Fix> {
+    let mut fixes: Vec<&Fix> = Vec::new();
+    for fix in findings.iter().flat_map(|f| &f.fix) {
+        let is_known = fixes.iter().any(|known| {
+            known.kind == fix.kind && known.text == fix.text && known.place() == fix.place()
+        });
+        if !is_known {
+            fixes.push(fix);
+        }
+    }
+    fixes
 }
 
 fn fix(out: &mut String, fix: &Fix, columns: usize) {
@@ -268,6 +274,7 @@ fn fix(out: &mut String, fix: &Fix, columns: usize) {
 
 /// Text to paste: its indentation is kept, and no real line of XML or of a command is cut.
 fn paste(out: &mut String, text: &str) {
-    text.lines()
-        .for_each(|line| out.push_str(&format!("          {}\n", kvm::sanitize(line, 4096))));
+    for line in text.lines() {
+        out.push_str(&format!("          {}\n", kvm::sanitize(line, 4096)));
+    }
 }

@@ -67,7 +67,7 @@ pub fn profile(view: ProfileView<'_>) -> JsonProfile {
 
 /// The guest's operating system in a word: as it is configured, else as its set-up suggests.
 pub fn guest_os_of(d: &DomainModel) -> Option<String> {
-    if let Some(configured) = guest_os(&d.facts) {
+    if let Some(configured) = configured_os(&d.facts) {
         return Some(configured);
     }
     let guess = GuestGuess::new(d, &GuestConfig::from_facts(&d.facts));
@@ -79,21 +79,20 @@ pub fn guest_os_of(d: &DomainModel) -> Option<String> {
     }
 }
 
-/// The guest's operating system in a word. libosinfo ids end in `/os/version`
-/// (`http://microsoft.com/win/10`).
-pub(crate) fn guest_os(facts: &DomainFacts) -> Option<String> {
+/// The operating system that the guest is configured for, in a word; the configured name where none
+/// of the words fits. libosinfo ids end in `/os/version` (`http://microsoft.com/win/10`).
+pub(crate) fn configured_os(facts: &DomainFacts) -> Option<String> {
     let configured = &facts.guest_os.as_ref()?.value;
     let id = configured.to_ascii_lowercase();
-    let word = OS_WORDS
-        .iter()
-        .find(|(_, signs)| signs.iter().any(|sign| id.contains(sign)));
-    Some(
-        word.map_or(configured.as_str(), |(word, _)| word)
-            .to_owned(),
-    )
+    for (word, signs) in OS_WORDS {
+        if signs.iter().any(|sign| id.contains(sign)) {
+            return Some(word.to_owned());
+        }
+    }
+    Some(configured.clone())
 }
 
-/// Systems, and what the ids of each contain.
+/// Systems, and what the ids of each contain; the first that fits counts.
 const OS_WORDS: [(&str, &[&str]); 4] = [
     ("windows", &["microsoft", "windows"]),
     ("bsd", &["bsd"]),

@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 objects! {
     /// One placement of all guests (`plan --json`). Nothing is applied.
     #[schemars(rename = "plan")]
-    pub struct JsonPlan(plan: &HostPlan, input: &str, domains: &DomainFilter) {
+    pub struct JsonPlan(plan: &HostPlan, input: &str, filter: &DomainFilter) {
         /// Version of this format.
         #[schemars(extend("const" = 1))]
         schema: u32 = SCHEMA,
@@ -28,7 +28,7 @@ objects! {
         host: JsonPlanHost = JsonPlanHost::new(plan),
         /// The selected guests, in order of the input.
         guests: Vec<JsonPlannedGuest> =
-            selected(plan, domains).map(JsonPlannedGuest::new).collect(),
+            selected(plan, filter).map(JsonPlannedGuest::new).collect(),
     }
 
     /// The host of a plan.
@@ -38,7 +38,9 @@ objects! {
     }
 
     /// A CPU before and after the plan.
-    pub struct JsonPlanCpu(number: u32, core: &PhysicalCore, plan: &HostPlan, users: &[Users; 2]) {
+    pub struct JsonPlanCpu(
+        number: u32, core: &PhysicalCore, plan: &HostPlan, now: Vec<String>, then: Vec<String>
+    ) {
         /// Its number.
         cpu: u32 = number,
         /// Its NUMA node. `null`: unknown.
@@ -52,9 +54,9 @@ objects! {
         host_tasks_percent: Option<f64> = plan.busy.get(&number).copied(),
         /// Who may run there: `guest/2` is vCPU 2, pinned to this CPU alone; `guest/~` a set of
         /// several CPUs that reaches it.
-        before: Vec<String> = names(plan, users[0].get(&number)),
+        before: Vec<String> = now,
         /// The same after the plan, optional moves included.
-        after: Vec<String> = names(plan, users[1].get(&number)),
+        after: Vec<String> = then,
     }
 
     /// A guest of a plan.
@@ -119,12 +121,13 @@ fn helper_because(before: &HelperLayout) -> &'static str {
     "it may run on the CPUs of pinned vCPUs"
 }
 
+/// Why a vCPU moves that has no reason of its own.
 const WITH_GUEST: &str = "it moves with the other vCPUs of its guest";
 
 /// The threads of a guest that move.
 fn moves(guest: &PlannedGuest) -> Vec<ThreadMove> {
     let PlannedGuest { plan, before, .. } = guest;
-    let whole = if plan.shares {
+    let sharing = if plan.shares {
         "; too few CPUs for CPUs of their own"
     } else {
         ""
@@ -137,7 +140,7 @@ fn moves(guest: &PlannedGuest) -> Vec<ThreadMove> {
             thread: format!("vCPU {v}"),
             from: cpus_text(before.vcpus.get(*v as usize)),
             to: to.to_string(),
-            reason: format!("{reason}{whole}"),
+            reason: format!("{reason}{sharing}"),
         });
     }
     for (id, to) in &plan.helpers {
@@ -148,7 +151,7 @@ fn moves(guest: &PlannedGuest) -> Vec<ThreadMove> {
             thread: id.map_or_else(|| "emulator".into(), |id| format!("IOThread {id}")),
             from: cpus_text(layout.cpus.as_ref()),
             to: to.to_string(),
-            reason: format!("{}{whole}", helper_because(layout)),
+            reason: format!("{}{sharing}", helper_because(layout)),
         });
     }
     moves
@@ -159,19 +162,32 @@ fn cpus_text(cpus: Option<&CpuSet>) -> Option<String> {
     cpus.map(CpuSet::to_string).filter(|cpus| !cpus.is_empty())
 }
 
-/// The vCPUs on each CPU, with the place of their guest; `None` for vCPUs that are pinned to
-/// several CPUs.
-type Users = BTreeMap<u32, Vec<(usize, Option<u32>)>>;
+/// Who may run on each CPU.
+type Users = BTreeMap<u32, Vec<CpuUser>>;
+
+/// A vCPU that is pinned to one CPU; without a number, the guest's vCPUs that are pinned to
+/// several.
+struct CpuUser {
+    /// The guest's index in the plan.
+    guest: usize,
+    vcpu: Option<u32>,
+}
 
 fn users(plan: &HostPlan, layout: fn(&PlannedGuest) -> &GuestLayout) -> Users {
     let mut users = Users::new();
-    for (g, guest) in plan.guests.iter().enumerate() {
+    for (index, guest) in plan.guests.iter().enumerate() {
         let layout = layout(guest);
-        for (v, cpu) in layout.pins(&plan.map) {
-            users.entry(cpu).or_default().push((g, Some(v)));
+        for (vcpu, cpu) in layout.pins(&plan.map) {
+            users.entry(cpu).or_default().push(CpuUser {
+                guest: index,
+                vcpu: Some(vcpu),
+            });
         }
         for cpu in layout.reach(&plan.map).iter() {
-            users.entry(cpu).or_default().push((g, None));
+            users.entry(cpu).or_default().push(CpuUser {
+                guest: index,
+                vcpu: None,
+            });
         }
     }
     users
@@ -180,32 +196,33 @@ fn users(plan: &HostPlan, layout: fn(&PlannedGuest) -> &GuestLayout) -> Users {
 /// The guests that the filter selects.
 fn selected<'a>(
     plan: &'a HostPlan,
-    domains: &'a DomainFilter,
+    filter: &'a DomainFilter,
 ) -> impl Iterator<Item = &'a PlannedGuest> {
-    plan.guests.iter().filter(|g| domains.matches(&g.facts))
+    plan.guests.iter().filter(|g| filter.matches(&g.facts))
 }
 
 fn cpus(plan: &HostPlan) -> Vec<JsonPlanCpu> {
-    let users = [users(plan, |g| &g.before), users(plan, |g| &g.after)];
-    let all = plan
-        .map
-        .cores
-        .iter()
-        .flat_map(|core| core.cpus.iter().map(move |cpu| (core, *cpu)));
-    let mut cpus: Vec<_> = all
-        .map(|(core, cpu)| JsonPlanCpu::new(cpu, core, plan, &users))
-        .collect();
+    let before = users(plan, |g| &g.before);
+    let after = users(plan, |g| &g.after);
+    let mut cpus = Vec::new();
+    for core in &plan.map.cores {
+        for cpu in &core.cpus {
+            let now = names(plan, before.get(cpu));
+            let then = names(plan, after.get(cpu));
+            cpus.push(JsonPlanCpu::new(*cpu, core, plan, now, then));
+        }
+    }
     cpus.sort_by_key(|c| c.cpu);
     cpus
 }
 
 /// The names of the users of a CPU.
-fn names(plan: &HostPlan, users: Option<&Vec<(usize, Option<u32>)>>) -> Vec<String> {
+fn names(plan: &HostPlan, users: Option<&Vec<CpuUser>>) -> Vec<String> {
     let mut names = Vec::new();
-    for (guest, vcpu) in users.into_iter().flatten() {
-        let guest = plan.guests.get(*guest);
+    for user in users.into_iter().flatten() {
+        let guest = plan.guests.get(user.guest);
         let guest = guest.map_or("", |g| g.facts.name.value.as_str());
-        names.push(match vcpu {
+        names.push(match user.vcpu {
             Some(vcpu) => format!("{guest}/{vcpu}"),
             None => format!("{guest}/~"),
         });
@@ -229,13 +246,13 @@ const MAP: &[Column<JsonPlanCpu>] = &[
 ];
 
 /// The plan as text, for the selected guests; the map shows all.
-pub fn text(plan: &HostPlan, domains: &DomainFilter, columns: usize) -> String {
+pub fn text(plan: &HostPlan, filter: &DomainFilter, columns: usize) -> String {
     if plan.map.all.is_empty() {
         let why = "no plan: the CPUs of this host are unknown (add the output of `lscpu -p` or \
             `virsh capabilities`)";
         return wrapped(why, 2, columns);
     }
-    let changed: Vec<&PlannedGuest> = selected(plan, domains)
+    let changed: Vec<&PlannedGuest> = selected(plan, filter)
         .filter(|g| !g.plan.is_empty())
         .collect();
     let (used, free): (Vec<_>, Vec<_>) = cpus(plan)

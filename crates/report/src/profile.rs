@@ -151,7 +151,8 @@ fn body(profile: &StackProfile) -> String {
     out
 }
 
-/// The tree: a call is indented only where several follow one another's caller.
+/// The tree of calls. A call is indented only below a function with several; one that takes all of
+/// its caller's samples stands right below it.
 fn tree(roots: &[CallNode<'_>], samples: u64) -> String {
     let mut lines = Vec::new();
     for root in roots {
@@ -188,9 +189,9 @@ fn branch(node: &CallNode<'_>, samples: u64, depth: usize, lines: &mut Vec<Strin
             // All of it went on into one function.
             [only] if only.total == node.total => node = only,
             calls => {
-                calls
-                    .iter()
-                    .for_each(|call| branch(call, samples, depth + 1, lines));
+                for call in calls {
+                    branch(call, samples, depth + 1, lines);
+                }
                 return;
             }
         }

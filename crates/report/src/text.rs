@@ -11,7 +11,8 @@ use sample::{DomainState, EngineKind, SourceState, SourceStatus};
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-/// With more guests than this, an interval of `--batch` leaves out exits and accesses.
+/// With more guests than this, an interval of `--batch` leaves out exits and accesses, unless the
+/// guests were selected.
 const DETAILED: usize = 4;
 /// Rows of each table in an interval of `--batch`.
 const BRIEF: usize = 6;
@@ -176,13 +177,15 @@ pub fn complaints(sources: &[SourceStatus], columns: usize) -> String {
     out
 }
 
-/// A guest, its top exit, its hot device and its migrations per second.
-type GuestRow<'m> = (
-    &'m DomainModel,
-    Option<&'m ExitRow>,
-    Option<&'m AccessRow>,
-    Option<f64>,
-);
+/// A row of the table of guests.
+struct GuestRow<'m> {
+    guest: &'m DomainModel,
+    top_exit: Option<&'m ExitRow>,
+    /// The address that is used most.
+    hot: Option<&'m AccessRow>,
+    /// Migrations of vCPUs per second.
+    migrations: Option<f64>,
+}
 
 /// A row for each guest.
 fn domains(guests: &[&DomainModel], m: &Model) -> String {
@@ -190,41 +193,44 @@ fn domains(guests: &[&DomainModel], m: &Model) -> String {
     for d in guests {
         let moves = d.vcpu_migrations().zip(m.interval_s);
         let moves = moves.map(|(moves, seconds)| moves as f64 / seconds);
-        rows.push((*d, d.exits.top(), d.accesses.first(), moves));
+        rows.push(GuestRow {
+            guest: d,
+            top_exit: d.exits.top(),
+            hot: d.accesses.first(),
+            migrations: moves,
+        });
     }
     let columns: &[Column<GuestRow<'_>>] = &[
-        ("<DOMAIN", |(d, ..)| match d.state {
-            DomainState::Running => d.name().to_string(),
-            _ => format!("{} ({})", d.name(), d.state_word()),
+        ("<DOMAIN", |r| match r.guest.state {
+            DomainState::Running => r.guest.name().to_string(),
+            _ => format!("{} ({})", r.guest.name(), r.guest.state_word()),
         }),
-        ("PID", |(d, ..)| or_dash(d.facts.pid)),
-        ("VCPU", |(d, ..)| d.vcpu_count().to_string()),
-        ("CPU%", |(d, ..)| {
-            or_unknown(d.cpu.map(|c| c.busy()), percent)
+        ("PID", |r| or_dash(r.guest.facts.pid)),
+        ("VCPU", |r| r.guest.vcpu_count().to_string()),
+        ("CPU%", |r| {
+            or_unknown(r.guest.cpu.map(|c| c.busy()), percent)
         }),
-        ("guest", |(d, ..)| kind_of_time(d.cpu, |c| c.guest)),
-        ("usr", |(d, ..)| kind_of_time(d.cpu, |c| c.usr)),
-        ("sys", |(d, ..)| kind_of_time(d.cpu, |c| c.sys)),
-        ("WAIT%", |(d, ..)| {
-            or_unknown(d.worst_wait().map(|(_, wait)| wait), percent)
+        ("guest", |r| kind_of_time(r.guest.cpu, |c| c.guest)),
+        ("usr", |r| kind_of_time(r.guest.cpu, |c| c.usr)),
+        ("sys", |r| kind_of_time(r.guest.cpu, |c| c.sys)),
+        ("WAIT%", |r| {
+            or_unknown(r.guest.worst_wait().map(|(_, wait)| wait), percent)
         }),
-        ("EXITS/s", |(d, ..)| {
-            or_unknown(d.exit_rate.per_second, rate)
+        ("EXITS/s", |r| or_unknown(r.guest.exit_rate.per_second, rate)),
+        ("<TOP EXIT", |r| {
+            or_dash(r.top_exit.map(|exit| &exit.reason))
         }),
-        ("<TOP EXIT", |(_, top, ..)| or_dash(top.map(|r| &r.reason))),
-        ("%", |(_, top, ..)| {
-            or_unknown(
-                top.and_then(|r| r.work_percent.or(r.count_percent)),
-                percent,
-            )
+        ("%", |r| {
+            let share = r
+                .top_exit
+                .and_then(|exit| exit.work_percent.or(exit.count_percent));
+            or_unknown(share, percent)
         }),
-        ("<HOT DEVICE", |(_, _, hot, _)| {
-            or_dash(hot.map(AccessRow::device_or_address))
+        ("<HOT DEVICE", |r| {
+            or_dash(r.hot.map(AccessRow::device_or_address))
         }),
-        ("/s", |(_, _, hot, _)| {
-            or_unknown(hot.and_then(|row| row.rate), rate)
-        }),
-        ("MIG/s", |(.., migrations)| or_unknown(*migrations, rate)),
+        ("/s", |r| or_unknown(r.hot.and_then(|row| row.rate), rate)),
+        ("MIG/s", |r| or_unknown(r.migrations, rate)),
     ];
     table(0, &rows, usize::MAX, columns)
 }
@@ -243,7 +249,7 @@ fn domain_line(d: &DomainModel) -> String {
             .map(|n| count(n as usize, "vCPU")),
     );
     parts.extend(f.machine.as_ref().map(|m| cut(&m.value, 32)));
-    parts.extend(super::json::guest_os(f).map(|os| cut(&os, 32)));
+    parts.extend(super::json::configured_os(f).map(|os| cut(&os, 32)));
     if d.state != DomainState::Running {
         parts.push(d.state_word().into());
     }

@@ -1,4 +1,5 @@
-//! Pairs the guests, exit reasons and addresses of both inputs.
+//! Pairs the guests, exit reasons and addresses of both inputs. In an array of two, the first
+//! element is of the first input (before), the second of the second (after).
 
 use super::stats::{self, Compared, Verdict};
 use crate::text::exit_name;
@@ -99,6 +100,12 @@ impl Change {
     }
 }
 
+/// An exit reason or an address that changed.
+pub(crate) struct ChangedRow<'a> {
+    pub name: String,
+    pub change: &'a Change,
+}
+
 impl DomainDiff {
     /// The name in the second input, else in the first.
     pub fn name(&self) -> &str {
@@ -113,23 +120,24 @@ impl DomainDiff {
         self.before.is_some() && self.after.is_some()
     }
 
-    /// The rows that changed, by name.
-    pub(crate) fn changed_rows(&self) -> Vec<(String, &Change)> {
-        let exits = self
-            .exits
-            .iter()
-            .map(|e| (exit_name(&e.reason, e.idle), &e.change));
-        let accesses = self.accesses.iter().map(|a| {
+    /// The rows that changed.
+    pub(crate) fn changed_rows(&self) -> Vec<ChangedRow<'_>> {
+        let mut rows = Vec::new();
+        for exit in &self.exits {
+            rows.push(ChangedRow {
+                name: exit_name(&exit.reason, exit.idle),
+                change: &exit.change,
+            });
+        }
+        for a in &self.accesses {
             let device = a.device.as_deref().unwrap_or_default();
-            (
-                format!("{} {} {} {device}", a.space, a.address, a.access),
-                &a.change,
-            )
-        });
-        exits
-            .chain(accesses)
-            .filter(|(_, change)| change.is_change())
-            .collect()
+            rows.push(ChangedRow {
+                name: format!("{} {} {} {device}", a.space, a.address, a.access),
+                change: &a.change,
+            });
+        }
+        rows.retain(|row| row.change.is_change());
+        rows
     }
 
     /// The figures of all rows.
@@ -169,14 +177,16 @@ fn pairs([mut old, mut new]: [Vec<&DomainModel>; 2]) -> (Vec<Pair<'_>>, Vec<Stri
     if let ([before], [after]) = (&*old, &*new) {
         return (vec![[Some(*before), Some(*after)]], remarks);
     }
-    for sign in [uuid, nameless] {
+    for sign in [uuid, name_without_pid] {
         let mut signs: BTreeMap<String, [Vec<&DomainModel>; 2]> = BTreeMap::new();
         for (side, guests) in [&old, &new].into_iter().enumerate() {
             // A recording has a restarted guest twice: the running one represents both.
             let living = guests.iter().filter(|d| d.state != DomainState::Ended);
-            living
-                .filter_map(|d| Some((sign(d)?, *d)))
-                .for_each(|(of, d)| signs.entry(of).or_default()[side].push(d));
+            for guest in living {
+                if let Some(sign) = sign(guest) {
+                    signs.entry(sign).or_default()[side].push(guest);
+                }
+            }
         }
         for (sign, sides) in signs {
             match &sides {
@@ -202,7 +212,7 @@ fn uuid(d: &DomainModel) -> Option<String> {
 }
 
 /// The name, without the process id at its end; `None` without a name.
-fn nameless(d: &DomainModel) -> Option<String> {
+fn name_without_pid(d: &DomainModel) -> Option<String> {
     let pid = d.facts.pid.map(|pid| format!("-{pid}")).unwrap_or_default();
     let name = d.name().strip_suffix(&pid).unwrap_or(d.name());
     Some(name.to_owned()).filter(|name| !name.is_empty())
@@ -230,8 +240,9 @@ fn paired<'a, R, K: Ord>(
 ) -> BTreeMap<K, [Option<&'a R>; 2]> {
     let mut pairs: BTreeMap<K, [Option<&R>; 2]> = BTreeMap::new();
     for (side, rows) in rows.into_iter().enumerate() {
-        rows.into_iter()
-            .for_each(|row| pairs.entry(key(row)).or_default()[side] = Some(row));
+        for row in rows {
+            pairs.entry(key(row)).or_default()[side] = Some(row);
+        }
     }
     pairs
 }

@@ -38,13 +38,13 @@ impl Verdict {
     fn of(before: f64, after: f64, standard_error: f64) -> Self {
         let difference = after - before;
         let large = difference.abs() >= MATTERS * before.abs().min(after.abs());
-        match (
-            difference.abs() > BEYOND_CHANCE * standard_error && large,
-            difference > 0.0,
-        ) {
-            (false, _) => Self::Same,
-            (true, true) => Self::More,
-            (true, false) => Self::Less,
+        let is_change = large && difference.abs() > BEYOND_CHANCE * standard_error;
+        if !is_change {
+            Self::Same
+        } else if difference > 0.0 {
+            Self::More
+        } else {
+            Self::Less
         }
     }
 
@@ -90,33 +90,33 @@ impl Compared {
 /// Compares two counts, each over its own time. A count of zero is a value: the row was counted and
 /// nothing happened.
 pub(super) fn rates(counts: [u64; 2], seconds: [Option<f64>; 2]) -> Compared {
-    let [Some(tb), Some(ta)] = seconds else {
+    let [Some(before_s), Some(after_s)] = seconds else {
         return Compared::default();
     };
-    let rb = counts[0] as f64 / tb;
-    let ra = counts[1] as f64 / ta;
-    // A count of zero has the spread of a count of one.
-    let [nb, na] = counts.map(|count| count.max(1) as f64);
-    let error = (nb / (tb * tb) + na / (ta * ta)).sqrt();
+    let before = counts[0] as f64 / before_s;
+    let after = counts[1] as f64 / after_s;
+    // Counts are Poisson distributed: the variance of a count is the count. A count of zero has the
+    // spread of a count of one.
+    let [before_variance, after_variance] = counts.map(|count| count.max(1) as f64);
+    let error =
+        (before_variance / (before_s * before_s) + after_variance / (after_s * after_s)).sqrt();
     Compared::new(
-        [Some(rb), Some(ra)],
-        Verdict::of(rb, ra, error).of_counts(counts),
+        [Some(before), Some(after)],
+        Verdict::of(before, after, error).of_counts(counts),
     )
 }
 
 /// Compares two shares, each of all in its input. In percent. Half a percent of all does not
 /// matter.
 pub(super) fn shares(parts: [u64; 2], all: [u64; 2]) -> Compared {
-    let mut compared = rates(
-        parts,
-        all.map(|all| {
-            if all > 0 {
-                Some(all as f64 / 100.0)
-            } else {
-                None
-            }
-        }),
-    );
+    let hundredths = all.map(|all| {
+        if all > 0 {
+            Some(all as f64 / 100.0)
+        } else {
+            None
+        }
+    });
+    let mut compared = rates(parts, hundredths);
     if let (Some(before), Some(after)) = (compared.before, compared.after)
         && (before - after).abs() < 0.5
     {
@@ -132,6 +132,7 @@ pub(super) fn means(times: [Option<&Timing>; 2]) -> Compared {
         let t = t.filter(|t| t.count >= 2)?;
         Some(t.stderr_percent()? / 100.0 * t.mean_us()?)
     });
+    // The errors of both means add up as squares.
     let verdict = match (mean, error) {
         ([Some(b), Some(a)], [Some(eb), Some(ea)]) => Verdict::of(b, a, (eb * eb + ea * ea).sqrt()),
         _ => Verdict::Unknown,
