@@ -80,24 +80,15 @@ impl CpuSet {
         if self.words.len() <= last_word {
             self.words.resize(last_word + 1, 0);
         }
-        for (index, word) in self
-            .words
-            .iter_mut()
-            .enumerate()
-            .take(last_word + 1)
-            .skip(first_word)
-        {
-            let low = if index == first_word {
-                u64::MAX << (first % 64)
-            } else {
-                u64::MAX
-            };
-            let high = if index == last_word {
-                u64::MAX >> (63 - last % 64)
-            } else {
-                u64::MAX
-            };
-            *word |= low & high;
+        for index in first_word..=last_word {
+            let mut bits = u64::MAX;
+            if index == first_word {
+                bits &= u64::MAX << (first % 64);
+            }
+            if index == last_word {
+                bits &= u64::MAX >> (63 - last % 64);
+            }
+            self.words[index] |= bits;
         }
     }
 
@@ -170,13 +161,13 @@ impl CpuSet {
     }
 
     /// The bits of 64 CPUs.
-    fn word(&self, at: usize) -> u64 {
-        self.words.get(at).copied().unwrap_or(0)
+    fn word(&self, index: usize) -> u64 {
+        self.words.get(index).copied().unwrap_or(0)
     }
 
     fn combined(&self, other: &Self, op: fn(u64, u64) -> u64) -> Self {
         let mut words: Vec<u64> = (0..self.words.len().max(other.words.len()))
-            .map(|at| op(self.word(at), other.word(at)))
+            .map(|index| op(self.word(index), other.word(index)))
             .collect();
         while words.last() == Some(&0) {
             words.pop();

@@ -9,8 +9,10 @@ use std::collections::BTreeSet;
 pub const CLOCK: &str = "hypervclock";
 
 type Name = &'static str;
-/// Leaf, register (0 `EAX` to 3 `EDX`) and bits.
+/// Leaf, register (its place in a [`HypervLeaf`]) and bits.
 type Bits = (u32, usize, u32);
+const EAX: usize = 0;
+const EDX: usize = 3;
 
 /// One enlightenment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,78 +48,78 @@ const fn enlightenment(
 
 /// All that QEMU has a flag for and that switch something on.
 pub const ALL: &[Enlightenment] = &[
-    enlightenment(CLOCK, "time", &[], &[(FEATURES, 0, 1 << 1 | 1 << 9)]),
-    enlightenment("relaxed", "relaxed", &[], &[(RECOMMENDATIONS, 0, 1 << 5)]),
-    enlightenment("vapic", "vapic", &[], &[(FEATURES, 0, 1 << 4)]),
+    enlightenment(CLOCK, "time", &[], &[(FEATURES, EAX, 1 << 1 | 1 << 9)]),
+    enlightenment("relaxed", "relaxed", &[], &[(RECOMMENDATIONS, EAX, 1 << 5)]),
+    enlightenment("vapic", "vapic", &[], &[(FEATURES, EAX, 1 << 4)]),
     enlightenment("spinlocks", "spinlocks", &[], &[]),
-    enlightenment("vpindex", "vpindex", &[], &[(FEATURES, 0, 1 << 6)]),
-    enlightenment("runtime", "runtime", &[], &[(FEATURES, 0, 1)]),
-    enlightenment("crash", "crash", &[], &[(FEATURES, 3, 1 << 10)]),
-    enlightenment("synic", "synic", &["vpindex"], &[(FEATURES, 0, 1 << 2)]),
+    enlightenment("vpindex", "vpindex", &[], &[(FEATURES, EAX, 1 << 6)]),
+    enlightenment("runtime", "runtime", &[], &[(FEATURES, EAX, 1)]),
+    enlightenment("crash", "crash", &[], &[(FEATURES, EDX, 1 << 10)]),
+    enlightenment("synic", "synic", &["vpindex"], &[(FEATURES, EAX, 1 << 2)]),
     enlightenment(
         "stimer",
         "stimer",
         &["vpindex", "synic", CLOCK],
-        &[(FEATURES, 0, 1 << 3)],
+        &[(FEATURES, EAX, 1 << 3)],
     ),
     enlightenment(
         "stimer_direct",
         "stimer-direct",
         &["vpindex", "synic", CLOCK, "stimer"],
-        &[(FEATURES, 3, 1 << 19)],
+        &[(FEATURES, EDX, 1 << 19)],
     ),
-    enlightenment("reset", "reset", &[], &[(FEATURES, 0, 1 << 7)]),
+    enlightenment("reset", "reset", &[], &[(FEATURES, EAX, 1 << 7)]),
     enlightenment(
         "frequencies",
         "frequencies",
         &[],
-        &[(FEATURES, 0, 1 << 11), (FEATURES, 3, 1 << 8)],
+        &[(FEATURES, EAX, 1 << 11), (FEATURES, EDX, 1 << 8)],
     ),
     enlightenment(
         "reenlightenment",
         "reenlightenment",
         &[],
-        &[(FEATURES, 0, 1 << 13)],
+        &[(FEATURES, EAX, 1 << 13)],
     ),
     enlightenment(
         "tlbflush",
         "tlbflush",
         &["vpindex"],
-        &[(RECOMMENDATIONS, 0, 1 << 2 | 1 << 11)],
+        &[(RECOMMENDATIONS, EAX, 1 << 2 | 1 << 11)],
     ),
     enlightenment(
         "tlbflush_direct",
         "tlbflush-direct",
         &["vapic"],
-        &[(NESTED, 0, 1 << 17)],
+        &[(NESTED, EAX, 1 << 17)],
     ),
     enlightenment(
         "tlbflush_extended",
         "tlbflush-ext",
         &["vpindex", "tlbflush"],
-        &[(FEATURES, 3, 1 << 14)],
+        &[(FEATURES, EDX, 1 << 14)],
     ),
     enlightenment(
         "ipi",
         "ipi",
         &["vpindex"],
-        &[(RECOMMENDATIONS, 0, 1 << 10 | 1 << 11)],
+        &[(RECOMMENDATIONS, EAX, 1 << 10 | 1 << 11)],
     ),
     enlightenment(
         "evmcs",
         "evmcs",
         &["vapic"],
-        &[(RECOMMENDATIONS, 0, 1 << 14)],
+        &[(RECOMMENDATIONS, EAX, 1 << 14)],
     ),
-    enlightenment("avic", "avic", &[], &[(RECOMMENDATIONS, 0, 1 << 9)]),
+    enlightenment("avic", "avic", &[], &[(RECOMMENDATIONS, EAX, 1 << 9)]),
     enlightenment(
         "syndbg",
         "syndbg",
         &["relaxed", "vpindex", "synic"],
-        &[(FEATURES, 3, 1 << 11)],
+        &[(FEATURES, EDX, 1 << 11)],
     ),
-    enlightenment("emsr_bitmap", "emsr-bitmap", &[], &[(NESTED, 0, 1 << 19)]),
-    enlightenment("xmm_input", "xmm-input", &[], &[(FEATURES, 3, 1 << 4)]),
+    enlightenment("emsr_bitmap", "emsr-bitmap", &[], &[(NESTED, EAX, 1 << 19)]),
+    enlightenment("xmm_input", "xmm-input", &[], &[(FEATURES, EDX, 1 << 4)]),
 ];
 
 /// An enlightenment by libvirt's name.

@@ -24,9 +24,15 @@ const STIMER: &str = "The guest arms a Hyper-V synthetic timer; the cheap way fo
 const MITIGATION: &str = "A mitigation of CPU vulnerabilities in the guest";
 const PVM: &str = "The guest runs under PVM, without hardware virtualisation";
 
-/// Registers with individual names, sorted by number. The meaning is empty if the name says enough.
+/// Number, name and meaning, which is empty if the name says enough.
+type NamedMsr = (u32, &'static str, &'static str);
+
+/// First number, last number, name with `{}` for the row's number, step, meaning.
+type MsrRange = (u32, u32, &'static str, u32, &'static str);
+
+/// Registers with individual names, sorted by number.
 #[rustfmt::skip]
-const TABLE: &[(u32, &str, &str)] = &[
+const TABLE: &[NamedMsr] = &[
     (0x10, "IA32_TSC", "The guest sets its time stamp counter"),
     (0x11, "KVM_WALL_CLOCK_OLD", BOOT_KVM), (0x12, "KVM_SYSTEM_TIME_OLD", BOOT_KVM),
     (0x17, "IA32_PLATFORM_ID", ""),
@@ -167,9 +173,9 @@ const TABLE: &[(u32, &str, &str)] = &[
     (0xc001_102a, "AMD64_BU_CFG2", ""),
 ];
 
-/// Registers that come in numbered rows: first, last, name with `{}` for the number, step, meaning.
+/// Registers that come in numbered rows.
 #[rustfmt::skip]
-const RANGES: &[(u32, u32, &str, u32, &str)] = &[
+const RANGES: &[MsrRange] = &[
     (0xc1, 0xc8, "IA32_PMC{}", 1, PMU),
     (0x186, 0x18d, "IA32_PERFEVTSEL{}", 1, PMU),
     (0x280, 0x29f, "IA32_MC{}_CTL2", 1, ""),
@@ -192,23 +198,23 @@ const RANGES: &[(u32, u32, &str, u32, &str)] = &[
     (0x402, 0x47e, "IA32_MC{}_ADDR", 4, ""), (0x403, 0x47f, "IA32_MC{}_MISC", 4, ""),
 ];
 
-fn find_range(msr: u32) -> Option<&'static (u32, u32, &'static str, u32, &'static str)> {
+fn find_range(msr: u32) -> Option<&'static MsrRange> {
     RANGES.iter().find(|(first, last, _, step, _)| {
         (*first..=*last).contains(&msr) && (msr - first).is_multiple_of(*step)
     })
 }
 
-fn find_row(msr: u32) -> Option<&'static (u32, &'static str, &'static str)> {
+fn find_named(msr: u32) -> Option<&'static NamedMsr> {
     TABLE
-        .binary_search_by_key(&msr, |row| row.0)
+        .binary_search_by_key(&msr, |(number, ..)| *number)
         .ok()
         .and_then(|index| TABLE.get(index))
 }
 
 /// The name of a register; `None` for an unknown register.
 pub fn name(msr: u32) -> Option<Cow<'static, str>> {
-    if let Some(row) = find_row(msr) {
-        return Some(Cow::Borrowed(row.1));
+    if let Some((_, name, _)) = find_named(msr) {
+        return Some(Cow::Borrowed(name));
     }
     let (first, _, pattern, step, _) = find_range(msr)?;
     Some(Cow::Owned(pattern.replacen(
@@ -220,9 +226,9 @@ pub fn name(msr: u32) -> Option<Cow<'static, str>> {
 
 /// What frequent use of a register means to an admin.
 pub fn meaning(msr: u32) -> Option<&'static str> {
-    find_row(msr)
-        .map(|row| row.2)
-        .or_else(|| find_range(msr).map(|row| row.4))
+    find_named(msr)
+        .map(|(.., meaning)| *meaning)
+        .or_else(|| find_range(msr).map(|(.., meaning)| *meaning))
         .filter(|text| !text.is_empty())
 }
 

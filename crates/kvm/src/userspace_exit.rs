@@ -3,8 +3,11 @@
 
 const MSR: &str = "The VMM handled a model specific register that the kernel left to it";
 
-/// Reasons on x86 and arm64 by number, with their meanings for an admin where they need a sentence.
-const REASONS: &[(u32, &str, &str)] = &[
+/// Number, name, and the meaning for an admin; empty where the name says enough.
+type ReasonRow = (u32, &'static str, &'static str);
+
+/// Reasons on x86 and arm64.
+const REASONS: &[ReasonRow] = &[
     (0, "KVM_EXIT_UNKNOWN", ""),
     (1, "KVM_EXIT_EXCEPTION", ""),
     (
@@ -137,9 +140,13 @@ pub fn errno_meaning(errno: i32) -> Option<&'static str> {
 /// The kernel's name for a run that a signal interrupted.
 pub const RESTART: &str = "restart";
 
+fn find_row(reason: u32) -> Option<&'static ReasonRow> {
+    REASONS.iter().find(|(number, ..)| *number == reason)
+}
+
 /// The name of a reason, with its `KVM_EXIT_` prefix.
 pub fn name(reason: u32) -> Option<&'static str> {
-    REASONS.iter().find(|row| row.0 == reason).map(|row| row.1)
+    find_row(reason).map(|(_, name, _)| *name)
 }
 
 /// The name to show for a reason, or for an errno, which is negative: `restart` for EINTR, `error
@@ -154,10 +161,8 @@ pub fn display(reason: i32) -> String {
 
 /// The meaning of a reason for an admin, if it needs a sentence.
 pub fn meaning(reason: u32) -> Option<&'static str> {
-    REASONS
-        .iter()
-        .find(|row| row.0 == reason)
-        .map(|row| row.2)
+    find_row(reason)
+        .map(|(.., meaning)| *meaning)
         .filter(|text| !text.is_empty())
 }
 

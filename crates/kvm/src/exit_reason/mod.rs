@@ -56,28 +56,29 @@ fn find_row(isa: Isa, code: u32) -> Option<&'static ReasonRow> {
     let code = basic(isa, code);
     let table = table(isa);
     table
-        .binary_search_by_key(&code, |row| row.0)
+        .binary_search_by_key(&code, |(code, ..)| *code)
         .ok()
         .and_then(|index| table.get(index))
 }
 
 /// The built-in name of a reason, spelt as the kernel does.
 pub fn name(isa: Isa, code: u32) -> Option<&'static str> {
-    find_row(isa, code).map(|row| row.1)
+    find_row(isa, code).map(|(_, name, _)| *name)
 }
 
 /// What the reason means to an admin, in a sentence.
 pub fn meaning(isa: Isa, code: u32) -> Option<&'static str> {
     find_row(isa, code)
-        .map(|row| row.2)
+        .map(|(.., meaning)| *meaning)
         .filter(|text| !text.is_empty())
 }
 
-fn find(isa: Isa, name: &str) -> Option<u32> {
+/// The code of a name in the built-in table.
+fn find_code(isa: Isa, name: &str) -> Option<u32> {
     table(isa)
         .iter()
-        .find(|row| row.1.eq_ignore_ascii_case(name))
-        .map(|row| row.0)
+        .find(|(_, known, _)| known.eq_ignore_ascii_case(name))
+        .map(|(code, ..)| *code)
 }
 
 /// The code of a name as any version of the kernel and of perf prints it. Also reads `0x4f`, `vmx
@@ -91,7 +92,7 @@ pub fn code(isa: Isa, name: &str) -> Option<u32> {
     if isa == Isa::Arm64 && name == "SERROR" {
         return Some(arm64_code(1, 0));
     }
-    if let Some(code) = find(isa, name).or_else(|| alias(isa, name)) {
+    if let Some(code) = find_code(isa, name).or_else(|| alias(isa, name)) {
         return Some(code);
     }
     let hex = name
@@ -104,10 +105,11 @@ pub fn code(isa: Isa, name: &str) -> Option<u32> {
         let mut words = name.split_whitespace();
         let basic = words
             .next()
-            .and_then(|word| find(isa, word).or_else(|| alias(isa, word)))?;
+            .and_then(|word| find_code(isa, word).or_else(|| alias(isa, word)))?;
         let mut code = basic;
         for word in words {
-            code |= VMX_FLAGS.iter().find(|flag| flag.1 == word)?.0;
+            let (flag, _) = VMX_FLAGS.iter().find(|(_, name)| *name == word)?;
+            code |= flag;
         }
         return Some(code);
     }
@@ -153,7 +155,7 @@ fn svm_plugin(name: &str) -> Option<u32> {
         "ERR" => "invalid_guest_state",
         other => other,
     };
-    if let Some(code) = find(Isa::Svm, plain) {
+    if let Some(code) = find_code(Isa::Svm, plain) {
         return Some(code);
     }
     let name = match plain.split_once('_')? {
@@ -162,7 +164,7 @@ fn svm_plugin(name: &str) -> Option<u32> {
         ("TR", access) => format!("{access}_rt"),
         (register, access) => format!("{access}_{register}"),
     };
-    find(Isa::Svm, &name)
+    find_code(Isa::Svm, &name)
 }
 
 /// The name to show: from a `format` file, else built in, else `vmx 0x4f`. VMX flags follow it, as
@@ -180,12 +182,11 @@ pub fn display(isa: Isa, code: u32, names: &ReasonNames) -> String {
         }
         None => format!("{isa} {plain:#x}"),
     };
-    for (_, flag) in VMX_FLAGS
-        .iter()
-        .filter(|flag| isa == Isa::Vmx && code & flag.0 != 0)
-    {
-        text.push(' ');
-        text.push_str(flag);
+    for (flag, name) in VMX_FLAGS {
+        if isa == Isa::Vmx && code & flag != 0 {
+            text.push(' ');
+            text.push_str(name);
+        }
     }
     text
 }
@@ -227,12 +228,11 @@ pub fn guess_isa<'a>(names: impl IntoIterator<Item = &'a str>) -> Isa {
             continue;
         }
         for (isa, count) in &mut hits {
-            if table(*isa).iter().any(|row| row.1 == name) || alias(*isa, name).is_some() {
-                *count += 1;
-            }
+            let is_built_in = table(*isa).iter().any(|(_, known, _)| *known == name);
+            *count += u32::from(is_built_in || alias(*isa, name).is_some());
         }
     }
-    hits.sort_by_key(|hit| std::cmp::Reverse(hit.1));
+    hits.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     match hits {
         [(isa, best), (_, second), _] if best > second => isa,
         _ => Isa::Other(0),
