@@ -86,9 +86,9 @@ impl DeviceProperty {
             };
         }
         let (_, bad, cost) = EFFECTS.iter().find(|(known, ..)| *known == self.name)?;
-        if *bad == self.value
-            || *bad == "0" && self.value.trim_start_matches("0x").parse() == Ok(0u32)
-        {
+        // A zero may be written `0x0`.
+        let is_zero = self.value.trim_start_matches("0x").parse() == Ok(0u32);
+        if *bad == self.value || (*bad == "0" && is_zero) {
             Some(*cost)
         } else {
             None

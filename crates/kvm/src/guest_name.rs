@@ -54,9 +54,9 @@ pub fn of_command(argv: &[String]) -> Option<String> {
 
 /// The value of an option: `--id web`, `--id=web`. The first one counts.
 fn option<'a>(args: &'a [String], names: &[&str]) -> Option<&'a str> {
-    args.iter().enumerate().find_map(|(at, arg)| {
+    args.iter().enumerate().find_map(|(index, arg)| {
         if names.contains(&arg.as_str()) {
-            return args.get(at + 1).map(String::as_str);
+            return args.get(index + 1).map(String::as_str);
         }
         arg.split_once('=')
             .filter(|(name, _)| name.starts_with("--") && names.contains(name))
@@ -94,12 +94,12 @@ fn own_file(path: &str) -> Option<&str> {
 pub fn of_cgroup(text: &str) -> (Option<String>, Option<String>) {
     let mut machine = None;
     let mut of_container = None;
-    for folder in text
+    // `0::/machine.slice/machine-web.scope`: the path is the third part of a line.
+    let paths = text
         .lines()
         .take(64)
-        .filter_map(|line| line.splitn(3, ':').nth(2))
-        .flat_map(|path| path.rsplit('/'))
-    {
+        .filter_map(|line| line.splitn(3, ':').nth(2));
+    for folder in paths.flat_map(|path| path.rsplit('/')) {
         machine = machine.or_else(|| of_scope(folder));
         of_container = of_container.or_else(|| container(folder));
     }

@@ -11,6 +11,9 @@ pub const MAX_BYTES: usize = 64 << 20;
 
 const MAGIC: u16 = 0xeb9f;
 const KIND_STRUCT: u32 = 4;
+/// Bytes of a type before what its kind adds: name, info (kind, number of what follows), and size
+/// or type. A member of a struct has as many: name, type, offset.
+const ENTRY_BYTES: usize = 12;
 
 /// A field: the struct's name, and its own.
 pub type KernelField = (&'static str, &'static str);
@@ -33,15 +36,14 @@ pub fn offsets(
         own: strings,
     };
     let mut found = BTreeMap::new();
-    let mut at = 0;
-    // Each type: name, info (kind, number of what follows), size or type; then what its kind says.
-    while let (Some(name), Some(info)) = (word(types, at), word(types, at + 4)) {
+    let mut begin = 0;
+    while let (Some(name), Some(info)) = (word(types, begin), word(types, begin + 4)) {
         let kind = info >> 24 & 0x1f;
         let count = (info & 0xffff) as usize;
         let has_bit_fields = info >> 31 == 1;
-        let members = at + 12;
+        let members = begin + ENTRY_BYTES;
         if kind == KIND_STRUCT && wanted.iter().any(|(owner, _)| names.is(name, owner)) {
-            for member in (members..).step_by(12).take(count) {
+            for member in (members..).step_by(ENTRY_BYTES).take(count) {
                 let Some(field) = word(types, member) else {
                     break;
                 };
@@ -62,7 +64,7 @@ pub fn offsets(
                 }
             }
         }
-        at = members + length(kind, count)?;
+        begin = members + length(kind, count)?;
     }
     Some(found)
 }
@@ -77,11 +79,11 @@ struct Names<'a> {
 impl Names<'_> {
     /// Whether the text at this offset is `name`. Texts end with a zero. Offsets in a module's
     /// texts start where the kernel's texts end.
-    fn is(&self, at: u32, name: &str) -> bool {
-        let at = at as usize;
-        let text = match at.checked_sub(self.kernel.len()) {
-            Some(at) => self.own.get(at..),
-            None => self.kernel.get(at..),
+    fn is(&self, offset: u32, name: &str) -> bool {
+        let offset = offset as usize;
+        let text = match offset.checked_sub(self.kernel.len()) {
+            Some(own) => self.own.get(own..),
+            None => self.kernel.get(offset..),
         };
         text.and_then(|text| text.strip_prefix(name.as_bytes()))
             .is_some_and(|rest| rest.first() == Some(&0))

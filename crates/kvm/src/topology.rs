@@ -176,16 +176,18 @@ impl HostTopology {
                     .unwrap_or_else(|| CpuSet::from_iter([entry.cpu]));
             }
         }
-        let mut same: BTreeMap<CpuSet, CpuSet> = BTreeMap::new();
+        // The CPUs that name the same siblings. Only those of them are a core.
+        let mut agreeing: BTreeMap<CpuSet, CpuSet> = BTreeMap::new();
         for entry in &mut self.cpus {
             entry.siblings.insert(entry.cpu);
-            same.entry(entry.siblings.clone())
+            agreeing
+                .entry(entry.siblings.clone())
                 .or_default()
                 .insert(entry.cpu);
         }
         for entry in &mut self.cpus {
-            if let Some(agreed) = same.get(&entry.siblings) {
-                entry.siblings = entry.siblings.intersection(agreed);
+            if let Some(cpus) = agreeing.get(&entry.siblings) {
+                entry.siblings = entry.siblings.intersection(cpus);
             }
         }
     }

@@ -83,7 +83,7 @@ pub(super) fn drive(disks: &mut Vec<CommandDisk>, parts: &[Pair]) {
     let below =
         get(parts, "file", false).and_then(|file| disks.iter().position(|disk| disk.drive == file));
     let mut disk = match below {
-        Some(at) => disks.remove(at),
+        Some(index) => disks.remove(index),
         None => CommandDisk::default(),
     };
     let mode = if is_on_at(parts, "cache.no-flush") {

@@ -252,6 +252,7 @@ pub fn parse_options(argv: &[String]) -> QemuCommand {
 
 fn read_arguments(mut command: QemuCommand, argv: &[String]) -> QemuCommand {
     let mut args = argv.iter().take(MAX_ARGS).map(String::as_str).peekable();
+    // Options without their dashes, each with its value.
     let mut all = Vec::new();
     while let Some(arg) = args.next() {
         match arg.strip_prefix("--").or_else(|| arg.strip_prefix('-')) {
@@ -266,7 +267,7 @@ fn read_arguments(mut command: QemuCommand, argv: &[String]) -> QemuCommand {
             }
         }
     }
-    // QEMU makes the drives before the devices that use them.
+    // QEMU makes the drives before the devices that use them. False sorts first.
     all.sort_by_key(|(option, _)| {
         !matches!(
             *option,
@@ -341,7 +342,7 @@ pub fn looks_like(text: &str) -> bool {
         return false;
     };
     let is_heading = first.contains(" PID ") || first.contains(": starting up libvirt version");
-    begins_with_command(first) || is_heading && lines.next().is_some_and(begins_with_command)
+    begins_with_command(first) || (is_heading && lines.next().is_some_and(begins_with_command))
 }
 
 fn begins_with_command(line: &str) -> bool {
@@ -353,12 +354,12 @@ fn begins_with_command(line: &str) -> bool {
 fn may_come_before(words: &str) -> bool {
     let words: Vec<&str> = words.split_whitespace().collect();
     let is_ps = words.get(1).is_some_and(|pid| pid.parse::<u32>().is_ok());
-    words.iter().enumerate().all(|(place, word)| {
+    words.iter().enumerate().all(|(column, word)| {
         let is_state = word.len() <= 4 && word.starts_with(|c: char| c.is_ascii_uppercase());
         let starts_another =
             ["sudo", "exec", "nohup", "nice", "taskset", "numactl", "env"].contains(word);
         let is_figure = word.contains(|c: char| c.is_ascii_digit() || "=:?-/$#".contains(c));
-        starts_another || is_figure || is_ps && (place == 0 || is_state)
+        starts_another || is_figure || (is_ps && (column == 0 || is_state))
     })
 }
 
@@ -438,7 +439,7 @@ pub fn is_program(word: &str) -> bool {
     if name.starts_with("qemu-kvm.") {
         return is_path && !NO_PROGRAM.iter().any(|end| name.ends_with(end));
     }
-    matches!(name, "qemu-kvm" | "kvm" | "kvm-spice") || name == "qemu" && is_path
+    matches!(name, "qemu-kvm" | "kvm" | "kvm-spice") || (name == "qemu" && is_path)
 }
 
 #[cfg(test)]

@@ -469,7 +469,7 @@ fn cpu(command: &mut QemuCommand, value: &str) {
     for sign in [None, Some('+'), Some('-')] {
         for (index, (key, value)) in parts.iter().enumerate() {
             // The model comes first.
-            if index == 0 && value.is_none()
+            if (index == 0 && value.is_none())
                 || key.chars().next().filter(|c| matches!(c, '+' | '-')) != sign
             {
                 continue;

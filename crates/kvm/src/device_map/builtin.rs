@@ -7,6 +7,8 @@
 use super::{DeviceMap, MapSource, Region, is_in_kernel};
 use crate::Space;
 
+// One bit for each machine, so that a row of the tables can be of several.
+
 /// What every PC has, also one without PCI (`isapc`).
 const ISAPC: u16 = 1;
 const I440FX: u16 = 1 << 1;
@@ -40,8 +42,8 @@ const VMMS: [(&str, u16); 5] = [
     ("kvmtool", KVMTOOL),
 ];
 
-/// The machines that have a device, its first address, last address, name. A later row covers
-/// earlier ones.
+/// The machines that have a device, then its first address, last address and name. A later row
+/// covers earlier ones.
 type FixedRegion = (u16, u64, u64, &'static str);
 
 #[rustfmt::skip]
@@ -147,7 +149,7 @@ pub fn builtin(vmm: &str, machine: Option<&str>, arch: Option<&str>) -> DeviceMa
     let arm = arch.starts_with("aarch64")
         || arch.starts_with("arm")
         || (arch.is_empty() && machine.starts_with("virt"));
-    let x86 = arch.is_empty() && !arm || matches!(arch, "x86_64" | "i686" | "i386" | "amd64");
+    let x86 = (arch.is_empty() && !arm) || matches!(arch, "x86_64" | "i686" | "i386" | "amd64");
     let vmm = VMMS
         .iter()
         .find(|(name, _)| vmm.starts_with(name))
@@ -196,8 +198,10 @@ fn x86_machines(machine: &str) -> u16 {
 }
 
 fn paint_rows(map: &mut DeviceMap, space: Space, machine: u16, rows: &[FixedRegion]) {
-    for (_, start, end, name) in rows.iter().filter(|row| row.0 & machine != 0) {
-        map.paint(space, region(*start, *end, name));
+    for (machines, start, end, name) in rows {
+        if machines & machine != 0 {
+            map.paint(space, region(*start, *end, name));
+        }
     }
 }
 

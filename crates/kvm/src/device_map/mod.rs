@@ -101,11 +101,13 @@ impl DeviceMap {
         for regions in [&mut self.pio, &mut self.mmio] {
             regions.retain(|region| region.start <= region.end);
             regions.sort_by_key(|region| region.start);
-            let mut end = None;
+            let mut last_end = None;
             regions.retain(|region| {
-                let free = end.is_none_or(|end| region.start > end);
-                end = if free { Some(region.end) } else { end };
-                free
+                let is_free = last_end.is_none_or(|end| region.start > end);
+                if is_free {
+                    last_end = Some(region.end);
+                }
+                is_free
             });
             regions.truncate(MAX_REGIONS);
         }
@@ -122,6 +124,8 @@ impl DeviceMap {
         if region.start > region.end || regions.len() >= MAX_REGIONS {
             return;
         }
+        // The regions `from..to` overlap the new one; what of the first and the last sticks out
+        // stays.
         let from = regions.partition_point(|old| old.end < region.start);
         let to = regions.partition_point(|old| old.start <= region.end);
         let mut replacement = Vec::with_capacity(3);

@@ -63,7 +63,7 @@ fn of_device(device: Node<'_, '_>) -> Vec<DeviceProperty> {
         _ => None,
     };
     let mut values: Vec<(&str, String)> = Vec::new();
-    let virtio = model
+    let is_virtio = model
         .as_ref()
         .is_some_and(|model| model.starts_with("virtio"));
     values.extend(model.map(|model| (device_property::DRIVER, model)));
@@ -71,7 +71,8 @@ fn of_device(device: Node<'_, '_>) -> Vec<DeviceProperty> {
         for key in DRIVER {
             values.extend(attribute(driver, key).map(|value| (*key, value)));
         }
-        if virtio && kind == "interface" && attribute(driver, "name").as_deref() == Some("qemu") {
+        if is_virtio && kind == "interface" && attribute(driver, "name").as_deref() == Some("qemu")
+        {
             values.push(("vhost", "off".to_owned()));
         }
         if kind == "interface" && attribute(driver, "txmode").as_deref() == Some("timer") {

@@ -215,12 +215,12 @@ fn at_least_one(node: Node, name: &str) -> u32 {
     number(node, name).unwrap_or(1).max(1)
 }
 
-/// The cells of `<numa>`. The number of a cell without `id` is its place.
+/// The cells of `<numa>`. A cell without `id` is numbered by its position.
 fn numa_cells(numa: Node) -> Vec<GuestNumaCell> {
     let mut cells = Vec::new();
-    for (place, node) in (0..).zip(children(numa, "cell")) {
+    for (position, node) in (0..).zip(children(numa, "cell")) {
         cells.push(GuestNumaCell {
-            id: number(node, "id").unwrap_or(place),
+            id: number(node, "id").unwrap_or(position),
             cpus: cpus(node, "cpus").unwrap_or_default(),
             memory: node
                 .attribute("memory")

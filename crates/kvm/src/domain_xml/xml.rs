@@ -63,8 +63,8 @@ const VCPUS: u64 = limits::VCPUS as u64;
 const CELLS: u64 = limits::NUMA_CELLS as u64;
 const LAST_CPU: u64 = limits::HOST_CPUS as u64 - 1;
 
-/// Elements with numbers that size something, or lists of numbers: the attributes (empty: its text)
-/// and the largest number.
+/// Elements with numbers that size something, or lists of numbers; their attributes with these
+/// numbers (an empty name is the element's text); and the largest number.
 const NUMBERS: [(&[&str], &[&str], u64); 14] = [
     (&["vcpu"], &["", "current"], VCPUS),
     (&["vcpu"], &["id"], limits::VCPU_IDS as u64 - 1),
@@ -95,6 +95,7 @@ const NUMBERS: [(&[&str], &[&str], u64); 14] = [
 /// # Errors
 /// The first number that no KVM guest can have.
 pub(super) fn check_numbers(root: Node) -> Result<()> {
+    // Elements that are still to be checked.
     let mut open = vec![root];
     while let Some(node) = open.pop() {
         let name = node.tag_name().name();

@@ -298,8 +298,9 @@ pub(super) fn begins_with_vcpu(text: &str) -> Option<u32> {
     number(&VCPU.captures(text)?, "vcpu")
 }
 
-/// Reads a message in lower case into `line`. `Some(true)`: it is about a guest or its host;
-/// `Some(false)`: it is if the stack below it names a VMM's thread; `None`: it is not.
+/// Reads a message in lower case into `line`. Returns whether it is about a guest or its host; if
+/// false, it may still be, where the stack below it names a VMM's thread. `None`: it is of no known
+/// form, or about another program.
 pub(super) fn recognise(text: &str, line: &mut LogLine) -> Option<bool> {
     let form = FORMS.get(ANY_FORM.matches(text).iter().next()?)?;
     let found = form.pattern.captures(text)?;

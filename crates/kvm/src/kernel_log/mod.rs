@@ -136,7 +136,7 @@ pub fn parse(text: &str) -> Vec<LogLine> {
     all
 }
 
-/// Moves lines to `all` until it has enough of their kind.
+/// Moves the found lines to `all`, and drops those of which it has enough of their kind.
 fn keep(found: &mut Vec<LogLine>, counts: &mut BTreeMap<LogKind, usize>, all: &mut Vec<LogLine>) {
     for line in found.drain(..) {
         let count = counts.entry(line.kind).or_default();

@@ -42,7 +42,7 @@ static REASON: Pattern = Pattern::new("reason= *(?:0x)?(?P<hex>[0-9a-f]+)");
 struct LogReport {
     /// The line that it will be reported as.
     line: LogLine,
-    /// Whether it concerns a guest. A stack may turn out to be of another program.
+    /// Whether it is known to be about a guest; the stack may show that later.
     of_guest: bool,
     lines_left: u32,
     /// The functions of a stack, the innermost first.
@@ -104,17 +104,15 @@ impl LogReport {
     /// a guest, too.
     fn take_thread(&mut self, text: &str) {
         self.of_guest |= text.contains("+0x") && text.contains("[kvm");
-        let Some(name) = COMM
-            .captures(text)
-            .and_then(|found| group(&found, "name").map(str::to_owned))
-        else {
+        let Some(found) = COMM.captures(text) else {
             return;
         };
-        if self.is_past || !begins_with_vmm(&name) {
+        let name = group(&found, "name").unwrap_or_default();
+        if self.is_past || !begins_with_vmm(name) {
             return;
         }
         self.of_guest = true;
-        self.line.vcpu = self.line.vcpu.or_else(|| begins_with_vcpu(&name));
+        self.line.vcpu = self.line.vcpu.or_else(|| begins_with_vcpu(name));
         self.line.pid = self.line.pid.or_else(|| pid(&PID.captures(text)?, "pid"));
         if !self.line.text.to_ascii_lowercase().contains(name.trim()) {
             let name = sanitize(name.trim(), 16)

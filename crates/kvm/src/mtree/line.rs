@@ -11,7 +11,7 @@ const MAX_NAME: usize = 128;
 /// returns `None`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum MtreeLine {
-    /// `FlatView #2`, `address-space: I/O`, `memory-region: pci`
+    /// `FlatView #2`, `address-space: I/O`, `memory-region: pci`: the kind and the name, if any.
     Heading(BlockKind, Option<String>),
     /// ` AS "I/O", root: io`
     FlatName {

@@ -4,6 +4,9 @@
 //! is resolved here as QEMU does it (priorities, aliases, hidden parents). The output of QEMU 2.10
 //! and newer is read: shared headings in any order, owners, CRLF and the escape sequences that the
 //! monitor's line editor leaves.
+//!
+//! A dump consists of blocks: a heading, and the regions below it. Regions are painted onto a
+//! [`DeviceMap`] one after the other, and a later one covers the earlier ones.
 
 mod line;
 mod tree;
@@ -33,6 +36,7 @@ struct Block {
     kind: BlockKind,
     /// Names of the address spaces, or of the memory region.
     names: Vec<String>,
+    /// The name of the region at the top of a flat view, which covers all of it.
     root: Option<String>,
     regions: Vec<RegionLine>,
 }
@@ -106,6 +110,7 @@ pub fn parse(text: &str) -> Result<DeviceMap> {
 
 fn blocks(text: &str) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
+    // Regions without a heading: ports, and memory.
     let mut bare = [Block::default(), Block::default()];
     for line in text.lines().take(MAX_LINES).filter_map(line::parse) {
         match line {

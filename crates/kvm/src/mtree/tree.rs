@@ -7,7 +7,7 @@ use crate::device_map::{DeviceMap, MAX_REGIONS, Region};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// Depth of aliases of aliases. QEMU's own machines need three.
+/// How deep aliases of aliases are followed. QEMU's own machines need three.
 const MAX_ALIAS_DEPTH: u32 = 6;
 /// A hostile dump could alias a large tree many times.
 const MAX_STEPS: usize = 500_000;
@@ -33,6 +33,7 @@ struct VisibleRange {
     first: u64,
     last: u64,
     shift: u64,
+    /// Aliases that were followed to get here.
     aliases: u32,
 }
 
@@ -75,13 +76,16 @@ pub(super) fn paint(map: &mut DeviceMap, space: Space, block: &Block, blocks: &[
 /// The regions at the top of a listing, each with the lines below it. Leaves out disabled regions
 /// with everything below them, and regions more than one level below their `parent`'s indentation:
 /// their own parent is disabled and not listed, and their addresses are wrong.
-fn top(mut lines: &[RegionLine], parent: Option<usize>) -> Vec<(&RegionLine, &[RegionLine])> {
+fn top_regions(
+    mut lines: &[RegionLine],
+    parent: Option<usize>,
+) -> Vec<(&RegionLine, &[RegionLine])> {
     let mut found = Vec::new();
     while let Some((line, after)) = lines.split_first() {
         let orphaned = parent.is_some_and(|parent| line.indent > parent + 2);
-        let end = after
-            .iter()
-            .position(|next| next.indent < line.indent || next.indent == line.indent && !orphaned);
+        let end = after.iter().position(|next| {
+            next.indent < line.indent || (next.indent == line.indent && !orphaned)
+        });
         let (below, rest) = after.split_at(end.unwrap_or(after.len()));
         // Absurd depth: hostile, and the walk below is recursive.
         if !line.disabled && !orphaned && line.indent <= MAX_INDENT {
@@ -96,7 +100,7 @@ impl Painter<'_, '_> {
     /// Paints siblings so that higher priority, and among equals the smaller region, ends up on
     /// top.
     fn paint_all(&mut self, lines: &[RegionLine], parent: Option<usize>, window: VisibleRange) {
-        let mut order = top(lines, parent);
+        let mut order = top_regions(lines, parent);
         order.sort_by_key(|(line, _)| {
             let size = line.region.end.wrapping_sub(line.region.start);
             (line.priority, Reverse(size))
@@ -120,8 +124,8 @@ impl Painter<'_, '_> {
                 if window.aliases < MAX_ALIAS_DEPTH {
                     let from = begin.wrapping_add(first - region.start);
                     let to = begin.wrapping_add(last - region.start);
-                    let at = window.shown(first);
-                    self.paint_target(&region.name, from, to, at, window.aliases + 1);
+                    let shown = window.shown(first);
+                    self.paint_target(&region.name, from, to, shown, window.aliases + 1);
                 }
             }
             _ => {
@@ -150,15 +154,16 @@ impl Painter<'_, '_> {
         }
     }
 
-    /// Paints what the region `target` shows at its offsets `from..=to`, so that `from` lands on
-    /// `at`. Several regions can have one name (PCI bridges): the windows that an alias shows of
+    /// Paints what the region `target` shows at its offsets `from..=to`, so that `from` lands on the
+    /// address `shown`. Several regions can have one name (PCI bridges): the windows that an alias shows of
     /// them do not overlap, so all may be tried.
-    fn paint_target(&mut self, target: &str, from: u64, to: u64, at: u64, aliases: u32) {
+    fn paint_target(&mut self, target: &str, from: u64, to: u64, shown: u64, aliases: u32) {
         if from > to {
             return;
         }
         let blocks = self.blocks;
         for block in blocks.get(target).into_iter().flatten() {
+            // Offsets count from the region's own root line.
             let Some(origin) = block.regions.first().map(|root| root.region.start) else {
                 continue;
             };
@@ -174,7 +179,7 @@ impl Painter<'_, '_> {
                 VisibleRange {
                     first,
                     last,
-                    shift: at.wrapping_sub(first),
+                    shift: shown.wrapping_sub(first),
                     aliases,
                 },
             );
