@@ -56,10 +56,8 @@ fn cpu(xml: &DomainXml, node: Node, found: &mut Vec<String>) {
 }
 
 fn features(xml: &DomainXml, node: Node, found: &mut Vec<String>) {
-    for name in children(node, "hyperv")
-        .flat_map(elements)
-        .map(|feature| feature.tag_name().name())
-    {
+    for feature in children(node, "hyperv").flat_map(elements) {
+        let name = feature.tag_name().name();
         if xml
             .hyperv
             .as_ref()
@@ -68,10 +66,8 @@ fn features(xml: &DomainXml, node: Node, found: &mut Vec<String>) {
             found.push(format!("<{name}>"));
         }
     }
-    for name in children(node, "kvm")
-        .flat_map(elements)
-        .map(|feature| feature.tag_name().name())
-    {
+    for feature in children(node, "kvm").flat_map(elements) {
+        let name = feature.tag_name().name();
         if xml.kvm_features.contains_key(name) {
             found.push(format!("<{name}>"));
         }

@@ -46,11 +46,10 @@ impl VisibleRange {
 
 pub(super) fn paint(map: &mut DeviceMap, space: Space, block: &Block, blocks: &[Block]) {
     let mut named: HashMap<&str, Vec<&Block>> = HashMap::new();
-    for block in blocks
-        .iter()
-        .filter(|block| block.kind == BlockKind::MemoryRegion)
-    {
-        if let Some(name) = block.names.first() {
+    for block in blocks {
+        if block.kind == BlockKind::MemoryRegion
+            && let Some(name) = block.names.first()
+        {
             named.entry(name).or_default().push(block);
         }
     }
