@@ -83,7 +83,7 @@ pub(super) fn read(head: Vec<u8>, rest: &mut dyn Read, files: &mut Files) -> Res
     let end = text
         .match_indices('\n')
         .nth(HEAD_LINES)
-        .map_or(text.len(), |(at, _)| at);
+        .map_or(text.len(), |(end, _)| end);
     let Some((_, source, read)) = KINDS.iter().find(|(begins, ..)| begins(&text[..end])) else {
         return Err(format!(
             "not the output of a tool that kvmtop reads; expected {EXPECTED}"
@@ -108,12 +108,8 @@ pub(super) fn read(head: Vec<u8>, rest: &mut dyn Read, files: &mut Files) -> Res
 /// UTF-8, or UTF-16 by its byte order mark, without the escape sequences of a terminal.
 fn decoded(bytes: &[u8]) -> String {
     let utf16 = |bytes: &[u8], unit: fn([u8; 2]) -> u16| {
-        let units: Vec<u16> = bytes
-            .as_chunks::<2>()
-            .0
-            .iter()
-            .map(|pair| unit(*pair))
-            .collect();
+        let (pairs, _) = bytes.as_chunks::<2>();
+        let units: Vec<u16> = pairs.iter().map(|pair| unit(*pair)).collect();
         String::from_utf16_lossy(&units)
     };
     let text = match bytes {

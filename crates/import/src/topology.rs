@@ -144,11 +144,10 @@ fn numa_node(line: &str) -> Option<impl Iterator<Item = CpuTopo>> {
 fn summary(text: &str, found: &mut PrintedTopology) {
     let mut nodes: BTreeMap<u32, CpuSet> = BTreeMap::new();
     let mut threads = 1;
-    for (label, value) in text
-        .lines()
-        .take(MAX_LINES)
-        .filter_map(|line| line.trim().split_once(':'))
-    {
+    for line in text.lines().take(MAX_LINES) {
+        let Some((label, value)) = line.trim().split_once(':') else {
+            continue;
+        };
         let value = value.trim();
         let node = label
             .strip_prefix("NUMA node")

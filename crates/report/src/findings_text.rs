@@ -14,7 +14,7 @@ const MAX_NAMES: usize = 64;
 pub fn all(view: &View<'_>, columns: usize) -> String {
     let all: Vec<String> = grouped(view.selected_findings())
         .iter()
-        .map(|equal| one(equal, columns))
+        .map(|equal| in_full(equal, columns))
         .collect();
     let cannot_tell: Vec<_> = view.selected_cannot_tell().collect();
     let watching: Vec<_> = view.selected_watching().collect();
@@ -62,10 +62,10 @@ pub fn unjudged(
 ) -> Vec<Unjudged> {
     // Often one reason stops many rules.
     let mut by_reason: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
-    for c in cannot_tell
-        .iter()
-        .filter(|c| watching.iter().all(|w| w.because != c.because))
-    {
+    for c in cannot_tell {
+        if watching.iter().any(|w| w.because == c.because) {
+            continue;
+        }
         let (rules, guests) = by_reason.entry(&c.because).or_default();
         rules.insert(if c.rule == RuleId::Every {
             "behaviour"
@@ -179,7 +179,7 @@ fn grouped<'a>(findings: impl Iterator<Item = &'a Finding>) -> Vec<Vec<&'a Findi
 }
 
 /// Equal findings in full: all guests, what is seen of each, and each fix once.
-fn one(equal: &[&Finding], columns: usize) -> String {
+fn in_full(equal: &[&Finding], columns: usize) -> String {
     let Some(f) = equal.first() else {
         return String::new();
     };

@@ -123,7 +123,12 @@ fn headline(view: &View<'_>, columns: usize) -> String {
         |s| format!("over {}", seconds(s)),
     ));
     parts.retain(|part| !part.is_empty());
-    let mut out = spread(&parts.join("  "), columns);
+    spread(&parts.join("  "), columns) + &host_usage(m, columns)
+}
+
+/// Who uses the host's CPUs, and its busiest tasks outside guests.
+fn host_usage(m: &Model, columns: usize) -> String {
+    let mut out = String::new();
     if let Some(t) = m.host.usage() {
         let parts = [
             ("guests", t.guests),

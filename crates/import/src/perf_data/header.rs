@@ -115,12 +115,8 @@ pub(super) fn read(file: &mut File) -> Result<PerfDataHeader, String> {
     file.take(FILE_HEADER)
         .read_to_end(&mut head)
         .map_err(cannot("read it"))?;
-    let words: Vec<u64> = head
-        .as_chunks::<8>()
-        .0
-        .iter()
-        .map(|word| u64::from_le_bytes(*word))
-        .collect();
+    let (words, _) = head.as_chunks::<8>();
+    let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
     let mut header = PerfDataHeader::default();
     let first_record = match words[..] {
         [_, size, ..] if size < FILE_HEADER => size.max(16),
@@ -142,27 +138,18 @@ pub(super) fn read(file: &mut File) -> Result<PerfDataHeader, String> {
             if !(80..=4096).contains(&attr_size) || attrs_size / attr_size > MAX_ATTRS {
                 return Err(DAMAGED.into());
             }
-            for attr in 0..attrs_size / attr_size {
+            for number in 0..attrs_size / attr_size {
+                let position = attrs.saturating_add(number * attr_size);
+                let mut attr = bytes(file, position, attr_size).ok_or(DAMAGED)?;
                 // The position of the event's ids follows the attribute.
-                let mut attr = bytes(file, attrs.saturating_add(attr * attr_size), attr_size)
-                    .ok_or(DAMAGED)?;
                 attr.truncate(attr_size as usize - 16);
                 header.add_attribute(&attr)?;
             }
             // A killed recorder leaves the size at 0: the records then extend to the end of the
             // file.
             header.data_len = Some(data_size).filter(|size| *size > 0);
-            // The table of the parts follows the records, and the formats are the first part there
-            // is.
             if parts >> Feature::TRACING_DATA.0 & 1 == 1 {
-                let table = data.saturating_add(data_size);
-                let entry = bytes(file, table, 16).unwrap_or_default();
-                let mut entry = PartReader(&entry);
-                if let Some(position) = entry.u64()
-                    && let Some(size) = entry.u64().filter(|size| *size <= MAX_FORMATS)
-                {
-                    header.formats = bytes(file, position, size);
-                }
+                header.formats = formats(file, data.saturating_add(data_size));
             }
             data
         }
@@ -171,6 +158,16 @@ pub(super) fn read(file: &mut File) -> Result<PerfDataHeader, String> {
     file.seek(SeekFrom::Start(first_record))
         .map_err(cannot("read it"))?;
     Ok(header)
+}
+
+/// The formats of the kernel's events: the first part in the table of parts, which follows the
+/// records.
+fn formats(file: &mut File, table: u64) -> Option<Vec<u8>> {
+    let entry = bytes(file, table, 16)?;
+    let mut entry = PartReader(&entry);
+    let position = entry.u64()?;
+    let size = entry.u64().filter(|size| *size <= MAX_FORMATS)?;
+    bytes(file, position, size)
 }
 
 /// Bytes of the file; `None` if it ends before. The caller bounds their number.

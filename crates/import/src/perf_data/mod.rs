@@ -2,9 +2,8 @@
 //! any age and machine, written to a file or a pipe, compressed or not. It is read as a stream,
 //! whatever its size.
 //!
-//! `perf kvm stat report` of the same file shows the same counts. perf drops what a thread did
-//! before its first `kvm_entry`. Unlike perf, no exit counts that overlaps lost events, and an
-//! access takes the whole exit.
+//! `perf kvm stat report` of the same file shows the same counts. Unlike in perf, an exit that
+//! overlaps lost events does not count, and an access takes the time of its whole exit.
 
 mod events;
 mod header;
@@ -123,8 +122,9 @@ impl PerfDataCounters {
         }
     }
 
-    /// Takes an event of a thread. As perf has it, an access counts when its exit ends; what a read
-    /// of emulated memory returned is such an end.
+    /// Takes an event of a thread. As in perf, what a thread does before its first entry does not
+    /// count, and an access counts when its exit ends. A read of emulated memory counts at once: its
+    /// event comes with what it returned.
     fn traced(&mut self, event: TracedEvent) {
         let tid = event.tid;
         match event.kind {

@@ -248,19 +248,16 @@ fn access(space: Space, text: &str, prefix: &str, mark: &str) -> Option<EventKin
 
 /// The hexadecimal number after a mark.
 pub(super) fn hex_after(text: &str, mark: &str) -> Option<u64> {
-    let text = text.split_once(mark)?.1;
+    let (_, text) = text.split_once(mark)?;
     let text = text.strip_prefix("0x").unwrap_or(text);
     u64::from_str_radix(text.split(|c: char| !c.is_ascii_hexdigit()).next()?, 16).ok()
 }
 
 /// The number after a mark.
 fn number_after<T: FromStr>(text: &str, mark: &str) -> Option<T> {
-    text.split_once(mark)?
-        .1
-        .split(|c: char| !c.is_ascii_digit())
-        .next()?
-        .parse()
-        .ok()
+    let (_, text) = text.split_once(mark)?;
+    let digits = text.split(|c: char| !c.is_ascii_digit()).next()?;
+    digits.parse().ok()
 }
 
 /// A name as the kernel holds it: at most 15 bytes, then NUL.

@@ -44,7 +44,9 @@ pub(super) fn read(
 ) -> Result<(), String> {
     let mut reader = TraceReader::new(text, files.host.topology.clone());
     let Some(rest) = rest else {
-        text.lines().for_each(|line| reader.read_line(line));
+        for line in text.lines() {
+            reader.read_line(line);
+        }
         return reader.finish(files);
     };
     let mut input = BufReader::with_capacity(1 << 20, text.as_bytes().chain(rest));

@@ -73,11 +73,10 @@ impl TimelineBuilder {
             ];
             host.chart(Chart::Cpu).add(moment, parts);
         }
-        for d in model
-            .domains
-            .iter()
-            .filter(|d| self.filter.matches(&d.facts))
-        {
+        for d in &model.domains {
+            if !self.filter.matches(&d.facts) {
+                continue;
+            }
             match followed(&mut self.guests, d) {
                 Some(index) => add_guest(self.owners.entry(Some(index)).or_default(), d, moment),
                 None => self.is_cut = true,
@@ -138,6 +137,21 @@ fn followed(guests: &mut Vec<FollowedGuest>, d: &DomainModel) -> Option<usize> {
     Some(index)
 }
 
+/// Accesses per second by device, by address where it has no device, and together where there is no
+/// address.
+fn accesses_per_second(d: &DomainModel, seconds: f64) -> BTreeMap<String, f64> {
+    let mut devices: BTreeMap<String, f64> = BTreeMap::new();
+    for row in &d.accesses {
+        let name = if row.address.is_some() {
+            row.device_or_address()
+        } else {
+            OTHER.to_string()
+        };
+        *devices.entry(name).or_default() += row.span.count as f64 / seconds;
+    }
+    devices
+}
+
 /// Adds an interval to the charts of a guest.
 fn add_guest(charts: &mut OwnerTracks, d: &DomainModel, moment: Moment) {
     let seconds = moment.seconds;
@@ -174,17 +188,9 @@ fn add_guest(charts: &mut OwnerTracks, d: &DomainModel, moment: Moment) {
                 .map(|r| (exit_name(&r.reason, r.idle), r.span.count as f64 / seconds)),
         );
     }
-    // By device, by address where it has no device, or together where there is no address.
-    let mut devices: BTreeMap<String, f64> = BTreeMap::new();
-    for row in &d.accesses {
-        let name = if row.address.is_some() {
-            row.device_or_address()
-        } else {
-            OTHER.to_string()
-        };
-        *devices.entry(name).or_default() += row.span.count as f64 / seconds;
-    }
-    charts.chart(Chart::Devices).add(moment, devices);
+    charts
+        .chart(Chart::Devices)
+        .add(moment, accesses_per_second(d, seconds));
     charts
         .chart(Chart::Wait)
         .add(moment, d.worst_wait().map(|(_, wait)| ("worst vCPU", wait)));
