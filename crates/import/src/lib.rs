@@ -21,7 +21,7 @@ mod trace;
 pub use files::DescriptionFiles;
 pub use load::load;
 
-/// What errors say was expected.
+/// The files that kvmtop reads, in the words of an error.
 pub(crate) const EXPECTED: &str = "a kvmtop recording, perf.data, the text of 'perf kvm stat', \
     kvm_stat or a trace of kvm events, 'info mtree', a libvirt domain XML, a QEMU command line, a \
     Proxmox configuration, a kernel log, or the output of lscpu, numactl -H or virsh capabilities";

@@ -51,6 +51,7 @@ pub fn page(
     let report = embedded(&documents::text(&document)?);
     let plain = escaped(&text::report(view, COLUMNS));
     let fixed = report.len() + plain.len() + UPLOT.len() + SCRIPT.len() + BODY.len() + STYLE.len();
+    // The page's data may take what its other parts leave.
     let room = WANTED_BYTES.saturating_sub(fixed);
     timeline.keep_largest();
     link_findings(&mut timeline.spans.all, &document.findings);
@@ -74,6 +75,7 @@ pub fn page(
         hash(&style)
     );
     let mut html = String::with_capacity(fixed + data.len());
+    // The body names its parts: `{{policy}}`.
     let mut rest = BODY;
     while let Some((before, marked)) = rest.split_once("{{") {
         let Some((mark, after)) = marked.split_once("}}") else {

@@ -41,7 +41,7 @@ pub struct Header {
     pub tool: String,
     /// When the run began, milliseconds since the epoch.
     pub started_ms: i64,
-    /// The same for all parts of one recording: the time and process that began it.
+    /// The recording's id, the same in all of its parts: the time and process that began it.
     pub recording: String,
 }
 

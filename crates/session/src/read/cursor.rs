@@ -208,7 +208,8 @@ impl<'a> Cursor<'a> {
     }
 
     /// The last sample within `ms` milliseconds after another, or, if negative, the last one at
-    /// least that much before it. Where the clock was set back in between, it is the sample beyond.
+    /// least that much before it. Where the clock was set back in between, the search ends with the
+    /// first sample beyond.
     pub fn index_beside(&self, index: usize, ms: i64) -> usize {
         let to_ms = self.time_or_zero(index).saturating_add(ms);
         let mut beside = index;
@@ -246,8 +247,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The sample from which all of the time before a sample is read, for a moment of this length.
-    /// It may be an earlier one, so that a clock that was set forward shortens nothing.
+    /// The first sample to read for the time of this length before a sample. From there on comes at
+    /// least one sample for each second, so that a clock that was set forward shortens nothing.
     pub fn index_before(&self, index: usize, length: Duration) -> usize {
         let length_ms = i64::try_from(length.as_millis()).unwrap_or(i64::MAX);
         let seconds = usize::try_from(length.as_secs()).unwrap_or(usize::MAX);

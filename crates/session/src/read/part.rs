@@ -42,7 +42,7 @@ pub struct PartReader {
     pub segments: Vec<Segment>,
     /// The time of each sample that can be read, milliseconds since the epoch.
     pub times: Vec<i64>,
-    /// What all parts of the recording have in common, by the first run's header.
+    /// The id that all parts of the recording share, by the first run's header.
     pub recording: Option<String>,
     /// Where it is damaged in the middle.
     pub holes: Vec<Hole>,
@@ -153,7 +153,7 @@ impl PartReader {
     }
 }
 
-/// What all parts of a recording have in common; `None` for another kind of file.
+/// The id that all parts of a recording share; `None` for another kind of file.
 pub fn recording_of(file: &File) -> Option<String> {
     let length = file.metadata().ok()?.len();
     let frame = read_frame(file, length, PROLOGUE_BYTES as u64).ok()?;

@@ -19,7 +19,7 @@ use std::time::Duration;
 pub struct LockedFile {
     /// Continues the locked file.
     pub writer: PartWriter,
-    /// What its parts have in common, if it is not new.
+    /// The id of the recording, if it is not new.
     pub recording: Option<String>,
     /// What the user should know of what was there before.
     pub note: Option<String>,
