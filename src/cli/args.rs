@@ -195,6 +195,16 @@ pub struct BatchArgs {
     /// One JSON object a line instead of tables (with --batch)
     #[arg(long, requires = "batch")]
     pub json: bool,
+    /// Comma-separated values instead of tables: a line for each guest, or, with =wide, one for each
+    /// interval as `esxtop -b` and perfmon have it (with --batch)
+    #[arg(
+        long, value_name = "FORM", requires = "batch", conflicts_with = "json", value_enum,
+        num_args = 0..=1, default_missing_value = "long", require_equals = true
+    )]
+    pub csv: Option<CsvForm>,
+    /// Columns of the list for --csv, by the names that filters use: cpu,mem,disk
+    #[arg(long, value_name = "NAMES", requires = "csv", value_delimiter = ',')]
+    pub columns: Vec<String>,
     /// Stop after N intervals (with --batch)
     #[arg(
         short = 'n', long = "count", value_name = "N", requires = "batch",
@@ -489,6 +499,15 @@ pub struct DemoArgs {
     /// How to draw.
     #[command(flatten)]
     pub screen: ScreenArgs,
+}
+
+/// `--csv`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CsvForm {
+    /// A line for each guest and interval
+    Long,
+    /// A line for each interval
+    Wide,
 }
 
 /// `--engine`.

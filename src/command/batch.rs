@@ -2,11 +2,11 @@
 
 use super::print;
 use crate::cli::Settings;
-use crate::cli::args::BatchArgs;
+use crate::cli::args::{BatchArgs, CsvForm};
+use crate::ui::{AppState, csv};
 use ::report::{View, json, text};
 use judge::analysis::{JudgedInterval, Pipeline};
-use sample::{Feed, SourceStatus};
-use std::io;
+use sample::{Feed, GuestId, SourceStatus};
 use std::sync::Arc;
 
 /// Judges and prints intervals as their samples come.
@@ -18,7 +18,15 @@ pub struct BatchPrinter<'a> {
     /// The sources as printed with the previous interval.
     shown: Vec<SourceStatus>,
     printed: u64,
+    /// The guests of wide lines.
+    guests: Vec<GuestId>,
 }
+
+/// The columns of `--csv` where none are named.
+const USUAL_COLUMNS: [&str; 13] = [
+    "name", "cpu", "wait", "exits", "mem", "swap", "disk", "iops", "disk_us", "net", "drops",
+    "state", "problem",
+];
 
 impl<'a> BatchPrinter<'a> {
     /// Nothing is printed yet. `source` is JSON's word for where the samples come from.
@@ -31,6 +39,7 @@ impl<'a> BatchPrinter<'a> {
             pipeline,
             shown: Vec::new(),
             printed: 0,
+            guests: Vec::new(),
         }
     }
 
@@ -54,7 +63,7 @@ impl<'a> BatchPrinter<'a> {
     }
 
     /// Prints an interval.
-    pub fn print(&mut self, interval: &JudgedInterval) -> io::Result<()> {
+    pub fn print(&mut self, interval: &JudgedInterval) -> anyhow::Result<()> {
         let JudgedInterval { model, report } = interval;
         let view = View {
             model,
@@ -66,7 +75,9 @@ impl<'a> BatchPrinter<'a> {
             // Text has it above each table.
             super::say_unmatched(&view);
         }
-        let out = if self.args.json {
+        let out = if let Some(form) = self.args.csv {
+            self.csv(interval, form)?
+        } else if self.args.json {
             json::line(&view)? + "\n"
         } else {
             // An empty line between two intervals.
@@ -76,6 +87,24 @@ impl<'a> BatchPrinter<'a> {
             format!("{separator}{text}")
         };
         self.printed += 1;
-        print(&out)
+        Ok(print(&out)?)
+    }
+
+    /// The interval as comma-separated values.
+    fn csv(&mut self, interval: &JudgedInterval, form: CsvForm) -> anyhow::Result<String> {
+        let names = if self.args.columns.is_empty() {
+            USUAL_COLUMNS.map(str::to_owned).to_vec()
+        } else {
+            self.args.columns.clone()
+        };
+        let columns = csv::columns(&names).map_err(anyhow::Error::msg)?;
+        let mut shown = interval.clone();
+        shown.keep_only(&self.settings.domains);
+        let mut state = AppState::default();
+        state.absorb(shown.into());
+        Ok(match form {
+            CsvForm::Long => csv::guest_lines(&state, &columns, self.printed == 0),
+            CsvForm::Wide => csv::wide_line(&state, &columns, &mut self.guests),
+        })
     }
 }

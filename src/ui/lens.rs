@@ -59,12 +59,14 @@ impl Lens {
                 "write_bytes",
                 "disk_us",
                 "disk_of",
+                "storage",
+                "storage_free",
                 "in_flight",
                 "io_stall",
                 "problem",
             ],
             Self::Network => &[
-                "name", "rx", "tx", "rx_bytes", "tx_bytes", "drops", "vhost", "problem",
+                "name", "rx", "tx", "rx_bytes", "tx_bytes", "drops", "rx_drops", "vhost", "problem",
             ],
         }
     }

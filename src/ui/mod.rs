@@ -41,6 +41,7 @@ pub use action::{Action, Control, Effect, EngineDetail, Replay, SaveFormat};
 pub use choices::ScreenChoices;
 pub use event::ScreenEvent;
 pub use event_loop::{ScreenHandlers, run};
+pub use export::csv;
 pub use keymap::{Binding, KEYMAP, KeyPress, When};
 pub use render::paint;
 pub use screen_view::ScreenView;

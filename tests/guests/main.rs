@@ -8,6 +8,7 @@ mod common;
 
 mod bpf_engine;
 mod causes;
+mod devices;
 mod emulated_hosts;
 mod engines_agree;
 mod exact_counts;

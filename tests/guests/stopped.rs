@@ -136,9 +136,14 @@ fn a_guest_stopped_by_a_full_disk_is_found_and_continues_with_room() {
     ];
     let mut watch = Watch::start(&options);
     // The storage is looked at once the reason is known.
-    until(&mut watch, "the disk's free space", |i| {
-        guest(i, "full")["stopped_disks"][0]["free_bytes"].is_u64()
-    });
+    until(
+        &mut watch,
+        "the disk's free space, and who else is there",
+        |i| {
+            let disk = &guest(i, "full")["stopped_disks"][0];
+            disk["free_bytes"] == 0 && disk["also"] != json!([])
+        },
+    );
     let full = guest(watch.last(), "full");
     assert_eq!(
         (&full["state"], &full["state_reason"]),
@@ -161,6 +166,18 @@ fn a_guest_stopped_by_a_full_disk_is_found_and_continues_with_room() {
         "{found:#}"
     );
     assert!(stopped(watch.last(), "beside").is_none());
+    let is_filling = |f: &&Value| f["rule"] == "storage-filling";
+    until(&mut watch, "its storage", |i| {
+        i["findings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|f| is_filling(&f))
+    });
+    let mut findings = watch.last()["findings"].as_array().unwrap().iter();
+    let filling = findings.find(is_filling).unwrap();
+    assert_eq!(filling["severity"], "critical", "{filling:#}");
+    assert_eq!(filling["also"], json!(["beside", "full"]), "{filling:#}");
 
     let check = common::kvmtop()
         .args(["check", "--duration", "3", "--domain", "full"])

@@ -3,10 +3,10 @@
 mod join;
 mod schedule;
 
+use crate::guest::attendants::Attendants;
 use crate::guest::description::give_names;
 use crate::guest::live_guest::LiveGuest;
 use crate::guest::lives::LifeLedger;
-use crate::guest::storage::StorageQuery;
 use crate::host::block_devices::{self, BlockDevice};
 use crate::host::devices::HostDevices;
 use crate::host::kernel_log::KernelLog;
@@ -102,6 +102,7 @@ pub struct Collector {
     reader: ReadContext,
     discovery: Discovery,
     guests: BTreeMap<i32, LiveGuest>,
+    attendants: Attendants,
     host: HostReader,
     devices: HostDevices,
     tasks: HostTasks,
@@ -131,6 +132,7 @@ impl Collector {
             reader: ReadContext::new(paths),
             discovery: discovery.unwrap_or_else(|| Discovery::new(paths.clone())),
             guests: BTreeMap::new(),
+            attendants: Attendants::default(),
             host: HostReader::new(paths),
             devices: HostDevices::new(paths),
             tasks: HostTasks::new(paths.clone()),
@@ -210,7 +212,6 @@ impl Collector {
         let mut ended = self.read_guests(&found, now);
         let now = self.read_again_if_stopped(&found, now, &mut ended);
         let turned = self.ask_about_turned();
-        self.look_at_storage();
         // The engine is read after /proc, so that a thread gone by then has all of its events in
         // this reading. All rates are per time between two engine readings: finding guests takes a
         // different time each tick, long on a busy host.
@@ -226,6 +227,7 @@ impl Collector {
         give_names(self.guests.values_mut().map(|guest| &mut guest.description));
         let mut domains = self.join(ended, &mut reading, now);
         domains.sort_by_key(|d| d.facts.pid);
+        sample::name_others_on_full_storage(&mut domains);
         self.add_engine_details(&mut domains, &mut reading);
         let host = HostSample {
             cpus,
@@ -283,7 +285,7 @@ impl Collector {
     fn read_host(&mut self, found: &Discovered, now: Timestamps) -> HostSample {
         let mut guests: HashSet<i32> = self.guests.keys().copied().collect();
         guests.extend(&found.starting);
-        guests.extend(found.helpers.iter().map(|(tid, _)| *tid));
+        guests.extend(self.guests.values().flat_map(LiveGuest::helpers));
         let kernel_log = self.kernel_log.read();
         let processes = self.discovery.processes();
         let (tasks, task_groups) = self.tasks.scan(now.mono_ns, processes, &guests);
@@ -416,13 +418,17 @@ impl Collector {
     }
 
     fn help(&mut self, found: &Discovered) {
+        let programs = &found.attendants;
+        let attendants = self
+            .attendants
+            .find_owners(programs, &self.guests, &self.reader);
         for (pid, guest) in &mut self.guests {
-            let mine: Vec<i32> = found
-                .helpers
-                .iter()
-                .filter(|(_, owner)| owner == pid)
-                .map(|(tid, _)| *tid)
-                .collect();
+            let mut mine = Vec::new();
+            for (helper, owner) in found.helpers.iter().chain(&attendants) {
+                if owner == pid {
+                    mine.push(*helper);
+                }
+            }
             guest.help(&mine, &mut self.reader);
         }
     }
@@ -455,41 +461,6 @@ impl Collector {
             turned.push(*pid);
         }
         turned
-    }
-
-    /// Looks at the storage of guests that it stopped, and which others write there.
-    fn look_at_storage(&mut self) {
-        let now_ns = self.reader.now_ns;
-        let mut due = Vec::new();
-        for (pid, guest) in &mut self.guests {
-            if guest.stop.is_storage_due(&guest.description, now_ns) {
-                due.push(*pid);
-            }
-        }
-        if due.is_empty() {
-            return;
-        }
-        let names: Vec<(i32, String)> = self
-            .guests
-            .iter()
-            .map(|(pid, guest)| (*pid, guest.description.facts.name.value.clone()))
-            .collect();
-        for pid in due {
-            let others = names
-                .iter()
-                .filter(|(other, _)| *other != pid)
-                .cloned()
-                .collect();
-            let query = StorageQuery {
-                proc: self.options.paths.proc.clone(),
-                pid,
-                others,
-            };
-            if let Some(guest) = self.guests.get_mut(&pid) {
-                let uid = guest.description.identity.uid;
-                guest.stop.look_at_storage(uid, query, &self.reader);
-            }
-        }
     }
 
     /// Gives each guest the block devices that worked for it, and what interrupted it.

@@ -125,7 +125,7 @@ const KEYS: &[(&str, &str)] = &[
     (
         "/domains/0",
         "name uuid pid vcpus machine persistent guest_os vmm state state_reason cpu threads exits \
-         accesses userspace_exits kvm_events counters disks nics memory",
+         accesses userspace_exits kvm_events counters disks nics storage cpu_limit_percent memory",
     ),
     ("/domains/0/cpu", "usr sys guest wait"),
     (

@@ -221,7 +221,9 @@ fn domains(guests: &[&DomainModel], m: &Model) -> String {
         ("WAIT%", |r| {
             or_unknown(r.guest.worst_wait().map(|(_, wait)| wait), percent)
         }),
-        ("EXITS/s", |r| or_unknown(r.guest.exit_rate.per_second, rate)),
+        ("EXITS/s", |r| {
+            or_unknown(r.guest.exit_rate.per_second, rate)
+        }),
         ("<TOP EXIT", |r| {
             or_dash(r.top_exit.map(|exit| &exit.reason))
         }),

@@ -7,6 +7,7 @@ use super::host_disk::HostDisk;
 use super::interrupts::GuestInterrupts;
 use super::job::Job;
 use super::stop::Stop;
+use super::storage::StoredDisk;
 use kvm::cmdline::QemuCommand;
 use kvm::device_map::DeviceMap;
 use kvm::domain_xml::DomainXml;
@@ -190,6 +191,8 @@ pub struct DomainSample {
     /// The time that `disks` cover, nanoseconds. They are read less often than samples are taken,
     /// because each reading costs time of the guest's monitor.
     pub devices_ns: u64,
+    /// Where its disks are kept, as last seen; read every half minute.
+    pub storage: Vec<StoredDisk>,
     /// What its VMM reads and writes; `None`: libvirt or a monitor reports its disks, or it cannot
     /// be read.
     pub process_io: Option<ProcessIo>,
@@ -220,6 +223,7 @@ pub struct DomainSample {
 bounded!(DomainSample {
     threads, unattributed, counters, kvm_events, disks, nics, devices_ns, throttling, pressure,
     node_memory, swap_bytes, memory, nics_ns, host_disks, interrupts, jobs, stop, process_io,
+    storage,
 } facts, state, uncounted_vcpus, places);
 
 /// An instruction of the guest at which a vCPU left it for an address that was not there, or after
@@ -377,9 +381,11 @@ pub struct NicSample {
     pub tx_packets: u64,
     /// Packets dropped, both ways.
     pub drops: u64,
+    /// Those of them that the guest should have received; `None` in an older recording.
+    pub rx_drops: Option<u64>,
 }
 
-counters!(NicSample { rx_bytes, tx_bytes, rx_packets, tx_packets, drops } name);
+counters!(NicSample { rx_bytes, tx_bytes, rx_packets, tx_packets, drops, rx_drops } name);
 
 /// Bytes that a process had storage read and write, cumulative (`/proc/PID/io`). What the page
 /// cache answers is not among them; what it writes back later is.
@@ -538,6 +544,8 @@ pub struct Throttling {
     pub throttled: u64,
     /// Time throttled, nanoseconds.
     pub throttled_ns: u64,
+    /// CPU time that it may use, thousandths of a CPU; `None`: not read.
+    pub limit_millis: Option<u64>,
 }
 
-counters!(Throttling { periods, throttled, throttled_ns } group);
+counters!(Throttling { periods, throttled, throttled_ns } group, limit_millis);

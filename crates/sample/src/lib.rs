@@ -23,6 +23,7 @@ mod normalise;
 mod profile;
 mod status;
 mod stop;
+mod storage;
 mod timing;
 
 pub use domain::*;
@@ -38,6 +39,7 @@ pub use normalise::{MAX_FOLDER, MAX_JOBS, calendar_ms};
 pub use profile::*;
 pub use status::*;
 pub use stop::*;
+pub use storage::*;
 
 use figures::bounded;
 use serde::{Deserialize, Serialize};

@@ -136,6 +136,7 @@ fn normalise_command(command: &mut QemuCommand) {
     command.device_properties.truncate(MAX_PROPERTIES);
     for list in [
         &mut command.qmp_sockets,
+        &mut command.peer_sockets,
         &mut command.iothreads,
         &mut command.cpu_options,
         &mut command.drive_files,
@@ -188,6 +189,11 @@ fn normalise_xml(xml: &mut DomainXml) {
 
 impl DomainSample {
     fn normalise(&mut self) {
+        self.storage.truncate(MAX_NAMES);
+        for disk in &mut self.storage {
+            clean(&mut disk.file, MAX_FOLDER, sanitize);
+            clean_name(&mut disk.storage);
+        }
         self.node_memory.retain(|node, _| *node < MAX_CPUS);
         for thread in &mut self.threads {
             thread.index.take_if(|n| *n >= MAX_CPUS);

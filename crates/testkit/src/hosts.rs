@@ -192,6 +192,7 @@ impl Fixture {
             rx_packets: packets,
             tx_packets: packets / 2,
             drops,
+            rx_drops: Some(drops),
         };
         let gib = |n: f64| (n * f64::from(1 << 30)) as u64;
         for (i, guest) in f.guests.iter_mut().enumerate() {
@@ -226,6 +227,14 @@ impl Fixture {
                 }),
             };
             rest.swap_bytes = Some(0);
+            rest.storage = vec![StoredDisk {
+                file: format!("/srv/vm/guest-{i}.qcow2"),
+                storage: "/srv".into(),
+                size_bytes: Some(1 << 40),
+                free_bytes: Some(200 << 30),
+                may_grow: true,
+                ..StoredDisk::default()
+            }];
             rest.node_memory = [(0, gib(8.0 - i as f64)), (1, gib(0.2))].into();
         }
         let database = &mut f.guests[1].rest;

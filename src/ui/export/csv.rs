@@ -6,22 +6,16 @@ use crate::ui::screen_view::ScreenView;
 use crate::ui::state::AppState;
 use crate::ui::table::{AnyTable, ColumnId, Table, Value};
 use crate::ui::views::guests::{self, GuestRow};
+use jiff::Timestamp;
+use judge::model::DomainModel;
 use kvm::without_hidden;
+use sample::GuestId;
 
 /// The tables of the view, a blank line between two. The list of guests has all that pass the
 /// filter, and no other row.
 pub fn tables(state: &AppState) -> String {
     if state.view == ScreenView::Guests {
-        let rows = state
-            .list
-            .guests
-            .iter()
-            .map(|at| GuestRow::new(state, ListRow::Guest(*at)))
-            .collect();
-        return table(&Table {
-            rows,
-            ..guests::table(state)
-        });
+        return table(&all_guests(state));
     }
     state
         .page_of(state.view)
@@ -31,17 +25,119 @@ pub fn tables(state: &AppState) -> String {
         .join("\r\n")
 }
 
+fn all_guests(state: &AppState) -> Table<GuestRow<'_>> {
+    let guests = state.list.guests.iter();
+    Table {
+        rows: guests
+            .map(|at| GuestRow::new(state, ListRow::Guest(*at)))
+            .collect(),
+        ..guests::table(state)
+    }
+}
+
 fn table(table: &dyn AnyTable) -> String {
     let columns: Vec<ColumnId> = (0..table.width()).map(ColumnId).collect();
     let mut out = line(columns.iter().map(|id| table.head(*id).name.to_string()));
     for row in 0..table.len() {
-        out += &line(columns.iter().map(|id| match table.value(row, *id) {
-            Value::Figure(figure) => figure.to_string(),
-            Value::Text(text) => without_hidden(&text).into_owned(),
-            Value::Unknown => String::new(),
-        }));
+        out += &line(columns.iter().map(|id| text_of(table.value(row, *id))));
     }
     out
+}
+
+fn text_of(value: Value) -> String {
+    match value {
+        Value::Figure(figure) => figure.to_string(),
+        Value::Text(text) => without_hidden(&text).into_owned(),
+        Value::Unknown => String::new(),
+    }
+}
+
+/// Columns of the list by name.
+///
+/// # Errors
+/// A sentence with the names that there are.
+pub fn columns(names: &[String]) -> Result<Vec<ColumnId>, String> {
+    let all = guests::columns();
+    let mut found = Vec::new();
+    for name in names {
+        let Some(at) = all.iter().position(|column| column.head.name == name) else {
+            let known: Vec<&str> = all.iter().map(|column| column.head.name).collect();
+            return Err(format!(
+                "no column {name:?}; there are {}",
+                known.join(", ")
+            ));
+        };
+        found.push(ColumnId(at));
+    }
+    Ok(found)
+}
+
+/// The guests of an interval, a line each: the time (UTC), then these columns.
+pub fn guest_lines(state: &AppState, columns: &[ColumnId], with_head: bool) -> String {
+    let table = all_guests(state);
+    let mut out = String::new();
+    if with_head {
+        let names = columns.iter().map(|id| table.head(*id).name.to_owned());
+        out += &line(["time".to_owned()].into_iter().chain(names));
+    }
+    for row in 0..table.len() {
+        let cells = columns.iter().map(|id| text_of(table.value(row, *id)));
+        let time = time(state, "%Y-%m-%dT%H:%M:%SZ");
+        out += &line([time].into_iter().chain(cells));
+    }
+    out
+}
+
+/// The interval as one line, as `esxtop -b` and perfmon write it: the time, then each figure of
+/// each guest that the head has. The first interval decides which guests those are.
+pub fn wide_line(state: &AppState, columns: &[ColumnId], guests: &mut Vec<GuestId>) -> String {
+    let table = all_guests(state);
+    let places: Vec<(GuestId, usize)> = (0..table.len())
+        .filter_map(|row| Some((table.rows[row].domain?.facts.id(), row)))
+        .collect();
+    let mut out = String::new();
+    let host = state
+        .model
+        .as_ref()
+        .map(|m| m.host.facts.hostname.clone())
+        .unwrap_or_default();
+    if guests.is_empty() {
+        let mut head = vec!["(PDH-CSV 4.0) (UTC)(0)".to_owned()];
+        for (id, row) in &places {
+            guests.push(id.clone());
+            for column in columns {
+                let guest = &table.rows[*row];
+                let name = guest.domain.map_or("", DomainModel::name);
+                let pid = guest.domain.and_then(|d| d.facts.pid).unwrap_or(0);
+                head.push(format!(
+                    "\\\\{host}\\Guest({pid}:{name})\\{}",
+                    table.head(*column).header
+                ));
+            }
+        }
+        out += &line(head.into_iter());
+    }
+    let mut cells = vec![time(state, "%m/%d/%Y %H:%M:%S")];
+    for guest in guests {
+        let row = places
+            .iter()
+            .find(|(id, _)| id == guest)
+            .map(|(_, row)| *row);
+        for column in columns {
+            cells.push(
+                row.map(|row| text_of(table.value(row, *column)))
+                    .unwrap_or_default(),
+            );
+        }
+    }
+    out + &line(cells.into_iter())
+}
+
+/// The time of the interval, UTC.
+fn time(state: &AppState, form: &str) -> String {
+    let ms = state.model.as_ref().map_or(0, |model| model.time_ms);
+    let time = Timestamp::from_millisecond(ms).unwrap_or_default();
+    time.strftime(form).to_string()
 }
 
 /// A record. A spreadsheet takes a text that begins with `=`, `+`, `-` or `@` for a formula; names

@@ -1,6 +1,6 @@
 //! The view as a file for a ticket: text or figures. Pure: the screen's edge writes the file.
 
-mod csv;
+pub mod csv;
 
 use super::action::SaveFormat;
 use super::render;

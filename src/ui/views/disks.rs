@@ -263,6 +263,13 @@ pub fn columns<'a>() -> Vec<Disk<'a>> {
             "Requests under way on average, those that QEMU has taken from the guest's queue: the \
                 time of all that completed, over the time between two readings.",
         ),
+        Disk::text("storage", "STORAGE", left(8).grow(16).drop_order(4), |r| {
+            let stored = r.guest.stored(r.work.name);
+            stored
+                .map(|stored| stored.storage.clone())
+                .unwrap_or_default()
+        })
+        .help("Where it is kept: mount point of its file system, or the lowest device below it."),
         Disk::figure(
             "read_bytes",
             "READ B/s",
@@ -361,6 +368,15 @@ pub fn nic_columns<'a>() -> Vec<Nic<'a>> {
         )
         .help("Packets dropped, both ways.")
         .drawn(|r| bad(r.work.ops[2], rate)),
+        Nic::figure(
+            "rx_drops",
+            "RX DROP/s",
+            right(9).drop_order(2),
+            |r| r.device.rx_drops,
+            rate,
+        )
+        .help("Those of them that the guest should have received.")
+        .drawn(|r| bad(r.device.rx_drops, rate)),
     ]);
     columns
 }
@@ -375,8 +391,7 @@ fn nic(n: &NicRates) -> Work<'_> {
 
 /// The section of network interfaces.
 pub fn nics<'a>(state: &'a AppState, guests: &[&'a DomainModel]) -> Section<'a> {
-    // No rule marks an interface.
-    let rows = rows(state, guests, |d| &d.nics, nic, Mark::Disk);
+    let rows = rows(state, guests, |d| &d.nics, nic, Mark::Nic);
     let why = missing::because(state, "none is known", &[SourceId::Libvirt]);
     section_of(TableId::Nics, rows, nic_columns(), state, why)
         .with_right(covered(guests, |guest| guest.nics_s))

@@ -72,9 +72,11 @@ pub struct NicRates {
     pub tx_packets: f64,
     /// Packets dropped per second, both directions.
     pub drops: f64,
+    /// Those of them that the guest should have received. `null`: an older recording.
+    pub rx_drops: Option<f64>,
 }
 
-sums!(NicRates { rx_bytes, tx_bytes, rx_packets, tx_packets, drops } name);
+sums!(NicRates { rx_bytes, tx_bytes, rx_packets, tx_packets, drops, rx_drops } name);
 
 pub(crate) fn disks(now: &DomainSample) -> Vec<DiskRates> {
     let Some(rate) = rate(now.devices_ns) else {
@@ -118,6 +120,7 @@ pub(crate) fn nics(now: &DomainSample) -> Vec<NicRates> {
             rx_packets: rate(n.rx_packets),
             tx_packets: rate(n.tx_packets),
             drops: rate(n.drops),
+            rx_drops: n.rx_drops.map(&rate),
         })
         .collect()
 }

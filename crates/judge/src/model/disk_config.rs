@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 pub struct DiskConfig<'a> {
     /// Its name in the XML (`vda`), the id of its device or drive, or else its file.
     pub name: &'a str,
-    /// Path of the image or device on QEMU's command line, or Proxmox's name of the volume.
-    pub file: &'a str,
+    /// Path of the image or device on QEMU's command line, Proxmox's name of the volume, or the
+    /// name of the file in the XML.
+    pub file: Option<&'a str>,
     /// Its bus in the XML (`virtio`, `sata`), or the driver of QEMU's device (`virtio-blk-pci`).
     pub bus: Option<&'a str>,
     /// Cache mode.
@@ -63,7 +64,7 @@ impl<'a> DiskConfig<'a> {
     fn of_xml(disk: &'a DiskXml) -> Self {
         Self {
             name: &disk.target,
-            file: "",
+            file: disk.file.as_deref(),
             bus: disk.bus.as_deref(),
             cache: disk.cache.as_deref(),
             aio: disk.io.as_deref(),
@@ -82,7 +83,7 @@ impl<'a> DiskConfig<'a> {
                 .into_iter()
                 .find(|name| !name.is_empty())
                 .map_or("", String::as_str),
-            file: &disk.file,
+            file: Some(disk.file.as_str()).filter(|file| !file.is_empty()),
             bus: disk.driver.as_deref(),
             cache: disk.cache.as_deref(),
             aio: disk.aio.as_deref(),

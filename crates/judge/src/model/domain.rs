@@ -1,6 +1,7 @@
 //! A guest within an interval: its threads, exits, accesses and devices.
 
 use super::devices::{self, DiskRates, NicRates};
+use super::disk_config::DiskConfig;
 use super::earlier::{GuestPair, by_key};
 use super::{
     AccessRow, ByteRates, CpuShare, DoorbellModel, ExitTable, HostDiskModel, InjectionModel,
@@ -11,7 +12,7 @@ use kvm::thread_name::Role;
 use kvm::topology::HostTopology;
 use sample::{
     DomainFacts, DomainSample, DomainState, EngineKind, EngineLevel, EngineStatus, ExitPlace,
-    GuestId, Job, MemoryUse, Sample, Stop, StopReason, Throttling, growth,
+    GuestId, Job, MemoryUse, Sample, Stop, StopReason, StoredDisk, Throttling, growth,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -122,6 +123,8 @@ pub struct DomainModel {
     pub pressure: Option<PressureModel>,
     /// Memory per NUMA node, bytes.
     pub node_memory: BTreeMap<u32, u64>,
+    /// Where its disks are kept.
+    pub storage: Vec<StoredDisk>,
     /// Its part in the host's swap.
     pub swap: Option<SwapUse>,
     /// Memory resident on the host and left by the balloon.
@@ -194,6 +197,41 @@ impl DomainModel {
         self.vcpus()
             .filter_map(|t| t.migrations.total)
             .reduce(u64::saturating_add)
+    }
+
+    /// Where a disk of this name in the VMM's statistics is kept.
+    pub fn stored(&self, disk: &str) -> Option<&StoredDisk> {
+        if let [only] = self.storage.as_slice() {
+            return Some(only);
+        }
+        let file = DiskConfig::find(&self.facts, disk)?.file?;
+        self.storage.iter().find(|stored| stored.is_called(file))
+    }
+
+    /// What it uses of its tightest CPU limit, percent; `None` without a limit of its own.
+    pub fn limit_percent(&self) -> Option<f64> {
+        let groups = self.throttling.iter();
+        let used = groups.filter_map(|group| {
+            let millis = group.limit_millis.filter(|millis| *millis > 0)?;
+            Some(1000.0 * self.busy_in(&group.group)? / millis as f64)
+        });
+        used.reduce(f64::max)
+    }
+
+    /// CPU time in a cgroup of its own, percent of one CPU: `domain`, `emulator`, `vcpu0`,
+    /// `iothread1`.
+    fn busy_in(&self, group: &str) -> Option<f64> {
+        let number = group.trim_start_matches(char::is_alphabetic).parse().ok();
+        let is_in = |thread: &&ThreadModel| match group.trim_end_matches(char::is_numeric) {
+            "domain" => true,
+            "vcpu" => thread.role == Role::Vcpu && thread.index == number,
+            "iothread" => thread.role == Role::Iothread && thread.index == number,
+            "emulator" => !matches!(thread.role, Role::Vcpu | Role::Iothread),
+            _ => false,
+        };
+        let busy = self.threads.iter().filter(is_in);
+        busy.filter_map(|thread| Some(thread.cpu?.busy()))
+            .reduce(|a, b| a + b)
     }
 
     /// The wait of the vCPU that waited longest, percent of the interval.
@@ -333,6 +371,7 @@ impl DomainModel {
                 .unwrap_or_default(),
             pressure: now.pressure.as_ref().map(PressureModel::new),
             node_memory: now.node_memory.clone(),
+            storage: now.storage.clone(),
             swap: swap(now, before),
             memory: now.memory,
             swap_in_rate: swap_in_rate(now, before, interval),

@@ -244,6 +244,7 @@ sums!(DomainModel {
     process_io, host_disks, interrupts,
     doorbells, nics, throttling, pressure, swap, swap_in_rate,
 } facts, state, stop, uncounted_vcpus, userspace, exit_rate, jobs, node_memory, memory, places,
+    storage,
     disks_s, nics_s);
 
 sums!(ThreadModel {

@@ -102,6 +102,8 @@ pub struct QemuCommand {
     pub pit_policy: Option<String>,
     /// Paths of the unix sockets of QMP monitors.
     pub qmp_sockets: Vec<String>,
+    /// Paths of the unix sockets of programs that serve it: virtiofsd, swtpm, passt.
+    pub peer_sockets: Vec<String>,
     /// `-name debug-threads=on`: vCPU threads carry their number.
     pub debug_threads: bool,
     /// Ids of the `IOThread`s.

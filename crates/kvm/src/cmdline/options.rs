@@ -170,6 +170,12 @@ pub(super) fn read_option(
         "global" => global(command, value),
         "no-kvm-pit-reinjection" => command.pit_policy = Some("discard".to_owned()),
         "qmp" | "qmp-pretty" | "chardev" | "mon" => monitor(command, monitors, option, value),
+        "netdev" => {
+            let peer = component(value, "type");
+            command
+                .peer_sockets
+                .extend(peer.and_then(|peer| get(&peer.pairs, "addr.path", false)));
+        }
         "object" => object(command, value),
         "device" => device(command, value),
         "set" => set(command, value),
@@ -193,10 +199,13 @@ fn monitor(command: &mut QemuCommand, monitors: &mut Monitors, option: &str, val
         "chardev" => {
             if let Some(Component { kind, id, pairs }) = component(value, "backend")
                 && kind == "socket"
-                && listens(&pairs)
                 && let Some(path) = get(&pairs, "path", false)
             {
-                monitors.sockets.insert(id, path);
+                if listens(&pairs) {
+                    monitors.sockets.insert(id, path);
+                } else {
+                    command.peer_sockets.push(path);
+                }
             }
         }
         "mon" => {

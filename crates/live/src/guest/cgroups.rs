@@ -83,7 +83,10 @@ impl CpuLimits {
             };
             group.limited = throttling.periods > 0;
             if group.limited {
-                found.push(throttling);
+                found.push(Throttling {
+                    limit_millis: limit_millis(&group.folder),
+                    ..throttling
+                });
             }
         }
         found
@@ -171,6 +174,19 @@ fn parts_of(folder: &Path) -> Vec<(String, PathBuf)> {
     parts
 }
 
+/// CPU time that a group may use, thousandths of a CPU: `cpu.max` of version 2, in version 1 a quota
+/// of -1 means no limit.
+fn limit_millis(folder: &Path) -> Option<u64> {
+    let read = |name: &str| file::read_text(&folder.join(name), 256).ok();
+    let text = read("cpu.max").or_else(|| {
+        let quota = read("cpu.cfs_quota_us")?;
+        Some(format!("{quota} {}", read("cpu.cfs_period_us")?))
+    })?;
+    let mut words = text.split_whitespace().map(|word| word.parse::<u64>().ok());
+    let quota_us = words.next()??;
+    (quota_us.checked_mul(1000)?).checked_div(words.next()??)
+}
+
 /// `cpu.stat`: microseconds in version 2 (Documentation/admin-guide/cgroup-v2.rst), nanoseconds in
 /// version 1 (Documentation/scheduler/sched-bwc.rst). `None` for a group whose `cpu` controller is
 /// off.
@@ -184,6 +200,7 @@ fn parse(text: &str, group: &str) -> Option<Throttling> {
         periods: count(text, "nr_periods")?,
         throttled: count(text, "nr_throttled")?,
         throttled_ns,
+        limit_millis: None,
     })
 }
 

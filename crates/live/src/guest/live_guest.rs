@@ -6,8 +6,9 @@ use super::resources::GuestResources;
 use super::roles::ThreadRoles;
 use super::stagger;
 use super::stop::StopWatch;
+use super::storage::StorageWatch;
 use crate::backoff::Backoff;
-use crate::metadata::source::{GuestMetadata, WatchedGuest};
+use crate::metadata::source::{GuestMetadata, ReportedState, WatchedGuest};
 use crate::metadata::status_xml::StatusFiles;
 use crate::proc::fds::KvmFiles;
 use crate::proc::file::FileError;
@@ -17,7 +18,7 @@ use crate::proc::threads::{Liveness, Threads};
 use crate::timestamps::Timestamps;
 use engine::events::{ThreadKey, TracedThread, VcpuThread};
 use kvm::thread_name::{Role, vcpu_index};
-use sample::{DomainSample, DomainState, ThreadEvents, ThreadSample};
+use sample::{DomainSample, DomainState, StopReason, ThreadEvents, ThreadSample};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +46,7 @@ pub(crate) struct LiveGuest {
     pub resources: GuestResources,
     /// Whether it runs.
     pub stop: StopWatch,
+    storage: StorageWatch,
     /// Events of threads that ended before a sample showed them.
     exited: ThreadEvents,
     /// The sum of its `kvm_events` in its last sample.
@@ -90,6 +92,7 @@ impl LiveGuest {
             roles: ThreadRoles::default(),
             resources: GuestResources::default(),
             stop: StopWatch::default(),
+            storage: StorageWatch::default(),
             exited: ThreadEvents::default(),
             kvm_events: 0,
             refused_ns: None,
@@ -104,6 +107,11 @@ impl LiveGuest {
             .copied()
             .chain([pid])
             .map(move |process| (process, pid))
+    }
+
+    /// The processes that work for it: kernel threads, and programs beside its VMM.
+    pub(crate) fn helpers(&self) -> impl Iterator<Item = i32> {
+        self.helpers.keys().copied()
     }
 
     /// Its vCPU threads.
@@ -173,6 +181,10 @@ impl LiveGuest {
         self.description.update(named as u32, &self.files);
         self.description.merge();
         self.stop.observe(self.vcpus_ran_ns(), reader.now_ns);
+        let state = self.description.state.as_ref();
+        let is_full = state.and_then(ReportedState::reason) == Some(StopReason::IoError);
+        let uid = self.description.identity.uid;
+        self.storage.read(pid, uid, is_full, reader);
         let vcpus = self.vcpu_threads().map(|vcpu| vcpu.tid).collect();
         self.stop.watch_waits(&self.description, vcpus, reader);
         Liveness::Alive
@@ -255,9 +267,12 @@ impl LiveGuest {
         }
         threads.sort_by_key(|t| t.tid);
         threads.shrink_to_fit();
-        let stop = self
-            .stop
-            .stop(&self.description, self.threads.is_stopped(), now);
+        let stop = self.stop.stop(
+            &self.description,
+            &self.storage.disks,
+            self.threads.is_stopped(),
+            now,
+        );
         let sample = DomainSample {
             facts: self.description.facts.clone(),
             state: if stop.is_some() {
@@ -266,6 +281,7 @@ impl LiveGuest {
                 DomainState::Running
             },
             stop,
+            storage: self.storage.disks.clone(),
             uncounted_vcpus: self.uncounted_vcpus(&threads, counted, now.mono_ns),
             threads,
             unattributed: self.exited.clone(),

@@ -1,6 +1,7 @@
 //! One guest: its identity, the roles of its threads, its counters, CPU limits and memory, and what
 //! remains after its end.
 
+pub(crate) mod attendants;
 pub(crate) mod description;
 pub(crate) mod live_guest;
 pub(crate) mod lives;

@@ -126,6 +126,7 @@ mod tests {
         let grown = NicSample {
             name: "tap0".into(),
             tx_bytes: 5000,
+            rx_drops: Some(0),
             ..NicSample::default()
         };
         assert_eq!(nics.grown, (vec![grown.clone()], PERIOD_NS));

@@ -1,13 +1,13 @@
 //! Whether a guest runs, and why not: what its vCPUs do, with what libvirt or its monitor says.
 
 use super::description::GuestDescription;
-use super::storage::{self, GuestFile, StorageQuery};
+use super::storage;
 use crate::metadata::source::ReportedState;
 use crate::proc::file;
 use crate::proc::read_context::ReadContext;
 use crate::proc::slow_files::Late;
 use crate::timestamps::Timestamps;
-use sample::{Stop, StopReason};
+use sample::{Stop, StopReason, StoredDisk};
 use std::path::Path;
 
 /// All vCPUs of a guest that does nothing use less CPU time together in an interval: a question of
@@ -15,8 +15,6 @@ use std::path::Path;
 const MAX_IDLE_NS: u64 = 1_000_000;
 /// vCPUs that used no CPU time at all for so long may be kept out of KVM.
 const STILL_NS: u64 = 3_000_000_000;
-/// Time between two looks at the storage of a guest that it stopped.
-const STORAGE_PERIOD_NS: u64 = 10_000_000_000;
 
 /// Watches what the vCPUs of a guest do.
 #[derive(Default)]
@@ -35,10 +33,6 @@ pub(crate) struct StopWatch {
     /// Whether all of them wait in the VMM; read once for each time that they stand still.
     waits_in_vmm: Option<bool>,
     waiting: Late<bool>,
-    /// Its disk files, while an error of the storage stops it.
-    files: Vec<GuestFile>,
-    late_files: Late<Vec<GuestFile>>,
-    files_due_ns: u64,
 }
 
 impl StopWatch {
@@ -63,6 +57,7 @@ impl StopWatch {
     pub(crate) fn stop(
         &mut self,
         guest: &GuestDescription,
+        disks: &[StoredDisk],
         is_stopped: bool,
         now: Timestamps,
     ) -> Option<Stop> {
@@ -86,7 +81,7 @@ impl StopWatch {
             .saturating_mul(1_000_000);
         stop.for_ns = seen_ns.max(noted_ns);
         if stop.reason == StopReason::IoError {
-            storage::complete(&mut stop, &self.files, |name| guest.disk_file(name));
+            storage::complete(&mut stop, disks, |name| guest.disk_file(name));
         }
         Some(stop)
     }
@@ -118,29 +113,6 @@ impl StopWatch {
             });
             self.waiting = Late(answer);
         }
-    }
-
-    /// Whether to look at the guest's storage.
-    pub(crate) fn is_storage_due(&mut self, guest: &GuestDescription, now_ns: u64) -> bool {
-        if guest.state.as_ref().and_then(ReportedState::reason) != Some(StopReason::IoError) {
-            (self.files, self.files_due_ns) = (Vec::new(), 0);
-            return false;
-        }
-        if let Some(files) = self.late_files.take() {
-            self.files = files;
-        }
-        !self.late_files.is_awaited() && now_ns >= self.files_due_ns
-    }
-
-    /// Looks at the guest's storage.
-    pub(crate) fn look_at_storage(
-        &mut self,
-        uid: Option<u32>,
-        query: StorageQuery,
-        reader: &ReadContext,
-    ) {
-        self.files_due_ns = reader.now_ns.saturating_add(STORAGE_PERIOD_NS);
-        self.late_files = Late(reader.slow_files.run(uid, move || query.files()));
     }
 }
 

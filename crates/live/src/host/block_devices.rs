@@ -23,16 +23,18 @@ pub(crate) fn read(sys: &Path, (major, minor): (u32, u32)) -> BlockDevice {
         .iter()
         .find_map(|path| file::read_text(&dir.join(path), 4096).ok())
         .map(|text| sanitize(text.trim_end(), 256));
-    let below = std::fs::read_dir(dir.join("slaves"))
-        .into_iter()
-        .flatten()
-        .flatten()
-        .take(MAX_BELOW);
-    let mut below: Vec<String> = below
-        .map(|entry| sanitize(&entry.file_name().to_string_lossy(), 64))
-        .collect();
-    below.sort_unstable();
-    (name, alias.filter(|alias| !alias.is_empty()), below)
+    (name, alias.filter(|alias| !alias.is_empty()), below(&dir))
+}
+
+/// The devices on which the device with this folder stands, by name.
+pub(crate) fn below(folder: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    let slaves = std::fs::read_dir(folder.join("slaves"));
+    for entry in slaves.into_iter().flatten().flatten().take(MAX_BELOW) {
+        names.push(sanitize(&entry.file_name().to_string_lossy(), 64));
+    }
+    names.sort_unstable();
+    names
 }
 
 #[cfg(test)]

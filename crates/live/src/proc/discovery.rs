@@ -8,6 +8,7 @@ use super::fds::KvmFiles;
 use super::file::{self, FileError};
 use super::paths::SystemPaths;
 use super::stat::{Stat, TICK_NS};
+use crate::guest::attendants::is_attendant;
 use crate::timestamps::Timestamps;
 use kvm::thread_name::{is_qemu, owner, vcpu_index};
 use std::collections::HashMap;
@@ -34,6 +35,8 @@ enum ProcessKind {
     Guest,
     /// A kernel thread that works for the guest of this PID.
     Helper(i32),
+    /// A program that serves a guest beside its VMM.
+    Attendant,
     /// Has just started and is about to open a VM.
     Starting,
     /// None of the others, so far.
@@ -98,6 +101,8 @@ pub(crate) struct Discovered {
     pub guests: Vec<i32>,
     /// Kernel threads that work for a guest: PID of the thread, PID of the guest.
     pub helpers: Vec<(i32, i32)>,
+    /// Programs that serve a guest beside its VMM, which one is not known here.
+    pub attendants: Vec<i32>,
     /// Processes that have just started and are about to open a VM: a QEMU, and who holds
     /// `/dev/kvm`.
     pub starting: Vec<i32>,
@@ -245,6 +250,7 @@ impl Discovery {
             match s.look.kind {
                 ProcessKind::Guest => found.guests.push(*pid),
                 ProcessKind::Helper(owner) => found.helpers.push((*pid, owner)),
+                ProcessKind::Attendant => found.attendants.push(*pid),
                 ProcessKind::Starting => found.starting.push(*pid),
                 ProcessKind::Other => {}
             }
@@ -291,6 +297,9 @@ impl Discovery {
         }
         if stat.is_dead() {
             return Some(Look::new(ProcessKind::Other, recheck(pid, now_ns)));
+        }
+        if is_attendant(&String::from_utf8_lossy(stat.comm)) {
+            return Some(Look::new(ProcessKind::Attendant, recheck(pid, now_ns)));
         }
         let files = KvmFiles::read(&self.paths, pid);
         self.files += files.as_ref().map_or(0, |files| files.open);

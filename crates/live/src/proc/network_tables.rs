@@ -84,6 +84,7 @@ fn of_guest(nic: &DeviceStatus) -> (String, NicSample) {
         rx_packets: nic.sent_packets,
         tx_packets: nic.recv_packets,
         drops: nic.recv_drop.saturating_add(nic.sent_drop),
+        rx_drops: Some(nic.sent_drop),
     };
     (name, nic)
 }

@@ -9,7 +9,7 @@ use judge::model::{
     ByteRates, CpuShare, DiskRates, DomainModel, Model, NicRates, PressureModel, ThreadModel, jobs,
 };
 use kvm::thread_name::Role;
-use sample::{Job, MemoryInGuest, StopDisk};
+use sample::{Job, MemoryInGuest, StopDisk, StoredDisk};
 use std::collections::BTreeMap;
 
 objects! {
@@ -92,12 +92,32 @@ objects! {
         jobs: Vec<JsonJob> = d.jobs.iter().map(JsonJob::new).collect(),
         /// Network interfaces, seen from the host's side.
         nics: Vec<NicRates> = d.nics.clone(),
+        /// Where its disks are kept on the host. Empty: not seen yet, or a file.
+        storage: Vec<JsonStoredDisk> = d.storage.iter().map(JsonStoredDisk::new).collect(),
+        /// What it uses of its tightest CPU limit, percent. `null`: no limit of its own.
+        cpu_limit_percent: Option<f64> = d.limit_percent(),
         /// How long tasks of its cgroup waited for CPUs, disks and memory. Absent: no PSI, no
         /// cgroup of its own, or a file.
         #[serde(skip_serializing_if = "Option::is_none")]
         pressure: Option<PressureModel> = d.pressure,
         /// Its memory on the host.
         memory: JsonMemory = JsonMemory::new(d),
+    }
+
+    /// A file or block device that the VMM has open for reading and writing.
+    pub struct JsonStoredDisk(disk: &StoredDisk) {
+        /// Its path.
+        file: String = disk.file.clone(),
+        /// Mount point of its file system, or the lowest device below it.
+        storage: String = disk.storage.clone(),
+        /// Size of the file system. `null`: a block device.
+        size_bytes: Option<u64> = disk.size_bytes,
+        /// Free room on it. `null`: a block device.
+        free_bytes: Option<u64> = disk.free_bytes,
+        /// How much of that is used up in an hour. `null`: not watched for ten minutes.
+        filled_per_hour_bytes: Option<u64> = disk.filled_per_hour,
+        /// Whether it can take up more room: it has holes, or a format that grows.
+        may_grow: bool = disk.may_grow,
     }
 
     /// What a VMM had storage read and write (`/proc/PID/io`).

@@ -19,7 +19,7 @@ use judge::model::{
 use kvm::CpuSet;
 use kvm::thread_name::Role;
 use report::json;
-use sample::DomainState;
+use sample::{DomainState, StoredDisk};
 use std::cmp::Ordering;
 
 /// A disk with fewer requests per second is not the slowest one.
@@ -130,6 +130,13 @@ impl<'a> GuestRow<'a> {
     /// A figure of all network interfaces together.
     fn nics(&self, figure: fn(&NicRates) -> f64) -> Option<f64> {
         self.domain?.nics.iter().map(figure).reduce(|a, b| a + b)
+    }
+
+    /// Where its slowest disk is kept, or else its first one.
+    fn storage(&self) -> Option<&'a StoredDisk> {
+        let slowest = self.slowest_disk();
+        let stored = slowest.and_then(|disk| self.domain?.stored(&disk.name));
+        stored.or_else(|| self.domain?.storage.first())
     }
 
     /// The disk whose requests take longest, of those with enough requests.
@@ -532,6 +539,27 @@ fn disk_columns<'a>() -> Vec<Col<'a>> {
             disk.map(|disk| disk.name.clone()).unwrap_or_default()
         })
         .help("Which disk that is."),
+        Col::text("storage", "STORAGE", left(8).grow(16).drop_order(3), |r| {
+            r.storage()
+                .map(|stored| stored.storage.clone())
+                .unwrap_or_default()
+        })
+        .help(
+            "Where it is kept: the mount point of its file system, or the disk or pool below its \
+                block device. Guests with the same storage share its speed and its room.",
+        ),
+        Col::figure(
+            "storage_free",
+            "FREE",
+            right(6).drop_order(3),
+            storage_free,
+            size,
+        )
+        .help("Room that is left there; none for block devices.")
+        .drawn(|r| match r.storage() {
+            Some(stored) if stored.is_full() => bad(storage_free(r), size),
+            _ => Cell::figure(storage_free(r), size),
+        }),
         Col::figure(
             "in_flight",
             "IN FLIGHT",
@@ -620,6 +648,15 @@ fn network_columns<'a>() -> Vec<Col<'a>> {
         .help("Packets dropped in both directions.")
         .drawn(|r| bad(r.nics(|n| n.drops), rate)),
         Col::figure(
+            "rx_drops",
+            "RX DROP/s",
+            right(9).drop_order(2),
+            rx_drops,
+            rate,
+        )
+        .help("Those that it should have received: it did not take them in time.")
+        .drawn(|r| bad(rx_drops(r), rate)),
+        Col::figure(
             "vhost",
             "VHOST%",
             right(6).drop_order(3),
@@ -628,6 +665,15 @@ fn network_columns<'a>() -> Vec<Col<'a>> {
         )
         .help("CPU time of its vhost threads, percent of one CPU."),
     ]
+}
+
+fn storage_free(r: &GuestRow<'_>) -> Option<f64> {
+    Some(r.storage()?.free_bytes? as f64)
+}
+
+fn rx_drops(r: &GuestRow<'_>) -> Option<f64> {
+    let drops = r.domain?.nics.iter().filter_map(|nic| nic.rx_drops);
+    drops.reduce(|a, b| a + b)
 }
 
 fn swap(r: &GuestRow<'_>) -> Option<f64> {
@@ -670,6 +716,14 @@ fn further_columns<'a>() -> Vec<Col<'a>> {
         Col::figure("sys", "SYS%", figure, |r| r.cpu(|c| c.sys), percent)
             .help("Time in the host's kernel: KVM, vhost. 100 is one host CPU.")
             .json("cpu.sys"),
+        Col::figure(
+            "limit",
+            "LIMIT%",
+            figure,
+            |r| r.domain?.limit_percent(),
+            percent,
+        )
+        .help("CPU time, percent of what its tightest CPU quota allows; `-` without one."),
         Col::text("cpus", "ON CPUS", text, |r| {
             let vcpus = r.domain.iter().flat_map(|d| d.vcpus());
             let cpus: CpuSet = vcpus.filter_map(|t| t.place.cpu).collect();

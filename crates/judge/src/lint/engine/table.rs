@@ -2,7 +2,7 @@
 
 use crate::lint::facts::{Family, Hold, Rule, RuleId};
 use crate::lint::rules::{
-    apic, contention, devices, disks, jobs, machine, numa, pinning, scheduling, timers,
+    apic, contention, devices, disks, jobs, machine, network, numa, pinning, scheduling, timers,
 };
 
 /// All rules, by family. A new rule is a row in its family's `RULES`.
@@ -25,6 +25,11 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "Disks",
         rules: disks::RULES,
+        of_kvm: false,
+    },
+    Family {
+        name: "Network",
+        rules: network::RULES,
         of_kvm: false,
     },
     Family {

@@ -197,6 +197,8 @@ pub enum Mark {
     Disk(String),
     /// A block device of the host, by its name.
     HostDisk(String),
+    /// A network interface of the guest, by its name on the host.
+    Nic(String),
 }
 
 /// How steadily a finding held on a running host or in a recording.

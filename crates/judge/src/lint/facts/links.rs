@@ -8,6 +8,7 @@ pub(crate) const DISKS: &str =
     "https://libvirt.org/formatdomain.html#hard-drives-floppy-disks-cdroms";
 pub(crate) const HYPERVISOR_FEATURES: &str =
     "https://libvirt.org/formatdomain.html#hypervisor-features";
+pub(crate) const INTERFACES: &str = "https://libvirt.org/formatdomain.html#network-interfaces";
 pub(crate) const IOTHREADS: &str = "https://libvirt.org/formatdomain.html#iothreads-allocation";
 pub(crate) const MIGRATION: &str = "https://libvirt.org/migration.html";
 pub(crate) const MEMORY_BACKING: &str = "https://libvirt.org/formatdomain.html#memory-backing";
@@ -34,6 +35,7 @@ pub(crate) const LOCKUP_WATCHDOG: &str =
     "https://docs.kernel.org/admin-guide/lockup-watchdogs.html";
 pub(crate) const MACHINE_CHECK: &str = "https://docs.kernel.org/arch/x86/x86_64/machinecheck.html";
 pub(crate) const MEMORY_FAILURE: &str = "https://docs.kernel.org/mm/hwpoison.html";
+pub(crate) const PRESSURE: &str = "https://docs.kernel.org/accounting/psi.html";
 pub(crate) const OOM: &str = "https://docs.kernel.org/admin-guide/mm/concepts.html#oom-killer";
 pub(crate) const RCU_STALL: &str = "https://docs.kernel.org/RCU/stallwarn.html";
 pub(crate) const SCHED_STATS: &str = "https://docs.kernel.org/scheduler/sched-stats.html";

@@ -198,6 +198,34 @@ groups! {
         /// CPU time of the main thread from which such a disk needs an IOThread, percent.
         /// Chosen: from here on what else it does waits as often as not.
         busy_main: f64 = 50.0;
+        /// Free room of a storage with disks that grow, percent: a warning below.
+        /// Chosen.
+        storage_free: f64 = 5.0;
+        /// A storage that is full in fewer hours, as it fills now: a warning.
+        /// Chosen.
+        storage_hours: f64 = 24.0;
+        /// I/O pressure that needs I/O to be true, percent.
+        /// Reported: near 100 on idle hosts with QEMU 10.2.
+        false_pressure: f64 = 80.0;
+        /// Mean time of a request of a disk of the host, microseconds.
+        /// Chosen: esxtop's users look from 20 to 25 ms on (DAVG).
+        host_disk_us: Steps = Steps::new(20_000.0, 50_000.0, NEVER);
+    }
+
+    /// Network rules.
+    network: NetworkThresholds {
+        /// Packets per second that are dropped on their way to a guest: a warning.
+        /// Chosen.
+        drops: f64 = 1.0;
+        /// Their part of what the guest should have received, percent.
+        /// Chosen.
+        drop_percent: f64 = 0.1;
+        /// CPU time of a vhost thread or vCPU that takes no more packets, percent.
+        /// Chosen.
+        vhost_busy: f64 = 80.0;
+        /// What a link carries in one direction, percent of its speed: a warning.
+        /// Chosen.
+        link_full: f64 = 90.0;
     }
 
     /// Rules about migrations and other jobs.

@@ -6,6 +6,7 @@ pub(super) mod devices;
 pub(super) mod disks;
 pub(super) mod jobs;
 pub(super) mod machine;
+pub(super) mod network;
 pub(super) mod numa;
 pub(super) mod pinning;
 pub(super) mod scheduling;

@@ -1,10 +1,14 @@
 //! No finding speaks of another vendor's KVM, nor of a VMM or manager that the guest does not have.
 
 use super::*;
+use crate::model::Traced;
 use kvm::exit_reason;
 use kvm::kernel_log::{self, LogKind};
 use kvm::{Isa, Space, cmdline, topology};
-use sample::{DiskSample, DomainSample, ExitPlace, MemoryInGuest, Pressure, Throttling, Vmm};
+use sample::{
+    DiskSample, DomainSample, ExitPlace, HostLink, MemoryInGuest, NicSample, Pressure, StoredDisk,
+    Throttling, Vmm, WholeDisk,
+};
 
 const LOG: &str = "[3590.0] *** Guest State ***\n[3591.0] kvm: INTERNAL_ERROR in \
     emulation\n[3592.0] Out of memory: Killed process 5 (qemu-kvm) total-vm:1kB\n[3593.0] \
@@ -159,8 +163,60 @@ fn disk() -> DiskSample {
     }
 }
 
+fn idle_disk() -> DiskSample {
+    DiskSample {
+        name: "hda".into(),
+        ..DiskSample::default()
+    }
+}
+
+fn nearly_full() -> StoredDisk {
+    StoredDisk {
+        storage: "/srv".into(),
+        size_bytes: Some(1 << 40),
+        free_bytes: Some(1 << 30),
+        may_grow: true,
+        ..StoredDisk::default()
+    }
+}
+
+fn dropping() -> NicSample {
+    NicSample {
+        name: "vnet0".into(),
+        rx_packets: 1000,
+        rx_drops: Some(100),
+        ..NicSample::default()
+    }
+}
+
+/// A disk that is slow or idle, and a link that is full.
+fn host_devices(model: &mut Model, is_idle: bool) {
+    let requests = if is_idle { 0 } else { 100 };
+    model.host.disks = Some(vec![Traced {
+        of: WholeDisk {
+            name: "sda".into(),
+            reads: requests,
+            time_ns: requests * 60_000_000,
+            ..WholeDisk::default()
+        },
+        seconds: Some(1.0),
+        device: None,
+    }]);
+    model.host.links = Some(vec![Traced {
+        of: HostLink {
+            name: "eno1".into(),
+            rx_bytes: 120_000_000,
+            speed_mbit: Some(1000),
+            ..HostLink::default()
+        },
+        seconds: Some(1.0),
+        device: None,
+    }]);
+}
+
 fn scene(manager: Manager, machine: Machine, windows: bool, calm: bool) -> Model {
     let isa = machine.isa();
+    let is_idle = calm && windows;
     let mut guest = Guest::new("g", 5).mtree().vcpus(4, |v, t| {
         if !calm {
             return everything(v, t, machine);
@@ -237,6 +293,7 @@ fn scene(manager: Manager, machine: Machine, windows: bool, calm: bool) -> Model
         periods: 10,
         throttled: 9,
         throttled_ns: 500_000_000,
+        ..Throttling::default()
     };
     guest.rest = DomainSample {
         throttling: vec![throttled],
@@ -249,10 +306,14 @@ fn scene(manager: Manager, machine: Machine, windows: bool, calm: bool) -> Model
         swap_bytes: Some(1 << 30),
         pressure: Some(Pressure {
             memory: 2000,
+            io: 9900,
             ..Pressure::default()
         }),
-        disks: vec![disk()],
+        disks: vec![if is_idle { idle_disk() } else { disk() }],
         devices_ns: 1_000_000_000,
+        storage: vec![nearly_full()],
+        nics: vec![dropping()],
+        nics_ns: 1_000_000_000,
         ..DomainSample::default()
     };
     let host = Host::numa(2, 4, 1)
@@ -301,6 +362,7 @@ fn scene(manager: Manager, machine: Machine, windows: bool, calm: bool) -> Model
         of: 50,
         ..ExitPlace::default()
     }];
+    host_devices(&mut model, is_idle);
     let guest = &mut model.domains[0];
     guest.swap_in_rate = Some(1e7);
     guest.memory.balloon = Some(1 << 30);

@@ -1,6 +1,6 @@
 use super::*;
-use crate::model::HostDiskModel;
-use sample::{DiskSample, ThreadKind, Timing};
+use crate::model::{HostDiskModel, WholeDiskModel};
+use sample::{DiskSample, Pressure, StoredDisk, ThreadKind, Timing, WholeDisk};
 
 /// A disk that was read over 5 s: reads per second, microseconds each, flushes per second,
 /// microseconds each.
@@ -348,4 +348,125 @@ fn a_busy_disk_wants_an_iothread() {
         "{text}"
     );
     silent(&busy("scsi", "", 9000, 80.0), RuleId::DiskSetup);
+}
+
+const GIB: u64 = 1 << 30;
+
+#[test]
+fn storage_filling() {
+    let stored = |free_gib: u64, filled_gib: Option<u64>, may_grow| {
+        let mut fixture = with("virtio", "", disk(10, 100, 0, 0));
+        let mut other = fixture.guests[0].clone();
+        fixture.guests[0].rest.storage = vec![StoredDisk {
+            file: "/srv/a.qcow2".into(),
+            storage: "/srv".into(),
+            size_bytes: Some(1000 * GIB),
+            free_bytes: Some(free_gib * GIB),
+            filled_per_hour: filled_gib.map(|gib| gib * GIB),
+            may_grow,
+        }];
+        other.facts.name.value = "h".into();
+        other.facts.pid = Some(9);
+        other
+            .rest
+            .storage
+            .clone_from(&fixture.guests[0].rest.storage);
+        fixture.guests.push(other);
+        judge(&fixture.model())
+    };
+    let report = stored(40, None, true);
+    fires(&report, RuleId::StorageFilling, Severity::Warning);
+    let found = get(&report, RuleId::StorageFilling);
+    assert_eq!(found.evidence[0], "/srv: 40 GiB of 1000 GiB are free (4 %)");
+    assert_eq!(found.also, ["g", "h"], "one storage, one finding");
+    fires(
+        &stored(5, None, true),
+        RuleId::StorageFilling,
+        Severity::Critical,
+    );
+    let soon = stored(300, Some(50), true);
+    fires(&soon, RuleId::StorageFilling, Severity::Warning);
+    assert_eq!(
+        get(&soon, RuleId::StorageFilling).evidence[1],
+        "50 GiB more are used each hour: it is full in 6 h"
+    );
+    silent(&stored(300, Some(5), true), RuleId::StorageFilling);
+    silent(&stored(300, None, true), RuleId::StorageFilling);
+    silent(&stored(40, None, false), RuleId::StorageFilling);
+}
+
+/// A host whose disk did this within a second: requests, microseconds each, in flight.
+fn host_disk(requests: u64, us: u64, in_flight: u64) -> WholeDiskModel {
+    WholeDiskModel {
+        of: WholeDisk {
+            name: "sda".into(),
+            reads: requests,
+            time_ns: requests * us * 1000,
+            busy_ns: (requests * us * 1000).min(1_000_000_000),
+            in_flight,
+            ..WholeDisk::default()
+        },
+        seconds: Some(1.0),
+        device: None,
+    }
+}
+
+#[test]
+fn io_pressure_not_real() {
+    let pressed = |percent: u64, reads, on_host| {
+        let mut fixture = with("virtio", "", disk(reads, 100, 0, 0));
+        fixture.guests[0].rest.pressure = Some(Pressure {
+            io: percent * 100,
+            ..Pressure::default()
+        });
+        let mut model = fixture.model();
+        model.host.disks = Some(vec![on_host]);
+        judge(&model)
+    };
+    let report = pressed(99, 0, host_disk(0, 0, 0));
+    fires(&report, RuleId::IoPressureNotReal, Severity::Info);
+    assert!(
+        get(&report, RuleId::IoPressureNotReal).evidence[0]
+            .starts_with("the I/O pressure (some, 10 s) of the guest's cgroup is 99 %")
+    );
+    silent(
+        &pressed(60, 0, host_disk(0, 0, 0)),
+        RuleId::IoPressureNotReal,
+    );
+    silent(
+        &pressed(99, 50, host_disk(0, 0, 0)),
+        RuleId::IoPressureNotReal,
+    );
+    silent(
+        &pressed(99, 0, host_disk(100, 900, 0)),
+        RuleId::IoPressureNotReal,
+    );
+    silent(
+        &pressed(99, 0, host_disk(0, 0, 1)),
+        RuleId::IoPressureNotReal,
+    );
+
+    // Without cgroups of the guests' own.
+    let mut model = with("virtio", "", disk(0, 0, 0, 0)).model();
+    model.host.disks = Some(vec![host_disk(0, 0, 0)]);
+    model.host.pressure.get_or_insert_default().io = 95.0;
+    fires(&judge(&model), RuleId::IoPressureNotReal, Severity::Info);
+}
+
+#[test]
+fn host_disk_slow() {
+    let slow = |requests, us| {
+        let mut model = with("virtio", "", disk(0, 0, 0, 0)).model();
+        model.host.disks = Some(vec![host_disk(requests, us, 3)]);
+        judge(&model)
+    };
+    let report = slow(100, 60_000);
+    fires(&report, RuleId::HostDiskSlow, Severity::Warning);
+    assert_eq!(
+        get(&report, RuleId::HostDiskSlow).evidence[0],
+        "sda: 60 ms a request, 100 requests/s, 3 under way"
+    );
+    fires(&slow(100, 25_000), RuleId::HostDiskSlow, Severity::Info);
+    silent(&slow(100, 9_000), RuleId::HostDiskSlow);
+    silent(&slow(2, 60_000), RuleId::HostDiskSlow);
 }

@@ -9,6 +9,7 @@ mod incidents;
 mod isolation;
 mod jobs;
 mod machine;
+mod network;
 mod pinning;
 mod placement_hosts;
 mod placement_property;
@@ -179,7 +180,7 @@ fn every_rule_is_described() {
     let names: BTreeSet<RuleId> = super::rules().map(|r| r.id).collect();
     assert_eq!(
         (names.len(), super::rules().count()),
-        (67, 67),
+        (72, 72),
         "every name stands for one rule"
     );
     for r in super::rules() {

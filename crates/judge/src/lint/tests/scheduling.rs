@@ -190,6 +190,7 @@ fn quota() {
             periods: 10,
             throttled,
             throttled_ns: ms * 1_000_000,
+            ..Throttling::default()
         }];
         judge(&model)
     };
@@ -218,6 +219,7 @@ fn a_quota_is_lifted_where_it_is() {
             periods: 10,
             throttled: 9,
             throttled_ns: ms * 1_000_000,
+            ..Throttling::default()
         }];
         let report = judge(&model);
         let f = get(&report, RuleId::QuotaThrottled);
@@ -367,6 +369,7 @@ fn a_wait_for_a_quota_is_for_nothing_else() {
             periods: 10,
             throttled: 9,
             throttled_ns: 4_500_000_000,
+            ..Throttling::default()
         }];
     }
     let report = judge(&model);

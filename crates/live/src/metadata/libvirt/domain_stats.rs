@@ -42,6 +42,7 @@ pub fn nics(stats: &Stats) -> Vec<NicSample> {
             rx_packets: at.number("rx.pkts")?,
             tx_packets: at.number("tx.pkts")?,
             drops: at.number("rx.drop")?.saturating_add(at.number("tx.drop")?),
+            rx_drops: at.number("rx.drop"),
         })
     });
     nics.collect()

@@ -2,6 +2,7 @@
 
 mod requests;
 mod setup;
+mod storage;
 
 use crate::lint::facts::rule::Check::{Behaviour, Host, Setup};
 use crate::lint::facts::{Hold, Rule, RuleDoc, RuleId, links, thresholds};
@@ -111,5 +112,49 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         fix: "The disk's bus or driver options, after virtio drivers are installed in the guest \
             and a power cycle",
         links: &[links::DISKS, links::IOTHREADS],
+    }),
+    Rule::new(RuleId::StorageFilling, Host(storage::filling), Hold::USUAL).described(RuleDoc {
+        sees: "the storage of guests' disks is nearly full, or will be within a day",
+        problem: "its storage fills up",
+        why: "A disk with holes or in a growing format takes up room as the guest writes. When \
+            none is left, QEMU stops the guest at its next write, and every other guest with such \
+            a disk there",
+        thresholds: thresholds![disks.storage_free, disks.storage_hours],
+        limits: "File systems of files that QEMU has open, looked at every half minute; how fast \
+            they fill is known after ten minutes. Not thin pools of LVM or Ceph",
+        fix: "Room on the storage, or fstrim in the guests",
+        links: &[links::DISKS],
+    }),
+    Rule::new(
+        RuleId::IoPressureNotReal,
+        Host(storage::false_pressure),
+        TWO_READINGS,
+    )
+    .described(RuleDoc {
+        sees: "the kernel counts I/O pressure while no disk does anything",
+        problem: "I/O pressure is not real",
+        why: "QEMU from 10.2 on waits for events in a ring of io_uring. The kernel counts a thread \
+            that sleeps there as one that waits for a disk: io pressure and iowait are near 100 % \
+            on an idle host",
+        thresholds: thresholds![disks.false_pressure],
+        limits: "Silent while a disk of the host is busy, and where the guests' disks are not \
+            known. Storage that does not answer looks alike but for its threads in state D",
+        fix: "Nothing: other programs' figures are wrong",
+        links: &[links::PRESSURE],
+    }),
+    Rule::new(
+        RuleId::HostDiskSlow,
+        Host(storage::slow_host_disks),
+        Hold::LONG,
+    )
+    .described(RuleDoc {
+        sees: "requests of a disk of the host take long",
+        problem: "host's disk is slow",
+        why: "Every guest and task with data there waits as long for each request",
+        thresholds: thresholds![disks.host_disk_us, disks.timed_ops],
+        limits: "The time in the kernel and the device, means of an interval. Devices that stand \
+            on others are left out",
+        fix: "Who uses the disk, or the disk",
+        links: &[links::DISKS],
     }),
 ];
