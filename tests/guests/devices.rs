@@ -23,7 +23,7 @@ const TAP_GUEST: &str = "ip tuntap add dev kvtap0 mode tap && ip addr add 192.0.
     -display none -nodefaults -netdev tap,id=n,ifname=kvtap0,script=no,downscript=no -device \
     virtio-net-pci,netdev=n,mac=52:54:00:12:34:56";
 
-fn guest_of<'v>(interval: &'v Value, pid: i32) -> &'v Value {
+fn guest_of(interval: &Value, pid: i32) -> &Value {
     let mut domains = interval["domains"].as_array().into_iter().flatten();
     domains.find(|d| d["pid"] == pid).unwrap_or(&Value::Null)
 }

@@ -27,7 +27,8 @@ use crate::timestamps::Timestamps;
 use engine::events::{Engine, EngineError, OnDemand, Reading};
 use sample::booted_ms;
 use sample::{
-    DomainSample, EngineKind, EngineLevel, EngineStatus, HostSample, OwnCost, Sample, SourceStatus,
+    DomainSample, EngineKind, EngineLevel, EngineStatus, HostNode, HostSample, OwnCost, Sample,
+    SourceStatus,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::mpsc::{Receiver, channel};
@@ -297,9 +298,19 @@ impl Collector {
             load: pressure::load(&self.options.paths.proc),
             disks: self.devices.disks(),
             links: self.devices.links(),
+            nodes: self.nodes(),
             kernel_log,
             ..HostSample::default()
         }
+    }
+
+    /// Memory of the host's nodes, where it has several.
+    fn nodes(&self) -> Option<Vec<HostNode>> {
+        let nodes = self.host.facts.topology.nodes();
+        if nodes.len() < 2 {
+            return None;
+        }
+        Some(memory::nodes(&self.options.paths, &nodes))
     }
 
     fn engine_status(&self, reading: &Reading) -> EngineStatus {

@@ -105,7 +105,7 @@ const KEYS: &[(&str, &str)] = &[
     ),
     ("/self", "cpu_percent rss_bytes late_s"),
     ("/sources/1", "name state cause fix"),
-    ("/host", "tasks cpus load memory disks links"),
+    ("/host", "tasks cpus load memory disks links nodes"),
     (
         "/host/disks/0",
         "name alias stacked read_ops write_ops read_bytes write_bytes mean_us in_flight \
@@ -152,7 +152,7 @@ const KEYS: &[(&str, &str)] = &[
     ),
     (
         "/domains/0/nics/0",
-        "name rx_bytes tx_bytes rx_packets tx_packets drops",
+        "name rx_bytes tx_bytes rx_packets tx_packets drops rx_drops",
     ),
     (
         "/domains/0/memory",

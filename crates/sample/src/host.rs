@@ -1,7 +1,7 @@
 //! The host's part of a sample.
 
 use super::figures::bounded;
-use super::{HostLink, WholeDisk};
+use super::{HostLink, HostNode, WholeDisk};
 use kvm::cpu_set::CpuSet;
 use kvm::topology::HostTopology;
 use serde::{Deserialize, Serialize};
@@ -35,12 +35,14 @@ pub struct HostSample {
     pub disks: Option<Vec<WholeDisk>>,
     /// Its network links; `None` as for disks.
     pub links: Option<Vec<HostLink>>,
+    /// Memory of its NUMA nodes; `None`: it has only one, or an older recording.
+    pub nodes: Option<Vec<HostNode>>,
     /// Lines of the kernel log about unhandled MSRs and the like, newest last; a limited number.
     pub kernel_log: Vec<kvm::kernel_log::LogLine>,
 }
 
 bounded!(HostSample {
-    cpus, tasks, task_groups, memory, pressure, load, disks, links,
+    cpus, tasks, task_groups, memory, pressure, load, disks, links, nodes,
 } facts, kernel_log);
 
 /// Name of the entry of [`HostFacts::params`] that lists the Hyper-V enlightenments that KVM

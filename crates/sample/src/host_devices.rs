@@ -34,6 +34,24 @@ growing!(WholeDisk {
     reads, writes, read_bytes, write_bytes, time_ns, busy_ns,
 } name, alias, is_stacked, in_flight);
 
+/// The memory of a NUMA node, where there are several (`/sys/devices/system/node`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HostNode {
+    /// Its number.
+    pub node: u32,
+    /// Its memory, bytes.
+    pub total: u64,
+    /// What of it nothing uses, bytes.
+    pub free: u64,
+    /// Explicit huge pages of it that are free, bytes.
+    pub huge_free: u64,
+    /// Pages that it gave to tasks that wanted those of another node (`numa_miss`).
+    pub missed: u64,
+}
+
+growing!(HostNode { missed } node, total, free, huge_free);
+
 /// A network interface of the host that has a device, cumulative (`/proc/net/dev`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

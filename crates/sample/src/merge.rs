@@ -17,8 +17,8 @@
 
 use super::{
     AccessCell, Burst, Direction, Doorbell, ExitCell, GuestInterrupts, Histogram, HostDisk,
-    HostLink, HostRequests, Injection, IrqSource, Migrations, OtherTask, ThreadEvents, ThreadKind,
-    Throttling, Timing, UserspaceCell, WholeDisk,
+    HostLink, HostNode, HostRequests, Injection, IrqSource, Migrations, OtherTask, ThreadEvents,
+    ThreadKind, Throttling, Timing, UserspaceCell, WholeDisk,
 };
 use kvm::{Isa, Space};
 use std::cmp::Reverse;
@@ -114,6 +114,7 @@ sums!(HostDisk { reads, writes, flushes, others, submitters } name, number, alia
 sums!(WholeDisk {
     reads, writes, read_bytes, write_bytes, time_ns, busy_ns,
 } name, alias, is_stacked, in_flight);
+sums!(HostNode { missed } node, total, free, huge_free);
 sums!(HostLink { rx_bytes, tx_bytes, drops } name, speed_mbit);
 sums!(HostRequests {
     bytes,
@@ -264,6 +265,14 @@ impl Row for WholeDisk {
 
     fn key(&self) -> String {
         self.name.clone()
+    }
+}
+
+impl Row for HostNode {
+    type Key = u32;
+
+    fn key(&self) -> u32 {
+        self.node
     }
 }
 

@@ -173,6 +173,16 @@ impl Fixture {
             drops: 30,
             speed_mbit: Some(10_000),
         }]);
+        f.host.nodes = Some(
+            [(0, 40), (1, 3)]
+                .map(|(node, free_gib)| HostNode {
+                    node,
+                    total: 64 << 30,
+                    free: free_gib << 30,
+                    ..HostNode::default()
+                })
+                .into(),
+        );
         let disk = |name: &str, ops: u64, us: u64| DiskSample {
             name: name.into(),
             read_ops: ops,

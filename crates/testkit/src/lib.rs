@@ -167,6 +167,8 @@ pub struct Host {
     pub disks: Option<Vec<WholeDisk>>,
     /// What its links do each second.
     pub links: Option<Vec<HostLink>>,
+    /// Memory of its nodes.
+    pub nodes: Option<Vec<HostNode>>,
 }
 
 impl Host {
@@ -324,6 +326,7 @@ impl Host {
                     })
                     .collect()
             }),
+            nodes: self.nodes.clone(),
             kernel_log: Vec::new(),
         }
     }

@@ -3,6 +3,7 @@
 use super::cell::Cell;
 use super::fit::ColumnLayout;
 use crate::ui::text::clean;
+use crate::ui::theme::StyleId;
 use std::cmp::Reverse;
 
 /// A column's place in its table.
@@ -59,6 +60,8 @@ pub struct Column<Row> {
     pub head: ColumnHead,
     content: Content<Row>,
     drawn: Option<fn(&Row) -> Cell>,
+    /// From this figure on a cell warns.
+    warns_from: Option<f64>,
     rank: Option<fn(&Row) -> Option<f64>>,
     finish: fn(&Row, Cell) -> Cell,
 }
@@ -83,6 +86,7 @@ impl<Row> Column<Row> {
             head,
             content,
             drawn: None,
+            warns_from: None,
             rank: None,
             finish: |_, cell| cell,
         }
@@ -160,6 +164,21 @@ impl<Row> Column<Row> {
         }
     }
 
+    /// Draws figures from this one on as a warning.
+    #[must_use]
+    pub fn warns_from(self, figure: f64) -> Self {
+        Self {
+            warns_from: Some(figure),
+            ..self
+        }
+    }
+
+    /// Draws every figure but 0 as a warning.
+    #[must_use]
+    pub fn warns_above_zero(self) -> Self {
+        self.warns_from(f64::MIN_POSITIVE)
+    }
+
     /// Sorts by a figure other than the value.
     #[must_use]
     pub fn ranked(self, rank: fn(&Row) -> Option<f64>) -> Self {
@@ -196,7 +215,15 @@ impl<Row> Column<Row> {
     pub fn cell(&self, row: &Row) -> Cell {
         let cell = match (self.drawn, &self.content) {
             (Some(cell), _) => cell(row),
-            (None, Content::Figure(value, print)) => Cell::figure(value(row), *print),
+            (None, Content::Figure(value, print)) => {
+                let value = value(row);
+                let cell = Cell::figure(value, *print);
+                if self.warns_from.is_some() && value >= self.warns_from {
+                    cell.styled(StyleId::Warning)
+                } else {
+                    cell
+                }
+            }
             (None, Content::Text(value)) => match value(row) {
                 text if text.is_empty() => Cell::unknown(),
                 text => Cell::text(clean(&text)),

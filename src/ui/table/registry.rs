@@ -23,6 +23,8 @@ pub enum TableId {
     Nics,
     /// Block devices of the host.
     HostDisks,
+    /// NUMA nodes of the host.
+    Nodes,
     /// Memory of guests.
     Memory,
     /// CPUs of the host.
@@ -37,7 +39,7 @@ pub enum TableId {
 
 impl TableId {
     /// All tables, in the order of the help.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Guests,
         Self::Exits,
         Self::Userspace,
@@ -48,6 +50,7 @@ impl TableId {
         Self::Disks,
         Self::Nics,
         Self::HostDisks,
+        Self::Nodes,
         Self::Memory,
         Self::Cpus,
         Self::HostDevices,
@@ -68,6 +71,7 @@ impl TableId {
             Self::Disks => "disks",
             Self::Nics => "network interfaces",
             Self::HostDisks => "block devices of the host",
+            Self::Nodes => "NUMA nodes",
             Self::Memory => "memory",
             Self::Cpus => "CPUs",
             Self::HostDevices => "disks and links of the host",

@@ -5,7 +5,6 @@ use super::section::Section;
 use crate::ui::state::AppState;
 use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, left, right, step};
 use crate::ui::text::clean;
-use crate::ui::theme::StyleId;
 use judge::figures::{age, count, micros, rate};
 use judge::lint::{Finding, Mark, Severity};
 use judge::model::{DiskRates, DomainModel, HostDiskModel, Model, NicRates};
@@ -219,16 +218,6 @@ pub fn requests<'a, D>(help: &'static str) -> Vec<Col<'a, D>> {
     ]
 }
 
-/// A cell of a figure that is bad news unless it is 0.
-pub fn bad(value: Option<f64>, print: fn(f64) -> String) -> Cell {
-    let look = if value > Some(0.0) {
-        StyleId::Warning
-    } else {
-        StyleId::Text
-    };
-    Cell::figure(value, print).styled(look)
-}
-
 type Disk<'a> = Col<'a, DiskRates>;
 
 /// The columns of disks; they have the names that JSON has.
@@ -251,7 +240,7 @@ pub fn columns<'a>() -> Vec<Disk<'a>> {
         .help(
             "Requests that failed in QEMU or below it, per second; libvirt does not pass them on.",
         )
-        .drawn(|r| bad(r.device.failed_ops, rate)),
+        .warns_above_zero(),
         Disk::figure(
             "queue_depth",
             "IN FLIGHT",
@@ -367,7 +356,7 @@ pub fn nic_columns<'a>() -> Vec<Nic<'a>> {
             rate,
         )
         .help("Packets dropped, both ways.")
-        .drawn(|r| bad(r.work.ops[2], rate)),
+        .warns_above_zero(),
         Nic::figure(
             "rx_drops",
             "RX DROP/s",
@@ -376,7 +365,7 @@ pub fn nic_columns<'a>() -> Vec<Nic<'a>> {
             rate,
         )
         .help("Those of them that the guest should have received.")
-        .drawn(|r| bad(r.device.rx_drops, rate)),
+        .warns_above_zero(),
     ]);
     columns
 }

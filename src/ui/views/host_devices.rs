@@ -1,6 +1,5 @@
 //! The host's disks and network links, whoever uses them.
 
-use super::disks::bad;
 use super::section::Section;
 use crate::ui::state::AppState;
 use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, left, right, step};
@@ -104,7 +103,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         ),
         Col::figure("drops", "DROP/s", ops, DeviceRow::drops, rate)
             .help("Packets dropped, both ways.")
-            .drawn(|r| bad(r.drops(), rate)),
+            .warns_above_zero(),
         Col::figure(
             "speed_mbit",
             "Mbit/s",

@@ -1,6 +1,5 @@
 //! The memory of guests: how much of it is on the host, and on which NUMA nodes.
 
-use super::disks::bad;
 use super::missing;
 use super::section::Section;
 use crate::ui::state::AppState;
@@ -67,7 +66,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         .help("Memory that it is configured with."),
         Col::figure("swap_bytes", "SWAP", right(8).grow(2), |r| r.swap, size)
             .help("Its part in the host's swap.")
-            .drawn(|r| bad(r.swap, size)),
+            .warns_above_zero(),
         Col::figure(
             "swap_growth",
             "SWAP B/s",
@@ -76,7 +75,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             rate,
         )
         .help("How that grows.")
-        .drawn(|r| bad(r.swap_growth, rate)),
+        .warns_above_zero(),
         Col::figure(
             "stall",
             "STALL%",
@@ -87,7 +86,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
         .help(
             "Part of the last 10 s in which one of its threads waited for memory; `-`: not known.",
         )
-        .drawn(|r| bad(r.guest.pressure.map(|p| p.memory), percent)),
+        .warns_above_zero(),
         Col::figure(
             "local_percent",
             "LOCAL%",

@@ -17,6 +17,7 @@ pub mod latency;
 pub mod memory;
 pub mod minute;
 mod missing;
+mod nodes;
 pub mod page;
 pub mod problems;
 pub mod section;
@@ -77,11 +78,13 @@ pub fn sections(view: ScreenView, state: &AppState, columns: u16) -> Vec<Section
             }
         },
         ScreenView::Problems => vec![problems::all(state, columns)],
-        ScreenView::Host => vec![
-            cpu_map::section(state, model, columns),
-            cpus::section(state, model),
-            host_devices::section(state, model),
-        ],
+        ScreenView::Host => {
+            let mut page = Vec::from_iter(nodes::section(state, model));
+            page.push(cpu_map::section(state, model, columns));
+            page.push(cpus::section(state, model));
+            page.push(host_devices::section(state, model));
+            page
+        }
         ScreenView::Latency => vec![latency::section(state)],
         ScreenView::Sources => vec![
             sources::section(model, columns),
@@ -127,6 +130,7 @@ pub fn heads(table: TableId) -> Vec<ColumnHead> {
         TableId::Nics => heads_of(disks::nic_columns()),
         TableId::HostDisks => heads_of(host_disks::columns()),
         TableId::Memory => heads_of(memory::columns()),
+        TableId::Nodes => heads_of(nodes::columns()),
         TableId::Cpus => heads_of(cpus::columns()),
         TableId::HostDevices => heads_of(host_devices::columns()),
         TableId::Latency => heads_of(latency::columns()),

@@ -1,6 +1,6 @@
 //! The host within an interval: its CPUs, the guests' threads on them, and other tasks.
 
-use super::host_devices::{self, ByteRates, HostLinkModel, WholeDiskModel, grown};
+use super::host_devices::{self, ByteRates, HostLinkModel, HostNodeModel, WholeDiskModel, grown};
 use super::{DomainModel, PressureModel, SampleInterval, total};
 use kvm::kernel_log::LogLine;
 use sample::{
@@ -38,6 +38,8 @@ pub struct HostModel {
     pub disks: Option<Vec<WholeDiskModel>>,
     /// Its network links; `None`: not measured.
     pub links: Option<Vec<HostLinkModel>>,
+    /// Memory of its NUMA nodes; `None`: it has only one, or it is not measured.
+    pub nodes: Option<Vec<HostNodeModel>>,
     /// What the disks of all guests read and write, also of those that are not shown; `None`: that
     /// of one is not known.
     pub guests_disk: Option<ByteRates>,
@@ -434,6 +436,11 @@ impl HostModel {
             links: grown(
                 now.links.as_deref(),
                 before.and_then(|b| b.links.as_deref()),
+                interval,
+            ),
+            nodes: grown(
+                now.nodes.as_deref(),
+                before.and_then(|b| b.nodes.as_deref()),
                 interval,
             ),
             kernel_log: now.kernel_log.clone(),

@@ -3,7 +3,7 @@
 use super::earlier::by_key;
 use super::traced::Traced;
 use super::{DomainModel, SampleInterval};
-use sample::{DomainState, Growing, HostLink, Row, WholeDisk};
+use sample::{DomainState, Growing, HostLink, HostNode, Row, WholeDisk};
 
 /// A disk with fewer requests per second is not the slowest one.
 const MIN_REQUESTS: f64 = 5.0;
@@ -36,6 +36,9 @@ impl WholeDiskModel {
 
 /// A network link of the host.
 pub type HostLinkModel = Traced<HostLink>;
+
+/// The memory of a NUMA node.
+pub type HostNodeModel = Traced<HostNode>;
 
 /// Bytes per second in both directions.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

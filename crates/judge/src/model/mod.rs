@@ -33,7 +33,7 @@ pub use guest::{Confidence, GuestGuess, GuestKind, kind_of_name};
 pub(crate) use guest::{drive_files, has_device};
 pub use history::{HISTORY_POINTS, History, HistoryPoint};
 pub use host::{CpuModel, GuestThread, HostModel, HostTaskModel, HostUsage, TaskGroup};
-pub use host_devices::{ByteRates, HostLinkModel, WholeDiskModel};
+pub use host_devices::{ByteRates, HostLinkModel, HostNodeModel, WholeDiskModel};
 pub use host_disks::{HostDiskModel, addressed};
 pub use interrupts::{DoorbellModel, InjectionModel};
 pub use pressure::PressureModel;

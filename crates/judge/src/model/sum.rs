@@ -102,6 +102,9 @@ impl ModelSum {
         for disk in model.host.disks.iter_mut().flatten() {
             disk.seconds = seconds;
         }
+        for node in model.host.nodes.iter_mut().flatten() {
+            node.seconds = seconds;
+        }
         for link in model.host.links.iter_mut().flatten() {
             link.seconds = seconds;
         }
@@ -227,7 +230,7 @@ sums!(Model {
     intervals, lost, overflow, own_cpu, late_ns, host,
 } time_ms, mono_s, booted_ms, interval_s, engine, sources, own_rss, domains);
 
-sums!(HostModel { cpus, tasks, task_groups, guests_cpu, pressure, load, disks, links, guests_disk,
+sums!(HostModel { cpus, tasks, task_groups, guests_cpu, pressure, load, disks, links, nodes, guests_disk,
     guests_net } facts, memory, guests_memory, kernel_log);
 
 sums!(CpuModel { time, device_irq_rate, timer_irq_rate } cpu, frequency_khz, power, guest_threads);

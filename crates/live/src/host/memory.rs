@@ -2,8 +2,10 @@
 
 use crate::proc::file::{self, read_word};
 use crate::proc::paths::SystemPaths;
+use crate::proc::stat::{count, value};
+use kvm::CpuSet;
 use procfs::Meminfo;
-use sample::HostMemory;
+use sample::{HostMemory, HostNode};
 use std::path::Path;
 
 /// At most this many sizes of huge pages are read.
@@ -31,6 +33,33 @@ pub(crate) fn read(paths: &SystemPaths) -> Option<HostMemory> {
         ksm_saved: number(&kernel.join("ksm/pages_sharing"))
             .map(|pages| pages.saturating_mul(rustix::param::page_size() as u64)),
     })
+}
+
+/// Memory of NUMA nodes (Documentation/ABI/stable/sysfs-devices-node).
+pub(crate) fn nodes(paths: &SystemPaths, nodes: &CpuSet) -> Vec<HostNode> {
+    let mut read = Vec::new();
+    for node in nodes.iter() {
+        let folder = paths.sys.join(format!("devices/system/node/node{node}"));
+        let meminfo = file::read_text(&folder.join("meminfo"), 16 * 1024).unwrap_or_default();
+        // `Node 0 MemFree:         123 kB`.
+        let meminfo = meminfo.replace(&format!("Node {node} "), "");
+        let kib = |name: &str| {
+            let figure = value(&meminfo, name)?.strip_suffix("kB")?;
+            figure.trim().parse::<u64>().ok()?.checked_mul(1024)
+        };
+        let (Some(total), Some(free)) = (kib("MemTotal"), kib("MemFree")) else {
+            continue;
+        };
+        let statistics = file::read_text(&folder.join("numastat"), 4096).unwrap_or_default();
+        read.push(HostNode {
+            node,
+            total,
+            free,
+            huge_free: HugePages::read(&folder.join("hugepages")).map_or(0, |pages| pages.free),
+            missed: count(&statistics, "numa_miss").unwrap_or(0),
+        });
+    }
+    read
 }
 
 fn number(path: &Path) -> Option<u64> {
@@ -149,5 +178,29 @@ mod tests {
         fake.write("proc/spl/kstat/zfs/arcstats", "size 4 1\nc_min 4 5\n");
         let small = read(&fake.paths()).unwrap();
         assert_eq!(small.arc, Some(0), "below its minimum");
+    }
+
+    #[test]
+    fn nodes_have_their_own_memory() {
+        let fake = FakeProc::new();
+        let node = "sys/devices/system/node/node1";
+        fake.write(
+            &format!("{node}/meminfo"),
+            "Node 1 MemTotal:       100 kB\nNode 1 MemFree:         40 kB\n",
+        );
+        fake.write(&format!("{node}/numastat"), "numa_hit 9\nnuma_miss 7\n");
+        let pages = format!("{node}/hugepages/hugepages-2048kB");
+        fake.write(&format!("{pages}/nr_hugepages"), "3\n");
+        fake.write(&format!("{pages}/free_hugepages"), "2\n");
+        // The first node cannot be read.
+        let nodes = nodes(&fake.paths(), &CpuSet::from_iter([0, 1]));
+        let expected = HostNode {
+            node: 1,
+            total: 100 << 10,
+            free: 40 << 10,
+            huge_free: 4 << 20,
+            missed: 7,
+        };
+        assert_eq!(nodes, [expected]);
     }
 }

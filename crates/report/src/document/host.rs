@@ -1,6 +1,8 @@
 //! The host.
 
-use judge::model::{CpuModel, HostLinkModel, HostModel, PressureModel, TaskGroup, WholeDiskModel};
+use judge::model::{
+    CpuModel, HostLinkModel, HostModel, HostNodeModel, PressureModel, TaskGroup, WholeDiskModel,
+};
 use kvm::topology::HostTopology;
 use sample::HostMemory;
 
@@ -33,6 +35,23 @@ objects! {
         #[serde(skip_serializing_if = "Option::is_none")]
         links: Option<Vec<JsonHostLink>> =
             host.links.as_ref().map(|all| all.iter().map(JsonHostLink::new).collect()),
+        /// Memory of its NUMA nodes. Empty: it has only one, or a file.
+        nodes: Vec<JsonHostNode> = host.nodes.iter().flatten().map(JsonHostNode::new).collect(),
+    }
+
+    /// The memory of a NUMA node.
+    pub struct JsonHostNode(node: &HostNodeModel) {
+        /// Its number.
+        node: u32 = node.node,
+        /// Its memory.
+        total_bytes: u64 = node.total,
+        /// What of it nothing uses.
+        free_bytes: u64 = node.free,
+        /// Explicit huge pages of it that are free.
+        huge_free_bytes: u64 = node.huge_free,
+        /// Pages per second that it gave to tasks that wanted those of another node. `null`: no
+        /// `interval_s`.
+        missed: Option<f64> = node.rate_of(node.missed),
     }
 
     /// A block device of the host that is no partition, and what all who use it did.

@@ -7,7 +7,6 @@ use crate::ui::state::AppState;
 use crate::ui::table::{Cell, Column, ColumnId, Sort, left, right, severity_style};
 use crate::ui::text::clean;
 use crate::ui::theme::StyleId;
-use crate::ui::views::disks::bad;
 use crate::ui::views::memory;
 use crate::ui::widgets::bars;
 use judge::cost::GuestCosts;
@@ -384,10 +383,7 @@ fn memory_columns<'a>() -> Vec<Col<'a>> {
                     kernel has, as its balloon driver last said: caches count as free. `-`: \
                     nobody asks the driver (libvirt: <stats period='10'/> in <memballoon>).",
         )
-        .drawn(|r| match guest_used(r) {
-            used if used >= Some(MIN_SHORT_PERCENT) => bad(used, percent),
-            used => Cell::figure(used, percent),
-        }),
+        .warns_from(MIN_SHORT_PERCENT),
         Col::figure(
             "guest_faults",
             "FAULTS/s",
@@ -398,13 +394,13 @@ fn memory_columns<'a>() -> Vec<Col<'a>> {
         .help("Major page faults per second in the guest."),
         Col::figure("swap", "SWAP", figure, swap, size)
             .help("Its part in the host's swap.")
-            .drawn(|r| bad(swap(r), size)),
+            .warns_above_zero(),
         Col::figure("swap_in", "SWAPIN/s", right(8).drop_order(5), swap_in, rate)
             .help(
                 "Bytes per second that come back from it: each stopped a thread until the disk \
                     had read it.",
             )
-            .drawn(|r| bad(swap_in(r), rate)),
+            .warns_above_zero(),
         Col::figure(
             "swap_growth",
             "SWAP B/s",
@@ -413,7 +409,7 @@ fn memory_columns<'a>() -> Vec<Col<'a>> {
             rate,
         )
         .help("How the part in swap grows.")
-        .drawn(|r| bad(swap_growth(r), rate)),
+        .warns_above_zero(),
         Col::figure(
             "mem_stall",
             "STALL%",
@@ -422,7 +418,7 @@ fn memory_columns<'a>() -> Vec<Col<'a>> {
             percent,
         )
         .help("Part of the last 10 s in which one of its threads waited for memory, percent of it.")
-        .drawn(|r| bad(memory_stall(r), percent)),
+        .warns_above_zero(),
         Col::figure(
             "local",
             "LOCAL%",
@@ -525,15 +521,7 @@ fn disk_columns<'a>() -> Vec<Col<'a>> {
             "Mean time of a request of its slowest disk with at least 5 requests/s, microseconds; \
                 from 20 ms on it is slow.",
         )
-        .drawn(|r| {
-            let us = r.slowest_disk().and_then(DiskRates::slowest_us);
-            let style = if us >= Some(SLOW_DISK_US) {
-                StyleId::Warning
-            } else {
-                StyleId::Text
-            };
-            Cell::figure(us, micros).styled(style)
-        }),
+        .warns_from(SLOW_DISK_US),
         Col::text("disk_of", "DISK", left(6).grow(10).drop_order(4), |r| {
             let disk = r.slowest_disk();
             disk.map(|disk| disk.name.clone()).unwrap_or_default()
@@ -555,11 +543,7 @@ fn disk_columns<'a>() -> Vec<Col<'a>> {
             storage_free,
             size,
         )
-        .help("Room that is left there; none for block devices.")
-        .drawn(|r| match r.storage() {
-            Some(stored) if stored.is_full() => bad(storage_free(r), size),
-            _ => Cell::figure(storage_free(r), size),
-        }),
+        .help("Room that is left there; none for block devices."),
         Col::figure(
             "in_flight",
             "IN FLIGHT",
@@ -646,7 +630,7 @@ fn network_columns<'a>() -> Vec<Col<'a>> {
             rate,
         )
         .help("Packets dropped in both directions.")
-        .drawn(|r| bad(r.nics(|n| n.drops), rate)),
+        .warns_above_zero(),
         Col::figure(
             "rx_drops",
             "RX DROP/s",
@@ -655,7 +639,7 @@ fn network_columns<'a>() -> Vec<Col<'a>> {
             rate,
         )
         .help("Those that it should have received: it did not take them in time.")
-        .drawn(|r| bad(rx_drops(r), rate)),
+        .warns_above_zero(),
         Col::figure(
             "vhost",
             "VHOST%",

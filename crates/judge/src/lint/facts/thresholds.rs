@@ -320,6 +320,12 @@ groups! {
         /// Bytes per second from and to a guest's own swap from which it lacks memory.
         /// Chosen.
         guest_swapping: f64 = 1_048_576.0;
+        /// Memory that the host has available, percent: a warning below, while tasks wait for some.
+        /// Chosen.
+        host_available: f64 = 5.0;
+        /// Time in which tasks of the host waited for memory, percent.
+        /// Chosen.
+        host_stall: f64 = 1.0;
         /// Bytes per second that come back from the host's swap: a warning.
         /// esxtop warns from 0 on (SWR/s); 100 KiB/s are 25 stops a second.
         swap_in: f64 = 102_400.0;

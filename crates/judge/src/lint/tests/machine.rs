@@ -552,3 +552,26 @@ fn heat_that_throttles() {
         "{report:#?}"
     );
 }
+
+#[test]
+fn a_host_without_memory_whose_tasks_wait() {
+    let short = |available: u64, memory: f64| {
+        let mut model = on(Guest::new("g", 5).linux("").vcpus(1, |_, t| t)).model();
+        model.host.memory = Some(sample::HostMemory {
+            total: 64 << 30,
+            available: available << 30,
+            ..sample::HostMemory::default()
+        });
+        model.host.pressure.get_or_insert_default().memory = memory;
+        judge(&model)
+    };
+    let report = short(2, 5.0);
+    fires(&report, RuleId::HostMemoryPressure, Severity::Warning);
+    let found = get(&report, RuleId::HostMemoryPressure);
+    assert!(
+        found.evidence[0].starts_with("2 GiB of 64 GiB are available (3.12 %)"),
+        "{found:#?}"
+    );
+    silent(&short(2, 0.0), RuleId::HostMemoryPressure);
+    silent(&short(20, 5.0), RuleId::HostMemoryPressure);
+}

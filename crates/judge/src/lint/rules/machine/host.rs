@@ -6,7 +6,42 @@ use crate::figures::figure;
 use crate::lint::facts::{Confidence, Context, Finding, Mark, Severity, Verdicts};
 use crate::lint::fixes;
 
+/// The host has hardly any memory left, and its tasks wait for some.
+fn judge_host_memory(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    let host = &ctx.model.host;
+    let limits = &ctx.thresholds().machine;
+    let (Some(memory), Some(pressure)) = (host.memory, host.pressure) else {
+        return;
+    };
+    let percent = 100.0 * memory.available as f64 / memory.total.max(1) as f64;
+    if percent >= limits.host_available || pressure.memory < limits.host_stall {
+        return;
+    }
+    let evidence = vec![format!(
+        "{} of {} are available ({} %), and tasks waited for memory {} % of the last 10 s; the \
+            guests have {}",
+        bytes(memory.available),
+        bytes(memory.total),
+        figure(percent),
+        figure(pressure.memory),
+        bytes(host.guests_memory)
+    )];
+    let mut fix = vec![fixes::advice(
+        "See which guest has the memory (key m), and move one away or give it less",
+    )];
+    if memory.arc.is_some_and(|arc| arc > memory.available) {
+        fix.push(fixes::advice(
+            "The ARC of ZFS gives memory back slowly: bound it by zfs_arc_max",
+        ));
+    }
+    verdicts.find(Finding {
+        title: "The host's memory runs out".into(),
+        ..Finding::new(Severity::Warning, Confidence::High, evidence, fix)
+    });
+}
+
 pub(super) fn memory(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    judge_host_memory(ctx, verdicts);
     for g in &ctx.guests {
         let Some(swap) = g.domain.swap.filter(|swap| swap.grown > 0) else {
             continue;
