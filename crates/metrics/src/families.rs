@@ -91,6 +91,26 @@ const GUEST_GAUGES: &[Column<GuestMetrics>] = &[
     Column::size("kvmtop_guest_swap", "Memory of the VMM in swap", |g| {
         g.swap_bytes
     }),
+    Column::gauge(
+        "kvmtop_guest_disk_bytes_per_second",
+        "What its disks read and write",
+        |g| g.disk_rate,
+    ),
+    Column::gauge(
+        "kvmtop_guest_network_bytes_per_second",
+        "What its network interfaces receive and send",
+        |g| g.net_rate,
+    ),
+    Column::gauge(
+        "kvmtop_guest_receive_drops_per_second",
+        "Packets for the guest that its interfaces dropped",
+        |g| g.rx_drop_rate,
+    ),
+    Column::size(
+        "kvmtop_guest_storage_free",
+        "Free room on the fullest file system with its disks",
+        |g| g.storage_free_bytes,
+    ),
 ];
 
 const STOPPED: &[Column<u64>] = &[Column::gauge(

@@ -36,6 +36,14 @@ pub struct GuestMetrics {
     pub resident_bytes: Option<u64>,
     /// Memory in swap.
     pub swap_bytes: Option<u64>,
+    /// What its disks read and write, bytes per second.
+    pub disk_rate: Option<u64>,
+    /// What its network interfaces receive and send, bytes per second.
+    pub net_rate: Option<u64>,
+    /// Packets per second that it should have received and that were dropped.
+    pub rx_drop_rate: Option<u64>,
+    /// Free room on the fullest of the file systems with its disks.
+    pub storage_free_bytes: Option<u64>,
 }
 
 impl GuestMetrics {
@@ -52,6 +60,12 @@ impl GuestMetrics {
         self.state = model.state;
         self.stop_reason = model.stop.as_ref().map(|stop| stop.reason);
         (self.resident_bytes, self.swap_bytes) = (now.memory.resident, now.swap_bytes);
+        self.disk_rate = model.disk_rates().map(|rates| rates.all() as u64);
+        self.net_rate = model.nic_rates().map(|rates| rates.all() as u64);
+        let drops = model.nics.iter().filter_map(|nic| nic.rx_drops);
+        self.rx_drop_rate = drops.reduce(|a, b| a + b).map(|rate| rate as u64);
+        let free = model.storage.iter().filter_map(|disk| disk.free_bytes);
+        self.storage_free_bytes = free.min();
         // Without an earlier sample nothing has a known beginning.
         let Some((base, before)) = before else { return };
         self.add_cpu(

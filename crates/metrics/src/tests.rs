@@ -375,6 +375,16 @@ fn page() -> String {
     let mut samples: Vec<Sample> = seconds(&Fixture::busy_host(), 90).collect();
     let mut small = small_host().guests.remove(0);
     (small.facts.name.value, small.facts.pid) = ("small".into(), Some(4242));
+    (small.rest.devices_ns, small.rest.nics_ns) = (1_000_000_000, 1_000_000_000);
+    small.rest.disks = vec![sample::DiskSample::default()];
+    small.rest.nics = vec![sample::NicSample {
+        rx_drops: Some(0),
+        ..sample::NicSample::default()
+    }];
+    small.rest.storage = vec![sample::StoredDisk {
+        free_bytes: Some(1 << 30),
+        ..sample::StoredDisk::default()
+    }];
     for (second, sample) in samples.iter_mut().enumerate() {
         let with = Fixture::new(Host::numa(1, 2, 1))
             .guest(small.clone())

@@ -156,7 +156,7 @@ const KEYS: &[(&str, &str)] = &[
     ),
     (
         "/domains/0/memory",
-        "resident_bytes hugetlb_bytes swap_bytes balloon_bytes swap_in in_guest",
+        "resident_bytes hugetlb_bytes swap_bytes balloon_bytes swap_in limit_bytes charged_bytes in_guest",
     ),
     (
         "/findings/0",

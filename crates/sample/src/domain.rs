@@ -420,6 +420,11 @@ pub struct MemoryUse {
     /// Memory that came back from swap so far: refaults of its cgroup's anonymous pages
     /// (`workingset_refault_anon` of `memory.stat`, Linux 5.9).
     pub swapped_in: Option<u64>,
+    /// The most memory that its cgroup may have (`memory.max`).
+    pub limit: Option<u64>,
+    /// What its cgroup has and cannot drop: anonymous and shared memory and the kernel's own
+    /// (`memory.stat`).
+    pub charged: Option<u64>,
     /// What the guest says itself.
     pub in_guest: Option<MemoryInGuest>,
 }
@@ -430,6 +435,8 @@ bounded!(MemoryUse {
     balloon,
     transparent,
     swapped_in,
+    limit,
+    charged,
     in_guest
 });
 

@@ -222,6 +222,8 @@ impl Fixture {
                 balloon: Some(8 << 30),
                 transparent: resident.map(|n| n / 4 * i as u64),
                 swapped_in: Some(0),
+                limit: Some(16 << 30),
+                charged: resident,
                 in_guest: Some(MemoryInGuest {
                     total: 8 << 30,
                     usable: Some(gib(7.0 - i as f64)),

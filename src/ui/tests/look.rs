@@ -266,7 +266,10 @@ fn the_last_line_says_what_works_here() {
             "/",
             &["filter:", "mem>8GiB", "state=paused", "Esc undoes it"],
         ),
-        ("/m", &["columns: mem mem_percent mem_stall migrations"]),
+        (
+            "/m",
+            &["columns: mem mem_percent mem_stall mem_limit migrations"],
+        ),
     ] {
         let mut state = busy(120, 40);
         press(&mut state, keys);

@@ -10,10 +10,10 @@ use crate::proc::file::{self, FileError};
 use crate::proc::paths::SystemPaths;
 use crate::proc::pressure;
 use crate::proc::read_context::ReadContext;
-use crate::proc::stat::value;
+use crate::proc::stat::count;
 use procfs::FromRead as _;
 use procfs::process::Io;
-use sample::{DomainSample, ProcessIo};
+use sample::{DomainSample, MemoryUse, ProcessIo};
 use std::path::Path;
 
 /// The resources of one guest.
@@ -42,7 +42,9 @@ impl GuestResources {
         self.last.throttling = self.limits.read(process.0, reader);
         let own = self.limits.own.as_ref();
         self.last.pressure = own.and_then(|folder| pressure::read(folder, ".pressure"));
-        self.last.memory.swapped_in = own.and_then(|folder| swapped_in(folder));
+        if let Some(folder) = own {
+            read_group(folder, &mut self.last.memory);
+        }
         self.memory.read(process, reader, &mut self.last);
         self.nics.read(process.0, reader);
         (self.last.nics, self.last.nics_ns) = self.nics.grown.clone();
@@ -87,12 +89,19 @@ impl GuestResources {
     }
 }
 
-/// Bytes that a group's processes had back from swap so far. The kernel counts pages of its own
-/// size.
-fn swapped_in(group: &Path) -> Option<u64> {
-    let text = file::read_text(&group.join("memory.stat"), 16 << 10).ok()?;
-    let pages: u64 = value(&text, "workingset_refault_anon")?.parse().ok()?;
-    pages.checked_mul(rustix::param::page_size() as u64)
+/// The memory of a guest's cgroup. The kernel counts refaults in pages of its own size.
+fn read_group(group: &Path, memory: &mut MemoryUse) {
+    let text = file::read_text(&group.join("memory.stat"), 16 << 10).unwrap_or_default();
+    let page = rustix::param::page_size() as u64;
+    memory.swapped_in =
+        count(&text, "workingset_refault_anon").and_then(|pages| pages.checked_mul(page));
+    memory.charged = count(&text, "anon").map(|anon| {
+        let others = ["shmem", "kernel"].map(|name| count(&text, name).unwrap_or(0));
+        others.into_iter().fold(anon, u64::saturating_add)
+    });
+    // `max`: without a limit.
+    let limit = file::read_text(&group.join("memory.max"), 64).unwrap_or_default();
+    memory.limit = limit.trim().parse().ok();
 }
 
 #[cfg(test)]

@@ -143,6 +143,10 @@ objects! {
         /// Bytes per second that came back from the host's swap. `null`: no cgroup v2 of its own,
         /// no earlier reading, or a kernel before 5.9.
         swap_in: Option<f64> = d.swap_in_rate,
+        /// The most memory that its cgroup may have. `null`: no limit, or no cgroup of its own.
+        limit_bytes: Option<u64> = d.memory.limit,
+        /// What its cgroup has and cannot drop. `null`: no cgroup v2 of its own.
+        charged_bytes: Option<u64> = d.memory.charged,
         /// What the guest says itself. `null`: no balloon whose driver is asked for it.
         in_guest: Option<JsonMemoryInGuest> = d.memory.in_guest.map(JsonMemoryInGuest::new),
     }

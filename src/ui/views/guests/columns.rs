@@ -430,6 +430,15 @@ fn memory_columns<'a>() -> Vec<Col<'a>> {
             share,
         )
         .help("The part of its memory on the NUMA nodes where its vCPUs ran last, percent of it."),
+        Col::figure(
+            "mem_limit",
+            "OF LIMIT",
+            right(8).drop_order(5),
+            memory_limit,
+            percent,
+        )
+        .help("What its cgroup has and cannot drop, percent of its limit; `-` without one.")
+        .warns_from(MIN_SHORT_PERCENT),
         Col::figure("uptime", "UP", right(7).drop_order(5), uptime, age)
             .help("For how long its process runs."),
     ]
@@ -440,6 +449,11 @@ const MIN_SHORT_PERCENT: f64 = 95.0;
 
 fn guest_used(row: &GuestRow<'_>) -> Option<f64> {
     row.domain?.memory.in_guest?.used_percent()
+}
+
+fn memory_limit(row: &GuestRow<'_>) -> Option<f64> {
+    let memory = row.domain?.memory;
+    Some(100.0 * memory.charged? as f64 / memory.limit? as f64)
 }
 
 fn guest_faults(row: &GuestRow<'_>) -> Option<f64> {

@@ -307,6 +307,9 @@ groups! {
         /// Time in which tasks of a guest's cgroup waited for memory, percent.
         /// Chosen; systemd-oomd kills from 60 % for 30 s on.
         memory_stall: Steps = Steps::new(2.0, 10.0, 40.0);
+        /// Memory that a guest's cgroup has and cannot drop, percent of its limit: a warning.
+        /// Chosen.
+        memory_limit: f64 = 97.0;
         /// Memory that a guest can still use, percent of its own: a warning below, if it also
         /// makes major faults or swaps.
         /// Chosen.

@@ -62,7 +62,14 @@ fn drops(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     } else {
         Confidence::Medium
     };
-    let mut fix = cause.map(|cause| cause.fix).unwrap_or_default();
+    let mut fix = match cause {
+        Some(cause) => cause.fix,
+        None => fixes::setting(
+            guest,
+            "<driver rx_queue_size='1024'/>",
+            "-device virtio-net-pci,rx_queue_size=1024",
+        ),
+    };
     let longer = format!("ip link set {} txqueuelen 10000", nic.name);
     fix.push(fixes::command(longer).needing(
         "takes effect at once, until the guest's next start; it helps against bursts alone",

@@ -575,3 +575,22 @@ fn a_host_without_memory_whose_tasks_wait() {
     silent(&short(2, 0.0), RuleId::HostMemoryPressure);
     silent(&short(20, 5.0), RuleId::HostMemoryPressure);
 }
+
+#[test]
+fn a_cgroup_at_its_memory_limit() {
+    let at = |charged: u64, limit: Option<u64>| {
+        let mut model = on(Guest::new("l", 5).linux("").vcpus(1, |_, t| t)).model();
+        let memory = &mut model.domains[0].memory;
+        memory.charged = Some(charged << 30);
+        memory.limit = limit.map(|gib| gib << 30);
+        judge(&model)
+    };
+    let report = at(48, Some(48));
+    fires(&report, RuleId::MemoryStall, Severity::Warning);
+    assert!(
+        get(&report, RuleId::MemoryStall).evidence[0]
+            .starts_with("its cgroup has 48 GiB of the 48 GiB that it may have")
+    );
+    silent(&at(40, Some(48)), RuleId::MemoryStall);
+    silent(&at(40, None), RuleId::MemoryStall);
+}

@@ -31,7 +31,9 @@ fn nic_drops() {
             .starts_with("interface vnet0: 300 packets/s for the guest are dropped, 2.91 %"),
         "{found:#?}"
     );
-    assert_eq!(found.fix[0].text, "ip link set vnet0 txqueuelen 10000");
+    assert!(found.fix[0].text.contains("rx_queue_size='1024'"));
+    let last = found.fix.last().map(|fix| fix.text.as_str());
+    assert_eq!(last, Some("ip link set vnet0 txqueuelen 10000"));
     assert_eq!(found.confidence, Confidence::Medium, "why is not seen");
 
     // The cause: a wait for a CPU, or a vhost thread without time.

@@ -57,18 +57,33 @@ pub(super) fn main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
 }
 
 pub(super) fn memory_stall(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let Some(waits) = guest.domain.pressure else {
-        return;
-    };
-    let Some(severity) = ctx.thresholds().machine.memory_stall.severity(waits.memory) else {
+    let limits = &ctx.thresholds().machine;
+    let waits = guest.domain.pressure.unwrap_or_default();
+    let memory = &guest.domain.memory;
+    let at_limit = memory.charged.zip(memory.limit).filter(|(charged, limit)| {
+        100.0 * *charged as f64 / (*limit).max(1) as f64 >= limits.memory_limit
+    });
+    let stalls = limits.memory_stall.severity(waits.memory);
+    let Some(severity) = stalls.max(at_limit.map(|_| Severity::Warning)) else {
         return;
     };
     let evidence = known([
-        Some(format!(
-            "at least one of its threads waited for memory {} % of the last 10 s, all of them {} %",
-            figure(waits.memory),
-            figure(waits.memory_full)
-        )),
+        at_limit.map(|(charged, limit)| {
+            format!(
+                "its cgroup has {} of the {} that it may have, and can drop none of it: at the \
+                    limit the kernel kills QEMU",
+                bytes(charged),
+                bytes(limit)
+            )
+        }),
+        guest.domain.pressure.map(|waits| {
+            format!(
+                "at least one of its threads waited for memory {} % of the last 10 s, all of them \
+                    {} %",
+                figure(waits.memory),
+                figure(waits.memory_full)
+            )
+        }),
         guest
             .domain
             .swap

@@ -107,12 +107,12 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         Hold::LONG,
     )
     .described(RuleDoc {
-        sees: "threads of the guest wait for memory",
+        sees: "threads of the guest wait for memory, or its cgroup is at its limit",
         problem: "waits for memory",
         why: "A thread that touches a page which is in swap or in a file stops until the disk has \
             read it; one that asks for memory where there is none stops until the kernel has freed \
             some. A vCPU stops with it",
-        thresholds: thresholds![machine.memory_stall],
+        thresholds: thresholds![machine.memory_stall, machine.memory_limit],
         limits: "Needs PSI (CONFIG_PSI, and psi=1 where it is off by default) and a cgroup v2 of \
             the guest's own. All threads of the VMM count alike. How long a vCPU waits for disks \
             is known only of guests that started with delay accounting on (sysctl \
