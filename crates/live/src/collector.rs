@@ -432,7 +432,7 @@ impl Collector {
         let programs = &found.attendants;
         let attendants = self
             .attendants
-            .find_owners(programs, &self.guests, &self.reader);
+            .find_owners(programs, &self.guests, &mut self.reader);
         for (pid, guest) in &mut self.guests {
             let mut mine = Vec::new();
             for (helper, owner) in found.helpers.iter().chain(&attendants) {

@@ -1,6 +1,7 @@
 //! What the files of a view hold.
 
 use super::*;
+use crate::ui::state::Tick;
 use crate::ui::table::TableId;
 use crate::ui::tests::{busy, draw, press, screen};
 use crate::ui::views::heads;
@@ -239,4 +240,47 @@ fn hostile_names_break_no_spreadsheet() {
         assert!(!csv.contains(['\u{1b}', '\u{202e}']), "{csv}");
         show_page_of_host(&mut state);
     }
+}
+
+#[test]
+fn intervals_as_csv_long_and_wide() {
+    let mut state = busy(120, 40);
+    let names: Vec<String> = ["name", "cpu", "storage"].map(str::to_owned).into();
+    let columns = csv::columns(&names).unwrap();
+    let why = csv::columns(&["nope".to_owned()]).unwrap_err();
+    assert!(why.starts_with("no column \"nope\"; there are name, cpu, "));
+
+    let long = csv::guest_lines(&state, &columns, true);
+    let records = records(&long);
+    assert_eq!(records.len(), state.guests().len());
+    for record in &records {
+        assert_eq!(record[0].0, "time");
+        assert!(record[0].1.starts_with("2026-11-21T") && record[0].1.ends_with('Z'));
+        let mut guests = state.guests().into_iter();
+        let guest = guests.find(|guest| guest.name() == record[1].1).unwrap();
+        let cpu: f64 = record[2].1.parse().unwrap();
+        assert!((cpu - guest.cpu.unwrap().busy()).abs() < 1e-9);
+        assert_eq!(record[3].1, "", "not known is empty");
+    }
+    assert!(!csv::guest_lines(&state, &columns, false).contains("time"));
+
+    // The guests of the first interval have their columns, also once one is gone.
+    let columns = csv::columns(&["cpu".to_owned()]).unwrap();
+    let mut guests = Vec::new();
+    let first = csv::wide_line(&state, &columns, &mut guests);
+    let head = first.lines().next().unwrap();
+    assert!(head.starts_with("(PDH-CSV 4.0) (UTC)(0),\\\\"), "{head}");
+    assert_eq!(head.split(',').count(), 1 + guests.len());
+    let model = state.model.as_mut().unwrap();
+    let gone = model.domains.remove(0);
+    let tick = Tick {
+        model: model.clone(),
+        ..Tick::default()
+    };
+    state.absorb(tick);
+    let line = csv::wide_line(&state, &columns, &mut guests);
+    let fields: Vec<&str> = line.trim_end().split(',').collect();
+    assert_eq!(fields.len(), 1 + guests.len());
+    let at = guests.iter().position(|id| *id == gone.facts.id()).unwrap();
+    assert_eq!(fields[1 + at], "", "it is gone");
 }

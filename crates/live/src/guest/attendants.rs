@@ -3,8 +3,10 @@
 
 use super::live_guest::LiveGuest;
 use crate::proc::file;
+use crate::proc::paths::SystemPaths;
 use crate::proc::read_context::ReadContext;
-use std::collections::{BTreeMap, HashMap};
+use crate::proc::slow_files::{LateFile, SlowFile};
+use std::collections::BTreeMap;
 
 /// Their names, as far as the kernel keeps them (15 bytes).
 const PROGRAMS: [&str; 10] = [
@@ -19,6 +21,8 @@ const PROGRAMS: [&str; 10] = [
     "qemu-vnc",
     "nbdkit",
 ];
+/// At most this many bytes of a command line, and of a list of cgroups, are read.
+const MAX_LINE: usize = 64 << 10;
 /// Time between two looks for the guest of a program that is not known yet.
 const LOOK_NS: u64 = 5_000_000_000;
 
@@ -27,10 +31,17 @@ pub(crate) fn is_attendant(comm: &str) -> bool {
     PROGRAMS.contains(&comm)
 }
 
+/// A program, and the guest that it serves.
+#[derive(Debug, Default)]
+struct Attendant {
+    owner: Option<i32>,
+    line: LateFile,
+}
+
 /// The guests of these programs.
 #[derive(Debug, Default)]
 pub(crate) struct Attendants {
-    owners: HashMap<i32, Option<i32>>,
+    programs: BTreeMap<i32, Attendant>,
     due_ns: u64,
 }
 
@@ -40,43 +51,104 @@ impl Attendants {
         &mut self,
         programs: &[i32],
         guests: &BTreeMap<i32, LiveGuest>,
-        reader: &ReadContext,
+        reader: &mut ReadContext,
     ) -> Vec<(i32, i32)> {
-        self.owners.retain(|pid, owner| {
-            programs.contains(pid) && owner.is_none_or(|owner| guests.contains_key(&owner))
-        });
+        self.programs.retain(|pid, _| programs.contains(pid));
         let is_due = reader.now_ns >= self.due_ns;
         if is_due {
             self.due_ns = reader.now_ns + LOOK_NS;
         }
+        let mut found = Vec::new();
         for pid in programs {
-            let owner = self.owners.get(pid).copied();
-            if owner.is_none() || (owner == Some(None) && is_due) {
-                self.owners.insert(*pid, owner_of(*pid, guests, reader));
+            let is_new = !self.programs.contains_key(pid);
+            let program = self.programs.entry(*pid).or_default();
+            program.owner.take_if(|owner| !guests.contains_key(owner));
+            if program.owner.is_none() && (is_new || is_due || program.line.is_awaited()) {
+                let file = SlowFile {
+                    path: reader.paths.process(*pid, "cmdline"),
+                    max: MAX_LINE,
+                    uid: None,
+                };
+                if let Some(Ok(line)) = program.line.read(&mut reader.slow_files, file) {
+                    program.owner = owner_of(*pid, &line, guests, &reader.paths);
+                }
             }
+            found.extend(program.owner.map(|owner| (*pid, owner)));
         }
-        let known = self.owners.iter();
-        known
-            .filter_map(|(pid, owner)| Some((*pid, (*owner)?)))
-            .collect()
+        found
     }
 }
 
-/// The only guest of the program's cgroup, else the one that connects to its socket.
-fn owner_of(pid: i32, guests: &BTreeMap<i32, LiveGuest>, reader: &ReadContext) -> Option<i32> {
-    let group_of = |pid: i32| file::read_text(&reader.paths.process(pid, "cgroup"), 64 * 1024).ok();
+/// The guest that connects to a socket of the program's command line, else the only guest of its
+/// cgroup.
+fn owner_of(
+    pid: i32,
+    line: &[u8],
+    guests: &BTreeMap<i32, LiveGuest>,
+    paths: &SystemPaths,
+) -> Option<i32> {
+    let words = line.split(|byte| *byte == 0);
+    for (guest_pid, guest) in guests {
+        let command = guest.description.facts.command.as_ref();
+        for socket in command.iter().flat_map(|command| &command.peer_sockets) {
+            if words.clone().any(|word| word.ends_with(socket.as_bytes())) {
+                return Some(*guest_pid);
+            }
+        }
+    }
+    let group_of = |pid: i32| file::read_text(&paths.process(pid, "cgroup"), MAX_LINE).ok();
     let group = group_of(pid)?;
     let mut same = guests
         .keys()
         .filter(|guest| group_of(**guest).as_ref() == Some(&group));
-    if let (Some(guest), None) = (same.next(), same.next()) {
-        return Some(*guest);
+    match (same.next(), same.next()) {
+        (Some(guest), None) => Some(*guest),
+        _ => None,
     }
-    let line = file::read_text(&reader.paths.process(pid, "cmdline"), 64 * 1024).ok()?;
-    let names = |socket: &String| line.split('\0').any(|word| word.ends_with(socket.as_str()));
-    let mut connected = guests.iter().filter(|(_, guest)| {
-        let command = guest.description.facts.command.as_ref();
-        command.is_some_and(|command| command.peer_sockets.iter().any(names))
-    });
-    connected.next().map(|(guest, _)| *guest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::fake_proc::FakeProc;
+    use kvm::cmdline;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_program_belongs_to_the_guest_of_its_cgroup_or_of_its_socket() {
+        let fake = FakeProc::new();
+        let mut reader = ReadContext::new(&fake.paths());
+        let mut guests = BTreeMap::new();
+        for (pid, group) in [(10, "/a"), (20, "/shared"), (30, "/shared")] {
+            fake.process(pid, "qemu")
+                .process_file("cgroup", format!("0::{group}\n"));
+            let mut guest = LiveGuest::open(pid, 0, &mut reader).unwrap();
+            let line = format!(
+                "qemu-system-x86_64 -m 1G -chardev socket,id=fs,path=/run/fs{pid} -netdev \
+                    '{{\"type\":\"stream\",\"id\":\"n\",\"addr\":{{\"type\":\"unix\",\"path\":\
+                    \"/run/net{pid}\"}}}}'"
+            );
+            let facts = Arc::make_mut(&mut guest.description.facts);
+            facts.command = Some(Arc::new(cmdline::parse_text(&line).unwrap()));
+            guests.insert(pid, guest);
+        }
+        let start = |pid, group: &str, line: &str| {
+            fake.process(pid, "virtiofsd")
+                .process_file("cgroup", format!("0::{group}\n"))
+                .process_file("cmdline", line);
+        };
+        start(40, "/a", "virtiofsd\0--fd=3\0");
+        start(41, "/shared", "virtiofsd\0--socket-path=/run/fs30\0");
+        start(42, "/other", "passt\0-s\0/run/net20\0");
+        start(43, "/shared", "swtpm\0socket\0");
+        let mut attendants = Attendants::default();
+        let programs = [40, 41, 42, 43];
+        let owners = attendants.find_owners(&programs, &guests, &mut reader);
+        assert_eq!(owners, [(40, 10), (41, 30), (42, 20)]);
+
+        // Their guest ends.
+        guests.remove(&10);
+        let owners = attendants.find_owners(&programs, &guests, &mut reader);
+        assert_eq!(owners, [(41, 30), (42, 20)]);
+    }
 }

@@ -249,6 +249,30 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_is_cpu_time_per_time() {
+        let fake = FakeProc::new();
+        let folder = fake.paths().sys.join("fs/cgroup/a");
+        let limit = |files: &[(&str, &str)]| {
+            for (name, text) in files {
+                fake.write(&format!("sys/fs/cgroup/a/{name}"), text);
+            }
+            limit_millis(&folder)
+        };
+        assert_eq!(limit(&[]), None);
+        let v1 = |quota| {
+            [
+                ("cpu.cfs_quota_us", quota),
+                ("cpu.cfs_period_us", "100000\n"),
+            ]
+        };
+        assert_eq!(limit(&v1("150000\n")), Some(1500));
+        assert_eq!(limit(&v1("-1\n")), None);
+        assert_eq!(limit(&[("cpu.max", "20000 100000\n")]), Some(200));
+        assert_eq!(limit(&[("cpu.max", "max 100000\n")]), None);
+        assert_eq!(limit(&[("cpu.max", "20000 0\n")]), None);
+    }
+
+    #[test]
     fn a_domain_of_systemd_and_cgroup_v2() {
         let fake = FakeProc::new();
         let scope = "machine.slice/machine-qemu\\x2d1\\x2da.scope";

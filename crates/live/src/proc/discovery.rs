@@ -298,9 +298,12 @@ impl Discovery {
         if stat.is_dead() {
             return Some(Look::new(ProcessKind::Other, recheck(pid, now_ns)));
         }
-        if is_attendant(&String::from_utf8_lossy(stat.comm)) {
-            return Some(Look::new(ProcessKind::Attendant, recheck(pid, now_ns)));
-        }
+        let comm = String::from_utf8_lossy(stat.comm);
+        let without_vm = if is_attendant(&comm) {
+            ProcessKind::Attendant
+        } else {
+            ProcessKind::Other
+        };
         let files = KvmFiles::read(&self.paths, pid);
         self.files += files.as_ref().map_or(0, |files| files.open);
         match files {
@@ -312,16 +315,16 @@ impl Discovery {
                 Some(Look::new(ProcessKind::Guest, recheck(pid, now_ns)))
             }
             Ok(files) if young || files.dev_kvm => {
-                let is_vmm = files.dev_kvm || is_qemu(&String::from_utf8_lossy(stat.comm));
+                let is_vmm = files.dev_kvm || is_qemu(&comm);
                 let kind = if is_vmm && age_ns < STARTED_NS {
                     ProcessKind::Starting
                 } else {
-                    ProcessKind::Other
+                    without_vm
                 };
                 let pause_ns = files.open as u64 * PAUSE_PER_FILE_NS;
                 Some(Look::new(kind, now_ns + pause_ns))
             }
-            Ok(_) => Some(Look::new(ProcessKind::Other, recheck(pid, now_ns))),
+            Ok(_) => Some(Look::new(without_vm, recheck(pid, now_ns))),
             Err(FileError::Gone) => None,
             Err(why) => {
                 let soon = why != FileError::Denied || young;
@@ -579,6 +582,17 @@ mod tests {
         let found = Discovery::new(fake.paths()).scan(0, OLD).unwrap();
         let unread = found.unread;
         assert_eq!((found.guests, unread.processes), (vec![12], 3));
+    }
+
+    #[test]
+    fn a_guest_is_one_whatever_its_process_is_called() {
+        let fake = FakeProc::new();
+        fake.process(10, "virtiofsd").fd(3, "anon_inode:kvm-vm");
+        fake.process(11, "virtiofsd").fd(3, "/dev/null");
+        let mut discovery = Discovery::new(fake.paths());
+        let found = discovery.scan(0, u64::MAX).unwrap();
+        assert_eq!(found.guests, [10]);
+        assert_eq!(found.attendants, [11]);
     }
 
     #[test]
