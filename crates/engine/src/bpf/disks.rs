@@ -3,16 +3,16 @@
 
 use super::attached::Attached;
 use super::guest_tables::{GuestTable, WatchedIds};
-use super::kernel_btf::{self, FieldConstant};
-use super::layout::{DiskKey, GuestKey, RawDisk};
+use super::kernel_btf::{self, FieldConstant, offset};
+use super::layout::{DiskKey, FLUSH, GuestKey, READ, RawDisk, WRITE};
 use super::object::{self, Choices, Object};
 use super::sys::Mapping;
 use crate::events::EngineError;
 use sample::{HostDisk, HostRequests, ThreadKind};
 use std::collections::{BTreeMap, HashMap};
 
-/// What is not known without the kernel's types.
-const UNKNOWN: &str = "the host's block devices are not timed";
+/// What does not work without the kernel's BTF, for error messages.
+const WITHOUT_BTF: &str = "the host's block devices are not timed";
 
 /// The tracepoints with their programs, in the order in which they are attached. The last step of a
 /// request comes first: a request of which an earlier step is seen is then seen to its end.
@@ -30,33 +30,38 @@ pub(super) const PROGRAMS: [(&str, &[&str]); 4] = [
     ),
 ];
 
-/// The fields of every kernel. [`ITERATOR`] is no constant of the program: [`SIZE`] is within it.
+/// The size of a bio is in its iterator, a struct within the bio: [`program_constants`] adds up the
+/// offsets of both.
+const ITERATOR_IN_BIO: &str = "iterator in bio";
+const SIZE_IN_ITERATOR: &str = "size in iterator";
+
+/// The fields that every kernel has.
 const FIELDS: [FieldConstant; 5] = [
-    ("bio_opf", ("bio", "bi_opf")),
-    ("bio_next", ("bio", "bi_next")),
-    ("request_bio", ("request", "bio")),
-    (ITERATOR, ("bio", "bi_iter")),
-    (SIZE, ("bvec_iter", "bi_size")),
+    offset("bio_opf", "bio", "bi_opf"),
+    offset("bio_next", "bio", "bi_next"),
+    offset("request_bio", "request", "bio"),
+    offset(ITERATOR_IN_BIO, "bio", "bi_iter"),
+    offset(SIZE_IN_ITERATOR, "bvec_iter", "bi_size"),
 ];
-const ITERATOR: &str = "bio_iter";
-const SIZE: &str = "bio_size";
-/// From 5.12 on a bio knows its block device, before that its disk.
+/// From 5.12 on a bio leads to its block device.
 const BY_DEVICE: [FieldConstant; 2] = [
-    ("bio_bdev", ("bio", "bi_bdev")),
-    ("bdev_dev", ("block_device", "bd_dev")),
+    offset("bio_bdev", "bio", "bi_bdev"),
+    offset("bdev_dev", "block_device", "bd_dev"),
 ];
+/// Before 5.12 a bio leads to its disk. The program's constants have the same names for it.
 const BY_DISK: [FieldConstant; 2] = [
-    ("bio_bdev", ("bio", "bi_disk")),
-    ("bdev_dev", ("gendisk", "major")),
+    offset("bio_bdev", "bio", "bi_disk"),
+    offset("bdev_dev", "gendisk", "major"),
 ];
 
 /// The attached programs. Dropping this removes them from the kernel.
 #[derive(Debug)]
 pub(super) struct DiskTimer {
     pub cells: GuestTable<DiskKey, RawDisk>,
-    /// Whose requests are timed: processes, and the guest's process that each works for.
+    /// The processes whose requests are timed, each with the guest's process that it works for.
     pub watched: WatchedIds,
-    homeless: Mapping,
+    /// Steps of requests that found no place in a table, at byte 0.
+    homeless_events: Mapping,
     attached: Attached,
 }
 
@@ -67,7 +72,7 @@ impl DiskTimer {
     /// No BTF to find the fields by, or no right to attach.
     pub fn start() -> Result<Self, EngineError> {
         let choices = Choices {
-            constants: program_constants(&kernel_btf::read(UNKNOWN)?)?,
+            constants: program_constants(&kernel_btf::read(WITHOUT_BTF)?)?,
             ..Choices::default()
         };
         let mut object = Object::prepare(object::DISKS, &[], &choices)?;
@@ -76,7 +81,7 @@ impl DiskTimer {
             attached.attach_raw(&object, event, programs)?;
         }
         Ok(Self {
-            homeless: object.homeless()?,
+            homeless_events: object.homeless_events()?,
             cells: GuestTable::take(&mut object, "cells")?,
             watched: WatchedIds::take(&mut object, "watched")?,
             attached,
@@ -85,7 +90,7 @@ impl DiskTimer {
 
     /// What was timed so far, by the guest's process. Devices have numbers only.
     pub fn read(&self) -> HashMap<i32, Vec<HostDisk>> {
-        // By guest and device: each kind of requests has a cell of its own.
+        // By guest and device, since each kind of requests to a device has a cell of its own.
         let mut disks: BTreeMap<(i32, u32), HostDisk> = BTreeMap::new();
         for (key, cell) in self.cells.read() {
             let disk = disks.entry((key.guest(), key.dev)).or_default();
@@ -93,7 +98,7 @@ impl DiskTimer {
             disk.number = (key.dev >> 20, key.dev & 0xf_ffff);
             add_requests(disk, key.kind, &cell);
         }
-        // A guest without a request yet is timed as well.
+        // A guest without a request yet is in the answer as well: it is timed.
         let mut by_guest: HashMap<i32, Vec<HostDisk>> = self
             .watched
             .guests()
@@ -107,22 +112,21 @@ impl DiskTimer {
 
     /// Requests that could not be timed.
     pub fn lost(&self) -> u64 {
-        self.attached.missed("block_") + self.homeless.count(0)
+        self.attached.missed("block_") + self.homeless_events.read_u64(0)
     }
 }
 
 /// The constants of `disks.bpf.c` for a kernel with these types.
 pub(super) fn program_constants(btf: &[u8]) -> Result<HashMap<&'static str, u32>, EngineError> {
-    let mut constants = kernel_btf::constants(btf, &FIELDS, UNKNOWN)?;
-    let iterator_offset = constants.remove(ITERATOR).unwrap_or(0);
-    if let Some(size_offset) = constants.get_mut(SIZE) {
-        *size_offset += iterator_offset;
-    }
-    if let Ok(by_device) = kernel_btf::constants(btf, &BY_DEVICE, UNKNOWN) {
+    let mut constants = kernel_btf::constants(btf, &FIELDS, WITHOUT_BTF)?;
+    let [iterator_in_bio, size_in_iterator] =
+        [ITERATOR_IN_BIO, SIZE_IN_ITERATOR].map(|name| constants.remove(name).unwrap_or(0));
+    constants.insert("bio_size", iterator_in_bio + size_in_iterator);
+    if let Ok(by_device) = kernel_btf::constants(btf, &BY_DEVICE, WITHOUT_BTF) {
         constants.extend(by_device);
         constants.insert("by_disk", 0);
     } else {
-        constants.extend(kernel_btf::constants(btf, &BY_DISK, UNKNOWN)?);
+        constants.extend(kernel_btf::constants(btf, &BY_DISK, WITHOUT_BTF)?);
         constants.insert("by_disk", 1);
     }
     Ok(constants)
@@ -141,11 +145,10 @@ fn add_requests(disk: &mut HostDisk, kind: u32, cell: &RawDisk) {
         total: (&cell.total).into(),
         device: (&cell.device).into(),
     };
-    // `enum kind` of `disks.bpf.c`.
     match kind {
-        0 => disk.reads = requests,
-        1 => disk.writes = requests,
-        2 => disk.flushes = requests,
+        READ => disk.reads = requests,
+        WRITE => disk.writes = requests,
+        FLUSH => disk.flushes = requests,
         _ => disk.others = requests,
     }
 }
@@ -156,7 +159,7 @@ mod tests {
 
     #[test]
     fn offsets_come_from_this_kernel() {
-        let Ok(btf) = kernel_btf::read("") else {
+        let Ok(btf) = kernel_btf::of_kernel() else {
             return;
         };
         let constants = program_constants(&btf).unwrap();

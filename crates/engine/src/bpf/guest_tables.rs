@@ -5,7 +5,7 @@ use super::layout::{GuestKey, NO_VCPU};
 use super::object::Object;
 use super::refusal::Refusal;
 use super::sys::{self, Record};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -16,7 +16,7 @@ const MAX_WATCHED: usize = 8192;
 #[derive(Debug)]
 pub(super) struct GuestTable<K, V> {
     map: OwnedFd,
-    size: u32,
+    max_records: u32,
     records: PhantomData<(K, V)>,
 }
 
@@ -24,7 +24,7 @@ impl<K: GuestKey, V: Record> GuestTable<K, V> {
     /// Takes the map out of its object.
     pub fn take(object: &mut Object, name: &str) -> Result<Self, Refusal> {
         Ok(Self {
-            size: object.max_records::<K, V>(name)?,
+            max_records: object.max_records::<K, V>(name)?,
             map: object.take_map(name)?,
             records: PhantomData,
         })
@@ -32,7 +32,7 @@ impl<K: GuestKey, V: Record> GuestTable<K, V> {
 
     /// All records, unsorted; empty on a kernel before 5.6, which lacks the call.
     pub fn read(&self) -> Vec<(K, V)> {
-        sys::lookup_all(self.map.as_fd(), self.size).unwrap_or_default()
+        sys::lookup_all(self.map.as_fd(), self.max_records).unwrap_or_default()
     }
 
     /// Frees the records of these guests.
@@ -42,7 +42,7 @@ impl<K: GuestKey, V: Record> GuestTable<K, V> {
         }
         for (key, _) in self.read() {
             if processes.contains(&key.guest()) {
-                // It is still there, as nobody else removes records.
+                // The record is still there, as nobody else removes records: the call succeeds.
                 let _ = sys::delete(self.map.as_fd(), &key);
             }
         }
@@ -58,8 +58,9 @@ pub(super) struct Owner {
     pub vcpu: Option<u32>,
 }
 
-impl From<i32> for Owner {
-    fn from(process: i32) -> Self {
+impl Owner {
+    /// Of a process or a thread that is no vCPU.
+    pub fn of_process(process: i32) -> Self {
         Self {
             process,
             vcpu: None,
@@ -68,7 +69,8 @@ impl From<i32> for Owner {
 }
 
 /// A map from the ids of processes or threads to what each belongs to. A value begins with the
-/// guest's process and the vCPU's number. The programs use the rest of it, which is zero at first.
+/// guest's process and the vCPU's number; the bytes behind these are for the programs, and zero at
+/// first.
 #[derive(Debug)]
 pub(super) struct WatchedIds {
     map: OwnedFd,
@@ -89,27 +91,24 @@ impl WatchedIds {
     }
 
     /// Makes these ids the watched ones. Those beyond the map's size are left out.
-    pub fn set(&mut self, pairs: impl Iterator<Item = (i32, Owner)>) {
-        let wanted: HashSet<(i32, Owner)> = pairs.take(MAX_WATCHED).collect();
-        // An id whose owner has changed is removed as well, and added again below.
-        self.known.retain(|id, owner| {
-            let stays = wanted.contains(&(*id, *owner));
-            if !stays {
-                // It is in the map: only this function adds and removes ids.
-                let _ = sys::delete(self.map.as_fd(), &id.cast_unsigned());
-            }
-            stays
-        });
+    pub fn set(&mut self, ids: impl Iterator<Item = (i32, Owner)>) {
+        let wanted: HashMap<i32, Owner> = ids.take(MAX_WATCHED).collect();
+        // An id whose owner has changed is removed here, and added again below.
+        let mut removed = self.known.clone();
+        removed.retain(|id, owner| wanted.get(id) != Some(owner));
+        for id in removed.into_keys() {
+            self.known.remove(&id);
+            // The id is in the map, as only this function adds and removes ids: the call succeeds.
+            let _ = sys::delete(self.map.as_fd(), &id.cast_unsigned());
+        }
         for (id, owner) in wanted {
-            let mut value = [
-                owner.process.to_ne_bytes(),
-                owner.vcpu.unwrap_or(NO_VCPU).to_ne_bytes(),
-            ]
-            .concat();
+            if self.known.contains_key(&id) {
+                continue;
+            }
+            let vcpu = owner.vcpu.unwrap_or(NO_VCPU);
+            let mut value = [owner.process.to_ne_bytes(), vcpu.to_ne_bytes()].concat();
             value.resize(self.value_size, 0);
-            if !self.known.contains_key(&id)
-                && sys::update(self.map.as_fd(), Some(id.cast_unsigned()), &value).is_ok()
-            {
+            if sys::update(self.map.as_fd(), Some(id.cast_unsigned()), &value).is_ok() {
                 self.known.insert(id, owner);
             }
         }

@@ -11,7 +11,7 @@
 
 use super::attached::Attached;
 use super::guest_tables::{GuestTable, WatchedIds};
-use super::kernel_btf::{self, FieldConstant};
+use super::kernel_btf::{self, FieldConstant, offset};
 use super::layout::{BellKey, GuestKey, IrqKey, NO_VCPU, RawBell, RawFlight, RawIrq, Target};
 use super::object::{self, Choices, Object};
 use super::sys::Mapping;
@@ -23,8 +23,8 @@ use sample::{Doorbell, GuestInterrupts, Injection, IrqSource, ThreadKind, Timing
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-/// What is not known without the kernel's types.
-const UNKNOWN: &str = "interrupts of guests are not traced";
+/// What does not work without the kernel's BTF, for error messages.
+const WITHOUT_BTF: &str = "interrupts of guests are not traced";
 
 /// The programs on raw tracepoints of the same name, in the order in which they are attached: the
 /// last step of an interrupt comes first. Those for events of one architecture follow.
@@ -52,9 +52,9 @@ pub(super) const X86: [&str; 7] = [
 pub(super) const ARM64: [&str; 1] = ["vgic_update_irq_pending"];
 /// The event that ends an interrupt's way, and its program as a classic tracepoint.
 pub(super) const ENTRY: &str = "kvm_entry";
-/// Its program as a raw tracepoint on x86, which needs the offset of the vCPU's number.
+/// The program of [`ENTRY`] as a raw tracepoint on x86, which needs the offset of the vCPU's number.
 pub(super) const RAW_ENTRY: &str = "kvm_entry_raw";
-/// Its program as a raw tracepoint on arm64.
+/// The program of [`ENTRY`] as a raw tracepoint on arm64.
 pub(super) const ARM64_ENTRY: &str = "kvm_entry_by_thread";
 const IS_ARM64: bool = cfg!(target_arch = "aarch64");
 
@@ -72,10 +72,10 @@ pub(super) const USERSPACE_EXIT: &str = "kvm_userspace_exit";
 const FIRE_ENTRY: [&str; 2] = ["/sys/module/kvm_intel", "/sys/module/kvm_amd"];
 
 const FIELDS: [FieldConstant; 4] = [
-    ("task_pid", ("task_struct", "pid")),
-    ("task_tgid", ("task_struct", "tgid")),
-    ("task_comm", ("task_struct", "comm")),
-    ("task_notifiers", ("task_struct", "preempt_notifiers")),
+    offset("task_pid", "task_struct", "pid"),
+    offset("task_tgid", "task_struct", "tgid"),
+    offset("task_comm", "task_struct", "comm"),
+    offset("task_notifiers", "task_struct", "preempt_notifiers"),
 ];
 /// The vCPU's number, for a raw [`ENTRY`].
 const VCPU_ID: KernelField = ("kvm_vcpu", "vcpu_id");
@@ -86,28 +86,29 @@ pub(super) struct InterruptTracer {
     cells: GuestTable<IrqKey, RawIrq>,
     bells: GuestTable<BellKey, RawBell>,
     flights: GuestTable<Target, RawFlight>,
-    /// Who injects for whom: processes, and the guest's process that each works for.
+    /// The processes that inject interrupts, each with the guest's process that it works for.
     pub watched: WatchedIds,
     /// The highest count that was read of each cell without a vCPU.
     without_vcpu: BTreeMap<IrqKey, u64>,
     /// The vCPU threads, each with its guest's process and its number.
     pub vcpus: WatchedIds,
-    homeless: Mapping,
+    /// Events that found no place in a table, at byte 0.
+    homeless_events: Mapping,
     /// `struct foreign`: the counters `all` at byte 0 and `claimed` at byte 8.
     foreign: Mapping,
     attached: Attached,
 }
 
 impl InterruptTracer {
-    /// Traces from now on, of no process yet.
+    /// Traces from now on, as yet no process.
     ///
     /// # Errors
     /// No BTF or `format` file to find the fields by, no local APIC in this KVM, or no right to
     /// attach.
     pub fn start() -> Result<Self, EngineError> {
-        let kernel = kernel_btf::read(UNKNOWN)?;
+        let kernel = kernel_btf::read(WITHOUT_BTF)?;
         let mut choices = Choices {
-            constants: kernel_btf::constants(&kernel, &FIELDS, UNKNOWN)?,
+            constants: kernel_btf::constants(&kernel, &FIELDS, WITHOUT_BTF)?,
             ..Choices::default()
         };
         let vcpu_id = vcpu_id_offset(&kernel);
@@ -138,7 +139,7 @@ impl InterruptTracer {
             attached.attach_raw(&object, event, &[event])?;
         }
         Ok(Self {
-            homeless: object.homeless()?,
+            homeless_events: object.homeless_events()?,
             foreign: object.mapping("foreign", 1, 2 * size_of::<u64>())?,
             cells: GuestTable::take(&mut object, "cells")?,
             bells: GuestTable::take(&mut object, "bells")?,
@@ -152,7 +153,7 @@ impl InterruptTracer {
 
     /// What was counted so far, by the guest's process.
     pub fn read(&mut self) -> HashMap<i32, GuestInterrupts> {
-        // A guest without an interrupt yet is traced as well.
+        // A guest without an interrupt yet is in the answer as well: it is traced.
         let mut by_guest: HashMap<i32, GuestInterrupts> = self
             .watched
             .guests()
@@ -163,8 +164,9 @@ impl InterruptTracer {
         cells.sort_unstable_by_key(|(key, _)| *key);
         bells.sort_unstable_by_key(|(key, _)| *key);
         for (key, cell) in &mut cells {
-            // When a vCPU wakes, its interrupt goes from the cell of those without a vCPU to its
-            // own: the program adds -1 to the first. Yet no count may fall between two readings.
+            // When a vCPU wakes, its interrupt goes from the cell without a vCPU to the vCPU's own
+            // cell: the program adds -1 to the first. Yet no count may fall between two readings, so
+            // the highest one stays.
             if key.vcpu == NO_VCPU {
                 let count = cell.count.cast_signed().max(0).cast_unsigned();
                 let highest = self.without_vcpu.entry(*key).or_default();
@@ -183,13 +185,13 @@ impl InterruptTracer {
 
     /// Interrupts that could not be counted.
     pub fn lost(&self) -> u64 {
-        self.attached.missed("kvm_") + self.homeless.count(0)
+        self.attached.missed("kvm_") + self.homeless_events.read_u64(0)
     }
 
     /// Interrupts that kernel workers and interrupts of the host sent to vCPUs that ran: nothing
-    /// says whose they are.
+    /// says for which guest.
     pub fn of_nobody(&self) -> u64 {
-        let [all, claimed] = [0, 8].map(|byte| self.foreign.count(byte));
+        let [all, claimed] = [0, 8].map(|byte| self.foreign.read_u64(byte));
         all.saturating_sub(claimed)
     }
 
@@ -298,7 +300,7 @@ mod tests {
         let process = rustix::process::getpid().as_raw_pid();
         WatchedIds::take(&mut object, "watched")
             .unwrap()
-            .set([(process, Owner::from(process))].into_iter());
+            .set([(process, Owner::of_process(process))].into_iter());
         for event in events.chars() {
             // vCPU 0, fixed delivery, vector 0x40. An entry reads the vCPU's number from nowhere: 0
             // too.

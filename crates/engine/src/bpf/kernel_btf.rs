@@ -7,28 +7,48 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 
 /// A constant of a program, and the field whose offset it holds.
-pub(super) type FieldConstant = (&'static str, KernelField);
+pub(super) struct FieldConstant {
+    constant: &'static str,
+    field: KernelField,
+}
 
-/// The types of this kernel. `without` says what is not known without them.
+/// Says that this constant holds the offset of a field of a struct.
+pub(super) const fn offset(
+    constant: &'static str,
+    record: &'static str,
+    field: &'static str,
+) -> FieldConstant {
+    FieldConstant {
+        constant,
+        field: (record, field),
+    }
+}
+
+/// The types of this kernel.
+pub(super) fn of_kernel() -> std::io::Result<Vec<u8>> {
+    btf_of("vmlinux")
+}
+
+/// The types of this kernel. `without` says, for the error, what does not work without them.
 ///
 /// # Errors
 /// A kernel without BTF.
 pub(super) fn read(without: &str) -> Result<Vec<u8>, EngineError> {
-    btf_of("vmlinux").map_err(|e| EngineError {
+    of_kernel().map_err(|e| EngineError {
         cause: format!("{without}: /sys/kernel/btf/vmlinux: {e}"),
         fix: "boot a kernel with CONFIG_DEBUG_INFO_BTF=y".into(),
     })
 }
 
-/// The offsets of these fields, of the kernel or of a module. `None`: the module is not loaded, or
-/// is built into the kernel.
+/// The offsets of these fields, in structs of the kernel or of a module. `None`: the module is not
+/// loaded, or is built into the kernel.
 pub(super) fn with_module(
     module: &str,
     kernel: &[u8],
     fields: &[KernelField],
 ) -> Option<BTreeMap<KernelField, u32>> {
     let module = btf_of(module).ok()?;
-    // The module's BTF leaves out types that the kernel's has.
+    // The module's BTF leaves out the types that are in the kernel's BTF.
     let mut offsets = kernel_types::offsets(kernel, None, fields)?;
     offsets.extend(kernel_types::offsets(&module, Some(kernel), fields)?);
     Some(offsets)
@@ -42,7 +62,8 @@ fn btf_of(name: &str) -> std::io::Result<Vec<u8>> {
     Ok(btf)
 }
 
-/// The values of these constants on this kernel.
+/// The values of these constants on this kernel, by the constant's name. `without` says, for the
+/// error, what does not work without them.
 ///
 /// # Errors
 /// This kernel lacks one of the fields.
@@ -51,10 +72,10 @@ pub(super) fn constants(
     fields: &[FieldConstant],
     without: &str,
 ) -> Result<HashMap<&'static str, u32>, EngineError> {
-    let wanted: Vec<KernelField> = fields.iter().map(|(_, field)| *field).collect();
+    let wanted: Vec<KernelField> = fields.iter().map(|wanted| wanted.field).collect();
     let offsets = kernel_types::offsets(kernel, None, &wanted).unwrap_or_default();
     let mut constants = HashMap::new();
-    for (constant, field) in fields {
+    for FieldConstant { constant, field } in fields {
         let Some(offset) = offsets.get(field) else {
             let (record, member) = field;
             return Err(EngineError {

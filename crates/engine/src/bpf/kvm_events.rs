@@ -18,14 +18,14 @@ const EVENT: i32 = 0x4b56_4d45;
 /// The most tracepoints counted. A kernel has some hundred.
 const MAX_EVENTS: usize = 512;
 
-/// One program on each tracepoint.
+/// One attached program for each tracepoint. Dropping this removes them from the kernel.
 #[derive(Debug)]
 pub(super) struct KvmEvents {
-    /// The tracepoints by number.
+    /// The tracepoints' names: the index is the number in the program's keys.
     names: Vec<String>,
     pub counts: GuestTable<EventKey, u64>,
     /// Events that found no place in the table.
-    pub homeless: Mapping,
+    pub homeless_events: Mapping,
     _links: Vec<OwnedFd>,
 }
 
@@ -52,22 +52,22 @@ impl KvmEvents {
             })?;
             match sys::attach_raw(program.as_fd(), name) {
                 Ok(link) => links.push(link),
-                // Listed in tracefs but not a tracepoint: it never fires.
+                // Tracefs lists some events that are no tracepoints and never fire.
                 Err(e) if e.raw_os_error() == Some(libc::ENOENT) => {}
                 Err(e) => return Err(Refusal::new(Stage::Attach, name, e).into()),
             }
         }
-        let homeless = object.homeless()?;
+        let homeless_events = object.homeless_events()?;
         let names = names.iter().map(|name| sanitize(name, 64)).collect();
         Ok(Self {
             names,
             counts: GuestTable::take(&mut object, "counts")?,
-            homeless,
+            homeless_events,
             _links: links,
         })
     }
 
-    /// Counts by process of the events that fired, including processes that are not guests.
+    /// How often each event fired, by process and event, including processes that are not guests.
     pub fn read(&self) -> HashMap<i32, BTreeMap<String, u64>> {
         let mut by_process: HashMap<i32, BTreeMap<String, u64>> = HashMap::new();
         for (key, count) in self.counts.read() {

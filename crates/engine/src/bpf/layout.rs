@@ -153,7 +153,7 @@ pub struct Slot {
 pub const SLOT_SIZE: usize = 36864;
 
 impl Slot {
-    /// The words that it consists of, to copy and to clear it.
+    /// The words of the slot, to copy and to clear it.
     pub fn words(&self) -> &[AtomicU64; SLOT_SIZE / 8] {
         // SAFETY: atomics alone, of this size and aligned to words.
         unsafe { &*std::ptr::from_ref(self).cast() }
@@ -172,9 +172,12 @@ pub struct Bucket {
 /// `struct quota`.
 #[repr(C)]
 pub struct Quota {
+    /// How many slots each process may have.
     pub slots: AtomicU64,
     pub free: AtomicU64,
+    /// The number of events of threads whose process has as many slots as it may have.
     pub refused: AtomicU64,
+    /// The same for users.
     pub user_refused: AtomicU64,
 }
 
@@ -182,6 +185,7 @@ pub struct Quota {
 #[repr(C)]
 pub struct Share {
     pub slots: AtomicU32,
+    /// The id of the process that was last refused a slot; 0: none.
     pub refused: AtomicU32,
 }
 
@@ -196,7 +200,7 @@ unsafe impl SharedMemory for Bucket {}
 // SAFETY: an atomic.
 unsafe impl SharedMemory for AtomicU64 {}
 
-/// The ones that a task's address begins with: it is a kernel's address.
+/// How many one bits a task's address begins with, as an address of the kernel.
 const LEADING_ONES: u32 = 7;
 
 /// The entry of a bucket for this task and its slot. The address of a task begins with ones, which
@@ -229,12 +233,19 @@ pub struct RawSpan {
     pub histogram: [u64; BUCKETS],
 }
 
+/// `enum kind` of `disks.bpf.c`: the kinds of requests.
+pub const READ: u32 = 0;
+pub const WRITE: u32 = 1;
+pub const FLUSH: u32 = 2;
+
 /// `struct disk_key`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct DiskKey {
+    /// Here and in the keys below: the guest's process.
     pub owner: u32,
     pub dev: u32,
+    /// [`READ`], [`WRITE`], [`FLUSH`], or another number for other requests.
     pub kind: u32,
     pub pad: u32,
 }
@@ -311,7 +322,7 @@ pub struct EventKey {
 
 /// A key that begins with the guest's process.
 pub trait GuestKey: Record {
-    /// The process.
+    /// The guest's process.
     fn guest(&self) -> i32;
 }
 

@@ -120,7 +120,7 @@ impl Engine for BpfEngine {
     fn watch(&mut self, processes: &[(i32, i32)], vcpus: &mut dyn Iterator<Item = VcpuThread>) {
         let watched = processes
             .iter()
-            .map(|(id, process)| (*id, Owner::from(*process)));
+            .map(|(id, process)| (*id, Owner::of_process(*process)));
         if let Some(disks) = &mut self.disks {
             disks.watched.set(watched.clone());
         }
@@ -144,7 +144,7 @@ impl Engine for BpfEngine {
         reading.fires_kvm_exit = self.fires_kvm_exit;
         if let Some(events) = &self.kvm_events {
             reading.kvm_events = events.read();
-            reading.overflow += events.homeless.count(0);
+            reading.overflow += events.homeless_events.read_u64(0);
         }
         if let Some(disks) = &mut self.disks {
             reading.disks = disks.read();

@@ -29,7 +29,7 @@ pub(super) static DISKS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/di
 pub(super) static INTERRUPTS: &Aligned<[u8]> =
     &Aligned(*include_bytes!("../../bpf/interrupts.bpf.o"));
 
-/// The map that shows what the elements of the map of maps, the parts of `slots`, are like.
+/// A map like those that a map of maps has as its elements: the parts of `slots`.
 pub(super) const PATTERN: &str = "part";
 
 /// Settings of an object that are fixed before it is loaded.
@@ -220,7 +220,7 @@ impl Object {
     }
 
     /// The number of events that found no place in a table of the programs, at byte 0.
-    pub fn homeless(&self) -> Result<Mapping, Refusal> {
+    pub fn homeless_events(&self) -> Result<Mapping, Refusal> {
         self.mapping("homeless", 1, size_of::<u64>())
     }
 

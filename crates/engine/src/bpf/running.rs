@@ -8,7 +8,7 @@ use super::programs::Programs;
 use super::refusal::{Refusal, Stage};
 use super::snapshot::{IntervalExtremes, Snapshot};
 use super::sys;
-use super::tables::{Homeless, MAX_OF_PROCESS, Tables};
+use super::tables::{Homeless, MAX_OF_PROCESS, MAX_SLOTS, Tables, max_of_process};
 use crate::events::{EngineError, Reading, ThreadKey, TracedThread};
 use crate::monotonic_ns;
 use crate::tracefs::Tracefs;
@@ -34,20 +34,30 @@ pub(super) struct Running {
     measured: Measured,
     programs: Programs,
     names: ReasonNames,
-    /// The events and the overflow of forgotten threads.
-    past_events: u64,
-    past_overflow: u64,
-    /// Events that each slot had counted at the last reading, by the slot's number.
-    counted_in: HashMap<usize, u64>,
-    /// Events of forgotten threads that came after their last reading.
-    unread: u64,
-    /// Of the last reading: the slots that were merged into another slot of the same thread, each
-    /// with that other one.
-    joined: HashMap<ThreadKey, ThreadKey>,
-    /// Events without a slot, from the start to the last reading.
+    forgotten: Forgotten,
+    last_reading: LastReading,
+}
+
+/// What forgotten threads had counted in the slots that they no longer have.
+#[derive(Debug, Default)]
+struct Forgotten {
+    events: u64,
+    overflow: u64,
+    /// Events that came after the thread's last reading: no reading has them, so they are lost.
+    events_after_last_reading: u64,
+}
+
+/// What the next reading and [`Running::forget`] need of the last one.
+#[derive(Debug, Default)]
+struct LastReading {
+    /// Events that each slot had counted, by the slot's number.
+    events_by_slot: HashMap<usize, u64>,
+    /// Of each slot that was merged into another slot of the same thread: the key of both.
+    merged_into: HashMap<ThreadKey, ThreadKey>,
+    /// Events without a slot, from the start to this reading.
     homeless: Homeless,
-    /// Those of them that came in the interval which ended with the last reading.
-    left_out: Homeless,
+    /// Events without a slot in the interval that ended with this reading.
+    homeless_in_interval: Homeless,
 }
 
 impl Running {
@@ -56,35 +66,22 @@ impl Running {
     /// # Errors
     /// When no program would work.
     pub fn start(topology: &HostTopology, slots: usize) -> Result<Self, EngineError> {
-        // BPF programs see thread ids of the initial PID namespace.
-        if rights::in_own_pid_namespace(Path::new("/proc")) {
-            return Err(EngineError {
-                cause:
-                    "kvmtop runs in a PID namespace of its own, but BPF programs see the host's \
-                    thread ids"
-                        .into(),
-                fix: "run it in the host's PID namespace (for a container: --pid=host)".into(),
-            });
-        }
+        require_host_pid_namespace()?;
         let exit_format = kvm_exit_format();
-        let cpus = possible_cpus().max(topology.cpus.last().map_or(1, |c| c.cpu + 1));
-        let kernel = kernel_btf::read("").unwrap_or_default();
+        let kernel = kernel_btf::of_kernel().unwrap_or_default();
         let exit_constants = kernel_btf::exit_reason(&kernel);
         let raw_exit = exit_constants.is_some();
-        // Odd, so that processes with neighbouring ids have different cells.
-        let seed = std::hash::RandomState::new().hash_one(slots) as u32 | 1;
+        let seed = random_odd_number();
         let mut constants = exit_constants.unwrap_or_default();
         constants.insert("seed", seed);
         constants.extend(kernel_btf::task_state(&kernel));
+        let cpus = possible_cpus().max(topology.cpus.last().map_or(1, |c| c.cpu + 1));
         let choices = Choices {
             sizes: [("cpus", cpus)].into(),
             constants,
         };
-        let mut object = Object::prepare(
-            object::MAIN,
-            exit_format.as_ref().map_or(&[], std::slice::from_ref),
-            &choices,
-        )?;
+        let known_formats: Vec<EventFormat> = exit_format.iter().cloned().collect();
+        let mut object = Object::prepare(object::MAIN, &known_formats, &choices)?;
         let tables = Tables::new(&mut object, slots, seed)?;
         fill_cpus(object.map("cpus")?, topology)?;
         let snapshot = Snapshot::new().map_err(|e| Refusal::new(Stage::Map, "slots", e))?;
@@ -101,13 +98,8 @@ impl Running {
             names: exit_format
                 .map(|format| format.reason_names())
                 .unwrap_or_default(),
-            past_events: 0,
-            past_overflow: 0,
-            counted_in: HashMap::new(),
-            unread: 0,
-            joined: HashMap::new(),
-            homeless: Homeless::default(),
-            left_out: Homeless::default(),
+            forgotten: Forgotten::default(),
+            last_reading: LastReading::default(),
         })
     }
 
@@ -118,17 +110,17 @@ impl Running {
             names: &self.names,
         };
         let mut reading = Reading {
-            events: self.past_events,
-            overflow: self.past_overflow,
+            events: self.forgotten.events,
+            overflow: self.forgotten.overflow,
             ..Reading::default()
         };
         let mut any_exit = false;
         let mut userspace_exits = 0;
         let began = monotonic_ns();
-        let taken = self.tables.taken();
-        self.tables.unmap_unused(&taken);
-        self.counted_in.clear();
-        for index in taken {
+        let taken_slots = self.tables.taken_slots();
+        self.tables.unmap_unused(&taken_slots);
+        self.last_reading.events_by_slot.clear();
+        for index in taken_slots {
             let copied = self
                 .tables
                 .slot(index)
@@ -140,16 +132,16 @@ impl Running {
             let thread = decoder.thread(slot, interval);
             reading.overflow += u64::from(slot.overflow.load(Relaxed));
             let handled = decode::handled(&thread.events);
-            self.counted_in.insert(index, handled);
+            self.last_reading.events_by_slot.insert(index, handled);
             reading.events += handled;
             for cell in &thread.events.userspace {
                 userspace_exits += cell.count;
             }
             reading.threads.push(thread);
         }
-        self.joined = join_lives(&mut reading.threads);
-        // One slot is read after the other: the middle of the time this took is closest to all of
-        // them.
+        self.last_reading.merged_into = merge_slots(&mut reading.threads);
+        // One slot is read after the other: the middle of this time is closest to the times at
+        // which the slots were read.
         reading.mono_ns = Some(began.midpoint(monotonic_ns()));
         let enough = MIN_USERSPACE_EXITS.max(2 * reading.threads.len() as u64);
         reading.fires_kvm_exit = if any_exit {
@@ -160,11 +152,15 @@ impl Running {
             None
         };
         let homeless = self.tables.homeless();
-        self.left_out = homeless.since(std::mem::replace(&mut self.homeless, homeless));
-        if self.left_out.events > 0 {
+        let last = &mut self.last_reading;
+        last.homeless_in_interval = homeless.since(last.homeless);
+        last.homeless = homeless;
+        if last.homeless_in_interval.events > 0 {
             reading.refused = self.tables.take_refused();
         }
-        reading.lost = self.programs.attached.missed("kvm_") + self.unread + homeless.events;
+        reading.lost = self.programs.attached.missed("kvm_")
+            + self.forgotten.events_after_last_reading
+            + homeless.events;
         reading
     }
 
@@ -176,86 +172,127 @@ impl Running {
             names: &self.names,
         };
         let interval = IntervalExtremes::default();
-        for index in self.tables.taken() {
+        for index in self.tables.taken_slots() {
             let Some(slot) = self.tables.slot(index) else {
                 continue;
             };
             let key = key_of(slot);
-            if !threads.contains(self.joined.get(&key).unwrap_or(&key)) {
+            let last = &mut self.last_reading;
+            if !threads.contains(last.merged_into.get(&key).unwrap_or(&key)) {
                 continue;
             }
-            self.past_overflow += u64::from(slot.overflow.load(Relaxed));
             let handled = decode::handled(&decoder.thread(slot, &interval).events);
-            self.past_events += handled;
-            self.unread += handled.saturating_sub(self.counted_in.remove(&index).unwrap_or(0));
+            let in_last_reading = last.events_by_slot.remove(&index).unwrap_or(0);
+            let forgotten = &mut self.forgotten;
+            forgotten.overflow += u64::from(slot.overflow.load(Relaxed));
+            forgotten.events += handled;
+            forgotten.events_after_last_reading += handled.saturating_sub(in_last_reading);
             self.tables.release(index);
         }
     }
 
     /// The number of threads that have a slot.
     pub fn threads(&self) -> usize {
-        self.tables.taken().len()
+        self.tables.taken_slots().len()
     }
 
-    /// Makes room for twice `vcpus` threads. If the slots there are did not suffice, makes at least
-    /// twice as many.
+    /// Makes room for twice `vcpus` threads. If the last interval lacked slots, makes at least
+    /// twice as many as there are.
     ///
     /// # Errors
     /// When the kernel lacks the memory.
     pub fn make_room(&mut self, vcpus: usize) -> Result<(), EngineError> {
+        let slots = self.tables.slot_count();
         let mut threads = vcpus;
-        if self.is_full() {
-            threads = threads.max(self.tables.count());
+        if more_slots_would_help(self.last_reading.homeless_in_interval, slots) {
+            threads = threads.max(slots);
         }
         self.tables
             .grow(2 * threads)
             .map_err(|e| Refusal::new(Stage::Map, "slots", e).into())
     }
 
-    /// Whether more slots would help: they do not help a process that has as many as any process
-    /// may ever have.
-    fn is_full(&self) -> bool {
-        let of_greedy = self.left_out.of_greedy_processes;
-        let quota_can_grow = self.tables.max_of_process() < MAX_OF_PROCESS;
-        self.left_out.events > of_greedy || (of_greedy > 0 && quota_can_grow)
-    }
-
     /// What is missing.
     pub fn gaps(&self) -> Vec<EngineError> {
         let mut gaps = self.programs.gaps.clone();
-        if self.left_out.events > 0 {
-            let count = self.tables.count();
-            let fix = if self.is_full() && count < self.tables.ceiling {
-                "nothing to do: kvmtop makes more room from the next interval on"
-            } else {
-                "raise the memory limit of kvmtop's cgroup (memory.max), or start kvmtop with \
-                    --engine perf, which has no such limit"
-            };
-            gaps.push(EngineError {
-                cause: format!(
-                    "there are more vCPU threads, in all or of one user or process, than the \
-                        {count} places have room for: events of the others are lost"
-                ),
-                fix: fix.into(),
-            });
+        let homeless = self.last_reading.homeless_in_interval;
+        if homeless.events > 0 {
+            let slots = self.tables.slot_count();
+            gaps.push(gap_of_homeless(homeless, slots, self.tables.ceiling));
         }
         gaps
     }
 }
 
-/// Merges the slots of one thread; returns the key of each slot that was merged, with that of the
-/// slot it was merged into. Of two slots with one thread id, either the first belongs to a thread
-/// that has ended, or it lost the race for an entry of its bucket (`new_slot` in `threads.h`) and
-/// its thread went on in the other slot.
-fn join_lives(threads: &mut Vec<TracedThread>) -> HashMap<ThreadKey, ThreadKey> {
-    let mut joined = HashMap::new();
+/// Whether threads that were homeless would find a slot if there were more than these: not if their
+/// process has as many as any process may ever have.
+fn more_slots_would_help(homeless: Homeless, slots: usize) -> bool {
+    let of_greedy = homeless.of_greedy_processes;
+    let quota_can_grow = max_of_process(slots) < MAX_OF_PROCESS;
+    homeless.events > of_greedy || (of_greedy > 0 && quota_can_grow)
+}
+
+/// Why threads were homeless with this number of slots, and what to do. `ceiling`: the most slots
+/// that there is memory for.
+fn gap_of_homeless(homeless: Homeless, slots: usize, ceiling: usize) -> EngineError {
+    let help = more_slots_would_help(homeless, slots);
+    let cause = if help {
+        format!(
+            "there are more vCPU threads, in all or of one user or process, than the {slots} \
+                places have room for: events of the others are lost"
+        )
+    } else {
+        format!(
+            "a process has more vCPU threads than the {MAX_OF_PROCESS} places that it may have: \
+                events of the others are lost"
+        )
+    };
+    let fix = if help && slots < ceiling {
+        "nothing to do: kvmtop makes more room from the next interval on"
+    } else if help && ceiling < MAX_SLOTS {
+        "raise the memory limit of kvmtop's cgroup (memory.max), or start kvmtop with \
+            --engine perf, which has no such limit"
+    } else {
+        "start kvmtop with --engine perf, which has no such limit"
+    };
+    EngineError {
+        cause,
+        fix: fix.into(),
+    }
+}
+
+/// BPF programs see thread ids of the initial PID namespace, where kvmtop must run too.
+fn require_host_pid_namespace() -> Result<(), EngineError> {
+    if rights::in_own_pid_namespace(Path::new("/proc")) {
+        return Err(EngineError {
+            cause: "kvmtop runs in a PID namespace of its own, but BPF programs see the host's \
+                thread ids"
+                .into(),
+            fix: "run it in the host's PID namespace (for a container: --pid=host)".into(),
+        });
+    }
+    Ok(())
+}
+
+/// A random number by which programs hash the ids of processes and users: each `RandomState` has
+/// new random keys. It is odd, so that processes with neighbouring ids have different cells.
+fn random_odd_number() -> u32 {
+    std::hash::RandomState::new().hash_one(0) as u32 | 1
+}
+
+/// Merges the slots of one thread; returns the key of each slot that was merged, with the key of
+/// the slot that it was merged into. Of two slots with one thread id, either the first belongs to a
+/// thread that has ended, or the first lost the race for an entry of its bucket (`new_slot` in
+/// `threads.h`) and its thread went on in the other slot.
+fn merge_slots(threads: &mut Vec<TracedThread>) -> HashMap<ThreadKey, ThreadKey> {
+    let mut merged_into = HashMap::new();
     threads.sort_unstable_by_key(|thread| thread.key);
     threads.dedup_by(|later, first| {
         if first.key.tid != later.key.tid || first.died_ns.is_some() {
             return false;
         }
         if first.pid != later.pid {
-            // Its end was not noticed, but a thread of another process has its id now.
+            // The end of the first was not noticed, but a thread of another process has its id now.
             first.died_ns = Some(later.key.born_ns);
             return false;
         }
@@ -264,10 +301,10 @@ fn join_lives(threads: &mut Vec<TracedThread>) -> HashMap<ThreadKey, ThreadKey> 
             MissingExtreme::NothingInInterval,
         );
         first.died_ns = later.died_ns;
-        joined.insert(later.key, first.key);
+        merged_into.insert(later.key, first.key);
         true
     });
-    joined
+    merged_into
 }
 
 fn key_of(slot: &Slot) -> ThreadKey {
@@ -292,7 +329,7 @@ fn possible_cpus() -> u32 {
         .map_or(1, |last| last + 1)
 }
 
-/// The number plus 1; 0 for none.
+/// The number plus 1, since 0 stands for an unknown number.
 fn from_one(number: Option<u32>) -> u32 {
     number.map_or(0, |number| number.wrapping_add(1))
 }
@@ -311,4 +348,27 @@ fn fill_cpus(cpus: BorrowedFd<'_>, topology: &HostTopology) -> Result<(), Refusa
             .map_err(|e| Refusal::new(Stage::Map, "cpus", e))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fix_for_homeless_threads_is_one_that_helps() {
+        let fix = |of_greedy_processes, slots, ceiling| {
+            let homeless = Homeless {
+                events: 9,
+                of_greedy_processes,
+            };
+            gap_of_homeless(homeless, slots, ceiling).fix
+        };
+        assert!(fix(9, 512, 4096).starts_with("nothing"));
+        assert!(fix(8, 2048, 4096).starts_with("nothing"));
+        assert!(fix(8, 4096, 4096).starts_with("raise the memory limit"));
+        // More slots do not help a process that has as many as any process may have, and more
+        // memory does not help where there are as many slots as can be numbered.
+        assert!(fix(9, 2048, 2048).starts_with("start kvmtop with"));
+        assert!(fix(8, MAX_SLOTS, MAX_SLOTS).starts_with("start kvmtop with"));
+    }
 }

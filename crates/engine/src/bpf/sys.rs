@@ -192,8 +192,8 @@ pub fn load_program(
     attr.__bindgen_anon_3.log_level = 1;
     attr.__bindgen_anon_3.log_size = log.len() as u32;
     attr.__bindgen_anon_3.log_buf = log.as_mut_ptr() as u64;
-    // It fails like the first, or with ENOSPC because the log is truncated: the
-    // first error matters.
+    // The second attempt fails like the first, or with ENOSPC because the log is truncated: so the
+    // first error is reported.
     let second = bpf(bpf_cmd::BPF_PROG_LOAD, &mut attr);
     log.truncate(log.iter().position(|b| *b == 0).unwrap_or(log.len()));
     second.map_err(|_| refused).and_then(owned)
@@ -295,8 +295,8 @@ unsafe impl Send for Mapping {}
 pub unsafe trait SharedMemory {}
 
 impl Mapping {
-    /// Maps `len` bytes of an array map with `BPF_F_MMAPABLE` (5.5). Both figures are multiples of
-    /// the page size.
+    /// Maps `len` bytes of an array map with `BPF_F_MMAPABLE` (5.5). `offset` and `len` are
+    /// multiples of the page size.
     ///
     /// # Errors
     /// The kernel's.
@@ -348,8 +348,8 @@ impl Mapping {
         Some(unsafe { &*start })
     }
 
-    /// The counter at this byte.
-    pub fn count(&self, byte: usize) -> u64 {
+    /// The number at this byte; 0 beyond the mapping.
+    pub fn read_u64(&self, byte: usize) -> u64 {
         self.at::<AtomicU64>(byte).map_or(0, |n| n.load(Relaxed))
     }
 }

@@ -10,8 +10,11 @@
 //!   entries holds a task and its slot.
 //! - A share is how many slots a process or a user has. It is counted in a cell that a hash of the
 //!   process or the user selects, so several processes can have one cell. The quota is the most
-//!   slots that a process may have.
+//!   slots that a process may have. A greedy process has as many and wants more.
 //! - A homeless thread has found no slot.
+//!
+//! The programs' names of some maps are shorter: `slots` for the map of the parts, `tasks` for the
+//! buckets, `shares` for the shares of processes and `users` for those of users.
 
 use super::layout::{
     Bucket, PART, Quota, SHARE_BITS, SLOT_BITS, SLOT_SIZE, Share, Slot, TASK_BITS, WAYS,
@@ -25,11 +28,11 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// An element of `owners` takes eight bytes: the kernel rounds up (kernel/bpf/arraymap.c,
-/// `elem_size`).
+/// An element of the map `owners` takes eight bytes: the kernel rounds the size of a thread id up
+/// (kernel/bpf/arraymap.c, `elem_size`).
 const OWNER_SIZE: usize = 8;
 
-/// How many parts, the first ones, stay mapped.
+/// How many parts stay mapped: those with the lowest numbers.
 const MAX_KEPT_WINDOWS: usize = 8;
 
 /// The most slots that one process may have: KVM gives a guest no more vCPUs on most kernels
@@ -48,33 +51,38 @@ pub(super) fn slots_in(limit: Option<u64>) -> usize {
     (parts * PART).clamp(PART, MAX_SLOTS)
 }
 
+/// The most slots that each process may have while there are this many: half of them stay for other
+/// processes until more are added.
+pub(super) fn max_of_process(slots: usize) -> usize {
+    MAX_OF_PROCESS.min(slots / 2)
+}
+
 /// The maps of `maps.h` and `tables.h` that user space works with.
 #[derive(Debug)]
 pub(super) struct Tables {
     /// The map whose elements are the parts.
-    slots: OwnedFd,
+    parts_map: OwnedFd,
     /// The definition of a part's map.
     pattern: aya_obj::Map,
     parts: Vec<OwnedFd>,
     /// By the number of the part. To map a part takes time, and mapped memory counts as kvmtop's:
-    /// the first few parts stay mapped, and one of the others at a time.
+    /// so the first few parts stay mapped, and of the others one at a time.
     windows: BTreeMap<usize, Mapping>,
     /// The thread id of each slot; 0 for a free one.
     owners: Mapping,
-    /// The buckets.
-    tasks: Mapping,
-    /// The number of events of homeless threads.
-    homeless: Mapping,
+    buckets: Mapping,
+    /// The number of events of homeless threads, at byte 0.
+    homeless_events: Mapping,
     /// One [`Quota`].
     quota: Mapping,
-    /// The cells of processes.
-    shares: Mapping,
-    /// The cells of users.
-    users: Mapping,
+    /// The cells of processes, each a [`Share`].
+    process_shares: Mapping,
+    /// The cells of users, each a [`Share`].
+    user_shares: Mapping,
     /// Makes the hash of processes and users unpredictable.
     seed: u32,
     /// A stack of the numbers of free slots.
-    free: OwnedFd,
+    free_slots: OwnedFd,
     /// The most slots that there is memory for.
     pub ceiling: usize,
 }
@@ -82,9 +90,9 @@ pub(super) struct Tables {
 /// Events of threads without a slot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Homeless {
-    /// All of them.
+    /// The events of all these threads.
     pub events: u64,
-    /// Those whose process has as many slots as it may have.
+    /// The events of threads whose process has as many slots as it may have.
     pub of_greedy_processes: u64,
 }
 
@@ -98,44 +106,38 @@ impl Homeless {
 }
 
 impl Tables {
-    /// Takes over the maps of an object, and makes `count` free slots. `seed` is the object's.
-    pub fn new(object: &mut Object, count: usize, seed: u32) -> Result<Self, Refusal> {
+    /// Takes over the maps of an object, and makes `wanted` free slots. `seed` is the object's.
+    pub fn new(object: &mut Object, wanted: usize, seed: u32) -> Result<Self, Refusal> {
         let mut tables = Self {
             owners: object.mapping("owners", MAX_SLOTS, OWNER_SIZE)?,
-            tasks: object.mapping("tasks", 1 << TASK_BITS, size_of::<Bucket>())?,
-            homeless: object.homeless()?,
+            buckets: object.mapping("tasks", 1 << TASK_BITS, size_of::<Bucket>())?,
+            homeless_events: object.homeless_events()?,
             quota: object.mapping("quota", 1, size_of::<Quota>())?,
-            shares: object.mapping("shares", 1 << SHARE_BITS, size_of::<Share>())?,
-            users: object.mapping("users", 1 << SHARE_BITS, size_of::<Share>())?,
+            process_shares: object.mapping("shares", 1 << SHARE_BITS, size_of::<Share>())?,
+            user_shares: object.mapping("users", 1 << SHARE_BITS, size_of::<Share>())?,
             seed,
-            slots: object.take_map("slots")?,
+            parts_map: object.take_map("slots")?,
             pattern: object.definition(PATTERN)?,
-            free: object.take_map("free_slots")?,
+            free_slots: object.take_map("free_slots")?,
             parts: Vec::new(),
             windows: BTreeMap::new(),
             ceiling: slots_in(rights::memory_limit()),
         };
         tables
-            .grow(count)
+            .grow(wanted)
             .map_err(|e| Refusal::new(Stage::Map, "slots", e))?;
         Ok(tables)
     }
 
     /// The number of slots.
-    pub fn count(&self) -> usize {
+    pub fn slot_count(&self) -> usize {
         self.parts.len() * PART
     }
 
-    /// The most slots that each process may have now: half of them stay for other processes until
-    /// more are added.
-    pub fn max_of_process(&self) -> usize {
-        MAX_OF_PROCESS.min(self.count() / 2)
-    }
-
-    /// Adds slots until there are `count`, or as many as there is memory for, while programs count.
-    /// Parts that could be created are of use even if the kernel refuses a further one.
-    pub fn grow(&mut self, count: usize) -> io::Result<()> {
-        let wanted_parts = count.min(self.ceiling).div_ceil(PART);
+    /// Adds slots until there are `wanted`, or as many as there is memory for, while programs
+    /// count. Parts that could be created are of use even if the kernel refuses a further one.
+    pub fn grow(&mut self, wanted: usize) -> io::Result<()> {
+        let wanted_parts = wanted.min(self.ceiling).div_ceil(PART);
         let mut added = Vec::new();
         let mut outcome = Ok(());
         while outcome.is_ok() && self.parts.len() + added.len() < wanted_parts {
@@ -146,15 +148,17 @@ impl Tables {
         }
         self.insert(&added)?;
         for part in added {
-            let first = self.count() as u32;
+            let first_slot = self.slot_count() as u32;
             self.parts.push(part);
-            // A stack: low numbers are taken first, and reused, so that few pages are ever touched.
-            for slot in (first..first + PART as u32).rev() {
-                self.give_back(slot)?;
+            // In reverse, since programs pop the last number of the stack: they take low numbers
+            // first, and again once these are free, so that few pages are ever touched.
+            for slot in (first_slot..first_slot + PART as u32).rev() {
+                self.push_free(slot)?;
             }
         }
         if let Some(quota) = self.quota.at::<Quota>(0) {
-            quota.slots.store(self.max_of_process() as u64, Relaxed);
+            let max_slots = max_of_process(self.slot_count()) as u64;
+            quota.slots.store(max_slots, Relaxed);
         }
         outcome
     }
@@ -167,12 +171,10 @@ impl Tables {
             let mut updates = Vec::new();
             for (number, part) in (self.parts.len() as u32..).zip(added) {
                 let descriptor = part.as_raw_fd().to_ne_bytes();
-                let slots = self.slots.as_fd();
-                updates.push(
-                    std::thread::Builder::new().spawn_scoped(scope, move || {
-                        sys::update(slots, Some(number), &descriptor)
-                    })?,
-                );
+                let parts_map = self.parts_map.as_fd();
+                updates.push(std::thread::Builder::new().spawn_scoped(scope, move || {
+                    sys::update(parts_map, Some(number), &descriptor)
+                })?);
             }
             for update in updates {
                 update.join().map_err(|_| io::ErrorKind::Other)??;
@@ -182,19 +184,19 @@ impl Tables {
     }
 
     /// Puts a slot on the stack of free ones.
-    fn give_back(&self, slot: u32) -> io::Result<()> {
-        // The number grows before the stack does: a program takes a slot from the stack before it
-        // reduces the number, which so never falls below 0.
+    fn push_free(&self, slot: u32) -> io::Result<()> {
+        // `quota.free` grows before the stack does, and a program takes a slot from the stack
+        // before it reduces `quota.free`: so `quota.free` never falls below 0.
         if let Some(quota) = self.quota.at::<Quota>(0) {
             quota.free.fetch_add(1, Relaxed);
         }
-        sys::update(self.free.as_fd(), None, &slot.to_ne_bytes())
+        sys::update(self.free_slots.as_fd(), None, &slot.to_ne_bytes())
     }
 
-    /// The slots that threads have taken, in order.
-    pub fn taken(&self) -> Vec<usize> {
-        (0..self.count())
-            .filter(|i| self.owners.count(i * OWNER_SIZE) != 0)
+    /// The numbers of the slots that threads have taken, in ascending order.
+    pub fn taken_slots(&self) -> Vec<usize> {
+        (0..self.slot_count())
+            .filter(|index| self.owners.read_u64(index * OWNER_SIZE) != 0)
             .collect()
     }
 
@@ -211,15 +213,15 @@ impl Tables {
         self.windows.get(&number)?.at(index % PART * SLOT_SIZE)
     }
 
-    /// Unmaps the parts with free slots alone: after a burst of threads the memory of their slots
-    /// would count as kvmtop's. `taken`: what [`Tables::taken`] returned.
+    /// Unmaps the parts whose slots are all free: after a burst of threads the memory of these
+    /// parts would count as kvmtop's. `taken`: what [`Tables::taken_slots`] returned.
     pub fn unmap_unused(&mut self, taken: &[usize]) {
         self.windows.retain(|number, _| {
-            let first = number * PART;
-            let next_taken = taken.partition_point(|index| *index < first);
+            let first_slot = number * PART;
+            let next_taken = taken.partition_point(|index| *index < first_slot);
             taken
                 .get(next_taken)
-                .is_some_and(|index| *index < first + PART)
+                .is_some_and(|index| *index < first_slot + PART)
         });
     }
 
@@ -231,19 +233,20 @@ impl Tables {
         let user = slot.uid.load(Relaxed);
         self.unlink(task, index);
         self.clear(index);
-        self.reduce_share(&self.shares, process);
-        self.reduce_share(&self.users, user);
-        // The stack is full only if the slot was never taken.
-        let _ = self.give_back(index as u32);
+        self.reduce_share(&self.process_shares, process);
+        self.reduce_share(&self.user_shares, user);
+        // It fails only if the stack is full, which it cannot be while a slot is taken.
+        let _ = self.push_free(index as u32);
     }
 
-    /// Removes the slot from its task's bucket: programs no longer find it.
+    /// Removes the slot from its task's bucket: programs no longer find the slot.
     fn unlink(&self, task: u64, slot: usize) {
         let byte = bucket_of(task) * size_of::<Bucket>();
-        let Some(bucket) = self.tasks.at::<Bucket>(byte) else {
+        let Some(bucket) = self.buckets.at::<Bucket>(byte) else {
             return;
         };
         for entry in bucket.entry.iter().take(WAYS) {
+            // Fails for the bucket's other entries, which stay.
             let _ = entry.compare_exchange(bucket_entry(task, slot), 0, Relaxed, Relaxed);
         }
     }
@@ -258,7 +261,7 @@ impl Tables {
         }
     }
 
-    /// Counts one slot less for a process or a user.
+    /// Counts one slot less for the process or the user with this id.
     fn reduce_share(&self, cells: &Mapping, id: u32) {
         if let Some(share) = cells.at::<Share>(share_of(id, self.seed) * size_of::<Share>()) {
             share.slots.fetch_sub(1, Relaxed);
@@ -269,17 +272,17 @@ impl Tables {
     pub fn homeless(&self) -> Homeless {
         let quota = self.quota.at::<Quota>(0);
         Homeless {
-            events: self.homeless.count(0),
+            events: self.homeless_events.read_u64(0),
             of_greedy_processes: quota.map_or(0, |quota| quota.refused.load(Relaxed)),
         }
     }
 
-    /// The processes that were refused a slot since the last call; of those that share a cell only
-    /// the last.
+    /// The processes that were refused a slot since the last call. Where several processes share a
+    /// cell, it names the last that was refused.
     pub fn take_refused(&self) -> Vec<i32> {
         let mut refused = Vec::new();
         for cell in 0..1 << SHARE_BITS {
-            if let Some(share) = self.shares.at::<Share>(cell * size_of::<Share>()) {
+            if let Some(share) = self.process_shares.at::<Share>(cell * size_of::<Share>()) {
                 let process = share.refused.swap(0, Relaxed);
                 if process != 0 {
                     refused.push(process.cast_signed());
