@@ -75,12 +75,8 @@ impl Tracefs {
 
     /// Whether the running kernel has this event.
     pub fn has(&self, group: &str, name: &str) -> bool {
-        self.root
-            .join("events")
-            .join(group)
-            .join(name)
-            .join("format")
-            .exists()
+        let path = format!("events/{group}/{name}/format");
+        self.root.join(path).exists()
     }
 
     /// The event's number, its fields and the names of their values.

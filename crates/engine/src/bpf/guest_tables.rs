@@ -82,10 +82,9 @@ pub(super) struct WatchedIds {
 impl WatchedIds {
     /// Takes the map out of its object.
     pub fn take(object: &mut Object, name: &str) -> Result<Self, Refusal> {
-        let value_size = object.value_size(name);
         Ok(Self {
+            value_size: object.definition(name)?.value_size() as usize,
             map: object.take_map(name)?,
-            value_size,
             known: HashMap::new(),
         })
     }

@@ -52,7 +52,8 @@ pub(super) const X86: [&str; 7] = [
 pub(super) const ARM64: [&str; 1] = ["vgic_update_irq_pending"];
 /// The event that ends an interrupt's way, and its program as a classic tracepoint.
 pub(super) const ENTRY: &str = "kvm_entry";
-/// The program of [`ENTRY`] as a raw tracepoint on x86, which needs the offset of the vCPU's number.
+/// The program of [`ENTRY`] as a raw tracepoint on x86, which needs the offset of the vCPU's
+/// number.
 pub(super) const RAW_ENTRY: &str = "kvm_entry_raw";
 /// The program of [`ENTRY`] as a raw tracepoint on arm64.
 pub(super) const ARM64_ENTRY: &str = "kvm_entry_by_thread";
@@ -165,8 +166,8 @@ impl InterruptTracer {
         bells.sort_unstable_by_key(|(key, _)| *key);
         for (key, cell) in &mut cells {
             // When a vCPU wakes, its interrupt goes from the cell without a vCPU to the vCPU's own
-            // cell: the program adds -1 to the first. Yet no count may fall between two readings, so
-            // the highest one stays.
+            // cell: the program adds -1 to the first. Yet no count may fall between two readings,
+            // so the highest one stays.
             if key.vcpu == NO_VCPU {
                 let count = cell.count.cast_signed().max(0).cast_unsigned();
                 let highest = self.without_vcpu.entry(*key).or_default();

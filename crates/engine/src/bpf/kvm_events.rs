@@ -35,11 +35,8 @@ impl KvmEvents {
     /// # Errors
     /// No tracefs to name them, or no right to attach.
     pub fn start() -> Result<Self, EngineError> {
-        let names: Vec<String> = Tracefs::open()?
-            .events("kvm")?
-            .into_iter()
-            .take(MAX_EVENTS)
-            .collect();
+        let mut names = Tracefs::open()?.events("kvm")?;
+        names.truncate(MAX_EVENTS);
         let mut object = Object::prepare(object::EVENTS, &[], &Choices::default())?;
         let mut links = Vec::new();
         for (number, name) in names.iter().enumerate() {

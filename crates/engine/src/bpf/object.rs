@@ -157,9 +157,11 @@ impl Object {
         change: impl FnOnce(&mut [bpf_insn]),
     ) -> Result<OwnedFd, Refusal> {
         let program = self.object.programs.get(name);
-        let program = program.ok_or_else(|| missing("program", name))?;
-        let function = self.object.functions.get(&program.function_key());
-        let function = function.ok_or_else(|| missing("program", name))?;
+        let function =
+            program.and_then(|program| self.object.functions.get(&program.function_key()));
+        let (Some(program), Some(function)) = (program, function) else {
+            return Err(missing("program", name));
+        };
         let kind = match program.section {
             ProgramSection::TracePoint => bpf_prog_type::BPF_PROG_TYPE_TRACEPOINT,
             _ => bpf_prog_type::BPF_PROG_TYPE_RAW_TRACEPOINT,
@@ -198,18 +200,9 @@ impl Object {
             .ok_or_else(|| missing("map", name))
     }
 
-    /// The size of a map's values.
-    pub fn value_size(&self, name: &str) -> usize {
-        self.object
-            .maps
-            .get(name)
-            .map_or(0, |map| map.value_size() as usize)
-    }
-
     /// The most elements of a hash map with these keys and values.
     pub fn max_records<K: Record, V: Record>(&self, name: &str) -> Result<u32, Refusal> {
-        let map = self.object.maps.get(name);
-        let map = map.ok_or_else(|| missing("map", name))?;
+        let map = self.definition(name)?;
         let key_size = map.key_size() as usize;
         let value_size = map.value_size() as usize;
         if key_size == size_of::<K>() && value_size == size_of::<V>() {

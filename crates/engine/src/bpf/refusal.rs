@@ -203,16 +203,14 @@ impl Rights {
             };
         }
         // A program is attached to a tracepoint by an event of perf.
-        if denied
+        let Reason { why, fix } = if denied
             && refusal.stage == Stage::Attach
             && let Some((why, fix)) = rights::paranoid_refusal(self.paranoid, self.caps)
         {
-            return EngineError {
-                cause: format!("{what} failed: {why}"),
-                fix,
-            };
-        }
-        let Reason { why, fix } = self.of_step(refusal);
+            Reason { why, fix }
+        } else {
+            self.of_step(refusal)
+        };
         EngineError {
             cause: format!("{what} failed: {why}"),
             fix,

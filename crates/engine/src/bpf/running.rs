@@ -80,8 +80,8 @@ impl Running {
             sizes: [("cpus", cpus)].into(),
             constants,
         };
-        let known_formats: Vec<EventFormat> = exit_format.iter().cloned().collect();
-        let mut object = Object::prepare(object::MAIN, &known_formats, &choices)?;
+        let known_format = exit_format.clone().ok();
+        let mut object = Object::prepare(object::MAIN, known_format.as_slice(), &choices)?;
         let tables = Tables::new(&mut object, slots, seed)?;
         fill_cpus(object.map("cpus")?, topology)?;
         let snapshot = Snapshot::new().map_err(|e| Refusal::new(Stage::Map, "slots", e))?;

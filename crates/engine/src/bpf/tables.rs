@@ -157,8 +157,9 @@ impl Tables {
             }
         }
         if let Some(quota) = self.quota.at::<Quota>(0) {
-            let max_slots = max_of_process(self.slot_count()) as u64;
-            quota.slots.store(max_slots, Relaxed);
+            quota
+                .slots
+                .store(max_of_process(self.slot_count()) as u64, Relaxed);
         }
         outcome
     }

@@ -22,8 +22,8 @@ pub struct Tracepoint {
     pub group: &'static str,
     /// The name.
     pub name: &'static str,
-    /// Its fields, those that a kernel may lack after a `?`. If the first is the id of a thread,
-    /// the event is about that thread, else about the one that ran.
+    /// The names of its fields; a `?` precedes a field that a kernel may lack. If the first field
+    /// is the id of a thread, the event is about that thread, else about the thread that ran.
     fields: &'static str,
     decode: Decode,
 }
@@ -31,7 +31,8 @@ pub struct Tracepoint {
 /// What happened, by a record; `None` where it is of no interest.
 type Decode = fn(&Record<'_>) -> Option<EventKind>;
 
-/// The decoded tracepoints. `r.number(1)` is the second of the fields that are named before it.
+/// The decoded tracepoints. In a function, `r.number(1)` is the second of the fields that the text
+/// before the function names.
 pub const EVENTS: [Tracepoint; 12] = [
     kvm("kvm_exit", "exit_reason isa ?vcpu_id ?info1", |r| {
         Some(EventKind::Exit {
@@ -179,7 +180,8 @@ pub struct EventDecoder {
     layouts: Vec<Option<Layout>>,
     /// The names of exit reasons in the formats.
     pub names: ReasonNames,
-    /// Whether `kvm_pio` is among them. Without it, ports are those that exits name.
+    /// Whether the formats have `kvm_pio`. Without that event, accesses to ports come from the
+    /// exits that name a port.
     has_pio: bool,
 }
 
@@ -201,8 +203,8 @@ impl EventDecoder {
         self.layouts[id] = Some(layout);
         self.has_pio |= format.name == "kvm_pio";
         // A name that is known already stays.
-        let known = std::mem::replace(&mut self.names, format.reason_names());
-        self.names.extend(known);
+        let known_names = std::mem::replace(&mut self.names, format.reason_names());
+        self.names.extend(known_names);
         true
     }
 
@@ -211,8 +213,8 @@ impl EventDecoder {
         self.layouts.is_empty()
     }
 
-    /// Decodes the events of one record: none if it is unknown, too short or of no interest, two
-    /// for a `sched_switch` and for an exit that names a port.
+    /// Decodes the events of one record: none if the record is unknown, too short or of no
+    /// interest; two for a `sched_switch` and for an exit that names a port.
     pub fn decode(&self, sample: &RawSample, mut put: impl FnMut(TracedEvent)) {
         let id = sample.raw.first_chunk().map(|id| u16::from_le_bytes(*id));
         let Some(Some(layout)) = id.and_then(|id| self.layouts.get(usize::from(id))) else {

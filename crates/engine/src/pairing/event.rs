@@ -70,7 +70,7 @@ pub enum EventKind {
     },
     /// `sched_switch`: the thread starts to run.
     SwitchIn,
-    /// `sched_process_exit`: the thread ends; its id may soon be another's.
+    /// `sched_process_exit`: the thread ends; another thread may soon have its id.
     Ended,
 }
 

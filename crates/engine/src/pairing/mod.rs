@@ -9,8 +9,9 @@
 //!   runs. It counts at that entry. An entry without an exit, and an exit followed by another exit,
 //!   do not count.
 //! - The VMM can take the vCPU out of KVM in the middle of an exit, for hours: a signal ends
-//!   `KVM_RUN`, as when a guest is paused. The exit then lasts until that, and what it halts
-//!   afterwards. Nor does it last while SIGSTOP stops the thread.
+//!   `KVM_RUN`, as when a guest is paused. The exit then lasts until the vCPU is taken out; only
+//!   time in halt afterwards is added. Time in which SIGSTOP stops the thread is not part of the
+//!   exit.
 //! - Each port, address or MSR accessed within an exit counts. The accesses share the exit's time
 //!   evenly (one of three gets a third), so the sum over accesses never exceeds the sum over exits.
 //!   `kvm_mmio` of type 0 announces a read that a second event completes; it is not an access
@@ -61,13 +62,13 @@ const ENOUGH_WITHOUT_EXIT: u64 = 100;
 #[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct Pairing {
     threads: HashMap<i32, PairedThread, RandomState>,
-    /// Threads that were new since this was emptied. They still lack names.
+    /// Threads that are new since this list was emptied. They still lack names.
     pub new: Vec<i32>,
     names: ReasonNames,
     topology: HostTopology,
     /// Threads end with [`EventKind::Ended`], or when their id turns up in another process: later
-    /// events belong to another thread with the same id. For a live host, which reuses ids; a
-    /// recording names its threads by them.
+    /// events belong to another thread with the same id. For a live host, which reuses ids; not for
+    /// a recording, which names its threads by their ids.
     pub separates_lives: bool,
     /// Threads that ended and whose ids other threads may have, until they are forgotten.
     ended: HashMap<ThreadKey, PairedThread, RandomState>,
@@ -86,7 +87,8 @@ pub struct Pairing {
     seen: SeenKinds,
     /// The number of `kvm_exit` events.
     exits: u64,
-    /// The number of accesses and of exits to the VMM, which show that there are exits.
+    /// The number of accesses and of exits to the VMM: if they come without `kvm_exit`, the kernel
+    /// fires none.
     served: u64,
     /// Number of events taken.
     pub events: u64,
@@ -176,8 +178,8 @@ impl Pairing {
         }
     }
 
-    /// A thread runs a guest: what the scheduler does with it counts from now on, if there is room.
-    /// `since`: when it began to run on its CPU, if it has one now.
+    /// A thread runs a guest: its scheduler events count from now on, if there is room for it.
+    /// `since`: when the thread began to run on its CPU, if it has one now.
     pub fn runs_guest(&mut self, tid: i32, pid: i32, time: u64, since: u64) {
         if !self.threads.contains_key(&tid) && self.threads.len() + self.ended.len() < MAX_THREADS {
             self.new.push(tid);

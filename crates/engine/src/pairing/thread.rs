@@ -12,20 +12,20 @@ use sample::{Migrations, ThreadEvents, Timing, UserspaceCell};
 use std::collections::BTreeMap;
 
 /// Limit of the accesses that share an exit's time; an emulated string instruction can make many.
-/// Further ones count without time.
+/// Further accesses of the exit count without time.
 const MAX_SHARING: usize = 64;
 /// Limit of the reasons of exits that the VMM served.
 const MAX_USERSPACE: usize = 128;
 
 /// An exit whose entry has not come yet.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct OpenExit {
     reason: ExitReason,
     began: u64,
     /// Whether no event was lost since it began.
     trusted: bool,
     parts: ExitParts,
-    /// When the VMM took over, as long as it works.
+    /// When the VMM began to work for this exit, while it does.
     user_since: Option<u64>,
     /// When the VMM took the vCPU out of KVM.
     ended_at: Option<u64>,
@@ -36,7 +36,7 @@ struct OpenExit {
 }
 
 impl OpenExit {
-    /// Its duration if the vCPU enters the guest now.
+    /// How long the exit took if the vCPU enters the guest now.
     fn duration(&self, now: u64) -> u64 {
         let until = self.ended_at.unwrap_or(now);
         let ns = until
@@ -45,7 +45,7 @@ impl OpenExit {
         ns + self.halted_after_ns
     }
 
-    /// Takes the time from `since` until now, when the thread was stopped, out of the exit: it did
+    /// Takes the time from `since` until now out of the exit: the thread was stopped and did
     /// nothing for the guest.
     fn exclude_stop(&mut self, since: u64, now: u64) {
         if self.ended_at.is_some() {
@@ -56,7 +56,7 @@ impl OpenExit {
         self.postpone_userspace(ns);
     }
 
-    /// The VMM, if it works, did not run for `ns`: its time begins that much later.
+    /// If the VMM works for this exit, it did not run for `ns`: so its time begins that much later.
     fn postpone_userspace(&mut self, ns: u64) {
         self.user_since = self.user_since.map(|since| since + ns);
     }
@@ -79,20 +79,20 @@ struct Preemption {
 /// What the scheduler did with a thread.
 #[derive(Debug, Default)]
 struct SchedulerCounts {
-    /// Whether it was switched in or out at least once, so that preemptions are known.
-    seen: bool,
+    /// Whether the thread was switched in or out at least once, so that preemptions are known.
+    seen_switch: bool,
     woken_at: Option<u64>,
     preempted: Option<Preemption>,
-    /// When it was stopped, as long as it is.
+    /// When SIGSTOP or a debugger stopped the thread, while it is stopped.
     stopped_at: Option<u64>,
     running_since: Option<u64>,
     /// Time on a CPU; `None` after a gap.
     ran_ns: Option<u64>,
-    /// How often it left a CPU.
+    /// How often the thread left a CPU.
     departures: u64,
-    /// How often of these no event had told when it began to run.
+    /// How often the thread left a CPU without an event that said when it had begun to run.
     unseen_starts: u64,
-    /// Whether it ever slept: some of its waits then begin with a waking.
+    /// Whether the thread ever slept: some of its waits then begin with a waking.
     slept: bool,
     wakeups: Timing,
     run_delays: Timing,
@@ -101,9 +101,9 @@ struct SchedulerCounts {
 }
 
 impl SchedulerCounts {
-    /// Time on a CPU; `None` where more than one in fifty of its beginnings is missing.
+    /// Time on a CPU; `None` where more than one in fifty starts of a run was not seen.
     fn trusted_ran_ns(&self) -> Option<u64> {
-        if self.seen && self.unseen_starts * 50 <= self.departures {
+        if self.seen_switch && self.unseen_starts * 50 <= self.departures {
             self.ran_ns
         } else {
             None
@@ -119,9 +119,10 @@ impl SchedulerCounts {
         }
     }
 
-    /// Time runnable without a CPU; `None` where no waking was traced of a thread that slept.
+    /// Time runnable without a CPU; `None` for a thread that slept and whose wakings are not
+    /// traced: the waits after them are missing.
     fn waited_ns(&self) -> Option<u64> {
-        if self.seen && (!self.slept || !self.woken_by.is_empty()) {
+        if self.seen_switch && (!self.slept || !self.woken_by.is_empty()) {
             Some(self.run_delays.total_ns.unwrap_or(0))
         } else {
             None
@@ -149,14 +150,14 @@ pub(super) struct PairedThread {
     /// Exits that the VMM served, by reason.
     userspace: BTreeMap<i32, u64>,
     migrations: Migrations,
-    /// When it began to run, for its first event of the scheduler; `None` after a gap.
+    /// When the thread began to run, for [`SchedulerCounts::running_since`]; `None` after a gap.
     runs_since: Option<u64>,
-    /// `None` before its first event of the scheduler.
+    /// `None` before the thread's first event of the scheduler.
     scheduler: Option<Box<SchedulerCounts>>,
 }
 
 impl PairedThread {
-    /// `runs_since`: when it began to run, if it runs.
+    /// `runs_since`: when the thread began to run, if it runs.
     pub fn new(pid: i32, born: u64, runs_since: u64, counts_migrations: bool, exact: bool) -> Self {
         let migrations = Migrations {
             total: if counts_migrations { Some(0) } else { None },
@@ -182,7 +183,7 @@ impl PairedThread {
         })
     }
 
-    /// Begins an exit. One that is still open never got its entry and does not count.
+    /// Begins an exit. An exit that is still open never got its entry and does not count.
     pub fn exit(&mut self, time: u64, reason: ExitReason, vcpu: Option<u32>, trusted: bool) {
         self.vcpu = vcpu.or(self.vcpu);
         self.count_accesses(None);
@@ -190,16 +191,12 @@ impl PairedThread {
             reason,
             began: time,
             trusted,
-            parts: ExitParts::default(),
-            user_since: None,
-            ended_at: None,
-            halted_after_ns: 0,
-            stopped_ns: 0,
+            ..OpenExit::default()
         });
     }
 
-    /// This and the functions below return false if what they count finds no cell. `room`: whether
-    /// a new reason may take a cell.
+    /// Counts an exit without its time. This and the functions below return false if what they
+    /// count finds no cell. `room`: whether a new reason may take a cell.
     pub fn exit_untimed(&mut self, reason: ExitReason, vcpu: Option<u32>, room: bool) -> bool {
         self.vcpu = vcpu.or(self.vcpu);
         self.exits.add(reason, None, self.exact, room)
@@ -226,8 +223,8 @@ impl PairedThread {
         self.exits.add(open.reason, Some(time), self.exact, room)
     }
 
-    /// Ends the thread's events. An exit without an entry counts, unless the reason has times,
-    /// whose mean it would distort.
+    /// Ends the thread's events. An exit without an entry counts, unless its reason has times: it
+    /// would distort their mean.
     pub fn end(&mut self, room: bool) -> bool {
         self.count_accesses(None);
         match self.open.take() {
@@ -253,19 +250,19 @@ impl PairedThread {
         } else {
             access.address & !3
         };
-        let own = AccessKey {
+        let wanted = AccessKey {
             space: access.space,
             address: Some(address),
             direction: access.direction,
         };
-        let key = self.accesses.key(own, room);
+        let key = self.accesses.key(wanted, room);
         self.accesses.record(key, time, access.fault);
         if self.open.is_some_and(|open| open.trusted) && self.sharing.len() < MAX_SHARING {
             self.sharing.push(key);
         } else {
             self.accesses.add(key, None, self.exact);
         }
-        key == own
+        key == wanted
     }
 
     /// KVM passes the exit on to the VMM.
@@ -368,7 +365,7 @@ impl PairedThread {
 
     pub fn switch_out(&mut self, time: u64, to: LeftFor, next: Task) {
         let scheduler = self.scheduler();
-        scheduler.seen = true;
+        scheduler.seen_switch = true;
         scheduler.departures += 1;
         scheduler.slept |= to != LeftFor::Waiting;
         scheduler.unseen_starts += u64::from(scheduler.running_since.is_none());
@@ -391,7 +388,7 @@ impl PairedThread {
 
     pub fn switch_in(&mut self, time: u64) {
         let scheduler = self.scheduler();
-        scheduler.seen = true;
+        scheduler.seen_switch = true;
         scheduler.running_since = Some(time);
         if let Some(since) = scheduler.woken_at.take() {
             let ns = time.saturating_sub(since);
@@ -454,7 +451,7 @@ impl PairedThread {
                 exits: self.exits.take(
                     names,
                     SeenKinds {
-                        switches: scheduler.seen,
+                        switches: scheduler.seen_switch,
                         ..seen
                     },
                 ),
@@ -462,8 +459,8 @@ impl PairedThread {
                 userspace,
                 migrations: self.migrations,
                 wakeups: take_counted(&mut scheduler.wakeups),
-                woken_by: scheduler.woken_by.all(),
-                preempted_by: scheduler.preempted_by.all(),
+                woken_by: scheduler.woken_by.sorted(),
+                preempted_by: scheduler.preempted_by.sorted(),
                 run_delays: take_counted(&mut scheduler.run_delays),
             },
         }

@@ -1,5 +1,6 @@
-//! The bounded tables of one thread: its exits, its accesses, and other tasks. A cell counts what
-//! has one key: one exit reason, one address, one task. What finds a table full gets no cell.
+//! The bounded tables of one thread: its exits, its accesses, and other tasks. A cell counts the
+//! events of one key: one exit reason, one address, one task. A key that finds the table full gets
+//! no cell.
 
 use super::event::Task;
 use crate::events::{kernel_name, task_name};
@@ -21,7 +22,8 @@ const MAX_TASKS: usize = 64;
 /// Accesses with smaller gaps belong to one burst.
 const BURST_GAP_NS: u64 = 1_000_000;
 
-/// Which kinds of events occurred. Without them a part of an exit's time is unknown, not 0.
+/// Which kinds of events occurred. Where a kind did not, the part of an exit's time that it shows
+/// is unknown, not 0.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SeenKinds {
     pub userspace: bool,
@@ -45,7 +47,7 @@ pub(super) struct ExitTime {
 }
 
 /// What identifies a cell of exits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) struct ExitReason {
     pub isa: Isa,
     pub code: u32,
@@ -184,17 +186,17 @@ pub(super) struct Accesses {
 }
 
 impl Accesses {
-    /// The key of the cell where an access counts: its own, or one without an address. `room`:
-    /// whether a new address may take a cell.
-    pub fn key(&self, own: AccessKey, room: bool) -> AccessKey {
+    /// The key of the cell where an access counts: the wanted one, or the same without an address.
+    /// `room`: whether a new address may take a cell.
+    pub fn key(&self, wanted: AccessKey, room: bool) -> AccessKey {
         // The six `other` cells (three spaces, two directions) stay within the limit.
         let is_new_allowed = room && self.cells.len() < MAX_ACCESSES - 6;
-        if is_new_allowed || self.cells.contains_key(&own) {
-            own
+        if is_new_allowed || self.cells.contains_key(&wanted) {
+            wanted
         } else {
             AccessKey {
                 address: None,
-                ..own
+                ..wanted
             }
         }
     }
@@ -239,7 +241,8 @@ impl Accesses {
     }
 }
 
-/// Other tasks with count and time. A full table adds the task with the least time to the rest.
+/// Other tasks with count and time. Where the table is full, a new task takes the cell of the task
+/// with the least time, which is added to `rest`.
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
     tasks: HashMap<i32, TaskCounts>,
@@ -278,19 +281,19 @@ impl Tasks {
         self.tasks.is_empty()
     }
 
-    /// All tasks in order of thread id, then the rest.
-    pub fn all(&self) -> Vec<OtherTask> {
-        let mut all = Vec::with_capacity(self.tasks.len());
+    /// All tasks in order of thread id, then `rest` as one task.
+    pub fn sorted(&self) -> Vec<OtherTask> {
+        let mut tasks = Vec::with_capacity(self.tasks.len());
         for (tid, counts) in &self.tasks {
-            all.push(OtherTask {
+            tasks.push(OtherTask {
                 tid: *tid,
                 comm: task_name(counts.comm),
                 count: counts.count,
                 ns: counts.ns,
             });
         }
-        all.sort_unstable_by_key(|task| task.tid);
-        all.extend(OtherTask::rest(self.rest.count, self.rest.ns));
-        all
+        tasks.sort_unstable_by_key(|task| task.tid);
+        tasks.extend(OtherTask::rest(self.rest.count, self.rest.ns));
+        tasks
     }
 }

@@ -1,9 +1,9 @@
 //! The `perf` engine: one ring per CPU receives the tracepoints, and user space pairs and counts
 //! them.
 //!
-//! For kernels and policies without BPF. Each event is copied, so it costs the guest some six times
-//! as much as the BPF engine; the results are the same. A separate thread empties the rings, as one
-//! holds only 30 ms at 100 000 exits a second.
+//! For kernels and policies without BPF. Each event is copied, so this engine costs the guest some
+//! six times as much as the BPF engine; the results are the same. A separate thread empties the
+//! rings, because a ring holds the events of only 30 ms at 100 000 exits a second.
 
 mod rings;
 mod time_order;
@@ -47,7 +47,7 @@ impl PerfEngine {
         Ok(engine)
     }
 
-    /// Finds the tracepoints of this kernel.
+    /// Finds the tracepoints of [`EVENTS`] that this kernel has.
     fn known_events(&self) -> KnownEvents {
         let mut known = KnownEvents::default();
         for event in &EVENTS {
@@ -69,7 +69,7 @@ impl PerfEngine {
     }
 }
 
-/// The tracepoints of a kernel, and what those that it lacks leave unknown.
+/// The tracepoints that a kernel has, and why others of them cannot be used.
 #[derive(Default)]
 struct KnownEvents {
     wanted: Vec<Wanted>,

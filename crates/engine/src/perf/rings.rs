@@ -17,11 +17,11 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Bytes of a ring for unprivileged users: with its control page, the default of
+/// Bytes of a ring for unprivileged users: with the ring's control page, the default of
 /// `kernel.perf_event_mlock_kb`.
 const MIN_RING_BYTES: usize = 512 * 1024;
-/// Bytes of a ring where that limit does not apply (`CAP_IPC_LOCK`) and CPUs are few: 45 000
-/// events, so that the reader can wait for a while on a busy host.
+/// Bytes of a ring where `kernel.perf_event_mlock_kb` does not apply (`CAP_IPC_LOCK`) and CPUs are
+/// few: room for 45 000 events, so that the reader can wait for a while on a busy host.
 const MAX_RING_BYTES: usize = 4 * 1024 * 1024;
 /// The most bytes of all rings together when they are enlarged.
 const ALL_RINGS_BYTES: usize = 16 * 1024 * 1024;
@@ -36,8 +36,9 @@ const HEADER_BYTES: usize = 8;
 /// the threads themselves.
 const VCPU_NAMES: [&str; 3] = ["CPU *", "qemu*", "*vcpu*"];
 
-/// A CPU since it came online: an event of perf ends with its CPU and does not come back with it
-/// (kernel/events/core.c, `perf_event_exit_cpu_context`).
+/// A CPU since it came online. An event of perf ends when its CPU goes offline, and stays ended
+/// when the CPU comes back (kernel/events/core.c, `perf_event_exit_cpu_context`): so it needs a new
+/// event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OnlineCpu {
     pub number: u32,
@@ -47,7 +48,7 @@ pub(super) struct OnlineCpu {
 }
 
 impl OnlineCpu {
-    /// All that are online, by the folder of the host's CPUs.
+    /// All CPUs that are online, by the folder of the host's CPUs.
     pub fn all_below(folder: &Path) -> Vec<Self> {
         let list = std::fs::read_to_string(folder.join("online")).unwrap_or_default();
         let online = CpuSet::parse(list.trim()).unwrap_or_default();
@@ -68,18 +69,18 @@ pub(super) struct Ring {
     pub cpu: OnlineCpu,
     /// The first event, which owns the ring.
     sampler: Sampler,
-    /// The further events, but for those below.
+    /// The further events, except the frequent ones in `scheduler`.
     others: Vec<Counter>,
     /// The frequent scheduler events, which can be disabled.
     scheduler: Vec<Counter>,
     /// The time of the last record seen.
     last_time: u64,
     size: usize,
-    /// Lost events by the ring's records of loss.
+    /// Lost events, added up from the ring's records of loss.
     lost_records: u64,
-    /// Lost events by the kernel's own count of them.
+    /// Lost events, as the kernel itself counts them.
     lost_counted: u64,
-    /// Whether the kernel has such a count.
+    /// Whether the kernel counts lost events itself.
     counts_lost: bool,
 }
 
@@ -115,9 +116,9 @@ impl Wanted {
 /// Opens every event on these CPUs, disabled until [`Ring::enable`].
 pub(super) fn open(cpus: &[OnlineCpu], wanted: &[Wanted]) -> Result<Vec<Ring>, EngineError> {
     rights::allow_files();
-    let each = ALL_RINGS_BYTES / cpus.len().max(1);
+    let bytes_of_each = ALL_RINGS_BYTES / cpus.len().max(1);
     // A ring's size is a power of two.
-    let size = 1 << each.clamp(MIN_RING_BYTES, MAX_RING_BYTES).ilog2();
+    let size = 1 << bytes_of_each.clamp(MIN_RING_BYTES, MAX_RING_BYTES).ilog2();
     let rings = open_sized(cpus, wanted, size);
     if rings.is_err() && size > MIN_RING_BYTES {
         return open_sized(cpus, wanted, MIN_RING_BYTES);
@@ -236,7 +237,7 @@ impl Ring {
     /// Disables the frequent scheduler events.
     pub fn silence_scheduler(&mut self) {
         for counter in &mut self.scheduler {
-            // It cannot fail on an open event.
+            // To disable an open event cannot fail.
             let _ = counter.disable();
         }
     }
@@ -251,7 +252,7 @@ impl Ring {
         self.lost_records.max(self.lost_counted)
     }
 
-    /// Takes the records up to `horizon` out of the ring, and one more where there is one.
+    /// Takes the records up to `horizon` out of the ring, and the first one after it.
     pub fn drain(&mut self, horizon: u64, decoder: &EventDecoder, merge: &mut TimeOrder) {
         let mut used = 0;
         while let Some(record) = self.sampler.next_record() {
@@ -278,16 +279,16 @@ impl Ring {
             }
         }
         let may_have_been_full = used + MIN_FREE_BYTES >= self.size;
-        if may_have_been_full && self.lost_more() {
-            // The kernel writes its record of the loss with the next event; until then nothing
-            // shows that some are missing.
+        if may_have_been_full && self.has_lost_more() {
+            // The kernel writes its record of the loss with the next event; until then nothing in
+            // the ring shows that events are missing.
             merge.gap(self.last_time, monotonic_ns());
         }
     }
 
     /// Whether events were lost since the last call; always true where the kernel does not count
     /// them.
-    fn lost_more(&mut self) -> bool {
+    fn has_lost_more(&mut self) -> bool {
         if !self.counts_lost {
             return true;
         }

@@ -7,8 +7,8 @@
 
 use crate::pairing::{EventKind, Pairing, TracedEvent};
 
-/// Events that are missing on some CPU: between the last one before the gap and the first one after
-/// it.
+/// Events are missing on some CPU between these times: of the last event before the gap and of the
+/// first one after the gap.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Gap {
     since: u64,

@@ -27,7 +27,7 @@ const NICE_VALUE: i32 = -15;
 const MAX_SWITCHES: u64 = 50_000;
 /// How often the CPUs that are online are looked at, nanoseconds.
 const CPUS_EVERY_NS: u64 = 200_000_000;
-/// The most names kept of tasks that woke a vCPU.
+/// The most tasks that woke a vCPU whose names are remembered.
 const MAX_NAMES: usize = 4096;
 
 struct State {
@@ -35,28 +35,28 @@ struct State {
     wanted: Vec<Wanted>,
     /// When [`State::follow_cpus`] last looked which CPUs are online.
     cpus_looked_at: u64,
-    /// What the rings of CPUs that went offline had lost.
-    lost_before: u64,
+    /// Events lost by rings that are closed, since their CPUs went offline.
+    lost_by_closed_rings: u64,
     /// A CPU that was not watched for a moment, since the last reading.
     unwatched_cpu: Option<EngineError>,
-    /// The same for the interval that ended with the last reading.
-    reported: Option<EngineError>,
+    /// A CPU that was not watched in the interval that ended with the last reading.
+    unwatched_in_interval: Option<EngineError>,
     decoder: EventDecoder,
     merge: TimeOrder,
     pairing: Pairing,
     /// The scheduler's events of the current second.
     switches: u64,
-    /// When that second began.
+    /// When the current second began.
     switches_since: u64,
-    /// Whether the scheduler's events were too many, and are no longer watched.
+    /// Whether the scheduler's events were too many and are disabled.
     silenced: bool,
     /// Names of tasks that woke a vCPU, by thread id.
     names: HashMap<i32, String>,
 }
 
-/// Rings that a thread empties into a [`Pairing`] as long as this value lives. The thread refers to
-/// the state as well, but for a moment between two passes. So it is the thread that drops the state
-/// and closes the events, which takes the kernel milliseconds each.
+/// Rings that a thread empties into a [`Pairing`] as long as this value lives. The thread holds the
+/// state as well, except for a moment between two passes. So mostly the thread drops the state and
+/// closes the events, which takes the kernel milliseconds for each.
 pub(super) struct Watcher(Arc<Mutex<State>>);
 
 impl Watcher {
@@ -76,9 +76,9 @@ impl Watcher {
             rings,
             wanted,
             cpus_looked_at: began,
-            lost_before: 0,
+            lost_by_closed_rings: 0,
             unwatched_cpu: None,
-            reported: None,
+            unwatched_in_interval: None,
             decoder,
             merge: TimeOrder::default(),
             pairing,
@@ -99,7 +99,7 @@ impl Watcher {
     pub fn read(&self) -> Reading {
         let mut state = lock(&self.0);
         let horizon = state.pass();
-        state.reported = state.unwatched_cpu.take();
+        state.unwatched_in_interval = state.unwatched_cpu.take();
         let mut threads = state.pairing.snapshot();
         for thread in &mut threads {
             for waker in &mut thread.events.woken_by {
@@ -109,13 +109,13 @@ impl Watcher {
         let State {
             rings,
             pairing,
-            lost_before,
+            lost_by_closed_rings,
             ..
         } = &*state;
         Reading {
             mono_ns: Some(horizon),
             threads,
-            lost: rings.iter().map(Ring::lost).sum::<u64>() + lost_before,
+            lost: rings.iter().map(Ring::lost).sum::<u64>() + lost_by_closed_rings,
             overflow: pairing.overflow,
             fires_kvm_exit: pairing.fires_kvm_exit(),
             events: pairing.events,
@@ -126,8 +126,8 @@ impl Watcher {
     /// What is not watched: CPUs that came online, or the scheduler's events.
     pub fn gap(&self) -> Option<EngineError> {
         let state = lock(&self.0);
-        if state.reported.is_some() || !state.silenced {
-            return state.reported.clone();
+        if state.unwatched_in_interval.is_some() || !state.silenced {
+            return state.unwatched_in_interval.clone();
         }
         Some(EngineError {
             cause: format!(
@@ -146,7 +146,7 @@ impl Watcher {
 
 /// Empties the rings until their [`Watcher`] is gone.
 fn watch(watched: &Weak<Mutex<State>>) {
-    // Fails without privileges; the rings' size then has to suffice.
+    // Without privileges this fails: the rings then have to hold what comes while the thread waits.
     let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE_VALUE);
     let _ = keep(for_rings());
     while let Some(state) = watched.upgrade() {
@@ -157,7 +157,7 @@ fn watch(watched: &Weak<Mutex<State>>) {
         let mut polled: Vec<_> = borrowed
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
-        // If interrupted or failed, one pass more does no harm.
+        // Where the call is interrupted or fails, a pass too early does no harm.
         let _ = poll(&mut polled, Some(&POLL_TIMEOUT));
         let mut state = lock(&state);
         state.pass();
@@ -208,7 +208,7 @@ impl State {
             return;
         }
         let online = online();
-        // A list that cannot be read for a moment is no change.
+        // The list cannot be read for a moment: the next look will find what has changed.
         if online.is_empty() {
             return;
         }
@@ -217,7 +217,7 @@ impl State {
             .rings
             .drain(..)
             .partition(|ring| online.contains(&ring.cpu));
-        self.lost_before += ended.iter().map(Ring::lost).sum::<u64>();
+        self.lost_by_closed_rings += ended.iter().map(Ring::lost).sum::<u64>();
         self.rings = watched;
         for cpu in online {
             if self.rings.iter().any(|ring| ring.cpu == cpu) {

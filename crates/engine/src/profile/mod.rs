@@ -33,7 +33,7 @@ const MAX_STACKS: usize = 50_000;
 /// The most threads that are sampled: each takes a ring of 128 KiB and a file.
 const MAX_THREADS: usize = 512;
 
-/// An address, and whose it is.
+/// One entry of a sampled stack: the address of a function, or what stands for one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum StackEntry {
     User(u64),
@@ -73,16 +73,8 @@ pub fn sample(
     let began_ms = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_millis() as i64);
-    let began = Instant::now();
-    threads.iter_mut().for_each(SampledThread::enable);
     let mut counted = CountedStacks::default();
-    while began.elapsed() < duration && !stop() {
-        std::thread::sleep(DRAIN_INTERVAL.min(duration.saturating_sub(began.elapsed())));
-        counted.drain(&mut threads, &mut unwinder, &modules);
-    }
-    threads.iter_mut().for_each(SampledThread::disable);
-    let duration_ns = began.elapsed().as_nanos() as u64;
-    counted.drain(&mut threads, &mut unwinder, &modules);
+    let took = counted.sample(&mut threads, duration, stop, &mut unwinder, &modules);
     let symbols = Symbols::new();
     if symbols.kernel.is_none() {
         gaps.push(
@@ -90,14 +82,14 @@ pub fn sample(
                 .into(),
         );
     }
-    let lost = counted.lost + threads.iter().map(|thread| thread.lost).sum::<u64>();
+    let lost = counted.lost + threads.iter().map(|sampled| sampled.lost).sum::<u64>();
     let NamedStacks { functions, stacks } = counted.named(&symbols, &modules);
     let mut threads: Vec<_> = threads.into_iter().map(|sampled| sampled.thread).collect();
     threads.sort_unstable_by_key(|thread| thread.tid);
     let cost_ns = clock_ns(ClockId::ThreadCPUTime).saturating_sub(cost_before);
     Ok(StackProfile {
         began_ms,
-        duration_ns,
+        duration_ns: took.as_nanos() as u64,
         frequency_hz: FREQUENCY_HZ,
         lost,
         cost_ns,
@@ -126,6 +118,27 @@ struct CountedStacks {
 }
 
 impl CountedStacks {
+    /// Counts the samples of a while; returns how long it was.
+    fn sample(
+        &mut self,
+        threads: &mut [SampledThread],
+        duration: Duration,
+        stop: impl Fn() -> bool,
+        unwinder: &mut StackUnwinder,
+        modules: &[Module],
+    ) -> Duration {
+        let began = Instant::now();
+        threads.iter_mut().for_each(SampledThread::enable);
+        while began.elapsed() < duration && !stop() {
+            std::thread::sleep(DRAIN_INTERVAL.min(duration.saturating_sub(began.elapsed())));
+            self.drain(threads, unwinder, modules);
+        }
+        threads.iter_mut().for_each(SampledThread::disable);
+        let took = began.elapsed();
+        self.drain(threads, unwinder, modules);
+        took
+    }
+
     /// Takes all samples out of the rings.
     fn drain(
         &mut self,
@@ -133,9 +146,9 @@ impl CountedStacks {
         unwinder: &mut StackUnwinder,
         modules: &[Module],
     ) {
-        for thread in threads {
-            let tid = thread.thread.tid;
-            thread.drain(|sampled| self.add(tid, entries(sampled, unwinder, modules)));
+        for sampled in threads {
+            let tid = sampled.thread.tid;
+            sampled.drain(|stack| self.add(tid, entries(stack, unwinder, modules)));
         }
     }
 
@@ -150,8 +163,8 @@ impl CountedStacks {
         }
     }
 
-    /// The same with functions in place of addresses: stacks become equal that only differ in the
-    /// addresses within functions.
+    /// The same stacks with functions in place of addresses. Stacks that only differ in the
+    /// addresses within functions are then equal, and count as one.
     fn named(self, symbols: &Symbols, modules: &[Module]) -> NamedStacks {
         let mut numbers = FunctionNumbers {
             symbols,
@@ -242,20 +255,11 @@ fn entries(
     if sampled.in_guest {
         entries.push(StackEntry::Guest);
     }
-    entries.extend(
-        sampled
-            .kernel
-            .iter()
-            .map(|address| StackEntry::Kernel(*address)),
-    );
-    // The unwinder finds the innermost function first, too.
+    entries.extend(sampled.kernel.iter().copied().map(StackEntry::Kernel));
+    // Like the kernel, the unwinder lists the innermost function first.
     if let Some(registers) = sampled.registers {
         let user = unwinder.unwind(registers, sampled.stack, modules);
-        entries.extend(
-            user.addresses
-                .iter()
-                .map(|address| StackEntry::User(*address)),
-        );
+        entries.extend(user.addresses.into_iter().map(StackEntry::User));
         if user.is_cut {
             entries.push(StackEntry::Cut);
         }

@@ -1,8 +1,8 @@
 //! The files that a process runs code of: for unwinding its stacks and naming its functions.
 //!
-//! A process that holds a VM may be any user's, and so may the files that it maps. Only a file is
-//! read that root or kvmtop's own user owns and that nobody else can write to; of others, offsets
-//! are shown.
+//! A process that holds a VM may be any user's, and so may the files that it maps. kvmtop reads a
+//! file only if root or kvmtop's own user owns it and nobody else can write to it. For the
+//! functions of other files it shows offsets.
 
 use framehop::ExplicitModuleSectionInfo;
 use kvm::sanitize;
@@ -35,8 +35,8 @@ pub(super) struct Module {
     pub addresses: Range<u64>,
     /// The file's name without its path, or the kernel's name for the mapping, such as `[vdso]`.
     pub name: String,
-    /// What to subtract from an address in memory to have the address that the file's symbols and
-    /// tables use; where the file could not be read, to have the offset in the file.
+    /// What to subtract from an address in memory. The result is the address that the file's
+    /// symbols and tables use, or the offset in the file if the file could not be read.
     pub bias: u64,
     /// The file, if it may be read.
     pub file: Option<ModuleFile>,
@@ -60,12 +60,12 @@ pub(super) struct ModuleFile {
 /// When they cannot be read.
 pub(super) fn of_process(pid: i32) -> Result<Vec<Module>, String> {
     let mut maps = Vec::new();
-    let read = File::open(format!("/proc/{pid}/maps"))
-        .and_then(|file| file.take(MAX_MAPS_BYTES).read_to_end(&mut maps));
-    read.map_err(|e| format!("/proc/{pid}/maps cannot be read ({e})"))?;
+    File::open(format!("/proc/{pid}/maps"))
+        .and_then(|file| file.take(MAX_MAPS_BYTES).read_to_end(&mut maps))
+        .map_err(|e| format!("/proc/{pid}/maps cannot be read ({e})"))?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let root = rustix::fs::open(format!("/proc/{pid}/root"), flags, Mode::empty());
-    let root = root.map_err(|e| format!("/proc/{pid}/root cannot be opened ({e})"))?;
+    let root = rustix::fs::open(format!("/proc/{pid}/root"), flags, Mode::empty())
+        .map_err(|e| format!("/proc/{pid}/root cannot be opened ({e})"))?;
     let mappings = maps
         .split(|byte| *byte == b'\n')
         .filter_map(CodeMapping::parse)
@@ -86,7 +86,7 @@ struct CodeMapping<'a> {
 }
 
 impl<'a> CodeMapping<'a> {
-    /// `None` also for mappings without code.
+    /// `None` for a mapping without code, and for a line that is no mapping.
     fn parse(line: &'a [u8]) -> Option<Self> {
         let mut words = line.splitn(6, |byte| *byte == b' ');
         let (start, end) = str::from_utf8(words.next()?).ok()?.split_once('-')?;

@@ -22,7 +22,7 @@ pub(super) const REGISTERS: [u32; 3 + cfg!(target_arch = "aarch64") as usize] = 
     }
 };
 
-/// Where a thread was.
+/// Where a thread was when it was sampled.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SampledStack<'a> {
     /// Whether the guest was running.
@@ -52,7 +52,7 @@ pub(super) fn sample(misc: u16, body: &[u8]) -> Option<SampledStack<'_>> {
     let mut kernel = Vec::new();
     for _ in 0..depth {
         let address = words.next()?;
-        // From this number on it is no address but says whose addresses follow.
+        // A number from PERF_CONTEXT_MAX on is no address, but says whose addresses follow.
         if address < PERF_CONTEXT_MAX && is_kernel(address) && !in_guest {
             kernel.push(address);
         }
@@ -65,7 +65,7 @@ pub(super) fn sample(misc: u16, body: &[u8]) -> Option<SampledStack<'_>> {
         kernel,
         ..SampledStack::default()
     };
-    // A kernel thread has no user registers: their `abi` is 0.
+    // The user registers: their `abi`, then their values. A kernel thread has none: `abi` is 0.
     if words.next()? != 0 {
         let mut registers = [0; REGISTERS.len()];
         for value in &mut registers {
@@ -77,7 +77,7 @@ pub(super) fn sample(misc: u16, body: &[u8]) -> Option<SampledStack<'_>> {
     let size = usize::try_from(words.next()?).ok()?;
     if size > 0 {
         let (stack, after) = words.0.split_at_checked(size)?;
-        // How many of the bytes are filled follows.
+        // Behind the bytes the record says how many of them are filled.
         let filled = usize::try_from(RecordWords(after).next()?).ok()?;
         sampled.stack = stack.get(..filled)?;
     }

@@ -22,7 +22,7 @@ pub(super) struct Symbols {
 }
 
 impl Symbols {
-    /// Reads nothing yet but whether the kernel shows its addresses.
+    /// Finds out whether the kernel shows its addresses, and reads nothing else yet.
     pub fn new() -> Self {
         let kernel = Kernel {
             kallsyms: MaybeDefault::Some(KALLSYMS.into()),
@@ -89,11 +89,12 @@ impl Symbols {
     }
 }
 
-/// Whether the list shows the kernel's addresses, which begin with an `f`. Without the right to see
-/// them all are 0 (`kernel.kptr_restrict`).
+/// Whether [`KALLSYMS`] shows the kernel's addresses, which begin with an `f`. A process without
+/// the right to see them reads 0 for each (`kernel.kptr_restrict`).
 fn has_addresses() -> bool {
     let mut start = String::new();
-    // Variables for each CPU come first, with small numbers for addresses.
+    // The start has to be long: variables for each CPU come first, with small numbers for
+    // addresses.
     let read = File::open(KALLSYMS).and_then(|file| file.take(1 << 20).read_to_string(&mut start));
     read.is_ok() && start.lines().any(|line| line.starts_with('f'))
 }

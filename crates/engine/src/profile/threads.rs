@@ -10,9 +10,10 @@ use perf_event_open_sys::bindings::{PERF_RECORD_LOST, PERF_RECORD_SAMPLE};
 use sample::ProfiledThread;
 use std::io;
 
-/// Bytes of a thread's ring: 15 samples, three times what it fills between two readings.
+/// Bytes of a thread's ring: room for 15 samples of [`STACK_BYTES`] and some more. A thread fires
+/// at most 10 between two readings, at [`FREQUENCY_HZ`].
 const RING_BYTES: usize = 128 * 1024;
-/// Bytes of the user stack in each sample. Those of a VMM's threads are shallow.
+/// Bytes of the user stack in each sample. The stacks of a VMM's threads are shallow.
 const STACK_BYTES: u32 = 8 * 1024;
 
 /// A thread that is sampled.
@@ -33,12 +34,12 @@ pub(super) struct OpenThreads {
 /// Opens an event for each thread, disabled.
 ///
 /// # Errors
-/// When none could be.
+/// When no event could be opened.
 pub(super) fn open(wanted: &[ProfiledThread]) -> Result<OpenThreads, EngineError> {
     rights::allow_files();
     let mut threads = Vec::new();
-    let mut failed = None;
-    let mut left_out = 0;
+    let mut last_failure = None;
+    let mut failures = 0;
     for thread in wanted {
         match sampler(thread.tid) {
             Ok(sampler) => threads.push(SampledThread {
@@ -46,16 +47,16 @@ pub(super) fn open(wanted: &[ProfiledThread]) -> Result<OpenThreads, EngineError
                 lost: 0,
                 sampler,
             }),
-            // It ended meanwhile.
+            // The thread has ended meanwhile.
             Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
             Err(e) => {
-                left_out += 1;
-                failed = Some(e);
+                failures += 1;
+                last_failure = Some(e);
             }
         }
     }
     if threads.is_empty() {
-        return Err(match failed {
+        return Err(match last_failure {
             Some(e) => refused("its threads cannot be sampled", &e, "run kvmtop as root"),
             None => EngineError {
                 cause: "its threads have ended".into(),
@@ -64,8 +65,8 @@ pub(super) fn open(wanted: &[ProfiledThread]) -> Result<OpenThreads, EngineError
         });
     }
     let mut gaps = Vec::new();
-    if let Some(e) = failed {
-        gaps.push(format!("{left_out} threads could not be sampled ({e})"));
+    if let Some(e) = last_failure {
+        gaps.push(format!("{failures} threads could not be sampled ({e})"));
     }
     Ok(OpenThreads { threads, gaps })
 }

@@ -26,7 +26,7 @@ pub(super) struct UserStack {
 }
 
 impl StackUnwinder {
-    /// For a process with these modules; takes their tables.
+    /// For a process with these modules, whose unwind tables it takes.
     pub fn new(modules: &mut [Module]) -> Self {
         let mut unwinder = UnwinderNative::new();
         for module in modules {
@@ -76,14 +76,12 @@ impl StackUnwinder {
                 Ok(None) => break false,
                 Err(_) => break true,
             };
-            // The first address is where the thread was, wherever that is. A further one is a
-            // caller, and a caller is code: any other address comes of a wrong frame.
+            // The first address is where the thread was, wherever that is. A further address is
+            // that of a caller, so it is in code: any other one comes of a wrong frame, which ends
+            // the stack.
             let is_first = addresses.is_empty();
             let is_code = super::module_of(modules, address).is_some();
-            if !is_first && !is_code {
-                break true;
-            }
-            if addresses.len() == MAX_CALLERS {
+            if (!is_first && !is_code) || addresses.len() == MAX_CALLERS {
                 break true;
             }
             addresses.push(address);
