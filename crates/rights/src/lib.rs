@@ -94,3 +94,22 @@ pub fn paranoid_refusal(level: Option<i32>, effective: CapabilitySet) -> Option<
         format!("kernel.perf_event_paranoid is {level}, with which CAP_PERFMON is not enough");
     Some((why, "sysctl kernel.perf_event_paranoid=2".to_owned()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_initial_pid_namespace_is_known_by_its_inode() {
+        let root = tempfile::tempdir().unwrap();
+        let proc = root.path().join("proc");
+        assert!(!in_own_pid_namespace(&proc), "unknown");
+        let link = proc.join("self/ns/pid");
+        std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink("pid:[4026532999]", &link).unwrap();
+        assert!(in_own_pid_namespace(&proc));
+        std::fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink("pid:[4026531836]", &link).unwrap();
+        assert!(!in_own_pid_namespace(&proc));
+    }
+}

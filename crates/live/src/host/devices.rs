@@ -9,16 +9,17 @@ use sample::{HostLink, WholeDisk};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// After this time names, speeds and what is below a device are read again.
+/// After this time what sysfs says of the devices is read again.
 const FACTS_NS: u64 = 60_000_000_000;
 /// At most this many disks, and links, are kept.
 const MAX_DEVICES: usize = 512;
 /// At most this much of a file is read.
 const MAX_TEXT: usize = 4 << 20;
-/// Bytes of a sector here, whatever the device's own are.
+/// Bytes of a sector in the kernel's counts, whatever size the device's own sectors have.
 const SECTOR: u64 = 512;
 const MS: u64 = 1_000_000;
-/// Files, devices in memory and volumes of ZFS, which name nothing below them.
+/// How the names of stacked devices begin that have no list of devices below them: devices on files
+/// and in memory, volumes of ZFS.
 const STACKED: [&str; 4] = ["loop", "ram", "zram", "zd"];
 
 /// What sysfs says of a block device.
@@ -35,9 +36,9 @@ struct LinkFacts {
 /// Reads the host's devices in each tick.
 pub(crate) struct HostDevices {
     paths: SystemPaths,
-    /// By name; `None` of a partition.
+    /// By name; `None` for a partition.
     disks: HashMap<String, Option<DiskFacts>>,
-    /// By name; `None` of an interface without a device.
+    /// By name; `None` for an interface without a device.
     links: HashMap<String, Option<LinkFacts>>,
     due_ns: u64,
     /// The files that could not be read.
@@ -147,31 +148,29 @@ impl HostDevices {
 impl DiskFacts {
     /// `None` for a partition, and for a device that sysfs does not have.
     fn read(sys: &Path, stat: &DiskStat) -> Option<Self> {
-        let number = (
-            u32::try_from(stat.major).ok()?,
-            u32::try_from(stat.minor).ok()?,
-        );
-        let folder = sys.join(format!("dev/block/{}:{}", number.0, number.1));
+        let major = u32::try_from(stat.major).ok()?;
+        let minor = u32::try_from(stat.minor).ok()?;
+        let folder = sys.join(format!("dev/block/{major}:{minor}"));
         if !folder.exists() || folder.join("partition").exists() {
             return None;
         }
-        let (_, alias, below) = block_devices::read(sys, number);
-        let is_alone = STACKED.iter().all(|kind| !stat.name.starts_with(kind));
+        let (_, alias, below) = block_devices::read(sys, (major, minor));
+        let has_stacked_name = STACKED.iter().any(|kind| stat.name.starts_with(kind));
         Some(Self {
-            is_stacked: !below.is_empty() || !is_alone,
+            is_stacked: !below.is_empty() || has_stacked_name,
             alias,
         })
     }
 }
 
 impl LinkFacts {
-    /// `None` for an interface without a device, such as a bridge, a bond or a tap, whose packets
-    /// come to others too or leave no host.
+    /// `None` for an interface without a device, such as a bridge, a bond or a tap: its packets go
+    /// through another link as well, or do not leave the host.
     fn read(folder: &Path) -> Option<Self> {
         if !folder.join("device").exists() {
             return None;
         }
-        // -1 without a cable.
+        // The file says -1 without a cable, which is no speed.
         let speed = read_word(&folder.join("speed"));
         Some(Self {
             speed_mbit: speed.and_then(|speed| speed.parse().ok()),

@@ -10,7 +10,8 @@ use std::path::PathBuf;
 const SMALL_FILE_BYTES: usize = 128 * 1024;
 /// A long file is read in a few consecutive ticks, which give rates, out of this many.
 const LARGE_FILE_PERIOD_TICKS: u32 = 10;
-/// Three rates in a row show whether a pattern persists.
+/// In so many ticks: each two readings give a rate, and three rates in a row show whether a pattern
+/// persists.
 const LARGE_FILE_READ_TICKS: u32 = 4;
 /// At most this many bytes are read.
 const MAX_BYTES: usize = 64 << 20;
@@ -48,37 +49,42 @@ impl Interrupts {
 }
 
 /// Sums the interrupts that each CPU has taken since boot: those of devices (the numbered lines)
-/// and of its timer (`LOC`, on arm64 `arch_timer`). The first line names the CPUs, whose numbers may
-/// have gaps.
+/// and of its timer (`LOC`, on arm64 `arch_timer`). The first line names the CPUs, whose numbers
+/// may have gaps.
 fn count(text: &[u8], cpus: &mut [CpuTimes]) {
     let mut lines = text.split(|b| *b == b'\n');
     let words =
         |line| <[u8]>::split(line, u8::is_ascii_whitespace).filter(|w: &&[u8]| !w.is_empty());
+    // Of each column its CPU, as an index in `cpus`.
     let mut columns = Vec::new();
     for word in words(lines.next().unwrap_or_default()) {
-        let named = word.strip_prefix(b"CPU").and_then(number);
-        columns.push(cpus.iter().position(|cpu| Some(cpu.cpu.into()) == named));
+        let number_in_head = word.strip_prefix(b"CPU").and_then(number);
+        columns.push(
+            cpus.iter()
+                .position(|cpu| Some(cpu.cpu.into()) == number_in_head),
+        );
     }
-    for cpu in columns.iter().flatten() {
-        (cpus[*cpu].device_irqs, cpus[*cpu].timer_irqs) = (Some(0), Some(0));
+    for index in columns.iter().flatten() {
+        cpus[*index].device_irqs = Some(0);
+        cpus[*index].timer_irqs = Some(0);
     }
     for line in lines {
         let mut words = words(line);
         let Some(label) = words.next().and_then(|l| l.strip_suffix(b":")) else {
             continue;
         };
-        let numbered = number(label).is_some();
-        if !numbered && label != b"LOC" {
+        let is_device = number(label).is_some();
+        if !is_device && label != b"LOC" {
             continue;
         }
-        let timer = !numbered || line.ends_with(b"arch_timer");
-        for (cpu, word) in columns.iter().zip(words) {
+        let is_timer = !is_device || line.ends_with(b"arch_timer");
+        for (index, word) in columns.iter().zip(words) {
             // After the columns comes the chip's name.
             let Some(n) = number(word) else { break };
-            let Some(cpu) = cpu.and_then(|cpu| cpus.get_mut(cpu)) else {
+            let Some(cpu) = index.and_then(|index| cpus.get_mut(index)) else {
                 continue;
             };
-            let sum = if timer {
+            let sum = if is_timer {
                 &mut cpu.timer_irqs
             } else {
                 &mut cpu.device_irqs

@@ -25,8 +25,8 @@ impl KernelLog {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = rustix::fs::open(paths.dev.join("kmsg"), flags, Mode::empty());
         if let Ok(file) = &file {
-            // What `dmesg -C` cleared is left out, as dmesg leaves it out; anything but a log
-            // refuses this.
+            // Skips what `dmesg -C` cleared, as dmesg does. A file that is no log refuses this
+            // call.
             let _ = rustix::fs::seek(file, SeekFrom::Data(0));
         }
         Self {
@@ -36,18 +36,18 @@ impl KernelLog {
         }
     }
 
-    /// Reads new records; returns the lines kept.
+    /// Reads new records; returns the newest lines, at most [`MAX_LINES`].
     pub(crate) fn read(&mut self) -> Vec<LogLine> {
         if let Ok(file) = &self.file {
             // Each read returns one record, no longer than the kernel's own buffer (kernel/printk,
             // `PRINTK_MESSAGE_MAX`).
             let mut buf = [0_u8; 8192];
             let mut found = Vec::new();
-            let mut news = false;
+            let mut has_new_records = false;
             for _ in 0..MAX_RECORDS_PER_TICK {
                 match rustix::io::read(file, &mut buf[..]) {
                     Ok(n) if n > 0 => {
-                        news = true;
+                        has_new_records = true;
                         let text = String::from_utf8_lossy(buf.get(..n).unwrap_or_default());
                         if let Some(line) = record(&text) {
                             self.reader.line(&line, &mut found);
@@ -59,7 +59,7 @@ impl KernelLog {
                 }
             }
             // A dump or a stack is over when the log has been silent for a tick.
-            if !news {
+            if !has_new_records {
                 self.reader.finish(&mut found);
             }
             self.keep(found);

@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 /// `_IOWR(KVMIO, 0xc1, struct kvm_cpuid2)` (include/uapi/linux/kvm.h). On `/dev/kvm` itself since
 /// Linux 5.11; before, and on other machines than x86, it fails.
 const KVM_GET_SUPPORTED_HV_CPUID: libc::c_ulong = 0xc008_aec1;
-/// KVM fills ten leaves (`kvm_get_hv_cpuid` of arch/x86/kvm/hyperv.c).
+/// Room for this many leaves; KVM fills ten (`kvm_get_hv_cpuid` of arch/x86/kvm/hyperv.c).
 const LEAVES: usize = 64;
 
 /// `struct kvm_cpuid_entry2` (arch/x86/include/uapi/asm/kvm.h).
@@ -31,8 +31,8 @@ struct Cpuid {
     entries: [CpuidEntry; LEAVES],
 }
 
-/// The names that libvirt uses; empty where KVM offers nothing, `None` where it does not answer or
-/// on another architecture than x86.
+/// The enlightenments by the names that libvirt uses; empty where KVM offers nothing. `None` where
+/// KVM does not answer, and on another architecture than x86.
 pub(super) fn enlightenments() -> Option<Vec<&'static str>> {
     if !cfg!(target_arch = "x86_64") {
         return None;

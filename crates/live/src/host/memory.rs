@@ -1,4 +1,4 @@
-//! The host's memory and swap: who could have what of it.
+//! The host's memory and swap: how much is used, and how much could be had.
 
 use crate::proc::file::{self, read_word};
 use crate::proc::paths::SystemPaths;
@@ -11,11 +11,11 @@ use std::path::Path;
 /// At most this many sizes of huge pages are read.
 const MAX_HUGE_SIZES: usize = 16;
 
-/// Reads it; `None` where /proc/meminfo cannot be read.
+/// Reads the host's memory; `None` where /proc/meminfo cannot be read.
 pub(crate) fn read(paths: &SystemPaths) -> Option<HostMemory> {
     let info: Meminfo = file::read_as(&paths.proc.join("meminfo"), 16 * 1024)?;
-    // `Cached` has no pages of block devices, but shared memory, which cannot be dropped
-    // (fs/proc/meminfo.c).
+    // `Cached` leaves out the pages of block devices, which are `Buffers`, and includes shared
+    // memory, which cannot be dropped (fs/proc/meminfo.c).
     let files = info.cached.saturating_sub(info.shmem.unwrap_or(0));
     let slabs = info.s_reclaimable.unwrap_or(0);
     let kernel = paths.sys.join("kernel/mm");

@@ -10,21 +10,21 @@ use std::path::{Path, PathBuf};
 
 /// Time between two readings.
 const PERIOD_NS: u64 = 5_000_000_000;
-/// A CPU has at most this many sleep states (include/linux/cpuidle.h, `CPUIDLE_STATE_MAX`).
+/// The most sleep states of a CPU (include/linux/cpuidle.h, `CPUIDLE_STATE_MAX`).
 const MAX_STATES: usize = 10;
 
-/// The first kernel that answers from what each CPU noted at its last tick
-/// (arch/x86/kernel/cpu/aperfmperf.c, `arch_freq_get_on_cpu`). Before, the reading of a frequency
-/// interrupts the CPU and may sleep for 10 ms.
+/// The first kernel that knows each CPU's frequency from the CPU's last tick
+/// (arch/x86/kernel/cpu/aperfmperf.c, `arch_freq_get_on_cpu`). Older kernels interrupt the CPU to
+/// read its frequency, and may sleep for 10 ms.
 const MIN_KERNEL: (u32, u32) = (5, 19);
 
 /// A CPU as last read.
 #[derive(Debug, Clone, Copy, Default)]
 struct CpuState {
     khz: Option<u64>,
-    /// Its counters, cumulative; `over_ns`: when they were read.
+    /// The cumulative counters. Here `over_ns` is the time when they were read.
     counted: CpuPower,
-    /// How they grew since the reading before.
+    /// How the counters grew since the reading before.
     grown: Option<CpuPower>,
 }
 
@@ -53,8 +53,8 @@ impl PowerReader {
         }
     }
 
-    /// Sets the frequency of each CPU and the growth within its last reading. Returns what decides
-    /// the frequencies, where that was read again.
+    /// Sets the frequency of each CPU, and how its counters grew between the last two readings.
+    /// Returns what decides the frequencies, if this call has read it again.
     pub(super) fn set(
         &mut self,
         cpus: &mut [CpuTimes],
@@ -88,7 +88,8 @@ impl PowerReader {
     fn facts(&self) -> BTreeMap<String, String> {
         let cpu = self.folder.join("cpu0");
         let mut facts = BTreeMap::new();
-        // In MHz (drivers/acpi/cppc_acpi.c), where the driver of the frequencies has no such file.
+        // In MHz (drivers/acpi/cppc_acpi.c). `base_frequency` below replaces it, where the driver
+        // of the frequencies has that file.
         if let Some(mhz) = count(&cpu.join("acpi_cppc/nominal_freq")) {
             facts.insert(CPU_BASE_KHZ.into(), mhz.saturating_mul(1000).to_string());
         }

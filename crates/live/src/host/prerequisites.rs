@@ -22,24 +22,34 @@ pub struct Prerequisite {
 }
 
 /// What a prerequisite is on this host, and the cure of what is wrong.
-type State = (String, Option<String>);
+#[derive(Debug, PartialEq, Eq)]
+struct State {
+    value: String,
+    fix: Option<String>,
+}
 
 fn fine(value: impl Into<String>) -> State {
-    (value.into(), None)
+    State {
+        value: value.into(),
+        fix: None,
+    }
 }
 
 fn wrong(value: impl Into<String>, fix: impl Into<String>) -> State {
-    (value.into(), Some(fix.into()))
+    State {
+        value: value.into(),
+        fix: Some(fix.into()),
+    }
 }
 
-/// All of them. `held`: the capabilities that kvmtop was started with.
+/// All prerequisites. `held`: the capabilities that kvmtop was started with.
 pub fn prerequisites(
     paths: &SystemPaths,
     held: CapabilitySet,
     facts: &HostFacts,
 ) -> Vec<Prerequisite> {
     let table = [
-        ("rights", state(held)),
+        ("rights", rights_held(held)),
         ("lockdown", lockdown(paths)),
         ("kernel.perf_event_paranoid", paranoid(paths, held)),
         ("tracefs", tracefs(paths)),
@@ -47,11 +57,11 @@ pub fn prerequisites(
     ];
     table
         .into_iter()
-        .map(|(name, (value, fix))| Prerequisite { name, value, fix })
+        .map(|(name, State { value, fix })| Prerequisite { name, value, fix })
         .collect()
 }
 
-fn state(held: CapabilitySet) -> State {
+fn rights_held(held: CapabilitySet) -> State {
     let who = match rights::own_user() {
         0 => "root".to_owned(),
         user => format!("user {user}"),
@@ -128,15 +138,15 @@ mod tests {
         let (root, user) = (CapabilitySet::all(), CapabilitySet::empty());
         let hint = Some(rights::hint());
 
-        assert_eq!(state(root).1, None);
-        assert_eq!(state(user).1, hint);
-        let half = state(CapabilitySet::BPF);
+        assert_eq!(rights_held(root).fix, None);
+        assert_eq!(rights_held(user).fix, hint);
+        let half = rights_held(CapabilitySet::BPF);
         assert!(
-            half.0.contains("cap_perfmon") && !half.0.contains("cap_bpf"),
+            half.value.contains("cap_perfmon") && !half.value.contains("cap_bpf"),
             "{half:?}"
         );
         assert_eq!(
-            half.1, hint,
+            half.fix, hint,
             "the whole of it, so that nothing is taken away"
         );
 
@@ -146,7 +156,7 @@ mod tests {
             "sys/kernel/security/lockdown",
             "none [integrity] confidentiality\n",
         );
-        assert_eq!(lockdown(&paths).1, None);
+        assert_eq!(lockdown(&paths).fix, None);
         put(
             dir.path(),
             "sys/kernel/security/lockdown",
@@ -154,24 +164,24 @@ mod tests {
         );
         assert!(
             lockdown(&paths)
-                .1
+                .fix
                 .is_some_and(|fix| fix.contains("lockdown=integrity"))
         );
 
         let perfmon = CapabilitySet::PERFMON;
         for (value, cured) in [("2", true), ("3", false), ("4", false)] {
             put(dir.path(), "proc/sys/kernel/perf_event_paranoid", value);
-            assert_eq!(paranoid(&paths, perfmon).1.is_none(), cured, "{value}");
+            assert_eq!(paranoid(&paths, perfmon).fix.is_none(), cured, "{value}");
         }
 
         assert_eq!(
-            tracefs(&paths).1.as_deref(),
+            tracefs(&paths).fix.as_deref(),
             Some("`mount -t tracefs tracefs /sys/kernel/tracing`")
         );
         std::fs::create_dir_all(paths.sys.join("kernel/tracing/events")).unwrap();
         assert!(
             tracefs(&paths)
-                .1
+                .fix
                 .is_some_and(|fix| fix.contains("modprobe"))
         );
         put(
@@ -179,7 +189,7 @@ mod tests {
             "sys/kernel/tracing/events/kvm/kvm_userspace_exit/format",
             "name: x\nID: 1\n",
         );
-        assert_eq!(tracefs(&paths).1, None);
+        assert_eq!(tracefs(&paths).fix, None);
 
         let facts = HostFacts {
             kvm_flavour: Some("kvm_amd".into()),
@@ -188,7 +198,7 @@ mod tests {
         assert_eq!(kvm(&facts), fine("kvm_amd"));
         assert!(
             kvm(&HostFacts::default())
-                .1
+                .fix
                 .is_some_and(|fix| fix.contains("modprobe"))
         );
     }

@@ -28,8 +28,9 @@ pub(crate) struct HostReader {
     pub facts: Arc<HostFacts>,
     interrupts: Interrupts,
     power: PowerReader,
-    /// The CPUs of the last reading: a difference means that one went online or offline.
-    numbers: Vec<u32>,
+    /// The numbers of the CPUs of the last reading: a difference means that a CPU went online or
+    /// offline.
+    cpu_numbers: Vec<u32>,
 }
 
 impl HostReader {
@@ -39,7 +40,7 @@ impl HostReader {
             power: PowerReader::new(&paths.sys, &facts.kernel),
             facts,
             interrupts: Interrupts::new(paths.proc.join("interrupts")),
-            numbers: Vec::new(),
+            cpu_numbers: Vec::new(),
             paths: paths.clone(),
         }
     }
@@ -50,21 +51,21 @@ impl HostReader {
             &file::read_bytes(&self.paths.proc.join("stat"), 1 << 20).unwrap_or_default(),
         );
         let numbers: Vec<u32> = cpus.iter().map(|c| c.cpu).collect();
-        if numbers != self.numbers {
-            if !self.numbers.is_empty() {
+        if numbers != self.cpu_numbers {
+            if !self.cpu_numbers.is_empty() {
                 self.facts = Arc::new(facts(&self.paths));
                 self.power.due_ns = 0;
             }
-            self.numbers = numbers;
+            self.cpu_numbers = numbers;
         }
         self.interrupts.read(&mut cpus);
-        let new = self.power.set(&mut cpus, now_ns).unwrap_or_default();
-        // The facts are recorded again when they change.
-        if new
+        let params = self.power.set(&mut cpus, now_ns).unwrap_or_default();
+        // The facts are recorded again when they change, so they are replaced only then.
+        if params
             .iter()
             .any(|(name, value)| self.facts.params.get(name) != Some(value))
         {
-            Arc::make_mut(&mut self.facts).params.extend(new);
+            Arc::make_mut(&mut self.facts).params.extend(params);
         }
         cpus
     }
@@ -106,6 +107,7 @@ fn next_ns<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> u64 {
     ticks.saturating_mul(TICK_NS)
 }
 
+/// Reads the constant facts.
 fn facts(paths: &SystemPaths) -> HostFacts {
     let kernel = paths.proc.join("sys/kernel");
     // The first CPU's entry is enough; for the whole file the kernel asks each CPU for its
@@ -119,17 +121,17 @@ fn facts(paths: &SystemPaths) -> HostFacts {
     let modules = std::iter::once("kvm").chain(flavour.as_deref());
     // A made-up /sys in a test stands for another host, whose KVM cannot be asked. Without KVM's
     // module, opening /dev/kvm would load it.
-    let here = flavour.is_some() && paths.sys == Path::new("/sys");
+    let may_ask_kvm = flavour.is_some() && paths.sys == Path::new("/sys");
     // KVM passes this bit of the host's CPUID on (leaf 0x80000007, arch/x86/kvm/cpuid.c), and the
     // kernel shows it as these flags (arch/x86/kernel/cpu/intel.c and amd.c).
-    let offers = if here {
+    let offers = if may_ask_kvm {
         let enlightenments = super::kvm_offers::enlightenments();
         HostFacts::offers(enlightenments, has_flag(flags, "nonstop_tsc"))
     } else {
         HostFacts::offers(None, None)
     };
     let further = [
-        // arm64 has only numbers.
+        // arm64 has only numbers for a model, in other fields.
         (CPU_MODEL, model.map(|model| sanitize(model, 128))),
         (
             "kernel.sched_rt_runtime_us",
@@ -171,17 +173,18 @@ fn has_flag(flags: Option<&str>, name: &str) -> Option<bool> {
     Some(flags?.split_whitespace().any(|flag| flag == name))
 }
 
-/// The vendor module, built in or loaded: both are in /sys/module. If a kernel has both, the CPU's
-/// vendor decides; any other module named `kvm_*` counts too.
+/// The module of KVM for this CPU's vendor. /sys/module lists modules that are loaded or built in;
+/// if it has those of both vendors, the CPU's vendor decides. Any other module named `kvm_*` counts
+/// too.
 fn flavour(sys: &Path, vendor: Option<&str>) -> Option<String> {
-    let of_vendor = match vendor {
+    let vendors_module = match vendor {
         Some("AuthenticAMD" | "HygonGenuine") => "kvm_amd",
         _ => "kvm_intel",
     };
     let mut found = None;
     for entry in std::fs::read_dir(sys.join("module")).ok()?.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        if name == of_vendor {
+        if name == vendors_module {
             return Some(name);
         }
         if name == "kvm" || name.starts_with("kvm_") {

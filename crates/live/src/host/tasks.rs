@@ -32,8 +32,13 @@ struct TaskReading {
     used_ns: u64,
 }
 
-/// A process, and a thread of it; `None`: the whole process.
-type TaskKey = (i32, Option<i32>);
+/// A process, or a thread of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct TaskKey {
+    pid: i32,
+    /// `None`: the whole process.
+    tid: Option<i32>,
+}
 
 /// A reading of all processes.
 struct Scan {
@@ -41,10 +46,12 @@ struct Scan {
     before: HashMap<TaskKey, TaskReading>,
     /// Time since the scan before; 0 for the first one.
     over_ns: u64,
-    /// When the youngest process of the scan before was started. One that was not listed then and
-    /// is not older is new.
+    /// When the youngest process of the scan before was started. A process that was not listed then
+    /// and is not older is new.
     youngest_ns: Option<u64>,
+    /// How many threads may still be read, of all processes together.
     threads_left: usize,
+    /// The processes that used CPU time since the scan before.
     busy: Vec<HostTask>,
 }
 
@@ -54,6 +61,7 @@ pub(crate) struct HostTasks {
     paths: SystemPaths,
     /// The last reading of each process, and of the threads of those that were busy.
     known: HashMap<TaskKey, TaskReading>,
+    /// The busiest tasks: processes, or threads in place of their process.
     tasks: Vec<HostTask>,
     /// All processes that used CPU time; `None` before the second reading.
     busy: Option<Vec<HostTask>>,
@@ -91,9 +99,11 @@ impl HostTasks {
                     FIRST_PERIOD_NS
                 };
             let before = std::mem::take(&mut self.known);
-            let processes_before = before.iter().filter(|((_, thread), _)| thread.is_none());
+            let processes_before = before.iter().filter(|(key, _)| key.tid.is_none());
             let mut scan = Scan {
-                youngest_ns: processes_before.filter_map(|(_, p)| p.started_ns).max(),
+                youngest_ns: processes_before
+                    .filter_map(|(_, reading)| reading.started_ns)
+                    .max(),
                 before,
                 over_ns: over_ns.unwrap_or(0),
                 threads_left: MAX_ALL_THREADS,
@@ -107,15 +117,16 @@ impl HostTasks {
             self.tasks.truncate(MAX_TASKS);
             self.busy = over_ns.map(|_| scan.busy);
         }
-        let of_host = self.tasks.iter().filter(|task| !skip.contains(&task.pid));
-        let tasks = of_host.cloned().collect();
+        let unskipped = self.tasks.iter().filter(|task| !skip.contains(&task.pid));
+        let tasks = unskipped.cloned().collect();
         let busy = self.busy.as_ref();
         let groups = busy.map(|busy| groups(busy.iter().filter(|task| !skip.contains(&task.pid))));
         (tasks, groups)
     }
 
     fn read_process(&mut self, pid: i32, skip: &HashSet<i32>, scan: &mut Scan) {
-        let Some((process, threads)) = read(&self.paths.process(pid, "stat"), (pid, pid)) else {
+        let stat = self.paths.process(pid, "stat");
+        let Some((process, thread_count)) = read(&stat, pid, pid) else {
             return;
         };
         let before = self.note(&process, None, scan);
@@ -124,7 +135,7 @@ impl HostTasks {
             started_ns: process.started_ns,
             used_ns: 0,
         };
-        let base = if before.is_none() && is_new {
+        let grows_from = if before.is_none() && is_new {
             Some(at_birth)
         } else {
             before
@@ -133,21 +144,22 @@ impl HostTasks {
         if skip.contains(&pid) {
             return;
         }
-        let Some(task) = base.and_then(|base| grown(process, base, scan.over_ns)) else {
+        let Some(task) = grows_from.and_then(|reading| grown(process, reading, scan.over_ns))
+        else {
             return;
         };
         scan.busy.push(task.clone());
-        // What kvmtop itself costs is a part of the host's load, but nothing to find about the
-        // host.
+        // kvmtop itself belongs to the groups, which show the host's load, but not to the tasks,
+        // which show what disturbs guests.
         if pid == std::process::id().cast_signed() {
             return;
         }
-        let found = self.tasks.len();
-        if before.is_some() && threads > 1 {
+        let count_before = self.tasks.len();
+        if before.is_some() && thread_count > 1 {
             self.read_threads(&task, scan);
         }
-        // From their second reading on the threads replace the process.
-        if self.tasks.len() == found {
+        // Threads that were read twice stand in place of their process.
+        if self.tasks.len() == count_before {
             self.tasks.push(task);
         }
     }
@@ -160,7 +172,7 @@ impl HostTasks {
         scan.threads_left -= tids.len();
         for tid in tids {
             let path = dir.join(tid.to_string()).join("stat");
-            let Some((thread, _)) = read(&path, (tid, pid)) else {
+            let Some((thread, _)) = read(&path, tid, pid) else {
                 continue;
             };
             let before = self.note(&thread, Some(tid), scan);
@@ -176,14 +188,16 @@ impl HostTasks {
         }
     }
 
-    /// Notes a reading; returns the one of the scan before.
-    fn note(&mut self, task: &HostTask, thread: Option<i32>, scan: &Scan) -> Option<TaskReading> {
+    /// Notes a reading of a process, or of its thread `tid`; returns the reading of the scan
+    /// before.
+    fn note(&mut self, task: &HostTask, tid: Option<i32>, scan: &Scan) -> Option<TaskReading> {
+        let key = TaskKey { pid: task.pid, tid };
         let reading = TaskReading {
             started_ns: task.started_ns,
             used_ns: task.used_ns,
         };
-        self.known.insert((task.pid, thread), reading);
-        scan.before.get(&(task.pid, thread)).copied()
+        self.known.insert(key, reading);
+        scan.before.get(&key).copied()
     }
 }
 
@@ -205,7 +219,7 @@ fn groups<'a>(processes: impl Iterator<Item = &'a HostTask>) -> Vec<HostTaskGrou
         group.count += 1;
     }
     let mut groups: Vec<HostTaskGroup> = by_name.into_values().collect();
-    // Of equal ones the first by name.
+    // The sort is stable: groups with equal times stay in order of name.
     groups.sort_by_key(|group| Reverse(group.used_ns));
     groups.truncate(MAX_TASK_GROUPS);
     groups
@@ -225,7 +239,7 @@ fn grown(mut task: HostTask, before: TaskReading, over_ns: u64) -> Option<HostTa
 }
 
 /// Reads a task with all that it has used, and how many threads its process has.
-fn read(stat: &Path, (tid, pid): (i32, i32)) -> Option<(HostTask, u64)> {
+fn read(stat: &Path, tid: i32, pid: i32) -> Option<(HostTask, u64)> {
     let line = file::read_bytes(stat, 4096).ok()?;
     let stat = Stat::parse(&line)?;
     let used_ticks = stat.user_ticks.saturating_add(stat.system_ticks);

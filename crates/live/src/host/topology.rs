@@ -42,12 +42,13 @@ fn cpu_topology(dir: &Path, cpu: u32) -> CpuTopo {
     CpuTopo {
         cpu,
         core: number(&topology.join("core_id")),
-        // -1 where the firmware gives none.
+        // The file says -1, which is no number here, where the firmware gives no socket.
         socket: number(&topology.join("physical_package_id")),
         die: number(&topology.join("die_id")),
         node: None,
         llc: last_level_cache(&dir.join("cache")),
-        // The name since Linux 5.3, then the old one (Documentation/admin-guide/cputopology.rst).
+        // The first name is that of Linux 5.3 and later, the second the old one
+        // (Documentation/admin-guide/cputopology.rst).
         siblings: set_file(&topology.join("core_cpus_list"))
             .or_else(|| set_file(&topology.join("thread_siblings_list")))
             .unwrap_or_default(),
@@ -67,9 +68,10 @@ fn last_level_cache(dir: &Path) -> Option<u32> {
             Some((level, set_file(&index.join("shared_cpu_list"))?.first()?))
         })
         .max_by_key(|(level, _)| *level)
-        .map(|(_, first)| first)
+        .map(|(_, lowest_cpu)| lowest_cpu)
 }
 
+/// The NUMA nodes that are online, each with its CPUs.
 fn nodes(sys: &Path) -> Vec<(u32, CpuSet)> {
     let base = sys.join("devices/system/node");
     let Some(online) = read_word(&base.join("online")).and_then(|t| CpuSet::parse(&t).ok()) else {

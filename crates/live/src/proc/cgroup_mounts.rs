@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// The mounted hierarchies that kvmtop needs.
 #[derive(Debug, Default)]
 pub(crate) struct CgroupMounts {
-    /// Version 2.
+    /// The hierarchy of version 2.
     unified: Option<MountInfo>,
     /// The controller `cpu` of version 1: where both versions are mounted, it is not in version 2.
     cpu: Option<MountInfo>,
@@ -49,10 +49,10 @@ impl CgroupMounts {
     }
 }
 
-/// The folder of a group. The root group cannot have a limit, and `..` is a group outside of this
-/// namespace.
+/// The folder of a group; `None` for the root group, which cannot have a limit, and for a group
+/// outside of this namespace, whose path has `..`.
 fn folder(mount: &MountInfo, group: &str) -> Option<PathBuf> {
-    // Inside a container a part of the hierarchy is mounted.
+    // Inside a container only the part of the hierarchy below `root` is mounted.
     let below = group
         .strip_prefix(mount.root.trim_end_matches('/'))
         .unwrap_or(group)

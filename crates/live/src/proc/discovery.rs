@@ -21,11 +21,11 @@ const STARTED_NS: u64 = 2_000_000_000;
 /// Pause after a look per open file. A look takes some microseconds per file, so that a process
 /// with thousands of them costs less than a percent of a CPU.
 const PAUSE_PER_FILE_NS: u64 = 400_000;
-/// Each process is looked at again after this time.
+/// A process that is not young is looked at again after this time.
 const RECHECK_NS: u64 = 30_000_000_000;
 /// Open files that are looked at in a tick; the other processes wait for the next.
 const MAX_FILES: usize = 60_000;
-/// The first scan looks at this many times as many.
+/// The first scan looks at this many times as many open files.
 const FIRST_SCAN: usize = 10;
 
 /// The kind of a process.
@@ -49,8 +49,8 @@ struct ScannedProcess {
     /// Inode of /proc/PID: a different one means that the PID was reused (or that the kernel
     /// dropped the inode from its cache, which costs one needless look).
     inode: u64,
-    /// The last scan that listed it.
-    scan: u32,
+    /// The number of the last scan that listed the process.
+    last_scan: u32,
     look: Look,
 }
 
@@ -82,16 +82,25 @@ impl Look {
 pub struct Discovery {
     paths: SystemPaths,
     /// kvmtop itself: it holds a file for each thread of each guest, but no VM.
-    own: Option<i32>,
+    own_pid: Option<i32>,
     /// See [`MAX_FILES`].
     max_files: usize,
-    /// Open files that were looked at so far.
-    files: usize,
+    /// Open files that were looked at so far, in all scans.
+    files_looked_at: usize,
     /// The first process that waits for a look.
-    next: i32,
+    first_waiting: i32,
     scanned: HashMap<i32, ScannedProcess>,
-    scan: u32,
+    /// The number of scans so far.
+    scans: u32,
     may_trace_all: bool,
+}
+
+/// A process that a scan has to look into; the one with the lowest PID comes first.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct DueLook {
+    pid: i32,
+    inode: u64,
+    was_guest: bool,
 }
 
 /// The result of a scan.
@@ -113,9 +122,9 @@ pub(crate) struct Discovered {
 /// Processes whose open files could not be read: whether they hold a VM is not known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct UnreadCount {
-    /// All of them.
+    /// How many these are.
     pub processes: usize,
-    /// Why, where it is not for lack of a right.
+    /// Why the files of one of them could not be read, where it is not for lack of a right.
     pub failure: Option<FileError>,
     /// Processes that wait for a look because others have very many open files.
     pub waiting: usize,
@@ -123,18 +132,18 @@ pub(crate) struct UnreadCount {
 
 impl Discovery {
     pub(crate) fn new(paths: SystemPaths) -> Self {
-        let own = if paths.real {
+        let own_pid = if paths.real {
             Some(std::process::id().cast_signed())
         } else {
             None
         };
         Self {
-            own,
+            own_pid,
             max_files: MAX_FILES,
-            files: 0,
-            next: 0,
+            files_looked_at: 0,
+            first_waiting: 0,
             scanned: HashMap::new(),
-            scan: 0,
+            scans: 0,
             may_trace_all: paths.may_trace_all(),
             paths,
         }
@@ -174,51 +183,71 @@ impl Discovery {
 
     /// All processes of the last scan, kvmtop included.
     pub(crate) fn processes(&self) -> impl Iterator<Item = i32> {
-        self.scanned.keys().copied().chain(self.own)
+        self.scanned.keys().copied().chain(self.own_pid)
     }
 
     /// Lists /proc. `now_ns` is monotonic, `boot_ns` counts from boot as start times do.
     pub(crate) fn scan(&mut self, now_ns: u64, boot_ns: u64) -> Result<Discovered, FileError> {
         let dir = file::open_dir(&self.paths.proc)?;
-        self.scan = self.scan.wrapping_add(1);
+        self.scans = self.scans.wrapping_add(1);
         let mut due = Vec::new();
         let scanned = &mut self.scanned;
-        let scan = self.scan;
-        let own = self.own;
-        file::list_numbers(dir, |pid, inode| match scanned.get_mut(&pid) {
-            _ if Some(pid) == own => {}
-            Some(s) if s.inode == inode => {
-                s.scan = scan;
-                if now_ns >= s.look.next_ns {
-                    due.push((pid, inode, s.look.kind == ProcessKind::Guest));
+        let this_scan = self.scans;
+        let own_pid = self.own_pid;
+        file::list_numbers(dir, |pid, inode| {
+            let mut was_guest = false;
+            match scanned.get_mut(&pid) {
+                _ if Some(pid) == own_pid => return,
+                Some(known) if known.inode == inode => {
+                    known.last_scan = this_scan;
+                    if now_ns < known.look.next_ns {
+                        return;
+                    }
+                    was_guest = known.look.kind == ProcessKind::Guest;
                 }
+                _ => {}
             }
-            _ => due.push((pid, inode, false)),
+            due.push(DueLook {
+                pid,
+                inode,
+                was_guest,
+            });
         })?;
-        self.scanned.retain(|_, s| s.scan == scan);
-        // Whoever waited comes first. The first scan has time: a command may take few samples.
+        self.scanned
+            .retain(|_, process| process.last_scan == this_scan);
+        // The processes that waited since the last scan come first.
         due.sort_unstable();
-        let waited = due.partition_point(|(pid, ..)| *pid < self.next);
+        let waited = due.partition_point(|look| look.pid < self.first_waiting);
         due.rotate_left(waited);
-        let max_files = if self.scan == 1 {
+        // The first scan has time: a command may take few samples.
+        let max_files = if this_scan == 1 {
             FIRST_SCAN * self.max_files
         } else {
             self.max_files
         };
         let mut waiting = 0;
-        let before = self.files;
-        for (pid, inode, was_guest) in due {
-            if self.files - before > max_files {
+        let files_before = self.files_looked_at;
+        for DueLook {
+            pid,
+            inode,
+            was_guest,
+        } in due
+        {
+            if self.files_looked_at - files_before > max_files {
                 if waiting == 0 {
-                    self.next = pid;
+                    self.first_waiting = pid;
                 }
                 waiting += 1;
                 continue;
             }
             self.scanned.remove(&pid);
             if let Some(look) = self.look_into(pid, was_guest, now_ns, boot_ns) {
-                self.scanned
-                    .insert(pid, ScannedProcess { inode, scan, look });
+                let process = ScannedProcess {
+                    inode,
+                    last_scan: this_scan,
+                    look,
+                };
+                self.scanned.insert(pid, process);
             }
         }
         let mut found = self.found();
@@ -226,28 +255,29 @@ impl Discovery {
         Ok(found)
     }
 
-    /// Looks at a process that fires KVM's events if it is not known as a guest; returns whether it
-    /// is one. If its files are not readable, its events are proof enough.
+    /// Looks at a process that fires KVM's events; returns whether it is a guest. If its files are
+    /// not readable, its events are proof enough.
     pub(crate) fn look_at(&mut self, pid: i32, now_ns: u64) -> bool {
         if self
             .scanned
             .get(&pid)
-            .is_some_and(|s| s.look.kind == ProcessKind::Guest)
+            .is_some_and(|process| process.look.kind == ProcessKind::Guest)
         {
             return true;
         }
         let is_guest = KvmFiles::read(&self.paths, pid)
             .map_or_else(|e| e == FileError::Denied, |files| files.vm);
-        if is_guest && let Some(s) = self.scanned.get_mut(&pid) {
-            s.look = Look::new(ProcessKind::Guest, recheck(pid, now_ns));
+        if is_guest && let Some(process) = self.scanned.get_mut(&pid) {
+            process.look = Look::new(ProcessKind::Guest, recheck(pid, now_ns));
         }
         is_guest
     }
 
+    /// What the looks at all processes have found.
     fn found(&self) -> Discovered {
         let mut found = Discovered::default();
-        for (pid, s) in &self.scanned {
-            match s.look.kind {
+        for (pid, process) in &self.scanned {
+            match process.look.kind {
                 ProcessKind::Guest => found.guests.push(*pid),
                 ProcessKind::Helper(owner) => found.helpers.push((*pid, owner)),
                 ProcessKind::Attendant => found.attendants.push(*pid),
@@ -265,7 +295,8 @@ impl Discovery {
             if why != FileError::Denied {
                 unread.failure = Some(why);
             } else if self.may_trace_all && look.kind != ProcessKind::Guest {
-                // A security module refuses, as it does for the first process of a container.
+                // A security module refuses this process, as it does for the first process of a
+                // container.
                 continue;
             }
             unread.processes += 1;
@@ -283,16 +314,16 @@ impl Discovery {
         };
         let stat = Stat::parse(&line)?;
         let age_ns = boot_ns.saturating_sub(stat.start_ticks.saturating_mul(TICK_NS));
-        let young = age_ns < YOUNG_NS;
+        let is_young = age_ns < YOUNG_NS;
         if stat.kernel {
             // kvm-pit and, before Linux 6.4, vhost are separate kernel threads named after their
-            // process (arch/x86/kvm/i8254.c, drivers/vhost/vhost.c); they get the name right after
-            // creation.
+            // process (arch/x86/kvm/i8254.c, drivers/vhost/vhost.c). A young one may not have its
+            // name yet.
             let comm = String::from_utf8_lossy(stat.comm);
             if let Some(owner) = owner(&comm) {
                 return Some(Look::new(ProcessKind::Helper(owner), u64::MAX));
             }
-            let next_ns = if young { now_ns } else { u64::MAX };
+            let next_ns = if is_young { now_ns } else { u64::MAX };
             return Some(Look::new(ProcessKind::Other, next_ns));
         }
         if stat.is_dead() {
@@ -305,7 +336,7 @@ impl Discovery {
             ProcessKind::Other
         };
         let files = KvmFiles::read(&self.paths, pid);
-        self.files += files.as_ref().map_or(0, |files| files.open);
+        self.files_looked_at += files.as_ref().map_or(0, |files| files.open);
         match files {
             Ok(files) if files.vm => Some(Look {
                 vcpus: files.vcpus.len(),
@@ -314,7 +345,7 @@ impl Discovery {
             Ok(files) if !files.dev_kvm && age_ns >= STARTED_NS && self.emulates(pid, &stat) => {
                 Some(Look::new(ProcessKind::Guest, recheck(pid, now_ns)))
             }
-            Ok(files) if young || files.dev_kvm => {
+            Ok(files) if is_young || files.dev_kvm => {
                 let is_vmm = files.dev_kvm || is_qemu(&comm);
                 let kind = if is_vmm && age_ns < STARTED_NS {
                     ProcessKind::Starting
@@ -327,15 +358,15 @@ impl Discovery {
             Ok(_) => Some(Look::new(without_vm, recheck(pid, now_ns))),
             Err(FileError::Gone) => None,
             Err(why) => {
-                let soon = why != FileError::Denied || young;
+                let soon = why != FileError::Denied || is_young;
                 let next_ns = if soon { now_ns } else { recheck(pid, now_ns) };
                 Some(self.could_not_look(pid, was_guest, why, next_ns))
             }
         }
     }
 
-    /// Notes a process that is there but cannot be looked at. One that was a guest still is: that
-    /// its files cannot be read now does not end it.
+    /// Notes a process that is there but cannot be looked at. If it was a guest, it still is: that
+    /// its files cannot be read now does not end the guest.
     fn could_not_look(&self, pid: i32, was_guest: bool, why: FileError, next_ns: u64) -> Look {
         let kind = if was_guest || self.has_vcpu_thread(pid) {
             ProcessKind::Guest
@@ -368,8 +399,8 @@ impl Discovery {
     }
 }
 
-/// Half a minute from now plus up to a quarter of a minute, so that not all processes fall due in
-/// one tick.
+/// When to look at a process again: half a minute from now plus up to a quarter of a minute, so
+/// that not all processes fall due in one tick.
 fn recheck(pid: i32, now_ns: u64) -> u64 {
     now_ns + RECHECK_NS + u64::from(pid.unsigned_abs() % 64) * 250_000_000
 }
@@ -445,14 +476,18 @@ mod tests {
         fake.process(20, "qemu").fd(3, "anon_inode:kvm-vm");
         let mut d = Discovery {
             max_files: 50,
-            scan: 1,
+            scans: 1,
             ..Discovery::new(fake.paths())
         };
         // Each of them is due again in the next second.
         let scans = (0..4).map(|second| {
-            let before = d.files;
+            let before = d.files_looked_at;
             let found = d.scan(second * S, OLD + second * S).unwrap();
-            assert!(d.files - before <= 70, "{found:?}: {}", d.files - before);
+            assert!(
+                d.files_looked_at - before <= 70,
+                "{found:?}: {}",
+                d.files_looked_at - before
+            );
             found
         });
         let scans: Vec<_> = scans.collect();

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// At most this many open files are looked at.
 const MAX_FILES: usize = 65_536;
 
-/// The files of a process that show it to be a guest, and what belongs to it. The kernel names its
-/// anonymous inodes so (`virt/kvm/kvm_main.c`).
+/// The open files by which a process shows that it is a guest, and what belongs to it. The names of
+/// KVM's anonymous inodes are in `virt/kvm/kvm_main.c`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct KvmFiles {
     /// Number of open files of any kind.
@@ -27,9 +27,9 @@ pub(crate) struct KvmFiles {
 }
 
 impl KvmFiles {
-    /// Looks at every open file of the process. `Denied` also where the list can be read but no
-    /// file's name (root without `CAP_SYS_PTRACE`: fs/proc/base.c, `proc_fd_access_allowed`),
-    /// unless one of the others is a VM.
+    /// Looks at every open file of the process. `Denied` also where the list can be read but not
+    /// the name of some file (root without `CAP_SYS_PTRACE`: fs/proc/base.c,
+    /// `proc_fd_access_allowed`), unless another file is a VM.
     pub(crate) fn read(paths: &SystemPaths, pid: i32) -> Result<Self, FileError> {
         let dir = file::open_dir(&paths.process(pid, "fd"))?;
         let mut found = Self::default();
@@ -53,6 +53,7 @@ impl KvmFiles {
         }
     }
 
+    /// Notes what a file is, by the target of its link in /proc/PID/fd.
     fn note(&mut self, fd: i32, target: &[u8]) {
         let name = target.strip_prefix(b"anon_inode:").unwrap_or_default();
         let name = name

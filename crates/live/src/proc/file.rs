@@ -37,8 +37,8 @@ impl From<Errno> for FileError {
     }
 }
 
-/// Files may be kept open below this descriptor: the soft limit, raised to the hard one first, less
-/// a reserve.
+/// Files may be kept open below this descriptor: the soft limit of open files less a reserve.
+/// Raises the soft limit to the hard one first.
 pub(crate) fn keep_below() -> i32 {
     let limit = rights::allow_files().unwrap_or(1 << 20).min(1 << 20);
     i32::try_from(limit.saturating_sub(RESERVED).max(limit / 2)).unwrap_or(i32::MAX)
@@ -53,9 +53,9 @@ pub(crate) fn open_dir(path: &Path) -> Result<OwnedFd, FileError> {
     )?)
 }
 
-/// Reads `dir/tid/name` from its start into `buf` through the file in `kept`, which is opened first
-/// if need be. A file is kept only below descriptor `keep_below`, so that a host with very many
-/// threads still works, only slower. The text is cut at the buffer's end.
+/// Reads the file `dir/tid/name` from its start into `buf`. `kept` holds the open file, or takes it
+/// when it is opened. A file with a descriptor from `keep_below` on is closed again, so that a host
+/// with very many threads still works, only slower. The text is cut at the buffer's end.
 pub(crate) fn read_kept<'b>(
     dir: impl AsFd,
     (tid, name): (i32, &str),

@@ -24,20 +24,21 @@ pub(crate) struct NetworkTable {
 /// The interfaces of the host's network namespaces: guests of one namespace share its reading.
 #[derive(Debug, Default)]
 pub(crate) struct NetworkTables {
-    /// Whether a screen shows them.
+    /// Whether a screen shows the interfaces.
     pub is_watched: bool,
     /// By namespace: `net:[4026531840]`.
     tables: HashMap<PathBuf, Arc<NetworkTable>>,
-    reads: usize,
+    /// How many namespaces may still be read in this tick.
+    reads_left: usize,
 }
 
 impl NetworkTables {
     /// Begins a tick. Namespaces that no guest asked for lately are forgotten.
     pub(crate) fn begin(&mut self, now_ns: u64) {
-        self.reads = MAX_READS;
-        let kept_ns = 4 * self.period_ns();
+        self.reads_left = MAX_READS;
+        let max_age_ns = 4 * self.period_ns();
         self.tables
-            .retain(|_, table| now_ns.saturating_sub(table.read_ns) < kept_ns);
+            .retain(|_, table| now_ns.saturating_sub(table.read_ns) < max_age_ns);
     }
 
     /// Time between two readings of a namespace.
@@ -58,10 +59,10 @@ impl NetworkTables {
         let is_due = known
             .as_ref()
             .is_none_or(|t| now_ns.saturating_sub(t.read_ns) >= period_ns);
-        if !is_due || self.reads == 0 {
+        if !is_due || self.reads_left == 0 {
             return known;
         }
-        self.reads -= 1;
+        self.reads_left -= 1;
         let devices: InterfaceDeviceStatus =
             file::read_as(&paths.process(pid, "net/dev"), MAX_TABLE)?;
         let table = Arc::new(NetworkTable {
@@ -73,8 +74,8 @@ impl NetworkTables {
     }
 }
 
-/// An interface as the guest of a tap device sees it: what the host sends into a tap device, the
-/// guest receives.
+/// The name of an interface, and its counters as the guest of a tap device sees them: what the host
+/// sends into a tap device, the guest receives.
 fn of_guest(nic: &DeviceStatus) -> (String, NicSample) {
     let name = kvm::sanitize(&nic.name, 16);
     let nic = NicSample {

@@ -4,9 +4,11 @@ use super::file;
 use procfs::process::Status;
 use std::path::{Path, PathBuf};
 
-/// `CAP_SYS_PTRACE`, and `CAP_DAC_READ_SEARCH` for /proc/PID/fd, which is a folder that only its
-/// user may open (include/uapi/linux/capability.h; fs/proc/base.c, `tgid_base_stuff`).
-const LOOK_INTO_ALL: u64 = 1 << 19 | 1 << 2;
+/// Capabilities, as bits of `CapEff` in /proc/PID/status (include/uapi/linux/capability.h).
+const CAP_SYS_PTRACE: u64 = 1 << 19;
+/// For /proc/PID/fd, a folder that only the process's user may open (fs/proc/base.c,
+/// `tgid_base_stuff`).
+const CAP_DAC_READ_SEARCH: u64 = 1 << 2;
 
 /// The folders that the live sources read.
 #[derive(Debug, Clone)]
@@ -46,20 +48,22 @@ impl SystemPaths {
         }
     }
 
-    /// Whether /proc hides the processes of other users: the mount option `hidepid` hides them,
-    /// init too, from everyone but a group and those who may trace them
-    /// (Documentation/filesystems/proc.rst; fs/proc/base.c, `has_pid_permissions`).
+    /// Whether /proc hides the processes of other users. With the mount option `hidepid` it shows a
+    /// process only to a group and to those who may trace the process
+    /// (Documentation/filesystems/proc.rst; fs/proc/base.c, `has_pid_permissions`). Process 1,
+    /// init, is then missing.
     pub(crate) fn hides_processes(&self) -> bool {
         self.real && self.proc.join("self").exists() && !self.proc.join("1").exists()
     }
 
-    /// Whether kvmtop has the right to look into every process: what is refused then, a security
-    /// module refuses.
+    /// Whether kvmtop has the right to look into every process. If it is refused a process all the
+    /// same, a security module refuses it.
     pub(crate) fn may_trace_all(&self) -> bool {
-        // Of the calling thread: the first one may have given its rights up.
+        // Of the calling thread, since the process's first thread may have given its rights up.
         let status: Option<Status> =
             file::read_as(&self.proc.join("thread-self/status"), file::MAX_STATUS);
-        status.is_some_and(|status| status.capeff & LOOK_INTO_ALL == LOOK_INTO_ALL)
+        let wanted = CAP_SYS_PTRACE | CAP_DAC_READ_SEARCH;
+        status.is_some_and(|status| status.capeff & wanted == wanted)
     }
 
     /// The user who owns what system daemons write: root, or the user of a test for a tree of his
@@ -75,24 +79,5 @@ impl SystemPaths {
     /// `/proc/PID/NAME`.
     pub(crate) fn process(&self, pid: i32, name: &str) -> PathBuf {
         self.proc.join(pid.to_string()).join(name)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_initial_pid_namespace_is_known_by_its_inode() {
-        let root = tempfile::tempdir().unwrap();
-        let paths = SystemPaths::under(root.path());
-        assert!(!rights::in_own_pid_namespace(&paths.proc), "unknown");
-        let link = paths.proc.join("self/ns/pid");
-        std::fs::create_dir_all(link.parent().unwrap()).unwrap();
-        std::os::unix::fs::symlink("pid:[4026532999]", &link).unwrap();
-        assert!(rights::in_own_pid_namespace(&paths.proc));
-        std::fs::remove_file(&link).unwrap();
-        std::os::unix::fs::symlink("pid:[4026531836]", &link).unwrap();
-        assert!(!rights::in_own_pid_namespace(&paths.proc));
     }
 }

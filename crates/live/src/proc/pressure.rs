@@ -6,8 +6,9 @@ use procfs::{LoadAverage, parse_pressure_record};
 use sample::Pressure;
 use std::path::Path;
 
-/// Reads the host's files (`/proc/pressure/io`), or with the ending `.pressure` a cgroup's. `None`:
-/// a kernel without them, or one that has them switched off and so refuses to open them.
+/// Reads the files of a folder: the host's (`/proc/pressure/io`), or with the ending `.pressure`
+/// those of a cgroup. `None` if the kernel lacks the files, or refuses to open them because they
+/// are switched off.
 pub(crate) fn read(folder: &Path, ending: &str) -> Option<Pressure> {
     let cpu = read_text(&folder.join(format!("cpu{ending}")), 1024).ok()?;
     let io = read_text(&folder.join(format!("io{ending}")), 1024).ok()?;
@@ -27,8 +28,8 @@ pub(crate) fn load(proc: &Path) -> Option<u64> {
     Some((f64::from(load.one) * 100.0).round() as u64)
 }
 
-/// The mean of 10 seconds of a line, `some` or `full`, in hundredths. Line by line, because procfs'
-/// readers of whole files want `full` of CPUs, which Linux before 5.13 lacks.
+/// The mean of 10 seconds in hundredths, from the line of a kind, `some` or `full`. The readers
+/// that procfs has for whole files want the line `full` of CPUs too, which Linux before 5.13 lacks.
 fn mean(text: &str, kind: &str) -> Option<u64> {
     let line = text
         .lines()

@@ -13,7 +13,7 @@ const DEBUGFS_BUDGET: usize = 1400;
 /// The buffer and the limits that all readings of a tick share.
 #[derive(Debug)]
 pub(crate) struct ReadContext {
-    /// Files are read into this.
+    /// The buffer that files are read into.
     pub buf: Vec<u8>,
     /// Files are kept open below this descriptor.
     pub keep_below: i32,

@@ -1,10 +1,11 @@
 //! Reads files of a process that another program can hold back.
 //!
-//! `/proc/PID/cmdline` is memory of that process, `numa_maps` and `smaps_rollup` need the lock of
-//! its memory (`get_mm_cmdline` of `fs/proc/base.c`; `fs/proc/task_mmu.c`): whoever reads a page of
-//! a file whose server does not answer (FUSE, NFS) may hold that lock, and a change of the memory
-//! then keeps everybody else waiting. So a separate thread reads each file, and the tick continues
-//! without a thread that takes too long. Such a thread ends with the process at the latest.
+//! `/proc/PID/cmdline` is memory of that process, and `numa_maps` and `smaps_rollup` need the lock
+//! of its memory (`get_mm_cmdline` of `fs/proc/base.c`; `fs/proc/task_mmu.c`). A thread of the
+//! process may hold that lock while it reads a page of a file whose server does not answer (FUSE,
+//! NFS); once another thread wants to change the memory, all readers wait. So a separate thread
+//! reads each file, and the tick goes on without an answer that takes too long. A thread that waits
+//! ends with the process at the latest.
 
 use super::file::{self, FileError};
 use crate::user_slots::UserSlots;
@@ -43,7 +44,7 @@ impl<T> Default for Late<T> {
 }
 
 impl<T> Late<T> {
-    /// Whether a thread is at it.
+    /// Whether a thread still works on the answer.
     pub(crate) fn is_awaited(&self) -> bool {
         self.0.is_some()
     }
@@ -63,16 +64,16 @@ impl<T> Late<T> {
 }
 
 impl LateFile {
-    /// Returns the content once it was read. Starts a thread unless one reads already, and waits
-    /// for it a little.
+    /// Returns the content once it was read. Starts a thread unless one reads already, and waits a
+    /// little for the new thread.
     pub(crate) fn read(&mut self, files: &mut SlowFiles, file: SlowFile) -> Option<FileBytes> {
         if self.is_awaited() {
             return self.take();
         }
         self.0 = files.start(file);
-        let left = TICK_TIMEOUT.saturating_sub(files.waited);
+        let time_left = TICK_TIMEOUT.saturating_sub(files.waited);
         let begin = Instant::now();
-        let content = self.take_within(FILE_TIMEOUT.min(left));
+        let content = self.take_within(FILE_TIMEOUT.min(time_left));
         files.waited += begin.elapsed();
         content
     }
@@ -105,7 +106,7 @@ impl SlowFiles {
         uid: Option<u32>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<Receiver<T>> {
-        // A user that is not known shares the places of one.
+        // All users that are not known share the places of one user.
         self.slots.run(uid.unwrap_or(u32::MAX), "files", move || {
             // Dropping a capability is always permitted.
             let _ = keep(for_reading());

@@ -1,6 +1,7 @@
-//! Parsers of the texts of /proc/PID/task/TID: `stat`, `schedstat`, `sched`. Pure. They are read of
-//! each thread in each tick, into a buffer and from files kept open: procfs opens a file anew,
-//! takes twice the time, and knows no `sched`.
+//! Parsers of the texts of /proc/PID/task/TID: `stat`, `schedstat`, `sched`. Pure.
+//!
+//! kvmtop reads these files of each thread in each tick, so it keeps them open and reads into one
+//! buffer. The crate procfs opens a file anew, takes twice the time, and does not know `sched`.
 
 /// Nanoseconds of a clock tick as /proc counts them: `USER_HZ` is 100 on every architecture that
 /// runs KVM (include/asm-generic/param.h).
@@ -45,27 +46,28 @@ impl<'a> Stat<'a> {
         let mut fields = [0_u64; 44];
         let mut state = b'?';
         let rest = line.get(close + 1..)?;
-        let mut count = 3;
+        // The fields behind the name begin with field 3.
+        let mut number_of_field = 3;
         for word in rest
             .split(u8::is_ascii_whitespace)
             .filter(|w| !w.is_empty())
         {
-            let Some(slot) = fields.get_mut(count) else {
+            let Some(field) = fields.get_mut(number_of_field) else {
                 break;
             };
-            if count == 3 {
+            if number_of_field == 3 {
                 state = *word.first()?;
             } else {
                 // Negative fields (tpgid, nice, priority) are not used.
-                *slot = number(word).unwrap_or(0);
+                *field = number(word).unwrap_or(0);
             }
-            count += 1;
+            number_of_field += 1;
         }
         // All fields up to the start time exist since Linux 2.6.
-        if count <= 22 {
+        if number_of_field <= 22 {
             return None;
         }
-        let present = fields.get(..count)?;
+        let present = fields.get(..number_of_field)?;
         Some(Self {
             comm,
             state,
@@ -86,21 +88,21 @@ impl<'a> Stat<'a> {
     }
 }
 
-/// A field that the kernel may lack, or that is too large.
+/// A field as 32 bits; `None` where the kernel lacks it, or where it is too large.
 fn small_field(fields: &[u64], field: usize) -> Option<u32> {
     u32::try_from(*fields.get(field)?).ok()
 }
 
-/// A `schedstat` line: nanoseconds on a CPU, nanoseconds runnable but waiting, number of times it
-/// got a CPU (fs/proc/base.c, `proc_pid_schedstat`). A kernel without `CONFIG_SCHED_INFO` prints
-/// zeroes.
+/// A `schedstat` line: nanoseconds on a CPU, nanoseconds runnable but waiting, and how often the
+/// thread got a CPU (fs/proc/base.c, `proc_pid_schedstat`). A kernel without `CONFIG_SCHED_INFO`
+/// prints zeroes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SchedStat {
     /// Exact time on a CPU.
     pub run_ns: u64,
     /// Time in a run queue.
     pub wait_ns: u64,
-    /// Number of times it got a CPU.
+    /// How often the thread got a CPU.
     pub arrivals: u64,
 }
 
@@ -122,8 +124,8 @@ fn is_separator(c: char) -> bool {
     c == ':' || c.is_whitespace()
 }
 
-/// The value of a line `name: value` or `name value`, in files that the crate procfs does not read: `sched`,
-/// `fdinfo` and `cpu.stat`.
+/// The value of a line `name: value` or `name value`, in files that the crate procfs does not read:
+/// `sched`, `fdinfo` and `cpu.stat`.
 pub(crate) fn value<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     text.lines().find_map(|line| {
         let rest = line
@@ -140,7 +142,7 @@ pub(crate) fn count(text: &str, name: &str) -> Option<u64> {
 
 /// Decimal digits only.
 pub(crate) fn number(word: &[u8]) -> Option<u64> {
-    // The parser takes a plus sign.
+    // The parser of numbers would also take a plus sign.
     word.first().filter(|first| first.is_ascii_digit())?;
     std::str::from_utf8(word).ok()?.parse().ok()
 }

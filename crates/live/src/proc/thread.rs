@@ -30,20 +30,21 @@ pub(crate) struct LiveThread {
     pub comm: String,
     /// Times; `None` until read.
     pub times: Option<ThreadTimes>,
-    /// Where it runs.
+    /// Where the thread runs.
     pub place: Placement,
     /// Migrations between CPUs as of its last run: since its start, or since the first reading
     /// after a tick without one. `None` where unknown.
     pub migrations: Option<u64>,
-    /// Its state letter when last read.
+    /// The letter of its state when last read; `?` before.
     pub state: u8,
     stat: Option<OwnedFd>,
     schedstat: Option<OwnedFd>,
     sched: Option<OwnedFd>,
-    seen: Option<SchedStat>,
+    /// The line `schedstat` as last read.
+    last_schedstat: Option<SchedStat>,
     /// `se.nr_migrations` where the count begins; `None` after a tick without a reading.
     pub first_migrations: Option<u64>,
-    /// By which the engine knows it, once it has fired an event.
+    /// The key by which the engine knows this thread, once it has fired an event.
     pub life: Option<ThreadKey>,
 }
 
@@ -69,7 +70,7 @@ impl LiveThread {
         task: impl AsFd,
         reader: &mut ReadContext,
     ) -> Result<(), FileError> {
-        let now = match read_kept(
+        let schedstat = match read_kept(
             task.as_fd(),
             (self.tid, "schedstat"),
             &mut self.schedstat,
@@ -77,20 +78,20 @@ impl LiveThread {
             &mut reader.buf,
         ) {
             Ok(line) => SchedStat::parse(line),
-            Err(FileError::Gone) if self.times.is_some() && self.seen.is_some() => {
+            Err(FileError::Gone) if self.times.is_some() && self.last_schedstat.is_some() => {
                 return Err(FileError::Gone);
             }
             Err(_) => None,
         };
-        let ran = now.is_none() || now != self.seen || self.runs();
+        let ran = schedstat.is_none() || schedstat != self.last_schedstat || self.runs();
         if ran {
-            // What cannot be read is not known: the figures of the last reading would look like a
-            // thread at rest.
-            self.read_stat(task.as_fd(), now, reader)
+            // If `stat` cannot be read, the times are unknown: those of the last reading would look
+            // like a thread at rest.
+            self.read_stat(task.as_fd(), schedstat, reader)
                 .inspect_err(|_| self.times = None)?;
             self.read_switches(task.as_fd(), reader);
         }
-        self.seen = now;
+        self.last_schedstat = schedstat;
         self.read_affinity(ran, reader);
         Ok(())
     }
@@ -104,7 +105,7 @@ impl LiveThread {
     fn read_stat(
         &mut self,
         task: impl AsFd,
-        now: Option<SchedStat>,
+        schedstat: Option<SchedStat>,
         reader: &mut ReadContext,
     ) -> Result<(), FileError> {
         let line = read_kept(
@@ -115,7 +116,7 @@ impl LiveThread {
             &mut reader.buf,
         )?;
         let stat = Stat::parse(line).ok_or(FileError::Gone)?;
-        // A file that is not kept open may be another thread's by now, one that got the same id.
+        // A file that is not kept open may belong to a later thread with the same id by now.
         if self.state != b'?' && self.start_ticks != stat.start_ticks {
             return Err(FileError::Gone);
         }
@@ -128,8 +129,8 @@ impl LiveThread {
             user_ns: stat.user_ticks.saturating_mul(TICK_NS),
             system_ns: stat.system_ticks.saturating_mul(TICK_NS),
             guest_ns: stat.guest_ticks.saturating_mul(TICK_NS),
-            run_ns: now.map(|s| s.run_ns),
-            wait_ns: now.map(|s| s.wait_ns),
+            run_ns: schedstat.map(|s| s.run_ns),
+            wait_ns: schedstat.map(|s| s.wait_ns),
             ..ThreadTimes::default()
         });
         self.place.cpu = stat.cpu;
@@ -140,10 +141,10 @@ impl LiveThread {
     fn read_switches(&mut self, task: impl AsFd, reader: &mut ReadContext) {
         self.migrations = None;
         let first = self.first_migrations.take();
-        let Some(left) = reader.sched_budget.checked_sub(1) else {
+        let Some(budget_left) = reader.sched_budget.checked_sub(1) else {
             return;
         };
-        reader.sched_budget = left;
+        reader.sched_budget = budget_left;
         // Some kernels before 6.15 lack the file (without `CONFIG_SCHED_DEBUG`).
         let text = read_kept(
             task,
@@ -160,14 +161,14 @@ impl LiveThread {
         self.first_migrations = first.or(migrations);
         self.migrations = migrations
             .zip(self.first_migrations)
-            .map(|(n, f)| n.saturating_sub(f));
+            .map(|(now, first)| now.saturating_sub(first));
         if let Some(times) = &mut self.times {
             times.voluntary = count(&text, "nr_voluntary_switches");
             times.involuntary = count(&text, "nr_involuntary_switches");
         }
     }
 
-    /// Reads the affinity of a thread that runs, and now and then that of one that does not.
+    /// Reads the affinity; of a thread that does not run, every [`AFFINITY_TICKS`] ticks only.
     pub(super) fn read_affinity(&mut self, runs: bool, reader: &ReadContext) {
         let turn = reader.tick.wrapping_add(self.tid.unsigned_abs());
         if !runs && !turn.is_multiple_of(AFFINITY_TICKS) && self.place.affinity.is_some() {
@@ -190,7 +191,7 @@ pub(crate) fn start_of(paths: &SystemPaths, pid: i32) -> Option<u64> {
     Some(Stat::parse(&line)?.start_ticks)
 }
 
-/// The CPUs a thread may run on. The system call costs a twentieth of reading `status`.
+/// The CPUs that a thread may run on. This system call costs a twentieth of reading `status`.
 #[allow(
     unsafe_code,
     reason = "rustix's sched_getaffinity knows 1024 CPUs at most"
@@ -207,12 +208,12 @@ fn affinity_of(tid: i32) -> Option<CpuSet> {
             words.as_mut_ptr(),
         )
     };
-    // The kernel returns how many bytes it wrote: as many as its CPUs need.
-    let used = usize::try_from(written)
+    // The call returns how many bytes the kernel wrote: as many as its CPUs need.
+    let used_words = usize::try_from(written)
         .ok()
         .filter(|n| *n > 0)?
         .div_ceil(8);
-    Some(CpuSet::of_words(words.get(..used)?))
+    Some(CpuSet::of_words(words.get(..used_words)?))
 }
 
 #[cfg(test)]

@@ -32,8 +32,12 @@ fn clock_of(pid: i32) -> Option<u64> {
         return None;
     }
     let seconds = u64::try_from(time.tv_sec).ok()?;
-    let rest = u64::try_from(time.tv_nsec).ok()?;
-    Some(seconds.wrapping_mul(1_000_000_000).wrapping_add(rest))
+    let nanoseconds = u64::try_from(time.tv_nsec).ok()?;
+    Some(
+        seconds
+            .wrapping_mul(1_000_000_000)
+            .wrapping_add(nanoseconds),
+    )
 }
 
 /// The threads of one process.
@@ -45,11 +49,15 @@ pub(crate) struct Threads {
     pub living: BTreeMap<i32, LiveThread>,
     /// Threads that the last reading found gone.
     pub gone: Vec<LiveThread>,
+    /// The folder /proc/PID/task.
     task: OwnedFd,
+    /// See [`clock_of`]: as last read.
     clock: Option<u64>,
+    /// The links of the folder as last read.
     links: i64,
-    listed: u32,
-    /// Why its threads could not be read just now; that does not end them.
+    /// The tick in which the folder was last listed.
+    listed_tick: u32,
+    /// Why the threads could not be read just now; that does not end them.
     pub failure: Option<FileError>,
 }
 
@@ -85,7 +93,7 @@ impl Threads {
             task,
             clock: None,
             links: 0,
-            listed: 0,
+            listed_tick: 0,
             failure: None,
         };
         match (threads.read(reader), threads.failure) {
@@ -103,21 +111,21 @@ impl Threads {
     /// Reads all threads, including new ones; moves ended ones to `gone`.
     pub(crate) fn read(&mut self, reader: &mut ReadContext) -> Liveness {
         self.gone.clear();
-        let before = self.living.len();
+        let count_before = self.living.len();
         let task = self.task.as_fd();
         // Spread by PID, so that not all processes are listed in the same tick.
-        let due = reader.tick.wrapping_sub(self.listed)
+        let listing_is_due = reader.tick.wrapping_sub(self.listed_tick)
             >= RELIST_TICKS + self.pid.unsigned_abs() % RELIST_TICKS;
-        // Read before the threads: what runs meanwhile shows at the next reading.
+        // The clock is read before the threads: what runs meanwhile then shows at the next reading.
         let clock = if reader.paths.real {
             clock_of(self.pid)
         } else {
             None
         };
-        let stood =
+        let stood_still =
             clock.is_some() && clock == self.clock && !self.living.values().any(LiveThread::runs);
         self.clock = clock;
-        if stood && !due {
+        if stood_still && !listing_is_due {
             for thread in self.living.values_mut() {
                 thread.read_affinity(false, reader);
             }
@@ -126,14 +134,16 @@ impl Threads {
         self.gone.extend(take_where(&mut self.living, |_, t| {
             t.read(task, reader) == Err(FileError::Gone)
         }));
-        // A folder of threads has a link for each (fs/proc/base.c, `proc_task_getattr`), so one
-        // system call shows whether there are new ones. The number stays the same when a new thread
-        // replaces an ended one, but then one is gone.
+        // The folder has a link for each thread (fs/proc/base.c, `proc_task_getattr`), so one
+        // system call shows whether there are new threads. If a new thread replaced an ended one,
+        // the number of links is the same, but the number of known threads has fallen.
         let links =
             rustix::fs::fstat(&self.task).map_or(0, |s| i64::try_from(s.st_nlink).unwrap_or(0));
-        if links != self.links || links < 2 || self.living.len() != before || before == 0 || due {
+        let links_changed = links != self.links || links < 2;
+        let threads_changed = self.living.len() != count_before || count_before == 0;
+        if links_changed || threads_changed || listing_is_due {
             self.links = links;
-            self.listed = reader.tick;
+            self.listed_tick = reader.tick;
             self.failure = None;
             match self.list(reader) {
                 Ok(()) => {}
@@ -146,8 +156,8 @@ impl Threads {
         match self.living.get(&self.pid) {
             None if self.failure.is_some() => Liveness::Alive,
             None => Liveness::Ended,
-            // The leader may end before the others; when it is the last thread, the process waits
-            // to be reaped.
+            // The leader may end before the other threads. When it is the last thread, the process
+            // has ended and waits to be reaped.
             Some(leader) if matches!(leader.state, b'Z' | b'X') && self.living.len() == 1 => {
                 Liveness::Ended
             }
@@ -177,6 +187,7 @@ impl Threads {
         Liveness::Alive
     }
 
+    /// Lists the folder: adds new threads, and moves those that are not in it to `gone`.
     fn list(&mut self, reader: &mut ReadContext) -> Result<(), FileError> {
         let mut tids = Vec::with_capacity(self.living.len() + 8);
         file::list_numbers(&self.task, |tid, _| tids.push(tid))?;
