@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Time between two questions to libvirt for the state of one guest, besides its polls.
+/// Time between two questions to libvirt for the state of one guest, in addition to the polls.
 const STATE_PERIOD: Duration = Duration::from_secs(2);
 
 /// What names the devices of libvirt's guests.
@@ -28,7 +28,7 @@ pub enum MonitorUse {
     /// its monitor.
     #[default]
     OwnSocket,
-    /// Also those of all of libvirt's guests.
+    /// The QMP sockets of other guests, and through libvirt the monitors of libvirt's guests.
     ThroughLibvirt,
 }
 
@@ -37,14 +37,15 @@ pub enum MonitorUse {
 struct KnownGuest {
     domain: Option<Arc<GuestMetadata>>,
     monitor: GuestMonitor,
-    /// Whether libvirt was asked to look for it.
+    /// Whether libvirt was asked to look for the guest.
     sought: bool,
-    /// Whether its monitor is asked through libvirt.
+    /// Whether the guest's monitor is asked through libvirt.
     asks_through_libvirt: bool,
-    /// Whether what libvirt said of its state is old, and when it was last asked.
+    /// Whether to ask libvirt for the guest's state, because what it said is old.
     asks_state: bool,
+    /// When libvirt was last asked for the guest's state.
     state_asked: Option<Instant>,
-    /// Both together, as last handed over.
+    /// What libvirt and the monitor know together, as last handed over.
     metadata: Arc<GuestMetadata>,
 }
 
@@ -91,16 +92,16 @@ impl LibvirtAndQmp {
 
     /// Asks a guest's monitor through libvirt from now on, unless no monitor may be asked.
     pub fn ask_through_libvirt(&mut self, pid: i32) {
-        for ((of_guest, _), known) in &mut self.guests {
-            if *of_guest == pid {
+        for (guest, known) in &mut self.guests {
+            if guest.pid == pid {
                 known.asks_through_libvirt = true;
             }
         }
     }
 
     /// Whether libvirt's domain with the guest's UUID is this process. Any user's process may claim
-    /// any UUID: what a status file says counts, and without one a UUID that only one process has.
-    fn is_its_own(&self, guest: &WatchedGuest) -> bool {
+    /// any UUID, so a status file decides; without such a file, only one process may have the UUID.
+    fn has_own_uuid(&self, guest: &WatchedGuest) -> bool {
         guest
             .claim
             .unwrap_or_else(|| uuid(guest).is_none_or(|uuid| !self.ambiguous.contains(&uuid)))
@@ -119,24 +120,25 @@ impl LibvirtAndQmp {
             .guests
             .values()
             .filter_map(|guest| guest.monitor.failure());
-        let all = self.guests.len();
-        if let Some(first) = failures.next() {
+        let guest_count = self.guests.len();
+        if let Some(first_failure) = failures.next() {
             let failed = failures.count() + 1;
             return SourceStatus::degraded(
                 SourceId::Monitor,
                 format!(
-                    "{failed} of {all} guests returned no memory map; the first error: {first}"
+                    "{failed} of {guest_count} guests returned no memory map; the first error: \
+                        {first_failure}"
                 ),
                 "kvmtop names their devices from built-in tables",
             );
         }
         let unasked =
             |guest: &&KnownGuest| guest.domain.is_some() && guest.metadata.devices.is_none();
-        let guests = self.guests.values().filter(unasked).count();
+        let unasked_count = self.guests.values().filter(unasked).count();
         let mut status = SourceStatus::ok(SourceId::Monitor);
-        if guests > 0 && self.monitors == MonitorUse::OwnSocket {
+        if unasked_count > 0 && self.monitors == MonitorUse::OwnSocket {
             status.cause = Some(format!(
-                "built-in tables name the devices of {guests} of {all} guests"
+                "built-in tables name the devices of {unasked_count} of {guest_count} guests"
             ));
             status.fix = Some(ASK_THROUGH_LIBVIRT.into());
         }
@@ -152,9 +154,10 @@ impl LibvirtAndQmp {
             .filter_map(uuid)
             .filter(|uuid| !seen.insert(uuid.clone()))
             .collect();
-        let own = guests.iter().filter(|guest| self.is_its_own(guest));
+        let owners = guests.iter().filter(|guest| self.has_own_uuid(guest));
         self.libvirt.set_processes(
-            own.filter_map(|guest| Some((uuid(guest)?, guest.pid)))
+            owners
+                .filter_map(|guest| Some((uuid(guest)?, guest.pid)))
                 .collect(),
         );
         self.guests.retain(|key, _| alive.contains(key));
@@ -164,9 +167,9 @@ impl LibvirtAndQmp {
     /// changed.
     pub fn metadata(&mut self, guest: &WatchedGuest) -> Arc<GuestMetadata> {
         let now = Instant::now();
-        let its_own = self.is_its_own(guest);
+        let has_own_uuid = self.has_own_uuid(guest);
         // A name proves nothing: another program may have given the same name to one of its guests.
-        let uuid = if its_own { uuid(guest) } else { None };
+        let uuid = if has_own_uuid { uuid(guest) } else { None };
         let domain = uuid.as_ref().and_then(|uuid| self.libvirt.domain(uuid));
         let known = self.guests.entry(guest.key()).or_default();
         known.monitor.is_watched = self.is_watched;
@@ -181,19 +184,20 @@ impl LibvirtAndQmp {
             {
                 MonitorRoute::Libvirt(&self.libvirt, uuid)
             }
-            // The monitor socket of a libvirt guest serves libvirt alone. libvirt may still find it
-            // by its UUID.
+            // The monitor socket of a libvirt guest serves libvirt alone.
             (Some(_), Some(_)) => MonitorRoute::Closed,
+            // libvirt may still find the guest by its UUID.
             (None, Some(_)) if !self.libvirt.answered() => MonitorRoute::Closed,
             _ => MonitorRoute::Own,
         };
         if let (Some(domain), Some(uuid)) = (&domain, &uuid) {
-            known.asks_state |= guest.turned || !guest.quiet && domain.stop().is_some();
+            known.asks_state |= guest.turned || (!guest.quiet && domain.stop().is_some());
             let is_due = known
                 .state_asked
                 .is_none_or(|asked| now.saturating_duration_since(asked) >= STATE_PERIOD);
             if known.asks_state && is_due {
-                (known.asks_state, known.state_asked) = (false, Some(now));
+                known.asks_state = false;
+                known.state_asked = Some(now);
                 self.libvirt.look_at_state(uuid);
             }
         }
@@ -211,7 +215,7 @@ impl LibvirtAndQmp {
         known.metadata.clone()
     }
 
-    /// The status of both.
+    /// The status of libvirt and of the monitors.
     pub fn status(&self) -> Vec<SourceStatus> {
         vec![self.libvirt.status(Instant::now()), self.monitor_status()]
     }

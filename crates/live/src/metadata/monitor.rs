@@ -17,18 +17,23 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Pauses between two `info mtree -f`. The command runs under QEMU's big lock, so it is sent less
 /// and less often: a guest programs its BARs some time after its start, and rarely later.
 const MAP_PAUSES: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(3600));
-/// A guest whose vCPUs began or ceased to run is asked this soon after its last figures: the state
-/// comes with them.
+/// A guest whose vCPUs began or ceased to run is asked for figures this soon after the last ones:
+/// its state comes with them.
 const STATE_PERIOD: Duration = Duration::from_secs(2);
-/// Ticks, at which questions are asked, come some milliseconds early or late.
+/// Questions are asked at ticks, which come some milliseconds early or late.
 const TICK_SLACK: Duration = Duration::from_millis(100);
 /// The longest pause between readings of figures that fail.
 const MAX_FIGURES_PAUSE: Duration = Duration::from_secs(600);
 
+/// An answer to come, and when it was asked for.
+struct PendingAnswer<T> {
+    reply: QmpReply<T>,
+    asked: Instant,
+}
+
 /// A question that is repeated.
 struct Query<T> {
-    /// The answer to come, and when it was asked for.
-    pending: Option<(QmpReply<T>, Instant)>,
+    pending: Option<PendingAnswer<T>>,
     /// When to ask again; `None`: at once.
     next: Option<Instant>,
     backoff: Backoff,
@@ -51,7 +56,7 @@ impl<T> Query<T> {
 
     /// Keeps the answer to come, if the question could be asked.
     fn ask(&mut self, reply: Option<QmpReply<T>>, now: Instant, pauses: (Duration, Duration)) {
-        self.pending = reply.map(|reply| (reply, now));
+        self.pending = reply.map(|reply| PendingAnswer { reply, asked: now });
         if self.pending.is_some() {
             self.next = Some(now + self.backoff.next(pauses));
         }
@@ -59,7 +64,7 @@ impl<T> Query<T> {
 
     /// The answer, once, or a sentence with the reason for its absence.
     fn answer(&mut self, now: Instant) -> Option<Result<T, String>> {
-        let (reply, asked) = self.pending.as_ref()?;
+        let PendingAnswer { reply, asked } = self.pending.as_ref()?;
         let answer = match reply.try_recv() {
             Ok(answer) => answer,
             Err(TryRecvError::Empty) if now.saturating_duration_since(*asked) < ANSWER_TIMEOUT => {
@@ -78,7 +83,7 @@ pub(super) enum MonitorRoute<'a> {
     Libvirt(&'a Libvirt, &'a str),
     /// The guest's own QMP socket.
     Own,
-    /// None: nobody wants it, or the way is not known so far.
+    /// The monitor is not asked: nobody wants that, or the way is not known so far.
     Closed,
 }
 
@@ -92,12 +97,13 @@ pub(super) struct GuestMonitor {
     /// The reason for a missing memory map.
     failure: Option<String>,
     figures: Query<MonitorFigures>,
-    /// Its last answer.
-    last: Option<MonitorFigures>,
+    /// The last figures; `None` after a failure.
+    last_figures: Option<MonitorFigures>,
+    /// What the devices did between the last two figures.
     activity: DeviceActivity,
-    /// Whether it runs, as last said.
+    /// Whether the guest runs, as last said.
     reported: Option<ReportedState>,
-    /// Whether to ask for that soon.
+    /// Whether to ask soon whether the guest runs.
     asks_state: bool,
 }
 
@@ -120,7 +126,8 @@ impl GuestMonitor {
         self.failure.as_deref()
     }
 
-    /// Adds what the monitor said to what libvirt knows.
+    /// Adds what the monitor said to what libvirt knows. `is_libvirts`: libvirt knows the guest,
+    /// and so its state and what its devices did.
     pub(super) fn add_to(&self, known: &mut GuestMetadata, is_libvirts: bool) {
         known.devices.clone_from(&self.devices);
         if !is_libvirts {
@@ -134,17 +141,17 @@ impl GuestMonitor {
         let mut changed = false;
         match self.map.answer(now) {
             Some(Ok(map)) => {
-                (self.failure, self.devices) =
-                    (None, Some(Known::new(Arc::new(map), Origin::Monitor)));
+                self.failure = None;
+                self.devices = Some(Known::new(Arc::new(map), Origin::Monitor));
                 changed = true;
             }
             Some(Err(why)) => self.failure = Some(why),
             None => {}
         }
         let period = self.period();
-        let asked = self.figures.pending.as_ref().map(|(_, asked)| *asked);
+        let asked = self.figures.pending.as_ref().map(|pending| pending.asked);
         let is_old = self.figures.next.is_some_and(|next| now > next + period);
-        let expired = self.figures.pending.is_none() && self.last.is_some() && is_old;
+        let expired = self.figures.pending.is_none() && self.last_figures.is_some() && is_old;
         let mut answer = self.figures.answer(now);
         if answer.is_none() && expired {
             answer = Some(Err(String::new()));
@@ -156,13 +163,13 @@ impl GuestMonitor {
                 let pause = period.saturating_sub(TICK_SLACK);
                 self.figures.next = Some(asked.unwrap_or(now) + pause);
             }
-            let before = self.last.as_ref().map(|last| &last.devices);
+            let before = self.last_figures.as_ref().map(|last| &last.devices);
             self.activity = read
                 .as_mut()
                 .map(|read| read.devices.since(before))
                 .unwrap_or_default();
             self.reported = read.as_ref().map(|read| read.state.clone());
-            self.last = read;
+            self.last_figures = read;
             changed = true;
         }
         if guest.stopped {
@@ -199,8 +206,8 @@ impl GuestMonitor {
             };
             self.map.ask(reply, now, MAP_PAUSES);
         }
-        // Of its own guests libvirt knows the rest, and their monitors serve libvirt alone. The
-        // monitor of a guest with a map answers kvmtop.
+        // For its own guests libvirt knows the figures, and their monitors serve libvirt alone.
+        // Other monitors are asked for figures once they have given a map: they then answer kvmtop.
         if !matches!(route, MonitorRoute::Own) || guest.stopped {
             return;
         }
@@ -293,7 +300,7 @@ mod tests {
             monitor.is_watched = is_watched;
             let (send, reply) = sync_channel(1);
             let _ = send.send(Ok(answer(now, ReportedState::Running)));
-            monitor.figures.pending = Some((reply, now));
+            monitor.figures.pending = Some(PendingAnswer { reply, asked: now });
             // The answer comes a tick later.
             monitor.receive(&guest(), now + Duration::from_secs(1));
             let next = now + Duration::from_secs(seconds).saturating_sub(TICK_SLACK);

@@ -8,15 +8,20 @@ use sample::{
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Time between two readings of what a guest's disks and interfaces did. Each costs time of its
-/// monitor, which a manager such as Proxmox asks as well, so only what a screen shows is read more
-/// often.
+/// Time between two readings of what a guest's disks and interfaces did. A reading takes time of
+/// the guest's monitor, which a manager such as Proxmox asks as well: so the reading is more
+/// frequent only while a screen shows it.
 pub(crate) fn devices_period(is_watched: bool) -> Duration {
     Duration::from_secs(if is_watched { 2 } else { 5 })
 }
 
-/// A guest: PID and start of its process in ticks after boot.
-pub(super) type GuestProcessKey = (i32, u64);
+/// What identifies a guest: its process, and when that was started, as PIDs are used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct GuestProcessKey {
+    pub pid: i32,
+    /// Clock ticks after boot.
+    pub start_ticks: u64,
+}
 
 /// A guest that the collector sees in /proc.
 #[allow(clippy::struct_excessive_bools, reason = "each is a separate fact")]
@@ -24,39 +29,41 @@ pub(super) type GuestProcessKey = (i32, u64);
 pub struct WatchedGuest {
     /// Process id of the VMM.
     pub pid: i32,
-    /// Start of the process, clock ticks after boot: PID and start identify a guest.
+    /// Start of the process, clock ticks after boot.
     pub start_ticks: u64,
-    /// What is known of it so far; name, UUID and monitor socket are the keys to ask with.
+    /// What is known of the guest so far; sources are asked by its name, UUID and monitor socket.
     pub facts: Arc<DomainFacts>,
-    /// Whether its UUID is its own, by the status files of the system daemon: a command line may
-    /// say anything. `None`: no file that kvmtop can read has this UUID.
+    /// Whether the UUID is the guest's own, by the status files of libvirt's system daemon: a
+    /// command line may claim any UUID. `None`: no file that kvmtop can read has this UUID.
     pub claim: Option<bool>,
-    /// Whether its process is stopped (`SIGSTOP`): its monitor cannot answer.
+    /// Whether the process is stopped (`SIGSTOP`), so that the monitor cannot answer.
     pub stopped: bool,
-    /// Whether its vCPUs did nothing since the previous sample: it may be paused.
+    /// Whether the vCPUs did nothing since the previous sample: the guest may be paused.
     pub quiet: bool,
-    /// Whether they began or ceased to run since the sample before that: what was said of its state
-    /// is old.
+    /// Whether the vCPUs began or ceased to run since the sample before that: what sources said of
+    /// the guest's state is then old.
     pub turned: bool,
 }
 
 impl WatchedGuest {
-    /// Its process.
     pub(super) fn key(&self) -> GuestProcessKey {
-        (self.pid, self.start_ticks)
+        GuestProcessKey {
+            pid: self.pid,
+            start_ticks: self.start_ticks,
+        }
     }
 }
 
 /// What a source knows of one guest. `None` and empty: unknown.
 #[derive(Debug, Clone, Default)]
 pub struct GuestMetadata {
-    /// Whether it runs.
+    /// Whether the guest runs.
     pub state: Option<ReportedState>,
     /// The domain's XML.
     pub xml: Option<Known<Arc<DomainXml>>>,
     /// The text of the XML.
     pub xml_text: Option<Arc<str>>,
-    /// Whether libvirt keeps its definition when it ends.
+    /// Whether libvirt keeps the domain's definition when the guest ends.
     pub persistent: Option<bool>,
     /// The device of each port and address.
     pub devices: Option<Known<Arc<DeviceMap>>>,
@@ -69,12 +76,12 @@ pub struct GuestMetadata {
 pub enum ReportedState {
     /// Its vCPUs may run.
     Running,
-    /// They may not.
+    /// Its vCPUs may not run.
     Stopped(Stop),
 }
 
 impl ReportedState {
-    /// A guest that is stopped for this reason; one without a reason runs.
+    /// Stopped for this reason; running without a reason.
     pub(crate) fn stopped_for(reason: Option<StopReason>) -> Self {
         match reason {
             Some(reason) => Self::Stopped(Stop {
@@ -136,7 +143,7 @@ pub(super) struct DeviceCounters {
 }
 
 impl DeviceCounters {
-    /// The activity since an earlier reading. Jobs continue the ones of that reading.
+    /// The activity since an earlier reading, whose jobs are continued.
     pub(super) fn since(&mut self, before: Option<&Self>) -> DeviceActivity {
         let ns = before.map_or(0, |b| {
             self.at.saturating_duration_since(b.at).as_nanos() as u64

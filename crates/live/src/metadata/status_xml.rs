@@ -25,21 +25,30 @@ pub(crate) struct DomainStatus {
     /// The file's parsed content.
     pub xml: Arc<DomainXml>,
     pid: i32,
-    /// Inode and times of the file: one that was replaced or rewritten has others.
-    stamp: (u64, [i64; 4]),
+    stamp: FileStamp,
+}
+
+/// What tells a file from one that has replaced it, and from itself rewritten.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct FileStamp {
+    inode: u64,
+    modified_s: i64,
+    modified_ns: i64,
+    changed_s: i64,
+    changed_ns: i64,
 }
 
 impl DomainStatus {
-    /// Reads a file, unless it is the one that is `known`.
+    /// Reads a file, unless it is unchanged since it was read as `known`.
     fn read(path: &Path, owner: u32, known: Option<Arc<Self>>) -> io::Result<Arc<Self>> {
         let (file, meta) = open_owned(path, owner)?;
-        let times = [
-            meta.mtime(),
-            meta.mtime_nsec(),
-            meta.ctime(),
-            meta.ctime_nsec(),
-        ];
-        let stamp = (meta.ino(), times);
+        let stamp = FileStamp {
+            inode: meta.ino(),
+            modified_s: meta.mtime(),
+            modified_ns: meta.mtime_nsec(),
+            changed_s: meta.ctime(),
+            changed_ns: meta.ctime_nsec(),
+        };
         if let Some(known) = known.filter(|known| known.stamp == stamp) {
             return Ok(known);
         }
@@ -73,16 +82,16 @@ impl DomainStatus {
     /// When the file was last written, milliseconds since the epoch: the domain has been in its
     /// state since then at least.
     pub(crate) fn written_ms(&self) -> i64 {
-        let [seconds, nanoseconds, ..] = self.stamp.1;
-        seconds
+        self.stamp
+            .modified_s
             .saturating_mul(1000)
-            .saturating_add(nanoseconds / 1_000_000)
+            .saturating_add(self.stamp.modified_ns / 1_000_000)
     }
 }
 
-/// Why libvirt paused a domain, by its number and with its word (`virDomainPausedReason`,
-/// `src/conf/domain_conf.c`). After an error of KVM, for which it has no word, it says `unknown`;
-/// in post-copy the guest runs on the other host.
+/// Why libvirt paused a domain: the index is libvirt's number of the reason, and the text its word
+/// (`virDomainPausedReason`, `src/conf/domain_conf.c`). For an error of KVM libvirt has no word and
+/// says `unknown`; in post-copy the guest runs on the other host.
 pub(super) const PAUSES: [(&str, StopReason); 15] = [
     ("unknown", StopReason::Unknown),
     ("user", StopReason::User),
@@ -123,8 +132,8 @@ impl StatusFiles {
         }
     }
 
-    /// Reads a guest's file again: its vCPUs began or ceased to run. Files that are not known wait
-    /// for the next check.
+    /// Reads a guest's file again, because its vCPUs began or ceased to run. A file that is not
+    /// known waits for the next check.
     pub(crate) fn reread(&mut self, name: &str) {
         let Some(known) = self.by_name.get(name) else {
             return;

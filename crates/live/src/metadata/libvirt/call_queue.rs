@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 pub(super) const MAX_THREADS: usize = 8;
 /// Deadline for one answer; after it, another thread takes over the remaining guests.
 const DEADLINE: Duration = Duration::from_secs(1);
-/// A guest that takes longer hangs.
+/// A guest that takes longer to answer is said to hang.
 pub(super) const HANG_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A query to a guest.
 pub(super) enum GuestQuestion {
-    /// Whether it runs, and the counters of its disks and network cards.
+    /// Whether the guest runs, and the counters of its disks and network cards.
     Devices,
     /// The device of each port and address, by a monitor command (HMP).
     MemoryMap(SyncSender<MonitorReply>),
@@ -28,10 +28,10 @@ pub(super) enum GuestQuestion {
 pub(super) struct CallQueue {
     /// Each question of a guest once.
     waiting: VecDeque<(String, GuestQuestion)>,
-    /// The guests that are being asked, and since when.
+    /// The guests that are being asked, each with the time of the question.
     running: HashMap<String, Instant>,
-    /// The guests whose process was stopped or waited for storage whenever it was their turn, and
-    /// since when.
+    /// The guests whose process was stopped or waited for storage whenever it was their turn, each
+    /// with the time of the first such turn.
     blocked: HashMap<String, Instant>,
 }
 
@@ -76,8 +76,9 @@ impl CallQueue {
 
     /// Guests that do not answer.
     pub fn silent(&self, now: Instant) -> impl Iterator<Item = &String> {
-        let all = self.running.iter().chain(&self.blocked);
-        all.filter(move |(_, since)| now.saturating_duration_since(**since) > HANG_TIMEOUT)
+        let unanswered = self.running.iter().chain(&self.blocked);
+        unanswered
+            .filter(move |(_, since)| now.saturating_duration_since(**since) > HANG_TIMEOUT)
             .map(|(uuid, _)| uuid)
     }
 
@@ -89,7 +90,7 @@ impl CallQueue {
             .count()
     }
 
-    /// Whether questions wait.
+    /// Whether a question waits for a guest that is not being asked.
     pub fn is_waiting(&self) -> bool {
         self.waiting
             .iter()

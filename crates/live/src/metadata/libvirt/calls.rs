@@ -2,8 +2,8 @@
 //!
 //! libvirt waits for the answer as long as QEMU takes: forever for a QEMU that is stopped or whose
 //! storage hangs, even with the no-wait flags, which concern other jobs of the domain. So each call
-//! is about one guest, and a thread that waits too long leaves only its guest out; it continues
-//! when QEMU does. Guests that are known to hang are left out.
+//! is about one guest, and only that guest is left out while its thread waits. The thread continues
+//! when QEMU does. Guests that are known to hang are not asked.
 
 use super::call_queue::{GuestQuestion, MAX_THREADS};
 use super::connection::LibvirtConnection;
@@ -19,20 +19,20 @@ use std::time::Instant;
 /// Starts another thread if questions wait and all threads are late.
 pub(super) fn serve_waiting(shared: &Arc<Shared>, uri: &str) {
     let mut state = shared.lock();
-    let all_late =
-        state.threads < MAX_THREADS && state.queue.stuck(Instant::now()) == state.threads;
-    if all_late && state.queue.is_waiting() {
+    let may_start = state.threads < MAX_THREADS;
+    let are_all_late = state.queue.stuck(Instant::now()) == state.threads;
+    if may_start && are_all_late && state.queue.is_waiting() {
         let of_thread = shared.clone();
         let mut connection = LibvirtConnection::new(uri.to_owned());
         let started = std::thread::Builder::new()
             .name("libvirt-guest".into())
             .spawn(move || work(&of_thread, &mut connection));
-        // Without a thread the questions wait for one that is late.
+        // If no thread could be started, the questions wait until a late thread is free again.
         state.threads += usize::from(started.is_ok());
     }
 }
 
-/// Puts the questions that wait.
+/// Puts the questions that wait, one after the other, until none is left.
 fn work(shared: &Shared, connection: &mut LibvirtConnection) {
     loop {
         let mut state = shared.lock();
@@ -81,7 +81,7 @@ fn answer(
                 .get(uuid)
                 .and_then(|domain| domain.xml_text.clone());
             let is_copied = xml.is_some_and(|xml| xml.contains("<mirror "));
-            let Some((now, read)) = connection.devices(uuid, is_copied) else {
+            let Some((reported, counters)) = connection.devices(uuid, is_copied) else {
                 return;
             };
             let mut state = shared.lock();
@@ -91,10 +91,10 @@ fn answer(
             let Some(domain) = domains.get_mut(uuid).map(Arc::make_mut) else {
                 return;
             };
-            domain.state = Some(now);
-            if let Some(mut read) = read {
-                domain.activity = read.since(devices.get(uuid));
-                devices.insert(uuid.to_owned(), read);
+            domain.state = Some(reported);
+            if let Some(mut counters) = counters {
+                domain.activity = counters.since(devices.get(uuid));
+                devices.insert(uuid.to_owned(), counters);
             }
         }
         GuestQuestion::MemoryMap(reply) => {

@@ -17,7 +17,7 @@ use virt::sys;
 /// At most this many domains of one host are read.
 const MAX_DOMAINS: usize = 4096;
 
-/// A connection that opens itself, and reopens after the daemon was away.
+/// A connection that is opened when it is used, and again after the daemon was away.
 pub struct LibvirtConnection {
     uri: String,
     read_only: Option<Connect>,
@@ -41,13 +41,13 @@ impl LibvirtConnection {
             .open()
             .and_then(|connect| connect.list_all_domains(active));
         let list = list.map_err(|e| failure::from_error(&self.uri, &e))?;
-        // A domain may end between the list and the call.
+        // A domain that has ended since the list was made is left out.
         Ok(list.iter().take(MAX_DOMAINS).filter_map(polled).collect())
     }
 
-    /// Whether a domain runs, with the disks that failed; and the counters of its disks and
-    /// interfaces, its balloon and its jobs. `is_copied`: its XML has a disk that is copied, whose
-    /// job is asked for.
+    /// Whether a domain runs, and which disks failed; and the counters of its disks and interfaces,
+    /// its balloon and its jobs. `is_copied`: its XML has a disk that is being copied, so its disks
+    /// are asked for their jobs.
     pub fn devices(
         &mut self,
         uuid: &str,
@@ -100,10 +100,10 @@ fn reported_state(domain: &Domain) -> ReportedState {
 fn counters(domain: &Domain, is_copied: bool) -> Option<DeviceCounters> {
     let read = unwrapped::device_stats(domain)?;
     let at = Instant::now();
-    let step = state::migration_status(domain);
+    let migration_step = state::migration_status(domain);
     let disks = stats::disks(&read);
     let mut jobs = Vec::new();
-    jobs.extend(unwrapped::job(domain).map(|stats| jobs::of_domain(&stats, step)));
+    jobs.extend(unwrapped::job(domain).map(|stats| jobs::of_domain(&stats, migration_step)));
     if is_copied {
         for disk in &disks {
             jobs.extend(
@@ -122,6 +122,7 @@ fn counters(domain: &Domain, is_copied: bool) -> Option<DeviceCounters> {
     })
 }
 
+/// What a poll says of a domain, with its UUID.
 fn polled(domain: &Domain) -> Option<(String, GuestMetadata)> {
     let uuid = domain.uuid_string().ok()?;
     let known = GuestMetadata {
@@ -186,9 +187,9 @@ mod tests {
             .domains()
             .expect_err("no connection");
         assert!(
-            failed.0.starts_with("libvirt at nonsense:/// "),
+            failed.cause.starts_with("libvirt at nonsense:/// "),
             "{}",
-            failed.0
+            failed.cause
         );
     }
 }

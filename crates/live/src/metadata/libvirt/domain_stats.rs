@@ -11,38 +11,40 @@ pub type Stats = BTreeMap<String, String>;
 /// At most this many entries of one kind are read: a reply is not trusted.
 const MAX_ENTRIES: u64 = 4096;
 
-/// Block devices. One without all of its counters is left out: it is not idle, its activity is
-/// unknown, as while libvirt works on the domain for another client (`qemuDomainGetStatsBlock` in
-/// `src/qemu/qemu_driver.c`).
+/// Block devices. A device that lacks a counter is left out, since what it does is unknown, not
+/// nothing: so it is while libvirt works on the domain for another client
+/// (`qemuDomainGetStatsBlock` in `src/qemu/qemu_driver.c`).
 pub fn disks(stats: &Stats) -> Vec<DiskSample> {
-    let disks = group(stats, "block").filter_map(|at| {
+    let disks = group(stats, "block").filter_map(|entry| {
         Some(DiskSample {
-            name: at.text("name")?,
-            read_ops: at.number("rd.reqs")?,
-            write_ops: at.number("wr.reqs")?,
-            read_bytes: at.number("rd.bytes")?,
-            write_bytes: at.number("wr.bytes")?,
-            read_ns: at.number("rd.times"),
-            write_ns: at.number("wr.times"),
-            flush_ops: at.number("fl.reqs"),
-            flush_ns: at.number("fl.times"),
+            name: entry.text("name")?,
+            read_ops: entry.number("rd.reqs")?,
+            write_ops: entry.number("wr.reqs")?,
+            read_bytes: entry.number("rd.bytes")?,
+            write_bytes: entry.number("wr.bytes")?,
+            read_ns: entry.number("rd.times"),
+            write_ns: entry.number("wr.times"),
+            flush_ops: entry.number("fl.reqs"),
+            flush_ns: entry.number("fl.times"),
             failed_ops: None,
         })
     });
     disks.collect()
 }
 
-/// Network interfaces, as [`disks`].
+/// Network interfaces. One that lacks a counter is left out, as by [`disks`].
 pub fn nics(stats: &Stats) -> Vec<NicSample> {
-    let nics = group(stats, "net").filter_map(|at| {
+    let nics = group(stats, "net").filter_map(|entry| {
         Some(NicSample {
-            name: at.text("name")?,
-            rx_bytes: at.number("rx.bytes")?,
-            tx_bytes: at.number("tx.bytes")?,
-            rx_packets: at.number("rx.pkts")?,
-            tx_packets: at.number("tx.pkts")?,
-            drops: at.number("rx.drop")?.saturating_add(at.number("tx.drop")?),
-            rx_drops: at.number("rx.drop"),
+            name: entry.text("name")?,
+            rx_bytes: entry.number("rx.bytes")?,
+            tx_bytes: entry.number("tx.bytes")?,
+            rx_packets: entry.number("rx.pkts")?,
+            tx_packets: entry.number("tx.pkts")?,
+            drops: entry
+                .number("rx.drop")?
+                .saturating_add(entry.number("tx.drop")?),
+            rx_drops: entry.number("rx.drop"),
         })
     });
     nics.collect()
@@ -70,8 +72,7 @@ pub fn memory_in_guest(stats: &Stats) -> Option<MemoryInGuest> {
     })
 }
 
-/// A number; `None` for a text, and for a negative number, which is what libvirt means by -1:
-/// missing.
+/// A number; `None` for a text, and for a negative number: by -1 libvirt says that it is missing.
 pub fn number(stats: &Stats, name: &str) -> Option<u64> {
     stats.get(name)?.parse().ok()
 }
@@ -81,6 +82,7 @@ fn bytes(stats: &Stats, name: &str) -> Option<u64> {
     number(stats, name)?.checked_mul(1024)
 }
 
+/// How many entries a group has, by its figure `count`.
 fn count(stats: &Stats, name: &str) -> u64 {
     number(stats, name).unwrap_or(0).min(MAX_ENTRIES)
 }
@@ -102,6 +104,7 @@ impl StatsEntry<'_> {
     }
 }
 
+/// The entries of a group, such as `block.0` and `block.1`.
 fn group<'a>(stats: &'a Stats, name: &'a str) -> impl Iterator<Item = StatsEntry<'a>> {
     (0..count(stats, &format!("{name}.count"))).map(move |i| StatsEntry {
         stats,

@@ -5,34 +5,38 @@ use super::connection::sentence;
 use kvm::shell_quoted;
 use virt::error::Error;
 
-/// Brings back a daemon that is stopped, hangs, or runs without its socket; `start` would do
-/// nothing for the last two.
+/// Brings back a daemon that is stopped, hangs, or runs without its socket. `systemctl start` would
+/// do nothing about a daemon that hangs or lacks its socket.
 pub const RESTART: &str = "`systemctl restart libvirtd` (or virtqemud.socket); its guests go on \
     running";
 
-/// Cause and fix of a failure.
-pub type LibvirtFailure = (String, String);
+/// Why libvirt cannot be used, and what to do.
+#[derive(Debug)]
+pub struct LibvirtFailure {
+    pub cause: String,
+    pub fix: String,
+}
 
 /// No daemon listens on this host.
 pub fn absent() -> LibvirtFailure {
-    (
-        "libvirt is not used: no libvirt daemon listens in /run/libvirt".into(),
-        format!("if libvirt runs the guests here: {RESTART}"),
-    )
+    LibvirtFailure {
+        cause: "libvirt is not used: no libvirt daemon listens in /run/libvirt".into(),
+        fix: format!("if libvirt runs the guests here: {RESTART}"),
+    }
 }
 
 /// The client library cannot be used.
 pub fn without_library(why: &str) -> LibvirtFailure {
-    (
-        format!("libvirt is not used: {why}"),
-        "if libvirt runs the guests here, install its client library: libvirt0 on Debian and \
-         Ubuntu, libvirt-libs on Fedora"
+    LibvirtFailure {
+        cause: format!("libvirt is not used: {why}"),
+        fix: "if libvirt runs the guests here, install its client library: libvirt0 on Debian and \
+              Ubuntu, libvirt-libs on Fedora"
             .into(),
-    )
+    }
 }
 
-/// What libvirt and the system say, in English as kvmtop sets no locale, to somebody who may not
-/// connect. libvirt asks polkit over the system's bus.
+/// Words in the messages of libvirt and of the system to somebody who may not connect. Messages are
+/// in English, as kvmtop sets no locale. libvirt asks polkit over the system's bus.
 const REFUSALS: [&str; 6] = [
     "denied",
     "forbidden",
@@ -42,22 +46,23 @@ const REFUSALS: [&str; 6] = [
     "polkit",
 ];
 
-/// A call failed.
+/// A call to the daemon failed.
 pub fn from_error(uri: &str, error: &Error) -> LibvirtFailure {
     explain(uri, &sentence(error))
 }
 
 fn explain(uri: &str, message: &str) -> LibvirtFailure {
     let user = rustix::process::geteuid().as_raw();
-    let (cause, fix) = if REFUSALS.into_iter().any(|part| message.contains(part)) {
+    let is_refused = REFUSALS.into_iter().any(|part| message.contains(part));
+    let has_no_socket =
+        message.contains("connect socket") && message.contains("No such file or directory");
+    let (cause, fix) = if is_refused {
         let fix = format!(
             "run kvmtop as root, or add its user to the group libvirt and log in again: \
              `usermod -aG libvirt \"$(id -un {user})\"`"
         );
         (format!("runs but refuses kvmtop as user {user}"), fix)
-    } else if message.contains("connect socket") && message.contains("No such file or directory")
-        || message.contains("Connection refused")
-    {
+    } else if has_no_socket || message.contains("Connection refused") {
         ("is stopped".into(), RESTART.into())
     } else {
         let list = format!("virsh -r -c {} list", shell_quoted(uri));
@@ -66,7 +71,10 @@ fn explain(uri: &str, message: &str) -> LibvirtFailure {
             format!("{list} tells whether others are answered; or name another with --libvirt-uri"),
         )
     };
-    (format!("libvirt at {uri} {cause}: {message}"), fix)
+    LibvirtFailure {
+        cause: format!("libvirt at {uri} {cause}: {message}"),
+        fix,
+    }
 }
 
 #[cfg(test)]
@@ -114,17 +122,19 @@ mod tests {
         for (message, cause, fix) in cases {
             let said = explain("qemu:///system", &message);
             assert!(
-                said.0.contains(cause) && said.0.contains(&message),
+                said.cause.contains(cause) && said.cause.contains(&message),
                 "{said:?}"
             );
-            assert!(said.1.contains(fix), "{said:?}");
+            assert!(said.fix.contains(fix), "{said:?}");
         }
         let hostile = explain("x'; reboot #", "");
         assert!(
-            hostile.1.starts_with(r"virsh -r -c 'x'\''; reboot #' list"),
+            hostile
+                .fix
+                .starts_with(r"virsh -r -c 'x'\''; reboot #' list"),
             "{}",
-            hostile.1
+            hostile.fix
         );
-        assert!(absent().1.contains("if libvirt runs the guests here"));
+        assert!(absent().fix.contains("if libvirt runs the guests here"));
     }
 }

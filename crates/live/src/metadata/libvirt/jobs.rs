@@ -1,12 +1,13 @@
-//! Jobs as libvirt reports them. What it reports only on a writable connection is unknown: the
-//! downtime limit, the bandwidth and the capabilities of a migration. It names no stream and no
-//! commit that does not reach the top.
+//! Jobs as libvirt reports them. Of a migration the downtime limit, the bandwidth and the
+//! capabilities are unknown, as libvirt reports them only on a writable connection. libvirt reports
+//! no stream, and no commit that does not reach the top of the chain of images.
 
 use super::domain_stats::{Stats, number};
 use sample::{Job, JobKind};
 use virt::sys::virDomainBlockJobInfo;
 
-/// From the parameters of `virDomainGetJobStats`. `status`: the step of a migration.
+/// The job of a whole domain, from the parameters of `virDomainGetJobStats`. `status`: the step of
+/// a migration.
 pub(super) fn of_domain(stats: &Stats, status: &str) -> Job {
     let kind = match number(stats, "operation") {
         Some(2 | 6) => JobKind::Save,
@@ -16,7 +17,7 @@ pub(super) fn of_domain(stats: &Stats, status: &str) -> Job {
         _ => JobKind::Other,
     };
     // A migration may copy disks as well; whether it converges depends on the memory.
-    let part = if number(stats, "memory_total").is_some_and(|all| all > 0) {
+    let prefix = if number(stats, "memory_total").is_some_and(|all| all > 0) {
         "memory"
     } else {
         "disk"
@@ -36,10 +37,10 @@ pub(super) fn of_domain(stats: &Stats, status: &str) -> Job {
         }
         .into(),
         elapsed_ns: nanoseconds(stats, "time_elapsed"),
-        done: number(stats, &format!("{part}_processed")),
-        total: number(stats, &format!("{part}_total")),
-        remaining: number(stats, &format!("{part}_remaining")),
-        rate: number(stats, &format!("{part}_bps")),
+        done: number(stats, &format!("{prefix}_processed")),
+        total: number(stats, &format!("{prefix}_total")),
+        remaining: number(stats, &format!("{prefix}_remaining")),
+        rate: number(stats, &format!("{prefix}_bps")),
         rounds,
         dirtied: dirtied
             .and_then(|pages| pages.checked_mul(number(stats, "memory_page_size").unwrap_or(4096))),
@@ -54,7 +55,7 @@ fn nanoseconds(stats: &Stats, name: &str) -> Option<u64> {
     number(stats, name)?.checked_mul(1_000_000)
 }
 
-/// From `virDomainGetBlockJobInfo`.
+/// The job of a disk, from `virDomainGetBlockJobInfo`.
 pub(super) fn of_disk(name: &str, info: &virDomainBlockJobInfo) -> Job {
     let is_ready = info.end > 0 && info.cur == info.end;
     Job {

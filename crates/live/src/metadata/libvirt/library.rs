@@ -1,7 +1,7 @@
-//! libvirt without a link to it. `virt` calls libvirt's functions by their names; those that it
-//! calls for kvmtop are defined here, and pass the call on to the library that [`load`] has loaded.
-//! So one binary runs on hosts with and without libvirt. What calls a function that is not listed
-//! here does not link.
+//! Calls libvirt without being linked to it, so that one binary runs on hosts with and without
+//! libvirt. The crate `virt` calls libvirt's functions by their names. This module defines the
+//! functions that `virt` calls for kvmtop: each passes the call on to the library that [`load`] has
+//! loaded. A call of a function that is missing here is an error of the linker.
 #![allow(unsafe_code, reason = "libvirt's functions are found at run time")]
 #![allow(non_snake_case, reason = "names of C functions")]
 
@@ -16,7 +16,7 @@ static LIBRARY: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
 /// Loads libvirt. It stays loaded: its threads and callbacks must never lose their code.
 pub fn load() -> Result<(), String> {
-    // Monitor commands are in this one, which is linked to libvirt.so.0; `dlsym` searches both.
+    // This library has the monitor commands and is linked to libvirt.so.0: `dlsym` searches both.
     // SAFETY: the name is a text of C, and libvirt's initialisers may run in any process (they do
     // in every `virsh`).
     let library = unsafe { libc::dlopen(c"libvirt-qemu.so.0".as_ptr(), libc::RTLD_NOW) };

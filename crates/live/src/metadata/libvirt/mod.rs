@@ -33,7 +33,7 @@ use std::time::Instant;
 /// The memory map that the monitor shows, or a sentence with the reason for its absence.
 pub type MonitorReply = Result<DeviceMap, String>;
 
-/// What the front and libvirt's threads share.
+/// What the collector's handle and libvirt's threads share.
 #[derive(Default)]
 struct Shared {
     state: Mutex<LibvirtState>,
@@ -63,9 +63,9 @@ struct LibvirtState {
     processes: HashMap<String, i32>,
     /// Questions that libvirt passes on to guests.
     queue: CallQueue,
-    /// Threads that put these questions.
+    /// The number of threads that put these questions.
     threads: usize,
-    /// Start of the call in progress.
+    /// When the poll in progress began; `None` between two polls.
     asked: Option<Instant>,
     /// The failure of the last poll.
     failure: Option<LibvirtFailure>,
@@ -73,11 +73,11 @@ struct LibvirtState {
     answered: bool,
     /// When the domains were last asked what their devices did.
     devices_asked: Option<Instant>,
-    /// Whether a screen shows that.
+    /// Whether a screen shows what the domains' devices did.
     is_watched: bool,
     /// Whether a guest appeared since the last poll.
     refresh: bool,
-    /// Whether the front is gone.
+    /// Whether the [`Libvirt`] that the collector holds is gone.
     closed: bool,
 }
 
@@ -86,17 +86,17 @@ pub struct Libvirt(Arc<Shared>);
 
 impl Libvirt {
     /// Starts the thread. `uri` is `--libvirt-uri`, else `LIBVIRT_DEFAULT_URI` or `qemu:///system`.
-    /// Without a URI it connects after the first [`Self::refresh`], or `at_once`, even if no guest
-    /// is there that the daemon may know.
+    /// Without a URI it connects after the first [`Self::refresh`]; with `at_once` it connects now,
+    /// even if there is no guest that the daemon may know.
     pub fn start(uri: Option<String>, at_once: bool) -> Self {
         let shared = Arc::<Shared>::default();
         let of_thread = shared.clone();
         let thread = std::thread::Builder::new().name("libvirt".into());
         if let Err(e) = thread.spawn(move || polling::serve(&of_thread, uri, at_once)) {
-            shared.lock().fail((
-                format!("libvirt is not used: its thread did not start: {e}"),
-                "raise ulimit -u".into(),
-            ));
+            shared.lock().fail(LibvirtFailure {
+                cause: format!("libvirt is not used: its thread did not start: {e}"),
+                fix: "raise ulimit -u".into(),
+            });
         }
         Self(shared)
     }
@@ -106,8 +106,8 @@ impl Libvirt {
         self.0.lock().domains.get(uuid).cloned()
     }
 
-    /// Whether a poll has ended since the start: before that, a domain that is not found may still
-    /// be libvirt's.
+    /// Whether a poll has ended since the start. Before that, a guest without a domain may still be
+    /// libvirt's.
     pub fn answered(&self) -> bool {
         self.0.lock().answered
     }
@@ -130,8 +130,8 @@ impl Libvirt {
         self.0.work.notify_all();
     }
 
-    /// Sets the processes of the domains, by UUID (lower case): one that is stopped or waits for
-    /// storage is not asked.
+    /// Sets the processes of the domains, by UUID (lower case): a domain whose process is stopped
+    /// or waits for storage is not asked.
     pub fn set_processes(&self, processes: HashMap<String, i32>) {
         self.0.lock().processes = processes;
     }
@@ -168,11 +168,11 @@ impl Libvirt {
             );
         }
         match &state.failure {
-            Some((cause, fix)) => {
+            Some(LibvirtFailure { cause, fix }) => {
                 SourceStatus::missing(SourceId::Libvirt, cause.clone(), fix.clone())
             }
             None => state
-                .left_out(now)
+                .silent_status(now)
                 .unwrap_or_else(|| SourceStatus::ok(SourceId::Libvirt)),
         }
     }
@@ -195,7 +195,7 @@ impl LibvirtState {
         }
     }
 
-    /// Asks them between two polls while a screen shows it.
+    /// Asks all domains between two polls as well, while a screen shows what their devices did.
     fn ask_watched_devices(&mut self, now: Instant) {
         let is_due = self.devices_asked.is_none_or(|asked| {
             now.saturating_duration_since(asked) >= devices_period(self.is_watched)
@@ -210,8 +210,8 @@ impl LibvirtState {
         xml.value.name.as_deref()
     }
 
-    /// The status while single guests are left out.
-    fn left_out(&self, now: Instant) -> Option<SourceStatus> {
+    /// The status while some guests do not answer; `None` if all answer.
+    fn silent_status(&self, now: Instant) -> Option<SourceStatus> {
         let silent = self.queue.silent(now);
         let silent: Vec<&str> = silent.filter_map(|uuid| self.name_of(uuid)).collect();
         let first = silent.iter().min()?;
@@ -226,8 +226,8 @@ impl LibvirtState {
         Some(SourceStatus::degraded(SourceId::Libvirt, cause, fix))
     }
 
-    /// Drops the figures of a guest that is not read: they are too old.
-    fn leave_out(&mut self, uuid: &str) {
+    /// Drops the figures of a guest that does not answer: they are too old.
+    fn drop_figures(&mut self, uuid: &str) {
         self.devices.remove(uuid);
         if let Some(domain) = self
             .domains
@@ -239,7 +239,8 @@ impl LibvirtState {
     }
 
     fn fail(&mut self, failure: LibvirtFailure) {
-        (self.failure, self.answered) = (Some(failure), true);
+        self.failure = Some(failure);
+        self.answered = true;
     }
 }
 

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 const POLL: Duration = Duration::from_secs(5);
 /// Pause after a failure.
 const RETRY: Duration = Duration::from_secs(10);
-/// Time between two looks for work that nobody announces, such as a thread that is late.
+/// Time between two looks for work that nobody announces, such as a thread that waits too long for
+/// its guest.
 const STEP: Duration = Duration::from_millis(500);
 /// The sockets of this host's daemons (libvirt's `src/remote/remote_sockets.c`), where a client of
 /// `qemu:///system` connects.
@@ -27,7 +28,8 @@ const SOCKETS: [&str; 4] = [
 
 /// The whole life of the thread.
 pub(super) fn serve(shared: &Arc<Shared>, uri: Option<String>, at_once: bool) {
-    // The daemon asks who kvmtop's user is and nothing else; the threads that follow inherit it.
+    // This thread needs no capabilities: the daemon only asks which user kvmtop runs as. The
+    // threads that it starts have none either.
     rights::keep_none();
     let uri = uri
         .or_else(|| std::env::var("LIBVIRT_DEFAULT_URI").ok())
@@ -49,14 +51,15 @@ fn wait<'s>(
         .0
 }
 
-/// Waits until libvirt is of use and loads it; false when it cannot be used or the front is gone.
-/// `named`: there is a URI.
+/// Waits until libvirt is of use and loads it; false when it cannot be used or the collector's
+/// handle is gone. `named`: there is a URI.
 fn wait_for_use(shared: &Shared, named: bool, at_once: bool) -> bool {
     let mut state = shared.lock();
     while !state.closed {
-        let daemon = named || SOCKETS.iter().any(|socket| Path::new(socket).exists());
-        if daemon && (named || at_once || state.refresh) {
-            (state.answered, state.refresh) = (false, false);
+        let may_have_daemon = named || SOCKETS.iter().any(|socket| Path::new(socket).exists());
+        if may_have_daemon && (named || at_once || state.refresh) {
+            state.answered = false;
+            state.refresh = false;
             drop(state);
             let loaded = library::load();
             state = shared.lock();
@@ -65,7 +68,7 @@ fn wait_for_use(shared: &Shared, named: bool, at_once: bool) -> bool {
             }
             return loaded.is_ok();
         }
-        if daemon {
+        if may_have_daemon {
             state.failure = None;
         } else {
             state.fail(failure::absent());
@@ -75,7 +78,7 @@ fn wait_for_use(shared: &Shared, named: bool, at_once: bool) -> bool {
     false
 }
 
-/// Polls until the front is gone.
+/// Polls until the collector's handle is gone.
 fn run(shared: &Arc<Shared>, uri: &str) {
     let mut connection = LibvirtConnection::new(uri.to_owned());
     let mut next = Instant::now();
@@ -86,7 +89,7 @@ fn run(shared: &Arc<Shared>, uri: &str) {
         }
         let mut state = shared.lock();
         let silent: Vec<String> = state.queue.silent(Instant::now()).cloned().collect();
-        silent.iter().for_each(|uuid| state.leave_out(uuid));
+        silent.iter().for_each(|uuid| state.drop_figures(uuid));
         state.ask_watched_devices(Instant::now());
         drop(state);
         serve_waiting(shared, uri);
@@ -110,17 +113,18 @@ fn run(shared: &Arc<Shared>, uri: &str) {
 
 /// Reads the domains, and lets their guests be asked; returns whether libvirt answered.
 fn poll(shared: &Shared, connection: &mut LibvirtConnection) -> bool {
-    // The front sees how long the call takes.
+    // `Libvirt::status` sees by it how long the call takes.
     shared.lock().asked = Some(Instant::now());
     let answer = connection.domains();
     let mut state = shared.lock();
-    (state.asked, state.answered) = (None, true);
+    state.asked = None;
+    state.answered = true;
     match answer {
         Ok(found) => {
             state.failure = None;
-            let mut old = std::mem::take(&mut state.domains);
+            let mut domains_before = std::mem::take(&mut state.domains);
             for (uuid, domain) in found {
-                let before = old.remove(&uuid);
+                let before = domains_before.remove(&uuid);
                 state
                     .domains
                     .insert(uuid, Arc::new(merge(domain, before.as_deref())));
@@ -150,7 +154,7 @@ fn merge(polled: GuestMetadata, before: Option<&GuestMetadata>) -> GuestMetadata
         ..
     } = polled;
     let state = match (&before.state, state) {
-        // A poll names no disks.
+        // A poll does not say which disks failed, so the known state stays if its reason does.
         (Some(known), Some(polled)) if known.reason() == polled.reason() => Some(known.clone()),
         (_, polled) => polled,
     };

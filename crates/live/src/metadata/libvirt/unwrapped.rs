@@ -40,7 +40,7 @@ pub fn failed_disks(domain: &Domain) -> Vec<StopDisk> {
     disks
 }
 
-/// The figures of the job of the whole domain, if it has one. Of a job libvirt asks QEMU.
+/// The figures of the job of the whole domain, if it has one: libvirt asks QEMU for them.
 pub fn job(domain: &Domain) -> Option<Stats> {
     let mut kind = 0;
     let mut count = 0;
@@ -83,8 +83,8 @@ pub fn block_job(domain: &Domain, disk: &str) -> Option<sys::virDomainBlockJobIn
     if result == 1 { Some(info) } else { None }
 }
 
-/// The statistics of its disks, network cards and balloon. One domain is asked at a time, because a
-/// QEMU that does not answer would take the answers of all.
+/// The statistics of the domain's disks, network cards and balloon. One domain is asked at a time:
+/// in a call for several, one QEMU that does not answer would hold back the answers of all.
 pub fn device_stats(domain: &Domain) -> Option<Stats> {
     let stats = sys::VIR_DOMAIN_STATS_BALLOON
         | sys::VIR_DOMAIN_STATS_INTERFACE
@@ -103,6 +103,8 @@ pub fn device_stats(domain: &Domain) -> Option<Stats> {
     }
 }
 
+/// The parameters of a list by name.
+///
 /// # Safety
 /// `list` holds `count` parameters of libvirt, not yet freed.
 unsafe fn read_parameters(list: *const sys::virTypedParameter, count: c_int) -> Stats {

@@ -1,8 +1,8 @@
 //! QMP, the protocol of QEMU's monitor (docs/interop/qmp-spec.rst): lines of JSON, a greeting
 //! first.
 //!
-//! The other side may be hostile: all that it sends together has a longest time and a largest size,
-//! and only what is expected is kept of its JSON.
+//! The other side may be hostile: its answers together may take only so long and be only so large,
+//! and of its JSON only the expected fields are kept.
 
 use kvm::sanitize;
 use serde::Deserialize;
@@ -14,15 +14,15 @@ use std::time::{Duration, Instant};
 
 /// All that a monitor may send: `info mtree -f` of a large guest has some hundred KiB.
 const MAX_REPLY: u64 = 2 << 20;
-/// The longest time for a command, greeting included.
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest time for a conversation, greeting included.
+const CONVERSATION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A conversation with a monitor.
 pub(crate) struct QmpConversation {
     lines: BufReader<Take<UntilDeadline>>,
 }
 
-/// A stream on which nothing takes longer than up to one instant.
+/// A stream whose reads all end at one instant at the latest.
 struct UntilDeadline {
     stream: UnixStream,
     until: Instant,
@@ -65,9 +65,9 @@ impl QmpConversation {
     /// A sentence: no greeting came in time, as while another client holds the monitor, or the
     /// other side does not speak QMP.
     pub(super) fn begin(stream: UnixStream) -> Result<Self, String> {
-        let until = Instant::now() + COMMAND_TIMEOUT;
+        let until = Instant::now() + CONVERSATION_TIMEOUT;
         stream
-            .set_write_timeout(Some(COMMAND_TIMEOUT))
+            .set_write_timeout(Some(CONVERSATION_TIMEOUT))
             .map_err(|e| e.to_string())?;
         let mut monitor = Self {
             lines: BufReader::new(UntilDeadline { stream, until }.take(MAX_REPLY)),
@@ -115,8 +115,8 @@ impl QmpConversation {
                 .read_until(b'\n', &mut line)
                 .map_err(|e| sentence(&e))?;
             if line.last() != Some(&b'\n') {
-                let spent = self.lines.get_ref().limit() == 0;
-                return Err(if spent {
+                let is_limit_reached = self.lines.get_ref().limit() == 0;
+                return Err(if is_limit_reached {
                     "the answer is too long"
                 } else {
                     "closed without an answer"

@@ -44,7 +44,7 @@ struct QmpBalloon {
     actual: u64,
 }
 
-/// What changes all the time.
+/// What a monitor says of a guest that changes all the time.
 pub(in crate::metadata) struct MonitorFigures {
     /// Disks, balloon and jobs.
     pub devices: DeviceCounters,
@@ -100,8 +100,8 @@ struct QmpGuestStats {
     last_update: u64,
 }
 
-/// What the driver of the balloon last said. It says something only where somebody set
-/// `guest-stats-polling-interval`.
+/// What the driver of the balloon last said of the guest's memory. QEMU asks the driver only where
+/// somebody has set `guest-stats-polling-interval`.
 fn memory_in_guest(monitor: &mut QmpConversation) -> Option<MemoryInGuest> {
     for folder in DEVICE_FOLDERS {
         let list = json!({"execute": "qom-list", "arguments": {"path": folder}});
@@ -140,11 +140,11 @@ fn from_stats(said: &QmpGuestStats) -> Option<MemoryInGuest> {
 }
 
 fn figure(said: &QmpGuestStats, name: &str) -> Option<u64> {
-    // -1 is a figure that the driver does not give.
+    // -1, here as the largest number, stands for a figure that the driver does not give.
     said.stats.get(name).copied().filter(|n| *n != u64::MAX)
 }
 
-/// An empty drive (no medium) is left out.
+/// The counters of a drive; `None` for an empty one (no medium).
 fn disk(block: &QmpBlock) -> Option<DiskSample> {
     let stats = &block.stats;
     if block.node.is_none() && stats.rd_operations == 0 {
@@ -170,14 +170,18 @@ fn disk(block: &QmpBlock) -> Option<DiskSample> {
 
 /// Operations that failed; QEMU has always counted all three kinds or none.
 fn failed_ops(stats: &QmpBlockStats) -> Option<u64> {
-    let rest = stats
+    let writes_and_flushes = stats
         .failed_wr_operations?
         .saturating_add(stats.failed_flush_operations?);
-    Some(stats.failed_rd_operations?.saturating_add(rest))
+    Some(
+        stats
+            .failed_rd_operations?
+            .saturating_add(writes_and_flushes),
+    )
 }
 
-/// The name of `-drive`, else the `id` of the device (`/machine/peripheral/disk0/virtio-backend`),
-/// else the node's.
+/// The name of a disk: that of `-drive`, else the `id` of the device
+/// (`/machine/peripheral/disk0/virtio-backend`), else the node's name.
 pub(super) fn name(device: Option<&str>, qdev: Option<&str>, node: Option<&str>) -> Option<String> {
     let id = qdev.and_then(|path| {
         let path = path.strip_suffix("/virtio-backend").unwrap_or(path);

@@ -57,14 +57,14 @@ struct QmpJob {
     error: Option<String>,
 }
 
-/// Asks for the guest's jobs. A command that this QEMU does not have is refused: no job of its
-/// kind.
+/// Asks for the guest's jobs. This QEMU refuses a command that it does not have, and then has no
+/// job of that kind.
 pub(super) fn ask(monitor: &mut QmpConversation) -> Vec<Job> {
     let mut jobs: Vec<Job> = query::<QmpMigration>(monitor, "migrate")
         .and_then(migration)
         .into_iter()
         .collect();
-    // QEMU names a migration that failed for ever.
+    // QEMU goes on naming a migration that failed; nobody needs its limits.
     if let Some(migration) = jobs.first_mut().filter(|job| !job.has_failed()) {
         add_limits(migration, monitor);
     }
@@ -86,7 +86,7 @@ fn migration(said: QmpMigration) -> Option<Job> {
         return None;
     }
     let ram = said.ram.unwrap_or_default();
-    // The first pass sends all of the memory; what was written meanwhile is known after it.
+    // The first pass sends all of the memory. How much the guest writes is known after that pass.
     let dirtied = if ram.dirty_sync_count > Some(1) {
         ram.dirty_pages_rate
     } else {
@@ -127,7 +127,7 @@ fn nanoseconds(ms: u64) -> Option<u64> {
     ms.checked_mul(1_000_000)
 }
 
-/// A job that is not over.
+/// A job that is not over, or has failed.
 fn block_job(job: &QmpJob) -> Option<Job> {
     if matches!(job.status.as_str(), "concluded" | "null" | "aborting") && job.error.is_none() {
         return None;

@@ -2,8 +2,8 @@
 //! guest's user.
 //!
 //! A monitor serves one client at a time: while another one holds it, QEMU's greeting does not come
-//! and the deadline ends the attempt. A path on a file system that hangs keeps its thread, and the
-//! thread its place among the few.
+//! and the deadline ends the attempt. A thread whose path is on a file system that hangs stays, and
+//! keeps one of the few places for such threads.
 
 mod conversation;
 pub(super) mod devices;

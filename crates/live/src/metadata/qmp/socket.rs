@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 pub(super) struct QmpSocket {
     /// The guest's process.
     pub pid: i32,
-    /// Its start, clock ticks after boot.
+    /// The start of the process, clock ticks after boot.
     pub start_ticks: u64,
     /// The path as the process wrote it.
     pub path: PathBuf,
@@ -58,7 +58,7 @@ impl QmpSocket {
         };
         let base = openat(&process, base, folder, Mode::empty())
             .map_err(|e| format!("the guest's {base} folder: {e}; {}", rights::hint()))?;
-        // It may have become another user's program in between.
+        // The process may have become another user's program in between.
         if self.user(&process)? != user {
             return Err("the guest's process changed its user".into());
         }
@@ -119,7 +119,8 @@ fn connect_to(file: &OwnedFd, uid: u32) -> Result<OwnedFd, String> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
         .map_err(|e| e.to_string())?;
-    // By its descriptor: the path may lead elsewhere by now, and `sun_path` takes 107 bytes only.
+    // The file is named by its descriptor: its path may lead elsewhere by now, and `sun_path` takes
+    // 107 bytes only.
     let address =
         SocketAddrUnix::new(Path::new("/proc/self/fd").join(file.as_raw_fd().to_string()));
     match address.and_then(|a| connect(&socket, &a)) {
@@ -138,33 +139,31 @@ fn as_user(e: Errno, uid: u32) -> String {
 
 /// Lets the calling thread, for the rest of its life, open files as this user could and no others.
 ///
-/// Only the ids for file access change (capabilities(7), "Effect of user ID changes"): with the
-/// others the user could send signals to kvmtop. The kernel keeps all of them per thread.
+/// Only the ids for file access change (capabilities(7), "Effect of user ID changes"): if the other
+/// ids changed as well, the user could send signals to kvmtop. The kernel keeps the ids of each
+/// thread.
 ///
 /// # Errors
 /// If kvmtop may not act as this user.
 fn act_as(user: &ProcessCredentials) -> Result<(), Errno> {
-    let own = rustix::process::geteuid().as_raw() == user.uid;
+    let is_own_user = rustix::process::geteuid().as_raw() == user.uid;
     let groups: Vec<Gid> = user.groups.iter().map(|g| Gid::from_raw(*g)).collect();
     match set_thread_groups(&groups) {
         Ok(()) => {}
-        // Without the right to change groups, a guest of kvmtop's own user is met with kvmtop's
-        // groups.
-        Err(Errno::PERM) if own => {}
+        // Without the right to change groups, kvmtop's groups stay: they do for a guest of kvmtop's
+        // own user.
+        Err(Errno::PERM) if is_own_user => {}
         Err(e) => return Err(e),
     }
     // SAFETY: both calls take and return a number; they change the calling thread only.
-    let now = unsafe {
+    let [uid_now, gid_now] = unsafe {
         libc::setfsgid(user.gid);
         libc::setfsuid(user.uid);
         // No user has this id, so that the call changes nothing and returns the present one
         // (setfsuid(2), "BUGS").
-        (
-            libc::setfsuid(u32::MAX).cast_unsigned(),
-            libc::setfsgid(u32::MAX).cast_unsigned(),
-        )
+        [libc::setfsuid(u32::MAX), libc::setfsgid(u32::MAX)].map(i32::cast_unsigned)
     };
-    if now.0 != user.uid || (now.1 != user.gid && !own) {
+    if uid_now != user.uid || (gid_now != user.gid && !is_own_user) {
         return Err(Errno::PERM);
     }
     rights::keep(CapabilitySet::empty())

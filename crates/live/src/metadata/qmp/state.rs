@@ -31,7 +31,7 @@ struct QmpInserted {
     node: Option<String>,
 }
 
-/// Asks whether the guest runs, and after an error of a disk for the disks.
+/// Asks whether the guest runs, and if an error of a disk stopped it, which disks failed.
 pub(in crate::metadata) fn ask(monitor: &mut QmpConversation) -> Result<ReportedState, String> {
     let said: QmpStatus = monitor.ask(&json!({"execute": "query-status"}))?;
     if said.running {
@@ -95,8 +95,8 @@ fn failed_disk(drive: &QmpDrive) -> Option<StopDisk> {
     })
 }
 
-/// The path in the name of an image, which is its options in JSON where a path alone does not say
-/// all.
+/// The path of an image. QEMU names an image by its path, or by its options in JSON where it has
+/// more than a path.
 fn path(file: &str) -> Option<String> {
     let path = match file.strip_prefix("json:") {
         Some(options) => options
