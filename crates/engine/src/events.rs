@@ -25,8 +25,8 @@ pub struct ThreadKey {
 pub struct TracedThread {
     /// The thread.
     pub key: ThreadKey,
-    /// When it ended, on the same clock; `None` while it lives, or where the engine does not see
-    /// threads end.
+    /// When the thread ended, on the same clock; `None` while it lives, or where the engine does
+    /// not see threads end.
     pub died_ns: Option<u64>,
     /// Process id (thread group).
     pub pid: i32,
@@ -34,7 +34,8 @@ pub struct TracedThread {
     pub comm: String,
     /// vCPU number, where the events carry it.
     pub vcpu: Option<u32>,
-    /// Time on a CPU, nanoseconds; `None` where no switch of it was seen, or events were lost.
+    /// Time on a CPU, nanoseconds; `None` where no switch of the
+    /// thread was seen, or events were lost.
     pub ran_ns: Option<u64>,
     /// Time runnable without a CPU, nanoseconds; `None` where it is not known as a whole.
     pub waited_ns: Option<u64>,
@@ -65,7 +66,8 @@ pub struct Reading {
     /// `CLOCK_MONOTONIC` at which the counters had these values, nanoseconds; `None` where no
     /// engine counts.
     pub mono_ns: Option<u64>,
-    /// All threads that fired KVM's events, those that ended too until they are forgotten.
+    /// All threads that fired KVM's events; a thread that has ended is among them until it is
+    /// forgotten.
     pub threads: Vec<TracedThread>,
     /// Counts of all `kvm:*` tracepoints by process id, where switched on.
     pub kvm_events: HashMap<i32, BTreeMap<String, u64>>,
@@ -182,7 +184,7 @@ pub trait Engine: Send {
         Ok(())
     }
 
-    /// What it cannot measure and why; empty when nothing is missing.
+    /// What the engine cannot measure and why; empty when nothing is missing.
     fn gaps(&self) -> Vec<EngineError> {
         Vec::new()
     }

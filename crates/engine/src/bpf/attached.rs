@@ -20,8 +20,8 @@ struct AttachedProgram {
 }
 
 impl Attached {
-    /// Attaches to a raw tracepoint the first of these programs that the kernel takes: it refuses
-    /// those that read more arguments than the tracepoint has.
+    /// Attaches to a raw tracepoint the first of these programs that the kernel takes. The kernel
+    /// refuses a program that reads more arguments than the tracepoint has.
     pub fn attach_raw(
         &mut self,
         object: &Object,
@@ -75,7 +75,7 @@ impl Attached {
     }
 
     /// The events of this group (`kvm_`, `block_`) for which a program did not run. Scheduler
-    /// events can nest; most of those missed concern threads that run no guest.
+    /// events can nest, and most that are missed concern threads that run no guest.
     pub fn missed(&self, group: &str) -> u64 {
         self.programs
             .iter()

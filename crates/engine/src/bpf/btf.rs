@@ -101,7 +101,7 @@ pub fn bytes(events: &[EventFormat]) -> Vec<u8> {
     blob
 }
 
-/// The same, parsed, for the relocation of this object.
+/// The BTF for these events, parsed for the relocation of this object.
 ///
 /// # Errors
 /// None that a blob of [`bytes`] could give.

@@ -19,7 +19,8 @@ const SIGNAL: i32 = -4;
 const SIGNAL_CELL: usize = USERSPACE - 2;
 const ERROR_CELL: usize = USERSPACE - 1;
 
-/// What the attached programs measure. What they do not is `None` in a [`TracedThread`], not 0.
+/// What the attached programs measure. What they do not measure is `None` in a [`TracedThread`],
+/// not 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -38,7 +39,7 @@ pub(super) struct Measured {
     pub wakings: bool,
 }
 
-/// What decoding needs besides the memory.
+/// What decoding a slot needs besides its memory.
 pub(super) struct SlotDecoder<'a> {
     pub measured: Measured,
     pub names: &'a ReasonNames,
@@ -53,7 +54,8 @@ fn text(name: &[AtomicU8; 16]) -> String {
 }
 
 impl SlotDecoder<'_> {
-    /// All of a thread, from a copy of its slot and the extremes of the interval that ends with it.
+    /// A thread with its counters, from a copy of its slot and the extremes of the interval that
+    /// ends with the copy.
     pub fn thread(&self, slot: &Slot, interval: &IntervalExtremes) -> TracedThread {
         let vcpu = slot.vcpu.load(Relaxed).checked_sub(1);
         let wakeups = if self.measured.switches && self.measured.wakings {
@@ -63,15 +65,15 @@ impl SlotDecoder<'_> {
             None
         };
         // A thread waits for a CPU after it was woken and after it was preempted.
-        let run_delays = wakeups.clone().map(|mut all| {
+        let run_delays = wakeups.clone().map(|mut delays| {
             let preempted = timing(
                 true,
                 &slot.preempted,
                 interval.preempted,
                 &slot.preempted_histogram,
             );
-            all.merge(&preempted, MissingExtreme::NothingInInterval);
-            all
+            delays.merge(&preempted, MissingExtreme::NothingInInterval);
+            delays
         });
         let events = ThreadEvents {
             exits: self.exits(slot, interval),
@@ -98,7 +100,8 @@ impl SlotDecoder<'_> {
         }
     }
 
-    /// Programs take cells in order, and the last one, `other`, when no other is left.
+    /// Exits by reason. Programs take cells in order; once all are taken, further reasons count in
+    /// the last cell, `other`.
     fn exits(&self, slot: &Slot, interval: &IntervalExtremes) -> Vec<ExitCell> {
         let mut cells = Vec::new();
         for (cell, extremes) in slot.exits.iter().zip(&interval.exits).take(OTHER_EXIT) {
@@ -217,7 +220,7 @@ impl SlotDecoder<'_> {
     }
 }
 
-/// The count alone of what is not timed.
+/// The timing of a cell; its count alone if it is not timed.
 fn timing(
     timed: bool,
     t: &RawTiming,
@@ -309,8 +312,8 @@ fn other_tasks(cells: &RawOthers) -> Vec<OtherTask> {
     tasks
 }
 
-/// Events that the programs ran for, as far as the cells show: a timed exit had an entry too, and a
-/// wake-up is a waking and a switch.
+/// The number of events that the programs ran for, as far as the cells show. A timed exit counts
+/// twice, as its entry was an event too, and so does a wake-up: it is a waking and a switch.
 pub(super) fn handled(events: &ThreadEvents) -> u64 {
     let exits: u64 = events
         .exits

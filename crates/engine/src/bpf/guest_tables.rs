@@ -54,12 +54,12 @@ impl<K: GuestKey, V: Record> GuestTable<K, V> {
 pub(super) struct Owner {
     /// The guest's process.
     pub process: i32,
-    /// Of a vCPU thread, its number.
+    /// The vCPU's number, if the owner is a vCPU.
     pub vcpu: Option<u32>,
 }
 
 impl Owner {
-    /// Of a process or a thread that is no vCPU.
+    /// The guest with this process.
     pub fn of_process(process: i32) -> Self {
         Self {
             process,

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 pub const EXITS: usize = 23;
 /// Access cells of a thread.
 pub const ACCESSES: usize = 64;
-/// Kinds of accesses; those that find no cell are counted by kind.
+/// Kinds of accesses: by kind are counted the accesses that find no cell.
 pub const REST_KINDS: usize = 8;
 /// `KVM_EXIT_*` 0 to 45, then a signal, then any other error.
 pub const USERSPACE: usize = 48;
@@ -177,7 +177,7 @@ pub struct Quota {
     pub free: AtomicU64,
     /// The number of events of threads whose process has as many slots as it may have.
     pub refused: AtomicU64,
-    /// The same for users.
+    /// The number of events of threads whose user has as many slots as it may have.
     pub user_refused: AtomicU64,
 }
 

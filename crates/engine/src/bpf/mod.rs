@@ -8,8 +8,9 @@
 //! and finds the fields through a BTF made from the running kernel's `format` file (`btf`).
 //!
 //! Timing block devices (`disks`), tracing interrupts (`interrupts`) and counting all of KVM's
-//! tracepoints (`kvm_events`) are apart: they are switched on and off. The first two find the
-//! kernel's structs by its BTF, and take some 5 MiB of kernel memory each while they are on.
+//! tracepoints (`kvm_events`) are separate programs, which are switched on and off. The first two
+//! find the kernel's structs by its BTF, and take some 5 MiB of kernel memory each while they are
+//! on.
 //!
 //! Each vCPU thread has its counters in a slot of 36 KiB of kernel memory (`tables`); all else
 //! takes some 400 KiB. [`Engine::make_room`] adds slots while the programs count. Events of threads
@@ -57,7 +58,7 @@ pub struct BpfEngine {
     kvm_events: Option<KvmEvents>,
     disks: Option<DiskTimer>,
     interrupts: Option<InterruptTracer>,
-    /// Whether this kernel fires `kvm_exit`, once that is known. It stays when the level changes.
+    /// Whether this kernel fires `kvm_exit`, once that is known; kept when the level changes.
     fires_kvm_exit: Option<bool>,
 }
 
@@ -188,7 +189,7 @@ impl Engine for BpfEngine {
     }
 }
 
-/// Starts or ends what counts on demand.
+/// Starts or ends the programs that count on demand.
 fn switch<T>(
     counting: &mut Option<T>,
     on: bool,

@@ -18,7 +18,7 @@ pub(super) struct Aligned<T: ?Sized>(pub T);
 /// The objects, made from `kvmtop.bpf.c`, `events.bpf.c`, `disks.bpf.c` and `interrupts.bpf.c`.
 #[cfg(not(target_arch = "aarch64"))]
 pub(super) static MAIN: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/kvmtop.bpf.o"));
-/// The same with barriers, which arm64 needs.
+/// The object of `kvmtop.bpf.c` with the barriers that arm64 needs.
 #[cfg(test)]
 pub(super) static MAIN_ARM64: &Aligned<[u8]> =
     &Aligned(*include_bytes!("../../bpf/kvmtop.arm64.bpf.o"));

@@ -73,7 +73,7 @@ impl From<Refusal> for EngineError {
 }
 
 impl Rights {
-    /// Of the calling thread.
+    /// The rights of the calling thread.
     pub fn here() -> Self {
         let caps = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
         let kernel = rustix::system::uname()
@@ -104,8 +104,8 @@ impl Rights {
         is_charged && is_refused && rights::charges_locked_memory(&self.kernel)
     }
 
-    /// Why nothing of BPF can be used, and what to do: the map or program that was tried first is
-    /// of no interest.
+    /// Why BPF cannot be used at all, and what to do. `None`: the cause is the map, the program or
+    /// the tracepoint.
     fn all_of_bpf(&self, refusal: &Refusal, denied: bool) -> Option<Reason> {
         let reason = if denied && self.lacks(CapabilitySet::BPF) {
             Reason::new(

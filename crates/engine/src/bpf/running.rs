@@ -31,8 +31,10 @@ const MIN_USERSPACE_EXITS: u64 = 100;
 pub(super) struct Running {
     pub tables: Tables,
     snapshot: Snapshot,
+    /// What the attached programs measure.
     measured: Measured,
     programs: Programs,
+    /// The names of exit reasons on this kernel.
     names: ReasonNames,
     forgotten: Forgotten,
     last_reading: LastReading,
@@ -52,7 +54,7 @@ struct Forgotten {
 struct LastReading {
     /// Events that each slot had counted, by the slot's number.
     events_by_slot: HashMap<usize, u64>,
-    /// Of each slot that was merged into another slot of the same thread: the key of both.
+    /// The slots that were merged into another slot of the same thread, each with that other slot.
     merged_into: HashMap<ThreadKey, ThreadKey>,
     /// Events without a slot, from the start to this reading.
     homeless: Homeless,
@@ -164,7 +166,7 @@ impl Running {
         reading
     }
 
-    /// Frees the slots of these threads, also those that were merged into them.
+    /// Frees the slots of these threads, and the slots that were merged into those slots.
     pub fn forget(&mut self, threads: &[ThreadKey]) {
         let threads: HashSet<&ThreadKey> = threads.iter().collect();
         let decoder = SlotDecoder {
@@ -224,8 +226,8 @@ impl Running {
     }
 }
 
-/// Whether threads that were homeless would find a slot if there were more than these: not if their
-/// process has as many as any process may ever have.
+/// Whether homeless threads would find a slot if there were more slots: not a thread whose process
+/// has as many as any process may ever have.
 fn more_slots_would_help(homeless: Homeless, slots: usize) -> bool {
     let of_greedy = homeless.of_greedy_processes;
     let quota_can_grow = max_of_process(slots) < MAX_OF_PROCESS;
@@ -235,8 +237,8 @@ fn more_slots_would_help(homeless: Homeless, slots: usize) -> bool {
 /// Why threads were homeless with this number of slots, and what to do. `ceiling`: the most slots
 /// that there is memory for.
 fn gap_of_homeless(homeless: Homeless, slots: usize, ceiling: usize) -> EngineError {
-    let help = more_slots_would_help(homeless, slots);
-    let cause = if help {
+    let slots_would_help = more_slots_would_help(homeless, slots);
+    let cause = if slots_would_help {
         format!(
             "there are more vCPU threads, in all or of one user or process, than the {slots} \
                 places have room for: events of the others are lost"
@@ -247,9 +249,9 @@ fn gap_of_homeless(homeless: Homeless, slots: usize, ceiling: usize) -> EngineEr
                 events of the others are lost"
         )
     };
-    let fix = if help && slots < ceiling {
+    let fix = if slots_would_help && slots < ceiling {
         "nothing to do: kvmtop makes more room from the next interval on"
-    } else if help && ceiling < MAX_SLOTS {
+    } else if slots_would_help && ceiling < MAX_SLOTS {
         "raise the memory limit of kvmtop's cgroup (memory.max), or start kvmtop with \
             --engine perf, which has no such limit"
     } else {

@@ -103,21 +103,22 @@ impl Snapshot {
         self.interval = IntervalExtremes::default();
         let mut epoch = slot.epoch.load(Relaxed);
         let mut next = next_reading(epoch);
-        for turn in 1..=MAX_EPOCHS {
+        for attempt in 1..=MAX_EPOCHS {
             let changes_before = wait_until_settled(slot, self.waits);
             slot.epoch.store(next, Relaxed);
             fence(SeqCst);
             (0..DRAIN_SPINS).for_each(|_| std::hint::spin_loop());
             let changes = consistent_copy(slot, copy, self.waits);
             self.interval.add(copy, epoch);
-            // No event was counted in between: none is in the sums without being in the extremes.
+            // No event was counted between both looks at `changes`: so none is in the copied sums
+            // but in the extremes of the new epoch.
             if changes.is_some() && changes == changes_before {
                 break;
             }
             // Where the host is slow, this copy has to do. Some of its events may be of the new
-            // epoch, whose extremes then count for both intervals; what it lacks comes with the
-            // next reading.
-            if changes.is_none() || turn == MAX_EPOCHS {
+            // epoch, whose extremes then count for both intervals; events that the copy lacks come
+            // with the next reading.
+            if changes.is_none() || attempt == MAX_EPOCHS {
                 self.interval.add(copy, next);
                 break;
             }
@@ -216,11 +217,11 @@ impl IntervalExtremes {
     /// Adds the extremes of an epoch that is over.
     fn add(&mut self, slot: &Slot, epoch: u32) {
         let odd = (epoch & 1) as usize;
-        for (all, cell) in self.exits.iter_mut().zip(&slot.exits).take(OTHER_EXIT) {
+        for (extremes, cell) in self.exits.iter_mut().zip(&slot.exits).take(OTHER_EXIT) {
             if cell.used.load(Relaxed) == 0 {
                 break;
             }
-            all.add(&cell.time, epoch);
+            extremes.add(&cell.time, epoch);
         }
         if slot.overflow.load(Relaxed) != 0 {
             self.exits[OTHER_EXIT].add(&slot.exits[OTHER_EXIT].time, epoch);
@@ -230,11 +231,11 @@ impl IntervalExtremes {
             if used >> i & 1 == 0 {
                 continue;
             }
-            let all = &mut self.accesses[i];
-            all.time.add(&cell.time, epoch);
+            let access = &mut self.accesses[i];
+            access.time.add(&cell.time, epoch);
             let longest = cell.longest[odd].load(Relaxed).into();
-            if cell.time.epoch[odd].load(Relaxed) == epoch && longest > all.burst.count {
-                all.burst = Burst {
+            if cell.time.epoch[odd].load(Relaxed) == epoch && longest > access.burst.count {
+                access.burst = Burst {
                     count: longest,
                     ns: cell.longest_ns[odd].load(Relaxed),
                 };
@@ -246,7 +247,7 @@ impl IntervalExtremes {
 }
 
 impl Extremes {
-    /// Adds those of an epoch, if anything was timed in it.
+    /// Adds the extremes of an epoch, if anything was timed in the epoch.
     fn add(&mut self, time: &RawTiming, epoch: u32) {
         let odd = (epoch & 1) as usize;
         let min = time.extremes[odd].min.load(Relaxed);

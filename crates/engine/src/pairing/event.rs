@@ -110,7 +110,7 @@ impl EventKind {
         Some(Self::access(Space::Pio, port, write, false))
     }
 
-    /// Whether it is an event of the scheduler, not of KVM.
+    /// Whether this is an event of the scheduler, not of KVM.
     pub fn is_scheduling(self) -> bool {
         use EventKind::{Ended, Migrated, SwitchIn, SwitchOut, Waking};
         matches!(
@@ -120,14 +120,14 @@ impl EventKind {
     }
 }
 
-/// What a thread does that leaves its pCPU.
+/// Why a thread leaves its pCPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeftFor {
-    /// It waits for a pCPU: it was preempted.
+    /// To wait for a pCPU: it was preempted.
     Waiting,
-    /// It sleeps until something wakes it.
+    /// To sleep until something wakes it.
     Sleeping,
-    /// SIGSTOP or a debugger stopped it.
+    /// To stand still: SIGSTOP or a debugger stopped it.
     Stopped,
 }
 

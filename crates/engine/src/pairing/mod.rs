@@ -195,7 +195,7 @@ impl Pairing {
         let Some(thread) = self.threads.get(&event.tid) else {
             return false;
         };
-        // The process of a scheduler event can be that of another thread, the one that ran.
+        // A scheduler event may have the process of another thread: of the one that ran.
         let says_process = thread.pid > 0 && event.pid > 0 && !event.kind.is_scheduling();
         event.kind == EventKind::Ended || (says_process && thread.pid != event.pid)
     }

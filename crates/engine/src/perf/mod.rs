@@ -69,7 +69,7 @@ impl PerfEngine {
     }
 }
 
-/// The tracepoints that a kernel has, and why others of them cannot be used.
+/// The tracepoints that a kernel has, and why some cannot be used.
 #[derive(Default)]
 struct KnownEvents {
     wanted: Vec<Wanted>,

@@ -106,16 +106,12 @@ impl Watcher {
                 waker.comm = state.name_of(waker.tid);
             }
         }
-        let State {
-            rings,
-            pairing,
-            lost_by_closed_rings,
-            ..
-        } = &*state;
+        let lost_by_rings: u64 = state.rings.iter().map(Ring::lost).sum();
+        let pairing = &state.pairing;
         Reading {
             mono_ns: Some(horizon),
             threads,
-            lost: rings.iter().map(Ring::lost).sum::<u64>() + lost_by_closed_rings,
+            lost: lost_by_rings + state.lost_by_closed_rings,
             overflow: pairing.overflow,
             fires_kvm_exit: pairing.fires_kvm_exit(),
             events: pairing.events,
@@ -177,7 +173,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 impl State {
-    /// Takes the events out of the rings; returns the time up to which it has all of them.
+    /// Takes the events out of the rings; returns the time up to which it has all events.
     fn pass(&mut self) -> u64 {
         let horizon = monotonic_ns();
         for ring in &mut self.rings {

@@ -59,7 +59,7 @@ struct Scan {
 #[derive(Debug)]
 pub(crate) struct HostTasks {
     paths: SystemPaths,
-    /// The last reading of each process, and of the threads of those that were busy.
+    /// The last reading of each process, and of each thread of a busy process.
     known: HashMap<TaskKey, TaskReading>,
     /// The busiest tasks: processes, or threads in place of their process.
     tasks: Vec<HostTask>,

@@ -178,16 +178,15 @@ impl LibvirtAndQmp {
         if guest.facts.uuid.is_some() && !std::mem::replace(&mut known.sought, true) {
             self.libvirt.refresh();
         }
-        let route = match (&domain, &uuid) {
-            (Some(_), Some(uuid))
-                if self.monitors == MonitorUse::ThroughLibvirt || known.asks_through_libvirt =>
-            {
+        let asks_through_libvirt =
+            self.monitors == MonitorUse::ThroughLibvirt || known.asks_through_libvirt;
+        let route = match &uuid {
+            Some(uuid) if domain.is_some() && asks_through_libvirt => {
                 MonitorRoute::Libvirt(&self.libvirt, uuid)
             }
-            // The monitor socket of a libvirt guest serves libvirt alone.
-            (Some(_), Some(_)) => MonitorRoute::Closed,
+            // The monitor socket of a libvirt guest serves libvirt alone. Before its first answer
             // libvirt may still find the guest by its UUID.
-            (None, Some(_)) if !self.libvirt.answered() => MonitorRoute::Closed,
+            Some(_) if domain.is_some() || !self.libvirt.answered() => MonitorRoute::Closed,
             _ => MonitorRoute::Own,
         };
         if let (Some(domain), Some(uuid)) = (&domain, &uuid) {

@@ -138,40 +138,8 @@ impl GuestMonitor {
 
     /// Takes over the answers that came; returns whether anything changed.
     pub(super) fn receive(&mut self, guest: &WatchedGuest, now: Instant) -> bool {
-        let mut changed = false;
-        match self.map.answer(now) {
-            Some(Ok(map)) => {
-                self.failure = None;
-                self.devices = Some(Known::new(Arc::new(map), Origin::Monitor));
-                changed = true;
-            }
-            Some(Err(why)) => self.failure = Some(why),
-            None => {}
-        }
-        let period = self.period();
-        let asked = self.figures.pending.as_ref().map(|pending| pending.asked);
-        let is_old = self.figures.next.is_some_and(|next| now > next + period);
-        let expired = self.figures.pending.is_none() && self.last_figures.is_some() && is_old;
-        let mut answer = self.figures.answer(now);
-        if answer.is_none() && expired {
-            answer = Some(Err(String::new()));
-        }
-        if let Some(answer) = answer {
-            let mut read = answer.ok();
-            if read.is_some() {
-                self.figures.backoff = Backoff::default();
-                let pause = period.saturating_sub(TICK_SLACK);
-                self.figures.next = Some(asked.unwrap_or(now) + pause);
-            }
-            let before = self.last_figures.as_ref().map(|last| &last.devices);
-            self.activity = read
-                .as_mut()
-                .map(|read| read.devices.since(before))
-                .unwrap_or_default();
-            self.reported = read.as_ref().map(|read| read.state.clone());
-            self.last_figures = read;
-            changed = true;
-        }
+        let mut changed = self.receive_map(now);
+        changed |= self.receive_figures(now);
         if guest.stopped {
             return changed;
         }
@@ -189,7 +157,47 @@ impl GuestMonitor {
         changed
     }
 
-    /// Asks what is due.
+    fn receive_map(&mut self, now: Instant) -> bool {
+        match self.map.answer(now) {
+            Some(Ok(map)) => {
+                self.failure = None;
+                self.devices = Some(Known::new(Arc::new(map), Origin::Monitor));
+                return true;
+            }
+            Some(Err(why)) => self.failure = Some(why),
+            None => {}
+        }
+        false
+    }
+
+    /// Takes over the figures that came. Figures that are too old, or that could not be read, are
+    /// dropped.
+    fn receive_figures(&mut self, now: Instant) -> bool {
+        let period = self.period();
+        let asked = self.figures.pending.as_ref().map(|pending| pending.asked);
+        let is_old = self.figures.next.is_some_and(|next| now > next + period);
+        let has_expired = self.figures.pending.is_none() && self.last_figures.is_some() && is_old;
+        let answer = self.figures.answer(now);
+        if answer.is_none() && !has_expired {
+            return false;
+        }
+        let mut figures = answer.and_then(Result::ok);
+        if figures.is_some() {
+            self.figures.backoff = Backoff::default();
+            let pause = period.saturating_sub(TICK_SLACK);
+            self.figures.next = Some(asked.unwrap_or(now) + pause);
+        }
+        let before = self.last_figures.as_ref().map(|last| &last.devices);
+        self.activity = figures
+            .as_mut()
+            .map(|figures| figures.devices.since(before))
+            .unwrap_or_default();
+        self.reported = figures.as_ref().map(|figures| figures.state.clone());
+        self.last_figures = figures;
+        true
+    }
+
+    /// Asks the questions that are due.
     pub(super) fn ask(
         &mut self,
         guest: &WatchedGuest,

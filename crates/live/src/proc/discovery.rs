@@ -188,6 +188,49 @@ impl Discovery {
 
     /// Lists /proc. `now_ns` is monotonic, `boot_ns` counts from boot as start times do.
     pub(crate) fn scan(&mut self, now_ns: u64, boot_ns: u64) -> Result<Discovered, FileError> {
+        let mut due = self.due_looks(now_ns)?;
+        // The processes that waited since the last scan come first.
+        due.sort_unstable();
+        let waited = due.partition_point(|look| look.pid < self.first_waiting);
+        due.rotate_left(waited);
+        // The first scan has time: a command may take few samples.
+        let max_files = if self.scans == 1 {
+            FIRST_SCAN * self.max_files
+        } else {
+            self.max_files
+        };
+        let mut waiting = 0;
+        let files_before = self.files_looked_at;
+        for DueLook {
+            pid,
+            inode,
+            was_guest,
+        } in due
+        {
+            if self.files_looked_at - files_before > max_files {
+                if waiting == 0 {
+                    self.first_waiting = pid;
+                }
+                waiting += 1;
+                continue;
+            }
+            self.scanned.remove(&pid);
+            if let Some(look) = self.look_into(pid, was_guest, now_ns, boot_ns) {
+                let process = ScannedProcess {
+                    inode,
+                    last_scan: self.scans,
+                    look,
+                };
+                self.scanned.insert(pid, process);
+            }
+        }
+        let mut found = self.found();
+        found.unread.waiting = waiting;
+        Ok(found)
+    }
+
+    /// Begins a scan: lists the processes to look into, and forgets processes that are gone.
+    fn due_looks(&mut self, now_ns: u64) -> Result<Vec<DueLook>, FileError> {
         let dir = file::open_dir(&self.paths.proc)?;
         self.scans = self.scans.wrapping_add(1);
         let mut due = Vec::new();
@@ -215,44 +258,7 @@ impl Discovery {
         })?;
         self.scanned
             .retain(|_, process| process.last_scan == this_scan);
-        // The processes that waited since the last scan come first.
-        due.sort_unstable();
-        let waited = due.partition_point(|look| look.pid < self.first_waiting);
-        due.rotate_left(waited);
-        // The first scan has time: a command may take few samples.
-        let max_files = if this_scan == 1 {
-            FIRST_SCAN * self.max_files
-        } else {
-            self.max_files
-        };
-        let mut waiting = 0;
-        let files_before = self.files_looked_at;
-        for DueLook {
-            pid,
-            inode,
-            was_guest,
-        } in due
-        {
-            if self.files_looked_at - files_before > max_files {
-                if waiting == 0 {
-                    self.first_waiting = pid;
-                }
-                waiting += 1;
-                continue;
-            }
-            self.scanned.remove(&pid);
-            if let Some(look) = self.look_into(pid, was_guest, now_ns, boot_ns) {
-                let process = ScannedProcess {
-                    inode,
-                    last_scan: this_scan,
-                    look,
-                };
-                self.scanned.insert(pid, process);
-            }
-        }
-        let mut found = self.found();
-        found.unread.waiting = waiting;
-        Ok(found)
+        Ok(due)
     }
 
     /// Looks at a process that fires KVM's events; returns whether it is a guest. If its files are

@@ -14,9 +14,9 @@ const MAX_FILES: usize = 65_536;
 pub(crate) struct KvmFiles {
     /// Number of open files of any kind.
     pub open: usize,
-    /// Whether it holds a VM: `anon_inode:kvm-vm`.
+    /// Whether the process holds a VM: `anon_inode:kvm-vm`.
     pub vm: bool,
-    /// Whether it holds `/dev/kvm` and may create a VM soon.
+    /// Whether the process holds `/dev/kvm` and may create a VM soon.
     pub dev_kvm: bool,
     /// The numbers of its vCPUs, each once: `anon_inode:kvm-vcpu:N`.
     pub vcpus: BTreeSet<u32>,

@@ -78,7 +78,7 @@ pub(crate) fn take_where<K: Ord + Copy, V>(
 pub(crate) enum Liveness {
     /// It lives.
     Alive,
-    /// It ended, or is a zombie that waits to be reaped.
+    /// It has ended; a zombie that waits to be reaped has ended, too.
     Ended,
 }
 
@@ -187,7 +187,7 @@ impl Threads {
         Liveness::Alive
     }
 
-    /// Lists the folder: adds new threads, and moves those that are not in it to `gone`.
+    /// Lists the folder: adds new threads, and moves threads that the folder lacks to `gone`.
     fn list(&mut self, reader: &mut ReadContext) -> Result<(), FileError> {
         let mut tids = Vec::with_capacity(self.living.len() + 8);
         file::list_numbers(&self.task, |tid, _| tids.push(tid))?;
