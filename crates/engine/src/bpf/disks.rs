@@ -17,9 +17,9 @@ const WITHOUT_BTF: &str = "the host's block devices are not timed";
 /// The tracepoints with their programs, in the order in which they are attached. The last step of a
 /// request comes first: a request of which an earlier step is seen is then seen to its end.
 ///
-/// Of two programs the first is for kernels before 5.11, whose tracepoint passes the queue as its
-/// first argument (include/trace/events/block.h). It is tried first: newer kernels refuse it,
-/// because it reads more arguments than they pass.
+/// Where there are two programs, the first is for kernels before 5.11, whose tracepoint passes the
+/// queue as its first argument (include/trace/events/block.h). That program is tried first: newer
+/// kernels refuse it, because it reads more arguments than they pass.
 pub(super) const PROGRAMS: [(&str, &[&str]); 4] = [
     ("block_bio_complete", &["block_bio_complete"]),
     ("block_rq_complete", &["block_rq_complete"]),
@@ -30,8 +30,8 @@ pub(super) const PROGRAMS: [(&str, &[&str]); 4] = [
     ),
 ];
 
-/// The size of a bio is in its iterator, a struct within the bio: [`program_constants`] adds up the
-/// offsets of both.
+/// The size of a bio is in the bio's iterator, a struct within the bio: [`program_constants`] adds
+/// up both offsets. These names are no constants of the program.
 const ITERATOR_IN_BIO: &str = "iterator in bio";
 const SIZE_IN_ITERATOR: &str = "size in iterator";
 
@@ -48,7 +48,8 @@ const BY_DEVICE: [FieldConstant; 2] = [
     offset("bio_bdev", "bio", "bi_bdev"),
     offset("bdev_dev", "block_device", "bd_dev"),
 ];
-/// Before 5.12 a bio leads to its disk. The program's constants have the same names for it.
+/// Before 5.12 a bio leads to its disk: the program's constants, named after the device, then hold
+/// offsets of the disk.
 const BY_DISK: [FieldConstant; 2] = [
     offset("bio_bdev", "bio", "bi_disk"),
     offset("bdev_dev", "gendisk", "major"),
@@ -66,7 +67,7 @@ pub(super) struct DiskTimer {
 }
 
 impl DiskTimer {
-    /// Times requests from now on, of no process yet.
+    /// Starts the programs, which time requests once processes are [`Self::watched`].
     ///
     /// # Errors
     /// No BTF to find the fields by, or no right to attach.

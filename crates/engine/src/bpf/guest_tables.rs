@@ -68,7 +68,7 @@ impl Owner {
     }
 }
 
-/// A map from the ids of processes or threads to what each belongs to. A value begins with the
+/// A map from the ids of processes or threads to their owners. A value begins with the
 /// guest's process and the vCPU's number; the bytes behind these are for the programs, and zero at
 /// first.
 #[derive(Debug)]
@@ -89,7 +89,8 @@ impl WatchedIds {
         })
     }
 
-    /// Makes these ids the watched ones. Those beyond the map's size are left out.
+    /// Watches these ids, each with its owner, and no others. Ids beyond the map's size are left
+    /// out.
     pub fn set(&mut self, ids: impl Iterator<Item = (i32, Owner)>) {
         let wanted: HashMap<i32, Owner> = ids.take(MAX_WATCHED).collect();
         // An id whose owner has changed is removed here, and added again below.

@@ -101,7 +101,7 @@ pub(super) struct InterruptTracer {
 }
 
 impl InterruptTracer {
-    /// Traces from now on, as yet no process.
+    /// Starts the programs, which trace once processes are [`Self::watched`].
     ///
     /// # Errors
     /// No BTF or `format` file to find the fields by, no local APIC in this KVM, or no right to

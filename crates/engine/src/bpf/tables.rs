@@ -60,13 +60,13 @@ pub(super) fn max_of_process(slots: usize) -> usize {
 /// The maps of `maps.h` and `tables.h` that user space works with.
 #[derive(Debug)]
 pub(super) struct Tables {
-    /// The map whose elements are the parts.
+    /// The map whose elements are the parts: in it programs find the slots.
     parts_map: OwnedFd,
     /// The definition of a part's map.
     pattern: aya_obj::Map,
     parts: Vec<OwnedFd>,
-    /// By the number of the part. To map a part takes time, and mapped memory counts as kvmtop's:
-    /// so the first few parts stay mapped, and of the others one at a time.
+    /// The windows by the number of the part. To map a part takes time, and mapped memory counts as
+    /// kvmtop's: so the first few parts stay mapped, and of the others one at a time.
     windows: BTreeMap<usize, Mapping>,
     /// The thread id of each slot; 0 for a free one.
     owners: Mapping,
@@ -87,10 +87,10 @@ pub(super) struct Tables {
     pub ceiling: usize,
 }
 
-/// Events of threads without a slot.
+/// The number of events of homeless threads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Homeless {
-    /// The events of all these threads.
+    /// The events of all homeless threads.
     pub events: u64,
     /// The events of threads whose process has as many slots as it may have.
     pub of_greedy_processes: u64,
@@ -269,7 +269,7 @@ impl Tables {
         }
     }
 
-    /// Events of threads that found no slot.
+    /// The events of homeless threads, since the start.
     pub fn homeless(&self) -> Homeless {
         let quota = self.quota.at::<Quota>(0);
         Homeless {

@@ -126,10 +126,10 @@ impl HostTasks {
 
     fn read_process(&mut self, pid: i32, skip: &HashSet<i32>, scan: &mut Scan) {
         let stat = self.paths.process(pid, "stat");
-        let Some((process, thread_count)) = read(&stat, pid, pid) else {
+        let Some((process, thread_count)) = read_task(&stat, pid, pid) else {
             return;
         };
-        let before = self.note(&process, None, scan);
+        let before = self.remember(&process, None, scan);
         let is_new = scan.youngest_ns.is_some() && process.started_ns >= scan.youngest_ns;
         let at_birth = TaskReading {
             started_ns: process.started_ns,
@@ -172,10 +172,10 @@ impl HostTasks {
         scan.threads_left -= tids.len();
         for tid in tids {
             let path = dir.join(tid.to_string()).join("stat");
-            let Some((thread, _)) = read(&path, tid, pid) else {
+            let Some((thread, _)) = read_task(&path, tid, pid) else {
                 continue;
             };
-            let before = self.note(&thread, Some(tid), scan);
+            let before = self.remember(&thread, Some(tid), scan);
             let Some(mut task) = before.and_then(|before| grown(thread, before, scan.over_ns))
             else {
                 continue;
@@ -188,9 +188,9 @@ impl HostTasks {
         }
     }
 
-    /// Notes a reading of a process, or of its thread `tid`; returns the reading of the scan
+    /// Keeps a reading of a process, or of its thread `tid`; returns the reading of the scan
     /// before.
-    fn note(&mut self, task: &HostTask, tid: Option<i32>, scan: &Scan) -> Option<TaskReading> {
+    fn remember(&mut self, task: &HostTask, tid: Option<i32>, scan: &Scan) -> Option<TaskReading> {
         let key = TaskKey { pid: task.pid, tid };
         let reading = TaskReading {
             started_ns: task.started_ns,
@@ -239,7 +239,7 @@ fn grown(mut task: HostTask, before: TaskReading, over_ns: u64) -> Option<HostTa
 }
 
 /// Reads a task with all that it has used, and how many threads its process has.
-fn read(stat: &Path, tid: i32, pid: i32) -> Option<(HostTask, u64)> {
+fn read_task(stat: &Path, tid: i32, pid: i32) -> Option<(HostTask, u64)> {
     let line = file::read_bytes(stat, 4096).ok()?;
     let stat = Stat::parse(&line)?;
     let used_ticks = stat.user_ticks.saturating_add(stat.system_ticks);

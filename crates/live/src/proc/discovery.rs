@@ -224,7 +224,7 @@ impl Discovery {
                 self.scanned.insert(pid, process);
             }
         }
-        let mut found = self.found();
+        let mut found = self.discovered();
         found.unread.waiting = waiting;
         Ok(found)
     }
@@ -280,7 +280,7 @@ impl Discovery {
     }
 
     /// What the looks at all processes have found.
-    fn found(&self) -> Discovered {
+    fn discovered(&self) -> Discovered {
         let mut found = Discovered::default();
         for (pid, process) in &self.scanned {
             match process.look.kind {

@@ -42,7 +42,7 @@ impl KvmFiles {
         for fd in numbers {
             // A name is cut at the buffer's length, which no KVM file reaches.
             match rustix::fs::readlinkat_raw(&dir, fd.to_string(), &mut buf[..]) {
-                Ok(length) => found.note(fd, buf.get(..length).unwrap_or_default()),
+                Ok(length) => found.note_file(fd, buf.get(..length).unwrap_or_default()),
                 Err(e) => denied |= FileError::from(e) == FileError::Denied,
             }
         }
@@ -54,7 +54,7 @@ impl KvmFiles {
     }
 
     /// Notes what a file is, by the target of its link in /proc/PID/fd.
-    fn note(&mut self, fd: i32, target: &[u8]) {
+    fn note_file(&mut self, fd: i32, target: &[u8]) {
         let name = target.strip_prefix(b"anon_inode:").unwrap_or_default();
         let name = name
             .strip_prefix(b"[")

@@ -73,7 +73,7 @@ impl QmpConversation {
             lines: BufReader::new(UntilDeadline { stream, until }.take(MAX_REPLY)),
         };
         let greeting = monitor
-            .line()
+            .next_line()
             .map_err(|e| format!("{e}; another program may hold the monitor"))?;
         serde_json::from_slice::<QmpGreeting>(&greeting)
             .map_err(|_| "does not greet as a QMP monitor does")?;
@@ -94,7 +94,7 @@ impl QmpConversation {
             .write_all(format!("{command}\n").as_bytes())
             .map_err(|e| sentence(&e))?;
         loop {
-            let message: QmpMessage<T> = serde_json::from_slice(&self.line()?)
+            let message: QmpMessage<T> = serde_json::from_slice(&self.next_line()?)
                 .map_err(|e| format!("an unexpected answer: {e}"))?;
             if let Some(refusal) = message.error {
                 let said = refusal.desc.unwrap_or_else(|| "no reason given".into());
@@ -106,8 +106,8 @@ impl QmpConversation {
         }
     }
 
-    /// The next line that is not empty.
-    fn line(&mut self) -> Result<Vec<u8>, String> {
+    /// The next line of the monitor that is not empty.
+    fn next_line(&mut self) -> Result<Vec<u8>, String> {
         let mut line = Vec::new();
         while line.trim_ascii().is_empty() {
             line.clear();

@@ -124,13 +124,14 @@ fn from_stats(said: &QmpGuestStats) -> Option<MemoryInGuest> {
     if said.last_update == 0 {
         return None;
     }
-    let swapped_in = figure(said, "stat-swap-in");
-    let swapped_out = figure(said, "stat-swap-out");
+    let swapped_in = balloon_stat(said, "stat-swap-in");
+    let swapped_out = balloon_stat(said, "stat-swap-out");
     Some(MemoryInGuest {
-        total: figure(said, "stat-total-memory")?,
-        usable: figure(said, "stat-available-memory").or_else(|| figure(said, "stat-free-memory")),
-        caches: figure(said, "stat-disk-caches"),
-        major_faults: figure(said, "stat-major-faults"),
+        total: balloon_stat(said, "stat-total-memory")?,
+        usable: balloon_stat(said, "stat-available-memory")
+            .or_else(|| balloon_stat(said, "stat-free-memory")),
+        caches: balloon_stat(said, "stat-disk-caches"),
+        major_faults: balloon_stat(said, "stat-major-faults"),
         swapped: swapped_in
             .zip(swapped_out)
             .map(|(inward, outward)| inward.saturating_add(outward)),
@@ -139,7 +140,8 @@ fn from_stats(said: &QmpGuestStats) -> Option<MemoryInGuest> {
     })
 }
 
-fn figure(said: &QmpGuestStats, name: &str) -> Option<u64> {
+/// A figure of the balloon's driver by its name.
+fn balloon_stat(said: &QmpGuestStats, name: &str) -> Option<u64> {
     // -1, here as the largest number, stands for a figure that the driver does not give.
     said.stats.get(name).copied().filter(|n| *n != u64::MAX)
 }
