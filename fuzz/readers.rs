@@ -144,7 +144,7 @@ fn report(input: &[u8]) {
         input: InputKind::File,
         ..Options::default()
     };
-    let judged = Pipeline::new(options).judge(&imported.sample, Base::Whole(imported.base));
+    let judged = Pipeline::new(options).judge(&imported.sample, Base::Whole(imported.interval_s));
     let domains = DomainFilter::default();
     let view = View {
         model: &judged.model,

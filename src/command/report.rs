@@ -144,7 +144,7 @@ pub(super) fn read(
     );
     let Imported {
         sample,
-        base,
+        interval_s,
         source,
         errors,
         notes,
@@ -158,7 +158,7 @@ pub(super) fn read(
         input: lint::InputKind::File,
         ..settings.findings.clone()
     };
-    let mut interval = Pipeline::new(options).judge(&sample, Base::Whole(base));
+    let mut interval = Pipeline::new(options).judge(&sample, Base::Whole(interval_s));
     interval.report.notes = notes;
     Ok(JudgedInput {
         interval,

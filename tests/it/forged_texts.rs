@@ -24,7 +24,7 @@ fn judged(folder: &Path, duration_s: Option<f64>) -> JudgedInterval {
         input: InputKind::File,
         ..Options::default()
     };
-    Pipeline::new(options).judge(&imported.sample, Base::Whole(imported.base))
+    Pipeline::new(options).judge(&imported.sample, Base::Whole(imported.interval_s))
 }
 
 fn view<'a>(judged: &'a JudgedInterval, domains: &'a DomainFilter) -> View<'a> {

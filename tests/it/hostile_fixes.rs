@@ -54,7 +54,7 @@ fn samples() -> Vec<(Sample, Option<f64>)> {
             std::fs::write(folder.path().join(name), text.as_str().unwrap()).unwrap();
         }
         let imported = import::load(&[folder.path().to_owned()], &ImportOptions::default());
-        all.push((imported.sample, imported.base));
+        all.push((imported.sample, imported.interval_s));
     }
     let made = [
         Fixture::busy_host(),

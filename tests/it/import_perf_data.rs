@@ -29,7 +29,7 @@ fn read(name: &str) -> (Imported, Model) {
     let imported = load(&[fixture(name, folder.path())], &ImportOptions::default());
     assert_eq!(imported.errors, [], "{name}");
     assert_eq!(imported.source, "perf.data");
-    let model = Model::new(&imported.sample, Base::Whole(imported.base));
+    let model = Model::new(&imported.sample, Base::Whole(imported.interval_s));
     (imported, model)
 }
 
@@ -267,7 +267,7 @@ fn a_time_stamp_years_away_is_a_gap() {
     let stamps: Vec<usize> = (0..whole.len() - 8).step_by(8).filter(is_time).collect();
     assert!(stamps.len() > 1000);
     let seconds = load(std::slice::from_ref(&path), &ImportOptions::default())
-        .base
+        .interval_s
         .unwrap();
     let damaged = folder.path().join("damaged.data");
     for place in [0, 1, stamps.len() / 2, stamps.len() - 1] {
@@ -276,7 +276,7 @@ fn a_time_stamp_years_away_is_a_gap() {
             bytes[stamps[place] + bit / 8] ^= 1 << (bit % 8);
             std::fs::write(&damaged, &bytes).unwrap();
             let imported = load(std::slice::from_ref(&damaged), &ImportOptions::default());
-            let base = imported.base.unwrap();
+            let base = imported.interval_s.unwrap();
             assert!(
                 (base - seconds).abs() < 0.5,
                 "stamp {place}, bit {bit}: {base} of {seconds} s"

@@ -1,7 +1,7 @@
 //! The time that a file's events cover, without jumps of its clock.
 
-/// A longer time without an event shows a damaged time stamp, nanoseconds.
-const DAMAGED: u64 = 86_400 * SECOND;
+/// A longer time without an event is a jump: it shows a damaged time stamp. Nanoseconds.
+const MAX_PAUSE: u64 = 86_400 * SECOND;
 const SECOND: u64 = 1_000_000_000;
 
 /// The time from the first event to the last one. Jumps do not count.
@@ -23,15 +23,15 @@ impl CoveredTime {
     pub fn add_event(&mut self, time: u64) -> bool {
         self.first = Some(self.first.map_or(time, |first| first.min(time)));
         self.last = self.last.max(time);
-        let before = self.since_jump.unwrap_or(time);
-        let is_jump = time.abs_diff(before) > DAMAGED;
+        let latest = self.since_jump.unwrap_or(time);
+        let is_jump = time.abs_diff(latest) > MAX_PAUSE;
         if is_jump {
             self.jumps += 1;
             self.since_jump = Some(time);
         } else {
             // Events may come slightly out of order.
-            self.since_jump = Some(before.max(time));
-            self.covered_ns = self.covered_ns.saturating_add(time.saturating_sub(before));
+            self.since_jump = Some(latest.max(time));
+            self.covered_ns = self.covered_ns.saturating_add(time.saturating_sub(latest));
         }
         is_jump
     }

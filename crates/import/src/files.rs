@@ -3,6 +3,7 @@
 
 use super::covered_time::CoveredTime;
 use super::guest::{self, UNNAMED, merge_same_guests};
+use super::kvm_stat::KvmStatCounts;
 use super::topology::PrintedTopology;
 use super::{ImportError, ImportOptions, Imported, file_name};
 use kvm::cmdline::QemuCommand;
@@ -39,11 +40,11 @@ pub(super) struct Files {
     pub path: PathBuf,
     /// Guests that were measured.
     pub measured: Vec<DomainSample>,
-    /// The guest that `kvm_stat` counted, with the seconds that it was counted for.
-    pub counted: Option<(f64, DomainSample)>,
+    /// What `kvm_stat` counted.
+    pub counted: Option<KvmStatCounts>,
     /// Guests that were described, one for each file.
     pub described: Vec<Description>,
-    /// Memory trees, which do not name their guest, each with its file.
+    /// Memory trees, each with its file; the trees do not name their guests.
     pub trees: Vec<(PathBuf, DeviceMap)>,
     /// The kernel's log.
     pub log: Vec<LogLine>,
@@ -59,7 +60,7 @@ pub(super) struct Files {
     pub engine: EngineStatus,
     /// The types found.
     pub types: BTreeSet<SourceId>,
-    /// Bytes of text so far.
+    /// Bytes of text that were read.
     pub bytes: u64,
     /// Files that could not be used.
     pub errors: Vec<ImportError>,
@@ -81,12 +82,15 @@ pub(super) struct Description {
 }
 
 impl Files {
-    /// Adds to what is known of the events: how many there are, and how many were lost or found no
-    /// room.
-    pub fn count_events(&mut self, events: u64, lost: u64, overflow: u64) {
+    /// Counts events of a file; `overflow` of them found no room in a bounded table.
+    pub fn count_events(&mut self, events: u64, overflow: u64) {
         self.engine.events += events;
-        self.engine.lost = self.engine.lost.saturating_add(lost);
         self.engine.overflow += overflow;
+    }
+
+    /// Counts events that the recorder lost.
+    pub fn count_lost(&mut self, lost: u64) {
+        self.engine.lost = self.engine.lost.saturating_add(lost);
     }
 
     /// Adds the time that a trace covers.
@@ -120,7 +124,7 @@ impl Files {
 
     /// Puts everything together.
     pub fn assemble(mut self, options: &ImportOptions) -> Imported {
-        let base = self.base(options);
+        let interval_s = self.interval_s(options);
         let mut guests = self.guests();
         if guests.len() > MAX_DOMAINS {
             self.notes.insert(
@@ -143,7 +147,7 @@ impl Files {
         guest::name_unnamed(&mut domains);
         let engine = guest::engine(&domains, self.engine);
         let mut sample = Sample {
-            mono_ns: base.map_or(0, |seconds| (seconds * 1e9) as u64),
+            mono_ns: interval_s.map_or(0, |seconds| (seconds * 1e9) as u64),
             host: HostSample {
                 facts: Arc::new(self.host),
                 kernel_log: self.log,
@@ -161,30 +165,31 @@ impl Files {
         let source = sources.first().map_or("file", |id| id.as_str());
         Imported {
             sample,
-            base,
+            interval_s,
             source,
             errors: self.errors,
             notes: self.notes,
         }
     }
 
-    /// Seconds that the counters cover. For tables it is `--duration`, else what their text states;
-    /// a trace and a perf.data have their own. `kvm_stat` counts for another time than other files.
-    fn base(&mut self, options: &ImportOptions) -> Option<f64> {
-        let base = if self.has_tables {
+    /// Seconds that the counters cover. For tables they are `--duration`, else what the tables' text
+    /// states; a trace and a perf.data have times of their own. `kvm_stat` counts at another time
+    /// than other files.
+    fn interval_s(&mut self, options: &ImportOptions) -> Option<f64> {
+        let interval_s = if self.has_tables {
             options.duration_s.or(self.table_seconds)
         } else {
             self.seconds.or(options.duration_s)
         };
-        let Some((seconds, guest)) = self.counted.take() else {
-            return base;
+        let Some(KvmStatCounts { seconds, guest }) = self.counted.take() else {
+            return interval_s;
         };
         if !self.measured.is_empty() {
             self.notes.push(
                 "the counts of kvm_stat are of another time than the other files: left out"
                     .to_owned(),
             );
-            return base;
+            return interval_s;
         }
         self.measured.push(guest);
         Some(seconds)
@@ -212,8 +217,8 @@ impl Files {
     }
 }
 
-/// Joins the descriptions of each guest. A single one without a name belongs to a single named
-/// guest.
+/// Joins the descriptions of each guest. If there are two descriptions, one of them without a name,
+/// they are of one guest.
 fn merge_descriptions(described: Vec<Description>) -> Vec<Description> {
     let mut guests: Vec<Description> = Vec::new();
     let (named, nameless): (Vec<_>, Vec<_>) = described
@@ -273,13 +278,13 @@ impl Description {
     /// Whether both are of one guest: by UUID, else by name.
     fn is_same(&self, other: &Self) -> bool {
         match (self.uuid(), other.uuid()) {
-            (Some(own), Some(others)) => own == others,
+            (Some(one), Some(another)) => one == another,
             _ => self.name().is_some() && self.name() == other.name(),
         }
     }
 
-    /// Adds another description of the same guest. The XML of the running domain is better than its
-    /// definition.
+    /// Adds another description of the same guest. The XML of the running domain replaces its
+    /// definition, which may have changed since the start.
     fn merge(&mut self, other: Self) {
         if self.xml.is_none() || (other.is_running && other.xml.is_some()) {
             self.xml = other.xml;
@@ -289,7 +294,7 @@ impl Description {
         self.is_running |= other.is_running;
     }
 
-    /// Whether a measured guest is this one: by its process, which a status XML names, or by its
+    /// Whether this describes a measured guest: by the process, which a status XML names, or by the
     /// name.
     fn is_of(&self, sample: &DomainSample) -> bool {
         let facts = &sample.facts;
@@ -328,7 +333,7 @@ impl Description {
         };
         facts.xml = self.xml.map(|xml| Known::new(xml, Origin::File));
         facts.command = self.command;
-        // The monitor printed it, whoever saved it.
+        // QEMU's monitor printed the tree, whoever saved it in a file.
         facts.devices = self
             .tree
             .map(|tree| Known::new(Arc::new(tree), Origin::Monitor));
@@ -374,19 +379,19 @@ impl DescriptionFiles {
 
     /// Completes a sample.
     pub fn complete(&self, sample: &mut Sample) {
-        let is_only = sample.domains.len() == 1;
+        let is_alone = sample.domains.len() == 1;
         for domain in &mut sample.domains {
-            if let Some(description) = self.description(&domain.facts, is_only) {
+            if let Some(description) = self.description(&domain.facts, is_alone) {
                 fill(Arc::make_mut(&mut domain.facts), description.clone());
             }
         }
-        let own = &self.host.facts;
-        if own.topology != HostTopology::default() {
+        let described = &self.host.facts;
+        if described.topology != HostTopology::default() {
             let facts = Arc::make_mut(&mut sample.host.facts);
             if facts.topology == HostTopology::default() {
-                facts.topology.clone_from(&own.topology);
+                facts.topology.clone_from(&described.topology);
             }
-            for (name, value) in &own.params {
+            for (name, value) in &described.params {
                 facts
                     .params
                     .entry(name.clone())
@@ -398,15 +403,15 @@ impl DescriptionFiles {
         }
     }
 
-    /// The description of a recorded guest: by UUID or else by name. A single one without a name
-    /// belongs to the only guest.
-    fn description(&self, recorded: &DomainFacts, is_only: bool) -> Option<&DomainFacts> {
-        let mut domains = self.domains.iter();
-        let found = domains.find(|described| match (&described.uuid, &recorded.uuid) {
+    /// The description of a recorded guest: by UUID or else by name. A description without a name
+    /// belongs to a guest that is alone in its recording.
+    fn description(&self, recorded: &DomainFacts, is_alone: bool) -> Option<&DomainFacts> {
+        let mut descriptions = self.domains.iter();
+        let found = descriptions.find(|described| match (&described.uuid, &recorded.uuid) {
             (Some(one), Some(other)) => one.value.eq_ignore_ascii_case(&other.value),
             _ => {
                 described.name.value == recorded.name.value
-                    || (is_only && described.name.value == UNNAMED)
+                    || (is_alone && described.name.value == UNNAMED)
             }
         });
         found.map(|facts| &**facts)

@@ -34,18 +34,19 @@ pub(super) fn is_measured(guest: &DomainSample) -> bool {
     has_events || !guest.counters.is_empty() || !guest.kvm_events.is_empty()
 }
 
-/// The engine that counted these guests: a file. Its counts are those of `status`.
+/// Completes the status of a file as the engine that counted these guests.
 pub(super) fn engine(guests: &[DomainSample], mut status: EngineStatus) -> EngineStatus {
-    let exits = guests.iter().flat_map(events).any(|e| !e.exits.is_empty());
-    let served = guests
+    let has_exits = guests.iter().flat_map(events).any(|e| !e.exits.is_empty());
+    let has_userspace_exits = guests
         .iter()
         .flat_map(events)
         .flat_map(|e| &e.userspace)
         .any(|u| u.count > 0);
     status.kind = EngineKind::File;
-    status.fires_kvm_exit = if exits {
+    // Userspace exits without any exit show that kvm_exit did not fire.
+    status.fires_kvm_exit = if has_exits {
         Some(true)
-    } else if served {
+    } else if has_userspace_exits {
         Some(false)
     } else {
         None
@@ -53,8 +54,8 @@ pub(super) fn engine(guests: &[DomainSample], mut status: EngineStatus) -> Engin
     status
 }
 
-/// Names the guests that no file names: by their process, or by a number. Those that share a file
-/// with others have names since [`group_threads`].
+/// Names the guests that no file names: by their process, or by a number. Guests that share a file
+/// with others were named by [`group_threads`].
 pub(super) fn name_unnamed(guests: &mut [DomainSample]) {
     let is_single = guests
         .iter()
@@ -121,29 +122,30 @@ pub(super) fn merge_same_guests(guests: Vec<DomainSample>) -> Vec<DomainSample> 
 }
 
 /// Adds what another file measured of the same guest.
-fn merge(own: &mut DomainSample, other: DomainSample) {
+fn merge(known: &mut DomainSample, other: DomainSample) {
     let mut known_threads = HashMap::new();
-    for (index, thread) in own.threads.iter().enumerate() {
+    for (index, thread) in known.threads.iter().enumerate() {
         known_threads.insert((thread.tid, thread.start_ticks), index);
     }
     for thread in other.threads {
         match known_threads.get(&(thread.tid, thread.start_ticks)) {
             Some(index) => {
-                let same = &mut own.threads[*index];
+                let same = &mut known.threads[*index];
                 same.events.merge(thread.events, MissingExtreme::Unknown);
                 same.cpu = same.cpu.or(thread.cpu);
             }
-            None => own.threads.push(thread),
+            None => known.threads.push(thread),
         }
     }
-    own.unattributed
+    known
+        .unattributed
         .merge(other.unattributed, MissingExtreme::Unknown);
-    own.places.extend(other.places);
-    own.kvm_events.join(
+    known.places.extend(other.places);
+    known.kvm_events.join(
         other.kvm_events,
         &mut Joining::with(MissingExtreme::Unknown),
     );
-    own.counters.extend(other.counters);
+    known.counters.extend(other.counters);
 }
 
 /// How often each kvm event occurred on each thread.
@@ -197,13 +199,13 @@ pub(super) fn group_threads(
         by_pid.entry(pid).or_default().push(thread);
     }
     let without_process = by_pid.remove(&UNKNOWN_PID).unwrap_or_default();
-    let mut groups: Vec<(Option<i32>, Vec<TracedThread>)> = Vec::new();
-    for threads in split_by_vcpu(without_process) {
-        groups.push((None, threads));
-    }
-    for (pid, threads) in by_pid {
-        groups.push((Some(pid), threads));
-    }
+    let of_unknown = split_by_vcpu(without_process)
+        .into_iter()
+        .map(|threads| (None, threads));
+    let of_known = by_pid
+        .into_iter()
+        .map(|(pid, threads)| (Some(pid), threads));
+    let mut groups: Vec<_> = of_unknown.chain(of_known).collect();
     if groups.is_empty() && !counts.events.is_empty() {
         // Events outside any exit still show that a guest exists.
         groups.push((None, Vec::new()));
@@ -281,10 +283,9 @@ fn thread_sample(traced: TracedThread) -> ThreadSample {
     let is_vcpu = traced.vcpu.is_some() || !traced.events.exits.is_empty();
     let index = traced.vcpu.or(index).or_else(|| vcpu_index(&traced.comm));
     let role = if is_vcpu { Role::Vcpu } else { role };
-    let (run_ns, wait_ns) = (traced.ran_ns, traced.waited_ns);
-    let cpu = run_ns.map(|_| ThreadTimes {
-        run_ns,
-        wait_ns,
+    let cpu = traced.ran_ns.map(|_| ThreadTimes {
+        run_ns: traced.ran_ns,
+        wait_ns: traced.waited_ns,
         ..ThreadTimes::default()
     });
     ThreadSample {

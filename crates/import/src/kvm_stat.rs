@@ -28,15 +28,27 @@ pub(crate) fn begins(text: &str) -> bool {
     is_table && words.any(|word| first.contains(word))
 }
 
-/// Reads a text. Returns the seconds that it covers, and its guest.
-pub(crate) fn read(text: &str) -> (f64, DomainSample) {
+/// What a text counts.
+#[derive(Debug)]
+pub(crate) struct KvmStatCounts {
+    /// The time that the counts cover.
+    pub seconds: f64,
+    /// `kvm_stat` adds up all guests.
+    pub guest: DomainSample,
+}
+
+/// Reads a text.
+pub(crate) fn read(text: &str) -> KvmStatCounts {
     let first = text.lines().next().unwrap_or_default().trim_end();
     let (seconds, counts) = if HEADING.is_match(first) {
         log(text, first)
     } else {
         (1.0, batch(text))
     };
-    (seconds, guest(counts))
+    KvmStatCounts {
+        seconds,
+        guest: guest(counts),
+    }
 }
 
 fn words_of(line: &str) -> impl Iterator<Item = &str> {
@@ -52,10 +64,10 @@ fn log(text: &str, heading: &str) -> (f64, Counts) {
         .collect();
     let mut counts = Counts::new();
     let mut lines = 0.0;
-    let (mut first, mut last) = (None, None);
+    let (mut first_clock, mut last_clock) = (None, None);
     for line in text.lines() {
         let words: Vec<&str> = words_of(line).collect();
-        // The values, from the last one on: `2020-04-01 10:00:05` may come before them.
+        // The values, read from the end: a time like `2020-04-01 10:00:05` may precede them.
         let row: Vec<u64> = words
             .iter()
             .rev()
@@ -66,12 +78,12 @@ fn log(text: &str, heading: &str) -> (f64, Counts) {
                 add(&mut counts, name, count);
             }
             lines += 1.0;
-            last = clock_seconds(line);
-            first = first.or(last);
+            last_clock = clock_seconds(line);
+            first_clock = first_clock.or(last_clock);
         }
     }
     let mut seconds = lines;
-    if let (Some(first), Some(last)) = (first, last) {
+    if let (Some(first), Some(last)) = (first_clock, last_clock) {
         let between: f64 = (last - first).rem_euclid(86_400.0);
         if between > 0.0 {
             // The first line covers as much time before it as the others do on average.
@@ -122,7 +134,7 @@ fn guest(counts: Counts) -> DomainSample {
         // A reason without a known code is told apart by its number.
         let known = code(isa, &name);
         guest.unattributed.exits.push(ExitCell {
-            isa: if known.is_some() { isa } else { Isa::Other(0) },
+            isa: if known.is_some() { isa } else { Isa::UNKNOWN },
             code: known.unwrap_or(number),
             name: Some(name),
             time: Timing {
@@ -154,7 +166,8 @@ mod tests {
 
     fn counted(text: &str) -> (f64, DomainSample) {
         assert!(begins(text), "{text}");
-        read(text)
+        let KvmStatCounts { seconds, guest } = read(text);
+        (seconds, guest)
     }
 
     #[test]

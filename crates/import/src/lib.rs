@@ -21,15 +21,15 @@ mod trace;
 pub use files::DescriptionFiles;
 pub use load::load;
 
-/// The files that kvmtop reads, in the words of an error.
-pub(crate) const EXPECTED: &str = "a kvmtop recording, perf.data, the text of 'perf kvm stat', \
-    kvm_stat or a trace of kvm events, 'info mtree', a libvirt domain XML, a QEMU command line, a \
-    Proxmox configuration, a kernel log, or the output of lscpu, numactl -H or virsh capabilities";
-
 use kvm::sanitize;
 use sample::Sample;
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// The files that kvmtop reads, in the words of an error.
+pub(crate) const EXPECTED: &str = "a kvmtop recording, perf.data, the text of 'perf kvm stat', \
+    kvm_stat or a trace of kvm events, 'info mtree', a libvirt domain XML, a QEMU command line, a \
+    Proxmox configuration, a kernel log, or the output of lscpu, numactl -H or virsh capabilities";
 
 /// What the command line adds to the files.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -54,10 +54,10 @@ pub struct ImportError {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Imported {
     /// The counters. They already cover one whole interval: `Model::new(&sample,
-    /// Base::Whole(base))`.
+    /// Base::Whole(interval_s))`.
     pub sample: Sample,
     /// Length of that interval in seconds, where it is known.
-    pub base: Option<f64>,
+    pub interval_s: Option<f64>,
     /// JSON's `source`: the type of the file that gave the most: `perf.data`, `trace`, `text`,
     /// `xml`, ….
     pub source: &'static str,
@@ -78,10 +78,11 @@ pub(crate) fn file_name(path: &Path) -> String {
     )
 }
 
-/// Says what cannot be done with a file, and why.
+/// Makes an I/O error a sentence: `open(path).map_err(cannot("open it"))` says "cannot open it: No
+/// such file or directory".
 pub(crate) fn cannot(what: &'static str) -> impl Fn(io::Error) -> String {
-    // The system's message ends with "(os error N)".
     move |e| {
+        // The system's message ends with "(os error N)".
         format!(
             "cannot {what}: {}",
             e.to_string().split(" (os error").next().unwrap_or_default()

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// Limit of the files of one folder.
 const MAX_FILES: usize = 4096;
-/// Bytes at the beginning of a file that tell what it is not.
+/// Bytes at the beginning of a file that tell a perf.data, a text and an unsupported file apart.
 const HEAD: u64 = 4096;
 
 /// First bytes of files that people try, and what to do with them.
@@ -118,7 +118,7 @@ fn read(path: &Path, mut file: File, files: &mut Files) -> Result<(), String> {
     {
         return Err((*what).into());
     }
-    // Only UTF-16 has zeros.
+    // Of all encodings of a text only UTF-16 has zeros.
     if head.contains(&0) && !head.starts_with(b"\xff\xfe") && !head.starts_with(b"\xfe\xff") {
         return Err(format!("this is not text; expected {EXPECTED}"));
     }

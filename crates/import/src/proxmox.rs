@@ -70,15 +70,15 @@ pub fn parse(text: &str, number: Option<&str>) -> Result<ProxmoxConfig, String> 
     if keys.contains_key("rootfs") {
         return Err("the configuration of a container, which is no KVM guest".into());
     }
-    let mut command = parse_argv(&argv(&keys, number));
+    let mut command = parse_argv(&qemu_argv(&keys, number));
     command.defaults = ["cpu", "scsihw"]
         .into_iter()
-        .filter(|key| !keys.contains_key(key))
+        .filter(|key| {
+            // `args` can name a CPU as well.
+            let is_in_args = *key == "cpu" && command.cpu_options.len() > 1;
+            !is_in_args && !keys.contains_key(key)
+        })
         .collect();
-    // `args` can have a CPU as well.
-    if command.cpu_options.len() > 1 {
-        command.defaults.retain(|key| *key != "cpu");
-    }
     let guest_os = keys
         .get("ostype")
         .map(|name| sanitize(name, 40))
@@ -86,67 +86,77 @@ pub fn parse(text: &str, number: Option<&str>) -> Result<ProxmoxConfig, String> 
     Ok(ProxmoxConfig { command, guest_os })
 }
 
-/// A command line of QEMU in the making.
-struct Argv(Vec<String>);
+/// The words of a command line of QEMU in the making.
+struct QemuOptions {
+    words: Vec<String>,
+}
 
-impl Argv {
+impl QemuOptions {
     fn add(&mut self, option: &str, value: impl Into<String>) {
-        self.0.push(option.to_owned());
-        self.0.push(value.into());
+        self.words.push(option.to_owned());
+        self.words.push(value.into());
     }
 }
 
 /// QEMU's command line for a configuration; the options of `args` come last, as Proxmox appends
 /// them.
-fn argv(keys: &BTreeMap<&str, &str>, number: Option<&str>) -> Vec<String> {
-    let mut argv = Argv(vec!["/usr/bin/kvm".to_owned(), "-nodefaults".to_owned()]);
+fn qemu_argv(keys: &BTreeMap<&str, &str>, number: Option<&str>) -> Vec<String> {
+    let mut options = QemuOptions {
+        words: vec!["/usr/bin/kvm".to_owned(), "-nodefaults".to_owned()],
+    };
     if let Some(name) = keys.get("name").copied().or(number) {
         let name = name.replace(',', ",,");
-        argv.add("-name", format!("{name},debug-threads=on"));
+        options.add("-name", format!("{name},debug-threads=on"));
     }
-    if let Some(uuid) = keys.get("smbios1").and_then(|value| part(value, "uuid")) {
-        argv.add("-uuid", uuid);
+    if let Some(uuid) = keys
+        .get("smbios1")
+        .and_then(|value| named_part(value, "uuid"))
+    {
+        options.add("-uuid", uuid);
     }
-    add_cpus(keys, &mut argv);
+    add_cpus(keys, &mut options);
     if let Some(memory) = keys.get("memory") {
-        argv.add("-m", first(memory, "current="));
+        options.add("-m", first_part(memory, "current="));
     }
-    add_machine(keys, &mut argv);
-    // Its QMP socket has the guest's number.
+    add_machine(keys, &mut options);
+    // Proxmox names the QMP socket after the guest's number.
     let number = number.unwrap_or(UNKNOWN_PROXMOX_ID);
-    argv.add(
+    options.add(
         "-qmp",
         format!("unix:/var/run/qemu-server/{number}.qmp,server"),
     );
     let scsihw = keys.get("scsihw").copied().unwrap_or("lsi");
     for (key, value) in keys {
         if DISK.is_match(key) {
-            add_disk(key, value, scsihw, &mut argv);
+            add_disk(key, value, scsihw, &mut options);
         } else if CARD.is_match(key) {
             // `e1000=BC:24:11:00:00:01,bridge=vmbr0`
-            let model = first(value, "model=").split('=').next().unwrap_or_default();
+            let model = first_part(value, "model=")
+                .split('=')
+                .next()
+                .unwrap_or_default();
             let device = if model == "virtio" {
                 "virtio-net-pci"
             } else {
                 model
             };
-            argv.add("-device", format!("{device},id={key}"));
+            options.add("-device", format!("{device},id={key}"));
         }
     }
     if scsihw.starts_with("virtio-scsi") {
-        argv.add("-device", "virtio-scsi-pci,id=scsihw0");
+        options.add("-device", "virtio-scsi-pci,id=scsihw0");
     }
     let args = keys.get("args").copied().unwrap_or_default();
-    argv.0.extend(shell_words(args));
-    argv.0
+    options.words.extend(shell_words(args));
+    options.words
 }
 
-fn add_cpus(keys: &BTreeMap<&str, &str>, argv: &mut Argv) {
+fn add_cpus(keys: &BTreeMap<&str, &str>, options: &mut QemuOptions) {
     let sockets = cpu_count(keys, "sockets").unwrap_or(1);
     let cores = cpu_count(keys, "cores").unwrap_or(1);
     let most = sockets.saturating_mul(cores);
     let vcpus = cpu_count(keys, "vcpus").unwrap_or(most);
-    argv.add(
+    options.add(
         "-smp",
         format!("{vcpus},sockets={sockets},cores={cores},maxcpus={most}"),
     );
@@ -161,7 +171,7 @@ fn cpu_count(keys: &BTreeMap<&str, &str>, key: &str) -> Option<u32> {
     }
 }
 
-fn add_machine(keys: &BTreeMap<&str, &str>, argv: &mut Argv) {
+fn add_machine(keys: &BTreeMap<&str, &str>, options: &mut QemuOptions) {
     // `wxp`, `w2k8`, `win10`. Since Vista Proxmox switches the HPET off, and since 7 it adds these
     // enlightenments (`get_hyperv_enlightenments`).
     let ostype = keys.get("ostype").copied().unwrap_or_default();
@@ -173,36 +183,36 @@ fn add_machine(keys: &BTreeMap<&str, &str>, argv: &mut Argv) {
         "kvm"
     };
     let hpet = if is_modern { ",hpet=off" } else { "" };
-    let machine = first(keys.get("machine").copied().unwrap_or("pc"), "type=");
-    argv.add("-machine", format!("{machine},accel={accel}{hpet}"));
-    // The default that Proxmox's screens do not write down (`get_default_cpu_type`).
+    let machine = first_part(keys.get("machine").copied().unwrap_or("pc"), "type=");
+    options.add("-machine", format!("{machine},accel={accel}{hpet}"));
+    // Proxmox's screens leave the key out for its default (`get_default_cpu_type`).
     let configured = keys.get("cpu").copied().unwrap_or("kvm64");
-    let mut cpu = first(configured, "cputype=").to_owned();
+    let mut cpu = first_part(configured, "cputype=").to_owned();
     if is_modern {
         cpu.push_str(",hv_spinlocks=0x1fff,hv_vapic,hv_time,hv_reset,hv_vpindex,hv_runtime");
         cpu.push_str(",hv_relaxed,hv_synic,hv_stimer,hv_ipi");
     }
     // `flags=+pcid;-spec-ctrl`
-    if let Some(flags) = part(configured, "flags") {
+    if let Some(flags) = named_part(configured, "flags") {
         for flag in flags.split(';') {
             cpu.push_str(&format!(",{flag}"));
         }
     }
-    argv.add("-cpu", cpu);
+    options.add("-cpu", cpu);
     let is_local = keys.get("localtime").map_or(is_windows, |on| *on == "1");
     let base = if is_local {
         "localtime,driftfix=slew"
     } else {
         "utc"
     };
-    argv.add("-rtc", format!("base={base}"));
+    options.add("-rtc", format!("base={base}"));
     if is_windows {
-        argv.add("-global", "kvm-pit.lost_tick_policy=discard");
+        options.add("-global", "kvm-pit.lost_tick_policy=discard");
     }
 }
 
 /// The first part of a value, whose name can be left out: `local-lvm:vm-100-disk-0,size=32G`.
-fn first<'a>(value: &'a str, name: &str) -> &'a str {
+fn first_part<'a>(value: &'a str, name: &str) -> &'a str {
     value
         .split(',')
         .next()
@@ -211,7 +221,7 @@ fn first<'a>(value: &'a str, name: &str) -> &'a str {
 }
 
 /// A named part of a value.
-fn part<'a>(value: &'a str, name: &str) -> Option<&'a str> {
+fn named_part<'a>(value: &'a str, name: &str) -> Option<&'a str> {
     value
         .split(',')
         .find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
@@ -219,35 +229,37 @@ fn part<'a>(value: &'a str, name: &str) -> Option<&'a str> {
 
 /// The drive and the device of a disk: `scsi0:
 /// local-lvm:vm-100-disk-0,aio=native,iothread=1,size=32G`.
-fn add_disk(key: &str, value: &str, scsihw: &str, argv: &mut Argv) {
-    let volume = first(value, "file=");
-    if volume.ends_with("cloudinit") || part(value, "media") == Some("cdrom") {
+fn add_disk(key: &str, value: &str, scsihw: &str, options: &mut QemuOptions) {
+    let volume = first_part(value, "file=");
+    if volume.ends_with("cloudinit") || named_part(value, "media") == Some("cdrom") {
         return;
     }
     // Without another mode Proxmox opens disks past the host's page cache.
     let mut drive = format!(
         "file={volume},if=none,id=drive-{key},cache={}",
-        part(value, "cache").unwrap_or("none")
+        named_part(value, "cache").unwrap_or("none")
     );
-    if let Some(aio) = part(value, "aio") {
+    if let Some(aio) = named_part(value, "aio") {
         drive.push_str(&format!(",aio={aio}"));
     }
-    argv.add("-drive", drive);
+    options.add("-drive", drive);
     let is_scsi = key.starts_with("scsi");
-    let driver = match key {
-        _ if is_scsi => "scsi-hd",
-        _ if key.starts_with("virtio") => "virtio-blk-pci",
-        _ => "ide-hd",
+    let driver = if is_scsi {
+        "scsi-hd"
+    } else if key.starts_with("virtio") {
+        "virtio-blk-pci"
+    } else {
+        "ide-hd"
     };
     let mut device = format!("{driver},drive=drive-{key},id={key}");
-    if part(value, "iothread") == Some("1") && driver != "ide-hd" {
+    if named_part(value, "iothread") == Some("1") && driver != "ide-hd" {
         // Where Proxmox ignores the option it adds no object.
         device.push_str(&format!(",iothread=iothread-{key}"));
         if !is_scsi || scsihw == "virtio-scsi-single" {
-            argv.add("-object", format!("iothread,id=iothread-{key}"));
+            options.add("-object", format!("iothread,id=iothread-{key}"));
         }
     }
-    argv.add("-device", device);
+    options.add("-device", device);
     if is_scsi && !scsihw.starts_with("virtio") {
         // Proxmox's `lsi` is QEMU's lsi53c895a.
         let model = if scsihw == "lsi" {
@@ -255,7 +267,7 @@ fn add_disk(key: &str, value: &str, scsihw: &str, argv: &mut Argv) {
         } else {
             scsihw
         };
-        argv.add("-device", format!("{model},id=scsihw"));
+        options.add("-device", format!("{model},id=scsihw"));
     }
 }
 

@@ -66,10 +66,10 @@ fn everything_of_one_domain_comes_together() {
         },
     );
     assert_eq!(
-        (imported.errors.len(), imported.source, imported.base),
+        (imported.errors.len(), imported.source, imported.interval_s),
         (0, "text", Some(10.0))
     );
-    let model = Model::new(&imported.sample, Base::Whole(imported.base));
+    let model = Model::new(&imported.sample, Base::Whole(imported.interval_s));
     let [domain] = model.domains.as_slice() else {
         panic!("{:?}", names(&imported))
     };
@@ -189,7 +189,7 @@ fn the_status_xml_says_which_process_a_table_is_of() {
 fn options_supply_what_is_lacking_and_nothing_is_made_up() {
     let bare = import(&[("a", TABLE)], &ImportOptions::default());
     assert_eq!(
-        (bare.base, bare.sample.domains[0].facts.vcpus.clone()),
+        (bare.interval_s, bare.sample.domains[0].facts.vcpus.clone()),
         (None, None)
     );
     let options = ImportOptions {
@@ -199,7 +199,7 @@ fn options_supply_what_is_lacking_and_nothing_is_made_up() {
     let given = import(&[("a", TABLE), ("b", XML)], &options);
     assert_eq!(
         (
-            given.base,
+            given.interval_s,
             given.sample.domains[0]
                 .facts
                 .vcpus
@@ -451,7 +451,10 @@ fn counts_of_another_time_are_left_out() {
     let batch = "kvm_exit                                         90000      9000\n";
     let alone = import(&[("a", batch)], &ImportOptions::default());
     assert_eq!(
-        (alone.base, alone.sample.domains[0].kvm_events["kvm_exit"]),
+        (
+            alone.interval_s,
+            alone.sample.domains[0].kvm_events["kvm_exit"]
+        ),
         (Some(1.0), 9000)
     );
     let options = ImportOptions {

@@ -19,14 +19,15 @@ const MAX_COMMANDS: usize = 1024;
 /// Lines at the beginning of a text that tell what it is.
 const HEAD_LINES: usize = 20;
 
-/// How a type of text begins, what JSON's `source` calls it, and its reader.
-type Kind = (
+/// A type of text: whether a text begins as one, what JSON's `source` calls it, and its reader.
+type TextKind = (
     fn(&str) -> bool,
     SourceId,
     fn(&str, &mut Files) -> Result<(), String>,
 );
 
-const KINDS: &[Kind] = &[
+/// All types. The first whose beginning fits counts.
+const KINDS: &[TextKind] = &[
     (topology::begins, SourceId::Topology, |text, files| {
         topology::parse(text).map(|host| files.add_topology(host))
     }),

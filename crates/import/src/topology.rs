@@ -25,13 +25,13 @@ pub struct PrintedTopology {
 
 /// Whether a text begins as one of these outputs does.
 pub(crate) fn begins(text: &str) -> bool {
-    let begins = [
+    let first_words = [
         "Architecture:",
         "available: ",
         "# The following is the parsable format",
         "<capabilities",
     ];
-    begins.iter().any(|begin| text.starts_with(begin))
+    first_words.iter().any(|words| text.starts_with(words))
         || columns(text.lines().next().unwrap_or_default()).is_some()
         || is_in_another_language(text)
 }
@@ -180,9 +180,9 @@ fn summary(text: &str, found: &mut PrintedTopology) {
     }
 }
 
-/// The cores of nodes whose lists each have as many equal ranges as a core has threads
-/// (`0-7,32-39`): firmware lists the first threads of all cores before the second ones. Empty where
-/// a node's list is another one.
+/// The cores of nodes, by the order of their CPUs. Firmware lists the first threads of all cores
+/// before the second ones, so a node's list has as many ranges of one length as a core has threads
+/// (`0-7,32-39`). Empty where a node's list is not like this: its cores are then not known.
 fn cores_by_order<'a>(nodes: impl Iterator<Item = &'a CpuSet>, threads: usize) -> Vec<CpuSet> {
     let mut cores = Vec::new();
     for ranges in nodes.map(CpuSet::ranges) {

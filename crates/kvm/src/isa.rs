@@ -23,11 +23,14 @@ pub enum Isa {
 
 impl Default for Isa {
     fn default() -> Self {
-        Self::Other(0)
+        Self::UNKNOWN
     }
 }
 
 impl Isa {
+    /// Stands for an extension that is not known, and for the code of an exit that has none.
+    pub const UNKNOWN: Self = Self::Other(0);
+
     /// From the `isa` field of the x86 `kvm_exit` tracepoint.
     pub const fn from_code(code: u32) -> Self {
         match code {

@@ -57,13 +57,15 @@ pub(super) struct EventReader {
     pub samples: u64,
     /// Samples that could not be read.
     pub broken: u64,
-    /// Lost events, by `LOST` records.
+    /// Lost events by `LOST` records.
     lost: u64,
-    /// Lost events, by the records that perf adds at the end (Linux 6.0), which count them again.
+    /// The same lost events by `LOST_SAMPLES` records, which perf adds at the end (Linux 6.0). The
+    /// larger of both sums counts.
     lost_again: u64,
     /// Events that are not counted yet: earlier ones may still come.
     waiting: Vec<PerfEvent>,
-    /// The latest time of all rounds before the current one.
+    /// The latest time of all rounds before the current one: no earlier event comes after the next
+    /// mark.
     settled: u64,
     /// The latest time of all rounds.
     latest: u64,
@@ -111,11 +113,7 @@ impl EventReader {
             self.records.body = body;
             if self.waiting.len() >= MAX_WAITING {
                 self.waiting.sort_by_key(|event| event.time);
-                let middle = self
-                    .waiting
-                    .get(MAX_WAITING / 2)
-                    .map_or(0, |event| event.time);
-                self.count_until(middle);
+                self.count_until(self.waiting[MAX_WAITING / 2].time);
             }
         }
         self.count_until(u64::MAX);
@@ -147,7 +145,8 @@ impl EventReader {
             self.broken += 1;
             return Ok(());
         };
-        let (cpu, raw) = (cpu.unwrap_or(0), raw.as_slice());
+        let cpu = cpu.unwrap_or(0);
+        let raw = raw.as_slice();
         self.latest = self.latest.max(time);
         if let Some(id) = raw.first_chunk().map(|id| u16::from_le_bytes(*id))
             && self.formats.names.contains_key(&id)
@@ -168,12 +167,11 @@ impl EventReader {
                 raw: &raw,
             },
             |event: TracedEvent| {
-                let kind = PerfEventKind::Traced(cpu, event.kind);
                 self.waiting.push(PerfEvent {
                     time,
                     tid: event.tid,
                     pid: event.pid,
-                    kind,
+                    kind: PerfEventKind::Traced(cpu, event.kind),
                 });
             },
         );
@@ -210,7 +208,7 @@ impl EventReader {
             return;
         };
         let time = record.timestamp().unwrap_or(self.latest);
-        let known = self.lost.max(self.lost_again);
+        let counted = self.lost.max(self.lost_again);
         let (lost, count) = match record.parse() {
             Ok(EventRecord::Comm(comm)) => {
                 let name = kvm::sanitize(&String::from_utf8_lossy(&comm.name.as_slice()), 15);
@@ -226,12 +224,12 @@ impl EventReader {
             }
         };
         *lost = lost.saturating_add(count);
-        let kind = PerfEventKind::Lost(lost.saturating_sub(known));
         self.waiting.push(PerfEvent {
             time,
             tid: 0,
             pid: 0,
-            kind,
+            // What the other kind of record counted already is no new gap.
+            kind: PerfEventKind::Lost(lost.saturating_sub(counted)),
         });
     }
 

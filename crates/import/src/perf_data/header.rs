@@ -41,12 +41,11 @@ impl PerfDataHeader {
     /// Adds the attribute of an event. perf's dummy event has no samples.
     pub fn add_attribute(&mut self, attribute: &[u8]) -> Result<(), String> {
         let endian = Endianness::LittleEndian;
-        let (record_type, data) = (UserRecordType::PERF_HEADER_ATTR, RawData::Single(attribute));
         let record = RawUserRecord {
-            record_type,
+            record_type: UserRecordType::PERF_HEADER_ATTR,
             endian,
             misc: 0,
-            data,
+            data: RawData::Single(attribute),
         }
         .parse();
         let Ok(UserRecord::HeaderAttr(header)) = record else {
@@ -58,11 +57,11 @@ impl PerfDataHeader {
         ) {
             return Ok(());
         }
-        let own = RecordParseInfo::new(&header.attr, endian);
-        let layout = self.layout.get_or_insert(own);
+        let new = RecordParseInfo::new(&header.attr, endian);
+        let layout = self.layout.get_or_insert(new);
         // The id of an event does not matter: all of its samples begin alike.
-        if layout.sample_format != own.sample_format
-            || !own.sample_format.contains(SampleFormat::RAW)
+        if layout.sample_format != new.sample_format
+            || !new.sample_format.contains(SampleFormat::RAW)
         {
             return Err(AMBIGUOUS.into());
         }
@@ -119,6 +118,7 @@ pub(super) fn read(file: &mut File) -> Result<PerfDataHeader, String> {
     let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
     let mut header = PerfDataHeader::default();
     let first_record = match words[..] {
+        // A stream: its header is a magic and its own size, and the records follow.
         [_, size, ..] if size < FILE_HEADER => size.max(16),
         // `struct perf_file_header`: magic, size, attribute size, then the position and size of the
         // attributes, of the records and of the event types, and a bit for each further part.

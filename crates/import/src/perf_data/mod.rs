@@ -22,7 +22,7 @@ use sample::{Direction, SourceId};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 
-/// Accesses of one exit that are kept until it ends.
+/// The most accesses that are kept until their exit ends.
 const MAX_WAITING: usize = 1024;
 /// How to record what is missing.
 const RECORD: &str = "record with 'perf kvm stat record -p PID sleep 10' while the guest runs";
@@ -69,7 +69,8 @@ pub(crate) fn read(file: File, files: &mut Files) -> Result<(), String> {
     }
     counters.add_notes(files);
     files.cover(&counters.covered);
-    files.count_events(samples, counters.lost, counters.pairing.overflow);
+    files.count_events(samples, counters.pairing.overflow);
+    files.count_lost(counters.lost);
     counters.pairing.runs_until(counters.covered.last);
     let mut threads = counters.pairing.snapshot();
     for thread in &mut threads {
@@ -123,8 +124,8 @@ impl PerfDataCounters {
     }
 
     /// Takes an event of a thread. As in perf, what a thread does before its first entry does not
-    /// count, and an access counts when its exit ends. A read of emulated memory counts at once: its
-    /// event comes with what it returned.
+    /// count, and an access counts when its exit ends. Only a read of emulated memory counts at
+    /// once: the kernel reports it when the value is there.
     fn traced(&mut self, event: TracedEvent) {
         let tid = event.tid;
         match event.kind {

@@ -18,19 +18,73 @@ const LOST: [&str; 3] = ["Warning:", "Processed ", "Check IO/CPU overload!"];
 /// Longest name of a reason, in characters. perf's own names are shorter than 30.
 const MAX_NAME: usize = 64;
 
-/// A line of a table. C's `%#llx` prints no prefix before a port 0.
-static LINE: Pattern = Pattern::new(concat!(
-    r"^(?:(?P<heading>Analyze events for )(?:.*pid\(s\) (?P<pid>[0-9]+), )?",
-    r"(?:.*VCPU (?P<vcpu>[0-9]+):)?",
-    r"|(?P<clock>[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]+)$",
-    r"|(?P<title>VM-EXIT|IO Port Access|MMIO Access|MSR Access) +Samples +Samples%",
-    r"|Total Samples: *(?P<total>[0-9]+)",
-    r"|Lost events: *(?P<lost>[0-9]+)|unknown kvm exit code:(?P<code>[0-9]+)",
-    r"|(?P<name>0(?:x[0-9a-f]+)?:[A-Z]+|[A-Za-z][A-Za-z0-9_.-]*(?: [A-Za-z0-9_.-]+){0,2})",
-    r" +(?P<count>[0-9]+) +(?:[0-9.]+|-?nan)%(?: +(?:[0-9.]+|-?nan)%)?",
-    r"(?: +(?P<min>[0-9.]+)us +(?P<max>[0-9.]+)us)?(?: +(?P<mean>[0-9.]+)us)?",
-    r"(?: *\( *\+- *(?P<error>[0-9.]+|-?nan)%)?)",
-));
+/// What a line of a text is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum LineKind {
+    /// Says which guests and vCPUs the tables below are of.
+    Heading,
+    /// The time of day above a table of `live`.
+    Clock,
+    /// Names the columns of a table, which begins here.
+    Title,
+    /// Ends a table.
+    Total,
+    Lost,
+    /// The code of the reason in the next row, whose name perf does not know.
+    ExitCode,
+    Row,
+}
+
+/// How each kind of line looks.
+static KINDS: [(LineKind, Pattern); 7] = [
+    (
+        LineKind::Heading,
+        Pattern::new(concat!(
+            r"^Analyze events for (?:.*pid\(s\) (?P<pid>[0-9]+), )?",
+            r"(?:.*VCPU (?P<vcpu>[0-9]+):)?",
+        )),
+    ),
+    (
+        LineKind::Clock,
+        Pattern::new(r"^(?P<clock>[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]+)$"),
+    ),
+    (
+        LineKind::Title,
+        Pattern::new(
+            "^(?P<title>VM-EXIT|IO Port Access|MMIO Access|MSR Access) +Samples +Samples%",
+        ),
+    ),
+    (
+        LineKind::Total,
+        Pattern::new("^Total Samples: *(?P<total>[0-9]+)"),
+    ),
+    (
+        LineKind::Lost,
+        Pattern::new("^Lost events: *(?P<lost>[0-9]+)"),
+    ),
+    (
+        LineKind::ExitCode,
+        Pattern::new("^unknown kvm exit code:(?P<code>[0-9]+)"),
+    ),
+    // C's `%#llx` prints no prefix before a port 0.
+    (
+        LineKind::Row,
+        Pattern::new(concat!(
+            r"^(?P<name>0(?:x[0-9a-f]+)?:[A-Z]+",
+            r"|[A-Za-z][A-Za-z0-9_.-]*(?: [A-Za-z0-9_.-]+){0,2})",
+            r" +(?P<count>[0-9]+) +(?:[0-9.]+|-?nan)%(?: +(?:[0-9.]+|-?nan)%)?",
+            r"(?: +(?P<min>[0-9.]+)us +(?P<max>[0-9.]+)us)?(?: +(?P<mean>[0-9.]+)us)?",
+            r"(?: *\( *\+- *(?P<error>[0-9.]+|-?nan)%)?",
+        )),
+    ),
+];
+
+/// The kind of a line and the groups of its pattern; `None` for any other line.
+fn parse(line: &str) -> Option<(LineKind, Captures<'_>)> {
+    KINDS
+        .iter()
+        .find_map(|(kind, pattern)| Some((*kind, pattern.captures(line.trim())?)))
+}
 
 /// One table.
 #[derive(Debug, Default, PartialEq)]
@@ -71,42 +125,39 @@ struct PrintedTables {
     /// `Lost events`.
     lost: u64,
     /// The clock above the next table.
-    clock: Option<f64>,
+    next_clock: Option<f64>,
     /// The code that the line above states for the next row.
-    code: Option<u32>,
+    next_code: Option<u32>,
 }
 
-/// Whether a text begins as such a table, or with the clock above one.
+/// Whether a text begins as a table of perf, or with the clock above one.
 pub(crate) fn begins(text: &str) -> bool {
     let is_before =
         |line: &str| line.is_empty() || LOST.iter().any(|begin| line.starts_with(begin));
     let mut lines = text.lines().map(str::trim).filter(|line| !is_before(line));
-    let Some(first) = lines.next().and_then(|line| LINE.captures(line)) else {
-        return false;
-    };
-    ["heading", "title", "clock"]
-        .iter()
-        .any(|part| first.name(part).is_some())
+    matches!(
+        lines.next().and_then(parse),
+        Some((LineKind::Heading | LineKind::Title | LineKind::Clock, _))
+    )
 }
 
 /// Reads a text.
 pub(crate) fn read(text: &str, files: &mut Files) {
     let mut printed = PrintedTables::default();
     for line in text.lines().take(MAX_LINES) {
-        if let Some(line) = LINE.captures(line.trim()) {
-            printed.read_line(&line);
-        }
+        printed.read_line(line);
     }
     if text.lines().nth(MAX_LINES).is_some() {
         files.note("it has more lines than any perf prints; the last ones are left out");
     }
-    let mut kinds = BTreeSet::new();
-    let all = printed.tables.len();
-    // The frames of `live` have clocks. A second table of one kind would be of another measurement.
+    let mut spaces = BTreeSet::new();
+    let table_count = printed.tables.len();
+    // The frames of `live` have clocks, and all of them count. Without a clock, a second table of
+    // one kind would be of another measurement.
     printed
         .tables
-        .retain(|table| table.clock.is_some() || kinds.insert(table.space));
-    if printed.tables.len() < all {
+        .retain(|table| table.clock.is_some() || spaces.insert(table.space));
+    if printed.tables.len() < table_count {
         files.note("several tables of one kind are several measurements: the first is read");
     }
     let isa = guess_isa(
@@ -134,42 +185,53 @@ pub(crate) fn read(text: &str, files: &mut Files) {
         }
         None => guest.unattributed = events,
     }
-    files.count_events(0, printed.lost, 0);
+    files.count_lost(printed.lost);
     files.has_tables = true;
     files.table_seconds = printed.seconds().or(files.table_seconds);
     files.measured.push(guest);
 }
 
 impl PrintedTables {
-    fn read_line(&mut self, line: &Captures<'_>) {
-        if line.name("heading").is_some() {
-            self.vcpu = self.vcpu.or(number(line, "vcpu"));
-            self.pid = self.pid.or(number(line, "pid"));
-        } else if let Some(clock) = group(line, "clock") {
-            self.clock = clock_seconds(clock);
-        } else if let Some(title) = group(line, "title") {
-            let space = match title {
-                "IO Port Access" => Some(Space::Pio),
-                "MMIO Access" => Some(Space::Mmio),
-                "MSR Access" => Some(Space::Msr),
-                _ => None,
-            };
-            self.tables.push(PrintedTable {
-                space,
-                clock: self.clock.take(),
-                ..PrintedTable::default()
-            });
-        } else if let Some(lost) = number(line, "lost") {
-            self.lost = self.lost.saturating_add(lost);
-        } else if let Some(code) = number(line, "code") {
-            self.code = Some(code);
-        } else if let Some(table) = self.tables.last_mut()
-            && table.total.is_none()
-        {
-            if let Some(total) = number(line, "total") {
-                table.total = Some(total);
-            } else if let Some(row) = row(line, table.space, self.code.take()) {
-                table.rows.push(row);
+    fn read_line(&mut self, line: &str) {
+        let Some((kind, groups)) = parse(line) else {
+            return;
+        };
+        match kind {
+            LineKind::Heading => {
+                self.vcpu = self.vcpu.or(number(&groups, "vcpu"));
+                self.pid = self.pid.or(number(&groups, "pid"));
+            }
+            LineKind::Clock => self.next_clock = clock_seconds(&groups["clock"]),
+            LineKind::Title => {
+                let space = match &groups["title"] {
+                    "IO Port Access" => Some(Space::Pio),
+                    "MMIO Access" => Some(Space::Mmio),
+                    "MSR Access" => Some(Space::Msr),
+                    _ => None,
+                };
+                self.tables.push(PrintedTable {
+                    space,
+                    clock: self.next_clock.take(),
+                    ..PrintedTable::default()
+                });
+            }
+            LineKind::Lost => {
+                let lost = number(&groups, "lost").unwrap_or(0);
+                self.lost = self.lost.saturating_add(lost);
+            }
+            LineKind::ExitCode => self.next_code = number(&groups, "code"),
+            LineKind::Total | LineKind::Row => {
+                // A row below a total is of no table.
+                let Some(table) = self.tables.last_mut().filter(|last| last.total.is_none()) else {
+                    return;
+                };
+                if kind == LineKind::Total {
+                    table.total = number(&groups, "total");
+                } else {
+                    // A code is of one row alone.
+                    let code = self.next_code.take();
+                    table.rows.extend(row(&groups, table.space, code));
+                }
             }
         }
     }
@@ -190,9 +252,9 @@ impl PrintedTables {
     }
 }
 
-/// The row of a table of this space. `code` is that of its reason.
-fn row(line: &Captures<'_>, space: Option<Space>, code: Option<u32>) -> Option<PrintedRow> {
-    let name = group(line, "name")?;
+/// The row of a table of this space. `code` is the one of its exit reason, where perf states it.
+fn row(groups: &Captures<'_>, space: Option<Space>, code: Option<u32>) -> Option<PrintedRow> {
+    let name = group(groups, "name")?;
     let key = match space {
         Some(space) => {
             let (address, access) = name.split_once(':')?;
@@ -206,20 +268,21 @@ fn row(line: &Captures<'_>, space: Option<Space>, code: Option<u32>) -> Option<P
         }
         None => RowKey::Reason(sanitize(name, MAX_NAME), code),
     };
-    let count = number(line, "count")?;
+    let count = number(groups, "count")?;
+    let ns = |column| Some(finite(groups, column)? * 1e3);
     let mut time = Timing {
         count,
-        min_ns: figure(line, "min").map(|us| (us * 1e3) as u64),
-        max_ns: figure(line, "max").map(|us| (us * 1e3) as u64),
+        min_ns: ns("min").map(|ns| ns as u64),
+        max_ns: ns("max").map(|ns| ns as u64),
         ..Timing::default()
     };
-    if let Some(mean) = figure(line, "mean").map(|us| us * 1e3) {
+    if let Some(mean) = ns("mean") {
         let n = count as f64;
         let total = mean * n;
         time.total_ns = Some(total.round() as u64);
         // perf prints 100 * sqrt(variance / n) / mean (tools/perf/util/stat.c); that gives the sum
         // of squares.
-        time.sum_sq = figure(line, "error").map(|error| {
+        time.sum_sq = finite(groups, "error").map(|error| {
             let spread = (error / 100.0 * mean).powi(2) * n * (n - 1.0);
             (spread + total * mean).round() as u128
         });
@@ -227,9 +290,9 @@ fn row(line: &Captures<'_>, space: Option<Space>, code: Option<u32>) -> Option<P
     Some(PrintedRow { key, time })
 }
 
-/// The figure in a column; a share of no time at all is C's `-nan%`.
-fn figure(line: &Captures<'_>, column: &str) -> Option<f64> {
-    number(line, column).filter(|figure: &f64| figure.is_finite())
+/// The number in a column. C prints a share of no time at all as `-nan%`: it is none.
+fn finite(groups: &Captures<'_>, column: &str) -> Option<f64> {
+    number(groups, column).filter(|value: &f64| value.is_finite())
 }
 
 impl PrintedTable {
@@ -241,8 +304,9 @@ impl PrintedTable {
     }
 
     fn events(&self, isa: Isa) -> ThreadEvents {
-        // Elsewhere perf measures how long the guest ran before each exit
-        // (tools/perf/util/kvm-stat-arch, `event_begin` of arm64 and RISC-V).
+        // On arm64 and RISC-V the times of exits are how long the guest ran before each
+        // (tools/perf/util/kvm-stat-arch, `event_begin`), not how long the exit took: they are left
+        // out.
         let has_times = self.space.is_some() || matches!(isa, Isa::Vmx | Isa::Svm);
         let mut events = ThreadEvents::default();
         for row in &self.rows {
@@ -281,22 +345,22 @@ impl PrintedRow {
 
 /// The exits of a reason, with its printed name if no built-in table has it.
 fn exit(isa: Isa, name: &str, printed: Option<u32>, time: Timing) -> ExitCell {
-    let (isa, code, name) = match printed.or_else(|| exit_reason::code(isa, name)) {
-        // perf prints "on VMX" on every x86 host whose processor it does not recognise as AMD.
-        Some(code) => (
-            if isa == Isa::Other(0) { Isa::Vmx } else { isa },
-            code,
-            None,
-        ),
-        None => (Isa::Other(0), 0, Some(name.to_owned())),
-    };
-    ExitCell {
+    let mut exit = ExitCell {
         isa,
-        code,
-        name,
         time,
         ..ExitCell::default()
+    };
+    if let Some(code) = printed.or_else(|| exit_reason::code(isa, name)) {
+        exit.code = code;
+        // perf prints "on VMX" on every x86 host whose processor it does not recognise as AMD.
+        if isa == Isa::UNKNOWN {
+            exit.isa = Isa::Vmx;
+        }
+    } else {
+        exit.isa = Isa::UNKNOWN;
+        exit.name = Some(name.to_owned());
     }
+    exit
 }
 
 #[cfg(test)]

@@ -25,9 +25,6 @@ static SWITCH: Pattern = Pattern::new(concat!(
 static TASK: Pattern =
     Pattern::new(r"^(?:comm=)?(?P<comm>.*?)(?: pid=|:)(?P<tid>[0-9]+) (?:prio=|\[)");
 
-/// What marks a reason that no built-in table knows. Its code is then its number in the file.
-const UNKNOWN_REASON: Isa = Isa::Other(0);
-
 /// Decodes lines and remembers the exit reasons found.
 #[derive(Debug, Default)]
 pub(super) struct TraceDecoder {
@@ -42,7 +39,7 @@ pub(super) struct TraceDecoder {
 impl TraceDecoder {
     /// Gives exits the names of reasons that no built-in table knows.
     pub fn name(&self, exits: &mut [ExitCell]) {
-        for cell in exits.iter_mut().filter(|cell| cell.isa == UNKNOWN_REASON) {
+        for cell in exits.iter_mut().filter(|cell| cell.isa == Isa::UNKNOWN) {
             let known = self
                 .reasons
                 .iter()
@@ -123,7 +120,8 @@ impl TraceDecoder {
         let code = exit_reason::code(self.isa, name).or_else(|| number.parse().ok());
         let reason = match code {
             Some(code) => (self.isa, code),
-            None => (UNKNOWN_REASON, self.reasons.len() as u32),
+            // No built-in table knows the reason: its number in the file stands for a code.
+            None => (Isa::UNKNOWN, self.reasons.len() as u32),
         };
         self.reasons.insert(name.to_owned(), reason);
         Some(reason)
@@ -210,8 +208,8 @@ fn traced(line: &TraceLine<'_>, tid: i32, pid: i32, kind: EventKind) -> TracedEv
 /// The reason's name: `vcpu 1 reason npf rip 0x8141 …`, `reason IO_INSTRUCTION rip 0x7fa9ee5224e4
 /// info 5658000b 0`.
 fn reason_name(text: &str) -> Option<&str> {
-    let rest = text.split_once("reason ")?.1;
-    let name = rest.split(" rip").next().unwrap_or(rest).trim();
+    let (_, text) = text.split_once("reason ")?;
+    let name = text.split(" rip").next().unwrap_or(text).trim();
     if (1..=128).contains(&name.len()) {
         Some(name)
     } else {
@@ -222,7 +220,9 @@ fn reason_name(text: &str) -> Option<&str> {
 /// `TRAP: HSR_EC: 0x0024 (DABT_LOW), PC: 0x…` (`arch/arm64/kvm/trace_arm.h`).
 fn arm64(text: &str) -> Option<u32> {
     let class = hex_after(text, ": HSR_EC: ").or_else(|| hex_after(text, ": ESR_EC: "))?;
-    let ret = match text.split_once(": ")?.0 {
+    let (cause, _) = text.split_once(": ")?;
+    // KVM's numbers of what ended the guest's run (`ARM_EXCEPTION_*`).
+    let ret = match cause {
         "TRAP" => 2,
         "IRQ" => 0,
         "IL" => 3,

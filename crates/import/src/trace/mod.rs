@@ -71,10 +71,10 @@ struct TraceReader {
     covered: CoveredTime,
     /// Events that were lost.
     lost: u64,
-    /// Whether some were lost just before the next event.
+    /// Whether events were lost just before the next one.
     is_after_loss: bool,
     places: PlaceReader,
-    /// Whether the lines have times; those that differ are left out.
+    /// Whether the first event has a time; lines that differ from it are left out.
     timed: bool,
 }
 
@@ -149,8 +149,8 @@ impl TraceReader {
         }
     }
 
-    /// Names the thread of the last event if it was new. It is the only one in `new`: whatever adds
-    /// a thread calls this at once.
+    /// Names the thread of the last event if the event brought it. No other thread is in `new`:
+    /// this is called after each event that can add one.
     fn name_new(&mut self, comm: &str) {
         if let Some(tid) = self.pairing.new.pop() {
             self.pairing.name(tid, comm);
@@ -164,8 +164,9 @@ impl TraceReader {
         self.pairing.runs_until(self.covered.last);
         self.pairing.end();
         let overflow = self.pairing.overflow.saturating_add(self.decoder.beyond);
-        files.count_events(self.pairing.events, self.lost, overflow);
-        // A trace of many threads is not held twice.
+        files.count_events(self.pairing.events, overflow);
+        files.count_lost(self.lost);
+        // Taken, so that a trace of many threads is not held twice.
         let mut threads = std::mem::take(&mut self.pairing).snapshot();
         for thread in &mut threads {
             self.decoder.name(&mut thread.events.exits);

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 /// Limit of different places, and of threads, in one file.
 const MAX_PLACES: usize = 4096;
-/// Exits that come at any instruction.
+/// Exits whose cause is outside the guest: they come at any instruction.
 const INTERRUPTS: [&str; 5] = [
     "EXTERNAL_INTERRUPT",
     "PREEMPTION_TIMER",
@@ -41,10 +41,11 @@ struct Place {
 /// Follows the exits of each thread.
 #[derive(Debug, Default)]
 pub(super) struct PlaceReader {
-    /// The last exit of each thread, until the vCPU enters the guest again.
+    /// The last exit of each thread, until the vCPU enters the guest again, or until an access
+    /// shows that the exit was emulated.
     open: HashMap<i32, Place>,
     counts: HashMap<Place, u64>,
-    /// All exits of each thread that come from an instruction.
+    /// How many exits of each thread come from an instruction.
     exits: HashMap<i32, u64>,
 }
 
@@ -78,7 +79,7 @@ impl PlaceReader {
                 }
             }
             EventKind::Entry { .. } => self.close(tid),
-            // Something was emulated.
+            // Something was emulated: the exit is of no interest.
             EventKind::Userspace { .. } => _ = self.open.remove(&tid),
             EventKind::Access(access) if access.space == Space::Mmio => {
                 self.open.remove(&tid);
