@@ -1,5 +1,8 @@
 //! Everything that kvmtop prints without its screen: tables, JSON and comparisons. Pure: a model
 //! and its findings in, text out.
+//!
+//! `document` has the shape of the JSON, `json` writes it; `text`, `findings_text` and
+//! `counter_tables` print the same for people, with the columns of `table`.
 
 mod counter_tables;
 pub mod diff;

@@ -4,8 +4,8 @@ use sample::Timing;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Figures that differ by more standard errors of their difference than this do so by chance once
-/// in a thousand times.
+/// Chance alone makes two figures differ by more than this many standard errors of their difference
+/// once in a thousand times.
 const BEYOND_CHANCE: f64 = 3.29;
 /// Smaller relative differences do not matter.
 const MATTERS: f64 = 0.1;
@@ -37,8 +37,8 @@ impl Verdict {
 
     fn of(before: f64, after: f64, standard_error: f64) -> Self {
         let difference = after - before;
-        let large = difference.abs() >= MATTERS * before.abs().min(after.abs());
-        let is_change = large && difference.abs() > BEYOND_CHANCE * standard_error;
+        let matters = difference.abs() >= MATTERS * before.abs().min(after.abs());
+        let is_change = matters && difference.abs() > BEYOND_CHANCE * standard_error;
         if !is_change {
             Self::Same
         } else if difference > 0.0 {
@@ -48,8 +48,8 @@ impl Verdict {
         }
     }
 
-    /// The verdict where one side may have counted nothing.
-    fn of_counts(self, counts: [u64; 2]) -> Self {
+    /// This verdict, with the words for a side that counted nothing.
+    fn with_zeros(self, counts: [u64; 2]) -> Self {
         match (self, counts) {
             (Self::More, [0, _]) => Self::New,
             (Self::Less, [_, 0]) => Self::Gone,
@@ -87,27 +87,28 @@ impl Compared {
     }
 }
 
-/// Compares two counts, each over its own time. A count of zero is a value: the row was counted and
-/// nothing happened.
-pub(super) fn rates(counts: [u64; 2], seconds: [Option<f64>; 2]) -> Compared {
-    let [Some(before_s), Some(after_s)] = seconds else {
+/// Compares two counts, each divided by its side's base: seconds for a rate, a hundredth of all for
+/// a share in percent. A count of zero is a value: the row was counted and nothing happened.
+pub(super) fn rates(counts: [u64; 2], bases: [Option<f64>; 2]) -> Compared {
+    let [Some(before_base), Some(after_base)] = bases else {
         return Compared::default();
     };
-    let before = counts[0] as f64 / before_s;
-    let after = counts[1] as f64 / after_s;
+    let before = counts[0] as f64 / before_base;
+    let after = counts[1] as f64 / after_base;
     // Counts are Poisson distributed: the variance of a count is the count. A count of zero has the
     // spread of a count of one.
     let [before_variance, after_variance] = counts.map(|count| count.max(1) as f64);
-    let error =
-        (before_variance / (before_s * before_s) + after_variance / (after_s * after_s)).sqrt();
+    let error = (before_variance / (before_base * before_base)
+        + after_variance / (after_base * after_base))
+        .sqrt();
     Compared::new(
         [Some(before), Some(after)],
-        Verdict::of(before, after, error).of_counts(counts),
+        Verdict::of(before, after, error).with_zeros(counts),
     )
 }
 
-/// Compares two shares, each of all in its input. In percent. Half a percent of all does not
-/// matter.
+/// Compares two shares in percent: of each side's parts among all of that side. A difference of
+/// less than half a percent of all does not matter.
 pub(super) fn shares(parts: [u64; 2], all: [u64; 2]) -> Compared {
     let hundredths = all.map(|all| {
         if all > 0 {

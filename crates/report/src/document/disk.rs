@@ -1,4 +1,5 @@
 //! A block device of the host.
+//! `objects!` ([`super`]) makes a struct, and a `new` that fills each field by its expression.
 
 use judge::model::HostDiskModel;
 

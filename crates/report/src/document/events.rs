@@ -1,4 +1,5 @@
 //! What a guest made KVM and its VMM do: exits, accesses, events, interrupts.
+//! `objects!` ([`super`]) makes a struct, and a `new` that fills each field by its expression.
 
 use judge::model::{
     AccessRow, DomainModel, ExitRow, ExitTable, InjectionModel, Model, UserspaceExits,

@@ -1,4 +1,5 @@
 //! A guest with its threads, its memory and its jobs.
+//! `objects!` ([`super`]) makes a struct, and a `new` that fills each field by its expression.
 
 use super::disk::JsonHostDisk;
 use super::events::{

@@ -1,4 +1,5 @@
 //! The host.
+//! `objects!` ([`super`]) makes a struct, and a `new` that fills each field by its expression.
 
 use judge::model::{
     CpuModel, HostLinkModel, HostModel, HostNodeModel, PressureModel, TaskGroup, WholeDiskModel,

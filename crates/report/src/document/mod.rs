@@ -20,8 +20,8 @@ use sample::SourceStatus;
 /// The schema's number: the value of every object's `schema`.
 pub const SCHEMA: u32 = 1;
 
-/// Defines objects of the JSON: each field with its type and its value. The names after the type's
-/// are what `new` makes the object from.
+/// Defines objects of the JSON. `pub struct Name(source: &Type) { field: T = value, }` becomes a
+/// struct with the field, and a `Name::new(source)` that sets the field to the value.
 #[macro_export]
 macro_rules! objects {
     ($(

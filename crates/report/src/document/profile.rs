@@ -1,4 +1,5 @@
 //! What the host threads of a guest did.
+//! `objects!` ([`super`]) makes a struct, and a `new` that fills each field by its expression.
 
 use super::SCHEMA;
 use crate::json::TOOL;

@@ -51,52 +51,55 @@ pub fn page(
     let report = embedded(&documents::text(&document)?);
     let plain = escaped(&text::report(view, COLUMNS));
     let fixed = report.len() + plain.len() + UPLOT.len() + SCRIPT.len() + BODY.len() + STYLE.len();
-    // The page's data may take what its other parts leave.
+    // The page's data may take what the other parts leave of the wanted size.
     let room = WANTED_BYTES.saturating_sub(fixed);
     timeline.keep_largest();
     link_findings(&mut timeline.spans.all, &document.findings);
     link_guests(&mut timeline.guests, &document.domains);
     let (data, notes) = loop {
-        let notes = notes(&timeline);
-        let data = embedded(&documents::text(&page_data(
-            view, &timeline, input, &notes,
-        ))?);
+        let notes = thinning_notes(&timeline);
+        let data = page_data(view, &timeline, input, &notes);
+        let data = embedded(&documents::text(&data)?);
         if data.len() <= room || !timeline.try_halve() {
             break (data, notes);
         }
     };
-    let (script, style) = (
-        format!("{UPLOT}\n{SCRIPT}"),
-        format!("{UPLOT_STYLE}\n{STYLE}"),
-    );
+    let script = format!("{UPLOT}\n{SCRIPT}");
+    let style = format!("{UPLOT_STYLE}\n{STYLE}");
     let policy = format!(
         "default-src 'none'; script-src '{}'; style-src '{}'; base-uri 'none'; form-action 'none'",
-        hash(&script),
-        hash(&style)
+        source_hash(&script),
+        source_hash(&style)
     );
-    let mut html = String::with_capacity(fixed + data.len());
-    // The body names its parts: `{{policy}}`.
-    let mut rest = BODY;
-    while let Some((before, marked)) = rest.split_once("{{") {
-        let Some((mark, after)) = marked.split_once("}}") else {
-            break;
-        };
-        html.push_str(before);
-        html.push_str(match mark {
-            "policy" => &policy,
-            "style" => &style,
-            "script" => &script,
-            "report" => &report,
-            "data" => &data,
-            _ => &plain,
-        });
-        rest = after;
-    }
-    html.push_str(rest);
+    let parts = [
+        ("policy", policy),
+        ("style", style),
+        ("script", script),
+        ("report", report),
+        ("data", data),
+        ("text", plain),
+    ];
+    let html = fill_template(BODY, &parts);
     Ok(HtmlPage { html, notes })
 }
 
-fn notes(timeline: &TimelineBuilder) -> Vec<String> {
+/// A template in which each mark, as `{{policy}}`, is replaced by the part of that name.
+fn fill_template(template: &str, parts: &[(&str, String)]) -> String {
+    let mut filled = String::new();
+    let mut rest = template;
+    while let Some((before, marked)) = rest.split_once("{{")
+        && let Some((mark, after)) = marked.split_once("}}")
+    {
+        filled.push_str(before);
+        let part = parts.iter().find(|(name, _)| *name == mark);
+        filled.push_str(part.map_or("", |(_, text)| text));
+        rest = after;
+    }
+    filled + rest
+}
+
+/// What had to be thinned or left out of the time lines, a sentence each.
+fn thinning_notes(timeline: &TimelineBuilder) -> Vec<String> {
     let mut notes = Vec::new();
     if timeline.axis.is_thinned() {
         notes.push(format!(
@@ -143,7 +146,7 @@ fn escaped(text: &str) -> String {
 
 /// The source expression of the Content Security Policy for an inline element: the hash of all
 /// between its tags.
-fn hash(text: &str) -> String {
+fn source_hash(text: &str) -> String {
     format!(
         "sha256-{}",
         base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text.as_bytes()))
@@ -154,17 +157,17 @@ fn hash(text: &str) -> String {
 fn page_data(view: &View<'_>, timeline: &TimelineBuilder, input: &str, notes: &[String]) -> Value {
     let facts = &view.model.host.facts;
     let end_ms = timeline.axis.slots.last().map(|s| s.end_ms);
-    let (utc_offset_s, zone) = zone(end_ms.unwrap_or(view.model.time_ms));
-    let guests = timeline.guests.iter().enumerate().map(|(index, guest)| {
+    let (utc_offset_s, zone) = local_zone(end_ms.unwrap_or(view.model.time_ms));
+    let guests = timeline.guests.iter().map(|guest| {
         json!({
             "domain": guest.domain,
             "name": guest.name,
-            "charts": charts(timeline.owners.get(&Some(index)), &timeline.axis),
+            "charts": charts_json(&guest.tracks, &timeline.axis),
         })
     });
     json!({
         "input": input,
-        // The kernel's word where no name is set (init/version.c).
+        // `(none)` is the kernel's word where no name is set (init/version.c).
         "hostname": Some(&facts.hostname).filter(|name| *name != "(none)"),
         "kernel": facts.kernel,
         // Of the measured time, milliseconds since the epoch.
@@ -175,13 +178,13 @@ fn page_data(view: &View<'_>, timeline: &TimelineBuilder, input: &str, notes: &[
         "zone": zone,
         "notes": notes,
         "guests": guests.collect::<Value>(),
-        "axis": axis(&timeline.axis),
-        "host": charts(timeline.owners.get(&None), &timeline.axis),
+        "axis": axis_json(&timeline.axis),
+        "host": charts_json(&timeline.host, &timeline.axis),
         "spans": timeline.spans.all,
     })
 }
 
-/// A value of a chart, with four digits; whole numbers without a fraction.
+/// A value of a chart, with four significant digits; whole numbers without a fraction.
 fn point(value: Option<f64>) -> Value {
     let Some(value) = value.filter(|v| v.is_finite()) else {
         return Value::Null;
@@ -197,22 +200,23 @@ fn point(value: Option<f64>) -> Value {
     }
 }
 
-/// Notes for each guest of the time line its index in the report's domains.
+/// Sets for each guest of the time line its index in the report's domains.
 fn link_guests(guests: &mut [FollowedGuest], domains: &[JsonDomain]) {
-    let mut taken = HashSet::new();
-    // Another file may name the only guest of a trace.
+    let mut linked = HashSet::new();
+    // The only guest needs no name: that may have come from a file other than the trace.
     let is_alone = domains.len() == 1 && guests.len() == 1;
     for g in guests {
         g.domain = (0..domains.len()).find(|i| {
             let d = &domains[*i];
             let is_same = d.pid == g.pid && (d.pid.is_some() || d.name == g.name);
-            is_alone || (is_same && !taken.contains(i))
+            is_alone || (is_same && !linked.contains(i))
         });
-        taken.extend(g.domain);
+        linked.extend(g.domain);
     }
 }
 
-/// Notes for each span which finding of the report it belongs to.
+/// Sets for each span which finding of the report it belongs to: the one about the same target, or
+/// else the first that covers the span's rule.
 fn link_findings(spans: &mut [FindingSpan], findings: &[Finding]) {
     for s in spans {
         let mut covering = (0..findings.len()).filter(|index| {
@@ -226,7 +230,7 @@ fn link_findings(spans: &mut [FindingSpan], findings: &[Finding]) {
     }
 }
 
-fn axis(axis: &TimeAxis) -> Value {
+fn axis_json(axis: &TimeAxis) -> Value {
     let begin_ms = axis.slots.first().map_or(0, |s| s.begin_ms);
     json!({
         "begin_ms": begin_ms,
@@ -239,17 +243,18 @@ fn axis(axis: &TimeAxis) -> Value {
     })
 }
 
-fn charts(owner: Option<&OwnerTracks>, axis: &TimeAxis) -> Value {
+fn charts_json(owner: &OwnerTracks, axis: &TimeAxis) -> Value {
     let slots = axis.slots.len();
-    let mut all = Vec::new();
-    for (chart, tracks) in owner.into_iter().flat_map(|owner| &owner.charts) {
-        let lines = tracks.lines.iter().map(|one| line(one, *chart, slots));
-        all.push(json!({ "id": chart, "lines": lines.collect::<Value>() }));
+    let mut charts = Vec::new();
+    for (chart, tracks) in &owner.charts {
+        let lines = tracks.lines.iter();
+        let lines = lines.map(|line| line_json(line, *chart, slots));
+        charts.push(json!({ "id": chart, "lines": lines.collect::<Value>() }));
     }
-    Value::Array(all)
+    Value::Array(charts)
 }
 
-fn line(line: &ChartLine, chart: Chart, slots: usize) -> Value {
+fn line_json(line: &ChartLine, chart: Chart, slots: usize) -> Value {
     let ChartLine { name, track } = line;
     let cells: Vec<Option<&TrackCell>> = (0..slots).map(|i| track.cells.get(i)).collect();
     let max: Value = cells
@@ -273,7 +278,7 @@ fn line(line: &ChartLine, chart: Chart, slots: usize) -> Value {
 const MIN_WALL_MS: i64 = 365 * 86_400_000;
 
 /// Offset from UTC in seconds, and name, of the system's time zone at a time.
-fn zone(ms: i64) -> (i32, String) {
+fn local_zone(ms: i64) -> (i32, String) {
     if ms < MIN_WALL_MS {
         return (0, "by the clock of the trace".into());
     }

@@ -1,5 +1,8 @@
 //! What the page draws over time: series of the host and of each guest, added up interval by
 //! interval, and the spans of findings. Memory is bounded however long the recording is.
+//!
+//! The time axis consists of slots of one or more intervals. An owner (the host or a guest) has
+//! charts, a chart has lines, and a line's track has a cell for each slot.
 
 use super::charts::{Chart, OTHER, OwnerTracks};
 use super::spans::FindingSpans;
@@ -23,8 +26,7 @@ const MIN_SLOTS: usize = 64;
 pub struct TimelineBuilder {
     filter: DomainFilter,
     pub(super) axis: TimeAxis,
-    /// The charts of each guest by its index in `guests`, and of the host (`None`).
-    pub(super) owners: BTreeMap<Option<usize>, OwnerTracks>,
+    pub(super) host: OwnerTracks,
     pub(super) guests: Vec<FollowedGuest>,
     pub(super) spans: FindingSpans,
     /// Intervals added.
@@ -41,6 +43,7 @@ pub(super) struct FollowedGuest {
     pub name: String,
     /// Its index in the report's domains, once the guests are linked.
     pub domain: Option<usize>,
+    pub tracks: OwnerTracks,
 }
 
 impl TimelineBuilder {
@@ -61,7 +64,6 @@ impl TimelineBuilder {
         self.intervals += 1;
         let slot = self.axis.add(model.time_ms, seconds);
         let moment = Moment { slot, seconds };
-        let host = self.owners.entry(None).or_default();
         if let Some(t) = model.host.total() {
             let parts = [
                 ("guest", t.guest),
@@ -71,14 +73,14 @@ impl TimelineBuilder {
                 ("steal", t.steal),
                 ("iowait", t.iowait),
             ];
-            host.chart(Chart::Cpu).add(moment, parts);
+            self.host.chart(Chart::Cpu).add(moment, parts);
         }
         for d in &model.domains {
             if !self.filter.matches(&d.facts) {
                 continue;
             }
             match followed(&mut self.guests, d) {
-                Some(index) => add_guest(self.owners.entry(Some(index)).or_default(), d, moment),
+                Some(guest) => add_guest(&mut guest.tracks, d, moment),
                 None => self.is_cut = true,
             }
         }
@@ -86,22 +88,27 @@ impl TimelineBuilder {
             self.filter.findings(model, report).into_iter(),
             model.time_ms,
         );
-        let room = TimeAxis::room(self.owners.values().map(OwnerTracks::count).sum());
+        let room = TimeAxis::room(self.owners().map(|owner| owner.count()).sum());
         while self.axis.slots.len() > room {
             self.halve();
         }
     }
 
+    /// The charts of the host and of each guest.
+    fn owners(&mut self) -> impl Iterator<Item = &mut OwnerTracks> {
+        let guests = self.guests.iter_mut().map(|guest| &mut guest.tracks);
+        std::iter::once(&mut self.host).chain(guests)
+    }
+
     /// Halves the number of slots.
     fn halve(&mut self) {
         self.axis.halve();
-        self.owners.values_mut().for_each(OwnerTracks::halve);
+        self.owners().for_each(OwnerTracks::halve);
     }
 
     /// Keeps the lines that are drawn, and adds up the others.
     pub(super) fn keep_largest(&mut self) {
-        self.owners
-            .values_mut()
+        self.owners()
             .for_each(|owner| owner.keep_largest(MAX_LINES));
     }
 
@@ -115,8 +122,11 @@ impl TimelineBuilder {
     }
 }
 
-/// The index of this guest in `guests`; `None` if there are too many guests.
-fn followed(guests: &mut Vec<FollowedGuest>, d: &DomainModel) -> Option<usize> {
+/// This guest in `guests`; `None` if there are too many guests.
+fn followed<'g>(
+    guests: &'g mut Vec<FollowedGuest>,
+    d: &DomainModel,
+) -> Option<&'g mut FollowedGuest> {
     let id = d.facts.id();
     let index = guests
         .iter()
@@ -131,10 +141,11 @@ fn followed(guests: &mut Vec<FollowedGuest>, d: &DomainModel) -> Option<usize> {
             id,
             name: String::new(),
             domain: None,
+            tracks: OwnerTracks::default(),
         });
     }
     d.name().clone_into(&mut guests[index].name);
-    Some(index)
+    guests.get_mut(index)
 }
 
 /// Accesses per second by device, by address where it has no device, and together where there is no
