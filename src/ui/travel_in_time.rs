@@ -3,7 +3,7 @@
 use super::action::{Effect, Replay};
 use super::state::AppState;
 
-/// Moves within the recording, or a live screen through what is kept in memory.
+/// Moves to another interval: of the recording, or on a live screen of those kept in memory.
 pub fn move_in_time(state: &mut AppState, to: Replay) -> Vec<Effect> {
     if state.session.source.is_recorded() {
         return vec![Effect::Replay(to)];
@@ -18,11 +18,10 @@ pub fn move_in_time(state: &mut AppState, to: Replay) -> Vec<Effect> {
     if state.is_back {
         return vec![Effect::Replay(to)];
     }
-    let is_forward = match to {
-        Replay::Step(by) | Replay::Jump(by) => by > 0,
-        Replay::Problem(is_next) => is_next,
-        _ => false,
-    };
+    let is_forward = matches!(
+        to,
+        Replay::Step(1..) | Replay::Jump(1..) | Replay::Problem(true)
+    );
     if is_forward && !state.paused {
         state.say("this is now: nothing later is known");
         return Vec::new();
@@ -31,7 +30,7 @@ pub fn move_in_time(state: &mut AppState, to: Replay) -> Vec<Effect> {
     vec![Effect::Replay(Replay::From(shown_ms)), Effect::Replay(to)]
 }
 
-/// Returns a live screen that is back in time to the newest interval.
+/// Leaves the past: a live screen shows the newest interval again.
 pub fn to_now(state: &mut AppState) -> Vec<Effect> {
     if !state.is_back {
         return Vec::new();

@@ -87,7 +87,7 @@ impl KeptParts {
         let mut writer = PartWriter::new(file.clone());
         writer.begin(&Header::default())?;
         // Nothing is missing between two parts.
-        writer.run = false;
+        writer.begins_run = false;
         self.session.parts.push(NamedPart {
             path: "memory".into(),
             reader: PartReader::open(file)?,

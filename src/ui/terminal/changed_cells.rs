@@ -1,15 +1,15 @@
-//! What turns the picture on a terminal into the next one, in few bytes: a line may be slow, and
-//! each hop to a terminal costs. Most of what ratatui's own backend sends places the cursor and
-//! repeats colours.
+//! Turns the picture on a terminal into the next one with few bytes, because the connection may be
+//! slow. ratatui's own backend sends many more: it places the cursor and repeats colours.
 //!
-//! Changes are sent colour by colour. What lies between two changes of a line is written again
-//! where that is shorter than to jump.
+//! Changed cells are sent style by style, so that each style is set once. Text between two changes
+//! of a line is written again where that is shorter than to jump over it.
 
 use crossterm::cursor::{MoveLeft, MoveRight, MoveTo};
 use crossterm::queue;
 use crossterm::style::{Attribute, Print, SetAttribute, SetBackgroundColor, SetForegroundColor};
 use ratatui::backend::IntoCrossterm;
 use ratatui::buffer::{Buffer, Cell};
+use ratatui::layout::Position;
 use ratatui::style::{Color, Modifier};
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
@@ -33,24 +33,16 @@ const MODIFIERS: [(Modifier, Attribute); 4] = [
 /// As the writer has them.
 pub fn write_changes(out: &mut impl Write, shown: &Buffer, now: &Buffer) -> io::Result<()> {
     let mut pen = Pen::default();
-    // The position of the cursor, if known.
-    let mut cursor: Option<(u16, u16)> = None;
-    for (style, cells) in by_style(shown, now) {
-        pen.change(out, style)?;
-        for (x, y, cell) in cells {
-            match cursor.filter(|at| at.1 == y) {
-                Some((from, _)) if from == x => {}
-                Some((from, _)) => match between(now, from, x, y, style) {
-                    Some(text) => queue!(out, Print(text))?,
-                    None if from < x => queue!(out, MoveRight(x - from))?,
-                    None => queue!(out, MoveLeft(from - x))?,
-                },
-                None => queue!(out, MoveTo(x, y))?,
-            }
+    // Where the cursor is, if known.
+    let mut cursor = None;
+    for group in by_style(shown, now) {
+        pen.change(out, group.pen)?;
+        for (x, y, cell) in group.cells {
+            move_cursor(out, cursor, Position { x, y }, now, pen)?;
             queue!(out, Print(cell.symbol()))?;
             // Behind the last column terminals differ.
             cursor = if cell.symbol().width() == 1 && x + 1 < now.area.width {
-                Some((x + 1, y))
+                Some(Position { x: x + 1, y })
             } else {
                 None
             };
@@ -59,44 +51,77 @@ pub fn write_changes(out: &mut impl Write, shown: &Buffer, now: &Buffer) -> io::
     pen.change(out, Pen::default())
 }
 
-/// A cell and its place.
-type PlacedCell<'a> = (u16, u16, &'a Cell);
+/// Changed cells that one pen shows.
+struct StyleGroup<'a> {
+    pen: Pen,
+    /// Column, line and cell.
+    cells: Vec<(u16, u16, &'a Cell)>,
+}
 
 /// The cells that changed, by their style.
-fn by_style<'a>(shown: &Buffer, now: &'a Buffer) -> Vec<(Pen, Vec<PlacedCell<'a>>)> {
-    let mut styles: Vec<(Pen, Vec<PlacedCell<'a>>)> = vec![(Pen::default(), Vec::new())];
-    let mut last = 0;
-    for change in shown.diff_iter(now) {
-        let cell = change.2;
-        // Neighbours mostly share a style.
-        if !styles[last].0.shows(cell) {
-            last = styles
-                .iter()
-                .position(|(pen, _)| pen.shows(cell))
-                .unwrap_or(styles.len());
-            if last == styles.len() {
-                styles.push((Pen::of(cell), Vec::new()));
-            }
+fn by_style<'a>(shown: &Buffer, now: &'a Buffer) -> Vec<StyleGroup<'a>> {
+    let mut groups = Vec::new();
+    // Cells of the default style come first.
+    let mut index = group_for(&mut groups, &Cell::EMPTY);
+    for (x, y, cell) in shown.diff_iter(now) {
+        // Neighbours mostly share a style, so the last group is tried first.
+        if !groups[index].pen.shows(cell) {
+            index = group_for(&mut groups, cell);
         }
-        styles[last].1.push(change);
+        groups[index].cells.push((x, y, cell));
     }
-    styles.retain(|(_, cells)| !cells.is_empty());
-    styles
+    groups.retain(|group| !group.cells.is_empty());
+    groups
 }
 
-/// The text between two columns, if the pen may write it and that is shorter than a jump.
-fn between(now: &Buffer, from: u16, to: u16, y: u16, pen: Pen) -> Option<String> {
-    if to < from || usize::from(to - from) >= JUMP {
-        return None;
-    }
-    let mut cells = (from..to).map(|x| &now[(x, y)]);
-    if !cells.all(|cell| cell.symbol().len() == 1 && pen.shows(cell)) {
-        return None;
-    }
-    Some((from..to).map(|x| now[(x, y)].symbol()).collect())
+/// The index of the first group whose pen shows a cell; a new group where there is none.
+fn group_for(groups: &mut Vec<StyleGroup<'_>>, cell: &Cell) -> usize {
+    let known = groups.iter().position(|group| group.pen.shows(cell));
+    known.unwrap_or_else(|| {
+        groups.push(StyleGroup {
+            pen: Pen::of(cell),
+            cells: Vec::new(),
+        });
+        groups.len() - 1
+    })
 }
 
-/// How the terminal writes.
+/// Moves the cursor from where it is, if known, to a place. Within a line it jumps, or writes again
+/// what lies between.
+fn move_cursor(
+    out: &mut impl Write,
+    from: Option<Position>,
+    to: Position,
+    now: &Buffer,
+    pen: Pen,
+) -> io::Result<()> {
+    let Some(from) = from.filter(|from| from.y == to.y) else {
+        return queue!(out, MoveTo(to.x, to.y));
+    };
+    if from.x > to.x {
+        queue!(out, MoveLeft(from.x - to.x))
+    } else if let Some(text) = text_between(now, from.x, to, pen) {
+        queue!(out, Print(text))
+    } else {
+        queue!(out, MoveRight(to.x - from.x))
+    }
+}
+
+/// The text from a column up to a place, if the pen may write it and that is shorter than a jump.
+fn text_between(now: &Buffer, from: u16, to: Position, pen: Pen) -> Option<String> {
+    if usize::from(to.x - from) >= JUMP {
+        return None;
+    }
+    let mut cells = (from..to.x).map(|x| &now[(x, to.y)]);
+    let text = cells.clone().map(Cell::symbol).collect();
+    if cells.all(|cell| cell.symbol().len() == 1 && pen.shows(cell)) {
+        Some(text)
+    } else {
+        None
+    }
+}
+
+/// Colours and modifiers with which the terminal writes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Pen {
     fg: Color,
@@ -123,20 +148,22 @@ impl Pen {
         }
     }
 
-    /// Whether a cell written with this pen looks as it should: of a blank one only the background
-    /// is seen.
+    /// Whether a cell that is written with this pen looks as it should. Of a blank cell only the
+    /// background is seen.
     fn shows(&self, cell: &Cell) -> bool {
         let wanted = Self::of(cell);
         let is_blank =
             cell.symbol() == " " && !(self.modifier | wanted.modifier).intersects(ON_BLANKS);
-        *self == wanted || is_blank && self.bg == wanted.bg
+        *self == wanted || (is_blank && self.bg == wanted.bg)
     }
 
+    /// Tells the terminal to write as `to` from here on.
     fn change(&mut self, out: &mut impl Write, to: Self) -> io::Result<()> {
         if *self == to {
             return Ok(());
         }
-        // Each modifier has its own end, but bold and dim share one.
+        // To end one modifier, all of the style is reset: bold and dim share an end, and so cannot
+        // be ended one by one.
         if !to.modifier.contains(self.modifier) || to == Self::default() {
             queue!(out, SetAttribute(Attribute::Reset))?;
             *self = Self::default();
@@ -148,7 +175,8 @@ impl Pen {
         }
         if to.fg != self.fg {
             match place_among_sixteen(to.fg) {
-                Some(n) => write!(out, "\x1b[{}m", if n < 8 { 30 + n } else { 82 + n })?,
+                // 30 to 37, and 90 to 97 for the bright ones.
+                Some(n) => write!(out, "\x1b[{}m", if n < 8 { 30 + n } else { 90 + n - 8 })?,
                 None => queue!(out, SetForegroundColor(to.fg.into_crossterm()))?,
             }
         }

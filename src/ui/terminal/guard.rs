@@ -23,19 +23,19 @@ static PANIC_HOOK: Once = Once::new();
 
 /// The terminal while kvmtop has it; dropping it gives it back.
 pub struct Guard {
-    /// What it shows. `None` after something else may have been written on it.
+    /// What the terminal shows. `None` after something else may have been written on it.
     shown: Option<Buffer>,
     /// Whether its cursor is visible.
     has_cursor: bool,
-    /// Frames since the clock was last shown as it is.
-    still: u32,
+    /// Frames since the clock was last shown right.
+    stale_frames: u32,
 }
 
 /// Cells of the clock, at the right end of the first line.
-const CLOCK: u16 = 9;
-/// As many frames in a row may leave the clock as it is, if nothing else changes: an idle screen
-/// sends nothing.
-const CLOCK_STANDS: u32 = 60;
+const CLOCK_CELLS: u16 = 9;
+/// So many frames in a row are not sent if nothing but the clock changes: an idle screen sends
+/// nothing.
+const MAX_STALE_FRAMES: u32 = 60;
 
 /// No screen has more, and each cell takes memory.
 const MAX_COLUMNS: u16 = 1000;
@@ -58,7 +58,7 @@ impl Guard {
         Ok(Self {
             shown: None,
             has_cursor: false,
-            still: 0,
+            stale_frames: 0,
         })
     }
 
@@ -78,20 +78,24 @@ impl Guard {
     /// # Errors
     /// When the terminal is gone.
     pub fn draw(&mut self, now: Buffer, cursor: Option<Position>, by_user: bool) -> io::Result<()> {
-        self.still = if by_user {
+        self.stale_frames = if by_user {
             0
         } else {
-            (self.still + 1) % CLOCK_STANDS
+            (self.stale_frames + 1) % MAX_STALE_FRAMES
         };
-        let clock = if self.still > 0 { CLOCK } else { 0 };
+        let ignored = if self.stale_frames > 0 {
+            CLOCK_CELLS
+        } else {
+            0
+        };
         let is_same = self
             .shown
             .as_ref()
-            .is_some_and(|shown| is_alike(shown, &now, clock));
+            .is_some_and(|shown| is_alike(shown, &now, ignored));
         if is_same && cursor.is_none() && !self.has_cursor {
             return Ok(());
         }
-        // A frame leaves in one write: a slow line shows it whole.
+        // The frame is sent in one write, so that no part of it shows alone on a slow connection.
         let mut frame = Vec::new();
         queue!(frame, BeginSynchronizedUpdate)?;
         if std::mem::replace(&mut self.has_cursor, cursor.is_some()) {
@@ -172,12 +176,12 @@ impl Drop for Guard {
     }
 }
 
-/// Whether two frames are the same, but for `but` cells at the right end of the first line.
-fn is_alike(before: &Buffer, now: &Buffer, but: u16) -> bool {
+/// Whether two frames are the same, except for `ignored` cells at the right end of the first line.
+fn is_alike(before: &Buffer, now: &Buffer, ignored: u16) -> bool {
     let width = usize::from(now.area.width);
-    let clock = width.saturating_sub(but.into())..width;
+    let clock = width.saturating_sub(ignored.into())..width;
     let mut cells = before.content().iter().zip(now.content()).enumerate();
-    before.area == now.area && cells.all(|(at, (a, b))| a == b || clock.contains(&at))
+    before.area == now.area && cells.all(|(index, (a, b))| a == b || clock.contains(&index))
 }
 
 fn take() -> io::Result<()> {
@@ -208,13 +212,13 @@ mod tests {
             buffer
         };
         let before = frame("14:03:22", "1.0");
-        assert!(is_alike(&before, &frame("14:03:23", "1.0"), CLOCK));
+        assert!(is_alike(&before, &frame("14:03:23", "1.0"), CLOCK_CELLS));
         assert!(!is_alike(&before, &frame("14:03:23", "1.0"), 0));
-        assert!(!is_alike(&before, &frame("14:03:22", "1.1"), CLOCK));
+        assert!(!is_alike(&before, &frame("14:03:22", "1.1"), CLOCK_CELLS));
         assert!(!is_alike(
             &before,
             &Buffer::empty(Rect::new(0, 0, 20, 3)),
-            CLOCK
+            CLOCK_CELLS
         ));
     }
 }

@@ -23,13 +23,16 @@ pub enum ThemeChoice {
 /// The theme for a terminal. `ascii` asks for ASCII, whatever the terminal can do.
 pub fn theme(choice: ThemeChoice, ascii: bool, env: &dyn Fn(&str) -> Option<String>) -> Theme {
     let set = |name: &str| env(name).filter(|v| !v.is_empty());
-    let palette = match (palette(&set), choice) {
-        (Palette::Plain, _) => Palette::Plain,
-        (_, ThemeChoice::Mono) => Palette::None,
-        _ if set("NO_COLOR").is_some() => Palette::None,
-        (Palette::None, _) => Palette::None,
-        (_, ThemeChoice::Sixteen) => Palette::Sixteen,
-        (palette, _) => palette,
+    let richest = palette(&set);
+    let is_mono = choice == ThemeChoice::Mono || set("NO_COLOR").is_some();
+    let palette = if richest == Palette::Plain {
+        Palette::Plain
+    } else if is_mono || richest == Palette::None {
+        Palette::None
+    } else if choice == ThemeChoice::Sixteen {
+        Palette::Sixteen
+    } else {
+        richest
     };
     let tone = match choice {
         ThemeChoice::Dark => Tone::Dark,
@@ -70,8 +73,8 @@ fn tone(colorfgbg: Option<&str>) -> Tone {
 }
 
 /// Characters by the locale, which the first of `LC_ALL`, `LC_CTYPE` and `LANG` decides (POSIX,
-/// 8.2); none is the C locale. A terminal that only writes, a VT100 and the Linux console have
-/// fewer.
+/// 8.2); without any it is the C locale. Terminals that cannot place text, VT100s and the Linux
+/// console know fewer characters.
 fn charset(set: &dyn Fn(&str) -> Option<String>) -> Charset {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
         .into_iter()
@@ -79,12 +82,14 @@ fn charset(set: &dyn Fn(&str) -> Option<String>) -> Charset {
         .unwrap_or_default()
         .to_lowercase();
     let term = set("TERM").unwrap_or_default();
-    match term.as_str() {
-        "" | "dumb" | "unknown" => Charset::Ascii,
-        t if t.starts_with("vt") => Charset::Ascii,
-        _ if !locale.contains("utf-8") && !locale.contains("utf8") => Charset::Ascii,
-        "linux" => Charset::Console,
-        _ => Charset::Unicode,
+    let is_plain = ["", "dumb", "unknown"].contains(&&*term) || term.starts_with("vt");
+    let is_utf8 = locale.contains("utf-8") || locale.contains("utf8");
+    if is_plain || !is_utf8 {
+        Charset::Ascii
+    } else if term == "linux" {
+        Charset::Console
+    } else {
+        Charset::Unicode
     }
 }
 

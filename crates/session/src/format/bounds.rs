@@ -1,5 +1,5 @@
-//! The memory that a hostile frame may take: an empty map is one byte and can stand for the largest
-//! struct.
+//! Bounds the memory that a frame takes once it is decoded. A hostile frame could take much: an
+//! empty map is one byte and can stand for the largest struct.
 
 use anyhow::{Context, Result};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -8,10 +8,10 @@ use std::fmt;
 
 /// Maximum memory of one map, bytes: 5,000 vCPUs at work take half of it.
 const MAX_MEMORY: usize = 512 << 20;
-/// Maximum memory for each byte: a recorder names every field of a struct, and needs a quarter of
-/// this.
+/// Maximum memory for each byte of a map. A recorder names every field of a struct, so its maps need
+/// a quarter of this.
 const MAX_GROWTH: usize = 64;
-/// Memory for the first bytes.
+/// Memory that a map may take however short it is.
 const MIN_MEMORY: usize = 64 << 10;
 /// Memory of a struct in a list, or of a set of CPUs such as `0-8191`.
 const ELEMENT_BYTES: usize = 1024;
@@ -96,7 +96,7 @@ impl<'de> Visitor<'de> for Weight<'_> {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        // It may be a set of CPUs.
+        // A text with a dash may be a set of CPUs.
         self.take(if text.contains('-') {
             ELEMENT_BYTES
         } else {

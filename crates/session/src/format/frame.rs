@@ -148,7 +148,7 @@ pub struct Stamp {
     /// Milliseconds since the epoch.
     pub time_ms: i64,
     /// Whether a run of the recorder begins with it. Only a first frame has it.
-    pub run: bool,
+    pub begins_run: bool,
 }
 
 /// Length of the mark by which segments are found in a damaged file.
@@ -164,7 +164,7 @@ impl Stamp {
         let mut out = vec![0; HEAD_BYTES];
         if kind == FrameKind::First {
             out.extend(SEGMENT_MARK);
-            out.push(u8::from(self.run));
+            out.push(u8::from(self.begins_run));
         }
         out.extend(self.number.to_le_bytes());
         out.extend(self.time_ms.to_le_bytes());
@@ -174,12 +174,12 @@ impl Stamp {
     /// The stamp of a sample's frame, and the compressed bytes after it; `None` for what no
     /// recorder writes.
     pub fn split(kind: FrameKind, payload: &[u8]) -> Option<(Self, &[u8])> {
-        let mut run = false;
+        let mut begins_run = false;
         let mut rest = payload;
         match kind {
             FrameKind::First => {
                 let (mark, after) = payload.strip_prefix(&SEGMENT_MARK)?.split_first()?;
-                run = *mark == 1;
+                begins_run = *mark == 1;
                 rest = after;
             }
             FrameKind::Next => {}
@@ -190,7 +190,7 @@ impl Stamp {
         let stamp = Self {
             number: number(stamp, 0),
             time_ms: calendar_ms(time_ms),
-            run,
+            begins_run,
         };
         Some((stamp, packed))
     }

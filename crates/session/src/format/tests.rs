@@ -12,7 +12,7 @@ fn a_frame_that_decompresses_to_gigabytes_is_refused() {
     let stamp = Stamp {
         number: 0,
         time_ms: 0,
-        run: true,
+        begins_run: true,
     };
     let bomb = zstd::encode_all(std::io::repeat(0).take(1 << 30), 1).unwrap();
     assert!(bomb.len() < 1 << 20);

@@ -30,7 +30,7 @@ pub struct Cursor<'a> {
     broken: Vec<(usize, usize)>,
 }
 
-/// Maximum number of samples that a look back reads.
+/// Maximum number of samples that [`Cursor::index_before`] goes back.
 const MAX_SAMPLES_BEFORE: usize = 2000;
 
 /// A segment being read.
@@ -88,8 +88,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Continues with the samples that are kept in memory now. Returns how many of those known so
-    /// far were dropped.
+    /// Continues with the samples that are kept in memory now. Returns how many of the samples that
+    /// this cursor knew were dropped.
     pub fn renew(&mut self, kept: &KeptSamples) -> usize {
         let newer = kept.session();
         let first = newer.parts.first();
@@ -207,9 +207,9 @@ impl<'a> Cursor<'a> {
         latest
     }
 
-    /// The last sample within `ms` milliseconds after another, or, if negative, the last one at
-    /// least that much before it. Where the clock was set back in between, the search ends with the
-    /// first sample beyond.
+    /// The sample `ms` milliseconds from another: the last one within that time after it or, where
+    /// `ms` is negative, the last one at least that long before it. The search ends early at the
+    /// first sample beyond a point where the clock was set back.
     pub fn index_beside(&self, index: usize, ms: i64) -> usize {
         let to_ms = self.time_or_zero(index).saturating_add(ms);
         let mut beside = index;
@@ -235,8 +235,8 @@ impl<'a> Cursor<'a> {
         self.time_ms(index).unwrap_or(0)
     }
 
-    /// The first sample at or after a time, whose interval the time is in; the last when all are
-    /// earlier.
+    /// The first sample at or after a time: the one whose interval the time is in. The last sample
+    /// when all are earlier.
     pub fn index_from(&self, time_ms: i64) -> usize {
         let latest = self.index_at(time_ms);
         let is_before = self.time_ms(latest).is_some_and(|ms| ms < time_ms);
@@ -247,8 +247,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The first sample to read for the time of this length before a sample. From there on comes at
-    /// least one sample for each second, so that a clock that was set forward shortens nothing.
+    /// The first sample to read for the time of this length before a sample. At least one sample is
+    /// taken for each second, in case the clock was set forward meanwhile.
     pub fn index_before(&self, index: usize, length: Duration) -> usize {
         let length_ms = i64::try_from(length.as_millis()).unwrap_or(i64::MAX);
         let seconds = usize::try_from(length.as_secs()).unwrap_or(usize::MAX);
@@ -274,11 +274,11 @@ impl<'a> Cursor<'a> {
         let reader = &self.session.parts[part].reader;
         let begin = &reader.segments[segment];
         let Some(before) = segment.checked_sub(1) else {
-            return begin.run || !self.continues(part);
+            return begin.begins_run || !self.continues(part);
         };
         // Numbers between the segments are of samples that are damaged.
         let end = reader.segments[before].number as usize + reader.samples_of(before);
-        begin.run || end != begin.number as usize || self.broken.contains(&(part, before))
+        begin.begins_run || end != begin.number as usize || self.broken.contains(&(part, before))
     }
 
     /// Whether a part continues the previous one without a gap.

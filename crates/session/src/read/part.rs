@@ -26,7 +26,7 @@ pub struct Segment {
     /// Index of its first sample in [`PartReader::times`].
     pub first_index: usize,
     /// Whether a run of the recorder begins with it: nothing was counted since the previous sample.
-    pub run: bool,
+    pub begins_run: bool,
 }
 
 /// What is known of a file.
@@ -43,7 +43,7 @@ pub struct PartReader {
     /// The time of each sample that can be read, milliseconds since the epoch.
     pub times: Vec<i64>,
     /// The id that all parts of the recording share, by the first run's header.
-    pub recording: Option<String>,
+    pub recording_id: Option<String>,
     /// Where it is damaged in the middle.
     pub holes: Vec<Hole>,
     /// Why it is read no further than `end`.
@@ -61,7 +61,7 @@ impl PartReader {
             .context("cannot read it")?;
         format::check_prologue(&first[..n])?;
         let mut part = Self {
-            recording: recording_of(&file),
+            recording_id: recording_id_of(&file),
             file,
             length,
             end: PROLOGUE_BYTES as u64,
@@ -143,7 +143,7 @@ impl PartReader {
                 offset,
                 number: stamp.number,
                 first_index: self.times.len(),
-                run: stamp.run,
+                begins_run: stamp.begins_run,
             });
         } else if missing > 0 || self.segments.is_empty() {
             return false;
@@ -154,7 +154,7 @@ impl PartReader {
 }
 
 /// The id that all parts of a recording share; `None` for another kind of file.
-pub fn recording_of(file: &File) -> Option<String> {
+pub fn recording_id_of(file: &File) -> Option<String> {
     let length = file.metadata().ok()?.len();
     let frame = read_frame(file, length, PROLOGUE_BYTES as u64).ok()?;
     if frame.kind != FrameKind::Header {

@@ -51,7 +51,7 @@ pub fn read_frame(file: &File, length: u64, offset: u64) -> Result<Frame, End> {
     file.read_exact_at(&mut head[..n], offset)
         .map_err(|_| End::Unreadable)?;
     if n < HEAD_BYTES {
-        // A frame begins with its kind: what cannot be one was not cut, but damaged.
+        // A frame begins with its kind. Any other byte is damage, not the begin of a cut frame.
         return Err(if FrameKind::from_byte(head[0]).is_some() {
             End::Cut
         } else {
@@ -75,12 +75,12 @@ pub fn read_frame(file: &File, length: u64, offset: u64) -> Result<Frame, End> {
     }
 }
 
-/// Where the first whole segment of a stretch of the file begins. The search and each false mark
-/// take one from `tries`; without any left nothing is found.
+/// Where the first whole segment of a stretch of the file begins. `tries` falls by one for the
+/// search and for each false mark; at 0 nothing more is found.
 pub fn find_segment(file: &File, stretch: Range<u64>, tries: &mut usize) -> Option<u64> {
     *tries = tries.checked_sub(1)?;
     for from in stretch.clone().step_by(BLOCK_BYTES) {
-        // As much of the next block as a mark across their border needs.
+        // With so much of the next block that a mark across the border is found as well.
         let mut block = vec![0; (BLOCK_BYTES + MARK_LENGTH - 1).min((stretch.end - from) as usize)];
         file.read_exact_at(&mut block, from).ok()?;
         for (i, bytes) in block.windows(MARK_LENGTH).enumerate() {

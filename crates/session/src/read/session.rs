@@ -36,13 +36,13 @@ impl Session {
     pub fn open(path: &Path) -> Result<Self> {
         let file = open_regular(path).with_context(|| format!("cannot open {}", path.display()))?;
         let mut session = Self::from_file(file, path)?;
-        let recording = session.parts[0].reader.recording.clone();
+        let recording_id = session.parts[0].reader.recording_id.clone();
         for path in (1..MAX_PARTS).map(|n| part_path(path, n)) {
             let Ok(file) = open_regular(&path) else { break };
             let Ok(reader) = PartReader::open(file) else {
                 break;
             };
-            if reader.recording.is_none() || reader.recording != recording {
+            if reader.recording_id.is_none() || reader.recording_id != recording_id {
                 break;
             }
             session.parts.push(NamedPart { path, reader });

@@ -69,7 +69,7 @@ fn a_file_with_holes_without_end_is_given_up() {
         let stamp = Stamp {
             number,
             time_ms: 0,
-            run: false,
+            begins_run: false,
         };
         bytes.extend(
             SegmentWriter::new()

@@ -22,7 +22,7 @@ pub struct PartWriter {
     /// The open segment's stream.
     open: Option<SegmentWriter>,
     /// Whether the next sample is the first of a run.
-    pub run: bool,
+    pub begins_run: bool,
 }
 
 impl PartWriter {
@@ -34,7 +34,7 @@ impl PartWriter {
             samples: 0,
             first_ms: None,
             open: None,
-            run: true,
+            begins_run: true,
         }
     }
 
@@ -56,7 +56,7 @@ impl PartWriter {
         self.put(&header.pack()?)
     }
 
-    /// One sample. After an error the file ends where it ended before, and the next sample begins a
+    /// Adds a sample. After an error the file ends where it ended before, and the next sample begins a
     /// segment.
     pub fn append(&mut self, sample: &Sample) -> Result<()> {
         let open = self.open.take().filter(|open| {
@@ -71,13 +71,13 @@ impl PartWriter {
         let stamp = Stamp {
             number: self.samples,
             time_ms: sample.time_ms,
-            run: self.run,
+            begins_run: self.begins_run,
         };
         let bytes = writer.pack(kind, stamp, sample)?;
         self.put(&bytes)?;
         self.open = Some(writer);
         self.first_ms.get_or_insert(sample.time_ms);
-        self.run = false;
+        self.begins_run = false;
         self.samples += 1;
         Ok(())
     }
@@ -93,7 +93,7 @@ impl PartWriter {
     /// Appends bytes, or nothing if that fails.
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
         if let Err(e) = (&*self.file).write_all(bytes) {
-            // Readers skip a torn frame anyway: it only keeps the file whole.
+            // This only keeps the file tidy: readers skip a torn frame anyway.
             let _ = self.file.set_len(self.end);
             return Err(e.into());
         }

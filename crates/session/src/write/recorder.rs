@@ -38,9 +38,9 @@ pub struct Recorder {
     limits: Limits,
     writer: PartWriter,
     header: Header,
-    /// Whether the part has the header of this recorder.
+    /// Whether the part has the header of this recorder: a part that is continued has another's.
     has_header: bool,
-    /// What the user should know about how it began.
+    /// What the user should know about how the recording began.
     note: Option<String>,
 }
 
@@ -59,17 +59,17 @@ impl Recorder {
         rotation::survive_file_size_limits();
         let LockedFile {
             writer,
-            recording,
+            recording_id,
             note,
         } = rotation::lock(path)?;
         let now = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();
-        let recording =
-            recording.unwrap_or_else(|| format!("{:x}-{:x}", now.as_nanos(), std::process::id()));
+        let recording_id = recording_id
+            .unwrap_or_else(|| format!("{:x}-{:x}", now.as_nanos(), std::process::id()));
         let header = Header {
             tool: TOOL.into(),
-            recording,
+            recording: recording_id,
             ..Header::default()
         };
         Ok(Self {
@@ -87,7 +87,7 @@ impl Recorder {
         self.note.as_deref()
     }
 
-    /// The number of its older parts, and the bytes of all parts.
+    /// The number of older parts, and the bytes of all parts.
     pub fn size(&self) -> (usize, u64) {
         let older = (1..MAX_PARTS).map_while(|n| fs::metadata(part_path(&self.path, n)).ok());
         older.fold((0, self.writer.end), |(parts, bytes), part| {
@@ -95,23 +95,23 @@ impl Recorder {
         })
     }
 
-    /// Whether the file was deleted or moved away, so that nothing more can be added.
+    /// Whether nothing more can be added: another program deleted, moved or cut the file.
     pub fn is_lost(&self) -> bool {
-        self.still_there().is_err()
+        self.check_file().is_err()
     }
 
-    /// Adds a sample. It is in the file when this returns: it outlives this process, however that
+    /// Adds a sample. It is in the file when this returns, and stays there however this process
     /// ends.
     ///
     /// # Errors
     /// When it cannot be written; what was written before stays whole, and a later sample may be
     /// tried. When the file was deleted or moved away.
     pub fn append(&mut self, sample: &Sample) -> Result<()> {
-        self.still_there()?;
+        self.check_file()?;
         if self.part_is_full(sample) {
             self.next_part()?;
         }
-        self.put(sample).with_context(|| {
+        self.write(sample).with_context(|| {
             format!(
                 "cannot write to {}; the samples recorded before are safe",
                 self.path.display()
@@ -119,8 +119,8 @@ impl Recorder {
         })
     }
 
-    /// Fails if the file was deleted, or moved away, since it was opened.
-    fn still_there(&self) -> Result<()> {
+    /// Fails if another program deleted, moved or cut the file since it was opened.
+    fn check_file(&self) -> Result<()> {
         let name = self.path.display();
         let ours = self
             .writer
@@ -141,7 +141,8 @@ impl Recorder {
         Ok(())
     }
 
-    fn put(&mut self, sample: &Sample) -> Result<()> {
+    /// Writes a sample, and this recorder's header before it where the part lacks that.
+    fn write(&mut self, sample: &Sample) -> Result<()> {
         if !self.has_header {
             self.header.started_ms = sample.time_ms;
             self.writer.begin(&self.header)?;
@@ -155,8 +156,9 @@ impl Recorder {
             .limits
             .size
             .is_some_and(|size| self.writer.end >= size / u64::from(PARTS_PER_LIMIT));
-        // By the wall clock, which also knows the age of a part that an earlier recorder began. A
-        // clock that was set back begins a part too, or that would grow until it is as late again.
+        // The age is by the wall clock, because an earlier recorder may have begun the part. Where
+        // that clock was set back, the difference counts as well: else the part would grow until
+        // the clock is as late as before.
         let first_ms = self.writer.first_ms.unwrap_or(now.time_ms);
         let age = Duration::from_millis(now.time_ms.abs_diff(first_ms));
         let limit = self.limits.age;
@@ -169,12 +171,12 @@ impl Recorder {
         self.writer.close()?;
         let file = rotation::rotate(&self.path)
             .with_context(|| format!("cannot begin the next part of {}", self.path.display()))?;
-        // The run goes on in the new part.
-        let run = self.writer.run;
+        // The new part goes on with the run.
+        let begins_run = self.writer.begins_run;
         self.writer = PartWriter::new(file);
         self.has_header = false;
-        self.writer.run = run;
-        // The new part may become as large as a part may be.
+        self.writer.begins_run = begins_run;
+        // Older parts get what the new part leaves of the limit when it is full.
         let room = self.limits.size.map(|s| s - s / u64::from(PARTS_PER_LIMIT));
         rotation::delete_old(&self.path, &self.header.recording, room, self.limits.age);
         Ok(())
@@ -188,13 +190,13 @@ impl Recorder {
         self.writer
             .close()
             .with_context(|| format!("cannot close {}", self.path.display()))?;
-        self.still_there()
+        self.check_file()
     }
 }
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // A recorder that is dropped on the way out of an error ends its file as well as it can.
+        // Dropped after an error, a recorder ends its file as well as it can.
         let _ = self.writer.close();
     }
 }

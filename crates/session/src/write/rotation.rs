@@ -2,7 +2,7 @@
 
 use super::part::PartWriter;
 use crate::format::{self, PROLOGUE_BYTES};
-use crate::read::{End, MAX_PARTS, PartReader, part_path, recording_of};
+use crate::read::{End, MAX_PARTS, PartReader, part_path, recording_id_of};
 use anyhow::{Context, Result, bail, ensure};
 use rights::{not_ours, open_regular};
 use rustix::fs::{FlockOperation, flock};
@@ -20,7 +20,7 @@ pub struct LockedFile {
     /// Continues the locked file.
     pub writer: PartWriter,
     /// The id of the recording, if it is not new.
-    pub recording: Option<String>,
+    pub recording_id: Option<String>,
     /// What the user should know of what was there before.
     pub note: Option<String>,
 }
@@ -28,7 +28,7 @@ pub struct LockedFile {
 /// Makes a write beyond the limit of file sizes (`ulimit -f`) an error instead of the end of the
 /// process.
 pub fn survive_file_size_limits() {
-    // Where it cannot be had, the signal keeps its meaning.
+    // Where no handler can be set, the signal ends the process as before.
     let _ = signal_hook::flag::register(libc::SIGXFSZ, Arc::new(AtomicBool::new(false)));
 }
 
@@ -44,18 +44,18 @@ pub fn lock(path: &Path) -> Result<LockedFile> {
     file.read_exact_at(&mut first[..n], 0)
         .with_context(|| format!("cannot read {name}"))?;
     if n < PROLOGUE_BYTES && format::prologue().starts_with(&first[..n]) {
-        // It is new, or a recorder was killed before it wrote anything of worth.
+        // The file is new, or a recorder was killed before it wrote a frame.
         file.set_len(0).with_context(|| cannot_record(path))?;
         return Ok(LockedFile {
             writer: PartWriter::new(file),
-            recording: None,
+            recording_id: None,
             note: None,
         });
     }
     let part = PartReader::open(file.clone()).with_context(|| {
         format!("cannot record into {name}: kvmtop does not overwrite it, give another name")
     })?;
-    let recording = part.recording.clone();
+    let recording_id = part.recording_id.clone();
     if part.holes.is_empty() && matches!(part.stop, End::Whole | End::Cut) {
         // A torn frame at the end holds no whole sample.
         file.set_len(part.end)
@@ -66,7 +66,7 @@ pub fn lock(path: &Path) -> Result<LockedFile> {
         );
         return Ok(LockedFile {
             writer: PartWriter::after(part),
-            recording,
+            recording_id,
             note: Some(note),
         });
     }
@@ -78,7 +78,7 @@ pub fn lock(path: &Path) -> Result<LockedFile> {
     );
     Ok(LockedFile {
         writer: PartWriter::new(next),
-        recording,
+        recording_id,
         note: Some(note),
     })
 }
@@ -87,7 +87,7 @@ fn cannot_record(path: &Path) -> String {
     format!("cannot record into {}", path.display())
 }
 
-/// Fails for a file that is not this user's own; one that is not there yet will be.
+/// Fails for a file of another user; a file that does not exist yet will be this user's.
 fn refuse_foreign(path: &Path, meta: io::Result<fs::Metadata>) -> Result<()> {
     if let Some(why) = meta.ok().as_ref().and_then(not_ours) {
         bail!(
@@ -98,7 +98,7 @@ fn refuse_foreign(path: &Path, meta: io::Result<fs::Metadata>) -> Result<()> {
     Ok(())
 }
 
-/// How often a file is tried that another process holds, or puts another file in the place of.
+/// How often a file is tried that another process locks or replaces.
 const LOCK_ATTEMPTS: u32 = 16;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
@@ -161,7 +161,7 @@ pub fn rotate(path: &Path) -> Result<Arc<File>> {
     let last = last_part(path)?;
     refuse_foreign(&fresh_name, fs::symlink_metadata(&fresh_name))?;
     let fresh = locked(&fresh_name)?;
-    // A recorder that was killed in between leaves an empty file.
+    // An empty file is of a recorder that was killed before it renamed the file.
     ensure!(
         fresh.metadata()?.len() == 0,
         "{} is in the way: move or delete it",
@@ -190,7 +190,7 @@ fn last_part(path: &Path) -> Result<u32> {
 
 /// Deletes the oldest parts of a recording: those beyond `room` bytes and those last written longer
 /// than `age` ago. Files that belong to no such recording are left alone.
-pub fn delete_old(path: &Path, recording: &str, room: Option<u64>, age: Option<Duration>) {
+pub fn delete_old(path: &Path, recording_id: &str, room: Option<u64>, age: Option<Duration>) {
     let mut sum = 0;
     for n in 1..MAX_PARTS {
         let part = part_path(path, n);
@@ -206,8 +206,8 @@ pub fn delete_old(path: &Path, recording: &str, room: Option<u64>, age: Option<D
         let written_ago = meta.modified().ok().and_then(|m| m.elapsed().ok());
         let is_old = age.is_some_and(|age| written_ago.is_some_and(|ago| ago > age));
         let is_over = is_old || room.is_some_and(|room| sum > room);
-        if is_over && recording_of(&file).is_some_and(|r| r == recording) {
-            // One that cannot be removed now is tried again with the next part.
+        if is_over && recording_id_of(&file).is_some_and(|id| id == recording_id) {
+            // A part that cannot be deleted now is tried again when the next one begins.
             let _ = fs::remove_file(&part);
         }
     }
