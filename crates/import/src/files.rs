@@ -172,9 +172,9 @@ impl Files {
         }
     }
 
-    /// Seconds that the counters cover. For tables they are `--duration`, else what the tables' text
-    /// states; a trace and a perf.data have times of their own. `kvm_stat` counts at another time
-    /// than other files.
+    /// Seconds that the counters cover. For tables they are `--duration`, else what the tables'
+    /// text states; a trace and a perf.data have times of their own. `kvm_stat` counts at another
+    /// time than other files.
     fn interval_s(&mut self, options: &ImportOptions) -> Option<f64> {
         let interval_s = if self.has_tables {
             options.duration_s.or(self.table_seconds)

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// CPUs for vCPUs that move.
 pub(super) struct FreeCpus {
-    /// CPUs not used by any vCPU that stays.
+    /// CPUs that no vCPU that stays uses.
     pub open: CpuSet,
-    /// The part of them for vCPUs that are not there yet, best first.
+    /// Choices of these CPUs for vCPUs that are not there yet, best first.
     pub levels: Vec<CpuSet>,
 }
 
@@ -68,13 +68,13 @@ pub(super) fn assign(
     let free = &free.for_guest(map, guest);
     let movers: CpuSet = faults.movers.keys().copied().collect();
     let all: CpuSet = (0..guest.vcpus.len() as u32).collect();
-    // Moving all frees the CPUs of those that could stay.
-    let own: CpuSet = guest
+    // If all vCPUs move, the CPUs of those that could stay are free as well.
+    let of_staying: CpuSet = guest
         .pins(map)
         .filter(|(v, _)| !movers.contains(*v))
         .map(|(_, cpu)| cpu)
         .collect();
-    let wider = free.each(|cpus| cpus.union(&own));
+    let wider = free.each(|cpus| cpus.union(&of_staying));
     let near = Search {
         map,
         guest,
@@ -129,7 +129,7 @@ impl Search<'_> {
             .collect()
     }
 
-    /// The guest with CPUs within a scope.
+    /// The guest with CPUs for the vCPUs that move, all of them in `scope`.
     fn placed(&self, scope: &CpuSet) -> Option<GuestLayout> {
         let mut after = self.guest.clone();
         for (v, cpu) in self.fill(scope)? {
@@ -171,7 +171,7 @@ impl Search<'_> {
         let mut left = free.open.intersection(scope);
         let allowed = union(&free.levels);
         for unit in moving {
-            // Where it is pinned, else where it runs.
+            // A guest core stays where it is pinned, else where it runs.
             let pinned: Vec<u32> = unit.iter().filter_map(|v| guest.pin(map, *v)).collect();
             let seen: Vec<u32> = unit
                 .iter()
@@ -203,8 +203,8 @@ impl Search<'_> {
         Some(pins)
     }
 
-    /// Whether the vCPUs of a guest core may stay where they are now: on threads of one core among
-    /// some CPUs. `cores` are taken by its other vCPUs.
+    /// Whether the vCPUs `unit` of a guest core may stay on the CPUs `now`: these are threads of
+    /// one core and all `among` the free ones. The guest's other vCPUs have `cores`.
     fn may_stay(&self, unit: &[u32], now: &[u32], among: &CpuSet, cores: &BTreeSet<usize>) -> bool {
         let map = self.map;
         let is_together = now
@@ -223,9 +223,9 @@ impl Search<'_> {
         let threads = self.threads as usize;
         let own = self.guest.single(self.map);
         let mut found = Vec::new();
-        for (at, core) in self.map.cores.iter().enumerate() {
+        for (index, core) in self.map.cores.iter().enumerate() {
             // A guest that sees one thread per core gets no second thread of a core.
-            if threads == 1 && cores.contains(&at) {
+            if threads == 1 && cores.contains(&index) {
                 continue;
             }
             let mut left: Vec<u32> = core

@@ -24,10 +24,19 @@ pub struct PinnedPair {
 /// Who may use a CPU.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CpuUsers {
-    /// Guest and vCPU of the first `MAX_LISTED`.
-    pub listed: Vec<(usize, u32)>,
+    /// The first `MAX_LISTED`.
+    pub listed: Vec<GuestVcpu>,
     /// The number of all.
     pub count: usize,
+}
+
+/// A vCPU of one of several guests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GuestVcpu {
+    /// The guest, by its position.
+    pub guest: usize,
+    /// The number of the vCPU.
+    pub vcpu: u32,
 }
 
 /// vCPUs that share CPUs with a vCPU that is pinned to one of them.
@@ -129,9 +138,9 @@ impl GuestLayout {
             .collect()
     }
 
-    /// Threads of one guest core that are pinned to different cores of the host. Cores of one
-    /// thread, as hybrid hosts have beside others, cannot be shown otherwise to a guest that has
-    /// both.
+    /// Threads of one guest core that are pinned to different cores of the host. Hybrid hosts also
+    /// have cores of one thread. A guest with vCPUs on both kinds sees the same number of threads
+    /// on each core, so threads on two such cores are no fault.
     pub fn threads_apart(&self, map: &CpuMap) -> Vec<PinnedPair> {
         if self.shape == Shape::Unknown || self.threads <= 1 || map.threads() <= 1 {
             return Vec::new();
@@ -255,7 +264,7 @@ fn add_user((guests, users): &mut (BTreeSet<usize>, CpuUsers), guest: usize, vcp
     guests.insert(guest);
     users.count += 1;
     if users.listed.len() < MAX_LISTED {
-        users.listed.push((guest, vcpu));
+        users.listed.push(GuestVcpu { guest, vcpu });
     }
 }
 
@@ -263,6 +272,16 @@ fn add_user((guests, users): &mut (BTreeSet<usize>, CpuUsers), guest: usize, vcp
 pub fn starved(map: &CpuMap, guests: &[GuestLayout]) -> bool {
     let single = singles(map, guests, false);
     !single.is_empty() && map.general().is_subset(&single)
+}
+
+/// A vCPU that is pinned to a CPU, in the order in which vCPUs may keep their CPUs.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Claim {
+    /// Whether other vCPUs of the guest move anyway.
+    has_movers: bool,
+    guest: usize,
+    vcpu: u32,
+    cpu: u32,
 }
 
 /// The faults of each guest, chosen so that as few vCPUs as possible have to move.
@@ -278,9 +297,9 @@ pub(super) fn find(map: &CpuMap, guests: &[GuestLayout]) -> Vec<GuestFaults> {
         })
         .collect();
     give_way(map, guests, &mut faults);
+    // CPUs that vCPUs keep.
     let mut kept = CpuSet::new();
-    // Whether the guest moves, guest, vCPU, CPU.
-    let mut claims: Vec<(bool, usize, u32, u32)> = Vec::new();
+    let mut claims: Vec<Claim> = Vec::new();
     for (g, guest) in running(guests) {
         let movers = &faults[g].movers;
         for (v, set) in guest.pooled(map) {
@@ -288,22 +307,27 @@ pub(super) fn find(map: &CpuMap, guests: &[GuestLayout]) -> Vec<GuestFaults> {
                 kept = kept.union(set);
             }
         }
-        let moves = !movers.is_empty();
         if !guest.may_move() {
             kept = kept.union(&guest.single(map));
             continue;
         }
         for (v, cpu) in guest.pins(map) {
             if !movers.contains_key(&v) {
-                claims.push((moves, g, v, cpu));
+                claims.push(Claim {
+                    has_movers: !movers.is_empty(),
+                    guest: g,
+                    vcpu: v,
+                    cpu,
+                });
             }
         }
     }
-    // Guests without another fault keep their CPUs.
+    // Of several vCPUs on one CPU, the first in this order keeps it: of a guest without another
+    // fault.
     claims.sort_unstable();
-    for (_, g, v, cpu) in claims {
-        if !kept.insert(cpu) {
-            faults[g].mark([v], MoveReason::Overlap);
+    for claim in claims {
+        if !kept.insert(claim.cpu) {
+            faults[claim.guest].mark([claim.vcpu], MoveReason::Overlap);
         }
     }
     for (g, guest) in running(guests) {
@@ -360,20 +384,22 @@ pub(super) fn alone(map: &CpuMap, guest: &GuestLayout) -> GuestFaults {
     faults
 }
 
-/// Whether a placement, judged as the current one is, has more faults, some of guests that had
-/// none, or fewer CPUs than vCPUs in a set that had enough.
+/// Whether a placement is worse than the one before: it has more faults, a fault of a guest that
+/// had none, or fewer CPUs than vCPUs in a set that had enough.
 pub(super) fn is_worse(map: &CpuMap, before: &[GuestLayout], after: &[GuestLayout]) -> bool {
-    let (was, is) = (fault_counts(map, before), fault_counts(map, after));
-    if is.iter().sum::<usize>() > was.iter().sum()
-        || is.iter().zip(&was).any(|(is, was)| *is > 0 && *was == 0)
+    let old_counts = fault_counts(map, before);
+    let new_counts = fault_counts(map, after);
+    let mut counts = new_counts.iter().zip(&old_counts);
+    if new_counts.iter().sum::<usize>() > old_counts.iter().sum()
+        || counts.any(|(new, old)| *new > 0 && *old == 0)
     {
         return true;
     }
     for (was, is) in before.iter().zip(after) {
         let [had, has] =
             [was, is].map(|guest| guest.confined(map).map_or(map.all.len(), |cpus| cpus.len()));
-        let shared = was.pooled(map).count() == was.vcpus.len();
-        if shared && had >= is.vcpus.len() && has < is.vcpus.len() {
+        let had_sets = was.pooled(map).count() == was.vcpus.len();
+        if had_sets && had >= is.vcpus.len() && has < is.vcpus.len() {
             return true;
         }
     }
@@ -395,7 +421,7 @@ fn fault_counts(map: &CpuMap, guests: &[GuestLayout]) -> Vec<usize> {
     counts
 }
 
-/// Marks the other threads of guest cores that have to move.
+/// Marks the other threads of guest cores with a thread that has to move.
 pub(super) fn move_whole_cores(map: &CpuMap, guest: &GuestLayout, faults: &mut GuestFaults) {
     let threads = unit(map, guest);
     if threads <= 1 {
@@ -411,7 +437,8 @@ pub(super) fn move_whole_cores(map: &CpuMap, guest: &GuestLayout, faults: &mut G
     );
 }
 
-/// Number of vCPUs of a guest core; 1 if the host's cores have one thread.
+/// How many vCPUs belong on one core of the host: those of a guest core, or 1 if the host's cores
+/// have one thread.
 pub(super) fn unit(map: &CpuMap, guest: &GuestLayout) -> u32 {
     if guest.shape != Shape::Unknown && map.threads() > 1 {
         guest.threads.max(1)

@@ -3,7 +3,7 @@
 use super::{CpuMap, GuestLayout, HelperLayout, singles};
 use kvm::CpuSet;
 
-/// The most CPUs of a helper that had all, or none that is online.
+/// The most CPUs for a helper that could use all CPUs, or none that is online.
 const UNPINNED_WIDTH: usize = 8;
 
 /// Whether a helper has to move, given the current pins of vCPUs.
@@ -29,7 +29,7 @@ pub(super) fn settled(map: &CpuMap, was: &[GuestLayout], now: &[GuestLayout]) ->
 /// as possible.
 pub(super) fn place(map: &CpuMap, guests: &mut [GuestLayout]) {
     let free = map.general().difference(&singles(map, guests, true));
-    // A paused guest keeps its CPUs if some are left for the others.
+    // Helpers keep off the CPUs of paused guests as well, if that leaves any.
     let any = if free.is_empty() {
         map.general().difference(&singles(map, guests, false))
     } else {
@@ -58,8 +58,9 @@ fn pinned_to(cpus: CpuSet) -> HelperLayout {
     }
 }
 
-/// The CPUs that a helper can keep. Where that is less than half of them, as many as it had: of its
-/// own, of the first core of the nodes of its vCPUs, of these nodes, of any without a pinned vCPU.
+/// The CPUs for a helper: those of its own within `room`, if these are half of them or more. Else
+/// as many as it had: first its own, then those of the first cores of its vCPUs' nodes, then others
+/// of these nodes. Without room on these nodes they are of any node.
 fn room_for(map: &CpuMap, guest: &GuestLayout, helper: &HelperLayout, room: &CpuSet) -> CpuSet {
     let now = helper
         .cpus

@@ -6,6 +6,11 @@
 //! (`solve`), and moves helper threads away from pinned vCPUs (`helpers`). Then it moves threads
 //! that can run in a better place without cost to others. The placement rules find faults with the
 //! same functions, so they report nothing about a configuration that follows the plan.
+//!
+//! A vCPU is pinned if it may use one CPU (`pin`, `single`), and pooled if it may use a set of
+//! several (`pooled`, `reach`); otherwise it may use all CPUs. Movers are vCPUs that have to get
+//! other CPUs. A helper is a thread of the VMM that is no vCPU. Lists with an element for each
+//! guest all have the order of the guests: `g` is a position in them, and `v` the number of a vCPU.
 
 mod assignment;
 mod cpu_map;
@@ -95,10 +100,10 @@ pub struct HelperLayout {
 /// How much of a CPU a helper thread uses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HelperLoad {
-    /// A part that matters, or an unknown one.
+    /// So much that it matters, or an unknown share.
     #[default]
     Busy,
-    /// So little of the vCPUs' CPUs that it may share one at times.
+    /// So little that it may share a CPU with a vCPU at times.
     Idle,
 }
 
@@ -196,7 +201,7 @@ fn running(guests: &[GuestLayout]) -> impl Iterator<Item = (usize, &GuestLayout)
     guests.iter().enumerate().filter(|(_, g)| g.running)
 }
 
-/// The CPUs that running guests, or all of them, have pinned single vCPUs to.
+/// The CPUs to which running guests, or with `all` also paused ones, have pinned vCPUs.
 pub(crate) fn singles(map: &CpuMap, guests: &[GuestLayout], all: bool) -> CpuSet {
     guests
         .iter()

@@ -45,7 +45,7 @@ pub fn plan(map: &CpuMap, guests: &[GuestLayout]) -> PlacementPlan {
     }
     work.place_unpinned();
     for (g, was) in guests.iter().enumerate() {
-        work.changes(g, was);
+        work.record_changes(g, was);
     }
     PlacementPlan {
         guests: work.plans,
@@ -63,12 +63,12 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Gives each guest with a fault other CPUs, the largest first. `repaired` are the guests that
-    /// were given some before: those that still have a fault get all CPUs.
+    /// Gives each guest with a fault other CPUs, the guest with the most movers first. A guest in
+    /// `repaired` was given CPUs in an earlier round: if it still has a fault, it gets all CPUs.
     fn repair(&mut self, repaired: &mut CpuSet) {
         let map = self.map;
         let mut found = faults::find(map, &self.now);
-        self.explain(&found);
+        self.record_reasons(&found);
         let mut order: Vec<usize> = (0..found.len()).filter(|g| !found[*g].is_empty()).collect();
         order.sort_by_key(|g| Reverse(found[*g].movers.len()));
         let mut sharing = Vec::new();
@@ -84,7 +84,7 @@ impl Work<'_> {
             found[g] = GuestFaults::default();
         }
         for (g, movers) in &sharing {
-            // What they leave is for all of them.
+            // The CPUs that they leave are shared by all of them.
             movers
                 .keys()
                 .for_each(|v| self.now[*g].vcpus[*v as usize].clone_from(&map.all));
@@ -97,7 +97,7 @@ impl Work<'_> {
     }
 
     /// The guest with CPUs of its own for the vCPUs with a fault; `None` without room, and for a
-    /// guest that has sets.
+    /// guest whose vCPUs have sets of CPUs.
     fn own_cpus(&self, g: usize, found: &[GuestFaults]) -> Option<GuestLayout> {
         let (map, guest) = (self.map, &self.now[g]);
         let is_isolated = found[g]
@@ -109,7 +109,7 @@ impl Work<'_> {
             return None;
         }
         let after = assign(map, guest, &found[g], &self.free(found))?;
-        // One CPU stays with the host.
+        // The last CPU stays with the host.
         let taken = self.taken(found).union(&after.single(map));
         let is_last =
             map.general().is_subset(&taken) && !map.general().is_subset(&self.taken(found));
@@ -139,6 +139,8 @@ impl Work<'_> {
         self.unify(true);
     }
 
+    /// Gives all threads of such a guest the union of its vCPUs' sets, and of its helpers' if
+    /// asked.
     fn unify(&mut self, with_helpers: bool) {
         let map = self.map;
         for guest in self
@@ -166,7 +168,7 @@ impl Work<'_> {
     }
 
     /// Records why vCPUs move.
-    fn explain(&mut self, found: &[GuestFaults]) {
+    fn record_reasons(&mut self, found: &[GuestFaults]) {
         for (plan, faults) in self.plans.iter_mut().zip(found) {
             for (v, reason) in &faults.movers {
                 plan.reasons.entry(*reason).or_default().insert(*v);
@@ -174,7 +176,7 @@ impl Work<'_> {
         }
     }
 
-    /// CPUs of the vCPUs that stay.
+    /// The CPUs to which vCPUs that stay are pinned.
     fn taken(&self, found: &[GuestFaults]) -> CpuSet {
         let mut taken = CpuSet::new();
         for (guest, faults) in self.now.iter().zip(found) {
@@ -186,6 +188,7 @@ impl Work<'_> {
         taken
     }
 
+    /// The CPUs that vCPUs may get which move.
     fn free(&self, found: &[GuestFaults]) -> FreeCpus {
         let map = self.map;
         let taken = self.taken(found);
@@ -198,11 +201,11 @@ impl Work<'_> {
         }
         let left = map.general().difference(&taken);
         // One core stays with the host: the first that has a CPU left.
-        let own = map
+        let of_host = map
             .cores
             .iter()
             .find(|c| c.cpus.iter().any(|cpu| left.contains(*cpu)));
-        let own: CpuSet = own
+        let of_host: CpuSet = of_host
             .into_iter()
             .flat_map(|c| c.cpus.iter().copied())
             .collect();
@@ -218,8 +221,8 @@ impl Work<'_> {
         let open = map.all.difference(&used).difference(&banned);
         let new = open.difference(&helpers::settled(map, self.was, &self.now));
         let mut levels = vec![
-            new.difference(&map.first_cores()).difference(&own),
-            new.difference(&own),
+            new.difference(&map.first_cores()).difference(&of_host),
+            new.difference(&of_host),
         ];
         if !map.isolated.is_empty() {
             levels.insert(0, new.intersection(&map.isolated));
@@ -268,37 +271,39 @@ impl Work<'_> {
         let near = guest.bound.as_ref().unwrap_or(&guest.memory);
         let home = map.nodes_of(&guest.single(map));
         let had = self.was[g].reach(map);
-        // Who had a set before has as much as before.
+        // A guest that had a set before needs a CPU for each vCPU, not only for those that move.
         let had_set = self.was[g].pooled(map).count() == guest.vcpus.len();
         let least = if had_set {
             guest.vcpus.len()
         } else {
             movers.len().max(2)
         };
+        // The best is the greatest: has room, is near the memory, keeps most CPUs, is large, is
+        // first.
         let mut best = None;
-        for (at, pool) in pools.iter().enumerate() {
+        for (index, pool) in pools.iter().enumerate() {
             let nodes = map.nodes_of(pool);
-            if pool.len() < least || !home.is_empty() && !nodes.is_subset(&home) {
+            if pool.len() < least || (!home.is_empty() && !nodes.is_subset(&home)) {
                 continue;
             }
-            let has_room = pool.len() >= users[at] + movers.len();
+            let has_room = pool.len() >= users[index] + movers.len();
             let kept = pool.intersection(&had).len();
             best = best.max(Some((
                 has_room,
                 nodes.intersects(near),
                 kept,
                 pool.len(),
-                Reverse(at),
+                Reverse(index),
             )));
         }
-        let Some((.., Reverse(at))) = best else {
+        let Some((.., Reverse(index))) = best else {
             return self.unpin(g);
         };
-        users[at] += movers.len();
+        users[index] += movers.len();
         self.plans[g].shares |= !had_set;
         movers
             .iter()
-            .for_each(|v| self.now[g].vcpus[v as usize].clone_from(&pools[at]));
+            .for_each(|v| self.now[g].vcpus[v as usize].clone_from(&pools[index]));
     }
 
     /// Removes all pins of a guest.
@@ -317,10 +322,10 @@ impl Work<'_> {
             .filter(|(_, was)| was.may_move())
         {
             let nodes = guest.nodes(map);
-            let left = !nodes.is_empty() && guest.vcpus != was.vcpus && was.nodes(map) != nodes;
+            let has_left = !nodes.is_empty() && guest.vcpus != was.vcpus && was.nodes(map) != nodes;
             // The memory of a guest whose configuration is unknown stays where its vCPUs were.
-            let moves = guest.shape != Shape::Unknown || !nodes.is_subset(&was.memory);
-            if guest.memory_elsewhere(map) || left && moves {
+            let may_bind = guest.shape != Shape::Unknown || !nodes.is_subset(&was.memory);
+            if guest.memory_elsewhere(map) || (has_left && may_bind) {
                 guest.bound = Some(nodes);
             }
         }
@@ -345,32 +350,33 @@ impl Work<'_> {
         if unpinned.is_empty() || wanted >= map.all.len() || self.plans.iter().any(|p| p.shares) {
             return;
         }
-        let (before, mut left) = (self.now.clone(), found.clone());
+        let before = self.now.clone();
+        let mut still_unpinned = found.clone();
         for g in &unpinned {
             let was = &self.now[*g];
-            let Some(after) = self.own_cpus(*g, &left) else {
+            let Some(after) = self.own_cpus(*g, &still_unpinned) else {
                 break;
             };
             if after.threads != was.threads || after.single(map).intersects(&map.busy) {
                 break;
             }
             self.now[*g] = after;
-            left[*g] = GuestFaults::default();
+            still_unpinned[*g] = GuestFaults::default();
         }
         self.bind_memory(&before);
         self.place_helpers();
-        let is_done = left.iter().all(GuestFaults::is_empty);
+        let is_done = still_unpinned.iter().all(GuestFaults::is_empty);
         let is_touched =
             (0..before.len()).any(|g| found[g].is_empty() && self.moves_settled(g, &before[g]));
         if !is_done || is_touched || faults::is_worse(map, &before, &self.now) {
             self.now = before;
             return;
         }
-        self.explain(&found);
+        self.record_reasons(&found);
         unpinned.iter().for_each(|g| self.plans[*g].optional = true);
     }
 
-    /// Whether a guest changed since `before` where the plan had not changed it.
+    /// Whether vCPUs, or helpers that the plan had left alone, moved since `before`.
     fn moves_settled(&self, g: usize, before: &GuestLayout) -> bool {
         let (was, now) = (&self.was[g], &self.now[g]);
         let settled = was
@@ -384,10 +390,10 @@ impl Work<'_> {
     }
 
     /// Records what changed of one guest.
-    fn changes(&mut self, g: usize, was: &GuestLayout) {
+    fn record_changes(&mut self, g: usize, was: &GuestLayout) {
         let (now, plan) = (&self.now[g], &mut self.plans[g]);
         for (v, (new, old)) in (0..).zip(now.vcpus.iter().zip(&was.vcpus)) {
-            if new != old || was.absent.contains(v) && !new.is_empty() {
+            if new != old || (was.absent.contains(v) && !new.is_empty()) {
                 plan.vcpus.insert(v, new.clone());
                 if was.absent.contains(v) {
                     plan.reasons

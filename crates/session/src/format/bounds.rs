@@ -8,8 +8,8 @@ use std::fmt;
 
 /// Maximum memory of one map, bytes: 5,000 vCPUs at work take half of it.
 const MAX_MEMORY: usize = 512 << 20;
-/// Maximum memory for each byte of a map. A recorder names every field of a struct, so its maps need
-/// a quarter of this.
+/// Maximum memory for each byte of a map. A recorder names every field of a struct, so its maps
+/// need a quarter of this.
 const MAX_GROWTH: usize = 64;
 /// Memory that a map may take however short it is.
 const MIN_MEMORY: usize = 64 << 10;

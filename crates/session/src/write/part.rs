@@ -56,8 +56,8 @@ impl PartWriter {
         self.put(&header.pack()?)
     }
 
-    /// Adds a sample. After an error the file ends where it ended before, and the next sample begins a
-    /// segment.
+    /// Adds a sample. After an error the file ends where it ended before, and the next sample
+    /// begins a segment.
     pub fn append(&mut self, sample: &Sample) -> Result<()> {
         let open = self.open.take().filter(|open| {
             open.samples < MAX_SEGMENT_SAMPLES

@@ -14,6 +14,9 @@ use sample::{Job, JobKind};
 /// Jobs are read every 2 to 5 s.
 const SOME_READINGS: Hold = Hold::For(5.0, 15.0);
 
+/// A longer stop of the guest is not proposed.
+const MAX_STOP_S: f64 = 30.0;
+
 pub(in crate::lint) const RULES: &[Rule] = &[
     Rule::new(
         RuleId::JobNotConverging,
@@ -56,7 +59,7 @@ fn name(job: &Job) -> String {
 }
 
 /// What the guest pays while the job runs.
-fn paid(job: &Job) -> Option<String> {
+fn slowdown(job: &Job) -> Option<String> {
     let throttle = job.throttle_percent.filter(|percent| *percent > 0)?;
     Some(format!(
         "meanwhile its vCPUs are held back for {throttle} % of the time"
@@ -70,7 +73,7 @@ fn not_converging(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
         else {
             continue;
         };
-        // What the guest writes is above the threshold already.
+        // The threshold has a margin already, so none is asked for here.
         if converges(job, 0.0) != Some(false) {
             continue;
         }
@@ -81,7 +84,7 @@ fn not_converging(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
         } else {
             severity
         };
-        let [dirtied, rate, left] =
+        let [dirtied, rate, last_pass] =
             [job.dirtied, job.rate, last_pass_bytes(job)].map(Option::unwrap_or_default);
         let limit = job
             .downtime_limit_ns
@@ -101,11 +104,11 @@ fn not_converging(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
             )),
             Some(format!(
                 "{} are left after a pass, {allowed} may be (downtime limit: {limit})",
-                bytes(left)
+                bytes(last_pass)
             )),
             job.elapsed_ns
                 .map(|ns| format!("it has run for {}", seconds(ns as f64 / 1e9))),
-            paid(job),
+            slowdown(job),
         ]);
         verdicts.find(Finding::new(
             severity,
@@ -116,8 +119,9 @@ fn not_converging(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
     }
 }
 
-/// A limit of a running migration: by virsh, through Proxmox's monitor, or in QEMU's own.
-fn set(guest: &GuestContext<'_>, virsh: String, hmp: &str, effect: &str) -> Vec<Fix> {
+/// What changes a running migration: virsh, or a command `hmp` of QEMU's monitor, which Proxmox
+/// passes on.
+fn change(guest: &GuestContext<'_>, virsh: String, hmp: &str, effect: &str) -> Vec<Fix> {
     if let Some(id) = guest.proxmox_id() {
         return vec![fixes::command(format!("echo '{hmp}' | qm monitor {id}")).needing(effect)];
     }
@@ -126,11 +130,11 @@ fn set(guest: &GuestContext<'_>, virsh: String, hmp: &str, effect: &str) -> Vec<
 }
 
 fn ways_to_end(guest: &GuestContext<'_>, job: &Job) -> Vec<Fix> {
-    let mut all = Vec::new();
+    let mut ways = Vec::new();
     let rate = job.rate.unwrap_or(0).max(1) as f64;
-    // The rest varies from pass to pass.
+    // A quarter more, because what is left varies from pass to pass.
     let last_s = 1.25 * last_pass_bytes(job).unwrap_or(0) as f64 / rate;
-    if last_s <= LONGEST_S {
+    if last_s <= MAX_STOP_S {
         let ms = (last_s * 1e3).ceil().to_string();
         let effect = format!(
             "ends it; the guest stands still for up to {} then",
@@ -138,9 +142,9 @@ fn ways_to_end(guest: &GuestContext<'_>, job: &Job) -> Vec<Fix> {
         );
         let hmp = format!("migrate_set_parameter downtime-limit {ms}");
         let virsh = fixes::virsh(guest, "migrate-setmaxdowntime", &ms);
-        all.extend(set(guest, virsh, &hmp, &effect));
+        ways.extend(change(guest, virsh, &hmp, &effect));
     }
-    // A limit that is not reached is not what holds it back.
+    // A bandwidth limit that the migration does not come near does not hold it back.
     if job.limit.is_some_and(|limit| rate >= 0.5 * limit as f64) {
         let dirtied = job.dirtied.unwrap_or(0) as f64;
         let mib = (2.0 * dirtied / f64::from(1 << 20)).ceil().to_string();
@@ -148,12 +152,12 @@ fn ways_to_end(guest: &GuestContext<'_>, job: &Job) -> Vec<Fix> {
         let virsh = fixes::virsh(guest, "migrate-setspeed", &mib);
         let effect = "MiB/s, for later migrations too; takes this much of the network and nothing \
             from the guest";
-        all.extend(set(guest, virsh, &hmp, effect));
+        ways.extend(change(guest, virsh, &hmp, effect));
     }
-    // No guest continues from a file.
+    // A guest that is saved to a file cannot continue from there.
     if job.kind != JobKind::Save && job.postcopy != Some(false) {
         let virsh = fixes::virsh(guest, "migrate-postcopy", "");
-        all.extend(set(
+        ways.extend(change(
             guest,
             virsh,
             "migrate_start_postcopy",
@@ -163,21 +167,19 @@ fn ways_to_end(guest: &GuestContext<'_>, job: &Job) -> Vec<Fix> {
         ));
     }
     if job.kind != JobKind::Save && job.postcopy == Some(false) {
-        all.push(fixes::advice(
+        ways.push(fixes::advice(
             "Start it again with post-copy allowed (--postcopy, capability postcopy-ram)",
         ));
     }
     if job.auto_converge != Some(true) && job.throttle_percent.unwrap_or(0) == 0 {
-        all.push(fixes::advice(
+        ways.push(fixes::advice(
             "Start it again with auto-converge, which holds the vCPUs back, for 20 to 99 % of the \
                 time, until the guest writes less",
         ));
     }
-    all
+    ways
 }
 
-/// A longer stop of the guest is not proposed, seconds.
-const LONGEST_S: f64 = 30.0;
 const LOST: Prose = Prose {
     title: "The post-copy migration lost its connection: the guest stands still on both hosts",
     problem: "post-copy is interrupted",
@@ -198,14 +200,14 @@ fn stalled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts)
             verdicts.find(found.saying(LOST));
         } else if is_stalled(ctx, job) {
             let still = seconds(job.still_ns as f64 / 1e9);
-            let at = progress(job).map_or(String::new(), |percent| {
+            let progress = progress(job).map_or(String::new(), |percent| {
                 format!(" at {} %", figure(percent))
             });
             let error = job.error.as_ref().map(|why| format!("its error: {why}"));
             let evidence = known([
-                Some(format!("{} moved nothing for {still}{at}", name(job))),
+                Some(format!("{} moved nothing for {still}{progress}", name(job))),
                 error,
-                paid(job),
+                slowdown(job),
             ]);
             let fix = vec![
                 fixes::advice(
@@ -236,9 +238,10 @@ fn is_stalled(ctx: &Context<'_>, job: &Job) -> bool {
     ) || job.error.is_some();
     // QEMU says nothing of the progress of other jobs, and a backup that copies only what the guest
     // overwrites waits for that.
-    let counts = job.kind != JobKind::Other && (job.kind != JobKind::Backup || job.done > Some(0));
+    let shows_progress =
+        job.kind != JobKind::Other && (job.kind != JobKind::Backup || job.done > Some(0));
     may_move
-        && counts
+        && shows_progress
         && !job.has_failed()
         && job.still_ns as f64 / 1e9 >= ctx.thresholds().jobs.stalled_s
 }

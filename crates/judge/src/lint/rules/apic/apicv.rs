@@ -23,7 +23,7 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     if !has_synic_without_avic(&guest.config) || isa == Some(Isa::Arm64) {
         return;
     }
-    // Without APICv, on this hardware or by a module parameter, a fix gains nothing.
+    // Where the hardware or a module parameter leaves no APICv, a fix gains nothing.
     let available = ctx.apic_virtualisation();
     if available == Some(false) {
         return;
@@ -50,13 +50,16 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
             kvm_apicv_inhibit_changed does)",
         );
     }
-    let confidence = match available {
-        _ if signs.is_empty() => Confidence::Low,
-        Some(true) => Confidence::High,
-        _ => Confidence::Medium,
+    let confidence = if signs.is_empty() {
+        Confidence::Low
+    } else if available == Some(true) {
+        Confidence::High
+    } else {
+        Confidence::Medium
     };
     let faults = guest.exits(&[ExitKind::MemoryFault]);
-    // An inhibited APICv leaves the page unmapped: where no address is known, many faults are its.
+    // An inhibited APICv leaves the APIC's page unmapped: many faults whose address is not known
+    // are accesses to it.
     let is_storm = faults.per_vcpu >= Some(ctx.thresholds().apic.page_faults)
         && signs.len() == 1
         && isa == Some(Isa::Vmx)

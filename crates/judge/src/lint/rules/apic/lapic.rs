@@ -12,7 +12,7 @@ use sample::Direction;
 pub(super) fn lapic(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let exits = guest.exits(&[ExitKind::ApicAccess]);
     let page = guest.accesses(is_on_apic_page);
-    // An inhibited APICv shows accesses to the page too; that is the rule apicv-inhibited.
+    // An inhibited APICv causes accesses to the page too: apicv-inhibited is the rule for them.
     let inhibited = guest.config.hyperv.has("synic") && !guest.config.hyperv.has("avic");
     let accesses = if exits.count >= page.count {
         exits
@@ -71,12 +71,16 @@ fn is_on_apic_page(row: &AccessRow) -> bool {
             .is_some_and(|at| (0xfee0_0000..0xfef0_0000).contains(&at))
 }
 
-/// Writes to the interrupt command register: of x2APIC, of Hyper-V, of the APIC's page.
+/// Interrupt command registers: the MSRs of x2APIC and of Hyper-V, and that of xAPIC in memory.
+const X2APIC_ICR: u64 = 0x830;
+const HYPERV_ICR: u64 = 0x4000_0071;
+const XAPIC_ICR: u64 = 0xfee0_0300;
+
 fn sends_ipi(r: &AccessRow) -> bool {
     r.direction == Direction::Write
         && match r.space {
-            Space::Msr => matches!(r.address, Some(0x830 | 0x4000_0071)),
-            Space::Mmio => r.address == Some(0xfee0_0300),
+            Space::Msr => matches!(r.address, Some(X2APIC_ICR | HYPERV_ICR)),
+            Space::Mmio => r.address == Some(XAPIC_ICR),
             Space::Pio => false,
         }
 }

@@ -42,6 +42,7 @@ struct DelayedGuest<'a> {
 }
 
 pub(super) fn hog(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    // What vCPUs wait for each task, percent of one CPU.
     let mut lost: BTreeMap<&str, f64> = BTreeMap::new();
     let mut delayed: Vec<DelayedGuest<'_>> = Vec::new();
     let mut marks = Vec::new();
@@ -96,7 +97,7 @@ fn finding(
     let severity = delayed.iter().map(|d| d.severity).max()?;
     let all: f64 = lost.values().sum();
     let mut tasks: Vec<(&str, f64)> = lost.iter().map(|(name, size)| (*name, *size)).collect();
-    tasks.sort_by(|a, b| b.1.total_cmp(&a.1));
+    tasks.sort_by(|(_, a), (_, b)| b.total_cmp(a));
     let (name, most) = *tasks.first()?;
     let guests: Vec<(&str, f64)> = delayed
         .iter()
@@ -161,7 +162,7 @@ fn judge_vcpu<'a>(
     let most = ctx.severity_of_wait(&cpu)?;
     let shares = ctx.waits().shares(guest.index, vcpu)?;
     let by_tasks = shares.sum(Holder::is_task);
-    // Less is usual, and evidence of the wait alone.
+    // A shorter wait for tasks is usual: the rule about waits is enough for it.
     let steps = &ctx.thresholds().pinning.wait;
     let severity = steps
         .severity(100.0 * by_tasks / cpu.wanted())

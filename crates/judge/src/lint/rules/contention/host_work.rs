@@ -43,8 +43,8 @@ pub(super) fn starved(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         map.general()
     )];
     let mut guests = Vec::new();
-    for (guest, part) in ctx.plan().changed() {
-        if part.shares || part.reasons.contains_key(&MoveReason::HostStarved) {
+    for (guest, plan) in ctx.plan().changed() {
+        if plan.shares || plan.reasons.contains_key(&MoveReason::HostStarved) {
             guests.push(guest);
         }
     }
@@ -80,7 +80,7 @@ fn host_tasks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdic
     let disturbed: Vec<Disturbed<'_>> = guest
         .domain
         .vcpus()
-        .filter_map(|vcpu| disturbed(ctx, guest, vcpu))
+        .filter_map(|vcpu| judge_vcpu(ctx, guest, vcpu))
         .collect();
     let Some(worst) = disturbed.iter().max_by(|a, b| {
         (a.severity, a.used)
@@ -131,9 +131,9 @@ fn tasks_on<'a>(ctx: &Context<'a>, cpu: u32) -> impl Iterator<Item = &'a HostTas
         .filter(move |task| task.last_cpu == cpu)
 }
 
-/// What tasks of the host use of a CPU, percent. Tasks, read some seconds ago, and threads that are
-/// not pinned count for the CPU on which they ran last: together they have at most what pinned
-/// threads left of it.
+/// What tasks of the host use of a CPU, percent. Tasks and unpinned threads count for the CPU on
+/// which they ran last, even if that was some seconds ago. So together they get no more of it than
+/// pinned threads left.
 fn used_by_tasks(ctx: &Context<'_>, cpu: u32) -> f64 {
     let tasks: f64 = tasks_on(ctx, cpu).map(|task| task.cpu_percent).sum();
     let Some(cpu) = ctx.model.host.cpu(cpu) else {
@@ -155,7 +155,8 @@ fn used_by_tasks(ctx: &Context<'_>, cpu: u32) -> f64 {
     tasks * (left / (tasks + used_by_roaming).max(1.0)).clamp(0.0, 1.0)
 }
 
-fn disturbed<'a>(
+/// What tasks of the host do to a vCPU that is pinned to one CPU, if that is much.
+fn judge_vcpu<'a>(
     ctx: &Context<'_>,
     guest: &GuestContext<'_>,
     vcpu: &'a ThreadModel,
@@ -167,14 +168,14 @@ fn disturbed<'a>(
     let shares = ctx.waits().shares(guest.index, vcpu);
     let lost = shares.as_ref().map(|shares| shares.sum(Holder::is_task));
     let stopped = shares.map_or(0.0, |shares| shares.sum(|holder| *holder == Holder::Quota));
-    // What a quota takes from the guest, tasks of the host may have.
+    // The time in which a quota stops the guest is free for tasks of the host: they take nothing.
     if stopped > COMPETING_WAIT_PERCENT && Some(stopped) > lost {
         return None;
     }
     let used = used_by_tasks(ctx, cpu);
     let severity = t.host_tasks.severity(used)?;
     let is_busy = vcpu.cpu.is_none_or(|c| c.busy() >= MIN_BUSY_PERCENT);
-    // It may wait for another guest.
+    // The vCPU may wait for another guest instead.
     let threads = ctx
         .model
         .host
@@ -213,7 +214,7 @@ pub(super) fn keep_away(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix>
         .plan()
         .guests
         .get(guest.index)
-        .is_some_and(|part| !part.optional);
+        .is_some_and(|plan| !plan.optional);
     let mut fix = if moves {
         guest_placement(ctx, guest)
     } else {
@@ -365,7 +366,7 @@ fn partly_pinned(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ver
     let free: CpuSet = layout.partly_pinned(map).into_iter().collect();
     let single = layout.single(map);
     let pinned = layout.pins(map).count();
-    // As many are plugged in as are pinned: the others are off.
+    // Where no more vCPUs are plugged in than are pinned, the others are off.
     if free.is_empty()
         || !guest.running()
         || guest
@@ -375,12 +376,12 @@ fn partly_pinned(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ver
     {
         return;
     }
-    let own = format!(
+    let seen = format!(
         "{pinned} of {} vCPUs have their own CPU ({single}); vCPU {free} may run anywhere, also \
             on those CPUs",
         layout.vcpus.len()
     );
-    let evidence = vec![own];
+    let evidence = vec![seen];
     let fix = fixes::or_advice(
         guest_placement(ctx, guest),
         fixes::advice("Pin all vCPUs or none"),

@@ -104,8 +104,7 @@ fn may_use(thread: &ThreadModel, online: &CpuSet) -> CpuSet {
     affinity.map_or_else(|| online.clone(), |cpus| cpus.intersection(online))
 }
 
-/// The guests with a vCPU that cannot leave these CPUs. Where all are idle but a few, these few are
-/// the guests to move.
+/// The guests with a vCPU that wants a CPU and cannot leave these: the guests that could be moved.
 fn guests_in(ctx: &Context<'_>, online: &CpuSet, cpus: &CpuSet) -> Vec<String> {
     let least = ctx.thresholds().pinning.wait.info;
     let mut names = Vec::new();
@@ -147,8 +146,8 @@ fn crowd<'a>(
     let all = load.cpu.wait.filter(|wait| load.for_others * 2.0 < *wait)?;
     let wait = all - load.for_others;
     let wait_percent = 100.0 * wait / load.cpu.wanted();
-    // Idle guests wait for much of the little that they want: the wait has to be a part of the
-    // CPUs' time too.
+    // Idle guests want little and wait for much of that. So the wait has to be a share of the CPUs'
+    // time as well.
     if wait_percent < t.wait.info
         || wait < t.wait.info * cpus.len() as f64
         || are_mostly_idle(ctx, cpus)
@@ -174,6 +173,7 @@ pub(super) fn quota(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     let t = &ctx.thresholds().pinning;
     let mut stops = Vec::new();
     for group in guest.domain.throttling.iter().filter(|g| g.throttled > 0) {
+        // Percent of one CPU's time, and of the periods.
         let time = group.throttled_ns as f64 / (seconds * 1e7);
         let periods = 100.0 * group.throttled as f64 / group.periods.max(1) as f64;
         if time >= t.throttled_time {
@@ -218,17 +218,18 @@ fn is_unit(group: &str) -> bool {
 
 /// Removes a group's quota.
 fn lift(guest: &GuestContext<'_>, group: &str) -> Fix {
-    let part = match group.trim_end_matches(|c: char| c.is_ascii_digit()) {
+    if is_unit(group) {
+        let unit = shell::unit_argument(group);
+        return fixes::command(format!("systemctl set-property --runtime {unit} CPUQuota="))
+            .needing(
+                "takes effect at once, until the next boot; removes the limit for all guests in \
+                    the unit",
+            );
+    }
+    // The names of libvirt's groups (`vcpu3`), and of its settings for them.
+    let setting = match group.trim_end_matches(|c: char| c.is_ascii_digit()) {
         "domain" => "global",
-        part @ ("emulator" | "vcpu" | "iothread") => part,
-        _ if is_unit(group) => {
-            let unit = shell::unit_argument(group);
-            return fixes::command(format!("systemctl set-property --runtime {unit} CPUQuota="))
-                .needing(
-                    "takes effect at once, until the next boot; removes the limit for all guests \
-                        in the unit",
-                );
-        }
+        name @ ("emulator" | "vcpu" | "iothread") => name,
         _ => {
             return fixes::advice(format!(
                 "Raise cpu.max of cgroup {group}, which contains the guest's"
@@ -238,7 +239,7 @@ fn lift(guest: &GuestContext<'_>, group: &str) -> Fix {
     if guest.config.libvirt == Some(false) {
         return fixes::advice("Raise cpu.max of the guest's cgroup, or CPUQuota= of its unit");
     }
-    let limit = format!("--set {part}_quota=-1 {}", fixes::scope(guest));
+    let limit = format!("--set {setting}_quota=-1 {}", fixes::scope(guest));
     fixes::command(fixes::virsh(guest, "schedinfo", &limit))
         .needing("takes effect at once; the guest may then use as much CPU as it wants")
 }

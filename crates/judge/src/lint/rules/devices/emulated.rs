@@ -53,31 +53,43 @@ const EMULATED: &[(Regions, Emulated)] = &[
     ),
 ];
 
-/// Ports and windows that nothing should poll: their name, and advice where there is no setting.
-const POLLED: &[(Regions, (&str, &str))] = &[
-    (&["vmport"], ("the VMware backdoor (port 0x5658)", "")),
+/// Ports and windows that nothing should poll.
+struct Polled {
+    name: &'static str,
+    /// Empty where a setting stops it.
+    advice: &'static str,
+}
+
+const POLLED: &[(Regions, Polled)] = &[
+    (
+        &["vmport"],
+        Polled {
+            name: "the VMware backdoor (port 0x5658)",
+            advice: "",
+        },
+    ),
     (
         &["i8042"],
-        (
-            "the PS/2 controller",
-            "Give the guest a USB tablet or virtio input instead of the PS/2 mouse",
-        ),
+        Polled {
+            name: "the PS/2 controller",
+            advice: "Give the guest a USB tablet or virtio input instead of the PS/2 mouse",
+        },
     ),
     (
         &["vga", "cirrus", "vbe", "qxl-ioports"],
-        (
-            "VGA registers",
-            "Give the guest a framebuffer driver (virtio-gpu, bochs-drm), or no \
+        Polled {
+            name: "VGA registers",
+            advice: "Give the guest a framebuffer driver (virtio-gpu, bochs-drm), or no \
             screen: video model none",
-        ),
+        },
     ),
     (
         &["pci-conf", "pcie-mmcfg"],
-        (
-            "PCI configuration space",
-            "Look in the guest for a monitoring tool (lspci, sensors) \
+        Polled {
+            name: "PCI configuration space",
+            advice: "Look in the guest for a monitoring tool (lspci, sensors) \
             or a driver that polls",
-        ),
+        },
     ),
 ];
 
@@ -105,7 +117,7 @@ fn is_of(regions: Regions, name: &str) -> bool {
 pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let least = ctx.thresholds().devices.emulated;
     let Some((regions, emulated, accesses)) = used(guest, EMULATED, least, verdicts) else {
-        // Where accesses are measured they tell whether the device works.
+        // Where accesses are measured, their absence shows that the device does no work.
         let measured = !ctx.is_file() && guest.domain.exits.count > 0;
         if !measured && guest.domain.accesses.iter().all(|row| row.device.is_none()) {
             configured(guest, verdicts);
@@ -131,7 +143,7 @@ pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     };
     let change = fixes::advice(format!("Change the device to virtio: set {what}"));
     let change = change.needing(fixes::virtio_needs(false));
-    // Its accesses are work that the guest wants done.
+    // The accesses are work that the guest wants done: no more than a warning.
     let by_cost = accesses
         .cost
         .and_then(|cost| ctx.thresholds().cost.of_one_cpu.severity(cost));
@@ -210,13 +222,13 @@ fn made_virtio(guest: &GuestContext<'_>, property: &DeviceProperty) -> Fix {
 /// Polling of old ports.
 pub(super) fn polling(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let least = ctx.thresholds().devices.polling;
-    let Some((_, (name, help), accesses)) = used(guest, POLLED, least, verdicts) else {
+    let Some((_, Polled { name, advice }, accesses)) = used(guest, POLLED, least, verdicts) else {
         return;
     };
-    let fix = if help.is_empty() {
+    let fix = if advice.is_empty() {
         fixes::vmport_off(guest)
     } else {
-        vec![fixes::advice(*help)]
+        vec![fixes::advice(*advice)]
     };
     let evidence = vec![accesses.describe(guest, "accesses", "")];
     let found = Finding::new(Severity::Info, Confidence::High, evidence, fix).caused_by(accesses);
@@ -285,8 +297,8 @@ pub(super) fn serial(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
     });
 }
 
-/// The same where only sums are known: accesses that come faster than one a millisecond on average
-/// are bursts, however they are spread; fewer may be.
+/// Judges the serial port where only the number of accesses is known. More than one a millisecond
+/// on average come in bursts, however they are spread; fewer may.
 fn stream(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     if guest
         .domain

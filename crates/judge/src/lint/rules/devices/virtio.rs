@@ -35,7 +35,7 @@ fn is_notification(r: &AccessRow) -> bool {
 /// A virtio driver that asks which device interrupted.
 pub(super) fn intx(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let reads = guest.accesses(|r| {
-        is_legacy(r, LEGACY_ISR) && r.direction == Direction::Read
+        (is_legacy(r, LEGACY_ISR) && r.direction == Direction::Read)
             || r.device_name()
                 .is_some_and(|n| n.starts_with("virtio-pci-isr"))
     });
@@ -79,8 +79,8 @@ pub(super) fn kicks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
             serves the notifications",
         );
     }
-    // An ioeventfd ends in the kernel. What remains of the exits to the VMM can only be
-    // notifications.
+    // A notification through an ioeventfd ends in the kernel. Exits to the VMM that no other access
+    // explains can only be notifications.
     let to_vmm = total(
         userspace
             .iter()

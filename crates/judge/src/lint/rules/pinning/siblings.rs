@@ -33,7 +33,7 @@ pub(super) fn siblings(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let mut cores: BTreeMap<usize, Vec<Bound<'_>>> = BTreeMap::new();
     for guest in ctx.running() {
         for thread in guest.domain.vcpus() {
-            if let Some(bound) = bound(ctx, guest, thread)
+            if let Some(bound) = bound_to_core(ctx, guest, thread)
                 && let Some(core) = map.core_of(bound.cpu)
             {
                 cores.entry(core).or_default().push(bound);
@@ -56,13 +56,13 @@ pub(super) fn siblings(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     }
 }
 
-/// The least part of the time in which both ran, percent.
+/// The least share of the time in which both ran, percent.
 fn together(a: &Bound<'_>, b: &Bound<'_>) -> f64 {
     a.busy + b.busy - 100.0
 }
 
 /// A busy vCPU, if all CPUs that it may use are of one core.
-fn bound<'a>(
+fn bound_to_core<'a>(
     ctx: &Context<'_>,
     guest: &'a GuestContext<'a>,
     thread: &'a ThreadModel,
@@ -83,7 +83,8 @@ fn bound<'a>(
     }
 }
 
-/// The cores that are idle and that no vCPU is pinned to, but for the host's own.
+/// The cores that are idle and that no vCPU is pinned to, except the first cores, which are the
+/// host's.
 fn idle_cores<'a>(ctx: &'a Context<'_>) -> Vec<&'a PhysicalCore> {
     let taken = singles(ctx.map(), &ctx.layouts, true).union(&ctx.map().first_cores());
     let is_idle =

@@ -9,7 +9,7 @@ use crate::lint::facts::{
 };
 use crate::lint::fixes;
 use crate::lint::fixes::placement::{guest_placement, placement};
-use crate::placement::faults::CpuOverlap;
+use crate::placement::faults::{CpuOverlap, GuestVcpu};
 use crate::placement::{Pinning, faults};
 use kvm::CpuSet;
 use std::cmp::Reverse;
@@ -43,8 +43,10 @@ struct SharedCpu<'a> {
 
 impl<'a> SharedCpu<'a> {
     fn new(ctx: &Context<'_>, cpu: u32, users: &'a faults::CpuUsers) -> Self {
-        let wanted =
-            |(g, v): &(usize, u32)| ctx.guests.get(*g)?.domain.vcpu(*v)?.cpu.map(|c| c.wanted());
+        let wanted = |user: &GuestVcpu| {
+            let guest = ctx.guests.get(user.guest)?;
+            guest.domain.vcpu(user.vcpu)?.cpu.map(|c| c.wanted())
+        };
         Self {
             cpu,
             users,
@@ -56,19 +58,22 @@ impl<'a> SharedCpu<'a> {
         let Some(wanted) = &self.wanted else {
             return Severity::Warning;
         };
-        match wanted.iter().filter(|w| **w >= busy).count() > 1 {
-            true if wanted.iter().sum::<f64>() > 100.0 => Severity::Critical,
-            true => Severity::Warning,
-            false => Severity::Info,
+        if wanted.iter().filter(|w| **w >= busy).count() < 2 {
+            Severity::Info
+        } else if wanted.iter().sum::<f64>() > 100.0 {
+            Severity::Critical
+        } else {
+            Severity::Warning
         }
     }
 
-    /// Who wants the CPU, and how much of it.
+    /// Says which vCPUs want the CPU, and how much of it.
     fn describe(&self, ctx: &Context<'_>) -> String {
         let Self { cpu, users, wanted } = self;
         let mut names = Vec::new();
-        for (guest, vcpu) in users.listed.iter().take(MAX_USERS) {
-            names.push(format!("vCPU {vcpu} of {}", ctx.guests[*guest].name()));
+        for user in users.listed.iter().take(MAX_USERS) {
+            let guest = &ctx.guests[user.guest];
+            names.push(format!("vCPU {} of {}", user.vcpu, guest.name()));
         }
         if users.count > names.len() {
             names.push(format!("{} more", users.count - names.len()));
@@ -115,10 +120,10 @@ fn report(ctx: &Context<'_>, overlap: &CpuOverlap, verdicts: &mut Verdicts) {
         fix.push(fixes::advice(fixes::placement::MORE_IN_PLAN));
     }
     let mut marks: Vec<Mark> = cpus.iter().map(Mark::Pcpu).collect();
-    for (guest, vcpu) in shared.iter().flat_map(|shared| &shared.users.listed) {
-        if *guest == first.index {
-            marks.push(Mark::Vcpu(*vcpu));
-        } else if let Some(thread) = ctx.guests[*guest].domain.vcpu(*vcpu) {
+    for user in shared.iter().flat_map(|shared| &shared.users.listed) {
+        if user.guest == first.index {
+            marks.push(Mark::Vcpu(user.vcpu));
+        } else if let Some(thread) = ctx.guests[user.guest].domain.vcpu(user.vcpu) {
             marks.push(Mark::Thread(thread.tid));
         }
     }
@@ -160,19 +165,13 @@ fn on_several<'a>(
         .filter(|(_, set)| set.is_subset(&map.isolated))
 }
 
-/// A busy vCPU, with the index of its guest.
-struct BusyVcpu {
-    guest: usize,
-    vcpu: u32,
-}
-
 pub(super) fn pile_up(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     if ctx.map().isolated.is_empty() {
         return;
     }
     let busy = ctx.thresholds().pinning.busy;
     // The busy vCPUs of all guests on sets of isolated CPUs, by the CPU that they are on.
-    let mut by_cpu: BTreeMap<u32, Vec<BusyVcpu>> = BTreeMap::new();
+    let mut by_cpu: BTreeMap<u32, Vec<GuestVcpu>> = BTreeMap::new();
     for guest in ctx.running() {
         for (v, _) in on_several(ctx, guest) {
             let thread = guest
@@ -180,7 +179,7 @@ pub(super) fn pile_up(ctx: &Context<'_>, verdicts: &mut Verdicts) {
                 .vcpu(v)
                 .filter(|t| t.cpu.is_some_and(|c| c.wanted() >= busy));
             if let Some(cpu) = thread.and_then(|t| t.place.cpu) {
-                by_cpu.entry(cpu).or_default().push(BusyVcpu {
+                by_cpu.entry(cpu).or_default().push(GuestVcpu {
                     guest: guest.index,
                     vcpu: v,
                 });
@@ -198,10 +197,12 @@ pub(super) fn pile_up(ctx: &Context<'_>, verdicts: &mut Verdicts) {
 fn largest_pile(
     ctx: &Context<'_>,
     guest: &GuestContext<'_>,
-    by_cpu: &BTreeMap<u32, Vec<BusyVcpu>>,
+    by_cpu: &BTreeMap<u32, Vec<GuestVcpu>>,
 ) -> Option<Finding> {
     let vcpus: Vec<(u32, &CpuSet)> = on_several(ctx, guest).collect();
-    let all = vcpus.iter().fold(CpuSet::new(), |a, p| a.union(p.1));
+    let all = vcpus
+        .iter()
+        .fold(CpuSet::new(), |all, (_, set)| all.union(set));
     let mut piles = Vec::new();
     for cpu in all.iter() {
         if let Some(on) = by_cpu.get(&cpu)
@@ -230,7 +231,7 @@ fn largest_pile(
     ];
     let marks = vcpus
         .iter()
-        .map(|p| Mark::Vcpu(p.0))
+        .map(|(vcpu, _)| Mark::Vcpu(*vcpu))
         .chain([Mark::Pcpu(cpu)])
         .collect();
     let otherwise = if ctx.layout(guest).pinning == Pinning::OneSet {
@@ -254,13 +255,15 @@ fn largest_pile(
 struct Unfollowed {
     evidence: Vec<String>,
     marks: Vec<Mark>,
-    /// Whether all of them are pinned to CPUs that the host lacks, and whether they have others.
+    /// Whether the pins of all these threads name CPUs that are offline or missing.
     is_offline: bool,
+    /// Whether these pins all name CPUs that are online as well.
     is_mild: bool,
 }
 
 impl Unfollowed {
-    /// `now`: where the thread may run instead; `None` where the configured CPUs are absent.
+    /// Adds a thread. `now`: where it may run instead of on the CPUs `want`; `None` where such CPUs
+    /// are offline or missing.
     fn add(&mut self, name: &str, want: &CpuSet, now: Option<&CpuSet>, online: &CpuSet) {
         self.evidence.push(if let Some(now) = now {
             format!("{name} is configured for CPU {want} and may use {now}")

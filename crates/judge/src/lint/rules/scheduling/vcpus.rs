@@ -65,18 +65,18 @@ pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     )];
     let cost = ctx.waits().of_thread(thread);
     let parts = cost.map(|cost| cost.parts).unwrap_or_default();
-    let mut by = "also on its CPU: ";
+    let mut beginning = "also on its CPU: ";
     let mut holders = Vec::new();
     for part in parts.into_iter().take(MAX_TASKS) {
         holders.push(if let Some(size) = part.figure {
-            by = "meanwhile its CPU ran ";
+            beginning = "meanwhile its CPU ran ";
             format!("{} {} %", part.name, figure(size))
         } else {
             part.name
         });
     }
     if !holders.is_empty() {
-        evidence.push(format!("{by}{}", holders.join(", ")));
+        evidence.push(format!("{beginning}{}", holders.join(", ")));
     }
     let mut fix = own_cpus(ctx, guest, lost);
     fix.push(fixes::advice(
@@ -140,7 +140,7 @@ pub(super) fn pauses(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
 }
 
 /// How bad the moves of a busy vCPU are.
-fn severity(ctx: &Context<'_>, seconds: f64, thread: &ThreadModel) -> Option<Severity> {
+fn severity_of_moves(ctx: &Context<'_>, seconds: f64, thread: &ThreadModel) -> Option<Severity> {
     let t = &ctx.thresholds().pinning;
     let moves = &thread.migrations;
     let total = moves.total?;
@@ -169,7 +169,7 @@ fn severity(ctx: &Context<'_>, seconds: f64, thread: &ThreadModel) -> Option<Sev
 
 pub(super) fn migrating(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let Some(seconds) = guest.seconds else { return };
-    let mut all = 0.0;
+    let mut rate_of_all = 0.0;
     let mut moved = Vec::new();
     let mut marks = Vec::new();
     for thread in guest.domain.vcpus() {
@@ -182,8 +182,9 @@ pub(super) fn migrating(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
             .is_some_and(|cpu| cpu.wanted() >= ctx.thresholds().pinning.busy);
         if is_busy && thread.pinned_cpu().is_none() {
             let rate = moves as f64 / seconds;
-            all += rate;
-            moved.extend(severity(ctx, seconds, thread).map(|severity| (severity, rate, thread)));
+            rate_of_all += rate;
+            let severity = severity_of_moves(ctx, seconds, thread);
+            moved.extend(severity.map(|severity| (severity, rate, thread)));
         }
     }
     let Some((severity, rate, thread)) = worst_of(moved) else {
@@ -203,7 +204,7 @@ pub(super) fn migrating(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
             m.cross_core,
             m.cross_llc,
             m.cross_node,
-            figure(all)
+            figure(rate_of_all)
         ),
         format!(
             "it wants a CPU {} % of the time{}",
@@ -240,12 +241,12 @@ pub(super) fn wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
         let Some(p99) = w.quantile_us(0.99) else {
             continue;
         };
-        // Other tasks on the CPU are the subject of other rules.
+        // Where other tasks use the CPU, other rules say so.
         let is_shared = own.wait >= Some(COMPETING_WAIT_PERCENT)
             || ctx
                 .busy_of(cpu)
                 .is_none_or(|busy| busy - own.busy() > MIN_OTHERS_PERCENT);
-        if w.count < MIN_WAKEUPS || is_shared || p99 < warning_us && median < info_us {
+        if w.count < MIN_WAKEUPS || is_shared || (p99 < warning_us && median < info_us) {
             continue;
         }
         let severity = if p99 >= warning_us {
@@ -288,7 +289,7 @@ struct Poller<'a> {
     thread: &'a ThreadModel,
     /// How long it polls, percent of a CPU.
     percent: f64,
-    /// The part of that after which it slept anyway.
+    /// How long it polls and then sleeps anyway, percent of a CPU.
     failed_percent: f64,
 }
 
@@ -370,6 +371,7 @@ fn busiest<'a>(guest: &GuestContext<'a>, max_guest_percent: f64) -> Option<Polle
     busiest
 }
 
+/// How long a vCPU polls. The counters are nanoseconds per second: 1e7 of them are one percent.
 fn polling(thread: &ThreadModel) -> Option<Poller<'_>> {
     let fail_ns = thread.counters.get("halt_poll_fail_ns")?;
     let hit_ns = thread.counters.get("halt_poll_success_ns")?;
@@ -385,7 +387,8 @@ pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     let Some(rate) = exits.rate_or_tell(guest, verdicts) else {
         return;
     };
-    // Without CPU times the number of busy vCPUs is an estimate: too weak to blame the host.
+    // Without CPU times the number of busy vCPUs, by which `exits.per_vcpu` divides, is an
+    // estimate: too weak to blame the host.
     let measured = exits.vcpu.is_some() || guest.domain.vcpus().any(|t| t.cpu.is_some());
     let per_vcpu = if measured {
         exits.per_vcpu
@@ -397,7 +400,8 @@ pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     };
     let t = &ctx.thresholds().scheduling;
     let tick_hz = ctx.model.host.facts.tick_hz;
-    if per_vcpu < tick_hz.map_or(MAX_TICK_HZ, f64::from) * t.interrupts_ticks {
+    let tick_hz = tick_hz.map_or(MAX_TICK_HZ, f64::from);
+    if per_vcpu < tick_hz * t.interrupts_ticks {
         return;
     }
     let isolated = guest
@@ -405,18 +409,17 @@ pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
         .vcpus()
         .filter_map(ThreadModel::pinned_cpu)
         .any(|c| ctx.topology().is_isolated(c));
-    let loud = isolated && per_vcpu >= t.interrupts_isolated;
-    let severity = if loud {
+    let is_loud = isolated && per_vcpu >= t.interrupts_isolated;
+    let severity = if is_loud {
         Severity::Warning
     } else {
         Severity::Info
     };
-    let tick = tick_hz.map_or(MAX_TICK_HZ, f64::from);
     let evidence = vec![
         exits.describe(guest, "host interrupts", "in the running guest"),
         format!(
             "the host's own tick causes at most {}/s on a busy vCPU",
-            figure(tick)
+            figure(tick_hz)
         ),
     ];
     verdicts.find(

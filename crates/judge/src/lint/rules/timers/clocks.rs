@@ -78,7 +78,8 @@ pub(super) fn rtc(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
                 && r.direction == Direction::Read
         })
         .count;
-    // A guest that sets its clock writes; one that ticks by the RTC reads once per interrupt.
+    // A guest that ticks by the RTC reads once per interrupt. One that mostly writes sets its
+    // clock.
     if reads * 4 < accesses.count {
         return;
     }
@@ -188,8 +189,8 @@ pub(super) fn clock(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     let Some(severity) = severity else { return };
     let evidence = vec![named.describe(guest, "accesses", "to the HPET")];
     let mut found = emulated_timer(ctx, guest, severity, evidence).caused_by(named);
-    let has_better = fixes::hyperv::missing(guest, fixes::hyperv::clock_and_timers(guest));
-    if guest.kind.linux() || (guest.kind.windows(Confidence::Low) && has_better.is_empty()) {
+    let missing = fixes::hyperv::missing(guest, fixes::hyperv::clock_and_timers(guest));
+    if guest.kind.linux() || (guest.kind.windows(Confidence::Low) && missing.is_empty()) {
         found.fix.extend(fixes::hpet_off(guest));
     }
     verdicts.find(found);
@@ -213,7 +214,7 @@ fn unnamed_clock(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ver
             exits.describe(guest, "EPT_MISCONFIG exits", "(emulated memory)"),
             "the guest has an HPET; the mmio table shows whether these are its accesses".into(),
         ];
-        // By default it has one, whether it uses it or not.
+        // By default a guest has an HPET, whether it uses that or not.
         let mut severity = Severity::Info;
         let mut confidence = Confidence::Low;
         if guest.config.timers.hpet == Some(true) {
@@ -234,7 +235,7 @@ pub(super) fn idle_cost(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     let Some(thread) = guest.domain.emulator() else {
         return;
     };
-    let Some(main) = thread.cpu.map(|cpu| cpu.busy()) else {
+    let Some(main_percent) = thread.cpu.map(|cpu| cpu.busy()) else {
         return;
     };
     let Some(cpu) = guest.guest_cpu() else {
@@ -242,17 +243,17 @@ pub(super) fn idle_cost(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     };
     let needed = guest.kind.windows(Confidence::Low) && !guest.config.hyperv.has("stimer");
     let used = guest.devices(Space::Mmio, |n| n == "hpet").rate_or_zero() >= t.hpet_per_vcpu;
-    let spare = guest.config.hpet() == Some(true) && guest.config.is_x86() && !needed && !used;
-    if !spare || cpu >= t.idle_guest_cpu || main >= ctx.thresholds().machine.main_loop {
+    let is_spare = guest.config.hpet() == Some(true) && guest.config.is_x86() && !needed && !used;
+    if !is_spare || cpu >= t.idle_guest_cpu || main_percent >= ctx.thresholds().machine.main_loop {
         return;
     }
-    let Some(severity) = t.hpet_idle_main.severity(main) else {
+    let Some(severity) = t.hpet_idle_main.severity(main_percent) else {
         return;
     };
     let evidence = vec![
         format!(
             "QEMU's main thread uses {} % of a CPU {}, while the guest runs {} % of its time",
-            figure(main),
+            figure(main_percent),
             guest.window(),
             figure(cpu)
         ),
@@ -263,7 +264,7 @@ pub(super) fn idle_cost(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     ];
     let found = Finding::new(severity, Confidence::Low, evidence, fixes::hpet_off(guest));
     verdicts.find(Finding {
-        cost: Some(main),
+        cost: Some(main_percent),
         marks: vec![Mark::Thread(thread.tid)],
         ..found
     });

@@ -32,19 +32,22 @@ pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
     let Some(severity) = t.idle_halts_per_vcpu.severity(halts.per_vcpu) else {
         return;
     };
-    let timers = guest.devices(Space::Pio, |n| n == "rtc").rate_or_zero()
+    let timer_rate = guest.devices(Space::Pio, |n| n == "rtc").rate_or_zero()
         + guest.devices(Space::Mmio, |n| n == "hpet").rate_or_zero();
-    if timers < t.rtc.info && guest.config.enlightened("stimer").is_none() {
+    let is_emulated = timer_rate >= t.rtc.info;
+    if !is_emulated && guest.config.enlightened("stimer").is_none() {
         return verdicts.cannot_tell(
             "an idle guest is woken often, and what by is not in \
             these figures",
         );
     }
-    let severity = if timers < t.rtc.info {
-        Severity::Info
-    } else {
+    // Wake-ups by a synthetic timer, which KVM serves, cost little.
+    let severity = if is_emulated {
         severity
+    } else {
+        Severity::Info
     };
+    // Requests and packets wake a guest as well.
     if io_rate(guest) > halts.per_vcpu / 2.0 {
         return;
     }
@@ -80,12 +83,17 @@ fn io_rate(guest: &GuestContext<'_>) -> f64 {
     requests + packets
 }
 
-/// `IA32_TSC_DEADLINE`, x2APIC's and xAPIC's timer initial count.
+/// Registers that set the timer of the local APIC: the MSRs `IA32_TSC_DEADLINE` and the initial
+/// count of x2APIC, and the initial count of xAPIC in memory.
+const TSC_DEADLINE: u64 = 0x6e0;
+const X2APIC_COUNT: u64 = 0x838;
+const XAPIC_COUNT: u64 = 0xfee0_0380;
+
 fn programs_timer(r: &AccessRow) -> bool {
     r.direction == Direction::Write
         && match r.space {
-            Space::Msr => matches!(r.address, Some(0x6e0 | 0x838)),
-            Space::Mmio => r.address == Some(0xfee0_0380),
+            Space::Msr => matches!(r.address, Some(TSC_DEADLINE | X2APIC_COUNT)),
+            Space::Mmio => r.address == Some(XAPIC_COUNT),
             Space::Pio => false,
         }
 }
@@ -97,13 +105,56 @@ fn timer_settings(guest: &GuestContext<'_>, vcpu: u32) -> u64 {
     total(own.map(|r| r.span.count))
 }
 
+/// Timer settings at a tick rate.
+struct TickPattern {
+    /// Of which vCPUs it is known, in words of the evidence.
+    scope: &'static str,
+    /// Settings per second of a vCPU.
+    rate: f64,
+    severity: Severity,
+    confidence: Confidence,
+}
+
+/// The tick where each vCPU's settings are known; `None` if one of them sets its timer at another
+/// rate than `hz`. `mean` is the rate of all vCPUs.
+fn tick_of_each(
+    ctx: &Context<'_>,
+    guest: &GuestContext<'_>,
+    hz: f64,
+    mean: f64,
+) -> Option<TickPattern> {
+    let t = &ctx.thresholds().timers;
+    let vcpus = guest.vcpus()?;
+    let mut slowest = mean;
+    for vcpu in 0..vcpus as u32 {
+        let rate = timer_settings(guest, vcpu) as f64 / guest.seconds?;
+        if (rate / hz - 1.0).abs() > VCPU_TOLERANCE {
+            return None;
+        }
+        slowest = slowest.min(rate);
+    }
+    let is_storm = slowest >= t.tick_per_vcpu.warning && mean * vcpus >= t.tick_storm;
+    Some(TickPattern {
+        scope: "each of",
+        rate: slowest,
+        severity: if is_storm {
+            Severity::Warning
+        } else {
+            Severity::Info
+        },
+        confidence: Confidence::Medium,
+    })
+}
+
 /// An idle guest that programs its timer at a tick rate on every vCPU.
 pub(super) fn tick_storm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().timers;
-    let all = guest.accesses(programs_timer);
+    let settings = guest.accesses(programs_timer);
     let Some(vcpus) = guest.vcpus() else { return };
     if guest.kind.windows(Confidence::Low)
-        || all.rate.is_none_or(|r| r < t.tick_per_vcpu.info * vcpus)
+        || settings
+            .rate
+            .is_none_or(|r| r < t.tick_per_vcpu.info * vcpus)
     {
         return;
     }
@@ -113,36 +164,28 @@ pub(super) fn tick_storm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     if cpu >= t.idle_guest_cpu / 2.0 {
         return;
     }
-    let Some(seconds) = guest.seconds else { return };
-    let rate = all.rate_or_zero();
-    let mean = rate / vcpus;
+    let mean = settings.rate_or_zero() / vcpus;
     let mut tick_rates = TICK_RATES_HZ.into_iter();
     let Some(hz) = tick_rates.find(|hz| (mean / hz - 1.0).abs() <= MEAN_TOLERANCE) else {
         return;
     };
-    let mut severity = Severity::Info;
-    let mut confidence = Confidence::Low;
-    let mut on = "average over";
-    let mut slowest = mean;
-    if !guest.domain.vcpu_accesses.is_empty() {
-        for vcpu in 0..vcpus as u32 {
-            let own = timer_settings(guest, vcpu) as f64 / seconds;
-            if (own / hz - 1.0).abs() > VCPU_TOLERANCE {
-                return;
-            }
-            slowest = slowest.min(own);
-        }
-        confidence = Confidence::Medium;
-        on = "each of";
-        if slowest >= t.tick_per_vcpu.warning && rate >= t.tick_storm {
-            severity = Severity::Warning;
-        }
-    }
+    let tick = if guest.domain.vcpu_accesses.is_empty() {
+        Some(TickPattern {
+            scope: "average over",
+            rate: mean,
+            severity: Severity::Info,
+            confidence: Confidence::Low,
+        })
+    } else {
+        tick_of_each(ctx, guest, hz, mean)
+    };
+    let Some(tick) = tick else { return };
     let evidence = vec![
-        all.describe(guest, "timer settings", ""),
+        settings.describe(guest, "timer settings", ""),
         format!(
-            "{}/s on {on} {} vCPUs, while the guest runs {} % of their time",
-            figure(slowest),
+            "{}/s on {} {} vCPUs, while the guest runs {} % of their time",
+            figure(tick.rate),
+            tick.scope,
             figure(vcpus),
             figure(cpu)
         ),
@@ -151,5 +194,6 @@ pub(super) fn tick_storm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     let advice = "Remove nohz=off from the guest's kernel command line, unless it does real-time \
         work";
     let fix = vec![fixes::inside(guest, look), fixes::advice(advice)];
-    verdicts.find(Finding::new(severity, confidence, evidence, fix).caused_by(all));
+    let found = Finding::new(tick.severity, tick.confidence, evidence, fix);
+    verdicts.find(found.caused_by(settings));
 }
