@@ -106,7 +106,7 @@ fn text_of(view: &View<'_>) -> String {
     let guests = figures::count(view.guests().count(), "guest");
     format!(
         "watched {guests} for {time}\n{complaints}{}",
-        findings_text::all(view, columns())
+        findings_text::all_findings(view, columns())
     )
 }
 

@@ -1,5 +1,5 @@
-//! What the files gave, and how the files of one host come together: by the guest's name, or as one
-//! guest.
+//! Collects what the files gave, and joins what several files say of one guest: by the guest's
+//! name, or because there is only one guest.
 
 use super::covered_time::CoveredTime;
 use super::guest::{self, UNNAMED, merge_same_guests};
@@ -142,7 +142,7 @@ impl Files {
             .collect();
         let mut domains: Vec<DomainSample> = guests
             .into_iter()
-            .map(|guest| guest.sample(options))
+            .map(|guest| guest.into_sample(options))
             .collect();
         guest::name_unnamed(&mut domains);
         let engine = guest::engine(&domains, self.engine);
@@ -302,7 +302,7 @@ impl Description {
         (process.is_some() && process == facts.pid) || self.name() == Some(&facts.name.value)
     }
 
-    fn sample(mut self, options: &ImportOptions) -> DomainSample {
+    fn into_sample(mut self, options: &ImportOptions) -> DomainSample {
         let is_running = self.is_running || self.measured.is_some();
         if let Some(xml) = &mut self.xml
             && !is_running
@@ -310,7 +310,8 @@ impl Description {
             Arc::make_mut(xml).state = Some(SHUT_OFF.into());
         }
         let mut domain = self.measured.take().unwrap_or_default();
-        let (xml, command) = (self.xml(), self.command.as_deref());
+        let xml = self.xml();
+        let command = self.command.as_deref();
         let configured_vcpus = xml.and_then(|xml| xml.vcpus).or_else(|| command?.vcpus());
         let machine = xml
             .and_then(|xml| xml.machine.clone())

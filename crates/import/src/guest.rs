@@ -20,7 +20,7 @@ pub(super) const UNKNOWN_PID: i32 = 0;
 pub(super) const UNNAMED: &str = "guest";
 
 /// All event counters of a guest.
-fn events(guest: &DomainSample) -> impl Iterator<Item = &ThreadEvents> {
+fn all_events(guest: &DomainSample) -> impl Iterator<Item = &ThreadEvents> {
     guest
         .threads
         .iter()
@@ -30,16 +30,19 @@ fn events(guest: &DomainSample) -> impl Iterator<Item = &ThreadEvents> {
 
 /// Whether any counter of a guest is known.
 pub(super) fn is_measured(guest: &DomainSample) -> bool {
-    let has_events = events(guest).any(|events| *events != ThreadEvents::default());
+    let has_events = all_events(guest).any(|events| *events != ThreadEvents::default());
     has_events || !guest.counters.is_empty() || !guest.kvm_events.is_empty()
 }
 
 /// Completes the status of a file as the engine that counted these guests.
 pub(super) fn engine(guests: &[DomainSample], mut status: EngineStatus) -> EngineStatus {
-    let has_exits = guests.iter().flat_map(events).any(|e| !e.exits.is_empty());
+    let has_exits = guests
+        .iter()
+        .flat_map(all_events)
+        .any(|e| !e.exits.is_empty());
     let has_userspace_exits = guests
         .iter()
-        .flat_map(events)
+        .flat_map(all_events)
         .flat_map(|e| &e.userspace)
         .any(|u| u.count > 0);
     status.kind = EngineKind::File;
@@ -108,7 +111,7 @@ pub(super) fn merge_same_guests(guests: Vec<DomainSample>) -> Vec<DomainSample> 
     let mut merged: BTreeMap<(Option<i32>, String), DomainSample> = BTreeMap::new();
     for guest in guests {
         match merged.entry((guest.facts.pid, guest.facts.name.value.clone())) {
-            Entry::Occupied(mut same) => merge(same.get_mut(), guest),
+            Entry::Occupied(mut same) => merge_into(same.get_mut(), guest),
             Entry::Vacant(free) => _ = free.insert(guest),
         }
     }
@@ -116,13 +119,13 @@ pub(super) fn merge_same_guests(guests: Vec<DomainSample>) -> Vec<DomainSample> 
         && let Some(unnamed) = merged.remove(&(None, String::new()))
         && let Some(only) = merged.values_mut().next()
     {
-        merge(only, unnamed);
+        merge_into(only, unnamed);
     }
     merged.into_values().collect()
 }
 
 /// Adds what another file measured of the same guest.
-fn merge(known: &mut DomainSample, other: DomainSample) {
+fn merge_into(known: &mut DomainSample, other: DomainSample) {
     let mut known_threads = HashMap::new();
     for (index, thread) in known.threads.iter().enumerate() {
         known_threads.insert((thread.tid, thread.start_ticks), index);

@@ -1,4 +1,4 @@
-//! What `kvm_stat` prints: of `-1`, and its log (`-l`, with `-c` as CSV):
+//! Reads what `kvm_stat` prints with `-1`, and its log (`-l`, with `-c` as CSV):
 //! `tools/kvm/kvm_stat/kvm_stat` of the kernel's sources (`batch`, `StdFormat`, `CSVFormat`).
 
 use super::guest::measured;
@@ -41,13 +41,13 @@ pub(crate) struct KvmStatCounts {
 pub(crate) fn read(text: &str) -> KvmStatCounts {
     let first = text.lines().next().unwrap_or_default().trim_end();
     let (seconds, counts) = if HEADING.is_match(first) {
-        log(text, first)
+        read_log(text, first)
     } else {
-        (1.0, batch(text))
+        (1.0, read_batch(text))
     };
     KvmStatCounts {
         seconds,
-        guest: guest(counts),
+        guest: counted_guest(counts),
     }
 }
 
@@ -57,14 +57,15 @@ fn words_of(line: &str) -> impl Iterator<Item = &str> {
 
 /// Adds up the lines of a log. They cover the time between their time stamps, else a second each,
 /// the default of `-s`.
-fn log(text: &str, heading: &str) -> (f64, Counts) {
+fn read_log(text: &str, heading: &str) -> (f64, Counts) {
     let names: Vec<&str> = words_of(heading)
         .filter(|word| *word != "timestamp")
         .take(MAX_NAMES)
         .collect();
     let mut counts = Counts::new();
     let mut lines = 0.0;
-    let (mut first_clock, mut last_clock) = (None, None);
+    let mut first_clock = None;
+    let mut last_clock = None;
     for line in text.lines() {
         let words: Vec<&str> = words_of(line).collect();
         // The values, read from the end: a time like `2020-04-01 10:00:05` may precede them.
@@ -75,7 +76,7 @@ fn log(text: &str, heading: &str) -> (f64, Counts) {
             .collect();
         if row.len() == names.len() {
             for (name, count) in names.iter().rev().zip(row) {
-                add(&mut counts, name, count);
+                add_count(&mut counts, name, count);
             }
             lines += 1.0;
             last_clock = clock_seconds(line);
@@ -93,18 +94,18 @@ fn log(text: &str, heading: &str) -> (f64, Counts) {
     (seconds, counts)
 }
 
-fn batch(text: &str) -> Counts {
+fn read_batch(text: &str) -> Counts {
     let mut counts = Counts::new();
     for line in text.lines() {
         if let Some(row) = ROW.captures(line.trim_end()) {
             let change = pattern::number(&row, "change").unwrap_or(0);
-            add(&mut counts, &row["name"], change);
+            add_count(&mut counts, &row["name"], change);
         }
     }
     counts
 }
 
-fn add(counts: &mut Counts, name: &str, count: u64) {
+fn add_count(counts: &mut Counts, name: &str, count: u64) {
     if counts.len() < MAX_NAMES || counts.contains_key(name) {
         let sum = counts.entry(sanitize(name, 64)).or_default();
         *sum = sum.saturating_add(count);
@@ -112,7 +113,7 @@ fn add(counts: &mut Counts, name: &str, count: u64) {
 }
 
 /// The guest of event counts.
-fn guest(counts: Counts) -> DomainSample {
+fn counted_guest(counts: Counts) -> DomainSample {
     let mut guest = measured(None);
     let mut exits: Vec<(String, u64)> = Vec::new();
     for (name, count) in counts {

@@ -253,7 +253,8 @@ fn add_disk(key: &str, value: &str, scsihw: &str, options: &mut QemuOptions) {
     };
     let mut device = format!("{driver},drive=drive-{key},id={key}");
     if named_part(value, "iothread") == Some("1") && driver != "ide-hd" {
-        // Where Proxmox ignores the option it adds no object.
+        // With other SCSI controllers than virtio-scsi-single, Proxmox ignores the option: it adds
+        // no object.
         device.push_str(&format!(",iothread=iothread-{key}"));
         if !is_scsi || scsihw == "virtio-scsi-single" {
             options.add("-object", format!("iothread,id=iothread-{key}"));

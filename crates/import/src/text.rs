@@ -31,7 +31,7 @@ const KINDS: &[TextKind] = &[
     (topology::begins, SourceId::Topology, |text, files| {
         topology::parse(text).map(|host| files.add_topology(host))
     }),
-    (|text| DOMAIN.is_match(text), SourceId::Xml, domain),
+    (|text| DOMAIN.is_match(text), SourceId::Xml, read_domain_xml),
     (perf_tables::begins, SourceId::Text, |text, files| {
         perf_tables::read(text, files);
         Ok(())
@@ -40,11 +40,11 @@ const KINDS: &[TextKind] = &[
         files.counted = Some(kvm_stat::read(text));
         Ok(())
     }),
-    (mtree::looks_like, SourceId::Mtree, memory_tree),
+    (mtree::looks_like, SourceId::Mtree, read_memory_tree),
     (trace::begins, SourceId::Trace, |text, files| {
         trace::read(text, None, files)
     }),
-    (cmdline::looks_like, SourceId::Cmdline, command),
+    (cmdline::looks_like, SourceId::Cmdline, read_command_lines),
     (proxmox::begins, SourceId::Config, proxmox::read),
     (
         |text| LOG_LINE.is_match(text),
@@ -128,7 +128,7 @@ fn decoded(bytes: &[u8]) -> String {
     }
 }
 
-fn domain(text: &str, files: &mut Files) -> Result<(), String> {
+fn read_domain_xml(text: &str, files: &mut Files) -> Result<(), String> {
     let xml = domain_xml::parse(text).map_err(|error| error.to_string())?;
     let is_running = xml.pid.is_some() || RUNNING.is_match(text);
     files.described.push(Description {
@@ -139,13 +139,13 @@ fn domain(text: &str, files: &mut Files) -> Result<(), String> {
     Ok(())
 }
 
-fn memory_tree(text: &str, files: &mut Files) -> Result<(), String> {
+fn read_memory_tree(text: &str, files: &mut Files) -> Result<(), String> {
     let tree = mtree::parse(text).map_err(|error| error.to_string())?;
     files.trees.push((files.path.clone(), tree));
     Ok(())
 }
 
-fn command(text: &str, files: &mut Files) -> Result<(), String> {
+fn read_command_lines(text: &str, files: &mut Files) -> Result<(), String> {
     let mut commands: Vec<QemuCommand> = Vec::new();
     for line in cmdline::command_lines(text).iter().take(MAX_COMMANDS) {
         let command = cmdline::parse_text(line).map_err(|error| error.to_string())?;

@@ -32,7 +32,7 @@ pub(crate) fn begins(text: &str) -> bool {
         "<capabilities",
     ];
     first_words.iter().any(|words| text.starts_with(words))
-        || columns(text.lines().next().unwrap_or_default()).is_some()
+        || column_titles(text.lines().next().unwrap_or_default()).is_some()
         || is_in_another_language(text)
 }
 
@@ -58,9 +58,9 @@ pub fn parse(text: &str) -> Result<PrintedTopology, String> {
         return Err("lscpu printed this in another language: run 'LC_ALL=C lscpu'".into());
     }
     if text.starts_with("<capabilities") {
-        found.topology.cpus = capabilities(text).map_err(|error| error.to_string())?;
+        found.topology.cpus = read_capabilities(text).map_err(|error| error.to_string())?;
     } else if text.starts_with("Architecture:") {
-        summary(text, &mut found);
+        read_summary(text, &mut found);
     } else if text.starts_with("available:") {
         found.topology.cpus = text
             .lines()
@@ -69,7 +69,7 @@ pub fn parse(text: &str) -> Result<PrintedTopology, String> {
             .flatten()
             .collect();
     } else {
-        table(text, &mut found);
+        read_table(text, &mut found);
     }
     found.topology.complete(&HostTopology::default());
     found.topology.normalise();
@@ -80,7 +80,7 @@ pub fn parse(text: &str) -> Result<PrintedTopology, String> {
 }
 
 /// The CPUs of the host in `virsh capabilities`. Guests have `<cpu>` elements of their own.
-fn capabilities(text: &str) -> anyhow::Result<Vec<CpuTopo>> {
+fn read_capabilities(text: &str) -> anyhow::Result<Vec<CpuTopo>> {
     document(text, "capabilities", |root| {
         let mut cpus: Vec<CpuTopo> = Vec::new();
         for node in children(root, "host").flat_map(|host| host.descendants()) {
@@ -141,7 +141,7 @@ fn numa_node(line: &str) -> Option<impl Iterator<Item = CpuTopo>> {
 }
 
 /// Reads `lscpu` without options: a line for each property.
-fn summary(text: &str, found: &mut PrintedTopology) {
+fn read_summary(text: &str, found: &mut PrintedTopology) {
     let mut nodes: BTreeMap<u32, CpuSet> = BTreeMap::new();
     let mut threads = 1;
     for line in text.lines().take(MAX_LINES) {
@@ -202,8 +202,8 @@ fn cores_by_order<'a>(nodes: impl Iterator<Item = &'a CpuSet>, threads: usize) -
 
 /// The titles in the first line of `lscpu -e`, or in the comment before a list of `lscpu -p`, in
 /// lower case.
-fn columns(line: &str) -> Option<Vec<String>> {
-    let titles: Vec<String> = values(line.trim_start_matches(['#', ' ']))
+fn column_titles(line: &str) -> Option<Vec<String>> {
+    let titles: Vec<String> = row_values(line.trim_start_matches(['#', ' ']))
         .iter()
         .map(|t| t.to_lowercase())
         .collect();
@@ -217,7 +217,7 @@ fn columns(line: &str) -> Option<Vec<String>> {
 }
 
 /// The values of a row of `lscpu -e` or of `lscpu -p`, in which they can be empty.
-fn values(line: &str) -> Vec<&str> {
+fn row_values(line: &str) -> Vec<&str> {
     if line.contains(',') {
         line.split(',').collect()
     } else {
@@ -243,17 +243,17 @@ impl<'a> PrintedRow<'a> {
 }
 
 /// Reads `lscpu -e` and `lscpu -p`: a row for each CPU.
-fn table(text: &str, found: &mut PrintedTopology) {
+fn read_table(text: &str, found: &mut PrintedTopology) {
     let mut titles: Vec<String> = Vec::new();
     let mut speeds = Vec::new();
     for line in text.lines().take(MAX_LINES) {
-        if let Some(new) = columns(line) {
+        if let Some(new) = column_titles(line) {
             titles = new;
             continue;
         }
         let row = PrintedRow {
             titles: &titles,
-            values: &values(line),
+            values: &row_values(line),
         };
         // CPUs that are offline have no core.
         let (Some(cpu), core @ Some(_)) = (row.number("cpu"), row.number("core")) else {
@@ -262,7 +262,7 @@ fn table(text: &str, found: &mut PrintedTopology) {
         if cpu >= MAX_CPUS {
             continue;
         }
-        // All levels in one column: `0:0:0:0`, L1d first.
+        // Some versions print the caches of all levels in one column: `0:0:0:0`, L1d first.
         let caches = titles.iter().find(|title| title.starts_with("l1d:"));
         let caches = caches.and_then(|title| row.value(title));
         let llc = row.number("l3");

@@ -5,7 +5,7 @@ use judge::figures::{bytes, micros, or_unknown, rate};
 use judge::model::{DiskRates, DomainModel, NicRates};
 
 /// All tables that have rows.
-pub(super) fn all(d: &DomainModel, rows: usize) -> String {
+pub(super) fn of_guest(d: &DomainModel, rows: usize) -> String {
     // KVM's statistics that grew, the fastest first. Those in nanoseconds do not count events.
     let mut grown: Vec<_> = d
         .counters

@@ -33,13 +33,13 @@ objects! {
         tool: &'static str = TOOL,
         /// How the sides were measured differently; read it first, because it can look like a
         /// change of a guest. Empty: in the same way.
-        conditions: Vec<Condition> = conditions(views),
+        conditions: Vec<Condition> = differing_conditions(views),
         /// The answer in a sentence.
-        summary: String = summary(&all),
+        summary: String = summary_sentence(&all),
         /// What all changes together mean. `not-comparable`: no guest is on both sides, or one side
         /// counted nothing.
         #[schemars(extend("enum" = ["changed", "nothing", "not-comparable"]))]
-        cause: &'static str = cause(&all),
+        cause: &'static str = overall_cause(&all),
         /// Seconds that the first side covers. `null`: its files do not say.
         #[schemars(extend("exclusiveMinimum" = 0))]
         before_s: Option<f64> = views[0].model.interval_s,
@@ -92,13 +92,13 @@ pub struct ChangedFinding {
 /// Compares two inputs.
 pub fn compare(before: &View<'_>, after: &View<'_>) -> Diff {
     let views = [before, after];
-    let (domains, unsure) = lines::domains(views);
-    let findings = findings(views, &domains);
+    let (domains, unsure) = lines::compare_guests(views);
+    let findings = compare_findings(views, &domains);
     Diff::new(views, domains, unsure, findings)
 }
 
 /// Everything that differs and is known on both sides.
-fn conditions(views: [&View<'_>; 2]) -> Vec<Condition> {
+fn differing_conditions(views: [&View<'_>; 2]) -> Vec<Condition> {
     let kinds = views.map(|v| v.model.engine.kind);
     // The kind of a file's engine says nothing that its source does not.
     let differing = if kinds.contains(&EngineKind::File) {
@@ -137,7 +137,7 @@ fn not_empty(text: &str) -> Option<String> {
     }
 }
 
-fn cause(domains: &[DomainDiff]) -> &'static str {
+fn overall_cause(domains: &[DomainDiff]) -> &'static str {
     let in_both = domains.iter().filter(|d| d.in_both());
     let changes: Vec<&Change> = in_both.flat_map(DomainDiff::changes).collect();
     let was_counted = changes.iter().any(|c| c.before > Some(0));
@@ -153,8 +153,8 @@ fn cause(domains: &[DomainDiff]) -> &'static str {
 }
 
 /// `win10: 35.1k exits/s before, 1200 after (-96.6 %)` for each guest that changed.
-fn summary(domains: &[DomainDiff]) -> String {
-    match cause(domains) {
+fn summary_sentence(domains: &[DomainDiff]) -> String {
+    match overall_cause(domains) {
         "not-comparable" => {
             return "No guest with exits is in both inputs, so there is nothing to compare.".into();
         }
@@ -164,9 +164,11 @@ fn summary(domains: &[DomainDiff]) -> String {
     let mut parts = Vec::new();
     for d in domains.iter().filter(|d| d.in_both()) {
         let changed = d.changes().filter(|c| c.is_change()).count();
+        if changed == 0 {
+            continue;
+        }
         let name = cut(d.name(), 48);
         match (d.work.before, d.work.after, d.work.change_percent) {
-            _ if changed == 0 => {}
             (Some(before), Some(after), Some(percent)) if d.work.verdict.is_change() => {
                 parts.push(format!(
                     "{name}: {} exits/s before, {} after ({})",
@@ -183,7 +185,7 @@ fn summary(domains: &[DomainDiff]) -> String {
 
 /// Pairs the findings of both inputs: the same rule and target, about guests that were paired. A
 /// rule that a finding of the other input covers counts as present there.
-fn findings([before, after]: [&View<'_>; 2], domains: &[DomainDiff]) -> FindingsDiff {
+fn compare_findings([before, after]: [&View<'_>; 2], domains: &[DomainDiff]) -> FindingsDiff {
     let partners: HashMap<_, _> = domains
         .iter()
         .filter_map(|d| Some((d.before.as_ref()?, d.after.as_ref()?)))

@@ -1,7 +1,7 @@
 //! A comparison as text tables.
 
 use super::diff::{ChangedRow, Compared, Diff, DomainDiff, Verdict};
-use super::findings_text::who;
+use super::findings_text::subject;
 use super::table::{Column, cut, or_dash, spread, table, wrapped};
 use judge::figures::{change, micros, or_unknown, percent, rate, seconds};
 use judge::lint::Finding;
@@ -41,7 +41,7 @@ pub fn text(diff: &Diff, columns: usize) -> String {
     }
     let is_timed = diff.before_s.is_some() && diff.after_s.is_some();
     for d in &diff.domains {
-        out.push_str(&domain(d, is_timed));
+        out.push_str(&guest_table(d, is_timed));
     }
     let f = &diff.findings;
     let mut lines = Vec::new();
@@ -60,13 +60,13 @@ fn finding_line(what: &str, f: &Finding) -> String {
     format!(
         "  {what:<7} {} {}: {} [{}]",
         f.severity.as_str(),
-        who(f),
+        subject(f),
         cut(&f.title, 200),
         f.rule
     )
 }
 
-fn domain(d: &DomainDiff, is_timed: bool) -> String {
+fn guest_table(d: &DomainDiff, is_timed: bool) -> String {
     let mut out = match (&d.before, &d.after) {
         (Some(b), None) => return format!("\n{}: only before\n", cut(b, 64)),
         (None, Some(a)) => return format!("\n{}: only after\n", cut(a, 64)),
@@ -85,13 +85,13 @@ fn domain(d: &DomainDiff, is_timed: bool) -> String {
         [
             ("per s", |r| or_unknown(r.change.rate.before, rate)),
             ("per s after", |r| or_unknown(r.change.rate.after, rate)),
-            ("+/-", |r| word(&r.change.rate)),
+            ("+/-", |r| verdict_word(&r.change.rate)),
         ]
     } else {
         [
             ("share %", |r| or_unknown(r.change.share.before, percent)),
             ("share after", |r| or_unknown(r.change.share.after, percent)),
-            ("+/-", |r| word(&r.change.share)),
+            ("+/-", |r| verdict_word(&r.change.share)),
         ]
     };
     let [before, after, moved] = figures;
@@ -104,13 +104,13 @@ fn domain(d: &DomainDiff, is_timed: bool) -> String {
         moved,
         ("mean us", |r| or_unknown(r.change.mean_us.before, micros)),
         ("mean after", |r| or_unknown(r.change.mean_us.after, micros)),
-        ("mean +/-", |r| word(&r.change.mean_us)),
+        ("mean +/-", |r| verdict_word(&r.change.mean_us)),
     ];
     out + &table(2, &d.changed_rows(), ROWS, columns)
 }
 
 /// `-96.6 %`, `new`, `gone`; `=` within the noise; `-` where the inputs do not decide.
-fn word(x: &Compared) -> String {
+fn verdict_word(x: &Compared) -> String {
     match x.verdict {
         Verdict::New => "new".into(),
         Verdict::Gone => "gone".into(),

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 const MAX_NAMES: usize = 64;
 
 /// The findings in full, or `no findings`; then the rules that could not be judged, and why.
-pub fn all(view: &View<'_>, columns: usize) -> String {
+pub fn all_findings(view: &View<'_>, columns: usize) -> String {
     let all: Vec<String> = grouped(view.selected_findings())
         .iter()
         .map(|equal| in_full(equal, columns))
@@ -79,9 +79,9 @@ pub fn unjudged(
         let of = if guests.is_empty() {
             String::new()
         } else {
-            format!(" of {}", list(&guests, max_names))
+            format!(" of {}", joined(&guests, max_names))
         };
-        let text = format!("{}{of}: {}", list(&rules, max_names), cut(because, 300));
+        let text = format!("{}{of}: {}", joined(&rules, max_names), cut(because, 300));
         all.push(Unjudged {
             label: "not judged",
             text,
@@ -104,14 +104,14 @@ fn still_watched(watching: &[&StillWatched], max_names: usize) -> Vec<Unjudged> 
     for (because, who) in by_reason.into_iter().take(MAX_NAMES) {
         all.push(Unjudged {
             label: "still watched",
-            text: format!("{}: {}", list(&who, max_names), cut(because, 300)),
+            text: format!("{}: {}", joined(&who, max_names), cut(because, 300)),
         });
     }
     all
 }
 
 /// Where not enough has been seen yet, a line each reason.
-pub(super) fn watching(view: &View<'_>, columns: usize) -> String {
+pub(super) fn watching_lines(view: &View<'_>, columns: usize) -> String {
     let all = still_watched(&view.selected_watching().collect::<Vec<_>>(), MAX_NAMES);
     all.iter()
         .map(|unjudged| wrapped(&unjudged.sentence(), 12, columns))
@@ -119,7 +119,7 @@ pub(super) fn watching(view: &View<'_>, columns: usize) -> String {
 }
 
 /// Names of guests or rules, divided by commas.
-fn list(names: &BTreeSet<&str>, max_names: usize) -> String {
+fn joined(names: &BTreeSet<&str>, max_names: usize) -> String {
     let mut named: Vec<String> = names.iter().take(max_names).map(|n| cut(n, 48)).collect();
     if names.len() > max_names {
         named.push(format!("and {} more", names.len() - max_names));
@@ -128,7 +128,7 @@ fn list(names: &BTreeSet<&str>, max_names: usize) -> String {
 }
 
 /// The guest that a finding is about, or the host.
-pub(super) fn who(f: &Finding) -> String {
+pub(super) fn subject(f: &Finding) -> String {
     f.domain
         .as_deref()
         .map_or_else(|| "host".to_string(), |d| cut(d, 48))
@@ -148,7 +148,7 @@ pub fn lasting(l: &Lasting) -> String {
 }
 
 /// A finding in a line: severity, guest, title, most important figure.
-pub(super) fn line(f: &Finding) -> String {
+pub(super) fn one_line(f: &Finding) -> String {
     let figure = f
         .figure()
         .map(|e| format!(": {}", cut(e, 200)))
@@ -156,13 +156,13 @@ pub(super) fn line(f: &Finding) -> String {
     format!(
         "{:<8} {}: {}{figure} [{}]",
         f.severity.as_str(),
-        who(f),
+        subject(f),
         cut(&f.title, 200),
         f.rule
     )
 }
 
-/// Findings of several guests that say the same, in the place of the first of them.
+/// Groups findings of several guests that say the same. A group stands where its first finding was.
 fn grouped<'a>(findings: impl Iterator<Item = &'a Finding>) -> Vec<Vec<&'a Finding>> {
     let mut groups: Vec<Vec<&Finding>> = Vec::new();
     let mut group_of: HashMap<(RuleId, &str, &str), usize> = HashMap::new();
@@ -190,7 +190,7 @@ fn in_full(equal: &[&Finding], columns: usize) -> String {
     let head = format!(
         "{:<8} {}: {}",
         f.severity.as_str(),
-        list(&names, MAX_NAMES),
+        joined(&names, MAX_NAMES),
         cut(&f.title, 400)
     );
     let mut out = wrapped(&head, 9, columns);
@@ -224,7 +224,7 @@ fn in_full(equal: &[&Finding], columns: usize) -> String {
         ));
     }
     for f in distinct_fixes(equal) {
-        fix(&mut out, f, columns);
+        write_fix(&mut out, f, columns);
     }
     for s in &f.see {
         out.push_str(&wrapped(&format!("  see   {}", cut(s, 300)), 8, columns));
@@ -246,7 +246,7 @@ fn distinct_fixes<'a>(findings: &[&'a Finding]) -> Vec<&'a Fix> {
     fixes
 }
 
-fn fix(out: &mut String, fix: &Fix, columns: usize) {
+fn write_fix(out: &mut String, fix: &Fix, columns: usize) {
     let needs = fix
         .needs
         .as_deref()
@@ -265,15 +265,16 @@ fn fix(out: &mut String, fix: &Fix, columns: usize) {
         8,
         columns,
     ));
-    paste(out, &fix.text);
+    write_lines(out, &fix.text);
     if let Some(undo) = &fix.undo {
         out.push_str("  undo  run\n");
-        paste(out, undo);
+        write_lines(out, undo);
     }
 }
 
-/// Text to paste: its indentation is kept, and no real line of XML or of a command is cut.
-fn paste(out: &mut String, text: &str) {
+/// Writes text to paste. Its indentation is kept, and no line that XML or a command really has is
+/// cut.
+fn write_lines(out: &mut String, text: &str) {
     for line in text.lines() {
         out.push_str(&format!("          {}\n", kvm::sanitize(line, 4096)));
     }

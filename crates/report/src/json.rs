@@ -65,14 +65,17 @@ pub fn profile(view: ProfileView<'_>) -> JsonProfile {
     JsonProfile::new(view, &call_tree::functions(view.profile))
 }
 
-/// The guest's operating system in a word: as it is configured, else as its set-up suggests.
+/// The guest's operating system in a word: as it is configured, else as the guest's set-up suggests
+/// with some certainty.
 pub fn guest_os_of(d: &DomainModel) -> Option<String> {
     if let Some(configured) = configured_os(&d.facts) {
         return Some(configured);
     }
     let guess = GuestGuess::new(d, &GuestConfig::from_facts(&d.facts));
+    if guess.sure < Confidence::Medium {
+        return None;
+    }
     match guess.kind {
-        _ if guess.sure < Confidence::Medium => None,
         GuestKind::Windows => Some("windows".into()),
         GuestKind::Linux => Some("linux".into()),
         GuestKind::Other | GuestKind::Unknown => None,

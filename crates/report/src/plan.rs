@@ -28,13 +28,13 @@ objects! {
         host: JsonPlanHost = JsonPlanHost::new(plan),
         /// The selected guests, in order of the input.
         guests: Vec<JsonPlannedGuest> =
-            selected(plan, filter).map(JsonPlannedGuest::new).collect(),
+            selected_guests(plan, filter).map(JsonPlannedGuest::new).collect(),
     }
 
     /// The host of a plan.
     pub struct JsonPlanHost(plan: &HostPlan) {
         /// The CPUs that are online; empty where they are unknown, and then nothing is planned.
-        cpus: Vec<JsonPlanCpu> = cpus(plan),
+        cpus: Vec<JsonPlanCpu> = plan_cpus(plan),
     }
 
     /// A CPU before and after the plan.
@@ -70,7 +70,7 @@ objects! {
         /// Its vCPUs get a set to share, because too few CPUs are left for CPUs of their own.
         shares: bool = guest.plan.shares,
         /// The threads that get other CPUs; empty where it stays.
-        moves: Vec<ThreadMove> = moves(guest),
+        moves: Vec<ThreadMove> = thread_moves(guest),
         /// The commands and XML to get there.
         fix: Vec<Fix> = guest.fix.clone(),
         /// What brings its threads back to where they may run now; empty where it stays.
@@ -93,7 +93,7 @@ pub struct ThreadMove {
 }
 
 /// The reason for a move, as a clause.
-fn because(reason: MoveReason) -> &'static str {
+fn reason_clause(reason: MoveReason) -> &'static str {
     match reason {
         MoveReason::Absent => "its pin names CPUs that are offline or missing",
         MoveReason::Drift => "it runs elsewhere than its configuration says",
@@ -111,12 +111,12 @@ fn because(reason: MoveReason) -> &'static str {
 }
 
 /// The reason why an emulator or `IOThread` moves.
-fn helper_because(before: &HelperLayout) -> &'static str {
+fn helper_reason(before: &HelperLayout) -> &'static str {
     if before.absent {
-        return because(MoveReason::Absent);
+        return reason_clause(MoveReason::Absent);
     }
     if before.drifted.is_some() {
-        return because(MoveReason::Drift);
+        return reason_clause(MoveReason::Drift);
     }
     "it may run on the CPUs of pinned vCPUs"
 }
@@ -125,7 +125,7 @@ fn helper_because(before: &HelperLayout) -> &'static str {
 const WITH_GUEST: &str = "it moves with the other vCPUs of its guest";
 
 /// The threads of a guest that move.
-fn moves(guest: &PlannedGuest) -> Vec<ThreadMove> {
+fn thread_moves(guest: &PlannedGuest) -> Vec<ThreadMove> {
     let PlannedGuest { plan, before, .. } = guest;
     let sharing = if plan.shares {
         "; too few CPUs for CPUs of their own"
@@ -135,7 +135,7 @@ fn moves(guest: &PlannedGuest) -> Vec<ThreadMove> {
     let mut moves = Vec::new();
     for (v, to) in &plan.vcpus {
         let reason = plan.reasons.iter().find(|(_, vcpus)| vcpus.contains(*v));
-        let reason = reason.map_or(WITH_GUEST, |(reason, _)| because(*reason));
+        let reason = reason.map_or(WITH_GUEST, |(reason, _)| reason_clause(*reason));
         moves.push(ThreadMove {
             thread: format!("vCPU {v}"),
             from: cpus_text(before.vcpus.get(*v as usize)),
@@ -151,7 +151,7 @@ fn moves(guest: &PlannedGuest) -> Vec<ThreadMove> {
             thread: id.map_or_else(|| "emulator".into(), |id| format!("IOThread {id}")),
             from: cpus_text(layout.cpus.as_ref()),
             to: to.to_string(),
-            reason: format!("{}{sharing}", helper_because(layout)),
+            reason: format!("{}{sharing}", helper_reason(layout)),
         });
     }
     moves
@@ -162,7 +162,7 @@ fn cpus_text(cpus: Option<&CpuSet>) -> Option<String> {
     cpus.map(CpuSet::to_string).filter(|cpus| !cpus.is_empty())
 }
 
-/// Who may run on each CPU.
+/// Which vCPUs may run on each CPU.
 type Users = BTreeMap<u32, Vec<CpuUser>>;
 
 /// A vCPU that is pinned to one CPU; without a number, the guest's vCPUs that are pinned to
@@ -173,7 +173,7 @@ struct CpuUser {
     vcpu: Option<u32>,
 }
 
-fn users(plan: &HostPlan, layout: fn(&PlannedGuest) -> &GuestLayout) -> Users {
+fn users_of_cpus(plan: &HostPlan, layout: fn(&PlannedGuest) -> &GuestLayout) -> Users {
     let mut users = Users::new();
     for (index, guest) in plan.guests.iter().enumerate() {
         let layout = layout(guest);
@@ -194,21 +194,21 @@ fn users(plan: &HostPlan, layout: fn(&PlannedGuest) -> &GuestLayout) -> Users {
 }
 
 /// The guests that the filter selects.
-fn selected<'a>(
+fn selected_guests<'a>(
     plan: &'a HostPlan,
     filter: &'a DomainFilter,
 ) -> impl Iterator<Item = &'a PlannedGuest> {
     plan.guests.iter().filter(|g| filter.matches(&g.facts))
 }
 
-fn cpus(plan: &HostPlan) -> Vec<JsonPlanCpu> {
-    let before = users(plan, |g| &g.before);
-    let after = users(plan, |g| &g.after);
+fn plan_cpus(plan: &HostPlan) -> Vec<JsonPlanCpu> {
+    let before = users_of_cpus(plan, |g| &g.before);
+    let after = users_of_cpus(plan, |g| &g.after);
     let mut cpus = Vec::new();
     for core in &plan.map.cores {
         for cpu in &core.cpus {
-            let now = names(plan, before.get(cpu));
-            let then = names(plan, after.get(cpu));
+            let now = user_names(plan, before.get(cpu));
+            let then = user_names(plan, after.get(cpu));
             cpus.push(JsonPlanCpu::new(*cpu, core, plan, now, then));
         }
     }
@@ -217,7 +217,7 @@ fn cpus(plan: &HostPlan) -> Vec<JsonPlanCpu> {
 }
 
 /// The names of the users of a CPU.
-fn names(plan: &HostPlan, users: Option<&Vec<CpuUser>>) -> Vec<String> {
+fn user_names(plan: &HostPlan, users: Option<&Vec<CpuUser>>) -> Vec<String> {
     let mut names = Vec::new();
     for user in users.into_iter().flatten() {
         let guest = plan.guests.get(user.guest);
@@ -252,10 +252,10 @@ pub fn text(plan: &HostPlan, filter: &DomainFilter, columns: usize) -> String {
             `virsh capabilities`)";
         return wrapped(why, 2, columns);
     }
-    let changed: Vec<&PlannedGuest> = selected(plan, filter)
+    let changed: Vec<&PlannedGuest> = selected_guests(plan, filter)
         .filter(|g| !g.plan.is_empty())
         .collect();
-    let (used, free): (Vec<_>, Vec<_>) = cpus(plan)
+    let (used, free): (Vec<_>, Vec<_>) = plan_cpus(plan)
         .into_iter()
         .partition(|c| !c.before.is_empty() || !c.after.is_empty());
     let mut out = table(0, &used, usize::MAX, MAP);
@@ -288,13 +288,13 @@ fn write_guest(out: &mut String, guest: &PlannedGuest, columns: usize) {
     };
     let name = sanitize_name(&guest.facts.name.value, 64);
     let _ = writeln!(out, "\n{name}{optional}");
-    for m in moves(guest) {
+    for m in thread_moves(guest) {
         let from = m.from.as_deref().unwrap_or("-");
         let step = format!("{}: {from} -> {}", m.thread, m.to);
         out.push_str(&wrapped(&format!("  {step:<20} {}", m.reason), 23, columns));
     }
     for fix in &guest.fix {
-        paste(out, fix, columns);
+        write_fix(out, fix, columns);
     }
     if !guest.undo.is_empty() {
         out.push_str("  to go back:\n");
@@ -304,7 +304,7 @@ fn write_guest(out: &mut String, guest: &PlannedGuest, columns: usize) {
     }
 }
 
-fn paste(out: &mut String, fix: &Fix, columns: usize) {
+fn write_fix(out: &mut String, fix: &Fix, columns: usize) {
     if fix.kind == FixKind::Advice {
         out.push_str(&wrapped(&format!("  {}", fix.text), 2, columns));
         return;

@@ -80,17 +80,17 @@ pub fn text(view: ProfileView<'_>) -> String {
         profile,
     } = view;
     let pid = pid.map(|pid| format!("  pid {pid}")).unwrap_or_default();
-    let mut out = format!("{}{pid}  {}\n", cut(guest, 64), summary(profile));
+    let mut out = format!("{}{pid}  {}\n", cut(guest, 64), sampling_summary(profile));
     for gap in &profile.gaps {
         let _ = writeln!(out, "{gap}");
     }
     out.push('\n');
-    out.push_str(&body(profile));
+    out.push_str(&tables(profile));
     out
 }
 
 /// How long, how often and at what cost stacks were sampled.
-fn summary(profile: &StackProfile) -> String {
+fn sampling_summary(profile: &StackProfile) -> String {
     let samples = usize::try_from(profile.samples_of(None)).unwrap_or(usize::MAX);
     let length = profile.duration_ns as f64 / 1e9;
     let rate = profile.frequency_hz;
@@ -110,7 +110,7 @@ fn summary(profile: &StackProfile) -> String {
 }
 
 /// Threads, functions and calls.
-fn body(profile: &StackProfile) -> String {
+fn tables(profile: &StackProfile) -> String {
     let samples = profile.samples_of(None);
     let with_samples = profile
         .threads
@@ -147,23 +147,23 @@ fn body(profile: &StackProfile) -> String {
     ];
     out.push_str(&table(2, &times, TOP, columns));
     out.push_str("\nCalls, % of all samples: who called whom\n");
-    out.push_str(&tree(&call_tree(profile), samples));
+    out.push_str(&tree_text(&call_tree(profile), samples));
     out
 }
 
 /// The tree of calls. A call is indented only below a function with several; one that takes all of
 /// its caller's samples stands right below it.
-fn tree(roots: &[CallNode<'_>], samples: u64) -> String {
+fn tree_text(roots: &[CallNode<'_>], samples: u64) -> String {
     let mut lines = Vec::new();
     for root in roots {
-        branch(root, samples, 0, &mut lines);
+        add_branch(root, samples, 0, &mut lines);
     }
     let left_out = more(lines.len(), MAX_LINES);
     lines.truncate(MAX_LINES);
     lines.join("\n") + "\n" + &left_out
 }
 
-fn branch(node: &CallNode<'_>, samples: u64, depth: usize, lines: &mut Vec<String>) {
+fn add_branch(node: &CallNode<'_>, samples: u64, depth: usize, lines: &mut Vec<String>) {
     let share = node.total as f64 / samples as f64 * 100.0;
     if share < SMALLEST {
         return;
@@ -186,11 +186,11 @@ fn branch(node: &CallNode<'_>, samples: u64, depth: usize, lines: &mut Vec<Strin
         ));
         figure = String::new();
         match &node.calls[..] {
-            // All of it went on into one function.
+            // All samples of the caller are in this one callee.
             [only] if only.total == node.total => node = only,
             calls => {
                 for call in calls {
-                    branch(call, samples, depth + 1, lines);
+                    add_branch(call, samples, depth + 1, lines);
                 }
                 return;
             }
@@ -198,7 +198,7 @@ fn branch(node: &CallNode<'_>, samples: u64, depth: usize, lines: &mut Vec<Strin
     }
 }
 
-/// Indentations, so that deep calls stay on the line.
+/// The most indentations: deeper calls would not fit on the line.
 const MAX_DEPTH: usize = 24;
 
 #[cfg(test)]

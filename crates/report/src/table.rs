@@ -79,15 +79,15 @@ pub fn wrapped(text: &str, indent: usize, columns: usize) -> String {
         is_command ^= c == '`';
         c == ' ' && !is_command
     });
-    filled(words, " ", indent, columns)
+    fill_lines(words, " ", indent, columns)
 }
 
 /// Items that two spaces divide, in lines that break between them.
 pub(crate) fn spread(items: &str, columns: usize) -> String {
-    filled(items.split("  "), "  ", 2, columns)
+    fill_lines(items.split("  "), "  ", 2, columns)
 }
 
-fn filled<'a>(
+fn fill_lines<'a>(
     items: impl Iterator<Item = &'a str>,
     gap: &str,
     indent: usize,

@@ -34,22 +34,18 @@ pub fn interval(view: &View<'_>, reported: &[SourceStatus], columns: usize) -> S
         .collect();
     out.push_str(&complaints(&news, columns));
     let guests: Vec<_> = view.guests().collect();
-    if guests.is_empty() {
-        out.push_str(if view.model.domains.is_empty() {
-            if view.model.unseen_processes().is_none() {
-                "no guest is running\n"
-            } else {
-                UNSEEN
-            }
-        } else {
-            "no guest matches --domain\n"
-        });
+    if !guests.is_empty() {
+        out.push_str(&guest_table(&guests, view.model));
+    } else if !view.model.domains.is_empty() {
+        out.push_str("no guest matches --domain\n");
+    } else if view.model.unseen_processes().is_none() {
+        out.push_str("no guest is running\n");
     } else {
-        out.push_str(&domains(&guests, view.model));
+        out.push_str(UNSEEN);
     }
     if guests.len() <= DETAILED || !view.filter.patterns.is_empty() {
         for d in &guests {
-            let details = details(d, BRIEF);
+            let details = guest_details(d, BRIEF);
             if guests.len() > 1 && !details.is_empty() {
                 let _ = writeln!(out, "{}", cut(d.name(), 64));
             }
@@ -57,9 +53,9 @@ pub fn interval(view: &View<'_>, reported: &[SourceStatus], columns: usize) -> S
         }
     }
     for finding in view.selected_findings() {
-        out.push_str(&wrapped(&findings_text::line(finding), 9, columns));
+        out.push_str(&wrapped(&findings_text::one_line(finding), 9, columns));
     }
-    out.push_str(&findings_text::watching(view, columns));
+    out.push_str(&findings_text::watching_lines(view, columns));
     out
 }
 
@@ -79,11 +75,11 @@ pub fn report(view: &View<'_>, columns: usize) -> String {
         {
             out.push_str(&table(2, &d.threads, usize::MAX, THREADS));
         }
-        out.push_str(&details(d, FULL));
-        out.push_str(&counter_tables::all(d, FULL));
+        out.push_str(&guest_details(d, FULL));
+        out.push_str(&counter_tables::of_guest(d, FULL));
     }
     out.push('\n');
-    out.push_str(&findings_text::all(view, columns));
+    out.push_str(&findings_text::all_findings(view, columns));
     out
 }
 
@@ -93,7 +89,7 @@ fn headline(view: &View<'_>, columns: usize) -> String {
     let facts = &m.host.facts;
     let is_file = m.engine.kind == EngineKind::File;
     let mut parts = Vec::new();
-    parts.extend(clock(m.time_ms));
+    parts.extend(local_time(m.time_ms));
     parts.push(cut(&facts.hostname, 32));
     if !m.host.cpus.is_empty() {
         parts.push(format!("{} CPUs", m.host.cpus.len()));
@@ -123,11 +119,11 @@ fn headline(view: &View<'_>, columns: usize) -> String {
         |s| format!("over {}", seconds(s)),
     ));
     parts.retain(|part| !part.is_empty());
-    spread(&parts.join("  "), columns) + &host_usage(m, columns)
+    spread(&parts.join("  "), columns) + &host_usage_lines(m, columns)
 }
 
 /// Who uses the host's CPUs, and its busiest tasks outside guests.
-fn host_usage(m: &Model, columns: usize) -> String {
+fn host_usage_lines(m: &Model, columns: usize) -> String {
     let mut out = String::new();
     if let Some(t) = m.host.usage() {
         let parts = [
@@ -154,7 +150,7 @@ fn host_usage(m: &Model, columns: usize) -> String {
 }
 
 /// Local clock time of an instant.
-fn clock(ms: i64) -> Option<String> {
+fn local_time(ms: i64) -> Option<String> {
     if ms <= 0 {
         return None;
     }
@@ -193,7 +189,7 @@ struct GuestRow<'m> {
 }
 
 /// A row for each guest.
-fn domains(guests: &[&DomainModel], m: &Model) -> String {
+fn guest_table(guests: &[&DomainModel], m: &Model) -> String {
     let mut rows = Vec::new();
     for d in guests {
         let moves = d.vcpu_migrations().zip(m.interval_s);
@@ -283,15 +279,15 @@ const THREADS: &[Column<ThreadModel>] = &[
 ];
 
 /// Exits, accesses and exits to the VMM of one guest.
-fn details(d: &DomainModel, rows: usize) -> String {
-    let mut out = exits(&d.exits, rows);
+fn guest_details(d: &DomainModel, rows: usize) -> String {
+    let mut out = exit_table(&d.exits, rows);
     for (space, head) in [
         (Space::Pio, "<PORT"),
         (Space::Mmio, "<MMIO"),
         (Space::Msr, "<MSR"),
     ] {
         let all: Vec<_> = d.accesses.iter().filter(|a| a.space == space).collect();
-        out.push_str(&accesses(head, &all, rows));
+        out.push_str(&access_table(head, &all, rows));
     }
     let userspace: Vec<_> = d.userspace.iter().filter(|u| u.vcpu.is_none()).collect();
     let columns: &[Column<&UserspaceExits>] = &[
@@ -321,7 +317,7 @@ const EXITS: &[Column<ExitRow>] = &[
     }),
 ];
 
-fn exits(exits: &ExitTable, rows: usize) -> String {
+fn exit_table(exits: &ExitTable, rows: usize) -> String {
     if exits.rows.is_empty() {
         return String::new();
     }
@@ -334,7 +330,7 @@ fn exits(exits: &ExitTable, rows: usize) -> String {
     out
 }
 
-fn accesses(head: &'static str, all: &[&AccessRow], rows: usize) -> String {
+fn access_table(head: &'static str, all: &[&AccessRow], rows: usize) -> String {
     let columns: &[Column<&AccessRow>] = &[
         (head, |a| a.address_text()),
         ("<", |a| a.direction.as_str().into()),

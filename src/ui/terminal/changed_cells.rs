@@ -70,7 +70,6 @@ fn by_style<'a>(shown: &Buffer, now: &'a Buffer) -> Vec<StyleGroup<'a>> {
         }
         groups[index].cells.push((x, y, cell));
     }
-    groups.retain(|group| !group.cells.is_empty());
     groups
 }
 
@@ -86,8 +85,7 @@ fn group_for(groups: &mut Vec<StyleGroup<'_>>, cell: &Cell) -> usize {
     })
 }
 
-/// Moves the cursor from where it is, if known, to a place. Within a line it jumps, or writes again
-/// what lies between.
+/// Moves the cursor from where it is, if known, to a place.
 fn move_cursor(
     out: &mut impl Write,
     from: Option<Position>,
@@ -99,25 +97,16 @@ fn move_cursor(
         return queue!(out, MoveTo(to.x, to.y));
     };
     if from.x > to.x {
-        queue!(out, MoveLeft(from.x - to.x))
-    } else if let Some(text) = text_between(now, from.x, to, pen) {
+        return queue!(out, MoveLeft(from.x - to.x));
+    }
+    // What lies between is written again if the pen may write it, where that is shorter.
+    let mut between = (from.x..to.x).map(|x| &now[(x, to.y)]);
+    let text: String = between.clone().map(Cell::symbol).collect();
+    let may_write = between.all(|cell| cell.symbol().len() == 1 && pen.shows(cell));
+    if may_write && text.len() < JUMP {
         queue!(out, Print(text))
     } else {
         queue!(out, MoveRight(to.x - from.x))
-    }
-}
-
-/// The text from a column up to a place, if the pen may write it and that is shorter than a jump.
-fn text_between(now: &Buffer, from: u16, to: Position, pen: Pen) -> Option<String> {
-    if usize::from(to.x - from) >= JUMP {
-        return None;
-    }
-    let mut cells = (from..to.x).map(|x| &now[(x, to.y)]);
-    let text = cells.clone().map(Cell::symbol).collect();
-    if cells.all(|cell| cell.symbol().len() == 1 && pen.shows(cell)) {
-        Some(text)
-    } else {
-        None
     }
 }
 

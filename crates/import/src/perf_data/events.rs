@@ -97,7 +97,7 @@ impl EventReader {
             match kind {
                 RecordType::SAMPLE => self.sample(&body)?,
                 RecordType::COMM | RecordType::LOST | RecordType::LOST_SAMPLES => {
-                    self.other(kind, &body);
+                    self.name_or_loss(kind, &body);
                 }
                 _ => match UserRecordType::try_from(kind) {
                     Some(UserRecordType::PERF_FINISHED_ROUND) => {
@@ -130,7 +130,7 @@ impl EventReader {
             self.counters.begin(&self.formats);
         }
         let record = self
-            .raw(RecordType::SAMPLE, body)
+            .raw_record(RecordType::SAMPLE, body)
             .and_then(|record| record.parse().ok());
         self.samples += 1;
         let Some(EventRecord::Sample(SampleRecord {
@@ -178,7 +178,11 @@ impl EventReader {
         Ok(())
     }
 
-    fn raw<'a>(&self, record_type: RecordType, body: &'a [u8]) -> Option<RawEventRecord<'a>> {
+    fn raw_record<'a>(
+        &self,
+        record_type: RecordType,
+        body: &'a [u8],
+    ) -> Option<RawEventRecord<'a>> {
         let parse_info = self.records.header.layout?;
         Some(RawEventRecord {
             record_type,
@@ -203,8 +207,8 @@ impl EventReader {
     }
 
     /// Reads a thread's name, or how many events were lost.
-    fn other(&mut self, kind: RecordType, body: &[u8]) {
-        let Some(record) = self.raw(kind, body) else {
+    fn name_or_loss(&mut self, kind: RecordType, body: &[u8]) {
+        let Some(record) = self.raw_record(kind, body) else {
             return;
         };
         let time = record.timestamp().unwrap_or(self.latest);

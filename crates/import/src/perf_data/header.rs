@@ -140,7 +140,7 @@ pub(super) fn read(file: &mut File) -> Result<PerfDataHeader, String> {
             }
             for number in 0..attrs_size / attr_size {
                 let position = attrs.saturating_add(number * attr_size);
-                let mut attr = bytes(file, position, attr_size).ok_or(DAMAGED)?;
+                let mut attr = read_bytes(file, position, attr_size).ok_or(DAMAGED)?;
                 // The position of the event's ids follows the attribute.
                 attr.truncate(attr_size as usize - 16);
                 header.add_attribute(&attr)?;
@@ -149,7 +149,7 @@ pub(super) fn read(file: &mut File) -> Result<PerfDataHeader, String> {
             // file.
             header.data_len = Some(data_size).filter(|size| *size > 0);
             if parts >> Feature::TRACING_DATA.0 & 1 == 1 {
-                header.formats = formats(file, data.saturating_add(data_size));
+                header.formats = read_formats(file, data.saturating_add(data_size));
             }
             data
         }
@@ -162,16 +162,16 @@ pub(super) fn read(file: &mut File) -> Result<PerfDataHeader, String> {
 
 /// The formats of the kernel's events: the first part in the table of parts, which follows the
 /// records.
-fn formats(file: &mut File, table: u64) -> Option<Vec<u8>> {
-    let entry = bytes(file, table, 16)?;
+fn read_formats(file: &mut File, table: u64) -> Option<Vec<u8>> {
+    let entry = read_bytes(file, table, 16)?;
     let mut entry = PartReader(&entry);
     let position = entry.u64()?;
     let size = entry.u64().filter(|size| *size <= MAX_FORMATS)?;
-    bytes(file, position, size)
+    read_bytes(file, position, size)
 }
 
 /// Bytes of the file; `None` if it ends before. The caller bounds their number.
-fn bytes(file: &mut File, position: u64, size: u64) -> Option<Vec<u8>> {
+fn read_bytes(file: &mut File, position: u64, size: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(position)).ok()?;
     let read = file.take(size).read_to_end(&mut bytes).ok()?;

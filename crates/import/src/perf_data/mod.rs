@@ -162,9 +162,9 @@ impl PerfDataCounters {
             ));
         }
         if self.lost > 0 {
-            let lost = self.lost;
             files.note(&format!(
-                "{lost} events were lost while it was recorded; exits around the gaps are left out"
+                "{} events were lost while it was recorded; exits around the gaps are left out",
+                self.lost
             ));
         }
     }

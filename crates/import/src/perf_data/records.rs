@@ -63,7 +63,7 @@ impl Records {
     pub fn next(&mut self) -> io::Result<Option<RecordType>> {
         while !self.ended {
             let rest = self.plain.get(self.used..).unwrap_or_default();
-            match head(rest) {
+            match record_head(rest) {
                 Some((_, size)) if size < 8 => self.end(Some(SIZE)),
                 Some((kind, size)) if size <= rest.len() => {
                     self.body.clear();
@@ -92,7 +92,7 @@ impl Records {
         }
         let mut start = [0; 8];
         let mut read = self.source.read_exact(&mut start);
-        let (kind, size) = head(&start).unwrap_or((RecordType(0), 0));
+        let (kind, size) = record_head(&start).unwrap_or((RecordType(0), 0));
         if read.is_ok() {
             let Some(length) = size.checked_sub(start.len()) else {
                 self.end(Some(SIZE));
@@ -166,7 +166,7 @@ impl Records {
 }
 
 /// Type and size of the record that starts here.
-fn head(bytes: &[u8]) -> Option<(RecordType, usize)> {
+fn record_head(bytes: &[u8]) -> Option<(RecordType, usize)> {
     let [k0, k1, k2, k3, _, _, s0, s1] = *bytes.first_chunk::<8>()?;
     Some((
         RecordType(u32::from_le_bytes([k0, k1, k2, k3])),

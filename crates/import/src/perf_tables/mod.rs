@@ -169,9 +169,11 @@ pub(crate) fn read(text: &str, files: &mut Files) {
     );
     let mut events = ThreadEvents::default();
     for table in &printed.tables {
-        events.merge(table.events(isa), MissingExtreme::Unknown);
+        events.merge(table.thread_events(isa), MissingExtreme::Unknown);
         let sum = table.sum();
-        if let Some(total) = table.total.filter(|total| *total != sum) {
+        if let Some(total) = table.total
+            && total != sum
+        {
             files.note(&format!(
                 "the table states {total} samples and its rows hold {sum}"
             ));
@@ -230,7 +232,7 @@ impl PrintedTables {
                 } else {
                     // A code is of one row alone.
                     let code = self.next_code.take();
-                    table.rows.extend(row(&groups, table.space, code));
+                    table.rows.extend(parse_row(&groups, table.space, code));
                 }
             }
         }
@@ -253,7 +255,7 @@ impl PrintedTables {
 }
 
 /// The row of a table of this space. `code` is the one of its exit reason, where perf states it.
-fn row(groups: &Captures<'_>, space: Option<Space>, code: Option<u32>) -> Option<PrintedRow> {
+fn parse_row(groups: &Captures<'_>, space: Option<Space>, code: Option<u32>) -> Option<PrintedRow> {
     let name = group(groups, "name")?;
     let key = match space {
         Some(space) => {
@@ -303,7 +305,7 @@ impl PrintedTable {
             .fold(0, |sum, row| sum.saturating_add(row.time.count))
     }
 
-    fn events(&self, isa: Isa) -> ThreadEvents {
+    fn thread_events(&self, isa: Isa) -> ThreadEvents {
         // On arm64 and RISC-V the times of exits are how long the guest ran before each
         // (tools/perf/util/kvm-stat-arch, `event_begin`), not how long the exit took: they are left
         // out.
@@ -327,7 +329,9 @@ impl PrintedTable {
                         ..AccessCell::default()
                     });
                 }
-                RowKey::Reason(name, printed) => events.exits.push(exit(isa, name, *printed, time)),
+                RowKey::Reason(name, printed) => {
+                    events.exits.push(exit_cell(isa, name, *printed, time));
+                }
             }
         }
         events
@@ -344,7 +348,7 @@ impl PrintedRow {
 }
 
 /// The exits of a reason, with its printed name if no built-in table has it.
-fn exit(isa: Isa, name: &str, printed: Option<u32>, time: Timing) -> ExitCell {
+fn exit_cell(isa: Isa, name: &str, printed: Option<u32>, time: Timing) -> ExitCell {
     let mut exit = ExitCell {
         isa,
         time,

@@ -57,7 +57,7 @@ impl PlaceReader {
             EventKind::Exit { isa, code, .. } => {
                 // Without entries in the trace, the next exit shows that the vCPU entered the
                 // guest.
-                self.close(tid);
+                self.close_exit(tid);
                 let name = exit_reason::name(isa, code).unwrap_or_default();
                 let has_room = self.exits.len() < MAX_PLACES || self.exits.contains_key(&tid);
                 if has_room
@@ -78,7 +78,7 @@ impl PlaceReader {
                     );
                 }
             }
-            EventKind::Entry { .. } => self.close(tid),
+            EventKind::Entry { .. } => self.close_exit(tid),
             // Something was emulated: the exit is of no interest.
             EventKind::Userspace { .. } => _ = self.open.remove(&tid),
             EventKind::Access(access) if access.space == Space::Mmio => {
@@ -99,7 +99,7 @@ impl PlaceReader {
     }
 
     /// Counts the open exit of a thread, if it was a fault that nothing emulated.
-    fn close(&mut self, tid: i32) {
+    fn close_exit(&mut self, tid: i32) {
         let Some(place) = self.open.remove(&tid) else {
             return;
         };

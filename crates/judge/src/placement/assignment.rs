@@ -80,7 +80,7 @@ pub(super) fn assign(
         guest,
         movers: &movers,
         free,
-        threads: faults::unit(map, guest),
+        threads: faults::vcpus_per_core(map, guest),
     };
     let whole = Search {
         movers: &all,
@@ -94,7 +94,7 @@ impl Search<'_> {
     /// The CPUs of each node, best first: the node that memory is bound to, the node of the vCPUs
     /// that stay, the node of its memory, the node with the most free CPUs; at last all CPUs for a
     /// guest that may span nodes.
-    fn nodes(&self) -> Vec<CpuSet> {
+    fn nodes_by_preference(&self) -> Vec<CpuSet> {
         let Self {
             map,
             guest,
@@ -130,20 +130,22 @@ impl Search<'_> {
     }
 
     /// The guest with CPUs for the vCPUs that move, all of them in `scope`.
-    fn placed(&self, scope: &CpuSet) -> Option<GuestLayout> {
+    fn placed_within(&self, scope: &CpuSet) -> Option<GuestLayout> {
         let mut after = self.guest.clone();
-        for (v, cpu) in self.fill(scope)? {
+        for (v, cpu) in self.cpus_for_movers(scope)? {
             after.vcpus[v as usize] = CpuSet::from_iter([cpu]);
         }
         Some(after)
     }
 
     fn on_one_node(&self) -> Option<GuestLayout> {
-        self.nodes().iter().find_map(|cpus| self.placed(cpus))
+        self.nodes_by_preference()
+            .iter()
+            .find_map(|cpus| self.placed_within(cpus))
     }
 
     /// CPUs for the vCPUs that move, within a scope in which all others must be.
-    fn fill(&self, scope: &CpuSet) -> Option<BTreeMap<u32, u32>> {
+    fn cpus_for_movers(&self, scope: &CpuSet) -> Option<BTreeMap<u32, u32>> {
         let Self {
             map,
             guest,
@@ -196,7 +198,7 @@ impl Search<'_> {
         let free = free.levels.iter().map(|level| level.intersection(&left));
         let chosen = free
             .into_iter()
-            .find_map(|free| self.choose(missing.len(), &free, &cores, near))?;
+            .find_map(|free| self.choose_cores(missing.len(), &free, &cores, near))?;
         for (unit, cpus) in missing.into_iter().zip(chosen) {
             pins.extend(unit.iter().copied().zip(cpus));
         }
@@ -255,7 +257,7 @@ impl Search<'_> {
     /// Free CPUs for a number of guest cores, those of each in numerical order; `None` if there are
     /// too few. The guest has `cores` already; the kind and the cache of the core `near` are
     /// preferred.
-    fn choose(
+    fn choose_cores(
         &self,
         count: usize,
         free: &CpuSet,

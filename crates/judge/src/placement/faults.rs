@@ -290,7 +290,7 @@ pub(super) fn find(map: &CpuMap, guests: &[GuestLayout]) -> Vec<GuestFaults> {
         .iter()
         .map(|g| {
             if g.may_move() {
-                alone(map, g)
+                faults_of_one(map, g)
             } else {
                 GuestFaults::default()
             }
@@ -348,7 +348,7 @@ pub(super) fn find(map: &CpuMap, guests: &[GuestLayout]) -> Vec<GuestFaults> {
 }
 
 /// The faults of a guest that do not depend on other guests.
-pub(super) fn alone(map: &CpuMap, guest: &GuestLayout) -> GuestFaults {
+pub(super) fn faults_of_one(map: &CpuMap, guest: &GuestLayout) -> GuestFaults {
     let mut faults = GuestFaults::default();
     let all: Vec<(u32, &CpuSet)> = (0..).zip(&guest.vcpus).collect();
     let unable = all.iter().filter(|(_, set)| set.is_empty());
@@ -423,7 +423,7 @@ fn fault_counts(map: &CpuMap, guests: &[GuestLayout]) -> Vec<usize> {
 
 /// Marks the other threads of guest cores with a thread that has to move.
 pub(super) fn move_whole_cores(map: &CpuMap, guest: &GuestLayout, faults: &mut GuestFaults) {
-    let threads = unit(map, guest);
+    let threads = vcpus_per_core(map, guest);
     if threads <= 1 {
         return;
     }
@@ -439,7 +439,7 @@ pub(super) fn move_whole_cores(map: &CpuMap, guest: &GuestLayout, faults: &mut G
 
 /// How many vCPUs belong on one core of the host: those of a guest core, or 1 if the host's cores
 /// have one thread.
-pub(super) fn unit(map: &CpuMap, guest: &GuestLayout) -> u32 {
+pub(super) fn vcpus_per_core(map: &CpuMap, guest: &GuestLayout) -> u32 {
     if guest.shape != Shape::Unknown && map.threads() > 1 {
         guest.threads.max(1)
     } else {

@@ -58,7 +58,8 @@ pub struct GuestLayout {
     pub piled_up: bool,
 }
 
-/// What is known of a guest's topology, and what of it can change. Each includes those before it.
+/// What is known of a guest's topology, and what of it can change. A later shape includes the
+/// earlier ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shape {
     /// It is not known what hardware threads the guest sees.

@@ -108,11 +108,11 @@ impl Work<'_> {
         {
             return None;
         }
-        let after = assign(map, guest, &found[g], &self.free(found))?;
+        let after = assign(map, guest, &found[g], &self.free_cpus(found))?;
         // The last CPU stays with the host.
-        let taken = self.taken(found).union(&after.single(map));
+        let taken = self.taken_cpus(found).union(&after.single(map));
         let is_last =
-            map.general().is_subset(&taken) && !map.general().is_subset(&self.taken(found));
+            map.general().is_subset(&taken) && !map.general().is_subset(&self.taken_cpus(found));
         if is_last { None } else { Some(after) }
     }
 
@@ -134,14 +134,14 @@ impl Work<'_> {
     /// Moves helpers away from vCPUs, and gives all threads of a guest one set where its manager
     /// knows nothing else.
     fn place_helpers(&mut self) {
-        self.unify(false);
+        self.give_one_set(false);
         helpers::place(self.map, &mut self.now);
-        self.unify(true);
+        self.give_one_set(true);
     }
 
     /// Gives all threads of such a guest the union of its vCPUs' sets, and of its helpers' if
     /// asked.
-    fn unify(&mut self, with_helpers: bool) {
+    fn give_one_set(&mut self, with_helpers: bool) {
         let map = self.map;
         for guest in self
             .now
@@ -177,7 +177,7 @@ impl Work<'_> {
     }
 
     /// The CPUs to which vCPUs that stay are pinned.
-    fn taken(&self, found: &[GuestFaults]) -> CpuSet {
+    fn taken_cpus(&self, found: &[GuestFaults]) -> CpuSet {
         let mut taken = CpuSet::new();
         for (guest, faults) in self.now.iter().zip(found) {
             let pins = guest
@@ -189,9 +189,9 @@ impl Work<'_> {
     }
 
     /// The CPUs that vCPUs may get which move.
-    fn free(&self, found: &[GuestFaults]) -> FreeCpus {
+    fn free_cpus(&self, found: &[GuestFaults]) -> FreeCpus {
         let map = self.map;
-        let taken = self.taken(found);
+        let taken = self.taken_cpus(found);
         let mut used = taken.clone();
         for (guest, faults) in self.now.iter().zip(found) {
             let stays = guest

@@ -9,7 +9,7 @@ use kvm::Space;
 use sample::{DomainState, EngineKind, Timing};
 use std::collections::BTreeMap;
 
-/// A changed mean of fewer exits than this, in percent of all, is not a change of the whole.
+/// A changed mean of fewer exits than this does not count as a change, percent of all exits.
 const TELLING_SHARE: f64 = 1.0;
 
 objects! {
@@ -73,18 +73,18 @@ objects! {
         /// Its name on the second side. `null`: not there.
         after: Option<String> = pair[1].map(|d| d.name().to_owned()),
         /// Exits per second in which the guest does not sleep.
-        work: Compared = work(pair, seconds),
+        work: Compared = compare_work(pair, seconds),
         /// CPU time of all threads, percent of one host CPU.
         cpu_percent: Compared = Compared::new(pair.map(|d| Some(d?.cpu?.busy())), Verdict::Unknown),
         /// By reason, largest first.
-        exits: Vec<ExitLine> = exits(pair, seconds),
+        exits: Vec<ExitLine> = exit_lines(pair, seconds),
         /// By address, largest first.
-        accesses: Vec<AccessLine> = accesses(pair, seconds, traced),
+        accesses: Vec<AccessLine> = access_lines(pair, seconds, traced),
     }
 }
 
 impl Change {
-    /// Whether the row changed: how often, or how long with enough of the exits.
+    /// Whether the row changed: how often, or how long if it has enough of the exits.
     pub(crate) fn is_change(&self) -> bool {
         let share = self
             .share
@@ -153,8 +153,8 @@ impl DomainDiff {
 type Pair<'a> = [Option<&'a DomainModel>; 2];
 
 /// Compares the guests, and says which could not be matched.
-pub(super) fn domains(views: [&View<'_>; 2]) -> (Vec<DomainDiff>, Vec<String>) {
-    let (pairs, remarks) = pairs(views.map(|v| v.guests().collect()));
+pub(super) fn compare_guests(views: [&View<'_>; 2]) -> (Vec<DomainDiff>, Vec<String>) {
+    let (pairs, remarks) = pair_guests(views.map(|v| v.guests().collect()));
     let is_traced =
         |view: &View<'_>| matches!(view.model.engine.kind, EngineKind::Bpf | EngineKind::Perf);
     let compared = pairs.into_iter().map(|pair| {
@@ -172,7 +172,7 @@ pub(super) fn domains(views: [&View<'_>; 2]) -> (Vec<DomainDiff>, Vec<String>) {
 
 /// Pairs the guests whose UUID, or else whose name, is unique on both sides; guests of the first
 /// input come first. Also returns a sentence about each name that several guests have.
-fn pairs([mut old, mut new]: [Vec<&DomainModel>; 2]) -> (Vec<Pair<'_>>, Vec<String>) {
+fn pair_guests([mut old, mut new]: [Vec<&DomainModel>; 2]) -> (Vec<Pair<'_>>, Vec<String>) {
     let (mut pairs, mut remarks) = (Vec::new(), Vec::new());
     if let ([before], [after]) = (&*old, &*new) {
         return (vec![[Some(*before), Some(*after)]], remarks);
@@ -218,8 +218,8 @@ fn name_without_pid(d: &DomainModel) -> Option<String> {
     Some(name.to_owned()).filter(|name| !name.is_empty())
 }
 
-/// Exits per second without sleep. If neither input has exits, they were not measured.
-fn work(pair: Pair<'_>, seconds: [Option<f64>; 2]) -> Compared {
+/// Compares the exits per second without sleep. If neither input has exits, none were measured.
+fn compare_work(pair: Pair<'_>, seconds: [Option<f64>; 2]) -> Compared {
     let is_measured = pair.iter().flatten().any(|d| d.exits.count > 0);
     if is_measured {
         stats::rates(pair.map(|d| d.map_or(0, exits_without_sleep)), seconds)
@@ -233,8 +233,8 @@ fn exits_without_sleep(guest: &DomainModel) -> u64 {
     total(awake.map(|r| r.span.count))
 }
 
-/// The rows of both sides by what they are about.
-fn paired<'a, R, K: Ord>(
+/// Pairs the rows of both sides that are about the same thing, as `key` says.
+fn pair_rows<'a, R, K: Ord>(
     rows: [Vec<&'a R>; 2],
     key: impl Fn(&'a R) -> K,
 ) -> BTreeMap<K, [Option<&'a R>; 2]> {
@@ -247,22 +247,22 @@ fn paired<'a, R, K: Ord>(
     pairs
 }
 
-fn exits(pair: Pair<'_>, seconds: [Option<f64>; 2]) -> Vec<ExitLine> {
+fn exit_lines(pair: Pair<'_>, seconds: [Option<f64>; 2]) -> Vec<ExitLine> {
     let all = pair.map(|d| d.map_or(0, |d| d.exits.count));
     let rows = pair.map(|d| d.into_iter().flat_map(|d| &d.exits.rows).collect());
     let watched = all.map(|count| count > 0);
     let mut lines = Vec::new();
-    for (reason, rows) in paired(rows, |r| &r.reason) {
+    for (reason, rows) in pair_rows(rows, |r| &r.reason) {
         let spans = rows.map(|r: Option<&ExitRow>| r.map(|r| &r.span));
         let is_idle = rows.iter().flatten().any(|r| r.idle);
-        let change = change(spans, all, watched, seconds);
+        let change = compare_rows(spans, all, watched, seconds);
         lines.push(ExitLine::new(reason, is_idle, change));
     }
     lines.sort_by_key(|line| (line.idle, std::cmp::Reverse(line.change.most())));
     lines
 }
 
-fn accesses(pair: Pair<'_>, seconds: [Option<f64>; 2], traced: [bool; 2]) -> Vec<AccessLine> {
+fn access_lines(pair: Pair<'_>, seconds: [Option<f64>; 2], traced: [bool; 2]) -> Vec<AccessLine> {
     let mut lines = Vec::new();
     for space in [Space::Pio, Space::Mmio, Space::Msr] {
         let rows = pair.map(|d| {
@@ -275,13 +275,13 @@ fn accesses(pair: Pair<'_>, seconds: [Option<f64>; 2], traced: [bool; 2]) -> Vec
         // A file without any access of this space did not measure them, which is not the same as
         // zero accesses. An engine counts all of them.
         let watched = [0, 1].map(|side| traced[side] || !rows[side].is_empty());
-        for rows in paired(rows, |r| (r.address, r.direction)).into_values() {
+        for rows in pair_rows(rows, |r| (r.address, r.direction)).into_values() {
             let Some(any) = rows[1].or(rows[0]) else {
                 continue;
             };
             lines.push(AccessLine::new(
                 any,
-                change(rows.map(|r| r.map(|r| &r.span)), all, watched, seconds),
+                compare_rows(rows.map(|r| r.map(|r| &r.span)), all, watched, seconds),
             ));
         }
     }
@@ -289,7 +289,7 @@ fn accesses(pair: Pair<'_>, seconds: [Option<f64>; 2], traced: [bool; 2]) -> Vec
     lines
 }
 
-fn change(
+fn compare_rows(
     spans: [Option<&Timing>; 2],
     all: [u64; 2],
     watched: [bool; 2],

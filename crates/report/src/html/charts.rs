@@ -57,7 +57,7 @@ pub(super) struct ChartLine {
 pub(super) struct ChartTracks {
     /// In the order in which they came.
     pub lines: Vec<ChartLine>,
-    /// The seconds in which there would have been a row for whatever happened.
+    /// The seconds of each slot that were measured: in them, a line without a value was 0.
     measured: Track,
 }
 
@@ -135,7 +135,7 @@ impl OwnerTracks {
         self.charts.values().map(|c| c.lines.len() + 1).sum()
     }
 
-    /// Keeps the largest lines of charts of rows, and the charts that have a line.
+    /// Keeps the largest lines of charts that can have many, and the charts that have a line.
     pub fn keep_largest(&mut self, most: usize) {
         for (chart, tracks) in &mut self.charts {
             if chart.absent_is_zero() {

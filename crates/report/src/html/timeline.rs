@@ -148,8 +148,8 @@ fn followed<'g>(
     guests.get_mut(index)
 }
 
-/// Accesses per second by device, by address where it has no device, and together where there is no
-/// address.
+/// Accesses per second: by device, by address where that has no device, and in one sum where the
+/// address is not known.
 fn accesses_per_second(d: &DomainModel, seconds: f64) -> BTreeMap<String, f64> {
     let mut devices: BTreeMap<String, f64> = BTreeMap::new();
     for row in &d.accesses {

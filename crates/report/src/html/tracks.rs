@@ -28,7 +28,7 @@ pub(super) struct TimeSlot {
 #[derive(Debug, Clone, Default)]
 pub(super) struct TimeAxis {
     pub slots: Vec<TimeSlot>,
-    /// Intervals that a slot takes; 0, as before slots are joined, stands for 1.
+    /// How many intervals a slot takes; 0 means 1, before any slots are joined.
     width: u64,
 }
 
@@ -103,7 +103,7 @@ impl TimeAxis {
     }
 }
 
-/// Whether there is time between a slot and what begins then: more than clocks jitter.
+/// Whether there is more time between a slot and `begin_ms` than clocks jitter.
 fn is_gap(slot: &TimeSlot, begin_ms: i64) -> bool {
     begin_ms.saturating_sub(slot.end_ms) > 1500
 }
@@ -198,7 +198,7 @@ impl Track {
         }
     }
 
-    /// Takes the value for 0 in the time in which it was not seen, but would have been by
+    /// Counts the value as 0 in the time in which it was not seen, although the chart was
     /// `measured`.
     pub fn fill(&mut self, measured: &Self) {
         self.grow(measured.cells.len());

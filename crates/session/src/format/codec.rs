@@ -127,7 +127,10 @@ impl SegmentWriter {
     /// segment is unusable then.
     pub fn pack(&mut self, kind: FrameKind, stamp: Stamp, sample: &Sample) -> Result<Vec<u8>> {
         let host = &sample.host.facts;
-        let is_known = self.host.as_ref().is_some_and(|known| same(known, host));
+        let is_known = self
+            .host
+            .as_ref()
+            .is_some_and(|known| are_same(known, host));
         let new_host = if is_known { None } else { Some(&**host) };
         self.host = Some(host.clone());
         let mut new_guests = Vec::new();
@@ -136,7 +139,7 @@ impl SegmentWriter {
             let facts = &domain.facts;
             let guest = facts.id();
             if let Some(known) = self.guests.get(&guest)
-                && same(&known.facts, facts)
+                && are_same(&known.facts, facts)
             {
                 numbers.push(known.number);
                 continue;
@@ -177,7 +180,7 @@ impl SegmentWriter {
     }
 }
 
-fn same<T: PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
+fn are_same<T: PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
     Arc::ptr_eq(a, b) || a == b
 }
 

@@ -54,7 +54,7 @@ pub fn looks_like(bytes: &[u8]) -> bool {
 }
 
 /// The number of four bytes at `offset`.
-fn number(bytes: &[u8], offset: usize) -> u32 {
+fn u32_at(bytes: &[u8], offset: usize) -> u32 {
     bytes
         .get(offset..offset + 4)
         .and_then(|b| b.try_into().ok())
@@ -71,10 +71,10 @@ pub fn check_prologue(bytes: &[u8]) -> Result<()> {
         bail!("the file is empty or was cut off before its first frame: it holds no sample");
     };
     ensure!(
-        crc32fast::hash(&bytes[..12]) == number(bytes, 12),
+        crc32fast::hash(&bytes[..12]) == u32_at(bytes, 12),
         "the first 16 bytes of the file are damaged: its version is unknown"
     );
-    let schema = number(bytes, 8);
+    let schema = u32_at(bytes, 8);
     let version = env!("CARGO_PKG_VERSION");
     ensure!(
         schema == SCHEMA,
@@ -128,7 +128,7 @@ impl FrameHead {
             kind,
             length: (u32::from_le_bytes(word) >> 8) as usize,
             word,
-            crc: number(bytes.get(..HEAD_BYTES)?, 4),
+            crc: u32_at(bytes.get(..HEAD_BYTES)?, 4),
         })
     }
 
@@ -188,7 +188,7 @@ impl Stamp {
         let (stamp, packed) = rest.split_at_checked(STAMP_LENGTH)?;
         let time_ms = i64::from_le_bytes(stamp[4..].try_into().ok()?);
         let stamp = Self {
-            number: number(stamp, 0),
+            number: u32_at(stamp, 0),
             time_ms: calendar_ms(time_ms),
             begins_run,
         };

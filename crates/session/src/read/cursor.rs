@@ -134,7 +134,7 @@ impl<'a> Cursor<'a> {
                 self.len()
             )
         })?;
-        self.enter(place)?;
+        self.open_segment(place)?;
         while self.advance()? != place {}
         let sample = self
             .open
@@ -295,7 +295,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Opens the segment of a sample, unless it is open already.
-    fn enter(&mut self, place: Place) -> Result<()> {
+    fn open_segment(&mut self, place: Place) -> Result<()> {
         if let Some(OpenSegment { next, .. }) = &self.open {
             let is_same = next.part == place.part && next.segment == place.segment;
             if is_same && next.sample <= place.sample {

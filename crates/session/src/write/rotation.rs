@@ -36,7 +36,7 @@ pub fn survive_file_size_limits() {
 pub fn lock(path: &Path) -> Result<LockedFile> {
     let name = path.display();
     refuse_foreign(path, fs::symlink_metadata(path))?;
-    let file = Arc::new(locked(path)?);
+    let file = Arc::new(open_locked(path)?);
     refuse_foreign(path, file.metadata())?;
     let length = file.metadata().with_context(|| cannot_record(path))?.len();
     let mut first = [0; PROLOGUE_BYTES];
@@ -103,7 +103,7 @@ const LOCK_ATTEMPTS: u32 = 16;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// Opens and locks a file; the lock ends with the process.
-fn locked(path: &Path) -> Result<File> {
+fn open_locked(path: &Path) -> Result<File> {
     let name = path.display();
     for attempt in 1..=LOCK_ATTEMPTS {
         let file = OpenOptions::new()
@@ -113,7 +113,7 @@ fn locked(path: &Path) -> Result<File> {
             .mode(0o600)
             .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
             .open(path)
-            .map_err(|e| anyhow::Error::new(e).context(cannot_open(path)))?;
+            .map_err(|e| anyhow::Error::new(e).context(why_not_opened(path)))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             // A reader holds the lock for an instant, and so does a process that was just forked.
@@ -138,7 +138,7 @@ fn locked(path: &Path) -> Result<File> {
     bail!("cannot record into {name}: it is replaced again and again by something else")
 }
 
-fn cannot_open(path: &Path) -> String {
+fn why_not_opened(path: &Path) -> String {
     let name = path.display();
     if path.is_dir() {
         return format!("cannot record into {name}; give the name of a file in this folder");
@@ -160,7 +160,7 @@ pub fn rotate(path: &Path) -> Result<Arc<File>> {
     let fresh_name = PathBuf::from(fresh_name);
     let last = last_part(path)?;
     refuse_foreign(&fresh_name, fs::symlink_metadata(&fresh_name))?;
-    let fresh = locked(&fresh_name)?;
+    let fresh = open_locked(&fresh_name)?;
     // An empty file is of a recorder that was killed before it renamed the file.
     ensure!(
         fresh.metadata()?.len() == 0,

@@ -136,8 +136,8 @@ fn memory_elsewhere(
     Some(found.saying(MEMORY_ELSEWHERE))
 }
 
-/// What is measured counts as soon as the guest has its memory: while it starts, little of that is
-/// its own.
+/// Memory that is measured on other nodes than the vCPUs'. A guest that starts is not judged: it
+/// has little of its memory yet.
 fn measured_elsewhere(
     ctx: &Context<'_>,
     guest: &GuestContext<'_>,

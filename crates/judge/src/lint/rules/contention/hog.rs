@@ -21,7 +21,7 @@ const IN_SLICE: &str = "or by `systemd-run --scope --slice=background.slice -p C
 /// Processes that have run for so long are named in commands, seconds.
 const MIN_AGE_S: f64 = 60.0;
 
-/// How threads of the kernel are named in a trace, which tells no more of them.
+/// How the names of the kernel's threads begin: a trace has nothing of a task but its name.
 const KERNEL_THREADS: [&str; 8] = [
     "kworker",
     "ksoftirqd",
@@ -80,7 +80,7 @@ pub(super) fn hog(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         }
     }
     delayed.sort_by(|a, b| b.percent.total_cmp(&a.percent));
-    if let Some(found) = finding(ctx, &lost, &delayed) {
+    if let Some(found) = hog_finding(ctx, &lost, &delayed) {
         verdicts.find(Finding {
             confidence,
             marks,
@@ -89,7 +89,7 @@ pub(super) fn hog(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     }
 }
 
-fn finding(
+fn hog_finding(
     ctx: &Context<'_>,
     lost: &BTreeMap<&str, f64>,
     delayed: &[DelayedGuest<'_>],
@@ -108,9 +108,12 @@ fn finding(
         format!(
             "guests wait {} % of a CPU for tasks of the host: {}",
             figure(all),
-            sized(&tasks)
+            names_with_sizes(&tasks)
         ),
-        format!("who waits, and how long: {} % of a CPU", sized(&guests)),
+        format!(
+            "who waits, and how long: {} % of a CPU",
+            names_with_sizes(&guests)
+        ),
     ];
     if !ctx.is_file() || !task.pids.is_empty() {
         evidence.push(task.describe());
@@ -137,7 +140,7 @@ fn finding(
 }
 
 /// The first few names, each with its size.
-fn sized(all: &[(&str, f64)]) -> String {
+fn names_with_sizes(all: &[(&str, f64)]) -> String {
     let mut texts = Vec::new();
     for (name, size) in all.iter().take(MAX_NAMES) {
         texts.push(format!("{name} {}", figure(*size)));

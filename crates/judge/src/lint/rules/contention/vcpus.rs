@@ -127,8 +127,8 @@ fn are_mostly_idle(ctx: &Context<'_>, cpus: &CpuSet) -> bool {
     room > MOSTLY_IDLE * busy.len() as f64
 }
 
-/// How badly a set of CPUs is overcommitted, and by how many vCPUs per CPU: of all vCPUs that
-/// cannot leave it.
+/// How badly a set of CPUs is overcommitted, and how many vCPUs there are per CPU. Only vCPUs that
+/// cannot leave the set count.
 fn crowd<'a>(
     ctx: &Context<'_>,
     sets: &BTreeMap<CpuSet, Load>,

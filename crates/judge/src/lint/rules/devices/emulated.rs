@@ -94,7 +94,7 @@ const POLLED: &[(Regions, Polled)] = &[
 ];
 
 /// The first group of regions that the guest uses at least this often.
-fn used<T>(
+fn first_used<T>(
     guest: &GuestContext<'_>,
     groups: &'static [(Regions, T)],
     least: f64,
@@ -116,7 +116,7 @@ fn is_of(regions: Regions, name: &str) -> bool {
 
 pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let least = ctx.thresholds().devices.emulated;
-    let Some((regions, emulated, accesses)) = used(guest, EMULATED, least, verdicts) else {
+    let Some((regions, emulated, accesses)) = first_used(guest, EMULATED, least, verdicts) else {
         // Where accesses are measured, their absence shows that the device does no work.
         let measured = !ctx.is_file() && guest.domain.exits.count > 0;
         if !measured && guest.domain.accesses.iter().all(|row| row.device.is_none()) {
@@ -200,7 +200,7 @@ fn is_scsi(device: &DeviceProperty) -> bool {
         .any(|model| device.value.starts_with(model))
 }
 
-/// What makes a configured device one of virtio.
+/// Advice to replace an emulated device by one of virtio.
 fn made_virtio(guest: &GuestContext<'_>, property: &DeviceProperty) -> Fix {
     let kind = if is_scsi(property) {
         "virtio-scsi"
@@ -222,7 +222,8 @@ fn made_virtio(guest: &GuestContext<'_>, property: &DeviceProperty) -> Fix {
 /// Polling of old ports.
 pub(super) fn polling(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let least = ctx.thresholds().devices.polling;
-    let Some((_, Polled { name, advice }, accesses)) = used(guest, POLLED, least, verdicts) else {
+    let Some((_, Polled { name, advice }, accesses)) = first_used(guest, POLLED, least, verdicts)
+    else {
         return;
     };
     let fix = if advice.is_empty() {

@@ -15,7 +15,7 @@ pub(super) fn costly(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     if all.is_empty() {
         return;
     }
-    let evidence = all.iter().filter_map(line).collect();
+    let evidence = all.iter().filter_map(cost_line).collect();
     verdicts.find(Finding::new(
         Severity::Info,
         Confidence::High,
@@ -25,7 +25,7 @@ pub(super) fn costly(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
 }
 
 /// A property, what it costs, and where it was set.
-fn line(property: &DeviceProperty) -> Option<String> {
+fn cost_line(property: &DeviceProperty) -> Option<String> {
     let DeviceProperty {
         device,
         name,
@@ -50,7 +50,7 @@ pub(super) fn cited(guest: &GuestContext<'_>, names: &[&str]) -> Cited {
         names.contains(&property.name.as_str())
     });
     Cited {
-        evidence: all.iter().filter_map(line).collect(),
+        evidence: all.iter().filter_map(cost_line).collect(),
         fixes: fixes_of(&all),
     }
 }

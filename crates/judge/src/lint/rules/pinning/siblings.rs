@@ -49,7 +49,7 @@ pub(super) fn siblings(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         };
         for b in users {
             if b.guest.index != a.guest.index && b.cpu != a.cpu && together(a, b) >= TOGETHER {
-                verdicts.find_for(a.guest, finding(a, b, core));
+                verdicts.find_for(a.guest, shared_core(a, b, core));
                 break;
             }
         }
@@ -93,7 +93,7 @@ fn idle_cores<'a>(ctx: &'a Context<'_>) -> Vec<&'a PhysicalCore> {
     cores.filter(|core| core.cpus.iter().all(is_idle)).collect()
 }
 
-fn finding(a: &Bound<'_>, b: &Bound<'_>, idle: &PhysicalCore) -> Finding {
+fn shared_core(a: &Bound<'_>, b: &Bound<'_>, idle: &PhysicalCore) -> Finding {
     let together = together(a, b);
     let [first, second] = [a, b].map(|v| {
         format!(

@@ -30,14 +30,14 @@ pub(super) fn overlap(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     let overlaps = faults::overlaps(ctx.map(), &ctx.layouts);
     overlaps
         .iter()
-        .for_each(|overlap| report(ctx, overlap, verdicts));
+        .for_each(|overlap| report_overlap(ctx, overlap, verdicts));
 }
 
 /// A CPU and the vCPUs that want it.
 struct SharedCpu<'a> {
     cpu: u32,
     users: &'a faults::CpuUsers,
-    /// What each wants of the CPU, percent, where all of that is known.
+    /// What each listed vCPU wants of the CPU, percent; `None` if any of that is unknown.
     wanted: Option<Vec<f64>>,
 }
 
@@ -88,13 +88,13 @@ impl<'a> SharedCpu<'a> {
         )
     }
 
-    /// What its users want and do not get, percent; `None` where it is not known.
+    /// What these vCPUs want and do not get, percent; `None` where that is unknown.
     fn excess(&self) -> Option<f64> {
         Some((self.wanted.as_ref()?.iter().sum::<f64>() - 100.0).max(0.0))
     }
 }
 
-fn report(ctx: &Context<'_>, overlap: &CpuOverlap, verdicts: &mut Verdicts) {
+fn report_overlap(ctx: &Context<'_>, overlap: &CpuOverlap, verdicts: &mut Verdicts) {
     let busy = ctx.thresholds().pinning.overlap_busy;
     let mut shared: Vec<SharedCpu<'_>> = Vec::new();
     for (cpu, users) in &overlap.cpus {
@@ -155,7 +155,7 @@ fn report(ctx: &Context<'_>, overlap: &CpuOverlap, verdicts: &mut Verdicts) {
 }
 
 /// A guest's vCPUs that may use several isolated CPUs.
-fn on_several<'a>(
+fn on_isolated_sets<'a>(
     ctx: &'a Context<'_>,
     guest: &GuestContext<'_>,
 ) -> impl Iterator<Item = (u32, &'a CpuSet)> {
@@ -173,7 +173,7 @@ pub(super) fn pile_up(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     // The busy vCPUs of all guests on sets of isolated CPUs, by the CPU that they are on.
     let mut by_cpu: BTreeMap<u32, Vec<GuestVcpu>> = BTreeMap::new();
     for guest in ctx.running() {
-        for (v, _) in on_several(ctx, guest) {
+        for (v, _) in on_isolated_sets(ctx, guest) {
             let thread = guest
                 .domain
                 .vcpu(v)
@@ -199,7 +199,7 @@ fn largest_pile(
     guest: &GuestContext<'_>,
     by_cpu: &BTreeMap<u32, Vec<GuestVcpu>>,
 ) -> Option<Finding> {
-    let vcpus: Vec<(u32, &CpuSet)> = on_several(ctx, guest).collect();
+    let vcpus: Vec<(u32, &CpuSet)> = on_isolated_sets(ctx, guest).collect();
     let all = vcpus
         .iter()
         .fold(CpuSet::new(), |all, (_, set)| all.union(set));

@@ -172,11 +172,11 @@ fn better_clock(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
 }
 
 /// The HPET as clock or timer.
-pub(super) fn clock(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+pub(super) fn hpet(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().timers;
     let named = guest.devices(Space::Mmio, |name| name == "hpet");
     if named.count == 0 {
-        return unnamed_clock(ctx, guest, verdicts);
+        return unnamed_hpet(ctx, guest, verdicts);
     }
     let Some(rate) = named.rate_or_tell(guest, verdicts) else {
         return;
@@ -198,7 +198,7 @@ pub(super) fn clock(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
 
 /// Without addresses there is only the exit for emulated memory, which any device without an
 /// ioeventfd causes; the configuration has to name the device.
-fn unnamed_clock(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+fn unnamed_hpet(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let exits = guest.exits(&[ExitKind::EptMisconfig]);
     let is_slow = exits.mean_us.is_some_and(|mean| mean >= MIN_VMM_ACCESS_US);
     let is_frequent = exits.rate >= Some(ctx.thresholds().timers.hpet.warning);
@@ -230,7 +230,7 @@ fn unnamed_clock(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ver
 }
 
 /// An HPET that nobody uses still fires in QEMU.
-pub(super) fn idle_cost(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+pub(super) fn unused_hpet(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().timers;
     let Some(thread) = guest.domain.emulator() else {
         return;

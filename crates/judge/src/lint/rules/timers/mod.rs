@@ -38,7 +38,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         fix: CLOCK_FIX,
         links: &[links::HYPERV, links::CLOCK],
     }),
-    Rule::new(RuleId::HpetClock, Behaviour(clocks::clock), Hold::USUAL).described(RuleDoc {
+    Rule::new(RuleId::HpetClock, Behaviour(clocks::hpet), Hold::USUAL).described(RuleDoc {
         sees: "the guest uses the emulated HPET as clock or timer",
         problem: "clock is the HPET",
         why: "QEMU emulates the HPET, so each read of its counter and each timer set in it is a \
@@ -104,7 +104,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     }),
     Rule::new(
         RuleId::HpetIdleCost,
-        Behaviour(clocks::idle_cost),
+        Behaviour(clocks::unused_hpet),
         Hold::LONG,
     )
     .described(RuleDoc {
