@@ -29,7 +29,7 @@ impl CoveredTime {
             self.jumps += 1;
             self.since_jump = Some(time);
         } else {
-            // Events may come slightly out of order.
+            // Events may come slightly out of order: an earlier time adds nothing.
             self.since_jump = Some(latest.max(time));
             self.covered_ns = self.covered_ns.saturating_add(time.saturating_sub(latest));
         }

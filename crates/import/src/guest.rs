@@ -219,7 +219,8 @@ pub(super) fn group_threads(
         threads.sort_by_key(|thread| thread.key.tid);
         let mut guest = measured(pid);
         if !is_single {
-            // Several guests can only be named by their processes or threads.
+            // A later file cannot name one of several guests: they get the names of their processes
+            // or threads.
             let id = pid.or_else(|| Some(threads.first()?.key.tid)).unwrap_or(0);
             Arc::make_mut(&mut guest.facts).name =
                 Known::new(format!("{UNNAMED}-{id}"), Origin::BuiltIn);

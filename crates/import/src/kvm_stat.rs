@@ -126,13 +126,13 @@ fn counted_guest(counts: Counts) -> DomainSample {
             None => _ = guest.counters.insert(name, count),
         }
     }
-    // The tracepoint fires once for each exit.
+    // The tracepoint fires once for each exit, so its count stands in for the statistic.
     if let Some(all) = guest.kvm_events.get("kvm_exit") {
         guest.counters.entry("exits".to_owned()).or_insert(*all);
     }
     let isa = guess_isa(exits.iter().map(|(name, _)| name.as_str()));
     for (number, (name, count)) in (0..).zip(exits) {
-        // A reason without a known code is told apart by its number.
+        // Reasons without a known code get numbers, so that they stay apart.
         let known = code(isa, &name);
         guest.unattributed.exits.push(ExitCell {
             isa: if known.is_some() { isa } else { Isa::UNKNOWN },

@@ -36,7 +36,7 @@ pub fn load(paths: &[PathBuf], options: &ImportOptions) -> Imported {
         let result = if path.is_dir() {
             read_folder(path, &mut files)
         } else {
-            // What the user names may be a pipe, as of `<(zcat FILE)`.
+            // A file that the user names may be a pipe, as of `<(zcat FILE)`.
             open_input(path)
                 .map_err(cannot("open it"))
                 .and_then(|file| read(path, file, &mut files))

@@ -57,7 +57,7 @@ pub(crate) fn read(text: &str, files: &mut Files) -> Result<(), String> {
 /// # Errors
 /// If it is a container's.
 pub fn parse(text: &str, number: Option<&str>) -> Result<ProxmoxConfig, String> {
-    // Snapshots follow the present configuration.
+    // The present configuration ends at the first snapshot, `[name]`.
     let lines = text
         .lines()
         .take_while(|line| !line.starts_with('['))

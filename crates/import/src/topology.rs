@@ -162,7 +162,7 @@ fn read_summary(text: &str, found: &mut PrintedTopology) {
         }
     }
     let cores = cores_by_order(nodes.values(), threads);
-    // A node lists the CPUs that are online (drivers/base/node.c, `node_read_cpumap`).
+    // The lists of nodes have only CPUs that are online (drivers/base/node.c, `node_read_cpumap`).
     for (node, cpus) in &nodes {
         for cpu in cpus.iter() {
             let siblings = cores
@@ -255,7 +255,7 @@ fn read_table(text: &str, found: &mut PrintedTopology) {
             titles: &titles,
             values: &row_values(line),
         };
-        // CPUs that are offline have no core.
+        // A CPU without a core is offline: it is left out.
         let (Some(cpu), core @ Some(_)) = (row.number("cpu"), row.number("core")) else {
             continue;
         };

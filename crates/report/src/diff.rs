@@ -100,7 +100,7 @@ pub fn compare(before: &View<'_>, after: &View<'_>) -> Diff {
 /// Everything that differs and is known on both sides.
 fn differing_conditions(views: [&View<'_>; 2]) -> Vec<Condition> {
     let kinds = views.map(|v| v.model.engine.kind);
-    // The kind of a file's engine says nothing that its source does not.
+    // For files the source is compared, because their engines are all of one kind.
     let differing = if kinds.contains(&EngineKind::File) {
         ("source", views.map(|v| Some(v.source.to_owned())))
     } else {

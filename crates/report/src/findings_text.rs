@@ -60,7 +60,7 @@ pub fn unjudged(
     watching: &[&StillWatched],
     max_names: usize,
 ) -> Vec<Unjudged> {
-    // Often one reason stops many rules.
+    // Often one reason stops many rules, so rules and guests are listed by reason.
     let mut by_reason: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
     for c in cannot_tell {
         if watching.iter().any(|w| w.because == c.because) {

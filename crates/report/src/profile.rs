@@ -46,14 +46,14 @@ pub fn folded(view: ProfileView<'_>) -> String {
             .profile
             .named(stack)
             .map(|function| match function.space {
-                // The mark by which such programs colour the kernel.
+                // Programs that draw flame graphs colour the kernel's functions by this mark.
                 CodeSpace::Kernel => format!("{}_[k]", function.name),
                 _ => function.full_name(),
             });
         let parts = [view.guest.to_owned(), thread.to_owned()]
             .into_iter()
             .chain(functions);
-        // The format knows no quoting.
+        // The format has no quoting: its separators in names are replaced.
         let parts: Vec<_> = parts.map(|part| part.replace([';', '\n'], ":")).collect();
         lines.push(format!("{} {}\n", parts.join(";"), stack.samples));
     }
@@ -109,27 +109,37 @@ fn sampling_summary(profile: &StackProfile) -> String {
     out
 }
 
+/// A row of the table of threads.
+struct ThreadRow<'a> {
+    thread: &'a ProfiledThread,
+    cpu_percent: Option<f64>,
+    samples: u64,
+}
+
 /// Threads, functions and calls.
 fn tables(profile: &StackProfile) -> String {
     let samples = profile.samples_of(None);
-    let with_samples = profile
-        .threads
-        .iter()
-        .map(|t| (t, profile.samples_of(Some(t.tid))));
-    let mut busy: Vec<_> = with_samples
-        .filter(|(t, n)| *n > 0 || t.cpu_ns.is_none_or(|ns| ns > 0))
-        .collect();
-    busy.sort_by_key(|(t, n)| (std::cmp::Reverse((t.cpu_ns, *n)), t.tid));
-    let rows: Vec<_> = busy
-        .iter()
-        .map(|(thread, n)| (*thread, profile.cpu_percent(thread), *n))
-        .collect();
-    let columns: &[Column<(&ProfiledThread, Option<f64>, u64)>] = &[
-        ("<THREAD", |(thread, ..)| name_of(thread)),
-        ("CPU %", |(_, cpu, _)| or_unknown(*cpu, percent)),
-        ("SAMPLES", |(.., n)| n.to_string()),
+    let mut busy = Vec::new();
+    for thread in &profile.threads {
+        let samples = profile.samples_of(Some(thread.tid));
+        if samples > 0 || thread.cpu_ns.is_none_or(|ns| ns > 0) {
+            busy.push(ThreadRow {
+                thread,
+                cpu_percent: profile.cpu_percent(thread),
+                samples,
+            });
+        }
+    }
+    busy.sort_by_key(|row| {
+        let size = (row.thread.cpu_ns, row.samples);
+        (std::cmp::Reverse(size), row.thread.tid)
+    });
+    let columns: &[Column<ThreadRow<'_>>] = &[
+        ("<THREAD", |row| name_of(row.thread)),
+        ("CPU %", |row| or_unknown(row.cpu_percent, percent)),
+        ("SAMPLES", |row| row.samples.to_string()),
     ];
-    let mut out = table(2, &rows, TOP_THREADS, columns);
+    let mut out = table(2, &busy, TOP_THREADS, columns);
     if samples == 0 {
         out.push_str("\nno samples: the threads used too little CPU time\n");
         return out;

@@ -54,7 +54,7 @@ pub(crate) fn or_dash(value: Option<impl ToString>) -> String {
 
 /// Sanitised text, cut to `columns` columns.
 pub fn cut(text: &str, columns: usize) -> String {
-    // Characters without a width do not count: there may be as many of them again.
+    // There may be as many characters without a width as columns: twice as many are kept at first.
     let text = sanitize(text, columns.saturating_mul(2).max(512));
     if text.width() <= columns {
         return text;

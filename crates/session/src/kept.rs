@@ -86,7 +86,7 @@ impl KeptParts {
         let file = Arc::new(File::from(memory));
         let mut writer = PartWriter::new(file.clone());
         writer.begin(&Header::default())?;
-        // Nothing is missing between two parts.
+        // Nothing is missing between two parts: the run goes on.
         writer.begins_run = false;
         self.session.parts.push(NamedPart {
             path: "memory".into(),

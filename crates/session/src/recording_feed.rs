@@ -123,7 +123,7 @@ impl<F: Feed> Feed for RecordingFeed<F> {
                 .map_or(Ok(None), |why| Err(anyhow::anyhow!(why)));
         };
         self.record(&sample);
-        // Without memory for it the screen cannot go back to this sample, and all else works.
+        // If there is no memory for the sample, only going back to it does not work.
         let _ = self.kept.push(&sample);
         sample.sources.extend(self.status());
         Ok(Some(sample))

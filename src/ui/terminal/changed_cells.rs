@@ -40,7 +40,7 @@ pub fn write_changes(out: &mut impl Write, shown: &Buffer, now: &Buffer) -> io::
         for (x, y, cell) in group.cells {
             move_cursor(out, cursor, Position { x, y }, now, pen)?;
             queue!(out, Print(cell.symbol()))?;
-            // Behind the last column terminals differ.
+            // Terminals differ in where the cursor is after the last column or a wide character.
             cursor = if cell.symbol().width() == 1 && x + 1 < now.area.width {
                 Some(Position { x: x + 1, y })
             } else {
@@ -99,7 +99,7 @@ fn move_cursor(
     if from.x > to.x {
         return queue!(out, MoveLeft(from.x - to.x));
     }
-    // What lies between is written again if the pen may write it, where that is shorter.
+    // The cells between are written again if the pen shows them and a jump would be longer.
     let mut between = (from.x..to.x).map(|x| &now[(x, to.y)]);
     let text: String = between.clone().map(Cell::symbol).collect();
     let may_write = between.all(|cell| cell.symbol().len() == 1 && pen.shows(cell));
@@ -151,8 +151,8 @@ impl Pen {
         if *self == to {
             return Ok(());
         }
-        // To end one modifier, all of the style is reset: bold and dim share an end, and so cannot
-        // be ended one by one.
+        // Bold and dim have one end in common, so neither can be ended alone. Hence the whole style
+        // is reset when any modifier ends.
         if !to.modifier.contains(self.modifier) || to == Self::default() {
             queue!(out, SetAttribute(Attribute::Reset))?;
             *self = Self::default();

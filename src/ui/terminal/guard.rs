@@ -112,7 +112,7 @@ impl Guard {
             queue!(frame, MoveTo(x, y), Show)?;
         }
         queue!(frame, EndSynchronizedUpdate)?;
-        // Until all of it is written, what the terminal shows is not known.
+        // Until the whole frame is written, it is not known what the terminal shows.
         self.shown = None;
         let mut out = stdout().lock();
         out.write_all(&frame)?;

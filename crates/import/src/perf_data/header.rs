@@ -59,7 +59,7 @@ impl PerfDataHeader {
         }
         let new = RecordParseInfo::new(&header.attr, endian);
         let layout = self.layout.get_or_insert(new);
-        // The id of an event does not matter: all of its samples begin alike.
+        // Samples of all events are read by one layout, so their formats have to be equal.
         if layout.sample_format != new.sample_format
             || !new.sample_format.contains(SampleFormat::RAW)
         {
@@ -141,7 +141,7 @@ pub(super) fn read(file: &mut File) -> Result<PerfDataHeader, String> {
             for number in 0..attrs_size / attr_size {
                 let position = attrs.saturating_add(number * attr_size);
                 let mut attr = read_bytes(file, position, attr_size).ok_or(DAMAGED)?;
-                // The position of the event's ids follows the attribute.
+                // The last 16 bytes are the place of the event's ids, which are not needed.
                 attr.truncate(attr_size as usize - 16);
                 header.add_attribute(&attr)?;
             }
@@ -201,7 +201,7 @@ impl KernelFormats {
             .take(10)
             .filter(|magic| *magic == b"\x17\x08\x44tracing")?;
         bytes.line()?;
-        // Byte order, size of a word, size of a page.
+        // Byte order (0 is little-endian), size of a word, size of a page.
         bytes.take(6).filter(|machine| machine[0] == 0)?;
         for header in [&b"header_page"[..], b"header_event"] {
             if bytes.line()? != header {
@@ -209,7 +209,7 @@ impl KernelFormats {
             }
             bytes.sized()?;
         }
-        // The formats of ftrace's own events.
+        // The formats of ftrace's own events are skipped.
         for _ in 0..bytes.u32()? {
             bytes.sized()?;
         }

@@ -58,8 +58,8 @@ impl TraceDecoder {
             },
             // `pio_read at 0x608 size 4 count 1 val 0x4`
             "kvm_pio" => access(Space::Pio, text, "pio_", " at ")?,
-            // `mmio write len 4 gpa 0xfee000b0 val 0x0`; an unsatisfied read is completed by the
-            // next event.
+            // `mmio write len 4 gpa 0xfee000b0 val 0x0`; an unsatisfied read is no access yet:
+            // the next event completes it.
             "kvm_mmio" => access(Space::Mmio, text, "mmio ", "gpa ")?,
             // `msr_read 1b = 0xfee00900 (#GP)`
             "kvm_msr" => access(Space::Msr, text, "msr_", " ")?,
@@ -147,7 +147,7 @@ pub(super) fn scheduled<'a>(line: &TraceLine<'a>) -> Vec<Scheduled<'a>> {
             cpus.map(|(from, to)| EventKind::Migrated { from, to })
         }
         "sched_waking" => {
-            // An interrupt wakes on nobody's behalf, whatever task it interrupted.
+            // An interrupt wakes for no task: the one on the line was only interrupted by it.
             let tid = if line.in_interrupt { 0 } else { line.tid };
             Some(EventKind::Waking {
                 by: Task {

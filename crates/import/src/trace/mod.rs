@@ -85,7 +85,7 @@ impl TraceReader {
             .lines()
             .find_map(line::parse)
             .is_some_and(|line| line.time.is_some());
-        // Without entries or times, exits count without durations.
+        // Without entries or times the durations of exits are unknown: exits only count.
         pairing.untimed = !timed || !head.contains("kvm_entry:");
         pairing.counts_migrations = head.contains("sched_migrate_task:");
         Self {
@@ -135,7 +135,7 @@ impl TraceReader {
     fn scheduler_event(&mut self, line: &TraceLine<'_>) {
         for Scheduled { comm, event } in scheduled(line) {
             if vcpu_index(comm).is_some() {
-                // A new thread that leaves its CPU must have had it since the trace began.
+                // A new thread that leaves its CPU has run on it since the trace began.
                 let mut running_since = event.time;
                 if matches!(event.kind, EventKind::SwitchOut { .. }) {
                     running_since = self.covered.first.unwrap_or(event.time);

@@ -278,8 +278,7 @@ impl Work<'_> {
         } else {
             movers.len().max(2)
         };
-        // The best is the greatest: has room, is near the memory, keeps most CPUs, is large, is
-        // first.
+        // The greatest tuple is the best set. Its first field decides, then the second, and so on.
         let mut best = None;
         for (index, pool) in pools.iter().enumerate() {
             let nodes = map.nodes_of(pool);

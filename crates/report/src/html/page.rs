@@ -170,10 +170,10 @@ fn page_data(view: &View<'_>, timeline: &TimelineBuilder, input: &str, notes: &[
         // `(none)` is the kernel's word where no name is set (init/version.c).
         "hostname": Some(&facts.hostname).filter(|name| *name != "(none)"),
         "kernel": facts.kernel,
-        // Of the measured time, milliseconds since the epoch.
+        // Begin and end of the measured time, milliseconds since the epoch.
         "begin_ms": timeline.axis.slots.first().map(|s| s.begin_ms),
         "end_ms": end_ms,
-        // Of the zone in which times are shown.
+        // Offset and name of the time zone in which times are shown.
         "utc_offset_s": utc_offset_s,
         "zone": zone,
         "notes": notes,
@@ -269,7 +269,7 @@ fn line_json(line: &ChartLine, chart: Chart, slots: usize) -> Value {
             .map(|c| point(c.and_then(TrackCell::mean)))
             .collect()
     };
-    // Maxima of different moments do not add up.
+    // The sum of the other lines has no maximum: their maxima are of different moments.
     let max = Some(max).filter(|max| name != OTHER && *max != mean);
     json!({ "name": name, "mean": mean, "max": max })
 }

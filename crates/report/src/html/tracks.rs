@@ -36,7 +36,7 @@ impl TimeAxis {
     /// Adds an interval; returns the number of its slot.
     pub fn add(&mut self, end_ms: i64, seconds: f64) -> usize {
         let last_end = self.slots.last().map_or(0, |s| s.end_ms);
-        // A clock that was set back does not turn the axis round.
+        // Where a clock was set back, time stands still here, so that the axis stays in order.
         let end_ms = end_ms.clamp(last_end + 1, LATEST_MS.max(last_end + 1));
         let begin_ms = end_ms
             .saturating_sub((seconds * 1e3).round() as i64)

@@ -276,7 +276,7 @@ impl<'a> Cursor<'a> {
         let Some(before) = segment.checked_sub(1) else {
             return begin.begins_run || !self.continues(part);
         };
-        // Numbers between the segments are of samples that are damaged.
+        // Where numbers are missing between the segments, samples are damaged.
         let end = reader.segments[before].number as usize + reader.samples_of(before);
         begin.begins_run || end != begin.number as usize || self.broken.contains(&(part, before))
     }

@@ -174,7 +174,7 @@ pub fn part_path(path: &Path, number: u32) -> PathBuf {
 fn damaged_end(path: &Path, part: &PartReader) -> Option<String> {
     let what = match part.stop {
         End::Whole => return None,
-        // The frame that a recorder at work is about to finish.
+        // A recorder at work is about to finish this frame: that is no damage.
         End::Cut if is_being_written(&part.file) => return None,
         End::Cut => "is cut off",
         End::Unreadable => "cannot be read",
@@ -193,7 +193,7 @@ fn damaged_end(path: &Path, part: &PartReader) -> Option<String> {
 fn is_being_written(file: &File) -> bool {
     match flock(file, FlockOperation::NonBlockingLockShared) {
         Ok(()) => {
-            // Let go at once: a recorder may want it.
+            // The lock is given back at once, because a recorder may want it.
             let _ = flock(file, FlockOperation::Unlock);
             false
         }

@@ -57,7 +57,7 @@ pub fn lock(path: &Path) -> Result<LockedFile> {
     })?;
     let recording_id = part.recording_id.clone();
     if part.holes.is_empty() && matches!(part.stop, End::Whole | End::Cut) {
-        // A torn frame at the end holds no whole sample.
+        // A torn frame at the end holds no whole sample, so it is cut off.
         file.set_len(part.end)
             .with_context(|| cannot_record(path))?;
         let note = format!(

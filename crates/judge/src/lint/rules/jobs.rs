@@ -77,7 +77,8 @@ fn not_converging(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
         if converges(job, 0.0) != Some(false) {
             continue;
         }
-        // QEMU holds the vCPUs back more and more, to 99 %.
+        // QEMU holds the vCPUs back more and more, up to 99 %: until then the migration may end
+        // yet.
         let slows_down = job.auto_converge == Some(true) || job.throttle_percent > Some(0);
         let severity = if slows_down && job.throttle_percent < Some(99) {
             Severity::Info
@@ -236,8 +237,8 @@ fn is_stalled(ctx: &Context<'_>, job: &Job) -> bool {
         job.status.as_str(),
         "active" | "running" | "postcopy-active"
     ) || job.error.is_some();
-    // QEMU says nothing of the progress of other jobs, and a backup that copies only what the guest
-    // overwrites waits for that.
+    // QEMU does not report the progress of jobs of kind `Other`. A backup that copies only what the
+    // guest overwrites may stand still because the guest writes nothing.
     let shows_progress =
         job.kind != JobKind::Other && (job.kind != JobKind::Backup || job.done > Some(0));
     may_move

@@ -35,7 +35,8 @@ pub(super) fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     let Some(work) = unaccelerated_work(guest, verdicts) else {
         return;
     };
-    // Exits that exist only without an accelerated APIC, or accesses to its page.
+    // Signs of an APIC that is not accelerated: exits that exist only then, or accesses to its
+    // page.
     let page = guest.accesses(is_on_apic_page);
     let windows = guest.exits(&[ExitKind::InterruptWindow, ExitKind::TprBelowThreshold]);
     let mut signs = vec![windows, page];

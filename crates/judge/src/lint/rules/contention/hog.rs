@@ -56,7 +56,7 @@ pub(super) fn hog(ctx: &Context<'_>, verdicts: &mut Verdicts) {
                 judged.push(one);
             }
         }
-        // A guest whose other vCPUs wait for something else has another problem.
+        // A guest whose vCPUs wait mostly for something else has another problem.
         if percent * 2.0 < guest.domain.vcpus().filter_map(|vcpu| vcpu.cpu?.wait).sum() {
             continue;
         }
@@ -207,7 +207,7 @@ impl<'a> NamedTask<'a> {
                 task.pids.insert(one.pid);
             }
         }
-        // Processes that came and went are in the group alone.
+        // The use of processes that have ended counts in the group alone.
         for group in host.task_groups.iter().flatten() {
             if group.comm == name {
                 task.used = task.used.max(group.cpu_percent);

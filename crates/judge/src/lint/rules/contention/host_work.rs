@@ -313,7 +313,7 @@ pub(super) fn noise(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
 fn quieten(ctx: &Context<'_>, is_kernels: bool) -> Vec<Fix> {
     let isolated = &ctx.map().isolated;
     let rest = ctx.map().general();
-    // A host whose CPUs are all isolated counts as one without.
+    // The set is also empty where all CPUs are isolated.
     if isolated.is_empty() {
         return vec![fixes::advice(
             "Leave the host a CPU that is not isolated, for interrupts \
@@ -321,7 +321,7 @@ fn quieten(ctx: &Context<'_>, is_kernels: bool) -> Vec<Fix> {
         )];
     }
     let mut options = format!("irqaffinity={rest}");
-    // The kernel keeps the boot CPU for its own work.
+    // The kernel needs the boot CPU for its own work: these options do not apply to CPU 0.
     if is_kernels && !isolated.contains(0) {
         options += &format!(" rcu_nocbs={isolated} nohz_full={isolated}");
     }
@@ -366,7 +366,7 @@ fn partly_pinned(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ver
     let free: CpuSet = layout.partly_pinned(map).into_iter().collect();
     let single = layout.single(map);
     let pinned = layout.pins(map).count();
-    // Where no more vCPUs are plugged in than are pinned, the others are off.
+    // Where no more vCPUs are plugged in than are pinned, the others are off and disturb nobody.
     if free.is_empty()
         || !guest.running()
         || guest

@@ -90,7 +90,8 @@ pub(super) fn overcommit(ctx: &Context<'_>, verdicts: &mut Verdicts) {
             crowd.vcpus,
             cpus.len()
         ),
-        // The wait of all guests together: the cause comes before what each guest loses.
+        // This is the wait of all guests together, so the cause is listed before the findings about
+        // single guests.
         cost: Some(crowd.wait),
         also: guests_in(ctx, &online, cpus),
         marks: cpus.iter().map(Mark::Pcpu).collect(),
@@ -142,7 +143,7 @@ fn crowd<'a>(
         }
     }
     let ratio = load.vcpus as f64 / cpus.len() as f64;
-    // A wait that guests do not cause says nothing of their number.
+    // A wait that is mostly for others than guests does not show that there are too many guests.
     let all = load.cpu.wait.filter(|wait| load.for_others * 2.0 < *wait)?;
     let wait = all - load.for_others;
     let wait_percent = 100.0 * wait / load.cpu.wanted();
@@ -173,7 +174,7 @@ pub(super) fn quota(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
     let t = &ctx.thresholds().pinning;
     let mut stops = Vec::new();
     for group in guest.domain.throttling.iter().filter(|g| g.throttled > 0) {
-        // Percent of one CPU's time, and of the periods.
+        // In percent: of one CPU's time, and of the periods.
         let time = group.throttled_ns as f64 / (seconds * 1e7);
         let periods = 100.0 * group.throttled as f64 / group.periods.max(1) as f64;
         if time >= t.throttled_time {

@@ -58,7 +58,7 @@ pub(super) fn cited(guest: &GuestContext<'_>, names: &[&str]) -> Cited {
 /// The models of emulated network cards and SCSI controllers, each with its device.
 pub(super) fn emulated(guest: &GuestContext<'_>) -> Vec<DeviceProperty> {
     let mut all = costly_properties(&guest.domain.facts, |property| property.name == DRIVER);
-    // libvirt's command line repeats what its XML has under other names.
+    // libvirt's command line repeats the devices of its XML under other names: they count once.
     if all.iter().any(|property| property.place == Devices) {
         all.retain(|property| property.place == Devices);
     }

@@ -157,7 +157,7 @@ fn severity_of_moves(ctx: &Context<'_>, seconds: f64, thread: &ThreadModel) -> O
     if moves.cross_llc as f64 / seconds >= t.far_migrations {
         return severity.max(Some(Severity::Warning));
     }
-    // The scheduler spreads unpinned guests by design; without wait it hurts little.
+    // The scheduler moves unpinned vCPUs by design. Where they hardly wait, that hurts little.
     if cpu
         .wait_percent()
         .is_some_and(|wait| wait < LITTLE_WAIT_PERCENT)

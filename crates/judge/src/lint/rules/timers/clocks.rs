@@ -41,7 +41,7 @@ pub(super) fn acpi_pm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
         .per_vcpu
         .and_then(|r| t.acpi_pm_per_vcpu.severity(r))
         .map(|s| {
-            // A kernel without kvm_exit gives no share to test.
+            // A kernel without kvm_exit gives no share: then the rate alone decides.
             let share = reads.exit_share.unwrap_or(100.0);
             if s == Severity::Warning && share < t.acpi_pm_exit_share {
                 Severity::Info
@@ -79,7 +79,7 @@ pub(super) fn rtc(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
         })
         .count;
     // A guest that ticks by the RTC reads once per interrupt. One that mostly writes sets its
-    // clock.
+    // clock, which is no fault.
     if reads * 4 < accesses.count {
         return;
     }
@@ -214,7 +214,8 @@ fn unnamed_hpet(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verd
             exits.describe(guest, "EPT_MISCONFIG exits", "(emulated memory)"),
             "the guest has an HPET; the mmio table shows whether these are its accesses".into(),
         ];
-        // By default a guest has an HPET, whether it uses that or not.
+        // By default a guest has an HPET, whether it uses that or not. So only a configured one is
+        // a sign of use.
         let mut severity = Severity::Info;
         let mut confidence = Confidence::Low;
         if guest.config.timers.hpet == Some(true) {

@@ -47,7 +47,7 @@ pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
     } else {
         Severity::Info
     };
-    // Requests and packets wake a guest as well.
+    // With so many requests and packets, these wake the guest, not its timer.
     if io_rate(guest) > halts.per_vcpu / 2.0 {
         return;
     }
@@ -116,26 +116,26 @@ struct TickPattern {
 }
 
 /// The tick where each vCPU's settings are known; `None` if one of them sets its timer at another
-/// rate than `hz`. `mean` is the rate of all vCPUs.
+/// rate than `hz`. `rate` is that of all vCPUs together.
 fn tick_of_each(
     ctx: &Context<'_>,
     guest: &GuestContext<'_>,
     hz: f64,
-    mean: f64,
+    rate: f64,
 ) -> Option<TickPattern> {
     let t = &ctx.thresholds().timers;
     let vcpus = guest.vcpus()?;
-    let mut slowest = mean;
+    let mut slowest = rate / vcpus;
     for vcpu in 0..vcpus as u32 {
-        let rate = timer_settings(guest, vcpu) as f64 / guest.seconds?;
-        if (rate / hz - 1.0).abs() > VCPU_TOLERANCE {
+        let of_vcpu = timer_settings(guest, vcpu) as f64 / guest.seconds?;
+        if (of_vcpu / hz - 1.0).abs() > VCPU_TOLERANCE {
             return None;
         }
-        slowest = slowest.min(rate);
+        slowest = slowest.min(of_vcpu);
     }
-    let is_storm = slowest >= t.tick_per_vcpu.warning && mean * vcpus >= t.tick_storm;
+    let is_storm = slowest >= t.tick_per_vcpu.warning && rate >= t.tick_storm;
     Some(TickPattern {
-        scope: "each of",
+        scope: "on each of",
         rate: slowest,
         severity: if is_storm {
             Severity::Warning
@@ -164,26 +164,27 @@ pub(super) fn tick_storm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     if cpu >= t.idle_guest_cpu / 2.0 {
         return;
     }
-    let mean = settings.rate_or_zero() / vcpus;
+    let rate = settings.rate_or_zero();
+    let mean = rate / vcpus;
     let mut tick_rates = TICK_RATES_HZ.into_iter();
     let Some(hz) = tick_rates.find(|hz| (mean / hz - 1.0).abs() <= MEAN_TOLERANCE) else {
         return;
     };
     let tick = if guest.domain.vcpu_accesses.is_empty() {
         Some(TickPattern {
-            scope: "average over",
+            scope: "on average over",
             rate: mean,
             severity: Severity::Info,
             confidence: Confidence::Low,
         })
     } else {
-        tick_of_each(ctx, guest, hz, mean)
+        tick_of_each(ctx, guest, hz, rate)
     };
     let Some(tick) = tick else { return };
     let evidence = vec![
         settings.describe(guest, "timer settings", ""),
         format!(
-            "{}/s on {} {} vCPUs, while the guest runs {} % of their time",
+            "{}/s {} {} vCPUs, while the guest runs {} % of their time",
             figure(tick.rate),
             tick.scope,
             figure(vcpus),
