@@ -144,7 +144,9 @@ impl Search<'_> {
             .find_map(|cpus| self.placed_within(cpus))
     }
 
-    /// CPUs for the vCPUs that move, within a scope in which all others must be.
+    /// The vCPUs that move, each with its CPU in `scope`; `None` without room, or if a vCPU that
+    /// stays has CPUs outside of the scope. Guest cores stay together, and where they are if they
+    /// can.
     fn cpus_for_movers(&self, scope: &CpuSet) -> Option<BTreeMap<u32, u32>> {
         let Self {
             map,
@@ -153,14 +155,14 @@ impl Search<'_> {
             free,
             threads,
         } = *self;
-        let mut cores = BTreeSet::new();
+        let mut used_cores = BTreeSet::new();
         let mut pins = BTreeMap::new();
-        let mut missing: Vec<&[u32]> = Vec::new();
+        let mut unplaced: Vec<&[u32]> = Vec::new();
         let mut near = None;
         let vcpus: Vec<u32> = (0..guest.vcpus.len() as u32).collect();
         let (moving, fixed): (Vec<&[u32]>, Vec<&[u32]>) = vcpus
             .chunks(threads as usize)
-            .partition(|unit| unit.iter().any(|v| movers.contains(*v)));
+            .partition(|guest_core| guest_core.iter().any(|v| movers.contains(*v)));
         for v in fixed.into_iter().flatten() {
             let set = &guest.vcpus[*v as usize];
             if !set.is_subset(scope) && map.restricts(set) {
@@ -168,46 +170,55 @@ impl Search<'_> {
             }
             let core = map.pinned(set).and_then(|cpu| map.core_of(cpu));
             near = near.or(core);
-            cores.extend(core);
+            used_cores.extend(core);
         }
         let mut left = free.open.intersection(scope);
         let allowed = union(&free.levels);
-        for unit in moving {
+        for guest_core in moving {
             // A guest core stays where it is pinned, else where it runs.
-            let pinned: Vec<u32> = unit.iter().filter_map(|v| guest.pin(map, *v)).collect();
-            let seen: Vec<u32> = unit
+            let pinned: Vec<u32> = guest_core
+                .iter()
+                .filter_map(|v| guest.pin(map, *v))
+                .collect();
+            let seen: Vec<u32> = guest_core
                 .iter()
                 .filter_map(|v| guest.runs_on.get(v).copied())
                 .collect();
             let mut stays = None;
-            if self.may_stay(unit, &pinned, &left, &cores) {
+            if self.may_stay(guest_core, &pinned, &left, &used_cores) {
                 stays = Some(pinned);
-            } else if self.may_stay(unit, &seen, &left.intersection(&allowed), &cores) {
+            } else if self.may_stay(guest_core, &seen, &left.intersection(&allowed), &used_cores) {
                 stays = Some(seen);
             }
             if let Some(now) = stays {
                 let core = now.first().and_then(|c| map.core_of(*c));
                 near = near.or(core);
-                cores.extend(core);
+                used_cores.extend(core);
                 left = left.difference(&now.iter().copied().collect());
-                pins.extend(unit.iter().copied().zip(now));
+                pins.extend(guest_core.iter().copied().zip(now));
             } else {
-                missing.push(unit);
+                unplaced.push(guest_core);
             }
         }
         let free = free.levels.iter().map(|level| level.intersection(&left));
         let chosen = free
             .into_iter()
-            .find_map(|free| self.choose_cores(missing.len(), &free, &cores, near))?;
-        for (unit, cpus) in missing.into_iter().zip(chosen) {
-            pins.extend(unit.iter().copied().zip(cpus));
+            .find_map(|free| self.choose_cores(unplaced.len(), &free, &used_cores, near))?;
+        for (guest_core, cpus) in unplaced.into_iter().zip(chosen) {
+            pins.extend(guest_core.iter().copied().zip(cpus));
         }
         Some(pins)
     }
 
-    /// Whether the vCPUs `unit` of a guest core may stay on the CPUs `now`: these are threads of
-    /// one core and all `among` the free ones. The guest's other vCPUs have `cores`.
-    fn may_stay(&self, unit: &[u32], now: &[u32], among: &CpuSet, cores: &BTreeSet<usize>) -> bool {
+    /// Whether the vCPUs of a guest core may stay on the CPUs `now`: these are threads of one core
+    /// and all `among` the free ones. The guest's other vCPUs are on `used_cores`.
+    fn may_stay(
+        &self,
+        guest_core: &[u32],
+        now: &[u32],
+        among: &CpuSet,
+        used_cores: &BTreeSet<usize>,
+    ) -> bool {
         let map = self.map;
         let is_together = now
             .windows(2)
@@ -216,18 +227,21 @@ impl Search<'_> {
         let is_alone = self.threads > 1
             || map.threads() == 1
             || self.guest.shape == Shape::Unknown
-            || core.is_some_and(|c| !cores.contains(&c));
-        now.len() == unit.len() && now.iter().all(|c| among.contains(*c)) && is_together && is_alone
+            || core.is_some_and(|c| !used_cores.contains(&c));
+        now.len() == guest_core.len()
+            && now.iter().all(|c| among.contains(*c))
+            && is_together
+            && is_alone
     }
 
-    /// The cores that have enough free CPUs; the guest has `cores` already.
-    fn free_cores(&self, free: &CpuSet, cores: &BTreeSet<usize>) -> Vec<FreeCore<'_>> {
+    /// The cores that have enough free CPUs. The guest's other vCPUs are on `used_cores`.
+    fn free_cores(&self, free: &CpuSet, used_cores: &BTreeSet<usize>) -> Vec<FreeCore<'_>> {
         let threads = self.threads as usize;
         let own = self.guest.single(self.map);
         let mut found = Vec::new();
         for (index, core) in self.map.cores.iter().enumerate() {
             // A guest that sees one thread per core gets no second thread of a core.
-            if threads == 1 && cores.contains(&index) {
+            if threads == 1 && used_cores.contains(&index) {
                 continue;
             }
             let mut left: Vec<u32> = core
@@ -254,18 +268,18 @@ impl Search<'_> {
         found
     }
 
-    /// Free CPUs for a number of guest cores, those of each in numerical order; `None` if there are
-    /// too few. The guest has `cores` already; the kind and the cache of the core `near` are
-    /// preferred.
+    /// Free CPUs for `count` guest cores, those of each in numerical order; `None` if there are too
+    /// few. The guest's other vCPUs are on `used_cores`. The kind and the cache of the core `near`
+    /// are preferred.
     fn choose_cores(
         &self,
         count: usize,
         free: &CpuSet,
-        cores: &BTreeSet<usize>,
+        used_cores: &BTreeSet<usize>,
         near: Option<usize>,
     ) -> Option<Vec<Vec<u32>>> {
         let near = near.and_then(|core| self.map.cores.get(core));
-        let mut found = self.free_cores(free, cores);
+        let mut found = self.free_cores(free, used_cores);
         let mut of_kind: BTreeMap<u32, usize> = BTreeMap::new();
         let mut of_cache: BTreeMap<(u32, Option<u32>), CacheRoom> = BTreeMap::new();
         for FreeCore { core, kept, .. } in &found {
