@@ -107,7 +107,7 @@ fn differing_conditions(views: [&View<'_>; 2]) -> Vec<Condition> {
         ("engine", kinds.map(|kind| Some(kind.as_str().to_owned())))
     };
     let hosts = views.map(|v| &v.model.host.facts);
-    let all = [
+    let compared = [
         differing,
         ("lost-events", views.map(|v| Some(v.model.lost.to_string()))),
         ("kernel", hosts.map(|h| not_empty(&h.kernel))),
@@ -115,7 +115,7 @@ fn differing_conditions(views: [&View<'_>; 2]) -> Vec<Condition> {
         ("cpu", hosts.map(|h| h.params.get(CPU_MODEL).cloned())),
     ];
     let mut conditions = Vec::new();
-    for (what, [before, after]) in all {
+    for (what, [before, after]) in compared {
         if let (Some(before), Some(after)) = (before, after)
             && before != after
         {

@@ -12,14 +12,14 @@ const MAX_NAMES: usize = 64;
 
 /// The findings in full, or `no findings`; then the rules that could not be judged, and why.
 pub fn all_findings(view: &View<'_>, columns: usize) -> String {
-    let all: Vec<String> = grouped(view.selected_findings())
+    let findings: Vec<String> = grouped(view.selected_findings())
         .iter()
         .map(|equal| in_full(equal, columns))
         .collect();
     let cannot_tell: Vec<_> = view.selected_cannot_tell().collect();
     let watching: Vec<_> = view.selected_watching().collect();
-    let mut out = if !all.is_empty() {
-        all.join("\n")
+    let mut out = if !findings.is_empty() {
+        findings.join("\n")
     } else if !watching.is_empty() {
         "no findings yet: not enough has been seen\n".to_string()
     } else {
@@ -74,21 +74,25 @@ pub fn unjudged(
         });
         guests.extend(c.domain.as_deref());
     }
-    let mut all = Vec::new();
+    let mut entries = Vec::new();
     for (because, (rules, guests)) in by_reason {
-        let of = if guests.is_empty() {
+        let of_guests = if guests.is_empty() {
             String::new()
         } else {
             format!(" of {}", joined(&guests, max_names))
         };
-        let text = format!("{}{of}: {}", joined(&rules, max_names), cut(because, 300));
-        all.push(Unjudged {
+        let text = format!(
+            "{}{of_guests}: {}",
+            joined(&rules, max_names),
+            cut(because, 300)
+        );
+        entries.push(Unjudged {
             label: "not judged",
             text,
         });
     }
-    all.extend(still_watched(watching, max_names));
-    all
+    entries.extend(still_watched(watching, max_names));
+    entries
 }
 
 /// Where not enough has been seen yet, one for each reason.
@@ -100,20 +104,21 @@ fn still_watched(watching: &[&StillWatched], max_names: usize) -> Vec<Unjudged> 
             .or_default()
             .insert(w.domain.as_deref().unwrap_or("host"));
     }
-    let mut all = Vec::new();
+    let mut entries = Vec::new();
     for (because, who) in by_reason.into_iter().take(MAX_NAMES) {
-        all.push(Unjudged {
+        entries.push(Unjudged {
             label: "still watched",
             text: format!("{}: {}", joined(&who, max_names), cut(because, 300)),
         });
     }
-    all
+    entries
 }
 
 /// Where not enough has been seen yet, a line each reason.
 pub(super) fn watching_lines(view: &View<'_>, columns: usize) -> String {
-    let all = still_watched(&view.selected_watching().collect::<Vec<_>>(), MAX_NAMES);
-    all.iter()
+    let entries = still_watched(&view.selected_watching().collect::<Vec<_>>(), MAX_NAMES);
+    entries
+        .iter()
         .map(|unjudged| wrapped(&unjudged.sentence(), 12, columns))
         .collect()
 }

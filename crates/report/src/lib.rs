@@ -48,14 +48,14 @@ impl<'a> View<'a> {
 
     /// What could not be judged, of the host and the selected guests.
     pub fn selected_cannot_tell(&self) -> impl Iterator<Item = &'a lint::CannotTell> + use<'a> {
-        let all = self.findings.cannot_tell.iter();
-        all.filter(|about| self.filter.is_about(self.model, about.domain.as_ref()))
+        let unjudged = self.findings.cannot_tell.iter();
+        unjudged.filter(|about| self.filter.is_about(self.model, about.domain.as_ref()))
     }
 
     /// What has not been watched for long enough to be judged, of the host and the selected guests.
     pub fn selected_watching(&self) -> impl Iterator<Item = &'a lint::StillWatched> + use<'a> {
-        let all = self.findings.watching.iter();
-        all.filter(|about| self.filter.is_about(self.model, about.domain.as_ref()))
+        let watching = self.findings.watching.iter();
+        watching.filter(|about| self.filter.is_about(self.model, about.domain.as_ref()))
     }
 
     /// The sources, and an entry for each pattern that matches no guest.

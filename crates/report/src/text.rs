@@ -286,8 +286,8 @@ fn guest_details(d: &DomainModel, rows: usize) -> String {
         (Space::Mmio, "<MMIO"),
         (Space::Msr, "<MSR"),
     ] {
-        let all: Vec<_> = d.accesses.iter().filter(|a| a.space == space).collect();
-        out.push_str(&access_table(head, &all, rows));
+        let in_space: Vec<_> = d.accesses.iter().filter(|a| a.space == space).collect();
+        out.push_str(&access_table(head, &in_space, rows));
     }
     let userspace: Vec<_> = d.userspace.iter().filter(|u| u.vcpu.is_none()).collect();
     let columns: &[Column<&UserspaceExits>] = &[
@@ -330,7 +330,7 @@ fn exit_table(exits: &ExitTable, rows: usize) -> String {
     out
 }
 
-fn access_table(head: &'static str, all: &[&AccessRow], rows: usize) -> String {
+fn access_table(head: &'static str, accesses: &[&AccessRow], rows: usize) -> String {
     let columns: &[Column<&AccessRow>] = &[
         (head, |a| a.address_text()),
         ("<", |a| a.direction.as_str().into()),
@@ -343,5 +343,5 @@ fn access_table(head: &'static str, all: &[&AccessRow], rows: usize) -> String {
         ("time%", |a| or_unknown(a.time_percent, percent)),
         ("mean us", |a| or_unknown(a.span.mean_us(), micros)),
     ];
-    table(2, all, rows, columns)
+    table(2, accesses, rows, columns)
 }

@@ -23,8 +23,8 @@ impl FreeCpus {
     /// CPUs for this guest: isolated ones only if it has some already, because others may be meant
     /// for something else.
     fn for_guest(&self, map: &CpuMap, guest: &GuestLayout) -> Self {
-        let own = guest.single(map).union(&guest.reach(map));
-        if own.intersects(&map.isolated) {
+        let of_guest = guest.single(map).union(&guest.reach(map));
+        if of_guest.intersects(&map.isolated) {
             self.without(&CpuSet::new())
         } else {
             self.without(&map.isolated)
@@ -67,7 +67,7 @@ pub(super) fn assign(
     }
     let free = &free.for_guest(map, guest);
     let movers: CpuSet = faults.movers.keys().copied().collect();
-    let all: CpuSet = (0..guest.vcpus.len() as u32).collect();
+    let all_vcpus: CpuSet = (0..guest.vcpus.len() as u32).collect();
     // If all vCPUs move, the CPUs of those that could stay are free as well.
     let of_staying: CpuSet = guest
         .pins(map)
@@ -83,7 +83,7 @@ pub(super) fn assign(
         threads: faults::vcpus_per_core(map, guest),
     };
     let whole = Search {
-        movers: &all,
+        movers: &all_vcpus,
         free: &wider,
         ..near
     };
@@ -110,14 +110,14 @@ impl Search<'_> {
             .filter(|(v, _)| !movers.contains(*v))
             .map(|(_, cpu)| cpu)
             .collect();
-        let own = guest.single(map);
+        let pinned = guest.single(map);
         let mut nodes: Vec<(&u32, &CpuSet)> = map.nodes.iter().collect();
         nodes.sort_by_key(|(node, cpus)| {
             Reverse((
                 guest.bound.as_ref().is_some_and(|b| b.contains(**node)),
                 cpus.intersection(&fixed).len(),
                 guest.memory.contains(**node),
-                cpus.intersection(&own).len(),
+                cpus.intersection(&pinned).len(),
                 cpus.intersection(&free.open).len(),
             ))
         });
@@ -237,7 +237,7 @@ impl Search<'_> {
     /// The cores that have enough free CPUs. The guest's other vCPUs are on `used_cores`.
     fn free_cores(&self, free: &CpuSet, used_cores: &BTreeSet<usize>) -> Vec<FreeCore<'_>> {
         let threads = self.threads as usize;
-        let own = self.guest.single(self.map);
+        let pinned = self.guest.single(self.map);
         let mut found = Vec::new();
         for (index, core) in self.map.cores.iter().enumerate() {
             // A guest that sees one thread per core gets no second thread of a core.
@@ -251,12 +251,12 @@ impl Search<'_> {
                 .filter(|c| free.contains(*c))
                 .collect();
             let is_whole = left.len() == core.cpus.len();
-            left.sort_by_key(|c| (!own.contains(*c), *c));
+            left.sort_by_key(|c| (!pinned.contains(*c), *c));
             let parts = if threads == 1 { 1 } else { left.len() };
             for part in left.chunks_exact(threads).take(parts) {
                 let mut cpus = part.to_vec();
                 cpus.sort_unstable();
-                let kept = cpus.iter().filter(|c| own.contains(**c)).count();
+                let kept = cpus.iter().filter(|c| pinned.contains(**c)).count();
                 found.push(FreeCore {
                     core,
                     cpus,

@@ -350,8 +350,8 @@ pub(super) fn find(map: &CpuMap, guests: &[GuestLayout]) -> Vec<GuestFaults> {
 /// The faults of a guest that do not depend on other guests.
 pub(super) fn faults_of_one(map: &CpuMap, guest: &GuestLayout) -> GuestFaults {
     let mut faults = GuestFaults::default();
-    let all: Vec<(u32, &CpuSet)> = (0..).zip(&guest.vcpus).collect();
-    let unable = all.iter().filter(|(_, set)| set.is_empty());
+    let vcpus: Vec<(u32, &CpuSet)> = (0..).zip(&guest.vcpus).collect();
+    let unable = vcpus.iter().filter(|(_, set)| set.is_empty());
     faults.mark(unable.map(|(v, _)| *v), MoveReason::Absent);
     faults.mark(guest.partly_pinned(map), MoveReason::Partly);
     let on_isolated = guest
@@ -362,7 +362,7 @@ pub(super) fn faults_of_one(map: &CpuMap, guest: &GuestLayout) -> GuestFaults {
         faults.mark(on_isolated, MoveReason::Isolated);
     }
     if guest.is_split(map) && !guest.may_span(map) {
-        faults.mark(all.iter().map(|(v, _)| *v), MoveReason::NodeSplit);
+        faults.mark(vcpus.iter().map(|(v, _)| *v), MoveReason::NodeSplit);
     }
     let apart = guest.threads_apart(map);
     faults.mark(

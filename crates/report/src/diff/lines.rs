@@ -248,14 +248,14 @@ fn pair_rows<'a, R, K: Ord>(
 }
 
 fn exit_lines(pair: Pair<'_>, seconds: [Option<f64>; 2]) -> Vec<ExitLine> {
-    let all = pair.map(|d| d.map_or(0, |d| d.exits.count));
+    let totals = pair.map(|d| d.map_or(0, |d| d.exits.count));
     let rows = pair.map(|d| d.into_iter().flat_map(|d| &d.exits.rows).collect());
-    let watched = all.map(|count| count > 0);
+    let watched = totals.map(|count| count > 0);
     let mut lines = Vec::new();
     for (reason, rows) in pair_rows(rows, |r| &r.reason) {
         let spans = rows.map(|r: Option<&ExitRow>| r.map(|r| &r.span));
         let is_idle = rows.iter().flatten().any(|r| r.idle);
-        let change = compare_rows(spans, all, watched, seconds);
+        let change = compare_rows(spans, totals, watched, seconds);
         lines.push(ExitLine::new(reason, is_idle, change));
     }
     lines.sort_by_key(|line| (line.idle, std::cmp::Reverse(line.change.most())));
@@ -271,7 +271,7 @@ fn access_lines(pair: Pair<'_>, seconds: [Option<f64>; 2], traced: [bool; 2]) ->
                 .filter(|r| r.space == space)
                 .collect::<Vec<&AccessRow>>()
         });
-        let all = [0, 1].map(|side| total(rows[side].iter().map(|r| r.span.count)));
+        let totals = [0, 1].map(|side| total(rows[side].iter().map(|r| r.span.count)));
         // A file without any access of this space did not measure them, which is not the same as
         // zero accesses. An engine counts all of them.
         let watched = [0, 1].map(|side| traced[side] || !rows[side].is_empty());
@@ -281,7 +281,7 @@ fn access_lines(pair: Pair<'_>, seconds: [Option<f64>; 2], traced: [bool; 2]) ->
             };
             lines.push(AccessLine::new(
                 any,
-                compare_rows(rows.map(|r| r.map(|r| &r.span)), all, watched, seconds),
+                compare_rows(rows.map(|r| r.map(|r| &r.span)), totals, watched, seconds),
             ));
         }
     }
@@ -291,7 +291,7 @@ fn access_lines(pair: Pair<'_>, seconds: [Option<f64>; 2], traced: [bool; 2]) ->
 
 fn compare_rows(
     spans: [Option<&Timing>; 2],
-    all: [u64; 2],
+    totals: [u64; 2],
     watched: [bool; 2],
     seconds: [Option<f64>; 2],
 ) -> Change {
@@ -303,7 +303,7 @@ fn compare_rows(
         }
     });
     let (rate, share) = match count {
-        [Some(b), Some(a)] => (stats::rates([b, a], seconds), stats::shares([b, a], all)),
+        [Some(b), Some(a)] => (stats::rates([b, a], seconds), stats::shares([b, a], totals)),
         _ => Default::default(),
     };
     Change::new(count, rate, share, spans)

@@ -202,8 +202,8 @@ impl Track {
     /// `measured`.
     pub fn fill(&mut self, measured: &Self) {
         self.grow(measured.cells.len());
-        for (cell, all) in self.cells.iter_mut().zip(&measured.cells) {
-            cell.seconds = cell.seconds.max(all.seconds);
+        for (cell, of_chart) in self.cells.iter_mut().zip(&measured.cells) {
+            cell.seconds = cell.seconds.max(of_chart.seconds);
         }
     }
 

@@ -147,7 +147,10 @@ fn unaccelerated_work(guest: &GuestContext<'_>, verdicts: &mut Verdicts) -> Opti
 }
 
 fn is_on_apic_page(row: &AccessRow) -> bool {
-    row.space == Space::Mmio && row.address.is_some_and(|at| at & !0xfff == 0xfee0_0000)
+    row.space == Space::Mmio
+        && row
+            .address
+            .is_some_and(|address| address & !0xfff == 0xfee0_0000)
 }
 
 /// PIT reinjection inhibits AVIC (`arch/x86/kvm/i8254.c`, `kvm_pit_set_reinject`).

@@ -68,7 +68,7 @@ fn is_on_apic_page(row: &AccessRow) -> bool {
     row.space == Space::Mmio
         && row
             .address
-            .is_some_and(|at| (0xfee0_0000..0xfef0_0000).contains(&at))
+            .is_some_and(|address| (0xfee0_0000..0xfef0_0000).contains(&address))
 }
 
 /// Interrupt command registers: the MSRs of x2APIC and of Hyper-V, and that of xAPIC in memory.

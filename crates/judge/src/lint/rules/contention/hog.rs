@@ -95,7 +95,7 @@ fn hog_finding(
     delayed: &[DelayedGuest<'_>],
 ) -> Option<Finding> {
     let severity = delayed.iter().map(|d| d.severity).max()?;
-    let all: f64 = lost.values().sum();
+    let total: f64 = lost.values().sum();
     let mut tasks: Vec<(&str, f64)> = lost.iter().map(|(name, size)| (*name, *size)).collect();
     tasks.sort_by(|(_, a), (_, b)| b.total_cmp(a));
     let (name, most) = *tasks.first()?;
@@ -107,7 +107,7 @@ fn hog_finding(
     let mut evidence = vec![
         format!(
             "guests wait {} % of a CPU for tasks of the host: {}",
-            figure(all),
+            figure(total),
             names_with_sizes(&tasks)
         ),
         format!(
@@ -118,7 +118,7 @@ fn hog_finding(
     if !ctx.is_file() || !task.pids.is_empty() {
         evidence.push(task.describe());
     }
-    let is_one = most * 2.0 >= all;
+    let is_one = most * 2.0 >= total;
     let takes = if is_one {
         format!("{name} takes")
     } else {
@@ -133,7 +133,7 @@ fn hog_finding(
     Some(Finding {
         title: format!("{takes} the CPUs that guests want"),
         problem,
-        cost: Some(all),
+        cost: Some(total),
         also: guests.iter().map(|(name, _)| (*name).to_owned()).collect(),
         ..Finding::new(severity, Confidence::High, evidence, fix)
     })

@@ -312,7 +312,7 @@ pub(super) fn noise(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
 /// them away for good, then what can be moved at once.
 fn quieten(ctx: &Context<'_>, is_kernels: bool) -> Vec<Fix> {
     let isolated = &ctx.map().isolated;
-    let rest = ctx.map().general();
+    let general = ctx.map().general();
     // The set is also empty where all CPUs are isolated.
     if isolated.is_empty() {
         return vec![fixes::advice(
@@ -320,13 +320,13 @@ fn quieten(ctx: &Context<'_>, is_kernels: bool) -> Vec<Fix> {
             and kernel threads",
         )];
     }
-    let mut options = format!("irqaffinity={rest}");
+    let mut options = format!("irqaffinity={general}");
     // The kernel needs the boot CPU for its own work: these options do not apply to CPU 0.
     if is_kernels && !isolated.contains(0) {
         options += &format!(" rcu_nocbs={isolated} nohz_full={isolated}");
     }
     let move_irqs = format!(
-        "for i in /proc/irq/[0-9]*/smp_affinity_list; do echo {rest} > $i 2>/dev/null; done"
+        "for i in /proc/irq/[0-9]*/smp_affinity_list; do echo {general} > $i 2>/dev/null; done"
     );
     let mut fix = vec![
         fixes::kernel(options).needing(NOISE_OPTIONS_NEED),
@@ -340,7 +340,7 @@ fn quieten(ctx: &Context<'_>, is_kernels: bool) -> Vec<Fix> {
         // The mask is hexadecimal, in groups of 32 CPUs.
         let move_work = format!(
             "echo {} > /sys/devices/virtual/workqueue/cpumask",
-            rest.mask()
+            general.mask()
         );
         fix.push(fixes::command(move_work).needing(
             "takes effect at once, until the next \

@@ -144,8 +144,8 @@ fn crowd<'a>(
     }
     let ratio = load.vcpus as f64 / cpus.len() as f64;
     // A wait that is mostly for others than guests does not show that there are too many guests.
-    let all = load.cpu.wait.filter(|wait| load.for_others * 2.0 < *wait)?;
-    let wait = all - load.for_others;
+    let whole_wait = load.cpu.wait.filter(|wait| load.for_others * 2.0 < *wait)?;
+    let wait = whole_wait - load.for_others;
     let wait_percent = 100.0 * wait / load.cpu.wanted();
     // Idle guests want little and wait for much of that. So the wait has to be a share of the CPUs'
     // time as well.
@@ -256,10 +256,10 @@ struct RealtimeVcpu {
 
 /// The real-time vCPUs of a guest; without threads as they are configured.
 fn realtime_vcpus(guest: &GuestContext<'_>) -> Vec<RealtimeVcpu> {
-    let mut all = Vec::new();
+    let mut vcpus = Vec::new();
     for thread in guest.domain.vcpus().filter(|t| t.is_realtime()) {
         if let Some(vcpu) = thread.index {
-            all.push(RealtimeVcpu {
+            vcpus.push(RealtimeVcpu {
                 vcpu,
                 cpu: thread.pinned_cpu(),
                 busy: thread.cpu.map_or(0.0, |cpu| cpu.busy()),
@@ -270,14 +270,14 @@ fn realtime_vcpus(guest: &GuestContext<'_>) -> Vec<RealtimeVcpu> {
     if guest.domain.vcpus().next().is_none() && guest.config.shown.pins {
         for vcpu in pins.realtime.iter().copied() {
             let cpu = pins.vcpu(vcpu).and_then(CpuSet::single);
-            all.push(RealtimeVcpu {
+            vcpus.push(RealtimeVcpu {
                 vcpu,
                 cpu,
                 busy: 0.0,
             });
         }
     }
-    all
+    vcpus
 }
 
 pub(super) fn realtime(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {

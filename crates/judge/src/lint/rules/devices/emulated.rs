@@ -162,8 +162,8 @@ fn configured(guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     if !guest.config.is_x86() || guest.kind.kind == GuestKind::Other || hyperv::too_old(guest) {
         return;
     }
-    let all = properties::emulated(guest);
-    let Some(first) = all.first() else {
+    let devices = properties::emulated(guest);
+    let Some(first) = devices.first() else {
         return;
     };
     let what = if is_scsi(first) {
@@ -171,8 +171,8 @@ fn configured(guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     } else {
         "network card"
     };
-    let fix = all.iter().map(|device| made_virtio(guest, device));
-    let evidence = all
+    let fix = devices.iter().map(|device| made_virtio(guest, device));
+    let evidence = devices
         .iter()
         .filter_map(|one| {
             let default = guest.said_if_default(&one.device);

@@ -11,16 +11,16 @@ const MAX_FIXES: usize = 8;
 
 /// Properties that cost performance.
 pub(super) fn costly(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let all = costly_properties(&guest.domain.facts, |property| property.name != DRIVER);
-    if all.is_empty() {
+    let properties = costly_properties(&guest.domain.facts, |property| property.name != DRIVER);
+    if properties.is_empty() {
         return;
     }
-    let evidence = all.iter().filter_map(cost_line).collect();
+    let evidence = properties.iter().filter_map(cost_line).collect();
     verdicts.find(Finding::new(
         Severity::Info,
         Confidence::High,
         evidence,
-        fixes_of(&all),
+        fixes_of(&properties),
     ));
 }
 
@@ -46,23 +46,23 @@ pub(super) struct Cited {
 
 /// What the properties of these names say.
 pub(super) fn cited(guest: &GuestContext<'_>, names: &[&str]) -> Cited {
-    let all = costly_properties(&guest.domain.facts, |property| {
+    let properties = costly_properties(&guest.domain.facts, |property| {
         names.contains(&property.name.as_str())
     });
     Cited {
-        evidence: all.iter().filter_map(cost_line).collect(),
-        fixes: fixes_of(&all),
+        evidence: properties.iter().filter_map(cost_line).collect(),
+        fixes: fixes_of(&properties),
     }
 }
 
 /// The models of emulated network cards and SCSI controllers, each with its device.
 pub(super) fn emulated(guest: &GuestContext<'_>) -> Vec<DeviceProperty> {
-    let mut all = costly_properties(&guest.domain.facts, |property| property.name == DRIVER);
+    let mut models = costly_properties(&guest.domain.facts, |property| property.name == DRIVER);
     // libvirt's command line repeats the devices of its XML under other names: they count once.
-    if all.iter().any(|property| property.place == Devices) {
-        all.retain(|property| property.place == Devices);
+    if models.iter().any(|property| property.place == Devices) {
+        models.retain(|property| property.place == Devices);
     }
-    all
+    models
 }
 
 /// The effective properties that cost something. A property that XML and command line both have
@@ -71,14 +71,14 @@ fn costly_properties(
     facts: &DomainFacts,
     is_wanted: impl Fn(&DeviceProperty) -> bool,
 ) -> Vec<DeviceProperty> {
-    let mut all: Vec<&DeviceProperty> = Vec::new();
+    let mut properties: Vec<&DeviceProperty> = Vec::new();
     if let Some(xml) = &facts.xml {
-        all.extend(&xml.value.device_properties);
+        properties.extend(&xml.value.device_properties);
         if let Some(added) = &xml.value.qemu_command {
-            all.extend(&added.device_properties);
+            properties.extend(&added.device_properties);
         }
     }
-    let of_xml = device_property::in_force(all.iter().copied());
+    let of_xml = device_property::in_force(properties.iter().copied());
     for property in facts.command.iter().flat_map(|c| &c.device_properties) {
         let is_repeated = of_xml.iter().any(|known| {
             known.device == property.device
@@ -86,19 +86,19 @@ fn costly_properties(
                 && known.value == property.value
         });
         if !is_repeated {
-            all.push(property);
+            properties.push(property);
         }
     }
-    device_property::in_force(all)
+    device_property::in_force(properties)
         .into_iter()
         .filter(|property| property.cost().is_some() && is_wanted(property))
         .cloned()
         .collect()
 }
 
-fn fixes_of(all: &[DeviceProperty]) -> Vec<Fix> {
+fn fixes_of(properties: &[DeviceProperty]) -> Vec<Fix> {
     let mut fix = Vec::new();
-    for property in all.iter().take(MAX_FIXES) {
+    for property in properties.iter().take(MAX_FIXES) {
         let DeviceProperty {
             device,
             name,

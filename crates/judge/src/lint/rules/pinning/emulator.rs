@@ -18,12 +18,12 @@ pub(super) fn emulator(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     for guest in ctx.running() {
         let single = ctx.layout(guest).single(ctx.map());
         let measured = helper_threads(guest).any(ThreadModel::was_seen);
-        let own = if measured {
+        let found = if measured {
             running_helpers(ctx, guest, &single)
         } else {
             configured_helpers(ctx, guest, &single)
         };
-        if let Some(finding) = own {
+        if let Some(finding) = found {
             verdicts.find_for(guest, finding);
         }
     }

@@ -200,11 +200,11 @@ fn largest_pile(
     by_cpu: &BTreeMap<u32, Vec<GuestVcpu>>,
 ) -> Option<Finding> {
     let vcpus: Vec<(u32, &CpuSet)> = on_isolated_sets(ctx, guest).collect();
-    let all = vcpus
+    let cpus = vcpus
         .iter()
-        .fold(CpuSet::new(), |all, (_, set)| all.union(set));
+        .fold(CpuSet::new(), |cpus, (_, set)| cpus.union(set));
     let mut piles = Vec::new();
-    for cpu in all.iter() {
+    for cpu in cpus.iter() {
         if let Some(on) = by_cpu.get(&cpu)
             && on.len() > 1
             && on.iter().any(|one| one.guest == guest.index)
@@ -225,7 +225,7 @@ fn largest_pile(
             guest.window()
         ),
         format!(
-            "{} vCPUs may each use several of the isolated CPUs {all}",
+            "{} vCPUs may each use several of the isolated CPUs {cpus}",
             vcpus.len()
         ),
     ];
@@ -278,37 +278,37 @@ impl Unfollowed {
         let pins = &guest.config.pins;
         let layout = ctx.layout(guest);
         let online = &ctx.map().all;
-        let mut all = Self {
+        let mut unfollowed = Self {
             is_offline: true,
             is_mild: true,
             ..Self::default()
         };
         for v in layout.absent.iter() {
             if let Some(want) = pins.vcpu(v) {
-                all.add(&format!("vCPU {v}"), want, None, online);
-                all.marks.push(Mark::Vcpu(v));
+                unfollowed.add(&format!("vCPU {v}"), want, None, online);
+                unfollowed.marks.push(Mark::Vcpu(v));
             }
         }
         for (v, want) in &layout.drifted {
-            all.add(
+            unfollowed.add(
                 &format!("vCPU {v}"),
                 want,
                 layout.vcpus.get(*v as usize),
                 online,
             );
-            all.marks.push(Mark::Vcpu(*v));
+            unfollowed.marks.push(Mark::Vcpu(*v));
         }
         for (id, helper) in &layout.helpers {
             let name = helper_name(*id);
             match (&helper.drifted, pins.helper(*id)) {
-                (_, Some(want)) if helper.absent => all.add(&name, want, None, online),
-                (Some(want), _) => all.add(&name, want, helper.cpus.as_ref(), online),
+                (_, Some(want)) if helper.absent => unfollowed.add(&name, want, None, online),
+                (Some(want), _) => unfollowed.add(&name, want, helper.cpus.as_ref(), online),
                 _ => continue,
             }
             let thread = guest.domain.helper(*id);
-            all.marks.extend(thread.map(|t| Mark::Thread(t.tid)));
+            unfollowed.marks.extend(thread.map(|t| Mark::Thread(t.tid)));
         }
-        all
+        unfollowed
     }
 }
 
@@ -324,11 +324,11 @@ pub(super) fn affinity(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
             "where the guest's threads may run is unknown, so pinning cannot be verified",
         );
     }
-    let all = Unfollowed::of_guest(ctx, guest);
-    if all.evidence.is_empty() {
+    let unfollowed = Unfollowed::of_guest(ctx, guest);
+    if unfollowed.evidence.is_empty() {
         return;
     }
-    let severity = if all.is_mild {
+    let severity = if unfollowed.is_mild {
         Severity::Info
     } else {
         Severity::Warning
@@ -341,10 +341,10 @@ pub(super) fn affinity(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     );
     let found = Finding {
         title: "A thread's CPU affinity is not the one in the configuration".into(),
-        marks: all.marks,
-        ..Finding::new(severity, Confidence::High, all.evidence, fix)
+        marks: unfollowed.marks,
+        ..Finding::new(severity, Confidence::High, unfollowed.evidence, fix)
     };
-    verdicts.find(if all.is_offline {
+    verdicts.find(if unfollowed.is_offline {
         found.saying(OFFLINE)
     } else {
         found

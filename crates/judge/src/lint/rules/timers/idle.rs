@@ -101,8 +101,8 @@ fn programs_timer(r: &AccessRow) -> bool {
 /// How often a vCPU programmed its timer.
 fn timer_settings(guest: &GuestContext<'_>, vcpu: u32) -> u64 {
     let rows = guest.domain.vcpu_accesses.iter();
-    let own = rows.filter(|r| r.vcpu == Some(vcpu) && programs_timer(r));
-    total(own.map(|r| r.span.count))
+    let settings = rows.filter(|r| r.vcpu == Some(vcpu) && programs_timer(r));
+    total(settings.map(|r| r.span.count))
 }
 
 /// Timer settings at a tick rate.
