@@ -218,8 +218,9 @@ impl PrintedTables {
                 });
             }
             LineKind::Lost => {
-                let lost = number(&groups, "lost").unwrap_or(0);
-                self.lost = self.lost.saturating_add(lost);
+                self.lost = self
+                    .lost
+                    .saturating_add(number(&groups, "lost").unwrap_or(0));
             }
             LineKind::ExitCode => self.next_code = number(&groups, "code"),
             LineKind::Total | LineKind::Row => {
