@@ -34,6 +34,7 @@ pub fn paint(buf: &mut Buffer, state: &AppState, theme: &Theme) -> Option<Positi
         minute::paint(buf, plan.minute, state, theme);
     }
     if !plan.page.is_empty() {
+        // Beside the list the page is only looked at: it is not scrolled or folded there.
         let shown = if state.view == ScreenView::Guests {
             PageState::default()
         } else {

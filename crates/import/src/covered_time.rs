@@ -12,7 +12,7 @@ pub(super) struct CoveredTime {
     /// The largest time of all, even a damaged one.
     pub last: u64,
     /// The largest time since the last jump.
-    since_jump: Option<u64>,
+    latest_since_jump: Option<u64>,
     covered_ns: u64,
     /// Number of jumps.
     pub jumps: u64,
@@ -23,14 +23,14 @@ impl CoveredTime {
     pub fn add_event(&mut self, time: u64) -> bool {
         self.first = Some(self.first.map_or(time, |first| first.min(time)));
         self.last = self.last.max(time);
-        let latest = self.since_jump.unwrap_or(time);
+        let latest = self.latest_since_jump.unwrap_or(time);
         let is_jump = time.abs_diff(latest) > MAX_PAUSE;
         if is_jump {
             self.jumps += 1;
-            self.since_jump = Some(time);
+            self.latest_since_jump = Some(time);
         } else {
             // Events may come slightly out of order: an earlier time adds nothing.
-            self.since_jump = Some(latest.max(time));
+            self.latest_since_jump = Some(latest.max(time));
             self.covered_ns = self.covered_ns.saturating_add(time.saturating_sub(latest));
         }
         is_jump

@@ -39,7 +39,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     ])
     .areas(area);
     paint_heading(buf, head, state, theme);
-    let seen = seen((columns, seen_area.height.into()), state, problem, cut);
+    let seen = seen_lines((columns, seen_area.height.into()), state, problem, cut);
     let label = if problem.is_some() { "SEEN" } else { "COSTS" };
     paint_slot(buf, seen_area, label, &seen, theme);
 
@@ -53,7 +53,7 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         let style = theme.style(StyleId::Dim);
         put(buf, x, area.y, &keys, columns - keys_at, style);
     }
-    let fix = fix((fix_columns, area.height.into()), problem, cut);
+    let fix = fix_lines((fix_columns, area.height.into()), problem, cut);
     paint_slot(buf, area, "FIX", &fix, theme);
 }
 
@@ -122,7 +122,12 @@ fn number_cost_and_age(state: &AppState, open: &Finding) -> String {
 }
 
 /// The figures of a problem; without a problem the largest costs of the guest.
-fn seen(room: Room, state: &AppState, problem: Option<&Finding>, cut: char) -> Vec<StyledLine> {
+fn seen_lines(
+    room: Room,
+    state: &AppState,
+    problem: Option<&Finding>,
+    cut: char,
+) -> Vec<StyledLine> {
     let Some(f) = problem else {
         let costs = GuestRow::new(state, state.list.selected()).costs();
         return costs
@@ -140,24 +145,18 @@ fn seen(room: Room, state: &AppState, problem: Option<&Finding>, cut: char) -> V
     text_lines(&seen.join("; "), room, cut)
 }
 
-/// The fix that `y` copies, after the place where it goes, and before it the advice that comes
-/// first.
-fn fix(room: Room, f: &Finding, cut: char) -> Vec<StyledLine> {
-    let Some(first) = f.first_fix() else {
-        return Vec::new();
-    };
+/// What to do: the first sentence of an advice that leads to it, the fix that `y` copies, and, as far
+/// as there is room, what comes after it.
+fn fix_lines(room: Room, problem: &Finding, cut: char) -> Vec<StyledLine> {
     let (columns, height) = room;
+    let copied = problem.fix.iter().position(|f| f.kind != FixKind::Advice);
+    let (before, from_copied) = problem.fix.split_at(copied.unwrap_or(0));
     let mut lines = Vec::new();
-    if let Some(advice) = f.fix.first()
-        && advice.kind == FixKind::Advice
-        && first.kind != FixKind::Advice
-    {
+    if let Some(advice) = before.first() {
         let sentence = first_sentence(&advice.text);
         lines = text_lines(&sentence, (columns, (height - 1).max(1)), cut);
     }
-    // What is to be done after it, as far as there is room.
-    let from_first = f.fix.iter().skip_while(|fix| !std::ptr::eq(*fix, first));
-    for fix in from_first {
+    for fix in from_copied {
         let left = height.saturating_sub(lines.len());
         if left == 0 {
             break;

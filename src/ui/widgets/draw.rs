@@ -34,8 +34,8 @@ pub fn select(buf: &mut Buffer, rows: Rect, at: Option<usize>, theme: &Theme) {
     }
 }
 
-/// Gives a painted row the single background of a selected row. Without theme colours the whole row
-/// is reversed.
+/// Gives a painted row the background of a selected row. Text with a colour of its own keeps it. A
+/// theme without a background reverses the whole row.
 pub fn highlight(buf: &mut Buffer, row: Rect, theme: &Theme) {
     let style = theme.selected();
     for at in row.intersection(buf.area).positions() {

@@ -108,18 +108,17 @@ fn column_entries(table: TableId, state: &AppState, theme: &Theme) -> Vec<Entry>
 
 /// Whether a chosen column has room on the screen.
 fn has_room(state: &AppState, id: TableId, column: ColumnId, theme: &Theme) -> bool {
-    let plan = layout::plan(state);
-    let list;
-    let page;
-    let (table, width): (&dyn AnyTable, u16) = if state.view == ScreenView::Guests {
-        list = guests::table(state);
-        (&list, plan.list.width)
-    } else {
-        page = state.page_of(state.view);
-        match page.tables().find(|table| table.id() == id) {
-            Some(table) => (table, plan.page.width),
-            None => return true,
-        }
+    let shows = |table: &dyn AnyTable, columns: u16| {
+        TablePainter::new(table, state.table(id), columns.saturating_sub(1), theme).shows(column)
     };
-    TablePainter::new(table, state.table(id), width.saturating_sub(1), theme).shows(column)
+    let plan = layout::plan(state);
+    if state.view == ScreenView::Guests {
+        return shows(&guests::table(state), plan.list.width);
+    }
+    // A table that the view does not have lacks no room.
+    let page = state.page_of(state.view);
+    let mut tables = page.tables();
+    tables
+        .find(|table| table.id() == id)
+        .is_none_or(|table| shows(table, plan.page.width))
 }

@@ -192,6 +192,8 @@ impl Ring {
             counts_lost = false;
             opened = counters(cpu.number, wanted, size, ReadFormat::empty());
         }
+        // The first wanted event holds the ring's memory. It has no filter: only events of the
+        // scheduler have one, and those come last.
         let mut counters = opened?.into_iter().zip(wanted);
         let (first, _) = counters
             .next()
@@ -279,16 +281,16 @@ impl Ring {
             }
         }
         let may_have_been_full = used + MIN_FREE_BYTES >= self.size;
-        if may_have_been_full && self.has_lost_more() {
+        if may_have_been_full && self.count_lost() {
             // The kernel writes its record of the loss with the next event; until then nothing in
             // the ring shows that events are missing.
             merge.gap(self.last_time, monotonic_ns());
         }
     }
 
-    /// Whether events were lost since the last call; always true where the kernel does not count
-    /// them.
-    fn has_lost_more(&mut self) -> bool {
+    /// Counts the lost events anew; returns whether there are more than at the last call. Always
+    /// true where the kernel does not count them.
+    fn count_lost(&mut self) -> bool {
         if !self.counts_lost {
             return true;
         }

@@ -98,7 +98,7 @@ fn refuse_foreign(path: &Path, meta: io::Result<fs::Metadata>) -> Result<()> {
     Ok(())
 }
 
-/// How often a file is tried that another process locks or replaces.
+/// How often kvmtop tries to open a file that another process locks or replaces.
 const LOCK_ATTEMPTS: u32 = 16;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
@@ -158,7 +158,7 @@ pub fn rotate(path: &Path) -> Result<Arc<File>> {
     let mut fresh_name = path.as_os_str().to_owned();
     fresh_name.push(".next");
     let fresh_name = PathBuf::from(fresh_name);
-    let last = last_part(path)?;
+    let free = first_free_part(path)?;
     refuse_foreign(&fresh_name, fs::symlink_metadata(&fresh_name))?;
     let fresh = open_locked(&fresh_name)?;
     // An empty file is of a recorder that was killed before it renamed the file.
@@ -167,15 +167,19 @@ pub fn rotate(path: &Path) -> Result<Arc<File>> {
         "{} is in the way: move or delete it",
         fresh_name.display()
     );
-    for n in (0..last).rev() {
+    // Part 0 is the file itself.
+    for n in (0..free).rev() {
         fs::rename(part_path(path, n), part_path(path, n + 1))?;
     }
     fs::rename(&fresh_name, path)?;
     Ok(fresh.into())
 }
 
-/// One more than the number of the oldest part. Fails if a part belongs to another user.
-fn last_part(path: &Path) -> Result<u32> {
+/// The number after that of the oldest part.
+///
+/// # Errors
+/// A part belongs to another user.
+fn first_free_part(path: &Path) -> Result<u32> {
     for n in 1..MAX_PARTS {
         let part = part_path(path, n);
         let Ok(meta) = fs::symlink_metadata(&part) else {
