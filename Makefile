@@ -8,7 +8,7 @@ BUILD_PACKAGES = gcc libc6-dev binutils libvirt-dev pkg-config
 # a headless Chromium opens the page of `report --html`; Prometheus scrapes `export`. For hosts that QEMU emulates,
 # kernels are packed with cpio, and kvmtop is built for arm64.
 TEST_PACKAGES = $(BUILD_PACKAGES) qemu-system-x86 libvirt-daemon-system libvirt-clients clang llvm sysstat \
-	procps util-linux libcap2-bin mount dmsetup python3-msgpack python3-zstandard cpio xz-utils \
+	procps util-linux libcap2-bin mount dmsetup iproute2 python3-msgpack python3-zstandard cpio xz-utils \
 	qemu-system-arm gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 
 # The static binary's C code is compiled against musl; dpkg-dev finds the libraries that the .deb depends on.

@@ -59,9 +59,13 @@ fn packets_that_a_guest_does_not_take_are_found() {
         Ok(child) => Running(child),
         Err(why) => return common::skipped(TEST, &format!("unshare: {why}")),
     };
-    std::thread::sleep(Duration::from_secs(3));
-    if guest.0.try_wait().expect("its state").is_some() {
-        return common::skipped(TEST, "no tap device, namespace or ip here");
+    // The shell becomes QEMU once the device is there.
+    let exe = format!("/proc/{}/exe", guest.pid());
+    while !std::fs::read_link(&exe).is_ok_and(|exe| exe.ends_with("qemu-system-x86_64")) {
+        if guest.0.try_wait().expect("its state").is_some() {
+            return common::skipped(TEST, "no tap device, namespace or ip here");
+        }
+        std::thread::sleep(Duration::from_millis(100));
     }
     let ends = Arc::new(AtomicBool::new(false));
     let sender = {
