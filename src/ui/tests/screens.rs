@@ -63,6 +63,7 @@ fn the_lenses() {
         at_all_sizes(&format!("lens_{name}"), &state);
     }
     state.show(ScreenView::Host);
+    shows("host_nodes_120x40", &state);
     press(&mut state, "<End>");
     shows("host_devices_120x40", &state);
     press(&mut state, "1");
