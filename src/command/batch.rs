@@ -3,7 +3,7 @@
 use super::print;
 use crate::cli::Settings;
 use crate::cli::args::{BatchArgs, CsvForm};
-use crate::ui::{AppState, csv};
+use crate::ui::{AppState, ColumnId, csv};
 use ::report::{View, json, text};
 use judge::analysis::{JudgedInterval, Pipeline};
 use sample::{Feed, GuestId, SourceStatus};
@@ -18,8 +18,10 @@ pub struct BatchPrinter<'a> {
     /// The sources as printed with the previous interval.
     shown: Vec<SourceStatus>,
     printed: u64,
-    /// The guests of wide lines.
-    guests: Vec<GuestId>,
+    /// The columns of `--csv`.
+    columns: Vec<ColumnId>,
+    /// The guests of wide lines; `None` before their head is printed.
+    guests: Option<Vec<GuestId>>,
 }
 
 /// The columns of `--csv` where none are named.
@@ -30,17 +32,31 @@ const USUAL_COLUMNS: [&str; 13] = [
 
 impl<'a> BatchPrinter<'a> {
     /// Nothing is printed yet. `source` is JSON's word for where the samples come from.
-    pub fn new(settings: &'a Settings, args: &'a BatchArgs, source: &'a str) -> Self {
+    ///
+    /// # Errors
+    /// A column that there is not.
+    pub fn new(
+        settings: &'a Settings,
+        args: &'a BatchArgs,
+        source: &'a str,
+    ) -> anyhow::Result<Self> {
         let pipeline = Pipeline::new(settings.findings.clone());
-        Self {
+        let named = args.columns.iter().map(String::as_str);
+        let columns = if args.columns.is_empty() {
+            csv::columns(USUAL_COLUMNS)
+        } else {
+            csv::columns(named)
+        };
+        Ok(Self {
+            columns: columns.map_err(anyhow::Error::msg)?,
             settings,
             args,
             source,
             pipeline,
             shown: Vec::new(),
             printed: 0,
-            guests: Vec::new(),
-        }
+            guests: None,
+        })
     }
 
     /// Prints intervals until the feed ends or enough are printed. The first sample is only the
@@ -76,7 +92,7 @@ impl<'a> BatchPrinter<'a> {
             super::say_unmatched(&view);
         }
         let out = if let Some(form) = self.args.csv {
-            self.csv(interval, form)?
+            self.csv(interval, form)
         } else if self.args.json {
             json::line(&view)? + "\n"
         } else {
@@ -91,20 +107,14 @@ impl<'a> BatchPrinter<'a> {
     }
 
     /// The interval as comma-separated values.
-    fn csv(&mut self, interval: &JudgedInterval, form: CsvForm) -> anyhow::Result<String> {
-        let names = if self.args.columns.is_empty() {
-            USUAL_COLUMNS.map(str::to_owned).to_vec()
-        } else {
-            self.args.columns.clone()
-        };
-        let columns = csv::columns(&names).map_err(anyhow::Error::msg)?;
+    fn csv(&mut self, interval: &JudgedInterval, form: CsvForm) -> String {
         let mut shown = interval.clone();
         shown.keep_only(&self.settings.domains);
         let mut state = AppState::default();
         state.absorb(shown.into());
-        Ok(match form {
-            CsvForm::Long => csv::guest_lines(&state, &columns, self.printed == 0),
-            CsvForm::Wide => csv::wide_line(&state, &columns, &mut self.guests),
-        })
+        match form {
+            CsvForm::Long => csv::guest_lines(&state, &self.columns, self.printed == 0),
+            CsvForm::Wide => csv::wide_line(&state, &self.columns, &mut self.guests),
+        }
     }
 }

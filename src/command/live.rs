@@ -198,6 +198,6 @@ pub fn batch(settings: &Settings, args: &BatchArgs) -> anyhow::Result<u8> {
     let mut live = start(settings);
     stop_on_signals(live.commands, Some(super::FAILED))?;
     settle(&mut live.feed);
-    BatchPrinter::new(settings, args, "live").run(&mut live.feed)?;
+    BatchPrinter::new(settings, args, "live")?.run(&mut live.feed)?;
     Ok(0)
 }

@@ -80,7 +80,7 @@ fn print_all(
     args: &BatchArgs,
     settings: &Settings,
 ) -> anyhow::Result<u8> {
-    let mut batch = BatchPrinter::new(settings, args, SourceId::Session.as_str());
+    let mut batch = BatchPrinter::new(settings, args, SourceId::Session.as_str())?;
     let mut intervals =
         RecordedIntervals::new(cursor, settings.findings.clone(), DomainFilter::default());
     while !batch.enough()

@@ -7,6 +7,7 @@ use crate::guest::attendants::Attendants;
 use crate::guest::description::give_names;
 use crate::guest::live_guest::LiveGuest;
 use crate::guest::lives::LifeLedger;
+use crate::guest::storage::name_others_on_full_storage;
 use crate::host::block_devices::{self, BlockDevice};
 use crate::host::devices::HostDevices;
 use crate::host::kernel_log::KernelLog;
@@ -228,7 +229,7 @@ impl Collector {
         give_names(self.guests.values_mut().map(|guest| &mut guest.description));
         let mut domains = self.join(ended, &mut reading, now);
         domains.sort_by_key(|d| d.facts.pid);
-        sample::name_others_on_full_storage(&mut domains);
+        name_others_on_full_storage(&mut domains);
         self.add_engine_details(&mut domains, &mut reading);
         let host = HostSample {
             cpus,

@@ -62,8 +62,7 @@ impl GuestMetrics {
         (self.resident_bytes, self.swap_bytes) = (now.memory.resident, now.swap_bytes);
         self.disk_rate = model.disk_rates().map(|rates| rates.all() as u64);
         self.net_rate = model.nic_rates().map(|rates| rates.all() as u64);
-        let drops = model.nics.iter().filter_map(|nic| nic.rx_drops);
-        self.rx_drop_rate = drops.reduce(|a, b| a + b).map(|rate| rate as u64);
+        self.rx_drop_rate = model.rx_drops().map(|rate| rate as u64);
         let free = model.storage.iter().filter_map(|disk| disk.free_bytes);
         self.storage_free_bytes = free.min();
         // Without an earlier sample nothing has a known beginning.

@@ -533,6 +533,11 @@ impl MemoryInGuest {
 }
 
 impl MemoryUse {
+    /// What its cgroup has and cannot drop, percent of its limit.
+    pub fn limit_percent(&self) -> Option<f64> {
+        Some(100.0 * self.charged? as f64 / self.limit?.max(1) as f64)
+    }
+
     /// All that it occupies, with its explicit huge pages.
     pub fn on_host(&self) -> Option<u64> {
         Some(self.resident?.saturating_add(self.hugetlb.unwrap_or(0)))

@@ -1,7 +1,6 @@
 //! Where the disks of guests are kept on the host.
 
 use super::figures::bounded;
-use super::{DomainSample, MAX_STOP_GUESTS};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -40,32 +39,5 @@ impl StoredDisk {
         let path = Path::new(&self.file);
         let name = Path::new(name);
         path == name || (name.is_relative() && path.file_name() == name.file_name())
-    }
-}
-
-/// Names at each disk that stopped a guest the other guests whose disks are on the same storage.
-pub fn name_others_on_full_storage(guests: &mut [DomainSample]) {
-    let mut named = Vec::new();
-    for (at, guest) in guests.iter().enumerate() {
-        for disk in guest.stop.iter().flat_map(|stop| &stop.disks) {
-            let mut also = Vec::new();
-            let own = guest
-                .storage
-                .iter()
-                .find(|own| Some(&own.file) == disk.file.as_ref());
-            for (other_at, other) in guests.iter().enumerate() {
-                let mut storage = other.storage.iter().map(|disk| &disk.storage);
-                if at != other_at && storage.any(|name| own.is_some_and(|own| own.storage == *name))
-                {
-                    also.push(other.facts.name.value.clone());
-                }
-            }
-            also.truncate(MAX_STOP_GUESTS);
-            named.push(also);
-        }
-    }
-    let disks = guests.iter_mut().flat_map(|guest| &mut guest.stop);
-    for (disk, also) in disks.flat_map(|stop| &mut stop.disks).zip(named) {
-        disk.also = also;
     }
 }

@@ -7,7 +7,6 @@ use crate::ui::state::AppState;
 use crate::ui::table::{AnyTable, ColumnId, Table, Value};
 use crate::ui::views::guests::{self, GuestRow};
 use jiff::Timestamp;
-use judge::model::DomainModel;
 use kvm::without_hidden;
 use sample::GuestId;
 
@@ -56,7 +55,7 @@ fn text_of(value: Value) -> String {
 ///
 /// # Errors
 /// A sentence with the names that there are.
-pub fn columns(names: &[String]) -> Result<Vec<ColumnId>, String> {
+pub fn columns<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Vec<ColumnId>, String> {
     let all = guests::columns();
     let mut found = Vec::new();
     for name in names {
@@ -90,33 +89,20 @@ pub fn guest_lines(state: &AppState, columns: &[ColumnId], with_head: bool) -> S
 
 /// The interval as one line, as `esxtop -b` and perfmon write it: the time, then each figure of
 /// each guest that the head has. The first interval decides which guests those are.
-pub fn wide_line(state: &AppState, columns: &[ColumnId], guests: &mut Vec<GuestId>) -> String {
+pub fn wide_line(
+    state: &AppState,
+    columns: &[ColumnId],
+    guests: &mut Option<Vec<GuestId>>,
+) -> String {
     let table = all_guests(state);
     let places: Vec<(GuestId, usize)> = (0..table.len())
         .filter_map(|row| Some((table.rows[row].domain?.facts.id(), row)))
         .collect();
     let mut out = String::new();
-    let host = state
-        .model
-        .as_ref()
-        .map(|m| m.host.facts.hostname.clone())
-        .unwrap_or_default();
-    if guests.is_empty() {
-        let mut head = vec!["(PDH-CSV 4.0) (UTC)(0)".to_owned()];
-        for (id, row) in &places {
-            guests.push(id.clone());
-            for column in columns {
-                let guest = &table.rows[*row];
-                let name = guest.domain.map_or("", DomainModel::name);
-                let pid = guest.domain.and_then(|d| d.facts.pid).unwrap_or(0);
-                head.push(format!(
-                    "\\\\{host}\\Guest({pid}:{name})\\{}",
-                    table.head(*column).header
-                ));
-            }
-        }
-        out += &line(head.into_iter());
-    }
+    let guests = guests.get_or_insert_with(|| {
+        out = wide_head(state, columns);
+        places.iter().map(|(id, _)| id.clone()).collect()
+    });
     let mut cells = vec![time(state, "%m/%d/%Y %H:%M:%S")];
     for guest in guests {
         let row = places
@@ -131,6 +117,23 @@ pub fn wide_line(state: &AppState, columns: &[ColumnId], guests: &mut Vec<GuestI
         }
     }
     out + &line(cells.into_iter())
+}
+
+/// The names of the figures of all guests.
+fn wide_head(state: &AppState, columns: &[ColumnId]) -> String {
+    let table = all_guests(state);
+    let model = state.model.as_ref();
+    let host = model.map_or("", |model| model.host.facts.hostname.as_str());
+    let mut head = vec!["(PDH-CSV 4.0) (UTC)(0)".to_owned()];
+    for guest in table.rows.iter().filter_map(|row| row.domain) {
+        let pid = guest.facts.pid.unwrap_or(0);
+        let name = guest.name();
+        for column in columns {
+            let figure = table.head(*column).header;
+            head.push(format!("\\\\{host}\\Guest({pid}:{name})\\{figure}"));
+        }
+    }
+    line(head.into_iter())
 }
 
 /// The time of the interval, UTC.

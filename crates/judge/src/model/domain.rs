@@ -199,6 +199,12 @@ impl DomainModel {
             .reduce(u64::saturating_add)
     }
 
+    /// Packets per second that it should have received and that were dropped.
+    pub fn rx_drops(&self) -> Option<f64> {
+        let drops = self.nics.iter().filter_map(|nic| nic.rx_drops);
+        drops.reduce(|a, b| a + b)
+    }
+
     /// Where a disk of this name in the VMM's statistics is kept.
     pub fn stored(&self, disk: &str) -> Option<&StoredDisk> {
         if let [only] = self.storage.as_slice() {

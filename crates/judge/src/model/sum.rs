@@ -155,18 +155,29 @@ fn add_guest(sum: &mut DomainModel, mut now: DomainModel, seconds: f64, how: &mu
     if now.exit_rate.source == ExitRateSource::Nothing {
         now.exit_rate.source = sum.exit_rate.source;
     }
-    now.userspace = sum_of_userspace(&sum.userspace, &now.userspace);
+    now.userspace = sum_of_userspace(&sum.userspace, &now.userspace, how.names);
     sum.join(now, how);
 }
 
-fn sum_of_userspace(one: &[UserspaceExits], other: &[UserspaceExits]) -> Vec<UserspaceExits> {
-    let mut sum: BTreeMap<_, UserspaceExits> = BTreeMap::new();
-    for row in one.iter().chain(other) {
-        sum.entry((row.vcpu, row.reason))
-            .and_modify(|sum| sum.count = sum.count.saturating_add(row.count))
-            .or_insert(*row);
+/// Both together; of new reasons in `more` as many as make `most` rows.
+fn sum_of_userspace(
+    sum: &[UserspaceExits],
+    more: &[UserspaceExits],
+    most: usize,
+) -> Vec<UserspaceExits> {
+    let mut rows: BTreeMap<_, UserspaceExits> = BTreeMap::new();
+    for row in sum {
+        rows.insert((row.vcpu, row.reason), *row);
     }
-    sum.into_values().collect()
+    for row in more {
+        let key = (row.vcpu, row.reason);
+        if let Some(sum) = rows.get_mut(&key) {
+            sum.count = sum.count.saturating_add(row.count);
+        } else if rows.len() < most {
+            rows.insert(key, *row);
+        }
+    }
+    rows.into_values().collect()
 }
 
 fn finish_guest(mut sum: DomainModel, seconds: Option<f64>) -> DomainModel {
@@ -362,5 +373,21 @@ impl Row for AccessRow {
     fn becomes_rest(&mut self) -> bool {
         (self.device, self.address) = (None, None);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guests_reasons_for_exits_to_the_vmm_are_bounded() {
+        let row = |reason, count| UserspaceExits {
+            vcpu: None,
+            reason,
+            count,
+        };
+        let sum = sum_of_userspace(&[row(2, 5)], &[row(2, 1), row(6, 1), row(7, 1)], 2);
+        assert_eq!(sum, [row(2, 6), row(6, 1)]);
     }
 }

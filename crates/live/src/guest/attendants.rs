@@ -6,7 +6,7 @@ use crate::proc::file;
 use crate::proc::paths::SystemPaths;
 use crate::proc::read_context::ReadContext;
 use crate::proc::slow_files::{LateFile, SlowFile};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Their names, as far as the kernel keeps them (15 bytes).
 const PROGRAMS: [&str; 10] = [
@@ -23,6 +23,9 @@ const PROGRAMS: [&str; 10] = [
 ];
 /// At most this many bytes of a command line, and of a list of cgroups, are read.
 const MAX_LINE: usize = 64 << 10;
+/// At most this many programs are looked at in one tick, and this many are followed.
+const MAX_LOOKS: usize = 16;
+const MAX_PROGRAMS: usize = 4096;
 /// Time between two looks for the guest of a program that is not known yet.
 const LOOK_NS: u64 = 5_000_000_000;
 
@@ -36,41 +39,48 @@ pub(crate) fn is_attendant(comm: &str) -> bool {
 struct Attendant {
     owner: Option<i32>,
     line: LateFile,
+    due_ns: u64,
 }
 
 /// The guests of these programs.
 #[derive(Debug, Default)]
 pub(crate) struct Attendants {
     programs: BTreeMap<i32, Attendant>,
-    due_ns: u64,
 }
 
 impl Attendants {
     /// Finds the guest of each program; returns those that are found, with their guests.
+    /// `programs` ascend.
     pub(crate) fn find_owners(
         &mut self,
         programs: &[i32],
         guests: &BTreeMap<i32, LiveGuest>,
         reader: &mut ReadContext,
     ) -> Vec<(i32, i32)> {
-        self.programs.retain(|pid, _| programs.contains(pid));
-        let is_due = reader.now_ns >= self.due_ns;
-        if is_due {
-            self.due_ns = reader.now_ns + LOOK_NS;
-        }
+        self.programs
+            .retain(|pid, _| programs.binary_search(pid).is_ok());
         let mut found = Vec::new();
-        for pid in programs {
-            let is_new = !self.programs.contains_key(pid);
+        let mut looks = 0;
+        // Read once for all programs that are looked at now.
+        let mut groups = None;
+        for pid in programs.iter().take(MAX_PROGRAMS) {
             let program = self.programs.entry(*pid).or_default();
             program.owner.take_if(|owner| !guests.contains_key(owner));
-            if program.owner.is_none() && (is_new || is_due || program.line.is_awaited()) {
+            let is_due = reader.now_ns >= program.due_ns || program.line.is_awaited();
+            if program.owner.is_none() && is_due && looks < MAX_LOOKS {
+                looks += 1;
+                program.due_ns = reader.now_ns + LOOK_NS;
                 let file = SlowFile {
                     path: reader.paths.process(*pid, "cmdline"),
                     max: MAX_LINE,
                     uid: None,
                 };
                 if let Some(Ok(line)) = program.line.read(&mut reader.slow_files, file) {
-                    program.owner = owner_of(*pid, &line, guests, &reader.paths);
+                    program.owner = owner_by_socket(&line, guests).or_else(|| {
+                        let group = group_of(*pid, &reader.paths)?;
+                        let groups = groups.get_or_insert_with(|| groups_of(guests, &reader.paths));
+                        *groups.get(&group)?
+                    });
                 }
             }
             found.extend(program.owner.map(|owner| (*pid, owner)));
@@ -79,14 +89,8 @@ impl Attendants {
     }
 }
 
-/// The guest that connects to a socket of the program's command line, else the only guest of its
-/// cgroup.
-fn owner_of(
-    pid: i32,
-    line: &[u8],
-    guests: &BTreeMap<i32, LiveGuest>,
-    paths: &SystemPaths,
-) -> Option<i32> {
+/// The guest that connects to a socket of a program's command line.
+fn owner_by_socket(line: &[u8], guests: &BTreeMap<i32, LiveGuest>) -> Option<i32> {
     let words = line.split(|byte| *byte == 0);
     for (guest_pid, guest) in guests {
         let command = guest.description.facts.command.as_ref();
@@ -96,15 +100,28 @@ fn owner_of(
             }
         }
     }
-    let group_of = |pid: i32| file::read_text(&paths.process(pid, "cgroup"), MAX_LINE).ok();
-    let group = group_of(pid)?;
-    let mut same = guests
-        .keys()
-        .filter(|guest| group_of(**guest).as_ref() == Some(&group));
-    match (same.next(), same.next()) {
-        (Some(guest), None) => Some(*guest),
-        _ => None,
+    None
+}
+
+/// The guest of each cgroup; `None` where several guests share one.
+fn groups_of(
+    guests: &BTreeMap<i32, LiveGuest>,
+    paths: &SystemPaths,
+) -> HashMap<String, Option<i32>> {
+    let mut groups = HashMap::new();
+    for pid in guests.keys() {
+        if let Some(group) = group_of(*pid, paths) {
+            groups
+                .entry(group)
+                .and_modify(|owner| *owner = None)
+                .or_insert(Some(*pid));
+        }
     }
+    groups
+}
+
+fn group_of(pid: i32, paths: &SystemPaths) -> Option<String> {
+    file::read_text(&paths.process(pid, "cgroup"), MAX_LINE).ok()
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::proc::stat::count;
 use procfs::FromRead as _;
 use procfs::process::Io;
 use sample::{DomainSample, MemoryUse, ProcessIo};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The resources of one guest.
 #[derive(Debug, Default)]
@@ -42,9 +42,7 @@ impl GuestResources {
         self.last.throttling = self.limits.read(process.0, reader);
         let own = self.limits.own.as_ref();
         self.last.pressure = own.and_then(|folder| pressure::read(folder, ".pressure"));
-        if let Some(folder) = own {
-            read_group(folder, &mut self.last.memory);
-        }
+        read_group(own.map(PathBuf::as_path), &mut self.last.memory);
         self.memory.read(process, reader, &mut self.last);
         self.nics.read(process.0, reader);
         (self.last.nics, self.last.nics_ns) = self.nics.grown.clone();
@@ -89,9 +87,10 @@ impl GuestResources {
     }
 }
 
-/// The memory of a guest's cgroup. The kernel counts refaults in pages of its own size.
-fn read_group(group: &Path, memory: &mut MemoryUse) {
-    let text = file::read_text(&group.join("memory.stat"), 16 << 10).unwrap_or_default();
+/// The memory of a guest's cgroup, if it has one of its own. The kernel counts refaults in pages.
+fn read_group(group: Option<&Path>, memory: &mut MemoryUse) {
+    let read = |name: &str, most| file::read_text(&group?.join(name), most).ok();
+    let text = read("memory.stat", 16 << 10).unwrap_or_default();
     let page = rustix::param::page_size() as u64;
     memory.swapped_in =
         count(&text, "workingset_refault_anon").and_then(|pages| pages.checked_mul(page));
@@ -100,7 +99,7 @@ fn read_group(group: &Path, memory: &mut MemoryUse) {
         others.into_iter().fold(anon, u64::saturating_add)
     });
     // `max`: without a limit.
-    let limit = file::read_text(&group.join("memory.max"), 64).unwrap_or_default();
+    let limit = read("memory.max", 64).unwrap_or_default();
     memory.limit = limit.trim().parse().ok();
 }
 
@@ -140,5 +139,25 @@ mod tests {
         }
         std::fs::remove_file(&path).unwrap();
         assert_eq!(read(&DeviceActivity::default()), (None, false));
+    }
+
+    #[test]
+    fn what_a_cgroup_has_is_not_known_once_the_guest_left_it() {
+        let fake = FakeProc::new();
+        fake.write(
+            "sys/fs/cgroup/vm/memory.stat",
+            "anon 70\nkernel 7\nshmem 2\nworkingset_refault_anon 1\n",
+        );
+        fake.write("sys/fs/cgroup/vm/memory.max", "100\n");
+        let mut memory = MemoryUse::default();
+        let folder = fake.paths().sys.join("fs/cgroup/vm");
+        read_group(Some(&folder), &mut memory);
+        assert_eq!((memory.charged, memory.limit), (Some(79), Some(100)));
+        assert_eq!(memory.limit_percent(), Some(79.0));
+        fake.write("sys/fs/cgroup/vm/memory.max", "max\n");
+        read_group(Some(&folder), &mut memory);
+        assert_eq!(memory.limit, None);
+        read_group(None, &mut memory);
+        assert_eq!(memory, MemoryUse::default());
     }
 }

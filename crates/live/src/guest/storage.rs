@@ -11,7 +11,7 @@ use crate::proc::read_context::ReadContext;
 use crate::proc::slow_files::Late;
 use kvm::sanitize;
 use rustix::fs::{FsWord, major, minor, statfs};
-use sample::{Stop, StopDisk, StoredDisk};
+use sample::{DomainSample, MAX_STOP_GUESTS, Stop, StopDisk, StoredDisk};
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -19,6 +19,8 @@ use std::path::{Path, PathBuf};
 
 /// At most this many open files of a process are looked at.
 const MAX_FILES: usize = 4096;
+/// At most this many disks of a guest are kept.
+const MAX_DISKS: usize = 256;
 /// Block devices stand on each other less deep than this.
 const MAX_LEVELS: usize = 8;
 /// `HUGETLBFS_MAGIC` of include/uapi/linux/magic.h: such files are a guest's memory.
@@ -121,6 +123,7 @@ fn stored_disks(paths: &SystemPaths, pid: i32) -> Vec<StoredDisk> {
     }
     disks.sort_by(|a, b| a.file.cmp(&b.file));
     disks.dedup_by(|a, b| a.file == b.file);
+    disks.truncate(MAX_DISKS);
     disks
 }
 
@@ -209,6 +212,33 @@ pub(crate) fn complete(
             disk.file = Some(known.file.clone());
             disk.free_bytes = known.free_bytes;
         }
+    }
+}
+
+/// Names at each disk that stopped a guest the other guests whose disks are on the same storage.
+pub(crate) fn name_others_on_full_storage(guests: &mut [DomainSample]) {
+    let mut named = Vec::new();
+    for (at, guest) in guests.iter().enumerate() {
+        for disk in guest.stop.iter().flat_map(|stop| &stop.disks) {
+            let mut also = Vec::new();
+            let own = guest
+                .storage
+                .iter()
+                .find(|own| Some(&own.file) == disk.file.as_ref());
+            for (other_at, other) in guests.iter().enumerate() {
+                let mut storage = other.storage.iter().map(|disk| &disk.storage);
+                if at != other_at && storage.any(|name| own.is_some_and(|own| own.storage == *name))
+                {
+                    also.push(other.facts.name.value.clone());
+                }
+            }
+            also.truncate(MAX_STOP_GUESTS);
+            named.push(also);
+        }
+    }
+    let disks = guests.iter_mut().flat_map(|guest| &mut guest.stop);
+    for (disk, also) in disks.flat_map(|stop| &mut stop.disks).zip(named) {
+        disk.also = also;
     }
 }
 

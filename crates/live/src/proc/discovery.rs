@@ -293,6 +293,7 @@ impl Discovery {
         }
         found.guests.sort_unstable();
         found.helpers.sort_unstable();
+        found.attendants.sort_unstable();
         for ScannedProcess { look, .. } in self.scanned.values() {
             let Some(why) = look.unread else {
                 continue;

@@ -452,8 +452,7 @@ fn guest_used(row: &GuestRow<'_>) -> Option<f64> {
 }
 
 fn memory_limit(row: &GuestRow<'_>) -> Option<f64> {
-    let memory = row.domain?.memory;
-    Some(100.0 * memory.charged? as f64 / memory.limit? as f64)
+    row.domain?.memory.limit_percent()
 }
 
 fn guest_faults(row: &GuestRow<'_>) -> Option<f64> {
@@ -670,8 +669,7 @@ fn storage_free(r: &GuestRow<'_>) -> Option<f64> {
 }
 
 fn rx_drops(r: &GuestRow<'_>) -> Option<f64> {
-    let drops = r.domain?.nics.iter().filter_map(|nic| nic.rx_drops);
-    drops.reduce(|a, b| a + b)
+    r.domain?.rx_drops()
 }
 
 fn swap(r: &GuestRow<'_>) -> Option<f64> {

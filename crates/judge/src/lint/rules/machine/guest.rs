@@ -56,13 +56,19 @@ pub(super) fn main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     });
 }
 
+/// What memory the host has left.
+pub(super) fn host_available(ctx: &Context<'_>) -> Option<String> {
+    let memory = ctx.model.host.memory?;
+    let [available, total] = [memory.available, memory.total].map(bytes);
+    Some(format!("the host has {available} of {total} available"))
+}
+
 pub(super) fn memory_stall(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let limits = &ctx.thresholds().machine;
     let waits = guest.domain.pressure.unwrap_or_default();
     let memory = &guest.domain.memory;
-    let at_limit = memory.charged.zip(memory.limit).filter(|(charged, limit)| {
-        100.0 * *charged as f64 / (*limit).max(1) as f64 >= limits.memory_limit
-    });
+    let mut at_limit = memory.charged.zip(memory.limit);
+    at_limit.take_if(|_| memory.limit_percent() < Some(limits.memory_limit));
     let stalls = limits.memory_stall.severity(waits.memory);
     let Some(severity) = stalls.max(at_limit.map(|_| Severity::Warning)) else {
         return;
@@ -89,13 +95,7 @@ pub(super) fn memory_stall(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
             .swap
             .filter(|swap| swap.bytes > 0)
             .map(|swap| format!("{} of the guest are in swap", bytes(swap.bytes))),
-        ctx.model.host.memory.map(|m| {
-            format!(
-                "the host has {} of {} available",
-                bytes(m.available),
-                bytes(m.total)
-            )
-        }),
+        host_available(ctx),
         Some(
             "look at: the memory.high, memory.max and memory.events of its cgroup and of those \
             above"
@@ -116,7 +116,7 @@ pub(super) fn memory_stall(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
     ];
     let found = Finding::new(severity, Confidence::High, evidence, fix);
     verdicts.find(Finding {
-        cost: Some(waits.memory_full),
+        cost: guest.domain.pressure.map(|waits| waits.memory_full),
         ..found
     });
 }

@@ -1,5 +1,6 @@
 //! Memory that a guest lacks, by its own account, and what it has back from the host's swap.
 
+use super::guest::host_available;
 use crate::figures::{bytes, figure, rate};
 use crate::lint::facts::{
     Confidence, Context, Finding, Fix, GuestContext, Severity, Verdicts, known,
@@ -118,13 +119,7 @@ pub(super) fn guest_swapped_in(
             .domain
             .swap
             .map(|swap| format!("{} of the guest are in swap", bytes(swap.bytes))),
-        ctx.model.host.memory.map(|m| {
-            format!(
-                "the host has {} of {} available",
-                bytes(m.available),
-                bytes(m.total)
-            )
-        }),
+        host_available(ctx),
     ]);
     let mut fix = vec![fixes::advice(
         "Give the guests less memory in total than the host has, or move one away; what is in \
