@@ -58,6 +58,7 @@ impl Lens {
                 "read_bytes",
                 "write_bytes",
                 "disk_us",
+                "outside_us",
                 "disk_of",
                 "storage",
                 "storage_free",

@@ -9,6 +9,7 @@ mod common;
 mod bpf_engine;
 mod causes;
 mod devices;
+mod disk_figures;
 mod emulated_hosts;
 mod engines_agree;
 mod exact_counts;

@@ -10,6 +10,7 @@ use kvm::cmdline::QemuCommand;
 use kvm::device_map::DeviceMap;
 use kvm::domain_xml::{DomainXml, SHUT_OFF};
 use kvm::kernel_log::LogLine;
+use kvm::labels::Labels;
 use kvm::topology::{EFFICIENCY_CPUS, HostTopology};
 use sample::SourceId::{
     self, Cmdline, Config, KernelLog, Mtree, PerfData, Text, Topology, Trace, Xml,
@@ -75,6 +76,8 @@ pub(super) struct Description {
     pub command: Option<Arc<QemuCommand>>,
     /// The guest's system, where its configuration says it.
     pub guest_os: Option<String>,
+    /// Its title, owner and tags, where XML does not say them.
+    pub labels: Labels,
     /// Whether it runs; a domain's definition does not tell.
     pub is_running: bool,
     pub measured: Option<DomainSample>,
@@ -291,6 +294,7 @@ impl Description {
         }
         self.command = self.command.take().or(other.command);
         self.guest_os = self.guest_os.take().or(other.guest_os);
+        self.labels.fill(other.labels);
         self.is_running |= other.is_running;
     }
 
@@ -330,8 +334,10 @@ impl Description {
                 .or(configured_vcpus)
                 .map(|vcpus| Known::new(vcpus, Origin::File)),
             guest_os: from_file(guest_os),
+            labels: xml.map(|xml| xml.labels.clone()).unwrap_or_default(),
             ..DomainFacts::default()
         };
+        facts.labels.fill(self.labels);
         facts.xml = self.xml.map(|xml| Known::new(xml, Origin::File));
         facts.command = self.command;
         // QEMU's monitor printed the tree, whoever saved it in a file.
@@ -429,6 +435,7 @@ fn fill(recorded: &mut DomainFacts, described: DomainFacts) {
     recorded.machine = recorded.machine.take().or(described.machine);
     recorded.vcpus = recorded.vcpus.take().or(described.vcpus);
     recorded.guest_os = recorded.guest_os.take().or(described.guest_os);
+    recorded.labels.fill(described.labels);
     recorded.xml = recorded.xml.take().or(described.xml);
     recorded.command = recorded.command.take().or(described.command);
     // The guest's own memory tree is better than built-in names, which are a guess.

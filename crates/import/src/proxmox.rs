@@ -4,6 +4,7 @@
 
 use super::files::{Description, Files};
 use kvm::cmdline::{QemuCommand, UNKNOWN_PROXMOX_ID, parse_argv, shell_words};
+use kvm::labels::Labels;
 use kvm::pattern::Pattern;
 use kvm::{limits, sanitize};
 use std::collections::BTreeMap;
@@ -28,6 +29,8 @@ pub struct ProxmoxConfig {
     pub command: QemuCommand,
     /// The guest's operating system as Proxmox names it: `win11`, `l26`.
     pub guest_os: Option<String>,
+    /// Its tags.
+    pub labels: Labels,
 }
 
 /// Whether a text begins as a configuration: after notes, its first lines have keys.
@@ -46,6 +49,7 @@ pub(crate) fn read(text: &str, files: &mut Files) -> Result<(), String> {
     files.described.push(Description {
         command: Some(Arc::new(config.command)),
         guest_os: config.guest_os,
+        labels: config.labels,
         is_running: true,
         ..Description::default()
     });
@@ -83,7 +87,12 @@ pub fn parse(text: &str, number: Option<&str>) -> Result<ProxmoxConfig, String> 
         .get("ostype")
         .map(|name| sanitize(name, 40))
         .filter(|name| name != "other");
-    Ok(ProxmoxConfig { command, guest_os })
+    let labels = Labels::with_tags(keys.get("tags").unwrap_or(&""));
+    Ok(ProxmoxConfig {
+        command,
+        guest_os,
+        labels,
+    })
 }
 
 /// The words of a command line of QEMU in the making.

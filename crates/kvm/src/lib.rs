@@ -16,6 +16,7 @@ pub mod hyperv;
 pub mod isa;
 pub mod kernel_log;
 pub mod kernel_types;
+pub mod labels;
 pub mod limits;
 pub mod msr;
 pub mod mtree;

@@ -96,6 +96,16 @@ const GUEST_GAUGES: &[Column<GuestMetrics>] = &[
         "What its disks read and write",
         |g| g.disk_rate,
     ),
+    Column::instant(
+        "kvmtop_guest_disk_latency",
+        "Mean time of a request of its slowest disk",
+        |g| g.disk_latency_ns,
+    ),
+    Column::gauge(
+        "kvmtop_guest_disk_limit_percent",
+        "What its disk nearest to a limit uses of that",
+        |g| g.disk_limit_percent,
+    ),
     Column::gauge(
         "kvmtop_guest_network_bytes_per_second",
         "What its network interfaces receive and send",
@@ -299,7 +309,9 @@ impl HostMetrics {
             );
             let labels = labels
                 .with("machine", text_of(facts.machine.as_ref()))
-                .with("os", text_of(facts.guest_os.as_ref()));
+                .with("os", text_of(facts.guest_os.as_ref()))
+                .with("title", facts.labels.title.as_deref().unwrap_or_default())
+                .with("owner", facts.labels.owner.as_deref().unwrap_or_default());
             [(labels.with("vmm", facts.vmm.as_str()), ())]
         });
         table(e, &[Column::info("kvmtop_guest", "A guest")], facts)?;

@@ -2,7 +2,7 @@
 
 use super::ranked::{Ranked, Tally};
 use super::vcpu::{CpuMetrics, VcpuMetrics};
-use judge::model::{DomainModel, ExitRow, ExitTable, born_since};
+use judge::model::{DiskRates, DomainModel, ExitRow, ExitTable, born_since};
 use kvm::thread_name::Role;
 use kvm::userspace_exit;
 use sample::{
@@ -38,6 +38,10 @@ pub struct GuestMetrics {
     pub swap_bytes: Option<u64>,
     /// What its disks read and write, bytes per second.
     pub disk_rate: Option<u64>,
+    /// Mean time of a request of its slowest disk, nanoseconds.
+    pub disk_latency_ns: Option<u64>,
+    /// What its disk nearest to a limit uses of it, percent.
+    pub disk_limit_percent: Option<u64>,
     /// What its network interfaces receive and send, bytes per second.
     pub net_rate: Option<u64>,
     /// Packets per second that it should have received and that were dropped.
@@ -61,6 +65,10 @@ impl GuestMetrics {
         self.stop_reason = model.stop.as_ref().map(|stop| stop.reason);
         (self.resident_bytes, self.swap_bytes) = (now.memory.resident, now.swap_bytes);
         self.disk_rate = model.disk_rates().map(|rates| rates.all() as u64);
+        let slowest = model.slowest_disk().and_then(DiskRates::slowest_us);
+        self.disk_latency_ns = slowest.map(|us| (us * 1e3) as u64);
+        let limits = model.disks.iter().filter_map(|disk| disk.limit_percent);
+        self.disk_limit_percent = limits.reduce(f64::max).map(|percent| percent as u64);
         self.net_rate = model.nic_rates().map(|rates| rates.all() as u64);
         self.rx_drop_rate = model.rx_drops().map(|rate| rate as u64);
         let free = model.storage.iter().filter_map(|disk| disk.free_bytes);

@@ -337,7 +337,7 @@ const TAIL: &str = "
 
 - `domain` is the guest's name; where two guests of a host have the same, the PID of one follows: `web#6455`. A guest of
   libvirt or root keeps its name, and among those the one that started first.
-  `kvmtop_guest_info` has UUID, PID, machine, system and VMM.
+  `kvmtop_guest_info` has UUID, PID, machine, system, VMM, title and owner.
 - With `--per-vcpu`, families that begin with `kvmtop_vcpu_` and `kvmtop_exit` have the label `vcpu` as well, and
   one series for each vCPU in place of one for all; `vcpu=\"other\"` is what belongs to no known vCPU. `sum without
   (vcpu)` gives the same figures with and without it.
@@ -350,8 +350,8 @@ const TAIL: &str = "
 ## How many series
 
 A host has about 50 series, a busy guest about 60; a finding has 2. With `--per-vcpu`, each vCPU has 30 to 60.
-Disks, network interfaces and memory of guests have no series but memory in use and swap: libvirt's exporter and
-node_exporter serve them.
+A guest's disks and interfaces share the gauges above; each by itself is served by libvirt's exporter and
+node_exporter.
 
 A guest has at most 20 devices, exit reasons and reasons of exits to the VMM with their own series, and `other` for
 the rest; a busy device gets the series of one that was idle for a minute, and at most 128 devices get one in a guest's
@@ -376,7 +376,15 @@ fn page() -> String {
     let mut small = small_host().guests.remove(0);
     (small.facts.name.value, small.facts.pid) = ("small".into(), Some(4242));
     (small.rest.devices_ns, small.rest.nics_ns) = (1_000_000_000, 1_000_000_000);
-    small.rest.disks = vec![sample::DiskSample::default()];
+    small.rest.disks = vec![sample::DiskSample {
+        name: "vda".into(),
+        read_ops: 10,
+        read_ns: Some(20_000_000),
+        ..sample::DiskSample::default()
+    }];
+    let command = "qemu-system-x86_64 -drive id=vda,iops=40";
+    let command = kvm::cmdline::parse_text(command).unwrap();
+    small.facts.command = Some(std::sync::Arc::new(command));
     small.rest.nics = vec![sample::NicSample {
         rx_drops: Some(0),
         ..sample::NicSample::default()

@@ -75,7 +75,7 @@ impl<T> Column<T> {
         }
     }
 
-    /// A point in time, nanoseconds since the epoch.
+    /// A length of time, or a point in time since the epoch; nanoseconds.
     pub const fn instant(
         name: &'static str,
         help: &'static str,

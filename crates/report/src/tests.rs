@@ -124,8 +124,9 @@ const KEYS: &[(&str, &str)] = &[
     ),
     (
         "/domains/0",
-        "name uuid pid vcpus machine persistent guest_os vmm state state_reason cpu threads exits \
-         accesses userspace_exits kvm_events counters disks nics storage cpu_limit_percent memory",
+        "name uuid pid title owner tags vmid vcpus machine persistent guest_os vmm state state_reason cpu threads exits \
+         accesses userspace_exits kvm_events counters disks disk_outside_us nics storage \
+         cpu_limit_percent memory",
     ),
     ("/domains/0/cpu", "usr sys guest wait"),
     (
@@ -148,11 +149,11 @@ const KEYS: &[(&str, &str)] = &[
     (
         "/domains/0/disks/0",
         "name read_ops write_ops read_bytes write_bytes read_mean_us write_mean_us flush_ops \
-         flush_mean_us failed_ops queue_depth",
+         flush_mean_us failed_ops queue_depth p99_us max_us limit_percent",
     ),
     (
         "/domains/0/nics/0",
-        "name rx_bytes tx_bytes rx_packets tx_packets drops rx_drops",
+        "name rx_bytes tx_bytes rx_packets tx_packets drops rx_drops queues bridge limit_percent",
     ),
     (
         "/domains/0/memory",

@@ -11,6 +11,7 @@ use super::storage::StoredDisk;
 use kvm::cmdline::QemuCommand;
 use kvm::device_map::DeviceMap;
 use kvm::domain_xml::DomainXml;
+use kvm::labels::Labels;
 use kvm::thread_name::Role;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -124,6 +125,8 @@ pub struct DomainFacts {
     /// Whether libvirt keeps its definition when it ends; a transient domain has none (`virsh
     /// create`). `None`: libvirt did not say.
     pub persistent: Option<bool>,
+    /// Its title, owner and tags.
+    pub labels: Labels,
     /// Whether its process was seen without a VM of KVM: QEMU emulates the guest's CPU (TCG).
     pub emulated: bool,
     /// Whether its process is of a user other than root and kvmtop's own, and libvirt does not know
@@ -132,7 +135,7 @@ pub struct DomainFacts {
 }
 
 bounded!(DomainFacts { start_ticks } name, uuid, vmm, pid, started_ms, machine, vcpus, guest_os,
-    xml, command, devices, persistent, emulated, foreign);
+    xml, command, devices, persistent, labels, emulated, foreign);
 
 /// Identifies a guest in different samples: by its process or, without one, by its name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -357,12 +360,18 @@ pub struct DiskSample {
     /// the completed ones; `None` if not reported. Only a QEMU monitor reports it
     /// (`failed_rd_operations` and the like, qapi/block-core.json): libvirt does not pass it on.
     pub failed_ops: Option<u64>,
+    /// Reads, writes and flushes by the least time that they took, nanoseconds; empty where the VMM
+    /// is not told to count them (`block-latency-histogram-set`, libvirt's `<latency-histogram>`).
+    pub latencies: BTreeMap<u64, u64>,
+    /// The longest read, write or flush of the last interval that the VMM measures, nanoseconds;
+    /// `None` where it is not told to (`stats-intervals`, libvirt's `<statistic interval=…/>`).
+    pub longest_ns: Option<u64>,
 }
 
 counters!(DiskSample {
     read_ops, write_ops, read_bytes, write_bytes, read_ns, write_ns, flush_ops, flush_ns,
-    failed_ops,
-} name);
+    failed_ops, latencies,
+} name, longest_ns);
 
 /// Growth of a network interface's statistics within [`DomainSample::nics_ns`], as the guest sees
 /// it.
@@ -383,9 +392,15 @@ pub struct NicSample {
     pub drops: u64,
     /// Those of them that the guest should have received; `None` in an older recording.
     pub rx_drops: Option<u64>,
+    /// How many queues the VMM has opened; `None`: it is not seen to be a tap device.
+    pub queues: Option<u32>,
+    /// The bridge or Open vSwitch that it is plugged into; `None`: none, or not seen.
+    pub bridge: Option<String>,
 }
 
-counters!(NicSample { rx_bytes, tx_bytes, rx_packets, tx_packets, drops, rx_drops } name);
+counters!(NicSample {
+    rx_bytes, tx_bytes, rx_packets, tx_packets, drops, rx_drops,
+} name, queues, bridge);
 
 /// Bytes that a process had storage read and write, cumulative (`/proc/PID/io`). What the page
 /// cache answers is not among them; what it writes back later is.

@@ -52,20 +52,29 @@ impl<T: Bounded + Clone> Bounded for Arc<T> {
 }
 
 /// A number of events, or a sum over them.
-pub(super) trait Counter: Copy {
+pub(super) trait Counter {
     /// Growth since an earlier value, which is not larger; unknown if either is.
-    fn minus(self, before: Self) -> Self;
+    fn minus(&self, before: &Self) -> Self;
 }
 
 impl Counter for u64 {
-    fn minus(self, before: Self) -> Self {
-        self.saturating_sub(before)
+    fn minus(&self, before: &Self) -> Self {
+        self.saturating_sub(*before)
     }
 }
 
 impl Counter for Option<u64> {
-    fn minus(self, before: Self) -> Self {
-        self.zip(before).map(|(now, before)| now.minus(before))
+    fn minus(&self, before: &Self) -> Self {
+        self.zip(*before).map(|(now, before)| now.minus(&before))
+    }
+}
+
+impl Counter for BTreeMap<u64, u64> {
+    fn minus(&self, before: &Self) -> Self {
+        let grown = self
+            .iter()
+            .map(|(key, now)| (*key, now.minus(before.get(key).unwrap_or(&0))));
+        grown.collect()
     }
 }
 
@@ -92,7 +101,7 @@ macro_rules! counters {
             #[must_use]
             pub fn since(&self, before: &Self) -> Self {
                 Self {
-                    $($figure: $crate::figures::Counter::minus(self.$figure, before.$figure),)*
+                    $($figure: $crate::figures::Counter::minus(&self.$figure, &before.$figure),)*
                     $($other: Clone::clone(&self.$other),)*
                 }
             }

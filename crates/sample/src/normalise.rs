@@ -86,6 +86,7 @@ impl DomainFacts {
         {
             clean_name(&mut known.value);
         }
+        self.labels.normalise();
         self.started_ms = self.started_ms.map(calendar_ms);
         self.vcpus.take_if(|known| known.value > limits::VCPUS);
         if let Some(xml) = &mut self.xml {
@@ -137,6 +138,7 @@ fn normalise_command(command: &mut QemuCommand) {
     for list in [
         &mut command.qmp_sockets,
         &mut command.peer_sockets,
+        &mut command.other_netdevs,
         &mut command.iothreads,
         &mut command.cpu_options,
         &mut command.drive_files,
@@ -170,6 +172,7 @@ fn normalise_xml(xml: &mut DomainXml) {
     xml.numa_cells.truncate(limits::NUMA_CELLS as usize);
     xml.clock.timers.truncate(most);
     xml.disks.truncate(most);
+    xml.bandwidths.truncate(most);
     xml.disks
         .iter_mut()
         .for_each(|disk| normalise_limits(&mut disk.iotune));

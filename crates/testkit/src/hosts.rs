@@ -1,6 +1,7 @@
 //! Hosts that many tests look at.
 
 use super::*;
+use kvm::labels::Labels;
 
 impl Fixture {
     /// 36 CPUs on two nodes with SMT, 4-17 and 22-35 isolated, and five guests: a Windows guest
@@ -26,6 +27,13 @@ impl Fixture {
     pub fn windows_on_pm_timer() -> Guest {
         Guest::new("win10-2", 6455)
             .os("http://microsoft.com/win/10")
+            .facts(|f| {
+                f.labels = Labels {
+                    title: Some("Accounting".into()),
+                    owner: Some("lab".into()),
+                    tags: vec!["prod".into(), "windows".into()],
+                }
+            })
             .mtree()
             .vcpus(8, |v, t| {
                 let cpu = if v < 5 { v + 4 } else { v + 17 };
@@ -194,6 +202,8 @@ impl Fixture {
             flush_ops: Some(ops / 100),
             flush_ns: Some(ops / 100 * us * 9000),
             failed_ops: None,
+            latencies: [(0, 0), (1_000_000, ops * 98 / 100), (10_000_000, ops / 50)].into(),
+            longest_ns: Some(us * 90_000),
         };
         let nic = |name: &str, packets: u64, drops: u64| NicSample {
             name: name.into(),
@@ -203,6 +213,8 @@ impl Fixture {
             tx_packets: packets / 2,
             drops,
             rx_drops: Some(drops),
+            queues: Some(1),
+            bridge: Some("br0".into()),
         };
         let gib = |n: f64| (n * f64::from(1 << 30)) as u64;
         for (i, guest) in f.guests.iter_mut().enumerate() {
@@ -211,6 +223,8 @@ impl Fixture {
                 ..Default::default()
             };
             guest.facts.command = Some(Arc::new(command));
+            let owner = if i == 1 { "shop" } else { "lab" };
+            guest.facts.labels.owner = Some(owner.into());
             let rest = &mut guest.rest;
             (rest.devices_ns, rest.nics_ns) = (5_000_000_000, 5_000_000_000);
             rest.disks = vec![disk("vda", 2000 << i, 130 * (i as u64 + 1))];

@@ -17,6 +17,10 @@ pub enum TableId {
     Interrupts,
     /// Migrations, block jobs and the like of guests.
     Jobs,
+    /// The guests of each owner together.
+    Owners,
+    /// What guests do to each storage.
+    Storage,
     /// Disks of guests.
     Disks,
     /// Network interfaces of guests.
@@ -39,7 +43,7 @@ pub enum TableId {
 
 impl TableId {
     /// All tables, in the order of the help.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::Guests,
         Self::Exits,
         Self::Userspace,
@@ -47,6 +51,8 @@ impl TableId {
         Self::Threads,
         Self::Interrupts,
         Self::Jobs,
+        Self::Owners,
+        Self::Storage,
         Self::Disks,
         Self::Nics,
         Self::HostDisks,
@@ -68,6 +74,8 @@ impl TableId {
             Self::Threads => "threads",
             Self::Interrupts => "interrupts",
             Self::Jobs => "jobs",
+            Self::Owners => "owners",
+            Self::Storage => "storage of guests",
             Self::Disks => "disks",
             Self::Nics => "network interfaces",
             Self::HostDisks => "block devices of the host",

@@ -5,11 +5,14 @@ use super::section::Section;
 use crate::ui::state::AppState;
 use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, left, right, step};
 use crate::ui::text::clean;
-use judge::figures::{age, count, micros, rate};
+use judge::figures::{age, count, micros, percent, rate, share};
 use judge::lint::{Finding, Mark, Severity};
 use judge::model::{DiskRates, DomainModel, HostDiskModel, Model, NicRates};
 use sample::{SourceId, Timing};
 use std::cmp::Reverse;
+
+/// From this on a disk or an interface is at its limit, percent.
+const MIN_LIMIT_PERCENT: f64 = 95.0;
 
 /// What a device did for a guest.
 pub struct Work<'a> {
@@ -252,6 +255,37 @@ pub fn columns<'a>() -> Vec<Disk<'a>> {
             "Requests under way on average, those that QEMU has taken from the guest's queue: the \
                 time of all that completed, over the time between two readings.",
         ),
+        Disk::figure(
+            "p99_us",
+            "P99 us",
+            right(8).drop_order(6),
+            |r| r.device.p99_us,
+            micros,
+        )
+        .help(
+            "99 of 100 requests took at most this long; `-`: QEMU is not told to count \
+                (<latency-histogram> of libvirt 12.1).",
+        ),
+        Disk::figure(
+            "max_us",
+            "MAX us",
+            right(8).drop_order(6),
+            |r| r.device.max_us,
+            micros,
+        )
+        .help(
+            "The longest request of the last interval that QEMU measures; `-`: it is not told to \
+                (<statistic interval='10'/> of libvirt 11.9, stats-intervals of QEMU).",
+        ),
+        Disk::figure(
+            "limit_percent",
+            "LIMIT%",
+            right(6).drop_order(6),
+            |r| r.device.limit_percent,
+            percent,
+        )
+        .help("What it uses of its tightest limit; `-` without one.")
+        .warns_from(MIN_LIMIT_PERCENT),
         Disk::text("storage", "STORAGE", left(8).grow(16).drop_order(4), |r| {
             let stored = r.guest.stored(r.work.name);
             stored
@@ -366,6 +400,27 @@ pub fn nic_columns<'a>() -> Vec<Nic<'a>> {
         )
         .help("Those of them that the guest should have received.")
         .warns_above_zero(),
+        Nic::figure(
+            "queues",
+            "QUEUES",
+            right(6).drop_order(4),
+            |r| r.device.queues.map(f64::from),
+            share,
+        )
+        .help("Queues that QEMU has open: each needs a vhost thread and a vCPU."),
+        Nic::text("bridge", "BRIDGE", left(8).grow(8).drop_order(5), |r| {
+            r.device.bridge.clone().unwrap_or_default()
+        })
+        .help("The bridge that it is plugged into, ovs-system for Open vSwitch."),
+        Nic::figure(
+            "limit_percent",
+            "LIMIT%",
+            right(6).drop_order(3),
+            |r| r.device.limit_percent,
+            percent,
+        )
+        .help("What it uses of its tighter limit (<bandwidth> of libvirt); `-` without one.")
+        .warns_from(MIN_LIMIT_PERCENT),
     ]);
     columns
 }
@@ -382,8 +437,22 @@ fn nic(n: &NicRates) -> Work<'_> {
 pub fn nics<'a>(state: &'a AppState, guests: &[&'a DomainModel]) -> Section<'a> {
     let rows = rows(state, guests, |d| &d.nics, nic, Mark::Nic);
     let why = missing::because(state, "none is known", &[SourceId::Libvirt]);
-    section_of(TableId::Nics, rows, nic_columns(), state, why)
-        .with_right(covered(guests, |guest| guest.nics_s))
+    let mut section = section_of(TableId::Nics, rows, nic_columns(), state, why)
+        .with_right(covered(guests, |guest| guest.nics_s));
+    let commands = guests.iter().filter_map(|g| g.facts.command.as_ref());
+    let mut uncounted: Vec<&str> = Vec::new();
+    for kind in commands.flat_map(|command| &command.other_netdevs) {
+        if !uncounted.contains(&kind.as_str()) {
+            uncounted.push(kind);
+        }
+    }
+    if !uncounted.is_empty() {
+        if !section.note.is_empty() {
+            section.note += "; ";
+        }
+        section.note += &format!("not counted on the host: {}", clean(&uncounted.join(", ")));
+    }
+    section
 }
 
 #[cfg(test)]

@@ -18,10 +18,12 @@ pub mod memory;
 pub mod minute;
 mod missing;
 mod nodes;
+mod owners;
 pub mod page;
 pub mod problems;
 pub mod section;
 pub mod sources;
+mod storage;
 pub mod tasks;
 pub mod threads;
 pub mod userspace;
@@ -67,14 +69,19 @@ pub fn sections(view: ScreenView, state: &AppState, columns: u16) -> Vec<Section
             }
             None => {
                 let guests = state.guests();
-                vec![
+                let mut page = vec![
                     problems::section(state, columns),
                     tasks::section(state, model),
+                ];
+                page.extend(owners::section(state, &guests));
+                page.extend(storage::section(state, &guests));
+                page.extend([
                     disks::section(state, &guests),
                     disks::nics(state, &guests),
                     host_disks::section(state, &guests),
                     memory::section(state, model, &guests),
-                ]
+                ]);
+                page
             }
         },
         ScreenView::Problems => vec![problems::all(state, columns)],
@@ -131,6 +138,8 @@ pub fn heads(table: TableId) -> Vec<ColumnHead> {
         TableId::HostDisks => heads_of(host_disks::columns()),
         TableId::Memory => heads_of(memory::columns()),
         TableId::Nodes => heads_of(nodes::columns()),
+        TableId::Owners => heads_of(owners::columns()),
+        TableId::Storage => heads_of(storage::columns()),
         TableId::Cpus => heads_of(cpus::columns()),
         TableId::HostDevices => heads_of(host_devices::columns()),
         TableId::Latency => heads_of(latency::columns()),

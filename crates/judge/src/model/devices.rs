@@ -1,8 +1,10 @@
 //! Disks and network interfaces, per second.
 
-use sample::{DomainSample, sums};
+use super::DiskConfig;
+use sample::{DomainSample, NicSample, sums};
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// A block device of a guest, at the last reading: not every interval has one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
@@ -31,6 +33,14 @@ pub struct DiskRates {
     /// Operations under way on average: the time of all that completed (reads, writes, flushes),
     /// over the time that the reading covers. `null`: the VMM gives no times.
     pub queue_depth: Option<f64>,
+    /// So many of 100 reads, writes and flushes took at most this long: the upper bound of a bin of
+    /// QEMU's histogram. `null`: QEMU is not told to keep one (`<latency-histogram>` of libvirt).
+    pub p99_us: Option<f64>,
+    /// The longest read, write or flush of the last interval that QEMU measures. `null`: it is not
+    /// told to (`<statistic interval=…/>` of libvirt).
+    pub max_us: Option<f64>,
+    /// What it uses of its tightest limit (`<iotune>`), percent. `null`: no limit is known.
+    pub limit_percent: Option<f64>,
 }
 
 impl DiskRates {
@@ -55,7 +65,8 @@ impl DiskRates {
 
 sums!(DiskRates {
     read_ops, write_ops, read_bytes, write_bytes, flush_ops, failed_ops, queue_depth,
-} name; read_mean_us, write_mean_us, flush_mean_us);
+    limit_percent,
+} name, p99_us, max_us; read_mean_us, write_mean_us, flush_mean_us);
 
 /// A network interface of a guest, at the last reading.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
@@ -74,9 +85,17 @@ pub struct NicRates {
     pub drops: f64,
     /// Those of them that the guest should have received. `null`: an older recording.
     pub rx_drops: Option<f64>,
+    /// Queues that the VMM has open. `null`: it is not seen to be a tap device.
+    pub queues: Option<u32>,
+    /// The bridge that it is plugged into, `ovs-system` for Open vSwitch. `null`: none, or not seen.
+    pub bridge: Option<String>,
+    /// What it uses of its tighter limit (`<bandwidth>`), percent. `null`: no limit is known.
+    pub limit_percent: Option<f64>,
 }
 
-sums!(NicRates { rx_bytes, tx_bytes, rx_packets, tx_packets, drops, rx_drops } name);
+sums!(NicRates {
+    rx_bytes, tx_bytes, rx_packets, tx_packets, drops, rx_drops, limit_percent,
+} name, queues, bridge);
 
 pub(crate) fn disks(now: &DomainSample) -> Vec<DiskRates> {
     let Some(rate) = rate(now.devices_ns) else {
@@ -84,9 +103,9 @@ pub(crate) fn disks(now: &DomainSample) -> Vec<DiskRates> {
     };
     let mean =
         |ns: Option<u64>, ops: u64| ns.filter(|_| ops > 0).map(|t| t as f64 / ops as f64 / 1e3);
-    now.disks
-        .iter()
-        .map(|d| DiskRates {
+    let mut disks = Vec::new();
+    for d in &now.disks {
+        let mut disk = DiskRates {
             name: d.name.clone(),
             read_ops: rate(d.read_ops),
             write_ops: rate(d.write_ops),
@@ -103,8 +122,33 @@ pub(crate) fn disks(now: &DomainSample) -> Vec<DiskRates> {
                         .saturating_add(d.flush_ns.unwrap_or(0)),
                 ) / 1e9
             }),
-        })
-        .collect()
+            p99_us: p99_us(&d.latencies),
+            max_us: d.longest_ns.map(|ns| ns as f64 / 1e3),
+            limit_percent: None,
+        };
+        if let Some(config) = DiskConfig::find(&now.facts, &disk.name) {
+            let used = config.limits_of(&disk).into_iter().map(|l| l.percent());
+            disk.limit_percent = used.reduce(f64::max);
+        }
+        disks.push(disk);
+    }
+    disks
+}
+
+/// The bound below which 99 of 100 requests stay, microseconds; of the last bin, which has none, its
+/// start.
+fn p99_us(latencies: &BTreeMap<u64, u64>) -> Option<f64> {
+    let all = super::total(latencies.values().copied());
+    let mut passed = 0_u64;
+    let mut bins = latencies.iter().peekable();
+    while let Some((start_ns, requests)) = bins.next() {
+        passed = passed.saturating_add(*requests);
+        if all > 0 && passed as f64 >= 0.99 * all as f64 {
+            let end_ns = bins.peek().map_or(start_ns, |(next_ns, _)| next_ns);
+            return Some(*end_ns as f64 / 1e3);
+        }
+    }
+    None
 }
 
 pub(crate) fn nics(now: &DomainSample) -> Vec<NicRates> {
@@ -121,8 +165,27 @@ pub(crate) fn nics(now: &DomainSample) -> Vec<NicRates> {
             tx_packets: rate(n.tx_packets),
             drops: rate(n.drops),
             rx_drops: n.rx_drops.map(&rate),
+            queues: n.queues,
+            bridge: n.bridge.clone(),
+            limit_percent: nic_limit(now, n, rate(n.rx_bytes), rate(n.tx_bytes)),
         })
         .collect()
+}
+
+/// What an interface that receives and sends so many bytes per second uses of its tighter limit,
+/// percent.
+fn nic_limit(now: &DomainSample, nic: &NicSample, rx: f64, tx: f64) -> Option<f64> {
+    let xml = &now.facts.xml.as_ref()?.value;
+    let mut limits = xml.bandwidths.iter();
+    let limit = limits.find(|limit| limit.target == nic.name)?;
+    let mut tightest: Option<f64> = None;
+    for (bytes, most) in [(rx, limit.inbound), (tx, limit.outbound)] {
+        if let Some(most) = most.filter(|most| *most > 0) {
+            let percent = 100.0 * bytes / most as f64;
+            tightest = Some(tightest.map_or(percent, |other| other.max(percent)));
+        }
+    }
+    tightest
 }
 
 /// A length of time; `None` if it is 0.
@@ -133,4 +196,20 @@ pub(crate) fn seconds(ns: u64) -> Option<f64> {
 fn rate(ns: u64) -> Option<impl Fn(u64) -> f64> {
     let seconds = seconds(ns)?;
     Some(move |n: u64| n as f64 / seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_99th_of_100_requests() {
+        let bins = |counts: [u64; 3]| [0, 1_000_000, 10_000_000].into_iter().zip(counts).collect();
+        assert_eq!(p99_us(&bins([99, 1, 0])), Some(1000.0));
+        assert_eq!(p99_us(&bins([98, 1, 1])), Some(10_000.0));
+        // Nothing bounds the last bin.
+        assert_eq!(p99_us(&bins([50, 0, 50])), Some(10_000.0));
+        assert_eq!(p99_us(&bins([0, 0, 0])), None);
+        assert_eq!(p99_us(&BTreeMap::new()), None);
+    }
 }

@@ -1,5 +1,6 @@
 //! The disks of a guest, as its configuration describes them.
 
+use super::DiskRates;
 use kvm::cmdline::CommandDisk;
 use kvm::domain_xml::DiskXml;
 use sample::DomainFacts;
@@ -25,6 +26,24 @@ pub struct DiskConfig<'a> {
     pub limits: &'a BTreeMap<String, u64>,
     /// Whether a block device of the host is behind it.
     pub on_block_device: bool,
+}
+
+/// What a disk uses of one of its limits.
+#[derive(Debug, Clone, Copy)]
+pub struct LimitUse<'a> {
+    /// libvirt's name of the limit, such as `total_iops_sec`.
+    pub name: &'a str,
+    /// What the disk does, requests or bytes per second.
+    pub rate: f64,
+    /// The limit.
+    pub most: f64,
+}
+
+impl LimitUse<'_> {
+    /// Percent of the limit.
+    pub fn percent(&self) -> f64 {
+        100.0 * self.rate / self.most
+    }
 }
 
 impl<'a> DiskConfig<'a> {
@@ -91,6 +110,27 @@ impl<'a> DiskConfig<'a> {
             limits: &disk.limits,
             on_block_device: disk.file.starts_with("/dev/") || is_volume,
         }
+    }
+
+    /// What the disk uses of each of its limits.
+    pub fn limits_of(&self, disk: &DiskRates) -> Vec<LimitUse<'a>> {
+        let mut uses = Vec::new();
+        for (name, most) in self.limits {
+            let rate = match name.as_str() {
+                "total_iops_sec" => disk.read_ops + disk.write_ops,
+                "read_iops_sec" => disk.read_ops,
+                "write_iops_sec" => disk.write_ops,
+                "total_bytes_sec" => disk.read_bytes + disk.write_bytes,
+                "read_bytes_sec" => disk.read_bytes,
+                "write_bytes_sec" => disk.write_bytes,
+                _ => continue,
+            };
+            if *most > 0 {
+                let most = *most as f64;
+                uses.push(LimitUse { name, rate, most });
+            }
+        }
+        uses
     }
 
     /// Whether it is attached to an emulated IDE or SATA controller.

@@ -152,6 +152,11 @@ impl DomainModel {
         }
     }
 
+    /// Its number in Proxmox.
+    pub fn vmid(&self) -> Option<u32> {
+        self.facts.command.as_ref()?.proxmox_id()?.parse().ok()
+    }
+
     /// Identifies the guest from one sample to the next.
     pub fn key(&self) -> GuestId {
         self.facts.id()

@@ -104,6 +104,8 @@ pub struct QemuCommand {
     pub qmp_sockets: Vec<String>,
     /// Paths of the unix sockets of programs that serve it: virtiofsd, swtpm, passt.
     pub peer_sockets: Vec<String>,
+    /// Kinds of its `-netdev`s that are no tap devices: `vhost-user`, `user`, `passt`, sanitized.
+    pub other_netdevs: Vec<String>,
     /// `-name debug-threads=on`: vCPU threads carry their number.
     pub debug_threads: bool,
     /// Ids of the `IOThread`s.
@@ -138,6 +140,20 @@ pub struct QemuCommand {
 }
 
 impl QemuCommand {
+    /// The guest's number in Proxmox, by its monitor (`/var/run/qemu-server/100.qmp`);
+    /// [`UNKNOWN_PROXMOX_ID`] where a file does not name it.
+    pub fn proxmox_id(&self) -> Option<&str> {
+        let mut sockets = self.qmp_sockets.iter();
+        let id =
+            sockets.find_map(|path| path.split_once("/qemu-server/")?.1.strip_suffix(".qmp"))?;
+        let is_number = !id.is_empty() && id.bytes().all(|b| b.is_ascii_digit());
+        if is_number || id == UNKNOWN_PROXMOX_ID {
+            Some(id)
+        } else {
+            None
+        }
+    }
+
     /// The guest's NUMA cells, with the host nodes that their memory is bound to.
     pub fn numa_cells(&self) -> Vec<GuestNumaCell> {
         let mut cells = Vec::with_capacity(self.cells.len());

@@ -171,10 +171,14 @@ pub(super) fn read_option(
         "no-kvm-pit-reinjection" => command.pit_policy = Some("discard".to_owned()),
         "qmp" | "qmp-pretty" | "chardev" | "mon" => monitor(command, monitors, option, value),
         "netdev" => {
-            let peer = component(value, "type");
-            command
-                .peer_sockets
-                .extend(peer.and_then(|peer| get(&peer.pairs, "addr.path", false)));
+            let Some(peer) = component(value, "type") else {
+                return;
+            };
+            let socket = get(&peer.pairs, "addr.path", false);
+            command.peer_sockets.extend(socket);
+            if let Some(kind) = get(&peer.pairs, "type", true).filter(|kind| kind != "tap") {
+                command.other_netdevs.push(sanitize(&kind, 32));
+            }
         }
         "object" => object(command, value),
         "device" => device(command, value),

@@ -12,6 +12,7 @@ pub use xml::{Node, children, document};
 use super::cmdline::QemuCommand;
 use super::cpu_set::CpuSet;
 use super::device_property::DeviceProperty;
+use super::labels::Labels;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -159,6 +160,18 @@ pub struct DiskXml {
     pub iotune: BTreeMap<String, u64>,
 }
 
+/// The `<bandwidth>` of an interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NicBandwidth {
+    /// Its device on the host: `vnet0`.
+    pub target: String,
+    /// The most that the guest may receive on average, bytes per second.
+    pub inbound: Option<u64>,
+    /// The same of what it sends.
+    pub outbound: Option<u64>,
+}
+
 /// What a domain XML says. `None` and empty mean that it says nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -167,6 +180,9 @@ pub struct DomainXml {
     pub name: Option<String>,
     /// UUID, lower case.
     pub uuid: Option<String>,
+    /// `<title>`, and what nova and KubeVirt write into `<metadata>`. Not recorded.
+    #[serde(skip)]
+    pub labels: Labels,
     /// libosinfo id: `http://microsoft.com/win/10`.
     pub os_id: Option<String>,
     /// `kvm`, `qemu`.
@@ -219,6 +235,8 @@ pub struct DomainXml {
     pub cpu: CpuXml,
     /// Disks.
     pub disks: Vec<DiskXml>,
+    /// Interfaces whose traffic is limited.
+    pub bandwidths: Vec<NicBandwidth>,
     /// Status XML: process id of the emulator.
     pub pid: Option<i32>,
     /// Status XML: `running`, `paused`; `shut off` where files say that the domain does not run.

@@ -6,10 +6,12 @@ use super::xml::{
     value,
 };
 use super::{
-    Clock, CpuXml, DiskXml, DomainXml, GuestNumaCell, GuestTopology, HypervXml, NumaTune, Timer,
+    Clock, CpuXml, DiskXml, DomainXml, GuestNumaCell, GuestTopology, HypervXml, NicBandwidth,
+    NumaTune, Timer,
 };
 use crate::cmdline::{self, DISK_LIMITS, QemuCommand};
 use crate::cpu_set::CpuSet;
+use crate::labels::{Labels, label};
 use crate::{limits, sanitize};
 use anyhow::{Context as _, Result};
 use roxmltree::Node;
@@ -61,6 +63,7 @@ fn domain(node: Node) -> DomainXml {
         uuid: child(node, "uuid")
             .and_then(name)
             .map(|uuid| uuid.to_ascii_lowercase()),
+        labels: labels(node),
         os_id: os_id(node),
         domain_type: attribute(node, "type"),
         max_vcpus: value(node, "vcpu"),
@@ -88,6 +91,11 @@ fn domain(node: Node) -> DomainXml {
             .flat_map(|devices| children(devices, "disk"))
             .map(disk)
             .collect(),
+        bandwidths: child(node, "devices")
+            .into_iter()
+            .flat_map(|devices| children(devices, "interface"))
+            .filter_map(bandwidth)
+            .collect(),
         qemu_command: qemu_command(node),
         device_properties: properties::of_domain(node),
         parts: parts(node),
@@ -114,6 +122,40 @@ fn os_id(domain: Node) -> Option<String> {
         .descendants()
         .find(|node| node.tag_name().name() == "os" && node.attribute("id").is_some())?;
     attribute(os, "id")
+}
+
+/// The names that managers give it. nova writes `<nova:instance>` with `<nova:name>` and
+/// `<nova:owner><nova:project>` (nova/virt/libvirt/config.py); KubeVirt marks its guests, whose
+/// names are `namespace_name` (pkg/virt-launcher/virtwrap/api).
+fn labels(domain: Node) -> Labels {
+    let mut labels = Labels {
+        title: child(domain, "title").and_then(label_of),
+        ..Labels::default()
+    };
+    let Some(metadata) = child(domain, "metadata") else {
+        return labels;
+    };
+    if let Some(nova) = inside(metadata, "instance") {
+        let name = inside(nova, "name").and_then(label_of);
+        labels.title = labels.title.or(name);
+        labels.owner = inside(nova, "project").and_then(label_of);
+    } else if inside(metadata, "kubevirt").is_some() {
+        let name = child(domain, "name").and_then(name).unwrap_or_default();
+        labels.owner = name
+            .split_once('_')
+            .and_then(|(namespace, _)| label(namespace));
+    }
+    labels
+}
+
+fn label_of(node: Node) -> Option<String> {
+    label(node.text()?)
+}
+
+/// The first element of this name within a node, whatever the prefix of its namespace.
+fn inside<'a>(node: Node<'a, 'a>, name: &str) -> Option<Node<'a, 'a>> {
+    node.descendants()
+        .find(|node| node.is_element() && node.tag_name().name() == name)
 }
 
 /// The elements of a domain that libvirt would not take: it has neither a name nor a system to
@@ -305,6 +347,20 @@ fn iothread(disk: Node) -> Option<u32> {
         return Some(id);
     }
     children(child(driver, "iothreads")?, "iothread").find_map(|thread| number(thread, "id"))
+}
+
+/// The limits of an interface: `average` is in KiB per second.
+fn bandwidth(node: Node) -> Option<NicBandwidth> {
+    let limits = child(node, "bandwidth")?;
+    let [inbound, outbound] = ["inbound", "outbound"].map(|way| {
+        let kib: u32 = number(child(limits, way)?, "average")?;
+        Some(u64::from(kib) * 1024)
+    });
+    Some(NicBandwidth {
+        target: inner(node, "target", "dev")?,
+        inbound,
+        outbound,
+    })
 }
 
 /// The limits of a disk. Their `_max` forms allow bursts.

@@ -378,3 +378,38 @@ fn properties_of_devices_are_read_with_their_place() {
         value='0'/></frontend></device></override></domain>";
     assert_eq!(parse(other).unwrap().device_properties, []);
 }
+
+#[test]
+fn what_managers_call_a_guest() {
+    let labels = |inner: &str| {
+        let text = format!("<domain><name>shop_vm1</name>{inner}</domain>");
+        parse(&text).unwrap().labels
+    };
+    let nova = labels(
+        "<metadata><nova:instance xmlns:nova='http://openstack.org/xmlns/libvirt/nova/1.1'>\
+         <nova:name> web \u{9b}2Jfront</nova:name><nova:owner><nova:user uuid='1'>ann</nova:user>\
+         <nova:project uuid='2'>shop</nova:project></nova:owner></nova:instance></metadata>",
+    );
+    assert_eq!(nova.title.as_deref(), Some("web 2Jfront"));
+    assert_eq!(nova.owner.as_deref(), Some("shop"));
+    let kubevirt = labels(
+        "<title>mine</title><metadata><kubevirt xmlns='http://kubevirt.io'><uid/></kubevirt>\
+         </metadata>",
+    );
+    assert_eq!(kubevirt.title.as_deref(), Some("mine"));
+    assert_eq!(kubevirt.owner.as_deref(), Some("shop"));
+    assert_eq!(labels(""), Labels::default());
+}
+
+#[test]
+fn limits_of_an_interface() {
+    let text = "<domain><devices><interface type='bridge'><target dev='vnet3'/>\
+        <bandwidth><inbound average='1000' peak='2000'/></bandwidth></interface>\
+        <interface type='bridge'><target dev='vnet4'/></interface></devices></domain>";
+    let limit = NicBandwidth {
+        target: "vnet3".into(),
+        inbound: Some(1_024_000),
+        outbound: None,
+    };
+    assert_eq!(parse(text).unwrap().bandwidths, [limit]);
+}

@@ -1,6 +1,7 @@
 //! A guest's identity and configuration, merged from its process, libvirt and its monitor, each
 //! fact with its origin.
 
+use super::proxmox::ProxmoxConfig;
 use crate::metadata::source::{GuestMetadata, ReportedState};
 use crate::metadata::status_xml::{DomainStatus, StatusFiles};
 use crate::proc::fds::KvmFiles;
@@ -12,6 +13,7 @@ use crate::proc::stat::TICK_NS;
 use kvm::cmdline::{self, QemuCommand};
 use kvm::device_map::{self, DeviceMap};
 use kvm::domain_xml::DomainXml;
+use kvm::labels::Labels;
 use kvm::{guest_name, sanitize_name};
 use procfs::process::Status;
 use rights::own_user;
@@ -55,6 +57,8 @@ pub(crate) struct ProcessIdentity {
     pub vcpu_files: u32,
     /// Whether its open files were read, and no VM of KVM is among them.
     pub emulated: bool,
+    /// Its tags and pool in Proxmox.
+    pub labels: Labels,
 }
 
 impl ProcessIdentity {
@@ -146,6 +150,11 @@ impl ProcessIdentity {
             command.and_then(|c| Some(Known::new(c.vcpus()?, Origin::CommandLine))),
             count_in_process(self.vcpu_files),
         ];
+        let mut labels = xml
+            .as_ref()
+            .map(|xml| xml.value.labels.clone())
+            .unwrap_or_default();
+        labels.fill(self.labels.clone());
         let foreign = xml.is_none() && self.uid.is_some_and(|uid| uid != 0 && uid != own_user());
         DomainFacts {
             name: clean(given).unwrap_or_else(|| {
@@ -170,6 +179,7 @@ impl ProcessIdentity {
             machine,
             vmm,
             persistent: report.persistent,
+            labels,
             foreign,
             emulated: self.emulated && command.is_some_and(QemuCommand::may_be_emulated),
         }
@@ -190,6 +200,7 @@ pub(crate) struct GuestDescription {
     suffix: String,
     /// Whether something changed since `facts` were merged.
     changed: bool,
+    proxmox: ProxmoxConfig,
     /// The last report of libvirt and the monitor.
     pub(super) report: Arc<GuestMetadata>,
     /// libvirt's status file.
@@ -208,6 +219,7 @@ impl GuestDescription {
             name: String::new(),
             suffix: String::new(),
             changed: true,
+            proxmox: ProxmoxConfig::default(),
             report: Arc::default(),
             status: None,
             state: None,
@@ -244,6 +256,19 @@ impl GuestDescription {
         if let Some(bytes) = file.read(&mut reader.slow_files, cmdline) {
             self.identity.learn(&bytes.unwrap_or_default());
             (self.command_line, self.changed) = (None, true);
+        }
+    }
+
+    /// Looks at its tags and pool, if Proxmox runs it.
+    pub(super) fn read_proxmox(&mut self, reader: &ReadContext) {
+        let known = &mut self.identity;
+        let command = known.command.as_deref();
+        if let Some(vmid) = command.and_then(QemuCommand::proxmox_id)
+            && let Some(labels) = self.proxmox.read(known.pid, vmid, reader)
+            && labels != known.labels
+        {
+            known.labels = labels;
+            self.changed = true;
         }
     }
 

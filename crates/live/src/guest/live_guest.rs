@@ -166,6 +166,7 @@ impl LiveGuest {
             self.resources.take_files(pid, &self.files, reader);
         }
         self.description.read_command_line(reader);
+        self.description.read_proxmox(reader);
         self.resources
             .read((pid, self.description.identity.uid), reader);
         let devices = &self.description.report.activity;

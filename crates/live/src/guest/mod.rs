@@ -13,6 +13,7 @@ mod counters;
 mod kvm_stats;
 mod memory;
 mod nics;
+mod proxmox;
 mod resources;
 mod roles;
 

@@ -9,17 +9,26 @@ use crate::proc::paths::SystemPaths;
 use crate::proc::read_context::ReadContext;
 use crate::proc::stat::value;
 use sample::NicSample;
-use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// At most this many interfaces of one guest are kept.
-const MAX_NICS: usize = 64;
+/// At most this many queues of one guest are looked at.
+const MAX_QUEUES: usize = 256;
+
+/// How a tap device is set up.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct TapSetup {
+    /// The number of its queues that the VMM has open.
+    queues: u32,
+    /// What it is plugged into.
+    bridge: Option<String>,
+}
 
 /// The tap devices of one guest.
 #[derive(Debug, Default)]
 pub(crate) struct GuestNics {
-    names: BTreeSet<String>,
+    taps: BTreeMap<String, TapSetup>,
     /// The VMM's network namespace: `net:[4026531840]`.
     namespace: PathBuf,
     before: Option<Arc<NetworkTable>>,
@@ -31,17 +40,37 @@ impl GuestNics {
     /// Takes over a new list of the VMM's files.
     pub(crate) fn take_files(&mut self, paths: &SystemPaths, pid: i32, files: &KvmFiles) {
         self.namespace = std::fs::read_link(paths.process(pid, "ns/net")).unwrap_or_default();
-        self.names.clear();
-        for fd in files.taps.iter().take(MAX_NICS) {
+        self.taps.clear();
+        for fd in files.taps.iter().take(MAX_QUEUES) {
             let fdinfo = file::read_text(&paths.process(pid, &format!("fdinfo/{fd}")), 4096);
-            self.names.extend(tap_name(&fdinfo.unwrap_or_default()));
+            if let Some(name) = tap_name(&fdinfo.unwrap_or_default()) {
+                self.taps.entry(name).or_default().queues += 1;
+            }
+        }
+        let own = std::fs::read_link(paths.proc.join("self/ns/net")).unwrap_or_default();
+        // /sys shows the interfaces of kvmtop's own namespace alone.
+        if own == self.namespace {
+            for (name, tap) in &mut self.taps {
+                let device = paths.sys.join("class/net").join(name);
+                tap.bridge = master(&device);
+            }
+        }
+    }
+
+    /// Adds how the devices are set up to what somebody counted of them.
+    pub(crate) fn describe(&self, nics: &mut [NicSample]) {
+        for nic in nics {
+            if let Some(tap) = self.taps.get(&nic.name) {
+                nic.queues = Some(tap.queues);
+                nic.bridge.clone_from(&tap.bridge);
+            }
         }
     }
 
     /// Reads what is due.
     pub(crate) fn read(&mut self, pid: i32, reader: &mut ReadContext) {
         let mut table = None;
-        if !self.names.is_empty() {
+        if !self.taps.is_empty() {
             let networks = &mut reader.networks;
             table = networks.table(&reader.paths, pid, &self.namespace, reader.now_ns);
         }
@@ -53,13 +82,19 @@ impl GuestNics {
             return;
         }
         self.grown = (Vec::new(), now.read_ns - before.read_ns);
-        for name in &self.names {
+        for name in self.taps.keys() {
             if let (Some(now), Some(before)) = (now.nics.get(name), before.nics.get(name)) {
                 self.grown.0.extend(nic_since(now, before));
             }
         }
         self.before = table;
     }
+}
+
+/// The bridge of an interface; Open vSwitch names its kernel part `ovs-system`.
+fn master(device: &Path) -> Option<String> {
+    let master = std::fs::read_link(device.join("master")).ok()?;
+    Some(kvm::sanitize(&master.file_name()?.to_string_lossy(), 16))
 }
 
 /// The interface of an open `/dev/net/tun` (`drivers/net/tun.c`, `tun_chr_show_fdinfo`); none
@@ -107,16 +142,19 @@ mod tests {
             reader.networks.begin(now_ns);
             nics.read(10, reader);
         };
+        let tap = fake.paths().sys.join("class/net/tap0");
+        std::fs::create_dir_all(&tap).unwrap();
+        std::os::unix::fs::symlink("../br0", tap.join("master")).unwrap();
         nics.take_files(
             &fake.paths(),
             10,
             &KvmFiles::read(&fake.paths(), 10).unwrap(),
         );
-        assert_eq!(
-            nics.names,
-            ["tap0".to_owned()].into(),
-            "the queues of one interface are one"
-        );
+        let bridged = TapSetup {
+            queues: 2,
+            bridge: Some("br0".into()),
+        };
+        assert_eq!(nics.taps, [("tap0".to_owned(), bridged)].into());
         read(&mut nics, &mut reader, 0);
         assert_eq!(nics.grown, (Vec::new(), 0));
         let p = p.process_file("net/dev", table(6000).as_bytes());

@@ -78,6 +78,7 @@ impl GuestResources {
             sample.nics.clone_from(&devices.nics);
             sample.nics_ns = devices.ns;
         }
+        self.nics.describe(&mut sample.nics);
         sample.disks.clone_from(&devices.disks);
         sample.devices_ns = devices.ns;
         sample.jobs.clone_from(&devices.jobs);

@@ -5,6 +5,7 @@ use kvm::domain_xml::DomainXml;
 use sample::{
     DiskSample, DomainFacts, Job, Known, MAX_JOBS, MemoryInGuest, NicSample, Stop, StopReason,
 };
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -182,6 +183,17 @@ impl DeviceCounters {
             in_guest,
             jobs,
         }
+    }
+}
+
+/// Times of a disk's requests that are kept: QEMU lets its user set any number of bounds.
+const MAX_LATENCIES: usize = 64;
+
+/// Adds requests that took at least `start_ns`.
+pub(super) fn add_requests(latencies: &mut BTreeMap<u64, u64>, start_ns: u64, requests: u64) {
+    if latencies.len() < MAX_LATENCIES || latencies.contains_key(&start_ns) {
+        let count = latencies.entry(start_ns).or_default();
+        *count = count.saturating_add(requests);
     }
 }
 

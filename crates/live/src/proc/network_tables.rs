@@ -86,6 +86,7 @@ fn of_guest(nic: &DeviceStatus) -> (String, NicSample) {
         tx_packets: nic.recv_packets,
         drops: nic.recv_drop.saturating_add(nic.sent_drop),
         rx_drops: Some(nic.sent_drop),
+        ..NicSample::default()
     };
     (name, nic)
 }

@@ -1,4 +1,4 @@
-//! Where the kernel's files are: /proc, /sys, /run and /dev of the host, or a tree made for a test.
+//! Where the host's files are: /proc, /sys, /run, /dev and /etc of the host, or a tree made for a test.
 
 use super::file;
 use procfs::process::Status;
@@ -21,6 +21,8 @@ pub struct SystemPaths {
     pub run: PathBuf,
     /// `/dev`.
     pub dev: PathBuf,
+    /// `/etc`.
+    pub etc: PathBuf,
     /// Whether these are the running kernel's own: only then may a PID found there be passed to a
     /// system call.
     pub real: bool,
@@ -36,7 +38,7 @@ impl Default for SystemPaths {
 }
 
 impl SystemPaths {
-    /// A tree with `proc`, `sys`, `run` and `dev` below `root`; its PIDs are never passed to system
+    /// A tree with `proc`, `sys`, `run`, `dev` and `etc` below `root`; its PIDs are never passed to system
     /// calls.
     pub fn under(root: &Path) -> Self {
         Self {
@@ -44,6 +46,7 @@ impl SystemPaths {
             sys: root.join("sys"),
             run: root.join("run"),
             dev: root.join("dev"),
+            etc: root.join("etc"),
             real: false,
         }
     }

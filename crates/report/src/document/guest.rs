@@ -22,6 +22,14 @@ objects! {
         uuid: Option<String> = d.facts.uuid.as_ref().map(|u| u.value.clone()),
         /// Process id of the VMM. `null`: a file that does not say.
         pid: Option<i32> = d.facts.pid,
+        /// libvirt's title, or the name that nova's users gave it. `null`: none.
+        title: Option<String> = d.facts.labels.title.clone(),
+        /// nova's project, KubeVirt's namespace or Proxmox's pool. `null`: none.
+        owner: Option<String> = d.facts.labels.owner.clone(),
+        /// Proxmox's tags.
+        tags: Vec<String> = d.facts.labels.tags.clone(),
+        /// Its number in Proxmox. `null`: Proxmox does not run it.
+        vmid: Option<u32> = d.vmid(),
         /// Number of vCPUs. `null`: unknown.
         #[schemars(range(min = 1))]
         vcpus: Option<u32> = Some(d.vcpu_count()).filter(|n| *n > 0),
@@ -72,6 +80,10 @@ objects! {
         counters: BTreeMap<String, f64> = d.counters.clone(),
         /// Block devices, from the VMM's statistics.
         disks: Vec<DiskRates> = d.disks.clone(),
+        /// The part of the mean time of its reads and writes that is spent outside the host's block
+        /// devices: in the VMM, its queues and limits. `null`: they are not timed, or a cache
+        /// answers most requests.
+        disk_outside_us: Option<f64> = d.outside_devices_us(),
         /// What its VMM had storage read and write, where no source reports its disks. Absent: a
         /// source does, or it is not known.
         #[serde(skip_serializing_if = "Option::is_none")]

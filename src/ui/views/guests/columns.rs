@@ -16,15 +16,16 @@ use judge::model::{
     ByteRates, CpuShare, DiskRates, DomainModel, ExitRateSource, GuestConfig, HostModel, NicRates,
 };
 use kvm::CpuSet;
+use kvm::labels::Labels;
 use kvm::thread_name::Role;
 use report::json;
 use sample::{DomainState, StoredDisk};
-use std::cmp::Ordering;
 
-/// A disk with fewer requests per second is not the slowest one.
-const MIN_DISK_REQUESTS: f64 = 5.0;
 /// A disk whose requests take this long is slow, and this long very slow; microseconds.
 const SLOW_DISK_US: f64 = 20_000.0;
+/// So much of a request's time outside the host's devices is much (VMware's limit of KAVG),
+/// microseconds.
+const MUCH_OUTSIDE_US: f64 = 2000.0;
 /// Tasks outside guests that use less of a CPU are not named, percent.
 const MIN_TASK_PERCENT: f64 = 0.5;
 
@@ -76,6 +77,13 @@ impl<'a> GuestRow<'a> {
             return None;
         };
         self.state.list.costs.get(at)
+    }
+
+    /// A name that its manager gave it; empty without one.
+    fn labels(&self, label: fn(&Labels) -> Option<String>) -> String {
+        self.domain
+            .and_then(|domain| label(&domain.facts.labels))
+            .unwrap_or_default()
     }
 
     /// The host, on its row.
@@ -133,19 +141,11 @@ impl<'a> GuestRow<'a> {
 
     /// Where its slowest disk is kept, or else its first one.
     fn storage(&self) -> Option<&'a StoredDisk> {
-        let slowest = self.slowest_disk();
-        let stored = slowest.and_then(|disk| self.domain?.stored(&disk.name));
-        stored.or_else(|| self.domain?.storage.first())
-    }
-
-    /// The disk whose requests take longest, of those with enough requests.
-    fn slowest_disk(&self) -> Option<&'a DiskRates> {
-        let disks = self.domain?.disks.iter();
-        let used = disks.filter(|disk| disk.read_ops + disk.write_ops >= MIN_DISK_REQUESTS);
-        used.max_by(|a, b| {
-            let order = a.slowest_us().partial_cmp(&b.slowest_us());
-            order.unwrap_or(Ordering::Equal)
-        })
+        let domain = self.domain?;
+        let stored = domain
+            .slowest_disk()
+            .and_then(|disk| domain.stored(&disk.name));
+        stored.or_else(|| domain.storage.first())
     }
 
     /// CPU time of its vhost threads, percent of one CPU.
@@ -527,7 +527,7 @@ fn disk_columns<'a>() -> Vec<Col<'a>> {
             "disk_us",
             "WORST us",
             right(8).grow(2).drop_order(1),
-            |r| r.slowest_disk()?.slowest_us(),
+            |r| r.domain?.slowest_disk()?.slowest_us(),
             micros,
         )
         .help(
@@ -535,8 +535,21 @@ fn disk_columns<'a>() -> Vec<Col<'a>> {
                 from 20 ms on it is slow.",
         )
         .warns_from(SLOW_DISK_US),
+        Col::figure(
+            "outside_us",
+            "QEMU us",
+            right(8).drop_order(3),
+            |r| r.domain?.outside_devices_us(),
+            micros,
+        )
+        .help(
+            "The part of the mean time of its reads and writes that is spent outside the host's \
+                block devices, in QEMU, its queues and limits; from 2 ms on it is much. `-`: the \
+                devices are not timed, or a cache answers most requests.",
+        )
+        .warns_from(MUCH_OUTSIDE_US),
         Col::text("disk_of", "DISK", left(6).grow(10).drop_order(4), |r| {
-            let disk = r.slowest_disk();
+            let disk = r.domain.and_then(DomainModel::slowest_disk);
             disk.map(|disk| disk.name.clone()).unwrap_or_default()
         })
         .help("Which disk that is."),
@@ -745,6 +758,29 @@ fn further_columns<'a>() -> Vec<Col<'a>> {
         )
         .help("Process id of the VMM.")
         .json("pid"),
+        Col::text("title", "TITLE", text, |r| {
+            r.labels(|labels| labels.title.clone())
+        })
+        .help("libvirt's title, or the name that nova's users gave it.")
+        .json("title"),
+        Col::text("owner", "OWNER", text, |r| {
+            r.labels(|labels| labels.owner.clone())
+        })
+        .help("nova's project, KubeVirt's namespace or Proxmox's pool.")
+        .json("owner"),
+        Col::text("tags", "TAGS", text, |r| {
+            r.labels(|labels| Some(labels.tags.join(" ")))
+        })
+        .help("Proxmox's tags.")
+        .json("tags"),
+        Col::figure(
+            "vmid",
+            "VMID",
+            figure,
+            |r| r.domain?.vmid().map(f64::from),
+            whole,
+        )
+        .help("Its number in Proxmox."),
         Col::text("state", "STATE", text, |r| {
             r.domain
                 .map(|d| d.state_word().to_owned())

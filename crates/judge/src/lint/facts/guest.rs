@@ -3,7 +3,7 @@
 use crate::figures::seconds;
 use crate::model::{DomainModel, GuestConfig, GuestGuess, MIN_RATE_S, Model, ThreadModel, total};
 use kvm::Space;
-use kvm::cmdline::{QemuCommand, TCG, UNKNOWN_PROXMOX_ID};
+use kvm::cmdline::TCG;
 use kvm::domain_xml::SHUT_OFF;
 use sample::{DomainState, ENLIGHTENMENTS_OFFERED, ExitPlace, INVTSC_OFFERED};
 use std::collections::BTreeSet;
@@ -125,7 +125,7 @@ impl<'a> GuestContext<'a> {
     /// Its number in Proxmox, by its monitor (`/var/run/qemu-server/100.qmp`); `VMID` where a file
     /// does not name it.
     pub fn proxmox_id(&self) -> Option<&'a str> {
-        proxmox_id(self.domain.facts.command.as_deref()?)
+        self.domain.facts.command.as_ref()?.proxmox_id()
     }
 
     /// Whether one of its vCPUs has a real-time priority.
@@ -207,14 +207,6 @@ impl<'a> GuestContext<'a> {
     }
 }
 
-/// See [`GuestContext::proxmox_id`].
-fn proxmox_id(command: &QemuCommand) -> Option<&str> {
-    let mut sockets = command.qmp_sockets.iter();
-    let id = sockets.find_map(|path| path.split_once("/qemu-server/")?.1.strip_suffix(".qmp"))?;
-    let is_number = !id.is_empty() && id.bytes().all(|b| b.is_ascii_digit());
-    (is_number || id == UNKNOWN_PROXMOX_ID).then_some(id)
-}
-
 /// See [`GuestContext::emulated`].
 fn emulation(domain: &DomainModel) -> Option<&'static str> {
     let facts = &domain.facts;
@@ -240,7 +232,7 @@ fn emulation(domain: &DomainModel) -> Option<&'static str> {
         .filter(|command| command.accel.as_deref() == Some(TCG))?;
     Some(match () {
         () if command.defaults.contains(&"accel") => BY_DEFAULT,
-        () if proxmox_id(command).is_some() => BY_PROXMOX,
+        () if command.proxmox_id().is_some() => BY_PROXMOX,
         () => "its command line names accel=tcg",
     })
 }

@@ -154,7 +154,7 @@ fn full_links(ctx: &Context<'_>, verdicts: &mut Verdicts) {
             figure(percent)
         )];
         let fix = vec![fixes::advice(
-            "See which guest it is (key n, sorted by NET/s), and limit its interface or move it",
+            "See which guest it is (key t, sorted by NET/s), and limit its interface or move it",
         )];
         verdicts.find(Finding {
             title: format!("The host's link {} is full", link.name),

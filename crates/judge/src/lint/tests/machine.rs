@@ -1,8 +1,8 @@
 use super::*;
-use crate::model::{PressureModel, SwapUse};
+use crate::model::{PressureModel, SwapUse, Traced};
 use kvm::cmdline::QemuCommand;
 use kvm::{kernel_log, topology};
-use sample::{CpuPower, ExitPlace, HostMemory, MemoryGrowth, MemoryInGuest};
+use sample::{CpuPower, ExitPlace, HostMemory, HostNode, MemoryGrowth, MemoryInGuest};
 use std::sync::Arc;
 
 #[test]
@@ -156,6 +156,43 @@ fn memory_that_comes_back_from_swap() {
     let report = judge(&model);
     fires(&report, RuleId::GuestSwappedIn, Severity::Warning);
     assert!(get(&report, RuleId::GuestSwappedIn).evidence[0].starts_with("4 MiB/s"));
+}
+
+#[test]
+fn a_guest_that_is_bound_to_a_full_node_swaps_while_another_has_room() {
+    let judged = |free_gib: [u64; 2]| {
+        let xml = "<numatune><memory mode='strict' nodeset='1'/></numatune>";
+        let mut model = on(Guest::new("l", 5).linux(xml).vcpus(1, |_, t| t)).model();
+        model.domains[0].swap_in_rate = Some(4_194_304.0);
+        let nodes = [0, 1].map(|node| HostNode {
+            node,
+            total: 64 << 30,
+            free: free_gib[node as usize] << 30,
+            ..HostNode::default()
+        });
+        model.host.nodes = Some(
+            nodes
+                .map(|node| Traced {
+                    of: node,
+                    seconds: None,
+                    device: None,
+                })
+                .into(),
+        );
+        get(&judge(&model), RuleId::GuestSwappedIn).clone()
+    };
+    let found = judged([20, 1]);
+    let seen = "its memory is bound to node 1: node 0 has 20 GiB of 64 GiB free, node 1 has 1 GiB \
+        of 64 GiB free";
+    assert!(
+        found.evidence.iter().any(|e| e == seen),
+        "{:?}",
+        found.evidence
+    );
+    assert!(found.fix[0].text.starts_with("Bind its memory to node 0"));
+    for free in [[1, 1], [20, 20]] {
+        assert!(!judged(free).evidence.iter().any(|e| e.contains("bound")));
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! libvirt's bulk statistics as plain values, from its library or as `virsh domstats` prints them.
 
+use crate::metadata::source::add_requests;
 use kvm::sanitize;
 use sample::{DiskSample, MemoryInGuest, NicSample};
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ const MAX_ENTRIES: u64 = 4096;
 /// nothing: so it is while libvirt works on the domain for another client
 /// (`qemuDomainGetStatsBlock` in `src/qemu/qemu_driver.c`).
 pub fn disks(stats: &Stats) -> Vec<DiskSample> {
-    let disks = group(stats, "block").filter_map(|entry| {
+    let disks = group(stats, "block".into()).filter_map(|entry| {
         Some(DiskSample {
             name: entry.text("name")?,
             read_ops: entry.number("rd.reqs")?,
@@ -27,14 +28,40 @@ pub fn disks(stats: &Stats) -> Vec<DiskSample> {
             flush_ops: entry.number("fl.reqs"),
             flush_ns: entry.number("fl.times"),
             failed_ops: None,
+            latencies: latencies(&entry),
+            longest_ns: longest_ns(&entry),
         })
     });
     disks.collect()
 }
 
+/// Requests by the least time that they took, as libvirt 12.1 counts them where a disk has a
+/// `<latency-histogram>`.
+fn latencies(disk: &StatsEntry<'_>) -> BTreeMap<u64, u64> {
+    let mut latencies = BTreeMap::new();
+    for kind in ["read", "write", "flush"] {
+        for bin in disk.group(&format!("latency_histogram.{kind}.bin")) {
+            if let (Some(start_ns), Some(requests)) = (bin.number("start"), bin.number("value")) {
+                add_requests(&mut latencies, start_ns, requests);
+            }
+        }
+    }
+    latencies
+}
+
+/// The longest request of the shortest interval that QEMU is told to measure (libvirt 11.9).
+fn longest_ns(disk: &StatsEntry<'_>) -> Option<u64> {
+    let intervals = disk.group("timed_group");
+    let shortest = intervals.min_by_key(|interval| interval.number("interval_length"))?;
+    let longest = ["rd", "wr", "flush"]
+        .into_iter()
+        .filter_map(|kind| shortest.number(&format!("{kind}_latency_max")));
+    longest.max()
+}
+
 /// Network interfaces. One that lacks a counter is left out, as by [`disks`].
 pub fn nics(stats: &Stats) -> Vec<NicSample> {
-    let nics = group(stats, "net").filter_map(|entry| {
+    let nics = group(stats, "net".into()).filter_map(|entry| {
         Some(NicSample {
             name: entry.text("name")?,
             rx_bytes: entry.number("rx.bytes")?,
@@ -45,6 +72,7 @@ pub fn nics(stats: &Stats) -> Vec<NicSample> {
                 .number("rx.drop")?
                 .saturating_add(entry.number("tx.drop")?),
             rx_drops: entry.number("rx.drop"),
+            ..NicSample::default()
         })
     });
     nics.collect()
@@ -93,9 +121,14 @@ struct StatsEntry<'a> {
     prefix: String,
 }
 
-impl StatsEntry<'_> {
+impl<'a> StatsEntry<'a> {
     fn number(&self, name: &str) -> Option<u64> {
         number(self.stats, &format!("{}.{name}", self.prefix))
+    }
+
+    /// The entries of a group within it.
+    fn group(&self, name: &str) -> impl Iterator<Item = StatsEntry<'a>> + use<'a> {
+        group(self.stats, format!("{}.{name}", self.prefix))
     }
 
     fn text(&self, name: &str) -> Option<String> {
@@ -105,7 +138,7 @@ impl StatsEntry<'_> {
 }
 
 /// The entries of a group, such as `block.0` and `block.1`.
-fn group<'a>(stats: &'a Stats, name: &'a str) -> impl Iterator<Item = StatsEntry<'a>> {
+fn group(stats: &Stats, name: String) -> impl Iterator<Item = StatsEntry<'_>> {
     (0..count(stats, &format!("{name}.count"))).map(move |i| StatsEntry {
         stats,
         prefix: format!("{name}.{i}"),
@@ -157,6 +190,33 @@ mod tests {
         assert!(disks[0].name.starts_with("vda") && !disks[0].name.contains('\u{1b}'));
         assert_eq!(nics(&stats)[0].drops, 13 + 16);
         assert_eq!(balloon(&stats), Some(256 << 20));
+    }
+
+    #[test]
+    fn latencies_where_libvirt_counts_them() {
+        let mut stats = devices();
+        for (name, value) in [
+            ("latency_histogram.read.bin.count", "2"),
+            ("latency_histogram.read.bin.0.start", "0"),
+            ("latency_histogram.read.bin.0.value", "90"),
+            ("latency_histogram.read.bin.1.start", "1000000"),
+            ("latency_histogram.read.bin.1.value", "8"),
+            ("latency_histogram.write.bin.count", "1"),
+            ("latency_histogram.write.bin.0.start", "1000000"),
+            ("latency_histogram.write.bin.0.value", "2"),
+            ("timed_group.count", "2"),
+            ("timed_group.0.interval_length", "60"),
+            ("timed_group.0.rd_latency_max", "900"),
+            ("timed_group.1.interval_length", "10"),
+            ("timed_group.1.rd_latency_max", "40"),
+            ("timed_group.1.wr_latency_max", "70"),
+        ] {
+            stats.insert(format!("block.0.{name}"), value.into());
+        }
+        let disk = disks(&stats).remove(0);
+        assert_eq!(disk.latencies, [(0, 90), (1_000_000, 10)].into());
+        assert_eq!(disk.longest_ns, Some(70));
+        assert_eq!(disks(&devices())[0].longest_ns, None);
     }
 
     #[test]

@@ -4,12 +4,12 @@
 
 use super::conversation::QmpConversation;
 use super::{jobs, state};
-use crate::metadata::source::{DeviceCounters, ReportedState};
+use crate::metadata::source::{DeviceCounters, ReportedState, add_requests};
 use kvm::sanitize;
 use sample::{DiskSample, MemoryInGuest};
 use serde::Deserialize;
 use serde_json::json;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
 /// At most this many disks of one guest are kept.
@@ -37,6 +37,34 @@ struct QmpBlockStats {
     failed_rd_operations: Option<u64>,
     failed_wr_operations: Option<u64>,
     failed_flush_operations: Option<u64>,
+    #[serde(default)]
+    timed_stats: Vec<QmpTimedStats>,
+    rd_latency_histogram: Option<QmpHistogram>,
+    wr_latency_histogram: Option<QmpHistogram>,
+    flush_latency_histogram: Option<QmpHistogram>,
+}
+
+/// What QEMU says of the last interval of a length.
+#[derive(Deserialize)]
+struct QmpTimedStats {
+    interval_length: u64,
+    max_rd_latency_ns: u64,
+    max_wr_latency_ns: u64,
+    max_flush_latency_ns: u64,
+}
+
+impl QmpTimedStats {
+    fn longest_ns(&self) -> u64 {
+        let writes_ns = self.max_wr_latency_ns.max(self.max_flush_latency_ns);
+        writes_ns.max(self.max_rd_latency_ns)
+    }
+}
+
+/// Requests by their time: there is a bin below the first boundary and one above the last.
+#[derive(Deserialize)]
+struct QmpHistogram {
+    boundaries: Vec<u64>,
+    bins: Vec<u64>,
 }
 
 #[derive(Deserialize)]
@@ -162,12 +190,38 @@ fn disk(block: &QmpBlock) -> Option<DiskSample> {
         flush_ops: stats.flush_operations,
         flush_ns: stats.flush_total_time_ns,
         failed_ops: failed_ops(stats),
+        latencies: latencies(stats),
+        longest_ns: longest_ns(stats),
         name: name(
             block.device.as_deref(),
             block.qdev.as_deref(),
             block.node.as_deref(),
         )?,
     })
+}
+
+/// Requests by the least time that they took.
+fn latencies(stats: &QmpBlockStats) -> BTreeMap<u64, u64> {
+    let histograms = [
+        &stats.rd_latency_histogram,
+        &stats.wr_latency_histogram,
+        &stats.flush_latency_histogram,
+    ];
+    let mut latencies = BTreeMap::new();
+    for histogram in histograms.into_iter().flatten() {
+        let starts = [0].iter().chain(&histogram.boundaries);
+        for (start_ns, requests) in starts.zip(&histogram.bins) {
+            add_requests(&mut latencies, *start_ns, *requests);
+        }
+    }
+    latencies
+}
+
+/// The longest request of the shortest interval that QEMU is told to measure.
+fn longest_ns(stats: &QmpBlockStats) -> Option<u64> {
+    let intervals = stats.timed_stats.iter();
+    let shortest = intervals.min_by_key(|interval| interval.interval_length)?;
+    Some(shortest.longest_ns())
 }
 
 /// Operations that failed; QEMU has always counted all three kinds or none.
@@ -203,6 +257,10 @@ mod tests {
         let block = |device: &str, qdev: Option<&str>, node: Option<&str>| {
             let stats = r#"{"rd_bytes":512,"wr_bytes":0,"rd_operations":1,"wr_operations":0,"flush_operations":3,
                             "rd_total_time_ns":9000,"wr_total_time_ns":0,"flush_total_time_ns":600,
+                            "timed_stats":[{"interval_length":10,"max_rd_latency_ns":5,"max_wr_latency_ns":70,
+                                            "max_flush_latency_ns":9}],
+                            "rd_latency_histogram":{"boundaries":[1000],"bins":[4,1]},
+                            "wr_latency_histogram":{"boundaries":[1000,5000],"bins":[1,2,3]},
                             "failed_rd_operations":1,"failed_wr_operations":2,"failed_flush_operations":0}"#;
             let text = json!({"device": device, "qdev": qdev, "node-name": node}).to_string();
             let text = format!("{},\"stats\":{stats}}}", text.trim_end_matches('}'));
@@ -231,6 +289,8 @@ mod tests {
             (disk.flush_ops, disk.flush_ns, disk.failed_ops),
             (Some(3), Some(600), Some(3))
         );
+        assert_eq!(disk.latencies, [(0, 5), (1000, 3), (5000, 3)].into());
+        assert_eq!(disk.longest_ns, Some(70));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::lint::facts::{
 };
 use crate::lint::fixes;
 use crate::lint::incidents;
-use crate::model::{DiskConfig, DiskRates, HostDiskModel, addressed};
+use crate::model::{DiskConfig, DiskRates, HostDiskModel, LimitUse, addressed};
 use sample::{DomainState, ThreadKind};
 
 /// How many requests a bus takes at once. IDE knows no queue; native command queuing has
@@ -24,11 +24,6 @@ const BUS_SLOTS: &[(&str, f64)] = &[
 /// QEMU counts requests that wait for the limit as under way: with fewer on average the limit holds
 /// nothing back.
 const MIN_WAITING_REQUESTS: f64 = 0.5;
-
-/// The host's devices saw at least this part of the guest's requests, else the page cache or the
-/// network answers them. QEMU splits and merges requests, so the two counts differ on a healthy
-/// guest as well.
-const MIN_SEEN_SHARE: f64 = 0.5;
 
 const NOT_TIMED: &str = "the host's block devices are not timed: kvmtop --engine-detail disks, or \
     the list of disks";
@@ -183,10 +178,7 @@ pub(super) fn queue(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
 /// A disk at a limit.
 struct AtLimit<'a> {
     disk: &'a DiskRates,
-    limit: &'a str,
-    rate: f64,
-    most: f64,
-    percent: f64,
+    used: LimitUse<'a>,
 }
 
 pub(super) fn throttled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
@@ -198,20 +190,14 @@ pub(super) fn throttled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     });
     let worst = at_limits
         .iter()
-        .max_by(|a, b| a.percent.total_cmp(&b.percent));
-    let Some(AtLimit {
-        disk,
-        limit,
-        rate,
-        most,
-        percent,
-    }) = worst
-    else {
+        .max_by(|a, b| a.used.percent().total_cmp(&b.used.percent()));
+    let Some(AtLimit { disk, used }) = worst else {
         return;
     };
-    let Some(severity) = steps.severity(*percent) else {
+    let Some(severity) = steps.severity(used.percent()) else {
         return;
     };
+    let limit = used.name;
     let unit = if limit.contains("bytes") {
         "B/s"
     } else {
@@ -221,9 +207,9 @@ pub(super) fn throttled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
         format!(
             "disk {}: {} {unit} of at most {} ({limit}), {} % of the limit, {WINDOW}",
             disk.name,
-            figure(*rate),
-            figure(*most),
-            figure(*percent)
+            figure(used.rate),
+            figure(used.most),
+            figure(used.percent())
         ),
         format!(
             "{} requests under way on average; {}",
@@ -251,38 +237,19 @@ pub(super) fn throttled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
 /// Whether a disk of the guest is at one of its limits: what it waits for is known then.
 pub(super) fn is_at_limit(ctx: &Context<'_>, guest: &GuestContext<'_>) -> bool {
     let steps = &ctx.thresholds().disks.throttled;
-    at_limits(guest)
-        .iter()
-        .any(|at| steps.severity(at.percent).is_some())
+    let disks = guest.domain.disks.iter();
+    disks
+        .filter_map(|disk| disk.limit_percent)
+        .any(|percent| steps.severity(percent).is_some())
 }
 
 /// What the guest's disks use of each limit that is set.
 fn at_limits<'a>(guest: &GuestContext<'a>) -> Vec<AtLimit<'a>> {
     let mut all = Vec::new();
     for disk in &guest.domain.disks {
-        let Some(config) = config_of(guest, disk) else {
-            continue;
-        };
-        for (limit, most) in config.limits {
-            let most = *most as f64;
-            let rate = match limit.as_str() {
-                "total_iops_sec" => disk.read_ops + disk.write_ops,
-                "read_iops_sec" => disk.read_ops,
-                "write_iops_sec" => disk.write_ops,
-                "total_bytes_sec" => disk.read_bytes + disk.write_bytes,
-                "read_bytes_sec" => disk.read_bytes,
-                "write_bytes_sec" => disk.write_bytes,
-                _ => continue,
-            };
-            if most > 0.0 {
-                all.push(AtLimit {
-                    disk,
-                    limit,
-                    rate,
-                    most,
-                    percent: 100.0 * rate / most,
-                });
-            }
+        let limits = config_of(guest, disk).map(|config| config.limits_of(disk));
+        for used in limits.into_iter().flatten() {
+            all.push(AtLimit { disk, used });
         }
     }
     all
@@ -309,61 +276,9 @@ fn lift(guest: &GuestContext<'_>, disk: &str, limit: &str) -> Fix {
     )
 }
 
-/// Reads and writes, and how long one takes on average.
-struct Requests {
-    ops: f64,
-    mean_us: f64,
-}
-
-impl Requests {
-    /// All of these together. `None` without requests.
-    fn together(parts: Vec<Self>) -> Option<Self> {
-        let mut ops = 0.0;
-        let mut time = 0.0;
-        for part in parts {
-            ops += part.ops;
-            time += part.ops * part.mean_us;
-        }
-        if ops > 0.0 {
-            let mean_us = time / ops;
-            Some(Self { ops, mean_us })
-        } else {
-            None
-        }
-    }
-}
-
-/// The requests of a guest whose time is known.
-fn guest_requests(guest: &GuestContext<'_>) -> Option<Requests> {
-    let mut all = Vec::new();
-    for disk in &guest.domain.disks {
-        if let Some(mean_us) = disk.read_mean_us {
-            let ops = disk.read_ops;
-            all.push(Requests { ops, mean_us });
-        }
-        if let Some(mean_us) = disk.write_mean_us {
-            let ops = disk.write_ops;
-            all.push(Requests { ops, mean_us });
-        }
-    }
-    Requests::together(all)
-}
-
-/// The same of the host's block devices.
-fn host_requests(disks: &[HostDiskModel]) -> Option<Requests> {
-    let mut all = Vec::new();
-    for disk in addressed(disks) {
-        if let Some(mean_us) = disk.mean_us() {
-            let ops = disk.ops();
-            all.push(Requests { ops, mean_us });
-        }
-    }
-    Requests::together(all)
-}
-
 pub(super) fn latency(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().disks;
-    let Some(requests) = guest_requests(guest) else {
+    let Some(requests) = guest.domain.requests() else {
         return;
     };
     // The whole wait is less than a finding needs in any case.
@@ -373,7 +288,7 @@ pub(super) fn latency(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     let Some(disks) = &guest.domain.host_disks else {
         return verdicts.cannot_tell(NOT_TIMED);
     };
-    let Some(host_requests) = host_requests(disks) else {
+    let Some(host_requests) = guest.domain.device_requests() else {
         return;
     };
     let outside_us = requests.mean_us - host_requests.mean_us;
@@ -381,10 +296,7 @@ pub(super) fn latency(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     let Some(severity) = t.outside_us.severity(outside_us) else {
         return;
     };
-    if host_requests.ops < t.timed_ops.max(MIN_SEEN_SHARE * requests.ops)
-        || percent < t.outside_percent
-        || is_at_limit(ctx, guest)
-    {
+    if host_requests.ops < t.timed_ops || percent < t.outside_percent || is_at_limit(ctx, guest) {
         return;
     }
     let most = addressed(disks).max_by(|a, b| a.ops().total_cmp(&b.ops()));
