@@ -30,8 +30,7 @@ pub use facts::finding::{
 };
 pub(crate) use facts::finding::{MAX_FINDINGS, MAX_TEXT};
 pub use facts::options::{InputKind, Options};
-pub use facts::rule::{Family, Rule};
-pub use facts::rule_doc::RuleDoc;
+pub use facts::rule::{Family, Rule, RuleDoc};
 pub use facts::rule_id::RuleId;
 pub use facts::shell::is_plain_name;
 pub use facts::thresholds::{Steps, Thresholds};

@@ -6,20 +6,15 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Timers of a Windows guest without enlightenments: one problem with one fix.
-const WINDOWS_TIMERS: [RuleId; 7] = {
-    use RuleId::{
-        AcpiPmTimer, HpetClock, HpetIdleCost, IdleWakeups, PitTimer, RtcTick, WindowsEnlightenments,
-    };
-    [
-        WindowsEnlightenments,
-        AcpiPmTimer,
-        RtcTick,
-        HpetClock,
-        PitTimer,
-        HpetIdleCost,
-        IdleWakeups,
-    ]
-};
+const WINDOWS_TIMERS: [RuleId; 7] = [
+    RuleId::WindowsEnlightenments,
+    RuleId::AcpiPmTimer,
+    RuleId::RtcTick,
+    RuleId::HpetClock,
+    RuleId::PitTimer,
+    RuleId::HpetIdleCost,
+    RuleId::IdleWakeups,
+];
 /// Rules whose findings are part of another one about the same guest, which comes first here. A
 /// wait is part of the first of its causes.
 const PARTS: [(RuleId, RuleId); 9] = [

@@ -42,21 +42,22 @@ pub fn plan(model: &Model, options: &Options) -> HostPlan {
     let whole = ctx.plan();
     let mut guests = Vec::new();
     for guest in &ctx.guests {
-        let fix = fixes::placement::guest_placement(&ctx, guest).into_iter();
-        let fix = fix.map(|fix| fixes::in_place(&ctx.guests, Some(guest.index), fix));
+        let mut fix = fixes::placement::guest_placement(&ctx, guest);
+        for fix in &mut fix {
+            fixes::in_place(&ctx.guests, Some(guest.index), fix);
+        }
         guests.push(PlannedGuest {
             facts: guest.domain.facts.clone(),
             before: ctx.layout(guest).clone(),
             after: whole.after.get(guest.index).cloned().unwrap_or_default(),
             plan: whole.guests.get(guest.index).cloned().unwrap_or_default(),
-            fix: fix.collect(),
+            fix,
             undo: fixes::placement::undo(&ctx, guest),
         });
     }
-    let busy = host_tasks_by_cpu(model, options);
     HostPlan {
         map: ctx.map().clone(),
-        busy,
+        busy: host_tasks_by_cpu(model, options),
         guests,
     }
 }

@@ -6,10 +6,10 @@ use super::table;
 use crate::figures::seconds;
 use crate::lint::facts::{
     CannotTell, Check, Context, Finding, Guard, GuestContext, Hold, InputKind, Options, Report,
-    Rule, Severity, StillWatched, Verdicts, Watched, order,
+    Rule, RuleId, Severity, StillWatched, Verdicts, Watched, order,
 };
 use crate::lint::fixes;
-use crate::lint::fixes::audience::Surroundings;
+use crate::lint::fixes::audience::fit;
 use crate::model::Model;
 use sample::DomainState;
 
@@ -38,12 +38,18 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
         Vec::new()
     };
     for guest in &context.guests {
-        let because = why_unmeasured(&context, guest);
-        cannot_tell.extend(because.map(|because| CannotTell::every(Some(guest), because)));
+        cannot_tell.extend(why_unmeasured(&context, guest).map(|because| CannotTell {
+            rule: RuleId::Every,
+            domain: Some(guest.name().to_owned()),
+            because,
+        }));
     }
     if left_out > 0 {
-        let because = format!("there are more findings than are kept: {left_out} are left out");
-        cannot_tell.push(CannotTell::every(None, because));
+        cannot_tell.push(CannotTell {
+            rule: RuleId::Every,
+            domain: None,
+            because: format!("there are more findings than are kept: {left_out} are left out"),
+        });
     }
     let findings = if is_steady {
         hold(&context, found, memory)
@@ -97,12 +103,16 @@ fn young(guest: Option<&GuestContext<'_>>, seen_s: f64, needed_s: f64) -> Option
     if seen_s >= needed_s * 0.95 {
         return None;
     }
-    let because = format!(
-        "watched for {}; rules look at up to {}",
-        seconds(seen_s),
-        seconds(needed_s)
-    );
-    Some(StillWatched::new(guest, because, seen_s, needed_s))
+    Some(StillWatched {
+        domain: guest.map(|guest| guest.name().to_owned()),
+        because: format!(
+            "watched for {}; rules look at up to {}",
+            seconds(seen_s),
+            seconds(needed_s)
+        ),
+        seen_s,
+        needed_s,
+    })
 }
 
 /// The guests, and the host, of which less has been seen than a rule needs.
@@ -118,12 +128,12 @@ fn still_watched(context: &Context<'_>, memory: &mut RuleMemory) -> Vec<StillWat
                 because,
                 watched: Some(watched),
             }) if needed_s > 0.0 => {
-                all.push(StillWatched::new(
-                    Some(guest),
-                    because.clone(),
-                    watched.seen_s,
-                    watched.needed_s + needed_s,
-                ));
+                all.push(StillWatched {
+                    domain: Some(guest.name().to_owned()),
+                    because: because.clone(),
+                    seen_s: watched.seen_s,
+                    needed_s: watched.needed_s + needed_s,
+                });
             }
             Some(_) => {}
             None => {
@@ -139,50 +149,43 @@ fn still_watched(context: &Context<'_>, memory: &mut RuleMemory) -> Vec<StillWat
 fn ask_all(context: &Context<'_>) -> Verdicts {
     let mut verdicts = Verdicts::default();
     for rule in table::rules().filter(|r| context.options.reports(r.id)) {
-        let of_host = matches!(rule.check, Check::Host(_));
-        let guests = if of_host {
-            0..0
+        if let Check::Host(check) = rule.check {
+            verdicts.begin(rule.id, &rule.doc, None);
+            check(context, &mut verdicts);
         } else {
-            0..context.guests.len()
-        };
-        for guest in guests.map(Some).chain(of_host.then_some(None)) {
-            ask(context, rule, guest, &mut verdicts);
+            for guest in &context.guests {
+                ask(context, rule, guest, &mut verdicts);
+            }
         }
     }
-    let mut found = Vec::new();
-    for (guest, finding) in std::mem::take(&mut verdicts.found) {
-        let mut finding = Surroundings::new(context, guest, &finding).fit(finding);
-        finding.fix = finding
-            .fix
-            .into_iter()
-            .map(|fix| fixes::in_place(&context.guests, guest, fix))
-            .collect();
-        if guest
-            .and_then(|i| context.guests.get(i))
-            .is_some_and(|guest| guest.domain.facts.foreign)
-        {
+    for (guest, finding) in &mut verdicts.found {
+        fit(context, *guest, finding);
+        for fix in &mut finding.fix {
+            fixes::in_place(&context.guests, *guest, fix);
+        }
+        if guest.is_some_and(|i| context.guests[i].domain.facts.foreign) {
             finding.severity = finding.severity.min(Severity::Warning);
             finding.evidence.push(FOREIGN.into());
         }
-        found.push((guest, finding));
     }
-    verdicts.found = found;
     verdicts
 }
 
-/// Asks a rule about a guest, or about the host.
-fn ask(context: &Context<'_>, rule: &'static Rule, guest: Option<usize>, verdicts: &mut Verdicts) {
-    let guest = guest.and_then(|i| context.guests.get(i));
-    let guest = guest.filter(|g| g.emulated.is_none() || !table::is_of_kvm(rule.id));
-    verdicts.begin(rule.id, &rule.doc, guest);
-    let is_over = guest.is_some_and(|g| g.domain.state == DomainState::Ended);
-    match (rule.check, guest) {
-        (Check::Host(check), None) => check(context, verdicts),
-        _ if is_over => {}
-        (Check::Behaviour(check), Some(guest)) if guest.not_judged.is_none() => {
-            check(context, guest, verdicts);
-        }
-        (Check::Setup(check), Some(guest)) => check(context, guest, verdicts),
+/// Asks a rule about a guest.
+fn ask(
+    context: &Context<'_>,
+    rule: &'static Rule,
+    guest: &GuestContext<'_>,
+    verdicts: &mut Verdicts,
+) {
+    let is_over = guest.domain.state == DomainState::Ended;
+    if is_over || guest.emulated.is_some() && table::is_of_kvm(rule.id) {
+        return;
+    }
+    verdicts.begin(rule.id, &rule.doc, Some(guest));
+    match rule.check {
+        Check::Behaviour(check) if guest.not_judged.is_none() => check(context, guest, verdicts),
+        Check::Setup(check) => check(context, guest, verdicts),
         _ => {}
     }
 }
@@ -190,20 +193,21 @@ fn ask(context: &Context<'_>, rule: &'static Rule, guest: Option<usize>, verdict
 /// Why the rules about a guest's behaviour say little.
 fn why_unmeasured(context: &Context<'_>, guest: &GuestContext<'_>) -> Option<String> {
     let d = guest.domain;
-    match &guest.not_judged {
-        // A guest that is judged soon is among those still watched.
-        Some(Guard {
-            because,
-            watched: None,
-        }) => return Some(because.clone()),
-        _ if d.uncounted_vcpus > 0 && d.state != DomainState::Ended => {
-            let (uncounted, all) = (d.uncounted_vcpus, d.vcpu_count());
-            return Some(format!(
-                "exits and accesses of {uncounted} of {all} vCPUs are not counted: the engine's \
-                 tables have no place for more threads of this guest's user or process"
-            ));
-        }
-        _ => {}
+    // A guest that is judged soon is among those still watched.
+    if let Some(Guard {
+        because,
+        watched: None,
+    }) = &guest.not_judged
+    {
+        return Some(because.clone());
+    }
+    if d.uncounted_vcpus > 0 && d.state != DomainState::Ended {
+        return Some(format!(
+            "exits and accesses of {} of {} vCPUs are not counted: the engine's \
+                 tables have no place for more threads of this guest's user or process",
+            d.uncounted_vcpus,
+            d.vcpu_count()
+        ));
     }
     let has_events = d.exits.count > 0 || !d.accesses.is_empty() || !d.userspace.is_empty();
     if !context.is_file() || has_events || d.threads.iter().any(|t| t.cpu.is_some()) {
@@ -225,30 +229,28 @@ fn not_judged(
             watched: None,
         });
     }
-    if let Some(resumed_s) = memory
+    if let Some(seen_s) = memory
         .resumed_s(guest.domain)
         .filter(|s| *s < options.resume_guard_s)
     {
-        let because = format!("the guest was resumed {} ago", seconds(resumed_s));
         return Some(Guard {
-            because,
+            because: format!("the guest was resumed {} ago", seconds(seen_s)),
             watched: Some(Watched {
-                seen_s: resumed_s,
+                seen_s,
                 needed_s: options.resume_guard_s,
             }),
         });
     }
-    let age_s = (model.time_ms - guest.domain.facts.started_ms?) as f64 / 1e3;
-    let guard_s = options.startup_guard_s;
-    let because = format!(
-        "the guest started {} ago: a booting system polls timers heavily",
-        seconds(age_s)
-    );
-    (0.0..guard_s).contains(&age_s).then_some(Guard {
-        because,
-        watched: Some(Watched {
-            seen_s: age_s,
-            needed_s: guard_s,
-        }),
+    let seen_s = (model.time_ms - guest.domain.facts.started_ms?) as f64 / 1e3;
+    let needed_s = options.startup_guard_s;
+    if !(0.0..needed_s).contains(&seen_s) {
+        return None;
+    }
+    Some(Guard {
+        because: format!(
+            "the guest started {} ago: a booting system polls timers heavily",
+            seconds(seen_s)
+        ),
+        watched: Some(Watched { seen_s, needed_s }),
     })
 }

@@ -3,7 +3,9 @@
 use crate::figures;
 use crate::lint::facts::rule_id::RuleId;
 use crate::lint::facts::shell::is_plain_name;
+use crate::lint::facts::totals::EventTotals;
 pub use crate::model::Confidence;
+use crate::model::ThreadModel;
 use kvm::Space;
 use sample::Direction;
 use schemars::JsonSchema;
@@ -69,11 +71,6 @@ impl Severity {
             Self::Critical
         }
     }
-}
-
-/// The worst of several severities; `None` when none of them is set.
-pub(crate) fn worst(all: impl IntoIterator<Item = Option<Severity>>) -> Option<Severity> {
-    all.into_iter().flatten().max()
 }
 
 /// The worst of several candidates by severity, then by figure; the first of equal ones.
@@ -288,6 +285,17 @@ pub struct Finding {
     pub comes_first: bool,
 }
 
+/// A finding's title and explanation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Prose {
+    /// One line, the guest or host as its subject.
+    pub title: &'static str,
+    /// The title in at most 26 characters; empty: the rule's.
+    pub problem: &'static str,
+    /// Why the evidence points to this cause, and what it costs.
+    pub why: &'static str,
+}
+
 #[allow(clippy::ref_option, reason = "serde passes a reference to the field")]
 fn utc<S: Serializer>(ms: &Option<i64>, serializer: S) -> Result<S::Ok, S::Error> {
     ms.and_then(figures::utc).serialize(serializer)
@@ -313,6 +321,56 @@ impl Fix {
 }
 
 impl Finding {
+    /// A finding with the title, explanation and links of its rule.
+    pub(crate) fn new(
+        severity: Severity,
+        confidence: Confidence,
+        evidence: Vec<String>,
+        fix: Vec<Fix>,
+    ) -> Self {
+        Self {
+            severity,
+            confidence,
+            evidence,
+            fix,
+            ..Self::default()
+        }
+    }
+
+    /// The same in other words.
+    pub(crate) fn saying(self, prose: Prose) -> Self {
+        Self {
+            title: prose.title.into(),
+            problem: prose.problem.into(),
+            why: prose.why.into(),
+            ..self
+        }
+    }
+
+    /// The same with what these events cost and where they are shown.
+    pub(crate) fn caused_by(self, events: EventTotals) -> Self {
+        Self {
+            cost: events.cost,
+            marks: events.marks,
+            ..self
+        }
+    }
+
+    /// The same about a vCPU, which is marked.
+    pub(crate) fn about_vcpu(self, thread: &ThreadModel) -> Self {
+        let marks = thread
+            .index
+            .map(Mark::Vcpu)
+            .into_iter()
+            .chain(self.marks)
+            .collect();
+        Self {
+            target: Target::Vcpu(thread.index.unwrap_or_default()),
+            marks,
+            ..self
+        }
+    }
+
     /// Which finding it is, from one interval to the next.
     pub fn id(&self) -> FindingId {
         let other = match self.target {

@@ -190,12 +190,10 @@ impl<'a> GuestContext<'a> {
 
     /// The vCPU of a place.
     pub fn place_vcpu(&self, place: &ExitPlace) -> String {
-        let vcpu = self
-            .domain
-            .threads
-            .iter()
-            .find(|thread| thread.tid == place.tid);
-        vcpu.map_or_else(|| format!("thread {}", place.tid), ThreadModel::label)
+        let mut threads = self.domain.threads.iter();
+        threads
+            .find(|thread| thread.tid == place.tid)
+            .map_or_else(|| format!("thread {}", place.tid), ThreadModel::label)
     }
 
     /// The window of the figures, as evidence says it.
@@ -230,10 +228,12 @@ fn emulation(domain: &DomainModel) -> Option<&'static str> {
         .command
         .as_deref()
         .filter(|command| command.accel.as_deref() == Some(TCG))?;
-    Some(match () {
-        () if command.defaults.contains(&"accel") => BY_DEFAULT,
-        () if command.proxmox_id().is_some() => BY_PROXMOX,
-        () => "its command line names accel=tcg",
+    Some(if command.defaults.contains(&"accel") {
+        BY_DEFAULT
+    } else if command.proxmox_id().is_some() {
+        BY_PROXMOX
+    } else {
+        "its command line names accel=tcg"
     })
 }
 

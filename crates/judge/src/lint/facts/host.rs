@@ -43,18 +43,16 @@ pub(crate) fn apic_parameter(isa: Option<Isa>) -> Option<&'static str> {
 
 impl<'a> Context<'a> {
     pub fn new(model: &'a Model, options: &'a Options) -> Self {
-        let guests = model
-            .domains
-            .iter()
-            .enumerate()
-            .map(|(i, d)| GuestContext::new(model, i, d));
-        let mut guests: Vec<GuestContext<'a>> = guests.collect();
         let mut names: HashMap<&str, usize> = HashMap::new();
-        guests
-            .iter()
-            .for_each(|g| *names.entry(g.name()).or_default() += 1);
-        for guest in &mut guests {
-            guest.is_namesake = names.get(guest.name()).is_some_and(|n| *n > 1);
+        for domain in &model.domains {
+            *names.entry(domain.name()).or_default() += 1;
+        }
+        let mut guests = Vec::new();
+        for (index, domain) in model.domains.iter().enumerate() {
+            guests.push(GuestContext {
+                is_namesake: names[domain.name()] > 1,
+                ..GuestContext::new(model, index, domain)
+            });
         }
         let (map, layouts) = layouts(model, &guests, options);
         Self {
@@ -116,26 +114,14 @@ impl<'a> Context<'a> {
         self.waits.get_or_init(|| Waits::new(self.model))
     }
 
-    /// Where they may run after the plan.
-    pub fn planned(&self, guest: &GuestContext<'_>) -> Option<&GuestLayout> {
-        self.plan().after.get(guest.index)
-    }
-
     /// The index of the guest that a process or one of its threads belongs to.
     pub fn by_pid(&self, pid: Option<i32>) -> Option<usize> {
         let by_pid = self.by_pid.get_or_init(|| {
             let mut all = HashMap::new();
             for guest in self.guests.iter().rev() {
                 let tids = guest.domain.threads.iter().map(|t| t.tid);
-                all.extend(
-                    guest
-                        .domain
-                        .facts
-                        .pid
-                        .into_iter()
-                        .chain(tids)
-                        .map(|id| (id, guest.index)),
-                );
+                let ids = guest.domain.facts.pid.into_iter().chain(tids);
+                all.extend(ids.map(|id| (id, guest.index)));
             }
             all
         });

@@ -8,9 +8,7 @@ pub(super) mod host;
 pub(super) mod links;
 pub(super) mod options;
 pub(super) mod placement;
-pub(super) mod prose;
 pub(super) mod rule;
-pub(super) mod rule_doc;
 pub(super) mod rule_id;
 pub(super) mod shell;
 pub(super) mod thresholds;
@@ -18,8 +16,8 @@ pub(super) mod totals;
 pub(super) mod verdicts;
 
 pub(crate) use finding::{
-    Audience, Confidence, Finding, FindingId, Fix, FixKind, Lasting, Mark, Severity, Target,
-    is_command, join, known, order, worst, worst_of,
+    Audience, Confidence, Finding, FindingId, Fix, FixKind, Lasting, Mark, Prose, Severity, Target,
+    is_command, join, known, order, worst_of,
 };
 pub(crate) use guest::{
     BY_DEFAULT, BY_PROXMOX, Guard, GuestContext, NO_VCPUS, Watched, place_text,
@@ -28,9 +26,7 @@ pub(crate) use hold::{Hold, REMEMBERED_S};
 pub(crate) use host::{Context, apic_parameter};
 pub(crate) use options::{InputKind, Options};
 pub(crate) use placement::{helper_name, host_tasks_by_cpu};
-pub(crate) use prose::Prose;
-pub(crate) use rule::{Check, Family, Rule};
-pub(crate) use rule_doc::RuleDoc;
+pub(crate) use rule::{Check, Family, Rule, RuleDoc};
 pub(crate) use rule_id::RuleId;
 pub(crate) use shell::domain_argument;
 pub(crate) use thresholds::thresholds;

@@ -24,11 +24,13 @@ pub(super) fn layouts(
         .unwrap_or_default();
     let map = CpuMap::new(&host.topology, &online(model), &efficiency);
     let map = map.with_busy(&host_tasks_by_cpu(model, options).keys().copied().collect());
-    let piles = piled_up(&map, guests, options);
-    let layouts = guests
+    let mut layouts: Vec<GuestLayout> = guests
         .iter()
-        .map(|guest| layout(&map, guest, options, &piles))
+        .map(|guest| layout(&map, guest, options))
         .collect();
+    for guest in piled_up(&map, guests, options) {
+        layouts[guest].piled_up = true;
+    }
     (map, layouts)
 }
 
@@ -70,56 +72,41 @@ fn is_absent(map: &CpuMap, cpus: &CpuSet) -> bool {
 
 /// The CPUs that each vCPU may use, by what is measured, else by what is configured; no entry:
 /// unknown.
-fn vcpu_cpus(guest: &GuestContext<'_>) -> BTreeMap<u32, CpuSet> {
-    let mut measured: BTreeMap<u32, CpuSet> = BTreeMap::new();
+fn vcpu_cpus(guest: &GuestContext<'_>, count: u32) -> BTreeMap<u32, CpuSet> {
+    let mut cpus: BTreeMap<u32, CpuSet> = BTreeMap::new();
     for vcpu in guest.domain.vcpus() {
-        if let (Some(v), Some(cpus)) = (vcpu.index, vcpu.place.affinity.as_deref())
+        if let (Some(v), Some(measured)) = (vcpu.index, vcpu.place.affinity.as_deref())
             && v < limits::VCPUS
         {
-            measured.insert(v, cpus.clone());
+            cpus.insert(v, measured.clone());
         }
     }
-    if !measured.is_empty() {
-        return measured;
+    if cpus.is_empty() {
+        for v in 0..count {
+            let pin = guest.config.pins.vcpu(v).filter(|set| !set.is_empty());
+            cpus.extend(pin.map(|set| (v, set.clone())));
+        }
     }
-    let pins = &guest.config.pins;
-    (0..vcpu_count(guest))
-        .filter_map(|v| Some((v, pins.vcpu(v).filter(|set| !set.is_empty())?.clone())))
-        .collect()
+    cpus
 }
 
 fn vcpu_count(guest: &GuestContext<'_>) -> u32 {
-    let last = guest
-        .config
-        .pins
-        .vcpus
-        .keys()
-        .last()
-        .map_or(0, |v| v.saturating_add(1));
-    let seen = guest
-        .domain
-        .vcpus()
-        .filter_map(|t| t.index)
-        .max()
-        .map_or(0, |v| v.saturating_add(1));
-    let threads = Some(guest.domain.vcpu_count()).filter(|n| *n > 0);
-    threads
-        .or(guest.config.vcpus)
-        .unwrap_or(0)
-        .max(last)
-        .max(seen)
+    let seen = guest.domain.vcpus().filter_map(|t| t.index);
+    let pinned = guest.config.pins.vcpus.keys().copied();
+    let last = seen.chain(pinned).max();
+    let count = match guest.domain.vcpu_count() {
+        0 => guest.config.vcpus.unwrap_or(0),
+        count => count,
+    };
+    count
+        .max(last.map_or(0, |v| v.saturating_add(1)))
         .min(limits::VCPUS)
 }
 
-fn layout(
-    map: &CpuMap,
-    guest: &GuestContext<'_>,
-    options: &Options,
-    piles: &BTreeSet<usize>,
-) -> GuestLayout {
+fn layout(map: &CpuMap, guest: &GuestContext<'_>, options: &Options) -> GuestLayout {
     let config = &guest.config;
-    let now = vcpu_cpus(guest);
     let count = vcpu_count(guest);
+    let now = vcpu_cpus(guest, count);
     let mut vcpus = Vec::new();
     let mut absent = CpuSet::new();
     for v in 0..count {
@@ -147,7 +134,6 @@ fn layout(
         absent,
         bound: config.numa.nodes.clone(),
         memory: most_memory(map, guest),
-        piled_up: piles.contains(&guest.index),
         ..GuestLayout::default()
     };
     if libvirt && measured {
@@ -188,14 +174,10 @@ fn most_memory(map: &CpuMap, guest: &GuestContext<'_>) -> CpuSet {
     if guest.domain.node_memory.is_empty() {
         return map.nodes_of(&guest.domain.vcpus().filter_map(|t| t.place.cpu).collect());
     }
-    let all = total(guest.domain.node_memory.values().copied());
-    guest
-        .domain
-        .node_memory
-        .iter()
-        .filter(|(_, b)| **b > all / 2)
-        .map(|(n, _)| *n)
-        .collect()
+    let by_node = &guest.domain.node_memory;
+    let all = total(by_node.values().copied());
+    let most = by_node.iter().filter(|(_, bytes)| **bytes > all / 2);
+    most.map(|(node, _)| *node).collect()
 }
 
 /// What is known of the guest's topology. It can be changed where it is for exactly these vCPUs.
@@ -229,7 +211,7 @@ fn helpers(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, layout: &m
         let wanted = configured.map(|cpus| there(map, cpus));
         let measured = thread.and_then(|thread| thread.place.affinity.as_deref());
         let measured = measured.map(|cpus| there(map, cpus));
-        let drifts = libvirt && measured.is_some() && wanted.is_some() && measured != wanted;
+        let drifts = libvirt && measured.is_some() && measured != wanted;
         let is_restricted = measured.as_ref().is_some_and(|cpus| map.restricts(cpus));
         let helper = HelperLayout {
             drifted: wanted.clone().filter(|wanted| drifts && !wanted.is_empty()),
@@ -246,26 +228,18 @@ fn helpers(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, layout: &m
     }
     // vhost threads run where the emulator may.
     let emulator = layout.helpers.entry(None).or_default();
-    for vhost in guest
-        .domain
-        .threads
-        .iter()
-        .filter(|t| t.role == Role::Vhost)
-    {
-        emulator.load = emulator.load.min(load(vhost, &single, options));
+    for thread in &guest.domain.threads {
+        if thread.role == Role::Vhost {
+            emulator.load = emulator.load.min(load(thread, &single, options));
+        }
     }
 }
 
 /// Whether a helper thread uses a part of one of these CPUs that matters.
 fn load(thread: &ThreadModel, cpus: &CpuSet, options: &Options) -> HelperLoad {
     let is_there = thread.place.cpu.is_some_and(|c| cpus.contains(c));
-    let works = options
-        .thresholds
-        .pinning
-        .emulator
-        .severity(thread.cpu.map_or(0.0, |c| c.busy()))
-        .is_some();
-    if works && is_there {
+    let busy = thread.cpu.map_or(0.0, |c| c.busy());
+    if is_there && options.thresholds.pinning.emulator.severity(busy).is_some() {
         HelperLoad::Busy
     } else {
         HelperLoad::Idle
@@ -273,7 +247,11 @@ fn load(thread: &ThreadModel, cpus: &CpuSet, options: &Options) -> HelperLoad {
 }
 
 /// The guests whose busy vCPUs share a CPU of their sets of isolated CPUs with other such vCPUs.
-fn piled_up(map: &CpuMap, guests: &[GuestContext<'_>], options: &Options) -> BTreeSet<usize> {
+fn piled_up(
+    map: &CpuMap,
+    guests: &[GuestContext<'_>],
+    options: &Options,
+) -> impl Iterator<Item = usize> {
     let busy = options.thresholds.pinning.busy;
     let mut by_cpu: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for guest in guests.iter().filter(|g| g.running()) {
@@ -291,11 +269,7 @@ fn piled_up(map: &CpuMap, guests: &[GuestContext<'_>], options: &Options) -> BTr
             }
         }
     }
-    by_cpu
-        .into_values()
-        .filter(|on| on.len() > 1)
-        .flatten()
-        .collect()
+    by_cpu.into_values().filter(|on| on.len() > 1).flatten()
 }
 
 /// The words for an IOThread, or for the emulator.

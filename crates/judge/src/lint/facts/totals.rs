@@ -2,12 +2,12 @@
 
 use crate::figures::figure;
 use crate::lint::facts::Context;
-use crate::lint::facts::finding::{Mark, Severity, worst};
+use crate::lint::facts::finding::{Mark, Severity, known};
 use crate::lint::facts::guest::{GuestContext, NO_VCPUS};
 use crate::lint::facts::verdicts::Verdicts;
 use crate::model::{AccessRow, CpuShare, ExitKind, total};
 use kvm::Space;
-use sample::{Direction, JobKind, Timing};
+use sample::{JobKind, Timing};
 use std::collections::BTreeMap;
 
 /// The most rows of accesses that a finding marks.
@@ -77,7 +77,7 @@ impl EventTotals {
             || format!("{} {what}", self.count),
             |rate| format!("{} {what}/s", figure(rate)),
         );
-        let parts = [
+        known([
             Some(format!("{many} {of}{space}{}", guest.window())),
             self.per_vcpu
                 .map(|per| format!("{}/s on {on}", figure(per))),
@@ -85,8 +85,8 @@ impl EventTotals {
                 .map(|share| format!("{} % of the guest's exits", figure(share))),
             self.cost
                 .map(|cost| format!("costing {} % of one CPU", figure(cost))),
-        ];
-        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+        ])
+        .join(", ")
     }
 }
 
@@ -99,12 +99,10 @@ impl Context<'_> {
     ) -> Option<Severity> {
         let cost = totals.cost?;
         let steps = &self.thresholds().cost;
-        worst([
-            steps.of_one_cpu.severity(cost),
-            guest
-                .vcpus()
-                .and_then(|n| steps.of_vcpus.severity(cost / n)),
-        ])
+        let by_vcpu = guest
+            .vcpus()
+            .and_then(|n| steps.of_vcpus.severity(cost / n));
+        steps.of_one_cpu.severity(cost).max(by_vcpu)
     }
 
     /// A severity by how long a busy vCPU waits for a CPU.
@@ -170,13 +168,6 @@ impl GuestContext<'_> {
         self.accesses(|r| r.space == space && r.device_name().is_some_and(&pick))
     }
 
-    /// Accesses to MSRs in one direction.
-    pub fn msrs(&self, direction: Direction, pick: impl Fn(u64) -> bool) -> EventTotals {
-        self.accesses(|r| {
-            r.space == Space::Msr && r.direction == direction && r.address.is_some_and(&pick)
-        })
-    }
-
     /// Whether any access of a space was seen: without one, a file may just lack the table.
     pub fn has_accesses(&self, space: Space) -> bool {
         self.domain.accesses.iter().any(|r| r.space == space)
@@ -233,10 +224,7 @@ impl GuestContext<'_> {
             rate,
             per_vcpu,
             vcpu: most.map(|m| m.0),
-            cost: match self.seconds {
-                Some(_) => all.cpu_percent,
-                None => None,
-            },
+            cost: self.seconds.and(all.cpu_percent),
             exit_share,
             mean_us: all.mean_us(),
             marks,

@@ -3,7 +3,7 @@
 use super::Context;
 use super::finding::{Finding, MAX_FINDINGS, MAX_PROBLEM, MAX_TEXT, Target};
 use super::guest::GuestContext;
-use super::rule_doc::RuleDoc;
+use super::rule::RuleDoc;
 use super::rule_id::RuleId;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -19,7 +19,8 @@ pub(crate) struct Verdicts {
     pub left_out: u64,
     /// Bytes of text in all findings.
     text: usize,
-    rule: RuleId,
+    /// The rule that is asked.
+    pub rule: RuleId,
     doc: Option<&'static RuleDoc>,
     guest: Option<(usize, String)>,
 }
@@ -92,16 +93,11 @@ impl Verdicts {
         }
     }
 
-    /// The rule.
-    pub fn rule(&self) -> RuleId {
-        self.rule
-    }
-
     /// Notes why the rule cannot be judged.
     pub fn cannot_tell(&mut self, because: impl Into<String>) {
         let domain = self.guest.as_ref().map(|(_, name)| name.clone());
         self.cannot_tell.push(CannotTell {
-            rule: self.rule(),
+            rule: self.rule,
             domain,
             because: because.into(),
         });
@@ -119,17 +115,6 @@ pub struct CannotTell {
     pub because: String,
 }
 
-impl CannotTell {
-    /// Every rule about a guest, or all rules.
-    pub(crate) fn every(guest: Option<&GuestContext<'_>>, because: impl Into<String>) -> Self {
-        Self {
-            rule: RuleId::Every,
-            domain: guest.map(|g| g.name().to_owned()),
-            because: because.into(),
-        }
-    }
-}
-
 /// A guest, or the host, that runs or is watched for too short a time to tell whether there is a
 /// finding.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -142,22 +127,6 @@ pub struct StillWatched {
     pub seen_s: f64,
     /// From how many seconds on it is judged.
     pub needed_s: f64,
-}
-
-impl StillWatched {
-    pub(crate) fn new(
-        guest: Option<&GuestContext<'_>>,
-        because: String,
-        seen_s: f64,
-        needed_s: f64,
-    ) -> Self {
-        Self {
-            domain: guest.map(|g| g.name().to_owned()),
-            because,
-            seen_s,
-            needed_s,
-        }
-    }
 }
 
 /// The answer of all rules.

@@ -38,40 +38,28 @@ pub(crate) const AT_NEXT_START: &str = "takes effect at its next start";
 /// What a `taskset` command needs.
 pub(crate) const UNTIL_GUEST_ENDS: &str = "lasts until the guest ends";
 
-/// A fix that says which elements of the XML it stands in place of: libvirt refuses some of them
+/// Says of a fix which elements of the XML it stands in place of: libvirt refuses some of them
 /// twice. Most fixes are for the guest of their finding, `own`.
-pub(crate) fn in_place(guests: &[GuestContext<'_>], own: Option<usize>, fix: Fix) -> Fix {
-    if fix.kind != FixKind::LibvirtXml {
-        return fix;
+pub(crate) fn in_place(guests: &[GuestContext<'_>], own: Option<usize>, fix: &mut Fix) {
+    let mut candidates = own.map(|at| &guests[at]).into_iter().chain(guests);
+    if fix.kind == FixKind::LibvirtXml
+        && let Some(guest) = candidates.find(|guest| Some(guest.name()) == fix.domain.as_deref())
+        && let Some(xml) = &guest.domain.facts.xml
+    {
+        let repeated = domain_xml::repeated(&xml.value, &fix.text);
+        if !repeated.is_empty() {
+            fix.need_first(&format!("in place of the guest's {}", repeated.join(", ")));
+        }
     }
-    let own = own.and_then(|at| guests.get(at));
-    let mut candidates = own.into_iter().chain(guests);
-    let Some(guest) = candidates.find(|guest| Some(guest.name()) == fix.domain.as_deref()) else {
-        return fix;
-    };
-    let Some(xml) = guest.domain.facts.xml.as_ref() else {
-        return fix;
-    };
-    let repeated = domain_xml::repeated(&xml.value, &fix.text);
-    if repeated.is_empty() {
-        return fix;
-    }
-    let needs = fix
-        .needs
-        .as_ref()
-        .map_or_else(String::new, |needs| format!("; {needs}"));
-    let needs = format!("in place of the guest's {}{needs}", repeated.join(", "));
-    fix.needing(&needs)
 }
 
 /// XML for a guest.
 pub(crate) fn xml(guest: &GuestContext<'_>, text: impl Into<String>) -> Fix {
-    let domain = Some(guest.name().to_owned());
     Fix {
         kind: FixKind::LibvirtXml,
         text: text.into(),
         needs: Some(POWER_CYCLE.into()),
-        domain,
+        domain: Some(guest.name().to_owned()),
         ..Fix::default()
     }
 }
@@ -86,13 +74,10 @@ pub(crate) fn command(text: impl Into<String>) -> Fix {
 
 /// Options of a guest's QEMU.
 pub(crate) fn qemu(guest: &GuestContext<'_>, text: impl Into<String>) -> Fix {
-    let domain = Some(guest.name().to_owned());
     Fix {
         kind: FixKind::QemuOption,
-        text: text.into(),
         needs: Some(QEMU_RESTART.into()),
-        domain,
-        ..Fix::default()
+        ..xml(guest, text)
     }
 }
 
@@ -107,15 +92,12 @@ pub(crate) fn inside(guest: &GuestContext<'_>, text: &str) -> Fix {
 pub(crate) fn kernel(text: impl Into<String>) -> Fix {
     Fix {
         kind: FixKind::KernelOption,
-        text: text.into(),
-        needs: Some(HOST_REBOOT.into()),
-        ..Fix::default()
+        ..command(text).needing(HOST_REBOOT)
     }
 }
 
 pub(crate) fn advice(text: impl Into<String>) -> Fix {
     Fix {
-        kind: FixKind::Advice,
         text: text.into(),
         ..Fix::default()
     }
@@ -171,12 +153,16 @@ impl Fix {
     /// Makes it a fix for a transient guest, which libvirt keeps no configuration of.
     fn for_transient(&mut self) {
         if !self.is_for_creator() {
-            let needs = self
-                .needs
-                .take()
-                .map_or_else(String::new, |needs| format!("; {needs}"));
-            self.needs = Some(format!("{TRANSIENT_XML}{needs}"));
+            self.need_first(TRANSIENT_XML);
         }
+    }
+
+    /// Puts a need before those that it has.
+    fn need_first(&mut self, need: &str) {
+        self.needs = Some(match &self.needs {
+            Some(needs) => format!("{need}; {needs}"),
+            None => need.to_owned(),
+        });
     }
 }
 
@@ -250,13 +236,13 @@ pub(crate) fn timer(guest: &GuestContext<'_>, timer: &str) -> String {
         .offset
         .as_deref()
         .filter(|o| o.bytes().all(|b| b.is_ascii_alphanumeric()));
-    let open = match offset {
-        Some("absolute" | "timezone" | "variable") => "<clock>".to_owned(),
-        Some(o) => format!("<clock offset='{o}'>"),
-        None if guest.kind.linux() => "<clock offset='utc'>".to_owned(),
-        None => "<clock offset='localtime'>".to_owned(),
+    let offset = match offset {
+        Some("absolute" | "timezone" | "variable") => String::new(),
+        Some(o) => format!(" offset='{o}'"),
+        None if guest.kind.linux() => " offset='utc'".to_owned(),
+        None => " offset='localtime'".to_owned(),
     };
-    format!("{open}\n  {timer}\n</clock>")
+    format!("<clock{offset}>\n  {timer}\n</clock>")
 }
 
 /// What the guest sees of sockets, cores and threads.
@@ -281,15 +267,6 @@ pub(crate) fn hpet_off(guest: &GuestContext<'_>) -> Vec<Fix> {
         guest,
         timer(guest, "<timer name='hpet' present='no'/>"),
         "-machine hpet=off",
-    )
-}
-
-/// Takes the `VMware` backdoor away.
-pub(crate) fn vmport_off(guest: &GuestContext<'_>) -> Vec<Fix> {
-    setting(
-        guest,
-        "<features>\n  <vmport state='off'/>\n</features>",
-        "-machine vmport=off",
     )
 }
 

@@ -209,7 +209,7 @@ fn one_affinity(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Option<Fix> {
     if now.pinning != Pinning::OneSet {
         return None;
     }
-    let text = set_affinity(ctx, id, ctx.planned(guest)?);
+    let text = set_affinity(ctx, id, ctx.plan().after.get(guest.index)?);
     let undo = set_affinity(ctx, id, now);
     if text == undo {
         None

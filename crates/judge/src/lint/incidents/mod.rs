@@ -3,11 +3,10 @@
 
 mod texts;
 
-use crate::lint::facts::finding::Severity::{self, Critical, Info, Warning};
 use crate::lint::facts::rule_id::RuleId::{
     self, AbnormalExit, DiskErrors, GuestKilled, HostFrequency, HostLockup, NoKvm,
 };
-use crate::lint::facts::{Confidence, Context, Finding, GuestContext, Mark, Verdicts};
+use crate::lint::facts::{Confidence, Context, Finding, GuestContext, Mark, Severity, Verdicts};
 use crate::lint::fixes;
 use crate::model::ExitKind;
 use kvm::kernel_log::{CGROUP_LIMIT, LogKind, LogLine, no_kvm};
@@ -24,55 +23,51 @@ const REBOOT_FAULTS: u64 = 2;
 /// `ENOSPC`
 const NO_SPACE: u64 = 28;
 
-/// The event that a line of the log is a sign of, the rule that reports it, and how bad it is.
-fn sign_of(line: &LogLine) -> Option<(RuleId, Severity, &'static Incident)> {
+/// The event that a line of the log is a sign of, and the rule that reports it.
+fn sign_of(line: &LogLine) -> Option<(RuleId, &'static Incident)> {
     Some(match (line.kind, line.data) {
-        (LogKind::EntryFailed, _) => (AbnormalExit, Critical, &texts::ENTRY_FAILED),
-        (LogKind::SplitLock, _) => (AbnormalExit, Warning, &texts::BUS_LOCKS),
-        (LogKind::InternalError, _) => (AbnormalExit, Critical, &texts::INTERNAL_ERROR),
-        (LogKind::EmulationFailure, _) => (AbnormalExit, Warning, &texts::INTERNAL_ERROR),
-        (LogKind::RunFailed, _) => (AbnormalExit, Critical, &texts::RUN_FAILED),
-        (LogKind::MachineCheck, _) => (AbnormalExit, Critical, &texts::MEMORY_ERROR),
-        (LogKind::KilledForMemory, Some(CGROUP_LIMIT)) => {
-            (GuestKilled, Critical, &texts::KILLED_AT_LIMIT)
-        }
-        (LogKind::KilledForMemory, _) => (GuestKilled, Critical, &texts::KILLED_FOR_MEMORY),
-        (LogKind::Killed, _) => (GuestKilled, Critical, &texts::KILLED),
-        (LogKind::MemoryFailure, _) => (GuestKilled, Critical, &texts::MEMORY_ERROR),
-        (LogKind::Lockup, _) => (HostLockup, Critical, &texts::LOCKUP),
-        (LogKind::HungTask, _) => (HostLockup, Warning, &texts::HUNG_TASK),
-        (LogKind::Overheated, _) => (HostFrequency, Warning, &texts::OVERHEATED),
-        (LogKind::HostDisk, Some(NO_SPACE)) => (DiskErrors, Warning, &texts::DISK_FULL),
-        (LogKind::HostDisk, _) => (DiskErrors, Warning, &texts::HOST_DISK),
-        (LogKind::NoKvm, _) => (NoKvm, Warning, &texts::KVM_ABSENT),
+        (LogKind::EntryFailed, _) => (AbnormalExit, &texts::ENTRY_FAILED),
+        (LogKind::SplitLock, _) => (AbnormalExit, &texts::BUS_LOCKS),
+        (LogKind::InternalError, _) => (AbnormalExit, &texts::INTERNAL_ERROR),
+        (LogKind::EmulationFailure, _) => (AbnormalExit, &texts::EMULATION_FAILED),
+        (LogKind::RunFailed, _) => (AbnormalExit, &texts::RUN_FAILED),
+        (LogKind::MachineCheck, _) => (AbnormalExit, &texts::MEMORY_ERROR),
+        (LogKind::KilledForMemory, Some(CGROUP_LIMIT)) => (GuestKilled, &texts::KILLED_AT_LIMIT),
+        (LogKind::KilledForMemory, _) => (GuestKilled, &texts::KILLED_FOR_MEMORY),
+        (LogKind::Killed, _) => (GuestKilled, &texts::KILLED),
+        (LogKind::MemoryFailure, _) => (GuestKilled, &texts::MEMORY_ERROR),
+        (LogKind::Lockup, _) => (HostLockup, &texts::LOCKUP),
+        (LogKind::HungTask, _) => (HostLockup, &texts::HUNG_TASK),
+        (LogKind::Overheated, _) => (HostFrequency, &texts::OVERHEATED),
+        (LogKind::HostDisk, Some(NO_SPACE)) => (DiskErrors, &texts::DISK_FULL),
+        (LogKind::HostDisk, _) => (DiskErrors, &texts::HOST_DISK),
+        (LogKind::NoKvm, _) => (NoKvm, &texts::KVM_ABSENT),
         (LogKind::UnhandledMsr | LogKind::IgnoredMsr | LogKind::Other, _) => return None,
     })
 }
 
 /// Exits that occur only in such events.
-const EXITS: [(ExitKind, Severity, &Incident); 4] = [
-    (ExitKind::InvalidState, Critical, &texts::ENTRY_FAILED),
-    (ExitKind::TripleFault, Warning, &texts::TRIPLE_FAULT),
-    (ExitKind::Notify, Warning, &texts::NOTIFY),
-    (ExitKind::BusLock, Warning, &texts::BUS_LOCKS),
+const EXITS: [(ExitKind, &Incident); 4] = [
+    (ExitKind::InvalidState, &texts::ENTRY_FAILED),
+    (ExitKind::TripleFault, &texts::TRIPLE_FAULT),
+    (ExitKind::Notify, &texts::NOTIFY),
+    (ExitKind::BusLock, &texts::BUS_LOCKS),
 ];
 
 /// What `KVM_RUN` returned: a `KVM_EXIT_*` number, or an errno below 0.
-fn returned(reason: i32) -> Option<(Severity, &'static Incident)> {
+fn returned(reason: i32) -> Option<&'static Incident> {
     Some(match reason {
-        returns::FAIL_ENTRY => (Critical, &texts::ENTRY_FAILED),
-        returns::SHUTDOWN => (Warning, &texts::TRIPLE_FAULT),
-        returns::NOTIFY => (Warning, &texts::NOTIFY),
-        returns::BUS_LOCK => (Warning, &texts::BUS_LOCKS),
-        returns::UNKNOWN | returns::EXCEPTION | returns::INTERNAL_ERROR => {
-            (Critical, &texts::INTERNAL_ERROR)
-        }
-        returns::ARM_SEA => (Critical, &texts::MEMORY_ERROR),
+        returns::FAIL_ENTRY => &texts::ENTRY_FAILED,
+        returns::SHUTDOWN => &texts::TRIPLE_FAULT,
+        returns::NOTIFY => &texts::NOTIFY,
+        returns::BUS_LOCK => &texts::BUS_LOCKS,
+        returns::UNKNOWN | returns::EXCEPTION | returns::INTERNAL_ERROR => &texts::INTERNAL_ERROR,
+        returns::ARM_SEA => &texts::MEMORY_ERROR,
         errno
             if errno == returns::MEMORY_FAULT
                 || errno < 0 && !returns::is_ordinary_errno(errno) =>
         {
-            (Critical, &texts::RUN_FAILED)
+            &texts::RUN_FAILED
         }
         _ => return None,
     })
@@ -145,10 +140,10 @@ fn by_exits(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Event> {
     let window = guest.window();
     let mut events = Vec::new();
     for row in &guest.domain.exits.rows {
-        if let Some((_, severity, incident)) = EXITS.iter().find(|(kind, ..)| kind.matches(row)) {
+        if let Some((_, incident)) = EXITS.iter().find(|(kind, _)| kind.matches(row)) {
             let count = row.span.count;
             events.push(Event {
-                severity: severity_of_count(ctx, guest, *severity, incident, count),
+                severity: severity_of_count(ctx, guest, incident, count),
                 incident,
                 evidence: format!("{count} {} exits {window}", row.reason),
                 mark: Some(Mark::Exit(row.reason.clone())),
@@ -157,12 +152,12 @@ fn by_exits(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Event> {
     }
     for row in &guest.domain.userspace {
         if row.vcpu.is_none()
-            && let Some((severity, incident)) = returned(row.reason)
+            && let Some(incident) = returned(row.reason)
         {
             let meaning =
                 returns::errno_meaning(row.reason).map_or_else(String::new, |m| format!(" ({m})"));
             events.push(Event {
-                severity: severity_of_count(ctx, guest, severity, incident, row.count),
+                severity: severity_of_count(ctx, guest, incident, row.count),
                 incident,
                 evidence: format!(
                     "{} returns of KVM_RUN with {}{meaning} {window}",
@@ -176,27 +171,26 @@ fn by_exits(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Event> {
     events
 }
 
-/// The severity of so many events: an info where the guest rebooted, `usual` else.
+/// The severity of so many events: an info where the guest rebooted.
 fn severity_of_count(
     ctx: &Context<'_>,
     guest: &GuestContext<'_>,
-    usual: Severity,
     incident: &Incident,
     count: u64,
 ) -> Severity {
     // A guest that still runs after a triple fault has rebooted.
     let goes_on = !ctx.is_file() && guest.running();
     if *incident == texts::TRIPLE_FAULT && goes_on && count <= REBOOT_FAULTS {
-        Info
+        Severity::Info
     } else {
-        usual
+        incident.severity
     }
 }
 
 /// Adds the recent lines of the host's log that a rule reports, by guest; those alike are one
 /// event.
 fn add_log_lines(ctx: &Context<'_>, rule: RuleId, all: &mut ByGuest) {
-    let mut alike: BTreeMap<_, (Severity, &'static Incident, Vec<&str>)> = BTreeMap::new();
+    let mut alike: BTreeMap<_, (&'static Incident, Vec<&str>)> = BTreeMap::new();
     for line in ctx
         .model
         .host
@@ -204,16 +198,16 @@ fn add_log_lines(ctx: &Context<'_>, rule: RuleId, all: &mut ByGuest) {
         .iter()
         .filter(|line| is_recent(ctx, line))
     {
-        if let Some((_, severity, incident)) = sign_of(line).filter(|sign| sign.0 == rule) {
+        if let Some((_, incident)) = sign_of(line).filter(|sign| sign.0 == rule) {
             let event = (line.kind, incident.title, ctx.owner(line), line.pid);
             alike
                 .entry(event)
-                .or_insert((severity, incident, Vec::new()))
-                .2
+                .or_insert((incident, Vec::new()))
+                .1
                 .push(&line.text);
         }
     }
-    for ((_, _, owner, _), (severity, mut incident, lines)) in alike {
+    for ((_, _, owner, _), (mut incident, lines)) in alike {
         if rule == NoKvm {
             let Some(cause) = no_kvm_cause(ctx) else {
                 continue;
@@ -228,7 +222,7 @@ fn add_log_lines(ctx: &Context<'_>, rule: RuleId, all: &mut ByGuest) {
             _ => format!("the log says: {}", lines.concat()),
         };
         all.entry(owner).or_default().push(Event {
-            severity,
+            severity: incident.severity,
             incident,
             evidence,
             mark: None,
@@ -239,18 +233,15 @@ fn add_log_lines(ctx: &Context<'_>, rule: RuleId, all: &mut ByGuest) {
 /// Reports the events of each guest, also from the rule's lines in the host's log, as one finding
 /// in the words of the worst.
 fn report(ctx: &Context<'_>, mut all: ByGuest, verdicts: &mut Verdicts) {
-    add_log_lines(ctx, verdicts.rule(), &mut all);
+    add_log_lines(ctx, verdicts.rule, &mut all);
     for (owner, mut events) in all {
         events.sort_by_key(|event| Reverse(event.severity));
-        let Some(Event {
-            severity, incident, ..
-        }) = events.first()
-        else {
+        let Some(worst) = events.first() else {
             continue;
         };
-        let severity = *severity;
+        let incident = worst.incident;
         let fix = vec![fixes::advice(incident.next)];
-        let finding = Finding {
+        let mut found = Finding {
             title: incident.title.into(),
             why: incident.why.into(),
             see: incident
@@ -258,26 +249,15 @@ fn report(ctx: &Context<'_>, mut all: ByGuest, verdicts: &mut Verdicts) {
                 .iter()
                 .map(|link| (*link).to_owned())
                 .collect(),
-            marks: events
-                .iter()
-                .filter_map(|event| event.mark.clone())
-                .collect(),
-            ..Finding::default()
+            ..Finding::new(worst.severity, Confidence::High, Vec::new(), fix)
         };
-        let mut evidence: Vec<String> = events.into_iter().map(|event| event.evidence).collect();
-        if !ctx.is_file() {
-            evidence.push("look at: journalctl -k".into());
+        for event in events {
+            found.evidence.push(event.evidence);
+            found.marks.extend(event.mark);
         }
-        verdicts.find_of(
-            ctx,
-            owner,
-            Finding {
-                severity,
-                confidence: Confidence::High,
-                evidence,
-                fix,
-                ..finding
-            },
-        );
+        if !ctx.is_file() {
+            found.evidence.push("look at: journalctl -k".into());
+        }
+        verdicts.find_of(ctx, owner, found);
     }
 }

@@ -1,10 +1,13 @@
 //! What may end or break a guest: the words of its finding.
 
+use crate::lint::facts::Severity::{self, Critical, Warning};
 use crate::lint::facts::links;
 
 /// An event that ends or breaks a guest, or of the host that its guests notice.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::lint) struct Incident {
+    /// How bad it is.
+    pub severity: Severity,
     /// The finding's title, if it is the worst event.
     pub title: &'static str,
     /// What it means, and its likely causes, the likeliest first.
@@ -16,12 +19,14 @@ pub(in crate::lint) struct Incident {
 }
 
 const fn incident(
+    severity: Severity,
     title: &'static str,
     why: &'static str,
     next: &'static str,
     links: &'static [&'static str],
 ) -> Incident {
     Incident {
+        severity,
         title,
         why,
         next,
@@ -30,6 +35,7 @@ const fn incident(
 }
 
 pub(super) const ENTRY_FAILED: Incident = incident(
+    Critical,
     "The CPU refused to run the guest",
     "Invalid guest state: the CPU did not enter the guest, which stopped there: a bug of the \
         host's kernel on this CPU; old firmware or microcode; a guest that is a hypervisor itself",
@@ -37,6 +43,7 @@ pub(super) const ENTRY_FAILED: Incident = incident(
     &[links::KVM_API],
 );
 pub(super) const INTERNAL_ERROR: Incident = incident(
+    Critical,
     "KVM could not run the guest any further",
     "KVM met something in the guest that it cannot handle, such as an instruction on device memory \
         that it cannot emulate, and QEMU stops such a guest: a guest that crashed into damaged \
@@ -45,7 +52,12 @@ pub(super) const INTERNAL_ERROR: Incident = incident(
         log show where it was",
     &[links::KVM_API],
 );
+pub(super) const EMULATION_FAILED: Incident = Incident {
+    severity: Warning,
+    ..INTERNAL_ERROR
+};
 pub(super) const RUN_FAILED: Incident = incident(
+    Critical,
     "KVM_RUN failed: the guest's vCPU cannot go on",
     "The host's kernel returned an error instead of running the vCPU, and QEMU stops such a guest: \
         memory that the host cannot provide (error 14: huge pages, a file); on arm64, error 38: an \
@@ -55,6 +67,7 @@ pub(super) const RUN_FAILED: Incident = incident(
     &[links::KVM_API],
 );
 pub(super) const TRIPLE_FAULT: Incident = incident(
+    Warning,
     "The guest crashed or reset itself by a triple fault",
     "The guest could not handle a fault, nor the double fault that followed: VMMs reset or end \
         such a guest. The cause is a crash of its kernel or firmware (page tables, an MSR access \
@@ -63,6 +76,7 @@ pub(super) const TRIPLE_FAULT: Incident = incident(
     &[links::KVM_API],
 );
 pub(super) const NOTIFY: Incident = incident(
+    Warning,
     "The guest blocked events for too long",
     "The guest kept the CPU from delivering any event: an endless fault inside of its fault \
         handling; an attack on the host; a notify-window too short",
@@ -70,6 +84,7 @@ pub(super) const NOTIFY: Incident = incident(
     &[links::KVM_API],
 );
 pub(super) const BUS_LOCKS: Incident = incident(
+    Warning,
     "A guest locks the memory of the whole host",
     "A bus lock stops every CPU's memory for about a microsecond, and the kernel may slow the vCPU \
         by 10 ms: a program in the guest with misaligned atomic variables; an attack on the \
@@ -79,6 +94,7 @@ pub(super) const BUS_LOCKS: Incident = incident(
     &[links::BUS_LOCK],
 );
 pub(super) const MEMORY_ERROR: Incident = incident(
+    Critical,
     "A memory error of the host hit the guest",
     "A page of the guest's memory is broken: a machine check tells the guest, which kills a \
         program, or the guest is killed. A memory module fails, or the memory is too hot or \
@@ -88,6 +104,7 @@ pub(super) const MEMORY_ERROR: Incident = incident(
     &[links::MACHINE_CHECK, links::MEMORY_FAILURE],
 );
 pub(super) const KILLED_FOR_MEMORY: Incident = incident(
+    Critical,
     "A guest was killed because memory ran out",
     "The OOM killer ended the guest's VMM to free memory: for the guest this is a power cut. \
         Guests and programs need more than the host, or the NUMA nodes that the VMM is bound to, \
@@ -97,6 +114,7 @@ pub(super) const KILLED_FOR_MEMORY: Incident = incident(
     &[links::OOM],
 );
 pub(super) const KILLED_AT_LIMIT: Incident = incident(
+    Critical,
     "A guest was killed at the memory limit of its cgroup",
     "Its cgroup (container, pod, machine.slice) is at its limit, whatever the host has left: like \
         a power cut. The limit leaves too little for QEMU and its helpers, or another program or \
@@ -106,6 +124,7 @@ pub(super) const KILLED_AT_LIMIT: Incident = incident(
     &[links::OOM],
 );
 pub(super) const KILLED: Incident = incident(
+    Critical,
     "A guest's VMM crashed or was killed",
     "The process that ran the guest ended before the guest had shut down: for the guest this is a \
         power cut. The cause is a bug of QEMU or a library, a signal of a program or an admin \
@@ -114,6 +133,7 @@ pub(super) const KILLED: Incident = incident(
     &[links::SIGNALS],
 );
 pub(super) const LOCKUP: Incident = incident(
+    Critical,
     "A CPU of the host hung while it ran a guest",
     "A CPU of the host did not leave the kernel for many seconds: all on it, the guest too, stood \
         still. Likely causes, the likeliest first: a bug of the host's kernel in KVM or a driver; \
@@ -125,6 +145,7 @@ pub(super) const LOCKUP: Incident = incident(
     &[links::LOCKUP_WATCHDOG, links::RCU_STALL],
 );
 pub(super) const HUNG_TASK: Incident = incident(
+    Warning,
     "A guest's thread waited in the kernel for minutes",
     "A thread of the VMM waited for minutes in the host's kernel; the guest stands still \
         meanwhile: storage that does not answer (NFS, Ceph, iSCSI, a disk); memory reclaim; a lock \
@@ -134,6 +155,7 @@ pub(super) const HUNG_TASK: Incident = incident(
     &["https://docs.kernel.org/admin-guide/sysctl/kernel.html#hung-task-timeout-secs"],
 );
 pub(super) const HOST_DISK: Incident = incident(
+    Warning,
     "A disk, its link or its file system reports errors",
     "The host's kernel got an error or no answer from its storage. Guests whose images are there \
         stand still or get errors, and data may be lost: a failing disk, cable, controller or \
@@ -143,6 +165,7 @@ pub(super) const HOST_DISK: Incident = incident(
     &[links::DISKS],
 );
 pub(super) const DISK_FULL: Incident = incident(
+    Warning,
     "The store behind guests' disks is full",
     "A write found no space. By default QEMU stops the guest, and nothing is lost if space is made \
         first",
@@ -150,12 +173,14 @@ pub(super) const DISK_FULL: Incident = incident(
     &[links::DISKS],
 );
 pub(super) const OVERHEATED: Incident = incident(
+    Warning,
     "CPUs of the host are throttled because they are too hot",
     "The hardware lowers the clock of hot CPUs, and each vCPU on them is slower by as much",
     "See the temperatures (sensors) and clocks (turbostat) under load; check fans and cooler",
     &[links::CPU_FREQUENCY],
 );
 pub(super) const KVM_ABSENT: Incident = incident(
+    Warning,
     "KVM cannot be used on this host",
     "KVM's module is not loaded, or finds no virtualisation (vmx, svm) in the CPU: it was refused; \
         virtualisation is off in the firmware; the host is a virtual machine",
@@ -165,6 +190,7 @@ pub(super) const KVM_ABSENT: Incident = incident(
     &[links::KVM_API],
 );
 pub(super) const KVM_BUSY: Incident = incident(
+    Warning,
     "Another hypervisor on this host keeps KVM from starting guests",
     "Only one hypervisor can use the CPU's virtualisation at a time, as a running machine of \
         VirtualBox or VMware",
@@ -172,6 +198,7 @@ pub(super) const KVM_BUSY: Incident = incident(
     &[links::KVM_API],
 );
 pub(super) const KVM_NOT_NESTED: Incident = incident(
+    Warning,
     "This host is itself a virtual machine without nested virtualisation",
     "Another hypervisor runs this machine and does not pass vmx or svm on: nothing in the machine \
         changes that",

@@ -227,7 +227,8 @@ pub(super) fn polling(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
         return;
     };
     let fix = if advice.is_empty() {
-        fixes::vmport_off(guest)
+        let off = "<features>\n  <vmport state='off'/>\n</features>";
+        fixes::setting(guest, off, "-machine vmport=off")
     } else {
         vec![fixes::advice(*advice)]
     };

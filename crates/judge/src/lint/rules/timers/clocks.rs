@@ -4,7 +4,6 @@
 use crate::figures::{figure, or_unknown};
 use crate::lint::facts::{
     Confidence, Context, Finding, Fix, GuestContext, Mark, NO_VCPUS, Severity, Verdicts, links,
-    worst,
 };
 use crate::lint::fixes;
 use crate::model::ExitKind;
@@ -37,19 +36,12 @@ pub(super) fn acpi_pm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     if reads.per_vcpu.is_none() && is_frequent {
         verdicts.cannot_tell(NO_VCPUS);
     }
-    let by_rate = reads
-        .per_vcpu
-        .and_then(|r| t.acpi_pm_per_vcpu.severity(r))
-        .map(|s| {
-            // A kernel without kvm_exit gives no share: then the rate alone decides.
-            let share = reads.exit_share.unwrap_or(100.0);
-            if s == Severity::Warning && share < t.acpi_pm_exit_share {
-                Severity::Info
-            } else {
-                s
-            }
-        });
-    let mut severity = by_rate;
+    let mut severity = reads.per_vcpu.and_then(|r| t.acpi_pm_per_vcpu.severity(r));
+    // A kernel without kvm_exit gives no share: then the rate alone decides.
+    let share = reads.exit_share.unwrap_or(100.0);
+    if severity == Some(Severity::Warning) && share < t.acpi_pm_exit_share {
+        severity = Some(Severity::Info);
+    }
     if is_frequent {
         severity = severity.max(ctx.severity_by_cost(guest, &reads));
         if guest.vcpus().is_none() {
@@ -89,8 +81,7 @@ pub(super) fn rtc(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
     let Some(by_rate) = ctx.thresholds().timers.rtc.severity(rate) else {
         return;
     };
-    let severity =
-        worst([Some(by_rate), ctx.severity_by_cost(guest, &accesses)]).unwrap_or(by_rate);
+    let severity = by_rate.max(ctx.severity_by_cost(guest, &accesses).unwrap_or_default());
     let read_rate = or_unknown(guest.seconds.map(|s| reads as f64 / s), figure);
     let evidence = vec![
         accesses.describe(guest, "accesses", "to ports 0x70 and 0x71 (RTC)"),
@@ -108,20 +99,17 @@ pub(super) fn pit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
         return;
     }
     let evidence = vec![accesses.describe(guest, "accesses", "to ports 0x40-0x43 (PIT)")];
-    let found = emulated_timer(ctx, guest, Severity::Info, evidence).caused_by(accesses);
+    let mut found = emulated_timer(ctx, guest, Severity::Info, evidence).caused_by(accesses);
     // No Windows with Hyper-V clock support ticks by the PIT, so a weak sign of Windows does not
     // count here.
-    let known = guest.kind.linux() || guest.kind.windows(Confidence::Medium);
-    let fix = if known {
-        found.fix
-    } else {
-        vec![fixes::advice(
+    if !guest.kind.linux() && !guest.kind.windows(Confidence::Medium) {
+        found.fix = vec![fixes::advice(
             "An old system has no better timer, and KVM emulates this one in \
             the kernel: leave it. On newer systems something forces the PIT: look for noapic, \
             nolapic or clocksource= on the kernel command line",
-        )]
-    };
-    verdicts.find(Finding { fix, ..found });
+        )];
+    }
+    verdicts.find(found);
 }
 
 /// A finding about a timer that QEMU emulates.
@@ -136,9 +124,8 @@ fn emulated_timer(
     } else {
         links::HYPERV
     };
-    let see = vec![system.into(), links::CLOCK.into()];
     Finding {
-        see,
+        see: vec![system.into(), links::CLOCK.into()],
         ..Finding::new(
             severity,
             Confidence::High,
@@ -184,7 +171,7 @@ pub(super) fn hpet(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     let mut severity = t.hpet.severity(rate);
     if named.per_vcpu >= Some(t.hpet_per_vcpu) {
         let by_cost = ctx.severity_by_cost(guest, &named);
-        severity = worst([severity, Some(Severity::Info), by_cost]);
+        severity = severity.max(Some(Severity::Info)).max(by_cost);
     }
     let Some(severity) = severity else { return };
     let evidence = vec![named.describe(guest, "accesses", "to the HPET")];
@@ -216,30 +203,23 @@ fn unnamed_hpet(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verd
         ];
         // By default a guest has an HPET, whether it uses that or not. So only a configured one is
         // a sign of use.
-        let mut severity = Severity::Info;
-        let mut confidence = Confidence::Low;
+        let mut found = emulated_timer(ctx, guest, Severity::Info, evidence).caused_by(exits);
+        found.confidence = Confidence::Low;
         if guest.config.timers.hpet == Some(true) {
-            severity = Severity::Warning;
-            confidence = Confidence::Medium;
+            found.severity = Severity::Warning;
+            found.confidence = Confidence::Medium;
         }
-        let found = emulated_timer(ctx, guest, severity, evidence).caused_by(exits);
-        verdicts.find(Finding {
-            confidence,
-            ..found
-        });
+        verdicts.find(found);
     }
 }
 
 /// An HPET that nobody uses still fires in QEMU.
 pub(super) fn unused_hpet(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().timers;
-    let Some(thread) = guest.domain.emulator() else {
+    let (Some(thread), Some(cpu)) = (guest.domain.emulator(), guest.guest_cpu()) else {
         return;
     };
     let Some(main_percent) = thread.cpu.map(|cpu| cpu.busy()) else {
-        return;
-    };
-    let Some(cpu) = guest.guest_cpu() else {
         return;
     };
     let needed = guest.kind.windows(Confidence::Low) && !guest.config.hyperv.has("stimer");
@@ -272,7 +252,9 @@ pub(super) fn unused_hpet(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts:
 }
 
 pub(super) fn tsc_page(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let reads = guest.msrs(Direction::Read, |msr| msr == TIME_REF_COUNT);
+    let reads = guest.accesses(|r| {
+        r.space == Space::Msr && r.direction == Direction::Read && r.address == Some(TIME_REF_COUNT)
+    });
     let rate = reads.rate_or_tell(guest, verdicts);
     let Some(severity) = rate.and_then(|r| ctx.thresholds().timers.time_ref_count.severity(r))
     else {

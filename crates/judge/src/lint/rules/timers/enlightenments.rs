@@ -23,10 +23,11 @@ const HIDDEN_HYPERVISOR: Prose = Prose {
 };
 
 pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    if !guest.config.known || !guest.config.is_x86() {
-        return;
-    }
-    if !guest.kind.windows(Confidence::Low) || hyperv::too_old(guest) {
+    if !guest.config.known
+        || !guest.config.is_x86()
+        || !guest.kind.windows(Confidence::Low)
+        || hyperv::too_old(guest)
+    {
         return;
     }
     let hidden = guest.config.hypervisor_hidden;
@@ -51,13 +52,9 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
         Some(io) => Severity::Warning.max(ctx.severity_by_cost(guest, io).unwrap_or_default()),
         None => Severity::default(),
     };
-    let mut found = Finding::new(
-        severity,
-        guest.kind.sure,
-        evidence,
-        hyperv::windows_timers(ctx, guest),
-    );
-    found = found.caused_by(io.unwrap_or_default());
+    let fix = hyperv::windows_timers(ctx, guest);
+    let mut found =
+        Finding::new(severity, guest.kind.sure, evidence, fix).caused_by(io.unwrap_or_default());
     found.comes_first = hidden;
     if hidden {
         found = found.saying(HIDDEN_HYPERVISOR);
