@@ -1,13 +1,95 @@
-//! vCPUs that wait, move, poll, are interrupted or start late.
+//! How the guest's vCPUs get their CPUs, and what the host does meanwhile: they wait, move, poll,
+//! are interrupted or start late.
 
 use crate::figures::{figure, or_unknown};
+use crate::lint::facts::rule::Check::Behaviour;
 use crate::lint::facts::{
-    Audience, Confidence, Context, Finding, Fix, GuestContext, Mark, NO_VCPUS, Severity, Verdicts,
-    worst_of,
+    Audience, Confidence, Context, Finding, Fix, GuestContext, Hold, Mark, NO_VCPUS, Rule, RuleDoc,
+    RuleId, Severity, Verdicts, links, thresholds, worst_of,
 };
 use crate::lint::fixes;
 use crate::lint::fixes::placement::guest_placement;
 use crate::model::{ExitKind, ThreadModel};
+
+pub(in crate::lint) const RULES: &[Rule] = &[
+    Rule::new(RuleId::PauseLoops, Behaviour(pauses), Hold::USUAL).described(RuleDoc {
+        sees: "vCPUs spin on locks whose holder does not run",
+        problem: "vCPUs spin on locks",
+        why: "A vCPU that spins (4096 cycles of PAUSE) exits: where vCPUs wait for a CPU, the \
+            lock's holder is one of them",
+        thresholds: thresholds![scheduling.pause, scheduling.pause_wait],
+        limits: "Whether the lock's holder waits is inferred from the wait of all vCPUs; without \
+            it, an info only",
+        fix: "Pins, fewer vCPUs or less load on the guest's CPUs; without wait, the program inside \
+            the guest",
+        links: &[links::KERNEL_PARAMETERS, links::SCHED_STATS],
+    }),
+    Rule::new(RuleId::HostInterrupts, Behaviour(interrupts), Hold::USUAL).described(RuleDoc {
+        sees: "interrupts of the host stop the guest far more often than its tick",
+        problem: "host interrupts stop it",
+        why: "Each interrupt that a host CPU receives while it runs a guest is an exit: device \
+            interrupts routed to that CPU, rescheduling and function calls from other CPUs, timers \
+            of other tasks",
+        thresholds: thresholds![scheduling.interrupts_ticks, scheduling.interrupts_isolated],
+        limits: "Which interrupts they are is not known. Without the host's tick rate 1000 Hz is \
+            assumed",
+        fix: "Interrupt affinity on the host",
+        links: &[links::IRQ_AFFINITY],
+    }),
+    Rule::new(RuleId::HaltPollBurn, Behaviour(halt_poll), Hold::USUAL).described(RuleDoc {
+        sees: "halt polling turns the guest's idle time into host CPU time",
+        problem: "halt polling burns CPU",
+        why: "Before KVM lets a halted vCPU sleep, it polls a little for its next interrupt. That \
+            saves a wake-up when the interrupt comes soon; when it comes later, the polling only \
+            costs host CPU (shown as system time)",
+        thresholds: thresholds![scheduling.halt_poll, scheduling.halt_poll_guest],
+        limits: "Needs KVM's counters of each vCPU. A host that is idle for more than 20 % of its \
+            time gets an info only",
+        fix: "A KVM module parameter on the host",
+        links: &[links::HALT_POLLING],
+    }),
+    Rule::new(RuleId::VcpuMigrating, Behaviour(migrating), Hold::USUAL).described(RuleDoc {
+        sees: "busy vCPUs are moved from CPU to CPU",
+        problem: "vCPUs move between CPUs",
+        why: "A move to another core leaves the caches behind, one to another node the memory too",
+        thresholds: thresholds![pinning.busy, pinning.migrations, pinning.far_migrations],
+        limits: "A move to a sibling thread counts half; without wait and moves to another cache \
+            it is an info",
+        fix: "Pins of the guest's threads, at once and in the domain's XML",
+        links: &[
+            links::CPU_TUNING,
+            "https://docs.kernel.org/scheduler/sched-domains.html",
+        ],
+    }),
+    Rule::new(RuleId::VcpuWait, Behaviour(wait), Hold::USUAL).described(RuleDoc {
+        sees: "the guest's vCPUs are ready to run and wait for a CPU",
+        problem: "vCPUs wait for a CPU",
+        why: "The guest sees this time as steal. More tasks want these CPUs than there are, or a \
+            quota stops the guest",
+        thresholds: thresholds![pinning.busy, pinning.wait],
+        limits: "A less busy vCPU: a warning from 5 % of a CPU on, if its wait would be critical. \
+            Who ran meanwhile is known only with scheduler tracepoints. A finding that explains it \
+            includes this one",
+        fix: "Less load on the guest's CPUs; pins of its threads where the host has CPUs to spare",
+        links: &[links::SCHED_STATS, links::CPU_TUNING],
+    }),
+    Rule::new(RuleId::WakeupLatency, Behaviour(wakeups), Hold::USUAL).described(RuleDoc {
+        sees: "woken vCPUs start late though their CPU is free",
+        problem: "vCPUs wake up late",
+        why: "On an idle CPU of its own a vCPU should run about 50 us after its interrupt. A \
+            longer delay usually means a deep sleep state that the CPU has to leave, or kernel \
+            work with interrupts disabled",
+        thresholds: thresholds![pinning.wakeup_us],
+        limits: "Needs scheduler tracepoints and a vCPU pinned to one CPU. What delays the wake-up \
+            is not visible",
+        fix: "CPU sleep states on the host, which costs power; or -overcommit cpu-pm=on for the \
+            guest",
+        links: &[
+            "https://docs.kernel.org/admin-guide/pm/cpuidle.html",
+            links::HALT_POLLING,
+        ],
+    }),
+];
 
 /// The host has a CPU to spare from this idle time of all CPUs together on, percent of one CPU.
 const MIN_SPARE_PERCENT: f64 = 50.0;
@@ -36,22 +118,20 @@ const DEFAULT_POLL_NS: &str = "200000";
 /// Without the host's tick rate: the highest that kernels are built with (`kernel/Kconfig.hz`).
 const MAX_TICK_HZ: f64 = 1000.0;
 
-pub(super) fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+fn wait(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let mut late = Vec::new();
     let mut marks = Vec::new();
     let mut lost = 0.0;
     for thread in guest.domain.vcpus() {
-        let Some(cpu) = thread.cpu else { continue };
-        let Some(severity) = ctx.severity_of_wait(&cpu) else {
-            continue;
-        };
-        let Some(percent) = cpu.wait_percent() else {
-            continue;
-        };
-        lost += cpu.wait.unwrap_or(0.0);
-        marks.push(Mark::Thread(thread.tid));
-        marks.extend(thread.pinned_cpu().map(Mark::Pcpu));
-        late.push((severity, percent, thread));
+        if let Some(cpu) = thread.cpu
+            && let Some(severity) = ctx.severity_of_wait(&cpu)
+            && let Some(percent) = cpu.wait_percent()
+        {
+            lost += cpu.wait.unwrap_or(0.0);
+            marks.push(Mark::Thread(thread.tid));
+            marks.extend(thread.pinned_cpu().map(Mark::Pcpu));
+            late.push((severity, percent, thread));
+        }
     }
     let Some((severity, percent, thread)) = worst_of(late) else {
         return;
@@ -101,7 +181,7 @@ fn own_cpus(ctx: &Context<'_>, guest: &GuestContext<'_>, lost: f64) -> Vec<Fix> 
 }
 
 /// Pause-loop exits.
-pub(super) fn pauses(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+fn pauses(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let exits = guest.exits(&[ExitKind::Pause]);
     let Some(per_vcpu) = exits.per_vcpu_or_tell(guest, verdicts) else {
         return;
@@ -167,7 +247,7 @@ fn severity_of_moves(ctx: &Context<'_>, seconds: f64, thread: &ThreadModel) -> O
     severity
 }
 
-pub(super) fn migrating(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+fn migrating(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let Some(seconds) = guest.seconds else { return };
     let mut rate_of_all = 0.0;
     let mut moved = Vec::new();
@@ -223,22 +303,14 @@ pub(super) fn migrating(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     });
 }
 
-pub(super) fn wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+fn wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let (info_us, warning_us) = ctx.thresholds().pinning.wakeup_us;
     for thread in guest.domain.vcpus() {
-        let Some(cpu) = thread.pinned_cpu() else {
+        let (Some(cpu), Some(own), Some(w)) = (thread.pinned_cpu(), thread.cpu, &thread.wakeups)
+        else {
             continue;
         };
-        let Some(own) = thread.cpu else {
-            continue;
-        };
-        let Some(w) = &thread.wakeups else {
-            continue;
-        };
-        let Some(median) = w.quantile_us(0.5) else {
-            continue;
-        };
-        let Some(p99) = w.quantile_us(0.99) else {
+        let (Some(median), Some(p99)) = (w.quantile_us(0.5), w.quantile_us(0.99)) else {
             continue;
         };
         // Where other tasks use the CPU, other rules say so.
@@ -265,16 +337,16 @@ pub(super) fn wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
             ),
             format!("look at: perf sched record -C {cpu} sleep 10; perf sched latency"),
         ];
-        let shallow = fixes::command(
-            "tuned-adm profile virtual-host-latency 2>/dev/null || cpupower idle-set -D 10",
-        );
-        let own_cpus = fixes::advice(
-            "For a guest with CPUs of its own: -overcommit cpu-pm=on, or a larger \
-                kvm.halt_poll_ns",
-        );
         let fix = vec![
-            shallow.needing("keeps CPUs out of deep sleep; costs power"),
-            own_cpus.only(Audience::Qemu),
+            fixes::command(
+                "tuned-adm profile virtual-host-latency 2>/dev/null || cpupower idle-set -D 10",
+            )
+            .needing("keeps CPUs out of deep sleep; costs power"),
+            fixes::advice(
+                "For a guest with CPUs of its own: -overcommit cpu-pm=on, or a larger \
+                    kvm.halt_poll_ns",
+            )
+            .only(Audience::Qemu),
         ];
         let found = Finding {
             marks: vec![Mark::Pcpu(cpu)],
@@ -293,14 +365,13 @@ struct Poller<'a> {
     failed_percent: f64,
 }
 
-pub(super) fn halt_poll(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+fn halt_poll(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().scheduling;
-    let poller = busiest(guest, t.halt_poll_guest);
     let Some(Poller {
         thread,
         percent,
         failed_percent,
-    }) = poller
+    }) = busiest(guest, t.halt_poll_guest)
     else {
         return;
     };
@@ -327,48 +398,34 @@ pub(super) fn halt_poll(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
             ctx.param("kvm.halt_poll_ns").unwrap_or(DEFAULT_POLL_NS)
         ),
     ];
-    let found = Finding::new(severity, Confidence::High, evidence, less_polling());
-    verdicts.find(
-        Finding {
-            cost: Some(percent),
-            ..found
-        }
-        .about_vcpu(thread),
-    );
-}
-
-/// What makes halt polling shorter.
-fn less_polling() -> Vec<Fix> {
-    let less = fixes::command("echo 50000 > /sys/module/kvm/parameters/halt_poll_ns").needing(
-        "on older kernels for guests that start afterwards; raises wake-up latency a \
-            little",
-    );
-    vec![
-        less,
-        fixes::advice(
-            "Keep it where the guest has its CPUs to itself and latency \
-        matters more than power",
+    let fix = vec![
+        fixes::command("echo 50000 > /sys/module/kvm/parameters/halt_poll_ns").needing(
+            "on older kernels for guests that start afterwards; raises wake-up latency a little",
         ),
-    ]
+        fixes::advice(
+            "Keep it where the guest has its CPUs to itself and latency matters more than power",
+        ),
+    ];
+    let found = Finding {
+        cost: Some(percent),
+        ..Finding::new(severity, Confidence::High, evidence, fix)
+    };
+    verdicts.find(found.about_vcpu(thread));
 }
 
 /// The mostly idle vCPU that polls most; of equal ones the first.
 fn busiest<'a>(guest: &GuestContext<'a>, max_guest_percent: f64) -> Option<Poller<'a>> {
-    let mut busiest: Option<Poller<'a>> = None;
-    for thread in guest.domain.vcpus() {
+    let idle = guest.domain.vcpus().filter(|thread| {
         let in_guest = thread.cpu.and_then(|cpu| cpu.kind(|cpu| cpu.guest));
-        if in_guest.is_none_or(|percent| percent >= max_guest_percent) {
-            continue;
+        in_guest.is_some_and(|percent| percent < max_guest_percent)
+    });
+    idle.filter_map(polling).reduce(|most, next| {
+        if next.percent > most.percent {
+            next
+        } else {
+            most
         }
-        if let Some(poller) = polling(thread)
-            && busiest
-                .as_ref()
-                .is_none_or(|most| poller.percent > most.percent)
-        {
-            busiest = Some(poller);
-        }
-    }
-    busiest
+    })
 }
 
 /// How long a vCPU polls. The counters are nanoseconds per second: 1e7 of them are one percent.
@@ -382,7 +439,7 @@ fn polling(thread: &ThreadModel) -> Option<Poller<'_>> {
     })
 }
 
-pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
+fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let exits = guest.exits(&[ExitKind::HostInterrupt]);
     let Some(rate) = exits.rate_or_tell(guest, verdicts) else {
         return;
@@ -399,18 +456,13 @@ pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
         return verdicts.cannot_tell(NO_VCPUS);
     };
     let t = &ctx.thresholds().scheduling;
-    let tick_hz = ctx.model.host.facts.tick_hz;
-    let tick_hz = tick_hz.map_or(MAX_TICK_HZ, f64::from);
+    let tick_hz = (ctx.model.host.facts.tick_hz).map_or(MAX_TICK_HZ, f64::from);
     if per_vcpu < tick_hz * t.interrupts_ticks {
         return;
     }
-    let isolated = guest
-        .domain
-        .vcpus()
-        .filter_map(ThreadModel::pinned_cpu)
-        .any(|c| ctx.topology().is_isolated(c));
-    let is_loud = isolated && per_vcpu >= t.interrupts_isolated;
-    let severity = if is_loud {
+    let mut pins = guest.domain.vcpus().filter_map(ThreadModel::pinned_cpu);
+    let isolated = pins.any(|cpu| ctx.topology().is_isolated(cpu));
+    let severity = if isolated && per_vcpu >= t.interrupts_isolated {
         Severity::Warning
     } else {
         Severity::Info
@@ -422,23 +474,12 @@ pub(super) fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
             figure(tick_hz)
         ),
     ];
-    verdicts.find(
-        Finding::new(severity, Confidence::Medium, evidence, fewer_interrupts()).caused_by(exits),
-    );
-}
-
-/// What shows the host's interrupts, and routes them elsewhere.
-fn fewer_interrupts() -> Vec<Fix> {
-    let show = fixes::command(
-        "grep . /proc/irq/*/effective_affinity_list; cat \
-        /proc/interrupts",
-    )
-    .needing("shows which interrupts arrive on the guest's CPUs");
-    vec![
-        show,
+    let fix = vec![
+        fixes::command("grep . /proc/irq/*/effective_affinity_list; cat /proc/interrupts")
+            .needing("shows which interrupts arrive on the guest's CPUs"),
         fixes::advice(
-            "Route device interrupts away from the guest's CPUs \
-        (/proc/irq/N/smp_affinity_list)",
+            "Route device interrupts away from the guest's CPUs (/proc/irq/N/smp_affinity_list)",
         ),
-    ]
+    ];
+    verdicts.find(Finding::new(severity, Confidence::Medium, evidence, fix).caused_by(exits));
 }
