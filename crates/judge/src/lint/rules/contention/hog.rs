@@ -118,25 +118,20 @@ fn hog_finding(
     if !ctx.is_file() || !task.pids.is_empty() {
         evidence.push(task.describe());
     }
-    let is_one = most * 2.0 >= total;
-    let takes = if is_one {
-        format!("{name} takes")
-    } else {
-        "Tasks of the host take".into()
-    };
-    let problem = if is_one && name.is_ascii() {
-        format!("{takes} its CPU")
-    } else {
-        String::new()
-    };
     let fix = task.remedy(ctx, delayed);
-    Some(Finding {
-        title: format!("{takes} the CPUs that guests want"),
-        problem,
+    let mut found = Finding {
+        title: "Tasks of the host take the CPUs that guests want".into(),
         cost: Some(total),
         also: guests.iter().map(|(name, _)| (*name).to_owned()).collect(),
         ..Finding::new(severity, Confidence::High, evidence, fix)
-    })
+    };
+    if most * 2.0 >= total {
+        found.title = format!("{name} takes the CPUs that guests want");
+        if name.is_ascii() {
+            found.problem = format!("{name} takes its CPU");
+        }
+    }
+    Some(found)
 }
 
 /// The first few names, each with its size.
@@ -170,15 +165,14 @@ fn judge_vcpu<'a>(
     let severity = steps
         .severity(100.0 * by_tasks / cpu.wanted())
         .filter(|severity| *severity > Severity::Info)?;
-    if by_tasks * 2.0 >= cpu.wait? {
-        Some(DelayedVcpu {
-            tid: vcpu.tid,
-            severity: severity.min(most),
-            shares,
-        })
-    } else {
-        None
+    if by_tasks * 2.0 < cpu.wait? {
+        return None;
     }
+    Some(DelayedVcpu {
+        tid: vcpu.tid,
+        severity: severity.min(most),
+        shares,
+    })
 }
 
 /// The processes of the host that have one name.
@@ -217,28 +211,21 @@ impl<'a> NamedTask<'a> {
     }
 
     fn pids(&self, between: &str) -> String {
-        self.pids
-            .iter()
-            .take(MAX_NAMES)
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join(between)
+        let pids = self.pids.iter().take(MAX_NAMES);
+        let pids: Vec<String> = pids.map(ToString::to_string).collect();
+        pids.join(between)
     }
 
     fn describe(&self) -> String {
         let Self { name, used, .. } = self;
+        let used = figure(*used);
         if self.pids.is_empty() {
             return format!(
-                "{name} uses {} % of a CPU; it comes and goes: none of its processes is a minute \
-                    old",
-                figure(*used)
+                "{name} uses {used} % of a CPU; it comes and goes: none of its processes is a \
+                    minute old"
             );
         }
-        format!(
-            "{name} uses {} % of a CPU; PID {}",
-            figure(*used),
-            self.pids(", ")
-        )
+        format!("{name} uses {used} % of a CPU; PID {}", self.pids(", "))
     }
 
     /// What moves it away from the CPUs of these guests.

@@ -8,11 +8,9 @@ use crate::lint::facts::{
 use crate::lint::fixes;
 use crate::lint::fixes::isolation::Isolation;
 use crate::lint::fixes::placement::{guest_placement, placement};
-use crate::model::ThreadModel;
-use crate::model::{CpuModel, HostTaskModel};
+use crate::model::{CpuModel, HostTaskModel, ThreadModel};
 use crate::placement::{MoveReason, faults, singles};
 use kvm::CpuSet;
-use std::cmp::Ordering;
 
 /// A vCPU that uses less is idle, and nothing on its CPU hurts it, percent.
 const MIN_BUSY_PERCENT: f64 = 10.0;
@@ -52,10 +50,9 @@ pub(super) fn starved(ctx: &Context<'_>, verdicts: &mut Verdicts) {
         placement(ctx, &guests),
         fixes::advice(fixes::isolation::KEEP_FIRST_CORES),
     );
-    let found = Finding::new(Severity::Warning, Confidence::High, evidence, fix);
     verdicts.find(Finding {
         marks: map.general().iter().map(Mark::Pcpu).collect(),
-        ..found
+        ..Finding::new(Severity::Warning, Confidence::High, evidence, fix)
     });
 }
 
@@ -82,13 +79,11 @@ fn host_tasks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdic
         .vcpus()
         .filter_map(|vcpu| judge_vcpu(ctx, guest, vcpu))
         .collect();
-    let Some(worst) = disturbed.iter().max_by(|a, b| {
-        (a.severity, a.used)
-            .partial_cmp(&(b.severity, b.used))
-            .unwrap_or(Ordering::Equal)
-    }) else {
-        return;
-    };
+    let worst = disturbed.iter().max_by(|a, b| {
+        let by_severity = a.severity.cmp(&b.severity);
+        by_severity.then(a.used.total_cmp(&b.used))
+    });
+    let Some(worst) = worst else { return };
     let waits = worst.vcpu.wait_percent().map(|w| {
         format!(
             "; the vCPU waits {} % of the time it wants the CPU",
@@ -109,26 +104,18 @@ fn host_tasks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdic
         .chain(worst.vcpu.index.map(Mark::Vcpu))
         .collect();
     let cost = disturbed.iter().filter_map(|d| d.lost).reduce(|a, b| a + b);
-    let found = Finding::new(
-        worst.severity,
-        Confidence::High,
-        evidence,
-        keep_away(ctx, guest),
-    );
+    let fix = keep_away(ctx, guest);
     verdicts.find(Finding {
         target: Target::Pcpu(cpu),
         cost,
         marks,
-        ..found
+        ..Finding::new(worst.severity, Confidence::High, evidence, fix)
     });
 }
 
 fn tasks_on<'a>(ctx: &Context<'a>, cpu: u32) -> impl Iterator<Item = &'a HostTaskModel> {
-    ctx.model
-        .host
-        .tasks
-        .iter()
-        .filter(move |task| task.last_cpu == cpu)
+    let tasks = ctx.model.host.tasks.iter();
+    tasks.filter(move |task| task.last_cpu == cpu)
 }
 
 /// What tasks of the host use of a CPU, percent. Tasks and unpinned threads count for the CPU on
@@ -186,14 +173,9 @@ fn judge_vcpu<'a>(
         .filter(|t| t.here && t.domain != guest.index)
         .map(|t| t.cpu)
         .sum();
-    let is_cause = used >= others;
-    let waits = is_cause
-        && vcpu
-            .wait_percent()
-            .is_some_and(|wait| wait >= t.wait.warning);
     let severity = if !is_busy {
         Severity::Info
-    } else if waits {
+    } else if used >= others && vcpu.wait_percent() >= Some(t.wait.warning) {
         severity.max(Severity::Warning)
     } else {
         severity
@@ -210,16 +192,10 @@ fn judge_vcpu<'a>(
 /// Keeps the host's tasks off the CPUs of all pinned vCPUs.
 pub(super) fn keep_away(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
     let isolation = Isolation::new(ctx);
-    let moves = ctx
-        .plan()
-        .guests
-        .get(guest.index)
-        .is_some_and(|plan| !plan.optional);
-    let mut fix = if moves {
-        guest_placement(ctx, guest)
-    } else {
-        Vec::new()
-    };
+    let mut fix = Vec::new();
+    if !ctx.plan().guests[guest.index].optional {
+        fix = guest_placement(ctx, guest);
+    }
     if isolation.gives {
         let limits = ["user.slice", "system.slice"].map(|slice| {
             format!(
@@ -282,7 +258,7 @@ fn noise_on(ctx: &Context<'_>, thread: &ThreadModel, cpu: &CpuModel) -> Option<N
 }
 
 pub(super) fn noise(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let mut worst: Option<Noise> = None;
+    let mut noises = Vec::new();
     for thread in guest.domain.vcpus() {
         let Some(number) = thread
             .pinned_cpu()
@@ -293,13 +269,13 @@ pub(super) fn noise(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
         let Some(cpu) = ctx.model.host.cpu(number).filter(|cpu| cpu.time.is_some()) else {
             return verdicts.cannot_tell("what else runs on the isolated CPUs is unknown");
         };
-        if let Some(noise) = noise_on(ctx, thread, cpu)
-            && worst.as_ref().is_none_or(|w| noise.severity > w.severity)
-        {
-            worst = Some(noise);
-        }
+        noises.extend(noise_on(ctx, thread, cpu));
     }
-    let Some(noise) = worst else { return };
+    // The first of those that are worst.
+    noises.reverse();
+    let Some(noise) = noises.into_iter().max_by_key(|noise| noise.severity) else {
+        return;
+    };
     let fix = quieten(ctx, noise.is_kernels);
     verdicts.find(Finding {
         target: Target::Pcpu(noise.cpu),
@@ -376,21 +352,19 @@ fn partly_pinned(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ver
     {
         return;
     }
-    let seen = format!(
+    let evidence = vec![format!(
         "{pinned} of {} vCPUs have their own CPU ({single}); vCPU {free} may run anywhere, also \
             on those CPUs",
         layout.vcpus.len()
-    );
-    let evidence = vec![seen];
+    )];
     let fix = fixes::or_advice(
         guest_placement(ctx, guest),
         fixes::advice("Pin all vCPUs or none"),
     );
-    let found = Finding::new(Severity::Info, Confidence::High, evidence, fix);
     verdicts.find(Finding {
         title: "Some vCPUs are pinned and the others may run on their CPUs".into(),
         problem: "only some vCPUs pinned".into(),
         marks: single.iter().map(Mark::Pcpu).collect(),
-        ..found
+        ..Finding::new(Severity::Info, Confidence::High, evidence, fix)
     });
 }

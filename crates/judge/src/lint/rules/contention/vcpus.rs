@@ -9,8 +9,7 @@ use crate::lint::facts::{
 use crate::lint::fixes;
 use crate::lint::fixes::isolation::Isolation;
 use crate::lint::fixes::placement::guest_placement;
-use crate::model::CpuShare;
-use crate::model::ThreadModel;
+use crate::model::{CpuShare, ThreadModel};
 use kvm::CpuSet;
 use std::collections::BTreeMap;
 
@@ -108,17 +107,13 @@ fn may_use(thread: &ThreadModel, online: &CpuSet) -> CpuSet {
 /// The guests with a vCPU that wants a CPU and cannot leave these: the guests that could be moved.
 fn guests_in(ctx: &Context<'_>, online: &CpuSet, cpus: &CpuSet) -> Vec<String> {
     let least = ctx.thresholds().pinning.wait.info;
-    let mut names = Vec::new();
-    for guest in ctx.running() {
-        let is_bound = guest.domain.vcpus().any(|vcpu| {
+    let bound = ctx.running().filter(|guest| {
+        guest.domain.vcpus().any(|vcpu| {
             vcpu.cpu.is_some_and(|cpu| cpu.wanted() >= least)
                 && may_use(vcpu, online).is_subset(cpus)
-        });
-        if is_bound {
-            names.push(guest.name().to_owned());
-        }
-    }
-    names
+        })
+    });
+    bound.map(|guest| guest.name().to_owned()).collect()
 }
 
 /// Whether CPUs are idle most of the time: then their number is not the reason for a wait.
@@ -195,10 +190,12 @@ pub(super) fn quota(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
         guest.window(),
         figure(time)
     )];
-    let fewer = fixes::advice(
-        "If the limit is intended, give the guest fewer vCPUs: it then runs without stops",
-    );
-    let fix = vec![lift(guest, group), fewer];
+    let fix = vec![
+        lift(guest, group),
+        fixes::advice(
+            "If the limit is intended, give the guest fewer vCPUs: it then runs without stops",
+        ),
+    ];
     verdicts.find(Finding {
         target: vcpu.map_or(Target::Domain, Target::Vcpu),
         cost: Some(time),
@@ -209,12 +206,10 @@ pub(super) fn quota(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
 
 /// Whether a cgroup is one of systemd's units, by the characters of their names (systemd.unit(5)).
 fn is_unit(group: &str) -> bool {
-    [".slice", ".scope", ".service"]
-        .iter()
-        .any(|end| group.ends_with(end))
-        && group
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c))
+    let ends = [".slice", ".scope", ".service"];
+    let mut chars = group.chars();
+    ends.iter().any(|end| group.ends_with(end))
+        && chars.all(|c| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c))
 }
 
 /// Removes a group's quota.
@@ -258,24 +253,19 @@ struct RealtimeVcpu {
 fn realtime_vcpus(guest: &GuestContext<'_>) -> Vec<RealtimeVcpu> {
     let mut vcpus = Vec::new();
     for thread in guest.domain.vcpus().filter(|t| t.is_realtime()) {
-        if let Some(vcpu) = thread.index {
-            vcpus.push(RealtimeVcpu {
-                vcpu,
-                cpu: thread.pinned_cpu(),
-                busy: thread.cpu.map_or(0.0, |cpu| cpu.busy()),
-            });
-        }
+        vcpus.extend(thread.index.map(|vcpu| RealtimeVcpu {
+            vcpu,
+            cpu: thread.pinned_cpu(),
+            busy: thread.cpu.map_or(0.0, |cpu| cpu.busy()),
+        }));
     }
     let pins = &guest.config.pins;
     if guest.domain.vcpus().next().is_none() && guest.config.shown.pins {
-        for vcpu in pins.realtime.iter().copied() {
-            let cpu = pins.vcpu(vcpu).and_then(CpuSet::single);
-            vcpus.push(RealtimeVcpu {
-                vcpu,
-                cpu,
-                busy: 0.0,
-            });
-        }
+        vcpus.extend(pins.realtime.iter().map(|vcpu| RealtimeVcpu {
+            vcpu: *vcpu,
+            cpu: pins.vcpu(*vcpu).and_then(CpuSet::single),
+            busy: 0.0,
+        }));
     }
     vcpus
 }
@@ -312,17 +302,15 @@ pub(super) fn realtime(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     if is_full && limit.is_some_and(|us| !us.starts_with('-')) {
         let evidence = "a real-time vCPU uses over 94 % of its CPU; sched_rt_runtime_us stops such \
             tasks at 95 %";
-        let fix = fixes::command("sysctl kernel.sched_rt_runtime_us=-1")
-            .needing("until the next boot; nothing stops a runaway real-time task then");
+        let evidence = vec![evidence.into()];
+        let fix = vec![
+            fixes::command("sysctl kernel.sched_rt_runtime_us=-1")
+                .needing("until the next boot; nothing stops a runaway real-time task then"),
+        ];
         verdicts.find(Finding {
             title: "The kernel stops a real-time vCPU that uses its whole CPU".into(),
             problem: "real-time limit stops vCPU".into(),
-            ..Finding::new(
-                Severity::Warning,
-                Confidence::High,
-                vec![evidence.into()],
-                vec![fix],
-            )
+            ..Finding::new(Severity::Warning, Confidence::High, evidence, fix)
         });
     }
 }

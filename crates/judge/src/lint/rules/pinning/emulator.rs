@@ -17,8 +17,7 @@ const MAX_HELPERS: usize = 16;
 pub(super) fn emulator(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     for guest in ctx.running() {
         let single = ctx.layout(guest).single(ctx.map());
-        let measured = helper_threads(guest).any(ThreadModel::was_seen);
-        let found = if measured {
+        let found = if helper_threads(guest).any(ThreadModel::was_seen) {
             running_helpers(ctx, guest, &single)
         } else {
             configured_helpers(ctx, guest, &single)
@@ -46,20 +45,8 @@ fn move_helpers(ctx: &Context<'_>, guest: &GuestContext<'_>, pinned: &CpuSet) ->
 }
 
 fn helper_threads<'a>(guest: &GuestContext<'a>) -> impl Iterator<Item = &'a ThreadModel> {
-    guest
-        .domain
-        .threads
-        .iter()
-        .filter(|t| matches!(t.role, Role::Emulator | Role::Iothread | Role::Vhost))
-}
-
-/// A helper thread that disturbs vCPUs.
-struct Disturbing<'a> {
-    thread: &'a ThreadModel,
-    /// Where it may run.
-    mask: &'a CpuSet,
-    /// The CPUs of pinned vCPUs among these.
-    shared: CpuSet,
+    let threads = guest.domain.threads.iter();
+    threads.filter(|t| matches!(t.role, Role::Emulator | Role::Iothread | Role::Vhost))
 }
 
 /// Helper threads as they are measured.
@@ -85,20 +72,10 @@ fn running_helpers(
         if let Some(severity) = severity
             && is_there
         {
-            let one = Disturbing {
-                thread,
-                mask,
-                shared,
-            };
-            disturbing.push((severity, busy, one));
+            disturbing.push((severity, busy, (thread, mask, shared)));
         }
     }
-    let (severity, busy, one) = worst_of(disturbing)?;
-    let Disturbing {
-        thread,
-        mask,
-        shared,
-    } = one;
+    let (severity, busy, (thread, mask, shared)) = worst_of(disturbing)?;
     let evidence = vec![format!(
         "{} may use CPUs {mask}, and a vCPU is pinned to CPU {shared}; the thread uses {} % of a \
             CPU {}",

@@ -74,8 +74,8 @@ fn bound_to_core<'a>(
         cpu: thread.place.cpu?,
         busy: thread.cpu?.busy(),
     };
-    let affinity = thread.place.affinity.as_ref()?;
-    let stays = affinity.iter().all(|cpu| map.same_core(cpu, bound.cpu));
+    let mut affinity = thread.place.affinity.as_ref()?.iter();
+    let stays = affinity.all(|cpu| map.same_core(cpu, bound.cpu));
     if stays && bound.busy >= ctx.thresholds().pinning.busy {
         Some(bound)
     } else {
@@ -113,6 +113,9 @@ fn shared_core(a: &Bound<'_>, b: &Bound<'_>, idle: &PhysicalCore) -> Finding {
         ),
         format!("CPUs {idle} are a core of their own and idle"),
     ];
+    let fix = vec![fixes::advice(
+        "Pin one of the two vCPUs to a CPU of an idle core (virsh vcpupin, qm set --affinity)",
+    )];
     Finding {
         also: vec![b.guest.name().to_owned()],
         target: Target::Pcpu(a.cpu),
@@ -128,14 +131,6 @@ fn shared_core(a: &Bound<'_>, b: &Bound<'_>, idle: &PhysicalCore) -> Finding {
             Mark::Thread(a.thread.tid),
             Mark::Thread(b.thread.tid),
         ],
-        ..Finding::new(
-            Severity::Warning,
-            Confidence::High,
-            evidence,
-            vec![fixes::advice(
-                "Pin one of the two vCPUs to a CPU of an idle core (virsh \
-                vcpupin, qm set --affinity)",
-            )],
-        )
+        ..Finding::new(Severity::Warning, Confidence::High, evidence, fix)
     }
 }

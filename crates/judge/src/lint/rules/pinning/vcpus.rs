@@ -1,8 +1,7 @@
 //! Pins of vCPUs: conflicts, sets of isolated CPUs, and threads that are not where the
 //! configuration wants them.
 
-use crate::figures::figure;
-use crate::figures::listed;
+use crate::figures::{figure, listed};
 use crate::lint::facts::{
     Confidence, Context, Finding, GuestContext, Mark, Prose, Severity, Target, Verdicts,
     helper_name,
@@ -27,10 +26,14 @@ const OFFLINE: Prose = Prose {
 };
 
 pub(super) fn overlap(ctx: &Context<'_>, verdicts: &mut Verdicts) {
-    let overlaps = faults::overlaps(ctx.map(), &ctx.layouts);
-    overlaps
-        .iter()
-        .for_each(|overlap| report_overlap(ctx, overlap, verdicts));
+    for overlap in faults::overlaps(ctx.map(), &ctx.layouts) {
+        report_overlap(ctx, &overlap, verdicts);
+    }
+}
+
+/// `vCPU 3 of web-1`.
+fn named(ctx: &Context<'_>, vcpu: &GuestVcpu) -> String {
+    format!("vCPU {} of {}", vcpu.vcpu, ctx.guests[vcpu.guest].name())
 }
 
 /// A CPU and the vCPUs that want it.
@@ -70,11 +73,8 @@ impl<'a> SharedCpu<'a> {
     /// Says which vCPUs want the CPU, and how much of it.
     fn describe(&self, ctx: &Context<'_>) -> String {
         let Self { cpu, users, wanted } = self;
-        let mut names = Vec::new();
-        for user in users.listed.iter().take(MAX_USERS) {
-            let guest = &ctx.guests[user.guest];
-            names.push(format!("vCPU {} of {}", user.vcpu, guest.name()));
-        }
+        let listed = users.listed.iter().take(MAX_USERS);
+        let mut names: Vec<String> = listed.map(|user| named(ctx, user)).collect();
         if users.count > names.len() {
             names.push(format!("{} more", users.count - names.len()));
         }
@@ -101,9 +101,8 @@ fn report_overlap(ctx: &Context<'_>, overlap: &CpuOverlap, verdicts: &mut Verdic
         shared.push(SharedCpu::new(ctx, *cpu, users));
     }
     shared.sort_by_key(|shared| Reverse(shared.severity(busy)));
-    let Some(worst) = shared.first() else { return };
     let guests: Vec<&GuestContext<'_>> = overlap.guests.iter().map(|g| &ctx.guests[*g]).collect();
-    let Some((first, others)) = guests.split_first() else {
+    let (Some(worst), Some((first, others))) = (shared.first(), guests.split_first()) else {
         return;
     };
     let cpus: CpuSet = overlap.cpus.keys().copied().collect();
@@ -203,25 +202,15 @@ fn largest_pile(
     let cpus = vcpus
         .iter()
         .fold(CpuSet::new(), |cpus, (_, set)| cpus.union(set));
-    let mut piles = Vec::new();
-    for cpu in cpus.iter() {
-        if let Some(on) = by_cpu.get(&cpu)
-            && on.len() > 1
-            && on.iter().any(|one| one.guest == guest.index)
-        {
-            piles.push((cpu, on));
-        }
-    }
-    let (cpu, on) = piles.into_iter().max_by_key(|(_, on)| on.len())?;
-    let mut names = Vec::new();
-    for one in on {
-        let name = ctx.guests[one.guest].name();
-        names.push(format!("vCPU {} of {name}", one.vcpu));
-    }
-    let names = listed(names);
+    let piles = by_cpu.iter().filter(|(cpu, on)| {
+        cpus.contains(**cpu) && on.len() > 1 && on.iter().any(|one| one.guest == guest.index)
+    });
+    let (cpu, on) = piles.max_by_key(|(_, on)| on.len())?;
+    let names = on.iter().map(|one| named(ctx, one)).collect();
     let evidence = vec![
         format!(
-            "{names} are all on CPU {cpu} and want it {}",
+            "{} are all on CPU {cpu} and want it {}",
+            listed(names),
             guest.window()
         ),
         format!(
@@ -232,7 +221,7 @@ fn largest_pile(
     let marks = vcpus
         .iter()
         .map(|(vcpu, _)| Mark::Vcpu(*vcpu))
-        .chain([Mark::Pcpu(cpu)])
+        .chain([Mark::Pcpu(*cpu)])
         .collect();
     let otherwise = if ctx.layout(guest).pinning == Pinning::OneSet {
         "Take isolcpus= off the host's kernel command line: Proxmox gives all threads of a \
@@ -241,12 +230,11 @@ fn largest_pile(
         "Pin each vCPU to one isolated CPU, or use a cpuset partition instead of isolcpus"
     };
     let fix = fixes::or_advice(guest_placement(ctx, guest), fixes::advice(otherwise));
-    let found = Finding::new(Severity::Critical, Confidence::High, evidence, fix);
     Some(Finding {
-        target: Target::Pcpu(cpu),
+        target: Target::Pcpu(*cpu),
         problem: format!("{} vCPUs on CPU {cpu}", on.len()),
         marks,
-        ..found
+        ..Finding::new(Severity::Critical, Confidence::High, evidence, fix)
     })
 }
 
