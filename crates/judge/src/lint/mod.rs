@@ -24,17 +24,12 @@ pub use engine::memory::RuleMemory;
 pub use engine::plan::{HostPlan, PlannedGuest, plan};
 pub use engine::run::run;
 pub use engine::table::{FAMILIES, rule, rules};
-pub use facts::finding::{
-    Audience, Confidence, Finding, FindingId, Fix, FixKind, Lasting, Mark, Severity, Target,
-    is_command, order,
+pub use facts::{
+    Audience, CannotTell, Confidence, Family, Finding, FindingId, Fix, FixKind, InputKind, Lasting,
+    Mark, Options, Report, Rule, RuleDoc, RuleId, Severity, Steps, StillWatched, Target,
+    Thresholds, is_command, is_plain_name, order,
 };
-pub(crate) use facts::finding::{MAX_FINDINGS, MAX_TEXT};
-pub use facts::options::{InputKind, Options};
-pub use facts::rule::{Family, Rule, RuleDoc};
-pub use facts::rule_id::RuleId;
-pub use facts::shell::is_plain_name;
-pub use facts::thresholds::{Steps, Thresholds};
-pub use facts::verdicts::{CannotTell, Report, StillWatched};
+pub(crate) use facts::{MAX_FINDINGS, MAX_TEXT};
 
 #[cfg(test)]
 mod tests;

@@ -136,7 +136,7 @@ impl RuleMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lint::facts::finding::{Lasting, Severity};
+    use crate::lint::facts::{Lasting, Severity};
 
     const THREE_OF_FIVE: Hold = Hold::For(3.0, 5.0);
 

@@ -1,9 +1,7 @@
 //! What a rule reports: a finding with its evidence and a fix to paste.
 
+use super::{EventTotals, RuleId, is_plain_name};
 use crate::figures;
-use crate::lint::facts::rule_id::RuleId;
-use crate::lint::facts::shell::is_plain_name;
-use crate::lint::facts::totals::EventTotals;
 pub use crate::model::Confidence;
 use crate::model::ThreadModel;
 use kvm::Space;

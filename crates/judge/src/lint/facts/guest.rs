@@ -5,7 +5,7 @@ use crate::model::{DomainModel, GuestConfig, GuestGuess, MIN_RATE_S, Model, Thre
 use kvm::Space;
 use kvm::cmdline::TCG;
 use kvm::domain_xml::SHUT_OFF;
-use sample::{DomainState, ENLIGHTENMENTS_OFFERED, ExitPlace, INVTSC_OFFERED};
+use sample::{DomainState, ENLIGHTENMENTS_OFFERED, INVTSC_OFFERED};
 use std::collections::BTreeSet;
 
 /// The number of vCPUs is unknown.
@@ -17,18 +17,6 @@ pub(crate) const BY_DEFAULT: &str = "its command line names no accelerator, and 
     TCG";
 /// The same by Proxmox's setting, which becomes that option.
 pub(crate) const BY_PROXMOX: &str = "its configuration says kvm: 0";
-
-/// `EPT_VIOLATION at rip 0x5600b39c8132, address 0x3fef42812000, error code 0x181`
-pub(crate) fn place_text(place: &ExitPlace) -> String {
-    let mut text = format!("{} at rip {:#x}", place.reason, place.rip);
-    if let Some(address) = place.address {
-        text += &format!(", address {address:#x}");
-    }
-    if let Some(code) = place.error_code {
-        text += &format!(", error code {code:#x}");
-    }
-    text
-}
 
 /// For how long a guest was watched.
 #[derive(Clone, Copy)]
@@ -186,14 +174,6 @@ impl<'a> GuestContext<'a> {
         }
         let (vcpus, seconds, ns) = (self.vcpus()?, self.seconds?, self.domain.exits.total_ns?);
         Some((100.0 - 100.0 * ns as f64 / 1e9 / (seconds * vcpus)).clamp(0.0, 100.0))
-    }
-
-    /// The vCPU of a place.
-    pub fn place_vcpu(&self, place: &ExitPlace) -> String {
-        let mut threads = self.domain.threads.iter();
-        threads
-            .find(|thread| thread.tid == place.tid)
-            .map_or_else(|| format!("thread {}", place.tid), ThreadModel::label)
     }
 
     /// The window of the figures, as evidence says it.

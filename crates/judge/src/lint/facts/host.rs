@@ -1,10 +1,8 @@
 //! The host, its guests and the user's options, as rules see them.
 
-use super::guest::GuestContext;
 use super::placement::{layouts, online};
+use super::{GuestContext, InputKind, Options, Thresholds};
 use crate::cost::Waits;
-use crate::lint::facts::options::{InputKind, Options};
-use crate::lint::facts::thresholds::Thresholds;
 use crate::model::Model;
 use crate::placement::{self, CpuMap, GuestLayout, PlacementPlan};
 use kvm::kernel_log::LogLine;

@@ -10,17 +10,11 @@ pub(crate) const HYPERVISOR_FEATURES: &str =
     "https://libvirt.org/formatdomain.html#hypervisor-features";
 pub(crate) const INTERFACES: &str = "https://libvirt.org/formatdomain.html#network-interfaces";
 pub(crate) const IOTHREADS: &str = "https://libvirt.org/formatdomain.html#iothreads-allocation";
-pub(crate) const MIGRATION: &str = "https://libvirt.org/migration.html";
 pub(crate) const MEMORY_BACKING: &str = "https://libvirt.org/formatdomain.html#memory-backing";
 pub(crate) const NUMA_TUNING: &str = "https://libvirt.org/formatdomain.html#numa-node-tuning";
 pub(crate) const KVM_REALTIME: &str = "https://libvirt.org/kbase/kvm-realtime.html";
 
 pub(crate) const HYPERV: &str = "https://www.qemu.org/docs/master/system/i386/hyperv.html";
-pub(crate) const BLOCK_JOBS: &str =
-    "https://www.qemu.org/docs/master/interop/live-block-operations.html";
-pub(crate) const POSTCOPY: &str = "https://www.qemu.org/docs/master/devel/migration/postcopy.html";
-pub(crate) const QEMU_IOTHREADS: &str =
-    "https://www.qemu.org/docs/master/devel/multiple-iothreads.html";
 
 pub(crate) const BUS_LOCK: &str = "https://docs.kernel.org/arch/x86/buslock.html";
 pub(crate) const CPU_FREQUENCY: &str = "https://docs.kernel.org/admin-guide/pm/cpufreq.html";
@@ -39,4 +33,3 @@ pub(crate) const PRESSURE: &str = "https://docs.kernel.org/accounting/psi.html";
 pub(crate) const OOM: &str = "https://docs.kernel.org/admin-guide/mm/concepts.html#oom-killer";
 pub(crate) const RCU_STALL: &str = "https://docs.kernel.org/RCU/stallwarn.html";
 pub(crate) const SCHED_STATS: &str = "https://docs.kernel.org/scheduler/sched-stats.html";
-pub(crate) const SIGNALS: &str = "https://man7.org/linux/man-pages/man7/signal.7.html";

@@ -1,8 +1,6 @@
 //! What the user set for findings, and where the data comes from.
 
-use super::hold::REMEMBERED_S;
-use super::thresholds::Thresholds;
-use crate::lint::facts::rule_id::RuleId;
+use super::{REMEMBERED_S, RuleId, Thresholds};
 use std::collections::BTreeSet;
 use std::time::Duration;
 

@@ -1,8 +1,6 @@
 //! The host and its guests as the placement plan takes them: as measured, else as configured.
 
-use super::guest::GuestContext;
-use crate::lint::facts::finding::Severity;
-use crate::lint::facts::options::Options;
+use super::{GuestContext, Options, Severity};
 use crate::model::{Model, ThreadModel, total};
 use crate::placement::{CpuMap, GuestLayout, HelperLayout, HelperLoad, Pinning, Shape};
 use kvm::thread_name::Role;

@@ -1,10 +1,6 @@
 //! What the table of rules holds for each rule.
 
-use super::Context;
-use super::guest::GuestContext;
-use super::hold::Hold;
-use super::rule_id::RuleId;
-use super::verdicts::Verdicts;
+use super::{Context, GuestContext, Hold, RuleId, Verdicts};
 
 /// One rule.
 #[derive(Debug)]

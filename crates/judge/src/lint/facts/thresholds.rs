@@ -1,6 +1,6 @@
 //! The thresholds of all rules. Each can be set in the config file; the defaults are meant to stay.
 
-use super::finding::Severity;
+use super::Severity;
 use crate::model::jobs::ENDLESS_PERCENT;
 use serde::{Deserialize, Serialize};
 

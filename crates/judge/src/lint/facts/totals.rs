@@ -1,10 +1,7 @@
 //! Sums over a guest's exits and accesses by cause, with rate and cost.
 
+use super::{Context, GuestContext, Mark, NO_VCPUS, Severity, Verdicts, known};
 use crate::figures::figure;
-use crate::lint::facts::Context;
-use crate::lint::facts::finding::{Mark, Severity, known};
-use crate::lint::facts::guest::{GuestContext, NO_VCPUS};
-use crate::lint::facts::verdicts::Verdicts;
 use crate::model::{AccessRow, CpuShare, ExitKind, total};
 use kvm::Space;
 use sample::{JobKind, Timing};
@@ -176,20 +173,11 @@ impl GuestContext<'_> {
     /// Whether the guest's memory is being tracked or copied for a migration or a snapshot: as its
     /// jobs say, or where nobody reports them, as threads and exits suggest.
     pub fn migrating(&self) -> bool {
-        if self.has_job(|kind| matches!(kind, JobKind::Migration | JobKind::Save)) {
-            return true;
-        }
-        self.exits(&[ExitKind::DirtyLogFull]).count > 0
-            || self
-                .domain
-                .threads
-                .iter()
-                .any(|t| t.comm == "live_migration")
-    }
-
-    /// Whether it has a job of some kind.
-    pub fn has_job(&self, is: impl Fn(JobKind) -> bool) -> bool {
-        self.domain.jobs.iter().any(|job| is(job.kind))
+        let mut jobs = self.domain.jobs.iter();
+        let mut threads = self.domain.threads.iter();
+        jobs.any(|job| matches!(job.kind, JobKind::Migration | JobKind::Save))
+            || self.exits(&[ExitKind::DirtyLogFull]).count > 0
+            || threads.any(|thread| thread.comm == "live_migration")
     }
 
     /// How often its vCPUs halt.

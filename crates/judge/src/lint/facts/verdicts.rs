@@ -1,10 +1,7 @@
 //! What the rules say of one interval.
 
-use super::Context;
-use super::finding::{Finding, MAX_FINDINGS, MAX_PROBLEM, MAX_TEXT, Target};
-use super::guest::GuestContext;
-use super::rule::RuleDoc;
-use super::rule_id::RuleId;
+use super::finding::{MAX_FINDINGS, MAX_PROBLEM, MAX_TEXT};
+use super::{Context, Finding, GuestContext, RuleDoc, RuleId, Target};
 use schemars::JsonSchema;
 use serde::Serialize;
 

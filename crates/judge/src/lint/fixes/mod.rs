@@ -6,7 +6,8 @@ pub(super) mod hyperv;
 pub(super) mod isolation;
 pub(super) mod placement;
 
-use crate::lint::facts::{Audience, Fix, FixKind, GuestContext, domain_argument};
+use crate::lint::facts::shell::domain_argument;
+use crate::lint::facts::{Audience, Fix, FixKind, GuestContext};
 use kvm::domain_xml;
 use sample::Origin;
 

@@ -3,7 +3,7 @@
 
 mod texts;
 
-use crate::lint::facts::rule_id::RuleId::{
+use crate::lint::facts::RuleId::{
     self, AbnormalExit, DiskErrors, GuestKilled, HostFrequency, HostLockup, NoKvm,
 };
 use crate::lint::facts::{Confidence, Context, Finding, GuestContext, Mark, Severity, Verdicts};

@@ -130,7 +130,7 @@ pub(super) const KILLED: Incident = incident(
         power cut. The cause is a bug of QEMU or a library, a signal of a program or an admin \
         (fencing), or broken memory",
     "See the VMM's log, coredumpctl list and the kernel's log of that moment; update QEMU",
-    &[links::SIGNALS],
+    &["https://man7.org/linux/man-pages/man7/signal.7.html"],
 );
 pub(super) const LOCKUP: Incident = incident(
     Critical,

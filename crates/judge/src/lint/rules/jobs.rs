@@ -1,11 +1,10 @@
 //! Jobs: a migration that does not end, and jobs that move nothing or delay the guest.
 
-use crate::figures::{bytes, seconds};
-use crate::figures::{duration, figure};
+use crate::figures::{bytes, duration, figure, seconds};
 use crate::lint::facts::rule::Check::Setup;
 use crate::lint::facts::{
     Confidence, Context, Finding, Fix, GuestContext, Hold, Prose, Rule, RuleDoc, RuleId, Severity,
-    Verdicts, known, links, thresholds,
+    Verdicts, known, thresholds,
 };
 use crate::lint::fixes;
 use crate::model::jobs::{allowed_bytes, converges, dirtied_percent, last_pass_bytes, progress};
@@ -36,7 +35,10 @@ pub(in crate::lint) const RULES: &[Rule] = &[
             Pages of zeros are moved in a few bytes and count whole among what the guest writes",
         fix: "A longer downtime, more bandwidth, post-copy or auto-converge: each at once or at \
             the next attempt",
-        links: &[links::MIGRATION, links::POSTCOPY],
+        links: &[
+            "https://libvirt.org/migration.html",
+            "https://www.qemu.org/docs/master/devel/migration/postcopy.html",
+        ],
     }),
     Rule::new(RuleId::JobStalled, Setup(stalled), SOME_READINGS).described(RuleDoc {
         sees: "a job of the guest moves nothing",
@@ -47,7 +49,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         thresholds: thresholds![jobs.stalled_s],
         limits: "A job that its manager paused and one that waits to be completed are silent",
         fix: "The job's target",
-        links: &[links::BLOCK_JOBS],
+        links: &["https://www.qemu.org/docs/master/interop/live-block-operations.html"],
     }),
 ];
 

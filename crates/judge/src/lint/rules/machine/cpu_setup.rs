@@ -1,8 +1,11 @@
-//! How a guest's CPUs are set up: a model that hides what the host has, and sockets that its system
-//! does not use.
+//! How a guest's CPUs are set up: a model that hides what the host has, sockets that its system does
+//! not use, and CPUs that QEMU emulates without KVM.
 
-use crate::lint::facts::{Confidence, Context, Finding, GuestContext, Severity, Verdicts};
+use crate::lint::facts::{
+    BY_DEFAULT, BY_PROXMOX, Confidence, Context, Finding, Fix, GuestContext, Severity, Verdicts,
+};
 use crate::lint::fixes;
+use crate::lint::incidents;
 
 /// QEMU's models without the instructions of the last twenty years (target/i386/cpu.c).
 const MINIMAL: &[&str] = &[
@@ -24,19 +27,15 @@ const MIN_USED_PERCENT: f64 = 1.0;
 pub(super) fn model(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let xml = guest.domain.facts.xml.as_ref().map(|xml| &xml.value);
     let argument = guest.config.cpu_argument.as_deref();
-    let model = if let Some(argument) = argument {
-        argument.split(',').next()
-    } else if let Some(xml) = xml
+    let model = match (argument, xml) {
+        (Some(argument), _) => argument.split(',').next(),
         // The other modes take no model.
-        && xml.cpu.mode.as_deref().is_none_or(|mode| mode == "custom")
-    {
-        xml.cpu.model.as_deref()
-    } else {
-        None
+        (None, Some(xml)) if matches!(xml.cpu.mode.as_deref(), None | Some("custom")) => {
+            xml.cpu.model.as_deref()
+        }
+        _ => None,
     };
-    let Some(model) = model else {
-        return;
-    };
+    let Some(model) = model else { return };
     // Whoever adds these has chosen the features.
     let features = ["sse4.1", "sse4.2", "sse4_1", "sse4_2", "avx"];
     let by_hand = features.into_iter().any(|name| {
@@ -95,19 +94,15 @@ fn uses_kvm(guest: &GuestContext<'_>) -> bool {
 }
 
 pub(super) fn sockets(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let Some(sockets) = guest.config.sockets() else {
-        return;
-    };
-    let Some(vcpus) = guest.config.vcpus else {
+    let (Some(sockets), Some(vcpus)) = (guest.config.sockets(), guest.config.vcpus) else {
         return;
     };
     if !is_client(guest) || sockets <= CLIENT_SOCKETS || !guest.config.is_x86() {
         return;
     }
     let usable = CLIENT_SOCKETS.saturating_mul(vcpus.div_ceil(sockets));
-    let vcpu_times = guest.domain.vcpus().filter_map(|vcpu| vcpu.cpu);
-    let used = vcpu_times.filter(|cpu| cpu.busy() >= MIN_USED_PERCENT);
-    let busy = used.count() as u32;
+    let times = guest.domain.vcpus().filter_map(|vcpu| vcpu.cpu);
+    let busy = times.filter(|cpu| cpu.busy() >= MIN_USED_PERCENT).count() as u32;
     let exits = guest.domain.vcpu_exits.iter();
     let exiting = exits.filter(|(_, exits)| exits.count > 0).count() as u32;
     // It uses more sockets, whatever its edition.
@@ -151,12 +146,63 @@ pub(super) fn sockets(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
 
 /// Whether libosinfo's id names a Windows client.
 fn is_client(guest: &GuestContext<'_>) -> bool {
-    let Some(os) = &guest.domain.facts.guest_os else {
-        return false;
-    };
-    let version = os
-        .value
-        .split_once("microsoft.com/win/")
-        .map(|(_, version)| version);
-    matches!(version, Some("7" | "8" | "8.1" | "10" | "11"))
+    let os = guest.domain.facts.guest_os.as_ref();
+    let parts = os.and_then(|os| os.value.split_once("microsoft.com/win/"));
+    matches!(parts, Some((_, "7" | "8" | "8.1" | "10" | "11")))
+}
+
+/// What has KVM run a guest.
+fn with_kvm(guest: &GuestContext<'_>) -> Vec<Fix> {
+    // Its options name an accelerator: QEMU refuses to start with a second one in `args`.
+    if let Some(id) = guest.proxmox_id() {
+        return vec![fixes::command(format!("qm set {id} --kvm 1")).needing(fixes::POWER_CYCLE)];
+    }
+    let by_hand = fixes::qemu(guest, "-accel kvm -cpu host")
+        .needing("restart QEMU with these, in place of accel=tcg and -cpu where they are named");
+    fixes::either(
+        guest,
+        fixes::libvirt_advice(
+            "In its XML write <domain type='kvm'>, and <cpu \
+            mode='host-passthrough'/>",
+        )
+        .needing(fixes::POWER_CYCLE),
+        by_hand,
+    )
+}
+
+pub(super) fn no_kvm(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    for guest in &ctx.guests {
+        let Some(shown) = guest.emulated else {
+            continue;
+        };
+        // KVM runs only guests of the host's own architecture; nobody emulates a PC on purpose.
+        let arch = guest.config.arch.as_deref().unwrap_or("x86_64");
+        if arch != "x86_64" && arch != "i686" && *arch != *ctx.model.host.facts.arch {
+            continue;
+        }
+        let evidence = vec![shown.into()];
+        let mut found = if shown == BY_DEFAULT {
+            Finding::new(Severity::Warning, Confidence::Medium, evidence, Vec::new())
+        } else {
+            Finding::new(Severity::Critical, Confidence::High, evidence, Vec::new())
+        };
+        found.title = "QEMU emulates the guest's CPU in software (TCG), without KVM".into();
+        // Proxmox refuses to start a guest without KVM, unless it was told to.
+        if shown != BY_PROXMOX {
+            found.evidence.push(
+                "look at: ls -l /dev/kvm; systemd-detect-virt; grep -c -w -E \
+                'vmx|svm' /proc/cpuinfo"
+                    .into(),
+            );
+        }
+        if let Some(cause) = incidents::no_kvm_cause(ctx) {
+            found
+                .evidence
+                .insert(1, format!("the cause on this host: {}", cause.title));
+            found.fix.push(fixes::advice(cause.next));
+        }
+        found.fix.extend(with_kvm(guest));
+        verdicts.find_for(guest, found);
+    }
+    incidents::logged(ctx, verdicts);
 }

@@ -1,13 +1,11 @@
 //! QEMU's main thread, memory faults of the guest that the host serves, and guests that run guests.
 
-use crate::figures::bytes;
 use crate::figures::figure;
 use crate::lint::facts::{
-    Confidence, Context, Finding, Fix, GuestContext, Mark, Severity, Target, Verdicts, known,
-    place_text,
+    Confidence, Context, Finding, Fix, GuestContext, Mark, Severity, Target, Verdicts,
 };
 use crate::lint::fixes;
-use crate::model::{ExitKind, total};
+use crate::model::{ExitKind, ThreadModel, total};
 use kvm::{Isa, Space};
 use sample::ExitPlace;
 
@@ -15,13 +13,12 @@ pub(super) fn main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
     let Some(thread) = guest.domain.emulator() else {
         return;
     };
-    let Some(cpu) = thread
-        .cpu
-        .filter(|cpu| cpu.busy() >= ctx.thresholds().machine.main_loop)
-    else {
-        return;
-    };
-    if guest.migrating() || guest.has_job(|_| true) || guest.domain.vcpus().next().is_none() {
+    let Some(cpu) = thread.cpu else { return };
+    if cpu.busy() < ctx.thresholds().machine.main_loop
+        || guest.migrating()
+        || !guest.domain.jobs.is_empty()
+        || guest.domain.vcpus().next().is_none()
+    {
         return;
     }
     let tid = thread.tid;
@@ -47,77 +44,11 @@ pub(super) fn main_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
         "Close remote screens (VNC, SPICE), and look for backup jobs and \
         emulated devices",
     ));
-    let found = Finding::new(Severity::Warning, Confidence::Medium, evidence, fix);
     verdicts.find(Finding {
         target: Target::Thread(tid),
         cost: Some(cpu.busy()),
         marks: vec![Mark::Thread(tid)],
-        ..found
-    });
-}
-
-/// What memory the host has left.
-pub(super) fn host_available(ctx: &Context<'_>) -> Option<String> {
-    let memory = ctx.model.host.memory?;
-    let [available, total] = [memory.available, memory.total].map(bytes);
-    Some(format!("the host has {available} of {total} available"))
-}
-
-pub(super) fn memory_stall(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let limits = &ctx.thresholds().machine;
-    let waits = guest.domain.pressure.unwrap_or_default();
-    let memory = &guest.domain.memory;
-    let mut at_limit = memory.charged.zip(memory.limit);
-    at_limit.take_if(|_| memory.limit_percent() < Some(limits.memory_limit));
-    let stalls = limits.memory_stall.severity(waits.memory);
-    let Some(severity) = stalls.max(at_limit.map(|_| Severity::Warning)) else {
-        return;
-    };
-    let evidence = known([
-        at_limit.map(|(charged, limit)| {
-            format!(
-                "its cgroup has {} of the {} that it may have, and can drop none of it: at the \
-                    limit the kernel kills QEMU",
-                bytes(charged),
-                bytes(limit)
-            )
-        }),
-        guest.domain.pressure.map(|waits| {
-            format!(
-                "at least one of its threads waited for memory {} % of the last 10 s, all of them \
-                    {} %",
-                figure(waits.memory),
-                figure(waits.memory_full)
-            )
-        }),
-        guest
-            .domain
-            .swap
-            .filter(|swap| swap.bytes > 0)
-            .map(|swap| format!("{} of the guest are in swap", bytes(swap.bytes))),
-        host_available(ctx),
-        Some(
-            "look at: the memory.high, memory.max and memory.events of its cgroup and of those \
-            above"
-                .into(),
-        ),
-    ]);
-    let by_libvirt = "In its XML the limits of its cgroup are <memtune>";
-    let fix = vec![
-        fixes::advice(
-            "Where the host is short of memory: give its guests less in total, or \
-            move one away",
-        ),
-        fixes::advice(
-            "Where it has memory to spare, a limit of the guest's cgroup holds it \
-            back: raise memory.high or memory.max to the guest's memory and 1 GiB more",
-        ),
-        fixes::libvirt_advice(by_libvirt),
-    ];
-    let found = Finding::new(severity, Confidence::High, evidence, fix);
-    verdicts.find(Finding {
-        cost: guest.domain.pressure.map(|waits| waits.memory_full),
-        ..found
+        ..Finding::new(Severity::Warning, Confidence::Medium, evidence, fix)
     });
 }
 
@@ -136,13 +67,7 @@ pub(super) fn faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
         return;
     }
     let steps = &ctx.thresholds().machine.faults;
-    let vmx = guest
-        .domain
-        .exits
-        .rows
-        .iter()
-        .any(|r| r.id.is_some_and(|id| id.0 == Isa::Vmx));
-    if !vmx {
+    if !has_vmx_exits(guest) {
         // On AMD and arm64 one exit reason covers faults and emulated memory.
         if !guest.has_accesses(Space::Mmio) && ctx.is_file() && guest.domain.places.is_empty() {
             if faults
@@ -169,13 +94,12 @@ pub(super) fn faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
     if faults.cost.is_some_and(|c| c >= COST_WARNING) {
         severity = severity.max(Severity::Warning);
     }
-    let show = fixes::command(
-        "cat /sys/kernel/mm/ksm/run /proc/sys/kernel/numa_balancing \
-        /sys/kernel/mm/transparent_hugepage/enabled",
-    )
-    .needing("shows what may remove mappings");
     let fix = vec![
-        show,
+        fixes::command(
+            "cat /sys/kernel/mm/ksm/run /proc/sys/kernel/numa_balancing \
+            /sys/kernel/mm/transparent_hugepage/enabled",
+        )
+        .needing("shows what may remove mappings"),
         fixes::advice("Back the guest with huge pages if its memory is meant for it alone"),
     ];
     let evidence = vec![
@@ -185,6 +109,12 @@ pub(super) fn faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
             .into(),
     ];
     verdicts.find(Finding::new(severity, Confidence::Low, evidence, fix).caused_by(faults));
+}
+
+/// Whether the guest runs on Intel's VMX, by its exits.
+fn has_vmx_exits(guest: &GuestContext<'_>) -> bool {
+    let mut rows = guest.domain.exits.rows.iter();
+    rows.any(|row| row.id.is_some_and(|id| id.0 == Isa::Vmx))
 }
 
 /// The part of a vCPU's exits that are at one place, percent.
@@ -219,13 +149,7 @@ pub(super) fn fault_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     }
     let mut evidence = Vec::new();
     for place in loops {
-        evidence.push(format!(
-            "{} of {} exits of {}: {}",
-            figure(place.count as f64),
-            figure(place.of as f64),
-            guest.place_vcpu(place),
-            place_text(place)
-        ));
+        evidence.push(place_line(guest, place));
     }
     evidence.push("look at: dmesg; trace-cmd record -e kvm sleep 1".into());
     let fix = vec![fixes::advice(
@@ -242,6 +166,29 @@ pub(super) fn fault_loop(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     ));
 }
 
+/// `99 of 100 exits of vCPU 0: EPT_VIOLATION at rip 0x5600b39c8132, address 0x3fef42812000, error
+/// code 0x181`
+fn place_line(guest: &GuestContext<'_>, place: &ExitPlace) -> String {
+    let mut threads = guest.domain.threads.iter();
+    let vcpu = threads
+        .find(|thread| thread.tid == place.tid)
+        .map_or_else(|| format!("thread {}", place.tid), ThreadModel::label);
+    let mut line = format!(
+        "{} of {} exits of {vcpu}: {} at rip {:#x}",
+        figure(place.count as f64),
+        figure(place.of as f64),
+        place.reason,
+        place.rip
+    );
+    if let Some(address) = place.address {
+        line += &format!(", address {address:#x}");
+    }
+    if let Some(code) = place.error_code {
+        line += &format!(", error code {code:#x}");
+    }
+    line
+}
+
 /// Tracepoints of nested exits and entries.
 const NESTED_EVENTS: [&str; 4] = [
     "kvm_nested_vmexit",
@@ -252,11 +199,10 @@ const NESTED_EVENTS: [&str; 4] = [
 
 pub(super) fn nested(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let exits = guest.exits(&[ExitKind::Nested]);
-    let names = NESTED_EVENTS
+    let counts = NESTED_EVENTS
         .iter()
         .filter_map(|e| guest.domain.kvm_events.get(*e));
-    let events = total(names.copied());
-    let runs = guest.domain.counters.get("nested_run").copied();
+    let events = total(counts.copied());
     let all = guest.domain.exits.count;
     let mut evidence = Vec::new();
     let mut share: f64 = 0.0;
@@ -275,14 +221,14 @@ pub(super) fn nested(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
     } else {
         Confidence::High
     };
-    if let Some(runs) = runs
+    if let Some(runs) = guest.domain.counters.get("nested_run")
         && let Some(rate) = guest.domain.exit_rate.per_second
-        && runs > 0.0
+        && *runs > 0.0
     {
         share = share.max(100.0 * runs / rate);
         evidence.push(format!(
             "{} entries/s into the guest's guests (nested_run)",
-            figure(runs)
+            figure(*runs)
         ));
     }
     if share < ctx.thresholds().machine.nested_share {
@@ -308,13 +254,7 @@ fn fewer_exits(guest: &GuestContext<'_>) -> Vec<Fix> {
         "vapic",
         "tlbflush",
     ];
-    if guest
-        .domain
-        .exits
-        .rows
-        .iter()
-        .any(|r| r.id.is_some_and(|id| id.0 == Isa::Vmx))
-    {
+    if has_vmx_exits(guest) {
         wanted.push("evmcs");
     }
     let mut fix = fixes::hyperv::enable(guest, &wanted);

@@ -1,11 +1,9 @@
 //! Memory, MSRs, errors, QEMU's main thread, nesting.
 
-mod clocks;
 mod cpu_setup;
 mod guest;
-mod guest_memory;
-mod host;
-mod no_kvm;
+mod host_cpus;
+mod memory;
 mod stopped;
 mod unhandled_msrs;
 
@@ -55,7 +53,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
             links::MEMORY_BACKING,
         ],
     }),
-    Rule::new(RuleId::HostMemoryPressure, Host(host::memory), Hold::SPARSE).described(RuleDoc {
+    Rule::new(RuleId::HostMemoryPressure, Host(memory::host), Hold::SPARSE).described(RuleDoc {
         sees: "the host swaps guest memory out, or its own tasks wait for memory",
         problem: "host is short of memory",
         why: "When a vCPU uses a page that was swapped out, it stops until the disk answers",
@@ -66,7 +64,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     }),
     Rule::new(
         RuleId::GuestMemoryShort,
-        Behaviour(guest_memory::guest_memory_short),
+        Behaviour(memory::guest_memory_short),
         Hold::LONG,
     )
     .described(RuleDoc {
@@ -88,7 +86,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     }),
     Rule::new(
         RuleId::GuestSwappedIn,
-        Behaviour(guest_memory::guest_swapped_in),
+        Behaviour(memory::guest_swapped_in),
         Hold::LONG,
     )
     .described(RuleDoc {
@@ -103,7 +101,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
     }),
     Rule::new(
         RuleId::MemoryStall,
-        Behaviour(guest::memory_stall),
+        Behaviour(memory::memory_stall),
         Hold::LONG,
     )
     .described(RuleDoc {
@@ -119,11 +117,11 @@ pub(in crate::lint) const RULES: &[Rule] = &[
             kernel.task_delayacct=1)",
         fix: "More memory: for the host, or within the limits of the guest's cgroup",
         links: &[
-            "https://docs.kernel.org/accounting/psi.html",
+            links::PRESSURE,
             links::MEMORY_BACKING,
         ],
     }),
-    Rule::new(RuleId::HostFrequency, Host(clocks::frequency), Hold::LONG).described(RuleDoc {
+    Rule::new(RuleId::HostFrequency, Host(host_cpus::frequency), Hold::LONG).described(RuleDoc {
         sees: "the host's CPUs run far below their speed",
         problem: "host CPUs run slowly",
         why: "A vCPU is as fast as the CPU below it. A governor that follows the load raises the \
@@ -147,7 +145,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         fix: "What backs the address: the memory or device behind it; a newer kernel",
         links: &[links::KVM_API],
     }),
-    Rule::new(RuleId::HostSteal, Host(host::steal), Hold::USUAL).described(RuleDoc {
+    Rule::new(RuleId::HostSteal, Host(host_cpus::steal), Hold::USUAL).described(RuleDoc {
         sees: "this host is itself a guest and does not get its CPUs",
         problem: "CPUs taken by outer host",
         why: "The outer hypervisor is running other guests on these CPUs, and no setting on this \
@@ -186,7 +184,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         fix: "Less load, working storage, newer kernel and firmware",
         links: &[links::LOCKUP_WATCHDOG, links::RCU_STALL],
     }),
-    Rule::new(RuleId::NoKvm, Host(no_kvm::no_kvm), Hold::While).described(RuleDoc {
+    Rule::new(RuleId::NoKvm, Host(cpu_setup::no_kvm), Hold::While).described(RuleDoc {
         sees: "QEMU emulates the guest's CPU in software (TCG), or KVM cannot be used",
         problem: "runs without KVM (TCG)",
         why: "QEMU translates each instruction of the guest, which takes many times as long, \
@@ -214,7 +212,7 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         limits: "What the thread does is not broken down. A guest with a migration, backup or \
             other job is left out",
         fix: "IOThreads and vhost in the domain's XML; fewer remote screens and backup jobs",
-        links: &[links::IOTHREADS, links::QEMU_IOTHREADS],
+        links: &[links::IOTHREADS, "https://www.qemu.org/docs/master/devel/multiple-iothreads.html"],
     }),
     Rule::new(RuleId::NestedGuest, Behaviour(guest::nested), Hold::USUAL).described(RuleDoc {
         sees: "the guest runs guests of its own",

@@ -6,72 +6,12 @@ use crate::lint::facts::{
 };
 use crate::lint::fixes;
 use sample::{DomainState, JobKind, Stop, StopDisk, StopReason};
-use std::collections::BTreeSet;
 
 /// A pause on purpose is reported from here on, seconds.
 const MIN_PAUSE_S: f64 = 600.0;
 /// A stop without a known reason is reported from here on, seconds: managers stop guests for a
 /// moment.
 const MIN_UNKNOWN_S: f64 = 10.0;
-
-const INTERNAL_ERROR: Prose = Prose {
-    title: "The guest is stopped: KVM could not run it further",
-    problem: "stopped: internal error",
-    why: "KVM_RUN returned an error for which QEMU has no answer. The guest's memory and registers \
-        stay until it is reset",
-};
-const PANICKED: Prose = Prose {
-    title: "The guest is stopped: its kernel panicked",
-    problem: "stopped: panicked",
-    why: "The guest's kernel told the panic device that it gave up, and QEMU is set to stop then \
-        (on_crash, -action panic=pause). Its memory stays until it is reset",
-};
-const WATCHDOG: Prose = Prose {
-    title: "The guest is stopped: its watchdog fired",
-    problem: "stopped: watchdog",
-    why: "The guest did not reset its watchdog in time: it hung, or did not get CPU time. The \
-        watchdog is set to stop it",
-};
-const CRASHED: Prose = Prose {
-    title: "The guest is stopped: it crashed",
-    problem: "stopped: crashed",
-    why: "libvirt keeps a guest that crashed for a dump of its memory (on_crash preserve)",
-};
-const POSTCOPY: Prose = Prose {
-    title: "The guest is stopped: its post-copy migration failed",
-    problem: "stopped: post-copy failed",
-    why: "A part of the guest's memory is on each host, and neither can continue until the \
-        connection is back. Ending QEMU on either loses the guest",
-};
-const PAUSED: Prose = Prose {
-    title: "The guest was paused long ago and not resumed",
-    problem: "",
-    why: "Nothing resumes a guest that somebody paused: its services are down and its clock stands \
-        still",
-};
-const SUSPENDED: Prose = Prose {
-    title: "The guest suspended itself to memory",
-    problem: "suspended itself",
-    why: "Its system went to sleep (S3), as a desktop does without use. It runs again when it is \
-        woken",
-};
-const PRELAUNCH: Prose = Prose {
-    title: "QEMU waits to be told to run the guest",
-    problem: "waits for its first start",
-    why: "QEMU was started with -S, or with --paused by virsh, and nobody resumed it",
-};
-const PROCESS_STOPPED: Prose = Prose {
-    title: "The guest's process is stopped by a signal",
-    problem: "process is stopped",
-    why: "SIGSTOP or a debugger stopped all threads of QEMU, the monitor too: nothing that manages \
-        the guest works",
-};
-const UNKNOWN: Prose = Prose {
-    title: "The guest is stopped by its VMM, reason not known",
-    problem: "stopped by its VMM",
-    why: "Its vCPUs wait in the VMM and use no CPU time. Nobody says why: a pause, an error of its \
-        storage or of KVM",
-};
 
 pub(super) fn stopped(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     if guest.domain.state != DomainState::Paused {
@@ -100,23 +40,13 @@ pub(super) fn stopped(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     if matches!(stop.reason, StopReason::InternalError | StopReason::Unknown) {
         evidence.push("look at: journalctl -k".into());
     }
-    let found = worded(
-        stop,
-        Finding::new(
-            severity,
-            confidence,
-            evidence,
-            ways_to_continue(guest, stop),
-        ),
-    );
-    let since_ms = ctx
-        .model
-        .time_ms
-        .saturating_sub((stop.for_ns / 1_000_000).cast_signed());
+    let fix = ways_to_continue(guest, stop);
+    let for_ms = (stop.for_ns / 1_000_000).cast_signed();
+    let found = Finding::new(severity, confidence, evidence, fix);
     verdicts.find(Finding {
-        since_ms: Some(since_ms),
+        since_ms: Some(ctx.model.time_ms.saturating_sub(for_ms)),
         comes_first: true,
-        ..found
+        ..worded(stop, found)
     });
 }
 
@@ -127,8 +57,11 @@ fn is_held(guest: &GuestContext<'_>, stop: &Stop) -> bool {
         matches!(job.kind, JobKind::Migration | JobKind::Save | JobKind::Dump) && !job.has_failed()
     });
     match stop.reason {
-        StopReason::IoError | StopReason::InternalError | StopReason::GuestPanicked => false,
-        StopReason::Watchdog | StopReason::Crashed => false,
+        StopReason::IoError
+        | StopReason::InternalError
+        | StopReason::GuestPanicked
+        | StopReason::Watchdog
+        | StopReason::Crashed => false,
         // A rule of jobs reports it.
         StopReason::PostcopyFailed => guest
             .domain
@@ -138,9 +71,15 @@ fn is_held(guest: &GuestContext<'_>, stop: &Stop) -> bool {
         StopReason::User | StopReason::ProcessStopped => has_job || for_s < MIN_PAUSE_S,
         StopReason::Unknown => has_job || for_s < MIN_UNKNOWN_S,
         StopReason::Suspended | StopReason::Prelaunch => has_job,
-        StopReason::Migration | StopReason::Save | StopReason::Dump | StopReason::Snapshot => true,
-        StopReason::FromSnapshot | StopReason::Starting | StopReason::Shutdown => true,
-        StopReason::ApiError | StopReason::Debug => true,
+        StopReason::Migration
+        | StopReason::Save
+        | StopReason::Dump
+        | StopReason::Snapshot
+        | StopReason::FromSnapshot
+        | StopReason::Starting
+        | StopReason::Shutdown
+        | StopReason::ApiError
+        | StopReason::Debug => true,
     }
 }
 
@@ -148,27 +87,74 @@ fn is_held(guest: &GuestContext<'_>, stop: &Stop) -> bool {
 fn worded(stop: &Stop, found: Finding) -> Finding {
     let prose = match stop.reason {
         StopReason::IoError => return of_storage(&stop.disks, found),
-        StopReason::InternalError => INTERNAL_ERROR,
-        StopReason::GuestPanicked => PANICKED,
-        StopReason::Watchdog => WATCHDOG,
-        StopReason::PostcopyFailed => POSTCOPY,
-        StopReason::User => {
-            let problem = format!(
-                "paused for {}",
-                seconds((stop.for_ns / 1_000_000_000) as f64)
-            );
-            return Finding {
-                problem,
-                ..found.saying(PAUSED)
-            };
-        }
-        StopReason::Suspended => SUSPENDED,
-        StopReason::Prelaunch => PRELAUNCH,
-        StopReason::ProcessStopped => PROCESS_STOPPED,
-        StopReason::Unknown => UNKNOWN,
-        _ => CRASHED,
+        StopReason::InternalError => Prose {
+            title: "The guest is stopped: KVM could not run it further",
+            problem: "stopped: internal error",
+            why: "KVM_RUN returned an error for which QEMU has no answer. The guest's memory and \
+                registers stay until it is reset",
+        },
+        StopReason::GuestPanicked => Prose {
+            title: "The guest is stopped: its kernel panicked",
+            problem: "stopped: panicked",
+            why: "The guest's kernel told the panic device that it gave up, and QEMU is set to \
+                stop then (on_crash, -action panic=pause). Its memory stays until it is reset",
+        },
+        StopReason::Watchdog => Prose {
+            title: "The guest is stopped: its watchdog fired",
+            problem: "stopped: watchdog",
+            why: "The guest did not reset its watchdog in time: it hung, or did not get CPU time. \
+                The watchdog is set to stop it",
+        },
+        StopReason::PostcopyFailed => Prose {
+            title: "The guest is stopped: its post-copy migration failed",
+            problem: "stopped: post-copy failed",
+            why: "A part of the guest's memory is on each host, and neither can continue until the \
+                connection is back. Ending QEMU on either loses the guest",
+        },
+        StopReason::User => Prose {
+            title: "The guest was paused long ago and not resumed",
+            problem: "",
+            why: "Nothing resumes a guest that somebody paused: its services are down and its \
+                clock stands still",
+        },
+        StopReason::Suspended => Prose {
+            title: "The guest suspended itself to memory",
+            problem: "suspended itself",
+            why: "Its system went to sleep (S3), as a desktop does without use. It runs again when \
+                it is woken",
+        },
+        StopReason::Prelaunch => Prose {
+            title: "QEMU waits to be told to run the guest",
+            problem: "waits for its first start",
+            why: "QEMU was started with -S, or with --paused by virsh, and nobody resumed it",
+        },
+        StopReason::ProcessStopped => Prose {
+            title: "The guest's process is stopped by a signal",
+            problem: "process is stopped",
+            why: "SIGSTOP or a debugger stopped all threads of QEMU, the monitor too: nothing that \
+                manages the guest works",
+        },
+        StopReason::Unknown => Prose {
+            title: "The guest is stopped by its VMM, reason not known",
+            problem: "stopped by its VMM",
+            why: "Its vCPUs wait in the VMM and use no CPU time. Nobody says why: a pause, an \
+                error of its storage or of KVM",
+        },
+        _ => Prose {
+            title: "The guest is stopped: it crashed",
+            problem: "stopped: crashed",
+            why: "libvirt keeps a guest that crashed for a dump of its memory (on_crash preserve)",
+        },
     };
-    found.saying(prose)
+    let mut found = found.saying(prose);
+    if stop.reason == StopReason::User {
+        found.problem = format!("paused for {}", duration_of(stop));
+    }
+    found
+}
+
+fn duration_of(stop: &Stop) -> String {
+    seconds((stop.for_ns / 1_000_000_000) as f64)
 }
 
 fn disk_name(disk: &StopDisk) -> &str {
@@ -211,10 +197,7 @@ fn state_line(stop: &Stop) -> String {
         StopReason::ProcessStopped => "its process is in state T".to_owned(),
         reason => format!("its state is {}", reason.as_str()),
     };
-    format!(
-        "{what}, for {} at least",
-        seconds((stop.for_ns / 1_000_000_000) as f64)
-    )
+    format!("{what}, for {} at least", duration_of(stop))
 }
 
 fn disk_line(disk: &StopDisk) -> String {
@@ -237,15 +220,18 @@ fn disk_line(disk: &StopDisk) -> String {
 /// Other guests that write to a file system without room.
 fn next_to_stop(disks: &[StopDisk]) -> Option<String> {
     let full = disks.iter().filter(|disk| disk.is_full);
-    let names: BTreeSet<&str> = full
+    let mut names: Vec<&str> = full
         .flat_map(|disk| disk.also.iter().map(String::as_str))
         .collect();
-    let names: Vec<&str> = names.into_iter().collect();
-    let text = format!(
+    if names.is_empty() {
+        return None;
+    }
+    names.sort_unstable();
+    names.dedup();
+    Some(format!(
         "guests with a disk on the same file system, which stop next: {}",
         names.join(", ")
-    );
-    if names.is_empty() { None } else { Some(text) }
+    ))
 }
 
 /// What makes the guest run again, in order.

@@ -22,21 +22,17 @@ struct MsrAccess {
     is_write: bool,
 }
 
-/// How often a guest made each access.
-#[derive(Default)]
-struct Accesses(BTreeMap<MsrAccess, u64>);
+/// How often each guest made each access, by the index of the guest; `None` where it is unknown.
+type Accesses = BTreeMap<Option<usize>, BTreeMap<MsrAccess, u64>>;
 
-impl Accesses {
-    fn add(&mut self, access: MsrAccess, times: u64) {
-        let count = self.0.entry(access).or_default();
-        *count = count.saturating_add(times);
-    }
+fn add(all: &mut Accesses, owner: Option<usize>, access: MsrAccess, times: u64) {
+    let count = all.entry(owner).or_default().entry(access).or_default();
+    *count = count.saturating_add(times);
 }
 
-/// Unhandled MSRs by the index of their guest; `None` where the guest is unknown. Traced accesses
-/// count if they raised a fault in the guest.
-fn by_guest(ctx: &Context<'_>) -> BTreeMap<Option<usize>, Accesses> {
-    let mut all: BTreeMap<Option<usize>, Accesses> = BTreeMap::new();
+/// The unhandled MSRs. Traced accesses count if they raised a fault in the guest.
+fn by_guest(ctx: &Context<'_>) -> Accesses {
+    let mut all = Accesses::new();
     for g in &ctx.guests {
         for row in &g.domain.accesses {
             if row.space != Space::Msr || row.faults == 0 {
@@ -44,8 +40,8 @@ fn by_guest(ctx: &Context<'_>) -> BTreeMap<Option<usize>, Accesses> {
             }
             if let Some(msr) = row.address.and_then(|a| u32::try_from(a).ok()) {
                 let is_write = row.direction == Direction::Write;
-                let accesses = all.entry(Some(g.index)).or_default();
-                accesses.add(MsrAccess { msr, is_write }, row.faults);
+                let access = MsrAccess { msr, is_write };
+                add(&mut all, Some(g.index), access, row.faults);
             }
         }
     }
@@ -60,8 +56,7 @@ fn by_guest(ctx: &Context<'_>) -> BTreeMap<Option<usize>, Accesses> {
         }
         if let Some(msr) = line.msr {
             let is_write = line.write;
-            let accesses = all.entry(owner).or_default();
-            accesses.add(MsrAccess { msr, is_write }, 1);
+            add(&mut all, owner, MsrAccess { msr, is_write }, 1);
         }
     }
     all
@@ -71,7 +66,7 @@ pub(super) fn unhandled_msrs(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     for (owner, accesses) in by_guest(ctx) {
         let mut are_sensors = true;
         let mut evidence = Vec::new();
-        for (MsrAccess { msr, is_write }, times) in accesses.0 {
+        for (MsrAccess { msr, is_write }, times) in accesses {
             are_sensors &= msr::is_power_meter(msr);
             let name = msr::name(msr).map_or_else(String::new, |name| format!(" ({name})"));
             let verb = if is_write { "written" } else { "read" };

@@ -1,4 +1,4 @@
-//! The frequency of the host's CPUs.
+//! The host's CPUs: their frequency, and what an outer hypervisor takes of them.
 
 use crate::figures::{duration, figure};
 use crate::lint::facts::{Confidence, Context, Finding, Mark, Severity, Verdicts};
@@ -20,19 +20,15 @@ fn khz(ctx: &Context<'_>, name: &str) -> Option<f64> {
     ctx.param(name)?.parse().ok().filter(|khz| *khz > 0.0)
 }
 
-/// Whether the hardware chooses the frequency, so that `powersave` is no fixed low one
-/// (Documentation/admin-guide/pm/ `intel_pstate.rst` and `amd-pstate.rst`, "active mode").
-fn is_hardwares(driver: &str) -> bool {
-    matches!(driver, "intel_pstate" | "amd-pstate-epp" | "amd_pstate_epp")
-}
-
 /// Whether a governor can cost speed: it raises a CPU's clock only after it was busy for a while,
 /// or never.
 fn is_slow(governor: &str, driver: Option<&str>) -> bool {
-    match governor {
-        "ondemand" | "conservative" | "schedutil" => true,
-        "powersave" => driver.is_some_and(|driver| !is_hardwares(driver)),
-        _ => false,
+    match (governor, driver) {
+        ("ondemand" | "conservative" | "schedutil", _) => true,
+        // The hardware chooses the frequency, so that `powersave` is no fixed low one
+        // (Documentation/admin-guide/pm/ `intel_pstate.rst` and `amd-pstate.rst`, "active mode").
+        (_, None | Some("intel_pstate" | "amd-pstate-epp" | "amd_pstate_epp")) => false,
+        _ => governor == "powersave",
     }
 }
 
@@ -57,21 +53,17 @@ fn busy_cpus(ctx: &Context<'_>) -> Vec<BusyCpu> {
     let others = others.union(&ctx.topology().nohz_full.clone().unwrap_or_default());
     let mut all = Vec::new();
     for cpu in &ctx.model.host.cpus {
-        let Some(khz) = cpu.frequency_khz else {
-            continue;
-        };
-        let Some(time) = cpu.time else {
-            continue;
-        };
-        let busy = time.busy();
-        if busy < ctx.thresholds().machine.clock_busy || others.contains(cpu.cpu) {
-            continue;
+        if let Some(khz) = cpu.frequency_khz
+            && let Some(time) = cpu.time
+            && time.busy() >= ctx.thresholds().machine.clock_busy
+            && !others.contains(cpu.cpu)
+        {
+            all.push(BusyCpu {
+                cpu: cpu.cpu,
+                khz: khz as f64,
+                busy: time.busy(),
+            });
         }
-        all.push(BusyCpu {
-            cpu: cpu.cpu,
-            khz: khz as f64,
-            busy,
-        });
     }
     all
 }
@@ -151,4 +143,30 @@ fn throttled(ctx: &Context<'_>) -> Option<String> {
 /// How often heat throttled a CPU; 0 where that is unknown.
 fn throttles(cpu: &CpuModel) -> u64 {
     cpu.power.and_then(|power| power.throttles).unwrap_or(0)
+}
+
+pub(super) fn steal(ctx: &Context<'_>, verdicts: &mut Verdicts) {
+    let cpus = &ctx.model.host.cpus;
+    let Some(mean) = ctx.model.host.total() else {
+        return;
+    };
+    let total = mean.steal * cpus.len() as f64;
+    let shares = cpus.iter().filter_map(|c| Some((c.cpu, c.time?.steal)));
+    let worst = shares.max_by(|a, b| a.1.total_cmp(&b.1));
+    let Some((cpu, share)) = worst.filter(|w| w.1 >= ctx.thresholds().machine.steal) else {
+        return;
+    };
+    let evidence = vec![format!(
+        "{} % of CPU {cpu} is stolen; {} % of one CPU over the whole host",
+        figure(share),
+        figure(total)
+    )];
+    let fix = vec![fixes::advice(
+        "Move to a larger or dedicated instance, or ask the outer hypervisor's operator",
+    )];
+    verdicts.find(Finding {
+        cost: Some(total),
+        marks: vec![Mark::Pcpu(cpu)],
+        ..Finding::new(Severity::Warning, Confidence::High, evidence, fix)
+    });
 }
