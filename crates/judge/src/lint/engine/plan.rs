@@ -49,8 +49,8 @@ pub fn plan(model: &Model, options: &Options) -> HostPlan {
         guests.push(PlannedGuest {
             facts: guest.domain.facts.clone(),
             before: ctx.layout(guest).clone(),
-            after: whole.after.get(guest.index).cloned().unwrap_or_default(),
-            plan: whole.guests.get(guest.index).cloned().unwrap_or_default(),
+            after: whole.after[guest.index].clone(),
+            plan: whole.guests[guest.index].clone(),
             fix,
             undo: fixes::placement::undo(&ctx, guest),
         });

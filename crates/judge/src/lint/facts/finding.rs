@@ -284,7 +284,7 @@ pub struct Finding {
 }
 
 /// A finding's title and explanation.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Prose {
     /// One line, the guest or host as its subject.
     pub title: &'static str,

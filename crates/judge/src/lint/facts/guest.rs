@@ -5,8 +5,8 @@ use crate::model::{DomainModel, GuestConfig, GuestGuess, MIN_RATE_S, Model, Thre
 use kvm::Space;
 use kvm::cmdline::TCG;
 use kvm::domain_xml::SHUT_OFF;
-use sample::{DomainState, ENLIGHTENMENTS_OFFERED, INVTSC_OFFERED};
-use std::collections::BTreeSet;
+use sample::DomainState;
+use std::collections::BTreeMap;
 
 /// The number of vCPUs is unknown.
 pub(crate) const NO_VCPUS: &str = "the number of vCPUs is unknown: no rate per vCPU; pass --vcpus";
@@ -18,8 +18,24 @@ pub(crate) const BY_DEFAULT: &str = "its command line names no accelerator, and 
 /// The same by Proxmox's setting, which becomes that option.
 pub(crate) const BY_PROXMOX: &str = "its configuration says kvm: 0";
 
+/// The window of figures, as evidence says it.
+pub(crate) fn window(interval_s: Option<f64>) -> String {
+    interval_s.map_or_else(
+        || "over an unknown time".into(),
+        |s| format!("over {}", seconds(s)),
+    )
+}
+
+/// The reason for a missing rate.
+pub(crate) fn why_no_rate(interval_s: Option<f64>) -> &'static str {
+    if interval_s.is_some() {
+        "too few events in too short a time for a rate"
+    } else {
+        "the time that the figures cover is unknown, so there is no rate; pass --duration to set it"
+    }
+}
+
 /// For how long a guest was watched.
-#[derive(Clone, Copy)]
 pub(crate) struct Watched {
     /// For how many seconds it has run.
     pub seen_s: f64,
@@ -48,10 +64,8 @@ pub(crate) struct GuestContext<'a> {
     pub seconds: Option<f64>,
     /// Length of the interval, even if it is short.
     pub interval_s: Option<f64>,
-    /// The Hyper-V enlightenments that the host offers, where that is known.
-    pub offered: Option<BTreeSet<String>>,
-    /// Whether the host offers `invtsc`, where that is known.
-    pub offers_invtsc: Option<bool>,
+    /// What the host's kernel and libvirt say of it, by name.
+    pub host_params: &'a BTreeMap<String, String>,
     /// What shows that QEMU emulates its CPU in software (TCG), without KVM. `None`: KVM runs it,
     /// or nothing shows it.
     pub emulated: Option<&'static str>,
@@ -60,13 +74,11 @@ pub(crate) struct GuestContext<'a> {
 }
 
 impl<'a> GuestContext<'a> {
-    pub fn new(model: &Model, index: usize, domain: &'a DomainModel) -> Self {
+    pub fn new(model: &'a Model, index: usize, domain: &'a DomainModel) -> Self {
         let mut config = GuestConfig::from_facts(&domain.facts);
         for name in enlightenments_in_use(domain) {
             config.hyperv.set(name, true);
         }
-        let params = &model.host.facts.params;
-        let offered = params.get(ENLIGHTENMENTS_OFFERED);
         Self {
             domain,
             kind: GuestGuess::new(domain, &config),
@@ -76,8 +88,7 @@ impl<'a> GuestContext<'a> {
             is_namesake: false,
             seconds: model.interval_s.filter(|s| *s >= MIN_RATE_S),
             interval_s: model.interval_s,
-            offered: offered.map(|text| text.split_whitespace().map(str::to_owned).collect()),
-            offers_invtsc: params.get(INVTSC_OFFERED).map(|value| value == "Y"),
+            host_params: &model.host.facts.params,
             not_judged: None,
         }
     }
@@ -119,16 +130,6 @@ impl<'a> GuestContext<'a> {
     /// Whether one of its vCPUs has a real-time priority.
     pub fn is_realtime(&self) -> bool {
         !self.config.pins.realtime.is_empty() || self.domain.vcpus().any(ThreadModel::is_realtime)
-    }
-
-    /// The reason for a missing rate.
-    pub fn why_no_rate(&self) -> &'static str {
-        if self.interval_s.is_some() {
-            "too few events in too short a time for a rate"
-        } else {
-            "the time that the figures cover is unknown, so there is no rate; pass --duration \
-                to set it"
-        }
     }
 
     /// The number of vCPUs that the figures cover, where it is known.
@@ -178,10 +179,7 @@ impl<'a> GuestContext<'a> {
 
     /// The window of the figures, as evidence says it.
     pub fn window(&self) -> String {
-        self.interval_s.map_or_else(
-            || "over an unknown time".into(),
-            |s| format!("over {}", seconds(s)),
-        )
+        window(self.interval_s)
     }
 }
 

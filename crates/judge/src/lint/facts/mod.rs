@@ -20,7 +20,9 @@ pub use finding::{
     is_command, order,
 };
 pub(crate) use finding::{MAX_FINDINGS, MAX_TEXT, Prose, join, known, worst_of};
-pub(crate) use guest::{BY_DEFAULT, BY_PROXMOX, Guard, GuestContext, NO_VCPUS, Watched};
+pub(crate) use guest::{
+    BY_DEFAULT, BY_PROXMOX, Guard, GuestContext, NO_VCPUS, Watched, why_no_rate, window,
+};
 pub(crate) use hold::{Hold, REMEMBERED_S};
 pub(crate) use host::{Context, apic_parameter};
 pub use options::{InputKind, Options};

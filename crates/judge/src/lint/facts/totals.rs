@@ -1,6 +1,8 @@
 //! Sums over a guest's exits and accesses by cause, with rate and cost.
 
-use super::{Context, GuestContext, Mark, NO_VCPUS, Severity, Verdicts, known};
+use super::{
+    Context, GuestContext, Mark, NO_VCPUS, Severity, Verdicts, known, why_no_rate, window,
+};
 use crate::figures::figure;
 use crate::model::{AccessRow, CpuShare, ExitKind, total};
 use kvm::Space;
@@ -11,7 +13,7 @@ use std::collections::BTreeMap;
 const MAX_MARKS: usize = 8;
 
 /// Events of one cause within the interval.
-#[derive(Debug, Clone, Default)]
+#[derive(Default)]
 pub(crate) struct EventTotals {
     /// How many.
     pub count: u64,
@@ -30,6 +32,10 @@ pub(crate) struct EventTotals {
     pub mean_us: Option<f64>,
     /// Their rows.
     pub marks: Vec<Mark>,
+    /// Length of the interval, even if it is short.
+    interval_s: Option<f64>,
+    /// The number of vCPUs that the figures cover.
+    vcpus: Option<f64>,
 }
 
 impl EventTotals {
@@ -38,23 +44,19 @@ impl EventTotals {
     }
 
     /// The rate, where there are any; without a rate the rule cannot tell.
-    pub fn rate_or_tell(&self, guest: &GuestContext<'_>, verdicts: &mut Verdicts) -> Option<f64> {
+    pub fn rate_or_tell(&self, verdicts: &mut Verdicts) -> Option<f64> {
         if self.count == 0 {
             return None;
         }
         if self.rate.is_none() {
-            verdicts.cannot_tell(guest.why_no_rate());
+            verdicts.cannot_tell(why_no_rate(self.interval_s));
         }
         self.rate
     }
 
     /// The same per vCPU.
-    pub fn per_vcpu_or_tell(
-        &self,
-        guest: &GuestContext<'_>,
-        verdicts: &mut Verdicts,
-    ) -> Option<f64> {
-        self.rate_or_tell(guest, verdicts)?;
+    pub fn per_vcpu_or_tell(&self, verdicts: &mut Verdicts) -> Option<f64> {
+        self.rate_or_tell(verdicts)?;
         if self.per_vcpu.is_none() {
             verdicts.cannot_tell(NO_VCPUS);
         }
@@ -65,7 +67,7 @@ impl EventTotals {
     /// one CPU`.
     ///
     /// `what` are the events, in the plural; `of` continues the sentence, or is empty.
-    pub fn describe(&self, guest: &GuestContext<'_>, what: &str, of: &str) -> String {
+    pub fn describe(&self, what: &str, of: &str) -> String {
         let on = self
             .vcpu
             .map_or_else(|| "a busy vCPU".into(), |v| format!("vCPU {v}"));
@@ -75,7 +77,7 @@ impl EventTotals {
             |rate| format!("{} {what}/s", figure(rate)),
         );
         known([
-            Some(format!("{many} {of}{space}{}", guest.window())),
+            Some(format!("{many} {of}{space}{}", window(self.interval_s))),
             self.per_vcpu
                 .map(|per| format!("{}/s on {on}", figure(per))),
             self.exit_share
@@ -89,16 +91,10 @@ impl EventTotals {
 
 impl Context<'_> {
     /// A severity by what exits cost.
-    pub fn severity_by_cost(
-        &self,
-        guest: &GuestContext<'_>,
-        totals: &EventTotals,
-    ) -> Option<Severity> {
+    pub fn severity_by_cost(&self, totals: &EventTotals) -> Option<Severity> {
         let cost = totals.cost?;
         let steps = &self.thresholds().cost;
-        let by_vcpu = guest
-            .vcpus()
-            .and_then(|n| steps.of_vcpus.severity(cost / n));
+        let by_vcpu = totals.vcpus.and_then(|n| steps.of_vcpus.severity(cost / n));
         steps.of_one_cpu.severity(cost).max(by_vcpu)
     }
 
@@ -216,6 +212,8 @@ impl GuestContext<'_> {
             exit_share,
             mean_us: all.mean_us(),
             marks,
+            interval_s: self.interval_s,
+            vcpus: self.vcpus(),
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::lint::facts::{Context, Fix, GuestContext};
 use crate::model::drive_files;
 use kvm::hyperv::{self, Enlightenment};
 use kvm::pattern::Pattern;
+use sample::ENLIGHTENMENTS_OFFERED;
 
 /// The enlightenments with which Windows keeps time without QEMU (QEMU, `hyperv.rst`).
 const CLOCK_AND_TIMERS: &[&str] = &["hypervclock", "vpindex", "synic", "stimer"];
@@ -56,10 +57,11 @@ fn os_contains(guest: &GuestContext<'_>, names: &Pattern) -> bool {
     if let Some(os) = &facts.guest_os {
         return name_contains(&os.value, names);
     }
-    let mut drives = drive_files(facts)
-        .into_iter()
-        .filter(|file| !file.contains("virtio-win"));
-    name_contains(guest.name(), names) || drives.any(|drive| name_contains(drive, names))
+    let drives = drive_files(facts).into_iter();
+    let drives = drives.filter(|file| !file.contains("virtio-win"));
+    drives
+        .chain([guest.name()])
+        .any(|name| name_contains(name, names))
 }
 
 /// Whether a name contains one of these names.
@@ -133,12 +135,10 @@ pub(crate) fn enable(guest: &GuestContext<'_>, wanted: &[&str]) -> Vec<Fix> {
     let (names, refused): (Vec<_>, Vec<_>) = missing(guest, &all)
         .into_iter()
         .partition(|name| host_offers(guest, name));
-    let nothing = names.is_empty() && !guest.config.hypervisor_hidden;
-    let mut fixes = if nothing {
-        Vec::new()
-    } else {
-        switch_on(guest, &names)
-    };
+    let mut fixes = Vec::new();
+    if !names.is_empty() || guest.config.hypervisor_hidden {
+        fixes = switch_on(guest, &names);
+    }
     if !refused.is_empty() {
         let names = refused.join(", ");
         fixes.push(libvirt_advice(format!(
@@ -151,28 +151,23 @@ pub(crate) fn enable(guest: &GuestContext<'_>, wanted: &[&str]) -> Vec<Fix> {
 /// Whether the host offers an enlightenment and all that it needs. A host that says nothing is
 /// taken to offer it.
 fn host_offers(guest: &GuestContext<'_>, name: &str) -> bool {
-    let Some(offered) = &guest.offered else {
+    let Some(offered) = guest.host_params.get(ENLIGHTENMENTS_OFFERED) else {
         return true;
     };
-    offered.contains(name)
-        && hyperv::needs(name)
-            .iter()
-            .all(|need| offered.contains(*need))
+    let mut all = hyperv::needs(name).iter().chain([&name]);
+    all.all(|name| offered.split_whitespace().any(|word| word == *name))
 }
 
 /// Libvirt's elements, or QEMU's flags.
 fn switch_on(guest: &GuestContext<'_>, names: &[&str]) -> Vec<Fix> {
     let facts = &guest.domain.facts;
-    let is_named = facts
-        .guest_os
-        .as_ref()
-        .is_some_and(|os| os.value.starts_with('w'));
+    let os = facts.guest_os.as_ref();
     let has_clock = names.contains(&hyperv::CLOCK);
     let is_hidden = guest.config.hypervisor_hidden;
     if let Some(id) = guest.proxmox_id()
         && has_clock
-        && !is_named
         && !is_hidden
+        && os.is_none_or(|os| !os.value.starts_with('w'))
     {
         return vec![command(format!("qm set {id} --ostype win10")).needing(OSTYPE)];
     }

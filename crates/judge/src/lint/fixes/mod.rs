@@ -3,13 +3,12 @@
 pub(super) mod audience;
 pub(super) mod cpu;
 pub(super) mod hyperv;
-pub(super) mod isolation;
 pub(super) mod placement;
 
 use crate::lint::facts::shell::domain_argument;
 use crate::lint::facts::{Audience, Fix, FixKind, GuestContext};
 use kvm::domain_xml;
-use sample::Origin;
+use sample::{INVTSC_OFFERED, Origin};
 
 /// What a changed CPU or machine needs.
 pub(crate) const POWER_CYCLE: &str = "shut the guest down and start it again; a reboot from inside \
@@ -279,7 +278,8 @@ pub(crate) fn cpu_feature(
     needs: &str,
     by_hand: &str,
 ) -> Vec<Fix> {
-    if name == "invtsc" && guest.offers_invtsc == Some(false) {
+    let is_offered = guest.host_params.get(INVTSC_OFFERED);
+    if name == "invtsc" && is_offered.is_some_and(|value| value != "Y") {
         return vec![advice(
             "invtsc is not proposed: this host does not offer it, and the \
             guest would not start",

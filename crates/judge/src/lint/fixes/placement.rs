@@ -1,9 +1,10 @@
 //! The placement plan as fixes: commands to try at once, XML to keep, and the way back to the pins
-//! as they are now.
+//! as they are now; and which CPUs the host can give to pinned vCPUs alone: one answer for all guests,
+//! so that two findings never propose options that contradict each other.
 
 use super::{
     AT_NEXT_START, LIVE_ALONE, LIVE_AND_KEPT, POWER_CYCLE, UNTIL_GUEST_ENDS, advice, command,
-    cpu_topology, into_xml, is_transient, scope, virsh, xml,
+    cpu_topology, into_xml, is_transient, kernel, scope, virsh, xml,
 };
 use crate::figures::bytes;
 use crate::lint::facts::{Audience, Context, Fix, FixKind, GuestContext};
@@ -18,17 +19,11 @@ pub(crate) const MORE_IN_PLAN: &str = "`kvmtop plan` prints the rest, and the pl
 /// What the plan changes of some guests. Empty where it changes nothing, or the host's CPUs are
 /// unknown.
 pub(crate) fn placement(ctx: &Context<'_>, guests: &[usize]) -> Vec<Fix> {
-    let plan = ctx.plan();
-    let changed: Vec<(&GuestContext<'_>, &GuestPlan)> = guests
+    let parts = guests
         .iter()
-        .filter_map(|g| Some((ctx.guests.get(*g)?, plan.guests.get(*g)?)))
-        .filter(|(_, p)| !p.is_empty())
-        .collect();
-    changes(ctx, &changed)
-}
-
-/// As [`placement`], for changes that are not of the plan.
-pub(crate) fn changes(ctx: &Context<'_>, changed: &[(&GuestContext<'_>, &GuestPlan)]) -> Vec<Fix> {
+        .map(|g| (&ctx.guests[*g], &ctx.plan().guests[*g]));
+    let changed: Vec<(&GuestContext<'_>, &GuestPlan)> =
+        parts.filter(|(_, part)| !part.is_empty()).collect();
     let mut fix = Vec::new();
     if changed.iter().any(|(_, part)| part.shares) {
         fix.push(advice(
@@ -89,8 +84,8 @@ struct PlannedPin<'a> {
     /// The number of the vCPU or `IOThread`.
     number: Option<u32>,
     cpus: &'a CpuSet,
-    /// Where the thread may run now.
-    was: &'a CpuSet,
+    /// Where the thread may run now, if that is known.
+    was: Option<&'a CpuSet>,
     thread: Option<&'a ThreadModel>,
 }
 
@@ -103,17 +98,15 @@ fn planned_pins<'a>(
     let now = ctx.layout(guest);
     let mut pins = Vec::new();
     for (v, cpus) in &part.vcpus {
-        let was = now.vcpus.get(*v as usize);
         pins.push(PlannedPin {
             verb: "vcpupin",
             number: Some(*v),
             cpus,
-            was: known_or_all(ctx, was),
+            was: now.vcpus.get(*v as usize),
             thread: guest.domain.vcpu(*v),
         });
     }
     for (id, cpus) in &part.helpers {
-        let was = now.helpers.get(id).and_then(|helper| helper.cpus.as_ref());
         pins.push(PlannedPin {
             verb: if id.is_some() {
                 "iothreadpin"
@@ -122,84 +115,64 @@ fn planned_pins<'a>(
             },
             number: *id,
             cpus,
-            was: known_or_all(ctx, was),
+            was: now.helpers.get(id).and_then(|helper| helper.cpus.as_ref()),
             thread: guest.domain.helper(*id),
         });
     }
     pins
 }
 
-/// These CPUs; all of the host where they are not known.
-fn known_or_all<'a>(ctx: &'a Context<'_>, cpus: Option<&'a CpuSet>) -> &'a CpuSet {
-    match cpus {
-        Some(cpus) if !cpus.is_empty() => cpus,
-        _ => &ctx.map().all,
-    }
-}
-
 /// The commands that pin a guest's threads, and those that undo them.
 fn pin_commands(ctx: &Context<'_>, guest: &GuestContext<'_>, part: &GuestPlan) -> Vec<Fix> {
-    let pins = planned_pins(ctx, guest, part);
+    let mut lines = Vec::new();
+    let mut undo = Vec::new();
+    for pin in planned_pins(ctx, guest, part) {
+        let was = pin.was.filter(|cpus| !cpus.is_empty());
+        lines.extend(pin_command(ctx, guest, &pin, pin.cpus));
+        undo.extend(pin_command(ctx, guest, &pin, was.unwrap_or(&ctx.map().all)));
+    }
+    let commands = command(lines.join("\n")).undone_by(undo.join("\n"));
+    let mut fix = Vec::new();
     if guest.config.libvirt == Some(false) {
-        let mut fix = Vec::new();
         fix.extend(one_affinity(ctx, guest));
-        if let Some(commands) = by_commands(&pins, taskset) {
-            fix.push(commands.needing(UNTIL_GUEST_ENDS));
-        }
-        return fix;
-    }
-    let need = if guest.is_shut_off() {
-        AT_NEXT_START
-    } else if is_transient(guest) {
-        LIVE_ALONE
+        fix.push(commands.needing(UNTIL_GUEST_ENDS));
     } else {
-        LIVE_AND_KEPT
-    };
-    by_commands(&pins, |pin, cpus| Some(virsh_pin(ctx, guest, pin, cpus)))
-        .map(|fix| fix.needing(need).only(Audience::Libvirt))
-        .into_iter()
-        .collect()
-}
-
-fn taskset(pin: &PlannedPin<'_>, cpus: &CpuSet) -> Option<String> {
-    let tid = pin.thread?.tid;
-    // A file may not have the threads' ids, and 0 is the shell's own.
-    if tid <= 0 {
-        return None;
+        let need = if guest.is_shut_off() {
+            AT_NEXT_START
+        } else if is_transient(guest) {
+            LIVE_ALONE
+        } else {
+            LIVE_AND_KEPT
+        };
+        fix.push(commands.needing(need).only(Audience::Libvirt));
     }
-    Some(format!("taskset -pc {cpus} {tid}"))
+    fix.retain(|fix| !fix.text.is_empty());
+    fix
 }
 
-fn virsh_pin(
+/// The command that lets a thread run on these CPUs.
+fn pin_command(
     ctx: &Context<'_>,
     guest: &GuestContext<'_>,
     pin: &PlannedPin<'_>,
     cpus: &CpuSet,
-) -> String {
-    let mut arguments = String::new();
-    if let Some(number) = pin.number {
-        arguments += &format!("{number} ");
+) -> Option<String> {
+    if guest.config.libvirt == Some(false) {
+        // A file may not have the threads' ids, and 0 is the shell's own.
+        let tid = pin.thread.map(|thread| thread.tid).filter(|tid| *tid > 0)?;
+        return Some(format!("taskset -pc {cpus} {tid}"));
     }
+    let number = pin
+        .number
+        .map_or_else(String::new, |number| format!("{number} "));
     // `virsh` takes `r` for all CPUs of the host (virsh(1), vcpupin, emulatorpin, iothreadpin).
-    arguments += &if ctx.map().restricts(cpus) {
+    let cpus = if ctx.map().restricts(cpus) {
         cpus.to_string()
     } else {
         "r".to_owned()
     };
-    virsh(guest, pin.verb, &format!("{arguments} {}", scope(guest)))
-}
-
-fn by_commands(
-    pins: &[PlannedPin<'_>],
-    line: impl Fn(&PlannedPin<'_>, &CpuSet) -> Option<String>,
-) -> Option<Fix> {
-    let text: Vec<String> = pins.iter().filter_map(|pin| line(pin, pin.cpus)).collect();
-    let undo: Vec<String> = pins.iter().filter_map(|pin| line(pin, pin.was)).collect();
-    if text.is_empty() {
-        None
-    } else {
-        Some(command(text.join("\n")).undone_by(undo.join("\n")))
-    }
+    let arguments = format!("{number}{cpus} {}", scope(guest));
+    Some(virsh(guest, pin.verb, &arguments))
 }
 
 /// The one set of CPUs that Proxmox gives all threads of a guest.
@@ -209,7 +182,7 @@ fn one_affinity(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Option<Fix> {
     if now.pinning != Pinning::OneSet {
         return None;
     }
-    let text = set_affinity(ctx, id, ctx.plan().after.get(guest.index)?);
+    let text = set_affinity(ctx, id, &ctx.plan().after[guest.index]);
     let undo = set_affinity(ctx, id, now);
     if text == undo {
         None
@@ -300,20 +273,16 @@ pub(crate) fn numatune(nodes: &CpuSet) -> String {
 
 /// The fixes that undo the plan for a guest. Empty where the plan changes nothing.
 pub(crate) fn undo(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
-    let part = ctx.plan().guests.get(guest.index);
-    let Some(part) = part.filter(|part| !part.is_empty()) else {
-        return Vec::new();
-    };
+    let part = &ctx.plan().guests[guest.index];
     let lines: Vec<String> = guest_placement(ctx, guest)
         .into_iter()
         .rev()
         .filter_map(|fix| fix.undo)
         .collect();
-    let mut fix = if lines.is_empty() {
-        Vec::new()
-    } else {
-        vec![command(lines.join("\n"))]
-    };
+    let mut fix = Vec::new();
+    if !lines.is_empty() {
+        fix.push(command(lines.join("\n")));
+    }
     let changes_xml = part.threads.is_some() || part.memory.is_some();
     if changes_xml && guest.config.libvirt != Some(false) {
         let save = virsh(guest, "dumpxml", "--inactive");
@@ -322,4 +291,81 @@ pub(crate) fn undo(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
         )));
     }
     fix
+}
+
+/// What a host without a spare CPU can do.
+pub(crate) const KEEP_FIRST_CORES: &str = "Keep a core free of vCPU pins, or move a guest to \
+    another host";
+
+/// The CPUs of a host by what they are for after the plan.
+pub(crate) struct Isolation {
+    /// CPUs that single vCPUs have, and those that are isolated now.
+    guests: CpuSet,
+    /// The rest, for the host's own tasks. Some CPU has to keep house for the isolated ones.
+    pub host: CpuSet,
+    /// The most vCPUs of a guest that are not pinned to single CPUs. They have to do with the
+    /// host's CPUs.
+    roaming: usize,
+    /// Whether pinned vCPUs have CPUs that are not isolated yet.
+    pub gives: bool,
+    is_known: bool,
+}
+
+impl Isolation {
+    /// Divides the host. A guest that the plan need not move counts as it is, unless it is
+    /// real-time: then its fix is to move.
+    pub fn new(ctx: &Context<'_>) -> Self {
+        let map = ctx.map();
+        let plan = ctx.plan();
+        let mut guests = map.isolated.clone();
+        let mut roaming = 0;
+        for guest in ctx.running() {
+            let stays = plan.guests[guest.index].optional && !guest.is_realtime();
+            let layout = if stays {
+                ctx.layout(guest)
+            } else {
+                &plan.after[guest.index]
+            };
+            guests = guests.union(&layout.single(map));
+            roaming = roaming.max(layout.vcpus.len() - layout.pins(map).count());
+        }
+        // The boot CPU stays with the host whatever the option says (kernel/sched/isolation.c,
+        // housekeeping_setup).
+        let kept: CpuSet = map.general().first().into_iter().collect();
+        let guests = guests.difference(&kept);
+        Self {
+            host: map.general().difference(&guests),
+            roaming,
+            gives: !guests.is_subset(&map.isolated),
+            guests,
+            is_known: !map.all.is_empty(),
+        }
+    }
+
+    /// The kernel options that give the CPUs to the guests, each with the same list; or the reason
+    /// against them.
+    pub fn options(&self, names: &[&str]) -> Option<Fix> {
+        if !self.is_known {
+            return Some(advice(
+                "Isolate the CPUs of pinned vCPUs with isolcpus= on the host's \
+                kernel command line, and leave CPU 0 to the host; lscpu -p beside the other files \
+                says which CPUs there are",
+            ));
+        }
+        if !self.gives {
+            return None;
+        }
+        if self.roaming > self.host.len() {
+            return Some(advice(
+                "isolcpus= is not proposed: a guest has more vCPUs without \
+                CPUs of their own than CPUs would be left for them. Pin them first, or move a \
+                guest to another host",
+            ));
+        }
+        let options: Vec<String> = names
+            .iter()
+            .map(|name| format!("{name}={}", self.guests))
+            .collect();
+        Some(kernel(options.join(" ")))
+    }
 }

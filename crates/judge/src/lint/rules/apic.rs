@@ -5,10 +5,10 @@ use crate::figures::figure;
 use crate::lint::facts::rule::Check::Behaviour;
 use crate::lint::facts::{
     Confidence, Context, EventTotals, Finding, GuestContext, Hold, Mark, Rule, RuleDoc, RuleId,
-    Severity, Verdicts, apic_parameter, links, thresholds,
+    Severity, Verdicts, apic_parameter, links, thresholds, why_no_rate,
 };
 use crate::lint::fixes;
-use crate::model::{AccessRow, ExitKind, GuestConfig, total};
+use crate::model::{AccessRow, ExitKind, total};
 use kvm::{Isa, Space};
 use sample::Direction;
 
@@ -80,7 +80,11 @@ const WARNING_COST_PERCENT: f64 = 2.0;
 /// `synic_update_vector`).
 fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let isa = ctx.isa(guest);
-    if !has_synic_without_avic(&guest.config) || isa == Some(Isa::Arm64) {
+    let config = &guest.config;
+    if config.enlightened("synic") != Some(true)
+        || config.enlightened("avic") != Some(false)
+        || isa == Some(Isa::Arm64)
+    {
         return;
     }
     // Where the hardware or a module parameter leaves no APICv, a fix gains nothing.
@@ -97,7 +101,7 @@ fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdict
     };
     // Signs of an APIC that is not accelerated: exits that exist only then, or accesses to its
     // page.
-    let page = guest.accesses(is_on_first_page);
+    let page = guest.accesses(|row| is_on_apic_page(row, 0x1000));
     let windows = guest.exits(&[ExitKind::InterruptWindow, ExitKind::TprBelowThreshold]);
     let mut signs = vec![windows, page];
     signs.retain(|sign| sign.count > 0);
@@ -140,7 +144,7 @@ fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdict
         figure(work as f64),
         guest.window()
     )];
-    evidence.extend(describe_signs(guest, &signs, &kicks));
+    evidence.extend(describe_signs(&signs, &kicks));
     let module = apic_parameter(isa.or(Some(Isa::Vmx))).unwrap_or_default();
     evidence.push(format!("look at: cat /sys/module/{module}"));
     let mut fix = fixes::hyperv::enable(guest, &["avic"]);
@@ -153,23 +157,15 @@ fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdict
     });
 }
 
-fn has_synic_without_avic(config: &GuestConfig) -> bool {
-    config.enlightened("synic") == Some(true) && config.enlightened("avic") == Some(false)
-}
-
-fn describe_signs(
-    guest: &GuestContext<'_>,
-    signs: &[EventTotals],
-    kicks: &EventTotals,
-) -> Vec<String> {
+fn describe_signs(signs: &[EventTotals], kicks: &EventTotals) -> Vec<String> {
     if signs.is_empty() {
         let only = "in the running guest, which only suggest it";
-        return vec![kicks.describe(guest, "host interrupts", only)];
+        return vec![kicks.describe("host interrupts", only)];
     }
     let only = "that occur only without acceleration";
     signs
         .iter()
-        .map(|sign| sign.describe(guest, "exits", only))
+        .map(|sign| sign.describe("exits", only))
         .collect()
 }
 
@@ -185,7 +181,7 @@ fn unaccelerated_work(guest: &GuestContext<'_>, verdicts: &mut Verdicts) -> Opti
         return None;
     }
     let Some(seconds) = guest.seconds else {
-        verdicts.cannot_tell(guest.why_no_rate());
+        verdicts.cannot_tell(why_no_rate(guest.interval_s));
         return None;
     };
     let work = total(
@@ -206,16 +202,8 @@ fn unaccelerated_work(guest: &GuestContext<'_>, verdicts: &mut Verdicts) -> Opti
     Some(work)
 }
 
-fn is_on_first_page(row: &AccessRow) -> bool {
-    row.space == Space::Mmio
-        && row
-            .address
-            .is_some_and(|address| address & !0xfff == 0xfee0_0000)
-}
-
 /// PIT reinjection inhibits AVIC (`arch/x86/kvm/i8254.c`, `kvm_pit_set_reinject`).
 fn avic_pit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let is_set = guest.config.timers.pit_policy.is_some();
     if guest.config.pit_policy() != Some("delay")
         || ctx.isa(guest) != Some(Isa::Svm)
         || ctx.param_on("kvm_amd.avic") != Some(true)
@@ -235,7 +223,7 @@ fn avic_pit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts
         ),
         format!(
             "the tick policy of timer pit is {}",
-            if is_set {
+            if guest.config.timers.pit_policy.is_some() {
                 "delay"
             } else {
                 "not set, which means delay"
@@ -253,7 +241,7 @@ fn avic_pit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts
 
 fn lapic(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let exits = guest.exits(&[ExitKind::ApicAccess]);
-    let page = guest.accesses(is_on_apic_page);
+    let page = guest.accesses(|row| is_on_apic_page(row, 0x10_0000));
     // An inhibited APICv causes accesses to the page too: apicv-inhibited is the rule for them.
     let inhibited = guest.config.hyperv.has("synic") && !guest.config.hyperv.has("avic");
     let accesses = if exits.count >= page.count {
@@ -266,7 +254,7 @@ fn lapic(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     {
         return;
     }
-    let Some(per_vcpu) = accesses.per_vcpu_or_tell(guest, verdicts) else {
+    let Some(per_vcpu) = accesses.per_vcpu_or_tell(verdicts) else {
         return;
     };
     if per_vcpu < ctx.thresholds().apic.lapic_exits {
@@ -295,22 +283,20 @@ fn lapic(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
             "x2apic=on",
         ));
     }
-    let severity =
-        Severity::Warning.max(ctx.severity_by_cost(guest, &accesses).unwrap_or_default());
+    let severity = Severity::Warning.max(ctx.severity_by_cost(&accesses).unwrap_or_default());
     let parameter =
         apic_parameter(ctx.isa(guest)).unwrap_or("kvm_*/parameters/{enable_apicv,avic}");
     let evidence = vec![
-        accesses.describe(guest, "accesses", "to the local APIC's memory"),
+        accesses.describe("accesses", "to the local APIC's memory"),
         format!("look at: cat /sys/module/{parameter}"),
     ];
     verdicts.find(Finding::new(severity, Confidence::High, evidence, fix).caused_by(accesses));
 }
 
-fn is_on_apic_page(row: &AccessRow) -> bool {
-    row.space == Space::Mmio
-        && row
-            .address
-            .is_some_and(|address| (0xfee0_0000..0xfef0_0000).contains(&address))
+/// Whether an access is to so many bytes from the start of the APIC's page.
+fn is_on_apic_page(row: &AccessRow, bytes: u64) -> bool {
+    let page = 0xfee0_0000..0xfee0_0000 + bytes;
+    row.space == Space::Mmio && row.address.is_some_and(|address| page.contains(&address))
 }
 
 /// Interrupt command registers: the MSRs of x2APIC and of Hyper-V, and that of xAPIC in memory.
@@ -348,7 +334,7 @@ fn ipis(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
             "these figures do not name the MSRs that the guest writes (the msr table does)",
         );
     }
-    let Some(per_vcpu) = sent.per_vcpu_or_tell(guest, verdicts) else {
+    let Some(per_vcpu) = sent.per_vcpu_or_tell(verdicts) else {
         return;
     };
     let Some(mut severity) = steps.severity(per_vcpu) else {
@@ -368,6 +354,6 @@ fn ipis(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
         "Some loads do this by design: fewer vCPUs, or pins to one \
         last-level cache, help",
     ));
-    let evidence = vec![sent.describe(guest, counted, meaning)];
+    let evidence = vec![sent.describe(counted, meaning)];
     verdicts.find(Finding::new(severity, confidence, evidence, fix).caused_by(sent));
 }

@@ -183,7 +183,7 @@ fn own_cpus(ctx: &Context<'_>, guest: &GuestContext<'_>, lost: f64) -> Vec<Fix> 
 /// Pause-loop exits.
 fn pauses(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let exits = guest.exits(&[ExitKind::Pause]);
-    let Some(per_vcpu) = exits.per_vcpu_or_tell(guest, verdicts) else {
+    let Some(per_vcpu) = exits.per_vcpu_or_tell(verdicts) else {
         return;
     };
     let t = &ctx.thresholds().scheduling;
@@ -193,7 +193,7 @@ fn pauses(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) 
     let wait = guest.domain.vcpu_wait_percent();
     let waits = or_unknown(wait, figure);
     let evidence = vec![
-        exits.describe(guest, "pause-loop exits", ""),
+        exits.describe("pause-loop exits", ""),
         format!("its vCPUs wait for a CPU {waits} % of the time they want one"),
     ];
     let found = if severity > Severity::Info && wait >= Some(t.pause_wait) {
@@ -441,7 +441,7 @@ fn polling(thread: &ThreadModel) -> Option<Poller<'_>> {
 
 fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let exits = guest.exits(&[ExitKind::HostInterrupt]);
-    let Some(rate) = exits.rate_or_tell(guest, verdicts) else {
+    let Some(rate) = exits.rate_or_tell(verdicts) else {
         return;
     };
     // Without CPU times the number of busy vCPUs, by which `exits.per_vcpu` divides, is an
@@ -468,7 +468,7 @@ fn interrupts(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdic
         Severity::Info
     };
     let evidence = vec![
-        exits.describe(guest, "host interrupts", "in the running guest"),
+        exits.describe("host interrupts", "in the running guest"),
         format!(
             "the host's own tick causes at most {}/s on a busy vCPU",
             figure(tick_hz)

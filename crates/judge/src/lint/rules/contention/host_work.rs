@@ -6,8 +6,7 @@ use crate::lint::facts::{
     Confidence, Context, Finding, Fix, GuestContext, Mark, Severity, Target, Verdicts,
 };
 use crate::lint::fixes;
-use crate::lint::fixes::isolation::Isolation;
-use crate::lint::fixes::placement::{guest_placement, placement};
+use crate::lint::fixes::placement::{Isolation, KEEP_FIRST_CORES, guest_placement, placement};
 use crate::model::{CpuModel, HostTaskModel, ThreadModel};
 use crate::placement::{MoveReason, faults, singles};
 use kvm::CpuSet;
@@ -46,10 +45,7 @@ pub(super) fn starved(ctx: &Context<'_>, verdicts: &mut Verdicts) {
             guests.push(guest);
         }
     }
-    let fix = fixes::or_advice(
-        placement(ctx, &guests),
-        fixes::advice(fixes::isolation::KEEP_FIRST_CORES),
-    );
+    let fix = fixes::or_advice(placement(ctx, &guests), fixes::advice(KEEP_FIRST_CORES));
     verdicts.find(Finding {
         marks: map.general().iter().map(Mark::Pcpu).collect(),
         ..Finding::new(Severity::Warning, Confidence::High, evidence, fix)

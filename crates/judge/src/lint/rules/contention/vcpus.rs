@@ -7,8 +7,7 @@ use crate::lint::facts::{
     worst_of,
 };
 use crate::lint::fixes;
-use crate::lint::fixes::isolation::Isolation;
-use crate::lint::fixes::placement::guest_placement;
+use crate::lint::fixes::placement::{Isolation, guest_placement};
 use crate::model::{CpuShare, ThreadModel};
 use kvm::CpuSet;
 use std::collections::BTreeMap;

@@ -102,7 +102,7 @@ fn first_used<T>(
 ) -> Option<(Regions, &'static T, EventTotals)> {
     for (regions, group) in groups {
         let accesses = guest.accesses(|r| r.device_name().is_some_and(|name| is_of(regions, name)));
-        let rate = accesses.rate_or_tell(guest, verdicts);
+        let rate = accesses.rate_or_tell(verdicts);
         if accesses.count > 0 && rate.is_none_or(|rate| rate >= least) {
             return rate.map(|_| (*regions, group, accesses));
         }
@@ -135,7 +135,7 @@ pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
         .iter()
         .filter_map(AccessRow::device_name);
     let region = names.find(|name| is_of(regions, name)).unwrap_or(kind);
-    let evidence = vec![accesses.describe(guest, "accesses", &format!("to {region}"))];
+    let evidence = vec![accesses.describe("accesses", &format!("to {region}"))];
     let what = if guest.config.libvirt == Some(false) {
         device
     } else {
@@ -232,7 +232,7 @@ pub(super) fn polling(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     } else {
         vec![fixes::advice(*advice)]
     };
-    let evidence = vec![accesses.describe(guest, "accesses", "")];
+    let evidence = vec![accesses.describe("accesses", "")];
     let found = Finding::new(Severity::Info, Confidence::High, evidence, fix).caused_by(accesses);
     verdicts.find(Finding {
         title: format!("The guest polls {name}"),
@@ -316,8 +316,8 @@ fn stream(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) 
     }
     match accesses.rate {
         Some(rate) if rate >= STREAM => {
-            let severity = ctx.severity_by_cost(guest, &accesses).unwrap_or_default();
-            let evidence = vec![accesses.describe(guest, "accesses", "to the serial port")];
+            let severity = ctx.severity_by_cost(&accesses).unwrap_or_default();
+            let evidence = vec![accesses.describe("accesses", "to the serial port")];
             verdicts.find(
                 Finding::new(severity, Confidence::High, evidence, quieten(guest))
                     .caused_by(accesses),

@@ -11,17 +11,15 @@ const MAX_FIXES: usize = 8;
 
 /// Properties that cost performance.
 pub(super) fn costly(_: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let properties = costly_properties(&guest.domain.facts, |property| property.name != DRIVER);
-    if properties.is_empty() {
-        return;
+    let Cited { evidence, fixes } = cited_if(guest, |property| property.name != DRIVER);
+    if !evidence.is_empty() {
+        verdicts.find(Finding::new(
+            Severity::Info,
+            Confidence::High,
+            evidence,
+            fixes,
+        ));
     }
-    let evidence = properties.iter().filter_map(cost_line).collect();
-    verdicts.find(Finding::new(
-        Severity::Info,
-        Confidence::High,
-        evidence,
-        fixes_of(&properties),
-    ));
 }
 
 /// A property, what it costs, and where it was set.
@@ -46,9 +44,11 @@ pub(super) struct Cited {
 
 /// What the properties of these names say.
 pub(super) fn cited(guest: &GuestContext<'_>, names: &[&str]) -> Cited {
-    let properties = costly_properties(&guest.domain.facts, |property| {
-        names.contains(&property.name.as_str())
-    });
+    cited_if(guest, |property| names.contains(&property.name.as_str()))
+}
+
+fn cited_if(guest: &GuestContext<'_>, is_wanted: impl Fn(&DeviceProperty) -> bool) -> Cited {
+    let properties = costly_properties(&guest.domain.facts, is_wanted);
     Cited {
         evidence: properties.iter().filter_map(cost_line).collect(),
         fixes: fixes_of(&properties),

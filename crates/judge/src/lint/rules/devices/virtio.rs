@@ -40,13 +40,13 @@ pub(super) fn intx(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
                 .is_some_and(|n| n.starts_with("virtio-pci-isr"))
     });
     if reads
-        .rate_or_tell(guest, verdicts)
+        .rate_or_tell(verdicts)
         .is_none_or(|rate| rate < ctx.thresholds().devices.intx_reads)
     {
         return;
     }
     let cited = properties::cited(guest, &["vectors"]);
-    let mut evidence = vec![reads.describe(guest, "reads", "of virtio's interrupt status")];
+    let mut evidence = vec![reads.describe("reads", "of virtio's interrupt status")];
     evidence.extend(cited.evidence);
     evidence.push("look inside the guest: grep virtio /proc/interrupts should show MSI".into());
     let mut fix = cited.fixes;
@@ -67,7 +67,7 @@ pub(super) fn intx(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
 pub(super) fn kicks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let kicks = guest.accesses(is_notification);
     if kicks
-        .rate_or_tell(guest, verdicts)
+        .rate_or_tell(verdicts)
         .is_none_or(|rate| rate < ctx.thresholds().devices.kicks)
     {
         return;
@@ -107,7 +107,7 @@ pub(super) fn kicks(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut 
         guest.window()
     );
     let mut evidence = vec![
-        kicks.describe(guest, "virtio notifications", ""),
+        kicks.describe("virtio notifications", ""),
         format!("{to_vmm}, which other accesses do not explain"),
     ];
     evidence.extend(cited.evidence);

@@ -87,7 +87,7 @@ pub(super) fn faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
         faults.per_vcpu = faults.per_vcpu.map(|r| r * left);
         faults.cost = faults.cost.map(|c| (c - mmio.cost.unwrap_or(0.0)).max(0.0));
     }
-    let per_vcpu = faults.per_vcpu_or_tell(guest, verdicts);
+    let per_vcpu = faults.per_vcpu_or_tell(verdicts);
     let Some(mut severity) = per_vcpu.and_then(|per_vcpu| steps.severity(per_vcpu)) else {
         return;
     };
@@ -103,7 +103,7 @@ pub(super) fn faults(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
         fixes::advice("Back the guest with huge pages if its memory is meant for it alone"),
     ];
     let evidence = vec![
-        faults.describe(guest, "memory faults", ""),
+        faults.describe("memory faults", ""),
         "look at: trace-cmd record -e kvm:kvm_page_fault; grep -E 'thp|compact|ksm' \
             /proc/vmstat"
             .into(),
@@ -208,7 +208,7 @@ pub(super) fn nested(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
     let mut share: f64 = 0.0;
     if exits.count > 0 {
         share = exits.exit_share.unwrap_or(0.0);
-        evidence.push(exits.describe(guest, "exits", "for a hypervisor's own instructions"));
+        evidence.push(exits.describe("exits", "for a hypervisor's own instructions"));
     }
     if events > 0 {
         share = share.max(100.0 * events as f64 / all.max(1) as f64);

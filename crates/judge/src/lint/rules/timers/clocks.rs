@@ -29,7 +29,7 @@ pub(super) fn acpi_pm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
         }
         return;
     }
-    let Some(rate) = reads.rate_or_tell(guest, verdicts) else {
+    let Some(rate) = reads.rate_or_tell(verdicts) else {
         return;
     };
     let is_frequent = rate >= t.acpi_pm_per_vcpu.info;
@@ -43,7 +43,7 @@ pub(super) fn acpi_pm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
         severity = Some(Severity::Info);
     }
     if is_frequent {
-        severity = severity.max(ctx.severity_by_cost(guest, &reads));
+        severity = severity.max(ctx.severity_by_cost(&reads));
         if guest.vcpus().is_none() {
             severity = severity.max(Some(Severity::Info));
         }
@@ -51,7 +51,7 @@ pub(super) fn acpi_pm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     let Some(severity) = severity else {
         return;
     };
-    let mut evidence = vec![reads.describe(guest, "reads", "of the ACPI PM timer (acpi-tmr)")];
+    let mut evidence = vec![reads.describe("reads", "of the ACPI PM timer (acpi-tmr)")];
     let ports = guest.accesses(|r| r.space == Space::Pio).count;
     if ports > reads.count {
         let share = figure(100.0 * reads.count as f64 / ports as f64);
@@ -75,16 +75,16 @@ pub(super) fn rtc(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
     if reads * 4 < accesses.count {
         return;
     }
-    let Some(rate) = accesses.rate_or_tell(guest, verdicts) else {
+    let Some(rate) = accesses.rate_or_tell(verdicts) else {
         return;
     };
     let Some(by_rate) = ctx.thresholds().timers.rtc.severity(rate) else {
         return;
     };
-    let severity = by_rate.max(ctx.severity_by_cost(guest, &accesses).unwrap_or_default());
+    let severity = by_rate.max(ctx.severity_by_cost(&accesses).unwrap_or_default());
     let read_rate = or_unknown(guest.seconds.map(|s| reads as f64 / s), figure);
     let evidence = vec![
-        accesses.describe(guest, "accesses", "to ports 0x70 and 0x71 (RTC)"),
+        accesses.describe("accesses", "to ports 0x70 and 0x71 (RTC)"),
         format!("{read_rate}/s of them read the data port, which acknowledges a tick"),
     ];
     verdicts.find(emulated_timer(ctx, guest, severity, evidence).caused_by(accesses));
@@ -93,12 +93,12 @@ pub(super) fn rtc(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
 pub(super) fn pit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let accesses = guest.devices(Space::Pio, |n| matches!(n, "kvm-pit" | "pit"));
     if accesses
-        .rate_or_tell(guest, verdicts)
+        .rate_or_tell(verdicts)
         .is_none_or(|rate| rate < ctx.thresholds().timers.pit)
     {
         return;
     }
-    let evidence = vec![accesses.describe(guest, "accesses", "to ports 0x40-0x43 (PIT)")];
+    let evidence = vec![accesses.describe("accesses", "to ports 0x40-0x43 (PIT)")];
     let mut found = emulated_timer(ctx, guest, Severity::Info, evidence).caused_by(accesses);
     // No Windows with Hyper-V clock support ticks by the PIT, so a weak sign of Windows does not
     // count here.
@@ -165,16 +165,16 @@ pub(super) fn hpet(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut V
     if named.count == 0 {
         return unnamed_hpet(ctx, guest, verdicts);
     }
-    let Some(rate) = named.rate_or_tell(guest, verdicts) else {
+    let Some(rate) = named.rate_or_tell(verdicts) else {
         return;
     };
     let mut severity = t.hpet.severity(rate);
     if named.per_vcpu >= Some(t.hpet_per_vcpu) {
-        let by_cost = ctx.severity_by_cost(guest, &named);
+        let by_cost = ctx.severity_by_cost(&named);
         severity = severity.max(Some(Severity::Info)).max(by_cost);
     }
     let Some(severity) = severity else { return };
-    let evidence = vec![named.describe(guest, "accesses", "to the HPET")];
+    let evidence = vec![named.describe("accesses", "to the HPET")];
     let mut found = emulated_timer(ctx, guest, severity, evidence).caused_by(named);
     let missing = fixes::hyperv::missing(guest, fixes::hyperv::clock_and_timers(guest));
     if guest.kind.linux() || (guest.kind.windows(Confidence::Low) && missing.is_empty()) {
@@ -198,7 +198,7 @@ fn unnamed_hpet(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verd
     };
     if has_hpet {
         let evidence = vec![
-            exits.describe(guest, "EPT_MISCONFIG exits", "(emulated memory)"),
+            exits.describe("EPT_MISCONFIG exits", "(emulated memory)"),
             "the guest has an HPET; the mmio table shows whether these are its accesses".into(),
         ];
         // By default a guest has an HPET, whether it uses that or not. So only a configured one is
@@ -255,17 +255,13 @@ pub(super) fn tsc_page(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
     let reads = guest.accesses(|r| {
         r.space == Space::Msr && r.direction == Direction::Read && r.address == Some(TIME_REF_COUNT)
     });
-    let rate = reads.rate_or_tell(guest, verdicts);
+    let rate = reads.rate_or_tell(verdicts);
     let Some(severity) = rate.and_then(|r| ctx.thresholds().timers.time_ref_count.severity(r))
     else {
         return;
     };
     let evidence = vec![
-        reads.describe(
-            guest,
-            "reads",
-            "of MSR 0x40000020 (HV_X64_MSR_TIME_REF_COUNT)",
-        ),
+        reads.describe("reads", "of MSR 0x40000020 (HV_X64_MSR_TIME_REF_COUNT)"),
         "look at: clocksource0/current_clocksource of the host, which should be tsc".into(),
     ];
     let mut fix = Vec::new();

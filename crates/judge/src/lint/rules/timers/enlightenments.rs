@@ -49,7 +49,7 @@ pub(super) fn enlightenments(ctx: &Context<'_>, guest: &GuestContext<'_>, verdic
     let io = unnamed_ports(ctx, guest);
     let evidence = evidence(guest, io.as_ref(), &missing);
     let severity = match &io {
-        Some(io) => Severity::Warning.max(ctx.severity_by_cost(guest, io).unwrap_or_default()),
+        Some(io) => Severity::Warning.max(ctx.severity_by_cost(io).unwrap_or_default()),
         None => Severity::default(),
     };
     let fix = hyperv::windows_timers(ctx, guest);
@@ -69,7 +69,7 @@ fn evidence(guest: &GuestContext<'_>, io: Option<&EventTotals>, missing: &[&str]
     if let Some(io) = io {
         let unnamed = "the figures do not name the ports, by which Windows keeps time here (the \
             ioport table does)";
-        evidence.push(io.describe(guest, "port exits", ""));
+        evidence.push(io.describe("port exits", ""));
         evidence.push(unnamed.into());
     }
     if guest.config.hypervisor_hidden {

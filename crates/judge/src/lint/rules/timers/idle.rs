@@ -182,7 +182,7 @@ pub(super) fn tick_storm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     };
     let Some(tick) = tick else { return };
     let evidence = vec![
-        settings.describe(guest, "timer settings", ""),
+        settings.describe("timer settings", ""),
         format!(
             "{}/s {} {} vCPUs, while the guest runs {} % of their time",
             figure(tick.rate),
