@@ -86,12 +86,10 @@ fn clocks(findings: &mut Vec<Finding>, is_steady: bool) {
     }
     // The finding about the setup comes last: others name the group.
     timers.sort_by_key(|f| f.rule == RuleId::WindowsEnlightenments);
-    let mut setups: HashSet<Option<String>> = HashSet::new();
-    for f in &timers {
-        if f.rule == RuleId::WindowsEnlightenments {
-            setups.insert(f.domain.clone());
-        }
-    }
+    let setups = timers
+        .iter()
+        .filter(|f| f.rule == RuleId::WindowsEnlightenments);
+    let setups: HashSet<Option<String>> = setups.map(|f| f.domain.clone()).collect();
     let mut groups: HashMap<(Option<String>, Option<Fix>), Vec<Finding>> = HashMap::new();
     for f in timers {
         let fix = if setups.contains(&f.domain) {
@@ -144,10 +142,8 @@ fn take_in(one: &mut Finding, parts: Vec<Finding>, cost: fn(f64, f64) -> f64) {
                 one.evidence.push(line);
             }
         }
-        one.marks.extend(
-            part.marks
-                .into_iter()
-                .filter(|mark| marks.insert(mark.clone())),
-        );
+        let new = part.marks.into_iter();
+        one.marks
+            .extend(new.filter(|mark| marks.insert(mark.clone())));
     }
 }

@@ -43,9 +43,7 @@ pub fn plan(model: &Model, options: &Options) -> HostPlan {
     let mut guests = Vec::new();
     for guest in &ctx.guests {
         let mut fix = fixes::placement::guest_placement(&ctx, guest);
-        for fix in &mut fix {
-            fixes::in_place(&ctx.guests, Some(guest.index), fix);
-        }
+        fixes::in_place(&ctx.guests, Some(guest.index), &mut fix);
         guests.push(PlannedGuest {
             facts: guest.domain.facts.clone(),
             before: ctx.layout(guest).clone(),

@@ -6,7 +6,7 @@ use super::table;
 use crate::figures::seconds;
 use crate::lint::facts::{
     CannotTell, Check, Context, Finding, Guard, GuestContext, Hold, InputKind, Options, Report,
-    Rule, RuleId, Severity, StillWatched, Verdicts, Watched, order,
+    Rule, RuleId, Severity, StillWatched, Verdicts, order,
 };
 use crate::lint::fixes;
 use crate::lint::fixes::audience::fit;
@@ -81,12 +81,11 @@ fn hold(
     found: Vec<(Option<usize>, Finding)>,
     memory: &mut RuleMemory,
 ) -> Vec<Finding> {
-    let mut by_guest = Vec::new();
-    for (guest, finding) in found {
-        by_guest.push((guest.map(|i| context.guests[i].domain.key()), finding));
-    }
+    let by_guest = found
+        .into_iter()
+        .map(|(guest, finding)| (guest.map(|i| context.guests[i].domain.key()), finding));
     let interval = NewInterval {
-        found: by_guest,
+        found: by_guest.collect(),
         now_ms: context.model.time_ms,
         seconds: context.model.interval_s.unwrap_or(0.0),
         exactly: context.options.input == InputKind::Live,
@@ -124,17 +123,16 @@ fn still_watched(context: &Context<'_>, memory: &mut RuleMemory) -> Vec<StillWat
     for guest in context.guests.iter().filter(|g| g.running()) {
         match &guest.not_judged {
             // After the guard a rule still needs its time.
-            Some(Guard {
+            Some(Guard::Young {
                 because,
-                watched: Some(watched),
-            }) if needed_s > 0.0 => {
-                all.push(StillWatched {
-                    domain: Some(guest.name().to_owned()),
-                    because: because.clone(),
-                    seen_s: watched.seen_s,
-                    needed_s: watched.needed_s + needed_s,
-                });
-            }
+                seen_s,
+                needed_s: guarded_s,
+            }) if needed_s > 0.0 => all.push(StillWatched {
+                domain: Some(guest.name().to_owned()),
+                because: because.clone(),
+                seen_s: *seen_s,
+                needed_s: guarded_s + needed_s,
+            }),
             Some(_) => {}
             None => {
                 let seen_s = memory.judged_s(guest.domain, context.model.interval_s.unwrap_or(0.0));
@@ -160,9 +158,7 @@ fn ask_all(context: &Context<'_>) -> Verdicts {
     }
     for (guest, finding) in &mut verdicts.found {
         fit(context, *guest, finding);
-        for fix in &mut finding.fix {
-            fixes::in_place(&context.guests, *guest, fix);
-        }
+        fixes::in_place(&context.guests, *guest, &mut finding.fix);
         if guest.is_some_and(|i| context.guests[i].domain.facts.foreign) {
             finding.severity = finding.severity.min(Severity::Warning);
             finding.evidence.push(FOREIGN.into());
@@ -179,7 +175,7 @@ fn ask(
     verdicts: &mut Verdicts,
 ) {
     let is_over = guest.domain.state == DomainState::Ended;
-    if is_over || guest.emulated.is_some() && table::is_of_kvm(rule.id) {
+    if is_over || guest.emulated().is_some() && table::is_of_kvm(rule.id) {
         return;
     }
     verdicts.begin(rule.id, &rule.doc, Some(guest));
@@ -194,12 +190,8 @@ fn ask(
 fn why_unmeasured(context: &Context<'_>, guest: &GuestContext<'_>) -> Option<String> {
     let d = guest.domain;
     // A guest that is judged soon is among those still watched.
-    if let Some(Guard {
-        because,
-        watched: None,
-    }) = &guest.not_judged
-    {
-        return Some(because.clone());
+    if let Some(Guard::Paused) = &guest.not_judged {
+        return Some("the guest is paused".into());
     }
     if d.uncounted_vcpus > 0 && d.state != DomainState::Ended {
         return Some(format!(
@@ -224,21 +216,16 @@ fn not_judged(
     model: &Model,
 ) -> Option<Guard> {
     if guest.domain.state == DomainState::Paused {
-        return Some(Guard {
-            because: "the guest is paused".into(),
-            watched: None,
-        });
+        return Some(Guard::Paused);
     }
     if let Some(seen_s) = memory
         .resumed_s(guest.domain)
         .filter(|s| *s < options.resume_guard_s)
     {
-        return Some(Guard {
+        return Some(Guard::Young {
             because: format!("the guest was resumed {} ago", seconds(seen_s)),
-            watched: Some(Watched {
-                seen_s,
-                needed_s: options.resume_guard_s,
-            }),
+            seen_s,
+            needed_s: options.resume_guard_s,
         });
     }
     let seen_s = (model.time_ms - guest.domain.facts.started_ms?) as f64 / 1e3;
@@ -246,11 +233,12 @@ fn not_judged(
     if !(0.0..needed_s).contains(&seen_s) {
         return None;
     }
-    Some(Guard {
+    Some(Guard::Young {
         because: format!(
             "the guest started {} ago: a booting system polls timers heavily",
             seconds(seen_s)
         ),
-        watched: Some(Watched { seen_s, needed_s }),
+        seen_s,
+        needed_s,
     })
 }

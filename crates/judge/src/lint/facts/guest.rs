@@ -35,20 +35,19 @@ pub(crate) fn why_no_rate(interval_s: Option<f64>) -> &'static str {
     }
 }
 
-/// For how long a guest was watched.
-pub(crate) struct Watched {
-    /// For how many seconds it has run.
-    pub seen_s: f64,
-    /// After how many seconds it is judged in full.
-    pub needed_s: f64,
-}
-
 /// Why a guest's behaviour is not judged, or not in full.
-pub(crate) struct Guard {
-    /// The reason, in a sentence.
-    pub because: String,
-    /// Until when it is watched; `None` while it does nothing.
-    pub watched: Option<Watched>,
+pub(crate) enum Guard {
+    /// It does nothing.
+    Paused,
+    /// It has run for too short a time.
+    Young {
+        /// The reason, in a sentence.
+        because: String,
+        /// For how many seconds it has run.
+        seen_s: f64,
+        /// After how many seconds it is judged in full.
+        needed_s: f64,
+    },
 }
 
 /// One guest, with its configuration and its guessed system.
@@ -66,9 +65,6 @@ pub(crate) struct GuestContext<'a> {
     pub interval_s: Option<f64>,
     /// What the host's kernel and libvirt say of it, by name.
     pub host_params: &'a BTreeMap<String, String>,
-    /// What shows that QEMU emulates its CPU in software (TCG), without KVM. `None`: KVM runs it,
-    /// or nothing shows it.
-    pub emulated: Option<&'static str>,
     /// Why the guest's behaviour is not judged in this interval.
     pub not_judged: Option<Guard>,
 }
@@ -76,13 +72,23 @@ pub(crate) struct GuestContext<'a> {
 impl<'a> GuestContext<'a> {
     pub fn new(model: &'a Model, index: usize, domain: &'a DomainModel) -> Self {
         let mut config = GuestConfig::from_facts(&domain.facts);
-        for name in enlightenments_in_use(domain) {
-            config.hyperv.set(name, true);
+        // Enlightenments that the guest is seen to use, whatever its configuration says (Hyper-V
+        // TLFS, synthetic MSRs).
+        for row in &domain.accesses {
+            let used: &[&str] = match row.address {
+                _ if row.space != Space::Msr || row.faults > 0 => &[],
+                Some(0x4000_0020 | 0x4000_0021) => &["hypervclock"],
+                Some(0x4000_0080..=0x4000_009f) => &["vpindex", "synic"],
+                Some(0x4000_00b0..=0x4000_00b7) => &["hypervclock", "vpindex", "synic", "stimer"],
+                _ => &[],
+            };
+            for name in used {
+                config.hyperv.set(name, true);
+            }
         }
         Self {
             domain,
             kind: GuestGuess::new(domain, &config),
-            emulated: emulation(domain),
             config,
             index,
             is_namesake: false,
@@ -181,57 +187,41 @@ impl<'a> GuestContext<'a> {
     pub fn window(&self) -> String {
         window(self.interval_s)
     }
-}
 
-/// See [`GuestContext::emulated`].
-fn emulation(domain: &DomainModel) -> Option<&'static str> {
-    let facts = &domain.facts;
-    // Whatever a configuration says, KVM has served this guest.
-    let has_exits =
-        domain.exits.count > 0 || !domain.userspace.is_empty() || !domain.accesses.is_empty();
-    if has_exits || !domain.counters.is_empty() || !domain.kvm_events.is_empty() {
-        return None;
-    }
-    if facts.emulated {
-        return Some("its QEMU has no VM of KVM open");
-    }
-    if let Some(domain_type) = facts
-        .xml
-        .as_ref()
-        .and_then(|xml| xml.value.domain_type.as_deref())
-    {
-        return (domain_type == "qemu").then_some("its XML says <domain type='qemu'>");
-    }
-    let command = facts
-        .command
-        .as_deref()
-        .filter(|command| command.accel.as_deref() == Some(TCG))?;
-    Some(if command.defaults.contains(&"accel") {
-        BY_DEFAULT
-    } else if command.proxmox_id().is_some() {
-        BY_PROXMOX
-    } else {
-        "its command line names accel=tcg"
-    })
-}
-
-/// Enlightenments that the guest is seen to use, whatever its configuration says (Hyper-V TLFS,
-/// synthetic MSRs).
-fn enlightenments_in_use(domain: &DomainModel) -> Vec<&'static str> {
-    let mut used = Vec::new();
-    for row in domain
-        .accesses
-        .iter()
-        .filter(|r| r.space == Space::Msr && r.faults == 0)
-    {
-        match row.address {
-            Some(0x4000_0020 | 0x4000_0021) => used.push("hypervclock"),
-            Some(0x4000_0080..=0x4000_009f) => used.extend(["vpindex", "synic"]),
-            Some(0x4000_00b0..=0x4000_00b7) => {
-                used.extend(["hypervclock", "vpindex", "synic", "stimer"]);
-            }
-            _ => {}
+    /// What shows that QEMU emulates its CPU in software (TCG), without KVM. `None`: KVM runs it,
+    /// or nothing shows it.
+    pub fn emulated(&self) -> Option<&'static str> {
+        let domain = self.domain;
+        let facts = &domain.facts;
+        // Whatever a configuration says, KVM has served this guest.
+        if domain.exits.count > 0
+            || !domain.userspace.is_empty()
+            || !domain.accesses.is_empty()
+            || !domain.counters.is_empty()
+            || !domain.kvm_events.is_empty()
+        {
+            return None;
         }
+        if facts.emulated {
+            return Some("its QEMU has no VM of KVM open");
+        }
+        if let Some(domain_type) = facts
+            .xml
+            .as_ref()
+            .and_then(|xml| xml.value.domain_type.as_deref())
+        {
+            return (domain_type == "qemu").then_some("its XML says <domain type='qemu'>");
+        }
+        let command = facts
+            .command
+            .as_deref()
+            .filter(|command| command.accel.as_deref() == Some(TCG))?;
+        Some(if command.defaults.contains(&"accel") {
+            BY_DEFAULT
+        } else if self.proxmox_id().is_some() {
+            BY_PROXMOX
+        } else {
+            "its command line names accel=tcg"
+        })
     }
-    used
 }

@@ -30,15 +30,6 @@ pub(crate) struct Context<'a> {
     by_pid: OnceCell<HashMap<i32, usize>>,
 }
 
-/// The module parameter that lets KVM virtualise the APIC, below `/sys/module`.
-pub(crate) fn apic_parameter(isa: Option<Isa>) -> Option<&'static str> {
-    match isa? {
-        Isa::Svm => Some("kvm_amd/parameters/avic"),
-        Isa::Vmx => Some("kvm_intel/parameters/enable_apicv"),
-        Isa::Arm64 | Isa::Other(_) => None,
-    }
-}
-
 impl<'a> Context<'a> {
     pub fn new(model: &'a Model, options: &'a Options) -> Self {
         let mut names: HashMap<&str, usize> = HashMap::new();

@@ -21,10 +21,10 @@ pub use finding::{
 };
 pub(crate) use finding::{MAX_FINDINGS, MAX_TEXT, Prose, join, known, worst_of};
 pub(crate) use guest::{
-    BY_DEFAULT, BY_PROXMOX, Guard, GuestContext, NO_VCPUS, Watched, why_no_rate, window,
+    BY_DEFAULT, BY_PROXMOX, Guard, GuestContext, NO_VCPUS, why_no_rate, window,
 };
 pub(crate) use hold::{Hold, REMEMBERED_S};
-pub(crate) use host::{Context, apic_parameter};
+pub(crate) use host::Context;
 pub use options::{InputKind, Options};
 pub(crate) use placement::{helper_name, host_tasks_by_cpu};
 pub(crate) use rule::Check;

@@ -18,11 +18,7 @@ pub struct Steps {
 
 impl Default for Steps {
     fn default() -> Self {
-        Self {
-            info: NEVER,
-            warning: NEVER,
-            critical: NEVER,
-        }
+        Self::new(NEVER, NEVER, NEVER)
     }
 }
 

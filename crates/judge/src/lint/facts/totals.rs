@@ -4,7 +4,7 @@ use super::{
     Context, GuestContext, Mark, NO_VCPUS, Severity, Verdicts, known, why_no_rate, window,
 };
 use crate::figures::figure;
-use crate::model::{AccessRow, CpuShare, ExitKind, total};
+use crate::model::{AccessRow, CpuShare, ExitKind, ExitRow, total};
 use kvm::Space;
 use sample::{JobKind, Timing};
 use std::collections::BTreeMap;
@@ -109,30 +109,23 @@ impl Context<'_> {
     }
 }
 
-/// How often vCPUs halt, and for how long.
-pub(crate) struct Halts {
-    /// Halts per second of a vCPU.
-    pub per_vcpu: f64,
-    /// Mean time of one, milliseconds.
-    pub sleep_ms: f64,
-}
-
 impl GuestContext<'_> {
     /// The guest's exits of some kinds.
     pub fn exits(&self, kinds: &[ExitKind]) -> EventTotals {
+        self.exits_if(|row| kinds.iter().any(|kind| kind.matches(row)))
+    }
+
+    /// The guest's exits that a test picks.
+    pub fn exits_if(&self, pick: impl Fn(&ExitRow) -> bool) -> EventTotals {
         let mut all = Events::default();
         let mut marks = Vec::new();
-        for row in &self.domain.exits.rows {
-            if kinds.iter().any(|kind| kind.matches(row)) {
-                all.add(&row.span, row.cpu_percent);
-                marks.push(Mark::Exit(row.reason.clone()));
-            }
+        for row in self.domain.exits.rows.iter().filter(|r| pick(r)) {
+            all.add(&row.span, row.cpu_percent);
+            marks.push(Mark::Exit(row.reason.clone()));
         }
         for (vcpu, table) in &self.domain.vcpu_exits {
-            for row in &table.rows {
-                if kinds.iter().any(|kind| kind.matches(row)) {
-                    all.add_of_vcpu(*vcpu, row.span.count);
-                }
+            for row in table.rows.iter().filter(|r| pick(r)) {
+                all.add_of_vcpu(*vcpu, row.span.count);
             }
         }
         self.totals(&all, marks)
@@ -156,9 +149,11 @@ impl GuestContext<'_> {
         self.totals(&all, marks)
     }
 
-    /// Accesses to regions whose name a test picks.
-    pub fn devices(&self, space: Space, pick: impl Fn(&str) -> bool) -> EventTotals {
-        self.accesses(|r| r.space == space && r.device_name().is_some_and(&pick))
+    /// Accesses to regions of these names.
+    pub fn devices(&self, space: Space, names: &[&str]) -> EventTotals {
+        self.accesses(|r| {
+            r.space == space && r.device_name().is_some_and(|name| names.contains(&name))
+        })
     }
 
     /// Whether any access of a space was seen: without one, a file may just lack the table.
@@ -174,18 +169,6 @@ impl GuestContext<'_> {
         jobs.any(|job| matches!(job.kind, JobKind::Migration | JobKind::Save))
             || self.exits(&[ExitKind::DirtyLogFull]).count > 0
             || threads.any(|thread| thread.comm == "live_migration")
-    }
-
-    /// How often its vCPUs halt.
-    pub fn halts(&self) -> Option<Halts> {
-        let mut all = Events::default();
-        for row in self.domain.exits.rows.iter().filter(|r| r.idle) {
-            all.add(&row.span, None);
-        }
-        Some(Halts {
-            per_vcpu: all.count as f64 / self.seconds? / self.vcpus()?,
-            sleep_ms: all.mean_us()? / 1e3,
-        })
     }
 
     fn totals(&self, all: &Events, marks: Vec<Mark>) -> EventTotals {

@@ -12,7 +12,7 @@ const DEFAULT_MODEL: &str = "qemu64";
 pub(crate) fn argument(guest: &GuestContext<'_>, features: &str) -> Fix {
     let by_hand = guest.config.cpu_argument.as_deref();
     // What a guest of KVM should have in place of QEMU's default.
-    let default = if guest.emulated.is_some() {
+    let default = if guest.emulated().is_some() {
         DEFAULT_MODEL
     } else {
         "host"

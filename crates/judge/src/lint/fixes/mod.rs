@@ -38,17 +38,17 @@ pub(crate) const AT_NEXT_START: &str = "takes effect at its next start";
 /// What a `taskset` command needs.
 pub(crate) const UNTIL_GUEST_ENDS: &str = "lasts until the guest ends";
 
-/// Says of a fix which elements of the XML it stands in place of: libvirt refuses some of them
+/// Says of fixes which elements of the XML they stand in place of: libvirt refuses some of them
 /// twice. Most fixes are for the guest of their finding, `own`.
-pub(crate) fn in_place(guests: &[GuestContext<'_>], own: Option<usize>, fix: &mut Fix) {
-    let mut candidates = own.map(|at| &guests[at]).into_iter().chain(guests);
-    if fix.kind == FixKind::LibvirtXml
-        && let Some(guest) = candidates.find(|guest| Some(guest.name()) == fix.domain.as_deref())
-        && let Some(xml) = &guest.domain.facts.xml
-    {
-        let repeated = domain_xml::repeated(&xml.value, &fix.text);
-        if !repeated.is_empty() {
-            fix.need_first(&format!("in place of the guest's {}", repeated.join(", ")));
+pub(crate) fn in_place(guests: &[GuestContext<'_>], own: Option<usize>, fixes: &mut [Fix]) {
+    for fix in fixes.iter_mut().filter(|f| f.kind == FixKind::LibvirtXml) {
+        let mut candidates = own.map(|at| &guests[at]).into_iter().chain(guests);
+        let guest = candidates.find(|guest| Some(guest.name()) == fix.domain.as_deref());
+        if let Some(xml) = guest.and_then(|guest| guest.domain.facts.xml.as_ref()) {
+            let repeated = domain_xml::repeated(&xml.value, &fix.text);
+            if !repeated.is_empty() {
+                fix.need_first(&format!("in place of the guest's {}", repeated.join(", ")));
+            }
         }
     }
 }

@@ -5,10 +5,10 @@ use crate::figures::figure;
 use crate::lint::facts::rule::Check::Behaviour;
 use crate::lint::facts::{
     Confidence, Context, EventTotals, Finding, GuestContext, Hold, Mark, Rule, RuleDoc, RuleId,
-    Severity, Verdicts, apic_parameter, links, thresholds, why_no_rate,
+    Severity, Verdicts, links, thresholds, why_no_rate,
 };
 use crate::lint::fixes;
-use crate::model::{AccessRow, ExitKind, total};
+use crate::model::{AccessRow, ExitKind};
 use kvm::{Isa, Space};
 use sample::Direction;
 
@@ -169,6 +169,15 @@ fn describe_signs(signs: &[EventTotals], kicks: &EventTotals) -> Vec<String> {
         .collect()
 }
 
+/// The module parameter that lets KVM virtualise the APIC, below `/sys/module`.
+fn apic_parameter(isa: Option<Isa>) -> Option<&'static str> {
+    match isa? {
+        Isa::Svm => Some("kvm_amd/parameters/avic"),
+        Isa::Vmx => Some("kvm_intel/parameters/enable_apicv"),
+        Isa::Arm64 | Isa::Other(_) => None,
+    }
+}
+
 /// The exits for work of a guest that has enough of them and none of an accelerated APIC.
 fn unaccelerated_work(guest: &GuestContext<'_>, verdicts: &mut Verdicts) -> Option<u64> {
     let accelerated = guest.exits(&[
@@ -180,26 +189,18 @@ fn unaccelerated_work(guest: &GuestContext<'_>, verdicts: &mut Verdicts) -> Opti
     if accelerated.count > 0 || guest.domain.exits.count == 0 {
         return None;
     }
-    let Some(seconds) = guest.seconds else {
+    let work = guest.exits_if(|row| !row.idle);
+    let Some(rate) = work.rate else {
         verdicts.cannot_tell(why_no_rate(guest.interval_s));
         return None;
     };
-    let work = total(
-        guest
-            .domain
-            .exits
-            .rows
-            .iter()
-            .filter(|r| !r.idle)
-            .map(|r| r.span.count),
-    );
-    if (work as f64 / seconds) < MIN_WORK_EXITS_PER_S {
+    if rate < MIN_WORK_EXITS_PER_S {
         verdicts.cannot_tell(
             "the guest does too little to show whether its interrupts are accelerated",
         );
         return None;
     }
-    Some(work)
+    Some(work.count)
 }
 
 /// PIT reinjection inhibits AVIC (`arch/x86/kvm/i8254.c`, `kvm_pit_set_reinject`).

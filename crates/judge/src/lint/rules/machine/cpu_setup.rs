@@ -172,7 +172,7 @@ fn with_kvm(guest: &GuestContext<'_>) -> Vec<Fix> {
 
 pub(super) fn no_kvm(ctx: &Context<'_>, verdicts: &mut Verdicts) {
     for guest in &ctx.guests {
-        let Some(shown) = guest.emulated else {
+        let Some(shown) = guest.emulated() else {
             continue;
         };
         // KVM runs only guests of the host's own architecture; nobody emulates a PC on purpose.

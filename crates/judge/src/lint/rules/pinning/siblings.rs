@@ -20,7 +20,6 @@ const TOGETHER: f64 = 10.0;
 const LOSS: f64 = 0.35;
 
 /// A busy vCPU that may run on one core only.
-#[derive(Clone, Copy)]
 struct Bound<'a> {
     guest: &'a GuestContext<'a>,
     thread: &'a ThreadModel,

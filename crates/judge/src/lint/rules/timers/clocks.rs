@@ -19,7 +19,7 @@ const PORTS_UNNAMED: &str = "but the figures do not name the ports (the ioport t
 
 pub(super) fn acpi_pm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().timers;
-    let reads = guest.devices(Space::Pio, |name| name == "acpi-tmr");
+    let reads = guest.devices(Space::Pio, &["acpi-tmr"]);
     if reads.count == 0 {
         if let Some(rate) = guest.exits(&[ExitKind::Io]).rate
             && rate >= t.acpi_pm_per_vcpu.warning
@@ -62,7 +62,7 @@ pub(super) fn acpi_pm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
 
 /// The RTC's periodic interrupt as the guest's tick: the guest reads register C after each.
 pub(super) fn rtc(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let accesses = guest.devices(Space::Pio, |name| name == "rtc");
+    let accesses = guest.devices(Space::Pio, &["rtc"]);
     let reads = guest
         .accesses(|r| {
             r.space == Space::Pio
@@ -91,7 +91,7 @@ pub(super) fn rtc(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Ve
 }
 
 pub(super) fn pit(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    let accesses = guest.devices(Space::Pio, |n| matches!(n, "kvm-pit" | "pit"));
+    let accesses = guest.devices(Space::Pio, &["kvm-pit", "pit"]);
     if accesses
         .rate_or_tell(verdicts)
         .is_none_or(|rate| rate < ctx.thresholds().timers.pit)
@@ -161,7 +161,7 @@ fn better_clock(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Vec<Fix> {
 /// The HPET as clock or timer.
 pub(super) fn hpet(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().timers;
-    let named = guest.devices(Space::Mmio, |name| name == "hpet");
+    let named = guest.devices(Space::Mmio, &["hpet"]);
     if named.count == 0 {
         return unnamed_hpet(ctx, guest, verdicts);
     }
@@ -223,7 +223,7 @@ pub(super) fn unused_hpet(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts:
         return;
     };
     let needed = guest.kind.windows(Confidence::Low) && !guest.config.hyperv.has("stimer");
-    let used = guest.devices(Space::Mmio, |n| n == "hpet").rate_or_zero() >= t.hpet_per_vcpu;
+    let used = guest.devices(Space::Mmio, &["hpet"]).rate_or_zero() >= t.hpet_per_vcpu;
     let is_spare = guest.config.hpet() == Some(true) && guest.config.is_x86() && !needed && !used;
     if !is_spare || cpu >= t.idle_guest_cpu || main_percent >= ctx.thresholds().machine.main_loop {
         return;

@@ -17,23 +17,26 @@ const VCPU_TOLERANCE: f64 = 0.1;
 /// An idle Windows guest that sleeps for less than a millisecond at a time.
 pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let t = &ctx.thresholds().timers;
-    let Some(halts) = guest.halts() else {
+    let halts = guest.exits_if(|row| row.idle);
+    let (Some(rate), Some(sleep_us)) = (halts.rate, halts.mean_us) else {
         return;
     };
-    let Some(cpu) = guest.guest_cpu() else {
+    let (Some(vcpus), Some(cpu)) = (guest.vcpus(), guest.guest_cpu()) else {
         return;
     };
+    let per_vcpu = rate / vcpus;
+    let sleep_ms = sleep_us / 1e3;
     if !guest.kind.windows(Confidence::Low)
         || cpu >= t.idle_guest_cpu
-        || halts.sleep_ms >= t.short_sleep_ms
+        || sleep_ms >= t.short_sleep_ms
     {
         return;
     }
-    let Some(severity) = t.idle_halts_per_vcpu.severity(halts.per_vcpu) else {
+    let Some(severity) = t.idle_halts_per_vcpu.severity(per_vcpu) else {
         return;
     };
-    let timer_rate = guest.devices(Space::Pio, |n| n == "rtc").rate_or_zero()
-        + guest.devices(Space::Mmio, |n| n == "hpet").rate_or_zero();
+    let timer_rate = guest.devices(Space::Pio, &["rtc"]).rate_or_zero()
+        + guest.devices(Space::Mmio, &["hpet"]).rate_or_zero();
     let is_emulated = timer_rate >= t.rtc.info;
     if !is_emulated && guest.config.enlightened("stimer").is_none() {
         return verdicts.cannot_tell(
@@ -48,7 +51,7 @@ pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
         Severity::Info
     };
     // With so many requests and packets, these wake the guest, not its timer.
-    if io_rate(guest) > halts.per_vcpu / 2.0 {
+    if io_rate(guest) > per_vcpu / 2.0 {
         return;
     }
     let mut fix = fixes::hyperv::windows_timers(ctx, guest);
@@ -63,9 +66,9 @@ pub(super) fn idle_wakeups(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts
     }
     let evidence = vec![format!(
         "{} halts/s per vCPU {}, {} ms of sleep each, while the guest runs {} % of the time",
-        figure(halts.per_vcpu),
+        figure(per_vcpu),
         guest.window(),
-        figure(halts.sleep_ms),
+        figure(sleep_ms),
         figure(cpu)
     )];
     verdicts.find(Finding {
@@ -98,52 +101,20 @@ fn programs_timer(r: &AccessRow) -> bool {
         }
 }
 
-/// How often a vCPU programmed its timer.
-fn timer_settings(guest: &GuestContext<'_>, vcpu: u32) -> u64 {
-    let rows = guest.domain.vcpu_accesses.iter();
-    let settings = rows.filter(|r| r.vcpu == Some(vcpu) && programs_timer(r));
-    total(settings.map(|r| r.span.count))
-}
-
-/// Timer settings at a tick rate.
-struct TickPattern {
-    /// Of which vCPUs it is known, in words of the evidence.
-    scope: &'static str,
-    /// Settings per second of a vCPU.
-    rate: f64,
-    severity: Severity,
-    confidence: Confidence,
-}
-
-/// The tick where each vCPU's settings are known; `None` if one of them sets its timer at another
-/// rate than `hz`. `rate` is that of all vCPUs together.
-fn tick_of_each(
-    ctx: &Context<'_>,
-    guest: &GuestContext<'_>,
-    hz: f64,
-    rate: f64,
-) -> Option<TickPattern> {
-    let t = &ctx.thresholds().timers;
-    let vcpus = guest.vcpus()?;
-    let mut slowest = rate / vcpus;
-    for vcpu in 0..vcpus as u32 {
-        let of_vcpu = timer_settings(guest, vcpu) as f64 / guest.seconds?;
-        if (of_vcpu / hz - 1.0).abs() > VCPU_TOLERANCE {
+/// How often the vCPU sets its timer that does so least, per second; `None` if one of them sets it
+/// at another rate than `hz`. `mean` is the rate of all of them.
+fn slowest_tick(guest: &GuestContext<'_>, hz: f64, mean: f64) -> Option<f64> {
+    let mut slowest = mean;
+    for vcpu in 0..guest.vcpus()? as u32 {
+        let rows = guest.domain.vcpu_accesses.iter();
+        let settings = rows.filter(|r| r.vcpu == Some(vcpu) && programs_timer(r));
+        let rate = total(settings.map(|r| r.span.count)) as f64 / guest.seconds?;
+        if (rate / hz - 1.0).abs() > VCPU_TOLERANCE {
             return None;
         }
-        slowest = slowest.min(of_vcpu);
+        slowest = slowest.min(rate);
     }
-    let is_storm = slowest >= t.tick_per_vcpu.warning && rate >= t.tick_storm;
-    Some(TickPattern {
-        scope: "on each of",
-        rate: slowest,
-        severity: if is_storm {
-            Severity::Warning
-        } else {
-            Severity::Info
-        },
-        confidence: Confidence::Medium,
-    })
+    Some(slowest)
 }
 
 /// An idle guest that programs its timer at a tick rate on every vCPU.
@@ -170,23 +141,29 @@ pub(super) fn tick_storm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     let Some(hz) = tick_rates.find(|hz| (mean / hz - 1.0).abs() <= MEAN_TOLERANCE) else {
         return;
     };
-    let tick = if guest.domain.vcpu_accesses.is_empty() {
-        Some(TickPattern {
-            scope: "on average over",
-            rate: mean,
-            severity: Severity::Info,
-            confidence: Confidence::Low,
-        })
+    let is_of_each = !guest.domain.vcpu_accesses.is_empty();
+    let tick = if is_of_each {
+        slowest_tick(guest, hz, mean)
     } else {
-        tick_of_each(ctx, guest, hz, rate)
+        Some(mean)
     };
     let Some(tick) = tick else { return };
+    let is_storm = is_of_each && tick >= t.tick_per_vcpu.warning && rate >= t.tick_storm;
+    let severity = if is_storm {
+        Severity::Warning
+    } else {
+        Severity::Info
+    };
+    let (scope, confidence) = if is_of_each {
+        ("on each of", Confidence::Medium)
+    } else {
+        ("on average over", Confidence::Low)
+    };
     let evidence = vec![
         settings.describe("timer settings", ""),
         format!(
-            "{}/s {} {} vCPUs, while the guest runs {} % of their time",
-            figure(tick.rate),
-            tick.scope,
+            "{}/s {scope} {} vCPUs, while the guest runs {} % of their time",
+            figure(tick),
             figure(vcpus),
             figure(cpu)
         ),
@@ -195,6 +172,6 @@ pub(super) fn tick_storm(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: 
     let advice = "Remove nohz=off from the guest's kernel command line, unless it does real-time \
         work";
     let fix = vec![fixes::inside(guest, look), fixes::advice(advice)];
-    let found = Finding::new(tick.severity, tick.confidence, evidence, fix);
+    let found = Finding::new(severity, confidence, evidence, fix);
     verdicts.find(found.caused_by(settings));
 }
