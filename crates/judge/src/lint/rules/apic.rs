@@ -80,16 +80,13 @@ const WARNING_COST_PERCENT: f64 = 2.0;
 /// `synic_update_vector`).
 fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
     let isa = ctx.isa(guest);
-    let config = &guest.config;
-    if config.enlightened("synic") != Some(true)
-        || config.enlightened("avic") != Some(false)
-        || isa == Some(Isa::Arm64)
-    {
-        return;
-    }
     // Where the hardware or a module parameter leaves no APICv, a fix gains nothing.
     let available = ctx.apic_virtualisation();
-    if available == Some(false) {
+    if guest.config.enlightened("synic") != Some(true)
+        || guest.config.enlightened("avic") != Some(false)
+        || isa == Some(Isa::Arm64)
+        || available == Some(false)
+    {
         return;
     }
     // AVIC is off by default on most kernels, where its absence means nothing.
@@ -138,35 +135,39 @@ fn inhibited(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut Verdict
     } else {
         Severity::Info
     };
+    let evidence = signs_evidence(ctx, guest, work, &signs, &kicks);
+    let mut fix = fixes::hyperv::enable(guest, &["avic"]);
+    fix.push(fixes::libvirt_advice(fixes::hyperv::ADD_AVIC));
+    verdicts.find(Finding {
+        cost: Some(cost).filter(|cost| *cost > 0.0),
+        marks: signs.into_iter().flat_map(|sign| sign.marks).collect(),
+        ..Finding::new(severity, confidence, evidence, fix)
+    });
+}
+
+fn signs_evidence(
+    ctx: &Context<'_>,
+    guest: &GuestContext<'_>,
+    work: u64,
+    signs: &[EventTotals],
+    kicks: &EventTotals,
+) -> Vec<String> {
     let mut evidence = vec![format!(
         "synic is on and avic is off, and none of {} exits {} is one of an accelerated \
             APIC (APIC_WRITE, EOI_INDUCED)",
         figure(work as f64),
         guest.window()
     )];
-    evidence.extend(describe_signs(&signs, &kicks));
-    let module = apic_parameter(isa.or(Some(Isa::Vmx))).unwrap_or_default();
-    evidence.push(format!("look at: cat /sys/module/{module}"));
-    let mut fix = fixes::hyperv::enable(guest, &["avic"]);
-    fix.push(fixes::libvirt_advice(fixes::hyperv::ADD_AVIC));
-    let found = Finding::new(severity, confidence, evidence, fix);
-    verdicts.find(Finding {
-        cost: Some(cost).filter(|cost| *cost > 0.0),
-        marks: signs.into_iter().flat_map(|sign| sign.marks).collect(),
-        ..found
-    });
-}
-
-fn describe_signs(signs: &[EventTotals], kicks: &EventTotals) -> Vec<String> {
     if signs.is_empty() {
         let only = "in the running guest, which only suggest it";
-        return vec![kicks.describe("host interrupts", only)];
+        evidence.push(kicks.describe("host interrupts", only));
     }
-    let only = "that occur only without acceleration";
-    signs
-        .iter()
-        .map(|sign| sign.describe("exits", only))
-        .collect()
+    for sign in signs {
+        evidence.push(sign.describe("exits", "that occur only without acceleration"));
+    }
+    let module = apic_parameter(ctx.isa(guest).or(Some(Isa::Vmx))).unwrap_or_default();
+    evidence.push(format!("look at: cat /sys/module/{module}"));
+    evidence
 }
 
 /// The module parameter that lets KVM virtualise the APIC, below `/sys/module`.

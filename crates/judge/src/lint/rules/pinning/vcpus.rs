@@ -40,46 +40,44 @@ fn named(ctx: &Context<'_>, vcpu: &GuestVcpu) -> String {
 struct SharedCpu<'a> {
     cpu: u32,
     users: &'a faults::CpuUsers,
-    /// What each listed vCPU wants of the CPU, percent; `None` if any of that is unknown.
-    wanted: Option<Vec<f64>>,
+    severity: Severity,
+    /// What the listed vCPUs want of the CPU, percent; `None` if any of that is unknown.
+    wanted: Option<f64>,
 }
 
 impl<'a> SharedCpu<'a> {
     fn new(ctx: &Context<'_>, cpu: u32, users: &'a faults::CpuUsers) -> Self {
-        let wanted = |user: &GuestVcpu| {
-            let guest = ctx.guests.get(user.guest)?;
-            guest.domain.vcpu(user.vcpu)?.cpu.map(|c| c.wanted())
+        let mut wanted = Some(0.0);
+        let mut busy = 0;
+        for user in &users.listed {
+            let vcpu = ctx.guests[user.guest].domain.vcpu(user.vcpu);
+            let share = vcpu.and_then(|vcpu| vcpu.cpu).map(|cpu| cpu.wanted());
+            wanted = wanted.zip(share).map(|(all, one)| all + one);
+            busy += u32::from(share >= Some(ctx.thresholds().pinning.overlap_busy));
+        }
+        let severity = match wanted {
+            Some(_) if busy < 2 => Severity::Info,
+            Some(wanted) if wanted > 100.0 => Severity::Critical,
+            _ => Severity::Warning,
         };
         Self {
             cpu,
             users,
-            wanted: users.listed.iter().map(wanted).collect(),
-        }
-    }
-
-    fn severity(&self, busy: f64) -> Severity {
-        let Some(wanted) = &self.wanted else {
-            return Severity::Warning;
-        };
-        if wanted.iter().filter(|w| **w >= busy).count() < 2 {
-            Severity::Info
-        } else if wanted.iter().sum::<f64>() > 100.0 {
-            Severity::Critical
-        } else {
-            Severity::Warning
+            severity,
+            wanted,
         }
     }
 
     /// Says which vCPUs want the CPU, and how much of it.
     fn describe(&self, ctx: &Context<'_>) -> String {
-        let Self { cpu, users, wanted } = self;
+        let Self { cpu, users, .. } = self;
         let listed = users.listed.iter().take(MAX_USERS);
         let mut names: Vec<String> = listed.map(|user| named(ctx, user)).collect();
         if users.count > names.len() {
             names.push(format!("{} more", users.count - names.len()));
         }
-        let want = wanted.as_ref().map_or_else(String::new, |wanted| {
-            format!(" want {} % of it together", figure(wanted.iter().sum()))
+        let want = self.wanted.map_or_else(String::new, |wanted| {
+            format!(" want {} % of it together", figure(wanted))
         });
         let part = figure(100.0 / users.count.max(1) as f64);
         format!(
@@ -87,20 +85,14 @@ impl<'a> SharedCpu<'a> {
             names.join(", ")
         )
     }
-
-    /// What these vCPUs want and do not get, percent; `None` where that is unknown.
-    fn excess(&self) -> Option<f64> {
-        Some((self.wanted.as_ref()?.iter().sum::<f64>() - 100.0).max(0.0))
-    }
 }
 
 fn report_overlap(ctx: &Context<'_>, overlap: &CpuOverlap, verdicts: &mut Verdicts) {
-    let busy = ctx.thresholds().pinning.overlap_busy;
     let mut shared: Vec<SharedCpu<'_>> = Vec::new();
     for (cpu, users) in &overlap.cpus {
         shared.push(SharedCpu::new(ctx, *cpu, users));
     }
-    shared.sort_by_key(|shared| Reverse(shared.severity(busy)));
+    shared.sort_by_key(|shared| Reverse(shared.severity));
     let guests: Vec<&GuestContext<'_>> = overlap.guests.iter().map(|g| &ctx.guests[*g]).collect();
     let (Some(worst), Some((first, others))) = (shared.first(), guests.split_first()) else {
         return;
@@ -131,7 +123,9 @@ fn report_overlap(ctx: &Context<'_>, overlap: &CpuOverlap, verdicts: &mut Verdic
     } else {
         Confidence::Medium
     };
-    let cost = shared.iter().filter_map(SharedCpu::excess).sum::<f64>();
+    // What these vCPUs want and do not get.
+    let wanted = shared.iter().filter_map(|shared| shared.wanted);
+    let cost: f64 = wanted.map(|wanted| (wanted - 100.0).max(0.0)).sum();
     let names: Vec<&str> = guests.iter().map(|guest| guest.name()).take(2).collect();
     let more = if overlap.guest_count > 2 {
         ", and others,"
@@ -148,7 +142,7 @@ fn report_overlap(ctx: &Context<'_>, overlap: &CpuOverlap, verdicts: &mut Verdic
         problem: format!("{} vCPUs on CPU {}", worst.users.count, worst.cpu),
         cost: Some(cost).filter(|cost| *cost > 0.0),
         marks,
-        ..Finding::new(worst.severity(busy), confidence, evidence, fix)
+        ..Finding::new(worst.severity, confidence, evidence, fix)
     };
     verdicts.find_for(first, finding);
 }
