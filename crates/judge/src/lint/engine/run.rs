@@ -9,7 +9,6 @@ use crate::lint::facts::{
     Rule, RuleId, Severity, StillWatched, Verdicts, order,
 };
 use crate::lint::fixes;
-use crate::lint::fixes::audience::fit;
 use crate::model::Model;
 use sample::DomainState;
 
@@ -157,7 +156,7 @@ fn ask_all(context: &Context<'_>) -> Verdicts {
         }
     }
     for (guest, finding) in &mut verdicts.found {
-        fit(context, *guest, finding);
+        fixes::fit(context, *guest, finding);
         fixes::in_place(&context.guests, *guest, &mut finding.fix);
         if guest.is_some_and(|i| context.guests[i].domain.facts.foreign) {
             finding.severity = finding.severity.min(Severity::Warning);

@@ -1,6 +1,6 @@
 //! Hyper-V enlightenments: which of them a guest lacks, and how to switch them on.
 
-use super::{advice, command, cpu, libvirt_advice, timer, xml};
+use super::{advice, command, either_cpu, libvirt_advice, timer, xml};
 use crate::lint::facts::{Context, Fix, GuestContext};
 use crate::model::drive_files;
 use kvm::hyperv::{self, Enlightenment};
@@ -193,5 +193,5 @@ fn switch_on(guest: &GuestContext<'_>, names: &[&str]) -> Vec<Fix> {
     if has_clock {
         elements.push(timer(guest, "<timer name='hypervclock' present='yes'/>"));
     }
-    cpu::either(guest, xml(guest, elements.join("\n")), &flags.join(","))
+    either_cpu(guest, xml(guest, elements.join("\n")), &flags.join(","))
 }

@@ -1,14 +1,17 @@
-//! Fixes to paste, made for one guest: only what it lacks, in the form that its manager takes.
+//! Fixes to paste, made for one guest: only what it lacks, in the form that its manager takes; and
+//! what of a finding is foreign to its guest.
 
-pub(super) mod audience;
-pub(super) mod cpu;
 pub(super) mod hyperv;
 pub(super) mod placement;
 
-use crate::lint::facts::shell::domain_argument;
-use crate::lint::facts::{Audience, Fix, FixKind, GuestContext};
+use crate::lint::facts::shell::{domain_argument, quoted};
+use crate::lint::facts::{Audience, Context, Finding, Fix, FixKind, GuestContext, is_command};
+use crate::model::CpuPlace;
 use kvm::domain_xml;
-use sample::{INVTSC_OFFERED, Origin};
+use sample::{INVTSC_OFFERED, Origin, Vmm};
+
+/// QEMU's CPU model without `-cpu` (hw/i386/pc.c and target/i386/cpu.h, `TARGET_DEFAULT_CPU_TYPE`).
+const DEFAULT_MODEL: &str = "qemu64";
 
 /// What a changed CPU or machine needs.
 pub(crate) const POWER_CYCLE: &str = "shut the guest down and start it again; a reboot from inside \
@@ -295,7 +298,7 @@ pub(crate) fn cpu_feature(
         format!("{open}\n  <feature policy='require' name='{name}'/>\n</cpu>"),
     )
     .needing(needs);
-    cpu::either(guest, element, by_hand)
+    either_cpu(guest, element, by_hand)
 }
 
 /// Ways to continue a post-copy migration that lost its connection.
@@ -311,4 +314,116 @@ pub(crate) fn recover_postcopy(guest: &GuestContext<'_>) -> Vec<Fix> {
             resume on the source (QMP)",
         ),
     )
+}
+
+/// The guest's `-cpu` with these features (`name=value`) on top of all that it has now: always the
+/// whole argument, because QEMU takes the last one alone. It takes the last value of a feature.
+fn cpu_argument(guest: &GuestContext<'_>, features: &str) -> Fix {
+    let by_hand = guest.config.cpu_argument.as_deref();
+    // What a guest of KVM should have in place of QEMU's default.
+    let default = if guest.emulated().is_some() {
+        DEFAULT_MODEL
+    } else {
+        "host"
+    };
+    let before = by_hand.unwrap_or(default);
+    if guest.config.cpu_place == CpuPlace::QemuCommandline {
+        let value = before.replace('&', "&amp;").replace('<', "&lt;");
+        let text = format!(
+            "<qemu:commandline xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>\n  \
+                <qemu:arg value='-cpu'/>\n  <qemu:arg value='{},{features}'/>\n</qemu:commandline>",
+            value.replace('\'', "&apos;")
+        );
+        return xml(guest, text).needing(
+            "replace the value of the last -cpu in \
+            <qemu:commandline>, then shut the guest down and start it again; a reboot from inside \
+            is not enough",
+        );
+    }
+    let fix = qemu(guest, format!("-cpu {},{features}", quoted(before)));
+    // The command line of a guest whose manager is unknown may be anything.
+    if guest.config.libvirt.is_none() && by_hand.is_none() {
+        return fix.needing("append it to the existing -cpu argument and restart QEMU");
+    }
+    fix
+}
+
+/// An element of libvirt's, or the features by hand; these alone where the XML's `-cpu` decides.
+pub(crate) fn either_cpu(guest: &GuestContext<'_>, element: Fix, features: &str) -> Vec<Fix> {
+    let argument = cpu_argument(guest, features);
+    if guest.config.libvirt == Some(true) && guest.config.cpu_place == CpuPlace::QemuCommandline {
+        return vec![argument];
+    }
+    either(guest, element, argument)
+}
+
+/// Takes from a finding what is foreign to its guest, or to all guests together where it is about
+/// the host or several guests: no setting of a VMM or manager that the guest does not have. Rules
+/// write for QEMU under libvirt on any host, by far the most common.
+pub(crate) fn fit(ctx: &Context<'_>, guest: Option<usize>, finding: &mut Finding) {
+    let guest = guest.map(|at| &ctx.guests[at]);
+    let guests: Vec<&GuestContext<'_>> = match guest {
+        Some(one) if finding.also.is_empty() => vec![one],
+        _ => ctx.guests.iter().collect(),
+    };
+    let has_qemu = guests.iter().any(|g| g.domain.facts.vmm == Vmm::Qemu);
+    let other_vmm = if has_qemu {
+        None
+    } else {
+        guests.first().map(|guest| guest.domain.facts.vmm.as_str())
+    };
+    // libvirt runs the guest, or may.
+    let libvirt = guests.is_empty() || guests.iter().any(|g| g.config.libvirt != Some(false));
+    // No commands of libvirt where the guest is not libvirt's.
+    finding
+        .evidence
+        .retain(|line| libvirt || !is_command(line) || !line.contains("virsh "));
+    let had = !finding.fix.is_empty();
+    finding.fix.retain(|fix| match (fix.kind, fix.audience) {
+        (FixKind::LibvirtXml, _) => libvirt && other_vmm.is_none(),
+        (FixKind::QemuOption, _) | (_, Audience::Qemu) => other_vmm.is_none(),
+        (_, Audience::Libvirt) => libvirt,
+        (_, Audience::Everyone) => true,
+    });
+    if let Some(vmm) = other_vmm {
+        name_vmm(finding, vmm);
+    }
+    if let Some(guest) = guest {
+        for fix in &mut finding.fix {
+            adapt(fix, guest, finding.domain.as_deref());
+        }
+    }
+    if had && finding.fix.is_empty() {
+        let whose = other_vmm.unwrap_or("this host");
+        finding.fix.push(advice(format!(
+            "kvmtop knows no setting of {whose} that changes this"
+        )));
+    }
+}
+
+/// Prose about QEMU in the name of the VMM that the guest has.
+fn name_vmm(finding: &mut Finding, vmm: &str) {
+    let advice = finding.fix.iter_mut().filter(|f| f.kind == FixKind::Advice);
+    let texts = [&mut finding.title, &mut finding.why]
+        .into_iter()
+        .chain(&mut finding.evidence)
+        .chain(advice.map(|fix| &mut fix.text));
+    for text in texts {
+        *text = text.replace("QEMU", vmm);
+    }
+}
+
+/// What a fix needs under the guest's manager.
+fn adapt(fix: &mut Fix, guest: &GuestContext<'_>, domain: Option<&str>) {
+    if fix.kind == FixKind::QemuOption
+        && let Some(id) = guest.proxmox_id()
+    {
+        fix.needs = Some(format!(
+            "add it to args: of /etc/pve/qemu-server/{id}.conf; {POWER_CYCLE}"
+        ));
+    }
+    let is_own_xml = fix.kind == FixKind::LibvirtXml && fix.domain.as_deref() == domain;
+    if is_own_xml && is_transient(guest) {
+        fix.for_transient();
+    }
 }
