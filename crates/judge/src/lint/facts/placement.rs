@@ -169,10 +169,10 @@ fn is_pinned_as_one(
 /// The nodes that hold most of a guest's memory; where that is not known, those on which its vCPUs
 /// are.
 fn most_memory(map: &CpuMap, guest: &GuestContext<'_>) -> CpuSet {
-    if guest.domain.node_memory.is_empty() {
+    let by_node = &guest.domain.node_memory;
+    if by_node.is_empty() {
         return map.nodes_of(&guest.domain.vcpus().filter_map(|t| t.place.cpu).collect());
     }
-    let by_node = &guest.domain.node_memory;
     let all = total(by_node.values().copied());
     let most = by_node.iter().filter(|(_, bytes)| **bytes > all / 2);
     most.map(|(node, _)| *node).collect()
@@ -182,12 +182,12 @@ fn most_memory(map: &CpuMap, guest: &GuestContext<'_>) -> CpuSet {
 fn shape(guest: &GuestContext<'_>, count: u32) -> Shape {
     let config = &guest.config;
     if config.threads_per_core().is_none() {
-        return Shape::Unknown;
+        Shape::Unknown
+    } else if count == 0 || config.topology.is_some_and(|t| t.vcpus() != count) {
+        Shape::Fixed
+    } else {
+        Shape::Threads
     }
-    if count == 0 || config.topology.is_some_and(|t| t.vcpus() != count) {
-        return Shape::Fixed;
-    }
-    Shape::Threads
 }
 
 /// The emulator and the `IOThreads`.

@@ -1,6 +1,6 @@
 //! The placement plan as fixes: commands to try at once, XML to keep, and the way back to the pins
-//! as they are now; and which CPUs the host can give to pinned vCPUs alone: one answer for all guests,
-//! so that two findings never propose options that contradict each other.
+//! as they are now; and which CPUs the host can give to pinned vCPUs alone: one answer for all
+//! guests, so that two findings never propose options that contradict each other.
 
 use super::{
     AT_NEXT_START, LIVE_ALONE, LIVE_AND_KEPT, POWER_CYCLE, UNTIL_GUEST_ENDS, advice, command,

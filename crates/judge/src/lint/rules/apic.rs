@@ -2,7 +2,7 @@
 //! its local APIC (accesses as memory, where each is an exit), and interrupts between vCPUs.
 
 use crate::figures::figure;
-use crate::lint::facts::rule::Check::Behaviour;
+use crate::lint::facts::Check::Behaviour;
 use crate::lint::facts::{
     Confidence, Context, EventTotals, Finding, GuestContext, Hold, Mark, Rule, RuleDoc, RuleId,
     Severity, Verdicts, links, thresholds, why_no_rate,

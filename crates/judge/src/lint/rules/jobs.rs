@@ -1,7 +1,7 @@
 //! Jobs: a migration that does not end, and jobs that move nothing or delay the guest.
 
 use crate::figures::{bytes, duration, figure, seconds};
-use crate::lint::facts::rule::Check::Setup;
+use crate::lint::facts::Check::Setup;
 use crate::lint::facts::{
     Confidence, Context, Finding, Fix, GuestContext, Hold, Prose, Rule, RuleDoc, RuleId, Severity,
     Verdicts, known, thresholds,

@@ -2,7 +2,7 @@
 //! are interrupted or start late.
 
 use crate::figures::{figure, or_unknown};
-use crate::lint::facts::rule::Check::Behaviour;
+use crate::lint::facts::Check::Behaviour;
 use crate::lint::facts::{
     Audience, Confidence, Context, Finding, Fix, GuestContext, Hold, Mark, NO_VCPUS, Rule, RuleDoc,
     RuleId, Severity, Verdicts, links, thresholds, worst_of,

@@ -4,7 +4,7 @@ mod hog;
 mod host_work;
 mod vcpus;
 
-use crate::lint::facts::rule::Check::{Host, Setup};
+use crate::lint::facts::Check::{Host, Setup};
 use crate::lint::facts::{Hold, Rule, RuleDoc, RuleId, links, thresholds};
 
 pub(in crate::lint) const RULES: &[Rule] = &[

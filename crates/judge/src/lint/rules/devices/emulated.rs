@@ -7,9 +7,7 @@ use crate::lint::facts::{
     Confidence, Context, EventTotals, Finding, Fix, GuestContext, Mark, Severity, Verdicts, known,
 };
 use crate::lint::fixes;
-use crate::lint::fixes::hyperv;
-use crate::model::AccessRow;
-use crate::model::{GuestKind, has_device};
+use crate::model::{AccessRow, GuestKind, has_device};
 use kvm::device_property::DeviceProperty;
 
 /// A wake-up that takes this long within the same interval makes a burst a warning, nanoseconds.
@@ -129,11 +127,8 @@ pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
         element,
         device,
     } = *emulated;
-    let mut names = guest
-        .domain
-        .accesses
-        .iter()
-        .filter_map(AccessRow::device_name);
+    let rows = guest.domain.accesses.iter();
+    let mut names = rows.filter_map(AccessRow::device_name);
     let region = names.find(|name| is_of(regions, name)).unwrap_or(kind);
     let evidence = vec![accesses.describe("accesses", &format!("to {region}"))];
     let what = if guest.config.libvirt == Some(false) {
@@ -159,7 +154,10 @@ pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
 
 /// Emulated devices of a guest whose accesses are not measured.
 fn configured(guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
-    if !guest.config.is_x86() || guest.kind.kind == GuestKind::Other || hyperv::too_old(guest) {
+    if !guest.config.is_x86()
+        || guest.kind.kind == GuestKind::Other
+        || fixes::hyperv::too_old(guest)
+    {
         return;
     }
     let devices = properties::emulated(guest);
@@ -186,9 +184,8 @@ fn configured(guest: &GuestContext<'_>, verdicts: &mut Verdicts) {
         })
         .collect();
     let found = Finding::new(Severity::Info, Confidence::Medium, evidence, fix.collect());
-    let title = format!("The {what} {} is an emulated {}", first.device, first.value);
     verdicts.find(Finding {
-        title,
+        title: format!("The {what} {} is an emulated {}", first.device, first.value),
         problem: format!("emulated {what}"),
         ..found
     });
@@ -261,7 +258,7 @@ pub(super) fn serial(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
         return stream(ctx, guest, verdicts);
     };
     let ms = burst.ns as f64 / 1e6;
-    let Some(severity) = t.burst_ms.severity(ms) else {
+    let Some(mut severity) = t.burst_ms.severity(ms) else {
         return;
     };
     let wakeups = row
@@ -272,11 +269,9 @@ pub(super) fn serial(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mut
         .and_then(|w| w.max_ns)
         .filter(|ns| *ns >= LATE_NS)
         .map(|ns| figure(ns as f64 / 1e6));
-    let severity = if late.is_some() {
-        severity.max(Severity::Warning)
-    } else {
-        severity
-    };
+    if late.is_some() {
+        severity = severity.max(Severity::Warning);
+    }
     let port = row.device_name().unwrap_or("the serial port");
     let vcpu = row
         .vcpu

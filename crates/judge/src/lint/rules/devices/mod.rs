@@ -4,7 +4,7 @@ mod emulated;
 mod properties;
 mod virtio;
 
-use crate::lint::facts::rule::Check::{Behaviour, Setup};
+use crate::lint::facts::Check::{Behaviour, Setup};
 use crate::lint::facts::{Hold, Rule, RuleDoc, RuleId, links, thresholds};
 
 pub(in crate::lint) const RULES: &[Rule] = &[

@@ -1,5 +1,5 @@
-//! How a guest's CPUs are set up: a model that hides what the host has, sockets that its system does
-//! not use, and CPUs that QEMU emulates without KVM.
+//! How a guest's CPUs are set up: a model that hides what the host has, sockets that its system
+//! does not use, and CPUs that QEMU emulates without KVM.
 
 use crate::lint::facts::{
     BY_DEFAULT, BY_PROXMOX, Confidence, Context, Finding, Fix, GuestContext, Severity, Verdicts,

@@ -7,7 +7,7 @@ mod memory;
 mod stopped;
 mod unhandled_msrs;
 
-use crate::lint::facts::rule::Check::{Behaviour, Host, Setup};
+use crate::lint::facts::Check::{Behaviour, Host, Setup};
 use crate::lint::facts::{Hold, Rule, RuleDoc, RuleId, links, thresholds};
 use crate::lint::incidents;
 
@@ -212,7 +212,10 @@ pub(in crate::lint) const RULES: &[Rule] = &[
         limits: "What the thread does is not broken down. A guest with a migration, backup or \
             other job is left out",
         fix: "IOThreads and vhost in the domain's XML; fewer remote screens and backup jobs",
-        links: &[links::IOTHREADS, "https://www.qemu.org/docs/master/devel/multiple-iothreads.html"],
+        links: &[
+            links::IOTHREADS,
+            "https://www.qemu.org/docs/master/devel/multiple-iothreads.html",
+        ],
     }),
     Rule::new(RuleId::NestedGuest, Behaviour(guest::nested), Hold::USUAL).described(RuleDoc {
         sees: "the guest runs guests of its own",

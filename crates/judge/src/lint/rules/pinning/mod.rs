@@ -5,7 +5,7 @@ mod emulator;
 mod siblings;
 mod vcpus;
 
-use crate::lint::facts::rule::Check::{Host, Setup};
+use crate::lint::facts::Check::{Host, Setup};
 use crate::lint::facts::{Hold, Rule, RuleDoc, RuleId, links, thresholds};
 
 pub(in crate::lint) const RULES: &[Rule] = &[

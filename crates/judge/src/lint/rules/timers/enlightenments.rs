@@ -4,8 +4,7 @@ use crate::lint::facts::{
     Confidence, Context, EventTotals, Finding, GuestContext, Prose, Severity, Verdicts,
 };
 use crate::lint::fixes::hyperv;
-use crate::model::CpuPlace;
-use crate::model::ExitKind;
+use crate::model::{CpuPlace, ExitKind};
 use kvm::Space;
 use kvm::hyperv::CLOCK;
 

@@ -4,7 +4,7 @@ mod clocks;
 mod enlightenments;
 mod idle;
 
-use crate::lint::facts::rule::Check::{Behaviour, Setup};
+use crate::lint::facts::Check::{Behaviour, Setup};
 use crate::lint::facts::{Hold, Rule, RuleDoc, RuleId, links, thresholds};
 
 const CLOCK_FIX: &str = "Windows: Hyper-V clock and timers, after a power cycle. Linux: the \
