@@ -52,15 +52,13 @@ impl RuleMemory {
         let alive: HashSet<GuestId> = model.domains.iter().map(DomainModel::key).collect();
         self.paused.retain(|w, _| alive.contains(w));
         self.judged_s.retain(|w, _| alive.contains(w));
-        self.paused
-            .values_mut()
-            .for_each(|since_s| *since_s += seconds);
-        for d in model
-            .domains
-            .iter()
-            .filter(|d| d.state == DomainState::Paused)
-        {
-            self.paused.insert(d.key(), 0.0);
+        for since_s in self.paused.values_mut() {
+            *since_s += seconds;
+        }
+        for domain in &model.domains {
+            if domain.state == DomainState::Paused {
+                self.paused.insert(domain.key(), 0.0);
+            }
         }
         self.tracks.retain(|(_, w, _), track| {
             track.is_event || w.as_ref().is_none_or(|w| alive.contains(w))
@@ -100,19 +98,15 @@ impl RuleMemory {
             *number += 1;
             now.insert((finding.id(), subject, *number), finding);
         }
-        for (key, track) in self
-            .tracks
-            .iter_mut()
-            .filter(|(key, _)| !now.contains_key(key))
-        {
-            track.observe(hold(key.0.rule), seconds, None);
-        }
-        // Nothing that a guest did still holds while it does not run; what was set up shows.
         let paused = &self.paused;
         self.tracks.retain(|key, track| {
+            if now.contains_key(key) {
+                return true;
+            }
+            track.observe(hold(key.0.rule), seconds, None);
+            // Nothing that a guest did still holds while it does not run; what was set up shows.
             let guest = key.1.as_ref();
-            let runs = guest.is_none_or(|guest| paused.get(guest) != Some(&0.0));
-            track.is_event || now.contains_key(key) || runs
+            track.is_event || guest.is_none_or(|guest| paused.get(guest) != Some(&0.0))
         });
         for (key, finding) in now {
             if self.tracks.len() < MAX_PATTERNS || self.tracks.contains_key(&key) {
@@ -123,10 +117,8 @@ impl RuleMemory {
                     .shows(hold, seconds, finding, now_ms);
             }
         }
-        let reported = self
-            .tracks
-            .iter()
-            .filter_map(|(key, t)| t.report(hold(key.0.rule), now_ms, exactly));
+        let tracks = self.tracks.iter();
+        let reported = tracks.filter_map(|(key, t)| t.report(hold(key.0.rule), now_ms, exactly));
         let reported = reported.collect();
         self.tracks.retain(|_, track| !track.is_over());
         reported

@@ -78,10 +78,8 @@ impl PatternTrack {
     /// The finding to report, if any. With `exactly`, the time since it began is known however long
     /// that was.
     pub fn report(&self, hold: Hold, now_ms: i64, exactly: bool) -> Option<Finding> {
-        let severity = [Severity::Critical, Severity::Warning, Severity::Info];
-        let severity = severity
-            .into_iter()
-            .find(|level| self.is_reported(hold, *level))?;
+        let mut levels = [Severity::Critical, Severity::Warning, Severity::Info].into_iter();
+        let severity = levels.find(|level| self.is_reported(hold, *level))?;
         if hold == Hold::While {
             return Some(self.last.clone());
         }
@@ -92,21 +90,17 @@ impl PatternTrack {
             self.since_ms
         };
         let of_s = self.age_s.min(REMEMBERED_S);
-        let shown_s = self
-            .shown_s(self.recent.len(), of_s, Severity::Info)
-            .min(of_s);
-        let lasting = Some(Lasting {
-            is_longer,
-            shown_s,
-            of_s,
-            ago_s: self.absent_s,
-        });
-        // A time that no clock shows is not known.
-        let since_ms = Some(since_ms).filter(|ms| utc(*ms).is_some());
+        let shown_s = self.shown_s(self.recent.len(), of_s, Severity::Info);
         Some(Finding {
             severity,
-            since_ms,
-            lasting,
+            // A time that no clock shows is not known.
+            since_ms: Some(since_ms).filter(|ms| utc(*ms).is_some()),
+            lasting: Some(Lasting {
+                is_longer,
+                shown_s: shown_s.min(of_s),
+                of_s,
+                ago_s: self.absent_s,
+            }),
             ..self.last.clone()
         })
     }
@@ -141,11 +135,9 @@ impl PatternTrack {
                 break;
             }
             passed += o.seconds;
-            shown += if o.shows >= Some(level) {
-                o.seconds
-            } else {
-                0.0
-            };
+            if o.shows >= Some(level) {
+                shown += o.seconds;
+            }
         }
         shown
     }

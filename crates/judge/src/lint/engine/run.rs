@@ -31,11 +31,6 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
         left_out,
         ..
     } = ask_all(&context);
-    let watching = if is_steady {
-        still_watched(&context, memory)
-    } else {
-        Vec::new()
-    };
     for guest in &context.guests {
         cannot_tell.extend(why_unmeasured(&context, guest).map(|because| CannotTell {
             rule: RuleId::Every,
@@ -50,7 +45,9 @@ pub fn run(model: &Model, memory: &mut RuleMemory, options: &Options) -> Report 
             because: format!("there are more findings than are kept: {left_out} are left out"),
         });
     }
+    let mut watching = Vec::new();
     let findings = if is_steady {
+        watching = still_watched(&context, memory);
         hold(&context, found, memory)
     } else {
         found.into_iter().map(|(_, finding)| finding).collect()
