@@ -37,7 +37,6 @@ const MAX_MARKS: usize = 16_384;
     Eq,
     PartialOrd,
     Ord,
-    Hash,
     Serialize,
     JsonSchema,
     Display,
@@ -85,9 +84,7 @@ pub(crate) fn known<T>(all: impl IntoIterator<Item = Option<T>>) -> Vec<T> {
 }
 
 /// What a finding is about.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema, Display,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Display)]
 #[schemars(with = "String")]
 #[strum(serialize_all = "lowercase")]
 pub enum Target {

@@ -23,7 +23,6 @@ const SPARSE: f64 = 30.0;
 type Regions = &'static [&'static str];
 
 /// What replaces an emulated device.
-#[derive(Clone, Copy)]
 struct Emulated {
     kind: &'static str,
     /// The libvirt element that makes it virtio.
@@ -126,7 +125,7 @@ pub(super) fn emulated(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &m
         kind,
         element,
         device,
-    } = *emulated;
+    } = emulated;
     let rows = guest.domain.accesses.iter();
     let mut names = rows.filter_map(AccessRow::device_name);
     let region = names.find(|name| is_of(regions, name)).unwrap_or(kind);
