@@ -109,6 +109,7 @@ pub(super) fn guest_swapped_in(
     if swap_in < ctx.thresholds().machine.swap_in {
         return;
     }
+    let full = full_nodes(ctx, guest);
     let evidence = known([
         Some(format!(
             "{}/s of its memory come back from the host's swap {}",
@@ -120,11 +121,19 @@ pub(super) fn guest_swapped_in(
             .swap
             .map(|swap| format!("{} of the guest are in swap", bytes(swap.bytes))),
         host_available(ctx),
+        full.as_ref().map(|full| full.seen.clone()),
     ]);
-    let mut fix = vec![fixes::advice(
+    let mut fix = Vec::new();
+    if let Some(full) = full {
+        fix.push(fixes::advice(format!(
+            "Bind its memory to node {} instead (numatune), its vCPUs with it",
+            full.roomy_node
+        )));
+    }
+    fix.push(fixes::advice(
         "Give the guests less memory in total than the host has, or move one away; what is in \
         swap comes back at its next use, or at once by swapoff and swapon where there is room",
-    )];
+    ));
     fix.extend(locked_memory(guest));
     verdicts.find(Finding::new(
         Severity::Warning,
@@ -132,6 +141,44 @@ pub(super) fn guest_swapped_in(
         evidence,
         fix,
     ));
+}
+
+/// A node below this is full, and one from the other on has room: free memory, percent. Chosen.
+const FULL_NODE: f64 = 2.0;
+const ROOMY_NODE: f64 = 20.0;
+
+/// Nodes that hold all of a guest's memory and are full, while another one has room.
+struct FullNodes {
+    seen: String,
+    roomy_node: u32,
+}
+
+fn full_nodes(ctx: &Context<'_>, guest: &GuestContext<'_>) -> Option<FullNodes> {
+    let bound = guest.config.numa.nodes.as_ref()?;
+    let mut texts = Vec::new();
+    let mut roomy_node = None;
+    for node in ctx.model.host.nodes.as_ref()? {
+        let percent = 100.0 * node.free as f64 / node.total.max(1) as f64;
+        let is_bound = bound.contains(node.node);
+        if is_bound && percent >= FULL_NODE {
+            return None;
+        }
+        if is_bound || percent >= ROOMY_NODE {
+            texts.push(format!(
+                "node {} has {} of {} free",
+                node.node,
+                bytes(node.free),
+                bytes(node.total)
+            ));
+        }
+        if !is_bound && percent >= ROOMY_NODE {
+            roomy_node = Some(node.node);
+        }
+    }
+    Some(FullNodes {
+        seen: format!("its memory is bound to node {bound}: {}", texts.join(", ")),
+        roomy_node: roomy_node?,
+    })
 }
 
 /// Memory of a guest that the host never swaps out.
