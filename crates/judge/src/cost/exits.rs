@@ -77,19 +77,17 @@ const CAUSES: &[(CostKind, &[ExitKind])] = &[
     ]),
 ];
 
-/// The owner of an access: the kind of its cost, the device that names it if that is the cost
-/// itself, and its part.
+/// The owner of an access or an exit: the kind of its cost, and a part of that. Parts of
+/// [`CostKind::Device`] are costs themselves.
 struct Owner {
     kind: CostKind,
-    device: Option<String>,
     part: String,
 }
 
 impl Owner {
-    fn plain(kind: CostKind, part: &str) -> Self {
+    fn new(kind: CostKind, part: &str) -> Self {
         Self {
             kind,
-            device: None,
             part: part.into(),
         }
     }
@@ -115,31 +113,24 @@ impl Owner {
                 };
                 let address = row.address_text();
                 let part = name.unwrap_or(&address);
-                Self::plain(kind, part.strip_prefix("IA32_").unwrap_or(part))
+                Self::new(kind, part.strip_prefix("IA32_").unwrap_or(part))
             }
-            (Space::Msr, None, _) => Self::plain(CostKind::Msrs, "other"),
+            (Space::Msr, None, _) => Self::new(CostKind::Msrs, "other"),
             (_, _, Some(name)) => {
                 let part = name.strip_prefix("kvm-").unwrap_or(name);
                 match DEVICES
                     .iter()
                     .find(|(_, begins)| begins.iter().any(|begin| part.starts_with(begin)))
                 {
-                    Some((kind, _)) => Self::plain(*kind, part),
-                    None => {
-                        let device = Some(device_map::friendly(name).to_owned());
-                        Self {
-                            kind: CostKind::Device,
-                            device,
-                            part: part.into(),
-                        }
-                    }
+                    Some((kind, _)) => Self::new(*kind, part),
+                    None => Self::new(CostKind::Device, device_map::friendly(name)),
                 }
             }
             (Space::Mmio, Some(0xfee0_0000..0xfef0_0000), _) => {
-                Self::plain(CostKind::Apic, "local APIC")
+                Self::new(CostKind::Apic, "local APIC")
             }
-            (Space::Mmio, ..) => Self::plain(CostKind::DeviceMemory, &row.address_text()),
-            (Space::Pio, ..) => Self::plain(CostKind::Ports, &row.address_text()),
+            (Space::Mmio, ..) => Self::new(CostKind::DeviceMemory, &row.address_text()),
+            (Space::Pio, ..) => Self::new(CostKind::Ports, &row.address_text()),
         }
     }
 
@@ -158,39 +149,33 @@ impl Owner {
     }
 }
 
-/// Costs by kind and device, each with its parts.
+/// Costs by kind, each with its parts.
 #[derive(Default)]
-struct Ledger(BTreeMap<(CostKind, Option<String>), BTreeMap<String, f64>>);
+struct Ledger(BTreeMap<CostKind, BTreeMap<String, f64>>);
 
 impl Ledger {
     fn add(&mut self, owner: Owner, size: f64) {
-        *self
-            .0
-            .entry((owner.kind, owner.device))
-            .or_default()
-            .entry(owner.part)
-            .or_default() += size;
+        let parts = self.0.entry(owner.kind).or_default();
+        *parts.entry(owner.part).or_default() += size;
     }
 
     fn costs(self, amount: fn(f64) -> Amount) -> Vec<Cost> {
-        let cost =
-            |((kind, device), sizes): ((CostKind, Option<String>), BTreeMap<String, f64>)| {
-                let amount = amount(sizes.values().sum::<f64>());
-                let of_cpu = if let Amount::OfCpu(percent) = amount {
-                    percent
-                } else {
-                    0.0
-                };
-                let named = sizes
-                    .into_iter()
-                    .filter(|(name, _)| device.is_none() && !name.is_empty());
-                let cost = Cost::new(kind, amount, of_cpu, parts(named));
-                Cost {
-                    name: device.unwrap_or(cost.name),
-                    ..cost
+        let mut costs = Vec::new();
+        for (kind, mut sizes) in self.0 {
+            if kind == CostKind::Device {
+                for (name, size) in sizes {
+                    costs.push(Cost {
+                        name,
+                        ..Cost::new(kind, amount(size), Vec::new())
+                    });
                 }
-            };
-        self.0.into_iter().map(cost).collect()
+                continue;
+            }
+            let amount = amount(sizes.values().sum::<f64>());
+            sizes.retain(|name, _| !name.is_empty());
+            costs.push(Cost::new(kind, amount, parts(sizes)));
+        }
+        costs
     }
 }
 
@@ -221,12 +206,7 @@ fn by_counters(domain: &DomainModel) -> Ledger {
         (CostKind::HostInterrupts, "irq_exits"),
     ] {
         if let Some(rate) = domain.counters.get(name).filter(|rate| **rate > 0.0) {
-            let owner = Owner {
-                kind,
-                device: None,
-                part: String::new(),
-            };
-            ledger.add(owner, *rate);
+            ledger.add(Owner::new(kind, ""), *rate);
         }
     }
     ledger
@@ -270,14 +250,7 @@ fn ledger(
         } else {
             ""
         };
-        ledger.add(
-            Owner {
-                kind,
-                device: None,
-                part: part.into(),
-            },
-            left,
-        );
+        ledger.add(Owner::new(kind, part), left);
     }
     ledger.0.retain(|_, sizes| {
         sizes.retain(|_, size| *size > 0.0);

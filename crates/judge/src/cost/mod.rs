@@ -212,7 +212,7 @@ impl GuestCosts {
                 if at == costs.len() {
                     costs.push(Cost {
                         name: cost.name.clone(),
-                        ..Cost::new(cost.kind, cost.amount.with(0.0), 0.0, Vec::new())
+                        ..Cost::new(cost.kind, cost.amount.with(0.0), Vec::new())
                     });
                 }
                 costs[at].add(cost, share);
@@ -261,12 +261,16 @@ impl Cost {
         }
     }
 
-    fn new(kind: CostKind, amount: Amount, of_cpu: f64, parts: Vec<Part>) -> Self {
+    /// A cost of this kind. `of_cpu` is to be set where the amount is percent of something else.
+    fn new(kind: CostKind, amount: Amount, parts: Vec<Part>) -> Self {
         Self {
             kind,
             name: kind.name().into(),
             amount,
-            of_cpu,
+            of_cpu: match amount {
+                Amount::OfCpu(percent) => percent,
+                Amount::OfDemand(_) | Amount::PerSecond(_) => 0.0,
+            },
             parts,
         }
     }
@@ -361,18 +365,17 @@ fn ascii(text: &str) -> String {
 
 /// The parts that are worth a name, largest first.
 fn parts(sizes: impl IntoIterator<Item = (String, f64)>) -> Vec<Part> {
-    let mut sizes: Vec<(String, f64)> = sizes
-        .into_iter()
-        .filter(|(_, size)| *size >= MIN_PART)
-        .collect();
-    sizes.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    sizes
-        .into_iter()
-        .map(|(name, size)| Part {
-            name,
-            figure: Some(size),
-        })
-        .collect()
+    let mut parts = Vec::new();
+    for (name, size) in sizes {
+        if size >= MIN_PART {
+            parts.push(Part {
+                name,
+                figure: Some(size),
+            });
+        }
+    }
+    parts.sort_by(Part::order);
+    parts
 }
 
 fn halt_polling(domain: &DomainModel) -> Option<Cost> {
@@ -382,7 +385,6 @@ fn halt_polling(domain: &DomainModel) -> Option<Cost> {
     Some(Cost::new(
         CostKind::HaltPolling,
         Amount::OfCpu(hit + fail),
-        hit + fail,
         parts,
     ))
 }
@@ -402,7 +404,6 @@ fn emulator(domain: &DomainModel) -> Option<Cost> {
     Some(Cost::new(
         CostKind::Emulator,
         Amount::OfCpu(all),
-        all,
         parts(by_name),
     ))
 }

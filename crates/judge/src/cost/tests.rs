@@ -14,12 +14,14 @@ fn guest_costs(model: &Model) -> Vec<GuestCosts> {
 #[test]
 fn a_mean_counts_nothing_where_an_interval_lacks_a_cost() {
     let waits_for = |name: &str, percent: f64| GuestCosts {
-        costs: vec![Cost::new(
-            CostKind::Wait,
-            Amount::OfDemand(percent),
-            percent,
-            parts([(name.to_owned(), percent)]),
-        )],
+        costs: vec![Cost {
+            of_cpu: percent,
+            ..Cost::new(
+                CostKind::Wait,
+                Amount::OfDemand(percent),
+                parts([(name.to_owned(), percent)]),
+            )
+        }],
         lost: Some(percent),
     };
     let (rustc, backupd) = (waits_for("rustc", 40.0), waits_for("backupd", 60.0));
@@ -91,7 +93,7 @@ fn a_cost_fits_its_width() {
         part("rtc", 18.0),
         part("acpi-tmr", 12.0),
     ];
-    let clocks = Cost::new(CostKind::Clocks, Amount::OfCpu(52.4), 52.4, parts);
+    let clocks = Cost::new(CostKind::Clocks, Amount::OfCpu(52.4), parts);
     for (width, text) in [
         (60, "emulated clocks 52 %: hpet 22, rtc 18, acpi-tmr 12"),
         (49, "emulated clocks 52 %: hpet 22, rtc 18"),

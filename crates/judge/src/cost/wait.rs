@@ -194,12 +194,10 @@ impl<'a> Waits<'a> {
         {
             part.figure = None;
         }
-        Some(Cost::new(
-            CostKind::Wait,
-            Amount::OfDemand(percent),
-            cpu.wait?,
-            parts,
-        ))
+        Some(Cost {
+            of_cpu: cpu.wait?,
+            ..Cost::new(CostKind::Wait, Amount::OfDemand(percent), parts)
+        })
     }
 
     /// The wait of a guest's vCPUs as a cost, by the one that waits longest.
