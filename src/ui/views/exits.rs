@@ -185,9 +185,9 @@ pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> 
 /// Why exits by reason are missing, and what to do.
 fn nothing(state: &AppState) -> String {
     let what = match &state.model {
-        Some(m) if m.no_kvm_exit() => "this kernel fires no kvm_exit: see exits to the VMM and \
-            devices"
-            .into(),
+        Some(m) if m.engine.fires_kvm_exit == Some(false) => {
+            "this kernel fires no kvm_exit: see exits to the VMM and devices".into()
+        }
         Some(m) if m.engine.level != EngineLevel::None && m.engine.kind != EngineKind::None => {
             "none in this interval".into()
         }

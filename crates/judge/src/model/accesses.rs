@@ -6,7 +6,7 @@ use super::{ExitKind, ExitRow, ExitTable, total};
 use kvm::device_map::{self, DeviceMap};
 use kvm::{Space, msr};
 use sample::{
-    AccessCell, Burst, Direction, DomainFacts, Joining, Origin, Sum as _, Timing, growth,
+    AccessCell, Burst, Direction, DomainFacts, Joining, Origin, Row as _, Sum as _, Timing, growth,
 };
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -58,10 +58,6 @@ pub struct AccessRow {
 pub(super) type AccessId = (Option<u32>, Space, Option<u64>, Direction);
 
 impl AccessRow {
-    pub(super) fn id(&self) -> AccessId {
-        (self.vcpu, self.space, self.address, self.direction)
-    }
-
     /// Adds accesses to the same address.
     pub(super) fn merge(&mut self, row: &Self) {
         let missing = missing_extreme(&row.span);
@@ -120,7 +116,7 @@ pub(crate) fn rows(pair: &GuestPair<'_>, exits: &ExitTable) -> (Vec<AccessRow>, 
                 vcpu,
                 ..row.clone()
             };
-            rows.entry(row.id())
+            rows.entry(row.key())
                 .and_modify(|sum| sum.merge(&row))
                 .or_insert(row);
         }

@@ -200,12 +200,12 @@ pub struct NumaConfig {
 impl GuestConfig {
     /// Combines XML and command line. The command line is what runs; the XML completes it.
     pub fn from_facts(facts: &DomainFacts) -> Self {
+        let machine = facts.machine.as_ref().map(|m| &m.value);
+        let machine = machine
+            .or_else(|| facts.xml.as_ref()?.value.machine.as_ref())
+            .or_else(|| facts.command.as_ref()?.machine.as_ref());
         let mut config = Self {
-            machine: facts
-                .machine
-                .as_ref()
-                .map(|m| Machine::parse(&m.value))
-                .unwrap_or_default(),
+            machine: machine.map(|name| Machine::parse(name)).unwrap_or_default(),
             vcpus: facts.vcpus.as_ref().map(|v| v.value),
             ..Self::default()
         };
@@ -239,13 +239,6 @@ impl GuestConfig {
         let policy = xml.cpu.features.get("hypervisor");
         self.hypervisor_hidden =
             policy.is_some_and(|policy| matches!(policy.as_str(), "disable" | "forbid"));
-        if self.machine.name.is_none() {
-            self.machine = xml
-                .machine
-                .as_deref()
-                .map(Machine::parse)
-                .unwrap_or_default();
-        }
         for known in hyperv::ALL {
             self.hyperv.set(known.name, xml.hyperv_on(known.name));
         }
@@ -293,13 +286,6 @@ impl GuestConfig {
         self.vcpus = self.vcpus.or(command.vcpus());
         self.memory = self.memory.or(command.memory);
         self.known = true;
-        if self.machine.name.is_none() {
-            self.machine = command
-                .machine
-                .as_deref()
-                .map(Machine::parse)
-                .unwrap_or_default();
-        }
         self.arch = self
             .arch
             .take()

@@ -79,13 +79,12 @@ impl CpuShare {
         }
     }
 
-    fn between(now: &ThreadTimes, before: &ThreadTimes, interval: &SampleInterval) -> Option<Self> {
-        let guest = interval.percent_between(now.guest_ns, before.guest_ns)?;
-        let usr = interval.percent_between(now.user_ns, before.user_ns)?;
-        let ran = now.run_ns.zip(before.run_ns);
-        let ran = ran.and_then(|(now, before)| interval.percent_between(now, before));
-        let wait = now.wait_ns.zip(before.wait_ns);
-        let wait = wait.and_then(|(now, before)| interval.percent_between(now, before));
+    /// The share of a thread with these times, which grew by `growth`.
+    fn new(now: &ThreadTimes, growth: &ThreadTimes, interval: &SampleInterval) -> Option<Self> {
+        let guest = interval.percent(growth.guest_ns)?;
+        let usr = interval.percent(growth.user_ns)?;
+        let ran = growth.run_ns.and_then(|ns| interval.percent(ns));
+        let wait = growth.wait_ns.and_then(|ns| interval.percent(ns));
         // The kernel accounts a wait when it ends (kernel/sched/stats.h, sched_info_arrive). The
         // part of a wait in earlier intervals is not part of this one.
         let room = (100.0 - ran.unwrap_or(0.0)).max(0.0);
@@ -93,7 +92,7 @@ impl CpuShare {
             // The kernel rounds both down independently: guest time can grow a tick before user
             // time.
             usr: (usr - guest).max(0.0),
-            sys: interval.percent_between(now.system_ns, before.system_ns)?,
+            sys: interval.percent(growth.system_ns)?,
             guest,
             wait: wait.map(|wait| wait.min(room)),
             ran,
@@ -215,7 +214,7 @@ impl ThreadModel {
             None => None,
         };
         let times = now.cpu.zip(older);
-        let cpu = times.and_then(|(n, b)| CpuShare::between(&n, &b, interval));
+        let times = times.map(|(now, older)| (now, now.since(&older)));
         let events = match before {
             Some(before) if interval.engine_continues => Some(&before.events),
             _ => None,
@@ -236,10 +235,10 @@ impl ThreadModel {
             comm: now.comm.clone(),
             role: now.role,
             index: now.index,
-            cpu,
+            cpu: times.and_then(|(now, growth)| CpuShare::new(&now, &growth, interval)),
             place: now.place.clone(),
             migrations,
-            growth: times.map(|(now, before)| now.since(&before)),
+            growth: times.map(|(_, growth)| growth),
             wakeups,
             run_delays,
             woken_by: others(

@@ -4,7 +4,7 @@ use super::earlier::GuestPair;
 use super::total;
 use kvm::exit_reason::{self, ReasonNames};
 use kvm::isa::Isa;
-use sample::{ExitCell, MissingExtreme, Timing, growth, sum_of_known};
+use sample::{ExitCell, Joining, MissingExtreme, Sum, Timing, growth, sum_of_known};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -113,22 +113,6 @@ impl ExitTable {
         share(ns, self.work_ns?)
     }
 
-    /// Adds the rows of another interval. [`ExitTable::build`] then computes totals and shares
-    /// again.
-    #[must_use]
-    pub(super) fn plus(self, table: Self) -> Self {
-        let mut rows: BTreeMap<String, ExitRow> = self
-            .rows
-            .into_iter()
-            .map(|r| (r.reason.clone(), r))
-            .collect();
-        table.rows.into_iter().for_each(|row| merge(&mut rows, row));
-        Self {
-            rows: rows.into_values().collect(),
-            ..Self::default()
-        }
-    }
-
     /// Builds the table; counts and times cover `seconds`.
     pub(super) fn build(mut rows: Vec<ExitRow>, seconds: Option<f64>) -> Self {
         rows.retain(|r| r.span.count > 0);
@@ -161,6 +145,19 @@ impl ExitTable {
             total_ns,
             work_ns,
         }
+    }
+}
+
+impl Sum for ExitTable {
+    /// Adds the rows of another interval. [`ExitTable::build`] then computes totals and shares
+    /// again.
+    fn join(&mut self, more: Self, _: &mut Joining) {
+        let mut rows = BTreeMap::new();
+        for row in self.rows.drain(..) {
+            rows.insert(row.reason.clone(), row);
+        }
+        more.rows.into_iter().for_each(|row| merge(&mut rows, row));
+        self.rows = rows.into_values().collect();
     }
 }
 

@@ -131,65 +131,48 @@ pub fn kind_of_name(name: &str) -> Option<GuestKind> {
 
 /// What speaks for a kind of system.
 struct Hint {
-    holds: bool,
-    kind: GuestKind,
+    /// Positive for Windows, negative for Linux.
     weight: i32,
     reason: &'static str,
 }
 
-fn hint(holds: bool, kind: GuestKind, weight: i32, reason: &'static str) -> Hint {
-    Hint {
-        holds,
-        kind,
-        weight,
-        reason,
-    }
-}
-
+/// The hints that hold.
 fn hints(domain: &DomainModel, config: &GuestConfig) -> Vec<Hint> {
-    use GuestKind::{Linux, Windows};
     let files = drive_files(&domain.facts);
     let has_drivers = files
         .iter()
         .any(|file| file.to_ascii_lowercase().contains("virtio-win"));
     let mut named: Vec<GuestKind> = files.iter().filter_map(|f| kind_of_name(f)).collect();
     named.extend(kind_of_name(domain.name()));
-    let is_windows = named.contains(&Windows);
-    let is_linux = named.contains(&Linux) && !is_windows && !has_drivers;
+    let is_windows = named.contains(&GuestKind::Windows);
+    let is_linux = named.contains(&GuestKind::Linux) && !is_windows && !has_drivers;
     let keeps_local_time = config.timers.offset.as_deref() == Some("localtime");
     let uses_hyperv = touches(domain, 0x4000_0000..=0x4000_0118);
     let uses_kvm_msrs = touches(domain, 0x4b56_4d00..=0x4b56_4d08);
     let enlightened = "Hyper-V enlightenments are configured";
     let drivers = "the drivers of virtio-win are in a drive";
     let name = "its name or a drive's name";
-    vec![
-        hint(config.hyperv.any(), Windows, 2, enlightened),
-        hint(keeps_local_time, Windows, 1, "its clock keeps local time"),
-        hint(has_drivers, Windows, 2, drivers),
-        hint(is_windows, Windows, 2, name),
-        hint(uses_hyperv, Windows, 3, "it uses Hyper-V's registers"),
-        hint(is_linux, Linux, 2, name),
-        hint(
-            uses_kvm_msrs,
-            Linux,
-            4,
-            "it uses KVM's paravirtual registers",
-        ),
-    ]
+    let mut hints = Vec::new();
+    for (holds, weight, reason) in [
+        (config.hyperv.any(), 2, enlightened),
+        (keeps_local_time, 1, "its clock keeps local time"),
+        (has_drivers, 2, drivers),
+        (is_windows, 2, name),
+        (uses_hyperv, 3, "it uses Hyper-V's registers"),
+        (is_linux, -2, name),
+        (uses_kvm_msrs, -4, "it uses KVM's paravirtual registers"),
+    ] {
+        if holds {
+            hints.push(Hint { weight, reason });
+        }
+    }
+    hints
 }
 
 /// Adds up the hints for each kind of system.
 fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
     let mut hints = hints(domain, config);
-    hints.retain(|hint| hint.holds);
-    let mut score: i32 = 0;
-    for hint in &hints {
-        if hint.kind == GuestKind::Windows {
-            score += hint.weight;
-        } else {
-            score -= hint.weight;
-        }
-    }
+    let score: i32 = hints.iter().map(|hint| hint.weight).sum();
     // One weak hint does not count: guests of any system keep local time.
     if score.abs() < 2 {
         return GuestGuess::default();
@@ -199,7 +182,7 @@ fn weigh(domain: &DomainModel, config: &GuestConfig) -> GuestGuess {
     } else {
         GuestKind::Linux
     };
-    hints.retain(|hint| hint.kind == kind);
+    hints.retain(|hint| hint.weight.signum() == score.signum());
     let reasons = hints.iter().map(|hint| hint.reason.to_owned()).collect();
     GuestGuess {
         kind,

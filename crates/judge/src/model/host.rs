@@ -52,10 +52,8 @@ pub struct HostModel {
 impl HostModel {
     /// A CPU by number.
     pub fn cpu(&self, number: u32) -> Option<&CpuModel> {
-        self.cpus
-            .binary_search_by_key(&number, |c| c.cpu)
-            .ok()
-            .and_then(|at| self.cpus.get(at))
+        let at = self.cpus.binary_search_by_key(&number, |c| c.cpu).ok()?;
+        self.cpus.get(at)
     }
 
     /// The other thread of a CPU's core, the busiest if there are several.
@@ -86,33 +84,6 @@ impl HostModel {
                 .saturating_sub(memory.unused())
                 .saturating_sub(guests),
         )
-    }
-
-    /// Bytes per second of all its disks; `None`: not measured, or it has none.
-    pub fn disk_rates(&self) -> Option<ByteRates> {
-        let disks = self.disks.as_deref().filter(|disks| !disks.is_empty())?;
-        Some(host_devices::disk_rates(disks))
-    }
-
-    /// Bytes per second of all its links; `None`: not measured, or it has none.
-    pub fn link_rates(&self) -> Option<ByteRates> {
-        let links = self.links.as_deref().filter(|links| !links.is_empty())?;
-        Some(host_devices::link_rates(links))
-    }
-
-    /// What its disks read and write beside the guests; `None`: not known.
-    pub fn other_disk(&self) -> Option<ByteRates> {
-        host_devices::other(self.disk_rates(), self.guests_disk)
-    }
-
-    /// What its links receive and send beside the guests; `None`: not known.
-    pub fn other_net(&self) -> Option<ByteRates> {
-        host_devices::other(self.link_rates(), self.guests_net)
-    }
-
-    /// The disk whose requests take longest, of those with at least 5 requests/s.
-    pub fn slowest_disk(&self) -> Option<&WholeDiskModel> {
-        host_devices::slowest(self.disks.as_deref()?)
     }
 
     /// Where the CPU time of the whole host went; `None` before a second reading.
@@ -312,8 +283,6 @@ pub struct CpuModel {
     pub time: Option<CpuTimesPercent>,
     /// Device interrupts per second.
     pub device_irq_rate: Option<f64>,
-    /// Local timer interrupts per second.
-    pub timer_irq_rate: Option<f64>,
     /// Frequency as last read, kHz.
     pub frequency_khz: Option<u64>,
     /// What sleep states and heat cost it, as last read.
@@ -399,16 +368,14 @@ impl HostModel {
             .iter()
             .map(|c| {
                 let old = old.get(&c.cpu).copied();
-                let [device_irq_rate, timer_irq_rate] =
-                    [|c: &CpuTimes| c.device_irqs, |c: &CpuTimes| c.timer_irqs]
-                        .map(|irqs| interval.rate(irqs(c)?.saturating_sub(old.and_then(irqs)?)));
+                let irqs = c.device_irqs.zip(old.and_then(|o| o.device_irqs));
                 CpuModel {
                     cpu: c.cpu,
                     time: old.and_then(|o| {
                         CpuTimesPercent::between(c, o, interval.seconds.map(|s| s * 1e9))
                     }),
-                    device_irq_rate,
-                    timer_irq_rate,
+                    device_irq_rate: irqs
+                        .and_then(|(now, before)| interval.rate(now.saturating_sub(before))),
                     frequency_khz: c.frequency_khz,
                     power: c.power,
                     guest_threads: Vec::new(),

@@ -2,7 +2,7 @@
 
 use super::earlier::by_key;
 use super::traced::Traced;
-use super::{DomainModel, SampleInterval};
+use super::{DomainModel, HostModel, SampleInterval};
 use sample::{DomainState, Growing, HostLink, HostNode, Row, WholeDisk};
 
 /// A disk with fewer requests per second is not the slowest one.
@@ -90,27 +90,52 @@ pub(super) fn grown<T: Growing + Row>(
     Some(grown)
 }
 
-/// What all disks read and wrote: those that stand on others carry the same bytes again.
-pub(super) fn disk_rates(disks: &[WholeDiskModel]) -> ByteRates {
-    let mut sum = ByteRates::default();
-    for disk in disks {
-        if !disk.is_stacked {
+impl HostModel {
+    /// Bytes per second of all its disks; `None`: not measured, or it has none. Disks that stand on
+    /// others carry the same bytes again, and do not count.
+    pub fn disk_rates(&self) -> Option<ByteRates> {
+        let disks = self.disks.as_deref().filter(|disks| !disks.is_empty())?;
+        let mut sum = ByteRates::default();
+        for disk in disks.iter().filter(|disk| !disk.is_stacked) {
             sum.add(
                 disk.rate_of(disk.read_bytes),
                 disk.rate_of(disk.write_bytes),
             );
         }
+        Some(sum)
     }
-    sum
-}
 
-/// What all links received and sent.
-pub(super) fn link_rates(links: &[HostLinkModel]) -> ByteRates {
-    let mut sum = ByteRates::default();
-    for link in links {
-        sum.add(link.rate_of(link.rx_bytes), link.rate_of(link.tx_bytes));
+    /// Bytes per second of all its links; `None`: not measured, or it has none.
+    pub fn link_rates(&self) -> Option<ByteRates> {
+        let links = self.links.as_deref().filter(|links| !links.is_empty())?;
+        let mut sum = ByteRates::default();
+        for link in links {
+            sum.add(link.rate_of(link.rx_bytes), link.rate_of(link.tx_bytes));
+        }
+        Some(sum)
     }
-    sum
+
+    /// What its disks read and write beside the guests; `None`: not known.
+    pub fn other_disk(&self) -> Option<ByteRates> {
+        Some(self.disk_rates()?.without(self.guests_disk?))
+    }
+
+    /// What its links receive and send beside the guests; `None`: not known.
+    pub fn other_net(&self) -> Option<ByteRates> {
+        Some(self.link_rates()?.without(self.guests_net?))
+    }
+
+    /// The disk whose requests take longest, of those with at least 5 requests/s.
+    pub fn slowest_disk(&self) -> Option<&WholeDiskModel> {
+        let mut slowest: Option<&WholeDiskModel> = None;
+        for disk in self.disks.iter().flatten() {
+            let is_used = disk.ops() >= Some(MIN_REQUESTS);
+            if is_used && slowest.is_none_or(|other| disk.mean_us() > other.mean_us()) {
+                slowest = Some(disk);
+            }
+        }
+        slowest
+    }
 }
 
 /// What the guests' disks read and write together; `None` if that of one is not known, which would
@@ -136,23 +161,6 @@ pub(super) fn guests_net(guests: &[DomainModel]) -> Option<ByteRates> {
         is_known = true;
     }
     if is_known { Some(sum) } else { None }
-}
-
-/// What a total has beside the part of the guests.
-pub(super) fn other(all: Option<ByteRates>, guests: Option<ByteRates>) -> Option<ByteRates> {
-    Some(all?.without(guests?))
-}
-
-/// The disk whose requests take longest, of those with enough requests.
-pub(super) fn slowest(disks: &[WholeDiskModel]) -> Option<&WholeDiskModel> {
-    let mut slowest: Option<&WholeDiskModel> = None;
-    for disk in disks {
-        let is_used = disk.ops() >= Some(MIN_REQUESTS);
-        if is_used && slowest.is_none_or(|other| disk.mean_us() > other.mean_us()) {
-            slowest = Some(disk);
-        }
-    }
-    slowest
 }
 
 #[cfg(test)]

@@ -186,11 +186,6 @@ impl Model {
         self.domains.retain(|d| wanted(&d.facts));
         host::list_tenants(&mut self.host.cpus, &self.domains);
     }
-
-    /// Whether this kernel is known to fire no `kvm_exit`.
-    pub fn no_kvm_exit(&self) -> bool {
-        self.engine.fires_kvm_exit == Some(false)
-    }
 }
 
 /// The interval between two samples.
@@ -217,11 +212,6 @@ impl SampleInterval {
     /// CPU nanoseconds as percent of one CPU.
     pub fn percent(&self, ns: u64) -> Option<f64> {
         self.seconds.map(|s| ns as f64 / (s * 1e7))
-    }
-
-    /// The growth of CPU nanoseconds as percent of one CPU.
-    pub fn percent_between(&self, now_ns: u64, before_ns: u64) -> Option<f64> {
-        self.percent(now_ns.saturating_sub(before_ns))
     }
 
     /// Whether something that started at `start_ticks` was born within the interval.

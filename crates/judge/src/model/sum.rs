@@ -15,7 +15,7 @@ use super::{
 use kvm::thread_name::Role;
 use sample::{DomainState, GuestId, Histogram, Joining, MissingExtreme, Row, Sum, Timing, sums};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 /// Limit of guests; further ones are left out.
 const MAX_GUESTS: usize = 4096;
@@ -155,29 +155,7 @@ fn add_guest(sum: &mut DomainModel, mut now: DomainModel, seconds: f64, how: &mu
     if now.exit_rate.source == ExitRateSource::Nothing {
         now.exit_rate.source = sum.exit_rate.source;
     }
-    now.userspace = sum_of_userspace(&sum.userspace, &now.userspace, how.names);
     sum.join(now, how);
-}
-
-/// Both together; of new reasons in `more` as many as make `most` rows.
-fn sum_of_userspace(
-    sum: &[UserspaceExits],
-    more: &[UserspaceExits],
-    most: usize,
-) -> Vec<UserspaceExits> {
-    let mut rows: BTreeMap<_, UserspaceExits> = BTreeMap::new();
-    for row in sum {
-        rows.insert((row.vcpu, row.reason), *row);
-    }
-    for row in more {
-        let key = (row.vcpu, row.reason);
-        if let Some(sum) = rows.get_mut(&key) {
-            sum.count = sum.count.saturating_add(row.count);
-        } else if rows.len() < most {
-            rows.insert(key, *row);
-        }
-    }
-    rows.into_values().collect()
 }
 
 fn finish_guest(mut sum: DomainModel, seconds: Option<f64>) -> DomainModel {
@@ -244,7 +222,7 @@ sums!(Model {
 sums!(HostModel { cpus, tasks, task_groups, guests_cpu, pressure, load, disks, links, nodes, guests_disk,
     guests_net } facts, memory, guests_memory, kernel_log);
 
-sums!(CpuModel { time, device_irq_rate, timer_irq_rate } cpu, frequency_khz, power, guest_threads);
+sums!(CpuModel { time, device_irq_rate } cpu, frequency_khz, power, guest_threads);
 
 sums!(HostTaskModel { cpu_percent } task);
 sums!(TaskGroup { cpu_percent } comm, count);
@@ -252,24 +230,20 @@ sums!(TaskGroup { cpu_percent } comm, count);
 sums!(ByteRates { inward, outward });
 
 sums!(SwapUse { grown } bytes);
+sums!(UserspaceExits { count } vcpu, reason);
 
 sums!(DomainModel {
-    cpu, threads, exits, vcpu_exits, accesses, vcpu_accesses, kvm_events, counters, disks,
+    cpu, threads, exits, vcpu_exits, accesses, vcpu_accesses, userspace, kvm_events, counters,
+    disks,
     process_io, host_disks, interrupts,
     doorbells, nics, throttling, pressure, swap, swap_in_rate,
-} facts, state, stop, uncounted_vcpus, userspace, exit_rate, jobs, node_memory, memory, places,
+} facts, state, stop, uncounted_vcpus, exit_rate, jobs, node_memory, memory, places,
     storage,
     disks_s, nics_s);
 
 sums!(ThreadModel {
     cpu, migrations, growth, wakeups, run_delays, woken_by, preempted_by, exit_rate, counters,
 } tid, comm, role, index, place);
-
-impl Sum for ExitTable {
-    fn join(&mut self, more: Self, _: &mut Joining) {
-        *self = std::mem::take(self).plus(more);
-    }
-}
 
 impl<T: Sum> Sum for Traced<T> {
     fn join(&mut self, more: Self, how: &mut Joining) {
@@ -322,6 +296,18 @@ impl Row for TaskGroup {
     }
 }
 
+impl Row for UserspaceExits {
+    type Key = (Option<u32>, i32);
+
+    fn key(&self) -> Self::Key {
+        (self.vcpu, self.reason)
+    }
+
+    fn fits(rows: usize, how: &mut Joining) -> bool {
+        rows < how.names
+    }
+}
+
 impl Row for ThreadModel {
     type Key = (i32, Role, Option<u32>);
 
@@ -358,7 +344,7 @@ impl Row for AccessRow {
     type Key = AccessId;
 
     fn key(&self) -> AccessId {
-        self.id()
+        (self.vcpu, self.space, self.address, self.direction)
     }
 
     fn fits(rows: usize, how: &mut Joining) -> bool {
@@ -387,7 +373,12 @@ mod tests {
             reason,
             count,
         };
-        let sum = sum_of_userspace(&[row(2, 5)], &[row(2, 1), row(6, 1), row(7, 1)], 2);
+        let mut how = Joining {
+            names: 2,
+            ..Joining::with(MissingExtreme::Unknown)
+        };
+        let mut sum = vec![row(2, 5)];
+        sum.join(vec![row(2, 1), row(6, 1), row(7, 1)], &mut how);
         assert_eq!(sum, [row(2, 6), row(6, 1)]);
     }
 }
