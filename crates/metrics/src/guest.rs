@@ -101,7 +101,13 @@ impl GuestMetrics {
         let to_vmm = model.userspace.iter().filter(|row| row.vcpu.is_none());
         self.userspace.add(
             now_ns,
-            to_vmm.map(|row| ([userspace_exit::display(row.reason)], untimed(row.count))),
+            to_vmm.map(|row| {
+                let tally = Tally {
+                    count: row.count,
+                    ns: None,
+                };
+                ([userspace_exit::display(row.reason)], tally)
+            }),
         );
     }
 
@@ -188,8 +194,4 @@ fn without(row: &ExitRow, vcpus: &[(u32, ExitTable)]) -> Tally {
                 .map(|ns| ns.saturating_sub(r.span.total_ns.unwrap_or(0))),
         },
     )
-}
-
-fn untimed(count: u64) -> Tally {
-    Tally { count, ns: None }
 }

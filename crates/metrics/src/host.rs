@@ -6,6 +6,7 @@ use judge::lint::{Finding, Severity};
 use judge::model::DomainModel;
 use sample::{
     CpuTimes, DomainFacts, DomainSample, DomainState, HostFacts, OwnCost, Sample, SourceStatus,
+    growth,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -110,8 +111,8 @@ impl HostMetrics {
         self.cpus = now.host.cpus.len() as u64;
         let Some(before) = before else { return };
         let engine = Some(&before.engine).filter(|e| e.generation == now.engine.generation);
-        self.lost += growth(now.engine.lost, engine.map_or(0, |e| e.lost));
-        self.overflow += growth(now.engine.overflow, engine.map_or(0, |e| e.overflow));
+        self.lost += growth(now.engine.lost, engine.map(|e| e.lost));
+        self.overflow += growth(now.engine.overflow, engine.map(|e| e.overflow));
         let older: HashMap<u32, &CpuTimes> = before.host.cpus.iter().map(|c| (c.cpu, c)).collect();
         for cpu in &now.host.cpus {
             // A CPU that came online has counters from before.
@@ -188,11 +189,6 @@ impl HostMetrics {
             }
         }
     }
-}
-
-/// The growth of a counter, which may have begun again at 0.
-fn growth(now: u64, before: u64) -> u64 {
-    if now >= before { now - before } else { now }
 }
 
 fn id(facts: &DomainFacts) -> GuestProcess {
