@@ -162,32 +162,20 @@ fn cpus_text(cpus: Option<&CpuSet>) -> Option<String> {
     cpus.map(CpuSet::to_string).filter(|cpus| !cpus.is_empty())
 }
 
-/// Which vCPUs may run on each CPU.
-type Users = BTreeMap<u32, Vec<CpuUser>>;
-
-/// A vCPU that is pinned to one CPU; without a number, the guest's vCPUs that are pinned to
-/// several.
-struct CpuUser {
-    /// The guest's index in the plan.
-    guest: usize,
-    vcpu: Option<u32>,
-}
-
-fn users_of_cpus(plan: &HostPlan, layout: fn(&PlannedGuest) -> &GuestLayout) -> Users {
-    let mut users = Users::new();
-    for (index, guest) in plan.guests.iter().enumerate() {
+/// Who may run on each CPU, as [`JsonPlanCpu`] has it.
+fn users_of_cpus(
+    plan: &HostPlan,
+    layout: fn(&PlannedGuest) -> &GuestLayout,
+) -> BTreeMap<u32, Vec<String>> {
+    let mut users: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+    for guest in &plan.guests {
+        let name = &guest.facts.name.value;
         let layout = layout(guest);
         for (vcpu, cpu) in layout.pins(&plan.map) {
-            users.entry(cpu).or_default().push(CpuUser {
-                guest: index,
-                vcpu: Some(vcpu),
-            });
+            users.entry(cpu).or_default().push(format!("{name}/{vcpu}"));
         }
         for cpu in layout.reach(&plan.map).iter() {
-            users.entry(cpu).or_default().push(CpuUser {
-                guest: index,
-                vcpu: None,
-            });
+            users.entry(cpu).or_default().push(format!("{name}/~"));
         }
     }
     users
@@ -202,32 +190,18 @@ fn selected_guests<'a>(
 }
 
 fn plan_cpus(plan: &HostPlan) -> Vec<JsonPlanCpu> {
-    let before = users_of_cpus(plan, |g| &g.before);
-    let after = users_of_cpus(plan, |g| &g.after);
+    let mut before = users_of_cpus(plan, |g| &g.before);
+    let mut after = users_of_cpus(plan, |g| &g.after);
     let mut cpus = Vec::new();
     for core in &plan.map.cores {
         for cpu in &core.cpus {
-            let now = user_names(plan, before.get(cpu));
-            let then = user_names(plan, after.get(cpu));
+            let now = before.remove(cpu).unwrap_or_default();
+            let then = after.remove(cpu).unwrap_or_default();
             cpus.push(JsonPlanCpu::new(*cpu, core, plan, now, then));
         }
     }
     cpus.sort_by_key(|c| c.cpu);
     cpus
-}
-
-/// The names of the users of a CPU.
-fn user_names(plan: &HostPlan, users: Option<&Vec<CpuUser>>) -> Vec<String> {
-    let mut names = Vec::new();
-    for user in users.into_iter().flatten() {
-        let guest = plan.guests.get(user.guest);
-        let guest = guest.map_or("", |g| g.facts.name.value.as_str());
-        names.push(match user.vcpu {
-            Some(vcpu) => format!("{guest}/{vcpu}"),
-            None => format!("{guest}/~"),
-        });
-    }
-    names
 }
 
 const MAP: &[Column<JsonPlanCpu>] = &[
