@@ -43,7 +43,8 @@ impl<'a> View<'a> {
 
     /// The findings about the host and the selected guests, worst first.
     pub fn selected_findings(&self) -> impl Iterator<Item = &'a lint::Finding> + use<'a> {
-        self.filter.findings(self.model, self.findings).into_iter()
+        let findings = self.findings.findings.iter();
+        findings.filter(|finding| self.filter.has_finding(self.model, finding))
     }
 
     /// What could not be judged, of the host and the selected guests.

@@ -1,7 +1,7 @@
 //! `--domain`: the selected guests.
 
 use crate::figures::listed;
-use crate::lint;
+use crate::lint::Finding;
 use crate::model::{DomainModel, Model};
 use globset::{Glob, GlobMatcher};
 use sample::{DomainFacts, Sample, SourceId, SourceStatus};
@@ -68,15 +68,11 @@ impl DomainFilter {
         model.domains.iter().filter(|d| self.matches(&d.facts))
     }
 
-    /// The findings about the host and the selected guests, worst first.
-    pub fn findings<'a>(&self, model: &Model, report: &'a lint::Report) -> Vec<&'a lint::Finding> {
-        let mut findings: Vec<&lint::Finding> = report.findings.iter().collect();
-        findings.retain(|f| {
-            // One without a guest can be about a part of the host that only some guests use.
-            let mut guests = f.domain.iter().chain(&f.also).peekable();
-            guests.peek().is_none() || guests.any(|name| self.is_about(model, Some(name)))
-        });
-        findings
+    /// Whether a finding is about the host or a selected guest.
+    pub fn has_finding(&self, model: &Model, finding: &Finding) -> bool {
+        // One without a guest can be about a part of the host that only some guests use.
+        let mut guests = finding.domain.iter().chain(&finding.also).peekable();
+        guests.peek().is_none() || guests.any(|name| self.is_about(model, Some(name)))
     }
 
     /// Whether what is said of a guest, or of the host where it is `None`, is about the selection.

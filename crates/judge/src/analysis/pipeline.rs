@@ -30,11 +30,9 @@ impl JudgedInterval {
         report
             .watching
             .retain(|about| filter.is_about(model, about.domain.as_ref()));
-        report.findings = filter
-            .findings(model, report)
-            .into_iter()
-            .cloned()
-            .collect();
+        report
+            .findings
+            .retain(|finding| filter.has_finding(model, finding));
         model.sources = filter.sources(model);
         self.model.retain(|facts| filter.matches(facts));
     }

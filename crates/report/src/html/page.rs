@@ -28,6 +28,9 @@ const BODY: &str = include_str!("../../page/page.html");
 /// Size of the page that thinning aims at, bytes.
 const WANTED_BYTES: usize = 4_900_000;
 
+/// No slots are joined for a smaller page unless there are more than these.
+const MIN_SLOTS: usize = 64;
+
 /// A page, ready to be written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HtmlPage {
@@ -60,9 +63,10 @@ pub fn page(
         let notes = thinning_notes(&timeline);
         let data = page_data(view, &timeline, input, &notes);
         let data = embedded(&documents::text(&data)?);
-        if data.len() <= room || !timeline.try_halve() {
+        if data.len() <= room || timeline.axis.slots.len() <= MIN_SLOTS {
             break (data, notes);
         }
+        timeline.halve();
     };
     let script = format!("{UPLOT}\n{SCRIPT}");
     let style = format!("{UPLOT_STYLE}\n{STYLE}");

@@ -18,8 +18,6 @@ const MAX_GUESTS: usize = 256;
 const MAX_LINES: usize = 6;
 /// Disks of a guest, two series each.
 const MAX_DISKS: usize = 16;
-/// No slots are joined for a smaller page unless there are more than these.
-const MIN_SLOTS: usize = 64;
 
 /// Adds up intervals as they come.
 #[derive(Debug, Default)]
@@ -84,10 +82,9 @@ impl TimelineBuilder {
                 None => self.is_cut = true,
             }
         }
-        self.spans.add(
-            self.filter.findings(model, report).into_iter(),
-            model.time_ms,
-        );
+        let findings = report.findings.iter();
+        let findings = findings.filter(|finding| self.filter.has_finding(model, finding));
+        self.spans.add(findings, model.time_ms);
         let room = TimeAxis::room(self.owners().map(|owner| owner.count()).sum());
         while self.axis.slots.len() > room {
             self.halve();
@@ -101,7 +98,7 @@ impl TimelineBuilder {
     }
 
     /// Halves the number of slots.
-    fn halve(&mut self) {
+    pub(super) fn halve(&mut self) {
         self.axis.halve();
         self.owners().for_each(OwnerTracks::halve);
     }
@@ -110,15 +107,6 @@ impl TimelineBuilder {
     pub(super) fn keep_largest(&mut self) {
         self.owners()
             .for_each(|owner| owner.keep_largest(MAX_LINES));
-    }
-
-    /// Halves the number of slots, for a smaller page; false if there are too few.
-    pub(super) fn try_halve(&mut self) -> bool {
-        let can_halve = self.axis.slots.len() > MIN_SLOTS;
-        if can_halve {
-            self.halve();
-        }
-        can_halve
     }
 }
 
