@@ -68,13 +68,6 @@ pub(super) fn assign(
     let free = &free.for_guest(map, guest);
     let movers: CpuSet = faults.movers.keys().copied().collect();
     let all_vcpus: CpuSet = (0..guest.vcpus.len() as u32).collect();
-    // If all vCPUs move, the CPUs of those that could stay are free as well.
-    let of_staying: CpuSet = guest
-        .pins(map)
-        .filter(|(v, _)| !movers.contains(*v))
-        .map(|(_, cpu)| cpu)
-        .collect();
-    let wider = free.each(|cpus| cpus.union(&of_staying));
     let near = Search {
         map,
         guest,
@@ -82,6 +75,9 @@ pub(super) fn assign(
         free,
         threads: faults::vcpus_per_core(map, guest),
     };
+    // If all vCPUs move, the CPUs of those that could stay are free as well.
+    let of_staying = near.cpus_of_staying();
+    let wider = free.each(|cpus| cpus.union(&of_staying));
     let whole = Search {
         movers: &all_vcpus,
         free: &wider,
@@ -91,25 +87,26 @@ pub(super) fn assign(
 }
 
 impl Search<'_> {
+    /// The CPUs that vCPUs which stay are pinned to.
+    fn cpus_of_staying(&self) -> CpuSet {
+        self.guest
+            .pins(self.map)
+            .filter(|(v, _)| !self.movers.contains(*v))
+            .map(|(_, cpu)| cpu)
+            .collect()
+    }
+
     /// The CPUs of each node, best first: the node that memory is bound to, the node of the vCPUs
     /// that stay, the node of its memory, the node with the most free CPUs; at last all CPUs for a
     /// guest that may span nodes.
     fn nodes_by_preference(&self) -> Vec<CpuSet> {
         let Self {
-            map,
-            guest,
-            movers,
-            free,
-            ..
+            map, guest, free, ..
         } = *self;
         if map.nodes.len() < 2 {
             return vec![map.all.clone()];
         }
-        let fixed: CpuSet = guest
-            .pins(map)
-            .filter(|(v, _)| !movers.contains(*v))
-            .map(|(_, cpu)| cpu)
-            .collect();
+        let fixed = self.cpus_of_staying();
         let pinned = guest.single(map);
         let mut nodes: Vec<(&u32, &CpuSet)> = map.nodes.iter().collect();
         nodes.sort_by_key(|(node, cpus)| {
@@ -129,19 +126,15 @@ impl Search<'_> {
             .collect()
     }
 
-    /// The guest with CPUs for the vCPUs that move, all of them in `scope`.
-    fn placed_within(&self, scope: &CpuSet) -> Option<GuestLayout> {
+    /// The guest with CPUs for the vCPUs that move, all of them on the best node that has room.
+    fn on_one_node(&self) -> Option<GuestLayout> {
+        let nodes = self.nodes_by_preference();
+        let pins = nodes.iter().find_map(|cpus| self.cpus_for_movers(cpus))?;
         let mut after = self.guest.clone();
-        for (v, cpu) in self.cpus_for_movers(scope)? {
+        for (v, cpu) in pins {
             after.vcpus[v as usize] = CpuSet::from_iter([cpu]);
         }
         Some(after)
-    }
-
-    fn on_one_node(&self) -> Option<GuestLayout> {
-        self.nodes_by_preference()
-            .iter()
-            .find_map(|cpus| self.placed_within(cpus))
     }
 
     /// The vCPUs that move, each with its CPU in `scope`; `None` without room, or if a vCPU that

@@ -1,5 +1,6 @@
 //! The online CPUs of a host, by core and node.
 
+use super::union;
 use kvm::CpuSet;
 use kvm::topology::HostTopology;
 use std::collections::{BTreeMap, BTreeSet};
@@ -123,10 +124,7 @@ impl CpuMap {
 
     /// The CPUs of some nodes.
     pub fn cpus_of(&self, nodes: &CpuSet) -> CpuSet {
-        nodes
-            .iter()
-            .filter_map(|n| self.nodes.get(&n))
-            .fold(CpuSet::new(), |a, b| a.union(b))
+        union(nodes.iter().filter_map(|n| self.nodes.get(&n)))
     }
 
     /// The largest number of hardware threads of a core.

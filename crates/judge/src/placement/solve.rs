@@ -44,8 +44,8 @@ pub fn plan(map: &CpuMap, guests: &[GuestLayout]) -> PlacementPlan {
         return nothing;
     }
     work.place_unpinned();
-    for (g, was) in guests.iter().enumerate() {
-        work.record_changes(g, was);
+    for g in 0..guests.len() {
+        work.record_changes(g);
     }
     PlacementPlan {
         guests: work.plans,
@@ -378,19 +378,15 @@ impl Work<'_> {
     /// Whether vCPUs, or helpers that the plan had left alone, moved since `before`.
     fn moves_settled(&self, g: usize, before: &GuestLayout) -> bool {
         let (was, now) = (&self.was[g], &self.now[g]);
-        let settled = was
-            .helpers
-            .iter()
-            .filter(|(id, helper)| before.helpers.get(id) == Some(helper));
         now.vcpus != before.vcpus
-            || settled
-                .into_iter()
-                .any(|(id, helper)| now.helpers.get(id) != Some(helper))
+            || was.helpers.iter().any(|(id, helper)| {
+                before.helpers.get(id) == Some(helper) && now.helpers.get(id) != Some(helper)
+            })
     }
 
     /// Records what changed of one guest.
-    fn record_changes(&mut self, g: usize, was: &GuestLayout) {
-        let (now, plan) = (&self.now[g], &mut self.plans[g]);
+    fn record_changes(&mut self, g: usize) {
+        let (was, now, plan) = (&self.was[g], &self.now[g], &mut self.plans[g]);
         for (v, (new, old)) in (0..).zip(now.vcpus.iter().zip(&was.vcpus)) {
             if new != old || (was.absent.contains(v) && !new.is_empty()) {
                 plan.vcpus.insert(v, new.clone());
@@ -402,19 +398,17 @@ impl Work<'_> {
                 }
             }
         }
-        let moved = now
-            .helpers
-            .iter()
-            .filter(|(id, new)| was.helpers.get(id) != Some(new));
-        plan.helpers = moved
-            .filter_map(|(id, new)| Some((*id, new.cpus.clone()?)))
-            .collect();
+        for (id, new) in &now.helpers {
+            if was.helpers.get(id) != Some(new)
+                && let Some(cpus) = &new.cpus
+            {
+                plan.helpers.insert(*id, cpus.clone());
+            }
+        }
         plan.threads = Some(now.threads).filter(|threads| *threads != was.threads);
-        plan.memory = if now.bound == was.bound {
-            None
-        } else {
-            now.bound.clone()
-        };
+        if now.bound != was.bound {
+            plan.memory.clone_from(&now.bound);
+        }
         let moved: CpuSet = plan.vcpus.keys().copied().collect();
         for vcpus in plan.reasons.values_mut() {
             *vcpus = vcpus.intersection(&moved);
