@@ -389,11 +389,10 @@ impl GuestConfig {
 
 /// The topology of `-smp`.
 fn topology(smp: Smp, version: Option<(u32, u32)>) -> Option<GuestTopology> {
-    let (dies, cores) = (smp.dies.unwrap_or(1), smp.cores.unwrap_or(1));
     Some(GuestTopology {
         sockets: smp.sockets(version)?,
-        dies,
-        cores,
+        dies: smp.dies.unwrap_or(1),
+        cores: smp.cores.unwrap_or(1),
         threads: smp.threads.unwrap_or(1),
     })
 }

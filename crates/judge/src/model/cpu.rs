@@ -4,7 +4,8 @@ use super::SampleInterval;
 use super::earlier::by_key;
 use kvm::thread_name::{self, Role};
 use sample::{
-    Growing as _, Joining, Migrations, OtherTask, Placement, Sum, ThreadSample, ThreadTimes, Timing,
+    Growing as _, Joining, Migrations, OtherTask, Placement, Sum, ThreadEvents, ThreadSample,
+    ThreadTimes, Timing,
 };
 use std::collections::BTreeMap;
 
@@ -68,12 +69,10 @@ impl CpuShare {
             usr: self.usr + other.usr,
             sys: self.sys + other.sys,
             guest: self.guest + other.guest,
-            wait: self
-                .wait
-                .zip(other.wait)
-                .map(|(a, b)| a + b)
-                .or(self.wait)
-                .or(other.wait),
+            wait: [self.wait, other.wait]
+                .into_iter()
+                .flatten()
+                .reduce(|a, b| a + b),
             ran: self.ran.or(other.ran).map(|_| self.busy() + other.busy()),
             kinds_unknown: self.kinds_unknown || other.kinds_unknown,
         }
@@ -215,20 +214,18 @@ impl ThreadModel {
         };
         let times = now.cpu.zip(older);
         let times = times.map(|(now, older)| (now, now.since(&older)));
-        let events = match before {
-            Some(before) if interval.engine_continues => Some(&before.events),
-            _ => None,
+        let no_events = ThreadEvents::default();
+        let old = match before {
+            Some(before) if interval.engine_continues => &before.events,
+            _ => &no_events,
         };
         let mut migrations = Migrations::default();
         let mut wakeups = None;
         let mut run_delays = None;
         if interval.started {
-            let old = events.map(|events| &events.migrations);
-            migrations = now.events.migrations.since(old);
-            let old = events.and_then(|events| events.wakeups.as_deref());
-            wakeups = grown(now.events.wakeups.as_deref(), old);
-            let old = events.and_then(|events| events.run_delays.as_deref());
-            run_delays = grown(now.events.run_delays.as_deref(), old);
+            migrations = now.events.migrations.since(Some(&old.migrations));
+            wakeups = grown(now.events.wakeups.as_deref(), old.wakeups.as_deref());
+            run_delays = grown(now.events.run_delays.as_deref(), old.run_delays.as_deref());
         }
         Self {
             tid: now.tid,
@@ -241,16 +238,8 @@ impl ThreadModel {
             growth: times.map(|(_, growth)| growth),
             wakeups,
             run_delays,
-            woken_by: others(
-                &now.events.woken_by,
-                events.map(|e| e.woken_by.as_slice()),
-                interval,
-            ),
-            preempted_by: others(
-                &now.events.preempted_by,
-                events.map(|e| e.preempted_by.as_slice()),
-                interval,
-            ),
+            woken_by: others(&now.events.woken_by, &old.woken_by, interval),
+            preempted_by: others(&now.events.preempted_by, &old.preempted_by, interval),
             exit_rate: None,
             counters: super::counter_rates(&now.counters, before.map(|b| &b.counters), interval),
         }
@@ -261,18 +250,14 @@ fn grown(now: Option<&Timing>, old: Option<&Timing>) -> Option<Box<Timing>> {
     Some(Box::new(now?.since(old)))
 }
 
-fn others(
-    now: &[OtherTask],
-    before: Option<&[OtherTask]>,
-    interval: &SampleInterval,
-) -> Vec<OtherTask> {
+fn others(now: &[OtherTask], before: &[OtherTask], interval: &SampleInterval) -> Vec<OtherTask> {
     if !interval.started {
         return Vec::new();
     }
     // Engines keep a place for each thread id; its name may change. What has no place is in the
     // rest, which also takes over what was reported of a task that loses its place: it tells
     // nothing of an interval.
-    let earlier = by_key(before.unwrap_or_default(), |task| task.tid);
+    let earlier = by_key(before, |task| task.tid);
     let mut grown = Vec::new();
     for task in now.iter().filter(|task| task.tid != OtherTask::REST) {
         let old = earlier
@@ -336,7 +321,7 @@ mod tests {
             OtherTask::rest(19, 190).unwrap(),
         ];
         assert_eq!(
-            others(&now, Some(&before), &SECOND),
+            others(&now, &before, &SECOND),
             [task(1, 1, 20), task(4, 2, 8), task(3, 1, 5)]
         );
     }

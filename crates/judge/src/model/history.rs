@@ -24,11 +24,10 @@ pub struct HistoryPoint {
 
 impl HistoryPoint {
     fn of_domain(d: &DomainModel, model: &Model) -> Self {
-        let cpu = d.cpu.map(|c| c.busy());
         Self {
             time_ms: model.time_ms,
             exits: d.exit_rate.per_second,
-            cpu,
+            cpu: d.cpu.map(|c| c.busy()),
             wait: d.vcpu_wait_percent(),
         }
     }
