@@ -289,18 +289,15 @@ impl HostMetrics {
         worst
     }
 
-    /// Rows of all guests, whose labels begin with the guest's name.
-    fn each<'a, T: 'a, R: IntoIterator<Item = (Labels<'a>, T)> + 'a>(
-        &'a self,
-        rows: impl Fn(Labels<'a>, &'a GuestMetrics) -> R + 'a,
-    ) -> impl Iterator<Item = (Labels<'a>, T)> {
+    /// The guests, each with its name as the first label.
+    fn labelled_guests(&self) -> impl Iterator<Item = (Labels<'_>, &GuestMetrics)> {
         self.guests
             .iter()
-            .flat_map(move |(name, guest)| rows(Labels::default().with("domain", name), guest))
+            .map(|(name, guest)| (Labels::default().with("domain", name), guest))
     }
 
     fn about_guests(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let facts = self.each(|labels, guest| {
+        let facts = self.labelled_guests().map(|(labels, guest)| {
             let facts = &guest.facts;
             let labels = labels.with("uuid", text_of(facts.uuid.as_ref()));
             let labels = labels.with(
@@ -312,27 +309,21 @@ impl HostMetrics {
                 .with("os", text_of(facts.guest_os.as_ref()))
                 .with("title", facts.labels.title.as_deref().unwrap_or_default())
                 .with("owner", facts.labels.owner.as_deref().unwrap_or_default());
-            [(labels.with("vmm", facts.vmm.as_str()), ())]
+            (labels.with("vmm", facts.vmm.as_str()), ())
         });
         table(e, &[Column::info("kvmtop_guest", "A guest")], facts)?;
-        table(
-            e,
-            GUEST_GAUGES,
-            self.each(|labels, guest| [(labels, guest)]),
-        )?;
-        let stopped = self.each(|labels, guest| {
+        table(e, GUEST_GAUGES, self.labelled_guests())?;
+        let stopped = self.labelled_guests().map(|(labels, guest)| {
             let reason = guest.stop_reason.map_or("", StopReason::as_str);
-            [(
-                labels.with("reason", reason),
-                u64::from(guest.state == DomainState::Paused),
-            )]
+            let is_paused = guest.state == DomainState::Paused;
+            (labels.with("reason", reason), u64::from(is_paused))
         });
         table(e, STOPPED, stopped)
     }
 
     /// Rows of each vCPU, or of each guest if vCPUs lack their own series.
     fn vcpus(&self) -> impl Iterator<Item = (Labels<'_>, &VcpuMetrics)> {
-        self.each(move |labels, guest| {
+        self.labelled_guests().flat_map(move |(labels, guest)| {
             guest.vcpus.iter().map(move |(vcpu, metrics)| {
                 let labels = labels.clone();
                 if !self.per_vcpu {
@@ -367,7 +358,7 @@ impl HostMetrics {
             ),
             wakeups,
         )?;
-        let roles = self.each(|labels, guest| {
+        let roles = self.labelled_guests().flat_map(|(labels, guest)| {
             guest
                 .vmm
                 .iter()
@@ -383,12 +374,14 @@ impl HostMetrics {
         table(
             e,
             USERSPACE,
-            self.each(|labels, guest| ranked(["reason"], labels, &guest.userspace)),
+            self.labelled_guests()
+                .flat_map(|(labels, guest)| ranked(["reason"], labels, &guest.userspace)),
         )?;
         table(
             e,
             ACCESSES,
-            self.each(|labels, guest| ranked(["space", "device"], labels, &guest.accesses)),
+            self.labelled_guests()
+                .flat_map(|(labels, guest)| ranked(["space", "device"], labels, &guest.accesses)),
         )
     }
 }
