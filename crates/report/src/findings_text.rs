@@ -134,9 +134,7 @@ fn joined(names: &BTreeSet<&str>, max_names: usize) -> String {
 
 /// The guest that a finding is about, or the host.
 pub(super) fn subject(f: &Finding) -> String {
-    f.domain
-        .as_deref()
-        .map_or_else(|| "host".to_string(), |d| cut(d, 48))
+    cut(f.domain.as_deref().unwrap_or("host"), 48)
 }
 
 /// How steadily a finding held, in words.
@@ -205,36 +203,33 @@ fn in_full(equal: &[&Finding], columns: usize) -> String {
         .map(|rule| rule.as_str())
         .collect();
     let confidence = f.confidence.as_str();
-    let head = format!("  rule  {}, {confidence} confidence", rules.join(" + "));
-    out.push_str(&wrapped(&head, 8, columns));
+    let head = format!("{}, {confidence} confidence", rules.join(" + "));
+    write_entry(&mut out, "rule", &head, columns);
     let mut seen: Vec<&String> = equal.iter().flat_map(|f| &f.evidence).collect();
     seen.dedup();
     for e in seen {
-        let line = format!("  seen  {}", cut(e, 500));
         // A command stays on one line, so that it can be pasted.
-        out.push_str(&if is_command(e) {
-            line + "\n"
-        } else {
-            wrapped(&line, 8, columns)
-        });
+        let columns = if is_command(e) { usize::MAX } else { columns };
+        write_entry(&mut out, "seen", &cut(e, 500), columns);
     }
     if let Some(l) = &f.lasting {
-        out.push_str(&wrapped(&format!("  seen  {}", lasting(l)), 8, columns));
+        write_entry(&mut out, "seen", &lasting(l), columns);
     }
     if !f.why.is_empty() {
-        out.push_str(&wrapped(
-            &format!("  why   {}", cut(&f.why, 2000)),
-            8,
-            columns,
-        ));
+        write_entry(&mut out, "why", &cut(&f.why, 2000), columns);
     }
     for f in distinct_fixes(equal) {
         write_fix(&mut out, f, columns);
     }
     for s in &f.see {
-        out.push_str(&wrapped(&format!("  see   {}", cut(s, 300)), 8, columns));
+        write_entry(&mut out, "see", &cut(s, 300), columns);
     }
     out
+}
+
+/// Writes a part of a finding after the word for it.
+fn write_entry(out: &mut String, word: &str, text: &str, columns: usize) {
+    out.push_str(&wrapped(&format!("  {word:<5} {text}"), 8, columns));
 }
 
 /// The fixes of all findings, equal ones once.
@@ -257,19 +252,16 @@ fn write_fix(out: &mut String, fix: &Fix, columns: usize) {
         .as_deref()
         .map(|n| format!(" ({})", cut(n, 300)))
         .unwrap_or_default();
-    if fix.kind == FixKind::Advice {
-        out.push_str(&wrapped(
-            &format!("  fix   {}{needs}", cut(&fix.text, 2000)),
-            8,
-            columns,
-        ));
+    let is_advice = fix.kind == FixKind::Advice;
+    let what = if is_advice {
+        cut(&fix.text, 2000)
+    } else {
+        cut(&fix.place(), 300)
+    };
+    write_entry(out, "fix", &(what + &needs), columns);
+    if is_advice {
         return;
     }
-    out.push_str(&wrapped(
-        &format!("  fix   {}{needs}", cut(&fix.place(), 300)),
-        8,
-        columns,
-    ));
     write_lines(out, &fix.text);
     if let Some(undo) = &fix.undo {
         out.push_str("  undo  run\n");

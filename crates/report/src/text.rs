@@ -27,11 +27,8 @@ const UNSEEN: &str = "no guest is visible, and not every process is: kvmtop doct
 /// left out.
 pub fn interval(view: &View<'_>, reported: &[SourceStatus], columns: usize) -> String {
     let mut out = headline(view, columns);
-    let sources = view.sources();
-    let news: Vec<_> = sources
-        .into_iter()
-        .filter(|s| !reported.contains(s))
-        .collect();
+    let mut news = view.sources();
+    news.retain(|source| !reported.contains(source));
     out.push_str(&complaints(&news, columns));
     let guests: Vec<_> = view.guests().collect();
     if !guests.is_empty() {
