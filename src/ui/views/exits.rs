@@ -205,7 +205,7 @@ mod tests {
     use crate::ui::table::{AnyTable, ColumnId, Value};
     use crate::ui::tests::{judged, screen};
     use judge::analysis::DomainFilter;
-    use judge::cost::{Amount, guest_costs};
+    use judge::cost::{Unit, guest_costs};
     use judge::figures::figure;
     use judge::lint::{self, Options, RuleMemory};
     use judge::model::{Base, Model};
@@ -354,7 +354,7 @@ mod tests {
                 for part in costs
                     .costs
                     .iter()
-                    .filter(|c| matches!(c.amount, Amount::OfCpu(_)))
+                    .filter(|c| c.unit == Unit::OfCpu)
                     .flat_map(|c| &c.parts)
                 {
                     let of_device = sum(&|a| {

@@ -1,6 +1,6 @@
 //! The costs of a guest's exits, by device or cause.
 
-use super::{Amount, Cost, CostKind, parts};
+use super::{Cost, CostKind, Unit, parts};
 use crate::model::{AccessRow, DomainModel, ExitKind, ExitRow};
 use kvm::{Space, device_map};
 use std::collections::BTreeMap;
@@ -77,75 +77,55 @@ const CAUSES: &[(CostKind, &[ExitKind])] = &[
     ]),
 ];
 
-/// The owner of an access or an exit: the kind of its cost, and a part of that. Parts of
-/// [`CostKind::Device`] are costs themselves.
-struct Owner {
-    kind: CostKind,
-    part: String,
+/// The kind of cost that an access is, and its part of that. Parts of [`CostKind::Device`] are costs
+/// themselves.
+fn owner(row: &AccessRow) -> (CostKind, String) {
+    let name = row.device_name();
+    let address = row.address_text();
+    let (kind, part) = match (row.space, row.address, name) {
+        (Space::Msr, msr, _) => {
+            let kind = match msr {
+                // HV_TIME_REF_COUNT: a clock that is read by an exit.
+                Some(0x4000_0020) => CostKind::Clocks,
+                // TSC deadline, the local APIC's timer registers, Hyper-V's timers and their end of
+                // message.
+                Some(
+                    0x6e0 | 0x832 | 0x838 | 0x839 | 0x83e | 0x4000_0084 | 0x4000_00b0..=0x4000_00b7,
+                ) => CostKind::Timer,
+                Some(0x1b | 0x800..=0x8ff | 0x4000_0070..=0x4000_0072) => CostKind::Apic,
+                _ => CostKind::Msrs,
+            };
+            let part = name.unwrap_or(&address);
+            (kind, part.strip_prefix("IA32_").unwrap_or(part))
+        }
+        (_, _, Some(name)) => {
+            let part = name.strip_prefix("kvm-").unwrap_or(name);
+            match DEVICES
+                .iter()
+                .find(|(_, begins)| begins.iter().any(|begin| part.starts_with(begin)))
+            {
+                Some((kind, _)) => (*kind, part),
+                None => (CostKind::Device, device_map::friendly(name)),
+            }
+        }
+        (Space::Mmio, Some(0xfee0_0000..0xfef0_0000), _) => (CostKind::Apic, "local APIC"),
+        (Space::Mmio, ..) => (CostKind::DeviceMemory, address.as_str()),
+        (Space::Pio, ..) => (CostKind::Ports, address.as_str()),
+    };
+    (kind, part.to_owned())
 }
 
-impl Owner {
-    fn new(kind: CostKind, part: &str) -> Self {
-        Self {
-            kind,
-            part: part.into(),
-        }
-    }
-
-    fn of(row: &AccessRow) -> Self {
-        let name = row.device_name();
-        match (row.space, row.address, name) {
-            (Space::Msr, Some(msr), _) => {
-                let kind = match msr {
-                    // HV_TIME_REF_COUNT: a clock that is read by an exit.
-                    0x4000_0020 => CostKind::Clocks,
-                    // TSC deadline, the local APIC's timer registers, Hyper-V's timers and their
-                    // end of message.
-                    0x6e0
-                    | 0x832
-                    | 0x838
-                    | 0x839
-                    | 0x83e
-                    | 0x4000_0084
-                    | 0x4000_00b0..=0x4000_00b7 => CostKind::Timer,
-                    0x1b | 0x800..=0x8ff | 0x4000_0070..=0x4000_0072 => CostKind::Apic,
-                    _ => CostKind::Msrs,
-                };
-                let address = row.address_text();
-                let part = name.unwrap_or(&address);
-                Self::new(kind, part.strip_prefix("IA32_").unwrap_or(part))
-            }
-            (Space::Msr, None, _) => Self::new(CostKind::Msrs, "other"),
-            (_, _, Some(name)) => {
-                let part = name.strip_prefix("kvm-").unwrap_or(name);
-                match DEVICES
-                    .iter()
-                    .find(|(_, begins)| begins.iter().any(|begin| part.starts_with(begin)))
-                {
-                    Some((kind, _)) => Self::new(*kind, part),
-                    None => Self::new(CostKind::Device, device_map::friendly(name)),
-                }
-            }
-            (Space::Mmio, Some(0xfee0_0000..0xfef0_0000), _) => {
-                Self::new(CostKind::Apic, "local APIC")
-            }
-            (Space::Mmio, ..) => Self::new(CostKind::DeviceMemory, &row.address_text()),
-            (Space::Pio, ..) => Self::new(CostKind::Ports, &row.address_text()),
-        }
-    }
-
-    /// The exits in which such an access occurs, the likeliest first.
-    fn exits(&self, space: Space) -> &'static [ExitKind] {
-        match space {
-            Space::Pio => &[ExitKind::Io],
-            Space::Msr => &[ExitKind::Msr],
-            Space::Mmio if self.kind == CostKind::Apic => &[
-                ExitKind::ApicAccess,
-                ExitKind::MemoryFault,
-                ExitKind::EptMisconfig,
-            ],
-            Space::Mmio => &[ExitKind::EptMisconfig, ExitKind::MemoryFault],
-        }
+/// The exits in which an access of this kind occurs, the likeliest first.
+fn exits_of(space: Space, kind: CostKind) -> &'static [ExitKind] {
+    match space {
+        Space::Pio => &[ExitKind::Io],
+        Space::Msr => &[ExitKind::Msr],
+        Space::Mmio if kind == CostKind::Apic => &[
+            ExitKind::ApicAccess,
+            ExitKind::MemoryFault,
+            ExitKind::EptMisconfig,
+        ],
+        Space::Mmio => &[ExitKind::EptMisconfig, ExitKind::MemoryFault],
     }
 }
 
@@ -154,26 +134,26 @@ impl Owner {
 struct Ledger(BTreeMap<CostKind, BTreeMap<String, f64>>);
 
 impl Ledger {
-    fn add(&mut self, owner: Owner, size: f64) {
-        let parts = self.0.entry(owner.kind).or_default();
-        *parts.entry(owner.part).or_default() += size;
+    fn add(&mut self, kind: CostKind, part: String, size: f64) {
+        let parts = self.0.entry(kind).or_default();
+        *parts.entry(part).or_default() += size;
     }
 
-    fn costs(self, amount: fn(f64) -> Amount) -> Vec<Cost> {
+    fn costs(self, unit: Unit) -> Vec<Cost> {
         let mut costs = Vec::new();
         for (kind, mut sizes) in self.0 {
             if kind == CostKind::Device {
                 for (name, size) in sizes {
                     costs.push(Cost {
                         name,
-                        ..Cost::new(kind, amount(size), Vec::new())
+                        ..Cost::new(kind, size, unit, Vec::new())
                     });
                 }
                 continue;
             }
-            let amount = amount(sizes.values().sum::<f64>());
+            let amount = sizes.values().sum();
             sizes.retain(|name, _| !name.is_empty());
-            costs.push(Cost::new(kind, amount, parts(sizes)));
+            costs.push(Cost::new(kind, amount, unit, parts(sizes)));
         }
         costs
     }
@@ -183,17 +163,17 @@ impl Ledger {
 pub(super) fn costs(domain: &DomainModel) -> Vec<Cost> {
     let timed = ledger(domain, |access| access.cpu_percent, |exit| exit.cpu_percent);
     if !timed.0.is_empty() {
-        return timed.costs(Amount::OfCpu);
+        return timed.costs(Unit::OfCpu);
     }
-    let counted = ledger(
+    let mut counted = ledger(
         domain,
         |access| access.rate,
         |exit| if exit.idle { None } else { exit.rate },
     );
     if counted.0.is_empty() {
-        return by_counters(domain).costs(Amount::PerSecond);
+        counted = by_counters(domain);
     }
-    counted.costs(Amount::PerSecond)
+    counted.costs(Unit::PerSecond)
 }
 
 /// Exits per second by KVM's own statistics.
@@ -206,7 +186,7 @@ fn by_counters(domain: &DomainModel) -> Ledger {
         (CostKind::HostInterrupts, "irq_exits"),
     ] {
         if let Some(rate) = domain.counters.get(name).filter(|rate| **rate > 0.0) {
-            ledger.add(Owner::new(kind, ""), *rate);
+            ledger.add(kind, String::new(), *rate);
         }
     }
     ledger
@@ -229,10 +209,9 @@ fn ledger(
         let Some(mut due) = of_access(row).filter(|size| *size > 0.0) else {
             continue;
         };
-        let owner = Owner::of(row);
-        let kinds = owner.exits(row.space);
-        ledger.add(owner, due);
-        for kind in kinds {
+        let (kind, part) = owner(row);
+        ledger.add(kind, part, due);
+        for kind in exits_of(row.space, kind) {
             for (_, left) in exits.iter_mut().filter(|(exit, _)| kind.matches(exit)) {
                 let taken = due.min(*left);
                 (due, *left) = (due - taken, *left - taken);
@@ -246,11 +225,11 @@ fn ledger(
         let kind = cause.map_or(CostKind::OtherExits, |(kind, _)| *kind);
         // The name of most causes says all.
         let part = if matches!(kind, CostKind::Apic | CostKind::OtherExits) {
-            exit.reason.as_str()
+            exit.reason.clone()
         } else {
-            ""
+            String::new()
         };
-        ledger.add(Owner::new(kind, part), left);
+        ledger.add(kind, part, left);
     }
     ledger.0.retain(|_, sizes| {
         sizes.retain(|_, size| *size > 0.0);

@@ -13,7 +13,6 @@ use crate::model::{DomainModel, Model};
 use kvm::thread_name::Role;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::mem::discriminant;
 
 /// A smaller cost is not shown: percent of one CPU, and for waiting also percent of the time a vCPU
 /// wanted to run.
@@ -92,33 +91,16 @@ impl CostKind {
     }
 }
 
-/// How much a cost is, with its unit. Parts have the unit of their cost.
+/// What the amount of a cost is counted in.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Amount {
+pub enum Unit {
     /// Percent of one CPU.
-    OfCpu(f64),
+    OfCpu,
     /// Percent of the time that the vCPU which waited longest wanted to run
     /// ([`DomainModel::worst_wait`]).
-    OfDemand(f64),
+    OfDemand,
     /// Exits per second, where exits have no times.
-    PerSecond(f64),
-}
-
-impl Amount {
-    /// The figure without its unit.
-    pub fn figure(self) -> f64 {
-        let (Self::OfCpu(figure) | Self::OfDemand(figure) | Self::PerSecond(figure)) = self;
-        figure
-    }
-
-    /// Another figure with the same unit.
-    fn with(self, figure: f64) -> Self {
-        match self {
-            Self::OfCpu(_) => Self::OfCpu(figure),
-            Self::OfDemand(_) => Self::OfDemand(figure),
-            Self::PerSecond(_) => Self::PerSecond(figure),
-        }
-    }
+    PerSecond,
 }
 
 /// A part of a cost.
@@ -147,7 +129,9 @@ pub struct Cost {
     /// The kind in words; for [`CostKind::Device`] the device.
     pub name: String,
     /// How much it is.
-    pub amount: Amount,
+    pub amount: f64,
+    /// What that is counted in.
+    pub unit: Unit,
     /// Percent of one CPU, by which costs are compared; exits without times count 0.
     pub of_cpu: f64,
     /// What it consists of, largest first; small parts are left out.
@@ -177,20 +161,17 @@ pub fn guest_costs(model: &Model) -> Vec<GuestCosts> {
 
 impl GuestCosts {
     fn new(waits: &Waits<'_>, at: usize, domain: &DomainModel) -> Self {
-        let exits = exits::costs(domain);
+        let mut costs = exits::costs(domain);
         let wait = waits.guest_cost(at, domain);
-        let timed = exits.iter().any(|c| matches!(c.amount, Amount::OfCpu(_)));
-        let lost_in_exits = timed.then(|| exits.iter().map(|c| c.of_cpu).sum::<f64>());
+        let timed = costs.iter().any(|c| c.unit == Unit::OfCpu);
+        let lost_in_exits = timed.then(|| costs.iter().map(|c| c.of_cpu).sum::<f64>());
         let lost = lost_in_exits
             .into_iter()
             .chain(wait.as_ref().map(|w| w.of_cpu))
             .reduce(|a, b| a + b);
-        let mut costs = exits;
-        costs.extend(
-            wait.into_iter()
-                .chain(halt_polling(domain))
-                .chain(emulator(domain)),
-        );
+        costs.extend(wait);
+        costs.extend(halt_polling(domain));
+        costs.extend(emulator(domain));
         costs.sort_by(Cost::order);
         Self { costs, lost }
     }
@@ -198,7 +179,7 @@ impl GuestCosts {
     /// The means of a guest's costs over intervals of equal length, oldest first. A cost or a part
     /// of it counts 0 where an interval lacks it.
     pub fn mean(intervals: &[&Self]) -> Self {
-        let share = 1.0 / intervals.len().max(1) as f64;
+        let share = 1.0 / intervals.len() as f64;
         let mut costs: Vec<Cost> = Vec::new();
         let mut lost: Option<f64> = None;
         for interval in intervals {
@@ -206,16 +187,17 @@ impl GuestCosts {
                 lost = Some(lost.unwrap_or(0.0) + share * percent);
             }
             for cost in &interval.costs {
-                let mut means = costs.iter();
-                let same = means.position(|m| m.kind == cost.kind && m.name == cost.name);
-                let at = same.unwrap_or(costs.len());
-                if at == costs.len() {
-                    costs.push(Cost {
-                        name: cost.name.clone(),
-                        ..Cost::new(cost.kind, cost.amount.with(0.0), Vec::new())
-                    });
+                let mut means = costs.iter_mut();
+                if let Some(mean) = means.find(|m| m.kind == cost.kind && m.name == cost.name) {
+                    mean.add(cost, share);
+                    continue;
                 }
-                costs[at].add(cost, share);
+                let mut mean = Cost {
+                    name: cost.name.clone(),
+                    ..Cost::new(cost.kind, 0.0, cost.unit, Vec::new())
+                };
+                mean.add(cost, share);
+                costs.push(mean);
             }
         }
         costs.retain(Cost::matters);
@@ -257,42 +239,38 @@ impl Cost {
         if self.of_cpu > 0.0 {
             self.of_cpu
         } else {
-            self.amount.figure()
+            self.amount
         }
     }
 
     /// A cost of this kind. `of_cpu` is to be set where the amount is percent of something else.
-    fn new(kind: CostKind, amount: Amount, parts: Vec<Part>) -> Self {
+    fn new(kind: CostKind, amount: f64, unit: Unit, parts: Vec<Part>) -> Self {
         Self {
             kind,
             name: kind.name().into(),
             amount,
-            of_cpu: match amount {
-                Amount::OfCpu(percent) => percent,
-                Amount::OfDemand(_) | Amount::PerSecond(_) => 0.0,
-            },
+            unit,
+            of_cpu: if unit == Unit::OfCpu { amount } else { 0.0 },
             parts,
         }
     }
 
     /// Largest first.
     fn order(a: &Self, b: &Self) -> Ordering {
-        let by_figure = b.amount.figure().total_cmp(&a.amount.figure());
         b.of_cpu
             .total_cmp(&a.of_cpu)
-            .then(by_figure)
+            .then(b.amount.total_cmp(&a.amount))
             .then((a.kind, &a.name).cmp(&(b.kind, &b.name)))
     }
 
     /// Adds a part of the same cost in another interval. Exits whose times are known in that one
     /// alone make the unit.
     fn add(&mut self, other: &Self, share: f64) {
-        let figure = if discriminant(&self.amount) == discriminant(&other.amount) {
-            self.amount.figure()
-        } else {
-            0.0
-        };
-        self.amount = other.amount.with(figure + share * other.amount.figure());
+        if self.unit != other.unit {
+            self.unit = other.unit;
+            self.amount = 0.0;
+        }
+        self.amount += share * other.amount;
         self.of_cpu += share * other.of_cpu;
         for part in &other.parts {
             let size = part.figure.map(|size| share * size);
@@ -307,20 +285,18 @@ impl Cost {
     }
 
     fn matters(&self) -> bool {
-        match self.amount {
-            Amount::OfCpu(percent) => percent >= MIN_PERCENT,
-            Amount::OfDemand(percent) => percent >= MIN_PERCENT && self.of_cpu >= MIN_PERCENT,
-            Amount::PerSecond(rate) => rate >= MIN_RATE,
+        match self.unit {
+            Unit::OfCpu => self.amount >= MIN_PERCENT,
+            Unit::OfDemand => self.amount >= MIN_PERCENT && self.of_cpu >= MIN_PERCENT,
+            Unit::PerSecond => self.amount >= MIN_RATE,
         }
     }
 
     /// `emulated clocks 52 %`, `emulated clocks 15.9k/s`.
     pub fn head(&self) -> String {
-        ascii(&match self.amount {
-            Amount::OfCpu(percent) | Amount::OfDemand(percent) => {
-                format!("{} {} %", self.name, share(percent))
-            }
-            Amount::PerSecond(rate) => format!("{} {}/s", self.name, figure(rate)),
+        ascii(&match self.unit {
+            Unit::OfCpu | Unit::OfDemand => format!("{} {} %", self.name, share(self.amount)),
+            Unit::PerSecond => format!("{} {}/s", self.name, figure(self.amount)),
         })
     }
 
@@ -334,8 +310,8 @@ impl Cost {
             ", shared with "
         };
         for part in &self.parts {
-            let size = match (part.figure, self.amount) {
-                (Some(size), Amount::PerSecond(_)) => format!(" {}", figure(size)),
+            let size = match (part.figure, self.unit) {
+                (Some(size), Unit::PerSecond) => format!(" {}", figure(size)),
                 (Some(size), _) => format!(" {}", share(size)),
                 (None, _) => String::new(),
             };
@@ -384,7 +360,8 @@ fn halt_polling(domain: &DomainModel) -> Option<Cost> {
     let parts = parts([("in vain".to_owned(), fail)]);
     Some(Cost::new(
         CostKind::HaltPolling,
-        Amount::OfCpu(hit + fail),
+        hit + fail,
+        Unit::OfCpu,
         parts,
     ))
 }
@@ -403,7 +380,8 @@ fn emulator(domain: &DomainModel) -> Option<Cost> {
     let all = by_name.values().copied().reduce(|a, b| a + b)?;
     Some(Cost::new(
         CostKind::Emulator,
-        Amount::OfCpu(all),
+        all,
+        Unit::OfCpu,
         parts(by_name),
     ))
 }

@@ -18,7 +18,8 @@ fn a_mean_counts_nothing_where_an_interval_lacks_a_cost() {
             of_cpu: percent,
             ..Cost::new(
                 CostKind::Wait,
-                Amount::OfDemand(percent),
+                percent,
+                Unit::OfDemand,
                 parts([(name.to_owned(), percent)]),
             )
         }],
@@ -93,7 +94,7 @@ fn a_cost_fits_its_width() {
         part("rtc", 18.0),
         part("acpi-tmr", 12.0),
     ];
-    let clocks = Cost::new(CostKind::Clocks, Amount::OfCpu(52.4), parts);
+    let clocks = Cost::new(CostKind::Clocks, 52.4, Unit::OfCpu, parts);
     for (width, text) in [
         (60, "emulated clocks 52 %: hpet 22, rtc 18, acpi-tmr 12"),
         (49, "emulated clocks 52 %: hpet 22, rtc 18"),

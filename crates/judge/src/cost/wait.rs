@@ -4,7 +4,7 @@
 //! after the other. So no task is charged for more than the CPU time that it used. Without events,
 //! the wait is divided by what each used of the thread's CPU.
 
-use super::{Amount, Cost, CostKind, parts};
+use super::{Cost, CostKind, Unit, parts};
 use crate::model::{DomainModel, HostTaskModel, Model, ThreadModel};
 use kvm::thread_name::{self, Role};
 use sample::OtherTask;
@@ -196,7 +196,7 @@ impl<'a> Waits<'a> {
         }
         Some(Cost {
             of_cpu: cpu.wait?,
-            ..Cost::new(CostKind::Wait, Amount::OfDemand(percent), parts)
+            ..Cost::new(CostKind::Wait, percent, Unit::OfDemand, parts)
         })
     }
 
