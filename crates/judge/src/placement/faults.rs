@@ -65,7 +65,7 @@ impl GuestFaults {
         self.movers.is_empty() && self.show_threads.is_none()
     }
 
-    fn mark(&mut self, vcpus: impl IntoIterator<Item = u32>, reason: MoveReason) {
+    pub fn mark(&mut self, vcpus: impl IntoIterator<Item = u32>, reason: MoveReason) {
         for v in vcpus {
             self.movers.entry(v).or_insert(reason);
         }
@@ -91,10 +91,9 @@ impl GuestLayout {
 
     /// The vCPUs that are pinned to one CPU each.
     pub fn pins<'a>(&'a self, map: &'a CpuMap) -> impl Iterator<Item = (u32, u32)> + 'a {
-        self.vcpus
-            .iter()
-            .enumerate()
-            .filter_map(|(v, set)| Some((v as u32, map.pinned(set)?)))
+        (0..)
+            .zip(&self.vcpus)
+            .filter_map(|(v, set)| Some((v, map.pinned(set)?)))
     }
 
     /// The CPUs of vCPUs that are pinned to one CPU each.
@@ -204,8 +203,10 @@ impl GuestLayout {
 
     /// Whether its memory is bound to nodes on which none of its vCPUs runs.
     pub fn memory_elsewhere(&self, map: &CpuMap) -> bool {
-        let bound = self.bound.clone().unwrap_or_default();
-        are_apart(&bound, &self.nodes(map))
+        let nodes = self.nodes(map);
+        self.bound.as_ref().is_some_and(|bound| {
+            !bound.is_empty() && !nodes.is_empty() && !bound.intersects(&nodes)
+        })
     }
 
     /// Whether one of the guest's helpers disturbs its pinned vCPUs.
@@ -222,11 +223,6 @@ impl GuestLayout {
             && self.confined(map).is_some()
             && !single.is_subset(&map.isolated)
     }
-}
-
-/// Whether two sets of nodes have none in common.
-fn are_apart(a: &CpuSet, b: &CpuSet) -> bool {
-    !a.is_empty() && !b.is_empty() && !a.intersects(b)
 }
 
 /// CPUs that one vCPU is pinned to and other vCPUs may use too. CPUs with the same guests form one
@@ -286,16 +282,7 @@ struct Claim {
 
 /// The faults of each guest, chosen so that as few vCPUs as possible have to move.
 pub(super) fn find(map: &CpuMap, guests: &[GuestLayout]) -> Vec<GuestFaults> {
-    let mut faults: Vec<GuestFaults> = guests
-        .iter()
-        .map(|g| {
-            if g.may_move() {
-                faults_of_one(map, g)
-            } else {
-                GuestFaults::default()
-            }
-        })
-        .collect();
+    let mut faults: Vec<GuestFaults> = guests.iter().map(|g| faults_of_one(map, g)).collect();
     give_way(map, guests, &mut faults);
     // CPUs that vCPUs keep.
     let mut kept = CpuSet::new();
@@ -347,9 +334,12 @@ pub(super) fn find(map: &CpuMap, guests: &[GuestLayout]) -> Vec<GuestFaults> {
     faults
 }
 
-/// The faults of a guest that do not depend on other guests.
-pub(super) fn faults_of_one(map: &CpuMap, guest: &GuestLayout) -> GuestFaults {
+/// The faults of a guest that do not depend on other guests; none of one that the plan may not move.
+fn faults_of_one(map: &CpuMap, guest: &GuestLayout) -> GuestFaults {
     let mut faults = GuestFaults::default();
+    if !guest.may_move() {
+        return faults;
+    }
     let vcpus: Vec<(u32, &CpuSet)> = (0..).zip(&guest.vcpus).collect();
     let unable = vcpus.iter().filter(|(_, set)| set.is_empty());
     faults.mark(unable.map(|(v, _)| *v), MoveReason::Absent);
@@ -422,7 +412,7 @@ fn fault_counts(map: &CpuMap, guests: &[GuestLayout]) -> Vec<usize> {
 }
 
 /// Marks the other threads of guest cores with a thread that has to move.
-pub(super) fn move_whole_cores(map: &CpuMap, guest: &GuestLayout, faults: &mut GuestFaults) {
+fn move_whole_cores(map: &CpuMap, guest: &GuestLayout, faults: &mut GuestFaults) {
     let threads = vcpus_per_core(map, guest);
     if threads <= 1 {
         return;

@@ -28,33 +28,31 @@ pub(super) fn settled(map: &CpuMap, was: &[GuestLayout], now: &[GuestLayout]) ->
 /// Moves helpers away from pinned vCPUs and to the node of their guest's vCPUs, with as few changes
 /// as possible.
 pub(super) fn place(map: &CpuMap, guests: &mut [GuestLayout]) {
-    let free = map.general().difference(&singles(map, guests, true));
     // Helpers keep off the CPUs of paused guests as well, if that leaves any.
-    let any = if free.is_empty() {
-        map.general().difference(&singles(map, guests, false))
-    } else {
-        free.clone()
-    };
+    let mut free = map.general().difference(&singles(map, guests, true));
+    if free.is_empty() {
+        free = map.general().difference(&singles(map, guests, false));
+    }
     for guest in guests.iter_mut().filter(|g| g.running) {
         let mut moved = Vec::new();
         for (id, helper) in &guest.helpers {
             if !is_wrong(map, guest, helper) {
                 continue;
             }
-            let new = pinned_to(room_for(map, guest, helper, &any));
-            if new != *helper && new.cpus.as_ref().is_some_and(|cpus| !cpus.is_empty()) {
+            let cpus = room_for(map, guest, helper, &free);
+            if cpus.is_empty() {
+                continue;
+            }
+            let new = HelperLayout {
+                cpus: Some(cpus),
+                pinned: true,
+                ..HelperLayout::default()
+            };
+            if new != *helper {
                 moved.push((*id, new));
             }
         }
         guest.helpers.extend(moved);
-    }
-}
-
-fn pinned_to(cpus: CpuSet) -> HelperLayout {
-    HelperLayout {
-        cpus: Some(cpus),
-        pinned: true,
-        ..HelperLayout::default()
     }
 }
 

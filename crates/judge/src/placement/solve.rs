@@ -4,8 +4,7 @@
 use super::assignment::{FreeCpus, assign};
 use super::faults::{self, GuestFaults};
 use super::{
-    CpuMap, GuestLayout, GuestPlan, MoveReason, Pinning, PlacementPlan, Shape, helpers, running,
-    union,
+    CpuMap, GuestLayout, GuestPlan, MoveReason, Pinning, PlacementPlan, Shape, helpers, union,
 };
 use kvm::CpuSet;
 use std::cmp::Reverse;
@@ -110,9 +109,9 @@ impl Work<'_> {
         }
         let after = assign(map, guest, &found[g], &self.free_cpus(found))?;
         // The last CPU stays with the host.
-        let taken = self.taken_cpus(found).union(&after.single(map));
-        let is_last =
-            map.general().is_subset(&taken) && !map.general().is_subset(&self.taken_cpus(found));
+        let taken = self.taken_cpus(found);
+        let is_last = map.general().is_subset(&taken.union(&after.single(map)))
+            && !map.general().is_subset(&taken);
         if is_last { None } else { Some(after) }
     }
 
@@ -335,13 +334,10 @@ impl Work<'_> {
     fn place_unpinned(&mut self) {
         let map = self.map;
         let mut found = vec![GuestFaults::default(); self.now.len()];
-        for (g, guest) in running(&self.now)
-            .filter(|(_, guest)| guest.pinning != Pinning::OneSet && guest.may_move())
-        {
-            if guest.vcpus.iter().all(|set| !map.restricts(set)) {
-                found[g].movers = (0..guest.vcpus.len() as u32)
-                    .map(|v| (v, MoveReason::Unpinned))
-                    .collect();
+        for (guest, faults) in self.now.iter().zip(&mut found) {
+            let may_pin = guest.pinning != Pinning::OneSet && guest.may_move();
+            if may_pin && guest.vcpus.iter().all(|set| !map.restricts(set)) {
+                faults.mark(0..guest.vcpus.len() as u32, MoveReason::Unpinned);
             }
         }
         let unpinned: Vec<usize> = (0..found.len()).filter(|g| !found[*g].is_empty()).collect();
