@@ -87,7 +87,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             "mean",
             "MEAN us",
             right(7).drop_order(3),
-            |r| r.access.mean_us(),
+            |r| r.access.span.mean_us(),
             micros,
         )
         .help("Mean time of these exits.")

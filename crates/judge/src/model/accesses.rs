@@ -66,11 +66,6 @@ impl AccessRow {
         self.burst.join(row.burst, &mut Joining::with(missing));
     }
 
-    /// Mean time of the exits, microseconds.
-    pub fn mean_us(&self) -> Option<f64> {
-        self.span.mean_us()
-    }
-
     /// The device's name, if it is known.
     pub fn device_name(&self) -> Option<&str> {
         self.device.as_ref().map(|d| d.name.as_str())
@@ -166,7 +161,7 @@ pub(super) fn set_figures(mut rows: Vec<&mut AccessRow>, exits: &ExitTable, seco
         let base = exits.total_ns.unwrap_or_else(|| total(of_table));
         for row in rows.iter_mut().filter(|r| r.space == space) {
             row.rate = seconds.map(|s| row.span.count as f64 / s);
-            row.time_percent = row.span.total_ns.and_then(|ns| share(ns, base));
+            row.time_percent = share(row.span.total_ns, base);
             row.cpu_percent = row
                 .span
                 .total_ns

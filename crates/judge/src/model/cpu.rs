@@ -166,8 +166,7 @@ impl ThreadModel {
 
     /// The CPU it is pinned to; `None` if it may run on several.
     pub fn pinned_cpu(&self) -> Option<u32> {
-        let set = self.place.affinity.as_ref()?;
-        (set.len() == 1).then(|| set.iter().next()).flatten()
+        self.place.affinity.as_ref()?.single()
     }
 
     /// Whether it has a real-time priority: `SCHED_FIFO` or `SCHED_RR` (`uapi/linux/sched.h`).

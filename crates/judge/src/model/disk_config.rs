@@ -68,16 +68,14 @@ impl<'a> DiskConfig<'a> {
     /// The disk of this name in the VMM's statistics; `None` if neither XML nor command line has
     /// it.
     pub fn find(facts: &'a DomainFacts, name: &str) -> Option<Self> {
-        let xml = facts
-            .xml
-            .as_ref()
-            .and_then(|xml| xml.value.disks.iter().find(|disk| disk.target == name));
+        let mut xml = facts.xml.iter().flat_map(|xml| &xml.value.disks);
+        if let Some(disk) = xml.find(|disk| disk.target == name) {
+            return Some(Self::of_xml(disk));
+        }
         let mut command = facts.command.iter().flat_map(|command| &command.disks);
-        xml.map(Self::of_xml).or_else(|| {
-            command
-                .find(|disk| disk.is_called(name))
-                .map(Self::of_command)
-        })
+        command
+            .find(|disk| disk.is_called(name))
+            .map(Self::of_command)
     }
 
     fn of_xml(disk: &'a DiskXml) -> Self {

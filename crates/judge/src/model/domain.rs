@@ -5,7 +5,7 @@ use super::disk_config::DiskConfig;
 use super::earlier::{GuestPair, by_key};
 use super::{
     AccessRow, ByteRates, CpuShare, DoorbellModel, ExitTable, HostDiskModel, InjectionModel,
-    PressureModel, SampleInterval, ThreadModel, accesses, exits, total,
+    PressureModel, SampleInterval, ThreadModel, accesses, exits, share, total,
 };
 use kvm::limits;
 use kvm::thread_name::Role;
@@ -281,7 +281,7 @@ impl DomainModel {
         if nodes.is_empty() {
             return None;
         }
-        exits::share(total(here), total(self.node_memory.values().copied()))
+        share(total(here), total(self.node_memory.values().copied()))
     }
 
     /// Wait of all vCPUs as percent of the time that they ran or were runnable.
@@ -292,28 +292,20 @@ impl DomainModel {
     /// Bytes per second that its disks read and write; where no source reports them, those of its
     /// VMM.
     pub fn disk_rates(&self) -> Option<ByteRates> {
-        if self.disks.is_empty() {
-            return self.process_io;
-        }
-        let mut sum = ByteRates::default();
-        for disk in &self.disks {
-            sum.inward += disk.read_bytes;
-            sum.outward += disk.write_bytes;
-        }
-        Some(sum)
+        let rates = self.disks.iter().map(|disk| ByteRates {
+            inward: disk.read_bytes,
+            outward: disk.write_bytes,
+        });
+        rates.reduce(ByteRates::plus).or(self.process_io)
     }
 
     /// Bytes per second that its network interfaces receive and send; `None` where none is known.
     pub fn nic_rates(&self) -> Option<ByteRates> {
-        if self.nics.is_empty() {
-            return None;
-        }
-        let mut sum = ByteRates::default();
-        for nic in &self.nics {
-            sum.inward += nic.rx_bytes;
-            sum.outward += nic.tx_bytes;
-        }
-        Some(sum)
+        let rates = self.nics.iter().map(|nic| ByteRates {
+            inward: nic.rx_bytes,
+            outward: nic.tx_bytes,
+        });
+        rates.reduce(ByteRates::plus)
     }
 
     pub(crate) fn new(
@@ -366,12 +358,12 @@ impl DomainModel {
             vcpu_accesses,
             userspace,
             exit_rate,
-            kvm_events: kvm_events(now, before, interval),
+            kvm_events: kvm_events(&pair),
             counters,
             disks: devices::disks(now),
             disks_s: devices::seconds(now.devices_ns),
             nics_s: devices::seconds(now.nics_ns),
-            process_io: process_io(now, before, interval),
+            process_io: process_io(&pair),
             host_disks: HostDiskModel::all(&pair, |d| d.host_disks.as_ref()),
             interrupts: InjectionModel::of_guest(&pair),
             doorbells: DoorbellModel::of_guest(&pair),
@@ -385,27 +377,23 @@ impl DomainModel {
             storage: now.storage.clone(),
             swap: swap(now, before),
             memory: now.memory,
-            swap_in_rate: swap_in_rate(now, before, interval),
+            swap_in_rate: swap_in_rate(&pair),
             places: now.places.clone(),
         }
     }
 }
 
 /// How often each event of KVM fired for it.
-fn kvm_events(
-    now: &DomainSample,
-    before: Option<&DomainSample>,
-    interval: &SampleInterval,
-) -> BTreeMap<String, u64> {
-    if !interval.started {
+fn kvm_events(pair: &GuestPair<'_>) -> BTreeMap<String, u64> {
+    if !pair.interval.started {
         return BTreeMap::new();
     }
-    let old = match before {
-        Some(before) if interval.engine_continues => Some(&before.kvm_events),
+    let old = match pair.before {
+        Some(before) if pair.interval.engine_continues => Some(&before.kvm_events),
         _ => None,
     };
     let mut grown = BTreeMap::new();
-    for (event, n) in &now.kvm_events {
+    for (event, n) in &pair.now.kvm_events {
         let old = old.and_then(|old| old.get(event)).copied();
         grown.insert(event.clone(), growth(*n, old));
     }
@@ -419,24 +407,17 @@ fn swap(now: &DomainSample, before: Option<&DomainSample>) -> Option<SwapUse> {
     Some(SwapUse { bytes, grown })
 }
 
-fn swap_in_rate(
-    now: &DomainSample,
-    before: Option<&DomainSample>,
-    interval: &SampleInterval,
-) -> Option<f64> {
-    let grown = growth(now.memory.swapped_in?, before?.memory.swapped_in);
-    interval.rate(grown)
+fn swap_in_rate(pair: &GuestPair<'_>) -> Option<f64> {
+    let old = pair.before?.memory.swapped_in;
+    let grown = growth(pair.now.memory.swapped_in?, old);
+    pair.interval.rate(grown)
 }
 
-fn process_io(
-    now: &DomainSample,
-    before: Option<&DomainSample>,
-    interval: &SampleInterval,
-) -> Option<ByteRates> {
-    let grown = now.process_io?.since(&before?.process_io?);
+fn process_io(pair: &GuestPair<'_>) -> Option<ByteRates> {
+    let grown = pair.now.process_io?.since(&pair.before?.process_io?);
     Some(ByteRates {
-        inward: interval.rate(grown.read_bytes)?,
-        outward: interval.rate(grown.write_bytes)?,
+        inward: pair.interval.rate(grown.read_bytes)?,
+        outward: pair.interval.rate(grown.write_bytes)?,
     })
 }
 

@@ -4,7 +4,7 @@ use super::earlier::GuestPair;
 use super::total;
 use kvm::exit_reason::{self, ReasonNames};
 use kvm::isa::Isa;
-use sample::{ExitCell, Joining, MissingExtreme, Sum, Timing, growth, sum_of_known};
+use sample::{ExitCell, Growing as _, Joining, MissingExtreme, Sum, Timing, sum_of_known};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -110,7 +110,7 @@ impl ExitTable {
 
     /// Share of a time in the time of all exits but idle ones, percent.
     pub fn work_percent(&self, ns: u64) -> Option<f64> {
-        share(ns, self.work_ns?)
+        share(ns, self.work_ns)
     }
 
     /// Builds the table; counts and times cover `seconds`.
@@ -122,18 +122,13 @@ impl ExitTable {
         for r in &mut rows {
             r.rate = seconds.map(|s| r.span.count as f64 / s);
             r.count_percent = share(r.span.count, count);
-            r.time_percent = r
-                .span
-                .total_ns
-                .zip(total_ns)
-                .and_then(|(t, all)| share(t, all));
+            r.time_percent = share(r.span.total_ns, total_ns);
             r.cpu_percent = None;
             r.work_percent = None;
             if !r.idle {
                 let own_ns = r.own_ns().zip(seconds);
                 r.cpu_percent = own_ns.map(|(ns, s)| ns as f64 / (s * 1e7));
-                let times = r.span.total_ns.zip(work_ns);
-                r.work_percent = times.and_then(|(t, all)| share(t, all));
+                r.work_percent = share(r.span.total_ns, work_ns);
             }
         }
         // First by reason: equal ones keep that order.
@@ -167,12 +162,10 @@ fn total_time<'a>(rows: impl Iterator<Item = &'a ExitRow>) -> Option<u64> {
     times.reduce(|a, b| Some(a?.saturating_add(b?))).flatten()
 }
 
-/// `part` of `all` in percent.
-pub(crate) fn share(part: u64, all: u64) -> Option<f64> {
-    if all == 0 {
-        return None;
-    }
-    Some(100.0 * part as f64 / all as f64)
+/// `part` of `all` in percent; `None` where one is not known, or `all` is 0.
+pub fn share(part: impl Into<Option<u64>>, all: impl Into<Option<u64>>) -> Option<f64> {
+    let all = all.into().filter(|all| *all > 0)?;
+    Some(100.0 * part.into()? as f64 / all as f64)
 }
 
 /// The domain's table, and one table for each vCPU.
@@ -213,20 +206,14 @@ fn row(cell: &ExitCell, old: Option<&ExitCell>) -> ExitRow {
         .clone()
         .unwrap_or_else(|| exit_reason::display(cell.isa, cell.code, &ReasonNames::default()));
     let idle = exit_reason::is_idle(cell.isa, cell.code) || exit_reason::is_idle_name(&reason);
-    let [userspace_ns, halted_ns, preempted_ns] = [
-        |c: &ExitCell| c.userspace_ns,
-        |c: &ExitCell| c.halted_ns,
-        |c: &ExitCell| c.preempted_ns,
-    ]
-    .map(|part| part(cell).map(|now| growth(now, old.and_then(part))));
     ExitRow {
         reason,
         id: Some((cell.isa, exit_reason::basic(cell.isa, cell.code))),
         idle,
         span: cell.time.since(old.map(|o| &o.time)),
-        userspace_ns,
-        halted_ns,
-        preempted_ns,
+        userspace_ns: cell.userspace_ns.since(old.map(|o| &o.userspace_ns)),
+        halted_ns: cell.halted_ns.since(old.map(|o| &o.halted_ns)),
+        preempted_ns: cell.preempted_ns.since(old.map(|o| &o.preempted_ns)),
         ..ExitRow::default()
     }
 }

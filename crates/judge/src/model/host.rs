@@ -1,12 +1,14 @@
 //! The host within an interval: its CPUs, the guests' threads on them, and other tasks.
 
 use super::host_devices::{self, ByteRates, HostLinkModel, HostNodeModel, WholeDiskModel, grown};
-use super::{DomainModel, PressureModel, SampleInterval, total};
+use super::{DomainModel, PressureModel, SampleInterval, share, total};
 use kvm::kernel_log::LogLine;
 use sample::{
     CpuPower, CpuTimes, HostFacts, HostMemory, HostSample, HostTask, HostTaskGroup, Joining,
     MAX_TASK_GROUPS, MissingExtreme, Sum as _, sums,
 };
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -342,14 +344,17 @@ impl HostTaskModel {
     }
 }
 
-/// Tasks outside guests that have one name.
-#[derive(Debug, Clone, Default, PartialEq)]
+/// The tasks outside guests that have one name.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "JsonHostTasks")]
 pub struct TaskGroup {
-    /// Name of the process; of kernel threads the part before a slash: `kworker`.
+    /// Name of the process; of kernel threads the part before a slash, such as `kworker`.
     pub comm: String,
-    /// All of them together, percent of one CPU.
+    /// CPU time of all of them, percent of one host CPU.
+    #[serde(rename = "cpu")]
     pub cpu_percent: f64,
     /// How many of them used CPU time.
+    #[schemars(range(min = 1))]
     pub count: u64,
 }
 
@@ -425,12 +430,11 @@ pub(super) fn list_tenants(cpus: &mut [CpuModel], domains: &[DomainModel]) {
             for number in last.into_iter().chain(pinned.filter(|p| last != Some(*p))) {
                 if let Some(&i) = index.get(&number) {
                     let cpu = thread.cpu.map_or(0.0, |c| c.busy());
-                    let (pinned, here) = (pinned == Some(number), last == Some(number));
                     cpus[i].guest_threads.push(GuestThread {
                         domain: d,
                         thread: t,
-                        pinned,
-                        here,
+                        pinned: pinned == Some(number),
+                        here: last == Some(number),
                         cpu,
                     });
                 }
@@ -447,40 +451,32 @@ pub(super) fn list_tenants(cpus: &mut [CpuModel], domains: &[DomainModel]) {
 }
 
 fn tasks(now: &[HostTask]) -> Vec<HostTaskModel> {
-    let used = now.iter().filter(|t| t.over_ns > 0 && t.used_ns > 0);
     let mut tasks = Vec::new();
-    for task in used {
-        tasks.push(HostTaskModel {
-            task: task.clone(),
-            cpu_percent: percent(task.used_ns, task.over_ns),
-        });
+    for task in now {
+        if let Some(cpu_percent) = share(task.used_ns, task.over_ns).filter(|used| *used > 0.0) {
+            tasks.push(HostTaskModel {
+                task: task.clone(),
+                cpu_percent,
+            });
+        }
     }
     order_busy(&mut tasks);
     tasks
 }
 
 fn task_groups(now: &[HostTaskGroup]) -> Vec<TaskGroup> {
-    let used = now.iter().filter(|g| g.over_ns > 0 && g.used_ns > 0);
     let mut groups = Vec::new();
-    for HostTaskGroup {
-        comm,
-        count,
-        used_ns,
-        over_ns,
-    } in used
-    {
-        groups.push(TaskGroup {
-            comm: comm.clone(),
-            cpu_percent: percent(*used_ns, *over_ns),
-            count: *count,
-        });
+    for group in now {
+        if let Some(cpu_percent) = share(group.used_ns, group.over_ns).filter(|used| *used > 0.0) {
+            groups.push(TaskGroup {
+                comm: group.comm.clone(),
+                cpu_percent,
+                count: group.count,
+            });
+        }
     }
     order_groups(&mut groups);
     groups
-}
-
-fn percent(used_ns: u64, over_ns: u64) -> f64 {
-    100.0 * used_ns as f64 / over_ns as f64
 }
 
 /// Busiest first.

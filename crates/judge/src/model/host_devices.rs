@@ -63,9 +63,12 @@ impl ByteRates {
         }
     }
 
-    fn add(&mut self, inward: Option<f64>, outward: Option<f64>) {
-        self.inward += inward.unwrap_or(0.0);
-        self.outward += outward.unwrap_or(0.0);
+    /// The sum of both.
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self {
+            inward: self.inward + other.inward,
+            outward: self.outward + other.outward,
+        }
     }
 }
 
@@ -94,25 +97,25 @@ impl HostModel {
     /// Bytes per second of all its disks; `None`: not measured, or it has none. Disks that stand on
     /// others carry the same bytes again, and do not count.
     pub fn disk_rates(&self) -> Option<ByteRates> {
-        let disks = self.disks.as_deref().filter(|disks| !disks.is_empty())?;
-        let mut sum = ByteRates::default();
-        for disk in disks.iter().filter(|disk| !disk.is_stacked) {
-            sum.add(
-                disk.rate_of(disk.read_bytes),
-                disk.rate_of(disk.write_bytes),
-            );
-        }
-        Some(sum)
+        let rates = self.disks.as_deref()?.iter().map(|disk| {
+            if disk.is_stacked {
+                return ByteRates::default();
+            }
+            ByteRates {
+                inward: disk.rate_of(disk.read_bytes).unwrap_or(0.0),
+                outward: disk.rate_of(disk.write_bytes).unwrap_or(0.0),
+            }
+        });
+        rates.reduce(ByteRates::plus)
     }
 
     /// Bytes per second of all its links; `None`: not measured, or it has none.
     pub fn link_rates(&self) -> Option<ByteRates> {
-        let links = self.links.as_deref().filter(|links| !links.is_empty())?;
-        let mut sum = ByteRates::default();
-        for link in links {
-            sum.add(link.rate_of(link.rx_bytes), link.rate_of(link.tx_bytes));
-        }
-        Some(sum)
+        let rates = self.links.as_deref()?.iter().map(|link| ByteRates {
+            inward: link.rate_of(link.rx_bytes).unwrap_or(0.0),
+            outward: link.rate_of(link.tx_bytes).unwrap_or(0.0),
+        });
+        rates.reduce(ByteRates::plus)
     }
 
     /// What its disks read and write beside the guests; `None`: not known.
@@ -144,8 +147,7 @@ pub(super) fn guests_disk(guests: &[DomainModel]) -> Option<ByteRates> {
     let mut sum = ByteRates::default();
     for guest in guests {
         if guest.state != DomainState::Ended {
-            let rates = guest.disk_rates()?;
-            sum.add(Some(rates.inward), Some(rates.outward));
+            sum = sum.plus(guest.disk_rates()?);
         }
     }
     Some(sum)
@@ -154,13 +156,11 @@ pub(super) fn guests_disk(guests: &[DomainModel]) -> Option<ByteRates> {
 /// What the guests' interfaces receive and send together; `None` if none is known. A guest without
 /// known interfaces has none, or some that are not behind the host's links.
 pub(super) fn guests_net(guests: &[DomainModel]) -> Option<ByteRates> {
-    let mut sum = ByteRates::default();
-    let mut is_known = guests.is_empty();
-    for rates in guests.iter().filter_map(DomainModel::nic_rates) {
-        sum.add(Some(rates.inward), Some(rates.outward));
-        is_known = true;
+    if guests.is_empty() {
+        return Some(ByteRates::default());
     }
-    if is_known { Some(sum) } else { None }
+    let rates = guests.iter().filter_map(DomainModel::nic_rates);
+    rates.reduce(ByteRates::plus)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What the host's block devices did for a guest within an interval.
 
+use super::share;
 use super::traced::Traced;
 use sample::{HostDisk, ThreadKind};
 
@@ -39,7 +40,7 @@ impl HostDiskModel {
     pub fn submitted_most(&self) -> Option<(ThreadKind, f64)> {
         let all = super::total(self.submitters.values().copied());
         let (submitter, most) = self.submitters.iter().max_by_key(|(_, n)| **n)?;
-        (all > 0).then(|| (*submitter, 100.0 * *most as f64 / all as f64))
+        Some((*submitter, share(*most, all)?))
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a guest's jobs (migrations, block jobs, dumps) come to, and what the guest pays meanwhile.
 
-use super::DomainModel;
+use super::{DomainModel, share};
 use sample::{Job, JobKind};
 
 /// The downtime that QEMU allows where nobody set it (`DEFAULT_MIGRATE_SET_DOWNTIME`, QEMU's
@@ -24,7 +24,7 @@ pub fn progress(job: &Job) -> Option<f64> {
 
 /// What the guest writes, percent of what the job moves in the same time.
 pub fn dirtied_percent(job: &Job) -> Option<f64> {
-    Some(100.0 * job.dirtied? as f64 / job.rate.filter(|rate| *rate > 0)? as f64)
+    share(job.dirtied, job.rate)
 }
 
 /// Whether a migration ends at this rate: QEMU stops the guest for the last pass when the rest fits

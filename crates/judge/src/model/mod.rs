@@ -29,7 +29,7 @@ pub use devices::{DiskRates, NicRates};
 pub use disk_config::{DiskConfig, LimitUse};
 pub use domain::{DomainModel, ExitRate, ExitRateSource, Rates, SwapUse, UserspaceExits};
 pub(crate) use exit_kind::ExitKind;
-pub use exits::{ExitRow, ExitTable};
+pub use exits::{ExitRow, ExitTable, share};
 pub use guest::{Confidence, GuestGuess, GuestKind, kind_of_name};
 pub(crate) use guest::{drive_files, has_device};
 pub use history::{HISTORY_POINTS, History, HistoryPoint};
@@ -133,13 +133,12 @@ impl Model {
         };
         let interval_s = interval_s.filter(|s| *s > 0.0);
         let same_engine = previous.filter(|p| p.engine.generation == sample.engine.generation);
-        let is_whole = matches!(base, Base::Whole(_));
         let interval = SampleInterval {
             // A file may hold a few lines of a trace.
             seconds: interval_s.filter(|s| *s >= MIN_RATE_S),
             started: !matches!(base, Base::Start),
             engine_continues: same_engine.is_some(),
-            whole: is_whole,
+            whole: matches!(base, Base::Whole(_)),
             previous_boot_ns: previous.map(|p| p.boot_ns),
         };
         // The first one stays where two have the same identity. What ended does not continue: of a

@@ -30,21 +30,12 @@ sums!(PressureModel {
 
 impl PressureModel {
     pub(super) fn new(of: &Pressure) -> Self {
-        let Pressure {
-            cpu,
-            io,
-            io_full,
-            memory,
-            memory_full,
-        } = *of;
-        let [cpu, io, io_full, memory, memory_full] =
-            [cpu, io, io_full, memory, memory_full].map(|n| n as f64 / 100.0);
         Self {
-            cpu,
-            io,
-            io_full,
-            memory,
-            memory_full,
+            cpu: of.cpu as f64 / 100.0,
+            io: of.io as f64 / 100.0,
+            io_full: of.io_full as f64 / 100.0,
+            memory: of.memory as f64 / 100.0,
+            memory_full: of.memory_full as f64 / 100.0,
         }
     }
 }

@@ -134,12 +134,11 @@ fn add_guest(sum: &mut DomainModel, mut now: DomainModel, seconds: f64, how: &mu
             .map(|row| &mut row.span)
             .filter(|span| span.total_ns.is_none())
         {
-            let (count, histogram) = (span.count, Some(Histogram::default()));
             *span = Timing {
-                count,
+                count: span.count,
                 total_ns: Some(0),
                 sum_sq: Some(0),
-                histogram,
+                histogram: Some(Histogram::default()),
                 ..Timing::default()
             };
         }

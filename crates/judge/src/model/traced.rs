@@ -2,7 +2,7 @@
 
 use super::earlier::{GuestPair, by_key};
 use sample::{DomainSample, Growing, Row};
-use std::ops::{Deref, DerefMut};
+use std::ops::Deref;
 
 /// Counts and times of one interval.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -58,11 +58,5 @@ impl<T> Deref for Traced<T> {
 
     fn deref(&self) -> &T {
         &self.of
-    }
-}
-
-impl<T> DerefMut for Traced<T> {
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.of
     }
 }

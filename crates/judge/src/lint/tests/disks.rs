@@ -125,10 +125,11 @@ fn disk_errors() {
 
 /// A device that took `us` for each of `reads` per second.
 fn device(name: &str, reads: u64, us: u64, below: &[&str]) -> HostDiskModel {
-    let mut disk = HostDiskModel {
+    let mut model = HostDiskModel {
         seconds: Some(1.0),
         ..HostDiskModel::default()
     };
+    let disk = &mut model.of;
     (disk.name, disk.number) = (name.into(), (8, name.len() as u32));
     let times = |us| Timing {
         count: reads,
@@ -138,7 +139,7 @@ fn device(name: &str, reads: u64, us: u64, below: &[&str]) -> HostDiskModel {
     (disk.reads.total, disk.reads.device) = (times(us), times(us / 2));
     disk.below = below.iter().map(|name| (*name).to_owned()).collect();
     disk.submitters = [(ThreadKind::Main, reads)].into();
-    disk
+    model
 }
 
 fn timed(iotune: &str, disk: DiskSample, devices: Option<Vec<HostDiskModel>>) -> Model {
