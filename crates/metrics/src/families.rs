@@ -242,8 +242,8 @@ impl HostMetrics {
         let facts = &self.facts;
         let labels = Labels::default()
             .with("host", &facts.hostname)
-            .with("kernel", &facts.kernel);
-        let labels = labels.with("kvm", facts.kvm_flavour.as_deref().unwrap_or_default());
+            .with("kernel", &facts.kernel)
+            .with("kvm", facts.kvm_flavour.as_deref().unwrap_or_default());
         table(
             e,
             &[Column::info("kvmtop_host", "This host")],
@@ -299,17 +299,16 @@ impl HostMetrics {
     fn about_guests(&self, e: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let facts = self.labelled_guests().map(|(labels, guest)| {
             let facts = &guest.facts;
-            let labels = labels.with("uuid", text_of(facts.uuid.as_ref()));
-            let labels = labels.with(
-                "pid",
-                facts.pid.map(|pid| pid.to_string()).unwrap_or_default(),
-            );
+            let pid = facts.pid.map(|pid| pid.to_string()).unwrap_or_default();
             let labels = labels
+                .with("uuid", text_of(facts.uuid.as_ref()))
+                .with("pid", pid)
                 .with("machine", text_of(facts.machine.as_ref()))
                 .with("os", text_of(facts.guest_os.as_ref()))
                 .with("title", facts.labels.title.as_deref().unwrap_or_default())
-                .with("owner", facts.labels.owner.as_deref().unwrap_or_default());
-            (labels.with("vmm", facts.vmm.as_str()), ())
+                .with("owner", facts.labels.owner.as_deref().unwrap_or_default())
+                .with("vmm", facts.vmm.as_str());
+            (labels, ())
         });
         table(e, &[Column::info("kvmtop_guest", "A guest")], facts)?;
         table(e, GUEST_GAUGES, self.labelled_guests())?;

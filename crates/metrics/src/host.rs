@@ -132,17 +132,12 @@ impl HostMetrics {
             guests.map(|guest| (id(&guest.facts), guest)).collect();
         let samples: HashMap<GuestProcess, &DomainSample> =
             now.domains.iter().map(|d| (id(&d.facts), d)).collect();
-        let older = before
-            .into_iter()
-            .flat_map(|b| &b.domains)
-            .map(|d| (id(&d.facts), d));
-        let older: HashMap<GuestProcess, &DomainSample> = older.collect();
-        let living = interval
-            .model
-            .domains
-            .iter()
-            .filter(|d| d.state != DomainState::Ended);
-        let mut living: Vec<&DomainModel> = living.collect();
+        let mut older: HashMap<GuestProcess, &DomainSample> = HashMap::new();
+        for guest in before.iter().flat_map(|before| &before.domains) {
+            older.insert(id(&guest.facts), guest);
+        }
+        let mut living: Vec<&DomainModel> = interval.model.domains.iter().collect();
+        living.retain(|guest| guest.state != DomainState::Ended);
         // Another user's guests take neither a name nor a place from those of libvirt or root.
         living.sort_by_key(|d| (d.facts.foreign, d.facts.start_ticks, d.facts.pid));
         for model in living.iter().take(MAX_GUESTS) {

@@ -80,17 +80,13 @@ impl<K: Ord + Clone> Ranked<K> {
             .values_mut()
             .filter(|row| row.shown.is_some())
             .min_by_key(|row| row.shown);
-        match oldest {
-            Some(row)
-                if row
-                    .shown
-                    .is_some_and(|grew| now_ns.saturating_sub(grew) > IDLE_NS) =>
-            {
-                row.shown = None;
-                true
-            }
-            _ => false,
+        if let Some(row) = oldest
+            && row.shown < Some(now_ns.saturating_sub(IDLE_NS))
+        {
+            row.shown = None;
+            return true;
         }
+        false
     }
 
     /// The labels with a series, and the rest under `None` if there is any.

@@ -39,7 +39,7 @@ pub struct VcpuMetrics {
     /// Moves to another NUMA node; otherwise as `moves`.
     pub node_moves: Option<u64>,
     /// From woken to running; `None` if not measured.
-    pub wakeups: Option<DurationHistogram>,
+    pub wakeups: Option<Timing>,
 }
 
 impl VcpuMetrics {
@@ -54,57 +54,34 @@ impl VcpuMetrics {
                 .map(|_| thread.migrations.cross_node),
         );
         if let Some(wakeups) = &thread.wakeups {
-            self.wakeups.get_or_insert_default().add(wakeups);
-        }
-    }
-}
-
-/// Durations in buckets, as a histogram of Prometheus has them.
-#[derive(Debug, Clone, Default)]
-pub struct DurationHistogram {
-    /// Number of durations.
-    pub count: u64,
-    /// Their sum, nanoseconds.
-    pub total_ns: u64,
-    /// How many were at most this long, without those of the bounds before.
-    counts: [u64; 11],
-}
-
-/// Every second limit of [`Histogram`]'s buckets from 1 µs to 1 s.
-fn bounds_ns() -> [u64; 11] {
-    std::array::from_fn(|i| 1024 << (2 * i))
-}
-
-impl DurationHistogram {
-    /// Adds the durations of an interval.
-    fn add(&mut self, timing: &Timing) {
-        let (Some(total_ns), Some(Histogram(buckets))) = (timing.total_ns, &timing.histogram)
-        else {
-            return;
-        };
-        self.count = self.count.saturating_add(timing.count);
-        self.total_ns = self.total_ns.saturating_add(total_ns);
-        for (bucket, durations) in buckets.iter().enumerate() {
-            let bound = bounds_ns()
-                .iter()
-                .position(|bound| Histogram::upper(bucket) <= *bound);
-            if let Some(count) = bound.and_then(|bound| self.counts.get_mut(bound)) {
-                *count = count.saturating_add(*durations);
+            let sum = self.wakeups.get_or_insert_default();
+            if wakeups.total_ns.is_some() && wakeups.histogram.is_some() {
+                sum.merge(wakeups, MissingExtreme::Unknown);
             }
         }
     }
+}
 
-    /// The upper limits in seconds, each with the number of durations between it and the limit
-    /// before; the last one is without a limit.
-    pub fn buckets(&self) -> Vec<(f64, u64)> {
-        let within: u64 = self
-            .counts
-            .iter()
-            .fold(0, |sum, count| sum.saturating_add(*count));
-        let bounds = bounds_ns().map(|ns| ns as f64 / 1e9).into_iter();
-        let beyond = (f64::INFINITY, self.count.saturating_sub(within));
-        bounds.zip(self.counts).chain([beyond]).collect()
+/// The upper limits of durations in seconds, each with the number of durations between it and the
+/// limit before; the last one is without a limit. The limits are every second one of [`Histogram`]'s
+/// buckets from 1 µs to 1 s.
+pub fn buckets(durations: &Timing) -> Vec<(f64, u64)> {
+    let limits = (0..11).map(|i| (1024_u64 << (2 * i)) as f64 / 1e9);
+    let mut buckets: Vec<(f64, u64)> = limits.map(|limit| (limit, 0)).collect();
+    let mut beyond = durations.count;
+    let counts = durations
+        .histogram
+        .iter()
+        .flat_map(|histogram| &histogram.0);
+    for (bucket, count) in counts.enumerate() {
+        let upper = Histogram::upper(bucket) as f64 / 1e9;
+        if let Some((_, sum)) = buckets.iter_mut().find(|(limit, _)| upper <= *limit) {
+            *sum = sum.saturating_add(*count);
+            beyond = beyond.saturating_sub(*count);
+        }
     }
+    buckets.push((f64::INFINITY, beyond));
+    buckets
 }
 
 #[cfg(test)]
@@ -144,14 +121,12 @@ mod tests {
         for ns in [100, 1_000, 1_100, 5_000, 70_000, 900_000_000, 5_000_000_000] {
             timing.add(ns);
         }
-        let mut histogram = DurationHistogram::default();
-        histogram.add(&timing);
-        let buckets = histogram.buckets();
+        let buckets = buckets(&timing);
         assert_eq!(
             buckets.iter().map(|b| b.1).collect::<Vec<_>>(),
             [2, 1, 1, 0, 1, 0, 0, 0, 0, 0, 1, 1]
         );
         assert_eq!((buckets[0].0, buckets[10].0), (1.024e-6, 1.073_741_824));
-        assert_eq!(histogram.count, 7);
+        assert_eq!(timing.count, 7);
     }
 }

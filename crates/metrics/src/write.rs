@@ -1,10 +1,11 @@
 //! Writes families of metrics; one without a row is left out.
 
-use super::vcpu::DurationHistogram;
+use super::vcpu::buckets;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::Unit;
+use sample::Timing;
 use std::borrow::{Borrow, Cow};
 use std::fmt;
 
@@ -16,20 +17,18 @@ pub struct Column<T> {
     /// What is written in seconds is read as nanoseconds.
     unit: Option<&'static Unit>,
     kind: MetricType,
-    /// `None` makes no row.
-    value: fn(&T) -> Option<u64>,
+    value: Value<T>,
 }
+
+/// Finds a value; `None` makes no row.
+type Value<T> = fn(&T) -> Option<u64>;
 
 const SECONDS: Option<&Unit> = Some(&Unit::Seconds);
 const BYTES: Option<&Unit> = Some(&Unit::Bytes);
 
 impl<T> Column<T> {
     /// A counter without a unit.
-    pub const fn count(
-        name: &'static str,
-        help: &'static str,
-        value: fn(&T) -> Option<u64>,
-    ) -> Self {
+    pub const fn count(name: &'static str, help: &'static str, value: Value<T>) -> Self {
         Self {
             name,
             help,
@@ -40,11 +39,7 @@ impl<T> Column<T> {
     }
 
     /// A counter of time.
-    pub const fn time(
-        name: &'static str,
-        help: &'static str,
-        value: fn(&T) -> Option<u64>,
-    ) -> Self {
+    pub const fn time(name: &'static str, help: &'static str, value: Value<T>) -> Self {
         Self {
             unit: SECONDS,
             ..Self::count(name, help, value)
@@ -52,11 +47,7 @@ impl<T> Column<T> {
     }
 
     /// A gauge without a unit.
-    pub const fn gauge(
-        name: &'static str,
-        help: &'static str,
-        value: fn(&T) -> Option<u64>,
-    ) -> Self {
+    pub const fn gauge(name: &'static str, help: &'static str, value: Value<T>) -> Self {
         Self {
             kind: MetricType::Gauge,
             ..Self::count(name, help, value)
@@ -64,11 +55,7 @@ impl<T> Column<T> {
     }
 
     /// A gauge of bytes.
-    pub const fn size(
-        name: &'static str,
-        help: &'static str,
-        value: fn(&T) -> Option<u64>,
-    ) -> Self {
+    pub const fn size(name: &'static str, help: &'static str, value: Value<T>) -> Self {
         Self {
             unit: BYTES,
             ..Self::gauge(name, help, value)
@@ -76,11 +63,7 @@ impl<T> Column<T> {
     }
 
     /// A length of time, or a point in time since the epoch; nanoseconds.
-    pub const fn instant(
-        name: &'static str,
-        help: &'static str,
-        value: fn(&T) -> Option<u64>,
-    ) -> Self {
+    pub const fn instant(name: &'static str, help: &'static str, value: Value<T>) -> Self {
         Self {
             unit: SECONDS,
             ..Self::gauge(name, help, value)
@@ -147,7 +130,7 @@ pub fn table<'a, T, R: Borrow<T>>(
 pub fn histograms<'a>(
     encoder: &mut DescriptorEncoder<'_>,
     (name, help): (&str, &str),
-    rows: impl IntoIterator<Item = (Labels<'a>, &'a DurationHistogram)>,
+    rows: impl IntoIterator<Item = (Labels<'a>, &'a Timing)>,
 ) -> fmt::Result {
     let mut rows = rows.into_iter().peekable();
     if rows.peek().is_none() {
@@ -155,9 +138,9 @@ pub fn histograms<'a>(
     }
     let mut family = encoder.encode_descriptor(name, help, SECONDS, MetricType::Histogram)?;
     rows.try_for_each(|(Labels(labels), durations)| {
-        let total = durations.total_ns as f64 / 1e9;
+        let total = durations.total_ns.unwrap_or(0) as f64 / 1e9;
         let mut row = family.encode_family(&labels)?;
-        row.encode_histogram::<NoLabelSet>(total, durations.count, &durations.buckets(), None)
+        row.encode_histogram::<NoLabelSet>(total, durations.count, &buckets(durations), None)
     })
 }
 
