@@ -100,9 +100,11 @@ const OS_WORDS: [(&str, &[&str]); 4] = [
     ("windows", &["microsoft", "windows"]),
     ("bsd", &["bsd"]),
     ("macos", &["apple.com", "macos"]),
-    ("linux", LINUXES),
-];
-const LINUXES: &[&str] = &[
-    "linux", "debian", "ubuntu", "fedora", "redhat", "centos", "rocky", "suse", "alpine", "gentoo",
-    "oracle", "nixos",
+    (
+        "linux",
+        &[
+            "linux", "debian", "ubuntu", "fedora", "redhat", "centos", "rocky", "suse", "alpine",
+            "gentoo", "oracle", "nixos",
+        ],
+    ),
 ];

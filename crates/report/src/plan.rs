@@ -235,10 +235,7 @@ pub fn text(plan: &HostPlan, filter: &DomainFilter, columns: usize) -> String {
     let mut out = table(0, &used, usize::MAX, MAP);
     let free: CpuSet = free.iter().map(|c| c.cpu).collect();
     out.push_str(&wrapped(
-        &format!(
-            "free: {}",
-            or_dash(Some(free).filter(|free| !free.is_empty()))
-        ),
+        &format!("free: {}", or_dash(cpus_text(Some(&free)))),
         2,
         columns,
     ));

@@ -23,24 +23,20 @@ pub(crate) fn table<R>(indent: usize, rows: &[R], limit: usize, columns: &[Colum
     let shown = &rows[..limit.min(rows.len())];
     let mut lines = vec![" ".repeat(indent); shown.len() + 1];
     for (i, (head, cell)) in columns.iter().enumerate() {
-        let cells: Vec<String> = shown.iter().map(|row| cut(&cell(row), CELL)).collect();
+        let mut cells: Vec<String> = shown.iter().map(|row| cut(&cell(row), CELL)).collect();
         if i > 0 && cells.iter().all(|c| c.is_empty() || c == UNKNOWN) {
             continue;
         }
-        let cells = [head.trim_start_matches('<').to_owned()]
-            .into_iter()
-            .chain(cells)
-            .collect::<Vec<_>>();
+        cells.insert(0, head.trim_start_matches('<').to_owned());
         let width = cells.iter().map(|c| c.width()).max().unwrap_or(0);
         let gap = if i == 0 { "" } else { "  " };
         for (line, cell) in lines.iter_mut().zip(cells) {
             let pad = " ".repeat(width - cell.width());
-            let (before, after) = if head.starts_with('<') {
-                ("", &*pad)
+            let _ = if head.starts_with('<') {
+                write!(line, "{gap}{cell}{pad}")
             } else {
-                (&*pad, "")
+                write!(line, "{gap}{pad}{cell}")
             };
-            let _ = write!(line, "{gap}{before}{cell}{after}");
         }
     }
     let lines: Vec<&str> = lines.iter().map(|line| line.trim_end()).collect();

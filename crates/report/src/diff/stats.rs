@@ -11,7 +11,7 @@ const BEYOND_CHANCE: f64 = 3.29;
 const MATTERS: f64 = 0.1;
 
 /// What became of a figure.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// Only in the second input.

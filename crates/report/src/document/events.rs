@@ -2,7 +2,7 @@
 //! `objects!` ([`super`]) makes a struct, and a `new` that fills each field by its expression.
 
 use judge::model::{
-    AccessRow, DomainModel, ExitRow, ExitTable, InjectionModel, Model, UserspaceExits,
+    AccessRow, DomainModel, ExitRow, ExitTable, InjectionModel, Model, UserspaceExits, share,
 };
 use kvm::userspace_exit;
 use std::collections::HashMap;
@@ -26,11 +26,11 @@ objects! {
         /// Per second. `null`: no `interval_s`.
         rate: Option<f64> = r.rate,
         /// Percent of the guest's exits. `null`: unknown.
-        count_percent: Option<f64> = percent(Some(r.span.count), Some(all.count)),
+        count_percent: Option<f64> = share(r.span.count, all.count),
         /// Percent of the time in all of the guest's exits, as perf prints it. `null`: no times.
-        time_percent: Option<f64> = percent(r.span.total_ns, all.total_ns),
+        time_percent: Option<f64> = share(r.span.total_ns, all.total_ns),
         /// Percent of that time without idle reasons. `null`: no times, or an idle reason.
-        work_percent: Option<f64> = percent(r.span.total_ns, all.work_ns).filter(|_| !r.idle),
+        work_percent: Option<f64> = share(r.span.total_ns, all.work_ns).filter(|_| !r.idle),
         /// The vCPUs' own time in these exits, percent of one host CPU: without the time that
         /// another task had the CPU. `null`: no times, or an idle reason.
         cpu_percent: Option<f64> = r.cpu_percent,
@@ -173,8 +173,4 @@ fn with_vcpus<'a, R, K: Eq + Hash>(
             .into_iter()
             .chain(parts.remove(&key(sum)).unwrap_or_default())
     })
-}
-
-fn percent(part: Option<u64>, all: Option<u64>) -> Option<f64> {
-    Some(100.0 * part? as f64 / all.filter(|all| *all > 0)? as f64)
 }

@@ -12,8 +12,7 @@ objects! {
     pub struct JsonHost(host: &HostModel) {
         /// Its tasks outside guests, kvmtop included, grouped by name; at most 16, largest first,
         /// read about every two seconds. `null`: not measured.
-        tasks: Option<Vec<JsonHostTasks>> =
-            host.task_groups.as_ref().map(|all| all.iter().map(JsonHostTasks::new).collect()),
+        tasks: Option<Vec<TaskGroup>> = host.task_groups.clone(),
         /// Its CPUs, by number. Empty: a file that holds no topology.
         cpus: Vec<JsonCpu> =
             host.cpus.iter().map(|c| JsonCpu::new(c, &host.facts.topology)).collect(),
@@ -120,17 +119,6 @@ objects! {
         swap_used_bytes: u64 = memory.swap_used,
         /// What KSM saves. `null`: no KSM, or an older recording.
         ksm_saved_bytes: Option<u64> = memory.ksm_saved,
-    }
-
-    /// The tasks outside guests that have one name.
-    pub struct JsonHostTasks(group: &TaskGroup) {
-        /// Name of the process; of kernel threads the part before a slash, such as `kworker`.
-        comm: String = group.comm.clone(),
-        /// CPU time of all of them, percent of one host CPU.
-        cpu: f64 = group.cpu_percent,
-        /// How many of them used CPU time.
-        #[schemars(range(min = 1))]
-        count: u64 = group.count,
     }
 
     /// A CPU of the host. The kinds of time are percent of its time and add up to 100.

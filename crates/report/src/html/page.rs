@@ -3,7 +3,7 @@
 use super::charts::{Chart, ChartLine, OTHER, OwnerTracks};
 use super::spans::FindingSpan;
 use super::timeline::{FollowedGuest, TimelineBuilder};
-use super::tracks::{TimeAxis, TrackCell};
+use super::tracks::{TimeAxis, Track, TrackCell};
 use crate::document::{JsonDocument, JsonDomain};
 use crate::table::COLUMNS;
 use crate::{View, json as documents, text};
@@ -247,7 +247,7 @@ fn axis_json(axis: &TimeAxis) -> Value {
     })
 }
 
-fn charts_json(owner: &OwnerTracks, axis: &TimeAxis) -> Value {
+fn charts_json(owner: &OwnerTracks, axis: &TimeAxis) -> Vec<Value> {
     let slots = axis.slots.len();
     let mut charts = Vec::new();
     for (chart, tracks) in &owner.charts {
@@ -255,27 +255,27 @@ fn charts_json(owner: &OwnerTracks, axis: &TimeAxis) -> Value {
         let lines = lines.map(|line| line_json(line, *chart, slots));
         charts.push(json!({ "id": chart, "lines": lines.collect::<Value>() }));
     }
-    Value::Array(charts)
+    charts
 }
 
 fn line_json(line: &ChartLine, chart: Chart, slots: usize) -> Value {
     let ChartLine { name, track } = line;
-    let cells: Vec<Option<&TrackCell>> = (0..slots).map(|i| track.cells.get(i)).collect();
-    let max: Value = cells
-        .iter()
-        .map(|c| point(c.and_then(TrackCell::max)))
-        .collect();
+    let max = points(track, slots, TrackCell::max);
     let mean = if chart.shows_peaks() {
         max.clone()
     } else {
-        cells
-            .iter()
-            .map(|c| point(c.and_then(TrackCell::mean)))
-            .collect()
+        points(track, slots, TrackCell::mean)
     };
     // The sum of the other lines has no maximum: their maxima are of different moments.
     let max = Some(max).filter(|max| name != OTHER && *max != mean);
     json!({ "name": name, "mean": mean, "max": max })
+}
+
+/// A value of each slot.
+fn points(track: &Track, slots: usize, value: fn(&TrackCell) -> Option<f64>) -> Value {
+    (0..slots)
+        .map(|slot| point(track.cells.get(slot).and_then(value)))
+        .collect()
 }
 
 /// Earlier times are from the clock of a trace, which counts from the boot of its host.
