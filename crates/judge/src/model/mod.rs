@@ -17,7 +17,6 @@ mod host_devices;
 mod host_disks;
 mod interrupts;
 pub mod jobs;
-mod pressure;
 mod request_time;
 mod sum;
 mod traced;
@@ -33,11 +32,12 @@ pub use exits::{ExitRow, ExitTable, share};
 pub use guest::{Confidence, GuestGuess, GuestKind, kind_of_name};
 pub(crate) use guest::{drive_files, has_device};
 pub use history::{HISTORY_POINTS, History, HistoryPoint};
-pub use host::{CpuModel, GuestThread, HostModel, HostTaskModel, HostUsage, TaskGroup};
+pub use host::{
+    CpuModel, GuestThread, HostModel, HostTaskModel, HostUsage, PressureModel, TaskGroup,
+};
 pub use host_devices::{ByteRates, HostLinkModel, HostNodeModel, WholeDiskModel};
 pub use host_disks::{HostDiskModel, addressed};
 pub use interrupts::{DoorbellModel, InjectionModel};
-pub use pressure::PressureModel;
 pub use request_time::Requests;
 pub use sample::GuestId;
 pub use sum::ModelSum;
