@@ -1,6 +1,6 @@
 //! Faults of a placement. Rules report them, and the plan removes them.
 
-use super::{CpuMap, GuestLayout, HelperLayout, HelperLoad, MoveReason, Pinning, Shape};
+use super::{CpuMap, GuestLayout, HelperLayout, MoveReason, Pinning, Shape};
 use super::{running, singles, union};
 use kvm::CpuSet;
 use std::collections::{BTreeMap, BTreeSet};
@@ -213,15 +213,11 @@ impl GuestLayout {
     pub fn disturbs(&self, map: &CpuMap, helper: &HelperLayout) -> bool {
         let single = self.single(map);
         if let Some(cpus) = &helper.cpus {
-            return cpus.intersects(&single)
-                && (helper.load == HelperLoad::Busy || cpus.is_subset(&single));
+            return cpus.intersects(&single) && (!helper.is_idle || cpus.is_subset(&single));
         }
         // The scheduler puts unpinned threads on other CPUs than the isolated ones.
         let known = !map.all.is_empty() && !single.is_empty();
-        known
-            && helper.load == HelperLoad::Busy
-            && self.confined(map).is_some()
-            && !single.is_subset(&map.isolated)
+        known && !helper.is_idle && self.confined(map).is_some() && !single.is_subset(&map.isolated)
     }
 }
 
@@ -334,7 +330,7 @@ pub(super) fn find(map: &CpuMap, guests: &[GuestLayout]) -> Vec<GuestFaults> {
     faults
 }
 
-/// The faults of a guest that do not depend on other guests; none of one that the plan may not move.
+/// The faults of a guest that do not depend on other guests; none if the plan may not move it.
 fn faults_of_one(map: &CpuMap, guest: &GuestLayout) -> GuestFaults {
     let mut faults = GuestFaults::default();
     if !guest.may_move() {

@@ -94,18 +94,9 @@ pub struct HelperLayout {
     pub pinned: bool,
     /// Whether its pin names CPUs that are offline or missing.
     pub absent: bool,
-    /// How much of a CPU it uses.
-    pub load: HelperLoad,
-}
-
-/// How much of a CPU a helper thread uses.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum HelperLoad {
-    /// So much that it matters, or an unknown share.
-    #[default]
-    Busy,
-    /// So little that it may share a CPU with a vCPU at times.
-    Idle,
+    /// Whether it uses so little of a CPU that it may share one with a vCPU at times; false where
+    /// its share is not known.
+    pub is_idle: bool,
 }
 
 /// Why the plan moves a thread, the most important reason first.
@@ -160,14 +151,10 @@ pub struct GuestPlan {
 impl GuestPlan {
     /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
-        let Self {
-            vcpus,
-            helpers,
-            threads,
-            memory,
-            ..
-        } = self;
-        vcpus.is_empty() && helpers.is_empty() && threads.is_none() && memory.is_none()
+        self.vcpus.is_empty()
+            && self.helpers.is_empty()
+            && self.threads.is_none()
+            && self.memory.is_none()
     }
 }
 

@@ -44,7 +44,7 @@ fn guest(map: &CpuMap, vcpus: &[&str]) -> GuestLayout {
         helpers: [(
             None,
             HelperLayout {
-                load: HelperLoad::Idle,
+                is_idle: true,
                 ..HelperLayout::default()
             },
         )]
@@ -80,7 +80,7 @@ fn a_full_host_keeps_its_first_cpu_and_an_idle_helper_stays() {
             None,
             HelperLayout {
                 cpus: Some(set("0-3")),
-                load: HelperLoad::Idle,
+                is_idle: true,
                 ..HelperLayout::default()
             },
         )]
@@ -89,7 +89,7 @@ fn a_full_host_keeps_its_first_cpu_and_an_idle_helper_stays() {
     };
     assert_eq!(plan(&map, std::slice::from_ref(&idle)).changed().count(), 0);
     let mut busy = idle.clone();
-    busy.helpers.entry(None).or_default().load = HelperLoad::Busy;
+    busy.helpers.entry(None).or_default().is_idle = false;
     assert_eq!(
         plan(&map, &[busy]).guests[0].helpers,
         [(None, set("0,3"))].into()

@@ -2,7 +2,7 @@
 
 use super::{GuestContext, Options, Severity};
 use crate::model::{Model, ThreadModel, total};
-use crate::placement::{CpuMap, GuestLayout, HelperLayout, HelperLoad, Pinning, Shape};
+use crate::placement::{CpuMap, GuestLayout, HelperLayout, Pinning, Shape};
 use kvm::thread_name::Role;
 use kvm::topology::EFFICIENCY_CPUS;
 use kvm::{CpuSet, limits};
@@ -215,10 +215,9 @@ fn helpers(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, layout: &m
             drifted: wanted.clone().filter(|wanted| drifts && !wanted.is_empty()),
             pinned: configured.is_some() || !libvirt && is_restricted,
             absent: configured.is_some_and(|cpus| is_absent(map, cpus)),
-            load: match thread {
-                Some(thread) if thread.was_seen() => load(thread, &single, options),
-                _ if configured.is_none() && is_unseen => HelperLoad::Idle,
-                _ => HelperLoad::Busy,
+            is_idle: match thread {
+                Some(thread) if thread.was_seen() => is_idle(thread, &single, options),
+                _ => configured.is_none() && is_unseen,
             },
             cpus: measured.or(wanted),
         };
@@ -228,20 +227,17 @@ fn helpers(map: &CpuMap, guest: &GuestContext<'_>, options: &Options, layout: &m
     let emulator = layout.helpers.entry(None).or_default();
     for thread in &guest.domain.threads {
         if thread.role == Role::Vhost {
-            emulator.load = emulator.load.min(load(thread, &single, options));
+            emulator.is_idle &= is_idle(thread, &single, options);
         }
     }
 }
 
-/// Whether a helper thread uses a part of one of these CPUs that matters.
-fn load(thread: &ThreadModel, cpus: &CpuSet, options: &Options) -> HelperLoad {
+/// Whether a helper thread uses no part of one of these CPUs that matters.
+fn is_idle(thread: &ThreadModel, cpus: &CpuSet, options: &Options) -> bool {
     let is_there = thread.place.cpu.is_some_and(|c| cpus.contains(c));
     let busy = thread.cpu.map_or(0.0, |c| c.busy());
-    if is_there && options.thresholds.pinning.emulator.severity(busy).is_some() {
-        HelperLoad::Busy
-    } else {
-        HelperLoad::Idle
-    }
+    let is_busy = options.thresholds.pinning.emulator.severity(busy).is_some();
+    !(is_busy && is_there)
 }
 
 /// The guests whose busy vCPUs share a CPU of their sets of isolated CPUs with other such vCPUs.
