@@ -63,8 +63,8 @@ impl VcpuMetrics {
 }
 
 /// The upper limits of durations in seconds, each with the number of durations between it and the
-/// limit before; the last one is without a limit. The limits are every second one of [`Histogram`]'s
-/// buckets from 1 µs to 1 s.
+/// limit before; the last one is without a limit. The limits are every second one of
+/// [`Histogram`]'s buckets from 1 µs to 1 s.
 pub fn buckets(durations: &Timing) -> Vec<(f64, u64)> {
     let limits = (0..11).map(|i| (1024_u64 << (2 * i)) as f64 / 1e9);
     let mut buckets: Vec<(f64, u64)> = limits.map(|limit| (limit, 0)).collect();

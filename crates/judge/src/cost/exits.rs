@@ -77,8 +77,8 @@ const CAUSES: &[(CostKind, &[ExitKind])] = &[
     ]),
 ];
 
-/// The kind of cost that an access is, and its part of that. Parts of [`CostKind::Device`] are costs
-/// themselves.
+/// The kind of cost that an access is, and its part of that. Parts of [`CostKind::Device`] are
+/// costs themselves.
 fn owner(row: &AccessRow) -> (CostKind, String) {
     let name = row.device_name();
     let address = row.address_text();
