@@ -1,18 +1,14 @@
 //! What wakes the screen.
 
 use super::state::Tick;
-use crossterm::event::KeyEvent;
+use crossterm::event::Event;
 
 /// What wakes the screen.
 pub enum ScreenEvent {
     /// Something new to show.
     Tick(Box<Tick>),
-    /// A key.
-    Key(KeyEvent),
-    /// Text that was pasted.
-    Paste(String),
-    /// The terminal has another size.
-    Resize,
+    /// A key, pasted text or another size of the terminal.
+    Terminal(Event),
     /// A signal asks to leave.
     Leave,
     /// The process runs again after a stop.

@@ -14,7 +14,7 @@ use super::theme::Theme;
 use super::typing;
 use super::update;
 use anyhow::Context;
-use crossterm::event;
+use crossterm::event::{self, Event};
 use crossterm::terminal::disable_raw_mode;
 use jiff::tz::TimeZone;
 use kvm::without_hidden;
@@ -37,36 +37,33 @@ const MAX_QUEUED_EVENTS: usize = 32;
 const MAX_LEAVE_WAIT: Duration = Duration::from_millis(1500);
 /// How long a signal waits for a screen whose terminal takes no output.
 const MAX_BLOCKED: Duration = Duration::from_secs(10);
-/// What costs guests something: it is traced while the screen shows it.
-const ON_DEMAND: [EngineDetail; 2] = [EngineDetail::Disks, EngineDetail::Interrupts];
-
-/// Whether the screen shows something.
-fn shows(state: &AppState, detail: EngineDetail) -> bool {
-    match (detail, state.view) {
-        (_, ScreenView::Page) => true,
-        (EngineDetail::Disks, ScreenView::Guests) => state.lens == Lens::Disks,
-        (EngineDetail::Interrupts, ScreenView::Latency) => true,
-        _ => false,
-    }
-}
-
-/// Whether the list is about what guests' disks or interfaces do.
-fn watches_devices(state: &AppState) -> bool {
-    state.view == ScreenView::Guests && matches!(state.lens, Lens::Disks | Lens::Network)
+/// What the collector reads only while the screen shows it, because it costs guests or the host
+/// something.
+fn on_demand(state: &AppState) -> [Control; 3] {
+    let is_page = state.view == ScreenView::Page;
+    let is_latency = state.view == ScreenView::Latency;
+    let lens = match state.view {
+        ScreenView::Guests => Some(state.lens),
+        _ => None,
+    };
+    [
+        Control::Show(EngineDetail::Disks, is_page || lens == Some(Lens::Disks)),
+        Control::Show(EngineDetail::Interrupts, is_page || is_latency),
+        Control::WatchDevices(matches!(lens, Some(Lens::Disks | Lens::Network))),
+    ]
 }
 
 /// Writes choices into the config file; answers its path.
 type KeepChoices = Box<dyn Fn(&ScreenChoices) -> anyhow::Result<PathBuf>>;
 
 /// Who carries out what the screen asks for.
-#[derive(Default)]
 pub struct ScreenHandlers {
     /// Passes requests on to the collector of a live screen.
-    pub control: Option<Box<dyn Fn(Control)>>,
+    pub control: Box<dyn Fn(Control)>,
     /// Writes what the user chose into the config file.
-    pub keep: Option<KeepChoices>,
-    /// The player of a recording.
-    pub replay: Option<Sender<Replay>>,
+    pub keep: KeepChoices,
+    /// The player of a recording, or of the samples kept in memory.
+    pub replay: Sender<Replay>,
 }
 
 /// Shows what a feeder sends until the user quits; the time zone is the system's. The feeder runs
@@ -78,7 +75,7 @@ pub struct ScreenHandlers {
 pub fn run(
     settings: &ScreenSettings,
     session: ScreenSession,
-    mut handlers: ScreenHandlers,
+    handlers: ScreenHandlers,
     feeder: impl FnOnce(SyncSender<ScreenEvent>) + Send + 'static,
 ) -> anyhow::Result<()> {
     let theme = terminal::theme(settings.theme, settings.ascii, &|name| {
@@ -107,7 +104,7 @@ pub fn run(
             "the config file's section [screen]: no column '{name}'"
         ));
     }
-    let result = event_loop(&mut guard, &mut state, &theme, &mut handlers, &wake);
+    let result = event_loop(&mut guard, &mut state, &theme, &handlers, &wake);
     drop(guard);
     // A terminal that is gone means that its user left, which is not an error.
     let result = result.or_else(|e| {
@@ -118,10 +115,8 @@ pub fn run(
         }
     });
     // The collector closes a recording and detaches what it has in the kernel when it is dropped.
-    if let Some(control) = &handlers.control {
-        control(Control::Quit);
-    }
-    handlers.replay = None;
+    (handlers.control)(Control::Quit);
+    drop(handlers);
     let ended = last_words(&wake, &wait);
     result.and(ended.map_or(Ok(()), Err))
 }
@@ -168,13 +163,7 @@ fn keys(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
                     let _ = events.send(ScreenEvent::Leave);
                     return;
                 };
-                let event = match event {
-                    event::Event::Key(key) => ScreenEvent::Key(key),
-                    event::Event::Paste(text) => ScreenEvent::Paste(text),
-                    event::Event::Resize(..) => ScreenEvent::Resize,
-                    _ => continue,
-                };
-                if events.send(event).is_err() {
+                if events.send(ScreenEvent::Terminal(event)).is_err() {
                     return;
                 }
             }
@@ -210,38 +199,16 @@ fn signals(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the screen has the collector read only while it is shown.
-#[derive(Default)]
-struct ShownSources {
-    details: [bool; ON_DEMAND.len()],
-    devices: bool,
-}
-
-impl ShownSources {
-    /// Tells the collector what is shown now and was not, or is no longer.
-    fn announce(&mut self, state: &AppState, control: &dyn Fn(Control)) {
-        for (detail, was_shown) in ON_DEMAND.into_iter().zip(&mut self.details) {
-            let is_shown = shows(state, detail);
-            if std::mem::replace(was_shown, is_shown) != is_shown {
-                control(Control::Show(detail, is_shown));
-            }
-        }
-        let watches = watches_devices(state);
-        if std::mem::replace(&mut self.devices, watches) != watches {
-            control(Control::WatchDevices(watches));
-        }
-    }
-}
-
 /// Draws, sleeps until something happens, handles all that happened, and draws again.
 fn event_loop(
     guard: &mut Guard,
     state: &mut AppState,
     theme: &Theme,
-    handlers: &mut ScreenHandlers,
+    handlers: &ScreenHandlers,
     wake: &Receiver<ScreenEvent>,
 ) -> anyhow::Result<()> {
-    let mut shown = ShownSources::default();
+    // The screen that nobody has changed yet reads none of it.
+    let mut read = on_demand(&AppState::default());
     let mut by_user = true;
     loop {
         if Guard::is_taken() {
@@ -250,8 +217,11 @@ fn event_loop(
             let cursor = render::paint(&mut buffer, state, theme);
             guard.draw(buffer, cursor, by_user)?;
         }
-        if let Some(control) = &handlers.control {
-            shown.announce(state, control);
+        for (before, now) in read.iter_mut().zip(on_demand(state)) {
+            if *before != now {
+                *before = now.clone();
+                (handlers.control)(now);
+            }
         }
         let Ok(first) = wake.recv() else {
             return Ok(());
@@ -264,9 +234,10 @@ fn event_loop(
             match event {
                 ScreenEvent::Tick(tick) => state.absorb(*tick),
                 ScreenEvent::Say(text) => state.say(text),
-                ScreenEvent::Key(key) => effects = update::key(state, key),
-                ScreenEvent::Paste(text) => typing::paste(state, &text),
-                ScreenEvent::Resize => guard.forget(),
+                ScreenEvent::Terminal(Event::Key(key)) => effects = update::key(state, key),
+                ScreenEvent::Terminal(Event::Paste(text)) => typing::paste(state, &text),
+                ScreenEvent::Terminal(Event::Resize(..)) => guard.forget(),
+                ScreenEvent::Terminal(_) => {}
                 ScreenEvent::Continued => guard.resume()?,
                 ScreenEvent::Leave => return Ok(()),
                 ScreenEvent::Ended(Some(e)) => return Err(e),
@@ -294,14 +265,6 @@ fn fit(state: &mut AppState) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sends a request to the collector.
-fn send_control(state: &mut AppState, handlers: &ScreenHandlers, request: Control) {
-    match &handlers.control {
-        Some(control) => control(request),
-        None => state.say("not possible here: no collector listens"),
-    }
-}
-
 /// Carries an effect out; answers whether to leave.
 fn carry_out(
     effect: Effect,
@@ -313,7 +276,7 @@ fn carry_out(
     match effect {
         Effect::Quit => return Ok(true),
         Effect::Suspend => guard.suspend()?,
-        Effect::Control(request) => send_control(state, handlers, request),
+        Effect::Control(request) => (handlers.control)(request),
         Effect::StartRecord => {
             let name = PathBuf::from(export::file_name(state, "", "kvmtop"));
             let path = std::path::absolute(&name).unwrap_or(name);
@@ -323,7 +286,7 @@ fn carry_out(
                 kept_time(state),
                 state.key_name(Action::Record)
             ));
-            send_control(state, handlers, Control::StartRecord(path));
+            (handlers.control)(Control::StartRecord(path));
         }
         Effect::Copy { text, what } => {
             Guard::copy(&text)?;
@@ -332,14 +295,10 @@ fn carry_out(
             ));
         }
         Effect::KeepChoices => {
-            let keep = handlers.keep.as_ref();
-            state.say(
-                match keep.map(|keep| keep(&kept_choices::choices_of(state))) {
-                    Some(Ok(path)) => format!("written to {}", path.display()),
-                    Some(Err(e)) => format!("{e:#}"),
-                    None => "a recording keeps no choices".into(),
-                },
-            );
+            state.say(match (handlers.keep)(&kept_choices::choices_of(state)) {
+                Ok(path) => format!("written to {}", path.display()),
+                Err(e) => format!("{e:#}"),
+            });
         }
         Effect::WriteFile(name, text) => state.say(written(&name, &text)),
         Effect::SaveView(format) => state.say(match export::view(state, theme, format) {
@@ -347,9 +306,7 @@ fn carry_out(
             None => "nothing to write: no table in this view, or no sample yet".into(),
         }),
         Effect::Replay(r) => {
-            if let Some(tx) = &handlers.replay {
-                let _ = tx.send(r);
-            }
+            let _ = handlers.replay.send(r);
         }
     }
     Ok(false)
@@ -417,7 +374,7 @@ mod tests {
         let mut state = AppState::default();
         let mut watched = |view, lens| {
             (state.view, state.lens) = (view, lens);
-            watches_devices(&state)
+            on_demand(&state).contains(&Control::WatchDevices(true))
         };
         assert!(watched(ScreenView::Guests, Lens::Disks));
         assert!(watched(ScreenView::Guests, Lens::Network));

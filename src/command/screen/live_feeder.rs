@@ -57,11 +57,9 @@ pub fn live(settings: &Settings) -> anyhow::Result<u8> {
     let config_file = settings.config_file.clone();
     let control = control(host.commands, record, settings.engine_detail.clone());
     let handlers = ScreenHandlers {
-        control: Some(Box::new(control)),
-        keep: Some(Box::new(move |choices| {
-            config::write_screen(config_file.as_deref(), choices)
-        })),
-        replay: Some(replay),
+        control: Box::new(control),
+        keep: Box::new(move |choices| config::write_screen(config_file.as_deref(), choices)),
+        replay,
     };
     ui::run(&settings.screen, session, handlers, feeder)?;
     Ok(0)

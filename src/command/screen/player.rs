@@ -56,8 +56,10 @@ pub fn replay(
         ..ScreenSession::default()
     };
     let handlers = ScreenHandlers {
-        replay: Some(commands),
-        ..ScreenHandlers::default()
+        // No key asks a recording for either.
+        control: Box::new(|_| {}),
+        keep: Box::new(|_| anyhow::bail!("a recording keeps no choices")),
+        replay: commands,
     };
     ui::run(&settings.screen, session, handlers, feeder)
 }

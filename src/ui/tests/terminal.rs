@@ -58,7 +58,11 @@ fn child() {
     let status = match run(
         &ScreenSettings::default(),
         ScreenSession::default(),
-        ScreenHandlers::default(),
+        ScreenHandlers {
+            control: Box::new(|_| {}),
+            keep: Box::new(|_| anyhow::bail!("nothing is kept")),
+            replay: std::sync::mpsc::channel().0,
+        },
         feeder,
     ) {
         Ok(()) => 0,
