@@ -157,32 +157,32 @@ const CONSOLE: Glyphs = Glyphs {
 };
 
 /// A hue among the sixteen colours, among xterm's 256, and by red, green and blue.
-type Hue = (Color, u8, (u8, u8, u8));
+type Hue = (Color, u8, u32);
 
 /// Less important, guest, usr, sys, wait, irq, critical, warning, info on a dark background.
 const ON_DARK: [Hue; 9] = [
-    (Color::DarkGray, 244, (0x8b, 0x94, 0x9e)),
-    (Color::Green, 71, (0x5f, 0xb8, 0x6a)),
-    (Color::Cyan, 74, (0x5a, 0xb0, 0xd6)),
-    (Color::Yellow, 173, (0xdb, 0x8f, 0x5c)),
-    (Color::Magenta, 133, (0xbc, 0x6f, 0xc4)),
-    (Color::Blue, 109, (0x86, 0xa9, 0xb8)),
-    (Color::LightRed, 203, (0xff, 0x6b, 0x64)),
-    (Color::LightYellow, 178, (0xe3, 0xb3, 0x41)),
-    (Color::LightBlue, 110, (0x86, 0xb4, 0xe6)),
+    (Color::DarkGray, 244, 0x008b_949e),
+    (Color::Green, 71, 0x005f_b86a),
+    (Color::Cyan, 74, 0x005a_b0d6),
+    (Color::Yellow, 173, 0x00db_8f5c),
+    (Color::Magenta, 133, 0x00bc_6fc4),
+    (Color::Blue, 109, 0x0086_a9b8),
+    (Color::LightRed, 203, 0x00ff_6b64),
+    (Color::LightYellow, 178, 0x00e3_b341),
+    (Color::LightBlue, 110, 0x0086_b4e6),
 ];
 
 /// The same on a light background: each at least 4.5 times as dark as white (WCAG 2.2, 1.4.3).
 const ON_LIGHT: [Hue; 9] = [
-    (Color::DarkGray, 242, (0x65, 0x6d, 0x76)),
-    (Color::Green, 22, (0x1a, 0x7f, 0x37)),
-    (Color::Blue, 25, (0x0a, 0x6c, 0xa8)),
-    (Color::Yellow, 94, (0x9a, 0x52, 0x10)),
-    (Color::Magenta, 90, (0x82, 0x2a, 0x90)),
-    (Color::Cyan, 24, (0x2f, 0x5d, 0x72)),
-    (Color::Red, 160, (0xc9, 0x1f, 0x1f)),
-    (Color::Yellow, 94, (0x8a, 0x5a, 0x00)),
-    (Color::Blue, 25, (0x1f, 0x5f, 0xbf)),
+    (Color::DarkGray, 242, 0x0065_6d76),
+    (Color::Green, 22, 0x001a_7f37),
+    (Color::Blue, 25, 0x000a_6ca8),
+    (Color::Yellow, 94, 0x009a_5210),
+    (Color::Magenta, 90, 0x0082_2a90),
+    (Color::Cyan, 24, 0x002f_5d72),
+    (Color::Red, 160, 0x00c9_1f1f),
+    (Color::Yellow, 94, 0x008a_5a00),
+    (Color::Blue, 25, 0x001f_5fbf),
 ];
 
 /// How everything looks.
@@ -240,12 +240,12 @@ impl Theme {
             Tone::Dark => &ON_DARK,
             Tone::Light => &ON_LIGHT,
         };
-        let (sixteen, xterm, (r, g, b)) = hues[at];
+        let (sixteen, xterm, rgb) = hues[at];
         match self.palette {
             Palette::Plain | Palette::None => None,
             Palette::Sixteen => Some(sixteen),
             Palette::Xterm => Some(Color::Indexed(xterm)),
-            Palette::True => Some(Color::Rgb(r, g, b)),
+            Palette::True => Some(Color::from_u32(rgb)),
         }
     }
 
@@ -394,7 +394,8 @@ mod tests {
             (ON_LIGHT, (0xff, 0xff, 0xff)),
         ] {
             for (_, index, rgb) in hues {
-                for colour in [xterm(index), rgb] {
+                let [_, r, g, b] = rgb.to_be_bytes();
+                for colour in [xterm(index), (r, g, b)] {
                     let (a, b) = (light(colour), light(background));
                     let contrast = (a.max(b) + 0.05) / (a.min(b) + 0.05);
                     assert!(
