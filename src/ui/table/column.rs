@@ -55,6 +55,7 @@ enum Content<Row> {
 }
 
 /// A column of a table with this type of row.
+#[must_use]
 pub struct Column<Row> {
     /// What describes it.
     pub head: ColumnHead,
@@ -114,84 +115,56 @@ impl<Row> Column<Row> {
     }
 
     /// Says what it shows.
-    #[must_use]
-    pub fn help(self, help: &'static str) -> Self {
-        Self {
-            head: ColumnHead { help, ..self.head },
-            ..self
-        }
+    pub fn help(mut self, help: &'static str) -> Self {
+        self.head.help = help;
+        self
     }
 
     /// Names the fields of JSON with the same figures.
-    #[must_use]
-    pub fn json(self, json: &'static str) -> Self {
-        Self {
-            head: ColumnHead { json, ..self.head },
-            ..self
-        }
+    pub fn json(mut self, json: &'static str) -> Self {
+        self.head.json = json;
+        self
     }
 
     /// Leaves the column out until the user chooses it.
-    #[must_use]
-    pub fn hidden(self) -> Self {
-        Self {
-            head: ColumnHead {
-                is_hidden: true,
-                ..self.head
-            },
-            ..self
-        }
+    pub fn hidden(mut self) -> Self {
+        self.head.is_hidden = true;
+        self
     }
 
     /// Shows the column in the narrow form of its table too.
-    #[must_use]
-    pub fn brief(self, header: &'static str, width: u16) -> Self {
-        Self {
-            head: ColumnHead {
-                brief: Some(Brief { header, width }),
-                ..self.head
-            },
-            ..self
-        }
+    pub fn brief(mut self, header: &'static str, width: u16) -> Self {
+        self.head.brief = Some(Brief { header, width });
+        self
     }
 
     /// Draws its cells in another way than as the value alone.
-    #[must_use]
-    pub fn drawn(self, cell: fn(&Row) -> Cell) -> Self {
-        Self {
-            drawn: Some(cell),
-            ..self
-        }
+    pub fn drawn(mut self, cell: fn(&Row) -> Cell) -> Self {
+        self.drawn = Some(cell);
+        self
     }
 
     /// Draws figures from this one on as a warning.
-    #[must_use]
-    pub fn warns_from(self, figure: f64) -> Self {
-        Self {
-            warns_from: Some(figure),
-            ..self
-        }
+    pub fn warns_from(mut self, figure: f64) -> Self {
+        self.warns_from = Some(figure);
+        self
     }
 
     /// Draws every figure but 0 as a warning.
-    #[must_use]
     pub fn warns_above_zero(self) -> Self {
         self.warns_from(f64::MIN_POSITIVE)
     }
 
     /// Sorts by a figure other than the value.
-    #[must_use]
-    pub fn ranked(self, rank: fn(&Row) -> Option<f64>) -> Self {
-        Self {
-            rank: Some(rank),
-            ..self
-        }
+    pub fn ranked(mut self, rank: fn(&Row) -> Option<f64>) -> Self {
+        self.rank = Some(rank);
+        self
     }
 
     /// Changes its cells after they are made, in the same way for all columns of a table.
-    #[must_use]
-    pub fn finished(self, finish: fn(&Row, Cell) -> Cell) -> Self {
-        Self { finish, ..self }
+    pub fn finished(mut self, finish: fn(&Row, Cell) -> Cell) -> Self {
+        self.finish = finish;
+        self
     }
 
     /// Whether its values are texts.

@@ -1,5 +1,7 @@
 //! Which columns fit. Widths are fixed, so a figure that grows moves nothing.
 
+use super::column::ColumnId;
+
 /// How a column is laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ColumnLayout {
@@ -43,53 +45,45 @@ impl ColumnLayout {
     }
 }
 
-/// A column that fits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Fitted {
-    /// Its place in the list of columns.
-    pub index: usize,
-    /// Its width.
-    pub width: u16,
+/// A column that is painted.
+#[derive(Debug, Clone, Copy)]
+pub struct PaintedColumn {
+    /// Its place in its table.
+    pub id: ColumnId,
+    /// Header.
+    pub header: &'static str,
+    /// How it is laid out; the width is the one that it has.
+    pub layout: ColumnLayout,
 }
 
-/// Which columns fit into `columns` screen columns with a gap of one. The highest drop orders go
-/// first; spare room is shared.
-pub fn fit_columns(layouts: &[ColumnLayout], columns: u16) -> Vec<Fitted> {
-    let mut kept: Vec<usize> = (0..layouts.len()).collect();
-    while needed_width(layouts, &kept) > columns {
-        let last = kept
-            .iter()
-            .enumerate()
-            .filter(|(_, i)| layouts[**i].drop_order > 0);
+/// Leaves out columns that do not fit into `width` with a gap of one, the highest drop orders first,
+/// and shares spare room.
+pub fn fit_columns(columns: &mut Vec<PaintedColumn>, width: u16) {
+    while needed_width(columns) > width {
+        let ordered = columns.iter().map(|column| column.layout.drop_order);
         // Of equal ones the rightmost is left out.
-        let Some((at, _)) = last.max_by_key(|(at, i)| (layouts[**i].drop_order, *at)) else {
-            break;
+        let last = ordered.enumerate().max_by_key(|(_, order)| *order);
+        match last {
+            Some((at, 1..)) => columns.remove(at),
+            _ => break,
         };
-        kept.remove(at);
     }
-    let mut room = columns.saturating_sub(needed_width(layouts, &kept));
-    let mut widths: Vec<u16> = kept.iter().map(|&i| layouts[i].width).collect();
-    let mut grew = true;
-    while room > 0 && grew {
-        grew = false;
-        for (w, &i) in widths.iter_mut().zip(&kept) {
-            if room > 0 && *w < layouts[i].width + layouts[i].grow {
-                *w += 1;
+    let mut room = width.saturating_sub(needed_width(columns));
+    while room > 0 && columns.iter().any(|column| column.layout.grow > 0) {
+        for layout in columns.iter_mut().map(|column| &mut column.layout) {
+            if room > 0 && layout.grow > 0 {
+                layout.grow -= 1;
+                layout.width += 1;
                 room -= 1;
-                grew = true;
             }
         }
     }
-    let fitted = kept.into_iter().zip(widths);
-    fitted
-        .map(|(index, width)| Fitted { index, width })
-        .collect()
 }
 
 /// The smallest width of these columns with a gap of one.
-fn needed_width(layouts: &[ColumnLayout], kept: &[usize]) -> u16 {
-    let widths: u16 = kept.iter().map(|&i| layouts[i].width).sum();
-    widths + kept.len().saturating_sub(1) as u16
+fn needed_width(columns: &[PaintedColumn]) -> u16 {
+    let widths: u16 = columns.iter().map(|column| column.layout.width).sum();
+    widths + columns.len().saturating_sub(1) as u16
 }
 
 #[cfg(test)]
@@ -102,14 +96,21 @@ mod tests {
         right(5).drop_order(1),
     ];
 
+    fn fitted(width: u16) -> Vec<PaintedColumn> {
+        let columns = LAYOUTS.into_iter().enumerate();
+        let columns = columns.map(|(id, layout)| PaintedColumn {
+            id: ColumnId(id),
+            header: "",
+            layout,
+        });
+        let mut columns = columns.collect();
+        fit_columns(&mut columns, width);
+        columns
+    }
+
     #[test]
     fn the_least_important_columns_are_left_out_first() {
-        let ids = |w| {
-            fit_columns(&LAYOUTS, w)
-                .iter()
-                .map(|f| f.index)
-                .collect::<Vec<_>>()
-        };
+        let ids = |w| fitted(w).iter().map(|f| f.id.0).collect::<Vec<_>>();
         assert_eq!(ids(80), [0, 1, 2]);
         assert_eq!(ids(22), [0, 1, 2]);
         assert_eq!(ids(21), [0, 2]);
@@ -119,8 +120,8 @@ mod tests {
 
     #[test]
     fn spare_room_goes_to_what_can_grow() {
-        let widths = fit_columns(&LAYOUTS, 24).into_iter().map(|f| f.width);
+        let widths = fitted(24).into_iter().map(|f| f.layout.width);
         assert_eq!(widths.collect::<Vec<_>>(), [12, 5, 5]);
-        assert_eq!(fit_columns(&LAYOUTS, 200)[0].width, 15);
+        assert_eq!(fitted(200)[0].layout.width, 15);
     }
 }

@@ -3,7 +3,7 @@
 use super::any_table::AnyTable;
 use super::cell::{Cell, RowStyle};
 use super::column::{Brief, ColumnId};
-use super::fit::{ColumnLayout, Fitted, fit_columns};
+use super::fit::{ColumnLayout, PaintedColumn, fit_columns};
 use super::order::TableState;
 use super::registry::TableId;
 use crate::ui::text::{fit, fit_middle, fit_words, width};
@@ -24,19 +24,12 @@ const BRIEF_MARKS: u16 = 2;
 
 /// A table whose columns were fitted to a width.
 pub struct TablePainter<'a> {
-    table: &'a dyn AnyTable,
+    /// The table.
+    pub table: &'a dyn AnyTable,
     state: &'a TableState,
     theme: &'a Theme,
     marks: u16,
     columns: Vec<PaintedColumn>,
-    fitted: Vec<Fitted>,
-}
-
-#[derive(Clone, Copy)]
-struct PaintedColumn {
-    id: ColumnId,
-    header: &'static str,
-    layout: ColumnLayout,
 }
 
 impl<'a> TablePainter<'a> {
@@ -89,45 +82,41 @@ impl<'a> TablePainter<'a> {
         table: &'a dyn AnyTable,
         state: &'a TableState,
         theme: &'a Theme,
-        columns: Vec<PaintedColumn>,
+        mut columns: Vec<PaintedColumn>,
         (width, marks): (u16, u16),
     ) -> Self {
-        let layouts: Vec<ColumnLayout> = columns.iter().map(|column| column.layout).collect();
-        let fitted = fit_columns(&layouts, width.saturating_sub(marks));
+        fit_columns(&mut columns, width.saturating_sub(marks));
         Self {
             table,
             state,
             theme,
             marks,
             columns,
-            fitted,
         }
     }
 
     /// Whether a column is painted.
     pub fn shows(&self, column: ColumnId) -> bool {
-        self.fitted
-            .iter()
-            .any(|fitted| self.columns[fitted.index].id == column)
+        self.columns.iter().any(|painted| painted.id == column)
     }
 
     /// The width of the marks and of the first column.
     pub fn first_width(&self) -> u16 {
-        self.marks + self.fitted.first().map_or(0, |fitted| fitted.width)
+        self.marks + self.columns.first().map_or(0, |first| first.layout.width)
     }
 
     /// Paints the headers. A table that is sorted by a column without room says so after its first
     /// header.
     pub fn head(&self, buf: &mut Buffer, line: Rect) {
         let mut cells = vec![Line::default()];
-        for (n, fitted) in self.fitted.iter().enumerate() {
-            let column = &self.columns[fitted.index];
-            cells.push(self.header(column, fitted.width, n == 0));
+        for (n, column) in self.columns.iter().enumerate() {
+            cells.push(self.header(column, n == 0));
         }
         self.widget(vec![cells]).render(line, buf);
     }
 
-    fn header(&self, column: &PaintedColumn, room: u16, is_first: bool) -> Line<'static> {
+    fn header(&self, column: &PaintedColumn, is_first: bool) -> Line<'static> {
+        let room = column.layout.width;
         let header = column.header;
         if header == bars::LEGEND && width(header) <= room {
             return bars::legend(self.theme);
@@ -157,10 +146,9 @@ impl<'a> TablePainter<'a> {
         for row in first..end {
             let style = self.table.style(row);
             let mut cells = vec![self.mark(style)];
-            for fitted in &self.fitted {
-                let column = &self.columns[fitted.index];
+            for column in &self.columns {
                 let cell = self.table.cell(row, column.id);
-                cells.push(self.cell(cell, column, fitted.width, style));
+                cells.push(self.cell(cell, column, style));
             }
             rows.push(cells);
         }
@@ -177,13 +165,8 @@ impl<'a> TablePainter<'a> {
         Line::from(mark).right_aligned()
     }
 
-    fn cell(
-        &self,
-        cell: Cell,
-        column: &PaintedColumn,
-        room: u16,
-        row_style: RowStyle,
-    ) -> Line<'static> {
+    fn cell(&self, cell: Cell, column: &PaintedColumn, row_style: RowStyle) -> Line<'static> {
+        let room = column.layout.width;
         let cut = self.theme.glyphs.cut;
         let (text, look) = match cell {
             Cell::Bar(parts, whole) => return bars::parts(room, parts, whole, self.theme),
@@ -213,8 +196,8 @@ impl<'a> TablePainter<'a> {
     fn widget(&self, rows: Vec<Vec<Line<'static>>>) -> ratatui::widgets::Table<'static> {
         // A gap follows the marks.
         let mut widths = vec![Constraint::Length(self.marks - 1)];
-        for fitted in &self.fitted {
-            widths.push(Constraint::Length(fitted.width));
+        for column in &self.columns {
+            widths.push(Constraint::Length(column.layout.width));
         }
         ratatui::widgets::Table::new(rows.into_iter().map(Row::new), widths)
     }
