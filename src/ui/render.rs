@@ -5,6 +5,7 @@ use super::page_state::PageState;
 use super::screen_view::ScreenView;
 use super::state::{AppState, Popup};
 use super::theme::{StyleId, Theme};
+use super::views::page::paint_section;
 use super::views::{detail, guest_tables, guests, minute};
 use super::widgets::{footer, header, help, menu, say, timeline};
 use ratatui::buffer::Buffer;
@@ -31,7 +32,9 @@ pub fn paint(buf: &mut Buffer, state: &AppState, theme: &Theme) -> Option<Positi
         guests::paint(buf, plan.list, state, theme);
         detail::paint(buf, plan.detail, state, theme);
         guest_tables::paint(buf, plan.tables, state, theme);
-        minute::paint(buf, plan.minute, state, theme);
+        if !plan.minute.is_empty() {
+            paint_section(buf, plan.minute, &minute::section(state), 0, state, theme);
+        }
     }
     if !plan.page.is_empty() {
         // Beside the list the page is only looked at: it is not scrolled or folded there.

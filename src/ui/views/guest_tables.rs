@@ -9,7 +9,7 @@ use super::{accesses, disks, exits, host_disks, memory, tasks, threads};
 use crate::ui::guest_list::ListRow;
 use crate::ui::lens::Lens;
 use crate::ui::state::AppState;
-use crate::ui::table::{AnyTable, TablePainter};
+use crate::ui::table::TablePainter;
 use crate::ui::text::fit_words;
 use crate::ui::theme::{StyleId, Theme};
 use crate::ui::widgets::draw::put;
@@ -48,7 +48,7 @@ pub fn paint(buf: &mut Buffer, mut area: Rect, state: &AppState, theme: &Theme) 
         (Lens::Cpu, Some(domain)) => return paint_cpu(buf, area, state, domain, theme),
         (Lens::Cpu, None) => {
             let section = tasks::section(state, model);
-            return Panel::from_section(&section).paint(buf, area, state, theme);
+            return paint_brief(buf, area, &section, state, theme);
         }
         (Lens::Memory, _) => memory::section(state, model, &guests),
         (Lens::Network, _) => disks::nics(state, &guests),
@@ -83,29 +83,20 @@ fn paint_top(
 
 /// Paints threads, exits and accesses of a guest.
 fn paint_cpu(buf: &mut Buffer, area: Rect, state: &AppState, domain: &DomainModel, theme: &Theme) {
-    let rows = usize::from(area.height - 1);
-    let threads = threads::brief_table(state, domain, rows);
+    let threads = threads::brief(state, domain, usize::from(area.height - 1));
     let exits = exits::section(state, domain);
     let accesses = accesses::section(state, domain);
-    let threads = Panel {
-        title: "threads",
-        table: Some(&threads.table),
-        more: &threads.more,
-        note: "",
-    };
-    let exits = Panel::from_section(&exits);
-    let accesses = Panel::from_section(&accesses);
     if area.width >= MIN_WIDTH_OF_THREE {
         let areas: [Rect; 3] = Layout::horizontal(THREE_WIDTHS).spacing(1).areas(area);
-        for (panel, area) in [threads, exits, accesses].iter().zip(areas) {
-            panel.paint(buf, area, state, theme);
+        for (section, area) in [threads, exits, accesses].iter().zip(areas) {
+            paint_brief(buf, area, section, state, theme);
         }
         return;
     }
     let [left, right] = Layout::horizontal(TWO_WIDTHS).spacing(1).areas(area);
-    threads.paint(buf, left, state, theme);
-    if !accesses.has_rows() {
-        exits.paint(buf, right, state, theme);
+    paint_brief(buf, left, &threads, state, theme);
+    if accesses.body_lines() == 0 {
+        paint_brief(buf, right, &exits, state, theme);
         return;
     }
     // The columns of both are alike, so that rows of accesses can do without heads.
@@ -113,83 +104,65 @@ fn paint_cpu(buf: &mut Buffer, area: Rect, state: &AppState, domain: &DomainMode
     let below = ((area.height - 1) / ACCESS_PART).max(1) + u16::from(is_titled);
     let [above, below] =
         Layout::vertical([Constraint::Fill(1), Constraint::Length(below)]).areas(right);
-    exits.paint(buf, above, state, theme);
+    paint_brief(buf, above, &exits, state, theme);
     if is_titled {
-        accesses.paint(buf, below, state, theme);
-    } else {
-        accesses.paint_rows(buf, below, state, theme);
+        paint_brief(buf, below, &accesses, state, theme);
+    } else if let Some(table) = accesses.as_table() {
+        let painter = TablePainter::brief(table, state.table(table.id()), below.width, theme);
+        paint_rows(buf, below, &painter, &accesses.note, theme);
     }
 }
 
-/// A table in its narrow form, below its title.
-struct Panel<'a> {
-    title: &'a str,
-    /// `None` where a text stands in its place.
-    table: Option<&'a dyn AnyTable>,
-    /// What rows are left out, if the table knows; else their number is said.
-    more: &'a str,
-    /// Why there are no rows.
-    note: &'a str,
+/// Paints a table in its narrow form below its title, or why it has no rows.
+fn paint_brief(
+    buf: &mut Buffer,
+    area: Rect,
+    section: &Section<'_>,
+    state: &AppState,
+    theme: &Theme,
+) {
+    let head = Rect { height: 1, ..area };
+    let body = below_first_line(area);
+    let Some(table) = section.as_table().filter(|table| table.len() > 0) else {
+        title(buf, head, &section.title, "", "", theme);
+        let inner = Rect {
+            x: body.x + 2,
+            width: body.width.saturating_sub(3),
+            ..body
+        };
+        say(buf, inner, &section.note, StyleId::Dim, theme);
+        return;
+    };
+    let painter = TablePainter::brief(table, state.table(table.id()), area.width, theme);
+    let name = Rect {
+        width: painter.first_width(),
+        ..head
+    };
+    title(buf, name, &section.title, "", "", theme);
+    painter.head(buf, head);
+    paint_rows(buf, body, &painter, &section.note, theme);
 }
 
-impl<'a> Panel<'a> {
-    fn from_section(section: &'a Section<'_>) -> Self {
-        Self {
-            title: &section.title,
-            table: section.as_table(),
-            more: "",
-            note: &section.note,
+/// Paints as many rows as fit, and how many do not; else what the table says of those that it
+/// leaves out.
+fn paint_rows(buf: &mut Buffer, area: Rect, painter: &TablePainter<'_>, note: &str, theme: &Theme) {
+    let room = usize::from(area.height);
+    let all = painter.table.len();
+    let mut rows = all;
+    let mut more = note.to_owned();
+    if rows > room {
+        rows = room;
+        if room > 2 {
+            rows -= 1;
+            more = format!("+ {} more", all - rows);
         }
     }
-
-    fn has_rows(&self) -> bool {
-        self.table.is_some_and(|table| table.len() > 0)
-    }
-
-    fn paint(&self, buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
-        let head = Rect { height: 1, ..area };
-        let body = below_first_line(area);
-        let Some(table) = self.table.filter(|table| table.len() > 0) else {
-            title(buf, head, self.title, "", "", theme);
-            let inner = Rect {
-                x: body.x + 2,
-                width: body.width.saturating_sub(3),
-                ..body
-            };
-            say(buf, inner, self.note, StyleId::Dim, theme);
-            return;
-        };
-        let painter = TablePainter::brief(table, state.table(table.id()), area.width, theme);
-        let name = Rect {
-            width: painter.first_width(),
-            ..head
-        };
-        title(buf, name, self.title, "", "", theme);
-        painter.head(buf, head);
-        self.paint_rows(buf, body, state, theme);
-    }
-
-    /// Paints as many rows as fit, and how many do not.
-    fn paint_rows(&self, buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
-        let Some(table) = self.table else { return };
-        let painter = TablePainter::brief(table, state.table(table.id()), area.width, theme);
-        let room = usize::from(area.height);
-        let mut rows = table.len();
-        let mut more = self.more.to_owned();
-        if rows > room {
-            rows = room;
-            if room > 2 {
-                rows -= 1;
-                more = format!("+ {} more", table.len() - rows);
-            }
-        }
-        let height = rows as u16;
-        painter.rows(buf, Rect { height, ..area }, 0);
-        if rows < room {
-            let more = fit_words(&more, area.width.saturating_sub(3), theme.glyphs.cut);
-            let style = theme.style(StyleId::Dim);
-            put(buf, area.x + 2, area.y + height, &more, area.width, style);
-        }
+    let height = rows as u16;
+    painter.rows(buf, Rect { height, ..area }, 0);
+    if rows < room {
+        let more = fit_words(&more, area.width.saturating_sub(3), theme.glyphs.cut);
+        let style = theme.style(StyleId::Dim);
+        put(buf, area.x + 2, area.y + height, &more, area.width, style);
     }
 }
 

@@ -1,12 +1,10 @@
 //! The last minute of the selected guest, or of the host.
 
-use super::page::below_first_line;
 use super::section::{Picture, Section};
 use crate::ui::page_state::SectionId;
 use crate::ui::state::AppState;
 use crate::ui::theme::{HEIGHTS, StyleId, Theme, height};
 use crate::ui::widgets::draw::put;
-use crate::ui::widgets::title;
 use judge::figures::{figure, or_unknown, seconds};
 use judge::model::{HISTORY_POINTS, HistoryPoint};
 use ratatui::buffer::Buffer;
@@ -53,19 +51,9 @@ const CURVES: [Curve; 3] = [
 
 struct LastMinute<'a>(&'a AppState);
 
-/// The section of a page.
+/// The section.
 pub fn section(state: &AppState) -> Section<'_> {
     Section::picture(SectionId::Minute, &name(state), LastMinute(state)).with_note(whose(state))
-}
-
-/// Paints it below the list.
-pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
-    if area.is_empty() {
-        return;
-    }
-    let line = Rect { height: 1, ..area };
-    title(buf, line, &name(state), whose(state), "", theme);
-    LastMinute(state).paint(buf, below_first_line(area), theme);
 }
 
 /// The title, which names a longer time if the intervals are longer.

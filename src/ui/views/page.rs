@@ -197,7 +197,7 @@ impl<'a> Page<'a> {
 }
 
 /// Paints the lines of a section from one of them on; the title is line 0.
-pub(super) fn paint_section(
+pub fn paint_section(
     buf: &mut Buffer,
     area: Rect,
     section: &Section<'_>,
@@ -265,7 +265,7 @@ pub(super) fn below_first_line(area: Rect) -> Rect {
 }
 
 /// Paints the mark of a severity.
-pub(super) fn paint_mark(buf: &mut Buffer, x: u16, y: u16, severity: Severity, theme: &Theme) {
+pub fn paint_mark(buf: &mut Buffer, x: u16, y: u16, severity: Severity, theme: &Theme) {
     let (mark, look) = severity_mark(severity, theme);
     put(buf, x, y, &mark.to_string(), 1, theme.style(look));
 }

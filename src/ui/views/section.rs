@@ -66,13 +66,23 @@ impl<'a> Section<'a> {
     /// A section with a table in the order that the user chose; one without rows is its title
     /// alone, which says why.
     pub fn table<Row: 'a>(table: Table<Row>, state: &AppState, why: impl Into<String>) -> Self {
+        let why = if table.rows.is_empty() {
+            why.into()
+        } else {
+            String::new()
+        };
+        let order = state.table(table.id);
+        Self::table_as_is(table.in_order(order), why)
+    }
+
+    /// A section with a table in its own order, and a note.
+    pub fn table_as_is<Row: 'a>(table: Table<Row>, note: String) -> Self {
         let id = table.id;
-        let mut section = Self::text(SectionId::Table(id), id.title(), Vec::new());
-        if table.rows.is_empty() {
-            section.note = why.into();
+        Self {
+            note,
+            body: Body::Table(Box::new(table)),
+            ..Self::text(SectionId::Table(id), id.title(), Vec::new())
         }
-        section.body = Body::Table(Box::new(table.in_order(state.table(id))));
-        section
     }
 
     /// A section of text.
@@ -101,20 +111,16 @@ impl<'a> Section<'a> {
 
     /// Says something after the title.
     #[must_use]
-    pub fn with_note(self, note: impl Into<String>) -> Self {
-        Self {
-            note: note.into(),
-            ..self
-        }
+    pub fn with_note(mut self, note: impl Into<String>) -> Self {
+        self.note = note.into();
+        self
     }
 
     /// Says something at the right end of the title.
     #[must_use]
-    pub fn with_right(self, right: impl Into<String>) -> Self {
-        Self {
-            right: right.into(),
-            ..self
-        }
+    pub fn with_right(mut self, right: impl Into<String>) -> Self {
+        self.right = right.into();
+        self
     }
 
     /// Its table.

@@ -273,21 +273,9 @@ pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> 
     in_section(state, table)
 }
 
-/// The threads that matter most, in their narrow table.
-pub struct BriefThreads<'a> {
-    /// The table.
-    pub table: Table<ThreadRow<'a>>,
-    /// How many more threads there are.
-    pub more: String,
-}
-
 /// The threads that matter most, in at most `room` rows: those of problems, then the busiest vCPUs,
 /// then the busiest helpers. Those that are shown keep their order.
-pub fn brief_table<'a>(
-    state: &'a AppState,
-    domain: &'a DomainModel,
-    room: usize,
-) -> BriefThreads<'a> {
+pub fn brief<'a>(state: &'a AppState, domain: &'a DomainModel, room: usize) -> Section<'a> {
     let mut threads: Vec<&ThreadModel> = domain.threads.iter().collect();
     let places: HashMap<i32, usize> = threads.iter().map(|t| t.tid).zip(0..).collect();
     threads.sort_by_cached_key(|t| {
@@ -319,26 +307,23 @@ pub fn brief_table<'a>(
         key: |r| RowKey::of(r.thread.map(|t| t.tid)),
         style: ThreadRow::style,
     };
-    BriefThreads {
-        table,
-        more: more(&rest),
-    }
+    Section::table_as_is(table, more(&rest))
 }
 
 /// How many threads have no row, and that they do little: `+ 6 vcpus below 10 %, 2 helpers`.
 fn more(rest: &[&ThreadModel]) -> String {
     let vcpus = rest.iter().filter(|t| t.role == Role::Vcpu).count();
     let helpers = rest.len() - vcpus;
-    let mut text = match (vcpus, helpers) {
-        (0, 0) => return String::new(),
-        (_, 0) => format!("+ {}", count(vcpus, "vcpu")),
-        (0, _) => format!("+ {}", count(helpers, "helper")),
-        _ => format!(
-            "+ {} and {}",
-            count(vcpus, "vcpu"),
-            count(helpers, "helper")
-        ),
-    };
+    let mut counts = Vec::new();
+    for (n, what) in [(vcpus, "vcpu"), (helpers, "helper")] {
+        if n > 0 {
+            counts.push(count(n, what));
+        }
+    }
+    if counts.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("+ {}", counts.join(" and "));
     let mut cpus = rest.iter().map(|t| t.cpu);
     if cpus.all(|cpu| cpu.is_some_and(|c| c.busy() < QUIET_PERCENT)) {
         text += &format!(" below {QUIET_PERCENT} %");
