@@ -16,7 +16,7 @@ use judge::model::{CpuModel, GuestThread, Model, ThreadModel};
 use kvm::thread_name::Role;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 /// A vCPU that uses less CPU time than this, in percent, shares its CPU without harm.
 const MIN_BUSY: f64 = 10.0;
@@ -87,7 +87,7 @@ pub fn section<'a>(state: &'a AppState, model: &'a Model, columns: u16) -> Secti
         state,
         model,
         found: found(state),
-        lines: lines(nodes(model), columns),
+        lines: lines(model, columns),
     };
     let mut section = Section::picture(SectionId::CpuMap, TITLE, map);
     let shared = cpus.iter().filter(|c| busy_vcpus(model, c) > 1).count();
@@ -102,84 +102,79 @@ pub fn section<'a>(state: &'a AppState, model: &'a Model, columns: u16) -> Secti
     section
 }
 
-struct Core<'a> {
-    number: u32,
+/// A CPU and where it is.
+struct Place<'a> {
+    cpu: &'a CpuModel,
+    /// Its NUMA node.
+    node: Option<u32>,
+    /// Its socket and its die.
+    package: Option<[Option<u32>; 2]>,
+    /// The number of its core there.
+    core: u32,
     /// Its last-level cache.
     cache: Option<u32>,
-    /// Its hardware threads.
-    threads: Vec<&'a CpuModel>,
 }
 
-struct Node<'a> {
-    name: String,
-    cores: Vec<Core<'a>>,
-}
-
-fn nodes(model: &Model) -> Vec<Node<'_>> {
-    let mut nodes: BTreeMap<Option<u32>, BTreeMap<_, Core<'_>>> = BTreeMap::new();
+/// The CPUs by node and core.
+fn places(model: &Model) -> Vec<Place<'_>> {
+    let mut places = Vec::new();
     for cpu in &model.host.cpus {
-        let place = model.host.facts.topology.cpu(cpu.cpu);
+        let topo = model.host.facts.topology.cpu(cpu.cpu);
         // Without core ids each set of siblings is a core.
-        let number = place
-            .and_then(|t| t.core.or_else(|| t.siblings.first()))
-            .unwrap_or(cpu.cpu);
-        let cores = nodes.entry(place.and_then(|t| t.node)).or_default();
-        let core = cores
-            .entry((place.map(|t| (t.socket, t.die)), number))
-            .or_insert(Core {
-                number,
-                cache: place.and_then(|t| t.llc),
-                threads: Vec::new(),
-            });
-        core.threads.push(cpu);
-    }
-    let mut named = Vec::new();
-    for (node, cores) in nodes {
-        let busy: Vec<f64> = cores
-            .values()
-            .flat_map(|c| &c.threads)
-            .filter_map(|c| Some(c.time?.busy()))
-            .collect();
-        let busy = share(busy.iter().sum::<f64>() / busy.len() as f64);
-        let name = node.map_or_else(|| "host".into(), |node| format!("node {node}"));
-        named.push(Node {
-            name: format!("{name} {busy:>3} %"),
-            cores: cores.into_values().collect(),
+        let number = topo.and_then(|t| t.core.or_else(|| t.siblings.first()));
+        places.push(Place {
+            cpu,
+            node: topo.and_then(|t| t.node),
+            package: topo.map(|t| [t.socket, t.die]),
+            core: number.unwrap_or(cpu.cpu),
+            cache: topo.and_then(|t| t.llc),
         });
     }
-    named
+    places.sort_by_key(|place| (place.node, place.package, place.core));
+    places
+}
+
+/// The name of a node, and how busy its CPUs are.
+fn node_label(places: &[Place<'_>]) -> String {
+    let times = places.iter().filter_map(|place| place.cpu.time);
+    let busy: Vec<f64> = times.map(|time| time.busy()).collect();
+    let busy = share(busy.iter().sum::<f64>() / busy.len() as f64);
+    match places[0].node {
+        Some(node) => format!("node {node} {busy:>3} %"),
+        None => format!("host {busy:>3} %"),
+    }
 }
 
 /// For each node a line with the numbers of its cores and a line for each hardware thread, as often
 /// as its cores need.
-fn lines(nodes: Vec<Node<'_>>, columns: u16) -> Vec<Line<'_>> {
-    let mut cores = nodes.iter().flat_map(|node| &node.cores);
-    let is_wide = cores.any(|core| core.number > 99);
+fn lines(model: &Model, columns: u16) -> Vec<Line<'_>> {
+    let places = places(model);
+    let is_wide = places.iter().any(|place| place.core > 99);
     let step = CORE_WIDTH + u16::from(is_wide);
     let mut lines: Vec<Line<'_>> = Vec::new();
-    for node in nodes {
+    for node in places.chunk_by(|a, b| a.node == b.node) {
         let mut first = lines.len();
         let mut x = LABEL_WIDTH;
         lines.push(Line {
-            text: node.name,
+            text: node_label(node),
             cpus: Vec::new(),
         });
-        let mut cache = None;
-        for core in node.cores {
-            if cache.is_some_and(|cache| cache != core.cache) {
+        let mut cache = node[0].cache;
+        for core in node.chunk_by(|a, b| (a.package, a.core) == (b.package, b.core)) {
+            if core[0].cache != cache {
                 x += CACHE_GAP;
+                cache = core[0].cache;
             }
-            cache = Some(core.cache);
             if x + step + 1 > columns {
                 first = lines.len();
                 x = LABEL_WIDTH;
             }
-            let height = lines.len().max(first + 1 + core.threads.len());
+            let height = lines.len().max(first + 1 + core.len());
             lines.resize_with(height, Line::default);
             let numbers = &mut lines[first].text;
-            *numbers = format!("{numbers:<pad$}{:>2}", core.number, pad = usize::from(x));
-            for (line, cpu) in lines[first + 1..].iter_mut().zip(core.threads) {
-                line.cpus.push((x, cpu));
+            *numbers = format!("{numbers:<pad$}{:>2}", core[0].core, pad = usize::from(x));
+            for (line, place) in lines[first + 1..].iter_mut().zip(core) {
+                line.cpus.push((x, place.cpu));
             }
             x += step;
         }
