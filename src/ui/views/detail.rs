@@ -95,12 +95,12 @@ fn paint_heading(buf: &mut Buffer, line: Rect, state: &AppState, theme: &Theme) 
         text = clean_line(&f.problem);
     }
     let text = fit_words(&text, room, theme.glyphs.cut);
-    let Some(open) = open else {
-        title(buf, line, &format!("{who}: {text}"), "", &right, theme);
-        return;
-    };
-    title(buf, line, &format!("  {who}: {text}"), "", &right, theme);
-    paint_mark(buf, line.x + 2, line.y, open.severity, theme);
+    let indent = if open.is_some() { "  " } else { "" };
+    let name = format!("{indent}{who}: {text}");
+    title(buf, line, &name, "", &right, theme);
+    if let Some(open) = open {
+        paint_mark(buf, line.x + 2, line.y, open.severity, theme);
+    }
 }
 
 /// Which of the row's problems it is, what it costs, and for how long it is seen.

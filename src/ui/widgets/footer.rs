@@ -201,11 +201,6 @@ fn keys(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
 
 /// Whether a recording is being written: the feed reports it as a source.
 pub fn is_recording(state: &AppState) -> bool {
-    let sources = state
-        .newest_model()
-        .map(|m| m.sources.as_slice())
-        .unwrap_or_default();
-    sources
-        .iter()
-        .any(|s| s.id == SourceId::Recording && s.state != SourceState::Missing)
+    let mut sources = state.newest_model().into_iter().flat_map(|m| &m.sources);
+    sources.any(|s| s.id == SourceId::Recording && s.state != SourceState::Missing)
 }

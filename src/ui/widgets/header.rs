@@ -3,11 +3,12 @@
 use super::draw::put;
 use super::{StyledLine, bars, footer, paint_line};
 use crate::ui::state::{AppState, ScreenSource};
-use crate::ui::table::severity_mark;
+use crate::ui::table::severity_style;
 use crate::ui::text::{clean, clean_line, fit, fit_words, width};
 use crate::ui::theme::{StyleId, Theme};
+use crate::ui::views::page::paint_mark;
 use crate::ui::views::problems;
-use judge::figures::{duration, or_unknown, rate, seconds, share, size};
+use judge::figures::{count, duration, or_unknown, rate, seconds, share, size};
 use judge::lint::Finding;
 use judge::model::{ByteRates, HostModel, HostUsage, WholeDiskModel};
 use ratatui::buffer::Buffer;
@@ -29,24 +30,15 @@ const SLOTS: u16 = 67;
 
 /// Paints the header.
 pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
-    if area.height == 0 {
-        return;
-    }
     let problem = worst_of_host(state);
-    let lines: Vec<Rect> = area.rows().collect();
-    match lines[..] {
-        [first, host_line, memory_line, verdict_line, ..] => {
-            top(buf, first, state, theme);
-            host(buf, host_line, state, None, theme);
-            memory(buf, memory_line, state, theme);
-            verdict(buf, verdict_line, state, theme);
+    for (n, line) in area.rows().enumerate() {
+        match n {
+            0 => top(buf, line, state, theme),
+            1 if area.height > 2 => host(buf, line, state, None, theme),
+            1 => host(buf, line, state, problem, theme),
+            2 => memory(buf, line, state, theme),
+            _ => verdict(buf, line, problem, theme),
         }
-        [first, host_line, ..] => {
-            top(buf, first, state, theme);
-            host(buf, host_line, state, problem, theme);
-        }
-        [first] => top(buf, first, state, theme),
-        [] => {}
     }
 }
 
@@ -87,10 +79,8 @@ fn columns(pieces: &StyledLine) -> u16 {
     pieces.iter().map(|(text, _)| width(text)).sum()
 }
 
-/// A number of things, in the plural unless it is one.
-fn count(n: usize, one: &str) -> (String, StyleId) {
-    let plural = if n == 1 { "" } else { "s" };
-    (format!(" {n} {one}{plural}"), StyleId::Text)
+fn number_of(n: usize, one: &str) -> (String, StyleId) {
+    (format!(" {}", count(n, one)), StyleId::Text)
 }
 
 /// The host and its guests; the name of a recording.
@@ -99,19 +89,17 @@ fn left_pieces(state: &AppState, theme: &Theme) -> StyledLine {
         return vec![("kvmtop".into(), StyleId::Strong)];
     };
     let name = Some(clean(&m.host.facts.hostname)).filter(|name| !name.is_empty());
+    let vcpus = m.domains.iter().map(|d| d.vcpu_count() as usize);
     let mut all = vec![
         (
             name.unwrap_or_else(|| "kvmtop".into()) + " ",
             StyleId::Strong,
         ),
-        count(m.host.cpus.len(), "cpu"),
-        count(m.host.facts.topology.nodes().len(), "node"),
+        number_of(m.host.cpus.len(), "cpu"),
+        number_of(m.host.facts.topology.nodes().len(), "node"),
         (format!(" {}", theme.glyphs.dot), StyleId::Dim),
-        count(m.domains.len(), "guest"),
-        count(
-            m.domains.iter().map(|d| d.vcpu_count() as usize).sum(),
-            "vcpu",
-        ),
+        number_of(m.domains.len(), "guest"),
+        number_of(vcpus.sum(), "vcpu"),
     ];
     let dot = theme.glyphs.dot;
     if let Some(load) = m.host.load {
@@ -318,19 +306,9 @@ fn worst_of_host(state: &AppState) -> Option<&Finding> {
 }
 
 /// The worst problem of the host itself; the line stays empty without one.
-fn verdict(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
-    let Some(problem) = worst_of_host(state) else {
-        return;
-    };
-    let (mark, look) = severity_mark(problem.severity, theme);
-    put(
-        buf,
-        area.x + 1,
-        area.y,
-        &mark.to_string(),
-        1,
-        theme.style(look),
-    );
+fn verdict(buf: &mut Buffer, area: Rect, problem: Option<&Finding>, theme: &Theme) {
+    let Some(problem) = problem else { return };
+    paint_mark(buf, area.x + 1, area.y, problem.severity, theme);
     let right = problems::cost(problem).unwrap_or_default();
     let end = area.right().saturating_sub(width(&right) + 1);
     let title = fit_words(
@@ -339,7 +317,8 @@ fn verdict(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         theme.glyphs.cut,
     );
     let room = area.width;
-    put(buf, area.x + 3, area.y, &title, room, theme.style(look));
+    let style = theme.style(severity_style(problem.severity));
+    put(buf, area.x + 3, area.y, &title, room, style);
     put(buf, end, area.y, &right, room, theme.style(StyleId::Dim));
 }
 
@@ -400,11 +379,11 @@ fn slots(
 /// interval.
 fn host(buf: &mut Buffer, area: Rect, state: &AppState, problem: Option<&Finding>, theme: &Theme) {
     let Some(model) = &state.model else { return };
+    if let Some(problem) = problem {
+        paint_mark(buf, area.x, area.y, problem.severity, theme);
+    }
     let mut text =
         |x: u16, text: &str, look| put(buf, x, area.y, text, area.right() - x, theme.style(look));
-    if let Some((mark, look)) = problem.map(|f| severity_mark(f.severity, theme)) {
-        text(area.x, &mark.to_string(), look);
-    }
     let Some(usage) = model.host.usage() else {
         let has_cpus = !model.host.cpus.is_empty();
         let why = if has_cpus {

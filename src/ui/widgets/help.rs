@@ -18,11 +18,12 @@ const KEY_WIDTH: u16 = 17;
 /// Width of what stands at the left on the other pages.
 const LABEL_WIDTH: u16 = 24;
 
-/// What stands at the left of a text.
-struct Label<'a> {
-    text: &'a str,
-    style: StyleId,
-    width: u16,
+/// The text while it is made.
+struct HelpText {
+    lines: Vec<StyledLine>,
+    /// Columns of a line, and those of the label in it.
+    room: u16,
+    label_width: u16,
 }
 
 /// The text, wrapped to a screen's width.
@@ -30,42 +31,37 @@ pub fn lines(state: &AppState, screen_width: u16, glyphs: &Glyphs) -> Vec<Styled
     let recorded = state.session.source.is_recorded();
     let all: Vec<&Binding> = KEYMAP.iter().filter(|b| b.when.is_for(recorded)).collect();
     let (first, others) = all.split_at(FIRST_PAGE_KEYS);
-    let mut out = Vec::new();
+    let mut help = HelpText {
+        lines: Vec::new(),
+        room: popup::room(screen_width),
+        label_width: KEY_WIDTH,
+    };
     for b in first {
-        let key = Label {
-            width: KEY_WIDTH,
-            ..label(b.keys, StyleId::Key)
-        };
-        add_entry(&mut out, &key, b.help, screen_width);
+        help.entry(b.keys, StyleId::Key, b.help);
     }
+    help.label_width = LABEL_WIDTH;
     for (when, title) in When::ALL {
-        if !when.is_for(recorded) {
-            continue;
-        }
-        heading(&mut out, title);
-        for b in others.iter().filter(|b| b.when == when) {
-            let key = label(b.keys, StyleId::Key);
-            add_entry(&mut out, &key, b.help, screen_width);
+        if when.is_for(recorded) {
+            help.heading(title);
+            for b in others.iter().filter(|b| b.when == when) {
+                help.entry(b.keys, StyleId::Key, b.help);
+            }
         }
     }
-    heading(&mut out, "MARKS AND BARS");
+    help.heading("MARKS AND BARS");
     for (marks, text) in legend(glyphs) {
-        let marks = label(&marks, StyleId::Text);
-        add_entry(&mut out, &marks, text, screen_width);
+        help.entry(&marks, StyleId::Text, text);
     }
     for table in TableId::ALL {
-        heading(&mut out, &table.title().to_uppercase());
+        help.heading(&table.title().to_uppercase());
         for head in views::heads(table) {
-            let header = label(head.header, StyleId::Text);
-            add_entry(&mut out, &header, head.help, screen_width);
+            help.entry(head.header, StyleId::Text, head.help);
         }
     }
-    out.push(Vec::new());
-    out.push(vec![(
-        "- stands for a value that no source gave; it is never 0.".into(),
-        StyleId::Dim,
-    )]);
-    out
+    let unknown = "- stands for a value that no source gave; it is never 0.";
+    help.lines
+        .extend([Vec::new(), vec![(unknown.into(), StyleId::Dim)]]);
+    help.lines
 }
 
 /// Marks and bars with what they mean.
@@ -92,28 +88,21 @@ fn legend(glyphs: &Glyphs) -> [(String, &'static str); 4] {
     ]
 }
 
-fn heading(out: &mut Vec<StyledLine>, text: &str) {
-    out.extend([Vec::new(), vec![(text.into(), StyleId::Head)]]);
-}
-
-fn label(text: &str, style: StyleId) -> Label<'_> {
-    Label {
-        text,
-        style,
-        width: LABEL_WIDTH,
+impl HelpText {
+    fn heading(&mut self, text: &str) {
+        self.lines
+            .extend([Vec::new(), vec![(text.into(), StyleId::Head)]]);
     }
-}
 
-fn add_entry(out: &mut Vec<StyledLine>, label: &Label<'_>, text: &str, screen_width: u16) {
-    let room = popup::room(screen_width);
-    let columns = label.width.min(room / 2);
-    let mut left = label.text;
-    for line in wrap(text, room - columns) {
-        out.push(vec![
-            (format!("{left:<w$}", w = usize::from(columns)), label.style),
-            (line, StyleId::Text),
-        ]);
-        left = "";
+    /// A text beside its label.
+    fn entry(&mut self, mut label: &str, style: StyleId, text: &str) {
+        let columns = self.label_width.min(self.room / 2);
+        for line in wrap(text, self.room - columns) {
+            let label_text = format!("{label:<w$}", w = usize::from(columns));
+            self.lines
+                .push(vec![(label_text, style), (line, StyleId::Text)]);
+            label = "";
+        }
     }
 }
 
