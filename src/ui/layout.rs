@@ -119,10 +119,14 @@ fn below_each_other(body: Rect, state: &AppState, plan: Plan) -> Plan {
         detail += spare / 3;
         tables += spare - spare / 3;
     }
-    let heights = [detail, tables, minute].map(Constraint::Length);
-    let [detail, tables, minute] = heights;
-    let [list, detail, tables, minute] =
-        Layout::vertical([Constraint::Fill(1), detail, tables, minute]).areas(body);
+    let lines = Constraint::Length;
+    let [list, detail, tables, minute] = Layout::vertical([
+        Constraint::Fill(1),
+        lines(detail),
+        lines(tables),
+        lines(minute),
+    ])
+    .areas(body);
     Plan {
         list,
         detail,

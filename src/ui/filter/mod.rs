@@ -179,47 +179,30 @@ fn condition(text: &str, fields: &[FilterField]) -> Result<Condition, (usize, St
     if value.is_empty() {
         return Err((at_value, "a value is missing".into()));
     }
+    let FilterField { name, is_text } = fields[field];
     let operator = &found["operator"];
-    let comparison = comparison(fields[field], operator, value).map_err(|error| match error {
-        ComparisonError::Operator(why) => (at_operator, why),
-        ComparisonError::Value(why) => (at_value, why),
-    })?;
-    // `a<=5` is not `a>5`.
-    Ok(Condition::Compare {
-        field,
-        comparison,
-        is_negated: ["!=", "<=", ">="].contains(&operator),
-    })
-}
-
-/// Which part of a comparison cannot be read, and why.
-enum ComparisonError {
-    Operator(String),
-    Value(String),
-}
-
-/// What a field's value is compared with.
-fn comparison(
-    FilterField { name, is_text }: FilterField,
-    operator: &str,
-    value: &str,
-) -> Result<Comparison, ComparisonError> {
-    Ok(match operator {
+    let comparison = match operator {
         "=" | "==" | "!=" if value == "-" => Comparison::IsUnknown,
         "=" | "==" | "!=" if is_text => Comparison::Matches(TextPattern::new(value, true)),
         "~" if is_text => Comparison::Matches(TextPattern::new(value, false)),
         _ if is_text => {
             let why = format!("{name} is a text: compare it with =, != or ~");
-            return Err(ComparisonError::Operator(why));
+            return Err((at_operator, why));
         }
         "~" => {
             let why = format!("{name} is a figure: compare it with =, !=, <, <=, > or >=");
-            return Err(ComparisonError::Operator(why));
+            return Err((at_operator, why));
         }
         _ => figure_comparison(operator, value).ok_or_else(|| {
             let why = format!("'{value}' is no figure; use 50, 12.5, 10k, 2M or 4GiB");
-            ComparisonError::Value(why)
+            (at_value, why)
         })?,
+    };
+    // `a<=5` is not `a>5`.
+    Ok(Condition::Compare {
+        field,
+        comparison,
+        is_negated: ["!=", "<=", ">="].contains(&operator),
     })
 }
 
