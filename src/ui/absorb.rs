@@ -74,10 +74,15 @@ impl AppState {
         let busy = guests::busy(&tick.model).chain(threads::busy(&tick.model));
         self.awake.watch(busy.chain(disks::busy(&tick.model)));
         self.list.watch(self.model.as_ref(), &tick.model);
+        let now_ms = tick.model.time_ms;
+        let has_rates = tick.model.interval_s.is_some();
         self.model = Some(tick.model);
-        self.release_places();
+        self.release_places(now_ms);
         guests::arrange(self);
-        self.keep_places();
+        // The first sample has no rates: its order is held by nothing.
+        if has_rates {
+            self.keep_places(now_ms);
+        }
         if let Some(problem) = &tick.new_problem {
             update::select_problem(self, problem);
         }
@@ -85,30 +90,16 @@ impl AppState {
     }
 
     /// Lets the rows of tables change places, where they kept them for long enough.
-    fn release_places(&mut self) {
-        let Some(now_ms) = self.model.as_ref().map(|m| m.time_ms) else {
-            return;
-        };
-        for table in self
-            .tables
-            .values_mut()
-            .filter(|table| table.order.is_due(now_ms))
-        {
-            table.order = RowOrder::default();
+    fn release_places(&mut self, now_ms: i64) {
+        for table in self.tables.values_mut() {
+            if table.order.is_due(now_ms) {
+                table.order = RowOrder::default();
+            }
         }
     }
 
-    /// Keeps the places that the rows of the list and of the view's tables have now. The first
-    /// sample has no rates: its order is held by nothing.
-    fn keep_places(&mut self) {
-        let Some(now_ms) = self
-            .model
-            .as_ref()
-            .filter(|m| m.interval_s.is_some())
-            .map(|m| m.time_ms)
-        else {
-            return;
-        };
+    /// Keeps the places that the rows of the list and of the view's tables have now.
+    fn keep_places(&mut self, now_ms: i64) {
         let mut places: Vec<(TableId, Vec<RowKey>)> = Vec::new();
         for table in self.shown_page().tables() {
             let keys = (0..table.len()).map(|row| table.key(row)).collect();
@@ -195,12 +186,10 @@ impl AppState {
         let new: Vec<&SourceStatus> = now.sources.iter().filter(is_new).collect();
         // A recording that fails is reported in the line that reported its start.
         if let Some(recording) = new.iter().find(|s| s.id == SourceId::Recording) {
-            let is_live = !self.session.source.is_recorded();
-            return if is_live {
-                Some(recording.sentence())
-            } else {
-                None
-            };
+            if self.session.source.is_recorded() {
+                return None;
+            }
+            return Some(recording.sentence());
         }
         let source = new.first()?;
         let more = if new.len() > 1 {

@@ -6,7 +6,7 @@ use super::table::{ColumnId, TableId};
 use super::views;
 
 /// Handles an action in a menu.
-pub fn update(state: &mut AppState, (menu, at): (Menu, usize), action: Action) -> Vec<Effect> {
+pub fn update(state: &mut AppState, (menu, at): (Menu, usize), action: Action) {
     let last = match menu {
         Menu::Sort(table) | Menu::Columns(table) => views::heads(table).len().saturating_sub(1),
         Menu::Save => SaveFormat::ALL.len() - 1,
@@ -20,17 +20,16 @@ pub fn update(state: &mut AppState, (menu, at): (Menu, usize), action: Action) -
                     state.tables.entry(table).or_default().sort_by(ColumnId(at));
                 }
                 Menu::Save if action == Action::Open => {
-                    return vec![Effect::SaveView(SaveFormat::ALL[at].0)];
+                    state.ask(Effect::SaveView(SaveFormat::ALL[at].0));
                 }
                 _ => {}
             }
-            return Vec::new();
+            return;
         }
         (None, _, Menu::Columns(table)) => columns(state, table, action, at),
         (None, ..) => at,
     };
     state.popup = Some(Popup::Menu(menu, to));
-    Vec::new()
 }
 
 /// Handles an action in the menu of columns, which lists the chosen ones in their order, then the

@@ -51,7 +51,7 @@ pub use state::{
 pub use table::{ColumnHead, ColumnId, Sort, TableId};
 pub use terminal::{ThemeChoice, write_changes};
 pub use theme::{Charset, Palette, Theme, Tone};
-pub use update::{key, update};
+pub use update::key;
 pub use views::heads;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! All that the screen shows, as plain data. [`super::update`] (keys) and [`AppState::absorb`] (new
 //! samples) change it, [`super::render`] draws it.
 
-use super::action::Action;
+use super::action::{Action, Effect};
 use super::awake::Awake;
 use super::choices::ScreenChoices;
 use super::filter::{FilterError, TableFilter};
@@ -221,6 +221,8 @@ pub struct AppState {
     pub held: Option<Box<Held>>,
     /// Position of a replay.
     pub playback: Option<Playback>,
+    /// What the last key asks of the rest of the program, until the event loop takes it.
+    pub effects: Vec<Effect>,
     /// A message in the last line, until the next key or for some intervals.
     pub message: Option<String>,
     /// How many intervals the message has been shown.
@@ -258,6 +260,11 @@ impl AppState {
         self.message = Some(text.into());
         self.message_age = 0;
         self.unconfirmed = None;
+    }
+
+    /// Asks the rest of the program for something.
+    pub fn ask(&mut self, effect: Effect) {
+        self.effects.push(effect);
     }
 
     /// The name of an action's first key.

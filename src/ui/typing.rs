@@ -11,15 +11,15 @@ use judge::analysis::{RecordingTime, is_within};
 use tui_input::InputRequest;
 
 /// Handles a key while text is typed.
-pub fn key(state: &mut AppState, event: KeyEvent) -> Vec<Effect> {
+pub fn key(state: &mut AppState, event: KeyEvent) {
     let ctrl = event.modifiers.contains(KeyModifiers::CONTROL);
     let request = match event.code {
-        KeyCode::Char('z') if ctrl => return vec![Effect::Suspend],
+        KeyCode::Char('z') if ctrl => return state.ask(Effect::Suspend),
         KeyCode::Char('w') if ctrl => InputRequest::DeletePrevWord,
         KeyCode::Char('u') if ctrl => InputRequest::DeleteLine,
         KeyCode::Char('a') if ctrl => InputRequest::GoToStart,
         KeyCode::Char('e') if ctrl => InputRequest::GoToEnd,
-        KeyCode::Char(_) if ctrl => return Vec::new(),
+        KeyCode::Char(_) if ctrl => return,
         KeyCode::Char(c) => InputRequest::InsertChar(c),
         KeyCode::Backspace => InputRequest::DeletePrevChar,
         KeyCode::Delete => InputRequest::DeleteNextChar,
@@ -28,17 +28,15 @@ pub fn key(state: &mut AppState, event: KeyEvent) -> Vec<Effect> {
         KeyCode::Home => InputRequest::GoToStart,
         KeyCode::End => InputRequest::GoToEnd,
         KeyCode::Enter | KeyCode::Esc => {
-            let effects = end(state, event.code == KeyCode::Enter);
-            state.settle();
-            return effects;
+            end(state, event.code == KeyCode::Enter);
+            return state.settle();
         }
-        _ => return Vec::new(),
+        _ => return,
     };
     if let Some(Popup::Input(_, input)) = &mut state.popup {
         input.handle(request);
     }
     typed(state);
-    Vec::new()
 }
 
 /// Takes pasted text into the open input, without control characters. It is never keys.
@@ -74,7 +72,7 @@ fn typed(state: &mut AppState) {
 }
 
 /// Ends the typing: takes what was typed, or leaves everything as it was before.
-fn end(state: &mut AppState, accept: bool) -> Vec<Effect> {
+fn end(state: &mut AppState, accept: bool) {
     match state.popup.take() {
         Some(Popup::Input(Prompt::Filter { before, .. }, input)) => {
             let read = if accept {
@@ -86,24 +84,22 @@ fn end(state: &mut AppState, accept: bool) -> Vec<Effect> {
                 state.say(format!("{error}; the filter is as before"));
                 *before
             });
-            Vec::new()
         }
         Some(Popup::Input(Prompt::Time, input)) if accept => go_to(state, input.value()),
-        _ => Vec::new(),
+        _ => {}
     }
 }
 
-fn go_to(state: &mut AppState, text: &str) -> Vec<Effect> {
+fn go_to(state: &mut AppState, text: &str) {
     let range = state.time_range();
     let time = RecordingTime::parse(text)
         .ok()
         .and_then(|time| time.time_ms(range, &state.session.zone));
     let Some(ms) = time else {
-        state.say(format!(
+        return state.say(format!(
             "invalid time '{}'; use 14:03, 14:03:22, 90s, 12m or 2h",
             clean(text)
         ));
-        return Vec::new();
     };
     if !is_within(ms, range) {
         let place = if state.session.source.is_recorded() {
@@ -114,5 +110,5 @@ fn go_to(state: &mut AppState, text: &str) -> Vec<Effect> {
         state.say(format!("'{}' is outside {place}", clean(text)));
     }
     let to = Replay::Seek(ms.clamp(range.0, range.1.max(range.0)));
-    travel_in_time::move_in_time(state, to)
+    travel_in_time::move_in_time(state, to);
 }

@@ -1,6 +1,7 @@
 //! What keys do: they change the state and return effects for the event loop. Pure.
 
 use super::action::{Action, Control, Effect, Replay};
+use super::export::part_of_name;
 use super::filter::TableFilter;
 use super::guest_list::ListRow;
 use super::keymap::{KEYMAP, When};
@@ -25,16 +26,20 @@ use tui_input::Input;
 /// Intervals that keys choose, milliseconds.
 const INTERVALS_MS: [u64; 8] = [200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000];
 
-/// Handles a key.
+/// Handles a key; returns what it asks of the rest of the program.
 pub fn key(state: &mut AppState, event: KeyEvent) -> Vec<Effect> {
-    if event.kind == KeyEventKind::Release {
-        return Vec::new();
+    if event.kind != KeyEventKind::Release {
+        press(state, event);
     }
+    std::mem::take(&mut state.effects)
+}
+
+fn press(state: &mut AppState, event: KeyEvent) {
     let is_said = state.message.take().is_some();
     let asked = state.unconfirmed.take();
     let unconfirmed = if is_said { asked } else { None };
     if event.code == KeyCode::Char('c') && event.modifiers.contains(KeyModifiers::CONTROL) {
-        return vec![Effect::Quit];
+        return state.ask(Effect::Quit);
     }
     if matches!(state.popup, Some(Popup::Input(..))) {
         return typing::key(state, event);
@@ -42,7 +47,7 @@ pub fn key(state: &mut AppState, event: KeyEvent) -> Vec<Effect> {
     match lookup(event, state) {
         Some(Action::AskMonitor) => ask_monitor(state, unconfirmed),
         Some(Action::KeepChoices) if unconfirmed == Some(Unconfirmed::KeepChoices) => {
-            vec![Effect::KeepChoices]
+            state.ask(Effect::KeepChoices);
         }
         Some(Action::KeepChoices) => {
             let key = state.key_name(Action::KeepChoices);
@@ -50,7 +55,6 @@ pub fn key(state: &mut AppState, event: KeyEvent) -> Vec<Effect> {
                 "press {key} again to write lens, columns, order and interval into your config file"
             ));
             state.unconfirmed = Some(Unconfirmed::KeepChoices);
-            Vec::new()
         }
         Some(action) => update(state, action),
         None => {
@@ -60,7 +64,6 @@ pub fn key(state: &mut AppState, event: KeyEvent) -> Vec<Effect> {
                 let help = state.key_name(Action::Help);
                 state.say(format!("{key} has no meaning here; {help} shows all keys"));
             }
-            Vec::new()
         }
     }
 }
@@ -94,33 +97,28 @@ fn holds(when: When, state: &AppState) -> bool {
 }
 
 /// Handles an action.
-pub fn update(state: &mut AppState, action: Action) -> Vec<Effect> {
-    let effects = match (&state.popup, action) {
-        (_, Action::Suspend) => vec![Effect::Suspend],
+pub fn update(state: &mut AppState, action: Action) {
+    match (&state.popup, action) {
+        (_, Action::Suspend) => state.ask(Effect::Suspend),
         (Some(Popup::Menu(menu, at)), _) => menus::update(state, (*menu, *at), action),
-        (Some(Popup::Help(_)), _) => {
-            scroll(state, action);
-            Vec::new()
-        }
-        (Some(Popup::Input(..)), _) => Vec::new(),
+        (Some(Popup::Help(_)), _) => scroll(state, action),
+        (Some(Popup::Input(..)), _) => {}
         (None, _) => screen(state, action),
-    };
+    }
     state.settle();
-    effects
 }
 
-fn screen(state: &mut AppState, action: Action) -> Vec<Effect> {
+fn screen(state: &mut AppState, action: Action) {
     if state.is_back && action == Action::Last {
         return travel_in_time::to_now(state);
     }
     if let Some(by) = action.motion(page_lines(state)) {
-        travel(state, by);
-        return Vec::new();
+        return travel(state, by);
     }
     match action {
-        Action::Quit => return vec![Effect::Quit],
+        Action::Quit => state.ask(Effect::Quit),
         Action::Open => open(state),
-        Action::Back if state.is_back => return travel_in_time::to_now(state),
+        Action::Back if state.is_back => travel_in_time::to_now(state),
         Action::Back => back(state),
         Action::Turn(by) => turn(state, by),
         Action::Show(view) => state.show(view),
@@ -144,7 +142,7 @@ fn screen(state: &mut AppState, action: Action) -> Vec<Effect> {
         Action::Guest(by) if state.view == ScreenView::Guests => move_sort(state, by),
         Action::Guest(by) => next_guest(state, by),
         Action::Problem(by) => next_problem(state, by),
-        Action::Copy | Action::Write => return hand_out(state, action == Action::Copy),
+        Action::Copy | Action::Write => hand_out(state, action == Action::Copy),
         Action::Filter => {
             let before = Box::new(state.list.filter.clone());
             let input = Input::new(before.text().to_string());
@@ -160,9 +158,8 @@ fn screen(state: &mut AppState, action: Action) -> Vec<Effect> {
         Action::Sort | Action::Reverse | Action::Columns => of_table(state, action),
         Action::SaveView => state.popup = Some(Popup::Menu(Menu::Save, 0)),
         Action::Help => state.popup = Some(Popup::Help(0)),
-        other => return outward(state, other),
+        other => outward(state, other),
     }
-    Vec::new()
 }
 
 /// Looks at the list of guests through another lens, sorted as it was there before.
@@ -307,8 +304,7 @@ pub(super) fn select_problem(state: &mut AppState, id: &FindingId) -> bool {
 /// Tab: the next section of a page, else the next view.
 fn turn(state: &mut AppState, by: isize) {
     if state.view != ScreenView::Page {
-        state.show(state.view.turn(by));
-        return;
+        return state.show(state.view.turn(by));
     }
     let moved = {
         let page = state.page_of(state.view);
@@ -348,25 +344,20 @@ fn next_problem(state: &mut AppState, by: isize) {
 
 /// Actions on pausing, tracing, recording and replay. What stops or starts something says how to
 /// undo that.
-fn outward(state: &mut AppState, action: Action) -> Vec<Effect> {
+fn outward(state: &mut AppState, action: Action) {
     let key = state.key_name(action);
     match action {
         Action::Pause if state.session.source.is_recorded() => {
-            vec![Effect::Replay(Replay::Play(
-                !state.playback.as_ref().is_some_and(|p| p.playing),
-            ))]
+            let plays = state.playback.as_ref().is_some_and(|p| p.playing);
+            state.ask(Effect::Replay(Replay::Play(!plays)));
         }
-        Action::Pause if state.paused => {
-            state.resume();
-            Vec::new()
-        }
+        Action::Pause if state.paused => state.resume(),
         Action::Pause => {
-            let effects = travel_in_time::to_now(state);
+            travel_in_time::to_now(state);
             state.paused = true;
             state.say(format!(
                 "the screen is paused, sampling goes on; {key} resumes it"
             ));
-            effects
         }
         Action::EngineLevel => {
             let model = state.newest_model();
@@ -378,23 +369,23 @@ fn outward(state: &mut AppState, action: Action) -> Vec<Effect> {
                 EngineLevel::None => format!("tracing is off: {key} traces again"),
                 EngineLevel::Full => format!("everything is traced: {key} turns tracing off"),
             });
-            vec![Effect::Control(Control::SetEngineLevel(level))]
+            state.ask(Effect::Control(Control::SetEngineLevel(level)));
         }
-        Action::Interval(by) => vec![Effect::Control(Control::SetInterval(interval(state, by)))],
+        Action::Interval(by) => change_interval(state, by),
         Action::Record if footer::is_recording(state) => {
             state.say(format!(
                 "recording is stopped, its file is complete; {key} records into another one"
             ));
-            vec![Effect::Control(Control::StopRecord)]
+            state.ask(Effect::Control(Control::StopRecord));
         }
-        Action::Record => vec![Effect::StartRecord],
+        Action::Record => state.ask(Effect::StartRecord),
         Action::Replay(to) => travel_in_time::move_in_time(state, to),
-        _ => Vec::new(),
+        _ => {}
     }
 }
 
-/// Takes the next longer or shorter interval; returns its milliseconds.
-fn interval(state: &mut AppState, by: isize) -> u64 {
+/// Takes samples at the next longer or shorter interval.
+fn change_interval(state: &mut AppState, by: isize) {
     let now_ms = (1e3 * state.session.interval_s).round() as u64;
     let next = if by > 0 {
         INTERVALS_MS.into_iter().find(|ms| *ms > now_ms)
@@ -405,41 +396,38 @@ fn interval(state: &mut AppState, by: isize) -> u64 {
     state.session.interval_s = interval_ms as f64 / 1e3;
     let interval = seconds(state.session.interval_s);
     state.say(format!("a sample each {interval}: + and - change that"));
-    interval_ms
+    state.ask(Effect::Control(Control::SetInterval(interval_ms)));
 }
 
 /// Asks the monitor of the selected guest if that was said before, else says what it does.
-fn ask_monitor(state: &mut AppState, unconfirmed: Option<Unconfirmed>) -> Vec<Effect> {
+fn ask_monitor(state: &mut AppState, unconfirmed: Option<Unconfirmed>) {
     let guest = state
         .domain()
         .filter(|guest| state.may_ask_monitor_of(guest));
     let Some((name, Some(pid))) = guest.map(|guest| (clean(guest.name()), guest.facts.pid)) else {
-        state.say(
+        return state.say(
             "QEMU's monitor is not asked: only guests of libvirt need it, and not with \
             --no-monitor",
         );
-        return Vec::new();
     };
     if unconfirmed == Some(Unconfirmed::AskMonitor(pid)) {
         state.say(format!(
             "QEMU of {name} is asked for the names of its devices"
         ));
-        return vec![Effect::Control(Control::AskMonitor(pid))];
+        return state.ask(Effect::Control(Control::AskMonitor(pid)));
     }
     let key = state.key_name(Action::AskMonitor);
     state.say(format!(
         "press {key} again to ask QEMU for names: libvirt marks {name} as tainted until it restarts"
     ));
     state.unconfirmed = Some(Unconfirmed::AskMonitor(pid));
-    Vec::new()
 }
 
 /// Moves the selection of the list, or the cursor of the page.
 fn travel(state: &mut AppState, by: isize) {
     if state.view == ScreenView::Guests {
         let last = state.list.rows.len().saturating_sub(1);
-        select(state, state.list.at.saturating_add_signed(by).min(last));
-        return;
+        return select(state, state.list.at.saturating_add_signed(by).min(last));
     }
     let moved = {
         let page = state.page_of(state.view);
@@ -537,25 +525,21 @@ fn scroll(state: &mut AppState, action: Action) {
 }
 
 /// The fix: for the clipboard what can be pasted first, for a file all of it.
-fn hand_out(state: &mut AppState, copy: bool) -> Vec<Effect> {
+fn hand_out(state: &mut AppState, copy: bool) {
     let Some(f) = state.problem().filter(|f| !f.fix.is_empty()) else {
-        state.say("there is no fix: nothing was found about the selected row");
-        return Vec::new();
+        return state.say("there is no fix: nothing was found about the selected row");
     };
     if copy {
         let Some(fix) = f.first_fix() else {
-            state.say(format!(
+            return state.say(format!(
                 "this fix cannot be pasted; {} writes it to a file",
                 state.key_name(Action::Write)
             ));
-            return Vec::new();
         };
         let whose = fix.domain.clone().unwrap_or_else(|| f.subjects());
         let what = format!("the fix for {whose} ({})", fix.place());
-        return vec![Effect::Copy {
-            text: fix.text.clone(),
-            what,
-        }];
+        let text = fix.text.clone();
+        return state.ask(Effect::Copy { text, what });
     }
     let name = format!(
         "kvmtop-{}-{}.txt",
@@ -583,13 +567,5 @@ fn hand_out(state: &mut AppState, copy: bool) -> Vec<Effect> {
                 .map(|l| format!("# to go back: {l}\n")),
         );
     }
-    vec![Effect::WriteFile(name, text)]
-}
-
-/// Up to 40 characters that any file system takes.
-fn part_of_name(text: &str) -> String {
-    let harmless = text
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' });
-    harmless.take(40).collect()
+    state.ask(Effect::WriteFile(name, text));
 }

@@ -100,7 +100,7 @@ pub fn wide_line(
         .collect();
     let mut out = String::new();
     let guests = guests.get_or_insert_with(|| {
-        out = wide_head(state, columns);
+        out = wide_head(state, &table, columns);
         places.iter().map(|(id, _)| id.clone()).collect()
     });
     let mut cells = vec![time(state, "%m/%d/%Y %H:%M:%S")];
@@ -120,8 +120,7 @@ pub fn wide_line(
 }
 
 /// The names of the figures of all guests.
-fn wide_head(state: &AppState, columns: &[ColumnId]) -> String {
-    let table = all_guests(state);
+fn wide_head(state: &AppState, table: &Table<GuestRow<'_>>, columns: &[ColumnId]) -> String {
     let model = state.model.as_ref();
     let host = model.map_or("", |model| model.host.facts.hostname.as_str());
     let mut head = vec!["(PDH-CSV 4.0) (UTC)(0)".to_owned()];

@@ -31,14 +31,8 @@ pub fn view(state: &AppState, theme: &Theme, format: SaveFormat) -> Option<(Stri
 /// A file name with host and time: `kvmtop-kvm07-guests-20261121-140322.txt`.
 pub fn file_name(state: &AppState, what: &str, extension: &str) -> String {
     let model = state.model.as_ref();
-    let host = model
-        .map(|m| m.host.facts.hostname.as_str())
-        .unwrap_or_default();
-    let host: String = host
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
-        .take(40)
-        .collect();
+    let host = model.map_or("", |m| m.host.facts.hostname.as_str());
+    let host = part_of_name(host);
     let time = Timestamp::from_millisecond(model.map_or(0, |m| m.time_ms)).unwrap_or_default();
     let time = time.to_zoned(state.session.zone.clone());
     let parts = [
@@ -49,6 +43,14 @@ pub fn file_name(state: &AppState, what: &str, extension: &str) -> String {
     ];
     let name: Vec<&str> = parts.into_iter().filter(|p| !p.is_empty()).collect();
     format!("{}.{extension}", name.join("-"))
+}
+
+/// Up to 40 characters that any file system takes.
+pub fn part_of_name(text: &str) -> String {
+    let harmless = text
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' });
+    harmless.take(40).collect()
 }
 
 /// The guests of the view: on a page its guest, else all that pass the filter.

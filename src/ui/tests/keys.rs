@@ -381,7 +381,9 @@ fn what_stops_tracing_or_starts_a_file_says_how_to_undo_it() {
         .iter()
         .filter(|b| ![Action::EngineLevel, Action::Record].contains(&b.action))
     {
-        let effects = crate::ui::update::update(&mut busy(120, 40), b.action);
+        let mut state = busy(120, 40);
+        crate::ui::update::update(&mut state, b.action);
+        let effects = state.effects;
         let starts_or_stops = |effect: &Effect| match effect {
             Effect::Control(Control::SetInterval(_)) => false,
             other => matches!(other, Effect::Control(_) | Effect::StartRecord),
