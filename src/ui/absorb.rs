@@ -1,15 +1,11 @@
 //! How the screen's state changes with a new sample. Keys change it in [`super::update`].
 
-use super::action::Action;
-use super::guest_list::ListRow;
 use super::held_findings::HeldFindings;
-use super::layout;
-use super::screen_view::ScreenView;
-use super::state::{AppState, Held, Tick};
-use super::table::{RowKey, RowOrder, TableId};
-use super::update;
+use super::state::Held;
+use super::table::RowOrder;
 use super::views::guests;
 use super::views::{disks, threads};
+use super::{Action, AppState, ListRow, RowKey, ScreenView, TableId, Tick, layout, update};
 use judge::model::Model;
 use sample::{SourceId, SourceState, SourceStatus};
 

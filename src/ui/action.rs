@@ -1,7 +1,6 @@
 //! What keys ask for (actions), and what the screen asks of the rest of the program (effects).
 
-use super::lens::Lens;
-use super::screen_view::ScreenView;
+use super::{Lens, ScreenView};
 use clap::ValueEnum;
 use sample::EngineLevel;
 use serde::Deserialize;

@@ -1,6 +1,6 @@
 //! What did something lately: rows of it do not come and go with each interval.
 
-use super::table::RowKey;
+use super::RowKey;
 use std::collections::HashMap;
 
 /// For so many intervals something keeps its row after it did something.

@@ -1,6 +1,6 @@
 //! What the user chose for the list of guests, as the config file keeps it.
 
-use super::lens::Lens;
+use super::Lens;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

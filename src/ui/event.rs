@@ -1,6 +1,6 @@
 //! What wakes the screen.
 
-use super::state::Tick;
+use super::Tick;
 use crossterm::event::Event;
 
 /// What wakes the screen.

@@ -1,18 +1,10 @@
 //! The loop: wakes on a sample, a key or a signal, and sleeps otherwise. Carries out effects.
 
-use super::action::{Action, Control, Effect, EngineDetail, Replay};
-use super::choices::ScreenChoices;
-use super::event::ScreenEvent;
-use super::export;
-use super::kept_choices;
-use super::lens::Lens;
-use super::render;
-use super::screen_view::ScreenView;
-use super::state::{AppState, ScreenSession, ScreenSettings};
 use super::terminal::{self, Guard};
-use super::theme::Theme;
-use super::typing;
-use super::update;
+use super::{
+    Action, AppState, Control, Effect, EngineDetail, Lens, Replay, ScreenChoices, ScreenEvent,
+    ScreenSession, ScreenSettings, ScreenView, Theme, export, kept_choices, render, typing, update,
+};
 use anyhow::Context;
 use crossterm::event::{self, Event};
 use crossterm::terminal::disable_raw_mode;

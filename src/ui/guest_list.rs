@@ -1,7 +1,6 @@
 //! The list of guests: its rows, what is selected, the filter.
 
-use super::filter::TableFilter;
-use super::table::RowKey;
+use super::{RowKey, TableFilter};
 use judge::cost::{GuestCosts, guest_costs};
 use judge::model::{DomainModel, GuestId, Model};
 use std::collections::{HashMap, VecDeque};

@@ -1,11 +1,8 @@
 //! The user's choices for the list of guests, on the screen: what the config file keeps of it, and
 //! how the next live screen begins.
 
-use super::choices::ScreenChoices;
-use super::lens::Lens;
-use super::state::AppState;
-use super::table::{Sort, TableId, TableState};
 use super::views::guests;
+use super::{AppState, Lens, ScreenChoices, Sort, TableId, TableState};
 
 /// The choices on a screen.
 pub fn choices_of(state: &AppState) -> ScreenChoices {

@@ -1,8 +1,6 @@
 //! The table of keys: what a key does, help and footer are all made from it.
 
-use super::action::{Action, Replay};
-use super::lens::Lens;
-use super::screen_view::ScreenView;
+use super::{Action, Lens, Replay, ScreenView};
 use crossterm::event::{KeyCode, KeyModifiers};
 
 /// When a binding applies.

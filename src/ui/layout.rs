@@ -12,8 +12,7 @@
 //!
 //! A view other than the list has all of the room between header and footer.
 
-use super::screen_view::ScreenView;
-use super::state::AppState;
+use super::{AppState, ScreenView};
 use ratatui::layout::{Constraint, Layout, Rect};
 
 /// Smallest screen (columns, rows) that can show anything.

@@ -1,9 +1,6 @@
 //! The menus of sort columns, columns and formats: what their keys do. Pure.
 
-use super::action::{Action, Effect, SaveFormat};
-use super::state::{AppState, Menu, Popup};
-use super::table::{ColumnId, TableId};
-use super::views;
+use super::{Action, AppState, ColumnId, Effect, Menu, Popup, SaveFormat, TableId, views};
 
 /// Handles an action in a menu.
 pub fn update(state: &mut AppState, (menu, at): (Menu, usize), action: Action) {

@@ -54,5 +54,17 @@ pub use theme::{Charset, Palette, Theme, Tone};
 pub use update::key;
 pub use views::heads;
 
+// What the parts of the screen use of each other.
+use filter::TableFilter;
+use guest_list::ListRow;
+use lens::Lens;
+use page_state::{PageState, SectionId};
+use state::{Menu, Prompt};
+use table::{AnyTable, Cell, Column, RowKey, RowStyle, Table, TableState, left, right, step};
+use text::{clean, clean_line, clean_lines, fit, fit_words, width, wrap};
+use theme::StyleId;
+use widgets::StyledLine;
+use widgets::draw::put;
+
 #[cfg(test)]
 mod tests;

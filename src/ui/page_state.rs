@@ -1,6 +1,6 @@
 //! Where the cursor of a page is.
 
-use super::table::{RowKey, TableId};
+use super::{RowKey, TableId};
 
 /// Where the cursor of a page is, and which part of the page is on the screen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

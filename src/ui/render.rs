@@ -1,13 +1,9 @@
 //! Draws the screen from its state alone.
 
-use super::layout;
-use super::page_state::PageState;
-use super::screen_view::ScreenView;
-use super::state::{AppState, Popup};
-use super::theme::{StyleId, Theme};
 use super::views::page::paint_section;
 use super::views::{detail, guest_tables, guests, minute};
 use super::widgets::{footer, header, help, menu, say, timeline};
+use super::{AppState, PageState, Popup, ScreenView, StyleId, Theme, layout};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Position;
 use ratatui::style::Modifier;

@@ -1,18 +1,14 @@
 //! All that the screen shows, as plain data. [`super::update`] (keys) and [`AppState::absorb`] (new
 //! samples) change it, [`super::render`] draws it.
 
-use super::action::{Action, Effect};
 use super::awake::Awake;
-use super::choices::ScreenChoices;
-use super::filter::{FilterError, TableFilter};
-use super::guest_list::{GuestList, ListRow};
+use super::filter::FilterError;
+use super::guest_list::GuestList;
 use super::held_findings::HeldFindings;
-use super::keymap;
-use super::lens::Lens;
-use super::page_state::PageState;
-use super::screen_view::ScreenView;
-use super::table::{TableId, TableState};
-use super::terminal::ThemeChoice;
+use super::{
+    Action, Effect, Lens, ListRow, PageState, ScreenChoices, ScreenView, TableFilter, TableId,
+    TableState, ThemeChoice, keymap,
+};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use judge::lint::{Finding, FindingId, Report};

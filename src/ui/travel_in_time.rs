@@ -1,7 +1,6 @@
 //! Keys that move in time: through a recording, or on a live screen through what is kept in memory.
 
-use super::action::{Effect, Replay};
-use super::state::AppState;
+use super::{AppState, Effect, Replay};
 
 /// Moves to another interval: of the recording, or on a live screen of those kept in memory.
 pub fn move_in_time(state: &mut AppState, to: Replay) {

@@ -1,11 +1,8 @@
 //! The line of input: the filter of the list, or the time to go to. Pure.
 
-use super::action::{Effect, Replay};
-use super::filter::{self, MAX_LENGTH, TableFilter};
-use super::state::{AppState, Popup, Prompt};
-use super::text::clean;
-use super::travel_in_time;
+use super::filter::{self, MAX_LENGTH};
 use super::views::guests::filter_fields;
+use super::{AppState, Effect, Popup, Prompt, Replay, TableFilter, clean, travel_in_time};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use judge::analysis::{RecordingTime, is_within};
 use tui_input::InputRequest;

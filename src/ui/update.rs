@@ -1,22 +1,14 @@
 //! What keys do: they change the state and return effects for the event loop. Pure.
 
-use super::action::{Action, Control, Effect, Replay};
 use super::export::part_of_name;
-use super::filter::TableFilter;
-use super::guest_list::ListRow;
-use super::keymap::{KEYMAP, When};
-use super::layout;
-use super::lens::Lens;
-use super::menus;
-use super::page_state::{PageState, SectionId};
-use super::screen_view::ScreenView;
-use super::state::{AppState, Menu, Popup, Prompt, Unconfirmed};
-use super::table::{AnyTable, ColumnId, RowKey, Sort, TableId, TableState};
-use super::text::clean;
-use super::theme::Theme;
+use super::state::Unconfirmed;
 use super::views::guests;
 use super::widgets::{footer, help};
-use super::{travel_in_time, typing};
+use super::{
+    Action, AnyTable, AppState, ColumnId, Control, Effect, KEYMAP, Lens, ListRow, Menu, PageState,
+    Popup, Prompt, Replay, RowKey, ScreenView, SectionId, Sort, TableFilter, TableId, TableState,
+    Theme, When, clean, layout, menus, travel_in_time, typing,
+};
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use judge::figures::seconds;
 use judge::lint::{Finding, FindingId, FixKind};

@@ -1,11 +1,9 @@
 //! The tables of a view as comma-separated values (RFC 4180): figures are not rounded. A value that
 //! no source gave is empty.
 
-use crate::ui::guest_list::ListRow;
-use crate::ui::screen_view::ScreenView;
-use crate::ui::state::AppState;
-use crate::ui::table::{AnyTable, ColumnId, Table, Value};
+use crate::ui::table::Value;
 use crate::ui::views::guests::{self, GuestRow};
+use crate::ui::{AnyTable, AppState, ColumnId, ListRow, ScreenView, Table};
 use jiff::Timestamp;
 use kvm::without_hidden;
 use sample::GuestId;

@@ -1,6 +1,6 @@
 //! The content of a cell, and the style of a row.
 
-use crate::ui::theme::StyleId;
+use crate::ui::StyleId;
 use judge::cost;
 use judge::figures::{self, UNKNOWN};
 use judge::lint::Severity;

@@ -2,8 +2,7 @@
 
 use super::cell::Cell;
 use super::fit::ColumnLayout;
-use crate::ui::text::clean;
-use crate::ui::theme::StyleId;
+use crate::ui::{StyleId, clean};
 use std::cmp::Reverse;
 
 /// A column's place in its table.

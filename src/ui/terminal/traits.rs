@@ -1,6 +1,6 @@
 //! What the terminal can show, from the environment. Pure: variables are given by the caller.
 
-use crate::ui::theme::{Charset, Palette, Theme, Tone};
+use crate::ui::{Charset, Palette, Theme, Tone};
 use clap::ValueEnum;
 
 /// The look that the user asks for.

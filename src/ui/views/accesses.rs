@@ -1,13 +1,11 @@
 //! Ports, addresses and MSRs.
 
 use super::exits::{marked_style, total};
-use super::missing;
-use super::section::Section;
-use crate::ui::action::Action;
-use crate::ui::state::AppState;
-use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, left, right, step};
-use crate::ui::text::clean;
-use crate::ui::theme::StyleId;
+use super::{Section, missing};
+use crate::ui::{
+    Action, AppState, Cell, Column, RowKey, RowStyle, StyleId, Table, TableId, clean, left, right,
+    step,
+};
 use judge::figures::{micros, percent, rate, share};
 use judge::lint::Mark;
 use judge::model::{AccessRow, DomainModel};

@@ -2,14 +2,9 @@
 //! where trouble is.
 
 use super::section::{Picture, Section};
-use crate::ui::guest_list::ListRow;
-use crate::ui::page_state::SectionId;
-use crate::ui::state::AppState;
 use crate::ui::table::severity_mark;
-use crate::ui::text::clean;
-use crate::ui::theme::{StyleId, Theme};
-use crate::ui::widgets::draw::put;
-use crate::ui::widgets::{StyledLine, paint_line};
+use crate::ui::widgets::paint_line;
+use crate::ui::{AppState, ListRow, SectionId, StyleId, StyledLine, Theme, clean, put};
 use judge::figures::{count, share};
 use judge::lint::{Mark, Severity};
 use judge::model::{CpuModel, GuestThread, Model, ThreadModel};

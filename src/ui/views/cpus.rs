@@ -1,11 +1,8 @@
 //! The list of the host's CPUs: how busy each is, with what, and which threads run on it.
 
-use super::cpu_map;
-use super::section::Section;
 use super::threads::thread_of_guest;
-use crate::ui::state::AppState;
-use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, left, right};
-use crate::ui::text::clean;
+use super::{Section, cpu_map};
+use crate::ui::{AppState, Cell, Column, RowKey, RowStyle, Table, TableId, clean, left, right};
 use judge::figures::{percent, rate, share};
 use judge::lint::Severity;
 use judge::model::{CpuModel, Model};

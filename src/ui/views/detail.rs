@@ -3,12 +3,12 @@
 use super::guests::GuestRow;
 use super::page::paint_mark;
 use super::problems::{self, verdict};
-use crate::ui::guest_list::ListRow;
-use crate::ui::state::AppState;
-use crate::ui::text::{clean, clean_line, clean_lines, fit_words, width, wrap_to};
-use crate::ui::theme::{StyleId, Theme};
-use crate::ui::widgets::draw::put;
-use crate::ui::widgets::{StyledLine, paint_line, title};
+use crate::ui::text::wrap_to;
+use crate::ui::widgets::{paint_line, title};
+use crate::ui::{
+    AppState, ListRow, StyleId, StyledLine, Theme, clean, clean_line, clean_lines, fit_words, put,
+    width,
+};
 use judge::figures::{count, seconds};
 use judge::lint::{Finding, Fix, FixKind, is_command};
 use ratatui::buffer::Buffer;

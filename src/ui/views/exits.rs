@@ -1,10 +1,7 @@
 //! Exits by reason.
 
-use super::missing;
-use super::section::Section;
-use crate::ui::action::Action;
-use crate::ui::state::AppState;
-use crate::ui::table::{Column, RowKey, RowStyle, Table, TableId, left, right, step};
+use super::{Section, missing};
+use crate::ui::{Action, AppState, Column, RowKey, RowStyle, Table, TableId, left, right, step};
 use judge::figures::{micros, percent, rate, share};
 use judge::lint::{Mark, Severity};
 use judge::model::{DomainModel, ExitRow};

@@ -4,16 +4,10 @@
 //! those of all guests.
 
 use super::page::{below_first_line, paint_section};
-use super::section::Section;
-use super::{accesses, disks, exits, host_disks, memory, tasks, threads};
-use crate::ui::guest_list::ListRow;
-use crate::ui::lens::Lens;
-use crate::ui::state::AppState;
+use super::{Section, accesses, disks, exits, host_disks, memory, tasks, threads};
 use crate::ui::table::TablePainter;
-use crate::ui::text::fit_words;
-use crate::ui::theme::{StyleId, Theme};
-use crate::ui::widgets::draw::put;
 use crate::ui::widgets::{say, title};
+use crate::ui::{AppState, Lens, ListRow, StyleId, Theme, fit_words, put};
 use judge::model::DomainModel;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};

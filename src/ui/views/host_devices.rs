@@ -1,9 +1,9 @@
 //! The host's disks and network links, whoever uses them.
 
-use super::section::Section;
-use crate::ui::state::AppState;
-use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, left, right, step};
-use crate::ui::text::clean;
+use super::Section;
+use crate::ui::{
+    AppState, Cell, Column, RowKey, RowStyle, Table, TableId, clean, left, right, step,
+};
 use judge::figures::{micros, percent, rate, share};
 use judge::model::{HostLinkModel, Model, WholeDiskModel};
 use std::cmp::Reverse;

@@ -1,11 +1,8 @@
 //! Block devices of the host, and what they did for guests.
 
+use super::Section;
 use super::disks::{DeviceRow, host_disk, names, requests, rows, section_of};
-use super::section::Section;
-use crate::ui::lens::Lens;
-use crate::ui::screen_view::ScreenView;
-use crate::ui::state::AppState;
-use crate::ui::table::{Column, TableId, left, right};
+use crate::ui::{AppState, Column, Lens, ScreenView, TableId, left, right};
 use judge::figures::{micros, share};
 use judge::lint::Mark;
 use judge::model::{DomainModel, HostDiskModel};

@@ -1,9 +1,9 @@
 //! What interrupts vCPUs, and the threads that the guest's doorbells wake.
 
-use super::section::Section;
-use crate::ui::screen_view::ScreenView;
-use crate::ui::state::AppState;
-use crate::ui::table::{Column, RowKey, RowStyle, Table, TableId, left, right, step};
+use super::Section;
+use crate::ui::{
+    AppState, Column, RowKey, RowStyle, ScreenView, Table, TableId, left, right, step,
+};
 use judge::figures::{micros, rate};
 use judge::model::{DomainModel, DoorbellModel, InjectionModel};
 use sample::{EngineKind, Row as _};

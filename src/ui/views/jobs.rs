@@ -1,11 +1,10 @@
 //! What the VMM does with a guest for a while: migrations, block jobs, dumps.
 
+use super::Section;
 use super::memory::size;
-use super::section::Section;
-use crate::ui::state::AppState;
-use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, left, right};
-use crate::ui::text::clean;
-use crate::ui::theme::StyleId;
+use crate::ui::{
+    AppState, Cell, Column, RowKey, RowStyle, StyleId, Table, TableId, clean, left, right,
+};
 use judge::figures::{duration, figure, micros, seconds, share};
 use judge::lint::{RuleId, Severity};
 use judge::model::{DomainModel, jobs};

@@ -1,10 +1,8 @@
 //! How long the vCPUs of all guests wait for a CPU, and who delays them.
 
-use super::section::Section;
+use super::Section;
 use super::threads::{self, ThreadRow};
-use crate::ui::state::AppState;
-use crate::ui::table::{Cell, Column, RowKey, Table, TableId, left, right, step};
-use crate::ui::text::clean;
+use crate::ui::{AppState, Cell, Column, RowKey, Table, TableId, clean, left, right, step};
 use judge::figures::{micros, percent, rate, share};
 use std::cmp::Reverse;
 

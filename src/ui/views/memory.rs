@@ -1,10 +1,7 @@
 //! The memory of guests: how much of it is on the host, and on which NUMA nodes.
 
-use super::missing;
-use super::section::Section;
-use crate::ui::state::AppState;
-use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, left, right};
-use crate::ui::text::clean;
+use super::{Section, missing};
+use crate::ui::{AppState, Cell, Column, RowKey, RowStyle, Table, TableId, clean, left, right};
 use judge::figures::{bytes, percent, rate, share};
 use judge::lint::{RuleId, Severity};
 use judge::model::{DomainModel, GuestConfig, Model};

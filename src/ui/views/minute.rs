@@ -1,10 +1,8 @@
 //! The last minute of the selected guest, or of the host.
 
 use super::section::{Picture, Section};
-use crate::ui::page_state::SectionId;
-use crate::ui::state::AppState;
-use crate::ui::theme::{HEIGHTS, StyleId, Theme, height};
-use crate::ui::widgets::draw::put;
+use crate::ui::theme::{HEIGHTS, height};
+use crate::ui::{AppState, SectionId, StyleId, Theme, put};
 use judge::figures::{figure, or_unknown, seconds};
 use judge::model::{HISTORY_POINTS, HistoryPoint};
 use ratatui::buffer::Buffer;

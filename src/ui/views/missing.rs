@@ -1,8 +1,6 @@
 //! Why a view or a part of it is empty, and where it says what would fill it.
 
-use crate::ui::action::Action;
-use crate::ui::screen_view::ScreenView;
-use crate::ui::state::AppState;
+use crate::ui::{Action, AppState, ScreenView};
 use sample::{SourceId, SourceState};
 
 /// What is not there, and the first of `sources` that does not work: `none is known (libvirt

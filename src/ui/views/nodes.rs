@@ -1,9 +1,8 @@
 //! The NUMA nodes of the host: how much of their CPUs and memory guests have.
 
+use super::Section;
 use super::memory::size;
-use super::section::Section;
-use crate::ui::state::AppState;
-use crate::ui::table::{Column, RowKey, RowStyle, Table, TableId, left, right};
+use crate::ui::{AppState, Column, RowKey, RowStyle, Table, TableId, left, right};
 use judge::figures::{percent, rate, share};
 use judge::model::{DomainModel, HostNodeModel, Model};
 use kvm::CpuSet;

@@ -2,12 +2,9 @@
 //! check.
 
 use super::section::{Section, TextLine};
-use crate::ui::action::Action;
-use crate::ui::page_state::SectionId;
-use crate::ui::state::AppState;
-use crate::ui::table::RowKey;
-use crate::ui::text::{clean_line, clean_lines, fit_words, width, wrap};
-use crate::ui::theme::StyleId;
+use crate::ui::{
+    Action, AppState, RowKey, SectionId, StyleId, clean_line, clean_lines, fit_words, width, wrap,
+};
 use judge::figures::{count, seconds, share};
 use judge::lint::{Finding, FixKind, RuleId, is_command};
 use judge::model::DomainModel;

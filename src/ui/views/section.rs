@@ -1,11 +1,7 @@
 //! A part of a view: a title and what is below it. It says how high it is; nothing is painted to be
 //! measured.
 
-use crate::ui::page_state::SectionId;
-use crate::ui::state::AppState;
-use crate::ui::table::{AnyTable, RowKey, Table};
-use crate::ui::theme::Theme;
-use crate::ui::widgets::StyledLine;
+use crate::ui::{AnyTable, AppState, RowKey, SectionId, StyledLine, Table, Theme};
 use judge::lint::Severity;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

@@ -2,11 +2,7 @@
 //! judged.
 
 use super::section::{Section, TextLine};
-use crate::ui::page_state::SectionId;
-use crate::ui::state::AppState;
-use crate::ui::text::{clean_line, clean_lines, width, wrap};
-use crate::ui::theme::StyleId;
-use crate::ui::widgets::StyledLine;
+use crate::ui::{AppState, SectionId, StyleId, StyledLine, clean_line, clean_lines, width, wrap};
 use judge::figures::{bytes, percent};
 use judge::model::Model;
 use report::findings_text::{self, Unjudged};

@@ -1,8 +1,7 @@
 //! Tasks of the host outside guests, by name.
 
-use super::section::Section;
-use crate::ui::state::AppState;
-use crate::ui::table::{Column, RowKey, RowStyle, Table, TableId, left, right, step};
+use super::Section;
+use crate::ui::{AppState, Column, RowKey, RowStyle, Table, TableId, left, right, step};
 use judge::figures::percent;
 use judge::model::Model;
 use kvm::CpuSet;

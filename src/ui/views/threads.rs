@@ -1,11 +1,10 @@
 //! Threads of a guest: what each did, where, and how long it had to wait for a CPU.
 
 use super::exits::worst_about;
-use super::missing;
-use super::section::Section;
-use crate::ui::state::AppState;
-use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, left, right, step};
-use crate::ui::text::clean;
+use super::{Section, missing};
+use crate::ui::{
+    AppState, Cell, Column, RowKey, RowStyle, Table, TableId, clean, left, right, step,
+};
 use judge::cost::Waits;
 use judge::figures::{count, micros, percent, rate, share};
 use judge::lint::{Mark, Severity};

@@ -1,10 +1,8 @@
 //! Exits to the VMM.
 
 use super::exits::total;
-use super::missing;
-use super::section::Section;
-use crate::ui::state::AppState;
-use crate::ui::table::{Column, RowKey, RowStyle, Table, TableId, left, right};
+use super::{Section, missing};
+use crate::ui::{AppState, Column, RowKey, RowStyle, Table, TableId, left, right};
 use judge::figures::{rate, share};
 use judge::model::DomainModel;
 use kvm::userspace_exit;

@@ -1,7 +1,7 @@
 //! Bars. Each part has its own character, so a bar reads without colour too.
 
 use super::draw::span;
-use crate::ui::theme::{StyleId, Theme};
+use crate::ui::{StyleId, Theme};
 use ratatui::text::{Line, Span};
 
 /// The hues of guest, usr, sys, wait; everywhere the same.

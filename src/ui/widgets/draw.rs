@@ -1,6 +1,6 @@
 //! Writing into the screen's buffer.
 
-use crate::ui::theme::{StyleId, Theme};
+use crate::ui::{StyleId, Theme};
 use kvm::without_hidden;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

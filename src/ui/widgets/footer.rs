@@ -2,14 +2,12 @@
 
 use super::draw::put;
 use crate::ui::action::{Action as A, Replay as R};
-use crate::ui::filter;
 use crate::ui::keymap::key_name;
-use crate::ui::lens::Lens;
-use crate::ui::screen_view::ScreenView;
-use crate::ui::state::{AppState, Menu, Popup, Prompt};
-use crate::ui::text::{clean, clean_line, fit, fit_words, width};
-use crate::ui::theme::{StyleId, Theme};
 use crate::ui::views::guests::filter_fields;
+use crate::ui::{
+    AppState, Lens, Menu, Popup, Prompt, ScreenView, StyleId, Theme, clean, clean_line, filter,
+    fit, fit_words, width,
+};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use sample::{SourceId, SourceState};

@@ -2,12 +2,10 @@
 
 use super::draw::put;
 use super::{StyledLine, bars, footer, paint_line};
-use crate::ui::state::{AppState, ScreenSource};
 use crate::ui::table::severity_style;
-use crate::ui::text::{clean, clean_line, fit, fit_words, width};
-use crate::ui::theme::{StyleId, Theme};
 use crate::ui::views::page::paint_mark;
 use crate::ui::views::problems;
+use crate::ui::{AppState, ScreenSource, StyleId, Theme, clean, clean_line, fit, fit_words, width};
 use judge::figures::{count, duration, or_unknown, rate, seconds, share, size};
 use judge::lint::Finding;
 use judge::model::{ByteRates, HostModel, HostUsage, WholeDiskModel};

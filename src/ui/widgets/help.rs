@@ -2,12 +2,8 @@
 
 use super::StyledLine;
 use super::popup::{self, PopupText};
-use crate::ui::keymap::{Binding, KEYMAP, When};
-use crate::ui::state::AppState;
-use crate::ui::table::TableId;
-use crate::ui::text::wrap;
-use crate::ui::theme::{Glyphs, StyleId, Theme};
-use crate::ui::views;
+use crate::ui::theme::Glyphs;
+use crate::ui::{AppState, Binding, KEYMAP, StyleId, TableId, Theme, When, views, wrap};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 

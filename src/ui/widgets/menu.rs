@@ -2,15 +2,12 @@
 
 use super::StyledLine;
 use super::popup::{self, PopupText};
-use crate::ui::action::SaveFormat;
-use crate::ui::layout;
-use crate::ui::menus;
-use crate::ui::screen_view::ScreenView;
-use crate::ui::state::{AppState, Menu};
-use crate::ui::table::{AnyTable, ColumnId, TableId, TablePainter};
-use crate::ui::text::{fit_words, width};
-use crate::ui::theme::{StyleId, Theme};
+use crate::ui::table::TablePainter;
 use crate::ui::views::{self, guests};
+use crate::ui::{
+    AnyTable, AppState, ColumnId, Menu, SaveFormat, ScreenView, StyleId, TableId, Theme, fit_words,
+    layout, menus, width,
+};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 

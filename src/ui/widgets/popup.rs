@@ -2,8 +2,7 @@
 
 use super::draw::{highlight, span};
 use super::{StyledLine, paint_line};
-use crate::ui::text::fit;
-use crate::ui::theme::{StyleId, Theme};
+use crate::ui::{StyleId, Theme, fit};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;

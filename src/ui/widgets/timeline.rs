@@ -1,9 +1,7 @@
 //! The time line of a replay: its range and the current position.
 
 use super::draw::put;
-use crate::ui::state::AppState;
-use crate::ui::text::width;
-use crate::ui::theme::{StyleId, Theme};
+use crate::ui::{AppState, StyleId, Theme, width};
 use judge::figures::figure;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

@@ -1,10 +1,7 @@
 //! The rows of the list, their order, and what is selected.
 
 use super::columns::{GuestRow, columns_through};
-use crate::ui::guest_list::ListRow;
-use crate::ui::layout;
-use crate::ui::state::AppState;
-use crate::ui::table::{RowKey, RowStyle, Table, TableId, step};
+use crate::ui::{AppState, ListRow, RowKey, RowStyle, Table, TableId, layout, step};
 use judge::lint::Severity;
 use judge::model::{DomainModel, Model};
 use std::cmp::Reverse;
