@@ -60,7 +60,7 @@ Config file: $XDG_CONFIG_HOME/kvmtop/config.toml (~/.config), else /etc/kvmtop.t
 /// One top-like screen shows how much CPU time each guest's threads use, why its vCPUs exit, which
 /// devices own the addresses that it accesses most, and where its vCPUs run. Without a command,
 /// kvmtop shows the live screen.
-#[derive(Debug, Clone, Parser)]
+#[derive(Debug, Parser)]
 #[command(
     name = "kvmtop",
     version,
@@ -88,7 +88,7 @@ pub struct Cli {
 }
 
 /// Commands.
-#[derive(Debug, Clone, Subcommand)]
+#[derive(Debug, Subcommand)]
 pub enum Command {
     /// Record samples into a session file, until the duration ends or Ctrl-C
     Record(RecordArgs),
@@ -113,7 +113,7 @@ pub enum Command {
 }
 
 /// How a live host is sampled. The config file has the same settings.
-#[derive(Debug, Clone, Default, PartialEq, Args, Deserialize)]
+#[derive(Debug, Default, PartialEq, Args, Deserialize)]
 #[command(next_help_heading = "Sampling")]
 #[serde(default, deny_unknown_fields)]
 pub struct SamplingArgs {
@@ -168,7 +168,7 @@ pub struct SamplingArgs {
 }
 
 /// Which guests and which findings.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Selection")]
 pub struct ChoiceArgs {
     /// Only these guests: a glob on the name, a UUID or a PID; repeatable
@@ -186,7 +186,7 @@ pub struct ChoiceArgs {
 }
 
 /// Intervals as text or JSON instead of a screen.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Without a screen")]
 pub struct BatchArgs {
     /// Print each interval as a text table
@@ -214,7 +214,7 @@ pub struct BatchArgs {
 }
 
 /// How to draw.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Args)]
 #[command(next_help_heading = "Screen")]
 pub struct ScreenArgs {
     /// Draw with ASCII characters only
@@ -228,7 +228,7 @@ pub struct ScreenArgs {
 }
 
 /// `kvmtop record`.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Args)]
 pub struct RecordArgs {
     /// The session file to write
     #[arg(value_name = "FILE")]
@@ -248,7 +248,7 @@ pub struct RecordArgs {
 }
 
 /// Limits of a recording. The config file has the same settings.
-#[derive(Debug, Clone, Default, PartialEq, Args, Deserialize)]
+#[derive(Debug, Default, PartialEq, Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitArgs {
     /// Limit the size, such as 500M; the oldest samples go first
@@ -265,7 +265,7 @@ pub struct LimitArgs {
 }
 
 /// `kvmtop replay`.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Args)]
 pub struct ReplayArgs {
     /// A session file of `kvmtop record` or the key r
     #[arg(value_name = "FILE")]
@@ -338,7 +338,7 @@ Files given together are of one host. They are joined by the guest's name or
 UUID, or because there is only one guest.";
 
 /// `kvmtop report`.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Args)]
 #[command(after_long_help = INPUTS)]
 pub struct ReportArgs {
     /// Files or folders; --help lists what can be read
@@ -360,7 +360,7 @@ pub struct ReportArgs {
 }
 
 /// `kvmtop diff`.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Args)]
 #[command(after_long_help = INPUTS)]
 pub struct DiffArgs {
     /// Baseline: a file or folder
@@ -381,7 +381,7 @@ pub struct DiffArgs {
 ///
 /// One placement for all guests: the host's CPUs before and after, why each thread moves, and the
 /// commands and XML to get there. Nothing is applied. What is placed well stays.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Args)]
 #[command(after_long_help = INPUTS)]
 pub struct PlanArgs {
     /// Files or folders that describe a host and its guests, as for report [default: this host]
@@ -402,7 +402,7 @@ const CHECK_STATUS: &str = "Exit status: 0 nothing found, 1 warnings, 2 critical
 not look, saw too little to tell, wrong usage, or nobody reads the result.";
 
 /// `kvmtop check`.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Args)]
 #[command(after_help = CHECK_STATUS)]
 pub struct CheckArgs {
     /// How long to watch, such as 30s [default: 10s]
@@ -432,7 +432,7 @@ Folded stacks are for programs that draw flame graphs, such as inferno-flamegrap
 /// Samples where the threads of a guest's process on the host are, 199 times for each second of CPU
 /// time that they use: what QEMU and the kernel do, such as polling a timer, compressing a display
 /// or writing a log. Time in the guest is shown as `[guest]`. Nothing stays attached at the end.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Args)]
 #[command(after_long_help = FLAME)]
 pub struct ProfileArgs {
     /// A guest (name, glob, UUID or PID) or one of its threads (TID)
@@ -454,7 +454,7 @@ pub struct ProfileArgs {
 /// OpenMetrics over HTTP, on a separate thread: /metrics has counters that begin when kvmtop first
 /// sees a guest, and /healthz says whether samples are taken. docs/metrics.md lists them,
 /// docs/fleet.md shows many hosts. For TLS and passwords, put a reverse proxy before it.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Args)]
 pub struct ExportArgs {
     /// The address and port to serve on
     #[arg(
@@ -474,7 +474,7 @@ pub struct ExportArgs {
 }
 
 /// `kvmtop doctor`.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Args)]
 pub struct DoctorArgs {
     /// Print one JSON object
     #[arg(long)]
@@ -488,7 +488,7 @@ pub struct DoctorArgs {
 }
 
 /// `kvmtop demo`.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Args)]
 pub struct DemoArgs {
     /// Without a screen.
     #[command(flatten)]
@@ -502,7 +502,7 @@ pub struct DemoArgs {
 }
 
 /// `--csv`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum CsvForm {
     /// A line for each guest and interval
     Long,
@@ -511,7 +511,7 @@ pub enum CsvForm {
 }
 
 /// `--engine`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EngineChoice {
     /// bpf where possible, else perf, else none

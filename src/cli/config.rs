@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 pub const SYSTEM: &str = "/etc/kvmtop.toml";
 
 /// The content of a config file.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// How a live host is sampled.
@@ -36,7 +36,7 @@ pub struct Config {
 }
 
 /// Which findings are reported, and when.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Findings {
     /// Rules whose findings are one severity higher.

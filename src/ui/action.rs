@@ -7,7 +7,7 @@ use serde::Deserialize;
 use std::path::PathBuf;
 
 /// What a key asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Action {
     /// End the program.
     Quit,
@@ -100,7 +100,7 @@ impl Action {
 }
 
 /// What the view is written as.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum SaveFormat {
     /// The screen's text.
     Text,
@@ -128,7 +128,7 @@ impl SaveFormat {
 }
 
 /// `--engine-detail`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EngineDetail {
     /// What the host's block devices take for the guests' requests
@@ -166,7 +166,7 @@ pub enum Effect {
 }
 
 /// What the screen asks of a replay.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Replay {
     /// Play (`true`) or pause.
     Play(bool),
@@ -194,7 +194,7 @@ pub enum Replay {
 }
 
 /// What the screen asks of the collector.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Control {
     /// Set the tracing level.
     SetEngineLevel(EngineLevel),

@@ -6,7 +6,7 @@ use judge::model::{DomainModel, GuestId, Model};
 use std::collections::{HashMap, VecDeque};
 
 /// A row of the list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ListRow {
     /// A guest: its index in the model's list.
     Guest(usize),

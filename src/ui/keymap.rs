@@ -4,7 +4,7 @@ use super::{Action, Lens, Replay, ScreenView};
 use crossterm::event::{KeyCode, KeyModifiers};
 
 /// When a binding applies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum When {
     /// Always, except while text is typed.
     Always,

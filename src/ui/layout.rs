@@ -29,7 +29,7 @@ const DETAIL: [(u16, u16, u16); 4] = [(40, 6, 11), (30, 5, 7), (24, 3, 4), (ROOM
 const MINUTE: (u16, u16) = (34, 4);
 
 /// The areas of the screen; empty ones are not shown.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Plan {
     /// Host, guests and time.
     pub header: Rect,

@@ -3,7 +3,7 @@
 use super::{RowKey, TableId};
 
 /// Where the cursor of a page is, and which part of the page is on the screen.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct PageState {
     /// What the cursor is on; `None` until a key moves it.
     pub cursor: Option<PageKey>,
@@ -14,7 +14,7 @@ pub struct PageState {
 }
 
 /// What a line of a page is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PageKey {
     /// The section.
     pub section: SectionId,
@@ -23,7 +23,7 @@ pub struct PageKey {
 }
 
 /// Identifies a section of a view.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum SectionId {
     /// A table.
     Table(TableId),

@@ -3,7 +3,7 @@
 use strum::IntoStaticStr;
 
 /// What fills the screen below the header.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum ScreenView {
     /// The list of guests, and the detail of the selected one.

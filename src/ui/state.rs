@@ -19,7 +19,7 @@ use std::sync::LazyLock;
 use tui_input::Input;
 
 /// Where the samples come from.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub enum ScreenSource {
     /// This host, now.
     #[default]
@@ -87,7 +87,7 @@ pub enum Popup {
 }
 
 /// What a key does when it is pressed again, after it said so.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Unconfirmed {
     /// Ask the monitor of the guest with this process.
     AskMonitor(i32),
@@ -96,7 +96,7 @@ pub enum Unconfirmed {
 }
 
 /// What a menu offers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum Menu {
     /// The columns that a table can be sorted by.
     Sort(TableId),
@@ -121,7 +121,7 @@ pub enum Prompt {
 }
 
 /// Position of a replay.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub struct Playback {
     /// Index of the sample shown.
     pub index: usize,

@@ -5,7 +5,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::symbols::{bar, border};
 
 /// Meaning of a piece of the screen; the theme turns it into a style.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub enum StyleId {
     /// Ordinary text.
     #[default]
@@ -39,7 +39,7 @@ pub enum StyleId {
 }
 
 /// How many colours the terminal shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Palette {
     /// None, and neither bold nor reverse: a terminal that only writes.
     Plain,
@@ -54,7 +54,7 @@ pub enum Palette {
 }
 
 /// The terminal's background.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Tone {
     /// Dark.
     Dark,
@@ -63,7 +63,7 @@ pub enum Tone {
 }
 
 /// Which characters the terminal shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Charset {
     /// Those of Unicode.
     Unicode,
@@ -75,7 +75,7 @@ pub enum Charset {
 }
 
 /// The characters of the screen, which `--ascii` replaces.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub struct Glyphs {
     /// Bar cells: guest, usr, sys, wait.
     pub bar: [char; 4],
@@ -186,7 +186,7 @@ const ON_LIGHT: [Hue; 9] = [
 ];
 
 /// How everything looks.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub struct Theme {
     palette: Palette,
     tone: Tone,

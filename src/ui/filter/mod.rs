@@ -21,7 +21,7 @@ static COMPARISON: Pattern = Pattern::new(
 );
 
 /// A column that a filter can name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub struct FilterField {
     /// Its name.
     pub name: &'static str,
@@ -30,7 +30,7 @@ pub struct FilterField {
 }
 
 /// Why a filter cannot be read: a sentence without a full stop.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[error("at {}: {why}", at + 1)]
 pub struct FilterError {
     /// The character where it is wrong, counted from 0.

@@ -9,7 +9,7 @@ use judge::lint::Severity;
 const NOTICED_WAIT: f64 = 5.0;
 
 /// Content of a cell.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub enum Cell {
     /// Text or a figure.
     Text(String, StyleId),
@@ -76,7 +76,7 @@ impl Cell {
 }
 
 /// Style of a row as a whole.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub enum RowStyle {
     /// As its cells are.
     #[default]

@@ -6,7 +6,7 @@ use crate::ui::{StyleId, clean};
 use std::cmp::Reverse;
 
 /// A column's place in its table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ColumnId(pub usize);
 
 /// What describes a column, whatever its rows are.
@@ -220,7 +220,7 @@ impl<Row> Column<Row> {
 }
 
 /// What rows are sorted by.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum SortKey {
     Figure(Reverse<i64>),
     Text(String),

@@ -3,7 +3,7 @@
 use super::column::ColumnId;
 
 /// How a column is laid out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub struct ColumnLayout {
     /// Smallest width.
     pub width: u16,

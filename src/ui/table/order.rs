@@ -10,7 +10,7 @@ const HOLD_MS: i64 = 5000;
 const EARLY_MS: i64 = 200;
 
 /// An order by a column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sort {
     /// The column.
     pub column: ColumnId,

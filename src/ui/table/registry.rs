@@ -1,7 +1,7 @@
 //! The tables of the screen; `views::heads` has their columns.
 
 /// A table of the screen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TableId {
     /// The guests, and the host's other work.
     Guests,

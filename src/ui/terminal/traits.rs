@@ -4,7 +4,7 @@ use crate::ui::{Charset, Palette, Theme, Tone};
 use clap::ValueEnum;
 
 /// The look that the user asks for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, ValueEnum)]
 pub enum ThemeChoice {
     /// By the terminal.
     #[default]

@@ -7,7 +7,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 /// A line of text in a section.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Default)]
 pub struct TextLine {
     /// The mark in front of it: it is the first line of a problem.
     pub mark: Option<Severity>,
