@@ -64,7 +64,7 @@ use table::{AnyTable, Cell, Column, RowKey, RowStyle, Table, TableState, left, r
 use text::{clean, clean_line, clean_lines, fit, fit_words, width, wrap};
 use theme::StyleId;
 use widgets::StyledLine;
-use widgets::draw::put;
+use widgets::draw::Canvas;
 
 #[cfg(test)]
 mod tests;

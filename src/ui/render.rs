@@ -3,7 +3,7 @@
 use super::views::page::paint_section;
 use super::views::{detail, guest_tables, guests, minute};
 use super::widgets::{footer, header, help, menu, say, timeline};
-use super::{AppState, PageState, Popup, ScreenView, StyleId, Theme, layout};
+use super::{AppState, Canvas, PageState, Popup, ScreenView, StyleId, Theme, layout};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Position;
 use ratatui::style::Modifier;
@@ -12,6 +12,7 @@ use ratatui::style::Modifier;
 /// typed.
 pub fn paint(buf: &mut Buffer, state: &AppState, theme: &Theme) -> Option<Position> {
     let area = buf.area;
+    let canvas = &mut Canvas { buf, theme };
     if layout::is_too_small(state.size) || area.width < state.size.0 || area.height < state.size.1 {
         let (columns, rows) = layout::SMALLEST;
         let text = format!(
@@ -19,17 +20,17 @@ pub fn paint(buf: &mut Buffer, state: &AppState, theme: &Theme) -> Option<Positi
                 Please enlarge it.",
             area.width, area.height
         );
-        say(buf, area, &text, StyleId::Text, theme);
+        say(canvas, area, &text, StyleId::Text);
         return None;
     }
     let plan = layout::plan(state);
-    header::paint(buf, plan.header, state, theme);
+    header::paint(canvas, plan.header, state);
     if state.view == ScreenView::Guests {
-        guests::paint(buf, plan.list, state, theme);
-        detail::paint(buf, plan.detail, state, theme);
-        guest_tables::paint(buf, plan.tables, state, theme);
+        guests::paint(canvas, plan.list, state);
+        detail::paint(canvas, plan.detail, state);
+        guest_tables::paint(canvas, plan.tables, state);
         if !plan.minute.is_empty() {
-            paint_section(buf, plan.minute, &minute::section(state), 0, state, theme);
+            paint_section(canvas, plan.minute, &minute::section(state), 0, state);
         }
     }
     if !plan.page.is_empty() {
@@ -39,22 +40,22 @@ pub fn paint(buf: &mut Buffer, state: &AppState, theme: &Theme) -> Option<Positi
         } else {
             state.page
         };
-        state
-            .shown_page()
-            .paint(buf, plan.page, shown, state, theme);
+        state.shown_page().paint(canvas, plan.page, shown, state);
     }
     if !plan.timeline.is_empty() {
-        timeline::paint(buf, plan.timeline, state, theme);
+        timeline::paint(canvas, plan.timeline, state);
     }
-    let cursor = footer::paint(buf, plan.footer, state, theme);
+    let cursor = footer::paint(canvas, plan.footer, state);
     match &state.popup {
-        Some(Popup::Help(scroll)) => help::paint(buf, area, *scroll, state, theme),
-        Some(Popup::Menu(menu, at)) => menu::paint(buf, area, (*menu, *at), state, theme),
+        Some(Popup::Help(scroll)) => help::paint(canvas, area, *scroll, state),
+        Some(Popup::Menu(menu, at)) => menu::paint(canvas, area, (*menu, *at), state),
         Some(Popup::Input(..)) | None => {}
     }
     if theme.is_ascii() {
         // Names of guests may be in any script.
-        buf.content
+        canvas
+            .buf
+            .content
             .iter_mut()
             .filter(|c| !c.symbol().is_ascii())
             .for_each(|c| {
@@ -62,7 +63,9 @@ pub fn paint(buf: &mut Buffer, state: &AppState, theme: &Theme) -> Option<Positi
             });
     }
     if theme.is_plain() {
-        buf.content
+        canvas
+            .buf
+            .content
             .iter_mut()
             .for_each(|cell| cell.modifier = Modifier::empty());
     }

@@ -4,12 +4,11 @@
 use super::section::{Picture, Section};
 use crate::ui::table::severity_mark;
 use crate::ui::widgets::paint_line;
-use crate::ui::{AppState, ListRow, SectionId, StyleId, StyledLine, Theme, clean, put};
+use crate::ui::{AppState, Canvas, ListRow, SectionId, StyleId, StyledLine, Theme, clean};
 use judge::figures::{count, share};
 use judge::lint::{Mark, Severity};
 use judge::model::{CpuModel, GuestThread, Model, ThreadModel};
 use kvm::thread_name::Role;
-use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use std::collections::HashMap;
 
@@ -221,33 +220,32 @@ impl Picture for CpuMap<'_> {
         u16::try_from(self.lines.len() + LEGEND_LINES).unwrap_or(u16::MAX)
     }
 
-    fn paint(&self, buf: &mut Buffer, area: Rect, theme: &Theme) {
+    fn paint(&self, canvas: &mut Canvas, area: Rect) {
         let area = Rect {
             x: area.x + 1,
             width: area.width.saturating_sub(1),
             ..area
         };
-        let dim = theme.style(StyleId::Dim);
         for (row, line) in area.rows().zip(&self.lines) {
-            put(buf, row.x, row.y, &line.text, row.width, dim);
+            canvas.put(row.x, row.y, &line.text, row.width, StyleId::Dim);
             for (x, cpu) in &line.cpus {
                 let x = row.x + x;
-                paint_height(buf, x, row.y, cpu, theme);
-                if let Some((mark, style)) = self.mark(cpu, theme) {
-                    put(buf, x + 1, row.y, &mark.to_string(), 1, theme.style(style));
+                paint_height(canvas, x, row.y, cpu);
+                if let Some((mark, style)) = self.mark(cpu, canvas.theme) {
+                    canvas.put(x + 1, row.y, &mark.to_string(), 1, style);
                 }
             }
         }
         for (row, line) in area.rows().skip(self.lines.len()).zip(self.legend()) {
-            paint_line(buf, row, &line, theme);
+            paint_line(canvas, row, &line);
         }
     }
 }
 
 /// The height shows how busy the CPU is, the colour with what most.
-fn paint_height(buf: &mut Buffer, x: u16, y: u16, cpu: &CpuModel, theme: &Theme) {
+fn paint_height(canvas: &mut Canvas, x: u16, y: u16, cpu: &CpuModel) {
     let Some(t) = cpu.time else {
-        return put(buf, x, y, "-", 1, theme.style(StyleId::Dim));
+        return canvas.put(x, y, "-", 1, StyleId::Dim);
     };
     let kinds = [
         (t.irq + t.softirq + t.steal, StyleId::Irq),
@@ -260,8 +258,8 @@ fn paint_height(buf: &mut Buffer, x: u16, y: u16, cpu: &CpuModel, theme: &Theme)
         let most = kinds.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
         style = most.map_or(style, |(_, style)| style);
     }
-    let level = theme.level(t.busy() / 100.0);
-    put(buf, x, y, level, 1, theme.style(style));
+    let level = canvas.theme.level(t.busy() / 100.0);
+    canvas.put(x, y, level, 1, style);
 }
 
 #[cfg(test)]

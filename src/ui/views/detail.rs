@@ -6,12 +6,11 @@ use super::problems::{self, verdict};
 use crate::ui::text::wrap_to;
 use crate::ui::widgets::{paint_line, title};
 use crate::ui::{
-    AppState, ListRow, StyleId, StyledLine, Theme, clean, clean_line, clean_lines, fit_words, put,
+    AppState, Canvas, ListRow, StyleId, StyledLine, clean, clean_line, clean_lines, fit_words,
     width,
 };
 use judge::figures::{count, seconds};
 use judge::lint::{Finding, Fix, FixKind, is_command};
-use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 
 /// Where the labels begin, and the text after them.
@@ -25,12 +24,12 @@ const KEYS_GAP: u16 = 2;
 type Room = (u16, usize);
 
 /// Paints it. Of the lines below the title the first half is what is seen, the rest the fix.
-pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+pub fn paint(canvas: &mut Canvas, area: Rect, state: &AppState) {
     if state.model.is_none() || area.height < 3 {
         return;
     }
     let problem = state.problem();
-    let cut = theme.glyphs.cut;
+    let cut = canvas.theme.glyphs.cut;
     let columns = area.width - TEXT_AT - 1;
     let [head, seen_area, area] = Layout::vertical([
         Constraint::Length(1),
@@ -38,10 +37,10 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         Constraint::Fill(1),
     ])
     .areas(area);
-    paint_heading(buf, head, state, theme);
+    paint_heading(canvas, head, state);
     let seen = seen_lines((columns, seen_area.height.into()), state, problem, cut);
     let label = if problem.is_some() { "SEEN" } else { "COSTS" };
-    paint_slot(buf, seen_area, label, &seen, theme);
+    paint_slot(canvas, seen_area, label, &seen);
 
     let Some(problem) = problem else { return };
     let mut fix_columns = columns;
@@ -50,34 +49,33 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         let keys_at = columns.saturating_sub(width(&keys));
         fix_columns = keys_at.saturating_sub(KEYS_GAP);
         let x = area.x + TEXT_AT + keys_at;
-        let style = theme.style(StyleId::Dim);
-        put(buf, x, area.y, &keys, columns - keys_at, style);
+        canvas.put(x, area.y, &keys, columns - keys_at, StyleId::Dim);
     }
     let fix = fix_lines((fix_columns, area.height.into()), problem, cut);
-    paint_slot(buf, area, "FIX", &fix, theme);
+    paint_slot(canvas, area, "FIX", &fix);
 }
 
 /// Paints lines after a label.
-fn paint_slot(buf: &mut Buffer, area: Rect, label: &str, lines: &[StyledLine], theme: &Theme) {
+fn paint_slot(canvas: &mut Canvas, area: Rect, label: &str, lines: &[StyledLine]) {
     if lines.is_empty() {
         return;
     }
     let x = area.x + LABEL_AT;
     let room = TEXT_AT - LABEL_AT;
-    put(buf, x, area.y, label, room, theme.style(StyleId::Head));
+    canvas.put(x, area.y, label, room, StyleId::Head);
     let texts = Rect {
         x: area.x + TEXT_AT,
         width: area.width - TEXT_AT - 1,
         ..area
     };
     for (line, row) in lines.iter().zip(texts.rows()) {
-        paint_line(buf, row, line, theme);
+        paint_line(canvas, row, line);
     }
 }
 
 /// The title: the row, its problem, how many more there are, what it costs, and for how long it is
 /// seen.
-fn paint_heading(buf: &mut Buffer, line: Rect, state: &AppState, theme: &Theme) {
+fn paint_heading(canvas: &mut Canvas, line: Rect, state: &AppState) {
     let open = state.problem();
     let right = open.map_or_else(String::new, |f| number_cost_and_age(state, f));
     let who = match state.list.selected() {
@@ -94,12 +92,12 @@ fn paint_heading(buf: &mut Buffer, line: Rect, state: &AppState, theme: &Theme) 
     {
         text = clean_line(&f.problem);
     }
-    let text = fit_words(&text, room, theme.glyphs.cut);
+    let text = fit_words(&text, room, canvas.theme.glyphs.cut);
     let indent = if open.is_some() { "  " } else { "" };
     let name = format!("{indent}{who}: {text}");
-    title(buf, line, &name, "", &right, theme);
+    title(canvas, line, &name, "", &right);
     if let Some(open) = open {
-        paint_mark(buf, line.x + 2, line.y, open.severity, theme);
+        paint_mark(canvas, line.x + 2, line.y, open.severity);
     }
 }
 
@@ -209,6 +207,7 @@ fn paste_lines(fix: &Fix, room: Room, cut: char) -> Vec<StyledLine> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ui::Theme;
     use crate::ui::layout;
     use crate::ui::tests::{busy, draw, judged, press, resized, text};
     use judge::lint::StillWatched;

@@ -7,9 +7,8 @@ use super::page::{below_first_line, paint_section};
 use super::{Section, accesses, disks, exits, host_disks, memory, tasks, threads};
 use crate::ui::table::TablePainter;
 use crate::ui::widgets::{say, title};
-use crate::ui::{AppState, Lens, ListRow, StyleId, Theme, fit_words, put};
+use crate::ui::{AppState, Canvas, Lens, ListRow, StyleId, fit_words};
 use judge::model::DomainModel;
-use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 
 /// From this width on exits and accesses are side by side, else one below the other.
@@ -27,7 +26,7 @@ const TITLED_FROM: u16 = 7;
 const ACCESS_PART: u16 = 3;
 
 /// Paints them.
-pub fn paint(buf: &mut Buffer, mut area: Rect, state: &AppState, theme: &Theme) {
+pub fn paint(canvas: &mut Canvas, mut area: Rect, state: &AppState) {
     let Some(model) = &state.model else { return };
     if area.height < 2 {
         return;
@@ -39,10 +38,10 @@ pub fn paint(buf: &mut Buffer, mut area: Rect, state: &AppState, theme: &Theme) 
         _ => return,
     };
     let section = match (state.lens, domain) {
-        (Lens::Cpu, Some(domain)) => return paint_cpu(buf, area, state, domain, theme),
+        (Lens::Cpu, Some(domain)) => return paint_cpu(canvas, area, state, domain),
         (Lens::Cpu, None) => {
             let section = tasks::section(state, model);
-            return paint_brief(buf, area, &section, state, theme);
+            return paint_brief(canvas, area, &section, state);
         }
         (Lens::Memory, _) => memory::section(state, model, &guests),
         (Lens::Network, _) => disks::nics(state, &guests),
@@ -53,44 +52,38 @@ pub fn paint(buf: &mut Buffer, mut area: Rect, state: &AppState, theme: &Theme) 
                 height: area.height - left_to_devices,
                 ..area
             };
-            let used = paint_top(buf, above, &disks, state, theme);
+            let used = paint_top(canvas, above, &disks, state);
             area.y += used;
             area.height -= used;
             host_disks::section(state, &guests)
         }
     };
-    paint_top(buf, area, &section, state, theme);
+    paint_top(canvas, area, &section, state);
 }
 
 /// Paints as much of a section as fits; returns its lines.
-fn paint_top(
-    buf: &mut Buffer,
-    area: Rect,
-    section: &Section<'_>,
-    state: &AppState,
-    theme: &Theme,
-) -> u16 {
+fn paint_top(canvas: &mut Canvas, area: Rect, section: &Section<'_>, state: &AppState) -> u16 {
     let height = usize::from(area.height).min(1 + section.body_lines()) as u16;
-    paint_section(buf, Rect { height, ..area }, section, 0, state, theme);
+    paint_section(canvas, Rect { height, ..area }, section, 0, state);
     height
 }
 
 /// Paints threads, exits and accesses of a guest.
-fn paint_cpu(buf: &mut Buffer, area: Rect, state: &AppState, domain: &DomainModel, theme: &Theme) {
+fn paint_cpu(canvas: &mut Canvas, area: Rect, state: &AppState, domain: &DomainModel) {
     let threads = threads::brief(state, domain, usize::from(area.height - 1));
     let exits = exits::section(state, domain);
     let accesses = accesses::section(state, domain);
     if area.width >= MIN_WIDTH_OF_THREE {
         let areas: [Rect; 3] = Layout::horizontal(THREE_WIDTHS).spacing(1).areas(area);
         for (section, area) in [threads, exits, accesses].iter().zip(areas) {
-            paint_brief(buf, area, section, state, theme);
+            paint_brief(canvas, area, section, state);
         }
         return;
     }
     let [left, right] = Layout::horizontal(TWO_WIDTHS).spacing(1).areas(area);
-    paint_brief(buf, left, &threads, state, theme);
+    paint_brief(canvas, left, &threads, state);
     if accesses.body_lines() == 0 {
-        paint_brief(buf, right, &exits, state, theme);
+        paint_brief(canvas, right, &exits, state);
         return;
     }
     // The columns of both are alike, so that rows of accesses can do without heads.
@@ -98,48 +91,43 @@ fn paint_cpu(buf: &mut Buffer, area: Rect, state: &AppState, domain: &DomainMode
     let below = ((area.height - 1) / ACCESS_PART).max(1) + u16::from(is_titled);
     let [above, below] =
         Layout::vertical([Constraint::Fill(1), Constraint::Length(below)]).areas(right);
-    paint_brief(buf, above, &exits, state, theme);
+    paint_brief(canvas, above, &exits, state);
     if is_titled {
-        paint_brief(buf, below, &accesses, state, theme);
+        paint_brief(canvas, below, &accesses, state);
     } else if let Some(table) = accesses.as_table() {
-        let painter = TablePainter::brief(table, state.table(table.id()), below.width, theme);
-        paint_rows(buf, below, &painter, &accesses.note, theme);
+        let painter =
+            TablePainter::brief(table, state.table(table.id()), below.width, canvas.theme);
+        paint_rows(canvas, below, &painter, &accesses.note);
     }
 }
 
 /// Paints a table in its narrow form below its title, or why it has no rows.
-fn paint_brief(
-    buf: &mut Buffer,
-    area: Rect,
-    section: &Section<'_>,
-    state: &AppState,
-    theme: &Theme,
-) {
+fn paint_brief(canvas: &mut Canvas, area: Rect, section: &Section<'_>, state: &AppState) {
     let head = Rect { height: 1, ..area };
     let body = below_first_line(area);
     let Some(table) = section.as_table().filter(|table| table.len() > 0) else {
-        title(buf, head, &section.title, "", "", theme);
+        title(canvas, head, &section.title, "", "");
         let inner = Rect {
             x: body.x + 2,
             width: body.width.saturating_sub(3),
             ..body
         };
-        say(buf, inner, &section.note, StyleId::Dim, theme);
+        say(canvas, inner, &section.note, StyleId::Dim);
         return;
     };
-    let painter = TablePainter::brief(table, state.table(table.id()), area.width, theme);
+    let painter = TablePainter::brief(table, state.table(table.id()), area.width, canvas.theme);
     let name = Rect {
         width: painter.first_width(),
         ..head
     };
-    title(buf, name, &section.title, "", "", theme);
-    painter.head(buf, head);
-    paint_rows(buf, body, &painter, &section.note, theme);
+    title(canvas, name, &section.title, "", "");
+    painter.head(canvas.buf, head);
+    paint_rows(canvas, body, &painter, &section.note);
 }
 
 /// Paints as many rows as fit, and how many do not; else what the table says of those that it
 /// leaves out.
-fn paint_rows(buf: &mut Buffer, area: Rect, painter: &TablePainter<'_>, note: &str, theme: &Theme) {
+fn paint_rows(canvas: &mut Canvas, area: Rect, painter: &TablePainter<'_>, note: &str) {
     let room = usize::from(area.height);
     let all = painter.table.len();
     let mut rows = all;
@@ -152,17 +140,17 @@ fn paint_rows(buf: &mut Buffer, area: Rect, painter: &TablePainter<'_>, note: &s
         }
     }
     let height = rows as u16;
-    painter.rows(buf, Rect { height, ..area }, 0);
+    painter.rows(canvas.buf, Rect { height, ..area }, 0);
     if rows < room {
-        let more = fit_words(&more, area.width.saturating_sub(3), theme.glyphs.cut);
-        let style = theme.style(StyleId::Dim);
-        put(buf, area.x + 2, area.y + height, &more, area.width, style);
+        let more = fit_words(&more, area.width.saturating_sub(3), canvas.theme.glyphs.cut);
+        canvas.put(area.x + 2, area.y + height, &more, area.width, StyleId::Dim);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ui::Theme;
     use crate::ui::layout;
     use crate::ui::tests::{busy, draw, press, text};
 

@@ -2,10 +2,9 @@
 
 use super::section::{Picture, Section};
 use crate::ui::theme::{HEIGHTS, height};
-use crate::ui::{AppState, SectionId, StyleId, Theme, put};
+use crate::ui::{AppState, Canvas, SectionId, StyleId};
 use judge::figures::{figure, or_unknown, seconds};
 use judge::model::{HISTORY_POINTS, HistoryPoint};
-use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::widgets::{RenderDirection, Sparkline, Widget};
 
@@ -76,7 +75,7 @@ impl Picture for LastMinute<'_> {
         CURVES.len() as u16
     }
 
-    fn paint(&self, buf: &mut Buffer, area: Rect, theme: &Theme) {
+    fn paint(&self, canvas: &mut Canvas, area: Rect) {
         let state = self.0;
         // The newest point is at the right end, whatever is known of those before.
         let points: Vec<&HistoryPoint> = state.history.points(state.domain()).rev().collect();
@@ -85,14 +84,12 @@ impl Picture for LastMinute<'_> {
         let columns = room.min(each * HISTORY_POINTS as u16);
         for (curve, row) in CURVES.into_iter().zip(area.rows()) {
             let y = row.y;
-            let text = theme.style(StyleId::Text);
-            put(
-                buf,
+            canvas.put(
                 area.x + LABEL_AT,
                 y,
                 curve.label,
                 BARS_AT - LABEL_AT,
-                text,
+                StyleId::Text,
             );
             let figures = points.iter().map(|p| (curve.figure)(p));
             let max = figures.clone().flatten().reduce(f64::max);
@@ -107,14 +104,13 @@ impl Picture for LastMinute<'_> {
             Sparkline::default()
                 .data(heights)
                 .max(HEIGHTS as u64)
-                .bar_set(theme.bar_set())
+                .bar_set(canvas.theme.bar_set())
                 .absent_value_symbol(" ")
                 .direction(RenderDirection::RightToLeft)
-                .style(theme.style(curve.style))
-                .render(bars, buf);
+                .style(canvas.theme.style(curve.style))
+                .render(bars, canvas.buf);
             let scale = format!("0..{}", or_unknown(top, figure));
-            let dim = theme.style(StyleId::Dim);
-            put(buf, bars.right() + 1, y, &scale, SCALE_WIDTH - 1, dim);
+            canvas.put(bars.right() + 1, y, &scale, SCALE_WIDTH - 1, StyleId::Dim);
         }
     }
 }
@@ -132,6 +128,7 @@ fn scale_end(max: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ui::Theme;
     use crate::ui::tests::{busy, draw, text};
     use crate::ui::theme::{Charset, Palette, Tone};
     use judge::model::History;

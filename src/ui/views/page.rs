@@ -5,8 +5,7 @@ use super::section::{Body, Section};
 use crate::ui::page_state::{PageKey, PageState};
 use crate::ui::state::AppState;
 use crate::ui::table::{AnyTable, RowKey, TablePainter, severity_mark};
-use crate::ui::theme::Theme;
-use crate::ui::widgets::draw::{put, select};
+use crate::ui::widgets::draw::{Canvas, select};
 use crate::ui::widgets::{paint_line, scrollbar, title};
 use judge::lint::Severity;
 use ratatui::buffer::Buffer;
@@ -161,14 +160,7 @@ impl<'a> Page<'a> {
     }
 
     /// Paints the part that is on the screen.
-    pub fn paint(
-        &self,
-        buf: &mut Buffer,
-        area: Rect,
-        shown: PageState,
-        state: &AppState,
-        theme: &Theme,
-    ) {
+    pub fn paint(&self, canvas: &mut Canvas, area: Rect, shown: PageState, state: &AppState) {
         let inner = Rect {
             width: area.width.saturating_sub(1),
             ..area
@@ -187,47 +179,43 @@ impl<'a> Page<'a> {
                 height: (last - first) as u16,
                 ..inner
             };
-            paint_section(buf, visible, section, first, state, theme);
+            paint_section(canvas, visible, section, first, state);
         }
         if shown.cursor.is_some() {
-            select(buf, inner, shown.at.checked_sub(shown.top), theme);
+            select(canvas, inner, shown.at.checked_sub(shown.top));
         }
-        scrollbar(buf, area, self.height, shown.top, theme);
+        scrollbar(canvas, area, self.height, shown.top);
     }
 }
 
 /// Paints the lines of a section from one of them on; the title is line 0.
 pub fn paint_section(
-    buf: &mut Buffer,
+    canvas: &mut Canvas,
     area: Rect,
     section: &Section<'_>,
     first: usize,
     state: &AppState,
-    theme: &Theme,
 ) {
     let mut body = area;
     if first == 0 {
         let line = Rect { height: 1, ..area };
-        title(
-            buf,
-            line,
-            &section.title,
-            &section.note,
-            &section.right,
-            theme,
-        );
+        title(canvas, line, &section.title, &section.note, &section.right);
         body = below_first_line(area);
     }
     let skipped = first.saturating_sub(1);
     match &section.body {
         Body::Table(table) => {
-            let painter =
-                TablePainter::new(table.as_ref(), state.table(table.id()), area.width, theme);
+            let painter = TablePainter::new(
+                table.as_ref(),
+                state.table(table.id()),
+                area.width,
+                canvas.theme,
+            );
             if skipped == 0 && body.height > 0 {
-                painter.head(buf, Rect { height: 1, ..body });
+                painter.head(canvas.buf, Rect { height: 1, ..body });
                 body = below_first_line(body);
             }
-            painter.rows(buf, body, skipped.saturating_sub(1));
+            painter.rows(canvas.buf, body, skipped.saturating_sub(1));
         }
         Body::Text(lines) => {
             for (text, row) in lines.iter().skip(skipped).zip(body.rows()) {
@@ -236,19 +224,21 @@ pub fn paint_section(
                     width: row.width.saturating_sub(1),
                     ..row
                 };
-                paint_line(buf, inner, &text.pieces, theme);
+                paint_line(canvas, inner, &text.pieces);
                 if let Some(severity) = text.mark {
-                    paint_mark(buf, inner.x, inner.y, severity, theme);
+                    paint_mark(canvas, inner.x, inner.y, severity);
                 }
             }
         }
         Body::Picture(picture) => {
             let whole = Rect::new(0, 0, area.width, picture.height());
             let mut scratch = Buffer::empty(whole);
-            picture.paint(&mut scratch, whole, theme);
+            let theme = canvas.theme;
+            let buf = &mut scratch;
+            picture.paint(&mut Canvas { buf, theme }, whole);
             for (to, from) in body.rows().zip(whole.rows().skip(skipped)) {
                 for (to, from) in to.positions().zip(from.positions()) {
-                    buf[to] = scratch[from].clone();
+                    canvas.buf[to] = scratch[from].clone();
                 }
             }
         }
@@ -265,7 +255,7 @@ pub(super) fn below_first_line(area: Rect) -> Rect {
 }
 
 /// Paints the mark of a severity.
-pub fn paint_mark(buf: &mut Buffer, x: u16, y: u16, severity: Severity, theme: &Theme) {
-    let (mark, look) = severity_mark(severity, theme);
-    put(buf, x, y, &mark.to_string(), 1, theme.style(look));
+pub fn paint_mark(canvas: &mut Canvas, x: u16, y: u16, severity: Severity) {
+    let (mark, look) = severity_mark(severity, canvas.theme);
+    canvas.put(x, y, &mark.to_string(), 1, look);
 }

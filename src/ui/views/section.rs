@@ -1,9 +1,8 @@
 //! A part of a view: a title and what is below it. It says how high it is; nothing is painted to be
 //! measured.
 
-use crate::ui::{AnyTable, AppState, RowKey, SectionId, StyledLine, Table, Theme};
+use crate::ui::{AnyTable, AppState, Canvas, RowKey, SectionId, StyledLine, Table};
 use judge::lint::Severity;
-use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 /// A line of text in a section.
@@ -31,7 +30,7 @@ pub trait Picture {
     /// Its height in lines.
     fn height(&self) -> u16;
     /// Paints it into an area of that height.
-    fn paint(&self, buf: &mut Buffer, area: Rect, theme: &Theme);
+    fn paint(&self, canvas: &mut Canvas, area: Rect);
 }
 
 /// What is below the title.

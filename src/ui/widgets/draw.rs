@@ -15,31 +15,43 @@ pub fn span(text: &str, style: Style) -> Span<'static> {
     )
 }
 
-/// Writes text at a position, cut to a width. The style replaces what was there. Controls and
-/// invisible characters are left out.
-pub fn put(buf: &mut Buffer, x: u16, y: u16, text: &str, columns: u16, style: Style) {
-    let area = buf.area;
-    if y < area.bottom() && x < area.right() {
-        buf.set_span(x, y, &span(text, style), columns.min(area.right() - x));
+/// The screen's cells, and the theme that they are painted with.
+pub struct Canvas<'a> {
+    /// The cells.
+    pub buf: &'a mut Buffer,
+    /// The theme.
+    pub theme: &'a Theme,
+}
+
+impl Canvas<'_> {
+    /// Writes text at a position, cut to a width. The style replaces what was there. Controls and
+    /// invisible characters are left out.
+    pub fn put(&mut self, x: u16, y: u16, text: &str, columns: u16, style: StyleId) {
+        let area = self.buf.area;
+        if y < area.bottom() && x < area.right() {
+            let span = span(text, self.theme.style(style));
+            self.buf
+                .set_span(x, y, &span, columns.min(area.right() - x));
+        }
     }
 }
 
 /// Marks the selected one of painted rows, if it is among them: the cursor, and its background.
-pub fn select(buf: &mut Buffer, rows: Rect, at: Option<usize>, theme: &Theme) {
+pub fn select(canvas: &mut Canvas, rows: Rect, at: Option<usize>) {
     let selected = at.and_then(|at| rows.rows().nth(at));
     if let Some(row) = selected {
-        let cursor = theme.glyphs.cursor.to_string();
-        put(buf, row.x, row.y, &cursor, 1, theme.style(StyleId::Strong));
-        highlight(buf, row, theme);
+        let cursor = canvas.theme.glyphs.cursor.to_string();
+        canvas.put(row.x, row.y, &cursor, 1, StyleId::Strong);
+        highlight(canvas, row);
     }
 }
 
 /// Gives a painted row the background of a selected row. Text with a colour of its own keeps it. A
 /// theme without a background reverses the whole row.
-pub fn highlight(buf: &mut Buffer, row: Rect, theme: &Theme) {
-    let style = theme.selected();
-    for at in row.intersection(buf.area).positions() {
-        let cell = &mut buf[at];
+pub fn highlight(canvas: &mut Canvas, row: Rect) {
+    let style = canvas.theme.selected();
+    for at in row.intersection(canvas.buf.area).positions() {
+        let cell = &mut canvas.buf[at];
         if style.bg.is_none() || cell.fg == Color::Reset {
             cell.fg = style.fg.unwrap_or(Color::Reset);
         }

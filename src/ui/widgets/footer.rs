@@ -1,14 +1,12 @@
 //! The last line: keys, a message, or the text being typed.
 
-use super::draw::put;
 use crate::ui::action::{Action as A, Replay as R};
 use crate::ui::keymap::key_name;
 use crate::ui::views::guests::filter_fields;
 use crate::ui::{
-    AppState, Lens, Menu, Popup, Prompt, ScreenView, StyleId, Theme, clean, clean_line, filter,
+    AppState, Canvas, Lens, Menu, Popup, Prompt, ScreenView, StyleId, clean, clean_line, filter,
     fit, fit_words, width,
 };
-use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use sample::{SourceId, SourceState};
 
@@ -98,9 +96,9 @@ fn offers(state: &AppState) -> Vec<Offer> {
 }
 
 /// Paints the line. Returns the position of the text cursor while text is typed.
-pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) -> Option<Position> {
+pub fn paint(canvas: &mut Canvas, area: Rect, state: &AppState) -> Option<Position> {
     let Some(Popup::Input(prompt, input)) = &state.popup else {
-        keys(buf, area, state, theme);
+        keys(canvas, area, state);
         return None;
     };
     let label = if matches!(prompt, Prompt::Time) {
@@ -109,22 +107,21 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) -> O
         "filter: "
     };
     let x = area.x + 1;
-    put(buf, x, area.y, label, area.width, theme.style(StyleId::Key));
+    canvas.put(x, area.y, label, area.width, StyleId::Key);
     let x = x + width(label);
     let room = area.right().saturating_sub(x + 1);
     let scroll = input.visual_scroll(room.into());
     let shown: String = clean(input.value()).chars().skip(scroll).collect();
-    put(buf, x, area.y, &shown, room, theme.style(StyleId::Text));
+    canvas.put(x, area.y, &shown, room, StyleId::Text);
     let (text, look) = hint(prompt, input.value());
     let after = x + width(&shown).min(room) + 2;
     let room_after = area.right().saturating_sub(after + 1);
-    put(
-        buf,
+    canvas.put(
         after,
         area.y,
-        &fit(&text, room_after, theme.glyphs.cut),
+        &fit(&text, room_after, canvas.theme.glyphs.cut),
         room_after,
-        theme.style(look),
+        look,
     );
     let at = x + (input.visual_cursor().saturating_sub(scroll) as u16).min(room);
     Some(Position::new(at, area.y))
@@ -147,13 +144,13 @@ fn hint(prompt: &Prompt, typed: &str) -> (String, StyleId) {
 }
 
 /// Paints the message, else the filter at the right end and keys before it.
-fn keys(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+fn keys(canvas: &mut Canvas, area: Rect, state: &AppState) {
     let mut x = area.x + 1;
-    let cut = theme.glyphs.cut;
+    let cut = canvas.theme.glyphs.cut;
     if let Some(message) = &state.message {
         let room = area.width.saturating_sub(2);
         let text = fit_words(&clean_line(message), room, cut);
-        put(buf, x, area.y, &text, room, theme.style(StyleId::Strong));
+        canvas.put(x, area.y, &text, room, StyleId::Strong);
         return;
     }
     let mut right = area.right();
@@ -162,8 +159,7 @@ fn keys(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         let text = format!("filter: {filter} ({} ends)", state.key_name(A::Back));
         let text = fit(&text, area.width / 2, cut);
         right = right.saturating_sub(width(&text) + 1);
-        let style = theme.style(StyleId::Warning);
-        put(buf, right, area.y, &text, width(&text), style);
+        canvas.put(right, area.y, &text, width(&text), StyleId::Warning);
         right = right.saturating_sub(1);
     }
     let recorded = state.session.source.is_recorded();
@@ -189,10 +185,10 @@ fn keys(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         } else {
             StyleId::Dim
         };
-        put(buf, x, area.y, key, room, theme.style(StyleId::Key));
+        canvas.put(x, area.y, key, room, StyleId::Key);
         x += width(key) + 1;
         let room = right.saturating_sub(x);
-        put(buf, x, area.y, word, room, theme.style(style));
+        canvas.put(x, area.y, word, room, style);
         x += width(word) + 2;
     }
 }

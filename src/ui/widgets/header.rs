@@ -1,15 +1,15 @@
 //! The header: the host, its guests and the clock, and where the host's CPU time goes.
 
-use super::draw::put;
 use super::{StyledLine, bars, footer, paint_line};
 use crate::ui::table::severity_style;
 use crate::ui::views::page::paint_mark;
 use crate::ui::views::problems;
-use crate::ui::{AppState, ScreenSource, StyleId, Theme, clean, clean_line, fit, fit_words, width};
+use crate::ui::{
+    AppState, Canvas, ScreenSource, StyleId, Theme, clean, clean_line, fit, fit_words, width,
+};
 use judge::figures::{count, duration, or_unknown, rate, seconds, share, size};
 use judge::lint::Finding;
 use judge::model::{ByteRates, HostModel, HostUsage, WholeDiskModel};
-use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use sample::{EngineKind, EngineLevel, HostMemory};
 
@@ -27,49 +27,47 @@ const MIN_HOST_COST: f64 = 10.0;
 const SLOTS: u16 = 67;
 
 /// Paints the header.
-pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+pub fn paint(canvas: &mut Canvas, area: Rect, state: &AppState) {
     let problem = worst_of_host(state);
     for (n, line) in area.rows().enumerate() {
         match n {
-            0 => top(buf, line, state, theme),
-            1 if area.height > 2 => host(buf, line, state, None, theme),
-            1 => host(buf, line, state, problem, theme),
-            2 => memory(buf, line, state, theme),
-            _ => verdict(buf, line, problem, theme),
+            0 => top(canvas, line, state),
+            1 if area.height > 2 => host(canvas, line, state, None),
+            1 => host(canvas, line, state, problem),
+            2 => memory(canvas, line, state),
+            _ => verdict(canvas, line, problem),
         }
     }
 }
 
-fn top(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
-    let mut right = right_pieces(state, theme);
+fn top(canvas: &mut Canvas, area: Rect, state: &AppState) {
+    let mut right = right_pieces(state, canvas.theme);
     while columns(&right) + MIN_LEFT > area.width && right.len() > 2 {
         right.remove(0);
     }
     let start = area.right().saturating_sub(columns(&right) + 1);
     let room = start.saturating_sub(area.x + 2);
-    let mut left = left_pieces(state, theme);
+    let mut left = left_pieces(state, canvas.theme);
     while columns(&left) > room && left.len() > 1 {
         left.pop();
     }
     paint_line(
-        buf,
+        canvas,
         Rect {
             x: area.x + 1,
             width: room,
             ..area
         },
         &left,
-        theme,
     );
     paint_line(
-        buf,
+        canvas,
         Rect {
             x: start,
             width: area.right() - start,
             ..area
         },
         &right,
-        theme,
     );
 }
 
@@ -178,10 +176,9 @@ fn right_pieces(state: &AppState, theme: &Theme) -> StyledLine {
 }
 
 /// Who has the host's memory, and what its disks and links carry.
-fn memory(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+fn memory(canvas: &mut Canvas, area: Rect, state: &AppState) {
     let Some(model) = &state.model else { return };
-    let mut text =
-        |x: u16, text: &str, look| put(buf, x, area.y, text, area.right() - x, theme.style(look));
+    let mut text = |x: u16, text: &str, look| canvas.put(x, area.y, text, area.right() - x, look);
     text(area.x + 1, "MEM", StyleId::Head);
     let io = device_rates(&model.host);
     let end = area.right().saturating_sub(width(&io) + 1);
@@ -214,7 +211,7 @@ fn memory(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let caches = host.caches().unwrap_or(0);
     let parts = [of_guests, other, caches, 0];
     let parts = parts.map(|bytes| 100.0 * bytes as f64 / host.total.max(1) as f64);
-    put_bar(buf, area, bar, parts, theme);
+    put_bar(canvas, area, bar, parts);
 }
 
 /// This many parts of the host's memory are named even where figures run out of room.
@@ -304,26 +301,26 @@ fn worst_of_host(state: &AppState) -> Option<&Finding> {
 }
 
 /// The worst problem of the host itself; the line stays empty without one.
-fn verdict(buf: &mut Buffer, area: Rect, problem: Option<&Finding>, theme: &Theme) {
+fn verdict(canvas: &mut Canvas, area: Rect, problem: Option<&Finding>) {
     let Some(problem) = problem else { return };
-    paint_mark(buf, area.x + 1, area.y, problem.severity, theme);
+    paint_mark(canvas, area.x + 1, area.y, problem.severity);
     let right = problems::cost(problem).unwrap_or_default();
     let end = area.right().saturating_sub(width(&right) + 1);
     let title = fit_words(
         &clean_line(&problem.title),
         end.saturating_sub(area.x + 5),
-        theme.glyphs.cut,
+        canvas.theme.glyphs.cut,
     );
     let room = area.width;
-    let style = theme.style(severity_style(problem.severity));
-    put(buf, area.x + 3, area.y, &title, room, style);
-    put(buf, end, area.y, &right, room, theme.style(StyleId::Dim));
+    let style = severity_style(problem.severity);
+    canvas.put(area.x + 3, area.y, &title, room, style);
+    canvas.put(end, area.y, &right, room, StyleId::Dim);
 }
 
 /// Paints the bar of a line, after its label.
-fn put_bar(buf: &mut Buffer, line: Rect, width: u16, parts: [f64; 4], theme: &Theme) {
-    let bar = bars::parts(width, parts, 100.0, theme);
-    buf.set_line(line.x + 5, line.y, &bar, width);
+fn put_bar(canvas: &mut Canvas, line: Rect, width: u16, parts: [f64; 4]) {
+    let bar = bars::parts(width, parts, 100.0, canvas.theme);
+    canvas.buf.set_line(line.x + 5, line.y, &bar, width);
 }
 
 /// Width of the bars of CPU time and memory.
@@ -338,10 +335,10 @@ fn gap_and_task(columns: u16) -> (u16, u16) {
 }
 
 /// The task outside guests that takes most, from a hundredth of the host's CPU time on.
-fn busiest_task(host: &HostModel, cpus: f64, theme: &Theme) -> String {
+fn busiest_task(host: &HostModel, cpus: f64, cut: char) -> String {
     match host.task_groups.iter().flatten().next() {
         Some(task) if task.cpu_percent >= cpus => {
-            let name = fit(&clean(&task.comm), 10, theme.glyphs.cut);
+            let name = fit(&clean(&task.comm), 10, cut);
             format!("({name} {})", share(task.cpu_percent / cpus))
         }
         _ => String::new(),
@@ -375,13 +372,13 @@ fn slots(
 /// Where the time of the host's CPUs goes, and a problem of the host that has no line of its own. A
 /// slot is left out for lack of room, never for its value, so each keeps its place in every
 /// interval.
-fn host(buf: &mut Buffer, area: Rect, state: &AppState, problem: Option<&Finding>, theme: &Theme) {
+fn host(canvas: &mut Canvas, area: Rect, state: &AppState, problem: Option<&Finding>) {
     let Some(model) = &state.model else { return };
     if let Some(problem) = problem {
-        paint_mark(buf, area.x, area.y, problem.severity, theme);
+        paint_mark(canvas, area.x, area.y, problem.severity);
     }
-    let mut text =
-        |x: u16, text: &str, look| put(buf, x, area.y, text, area.right() - x, theme.style(look));
+    let cut = canvas.theme.glyphs.cut;
+    let mut text = |x: u16, text: &str, look| canvas.put(x, area.y, text, area.right() - x, look);
     let Some(usage) = model.host.usage() else {
         let has_cpus = !model.host.cpus.is_empty();
         let why = if has_cpus {
@@ -400,7 +397,7 @@ fn host(buf: &mut Buffer, area: Rect, state: &AppState, problem: Option<&Finding
     let (gap, task_room) = gap_and_task(area.width);
     let bar = bar_width(area.width);
     let task = if task_room > 0 {
-        busiest_task(&model.host, usage.cpus, theme)
+        busiest_task(&model.host, usage.cpus, cut)
     } else {
         String::new()
     };
@@ -418,5 +415,5 @@ fn host(buf: &mut Buffer, area: Rect, state: &AppState, problem: Option<&Finding
         text(x, &clean(&problem.problem), StyleId::Text);
     }
     let parts = [usage.guests, usage.other, usage.irq, usage.steal];
-    put_bar(buf, area, bar, parts, theme);
+    put_bar(canvas, area, bar, parts);
 }

@@ -3,8 +3,7 @@
 use super::StyledLine;
 use super::popup::{self, PopupText};
 use crate::ui::theme::Glyphs;
-use crate::ui::{AppState, Binding, KEYMAP, StyleId, TableId, Theme, When, views, wrap};
-use ratatui::buffer::Buffer;
+use crate::ui::{AppState, Binding, Canvas, KEYMAP, StyleId, TableId, When, views, wrap};
 use ratatui::layout::Rect;
 
 /// The first keys of [`KEYMAP`] fill the first page, without headings.
@@ -103,8 +102,8 @@ impl HelpText {
 }
 
 /// Paints it over the screen.
-pub fn paint(buf: &mut Buffer, area: Rect, scroll: u16, state: &AppState, theme: &Theme) {
-    let lines = lines(state, area.width, &theme.glyphs);
+pub fn paint(canvas: &mut Canvas, area: Rect, scroll: u16, state: &AppState) {
+    let lines = lines(state, area.width, &canvas.theme.glyphs);
     let scroll = scroll.into();
     let popup = PopupText {
         title: "kvmtop: keys and columns",
@@ -113,5 +112,5 @@ pub fn paint(buf: &mut Buffer, area: Rect, scroll: u16, state: &AppState, theme:
         scroll,
         selected: None,
     };
-    popup::paint(buf, area, &popup, theme);
+    popup::paint(canvas, area, &popup);
 }

@@ -5,33 +5,26 @@ use super::popup::{self, PopupText};
 use crate::ui::table::TablePainter;
 use crate::ui::views::{self, guests};
 use crate::ui::{
-    AnyTable, AppState, ColumnId, Menu, SaveFormat, ScreenView, StyleId, TableId, Theme, fit_words,
-    layout, menus, width,
+    AnyTable, AppState, Canvas, ColumnId, Menu, SaveFormat, ScreenView, StyleId, TableId, Theme,
+    fit_words, layout, menus, width,
 };
-use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 /// An entry: what it is called, and what it means.
 type Entry = (String, &'static str);
 
 /// Paints a menu.
-pub fn paint(
-    buf: &mut Buffer,
-    area: Rect,
-    (menu, at): (Menu, usize),
-    state: &AppState,
-    theme: &Theme,
-) {
+pub fn paint(canvas: &mut Canvas, area: Rect, (menu, at): (Menu, usize), state: &AppState) {
     let (title, note, entries) = match menu {
         Menu::Sort(table) => (
             format!("sort {} by", table.title()),
             "the same column again: reverse",
-            sort_entries(table, state, theme),
+            sort_entries(table, state, canvas.theme),
         ),
         Menu::Columns(table) => (
             format!("columns of {}", table.title()),
             "the second name: filters, CSV",
-            column_entries(table, state, theme),
+            column_entries(table, state, canvas.theme),
         ),
         Menu::Save => (
             "write the view into a file in the current folder".into(),
@@ -45,19 +38,19 @@ pub fn paint(
     let mut lines: Vec<StyledLine> = Vec::new();
     for (i, (label, help)) in entries.iter().enumerate() {
         let (cursor, look, of_help) = if i == at {
-            (theme.glyphs.cursor, StyleId::Strong, StyleId::Text)
+            (canvas.theme.glyphs.cursor, StyleId::Strong, StyleId::Text)
         } else {
             (' ', StyleId::Text, StyleId::Dim)
         };
         let label = format!("{cursor} {label} ");
         let rest = room.saturating_sub(width(&label));
-        let help = fit_words(help, rest, theme.glyphs.cut);
+        let help = fit_words(help, rest, canvas.theme.glyphs.cut);
         lines.push(vec![(label, look), (help, of_help)]);
     }
     let shown = usize::from(area.height.saturating_sub(3)).max(1);
     let scroll = (at + 1).saturating_sub(shown);
     popup::paint(
-        buf,
+        canvas,
         area,
         &PopupText {
             title: &title,
@@ -66,7 +59,6 @@ pub fn paint(
             scroll,
             selected: Some(at),
         },
-        theme,
     );
 }
 

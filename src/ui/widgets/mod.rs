@@ -11,8 +11,7 @@ pub mod timeline;
 
 use super::text::{fit_words, width, wrap};
 use super::theme::{StyleId, Theme};
-use draw::span;
-use ratatui::buffer::Buffer;
+use draw::{Canvas, span};
 use ratatui::layout::Rect;
 use ratatui::symbols::scrollbar::Set;
 use ratatui::text::Line;
@@ -28,29 +27,35 @@ pub type StyledLine = Vec<(String, StyleId)>;
 const MIN_LEFT: u16 = 16;
 
 /// Paints a title on a rule, with text after it and at the right end.
-pub fn title(buf: &mut Buffer, line: Rect, name: &str, left: &str, right: &str, theme: &Theme) {
+pub fn title(canvas: &mut Canvas, line: Rect, name: &str, left: &str, right: &str) {
     let name = format!(" {name} ");
     let room = line.width.saturating_sub(width(&name) + 2);
     let right_width = width(right) + 2;
     let right_fits = !right.is_empty() && right_width + width(left).min(MIN_LEFT) + 1 < room;
     let left_room = if right_fits { room - right_width } else { room };
-    let dim = theme.style(StyleId::Dim);
-    let rule = theme.glyphs.rule.to_string();
-    let mut pieces = vec![span(&rule, dim), span(&name, theme.style(StyleId::Head))];
+    let dim = canvas.theme.style(StyleId::Dim);
+    let rule = canvas.theme.glyphs.rule.to_string();
+    let mut pieces = vec![
+        span(&rule, dim),
+        span(&name, canvas.theme.style(StyleId::Head)),
+    ];
     if !left.is_empty() {
-        let left = fit_words(left, left_room.saturating_sub(2), theme.glyphs.cut);
-        pieces.push(span(&format!(" {left} "), theme.style(StyleId::Text)));
+        let left = fit_words(left, left_room.saturating_sub(2), canvas.theme.glyphs.cut);
+        pieces.push(span(
+            &format!(" {left} "),
+            canvas.theme.style(StyleId::Text),
+        ));
     }
     let mut block = Block::new()
         .borders(Borders::TOP)
-        .border_set(theme.glyphs.frame)
+        .border_set(canvas.theme.glyphs.frame)
         .border_style(dim)
         .title(Line::from(pieces));
     if right_fits {
         let right = vec![span(&format!(" {right} "), dim), span(&rule, dim)];
         block = block.title(Line::from(right).right_aligned());
     }
-    block.render(line, buf);
+    block.render(line, canvas.buf);
 }
 
 /// A line of pieces as ratatui's.
@@ -63,27 +68,27 @@ fn styled(pieces: &StyledLine, theme: &Theme) -> Line<'static> {
 }
 
 /// Paints pieces of text in a line, cut to it.
-pub fn paint_line(buf: &mut Buffer, line: Rect, pieces: &StyledLine, theme: &Theme) {
-    styled(pieces, theme).render(line, buf);
+pub fn paint_line(canvas: &mut Canvas, line: Rect, pieces: &StyledLine) {
+    styled(pieces, canvas.theme).render(line, canvas.buf);
 }
 
 /// Paints sentences, wrapped to an area.
-pub fn say(buf: &mut Buffer, area: Rect, text: &str, look: StyleId, theme: &Theme) {
+pub fn say(canvas: &mut Canvas, area: Rect, text: &str, look: StyleId) {
     let mut lines = Vec::new();
     for line in wrap(text, area.width) {
-        lines.push(Line::from(span(&line, theme.style(look))));
+        lines.push(Line::from(span(&line, canvas.theme.style(look))));
     }
-    Paragraph::new(lines).render(area, buf);
+    Paragraph::new(lines).render(area, canvas.buf);
 }
 
 /// Paints the scroll bar at the right edge of an area whose content has more lines than fit.
-pub fn scrollbar(buf: &mut Buffer, area: Rect, lines: usize, top: usize, theme: &Theme) {
+pub fn scrollbar(canvas: &mut Canvas, area: Rect, lines: usize, top: usize) {
     let room = usize::from(area.height);
     if lines <= room || room < 3 {
         return;
     }
-    let thumb = theme.glyphs.bar[0].to_string();
-    let track = theme.glyphs.frame.vertical_right;
+    let thumb = canvas.theme.glyphs.bar[0].to_string();
+    let track = canvas.theme.glyphs.frame.vertical_right;
     let symbols = Set {
         track,
         thumb: &thumb,
@@ -94,9 +99,9 @@ pub fn scrollbar(buf: &mut Buffer, area: Rect, lines: usize, top: usize, theme: 
         .symbols(symbols)
         .begin_symbol(None)
         .end_symbol(None)
-        .style(theme.style(StyleId::Dim));
+        .style(canvas.theme.style(StyleId::Dim));
     let mut state = ScrollbarState::new(lines - room)
         .position(top)
         .viewport_content_length(room);
-    bar.render(area, buf, &mut state);
+    bar.render(area, canvas.buf, &mut state);
 }

@@ -2,8 +2,7 @@
 
 use super::draw::{highlight, span};
 use super::{StyledLine, paint_line};
-use crate::ui::{StyleId, Theme, fit};
-use ratatui::buffer::Buffer;
+use crate::ui::{Canvas, StyleId, fit};
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Clear, Padding, Widget};
@@ -31,7 +30,7 @@ pub struct PopupText<'a> {
 }
 
 /// Paints a popup in the middle of the screen.
-pub fn paint(buf: &mut Buffer, screen: Rect, popup: &PopupText<'_>, theme: &Theme) {
+pub fn paint(canvas: &mut Canvas, screen: Rect, popup: &PopupText<'_>) {
     let lines = &popup.lines;
     let width_all = room(screen.width) + 4;
     // The footer stays visible: it shows the keys.
@@ -43,7 +42,7 @@ pub fn paint(buf: &mut Buffer, screen: Rect, popup: &PopupText<'_>, theme: &Them
         height,
     };
     let room = area.width - 6;
-    let cut = theme.glyphs.cut;
+    let cut = canvas.theme.glyphs.cut;
     let title = format!(" {} ", fit(popup.title, room, cut));
     let shown = usize::from(height - 2);
     let scroll = popup.scroll.min(lines.len().saturating_sub(shown));
@@ -54,23 +53,23 @@ pub fn paint(buf: &mut Buffer, screen: Rect, popup: &PopupText<'_>, theme: &Them
         (note, true) => format!("{note}  {more}"),
     };
     let mut frame = Block::bordered()
-        .border_set(theme.glyphs.frame)
-        .border_style(theme.style(StyleId::Dim))
+        .border_set(canvas.theme.glyphs.frame)
+        .border_style(canvas.theme.style(StyleId::Dim))
         .padding(Padding::horizontal(1))
-        .title(span(&title, theme.style(StyleId::Strong)));
+        .title(span(&title, canvas.theme.style(StyleId::Strong)));
     if !foot.is_empty() {
         let foot = format!(" {} ", fit(&foot, room, cut));
-        let foot = Line::from(span(&foot, theme.style(StyleId::Dim)));
+        let foot = Line::from(span(&foot, canvas.theme.style(StyleId::Dim)));
         frame = frame.title_bottom(foot.right_aligned());
     }
     let inner = frame.inner(area);
-    Clear.render(area, buf);
-    frame.render(area, buf);
+    Clear.render(area, canvas.buf);
+    frame.render(area, canvas.buf);
     for (line, row) in lines.iter().skip(scroll).zip(inner.rows()) {
-        paint_line(buf, row, line, theme);
+        paint_line(canvas, row, line);
     }
     let selected = popup.selected.and_then(|at| at.checked_sub(scroll));
     if let Some(row) = selected.and_then(|at| inner.rows().nth(at)) {
-        highlight(buf, row, theme);
+        highlight(canvas, row);
     }
 }

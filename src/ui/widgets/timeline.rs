@@ -1,13 +1,11 @@
 //! The time line of a replay: its range and the current position.
 
-use super::draw::put;
-use crate::ui::{AppState, StyleId, Theme, width};
+use crate::ui::{AppState, Canvas, StyleId, width};
 use judge::figures::figure;
-use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 /// Paints the line.
-pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+pub fn paint(canvas: &mut Canvas, area: Rect, state: &AppState) {
     let Some(p) = &state.playback else { return };
     let now = state.model.as_ref().map_or(p.range_ms.0, |m| m.time_ms);
     let left = format!(" {} ", state.clock(p.range_ms.0));
@@ -19,11 +17,10 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
         p.index + 1,
         p.len
     );
-    let dim = theme.style(StyleId::Dim);
     let y = area.y;
-    put(buf, area.x, y, &left, area.width, dim);
+    canvas.put(area.x, y, &left, area.width, StyleId::Dim);
     let right_x = area.right().saturating_sub(width(&right));
-    put(buf, right_x, y, &right, area.width, dim);
+    canvas.put(right_x, y, &right, area.width, StyleId::Dim);
     let x = area.x + width(&left);
     let room = area.width.saturating_sub(width(&left) + width(&right));
     if room < 3 {
@@ -32,10 +29,10 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
     let all = (p.range_ms.1 - p.range_ms.0).max(1) as f64;
     let share = ((now - p.range_ms.0) as f64 / all).clamp(0.0, 1.0);
     let done = x + (share * f64::from(room - 1)).round() as u16;
-    let rule = theme.glyphs.rule.to_string().repeat(room.into());
-    put(buf, x, y, &rule, room, dim);
+    let rule = canvas.theme.glyphs.rule.to_string().repeat(room.into());
+    canvas.put(x, y, &rule, room, StyleId::Dim);
     let passed = "=".repeat(usize::from(done - x));
-    put(buf, x, y, &passed, done - x, theme.style(StyleId::Text));
-    let mark = theme.glyphs.run[0].to_string();
-    put(buf, done, y, &mark, 1, theme.style(StyleId::Strong));
+    canvas.put(x, y, &passed, done - x, StyleId::Text);
+    let mark = canvas.theme.glyphs.run[0].to_string();
+    canvas.put(done, y, &mark, 1, StyleId::Strong);
 }

@@ -9,21 +9,16 @@ pub use columns::{
 };
 pub use rows::{arrange, busy, key, table};
 
-use crate::ui::guest_list::ListRow;
-use crate::ui::lens::Lens;
-use crate::ui::state::AppState;
-use crate::ui::table::{TableId, TablePainter};
-use crate::ui::text::{clean, width};
-use crate::ui::theme::{StyleId, Theme};
-use crate::ui::widgets::draw::{put, select};
+use crate::ui::table::TablePainter;
+use crate::ui::widgets::draw::select;
 use crate::ui::widgets::{say, scrollbar};
+use crate::ui::{AppState, Canvas, Lens, ListRow, StyleId, TableId, clean, width};
 use judge::model::Model;
-use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use sample::{SourceId, SourceState, SourceStatus};
 
 /// Paints the list.
-pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
+pub fn paint(canvas: &mut Canvas, area: Rect, state: &AppState) {
     if let Some(text) = text_instead(state) {
         let style = if state.model.is_some() {
             StyleId::Text
@@ -36,28 +31,33 @@ pub fn paint(buf: &mut Buffer, area: Rect, state: &AppState, theme: &Theme) {
             width: area.width - 2,
             height: area.height - 1,
         };
-        say(buf, inner, &text, style, theme);
+        say(canvas, inner, &text, style);
         return;
     }
     let table = table(state);
-    let painter = TablePainter::new(&table, state.table(TableId::Guests), area.width - 1, theme);
+    let painter = TablePainter::new(
+        &table,
+        state.table(TableId::Guests),
+        area.width - 1,
+        canvas.theme,
+    );
     let first = Constraint::Length(1);
     let rest = Constraint::Fill(1);
     let [_, below] = Layout::vertical([first, rest]).areas(area);
     // The scroll bar is at the right edge.
     let [inner, _] = Layout::horizontal([rest, first]).areas(area);
     let [head, rows] = Layout::vertical([first, rest]).areas(inner);
-    painter.head(buf, head);
-    count(buf, head, state, theme);
+    painter.head(canvas.buf, head);
+    count(canvas, head, state);
     let top = state.list.top;
-    painter.rows(buf, rows, top);
-    select(buf, rows, state.list.at.checked_sub(top), theme);
-    scrollbar(buf, below, table.rows.len(), top, theme);
+    painter.rows(canvas.buf, rows, top);
+    select(canvas, rows, state.list.at.checked_sub(top));
+    scrollbar(canvas, below, table.rows.len(), top);
 }
 
 /// How many guests of how many are listed, at the right end of the header unless a column has its
 /// header there.
-fn count(buf: &mut Buffer, line: Rect, state: &AppState, theme: &Theme) {
+fn count(canvas: &mut Canvas, line: Rect, state: &AppState) {
     let rows = state.list.rows.iter();
     let listed = rows.filter(|row| matches!(row, ListRow::Guest(_))).count();
     let all = state.model.as_ref().map_or(0, |m| m.domains.len());
@@ -67,8 +67,8 @@ fn count(buf: &mut Buffer, line: Rect, state: &AppState, theme: &Theme) {
     };
     let columns = width(&text);
     let x = line.right().saturating_sub(columns);
-    if (x - 1..line.right()).all(|x| buf[(x, line.y)].symbol() == " ") {
-        put(buf, x, line.y, &text, columns, theme.style(StyleId::Dim));
+    if (x - 1..line.right()).all(|x| canvas.buf[(x, line.y)].symbol() == " ") {
+        canvas.put(x, line.y, &text, columns, StyleId::Dim);
     }
 }
 

@@ -1,8 +1,8 @@
 use super::*;
-use crate::ui::Tick;
 use crate::ui::state::AppState;
 use crate::ui::table::{ColumnId, Value};
 use crate::ui::tests::{busy, draw, model, press, replayed, resized, screen, text};
+use crate::ui::{Theme, Tick};
 use judge::analysis::{DomainFilter, JudgedInterval, Pattern};
 use judge::lint::{Finding, Report, RuleId, Severity};
 use judge::model::{Base, Model, TaskGroup};
