@@ -6,3 +6,10 @@ pub mod command;
 pub mod ui;
 
 pub use command::{run, start};
+
+use std::thread::JoinHandle;
+
+/// Runs something on a separate thread.
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.into()).spawn(run)
+}

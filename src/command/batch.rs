@@ -1,10 +1,10 @@
 //! `--batch`: each interval as a table or as one JSON object per line.
 
-use super::print;
+use super::{print, view};
 use crate::cli::Settings;
 use crate::cli::args::{BatchArgs, CsvForm};
 use crate::ui::{AppState, ColumnId, csv};
-use ::report::{View, json, text};
+use ::report::{json, text};
 use judge::analysis::{JudgedInterval, Pipeline};
 use sample::{Feed, GuestId, SourceStatus};
 use std::sync::Arc;
@@ -80,13 +80,7 @@ impl<'a> BatchPrinter<'a> {
 
     /// Prints an interval.
     pub fn print(&mut self, interval: &JudgedInterval) -> anyhow::Result<()> {
-        let JudgedInterval { model, report } = interval;
-        let view = View {
-            model,
-            findings: report,
-            source: self.source,
-            filter: &self.settings.domains,
-        };
+        let view = view(interval, self.source, self.settings);
         if self.printed == 0 && self.args.json {
             // Text has it above each table.
             super::say_unmatched(&view);

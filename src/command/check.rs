@@ -1,6 +1,6 @@
 //! `kvmtop check`: watches for a while and prints what is wrong; scripts read the exit status.
 
-use super::{columns, live, print, say, say_unmatched};
+use super::{columns, live, print, say, say_unmatched, view};
 use crate::cli::Settings;
 use crate::cli::args::{CheckArgs, EngineChoice};
 use ::report::{View, findings_text, json, rules, text};
@@ -32,15 +32,10 @@ pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
     let mut live = live::start(&settings);
     live::stop_on_signals(live.commands, Some(COULD_NOT_LOOK))?;
     let seen = watch(&mut live.feed, duration, &settings)?;
-    let JudgedInterval { model, mut report } = seen.context("stopped before anything was seen")?;
+    let mut seen = seen.context("stopped before anything was seen")?;
     // Nobody watches this list change: the most costly comes first.
-    report.findings.sort_by(lint::order);
-    let view = View {
-        model: &model,
-        findings: &report,
-        source: "live",
-        filter: &settings.domains,
-    };
+    seen.report.findings.sort_by(lint::order);
+    let view = view(&seen, "live", &settings);
     if args.json {
         say_unmatched(&view);
         print(&(json::line(&view)? + "\n"))?;
@@ -48,7 +43,7 @@ pub fn run(args: &CheckArgs, settings: &Settings) -> anyhow::Result<u8> {
         print(&text_of(&view))?;
     }
     if settings.engine != EngineChoice::None
-        && model.engine.kind == EngineKind::None
+        && view.model.engine.kind == EngineKind::None
         && view.selected_findings().next().is_none()
     {
         say(

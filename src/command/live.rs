@@ -151,26 +151,24 @@ pub fn stop_on_signals(
     unread: Option<u8>,
 ) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-    std::thread::Builder::new()
-        .name("kvmtop/signals".into())
-        .spawn(move || {
-            rights::keep_none();
-            signals.forever().next();
-            // A feed that is gone already needs no stop.
-            let _ = commands.send(CollectorCommand::Stop);
-            let end = unread.map(|status| (Instant::now() + MAX_WAIT_AT_END, status));
-            loop {
-                if let Some(signal) = signals.pending().next() {
-                    std::process::exit(128 + signal);
-                }
-                if let Some((at, status)) = end
-                    && Instant::now() >= at
-                {
-                    std::process::exit(status.into());
-                }
-                std::thread::sleep(LOOK);
+    crate::spawn("kvmtop/signals", move || {
+        rights::keep_none();
+        signals.forever().next();
+        // A feed that is gone already needs no stop.
+        let _ = commands.send(CollectorCommand::Stop);
+        let end = unread.map(|status| (Instant::now() + MAX_WAIT_AT_END, status));
+        loop {
+            if let Some(signal) = signals.pending().next() {
+                std::process::exit(128 + signal);
             }
-        })?;
+            if let Some((at, status)) = end
+                && Instant::now() >= at
+            {
+                std::process::exit(status.into());
+            }
+            std::thread::sleep(LOOK);
+        }
+    })?;
     Ok(())
 }
 

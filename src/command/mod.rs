@@ -21,6 +21,7 @@ pub(crate) mod screen;
 use crate::cli::args::{BatchArgs, ChoiceArgs, Cli, Command, SamplingArgs, ScreenArgs};
 use crate::cli::{Settings, config};
 use clap::{CommandFactory, Parser};
+use judge::analysis::JudgedInterval;
 use rights::LaterCalls;
 use rustix::thread::CapabilitySet;
 use std::ffi::OsString;
@@ -220,6 +221,20 @@ fn say(message: &str) {
     for line in message.lines() {
         // A message that stderr does not take is lost.
         let _ = writeln!(err, "kvmtop: {}", kvm::sanitize(line, 2000));
+    }
+}
+
+/// What a report shows of an interval.
+fn view<'a>(
+    interval: &'a JudgedInterval,
+    source: &'a str,
+    settings: &'a Settings,
+) -> ::report::View<'a> {
+    ::report::View {
+        model: &interval.model,
+        findings: &interval.report,
+        source,
+        filter: &settings.domains,
     }
 }
 

@@ -1,7 +1,7 @@
 //! `report` and `diff`: files instead of a live host.
 
 use super::html_file;
-use super::{FAILED, columns, print, report_session, say, say_unmatched};
+use super::{FAILED, columns, print, report_session, say, say_unmatched, view};
 use crate::cli::Settings;
 use crate::cli::args::{DiffArgs, InputArgs, ReportArgs};
 use ::report::html::{TimelineBuilder, page};
@@ -23,12 +23,7 @@ pub(super) struct JudgedInput {
 
 impl JudgedInput {
     pub fn view<'a>(&'a self, settings: &'a Settings) -> View<'a> {
-        View {
-            model: &self.interval.model,
-            findings: &self.interval.report,
-            source: self.source,
-            filter: &settings.domains,
-        }
+        view(&self.interval, self.source, settings)
     }
 }
 

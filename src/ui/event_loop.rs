@@ -83,12 +83,10 @@ pub fn run(
     keys(events.clone())?;
     hang_up(events.clone())?;
     let (gone, wait) = mpsc::channel();
-    std::thread::Builder::new()
-        .name("kvmtop/feeder".into())
-        .spawn(move || {
-            feeder(events);
-            let _ = gone.send(());
-        })?;
+    crate::spawn("kvmtop/feeder", move || {
+        feeder(events);
+        let _ = gone.send(());
+    })?;
     let size = Guard::size()?;
     let mut state = AppState::new(session, (size.width, size.height));
     if let Err(name) = kept_choices::apply(&settings.choices, &mut state) {
@@ -132,62 +130,56 @@ fn last_words(wake: &Receiver<ScreenEvent>, gone: &Receiver<()>) -> Option<anyho
 /// only to the leader of the terminal's session, an unchanged screen writes nothing, and crossterm
 /// reads the end of its input again and again.
 fn hang_up(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
-    std::thread::Builder::new()
-        .name("kvmtop/hang-up".into())
-        .spawn(move || {
-            let stdin = std::io::stdin();
-            // poll(2) reports POLLHUP and POLLERR unasked, and nothing else here.
-            let mut terminal = [PollFd::new(&stdin, PollFlags::empty())];
-            while poll(&mut terminal, None) == Err(Errno::INTR) {}
-            let _ = events.send(ScreenEvent::Leave);
-        })?;
+    crate::spawn("kvmtop/hang-up", move || {
+        let stdin = std::io::stdin();
+        // poll(2) reports POLLHUP and POLLERR unasked, and nothing else here.
+        let mut terminal = [PollFd::new(&stdin, PollFlags::empty())];
+        while poll(&mut terminal, None) == Err(Errno::INTR) {}
+        let _ = events.send(ScreenEvent::Leave);
+    })?;
     Ok(())
 }
 
 /// Reads keys on a separate thread, which ends with the process.
 fn keys(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
-    std::thread::Builder::new()
-        .name("kvmtop/keys".into())
-        .spawn(move || {
-            loop {
-                // An error says that the terminal is gone.
-                let Ok(event) = event::read() else {
-                    let _ = events.send(ScreenEvent::Leave);
-                    return;
-                };
-                if events.send(ScreenEvent::Terminal(event)).is_err() {
-                    return;
-                }
+    crate::spawn("kvmtop/keys", move || {
+        loop {
+            // An error says that the terminal is gone.
+            let Ok(event) = event::read() else {
+                let _ = events.send(ScreenEvent::Leave);
+                return;
+            };
+            if events.send(ScreenEvent::Terminal(event)).is_err() {
+                return;
             }
-        })?;
+        }
+    })?;
     Ok(())
 }
 
 fn signals(events: SyncSender<ScreenEvent>) -> anyhow::Result<()> {
     let handled = [SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGCONT];
     let mut signals = Signals::new(handled).context("cannot watch for signals")?;
-    std::thread::Builder::new()
-        .name("kvmtop/signals".into())
-        .spawn(move || {
-            for signal in &mut signals {
-                let event = if signal == SIGCONT {
-                    ScreenEvent::Continued
-                } else {
-                    // A terminal that takes no output holds the screen up, which then hears
-                    // nothing.
-                    let _ = std::thread::Builder::new().spawn(move || {
-                        std::thread::sleep(MAX_BLOCKED);
-                        // The rest of it would be output.
-                        let _ = disable_raw_mode();
-                        std::process::exit(128 + signal);
-                    });
-                    ScreenEvent::Leave
-                };
-                if events.send(event).is_err() {
-                    return;
-                }
+    crate::spawn("kvmtop/signals", move || {
+        for signal in &mut signals {
+            let event = if signal == SIGCONT {
+                ScreenEvent::Continued
+            } else {
+                // A terminal that takes no output holds the screen up, which then hears
+                // nothing.
+                let _ = std::thread::Builder::new().spawn(move || {
+                    std::thread::sleep(MAX_BLOCKED);
+                    // The rest of it would be output.
+                    let _ = disable_raw_mode();
+                    std::process::exit(128 + signal);
+                });
+                ScreenEvent::Leave
+            };
+            if events.send(event).is_err() {
+                return;
             }
-        })?;
+        }
+    })?;
     Ok(())
 }
 

@@ -3,10 +3,9 @@
 mod request;
 mod server;
 
-use super::{live, say, say_unmatched};
+use super::{live, say, say_unmatched, view};
 use crate::cli::Settings;
 use crate::cli::args::ExportArgs;
-use ::report::View;
 use anyhow::Context;
 use judge::analysis::Pipeline;
 use metrics::HostMetrics;
@@ -66,13 +65,7 @@ pub fn run(args: &ExportArgs, settings: &Settings) -> anyhow::Result<u8> {
         let mut interval = pipeline.next_or_first(sample.clone());
         // libvirt may not have answered when the first sample is taken.
         if !checked_patterns && before.is_some() {
-            let (model, findings) = (&interval.model, &interval.report);
-            say_unmatched(&View {
-                model,
-                findings,
-                source: "live",
-                filter: &settings.domains,
-            });
+            say_unmatched(&view(&interval, "live", settings));
             checked_patterns = true;
         }
         interval.keep_only(&settings.domains);

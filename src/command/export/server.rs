@@ -70,14 +70,11 @@ pub fn start(listener: TcpListener, answers: Answers) -> anyhow::Result<JoinHand
         let _inside = runtime.enter();
         tokio::net::TcpListener::from_std(listener)?
     };
-    let thread = std::thread::Builder::new()
-        .name("kvmtop/http".into())
-        .spawn(move || {
-            rights::keep_none();
-            let tasks = tokio::task::LocalSet::new();
-            tasks.block_on(&runtime, serve(listener, Rc::new(answers)));
-        })?;
-    Ok(thread)
+    Ok(crate::spawn("kvmtop/http", move || {
+        rights::keep_none();
+        let tasks = tokio::task::LocalSet::new();
+        tasks.block_on(&runtime, serve(listener, Rc::new(answers)));
+    })?)
 }
 
 async fn serve(listener: tokio::net::TcpListener, answers: Rc<Answers>) {

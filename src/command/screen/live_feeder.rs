@@ -75,13 +75,11 @@ fn start_sampling(
     let (screen, screens) = sync_channel::<SyncSender<ScreenEvent>>(1);
     let pipeline = Pipeline::new(settings.findings.clone());
     let filter = settings.domains.clone();
-    let sampling = std::thread::Builder::new()
-        .name("kvmtop/collect".into())
-        .spawn(move || {
-            if let Ok(events) = screens.recv() {
-                feed(samples, pipeline, &filter, &kept, &events);
-            }
-        })?;
+    let sampling = crate::spawn("kvmtop/collect", move || {
+        if let Ok(events) = screens.recv() {
+            feed(samples, pipeline, &filter, &kept, &events);
+        }
+    })?;
     Ok((sampling, screen))
 }
 
