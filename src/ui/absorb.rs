@@ -15,7 +15,7 @@ const MESSAGE_LASTS: u8 = 5;
 impl AppState {
     /// Takes in a new interval. A live screen that is paused or back in time keeps it for later.
     pub fn absorb(&mut self, tick: Tick) {
-        if !self.session.source.is_recorded() {
+        if !self.is_recorded() {
             let is_kept = tick.playback.is_some();
             if is_kept && !self.is_back {
                 // The user returned to now before it came.
@@ -182,7 +182,7 @@ impl AppState {
         let new: Vec<&SourceStatus> = now.sources.iter().filter(is_new).collect();
         // A recording that fails is reported in the line that reported its start.
         if let Some(recording) = new.iter().find(|s| s.id == SourceId::Recording) {
-            if self.session.source.is_recorded() {
+            if self.is_recorded() {
                 return None;
             }
             return Some(recording.sentence());

@@ -68,7 +68,7 @@ pub fn plan(state: &AppState) -> Plan {
         return Plan::default();
     }
     let lines = Constraint::Length;
-    let timeline = u16::from(state.session.source.is_recorded());
+    let timeline = u16::from(state.is_recorded());
     let header = match rows {
         TALL.. => 4,
         ROOMY.. => 2,

@@ -8,24 +8,24 @@ pub fn update(state: &mut AppState, (menu, at): (Menu, usize), action: Action) {
         Menu::Sort(table) | Menu::Columns(table) => views::heads(table).len().saturating_sub(1),
         Menu::Save => SaveFormat::ALL.len() - 1,
     };
-    let to = match (action.motion(last as isize), action, menu) {
-        (Some(by), ..) => at.saturating_add_signed(by).min(last),
-        (None, Action::Back | Action::Quit | Action::Open, _) => {
+    let to = match (action, menu) {
+        (Action::Back | Action::Quit | Action::Open, _) => {
             state.popup = None;
-            match menu {
-                Menu::Sort(table) if action == Action::Open => {
+            return match (action, menu) {
+                (Action::Open, Menu::Sort(table)) => {
                     state.tables.entry(table).or_default().sort_by(ColumnId(at));
                 }
-                Menu::Save if action == Action::Open => {
+                (Action::Open, Menu::Save) => {
                     state.ask(Effect::SaveView(SaveFormat::ALL[at].0));
                 }
                 _ => {}
-            }
-            return;
+            };
         }
-        (None, _, Menu::Columns(table)) => columns(state, table, action, at),
-        (None, ..) => at,
+        (_, Menu::Columns(table)) => columns(state, table, action, at),
+        _ => at,
     };
+    let by = action.motion(last as isize).unwrap_or(0);
+    let to = to.saturating_add_signed(by).min(last);
     state.popup = Some(Popup::Menu(menu, to));
 }
 

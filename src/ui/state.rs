@@ -30,13 +30,6 @@ pub enum ScreenSource {
     Demo,
 }
 
-impl ScreenSource {
-    /// Whether the screen shows recorded samples, so that keys can move through time.
-    pub fn is_recorded(self) -> bool {
-        self != Self::Live
-    }
-}
-
 /// What stays the same for the whole run.
 #[derive(Debug, Clone)]
 pub struct ScreenSession {
@@ -240,6 +233,11 @@ impl AppState {
         }
     }
 
+    /// Whether the screen shows recorded samples, so that keys can move through time.
+    pub fn is_recorded(&self) -> bool {
+        self.session.source != ScreenSource::Live
+    }
+
     /// Clock time of an instant, milliseconds since the epoch.
     pub fn clock(&self, ms: i64) -> String {
         match Timestamp::from_millisecond(ms) {
@@ -265,7 +263,7 @@ impl AppState {
 
     /// The name of an action's first key.
     pub fn key_name(&self, action: Action) -> &'static str {
-        keymap::key_name(action, self.session.source.is_recorded()).unwrap_or_default()
+        keymap::key_name(action, self.is_recorded()).unwrap_or_default()
     }
 
     /// The newest interval; a screen that is paused or back in time shows an older one.
@@ -278,7 +276,7 @@ impl AppState {
 
     /// The times that the screen can go to: of the recording, or of the samples kept in memory.
     pub fn time_range(&self) -> (i64, i64) {
-        if self.session.source.is_recorded() {
+        if self.is_recorded() {
             return self.playback.as_ref().map_or((0, 0), |p| p.range_ms);
         }
         let newest = self.newest_model().map_or(0, |m| m.time_ms);
@@ -330,7 +328,7 @@ impl AppState {
             .devices
             .as_ref()
             .is_some_and(|map| map.from == Origin::Monitor);
-        let is_live = !self.session.source.is_recorded() && guest.state != DomainState::Ended;
+        let is_live = !self.is_recorded() && guest.state != DomainState::Ended;
         is_live && self.session.may_ask_monitors && is_libvirts && !was_asked
     }
 

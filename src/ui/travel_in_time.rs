@@ -4,7 +4,7 @@ use super::{AppState, Effect, Replay};
 
 /// Moves to another interval: of the recording, or on a live screen of those kept in memory.
 pub fn move_in_time(state: &mut AppState, to: Replay) {
-    if state.session.source.is_recorded() {
+    if state.is_recorded() {
         return state.ask(Effect::Replay(to));
     }
     let Some(shown_ms) = state.model.as_ref().map(|m| m.time_ms) else {

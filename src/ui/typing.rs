@@ -99,7 +99,7 @@ fn go_to(state: &mut AppState, text: &str) {
         ));
     };
     if !is_within(ms, range) {
-        let place = if state.session.source.is_recorded() {
+        let place = if state.is_recorded() {
             "the recording"
         } else {
             "what is kept in memory"

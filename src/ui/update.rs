@@ -81,9 +81,7 @@ fn holds(when: When, state: &AppState) -> bool {
     match when {
         When::Always => true,
         When::Screen => state.popup.is_none(),
-        When::Live | When::Recorded => {
-            state.popup.is_none() && when.is_for(state.session.source.is_recorded())
-        }
+        When::Live | When::Recorded => state.popup.is_none() && when.is_for(state.is_recorded()),
         When::Columns => matches!(state.popup, Some(Popup::Menu(Menu::Columns(_), _))),
     }
 }
@@ -339,7 +337,7 @@ fn next_problem(state: &mut AppState, by: isize) {
 fn outward(state: &mut AppState, action: Action) {
     let key = state.key_name(action);
     match action {
-        Action::Pause if state.session.source.is_recorded() => {
+        Action::Pause if state.is_recorded() => {
             let plays = state.playback.as_ref().is_some_and(|p| p.playing);
             state.ask(Effect::Replay(Replay::Play(!plays)));
         }

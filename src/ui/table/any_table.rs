@@ -2,7 +2,7 @@
 
 use super::cell::{Cell, RowStyle};
 use super::column::{Column, ColumnHead, ColumnId, Value};
-use super::order::{self, TableState};
+use super::order::TableState;
 use super::registry::TableId;
 use super::row_key::RowKey;
 
@@ -25,10 +25,21 @@ impl<Row> Table<Row> {
     /// ago.
     #[must_use]
     pub fn in_order(mut self, state: &TableState) -> Self {
-        let sort = state
-            .sort
-            .and_then(|sort| Some((self.columns.get(sort.column.0)?, sort.reversed)));
-        self.rows = order::arrange(self.rows, sort, self.key, &state.order);
+        if let Some(sort) = state.sort
+            && let Some(column) = self.columns.get(sort.column.0)
+        {
+            self.rows.sort_by_cached_key(|row| column.sort_key(row));
+            if sort.reversed {
+                self.rows.reverse();
+            }
+        }
+        // Rows that hold a place keep it; the others follow them.
+        let places = &state.order.places;
+        if !places.is_empty() {
+            let key = self.key;
+            self.rows
+                .sort_by_cached_key(|row| places.get(&key(row)).copied().unwrap_or(usize::MAX));
+        }
         self
     }
 }

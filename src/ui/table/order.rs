@@ -1,6 +1,6 @@
 //! The order of rows: by the column that the user chose, and steady, so that a list can be read.
 
-use super::column::{Column, ColumnId};
+use super::column::ColumnId;
 use super::row_key::RowKey;
 use std::collections::HashMap;
 
@@ -53,7 +53,8 @@ pub fn is_due(taken_ms: Option<i64>, now_ms: i64) -> bool {
 /// The places that rows keep for some seconds.
 #[derive(Debug, Clone, Default)]
 pub struct RowOrder {
-    rows: Vec<RowKey>,
+    /// Where each row is; empty while rows may be anywhere.
+    pub(super) places: HashMap<RowKey, usize>,
     taken_ms: Option<i64>,
 }
 
@@ -65,31 +66,7 @@ impl RowOrder {
 
     /// Keeps the places of these rows from now on.
     pub fn keep(&mut self, rows: Vec<RowKey>, now_ms: i64) {
-        (self.rows, self.taken_ms) = (rows, Some(now_ms));
+        self.places = rows.into_iter().zip(0..).collect();
+        self.taken_ms = Some(now_ms);
     }
-}
-
-/// Sorts rows by a column. Rows that hold a place keep it; the others follow them.
-pub(super) fn arrange<Row>(
-    mut rows: Vec<Row>,
-    sort: Option<(&Column<Row>, bool)>,
-    key: fn(&Row) -> RowKey,
-    held: &RowOrder,
-) -> Vec<Row> {
-    if let Some((column, reversed)) = sort {
-        rows.sort_by_cached_key(|row| column.sort_key(row));
-        if reversed {
-            rows.reverse();
-        }
-    }
-    if !held.rows.is_empty() {
-        let places: HashMap<RowKey, usize> = held
-            .rows
-            .iter()
-            .enumerate()
-            .map(|(at, key)| (*key, at))
-            .collect();
-        rows.sort_by_cached_key(|row| places.get(&key(row)).copied().unwrap_or(usize::MAX));
-    }
-    rows
 }

@@ -188,7 +188,7 @@ fn nothing(state: &AppState) -> String {
         Some(m) if m.engine.level != EngineLevel::None && m.engine.kind != EngineKind::None => {
             "none in this interval".into()
         }
-        _ if state.session.source.is_recorded() => "not recorded".into(),
+        _ if state.is_recorded() => "not recorded".into(),
         _ => format!("not traced: {} traces", state.key_name(Action::EngineLevel)),
     };
     missing::because(state, &what, &[SourceId::Tracepoints])

@@ -76,7 +76,7 @@ pub fn section<'a>(state: &'a AppState, guests: &[&'a DomainModel]) -> Section<'
         .is_some_and(|m| m.engine.kind == EngineKind::Bpf);
     let why = if guests.iter().any(|d| d.host_disks.is_some()) {
         "no request of a guest reached one"
-    } else if state.session.source.is_recorded() {
+    } else if state.is_recorded() {
         "not recorded: record with --engine-detail disks"
     } else if !is_bpf {
         "only the BPF engine times them"

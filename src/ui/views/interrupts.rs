@@ -130,7 +130,7 @@ fn nothing(state: &AppState, domain: &DomainModel) -> &'static str {
         .is_some_and(|m| m.engine.kind == EngineKind::Bpf);
     if domain.interrupts.is_some() {
         "none came through KVM in this interval"
-    } else if state.session.source.is_recorded() {
+    } else if state.is_recorded() {
         "not recorded: record with --engine-detail interrupts"
     } else if !is_bpf {
         "not traced: only the BPF engine can"

@@ -20,14 +20,13 @@ const LENSES: [Offer; 4] = [
     (A::Look(Lens::Network), "network"),
 ];
 const LIST: [Offer; 2] = [(A::Problem(1), "next"), (A::Filter, "filter")];
-const FROM_LIST: [Offer; 6] = [
+const VIEWS: [Offer; 4] = [
     (A::Show(ScreenView::Problems), "problems"),
     (A::Show(ScreenView::Host), "host"),
     (A::Show(ScreenView::Latency), "latency"),
     (A::Show(ScreenView::Sources), "sources"),
-    (A::Open, "open"),
-    (A::Sort, "sort"),
 ];
+const OPEN: [Offer; 2] = [(A::Open, "open"), (A::Sort, "sort")];
 const PAGE: [Offer; 6] = [
     (A::Back, "back"),
     (A::Turn(1), "section"),
@@ -36,15 +35,8 @@ const PAGE: [Offer; 6] = [
     (A::Guest(1), "guest"),
     (A::Sort, "sort"),
 ];
-const VIEW: [Offer; 7] = [
-    (A::Show(ScreenView::Guests), "guests"),
-    (A::Show(ScreenView::Problems), "problems"),
-    (A::Show(ScreenView::Host), "host"),
-    (A::Show(ScreenView::Latency), "latency"),
-    (A::Show(ScreenView::Sources), "sources"),
-    (A::Sort, "sort"),
-    (A::Columns, "columns"),
-];
+const GUESTS: [Offer; 1] = [(A::Show(ScreenView::Guests), "guests")];
+const TABLES: [Offer; 2] = [(A::Sort, "sort"), (A::Columns, "columns")];
 /// Those that act on a live host or on a recording.
 const OUTWARD: [Offer; 3] = [
     (A::Pause, "pause"),
@@ -85,13 +77,13 @@ fn offers(state: &AppState) -> Vec<Offer> {
         (Some(Popup::Menu(Menu::Sort(_), _)), _) => vec![(A::Open, "sort"), (A::Back, "close")],
         (Some(Popup::Menu(Menu::Save, _)), _) => vec![(A::Open, "write"), (A::Back, "close")],
         (Some(_), _) => TEXT.to_vec(),
-        (None, _) if state.is_back => [&BACK[..], &FROM_LIST[..4], &OUTWARD[1..2], &END].concat(),
-        (None, ScreenView::Guests) if state.session.source.is_recorded() => {
-            [&LENSES[..], &LIST, &OUTWARD, &FROM_LIST, &END].concat()
+        (None, _) if state.is_back => [&BACK[..], &VIEWS, &OUTWARD[1..2], &END].concat(),
+        (None, ScreenView::Guests) if state.is_recorded() => {
+            [&LENSES[..], &LIST, &OUTWARD, &VIEWS, &OPEN, &END].concat()
         }
-        (None, ScreenView::Guests) => [&LENSES[..], &LIST, &FROM_LIST, &OUTWARD, &END].concat(),
+        (None, ScreenView::Guests) => [&LENSES[..], &LIST, &VIEWS, &OPEN, &OUTWARD, &END].concat(),
         (None, ScreenView::Page) => [&PAGE[..], &OUTWARD, &END].concat(),
-        (None, _) => [&VIEW[..], &OUTWARD, &END].concat(),
+        (None, _) => [&GUESTS[..], &VIEWS, &TABLES, &OUTWARD, &END].concat(),
     }
 }
 
@@ -162,7 +154,7 @@ fn keys(canvas: &mut Canvas, area: Rect, state: &AppState) {
         canvas.put(right, area.y, &text, width(&text), StyleId::Warning);
         right = right.saturating_sub(1);
     }
-    let recorded = state.session.source.is_recorded();
+    let recorded = state.is_recorded();
     let mut keys = Vec::new();
     for (action, word) in offers(state) {
         if let Some(key) = key_name(action, recorded) {

@@ -23,7 +23,7 @@ struct HelpText {
 
 /// The text, wrapped to a screen's width.
 pub fn lines(state: &AppState, screen_width: u16, glyphs: &Glyphs) -> Vec<StyledLine> {
-    let recorded = state.session.source.is_recorded();
+    let recorded = state.is_recorded();
     let all: Vec<&Binding> = KEYMAP.iter().filter(|b| b.when.is_for(recorded)).collect();
     let (first, others) = all.split_at(FIRST_PAGE_KEYS);
     let mut help = HelpText {

@@ -78,7 +78,7 @@ fn text_instead(state: &AppState) -> Option<String> {
         return Some("Waiting for the first sample …".into());
     };
     if model.domains.is_empty() {
-        return Some(why_no_guest(model, state.session.source.is_recorded()));
+        return Some(why_no_guest(model, state.is_recorded()));
     }
     if !state.list.guests.is_empty() {
         return None;
