@@ -14,7 +14,7 @@ use sample::SourceId;
 use std::path::{Path, PathBuf};
 
 /// Files read, joined and judged.
-pub(super) struct JudgedInput {
+pub struct JudgedInput {
     pub interval: JudgedInterval,
     pub source: &'static str,
     /// Whether a file could not be used; the others were used.
@@ -109,12 +109,12 @@ pub fn diff(args: &DiffArgs, settings: &Settings) -> anyhow::Result<u8> {
     Ok(status(before.damaged || after.damaged))
 }
 
-pub(super) fn status(damaged: bool) -> u8 {
+pub fn status(damaged: bool) -> u8 {
     if damaged { FAILED } else { 0 }
 }
 
 /// Reads and judges these inputs; all intervals of a session go to the time line as well.
-pub(super) fn read(
+pub fn read(
     inputs: &[PathBuf],
     reading: &InputArgs,
     settings: &Settings,

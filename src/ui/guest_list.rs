@@ -3,7 +3,7 @@
 use super::{RowKey, TableFilter};
 use judge::cost::{GuestCosts, guest_costs};
 use judge::model::{DomainModel, GuestId, Model};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 /// A row of the list.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -37,7 +37,7 @@ pub struct GuestList {
     /// What costs each guest its time, on average over [`CALM_MS`], in the order of the model.
     pub costs: Vec<GuestCosts>,
     /// The costs of the intervals of which these are the means, oldest first.
-    recent: VecDeque<IntervalCosts>,
+    recent: Vec<IntervalCosts>,
 }
 
 /// Costs and who takes the CPU are means over this long, so that names can be read, milliseconds.
@@ -64,13 +64,13 @@ impl GuestList {
             .map(DomainModel::key);
         let before: HashMap<GuestId, &GuestCosts> = before.zip(&self.costs).collect();
         let now = model.time_ms;
-        let last = self.recent.back().map_or(now, |last| last.time_ms);
+        let last = self.recent.last().map_or(now, |last| last.time_ms);
         // The clock was set, or the screen shows another time.
         if now < last || now - last > CALM_MS {
             self.recent.clear();
         }
         let of_now = model.domains.iter().map(DomainModel::key);
-        self.recent.push_back(IntervalCosts {
+        self.recent.push(IntervalCosts {
             time_ms: now,
             of_guests: of_now.zip(guest_costs(model)).collect(),
         });

@@ -4,9 +4,7 @@ use super::views::page::paint_section;
 use super::views::{detail, guest_tables, guests, minute};
 use super::widgets::{footer, header, help, menu, say, timeline};
 use super::{AppState, Canvas, PageState, Popup, ScreenView, StyleId, Theme, layout};
-use ratatui::buffer::Buffer;
-use ratatui::layout::Position;
-use ratatui::style::Modifier;
+use ratatui::prelude::{Buffer, Modifier, Position};
 
 /// Draws the whole screen into a buffer. Returns the position of the text cursor while text is
 /// typed.

@@ -152,9 +152,9 @@ pub fn wrap_to(text: &str, (columns, lines): (u16, usize), mark: char) -> Vec<St
         all.truncate(lines);
         // What follows is longer than any room: the mark stands for it.
         let rest = "x".repeat(columns.into());
-        all.iter_mut()
-            .skip(lines.saturating_sub(1))
-            .for_each(|l| *l = fit_words(&format!("{l} {rest}"), columns, mark));
+        if let Some(last) = all.last_mut() {
+            *last = fit_words(&format!("{last} {rest}"), columns, mark);
+        }
     }
     all
 }

@@ -232,19 +232,14 @@ fn open(state: &mut AppState) {
         }
         (ScreenView::Problems, _) => open_problem(state),
         (ScreenView::Page, _) => {
-            let key = state.page_of(state.view).key(state.page.at);
-            let is_thread =
-                key.is_some_and(|key| key.section == SectionId::Table(TableId::Threads));
-            let row = key.and_then(|key| key.row);
-            let found = state
-                .problems()
-                .into_iter()
-                .map(Finding::id)
-                .find(|id| Some(RowKey::of(id)) == row);
-            match found {
-                Some(problem) => state.open_problem = Some(problem),
-                None if is_thread => state.shows_idle_helpers = !state.shows_idle_helpers,
-                None => {}
+            let Some(key) = state.page_of(state.view).key(state.page.at) else {
+                return;
+            };
+            let mut problems = state.problems().into_iter().map(Finding::id);
+            if let Some(problem) = problems.find(|id| Some(RowKey::of(id)) == key.row) {
+                state.open_problem = Some(problem);
+            } else if key.section == SectionId::Table(TableId::Threads) {
+                state.shows_idle_helpers = !state.shows_idle_helpers;
             }
         }
         _ => {}
@@ -271,7 +266,7 @@ fn open_problem(state: &mut AppState) {
 }
 
 /// Selects the guest that a problem is about, and the problem. Returns whether it is in the list.
-pub(super) fn select_problem(state: &mut AppState, id: &FindingId) -> bool {
+pub fn select_problem(state: &mut AppState, id: &FindingId) -> bool {
     let Some(found) = state.report.findings.iter().find(|f| f.id() == *id) else {
         return false;
     };
@@ -434,7 +429,7 @@ fn travel(state: &mut AppState, by: isize) {
 }
 
 /// Selects a row of the list.
-pub(super) fn select(state: &mut AppState, at: usize) {
+pub fn select(state: &mut AppState, at: usize) {
     let Some(row) = state.list.rows.get(at).copied() else {
         return;
     };
@@ -453,16 +448,9 @@ fn next_guest(state: &mut AppState, by: isize) {
 /// comes last.
 fn next_row(state: &AppState, by: isize, wanted: impl Fn(ListRow) -> bool) -> Option<usize> {
     let rows = &state.list.rows;
-    for n in 1..=rows.len() as isize {
-        let at = (state.list.at as isize + by * n).rem_euclid(rows.len() as isize) as usize;
-        let Some(row) = rows.get(at).copied() else {
-            continue;
-        };
-        if !matches!(row, ListRow::Idle(_)) && wanted(row) {
-            return Some(at);
-        }
-    }
-    None
+    let len = rows.len() as isize;
+    let mut steps = (1..=len).map(|n| (state.list.at as isize + by * n).rem_euclid(len) as usize);
+    steps.find(|at| !matches!(rows[*at], ListRow::Idle(_)) && wanted(rows[*at]))
 }
 
 /// Selects a row, and shows its page from the top.

@@ -25,11 +25,8 @@ pub type Published = Mutex<Option<(Arc<HostMetrics>, Instant)>>;
 
 /// Replaces the metrics.
 pub fn publish(published: &Published, metrics: Arc<HostMetrics>) {
-    let new = Some((metrics, Instant::now()));
-    drop(std::mem::replace(
-        &mut *published.lock().unwrap_or_else(PoisonError::into_inner),
-        new,
-    ));
+    let mut last = published.lock().unwrap_or_else(PoisonError::into_inner);
+    *last = Some((metrics, Instant::now()));
 }
 
 /// Answers requests.

@@ -130,21 +130,19 @@ fn control(
     recording: Sender<RecordingRequest>,
     always: Vec<EngineDetail>,
 ) -> impl Fn(Control) {
+    let record = move |request| _ = recording.send(request);
     move |control| {
-        // Whoever is gone needs no requests.
-        let _ = match control {
-            Control::SetEngineLevel(level) => commands.send(CollectorCommand::Level(level)).ok(),
-            Control::Show(detail, on) => commands
-                .send(detail.command(on || always.contains(&detail)))
-                .ok(),
-            Control::WatchDevices(on) => commands.send(CollectorCommand::WatchDevices(on)).ok(),
-            Control::AskMonitor(pid) => commands.send(CollectorCommand::AskMonitor(pid)).ok(),
-            Control::SetInterval(ms) => commands
-                .send(CollectorCommand::Interval(Duration::from_millis(ms)))
-                .ok(),
-            Control::Quit => commands.send(CollectorCommand::Stop).ok(),
-            Control::StartRecord(path) => recording.send(RecordingRequest::Start(path)).ok(),
-            Control::StopRecord => recording.send(RecordingRequest::Stop).ok(),
+        let command = match control {
+            Control::SetEngineLevel(level) => CollectorCommand::Level(level),
+            Control::Show(detail, on) => detail.command(on || always.contains(&detail)),
+            Control::WatchDevices(on) => CollectorCommand::WatchDevices(on),
+            Control::AskMonitor(pid) => CollectorCommand::AskMonitor(pid),
+            Control::SetInterval(ms) => CollectorCommand::Interval(Duration::from_millis(ms)),
+            Control::Quit => CollectorCommand::Stop,
+            Control::StartRecord(path) => return record(RecordingRequest::Start(path)),
+            Control::StopRecord => return record(RecordingRequest::Stop),
         };
+        // Whoever is gone needs no requests.
+        let _ = commands.send(command);
     }
 }

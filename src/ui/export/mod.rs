@@ -11,8 +11,7 @@ use super::theme::Theme;
 use jiff::Timestamp;
 use judge::analysis::DomainFilter;
 use judge::model::DomainModel;
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
+use ratatui::prelude::{Buffer, Rect};
 use report::document::JsonDocument;
 use report::json;
 
@@ -70,7 +69,7 @@ fn drawn(state: &AppState, theme: &Theme) -> Buffer {
 }
 
 /// The text of a screen, line by line, without trailing blanks.
-pub(in crate::ui) fn lines(buf: &Buffer) -> String {
+pub fn lines(buf: &Buffer) -> String {
     let mut out = String::new();
     for y in 0..buf.area.height {
         let mut line = String::new();

@@ -1,10 +1,6 @@
 //! A table of rows and columns, whatever its rows are.
 
-use super::cell::{Cell, RowStyle};
-use super::column::{Column, ColumnHead, ColumnId, Value};
-use super::order::TableState;
-use super::registry::TableId;
-use super::row_key::RowKey;
+use super::{Cell, Column, ColumnHead, ColumnId, RowKey, RowStyle, TableId, TableState, Value};
 
 /// The rows of a table, and what its columns say of a row.
 pub struct Table<Row> {

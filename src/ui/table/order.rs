@@ -1,7 +1,6 @@
 //! The order of rows: by the column that the user chose, and steady, so that a list can be read.
 
-use super::column::ColumnId;
-use super::row_key::RowKey;
+use super::{ColumnId, RowKey};
 use std::collections::HashMap;
 
 /// For how long rows keep their places, and findings their figures, milliseconds.
@@ -54,7 +53,7 @@ pub fn is_due(taken_ms: Option<i64>, now_ms: i64) -> bool {
 #[derive(Debug, Clone, Default)]
 pub struct RowOrder {
     /// Where each row is; empty while rows may be anywhere.
-    pub(super) places: HashMap<RowKey, usize>,
+    pub places: HashMap<RowKey, usize>,
     taken_ms: Option<i64>,
 }
 

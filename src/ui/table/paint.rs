@@ -1,21 +1,15 @@
 //! Painting a table with ratatui's: its header and its rows, at any line of the screen.
 
-use super::any_table::AnyTable;
-use super::cell::{Cell, RowStyle};
-use super::column::{Brief, ColumnId};
+use super::column::Brief;
 use super::fit::{ColumnLayout, PaintedColumn, fit_columns};
-use super::order::TableState;
-use super::registry::TableId;
+use super::{AnyTable, Cell, ColumnId, RowStyle, TableId, TableState};
 use crate::ui::text::fit_middle;
 use crate::ui::widgets::bars;
 use crate::ui::widgets::draw::span;
 use crate::ui::{StyleId, Theme, fit, fit_words, width};
 use judge::lint::Severity;
-use ratatui::buffer::Buffer;
-use ratatui::layout::{Constraint, Rect};
-use ratatui::style::Style;
-use ratatui::text::Line;
-use ratatui::widgets::{Row, Widget};
+use ratatui::prelude::{Buffer, Constraint, Line, Rect, Style, Widget};
+use ratatui::widgets::Row;
 
 /// Columns in front of the cells: the selection, the severity and a gap.
 const MARKS: u16 = 3;

@@ -11,8 +11,7 @@ use crossterm::terminal::{
 };
 use crossterm::{execute, queue};
 use kvm::without_hidden;
-use ratatui::buffer::Buffer;
-use ratatui::layout::{Position, Size};
+use ratatui::prelude::{Buffer, Position, Size};
 use std::io::{self, Write, stdout};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -75,7 +75,7 @@ pub fn section<'a>(state: &'a AppState, model: &'a Model, columns: u16) -> Secti
     if cpus.is_empty() {
         let nothing = "This input does not describe the host's CPUs; the output of lscpu -e beside \
             it does.";
-        return Section::folded(SectionId::CpuMap, TITLE, nothing);
+        return Section::text(SectionId::CpuMap, TITLE, Vec::new()).with_note(nothing);
     }
     let map = CpuMap {
         state,

@@ -18,7 +18,7 @@ const MAX_WIDTH: u16 = 120;
 pub fn section(state: &AppState, columns: u16) -> Section<'_> {
     let problems = state.problems();
     let Some(open) = state.problem() else {
-        return Section::folded(SectionId::Problems, TITLE, verdict(state));
+        return Section::text(SectionId::Problems, TITLE, Vec::new()).with_note(verdict(state));
     };
     let mut text = Labelled::new(columns);
     for f in &problems {
@@ -42,7 +42,8 @@ pub fn all(state: &AppState, columns: u16) -> Section<'_> {
     let title = "what to do on this host";
     let findings = &state.report.findings;
     if findings.is_empty() {
-        return Section::folded(SectionId::Problems, title, "nothing was found");
+        return Section::text(SectionId::Problems, title, Vec::new())
+            .with_note("nothing was found");
     }
     let mut text = Labelled::new(columns);
     for f in findings {

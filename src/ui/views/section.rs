@@ -91,11 +91,6 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A section that is folded to its title, which says why.
-    pub fn folded(id: SectionId, title: &str, why: impl Into<String>) -> Self {
-        Self::text(id, title, Vec::new()).with_note(why)
-    }
-
     /// A section with a picture.
     pub fn picture(id: SectionId, title: &str, picture: impl Picture + 'a) -> Self {
         Self {

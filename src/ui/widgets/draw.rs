@@ -2,10 +2,7 @@
 
 use crate::ui::{StyleId, Theme};
 use kvm::without_hidden;
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-use ratatui::style::{Color, Style};
-use ratatui::text::Span;
+use ratatui::prelude::{Buffer, Color, Rect, Span, Style};
 
 /// Text in a style, without controls and invisible characters.
 pub fn span(text: &str, style: Style) -> Span<'static> {

@@ -12,12 +12,10 @@ pub mod timeline;
 use super::text::{fit_words, width, wrap};
 use super::theme::{StyleId, Theme};
 use draw::{Canvas, span};
-use ratatui::layout::Rect;
+use ratatui::prelude::{Line, Rect, StatefulWidget, Widget};
 use ratatui::symbols::scrollbar::Set;
-use ratatui::text::Line;
 use ratatui::widgets::{
-    Block, Borders, Paragraph, Scrollbar, ScrollbarOrientation, ScrollbarState, StatefulWidget,
-    Widget,
+    Block, Borders, Paragraph, Scrollbar, ScrollbarOrientation, ScrollbarState,
 };
 
 /// A line: pieces of text, each with its look.

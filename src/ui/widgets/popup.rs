@@ -3,9 +3,8 @@
 use super::draw::{highlight, span};
 use super::{StyledLine, paint_line};
 use crate::ui::{Canvas, StyleId, fit};
-use ratatui::layout::Rect;
-use ratatui::text::Line;
-use ratatui::widgets::{Block, Clear, Padding, Widget};
+use ratatui::prelude::{Line, Rect, Widget};
+use ratatui::widgets::{Block, Clear, Padding};
 
 /// Widest text that is still easy to read.
 const MAX_WIDTH: u16 = 120;
