@@ -2,7 +2,7 @@
 
 use super::views::page::paint_section;
 use super::views::{detail, guest_tables, guests, minute};
-use super::widgets::{footer, header, help, menu, say, timeline};
+use super::widgets::{footer, header, help, menu, timeline};
 use super::{AppState, Canvas, PageState, Popup, ScreenView, StyleId, Theme, layout};
 use ratatui::prelude::{Buffer, Modifier, Position};
 
@@ -18,7 +18,7 @@ pub fn paint(buf: &mut Buffer, state: &AppState, theme: &Theme) -> Option<Positi
                 Please enlarge it.",
             area.width, area.height
         );
-        say(canvas, area, &text, StyleId::Text);
+        canvas.say(area, &text, StyleId::Text);
         return None;
     }
     let plan = layout::plan(state);

@@ -3,7 +3,6 @@
 
 use super::section::{Picture, Section};
 use crate::ui::table::severity_mark;
-use crate::ui::widgets::paint_line;
 use crate::ui::{AppState, Canvas, ListRow, SectionId, StyleId, StyledLine, Theme, clean};
 use judge::figures::{count, share};
 use judge::lint::{Mark, Severity};
@@ -237,7 +236,7 @@ impl Picture for CpuMap<'_> {
             }
         }
         for (row, line) in area.rows().skip(self.lines.len()).zip(self.legend()) {
-            paint_line(canvas, row, &line);
+            canvas.line(row, &line);
         }
     }
 }

@@ -4,7 +4,6 @@ use super::guests::GuestRow;
 use super::page::paint_mark;
 use super::problems::{self, verdict};
 use crate::ui::text::wrap_to;
-use crate::ui::widgets::{paint_line, title};
 use crate::ui::{
     AppState, Canvas, ListRow, StyleId, StyledLine, clean, clean_line, clean_lines, fit_words,
     width,
@@ -69,7 +68,7 @@ fn paint_slot(canvas: &mut Canvas, area: Rect, label: &str, lines: &[StyledLine]
         ..area
     };
     for (line, row) in lines.iter().zip(texts.rows()) {
-        paint_line(canvas, row, line);
+        canvas.line(row, line);
     }
 }
 
@@ -95,7 +94,7 @@ fn paint_heading(canvas: &mut Canvas, line: Rect, state: &AppState) {
     let text = fit_words(&text, room, canvas.theme.glyphs.cut);
     let indent = if open.is_some() { "  " } else { "" };
     let name = format!("{indent}{who}: {text}");
-    title(canvas, line, &name, "", &right);
+    canvas.title(line, &name, "", &right);
     if let Some(open) = open {
         paint_mark(canvas, line.x + 2, line.y, open.severity);
     }

@@ -6,7 +6,6 @@
 use super::page::{below_first_line, paint_section};
 use super::{Section, accesses, disks, exits, host_disks, memory, tasks, threads};
 use crate::ui::table::TablePainter;
-use crate::ui::widgets::{say, title};
 use crate::ui::{AppState, Canvas, Lens, ListRow, StyleId, fit_words};
 use judge::model::DomainModel;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -106,13 +105,13 @@ fn paint_brief(canvas: &mut Canvas, area: Rect, section: &Section<'_>, state: &A
     let head = Rect { height: 1, ..area };
     let body = below_first_line(area);
     let Some(table) = section.as_table().filter(|table| table.len() > 0) else {
-        title(canvas, head, &section.title, "", "");
+        canvas.title(head, &section.title, "", "");
         let inner = Rect {
             x: body.x + 2,
             width: body.width.saturating_sub(3),
             ..body
         };
-        say(canvas, inner, &section.note, StyleId::Dim);
+        canvas.say(inner, &section.note, StyleId::Dim);
         return;
     };
     let painter = TablePainter::brief(table, state.table(table.id()), area.width, canvas.theme);
@@ -120,7 +119,7 @@ fn paint_brief(canvas: &mut Canvas, area: Rect, section: &Section<'_>, state: &A
         width: painter.first_width(),
         ..head
     };
-    title(canvas, name, &section.title, "", "");
+    canvas.title(name, &section.title, "", "");
     painter.head(canvas.buf, head);
     paint_rows(canvas, body, &painter, &section.note);
 }

@@ -31,10 +31,8 @@ pub mod userspace;
 pub use page::Page;
 pub use section::Section;
 
-use super::layout;
-use super::screen_view::ScreenView;
-use super::state::AppState;
-use super::table::{Column, ColumnHead, TableId};
+use super::{AppState, Column, ColumnHead, ScreenView, TableId, layout};
+use judge::model::Model;
 
 /// The sections of a view in a width.
 pub fn sections(view: ScreenView, state: &AppState, columns: u16) -> Vec<Section<'_>> {
@@ -43,47 +41,7 @@ pub fn sections(view: ScreenView, state: &AppState, columns: u16) -> Vec<Section
     };
     match view {
         ScreenView::Guests => Vec::new(),
-        ScreenView::Page => match state.domain() {
-            Some(domain) => {
-                let mut page = vec![problems::section(state, columns)];
-                // Few guests have a job at any time.
-                if !domain.jobs.is_empty() {
-                    page.push(jobs::section(state, domain));
-                }
-                page.extend([
-                    exits::section(state, domain),
-                    userspace::section(state, domain),
-                    accesses::section(state, domain),
-                    threads::section(state, domain),
-                    interrupts::section(state, domain),
-                    disks::section(state, &[domain]),
-                    disks::nics(state, &[domain]),
-                    host_disks::section(state, &[domain]),
-                    memory::section(state, model, &[domain]),
-                ]);
-                // Beside the list the last minute is below the list.
-                if state.view == view {
-                    page.push(minute::section(state));
-                }
-                page
-            }
-            None => {
-                let guests = state.guests();
-                let mut page = vec![
-                    problems::section(state, columns),
-                    tasks::section(state, model),
-                ];
-                page.extend(owners::section(state, &guests));
-                page.extend(storage::section(state, &guests));
-                page.extend([
-                    disks::section(state, &guests),
-                    disks::nics(state, &guests),
-                    host_disks::section(state, &guests),
-                    memory::section(state, model, &guests),
-                ]);
-                page
-            }
-        },
+        ScreenView::Page => page_sections(state, model, columns),
         ScreenView::Problems => vec![problems::all(state, columns)],
         ScreenView::Host => {
             let mut page = Vec::from_iter(nodes::section(state, model));
@@ -98,6 +56,41 @@ pub fn sections(view: ScreenView, state: &AppState, columns: u16) -> Vec<Section
             sources::unjudged(state, model, columns),
         ],
     }
+}
+
+/// The sections of the selected guest, else of the host.
+fn page_sections<'a>(state: &'a AppState, model: &'a Model, columns: u16) -> Vec<Section<'a>> {
+    let domain = state.domain();
+    let guests = domain.map_or_else(|| state.guests(), |domain| vec![domain]);
+    let mut page = vec![problems::section(state, columns)];
+    if let Some(domain) = domain {
+        // Few guests have a job at any time.
+        if !domain.jobs.is_empty() {
+            page.push(jobs::section(state, domain));
+        }
+        page.extend([
+            exits::section(state, domain),
+            userspace::section(state, domain),
+            accesses::section(state, domain),
+            threads::section(state, domain),
+            interrupts::section(state, domain),
+        ]);
+    } else {
+        page.push(tasks::section(state, model));
+        page.extend(owners::section(state, &guests));
+        page.extend(storage::section(state, &guests));
+    }
+    page.extend([
+        disks::section(state, &guests),
+        disks::nics(state, &guests),
+        host_disks::section(state, &guests),
+        memory::section(state, model, &guests),
+    ]);
+    // Beside the list the last minute is below the list.
+    if domain.is_some() && state.view == ScreenView::Page {
+        page.push(minute::section(state));
+    }
+    page
 }
 
 impl AppState {

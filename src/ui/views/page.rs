@@ -5,8 +5,7 @@ use super::section::{Body, Section};
 use crate::ui::page_state::{PageKey, PageState};
 use crate::ui::state::AppState;
 use crate::ui::table::{AnyTable, RowKey, TablePainter, severity_mark};
-use crate::ui::widgets::draw::{Canvas, select};
-use crate::ui::widgets::{paint_line, scrollbar, title};
+use crate::ui::widgets::draw::Canvas;
 use judge::lint::Severity;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -182,9 +181,9 @@ impl<'a> Page<'a> {
             paint_section(canvas, visible, section, first, state);
         }
         if shown.cursor.is_some() {
-            select(canvas, inner, shown.at.checked_sub(shown.top));
+            canvas.select(inner, shown.at.checked_sub(shown.top));
         }
-        scrollbar(canvas, area, self.height, shown.top);
+        canvas.scrollbar(area, self.height, shown.top);
     }
 }
 
@@ -199,7 +198,7 @@ pub fn paint_section(
     let mut body = area;
     if first == 0 {
         let line = Rect { height: 1, ..area };
-        title(canvas, line, &section.title, &section.note, &section.right);
+        canvas.title(line, &section.title, &section.note, &section.right);
         body = below_first_line(area);
     }
     let skipped = first.saturating_sub(1);
@@ -224,7 +223,7 @@ pub fn paint_section(
                     width: row.width.saturating_sub(1),
                     ..row
                 };
-                paint_line(canvas, inner, &text.pieces);
+                canvas.line(inner, &text.pieces);
                 if let Some(severity) = text.mark {
                     paint_mark(canvas, inner.x, inner.y, severity);
                 }

@@ -31,27 +31,27 @@ impl Canvas<'_> {
                 .set_span(x, y, &span, columns.min(area.right() - x));
         }
     }
-}
 
-/// Marks the selected one of painted rows, if it is among them: the cursor, and its background.
-pub fn select(canvas: &mut Canvas, rows: Rect, at: Option<usize>) {
-    let selected = at.and_then(|at| rows.rows().nth(at));
-    if let Some(row) = selected {
-        let cursor = canvas.theme.glyphs.cursor.to_string();
-        canvas.put(row.x, row.y, &cursor, 1, StyleId::Strong);
-        highlight(canvas, row);
-    }
-}
-
-/// Gives a painted row the background of a selected row. Text with a colour of its own keeps it. A
-/// theme without a background reverses the whole row.
-pub fn highlight(canvas: &mut Canvas, row: Rect) {
-    let style = canvas.theme.selected();
-    for at in row.intersection(canvas.buf.area).positions() {
-        let cell = &mut canvas.buf[at];
-        if style.bg.is_none() || cell.fg == Color::Reset {
-            cell.fg = style.fg.unwrap_or(Color::Reset);
+    /// Marks the selected one of painted rows, if it is among them: the cursor, and its background.
+    pub fn select(&mut self, rows: Rect, at: Option<usize>) {
+        let selected = at.and_then(|at| rows.rows().nth(at));
+        if let Some(row) = selected {
+            let cursor = self.theme.glyphs.cursor.to_string();
+            self.put(row.x, row.y, &cursor, 1, StyleId::Strong);
+            self.highlight(row);
         }
-        cell.set_style(Style { fg: None, ..style });
+    }
+
+    /// Gives a painted row the background of a selected row. Text with a colour of its own keeps
+    /// it. A theme without a background reverses the whole row.
+    pub fn highlight(&mut self, row: Rect) {
+        let style = self.theme.selected();
+        for at in row.intersection(self.buf.area).positions() {
+            let cell = &mut self.buf[at];
+            if style.bg.is_none() || cell.fg == Color::Reset {
+                cell.fg = style.fg.unwrap_or(Color::Reset);
+            }
+            cell.set_style(Style { fg: None, ..style });
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The header: the host, its guests and the clock, and where the host's CPU time goes.
 
-use super::{StyledLine, bars, footer, paint_line};
+use super::{StyledLine, bars, footer};
 use crate::ui::table::severity_style;
 use crate::ui::views::page::paint_mark;
 use crate::ui::views::problems;
@@ -51,8 +51,7 @@ fn top(canvas: &mut Canvas, area: Rect, state: &AppState) {
     while columns(&left) > room && left.len() > 1 {
         left.pop();
     }
-    paint_line(
-        canvas,
+    canvas.line(
         Rect {
             x: area.x + 1,
             width: room,
@@ -60,8 +59,7 @@ fn top(canvas: &mut Canvas, area: Rect, state: &AppState) {
         },
         &left,
     );
-    paint_line(
-        canvas,
+    canvas.line(
         Rect {
             x: start,
             width: area.right() - start,

@@ -1,7 +1,7 @@
 //! A popup: framed text over the screen that can be scrolled.
 
-use super::draw::{highlight, span};
-use super::{StyledLine, paint_line};
+use super::StyledLine;
+use super::draw::span;
 use crate::ui::{Canvas, StyleId, fit};
 use ratatui::prelude::{Line, Rect, Widget};
 use ratatui::widgets::{Block, Clear, Padding};
@@ -65,10 +65,10 @@ pub fn paint(canvas: &mut Canvas, screen: Rect, popup: &PopupText<'_>) {
     Clear.render(area, canvas.buf);
     frame.render(area, canvas.buf);
     for (line, row) in lines.iter().skip(scroll).zip(inner.rows()) {
-        paint_line(canvas, row, line);
+        canvas.line(row, line);
     }
     let selected = popup.selected.and_then(|at| at.checked_sub(scroll));
     if let Some(row) = selected.and_then(|at| inner.rows().nth(at)) {
-        highlight(canvas, row);
+        canvas.highlight(row);
     }
 }

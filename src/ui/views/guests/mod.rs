@@ -10,8 +10,6 @@ pub use columns::{
 pub use rows::{arrange, busy, key, table};
 
 use crate::ui::table::TablePainter;
-use crate::ui::widgets::draw::select;
-use crate::ui::widgets::{say, scrollbar};
 use crate::ui::{AppState, Canvas, Lens, ListRow, StyleId, TableId, clean, width};
 use judge::model::Model;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -31,7 +29,7 @@ pub fn paint(canvas: &mut Canvas, area: Rect, state: &AppState) {
             width: area.width - 2,
             height: area.height - 1,
         };
-        say(canvas, inner, &text, style);
+        canvas.say(inner, &text, style);
         return;
     }
     let table = table(state);
@@ -51,8 +49,8 @@ pub fn paint(canvas: &mut Canvas, area: Rect, state: &AppState) {
     count(canvas, head, state);
     let top = state.list.top;
     painter.rows(canvas.buf, rows, top);
-    select(canvas, rows, state.list.at.checked_sub(top));
-    scrollbar(canvas, below, table.rows.len(), top);
+    canvas.select(rows, state.list.at.checked_sub(top));
+    canvas.scrollbar(below, table.rows.len(), top);
 }
 
 /// How many guests of how many are listed, at the right end of the header unless a column has its
