@@ -2,8 +2,8 @@
 
 use super::terminal::{self, Guard};
 use super::{
-    Action, AppState, Control, Effect, EngineDetail, Lens, Replay, ScreenChoices, ScreenEvent,
-    ScreenSession, ScreenSettings, ScreenView, Theme, export, kept_choices, render, typing, update,
+    Action, AppState, Control, Effect, EngineDetail, Lens, Replay, ScreenChoices, ScreenSession,
+    ScreenSettings, ScreenView, Theme, Tick, export, kept_choices, render, typing, update,
 };
 use anyhow::Context;
 use crossterm::event::{self, Event};
@@ -28,6 +28,23 @@ const MAX_QUEUED_EVENTS: usize = 32;
 const MAX_LEAVE_WAIT: Duration = Duration::from_millis(1500);
 /// How long a signal waits for a screen whose terminal takes no output.
 const MAX_BLOCKED: Duration = Duration::from_secs(10);
+
+/// What wakes the screen.
+pub enum ScreenEvent {
+    /// Something new to show.
+    Tick(Box<Tick>),
+    /// A key, pasted text or another size of the terminal.
+    Terminal(Event),
+    /// A signal asks to leave.
+    Leave,
+    /// The process runs again after a stop.
+    Continued,
+    /// A message for the user.
+    Say(String),
+    /// The samples ended, with the reason if the feed failed.
+    Ended(Option<anyhow::Error>),
+}
+
 /// What the collector reads only while the screen shows it, because it costs guests or the host
 /// something.
 fn on_demand(state: &AppState) -> [Control; 3] {

@@ -12,7 +12,6 @@ mod absorb;
 mod action;
 mod awake;
 mod choices;
-mod event;
 mod event_loop;
 mod export;
 mod filter;
@@ -39,8 +38,7 @@ mod widgets;
 
 pub use action::{Action, Control, Effect, EngineDetail, Replay, SaveFormat};
 pub use choices::ScreenChoices;
-pub use event::ScreenEvent;
-pub use event_loop::{ScreenHandlers, run};
+pub use event_loop::{ScreenEvent, ScreenHandlers, run};
 pub use export::csv;
 pub use keymap::{Binding, KEYMAP, KeyPress, When};
 pub use render::paint;

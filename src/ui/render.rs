@@ -3,7 +3,9 @@
 use super::views::page::paint_section;
 use super::views::{detail, guest_tables, guests, minute};
 use super::widgets::{footer, header, help, menu, timeline};
-use super::{AppState, Canvas, PageState, Popup, ScreenView, StyleId, Theme, layout};
+use super::{
+    AppState, Canvas, Charset, PageState, Palette, Popup, ScreenView, StyleId, Theme, layout,
+};
 use ratatui::prelude::{Buffer, Modifier, Position};
 
 /// Draws the whole screen into a buffer. Returns the position of the text cursor while text is
@@ -49,7 +51,7 @@ pub fn paint(buf: &mut Buffer, state: &AppState, theme: &Theme) -> Option<Positi
         Some(Popup::Menu(menu, at)) => menu::paint(canvas, area, (*menu, *at), state),
         Some(Popup::Input(..)) | None => {}
     }
-    if theme.is_ascii() {
+    if theme.charset == Charset::Ascii {
         // Names of guests may be in any script.
         canvas
             .buf
@@ -60,7 +62,7 @@ pub fn paint(buf: &mut Buffer, state: &AppState, theme: &Theme) -> Option<Positi
                 c.set_symbol("?");
             });
     }
-    if theme.is_plain() {
+    if theme.palette == Palette::Plain {
         canvas
             .buf
             .content

@@ -188,9 +188,11 @@ const ON_LIGHT: [Hue; 9] = [
 /// How everything looks.
 #[derive(Debug, PartialEq)]
 pub struct Theme {
-    palette: Palette,
+    /// The colours; a terminal of the plain palette shows no modifiers either.
+    pub palette: Palette,
     tone: Tone,
-    charset: Charset,
+    /// Which characters may be written.
+    pub charset: Charset,
     /// The characters.
     pub glyphs: Glyphs,
 }
@@ -215,11 +217,6 @@ impl Theme {
             charset,
             glyphs,
         }
-    }
-
-    /// Whether only ASCII may be written.
-    pub fn is_ascii(&self) -> bool {
-        self.charset == Charset::Ascii
     }
 
     /// The colour of a meaning; `None` for the terminal's text colour.
@@ -284,17 +281,6 @@ impl Theme {
             seven_eighths: levels[6],
             full: levels[7],
         }
-    }
-
-    /// Whether the terminal has neither colours nor modifiers; modifiers are then removed from a
-    /// picture.
-    pub fn is_plain(&self) -> bool {
-        self.palette == Palette::Plain
-    }
-
-    /// Whether hues tell anything apart.
-    pub fn has_colours(&self) -> bool {
-        !matches!(self.palette, Palette::Plain | Palette::None)
     }
 
     /// The selected row. Its background and text suit each other, whatever the terminal's own

@@ -259,7 +259,11 @@ pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> 
         idle,
         causes: causes.clone(),
     });
-    let table = Table {
+    in_section(state, table(rows))
+}
+
+fn table<'a>(rows: impl Iterator<Item = ThreadRow<'a>>) -> Table<ThreadRow<'a>> {
+    Table {
         id: TableId::Threads,
         columns: columns(),
         rows: rows.collect(),
@@ -268,8 +272,7 @@ pub fn section<'a>(state: &'a AppState, domain: &'a DomainModel) -> Section<'a> 
             None => RowKey::of("idle helpers"),
         },
         style: ThreadRow::style,
-    };
-    in_section(state, table)
+    }
 }
 
 /// The threads that matter most, in at most `room` rows: those of problems, then the busiest vCPUs,
@@ -299,14 +302,7 @@ pub fn brief<'a>(state: &'a AppState, domain: &'a DomainModel, room: usize) -> S
         idle: 0,
         causes: None,
     });
-    let table = Table {
-        id: TableId::Threads,
-        columns: columns(),
-        rows: rows.collect(),
-        key: |r| RowKey::of(r.thread.map(|t| t.tid)),
-        style: ThreadRow::style,
-    };
-    Section::table_as_is(table, more(&rest))
+    Section::table_as_is(table(rows), more(&rest))
 }
 
 /// How many threads have no row, and that they do little: `+ 6 vcpus below 10 %, 2 helpers`.

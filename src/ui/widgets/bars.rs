@@ -1,7 +1,7 @@
 //! Bars. Each part has its own character, so a bar reads without colour too.
 
 use super::draw::span;
-use crate::ui::{StyleId, Theme};
+use crate::ui::{Palette, StyleId, Theme};
 use ratatui::text::{Line, Span};
 
 /// The hues of guest, usr, sys, wait; everywhere the same.
@@ -78,12 +78,13 @@ pub fn parts(width: u16, parts: [f64; 4], whole: f64, theme: &Theme) -> Line<'st
     let dim = theme.style(StyleId::Dim);
     let [left, right] = theme.glyphs.edges.map(|edge| span(&edge.to_string(), dim));
     let (cells, last_eighths) = fill(parts, whole, width - 2);
+    let has_colours = !matches!(theme.palette, Palette::Plain | Palette::None);
     let mut bar = vec![left];
     for (i, &part) in cells.iter().enumerate() {
         let is_end = i + 1 == cells.len() && last_eighths < 8;
         let glyph = match theme.glyphs.eighths {
             // Without colours the character alone tells the parts apart.
-            Some(eighths) if is_end && (part == 0 || theme.has_colours()) => {
+            Some(eighths) if is_end && (part == 0 || has_colours) => {
                 eighths[usize::from(last_eighths) - 1]
             }
             _ if is_end && last_eighths < 4 && i > 0 && part < 3 => break,

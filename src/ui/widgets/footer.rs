@@ -162,10 +162,10 @@ fn keys(canvas: &mut Canvas, area: Rect, state: &AppState) {
             keys.push((key, word, is_current));
         }
     }
-    let mut needed: u16 = 0;
-    for (key, word, _) in &keys {
-        needed += width(key) + width(word) + 3;
-    }
+    let widths = keys
+        .iter()
+        .map(|(key, word, _)| width(key) + width(word) + 3);
+    let mut needed: u16 = widths.sum();
     while needed > right.saturating_sub(x) && keys.len() > END.len() {
         let (key, word, _) = keys.remove(keys.len() - 1 - END.len());
         needed -= width(key) + width(word) + 3;
