@@ -10,6 +10,7 @@ use anyhow::Context;
 use judge::lint::{RuleId, Thresholds};
 use rustix::process::geteuid;
 use serde::{Deserialize, Deserializer};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -65,7 +66,7 @@ impl Config {
 /// `None` if there is none.
 fn find(
     asked: Option<&Path>,
-    variable: impl Fn(&str) -> Option<std::ffi::OsString>,
+    variable: impl Fn(&str) -> Option<OsString>,
     exists: impl Fn(&Path) -> bool,
 ) -> Option<PathBuf> {
     if let Some(asked) = asked {
@@ -77,7 +78,7 @@ fn find(
 }
 
 /// The folder of the user's own config file; `None` if the environment names no home.
-fn user_folder(variable: &impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<PathBuf> {
+fn user_folder(variable: &impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let folder = match absolute(variable("XDG_CONFIG_HOME")) {
         Some(folder) => folder,
         None => absolute(variable("HOME"))?.join(".config"),
@@ -86,7 +87,7 @@ fn user_folder(variable: &impl Fn(&str) -> Option<std::ffi::OsString>) -> Option
 }
 
 /// A path from the environment, which the XDG specification wants absolute.
-fn absolute(path: Option<std::ffi::OsString>) -> Option<PathBuf> {
+fn absolute(path: Option<OsString>) -> Option<PathBuf> {
     path.map(PathBuf::from).filter(|path| path.is_absolute())
 }
 

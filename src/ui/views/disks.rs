@@ -1,10 +1,9 @@
 //! Disks and network interfaces of guests, as the VMM and the host's kernel count them.
 
-use super::missing;
-use super::section::Section;
-use crate::ui::state::AppState;
-use crate::ui::table::{Cell, Column, RowKey, RowStyle, Table, TableId, left, right, step};
-use crate::ui::text::clean;
+use super::{Section, missing};
+use crate::ui::{
+    AppState, Cell, Column, RowKey, RowStyle, Table, TableId, clean, left, right, step,
+};
 use judge::figures::{age, count, micros, percent, rate, share};
 use judge::lint::{Finding, Mark, Severity};
 use judge::model::{DiskRates, DomainModel, HostDiskModel, Model, NicRates};

@@ -2,13 +2,11 @@
 //! the part that fits.
 
 use super::section::{Body, Section};
-use crate::ui::page_state::{PageKey, PageState};
-use crate::ui::state::AppState;
-use crate::ui::table::{AnyTable, RowKey, TablePainter, severity_mark};
-use crate::ui::widgets::draw::Canvas;
+use crate::ui::page_state::PageKey;
+use crate::ui::table::{TablePainter, severity_mark};
+use crate::ui::{AnyTable, AppState, Canvas, PageState, RowKey};
 use judge::lint::Severity;
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
+use ratatui::prelude::{Buffer, Rect};
 
 /// A line of a page.
 #[derive(Debug, Clone, Copy)]
