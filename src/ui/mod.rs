@@ -53,16 +53,18 @@ pub use update::key;
 pub use views::heads;
 
 // What the parts of the screen use of each other.
-use filter::TableFilter;
-use guest_list::ListRow;
-use lens::Lens;
-use page_state::{PageState, SectionId};
-use state::{Menu, Prompt};
-use table::{AnyTable, Cell, Column, RowKey, RowStyle, Table, TableState, left, right, step};
-use text::{clean, clean_line, clean_lines, fit, fit_words, width, wrap};
-use theme::StyleId;
-use widgets::StyledLine;
-use widgets::draw::Canvas;
+pub(crate) use filter::TableFilter;
+pub(crate) use guest_list::ListRow;
+pub(crate) use lens::Lens;
+pub(crate) use page_state::{PageState, SectionId};
+pub(crate) use state::{Menu, Prompt};
+pub(crate) use table::{
+    AnyTable, Cell, Column, RowKey, RowStyle, Table, TableState, left, right, step,
+};
+pub(crate) use text::{clean, clean_line, clean_lines, fit, fit_words, width, wrap};
+pub(crate) use theme::StyleId;
+pub(crate) use widgets::StyledLine;
+pub(crate) use widgets::draw::Canvas;
 
 #[cfg(test)]
 mod tests;

@@ -5,10 +5,6 @@ use super::fit::ColumnLayout;
 use crate::ui::{StyleId, clean};
 use std::cmp::Reverse;
 
-/// A column's place in its table.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ColumnId(pub usize);
-
 /// What describes a column, whatever its rows are.
 #[derive(Debug, Clone, Copy)]
 pub struct ColumnHead {

@@ -1,6 +1,6 @@
 //! Which columns fit. Widths are fixed, so a figure that grows moves nothing.
 
-use super::column::ColumnId;
+use super::registry::ColumnId;
 
 /// How a column is laid out.
 #[derive(Debug, Clone, Copy)]

@@ -14,9 +14,9 @@ mod row_key;
 
 pub use any_table::{AnyTable, Table};
 pub use cell::{Cell, RowStyle};
-pub use column::{Column, ColumnHead, ColumnId, Value, step};
+pub use column::{Column, ColumnHead, Value, step};
 pub use fit::{left, right};
 pub use order::{RowOrder, Sort, TableState, is_due};
 pub use paint::{TablePainter, severity_mark, severity_style};
-pub use registry::TableId;
+pub use registry::{ColumnId, TableId};
 pub use row_key::RowKey;

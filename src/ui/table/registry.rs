@@ -88,3 +88,7 @@ impl TableId {
         }
     }
 }
+
+/// A column's place in its table.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ColumnId(pub usize);
