@@ -122,7 +122,7 @@ pub fn run(
     });
     // The collector closes a recording and detaches what it has in the kernel when it is dropped.
     (handlers.control)(Control::Quit);
-    drop(handlers);
+    drop(handlers.replay);
     let ended = last_words(&wake, &wait);
     result.and(ended.map_or(Ok(()), Err))
 }
