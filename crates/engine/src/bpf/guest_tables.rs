@@ -94,10 +94,10 @@ impl WatchedIds {
     pub fn set(&mut self, ids: impl Iterator<Item = (i32, Owner)>) {
         let wanted: HashMap<i32, Owner> = ids.take(MAX_WATCHED).collect();
         // An id whose owner has changed is removed here, and added again below.
-        let mut removed = self.known.clone();
-        removed.retain(|id, owner| wanted.get(id) != Some(owner));
-        for id in removed.into_keys() {
-            self.known.remove(&id);
+        let outdated = self
+            .known
+            .extract_if(|id, owner| wanted.get(id) != Some(owner));
+        for (id, _) in outdated {
             // The id is in the map, as only this function adds and removes ids: the call succeeds.
             let _ = sys::delete(self.map.as_fd(), &id.cast_unsigned());
         }

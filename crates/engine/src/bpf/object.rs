@@ -220,6 +220,6 @@ impl Object {
     /// Maps the whole of a map of `elements` times `size` bytes into memory.
     pub fn mapping(&self, name: &str, elements: usize, size: usize) -> Result<Mapping, Refusal> {
         let len = (elements * size).next_multiple_of(rustix::param::page_size());
-        Mapping::new(self.map(name)?, 0, len).map_err(|e| Refusal::new(Stage::Map, name, e))
+        Mapping::new(self.map(name)?, len).map_err(|e| Refusal::new(Stage::Map, name, e))
     }
 }

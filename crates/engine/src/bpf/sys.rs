@@ -1,18 +1,21 @@
-//! The few system calls of `bpf(2)` and `perf_event_open(2)` that the engine makes.
+//! The few system calls of `bpf(2)` that the engine makes.
 //!
 //! `aya-obj` parses and relocates the object. The loader `aya` is not used: before it loads the
 //! first program, it reads and keeps the kernel's whole BTF (some 30 MB) and probes for features
 //! that are not needed here.
 #![allow(
     unsafe_code,
-    reason = "bpf(2), perf_event_open(2) and mmap(2) take pointers, without a safe wrapper"
+    reason = "bpf(2) and mmap(2) take pointers, without a safe wrapper"
 )]
 
 use aya_obj::generated::{bpf_attr, bpf_cmd, bpf_insn, bpf_prog_type};
+use perf_event::events::Tracepoint;
+use perf_event::{Builder, ReadFormat};
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use std::ffi::{CStr, CString, c_char};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::ptr::NonNull;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Plain numbers without padding: any bytes are a value, and any value is bytes.
@@ -220,38 +223,17 @@ pub fn attach_raw(program: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
 /// # Errors
 /// The kernel's: EPERM, EACCES without `CAP_PERFMON`.
 pub fn attach_tracepoint(program: BorrowedFd<'_>, id: u64) -> io::Result<OwnedFd> {
-    use perf_event_open_sys as perf;
-    let mut attr = perf::bindings::perf_event_attr::default();
-    attr.config = id;
-    attr.type_ = perf::bindings::PERF_TYPE_TRACEPOINT;
-    attr.size = size_of::<perf::bindings::perf_event_attr>() as u32;
-    attr.set_disabled(1);
-    // Any online CPU does: the program runs on all of them. CPU 0 can be offline (arm64, x86 before
-    // 6.5).
-    let cpu = rustix::thread::sched_getcpu() as libc::c_int;
-    // SAFETY: `attr` is initialised and of the size it says.
-    let fd = unsafe {
-        perf::perf_event_open(
-            &raw mut attr,
-            -1,
-            cpu,
-            -1,
-            perf::bindings::PERF_FLAG_FD_CLOEXEC.into(),
-        )
-    };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let event = owned(fd.into())?;
-    // SAFETY: both descriptors are open.
-    let attached =
-        unsafe { perf::ioctls::SET_BPF(event.as_raw_fd(), program.as_raw_fd().cast_unsigned()) }
-            >= 0;
-    if attached {
-        Ok(event)
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    let mut event = Builder::new(Tracepoint::with_id(id))
+        .any_pid()
+        // Any online CPU does: the program runs on all of them. CPU 0 can be offline (arm64, x86
+        // before 6.5).
+        .one_cpu(rustix::thread::sched_getcpu())
+        .exclude_kernel(false)
+        .exclude_hv(false)
+        .read_format(ReadFormat::empty())
+        .build()?;
+    event.set_bpf(program.as_raw_fd())?;
+    owned(event.into_raw_fd().into())
 }
 
 /// Runs a program of a raw tracepoint once, with these arguments, in the calling thread (5.10).
@@ -276,10 +258,12 @@ pub fn missed(program: BorrowedFd<'_>) -> Option<u64> {
         .find_map(|line| line.strip_prefix("recursion_misses:")?.trim().parse().ok())
 }
 
+const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+
 /// A part of a map's memory, shared with the programs.
 #[derive(Debug)]
 pub struct Mapping {
-    start: NonNull<u8>,
+    start: *mut u8,
     len: usize,
 }
 
@@ -295,26 +279,15 @@ unsafe impl Send for Mapping {}
 pub unsafe trait SharedMemory {}
 
 impl Mapping {
-    /// Maps `len` bytes of an array map with `BPF_F_MMAPABLE` (5.5). `offset` and `len` are
-    /// multiples of the page size.
+    /// Maps the first `len` bytes of an array map with `BPF_F_MMAPABLE` (5.5). `len` is a multiple
+    /// of the page size.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn new(map: BorrowedFd<'_>, offset: usize, len: usize) -> io::Result<Self> {
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
+    pub fn new(map: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
         // SAFETY: a new mapping at an address of the kernel's choice.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                access,
-                libc::MAP_SHARED,
-                map.as_raw_fd(),
-                offset,
-            )
-        };
-        Self::mapped(start, len)
+        let start = unsafe { mmap(null_mut(), len, READ_WRITE, MapFlags::SHARED, map, 0) }?.cast();
+        Ok(Self { start, len })
     }
 
     /// Zeroed memory of this process alone.
@@ -322,24 +295,16 @@ impl Mapping {
     /// # Errors
     /// ENOMEM.
     pub fn anonymous(len: usize) -> io::Result<Self> {
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: a new mapping at an address of the kernel's choice.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, access, flags, -1, 0) };
-        Self::mapped(start, len)
-    }
-
-    fn mapped(start: *mut libc::c_void, len: usize) -> io::Result<Self> {
-        match NonNull::new(start.cast::<u8>()) {
-            Some(start) if start.as_ptr().cast() != libc::MAP_FAILED => Ok(Self { start, len }),
-            _ => Err(io::Error::last_os_error()),
-        }
+        let start = unsafe { mmap_anonymous(null_mut(), len, READ_WRITE, MapFlags::PRIVATE) }?;
+        let start = start.cast();
+        Ok(Self { start, len })
     }
 
     /// The `T` at this byte; `None` beyond the mapping or where it would not be aligned.
     pub fn at<T: SharedMemory>(&self, byte: usize) -> Option<&T> {
         let inside = byte.checked_add(size_of::<T>())? <= self.len;
-        let start = self.start.as_ptr().wrapping_add(byte).cast::<T>();
+        let start = self.start.wrapping_add(byte).cast::<T>();
         if !inside || !start.is_aligned() {
             return None;
         }
@@ -357,6 +322,6 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the mapping of `new`; references to it cannot outlive `self`.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+        let _ = unsafe { munmap(self.start.cast(), self.len) };
     }
 }

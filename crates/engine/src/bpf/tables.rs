@@ -208,7 +208,7 @@ impl Tables {
             self.windows.retain(|mapped, _| *mapped < MAX_KEPT_WINDOWS);
             let part = self.parts.get(number)?;
             // The length is a multiple of every page size.
-            let window = Mapping::new(part.as_fd(), 0, PART * SLOT_SIZE).ok()?;
+            let window = Mapping::new(part.as_fd(), PART * SLOT_SIZE).ok()?;
             self.windows.insert(number, window);
         }
         self.windows.get(&number)?.at(index % PART * SLOT_SIZE)
