@@ -60,6 +60,22 @@ pub(crate) fn kernel_name(names: &ReasonNames, isa: Isa, code: u32) -> Option<St
         .map(|name| kvm::sanitize(name, 64))
 }
 
+/// Without a `kvm_exit`, at least as many other events show that a kernel fires none.
+const ENOUGH_WITHOUT_EXIT: u64 = 100;
+
+/// Whether `kvm_exit` fires; `None` until enough other events of KVM came without one.
+pub(crate) fn fires_kvm_exit(any_exit: bool, others: u64, threads: usize) -> Option<bool> {
+    // At the start each thread can be within an exit whose kvm_exit fired earlier.
+    let enough = ENOUGH_WITHOUT_EXIT.max(2 * threads as u64);
+    if any_exit {
+        Some(true)
+    } else if others > enough {
+        Some(false)
+    } else {
+        None
+    }
+}
+
 /// All that an engine counted. Counters are cumulative since it started.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reading {
@@ -103,6 +119,16 @@ pub struct EngineError {
     pub cause: String,
     /// What to run or to change.
     pub fix: String,
+}
+
+impl EngineError {
+    /// The error with this cause and this fix.
+    pub fn new(cause: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self {
+            cause: cause.into(),
+            fix: fix.into(),
+        }
+    }
 }
 
 /// What an engine counts only on demand.
@@ -155,10 +181,7 @@ pub trait Engine: Send {
             OnDemand::Interrupts => "trace interrupts of guests",
         };
         let cause = format!("the {} engine does not {does}", self.kind().as_str());
-        Err(EngineError {
-            cause,
-            fix: "use --engine bpf".into(),
-        })
+        Err(EngineError::new(cause, "use --engine bpf"))
     }
 
     /// Says whose requests of block devices and whose interrupts count. `processes`: each with the

@@ -15,6 +15,9 @@ const ROOTS: [&str; 2] = ["kernel/tracing", "kernel/debug/tracing"];
 /// The state of kernel lockdown: `none [integrity] confidentiality`.
 const LOCKDOWN: &str = "kernel/security/lockdown";
 
+/// What to run where tracefs is missing.
+const MOUNT_TRACEFS: &str = "`mount -t tracefs tracefs /sys/kernel/tracing`";
+
 /// A mounted tracefs.
 #[derive(Debug, Clone)]
 pub struct Tracefs {
@@ -50,11 +53,12 @@ impl Tracefs {
                 Err(e) => refused = refused.or(Some(fs.error("events", &e))),
             }
         }
-        Err(refused.unwrap_or_else(|| EngineError {
-            cause: "tracefs is not mounted on /sys/kernel/tracing, so the kernel's tracepoints \
-                cannot be found"
-                .into(),
-            fix: "`mount -t tracefs tracefs /sys/kernel/tracing`".into(),
+        Err(refused.unwrap_or_else(|| {
+            EngineError::new(
+                "tracefs is not mounted on /sys/kernel/tracing, so the kernel's tracepoints cannot \
+                    be found",
+                MOUNT_TRACEFS,
+            )
         }))
     }
 
@@ -62,13 +66,13 @@ impl Tracefs {
     fn with_kvm(self) -> Result<Self, EngineError> {
         match self.format("kvm", "kvm_userspace_exit") {
             Ok(_) => Ok(self),
-            Err(_) if !self.root.join("events/kvm").is_dir() => Err(EngineError {
-                cause: format!(
+            Err(_) if !self.root.join("events/kvm").is_dir() => Err(EngineError::new(
+                format!(
                     "{} has no kvm events: the kvm module is not loaded",
                     self.root.display()
                 ),
-                fix: LOAD_KVM.into(),
-            }),
+                LOAD_KVM,
+            )),
             Err(e) => Err(e),
         }
     }
@@ -86,18 +90,20 @@ impl Tracefs {
     pub fn format(&self, group: &str, name: &str) -> Result<EventFormat, EngineError> {
         let path = format!("events/{group}/{name}/format");
         let text = std::fs::read_to_string(self.root.join(&path)).map_err(|e| match e.kind() {
-            ErrorKind::NotFound => EngineError {
-                cause: format!("this kernel has no tracepoint {group}:{name}"),
-                fix: format!(
+            ErrorKind::NotFound => EngineError::new(
+                format!("this kernel has no tracepoint {group}:{name}"),
+                format!(
                     "load the module that defines it; the events there are: ls {}",
                     self.root.join("events").join(group).display()
                 ),
-            },
+            ),
             _ => self.error(&path, &e),
         })?;
-        format::parse(&text).map_err(|e| EngineError {
-            cause: format!("the format file of {group}:{name} cannot be read: {e}"),
-            fix: "report this kernel's version to the authors of kvmtop".into(),
+        format::parse(&text).map_err(|e| {
+            EngineError::new(
+                format!("the format file of {group}:{name} cannot be read: {e}"),
+                "report this kernel's version to the authors of kvmtop",
+            )
         })
     }
 
@@ -125,26 +131,19 @@ impl Tracefs {
         let path = self.root.join(path);
         let path = path.display();
         if error.kind() != ErrorKind::PermissionDenied {
-            let fix = "`mount -t tracefs tracefs /sys/kernel/tracing`".into();
-            return EngineError {
-                cause: format!("cannot read {path}: {error}"),
-                fix,
-            };
+            return EngineError::new(format!("cannot read {path}: {error}"), MOUNT_TRACEFS);
         }
         if std::fs::read_to_string(&self.lockdown)
             .is_ok_and(|text| text.contains("[confidentiality]"))
         {
-            return EngineError {
-                cause: format!(
+            return EngineError::new(
+                format!(
                     "kernel lockdown \"confidentiality\" closes {path}, so nothing can be traced"
                 ),
-                fix: "boot with lockdown=integrity, or use --engine none".into(),
-            };
+                "boot with lockdown=integrity, or use --engine none",
+            );
         }
-        EngineError {
-            cause: format!("no permission to read {path}"),
-            fix: rights::hint(),
-        }
+        EngineError::new(format!("no permission to read {path}"), rights::hint())
     }
 }
 

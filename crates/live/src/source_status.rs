@@ -101,9 +101,11 @@ fn because(failure: Option<FileError>, otherwise: fn() -> String) -> (String, St
 
 /// The reason for a missing engine.
 pub(crate) fn no_engine(problems: &[EngineError]) -> EngineError {
-    problems.first().cloned().unwrap_or_else(|| EngineError {
-        cause: "tracing is off (--engine none)".into(),
-        fix: "start kvmtop with --engine auto".into(),
+    problems.first().cloned().unwrap_or_else(|| {
+        EngineError::new(
+            "tracing is off (--engine none)",
+            "start kvmtop with --engine auto",
+        )
     })
 }
 

@@ -59,6 +59,11 @@ pub fn keep(wanted: CapabilitySet) -> Result<(), Errno> {
     )
 }
 
+/// The effective capabilities of the calling thread; none where they cannot be read.
+pub fn effective() -> CapabilitySet {
+    capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective)
+}
+
 /// Gives up all capabilities of the calling thread.
 pub fn keep_none() {
     // Dropping a capability is always permitted.

@@ -10,7 +10,7 @@ mod memory;
 mod regular_file;
 mod syscalls;
 
-pub use capabilities::{keep, keep_none, renounce};
+pub use capabilities::{effective, keep, keep_none, renounce};
 pub use environment::start_clean;
 pub use files::{for_files, keep_to_read};
 pub use identity::{NO_ACCOUNT, give_up_root, own_user};

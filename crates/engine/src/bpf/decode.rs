@@ -40,9 +40,20 @@ pub(super) struct Measured {
 }
 
 /// What decoding a slot needs besides its memory.
-pub(super) struct SlotDecoder<'a> {
+#[derive(Debug)]
+pub(super) struct SlotDecoder {
+    /// What the attached programs measure.
     pub measured: Measured,
-    pub names: &'a ReasonNames,
+    /// The names of exit reasons on this kernel.
+    pub names: ReasonNames,
+}
+
+/// The thread that has a slot.
+pub(super) fn key_of(slot: &Slot) -> ThreadKey {
+    ThreadKey {
+        tid: slot.tid.load(Relaxed).cast_signed(),
+        born_ns: get(&slot.born),
+    }
 }
 
 fn get(n: &AtomicU64) -> u64 {
@@ -53,7 +64,7 @@ fn text(name: &[AtomicU8; 16]) -> String {
     task_name(name.each_ref().map(|byte| byte.load(Relaxed)))
 }
 
-impl SlotDecoder<'_> {
+impl SlotDecoder {
     /// A thread with its counters, from a copy of its slot and the extremes of the interval that
     /// ends with the copy.
     pub fn thread(&self, slot: &Slot, interval: &IntervalExtremes) -> TracedThread {
@@ -86,10 +97,7 @@ impl SlotDecoder<'_> {
             preempted_by: other_tasks(&slot.held_by),
         };
         TracedThread {
-            key: ThreadKey {
-                tid: slot.tid.load(Relaxed).cast_signed(),
-                born_ns: get(&slot.born),
-            },
+            key: key_of(slot),
             died_ns: Some(get(&slot.died)).filter(|ns| *ns > 0),
             pid: slot.tgid.load(Relaxed).cast_signed(),
             comm: text(&slot.comm),
@@ -166,7 +174,7 @@ impl SlotDecoder<'_> {
         let mut exit = ExitCell {
             isa,
             code,
-            name: kernel_name(self.names, isa, code),
+            name: kernel_name(&self.names, isa, code),
             time: timing(timed, &cell.time, extremes, &cell.histogram),
             ..ExitCell::default()
         };

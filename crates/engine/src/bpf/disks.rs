@@ -3,7 +3,7 @@
 
 use super::attached::Attached;
 use super::guest_tables::{GuestTable, WatchedIds};
-use super::kernel_btf::{self, FieldConstant, offset};
+use super::kernel_btf::{self, FieldConstant};
 use super::layout::{DiskKey, FLUSH, GuestKey, READ, RawDisk, WRITE};
 use super::object::{self, Choices, Object};
 use super::sys::Mapping;
@@ -37,22 +37,22 @@ const SIZE_IN_ITERATOR: &str = "size in iterator";
 
 /// The fields that every kernel has.
 const FIELDS: [FieldConstant; 5] = [
-    offset("bio_opf", "bio", "bi_opf"),
-    offset("bio_next", "bio", "bi_next"),
-    offset("request_bio", "request", "bio"),
-    offset(ITERATOR_IN_BIO, "bio", "bi_iter"),
-    offset(SIZE_IN_ITERATOR, "bvec_iter", "bi_size"),
+    ("bio_opf", ("bio", "bi_opf")),
+    ("bio_next", ("bio", "bi_next")),
+    ("request_bio", ("request", "bio")),
+    (ITERATOR_IN_BIO, ("bio", "bi_iter")),
+    (SIZE_IN_ITERATOR, ("bvec_iter", "bi_size")),
 ];
 /// From 5.12 on a bio leads to its block device.
 const BY_DEVICE: [FieldConstant; 2] = [
-    offset("bio_bdev", "bio", "bi_bdev"),
-    offset("bdev_dev", "block_device", "bd_dev"),
+    ("bio_bdev", ("bio", "bi_bdev")),
+    ("bdev_dev", ("block_device", "bd_dev")),
 ];
 /// Before 5.12 a bio leads to its disk: the program's constants, named after the device, then hold
 /// offsets of the disk.
 const BY_DISK: [FieldConstant; 2] = [
-    offset("bio_bdev", "bio", "bi_disk"),
-    offset("bdev_dev", "gendisk", "major"),
+    ("bio_bdev", ("bio", "bi_disk")),
+    ("bdev_dev", ("gendisk", "major")),
 ];
 
 /// The attached programs. Dropping this removes them from the kernel.

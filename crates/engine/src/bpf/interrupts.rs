@@ -11,7 +11,7 @@
 
 use super::attached::Attached;
 use super::guest_tables::{GuestTable, WatchedIds};
-use super::kernel_btf::{self, FieldConstant, offset};
+use super::kernel_btf::{self, FieldConstant};
 use super::layout::{BellKey, GuestKey, IrqKey, NO_VCPU, RawBell, RawFlight, RawIrq, Target};
 use super::object::{self, Choices, Object};
 use super::sys::Mapping;
@@ -73,10 +73,10 @@ pub(super) const USERSPACE_EXIT: &str = "kvm_userspace_exit";
 const FIRE_ENTRY: [&str; 2] = ["/sys/module/kvm_intel", "/sys/module/kvm_amd"];
 
 const FIELDS: [FieldConstant; 4] = [
-    offset("task_pid", "task_struct", "pid"),
-    offset("task_tgid", "task_struct", "tgid"),
-    offset("task_comm", "task_struct", "comm"),
-    offset("task_notifiers", "task_struct", "preempt_notifiers"),
+    ("task_pid", ("task_struct", "pid")),
+    ("task_tgid", ("task_struct", "tgid")),
+    ("task_comm", ("task_struct", "comm")),
+    ("task_notifiers", ("task_struct", "preempt_notifiers")),
 ];
 /// The vCPU's number, for a raw [`ENTRY`].
 const VCPU_ID: KernelField = ("kvm_vcpu", "vcpu_id");

@@ -7,22 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 
 /// A constant of a program, and the field whose offset it holds.
-pub(super) struct FieldConstant {
-    constant: &'static str,
-    field: KernelField,
-}
-
-/// Says that this constant holds the offset of a field of a struct.
-pub(super) const fn offset(
-    constant: &'static str,
-    record: &'static str,
-    field: &'static str,
-) -> FieldConstant {
-    FieldConstant {
-        constant,
-        field: (record, field),
-    }
-}
+pub(super) type FieldConstant = (&'static str, KernelField);
 
 /// The types of this kernel.
 pub(super) fn of_kernel() -> std::io::Result<Vec<u8>> {
@@ -34,9 +19,11 @@ pub(super) fn of_kernel() -> std::io::Result<Vec<u8>> {
 /// # Errors
 /// A kernel without BTF.
 pub(super) fn read(without: &str) -> Result<Vec<u8>, EngineError> {
-    of_kernel().map_err(|e| EngineError {
-        cause: format!("{without}: /sys/kernel/btf/vmlinux: {e}"),
-        fix: "boot a kernel with CONFIG_DEBUG_INFO_BTF=y".into(),
+    of_kernel().map_err(|e| {
+        EngineError::new(
+            format!("{without}: /sys/kernel/btf/vmlinux: {e}"),
+            "boot a kernel with CONFIG_DEBUG_INFO_BTF=y",
+        )
     })
 }
 
@@ -72,16 +59,16 @@ pub(super) fn constants(
     fields: &[FieldConstant],
     without: &str,
 ) -> Result<HashMap<&'static str, u32>, EngineError> {
-    let wanted: Vec<KernelField> = fields.iter().map(|wanted| wanted.field).collect();
+    let wanted: Vec<KernelField> = fields.iter().map(|(_, field)| *field).collect();
     let offsets = kernel_types::offsets(kernel, None, &wanted).unwrap_or_default();
     let mut constants = HashMap::new();
-    for FieldConstant { constant, field } in fields {
+    for (constant, field) in fields {
         let Some(offset) = offsets.get(field) else {
             let (record, member) = field;
-            return Err(EngineError {
-                cause: format!("{without}: this kernel's struct {record} has no {member}"),
-                fix: "please report the kernel's version (uname -r)".into(),
-            });
+            return Err(EngineError::new(
+                format!("{without}: this kernel's struct {record} has no {member}"),
+                "please report the kernel's version (uname -r)",
+            ));
         };
         constants.insert(*constant, *offset);
     }

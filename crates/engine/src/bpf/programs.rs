@@ -117,12 +117,12 @@ impl Programs {
         let absent =
             refusal.stage == Stage::Attach && refusal.error.raw_os_error() == Some(libc::ENOENT);
         if spec.event == NEEDED_EVENT && absent {
-            return Err(EngineError {
-                cause: format!(
+            return Err(EngineError::new(
+                format!(
                     "this kernel has no tracepoint {NEEDED_EVENT}: the kvm module is not loaded"
                 ),
-                fix: LOAD_KVM.into(),
-            });
+                LOAD_KVM,
+            ));
         }
         let is_fatal = spec.event == NEEDED_EVENT || refusal.is_for_all();
         let error = refusal.into();
@@ -135,10 +135,8 @@ impl Programs {
 
     fn gap(&mut self, spec: &ProgramSpec, error: EngineError) {
         if !spec.without.is_empty() {
-            self.gaps.push(EngineError {
-                cause: format!("{}: {}", spec.without, error.cause),
-                fix: error.fix,
-            });
+            let cause = format!("{}: {}", spec.without, error.cause);
+            self.gaps.push(EngineError::new(cause, error.fix));
         }
     }
 

@@ -1,7 +1,7 @@
 //! Explains why the kernel refused a step, and what to do about it.
 
 use crate::events::EngineError;
-use rustix::thread::{CapabilitySet, capabilities};
+use rustix::thread::CapabilitySet;
 use std::fmt::Display;
 use std::io;
 
@@ -75,13 +75,12 @@ impl From<Refusal> for EngineError {
 impl Rights {
     /// The rights of the calling thread.
     pub fn here() -> Self {
-        let caps = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
         let kernel = rustix::system::uname()
             .release()
             .to_string_lossy()
             .into_owned();
         Self {
-            caps,
+            caps: rights::effective(),
             lockdown: std::fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default(),
             kernel,
             paranoid: rights::paranoid(),
@@ -106,19 +105,19 @@ impl Rights {
 
     /// Why BPF cannot be used at all, and what to do. `None`: the cause is the map, the program or
     /// the tracepoint.
-    fn all_of_bpf(&self, refusal: &Refusal, denied: bool) -> Option<Reason> {
+    fn all_of_bpf(&self, refusal: &Refusal, denied: bool) -> Option<EngineError> {
         let reason = if denied && self.lacks(CapabilitySet::BPF) {
-            Reason::new(
+            EngineError::new(
                 "this process has neither CAP_BPF nor CAP_SYS_ADMIN",
                 rights::hint(),
             )
         } else if denied && self.lacks(CapabilitySet::PERFMON) {
-            Reason::new(
+            EngineError::new(
                 "this process has CAP_BPF but not CAP_PERFMON, which tracing programs need as well",
                 rights::hint(),
             )
         } else if denied && self.lockdown.contains("[confidentiality]") {
-            Reason::new(
+            EngineError::new(
                 "kernel lockdown \"confidentiality\" forbids it",
                 "boot with lockdown=integrity, or use --engine none",
             )
@@ -127,9 +126,9 @@ impl Rights {
             let why = "this kernel charges it to the limit of locked memory (RLIMIT_MEMLOCK), \
                        which is too low here and which this process may not raise without \
                        CAP_SYS_RESOURCE";
-            Reason::new(why, rights::hint() + fix)
+            EngineError::new(why, rights::hint() + fix)
         } else if refusal.error.raw_os_error() == Some(libc::ENOSYS) {
-            Reason::new(
+            EngineError::new(
                 "this kernel is built without BPF",
                 "boot a kernel with CONFIG_BPF_SYSCALL=y, or use --engine perf",
             )
@@ -140,21 +139,21 @@ impl Rights {
     }
 
     /// Why this map, program or tracepoint cannot be used, and what to do.
-    fn of_step(&self, refusal: &Refusal) -> Reason {
+    fn of_step(&self, refusal: &Refusal) -> EngineError {
         let error = refusal.error.to_string();
         match refusal.error.raw_os_error() {
-            Some(libc::EMFILE | libc::ENFILE) => Reason::new(
+            Some(libc::EMFILE | libc::ENFILE) => EngineError::new(
                 "too many open files",
                 "`ulimit -n 65536` in the shell that starts kvmtop (LimitNOFILE= of a service)",
             ),
-            _ if self.too_old() => Reason::new(
+            _ if self.too_old() => EngineError::new(
                 format!(
                     "kernel {} is too old, the bpf engine needs 5.5",
                     self.kernel
                 ),
                 "use --engine perf",
             ),
-            Some(libc::ENOMEM | libc::E2BIG) => Reason::new(
+            Some(libc::ENOMEM | libc::E2BIG) => EngineError::new(
                 error,
                 "give kvmtop's cgroup more memory (MemoryMax), or use --engine perf",
             ),
@@ -171,7 +170,7 @@ impl Rights {
                     ),
                     None => error,
                 };
-                Reason::new(why, "use --engine perf, and report this kernel's version")
+                EngineError::new(why, "use --engine perf, and report this kernel's version")
             }
         }
     }
@@ -187,49 +186,28 @@ impl Rights {
             Stage::Program => format!("loading the BPF program {}", refusal.what),
             Stage::Attach => format!("attaching to the tracepoint {}", refusal.what),
             Stage::Object => {
-                return EngineError {
-                    cause: format!(
+                return EngineError::new(
+                    format!(
                         "the BPF programs inside kvmtop cannot be read: {}",
                         refusal.error
                     ),
-                    fix: "this build of kvmtop is broken: rebuild it, or use --engine perf".into(),
-                };
+                    "this build of kvmtop is broken: rebuild it, or use --engine perf",
+                );
             }
         };
-        if let Some(Reason { why, fix }) = self.all_of_bpf(refusal, denied) {
-            return EngineError {
-                cause: format!("BPF cannot be used: {why}"),
-                fix,
-            };
+        if let Some(EngineError { cause, fix }) = self.all_of_bpf(refusal, denied) {
+            return EngineError::new(format!("BPF cannot be used: {cause}"), fix);
         }
         // A program is attached to a tracepoint by an event of perf.
-        let Reason { why, fix } = if denied
+        let EngineError { cause, fix } = if denied
             && refusal.stage == Stage::Attach
             && let Some((why, fix)) = rights::paranoid_refusal(self.paranoid, self.caps)
         {
-            Reason { why, fix }
+            EngineError::new(why, fix)
         } else {
             self.of_step(refusal)
         };
-        EngineError {
-            cause: format!("{what} failed: {why}"),
-            fix,
-        }
-    }
-}
-
-/// Why a step failed, and what to do.
-struct Reason {
-    why: String,
-    fix: String,
-}
-
-impl Reason {
-    fn new(why: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self {
-            why: why.into(),
-            fix: fix.into(),
-        }
+        EngineError::new(format!("{what} failed: {cause}"), fix)
     }
 }
 

@@ -1,19 +1,17 @@
 //! The loaded programs: from checking permissions to closing their links.
 
-use super::decode::{self, Measured, SlotDecoder};
+use super::decode::{self, SlotDecoder};
 use super::kernel_btf;
-use super::layout::Slot;
 use super::object::{self, Choices, Object};
 use super::programs::Programs;
 use super::refusal::{Refusal, Stage};
 use super::snapshot::{IntervalExtremes, Snapshot};
 use super::sys;
 use super::tables::{Homeless, MAX_OF_PROCESS, MAX_SLOTS, Tables, max_of_process};
-use crate::events::{EngineError, Reading, ThreadKey, TracedThread};
+use crate::events::{EngineError, Reading, ThreadKey, TracedThread, fires_kvm_exit};
 use crate::monotonic_ns;
 use crate::tracefs::Tracefs;
 use kvm::CpuSet;
-use kvm::exit_reason::ReasonNames;
 use kvm::format::EventFormat;
 use kvm::topology::HostTopology;
 use sample::MissingExtreme;
@@ -23,19 +21,13 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// After this many userspace exits without a `kvm_exit`, the kernel is taken to fire none.
-const MIN_USERSPACE_EXITS: u64 = 100;
-
 /// Programs loaded and attached.
 #[derive(Debug)]
 pub(super) struct Running {
     pub tables: Tables,
     snapshot: Snapshot,
-    /// What the attached programs measure.
-    measured: Measured,
+    decoder: SlotDecoder,
     programs: Programs,
-    /// The names of exit reasons on this kernel.
-    names: ReasonNames,
     forgotten: Forgotten,
     last_reading: LastReading,
 }
@@ -95,11 +87,13 @@ impl Running {
         Ok(Self {
             tables,
             snapshot,
-            measured: programs.measured(),
+            decoder: SlotDecoder {
+                measured: programs.measured(),
+                names: exit_format
+                    .map(|format| format.reason_names())
+                    .unwrap_or_default(),
+            },
             programs,
-            names: exit_format
-                .map(|format| format.reason_names())
-                .unwrap_or_default(),
             forgotten: Forgotten::default(),
             last_reading: LastReading::default(),
         })
@@ -107,10 +101,6 @@ impl Running {
 
     /// All that was counted, and the extremes since the call before.
     pub fn read(&mut self) -> Reading {
-        let decoder = SlotDecoder {
-            measured: self.measured,
-            names: &self.names,
-        };
         let mut reading = Reading {
             events: self.forgotten.events,
             overflow: self.forgotten.overflow,
@@ -131,7 +121,7 @@ impl Running {
                 continue;
             };
             any_exit |= slot.exits_seen.load(Relaxed) != 0;
-            let thread = decoder.thread(slot, interval);
+            let thread = self.decoder.thread(slot, interval);
             reading.overflow += u64::from(slot.overflow.load(Relaxed));
             let handled = decode::handled(&thread.events);
             self.last_reading.events_by_slot.insert(index, handled);
@@ -145,14 +135,7 @@ impl Running {
         // One slot is read after the other: the middle of this time is closest to the times at
         // which the slots were read.
         reading.mono_ns = Some(began.midpoint(monotonic_ns()));
-        let enough = MIN_USERSPACE_EXITS.max(2 * reading.threads.len() as u64);
-        reading.fires_kvm_exit = if any_exit {
-            Some(true)
-        } else if userspace_exits > enough {
-            Some(false)
-        } else {
-            None
-        };
+        reading.fires_kvm_exit = fires_kvm_exit(any_exit, userspace_exits, reading.threads.len());
         let homeless = self.tables.homeless();
         let last = &mut self.last_reading;
         last.homeless_in_interval = homeless.since(last.homeless);
@@ -169,21 +152,17 @@ impl Running {
     /// Frees the slots of these threads, and the slots that were merged into those slots.
     pub fn forget(&mut self, threads: &[ThreadKey]) {
         let threads: HashSet<&ThreadKey> = threads.iter().collect();
-        let decoder = SlotDecoder {
-            measured: self.measured,
-            names: &self.names,
-        };
         let interval = IntervalExtremes::default();
         for index in self.tables.taken_slots() {
             let Some(slot) = self.tables.slot(index) else {
                 continue;
             };
-            let key = key_of(slot);
+            let key = decode::key_of(slot);
             let last = &mut self.last_reading;
             if !threads.contains(last.merged_into.get(&key).unwrap_or(&key)) {
                 continue;
             }
-            let handled = decode::handled(&decoder.thread(slot, &interval).events);
+            let handled = decode::handled(&self.decoder.thread(slot, &interval).events);
             let in_last_reading = last.events_by_slot.remove(&index).unwrap_or(0);
             let forgotten = &mut self.forgotten;
             forgotten.overflow += u64::from(slot.overflow.load(Relaxed));
@@ -257,21 +236,16 @@ fn gap_of_homeless(homeless: Homeless, slots: usize, ceiling: usize) -> EngineEr
     } else {
         "start kvmtop with --engine perf, which has no such limit"
     };
-    EngineError {
-        cause,
-        fix: fix.into(),
-    }
+    EngineError::new(cause, fix)
 }
 
 /// BPF programs see thread ids of the initial PID namespace, where kvmtop must run too.
 fn require_host_pid_namespace() -> Result<(), EngineError> {
     if rights::in_own_pid_namespace(Path::new("/proc")) {
-        return Err(EngineError {
-            cause: "kvmtop runs in a PID namespace of its own, but BPF programs see the host's \
-                thread ids"
-                .into(),
-            fix: "run it in the host's PID namespace (for a container: --pid=host)".into(),
-        });
+        return Err(EngineError::new(
+            "kvmtop runs in a PID namespace of its own, but BPF programs see the host's thread ids",
+            "run it in the host's PID namespace (for a container: --pid=host)",
+        ));
     }
     Ok(())
 }
@@ -307,13 +281,6 @@ fn merge_slots(threads: &mut Vec<TracedThread>) -> HashMap<ThreadKey, ThreadKey>
         true
     });
     merged_into
-}
-
-fn key_of(slot: &Slot) -> ThreadKey {
-    ThreadKey {
-        tid: slot.tid.load(Relaxed).cast_signed(),
-        born_ns: slot.born.load(Relaxed),
-    }
 }
 
 /// The number, fields and reasons of `kvm_exit` on this kernel.

@@ -333,6 +333,7 @@ impl Memory {
     fn read(&self, measured: Measured, names: &ReasonNames) -> TracedThread {
         let mut snapshot = Snapshot::new().unwrap();
         let (slot, interval) = snapshot.take(self.slot()).unwrap();
+        let names = names.clone();
         SlotDecoder { measured, names }.thread(slot, interval)
     }
 }

@@ -34,7 +34,7 @@ mod tests;
 pub use decode::{EVENTS, EventDecoder, RawSample};
 pub use event::{EventKind, LeftFor, Task, TracedAccess, TracedEvent};
 
-use crate::events::{ThreadKey, TracedThread};
+use crate::events::{ThreadKey, TracedThread, fires_kvm_exit};
 use foldhash::fast::RandomState;
 use kvm::exit_reason::ReasonNames;
 use kvm::topology::HostTopology;
@@ -52,10 +52,6 @@ const MAX_CELLS: usize = 1 << 18;
 /// Further cells that only exit reasons may take: some for each of [`MAX_THREADS`], or all of a
 /// kernel's for a thousand threads. Exits of further reasons count in [`Pairing::overflow`] only.
 const MAX_REASONS: usize = 1 << 17;
-
-/// Number of accesses and userspace exits without a `kvm_exit` that shows that this kernel fires
-/// none.
-const ENOUGH_WITHOUT_EXIT: u64 = 100;
 
 /// Exit events, paired and added up by thread.
 #[derive(Debug, Default)]
@@ -269,14 +265,6 @@ impl Pairing {
 
     /// Whether `kvm_exit` fires; `None` until enough other events came without one.
     pub fn fires_kvm_exit(&self) -> Option<bool> {
-        // At the start each thread can be within an exit whose kvm_exit fired earlier.
-        let enough = ENOUGH_WITHOUT_EXIT.max(2 * self.threads.len() as u64);
-        if self.exits > 0 {
-            Some(true)
-        } else if self.served > enough {
-            Some(false)
-        } else {
-            None
-        }
+        fires_kvm_exit(self.exits > 0, self.served, self.threads.len())
     }
 }

@@ -58,10 +58,10 @@ impl PerfEngine {
                 Ok(format) if known.decoder.add_format(&format) => {
                     known.wanted.push(Wanted::new(event.name, format.id));
                 }
-                Ok(_) => known.gaps.push(EngineError {
-                    cause: format!("tracepoint {} lacks a field that is needed", event.name),
-                    fix: "no fix on this kernel; kvmtop shows what the other events provide".into(),
-                }),
+                Ok(_) => known.gaps.push(EngineError::new(
+                    format!("tracepoint {} lacks a field that is needed", event.name),
+                    "no fix on this kernel; kvmtop shows what the other events provide",
+                )),
                 Err(e) => known.gaps.push(e),
             }
         }

@@ -10,7 +10,6 @@ use perf_event::events::Tracepoint;
 use perf_event::{Builder, Clock, Counter, ReadFormat, SampleFlag, Sampler};
 use perf_event_open_sys::bindings::{PERF_RECORD_LOST, PERF_RECORD_SAMPLE};
 use perf_event_open_sys::ioctls;
-use rustix::thread::{CapabilitySet, capabilities};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -157,9 +156,7 @@ fn cannot_open(cpu: OnlineCpu, error: &io::Error) -> EngineError {
 pub(crate) fn refused(what: &str, error: &io::Error, otherwise: &str) -> EngineError {
     let (why, fix) = match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
-            let effective =
-                capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
-            rights::paranoid_refusal(rights::paranoid(), effective).unwrap_or_else(|| {
+            rights::paranoid_refusal(rights::paranoid(), rights::effective()).unwrap_or_else(|| {
                 (
                     "kernel.perf_event_paranoid forbids it and CAP_PERFMON is missing".into(),
                     rights::hint(),
@@ -175,10 +172,7 @@ pub(crate) fn refused(what: &str, error: &io::Error, otherwise: &str) -> EngineE
         ),
         _ => (error.to_string(), otherwise.into()),
     };
-    EngineError {
-        cause: format!("{what}: {why}"),
-        fix,
-    }
+    EngineError::new(format!("{what}: {why}"), fix)
 }
 
 impl Ring {

@@ -125,13 +125,12 @@ impl Watcher {
         if state.unwatched_in_interval.is_some() || !state.silenced {
             return state.unwatched_in_interval.clone();
         }
-        Some(EngineError {
-            cause: format!(
-                "more than {MAX_SWITCHES} task switches of vCPUs a second: wake-ups and \
-                    preemptions are not watched"
-            ),
-            fix: "use --engine bpf, which adds them up in the kernel".into(),
-        })
+        let cause = format!(
+            "more than {MAX_SWITCHES} task switches of vCPUs a second: wake-ups and preemptions \
+                are not watched"
+        );
+        let fix = "use --engine bpf, which adds them up in the kernel";
+        Some(EngineError::new(cause, fix))
     }
 
     /// Frees the cells of threads that are gone.
@@ -162,10 +161,10 @@ fn watch(watched: &Weak<Mutex<State>>) {
 }
 
 fn cannot_start(error: &std::io::Error) -> EngineError {
-    EngineError {
-        cause: format!("cannot start the reader of the perf rings: {error}"),
-        fix: "use --engine none to go on without exits".into(),
-    }
+    EngineError::new(
+        format!("cannot start the reader of the perf rings: {error}"),
+        "use --engine none to go on without exits",
+    )
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
@@ -230,8 +229,9 @@ impl State {
                             counted",
                         cpu.number
                     );
-                    let fix = "nothing to do: it is watched now".into();
-                    self.unwatched_cpu.get_or_insert(EngineError { cause, fix });
+                    let fix = "nothing to do: it is watched now";
+                    self.unwatched_cpu
+                        .get_or_insert(EngineError::new(cause, fix));
                 }
                 Err(why) => self.unwatched_cpu = Some(why),
             }

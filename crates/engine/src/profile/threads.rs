@@ -58,10 +58,10 @@ pub(super) fn open(wanted: &[ProfiledThread]) -> Result<OpenThreads, EngineError
     if threads.is_empty() {
         return Err(match last_failure {
             Some(e) => refused("its threads cannot be sampled", &e, "run kvmtop as root"),
-            None => EngineError {
-                cause: "its threads have ended".into(),
-                fix: "kvmtop --batch -n 1 lists those that run".into(),
-            },
+            None => EngineError::new(
+                "its threads have ended",
+                "kvmtop --batch -n 1 lists those that run",
+            ),
         });
     }
     let mut gaps = Vec::new();
