@@ -8,7 +8,7 @@ pub(crate) struct Backoff(Option<Duration>);
 
 impl Backoff {
     /// Returns the pause before the next attempt, from the initial to the longest one.
-    pub(crate) fn next(&mut self, (initial, max): (Duration, Duration)) -> Duration {
+    pub fn next(&mut self, (initial, max): (Duration, Duration)) -> Duration {
         *self
             .0
             .insert(self.0.map_or(initial, |last| (2 * last).min(max)))

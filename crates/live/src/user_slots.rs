@@ -51,7 +51,7 @@ impl UserSlots {
 
     /// Runs `work`, which may wait for a process of this user, on a thread if a place is free. Its
     /// result arrives on the channel.
-    pub(crate) fn run<T: Send + 'static>(
+    pub fn run<T: Send + 'static>(
         &self,
         uid: u32,
         name: &str,
@@ -75,7 +75,7 @@ impl UserSlots {
 
     /// Number of places that are taken.
     #[cfg(test)]
-    pub(crate) fn taken(&self) -> usize {
+    pub fn taken(&self) -> usize {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

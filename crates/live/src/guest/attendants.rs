@@ -51,7 +51,7 @@ pub(crate) struct Attendants {
 impl Attendants {
     /// Finds the guest of each program; returns those that are found, with their guests.
     /// `programs` ascend.
-    pub(crate) fn find_owners(
+    pub fn find_owners(
         &mut self,
         programs: &[i32],
         guests: &BTreeMap<i32, LiveGuest>,

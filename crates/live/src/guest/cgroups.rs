@@ -55,14 +55,14 @@ struct CpuGroup {
 pub(crate) struct CpuLimits {
     groups: Vec<CpuGroup>,
     /// The group that holds this guest and nothing else.
-    pub(super) own: Option<PathBuf>,
+    pub own: Option<PathBuf>,
     look_due_ns: u64,
     unlimited_due_ns: u64,
 }
 
 impl CpuLimits {
     /// Reads the groups that have a limit.
-    pub(crate) fn read(&mut self, pid: i32, reader: &ReadContext) -> Vec<Throttling> {
+    pub fn read(&mut self, pid: i32, reader: &ReadContext) -> Vec<Throttling> {
         let now_ns = reader.now_ns;
         let look = now_ns >= self.look_due_ns;
         if look {

@@ -63,7 +63,7 @@ pub(crate) struct GuestCounters {
 
 impl GuestCounters {
     /// Looks for sources again; `files` are the guest's.
-    pub(crate) fn find_sources(&mut self, pid: i32, files: &KvmFiles, reader: &ReadContext) {
+    pub fn find_sources(&mut self, pid: i32, files: &KvmFiles, reader: &ReadContext) {
         if reader.paths.real && files.vcpu_stats.len() != self.borrowed.len() {
             self.borrow(pid, files, reader);
         }
@@ -89,7 +89,7 @@ impl GuestCounters {
 
     /// Reads the counters of the vCPUs; returns the others. `budget` is how many debugfs files this
     /// tick may still read.
-    pub(crate) fn read(&mut self, budget: &mut usize) -> BTreeMap<String, u64> {
+    pub fn read(&mut self, budget: &mut usize) -> BTreeMap<String, u64> {
         self.vcpus.clear();
         for (vcpu, file) in &self.borrowed {
             self.vcpus.insert(*vcpu, file.read());
@@ -104,7 +104,7 @@ impl GuestCounters {
     }
 
     /// Whether neither source has any.
-    pub(crate) fn are_missing(&self) -> bool {
+    pub fn are_missing(&self) -> bool {
         self.borrowed.is_empty() && self.folder.is_none()
     }
 }

@@ -63,7 +63,7 @@ pub(crate) struct ProcessIdentity {
 
 impl ProcessIdentity {
     /// Reads the process, all but its command line.
-    pub(crate) fn read(
+    pub fn read(
         paths: &SystemPaths,
         pid: i32,
         start_ticks: u64,
@@ -89,7 +89,7 @@ impl ProcessIdentity {
     }
 
     /// Takes over the command line: the content of `/proc/PID/cmdline`.
-    pub(crate) fn learn(&mut self, cmdline: &[u8]) {
+    pub fn learn(&mut self, cmdline: &[u8]) {
         // The last argument ends with a NUL too.
         let words = cmdline
             .strip_suffix(b"\0")
@@ -119,11 +119,7 @@ impl ProcessIdentity {
     }
 
     /// Merges the facts. Of each the first source that has it wins.
-    pub(crate) fn facts(
-        &self,
-        status: Option<&DomainStatus>,
-        report: &GuestMetadata,
-    ) -> DomainFacts {
+    pub fn facts(&self, status: Option<&DomainStatus>, report: &GuestMetadata) -> DomainFacts {
         let command = self.command.as_deref();
         let xml = report
             .xml
@@ -191,7 +187,7 @@ pub(crate) struct GuestDescription {
     /// The facts of its process.
     pub identity: ProcessIdentity,
     /// Its command line, until that is read: the process can hold it back.
-    pub(crate) command_line: Option<LateFile>,
+    pub command_line: Option<LateFile>,
     /// All facts together.
     pub facts: Arc<DomainFacts>,
     /// Its name by its sources.
@@ -202,16 +198,16 @@ pub(crate) struct GuestDescription {
     changed: bool,
     proxmox: ProxmoxConfig,
     /// The last report of libvirt and the monitor.
-    pub(super) report: Arc<GuestMetadata>,
+    pub report: Arc<GuestMetadata>,
     /// libvirt's status file.
-    pub(super) status: Option<Arc<DomainStatus>>,
+    pub status: Option<Arc<DomainStatus>>,
     /// Whether it runs, as libvirt or its monitor says; `None`: nobody says.
-    pub(super) state: Option<ReportedState>,
-    pub(super) claim: Option<bool>,
+    pub state: Option<ReportedState>,
+    pub claim: Option<bool>,
 }
 
 impl GuestDescription {
-    pub(super) fn new(identity: ProcessIdentity, reader: &mut ReadContext) -> Self {
+    pub fn new(identity: ProcessIdentity, reader: &mut ReadContext) -> Self {
         let mut description = Self {
             identity,
             command_line: Some(LateFile::default()),
@@ -231,7 +227,7 @@ impl GuestDescription {
     }
 
     /// Merges the facts again if any of them changed.
-    pub(super) fn merge(&mut self) {
+    pub fn merge(&mut self) {
         if std::mem::take(&mut self.changed) {
             let facts = self.identity.facts(self.status.as_deref(), &self.report);
             if facts.name.value != self.name {
@@ -243,7 +239,7 @@ impl GuestDescription {
     }
 
     /// Reads the command line, unless it is known.
-    pub(super) fn read_command_line(&mut self, reader: &mut ReadContext) {
+    pub fn read_command_line(&mut self, reader: &mut ReadContext) {
         let Some(file) = &mut self.command_line else {
             return;
         };
@@ -273,12 +269,12 @@ impl GuestDescription {
     }
 
     /// The name that libvirt's status file of it would have.
-    pub(crate) fn libvirt_name(&self) -> Option<&str> {
+    pub fn libvirt_name(&self) -> Option<&str> {
         self.identity.libvirt_name.as_deref()
     }
 
     /// Compares the UUID that the process claims with libvirt's status files.
-    pub(crate) fn check_claim(&mut self, files: &StatusFiles) {
+    pub fn check_claim(&mut self, files: &StatusFiles) {
         let uuid = self
             .facts
             .uuid
@@ -289,11 +285,7 @@ impl GuestDescription {
     }
 
     /// Takes over what libvirt, its status file and the monitor say.
-    pub(super) fn inform(
-        &mut self,
-        report: Arc<GuestMetadata>,
-        status: Option<&Arc<DomainStatus>>,
-    ) {
+    pub fn inform(&mut self, report: Arc<GuestMetadata>, status: Option<&Arc<DomainStatus>>) {
         self.state = report.state.clone().or_else(|| status?.state());
         let is_same_status = match (status, &self.status) {
             (Some(now), Some(known)) => Arc::ptr_eq(known, now),
@@ -311,14 +303,14 @@ impl GuestDescription {
 
     /// Since when at the latest it has been paused, by its status file, milliseconds since the
     /// epoch.
-    pub(super) fn paused_ms(&self) -> Option<i64> {
+    pub fn paused_ms(&self) -> Option<i64> {
         let status = self.status.as_ref()?;
         status.state()?.stop()?;
         Some(status.written_ms())
     }
 
     /// The name of the file of a disk, by the disk's name in the XML.
-    pub(super) fn disk_file(&self, target: &str) -> Option<String> {
+    pub fn disk_file(&self, target: &str) -> Option<String> {
         let xml = self.facts.xml.as_ref()?;
         xml.value
             .disks
@@ -329,7 +321,7 @@ impl GuestDescription {
     }
 
     /// Takes over what `/proc` and the cgroups show now.
-    pub(super) fn update(&mut self, vcpu_threads: u32, files: &KvmFiles) {
+    pub fn update(&mut self, vcpu_threads: u32, files: &KvmFiles) {
         let known = &mut self.identity;
         let now = (vcpu_threads, files.vcpus.len() as u32, !files.vm);
         if (known.vcpu_threads, known.vcpu_files, known.emulated) != now {

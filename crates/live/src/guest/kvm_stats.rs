@@ -31,7 +31,7 @@ pub(crate) struct StatsLayout {
 impl StatsLayout {
     /// Reads header and descriptors at the begin of the file. Keeps only counters: single values
     /// that grow.
-    pub(crate) fn parse(file: &[u8]) -> Option<Self> {
+    pub fn parse(file: &[u8]) -> Option<Self> {
         let name_size = word(file, 4)? as usize;
         let count = word(file, 8)? as usize;
         if name_size > MAX_NAME || count > MAX_DESCRIPTORS {
@@ -64,7 +64,7 @@ impl StatsLayout {
     }
 
     /// Counters by name. Values are in the unit of the name: `_ns` is nanoseconds.
-    pub(crate) fn values(&self, data: &[u8]) -> BTreeMap<String, u64> {
+    pub fn values(&self, data: &[u8]) -> BTreeMap<String, u64> {
         self.counters
             .iter()
             .filter_map(|(name, at)| {

@@ -57,11 +57,7 @@ pub(crate) struct LiveGuest {
 
 impl LiveGuest {
     /// Opens a process that discovery found to be a guest.
-    pub(crate) fn open(
-        pid: i32,
-        boot_time_ms: i64,
-        reader: &mut ReadContext,
-    ) -> Result<Self, FileError> {
+    pub fn open(pid: i32, boot_time_ms: i64, reader: &mut ReadContext) -> Result<Self, FileError> {
         let threads = Threads::open(pid, reader)?;
         let comm = threads
             .living
@@ -100,7 +96,7 @@ impl LiveGuest {
     }
 
     /// Its process and the kernel threads that work for it, each with its process.
-    pub(crate) fn processes(&self) -> impl Iterator<Item = (i32, i32)> {
+    pub fn processes(&self) -> impl Iterator<Item = (i32, i32)> {
         let pid = self.description.identity.pid;
         self.helpers
             .keys()
@@ -110,12 +106,12 @@ impl LiveGuest {
     }
 
     /// The processes that work for it: kernel threads, and programs beside its VMM.
-    pub(crate) fn helpers(&self) -> impl Iterator<Item = i32> {
+    pub fn helpers(&self) -> impl Iterator<Item = i32> {
         self.helpers.keys().copied()
     }
 
     /// Its vCPU threads.
-    pub(crate) fn vcpu_threads(&self) -> impl Iterator<Item = VcpuThread> {
+    pub fn vcpu_threads(&self) -> impl Iterator<Item = VcpuThread> {
         let process = self.description.identity.pid;
         self.threads.living.values().filter_map(move |t| {
             let (role, number) = self.roles.role(t.tid, &t.comm, t.tid == process);
@@ -131,7 +127,7 @@ impl LiveGuest {
     }
 
     /// The guest as a metadata source identifies it.
-    pub(crate) fn watched(&self) -> WatchedGuest {
+    pub fn watched(&self) -> WatchedGuest {
         WatchedGuest {
             pid: self.description.identity.pid,
             start_ticks: self.description.identity.start_ticks,
@@ -144,13 +140,13 @@ impl LiveGuest {
     }
 
     /// Takes over what libvirt, its status file and the monitor know.
-    pub(crate) fn inform(&mut self, files: &StatusFiles, report: Arc<GuestMetadata>) {
+    pub fn inform(&mut self, files: &StatusFiles, report: Arc<GuestMetadata>) {
         let status = files.by_pid.get(&self.description.identity.pid);
         self.description.inform(report, status);
     }
 
     /// Reads the threads and everything else that is due.
-    pub(crate) fn read(&mut self, reader: &mut ReadContext) -> Liveness {
+    pub fn read(&mut self, reader: &mut ReadContext) -> Liveness {
         if self.threads.read(reader) == Liveness::Ended {
             return Liveness::Ended;
         }
@@ -205,7 +201,7 @@ impl LiveGuest {
     }
 
     /// Sets the kernel threads that work for it now.
-    pub(crate) fn help(&mut self, pids: &[i32], reader: &mut ReadContext) {
+    pub fn help(&mut self, pids: &[i32], reader: &mut ReadContext) {
         self.helpers.retain(|pid, _| pids.contains(pid));
         for pid in pids {
             if !self.helpers.contains_key(pid)
@@ -217,7 +213,7 @@ impl LiveGuest {
     }
 
     /// The engine's counters restarted: drops what was kept of them.
-    pub(crate) fn restart_events(&mut self) {
+    pub fn restart_events(&mut self) {
         self.exited = ThreadEvents::default();
         self.refused_ns = None;
         self.threads
@@ -229,7 +225,7 @@ impl LiveGuest {
     /// The guest's sample. A thread that ended appears once more with all of its events: they
     /// cannot be added to the guest's other ones, as everything shown of the thread before would
     /// count twice. Events of threads that no sample showed alive stay with the guest.
-    pub(crate) fn sample(
+    pub fn sample(
         &mut self,
         mut traced: Lives,
         now: Timestamps,
@@ -322,7 +318,7 @@ impl LiveGuest {
 
     /// The guest's last sample after its end: all events, but no CPU time, as the last readings of
     /// its threads are missing.
-    pub(crate) fn last_sample(
+    pub fn last_sample(
         &mut self,
         mut traced: Lives,
         now: Timestamps,

@@ -100,7 +100,7 @@ pub(crate) struct LifeLedger {
 
 impl LifeLedger {
     /// Begins a reading.
-    pub(crate) fn begin(&mut self) {
+    pub fn begin(&mut self) {
         self.deferred_before = std::mem::take(&mut self.deferred);
         self.forget.clear();
     }
@@ -108,7 +108,7 @@ impl LifeLedger {
     /// Whether to leave a thread that /proc no longer shows to the next reading: its end came after
     /// this reading, which lacks its last events. An engine that does not see the end of a thread
     /// is waited for once.
-    pub(crate) fn defers(&mut self, life: &TracedThread) -> bool {
+    pub fn defers(&mut self, life: &TracedThread) -> bool {
         let defers = life.died_ns.is_none() && !self.deferred_before.contains(&life.key);
         if defers {
             self.deferred.insert(life.key);
@@ -117,7 +117,7 @@ impl LifeLedger {
     }
 
     /// The same for some threads: whether it is so of one of them.
-    pub(crate) fn defers_any(&mut self, lives: &Lives) -> bool {
+    pub fn defers_any(&mut self, lives: &Lives) -> bool {
         let mut defers = false;
         for life in lives.values() {
             defers |= self.defers(life);

@@ -35,7 +35,7 @@ pub(crate) struct GuestMemory {
 
 impl GuestMemory {
     /// Reads what is due of a process that runs as user `uid` into the guest's sample.
-    pub(crate) fn read(
+    pub fn read(
         &mut self,
         (pid, uid): (i32, Option<u32>),
         reader: &mut ReadContext,

@@ -33,12 +33,12 @@ pub(crate) struct GuestNics {
     namespace: PathBuf,
     before: Option<Arc<NetworkTable>>,
     /// How the counters grew between the last two readings, and the time between them, nanoseconds.
-    pub(super) grown: (Vec<NicSample>, u64),
+    pub grown: (Vec<NicSample>, u64),
 }
 
 impl GuestNics {
     /// Takes over a new list of the VMM's files.
-    pub(crate) fn take_files(&mut self, paths: &SystemPaths, pid: i32, files: &KvmFiles) {
+    pub fn take_files(&mut self, paths: &SystemPaths, pid: i32, files: &KvmFiles) {
         self.namespace = std::fs::read_link(paths.process(pid, "ns/net")).unwrap_or_default();
         self.taps.clear();
         for fd in files.taps.iter().take(MAX_QUEUES) {
@@ -68,7 +68,7 @@ impl GuestNics {
     }
 
     /// Reads what is due.
-    pub(crate) fn read(&mut self, pid: i32, reader: &mut ReadContext) {
+    pub fn read(&mut self, pid: i32, reader: &mut ReadContext) {
         let mut table = None;
         if !self.taps.is_empty() {
             let networks = &mut reader.networks;

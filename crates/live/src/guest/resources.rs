@@ -19,25 +19,25 @@ use std::path::{Path, PathBuf};
 /// The resources of one guest.
 #[derive(Debug, Default)]
 pub(crate) struct GuestResources {
-    pub(crate) counters: GuestCounters,
+    pub counters: GuestCounters,
     limits: CpuLimits,
     memory: GuestMemory,
     nics: GuestNics,
     /// Whether it may not be read what the VMM reads and writes.
-    pub(crate) is_io_denied: bool,
+    pub is_io_denied: bool,
     /// What was last read.
     last: DomainSample,
 }
 
 impl GuestResources {
     /// Takes over a new list of the guest's files.
-    pub(crate) fn take_files(&mut self, pid: i32, files: &KvmFiles, reader: &ReadContext) {
+    pub fn take_files(&mut self, pid: i32, files: &KvmFiles, reader: &ReadContext) {
         self.counters.find_sources(pid, files, reader);
         self.nics.take_files(&reader.paths, pid, files);
     }
 
     /// Reads what is due of a process and its user.
-    pub(crate) fn read(&mut self, process: (i32, Option<u32>), reader: &mut ReadContext) {
+    pub fn read(&mut self, process: (i32, Option<u32>), reader: &mut ReadContext) {
         self.last.counters = self.counters.read(&mut reader.debugfs_budget);
         self.last.throttling = self.limits.read(process.0, reader);
         let own = self.limits.own.as_ref();
@@ -49,7 +49,7 @@ impl GuestResources {
     }
 
     /// Reads what the VMM itself reads and writes, unless a source reports its disks.
-    pub(crate) fn read_io(&mut self, pid: i32, devices: &DeviceActivity, paths: &SystemPaths) {
+    pub fn read_io(&mut self, pid: i32, devices: &DeviceActivity, paths: &SystemPaths) {
         self.last.process_io = None;
         self.is_io_denied = false;
         if !devices.disks.is_empty() {
@@ -71,7 +71,7 @@ impl GuestResources {
 
     /// The part of the guest's sample apart from threads, with what libvirt or the monitor says of
     /// its devices.
-    pub(crate) fn sample(&self, devices: &DeviceActivity) -> DomainSample {
+    pub fn sample(&self, devices: &DeviceActivity) -> DomainSample {
         let mut sample = self.last.clone();
         // libvirt knows more interfaces than the tap devices that the VMM holds open.
         if !devices.nics.is_empty() {

@@ -17,13 +17,13 @@ pub(crate) struct ThreadRoles {
 
 impl ThreadRoles {
     /// A thread fired events as only a vCPU does.
-    pub(crate) fn fired(&mut self, tid: i32, vcpu: Option<u32>) {
+    pub fn fired(&mut self, tid: i32, vcpu: Option<u32>) {
         let known = self.vcpus.entry(tid).or_default();
         *known = vcpu.or(*known);
     }
 
     /// The role of a thread, and its number.
-    pub(crate) fn role(&self, tid: i32, comm: &str, is_main: bool) -> (Role, Option<u32>) {
+    pub fn role(&self, tid: i32, comm: &str, is_main: bool) -> (Role, Option<u32>) {
         let by_name = classify(comm, is_main);
         if matches!(by_name, (Role::Vcpu, Some(_)) | (Role::Vhost, _)) {
             return by_name;
@@ -34,7 +34,7 @@ impl ThreadRoles {
     }
 
     /// Looks for vCPU threads that nothing names, by their guest time.
-    pub(crate) fn find_unnamed_vcpus(&mut self, threads: &Threads) {
+    pub fn find_unnamed_vcpus(&mut self, threads: &Threads) {
         self.vcpus.retain(|tid, _| threads.living.contains_key(tid));
         for t in threads
             .living

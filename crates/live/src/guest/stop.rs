@@ -37,7 +37,7 @@ pub(crate) struct StopWatch {
 
 impl StopWatch {
     /// Takes in the CPU time of all vCPUs; `None` where none is known or readable.
-    pub(crate) fn observe(&mut self, ran_ns: Option<u64>, now_ns: u64) {
+    pub fn observe(&mut self, ran_ns: Option<u64>, now_ns: u64) {
         let grown_ns = ran_ns
             .zip(self.ran_ns)
             .map(|(now, before)| now.saturating_sub(before));
@@ -54,7 +54,7 @@ impl StopWatch {
     }
 
     /// Why the guest does not run, if it does not. `is_stopped`: its process is.
-    pub(crate) fn stop(
+    pub fn stop(
         &mut self,
         guest: &GuestDescription,
         disks: &[StoredDisk],
@@ -87,12 +87,7 @@ impl StopWatch {
     }
 
     /// Starts to find out what only takes time for a guest that does not run.
-    pub(crate) fn watch_waits(
-        &mut self,
-        guest: &GuestDescription,
-        vcpus: Vec<i32>,
-        reader: &ReadContext,
-    ) {
+    pub fn watch_waits(&mut self, guest: &GuestDescription, vcpus: Vec<i32>, reader: &ReadContext) {
         let pid = guest.identity.pid;
         let uid = guest.identity.uid;
         self.waits_in_vmm = self.waiting.take().or(self.waits_in_vmm);

@@ -57,13 +57,7 @@ pub(crate) struct StorageWatch {
 
 impl StorageWatch {
     /// Looks if it is time to. `is_stopped`: an error of the storage stops the guest.
-    pub(crate) fn read(
-        &mut self,
-        pid: i32,
-        uid: Option<u32>,
-        is_stopped: bool,
-        reader: &ReadContext,
-    ) {
+    pub fn read(&mut self, pid: i32, uid: Option<u32>, is_stopped: bool, reader: &ReadContext) {
         let now_ns = reader.now_ns;
         if let Some(disks) = self.late.take() {
             self.disks = disks;

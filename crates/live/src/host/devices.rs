@@ -46,7 +46,7 @@ pub(crate) struct HostDevices {
 }
 
 impl HostDevices {
-    pub(crate) fn new(paths: &SystemPaths) -> Self {
+    pub fn new(paths: &SystemPaths) -> Self {
         Self {
             paths: paths.clone(),
             disks: HashMap::new(),
@@ -57,7 +57,7 @@ impl HostDevices {
     }
 
     /// Begins a tick.
-    pub(crate) fn begin(&mut self, now_ns: u64) {
+    pub fn begin(&mut self, now_ns: u64) {
         self.unread.clear();
         if now_ns >= self.due_ns {
             self.disks.clear();
@@ -68,7 +68,7 @@ impl HostDevices {
 
     /// The disks that did something since they appeared; `None` where the kernel's list cannot be
     /// read.
-    pub(crate) fn disks(&mut self) -> Option<Vec<WholeDisk>> {
+    pub fn disks(&mut self) -> Option<Vec<WholeDisk>> {
         let Ok(text) = file::read_text(&self.paths.proc.join("diskstats"), MAX_TEXT) else {
             self.unread.push("/proc/diskstats");
             return None;
@@ -114,7 +114,7 @@ impl HostDevices {
     }
 
     /// The links; `None` where the kernel's list cannot be read.
-    pub(crate) fn links(&mut self) -> Option<Vec<HostLink>> {
+    pub fn links(&mut self) -> Option<Vec<HostLink>> {
         let path = self.paths.proc.join("net/dev");
         let Some(all) = file::read_as::<InterfaceDeviceStatus>(&path, MAX_TEXT) else {
             self.unread.push("/proc/net/dev");

@@ -25,7 +25,7 @@ pub(crate) struct Interrupts {
 }
 
 impl Interrupts {
-    pub(crate) fn new(path: PathBuf) -> Self {
+    pub fn new(path: PathBuf) -> Self {
         Self {
             path,
             last_bytes: 0,
@@ -34,7 +34,7 @@ impl Interrupts {
     }
 
     /// Fills in the counts; they stay `None` when the file is not read in this tick.
-    pub(crate) fn read(&mut self, cpus: &mut [CpuTimes]) {
+    pub fn read(&mut self, cpus: &mut [CpuTimes]) {
         let turn = self.tick % LARGE_FILE_PERIOD_TICKS;
         self.tick = self.tick.wrapping_add(1);
         if self.last_bytes > SMALL_FILE_BYTES && turn >= LARGE_FILE_READ_TICKS {

@@ -21,7 +21,7 @@ pub(crate) struct KernelLog {
 }
 
 impl KernelLog {
-    pub(crate) fn open(paths: &SystemPaths) -> Self {
+    pub fn open(paths: &SystemPaths) -> Self {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = rustix::fs::open(paths.dev.join("kmsg"), flags, Mode::empty());
         if let Ok(file) = &file {
@@ -37,7 +37,7 @@ impl KernelLog {
     }
 
     /// Reads new records; returns the newest lines, at most [`MAX_LINES`].
-    pub(crate) fn read(&mut self) -> Vec<LogLine> {
+    pub fn read(&mut self) -> Vec<LogLine> {
         if let Ok(file) = &self.file {
             // Each read returns one record, no longer than the kernel's own buffer (kernel/printk,
             // `PRINTK_MESSAGE_MAX`).
@@ -75,7 +75,7 @@ impl KernelLog {
     }
 
     /// The status, if the log is not readable.
-    pub(crate) fn status(&self) -> Option<SourceStatus> {
+    pub fn status(&self) -> Option<SourceStatus> {
         let e = self.file.as_ref().err()?;
         let cause = format!(
             "the kernel's log, /dev/kmsg, cannot be read: {}",

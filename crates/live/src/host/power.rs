@@ -40,7 +40,7 @@ pub(super) struct PowerReader {
 
 impl PowerReader {
     /// `sys`: where sysfs is mounted. `kernel`: `uname -r`.
-    pub(super) fn new(sys: &Path, kernel: &str) -> Self {
+    pub fn new(sys: &Path, kernel: &str) -> Self {
         let mut numbers = kernel
             .split(|c: char| !c.is_ascii_digit())
             .map_while(|n| n.parse::<u32>().ok());
@@ -55,11 +55,7 @@ impl PowerReader {
 
     /// Sets the frequency of each CPU, and how its counters grew between the last two readings.
     /// Returns what decides the frequencies, if this call has read it again.
-    pub(super) fn set(
-        &mut self,
-        cpus: &mut [CpuTimes],
-        now_ns: u64,
-    ) -> Option<BTreeMap<String, String>> {
+    pub fn set(&mut self, cpus: &mut [CpuTimes], now_ns: u64) -> Option<BTreeMap<String, String>> {
         let is_due = now_ns >= self.due_ns;
         if is_due {
             self.due_ns = now_ns + PERIOD_NS;

@@ -34,7 +34,7 @@ pub(crate) struct HostReader {
 }
 
 impl HostReader {
-    pub(crate) fn new(paths: &SystemPaths) -> Self {
+    pub fn new(paths: &SystemPaths) -> Self {
         let facts = Arc::new(facts(paths));
         Self {
             power: PowerReader::new(&paths.sys, &facts.kernel),
@@ -46,7 +46,7 @@ impl HostReader {
     }
 
     /// The CPUs' times and frequencies; empty where /proc/stat cannot be read.
-    pub(crate) fn cpus(&mut self, now_ns: u64) -> Vec<CpuTimes> {
+    pub fn cpus(&mut self, now_ns: u64) -> Vec<CpuTimes> {
         let mut cpus = parse_stat(
             &file::read_bytes(&self.paths.proc.join("stat"), 1 << 20).unwrap_or_default(),
         );

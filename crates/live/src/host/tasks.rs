@@ -70,7 +70,7 @@ pub(crate) struct HostTasks {
 }
 
 impl HostTasks {
-    pub(crate) fn new(paths: SystemPaths) -> Self {
+    pub fn new(paths: SystemPaths) -> Self {
         Self {
             paths,
             known: HashMap::new(),
@@ -83,7 +83,7 @@ impl HostTasks {
 
     /// The busy tasks and groups among all `processes`, as last read. `skip` holds the guests and
     /// their kernel threads, also those that have become guests since.
-    pub(crate) fn scan(
+    pub fn scan(
         &mut self,
         now_ns: u64,
         processes: impl Iterator<Item = i32>,

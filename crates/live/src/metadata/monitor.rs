@@ -91,7 +91,7 @@ pub(super) enum MonitorRoute<'a> {
 #[derive(Default)]
 pub(super) struct GuestMonitor {
     /// Whether a screen shows its figures.
-    pub(super) is_watched: bool,
+    pub is_watched: bool,
     map: Query<DeviceMap>,
     devices: Option<Known<Arc<DeviceMap>>>,
     /// The reason for a missing memory map.
@@ -119,7 +119,7 @@ impl GuestMonitor {
     }
 
     /// The reason for a missing memory map.
-    pub(super) fn failure(&self) -> Option<&str> {
+    pub fn failure(&self) -> Option<&str> {
         if self.devices.is_some() {
             return None;
         }
@@ -128,7 +128,7 @@ impl GuestMonitor {
 
     /// Adds what the monitor said to what libvirt knows. `is_libvirts`: libvirt knows the guest,
     /// and so its state and what its devices did.
-    pub(super) fn add_to(&self, known: &mut GuestMetadata, is_libvirts: bool) {
+    pub fn add_to(&self, known: &mut GuestMetadata, is_libvirts: bool) {
         known.devices.clone_from(&self.devices);
         if !is_libvirts {
             known.activity.clone_from(&self.activity);
@@ -137,7 +137,7 @@ impl GuestMonitor {
     }
 
     /// Takes over the answers that came; returns whether anything changed.
-    pub(super) fn receive(&mut self, guest: &WatchedGuest, now: Instant) -> bool {
+    pub fn receive(&mut self, guest: &WatchedGuest, now: Instant) -> bool {
         let mut changed = self.receive_map(now);
         changed |= self.receive_figures(now);
         if guest.stopped {
@@ -198,7 +198,7 @@ impl GuestMonitor {
     }
 
     /// Asks the questions that are due.
-    pub(super) fn ask(
+    pub fn ask(
         &mut self,
         guest: &WatchedGuest,
         route: &MonitorRoute<'_>,

@@ -145,7 +145,7 @@ pub(super) struct DeviceCounters {
 
 impl DeviceCounters {
     /// The activity since an earlier reading, whose jobs are continued.
-    pub(super) fn since(&mut self, before: Option<&Self>) -> DeviceActivity {
+    pub fn since(&mut self, before: Option<&Self>) -> DeviceActivity {
         let ns = before.map_or(0, |b| {
             self.at.saturating_duration_since(b.at).as_nanos() as u64
         });

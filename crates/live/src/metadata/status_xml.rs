@@ -63,7 +63,7 @@ impl DomainStatus {
     }
 
     /// The domain's state: libvirt rewrites the status file when it changes.
-    pub(crate) fn state(&self) -> Option<ReportedState> {
+    pub fn state(&self) -> Option<ReportedState> {
         let word = self.xml.state_reason.as_deref().unwrap_or_default();
         let reason = match self.xml.state.as_deref()? {
             "paused" => PAUSES
@@ -81,7 +81,7 @@ impl DomainStatus {
 
     /// When the file was last written, milliseconds since the epoch: the domain has been in its
     /// state since then at least.
-    pub(crate) fn written_ms(&self) -> i64 {
+    pub fn written_ms(&self) -> i64 {
         self.stamp
             .modified_s
             .saturating_mul(1000)
@@ -124,7 +124,7 @@ pub(crate) struct StatusFiles {
 }
 
 impl StatusFiles {
-    pub(crate) fn new(paths: &SystemPaths) -> Self {
+    pub fn new(paths: &SystemPaths) -> Self {
         Self {
             folder: paths.run.join("libvirt/qemu"),
             owner: paths.system_owner(),
@@ -134,7 +134,7 @@ impl StatusFiles {
 
     /// Reads a guest's file again, because its vCPUs began or ceased to run. A file that is not
     /// known waits for the next check.
-    pub(crate) fn reread(&mut self, name: &str) {
+    pub fn reread(&mut self, name: &str) {
         let Some(known) = self.by_name.get(name) else {
             return;
         };
@@ -151,7 +151,7 @@ impl StatusFiles {
     /// Reads new and changed files, when the next check is due or `now` demands it for a new guest.
     /// `names` holds the `-name` of each guest. A guest whose file cannot be read has the name and
     /// settings of its command line.
-    pub(crate) fn refresh(&mut self, now_ns: u64, now: bool, names: &[&str]) {
+    pub fn refresh(&mut self, now_ns: u64, now: bool, names: &[&str]) {
         if !now && now_ns < self.next_ns {
             return;
         }

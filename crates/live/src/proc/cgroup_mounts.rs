@@ -17,7 +17,7 @@ pub(crate) struct CgroupMounts {
 
 impl CgroupMounts {
     /// Reads the mount table.
-    pub(crate) fn read(paths: &SystemPaths) -> Self {
+    pub fn read(paths: &SystemPaths) -> Self {
         let table: Option<MountInfos> = file::read_as(&paths.proc.join("self/mountinfo"), 1 << 20);
         let mut found = Self::default();
         for mount in table.map(|table| table.0).unwrap_or_default() {
@@ -31,13 +31,13 @@ impl CgroupMounts {
     }
 
     /// The folder of the group that a process is in, in version 2.
-    pub(crate) fn unified(&self, groups: &ProcessCGroups) -> Option<PathBuf> {
+    pub fn unified(&self, groups: &ProcessCGroups) -> Option<PathBuf> {
         let group = groups.0.iter().find(|group| group.hierarchy == 0)?;
         folder(self.unified.as_ref()?, &group.pathname)
     }
 
     /// The folder of the group that limits the CPU time of a process.
-    pub(crate) fn cpu(&self, groups: &ProcessCGroups) -> Option<PathBuf> {
+    pub fn cpu(&self, groups: &ProcessCGroups) -> Option<PathBuf> {
         let Some(mount) = &self.cpu else {
             return self.unified(groups);
         };

@@ -30,7 +30,7 @@ impl KvmFiles {
     /// Looks at every open file of the process. `Denied` also where the list can be read but not
     /// the name of some file (root without `CAP_SYS_PTRACE`: fs/proc/base.c,
     /// `proc_fd_access_allowed`), unless another file is a VM.
-    pub(crate) fn read(paths: &SystemPaths, pid: i32) -> Result<Self, FileError> {
+    pub fn read(paths: &SystemPaths, pid: i32) -> Result<Self, FileError> {
         let dir = file::open_dir(&paths.process(pid, "fd"))?;
         let mut found = Self::default();
         let mut numbers = Vec::new();

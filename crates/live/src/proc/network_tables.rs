@@ -34,7 +34,7 @@ pub(crate) struct NetworkTables {
 
 impl NetworkTables {
     /// Begins a tick. Namespaces that no guest asked for lately are forgotten.
-    pub(crate) fn begin(&mut self, now_ns: u64) {
+    pub fn begin(&mut self, now_ns: u64) {
         self.reads_left = MAX_READS;
         let max_age_ns = 4 * self.period_ns();
         self.tables
@@ -47,7 +47,7 @@ impl NetworkTables {
     }
 
     /// The interfaces of a process's network namespace, as last read.
-    pub(crate) fn table(
+    pub fn table(
         &mut self,
         paths: &SystemPaths,
         pid: i32,

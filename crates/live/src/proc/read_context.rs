@@ -40,7 +40,7 @@ pub(crate) struct ReadContext {
 }
 
 impl ReadContext {
-    pub(crate) fn new(paths: &SystemPaths) -> Self {
+    pub fn new(paths: &SystemPaths) -> Self {
         Self {
             buf: vec![0; 8192],
             keep_below: if paths.real { file::keep_below() } else { 512 },
@@ -58,7 +58,7 @@ impl ReadContext {
     }
 
     /// Begins a tick that may read `sched_budget` files named `sched`.
-    pub(crate) fn begin(&mut self, now_ns: u64, sched_budget: usize) {
+    pub fn begin(&mut self, now_ns: u64, sched_budget: usize) {
         self.now_ns = now_ns;
         self.tick = self.tick.wrapping_add(1);
         self.sched_budget = sched_budget;

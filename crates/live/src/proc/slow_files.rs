@@ -45,12 +45,12 @@ impl<T> Default for Late<T> {
 
 impl<T> Late<T> {
     /// Whether a thread still works on the answer.
-    pub(crate) fn is_awaited(&self) -> bool {
+    pub fn is_awaited(&self) -> bool {
         self.0.is_some()
     }
 
     /// The answer, if it is there.
-    pub(crate) fn take(&mut self) -> Option<T> {
+    pub fn take(&mut self) -> Option<T> {
         self.take_within(Duration::ZERO)
     }
 
@@ -66,7 +66,7 @@ impl<T> Late<T> {
 impl LateFile {
     /// Returns the content once it was read. Starts a thread unless one reads already, and waits a
     /// little for the new thread.
-    pub(crate) fn read(&mut self, files: &mut SlowFiles, file: SlowFile) -> Option<FileBytes> {
+    pub fn read(&mut self, files: &mut SlowFiles, file: SlowFile) -> Option<FileBytes> {
         if self.is_awaited() {
             return self.take();
         }
@@ -101,7 +101,7 @@ impl Default for SlowFiles {
 impl SlowFiles {
     /// Runs work that may wait for a process of this user, or for a file of it. `None` as for
     /// [`Self::start`].
-    pub(crate) fn run<T: Send + 'static>(
+    pub fn run<T: Send + 'static>(
         &self,
         uid: Option<u32>,
         work: impl FnOnce() -> T + Send + 'static,
@@ -116,10 +116,7 @@ impl SlowFiles {
 
     /// Starts a thread that reads a file. `None`: too many threads wait, or this tick has waited
     /// long enough; ask again in another tick.
-    pub(crate) fn start(
-        &self,
-        SlowFile { path, max, uid }: SlowFile,
-    ) -> Option<Receiver<FileBytes>> {
+    pub fn start(&self, SlowFile { path, max, uid }: SlowFile) -> Option<Receiver<FileBytes>> {
         let read = self.read;
         if self.waited < TICK_TIMEOUT {
             self.run(uid, move || read(&path, max))

@@ -39,7 +39,7 @@ pub(crate) struct Stat<'a> {
 
 impl<'a> Stat<'a> {
     /// Reads a line. The name ends at the last `)`: no field after it can hold one.
-    pub(crate) fn parse(line: &'a [u8]) -> Option<Self> {
+    pub fn parse(line: &'a [u8]) -> Option<Self> {
         let open = line.iter().position(|b| *b == b'(')?;
         let close = line.iter().rposition(|b| *b == b')')?;
         let comm = line.get(open + 1..close)?;
@@ -83,7 +83,7 @@ impl<'a> Stat<'a> {
     }
 
     /// Whether the task has ended and waits to be reaped.
-    pub(crate) fn is_dead(&self) -> bool {
+    pub fn is_dead(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
 }
@@ -107,7 +107,7 @@ pub(crate) struct SchedStat {
 }
 
 impl SchedStat {
-    pub(crate) fn parse(line: &[u8]) -> Option<Self> {
+    pub fn parse(line: &[u8]) -> Option<Self> {
         let mut words = line
             .split(u8::is_ascii_whitespace)
             .filter(|w| !w.is_empty())

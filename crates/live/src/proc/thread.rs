@@ -49,11 +49,7 @@ pub(crate) struct LiveThread {
 }
 
 impl LiveThread {
-    pub(super) fn open(
-        task: impl AsFd,
-        tid: i32,
-        reader: &mut ReadContext,
-    ) -> Result<Self, FileError> {
+    pub fn open(task: impl AsFd, tid: i32, reader: &mut ReadContext) -> Result<Self, FileError> {
         let mut thread = Self {
             tid,
             state: b'?',
@@ -65,11 +61,7 @@ impl LiveThread {
     }
 
     /// Reads the files that may have changed.
-    pub(super) fn read(
-        &mut self,
-        task: impl AsFd,
-        reader: &mut ReadContext,
-    ) -> Result<(), FileError> {
+    pub fn read(&mut self, task: impl AsFd, reader: &mut ReadContext) -> Result<(), FileError> {
         let schedstat = match read_kept(
             task.as_fd(),
             (self.tid, "schedstat"),
@@ -98,7 +90,7 @@ impl LiveThread {
 
     /// A thread that was running at the last reading may still be on the same CPU: the kernel
     /// updates its clocks only at the scheduler's tick, which a `nohz_full` CPU does not take.
-    pub(super) fn runs(&self) -> bool {
+    pub fn runs(&self) -> bool {
         self.state == b'R'
     }
 
@@ -169,7 +161,7 @@ impl LiveThread {
     }
 
     /// Reads the affinity; of a thread that does not run, every [`AFFINITY_TICKS`] ticks only.
-    pub(super) fn read_affinity(&mut self, runs: bool, reader: &ReadContext) {
+    pub fn read_affinity(&mut self, runs: bool, reader: &ReadContext) {
         let turn = reader.tick.wrapping_add(self.tid.unsigned_abs());
         if !runs && !turn.is_multiple_of(AFFINITY_TICKS) && self.place.affinity.is_some() {
             return;

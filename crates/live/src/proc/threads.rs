@@ -84,7 +84,7 @@ pub(crate) enum Liveness {
 
 impl Threads {
     /// Opens a process and reads its threads.
-    pub(crate) fn open(pid: i32, reader: &mut ReadContext) -> Result<Self, FileError> {
+    pub fn open(pid: i32, reader: &mut ReadContext) -> Result<Self, FileError> {
         let task = file::open_dir(&reader.paths.process(pid, "task"))?;
         let mut threads = Self {
             pid,
@@ -104,12 +104,12 @@ impl Threads {
     }
 
     /// Start of the process, ticks after boot.
-    pub(crate) fn start_ticks(&self) -> u64 {
+    pub fn start_ticks(&self) -> u64 {
         self.living.get(&self.pid).map_or(0, |t| t.start_ticks)
     }
 
     /// Reads all threads, including new ones; moves ended ones to `gone`.
-    pub(crate) fn read(&mut self, reader: &mut ReadContext) -> Liveness {
+    pub fn read(&mut self, reader: &mut ReadContext) -> Liveness {
         self.gone.clear();
         let count_before = self.living.len();
         let task = self.task.as_fd();
@@ -166,14 +166,14 @@ impl Threads {
     }
 
     /// Whether a signal or a debugger stopped the process (fs/proc/array.c, `task_state_array`).
-    pub(crate) fn is_stopped(&self) -> bool {
+    pub fn is_stopped(&self) -> bool {
         self.living
             .get(&self.pid)
             .is_some_and(|leader| matches!(leader.state, b'T' | b't'))
     }
 
     /// Adds a thread that another source named, unless it has ended.
-    pub(crate) fn look_for(&mut self, tid: i32, reader: &mut ReadContext) -> Liveness {
+    pub fn look_for(&mut self, tid: i32, reader: &mut ReadContext) -> Liveness {
         if self.living.contains_key(&tid) {
             return Liveness::Alive;
         }

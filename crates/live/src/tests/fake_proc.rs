@@ -49,7 +49,7 @@ pub(crate) struct FakeProcess<'a> {
 }
 
 impl FakeProc {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         for dir in ["proc", "sys", "run", "dev"] {
             fs::create_dir(root.path().join(dir)).unwrap();
@@ -57,19 +57,19 @@ impl FakeProc {
         Self { root }
     }
 
-    pub(crate) fn paths(&self) -> SystemPaths {
+    pub fn paths(&self) -> SystemPaths {
         SystemPaths::under(self.root.path())
     }
 
     /// Writes a file below the root, with its folders.
-    pub(crate) fn write(&self, path: &str, text: &str) {
+    pub fn write(&self, path: &str, text: &str) {
         let path = self.root.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
 
     /// A process with its main thread; one that exists is renamed.
-    pub(crate) fn process(&self, pid: i32, comm: &str) -> FakeProcess<'_> {
+    pub fn process(&self, pid: i32, comm: &str) -> FakeProcess<'_> {
         let p = FakeProcess {
             fake: self,
             pid,
@@ -83,17 +83,17 @@ impl FakeProc {
     }
 
     /// Ends a process.
-    pub(crate) fn end(&self, pid: i32) {
+    pub fn end(&self, pid: i32) {
         fs::remove_dir_all(self.root.path().join(format!("proc/{pid}"))).unwrap();
     }
 
     /// Ends a thread.
-    pub(crate) fn end_thread(&self, pid: i32, tid: i32) {
+    pub fn end_thread(&self, pid: i32, tid: i32) {
         fs::remove_dir_all(self.root.path().join(format!("proc/{pid}/task/{tid}"))).unwrap();
     }
 
     /// Closes a file of a process.
-    pub(crate) fn close(&self, pid: i32, fd: i32) {
+    pub fn close(&self, pid: i32, fd: i32) {
         fs::remove_file(self.root.path().join(format!("proc/{pid}/fd/{fd}"))).unwrap();
     }
 }
@@ -130,7 +130,7 @@ impl<'a> FakeProcess<'a> {
     }
 
     /// Sets a field of `stat` by its number.
-    pub(crate) fn field(self, number: usize, value: &str) -> Self {
+    pub fn field(self, number: usize, value: &str) -> Self {
         let line = fs::read_to_string(self.task().join("stat")).unwrap();
         let close = line.rfind(')').unwrap();
         let mut words: Vec<_> = line[close + 2..].split(' ').collect();
@@ -139,7 +139,7 @@ impl<'a> FakeProcess<'a> {
         self
     }
 
-    pub(crate) fn comm(self, comm: &str) -> Self {
+    pub fn comm(self, comm: &str) -> Self {
         let line = fs::read_to_string(self.task().join("stat")).unwrap();
         let close = line.rfind(')').unwrap();
         self.put_stat(&format!("{} ({comm}{}", self.tid, &line[close..]));
@@ -147,26 +147,26 @@ impl<'a> FakeProcess<'a> {
         self
     }
 
-    pub(crate) fn start(self, ticks: u64) -> Self {
+    pub fn start(self, ticks: u64) -> Self {
         self.field(22, &ticks.to_string())
     }
 
-    pub(crate) fn state(self, state: char) -> Self {
+    pub fn state(self, state: char) -> Self {
         self.field(3, &state.to_string())
     }
 
-    pub(crate) fn kernel(self) -> Self {
+    pub fn kernel(self) -> Self {
         self.field(9, "2129984")
     }
 
     /// User (guest included), system and guest ticks.
-    pub(crate) fn ticks(self, user: u64, system: u64, guest: u64) -> Self {
+    pub fn ticks(self, user: u64, system: u64, guest: u64) -> Self {
         self.field(14, &user.to_string())
             .field(15, &system.to_string())
             .field(43, &guest.to_string())
     }
 
-    pub(crate) fn schedstat(&self, run: u64, wait: u64, arrivals: u64) -> &Self {
+    pub fn schedstat(&self, run: u64, wait: u64, arrivals: u64) -> &Self {
         fs::write(
             self.task().join("schedstat"),
             format!("{run} {wait} {arrivals}\n"),
@@ -176,18 +176,18 @@ impl<'a> FakeProcess<'a> {
     }
 
     /// Any file of the thread's folder.
-    pub(crate) fn file(self, name: &str, text: &str) -> Self {
+    pub fn file(self, name: &str, text: &str) -> Self {
         fs::write(self.task().join(name), text).unwrap();
         self
     }
 
     /// Any file of the process's folder.
-    pub(crate) fn process_file(self, name: &str, text: impl AsRef<[u8]>) -> Self {
+    pub fn process_file(self, name: &str, text: impl AsRef<[u8]>) -> Self {
         fs::write(self.dir().join(name), text).unwrap();
         self
     }
 
-    pub(crate) fn fd(self, fd: i32, target: &str) -> Self {
+    pub fn fd(self, fd: i32, target: &str) -> Self {
         let link = self.dir().join(format!("fd/{fd}"));
         let _ = fs::remove_file(&link);
         symlink(target, link).unwrap();
@@ -195,7 +195,7 @@ impl<'a> FakeProcess<'a> {
     }
 
     /// Another thread of the same process.
-    pub(crate) fn thread(&self, tid: i32, comm: &str) -> FakeProcess<'a> {
+    pub fn thread(&self, tid: i32, comm: &str) -> FakeProcess<'a> {
         let t = FakeProcess {
             fake: self.fake,
             pid: self.pid,

@@ -64,7 +64,7 @@ impl QmpConversation {
     /// # Errors
     /// A sentence: no greeting came in time, as while another client holds the monitor, or the
     /// other side does not speak QMP.
-    pub(super) fn begin(stream: UnixStream) -> Result<Self, String> {
+    pub fn begin(stream: UnixStream) -> Result<Self, String> {
         let until = Instant::now() + CONVERSATION_TIMEOUT;
         stream
             .set_write_timeout(Some(CONVERSATION_TIMEOUT))
@@ -85,10 +85,7 @@ impl QmpConversation {
     ///
     /// # Errors
     /// A sentence: no answer in time, a refusal, or an answer of another kind.
-    pub(super) fn ask<T: DeserializeOwned>(
-        &mut self,
-        command: &serde_json::Value,
-    ) -> Result<T, String> {
+    pub fn ask<T: DeserializeOwned>(&mut self, command: &serde_json::Value) -> Result<T, String> {
         let stream = &mut self.lines.get_mut().get_mut().stream;
         stream
             .write_all(format!("{command}\n").as_bytes())

@@ -35,7 +35,7 @@ pub(super) struct QmpSocket {
 
 impl QmpSocket {
     /// The path for messages.
-    pub(super) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         sanitize(&self.path.to_string_lossy(), 256)
     }
 
@@ -44,7 +44,7 @@ impl QmpSocket {
     ///
     /// # Errors
     /// A sentence without the path.
-    pub(super) fn connect(&self) -> Result<UnixStream, String> {
+    pub fn connect(&self) -> Result<UnixStream, String> {
         let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let process = open(format!("/proc/{}", self.pid), folder, Mode::empty())
             .map_err(|e| e.to_string())?;
