@@ -168,32 +168,29 @@ impl Collector {
             CollectorCommand::Level(level) => {
                 self.engine()?.set_level(level)?;
                 self.restarted();
-                Ok(())
             }
-            CollectorCommand::OnDemand(_, false) if self.options.engine.is_none() => Ok(()),
-            CollectorCommand::OnDemand(what, on) => self.engine()?.set_on_demand(what, on),
+            CollectorCommand::OnDemand(_, false) if self.options.engine.is_none() => {}
+            CollectorCommand::OnDemand(what, on) => self.engine()?.set_on_demand(what, on)?,
             CollectorCommand::AskMonitor(pid) => {
                 if let Some(metadata) = &mut self.options.metadata {
                     metadata.ask_through_libvirt(pid);
                 }
-                Ok(())
             }
             CollectorCommand::Interval(interval) => {
                 self.options.interval = interval;
                 // The next one is due an interval after now.
                 let now_ns = (self.options.clock)().mono_ns;
                 self.next_ns = Some(now_ns + interval.as_nanos() as u64);
-                Ok(())
             }
             CollectorCommand::WatchDevices(on) => {
                 self.reader.networks.is_watched = on;
                 if let Some(metadata) = &mut self.options.metadata {
                     metadata.watch_devices(on);
                 }
-                Ok(())
             }
-            CollectorCommand::Stop => Ok(()),
+            CollectorCommand::Stop => {}
         }
+        Ok(())
     }
 
     /// Reads everything once.
@@ -397,6 +394,11 @@ impl Collector {
         if let Some(source) = &mut self.options.metadata {
             source.watch(&watched);
         }
+        self.inform_all();
+    }
+
+    /// Passes on to all guests what libvirt and their monitors know.
+    fn inform_all(&mut self) {
         let known: Vec<i32> = self.guests.keys().copied().collect();
         for pid in known {
             self.inform(pid);

@@ -2,7 +2,7 @@
 
 use super::{Collector, CollectorCommand};
 use sample::{Feed, Sample};
-use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 impl Collector {
@@ -13,10 +13,7 @@ impl Collector {
             && metadata.hold_questions(is_first)
             && !is_first
         {
-            let guests: Vec<i32> = self.guests.keys().copied().collect();
-            for pid in guests {
-                self.inform(pid);
-            }
+            self.inform_all();
         }
     }
 
@@ -26,26 +23,15 @@ impl Collector {
             let now_ns = (self.options.clock)().mono_ns;
             let left =
                 Duration::from_nanos(self.next_ns.map_or(0, |next| next.saturating_sub(now_ns)));
-            let command = if left.is_zero() {
-                self.options
-                    .commands
-                    .try_recv()
-                    .map_err(|e| e == TryRecvError::Disconnected)
-            } else {
-                self.options
-                    .commands
-                    .recv_timeout(left)
-                    .map_err(|e| e == RecvTimeoutError::Disconnected)
-            };
-            match command {
+            match self.options.commands.recv_timeout(left) {
                 Ok(CollectorCommand::Stop) => return true,
                 Ok(command) => {
                     self.refused = self.execute(command).err();
                     continue;
                 }
                 // All senders are gone, and receiving from a closed channel does not wait.
-                Err(true) => std::thread::sleep(left),
-                Err(false) => {}
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(left),
+                Err(RecvTimeoutError::Timeout) => {}
             }
             if left.is_zero() {
                 let interval = self.options.interval.as_nanos() as u64;

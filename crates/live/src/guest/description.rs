@@ -287,11 +287,7 @@ impl GuestDescription {
     /// Takes over what libvirt, its status file and the monitor say.
     pub fn inform(&mut self, report: Arc<GuestMetadata>, status: Option<&Arc<DomainStatus>>) {
         self.state = report.state.clone().or_else(|| status?.state());
-        let is_same_status = match (status, &self.status) {
-            (Some(now), Some(known)) => Arc::ptr_eq(known, now),
-            (None, None) => true,
-            _ => false,
-        };
+        let is_same_status = status.map(Arc::as_ptr) == self.status.as_ref().map(Arc::as_ptr);
         if is_same_status && Arc::ptr_eq(&report, &self.report) {
             return;
         }

@@ -1,7 +1,7 @@
 //! The host's disks and network links (Documentation/admin-guide/iostats.rst, `proc_pid_net(5)`).
 
 use super::block_devices;
-use crate::proc::file::{self, read_word};
+use crate::proc::file::{self, read_number};
 use crate::proc::paths::SystemPaths;
 use procfs::DiskStat;
 use procfs::net::InterfaceDeviceStatus;
@@ -171,9 +171,8 @@ impl LinkFacts {
             return None;
         }
         // The file says -1 without a cable, which is no speed.
-        let speed = read_word(&folder.join("speed"));
         Some(Self {
-            speed_mbit: speed.and_then(|speed| speed.parse().ok()),
+            speed_mbit: read_number(&folder.join("speed")),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The host's memory and swap: how much is used, and how much could be had.
 
-use crate::proc::file::{self, read_word};
+use crate::proc::file::{self, read_number, read_word};
 use crate::proc::paths::SystemPaths;
 use crate::proc::stat::{count, value};
 use kvm::CpuSet;
@@ -30,7 +30,7 @@ pub(crate) fn read(paths: &SystemPaths) -> Option<HostMemory> {
         huge_free: huge.as_ref().map(|pages| pages.free),
         swap_used: info.swap_total.saturating_sub(info.swap_free),
         ksm_running: read_word(&kernel.join("ksm/run")).as_deref() == Some("1"),
-        ksm_saved: number(&kernel.join("ksm/pages_sharing"))
+        ksm_saved: read_number::<u64>(&kernel.join("ksm/pages_sharing"))
             .map(|pages| pages.saturating_mul(rustix::param::page_size() as u64)),
     })
 }
@@ -62,10 +62,6 @@ pub(crate) fn nodes(paths: &SystemPaths, nodes: &CpuSet) -> Vec<HostNode> {
     read
 }
 
-fn number(path: &Path) -> Option<u64> {
-    read_word(path)?.parse().ok()
-}
-
 /// Explicit huge pages of all sizes, bytes.
 struct HugePages {
     total: u64,
@@ -90,8 +86,8 @@ impl HugePages {
                 continue;
             };
             let folder = size.path();
-            let total = number(&folder.join("nr_hugepages")).unwrap_or(0);
-            let free = number(&folder.join("free_hugepages")).unwrap_or(0);
+            let total: u64 = read_number(&folder.join("nr_hugepages")).unwrap_or(0);
+            let free: u64 = read_number(&folder.join("free_hugepages")).unwrap_or(0);
             sum.total = sum.total.saturating_add(total.saturating_mul(bytes));
             sum.free = sum.free.saturating_add(free.saturating_mul(bytes));
         }

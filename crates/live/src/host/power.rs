@@ -1,7 +1,7 @@
 //! How fast the host's CPUs run and what decides it, how deep they sleep, and how often heat or
 //! power slows them.
 
-use crate::proc::file::read_word;
+use crate::proc::file::{read_number, read_word};
 use kvm::sanitize;
 use kvm::topology::{CPU_BASE_KHZ, CPU_DRIVER, CPU_GOVERNOR, CPU_MAX_KHZ};
 use sample::{CpuPower, CpuTimes};
@@ -41,13 +41,10 @@ pub(super) struct PowerReader {
 impl PowerReader {
     /// `sys`: where sysfs is mounted. `kernel`: `uname -r`.
     pub fn new(sys: &Path, kernel: &str) -> Self {
-        let mut numbers = kernel
-            .split(|c: char| !c.is_ascii_digit())
-            .map_while(|n| n.parse::<u32>().ok());
-        let version = numbers.next().zip(numbers.next());
+        let is_numbered = kernel.starts_with(|c: char| c.is_ascii_digit());
         Self {
             folder: sys.join("devices/system/cpu"),
-            has_frequencies: version >= Some(MIN_KERNEL),
+            has_frequencies: is_numbered && !rights::is_before(kernel, MIN_KERNEL),
             cpus: HashMap::new(),
             due_ns: 0,
         }
@@ -86,7 +83,7 @@ impl PowerReader {
         let mut facts = BTreeMap::new();
         // In MHz (drivers/acpi/cppc_acpi.c). `base_frequency` below replaces it, where the driver
         // of the frequencies has that file.
-        if let Some(mhz) = count(&cpu.join("acpi_cppc/nominal_freq")) {
+        if let Some(mhz) = read_number::<u64>(&cpu.join("acpi_cppc/nominal_freq")) {
             facts.insert(CPU_BASE_KHZ.into(), mhz.saturating_mul(1000).to_string());
         }
         for (name, file) in [
@@ -110,9 +107,9 @@ impl PowerReader {
         };
         for state in 0..MAX_STATES {
             let folder = cpu.join(format!("cpuidle/state{state}"));
-            let (Some(us), Some(times)) =
-                (count(&folder.join("latency")), count(&folder.join("usage")))
-            else {
+            let us: Option<u64> = read_number(&folder.join("latency"));
+            let times: Option<u64> = read_number(&folder.join("usage"));
+            let (Some(us), Some(times)) = (us, times) else {
                 break;
             };
             // A CPU that polls (latency 0) does not sleep.
@@ -121,15 +118,16 @@ impl PowerReader {
             counted.wakes = Some(counted.wakes.unwrap_or(0).saturating_add(times));
             counted.leaving_ns = Some(counted.leaving_ns.unwrap_or(0).saturating_add(ns));
         }
-        let core = count(&cpu.join("thermal_throttle/core_throttle_count"));
-        let package = count(&cpu.join("thermal_throttle/package_throttle_count"));
+        let core: Option<u64> = read_number(&cpu.join("thermal_throttle/core_throttle_count"));
+        let package: Option<u64> =
+            read_number(&cpu.join("thermal_throttle/package_throttle_count"));
         counted.throttles = core.map(|core| core.saturating_add(package.unwrap_or(0)));
         let mut state = CpuState {
             counted,
             ..CpuState::default()
         };
         if self.has_frequencies {
-            state.khz = count(&cpu.join("cpufreq/scaling_cur_freq"));
+            state.khz = read_number(&cpu.join("cpufreq/scaling_cur_freq"));
         }
         state
     }
@@ -146,10 +144,6 @@ fn grown(now: &CpuPower, before: &CpuPower) -> CpuPower {
 
 fn growth(now: Option<u64>, before: Option<u64>) -> Option<u64> {
     now?.checked_sub(before?)
-}
-
-fn count(path: &Path) -> Option<u64> {
-    read_word(path)?.parse().ok()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The host's CPU topology from /sys.
 
-use crate::proc::file::read_word;
+use crate::proc::file::read_number;
 use kvm::CpuSet;
 use kvm::topology::{CpuTopo, HostTopology};
 use std::path::Path;
@@ -12,9 +12,7 @@ const MAX_CACHES: u32 = 8;
 /// `/sys`.
 pub fn read(sys: &Path) -> HostTopology {
     let base = sys.join("devices/system/cpu");
-    let online = read_word(&base.join("online"))
-        .and_then(|t| CpuSet::parse(&t).ok())
-        .unwrap_or_default();
+    let online = set_file(&base.join("online")).unwrap_or_default();
     let nodes = nodes(sys);
     let mut topology = HostTopology {
         cpus: online
@@ -41,10 +39,10 @@ fn cpu_topology(dir: &Path, cpu: u32) -> CpuTopo {
     let topology = dir.join("topology");
     CpuTopo {
         cpu,
-        core: number(&topology.join("core_id")),
+        core: read_number(&topology.join("core_id")),
         // The file says -1, which is no number here, where the firmware gives no socket.
-        socket: number(&topology.join("physical_package_id")),
-        die: number(&topology.join("die_id")),
+        socket: read_number(&topology.join("physical_package_id")),
+        die: read_number(&topology.join("die_id")),
         node: None,
         llc: last_level_cache(&dir.join("cache")),
         // The first name is that of Linux 5.3 and later, the second the old one
@@ -55,16 +53,12 @@ fn cpu_topology(dir: &Path, cpu: u32) -> CpuTopo {
     }
 }
 
-fn number(path: &Path) -> Option<u32> {
-    read_word(path)?.parse().ok()
-}
-
 /// The last-level cache, identified by the lowest CPU that shares it.
 fn last_level_cache(dir: &Path) -> Option<u32> {
     (0..MAX_CACHES)
         .filter_map(|i| {
             let index = dir.join(format!("index{i}"));
-            let level = number(&index.join("level"))?;
+            let level: u32 = read_number(&index.join("level"))?;
             Some((level, set_file(&index.join("shared_cpu_list"))?.first()?))
         })
         .max_by_key(|(level, _)| *level)
@@ -74,9 +68,7 @@ fn last_level_cache(dir: &Path) -> Option<u32> {
 /// The NUMA nodes that are online, each with its CPUs.
 fn nodes(sys: &Path) -> Vec<(u32, CpuSet)> {
     let base = sys.join("devices/system/node");
-    let Some(online) = read_word(&base.join("online")).and_then(|t| CpuSet::parse(&t).ok()) else {
-        return Vec::new();
-    };
+    let online = set_file(&base.join("online")).unwrap_or_default();
     online
         .iter()
         .filter_map(|n| Some((n, set_file(&base.join(format!("node{n}/cpulist")))?)))

@@ -100,7 +100,6 @@ pub struct Discovery {
 struct DueLook {
     pid: i32,
     inode: u64,
-    was_guest: bool,
 }
 
 /// The result of a scan.
@@ -201,12 +200,7 @@ impl Discovery {
         };
         let mut waiting = 0;
         let files_before = self.files_looked_at;
-        for DueLook {
-            pid,
-            inode,
-            was_guest,
-        } in due
-        {
+        for DueLook { pid, inode } in due {
             if self.files_looked_at - files_before > max_files {
                 if waiting == 0 {
                     self.first_waiting = pid;
@@ -214,7 +208,8 @@ impl Discovery {
                 waiting += 1;
                 continue;
             }
-            self.scanned.remove(&pid);
+            let before = self.scanned.remove(&pid);
+            let was_guest = before.is_some_and(|known| known.look.kind == ProcessKind::Guest);
             if let Some(look) = self.look_into(pid, was_guest, now_ns, boot_ns) {
                 let process = ScannedProcess {
                     inode,
@@ -238,23 +233,18 @@ impl Discovery {
         let this_scan = self.scans;
         let own_pid = self.own_pid;
         file::list_numbers(dir, |pid, inode| {
-            let mut was_guest = false;
-            match scanned.get_mut(&pid) {
-                _ if Some(pid) == own_pid => return,
-                Some(known) if known.inode == inode => {
-                    known.last_scan = this_scan;
-                    if now_ns < known.look.next_ns {
-                        return;
-                    }
-                    was_guest = known.look.kind == ProcessKind::Guest;
-                }
-                _ => {}
+            if Some(pid) == own_pid {
+                return;
             }
-            due.push(DueLook {
-                pid,
-                inode,
-                was_guest,
-            });
+            if let Some(known) = scanned.get_mut(&pid)
+                && known.inode == inode
+            {
+                known.last_scan = this_scan;
+                if now_ns < known.look.next_ns {
+                    return;
+                }
+            }
+            due.push(DueLook { pid, inode });
         })?;
         self.scanned
             .retain(|_, process| process.last_scan == this_scan);

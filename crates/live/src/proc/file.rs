@@ -11,6 +11,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::str::FromStr;
 
 /// Files kept open leave this many descriptors free for everything else (perf rings, libvirt, the
 /// terminal).
@@ -63,13 +64,13 @@ pub(crate) fn read_kept<'b>(
     keep_below: i32,
     buf: &'b mut [u8],
 ) -> Result<&'b [u8], FileError> {
-    if kept.is_none() {
-        let name = format!("{tid}/{name}");
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        *kept = Some(rustix::fs::openat(dir, name, flags, Mode::empty())?);
-    }
-    let Some(fd) = kept else {
-        return Err(FileError::Gone);
+    let fd = match kept {
+        Some(fd) => fd,
+        None => {
+            let name = format!("{tid}/{name}");
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            kept.insert(rustix::fs::openat(dir, name, flags, Mode::empty())?)
+        }
     };
     let read = rustix::io::pread(&*fd, &mut *buf, 0);
     if fd.as_raw_fd() >= keep_below {
@@ -129,6 +130,11 @@ pub(crate) fn read_word(path: &Path) -> Option<String> {
     Some(text.trim())
         .filter(|t| !t.is_empty())
         .map(str::to_owned)
+}
+
+/// The number that a file holds; `None` where it cannot be read or holds none.
+pub(crate) fn read_number<T: FromStr>(path: &Path) -> Option<T> {
+    read_word(path)?.parse().ok()
 }
 
 /// The entries of a folder whose names are numbers; empty where it cannot be read.

@@ -4,12 +4,6 @@ use super::file;
 use procfs::process::Status;
 use std::path::{Path, PathBuf};
 
-/// Capabilities, as bits of `CapEff` in /proc/PID/status (include/uapi/linux/capability.h).
-const CAP_SYS_PTRACE: u64 = 1 << 19;
-/// For /proc/PID/fd, a folder that only the process's user may open (fs/proc/base.c,
-/// `tgid_base_stuff`).
-const CAP_DAC_READ_SEARCH: u64 = 1 << 2;
-
 /// The folders that the live sources read.
 #[derive(Debug, Clone)]
 pub struct SystemPaths {
@@ -65,7 +59,9 @@ impl SystemPaths {
         // Of the calling thread, since the process's first thread may have given its rights up.
         let status: Option<Status> =
             file::read_as(&self.proc.join("thread-self/status"), file::MAX_STATUS);
-        let wanted = CAP_SYS_PTRACE | CAP_DAC_READ_SEARCH;
+        // `CAP_SYS_PTRACE`, and for /proc/PID/fd, a folder that only the process's user may open
+        // (fs/proc/base.c, `tgid_base_stuff`), `CAP_DAC_READ_SEARCH`.
+        let wanted = rights::for_reading().bits();
         status.is_some_and(|status| status.capeff & wanted == wanted)
     }
 

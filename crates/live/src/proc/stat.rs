@@ -43,31 +43,24 @@ impl<'a> Stat<'a> {
         let open = line.iter().position(|b| *b == b'(')?;
         let close = line.iter().rposition(|b| *b == b')')?;
         let comm = line.get(open + 1..close)?;
-        let mut fields = [0_u64; 44];
-        let mut state = b'?';
         let rest = line.get(close + 1..)?;
-        // The fields behind the name begin with field 3.
-        let mut number_of_field = 3;
-        for word in rest
+        let mut words = rest
             .split(u8::is_ascii_whitespace)
-            .filter(|w| !w.is_empty())
-        {
-            let Some(field) = fields.get_mut(number_of_field) else {
-                break;
-            };
-            if number_of_field == 3 {
-                state = *word.first()?;
-            } else {
-                // Negative fields (tpgid, nice, priority) are not used.
-                *field = number(word).unwrap_or(0);
-            }
-            number_of_field += 1;
+            .filter(|w| !w.is_empty());
+        // The fields behind the name begin with field 3.
+        let state = *words.next()?.first()?;
+        let mut fields = [0_u64; 44];
+        let mut field_count = 4;
+        for (field, word) in fields.iter_mut().skip(4).zip(words) {
+            // Negative fields (tpgid, nice, priority) are not used.
+            *field = number(word).unwrap_or(0);
+            field_count += 1;
         }
         // All fields up to the start time exist since Linux 2.6.
-        if number_of_field <= 22 {
+        if field_count <= 22 {
             return None;
         }
-        let present = fields.get(..number_of_field)?;
+        let present = fields.get(..field_count)?;
         Some(Self {
             comm,
             state,

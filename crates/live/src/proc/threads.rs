@@ -31,13 +31,7 @@ fn clock_of(pid: i32) -> Option<u64> {
     if failed {
         return None;
     }
-    let seconds = u64::try_from(time.tv_sec).ok()?;
-    let nanoseconds = u64::try_from(time.tv_nsec).ok()?;
-    Some(
-        seconds
-            .wrapping_mul(1_000_000_000)
-            .wrapping_add(nanoseconds),
-    )
+    Some(time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned())
 }
 
 /// The threads of one process.
