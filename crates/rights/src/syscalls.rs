@@ -93,20 +93,18 @@ pub fn forbid_system_calls(later: LaterCalls) {
 }
 
 fn filter(later: LaterCalls) -> Option<BpfProgram> {
-    let mut rules: BTreeMap<libc::c_long, Vec<SeccompRule>> = BTreeMap::new();
-    // Calls without a rule are refused whatever their arguments are.
-    rules.extend(
-        FORBIDDEN
-            .iter()
-            .chain(&PORTS)
-            .map(|call| (*call, Vec::new())),
-    );
+    let mut refused_calls = [FORBIDDEN, &PORTS].concat();
     if !later.programs {
-        rules.extend(PROGRAMS.map(|call| (call, Vec::new())));
+        refused_calls.extend(PROGRAMS);
     }
     if !later.monitors {
-        rules.extend(IDENTITY.map(|call| (call, Vec::new())));
+        refused_calls.extend(IDENTITY);
     }
+    // Calls without a rule are refused whatever their arguments are.
+    let mut rules: BTreeMap<libc::c_long, Vec<SeccompRule>> = refused_calls
+        .into_iter()
+        .map(|call| (call, Vec::new()))
+        .collect();
     let mut new_namespace = Vec::new();
     for flag in NAMESPACES {
         let flag = u64::from(flag.cast_unsigned());

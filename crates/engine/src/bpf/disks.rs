@@ -61,7 +61,7 @@ pub(super) struct DiskTimer {
     pub cells: GuestTable<DiskKey, RawDisk>,
     /// The processes whose requests are timed, each with the guest's process that it works for.
     pub watched: WatchedIds,
-    /// Steps of requests that found no place in a table, at byte 0.
+    /// Steps of requests that found no place in a table.
     homeless_events: Mapping,
     attached: Attached,
 }

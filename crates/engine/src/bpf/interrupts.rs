@@ -22,6 +22,7 @@ use kvm::kernel_types::{self, KernelField};
 use sample::{Doorbell, GuestInterrupts, Injection, IrqSource, ThreadKind, Timing};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
 
 /// What does not work without the kernel's BTF, for error messages.
 const WITHOUT_BTF: &str = "interrupts of guests are not traced";
@@ -93,9 +94,9 @@ pub(super) struct InterruptTracer {
     without_vcpu: BTreeMap<IrqKey, u64>,
     /// The vCPU threads, each with its guest's process and its number.
     pub vcpus: WatchedIds,
-    /// Events that found no place in a table, at byte 0.
+    /// Events that found no place in a table.
     homeless_events: Mapping,
-    /// `struct foreign`: the counters `all` at byte 0 and `claimed` at byte 8.
+    /// `struct foreign`: the counters `all` and `claimed`.
     foreign: Mapping,
     attached: Attached,
 }
@@ -141,7 +142,7 @@ impl InterruptTracer {
         }
         Ok(Self {
             homeless_events: object.homeless_events()?,
-            foreign: object.mapping("foreign", 1, 2 * size_of::<u64>())?,
+            foreign: object.mapping::<AtomicU64>("foreign", 2)?,
             cells: GuestTable::take(&mut object, "cells")?,
             bells: GuestTable::take(&mut object, "bells")?,
             flights: GuestTable::take(&mut object, "flights")?,
@@ -192,7 +193,8 @@ impl InterruptTracer {
     /// Interrupts that kernel workers and interrupts of the host sent to vCPUs that ran: nothing
     /// says for which guest.
     pub fn of_nobody(&self) -> u64 {
-        let [all, claimed] = [0, 8].map(|byte| self.foreign.read_u64(byte));
+        let all = self.foreign.read_u64(0);
+        let claimed = self.foreign.read_u64(1);
         all.saturating_sub(claimed)
     }
 

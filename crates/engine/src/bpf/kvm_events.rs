@@ -24,7 +24,7 @@ pub(super) struct KvmEvents {
     /// The tracepoints' names: the index is the number in the program's keys.
     names: Vec<String>,
     pub counts: GuestTable<EventKey, u64>,
-    /// The number of events that found no place in the table, at byte 0.
+    /// The number of events that found no place in the table.
     pub homeless_events: Mapping,
     _links: Vec<OwnedFd>,
 }

@@ -2,7 +2,7 @@
 
 use super::btf;
 use super::refusal::{Refusal, Stage};
-use super::sys::{self, Mapping, Record};
+use super::sys::{self, Mapping, Record, SharedMemory};
 use aya_obj::generated::bpf_map_type::BPF_MAP_TYPE_ARRAY_OF_MAPS;
 use aya_obj::generated::{bpf_insn, bpf_prog_type};
 use aya_obj::obj::{EbpfSectionKind, ProgramSection};
@@ -10,6 +10,7 @@ use kvm::format::EventFormat;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicU64;
 
 /// Bytes aligned as the ELF parser needs them.
 #[repr(C, align(8))]
@@ -19,9 +20,6 @@ pub(super) struct Aligned<T: ?Sized>(pub T);
 #[cfg(not(target_arch = "aarch64"))]
 pub(super) static MAIN: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/kvmtop.bpf.o"));
 /// The object of `kvmtop.bpf.c` with the barriers that arm64 needs.
-#[cfg(test)]
-pub(super) static MAIN_ARM64: &Aligned<[u8]> =
-    &Aligned(*include_bytes!("../../bpf/kvmtop.arm64.bpf.o"));
 #[cfg(target_arch = "aarch64")]
 pub(super) static MAIN: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/kvmtop.arm64.bpf.o"));
 pub(super) static EVENTS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../bpf/events.bpf.o"));
@@ -212,14 +210,18 @@ impl Object {
         }
     }
 
-    /// The number of events that found no place in a table of the programs, at byte 0.
+    /// The number of events that found no place in a table of the programs.
     pub fn homeless_events(&self) -> Result<Mapping, Refusal> {
-        self.mapping("homeless", 1, size_of::<u64>())
+        self.mapping::<AtomicU64>("homeless", 1)
     }
 
-    /// Maps the whole of a map of `elements` times `size` bytes into memory.
-    pub fn mapping(&self, name: &str, elements: usize, size: usize) -> Result<Mapping, Refusal> {
-        let len = (elements * size).next_multiple_of(rustix::param::page_size());
+    /// Maps the whole of a map with this number of elements into memory.
+    pub fn mapping<T: SharedMemory>(
+        &self,
+        name: &str,
+        elements: usize,
+    ) -> Result<Mapping, Refusal> {
+        let len = (elements * size_of::<T>()).next_multiple_of(rustix::param::page_size());
         Mapping::new(self.map(name)?, len).map_err(|e| Refusal::new(Stage::Map, name, e))
     }
 }

@@ -301,21 +301,19 @@ impl Mapping {
         Ok(Self { start, len })
     }
 
-    /// The `T` at this byte; `None` beyond the mapping or where it would not be aligned.
-    pub fn at<T: SharedMemory>(&self, byte: usize) -> Option<&T> {
-        let inside = byte.checked_add(size_of::<T>())? <= self.len;
-        let start = self.start.wrapping_add(byte).cast::<T>();
-        if !inside || !start.is_aligned() {
+    /// The `T` with this index in an array of them; `None` beyond the mapping.
+    pub fn at<T: SharedMemory>(&self, index: usize) -> Option<&T> {
+        if index >= self.len / size_of::<T>() {
             return None;
         }
-        // SAFETY: inside the mapping, aligned, and `SharedMemory` allows any content and concurrent
-        // writes.
-        Some(unsafe { &*start })
+        // SAFETY: inside the mapping, aligned since a mapping begins with a page, and
+        // `SharedMemory` allows any content and concurrent writes.
+        Some(unsafe { &*self.start.cast::<T>().wrapping_add(index) })
     }
 
-    /// The number at this byte; 0 beyond the mapping.
-    pub fn read_u64(&self, byte: usize) -> u64 {
-        self.at::<AtomicU64>(byte).map_or(0, |n| n.load(Relaxed))
+    /// The number with this index; 0 beyond the mapping.
+    pub fn read_u64(&self, index: usize) -> u64 {
+        self.at::<AtomicU64>(index).map_or(0, |n| n.load(Relaxed))
     }
 }
 

@@ -28,10 +28,6 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// An element of the map `owners` takes eight bytes: the kernel rounds the size of a thread id up
-/// (kernel/bpf/arraymap.c, `elem_size`).
-const OWNER_SIZE: usize = 8;
-
 /// How many parts stay mapped: those with the lowest numbers.
 const MAX_KEPT_WINDOWS: usize = 8;
 
@@ -68,10 +64,11 @@ pub(super) struct Tables {
     /// The windows by the number of the part. To map a part takes time, and mapped memory counts as
     /// kvmtop's: so the first few parts stay mapped, and of the others one at a time.
     windows: BTreeMap<usize, Mapping>,
-    /// The thread id of each slot; 0 for a free one.
+    /// The thread id of each slot; 0 for a free one. Each takes eight bytes: the kernel rounds its
+    /// size up (kernel/bpf/arraymap.c, `elem_size`).
     owners: Mapping,
     buckets: Mapping,
-    /// The number of events of homeless threads, at byte 0.
+    /// The number of events of homeless threads.
     homeless_events: Mapping,
     /// One [`Quota`].
     quota: Mapping,
@@ -109,12 +106,12 @@ impl Tables {
     /// Takes over the maps of an object, and makes `wanted` free slots. `seed` is the object's.
     pub fn new(object: &mut Object, wanted: usize, seed: u32) -> Result<Self, Refusal> {
         let mut tables = Self {
-            owners: object.mapping("owners", MAX_SLOTS, OWNER_SIZE)?,
-            buckets: object.mapping("tasks", 1 << TASK_BITS, size_of::<Bucket>())?,
+            owners: object.mapping::<AtomicU64>("owners", MAX_SLOTS)?,
+            buckets: object.mapping::<Bucket>("tasks", 1 << TASK_BITS)?,
             homeless_events: object.homeless_events()?,
-            quota: object.mapping("quota", 1, size_of::<Quota>())?,
-            process_shares: object.mapping("shares", 1 << SHARE_BITS, size_of::<Share>())?,
-            user_shares: object.mapping("users", 1 << SHARE_BITS, size_of::<Share>())?,
+            quota: object.mapping::<Quota>("quota", 1)?,
+            process_shares: object.mapping::<Share>("shares", 1 << SHARE_BITS)?,
+            user_shares: object.mapping::<Share>("users", 1 << SHARE_BITS)?,
             seed,
             parts_map: object.take_map("slots")?,
             pattern: object.definition(PATTERN)?,
@@ -197,7 +194,7 @@ impl Tables {
     /// The numbers of the slots that threads have taken, in ascending order.
     pub fn taken_slots(&self) -> Vec<usize> {
         (0..self.slot_count())
-            .filter(|index| self.owners.read_u64(index * OWNER_SIZE) != 0)
+            .filter(|index| self.owners.read_u64(*index) != 0)
             .collect()
     }
 
@@ -211,7 +208,7 @@ impl Tables {
             let window = Mapping::new(part.as_fd(), PART * SLOT_SIZE).ok()?;
             self.windows.insert(number, window);
         }
-        self.windows.get(&number)?.at(index % PART * SLOT_SIZE)
+        self.windows.get(&number)?.at(index % PART)
     }
 
     /// Unmaps the parts whose slots are all free: after a burst of threads the memory of these
@@ -242,8 +239,7 @@ impl Tables {
 
     /// Removes the slot from its task's bucket: programs no longer find the slot.
     fn unlink(&self, task: u64, slot: usize) {
-        let byte = bucket_of(task) * size_of::<Bucket>();
-        let Some(bucket) = self.buckets.at::<Bucket>(byte) else {
+        let Some(bucket) = self.buckets.at::<Bucket>(bucket_of(task)) else {
             return;
         };
         for entry in bucket.entry.iter().take(WAYS) {
@@ -257,14 +253,14 @@ impl Tables {
         if let Some(slot) = self.slot(index) {
             slot.words().iter().for_each(|word| word.store(0, Relaxed));
         }
-        if let Some(owner) = self.owners.at::<AtomicU64>(index * OWNER_SIZE) {
+        if let Some(owner) = self.owners.at::<AtomicU64>(index) {
             owner.store(0, Relaxed);
         }
     }
 
     /// Counts one slot less for the process or the user with this id.
     fn reduce_share(&self, cells: &Mapping, id: u32) {
-        if let Some(share) = cells.at::<Share>(share_of(id, self.seed) * size_of::<Share>()) {
+        if let Some(share) = cells.at::<Share>(share_of(id, self.seed)) {
             share.slots.fetch_sub(1, Relaxed);
         }
     }
@@ -283,7 +279,7 @@ impl Tables {
     pub fn take_refused(&self) -> Vec<i32> {
         let mut refused = Vec::new();
         for cell in 0..1 << SHARE_BITS {
-            if let Some(share) = self.process_shares.at::<Share>(cell * size_of::<Share>()) {
+            if let Some(share) = self.process_shares.at::<Share>(cell) {
                 let process = share.refused.swap(0, Relaxed);
                 if process != 0 {
                     refused.push(process.cast_signed());

@@ -30,6 +30,7 @@ const CPUS_EVERY_NS: u64 = 200_000_000;
 /// The most tasks that woke a vCPU whose names are remembered.
 const MAX_NAMES: usize = 4096;
 
+#[derive(Default)]
 struct State {
     rings: Vec<Ring>,
     wanted: Vec<Wanted>,
@@ -76,16 +77,10 @@ impl Watcher {
             rings,
             wanted,
             cpus_looked_at: began,
-            lost_by_closed_rings: 0,
-            unwatched_cpu: None,
-            unwatched_in_interval: None,
             decoder,
-            merge: TimeOrder::default(),
             pairing,
-            switches: 0,
             switches_since: began,
-            silenced: false,
-            names: HashMap::new(),
+            ..State::default()
         }));
         let watched = Arc::downgrade(&state);
         std::thread::Builder::new()
