@@ -449,12 +449,12 @@ impl Collector {
 
     /// Reads every guest's threads; takes out and returns those that ended.
     fn read_guests(&mut self, found: &Discovered, now: Timestamps) -> Vec<LiveGuest> {
-        let living: HashSet<i32> = found.guests.iter().copied().collect();
         self.reader.now_ns = now.mono_ns;
         // A process that ended is found by its threads, even when another process took its PID; one
         // that closed its VM is found by discovery.
         take_where(&mut self.guests, |pid, guest| {
-            guest.read(&mut self.reader) == Liveness::Ended || !living.contains(pid)
+            guest.read(&mut self.reader) == Liveness::Ended
+                || found.guests.binary_search(pid).is_err()
         })
     }
 
@@ -528,13 +528,8 @@ impl Collector {
             held_back: &held_back,
         };
         let mut all = vec![source_status::procfs(&view, &self.options.paths)];
-        let problems = self
-            .options
-            .engine_problems
-            .iter()
-            .cloned()
-            .chain(self.refused.clone())
-            .collect::<Vec<_>>();
+        let mut problems = self.options.engine_problems.clone();
+        problems.extend(self.refused.clone());
         all.push(source_status::tracepoints(
             self.options.engine.as_deref(),
             &problems,

@@ -68,9 +68,14 @@ pub(crate) fn procfs(view: &ProcView<'_>, paths: &SystemPaths) -> SourceStatus {
     if problems.is_empty() {
         return SourceStatus::ok(ID);
     }
+    degraded(ID, problems)
+}
+
+/// The status of a source with these problems, each a cause and its cure.
+fn degraded(id: SourceId, problems: Vec<(String, String)>) -> SourceStatus {
     let (causes, mut fixes): (Vec<String>, Vec<String>) = problems.into_iter().unzip();
     fixes.dedup();
-    SourceStatus::degraded(ID, causes.join("; "), fixes.join("; "))
+    SourceStatus::degraded(id, causes.join("; "), fixes.join("; "))
 }
 
 /// Guests whose command lines do not come: cause and cure.
@@ -137,31 +142,24 @@ pub(crate) fn kvm_stats(missing: usize, guests: usize, paths: &SystemPaths) -> S
 /// The host's disks and links, and what VMMs read and write, where a file could not be read;
 /// `guests` is the number of those VMMs.
 pub(crate) fn host_devices(unread: &[&str], guests: usize) -> Option<SourceStatus> {
-    let mut causes = Vec::new();
-    let mut fixes = Vec::new();
+    let mut problems = Vec::new();
     if !unread.is_empty() {
-        causes.push(format!("not readable: {}", unread.join(", ")));
-        fixes.push(
-            "run kvmtop where the host's /proc is mounted (for a container: --pid=host \
-             --network=host)"
-                .to_owned(),
-        );
+        let cause = format!("not readable: {}", unread.join(", "));
+        let fix = "run kvmtop where the host's /proc is mounted (for a container: --pid=host \
+                   --network=host)";
+        problems.push((cause, fix.to_owned()));
     }
     if guests > 0 {
-        causes.push(format!(
+        let cause = format!(
             "{guests} guests whose disks neither libvirt nor a monitor reports have a /proc/PID/io \
              that is not readable"
-        ));
-        fixes.push(rights::hint());
+        );
+        problems.push((cause, rights::hint()));
     }
-    if causes.is_empty() {
+    if problems.is_empty() {
         return None;
     }
-    Some(SourceStatus::degraded(
-        SourceId::HostDevices,
-        causes.join("; "),
-        fixes.join("; "),
-    ))
+    Some(degraded(SourceId::HostDevices, problems))
 }
 
 /// The tracing engine.

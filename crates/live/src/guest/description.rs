@@ -183,6 +183,7 @@ impl ProcessIdentity {
 }
 
 /// What is known of a guest.
+#[derive(Default)]
 pub(crate) struct GuestDescription {
     /// The facts of its process.
     pub identity: ProcessIdentity,
@@ -211,15 +212,8 @@ impl GuestDescription {
         let mut description = Self {
             identity,
             command_line: Some(LateFile::default()),
-            facts: Arc::default(),
-            name: String::new(),
-            suffix: String::new(),
             changed: true,
-            proxmox: ProxmoxConfig::default(),
-            report: Arc::default(),
-            status: None,
-            state: None,
-            claim: None,
+            ..Self::default()
         };
         description.read_command_line(reader);
         description.merge();

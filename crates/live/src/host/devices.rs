@@ -34,6 +34,7 @@ struct LinkFacts {
 }
 
 /// Reads the host's devices in each tick.
+#[derive(Default)]
 pub(crate) struct HostDevices {
     paths: SystemPaths,
     /// By name; `None` for a partition.
@@ -49,10 +50,7 @@ impl HostDevices {
     pub fn new(paths: &SystemPaths) -> Self {
         Self {
             paths: paths.clone(),
-            disks: HashMap::new(),
-            links: HashMap::new(),
-            due_ns: 0,
-            unread: Vec::new(),
+            ..Self::default()
         }
     }
 

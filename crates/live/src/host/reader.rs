@@ -91,10 +91,7 @@ pub(crate) fn parse_stat(text: &[u8]) -> Vec<CpuTimes> {
                 steal_ns: next_ns(&mut words),
                 guest_ns: next_ns(&mut words),
                 guest_nice_ns: next_ns(&mut words),
-                device_irqs: None,
-                timer_irqs: None,
-                frequency_khz: None,
-                power: None,
+                ..CpuTimes::default()
             })
         })
         .collect();

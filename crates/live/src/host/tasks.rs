@@ -56,7 +56,7 @@ struct Scan {
 }
 
 /// Reads the tasks of /proc.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct HostTasks {
     paths: SystemPaths,
     /// The last reading of each process, and of each thread of a busy process.
@@ -73,11 +73,7 @@ impl HostTasks {
     pub fn new(paths: SystemPaths) -> Self {
         Self {
             paths,
-            known: HashMap::new(),
-            tasks: Vec::new(),
-            busy: None,
-            scanned_ns: None,
-            due_ns: 0,
+            ..Self::default()
         }
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 const DEBUGFS_BUDGET: usize = 1400;
 
 /// The buffer and the limits that all readings of a tick share.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ReadContext {
     /// The buffer that files are read into.
     pub buf: Vec<u8>,
@@ -44,16 +44,9 @@ impl ReadContext {
         Self {
             buf: vec![0; 8192],
             keep_below: if paths.real { file::keep_below() } else { 512 },
-            sched_budget: 0,
-            debugfs_budget: 0,
-            may_walk: false,
-            may_sum: false,
-            networks: NetworkTables::default(),
             cgroups: CgroupMounts::read(paths),
-            tick: 0,
-            now_ns: 0,
             paths: paths.clone(),
-            slow_files: SlowFiles::default(),
+            ..Self::default()
         }
     }
 
