@@ -15,15 +15,12 @@ const INTEGER_SIZES: [u32; 4] = [1, 2, 4, 8];
 
 #[derive(Default)]
 struct Writer {
-    types: Vec<u8>,
+    /// Types consist of words of four bytes.
+    types: Vec<u32>,
     strings: Vec<u8>,
 }
 
 impl Writer {
-    fn word(&mut self, word: u32) {
-        self.types.extend(word.to_ne_bytes());
-    }
-
     /// Adds a name; returns its offset among the strings, by which types refer to it.
     fn name(&mut self, name: &str) -> u32 {
         let offset = self.strings.len() as u32;
@@ -36,9 +33,8 @@ impl Writer {
     /// `INTEGER_SIZES[i]` has the number `i + 1`.
     fn integer(&mut self, size: u32) {
         let name = self.name(&format!("u{}", 8 * size));
-        for word in [name, BTF_KIND_INT << 24, size, 8 * size] {
-            self.word(word);
-        }
+        self.types
+            .extend([name, BTF_KIND_INT << 24, size, 8 * size]);
     }
 
     fn structure(&mut self, event: &EventFormat) {
@@ -64,17 +60,16 @@ impl Writer {
             }
         }
         let kind_and_count = BTF_KIND_STRUCT << 24 | members.len() as u32;
-        for word in [name, kind_and_count, size as u32] {
-            self.word(word);
-        }
-        for word in members.into_iter().flatten() {
-            self.word(word);
-        }
+        self.types.extend([name, kind_and_count, size as u32]);
+        self.types.extend(members.into_flattened());
     }
 }
 
-/// The blob for these events.
-pub fn bytes(events: &[EventFormat]) -> Vec<u8> {
+/// The BTF for these events, parsed for the relocation of this object.
+///
+/// # Errors
+/// None that these events could give.
+pub fn for_object(events: &[EventFormat], object: &aya_obj::Object) -> Result<Btf, BtfError> {
     let mut writer = Writer {
         // The strings begin with the empty one.
         strings: vec![0],
@@ -86,25 +81,17 @@ pub fn bytes(events: &[EventFormat]) -> Vec<u8> {
     for event in events {
         writer.structure(event);
     }
-    let types_len = writer.types.len() as u32;
+    let types_len = size_of_val(&*writer.types) as u32;
     let strings_len = writer.strings.len() as u32;
     let strings_offset = types_len;
     let mut blob = Vec::new();
     // `struct btf_header`: magic, version, flags, and where types and strings are behind it.
     blob.extend(0xeb9f_u16.to_ne_bytes());
     blob.extend([1, 0]);
-    for word in [HEADER_BYTES, 0, types_len, strings_offset, strings_len] {
+    let header = [HEADER_BYTES, 0, types_len, strings_offset, strings_len];
+    for word in header.into_iter().chain(writer.types) {
         blob.extend(word.to_ne_bytes());
     }
-    blob.extend(writer.types);
     blob.extend(writer.strings);
-    blob
-}
-
-/// The BTF for these events, parsed for the relocation of this object.
-///
-/// # Errors
-/// None that a blob of [`bytes`] could give.
-pub fn for_object(events: &[EventFormat], object: &aya_obj::Object) -> Result<Btf, BtfError> {
-    Btf::parse(&bytes(events), object.endianness)
+    Btf::parse(&blob, object.endianness)
 }
