@@ -50,7 +50,7 @@ impl<K: GuestKey, V: Record> GuestTable<K, V> {
 }
 
 /// What a process or a thread belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Owner {
     /// The guest's process.
     pub process: i32,

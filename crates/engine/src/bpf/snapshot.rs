@@ -50,7 +50,7 @@ pub(super) struct Extremes {
 }
 
 /// The extremes of each cell of a slot within one interval.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) struct IntervalExtremes {
     pub exits: [Extremes; EXITS],
     pub accesses: [AccessExtremes; ACCESSES],
@@ -59,7 +59,7 @@ pub(super) struct IntervalExtremes {
 }
 
 /// The extremes of an access cell, and its longest burst.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct AccessExtremes {
     pub time: Extremes,
     pub burst: Burst,

@@ -85,7 +85,7 @@ pub(super) struct Tables {
 }
 
 /// The number of events of homeless threads.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Homeless {
     /// The events of all homeless threads.
     pub events: u64,

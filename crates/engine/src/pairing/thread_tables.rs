@@ -32,7 +32,7 @@ pub(super) struct SeenKinds {
 }
 
 /// The parts of an exit's time, nanoseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ExitParts {
     pub userspace: u64,
     pub halted: u64,
