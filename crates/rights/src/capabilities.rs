@@ -27,7 +27,7 @@ pub fn renounce() -> Result<(), Errno> {
             break;
         }
     }
-    let CapabilitySets { permitted, .. } = capabilities(None)?;
+    let permitted = capabilities(None)?.permitted;
     let effective = if geteuid().is_root() {
         permitted
     } else {

@@ -15,12 +15,16 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     // Opening a watchdog starts it, so this is checked before; and after, as the file may have been
     // replaced.
     regular(&fs::metadata(path)?)?;
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-        .open(path)?;
+    let file = open_without_waiting(path)?;
     regular(&file.metadata()?)?;
     Ok(file)
+}
+
+fn open_without_waiting(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)
 }
 
 /// Opens a file or a pipe to read. A pipe into which nobody writes is empty; one with a writer is
@@ -29,10 +33,7 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 /// # Errors
 /// When it cannot be opened.
 pub fn open_input(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-        .open(path)?;
+    let file = open_without_waiting(path)?;
     rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::empty())?;
     Ok(file)
 }

@@ -15,8 +15,8 @@ pub(super) struct Attached {
 struct AttachedProgram {
     event: &'static str,
     program: OwnedFd,
-    #[expect(dead_code, reason = "closing it removes the program")]
-    link: OwnedFd,
+    /// Closing it removes the program.
+    _link: OwnedFd,
 }
 
 impl Attached {
@@ -36,7 +36,7 @@ impl Attached {
                     self.programs.push(AttachedProgram {
                         event,
                         program,
-                        link,
+                        _link: link,
                     });
                     return Ok(());
                 }
@@ -64,7 +64,7 @@ impl Attached {
         self.programs.push(AttachedProgram {
             event,
             program,
-            link,
+            _link: link,
         });
         Ok(())
     }

@@ -199,8 +199,8 @@ fn copy_exit(slot: &Slot, copy: &Slot, index: usize) {
 /// Copies some bytes, again if a program wrote meanwhile.
 fn copy_bytes(slot: &Slot, copy: &Slot, start: usize, len: usize) {
     let words = start / 8..(start + len) / 8;
-    let to = copy.words().get(words.clone()).unwrap_or_default();
-    let from = slot.words().get(words).unwrap_or_default();
+    let to = &copy.words()[words.clone()];
+    let from = &slot.words()[words];
     for _ in 0..MAX_CELL_COPIES {
         let before = slot.changes.load(Acquire);
         for (to, from) in to.iter().zip(from) {

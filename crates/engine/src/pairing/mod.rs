@@ -228,11 +228,6 @@ impl Pairing {
         }
     }
 
-    /// All threads: thread id and process id.
-    pub fn threads(&self) -> impl Iterator<Item = (i32, i32)> {
-        self.threads.iter().map(|(tid, thread)| (*tid, thread.pid))
-    }
-
     /// All counts so far. The extremes (shortest, longest, bursts) are those since the last call.
     pub fn snapshot(&mut self) -> Vec<TracedThread> {
         let living = self.threads.iter_mut().map(|(tid, thread)| (*tid, thread));

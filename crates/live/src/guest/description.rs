@@ -71,9 +71,8 @@ impl ProcessIdentity {
         boot_time_ms: i64,
     ) -> Self {
         let status: Option<Status> = file::read_as(&paths.process(pid, "status"), file::MAX_STATUS);
-        let cgroup =
-            file::read_bytes(&paths.process(pid, "cgroup"), MAX_CGROUP).unwrap_or_default();
-        let (machine, container) = guest_name::of_cgroup(&String::from_utf8_lossy(&cgroup));
+        let cgroup = file::read_text(&paths.process(pid, "cgroup"), MAX_CGROUP).unwrap_or_default();
+        let (machine, container) = guest_name::of_cgroup(&cgroup);
         let mut identity = Self {
             pid,
             start_ticks,

@@ -97,10 +97,8 @@ impl LiveGuest {
 
     /// Its process and the kernel threads that work for it, each with its process.
     pub fn processes(&self) -> impl Iterator<Item = (i32, i32)> {
-        let pid = self.description.identity.pid;
-        self.helpers
-            .keys()
-            .copied()
+        let pid = self.threads.pid;
+        self.helpers()
             .chain([pid])
             .map(move |process| (process, pid))
     }
@@ -112,7 +110,7 @@ impl LiveGuest {
 
     /// Its vCPU threads.
     pub fn vcpu_threads(&self) -> impl Iterator<Item = VcpuThread> {
-        let process = self.description.identity.pid;
+        let process = self.threads.pid;
         self.threads.living.values().filter_map(move |t| {
             let (role, number) = self.roles.role(t.tid, &t.comm, t.tid == process);
             if role != Role::Vcpu {
@@ -129,7 +127,7 @@ impl LiveGuest {
     /// The guest as a metadata source identifies it.
     pub fn watched(&self) -> WatchedGuest {
         WatchedGuest {
-            pid: self.description.identity.pid,
+            pid: self.threads.pid,
             start_ticks: self.description.identity.start_ticks,
             facts: self.description.facts.clone(),
             claim: self.description.claim,
@@ -141,7 +139,7 @@ impl LiveGuest {
 
     /// Takes over what libvirt, its status file and the monitor know.
     pub fn inform(&mut self, files: &StatusFiles, report: Arc<GuestMetadata>) {
-        let status = files.by_pid.get(&self.description.identity.pid);
+        let status = files.by_pid.get(&self.threads.pid);
         self.description.inform(report, status);
     }
 
@@ -372,7 +370,7 @@ impl LiveGuest {
         if life.vcpu.is_some() || lives::ran_a_vcpu(&life.events) {
             self.roles.fired(t.tid, life.vcpu);
         }
-        self.thread(t, t.tid == self.description.identity.pid, life.events)
+        self.thread(t, t.tid == self.threads.pid, life.events)
     }
 
     fn thread(&self, t: &LiveThread, is_main: bool, mut events: ThreadEvents) -> ThreadSample {

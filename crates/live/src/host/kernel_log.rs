@@ -48,7 +48,7 @@ impl KernelLog {
                 match rustix::io::read(file, &mut buf[..]) {
                     Ok(n) if n > 0 => {
                         has_new_records = true;
-                        let text = String::from_utf8_lossy(buf.get(..n).unwrap_or_default());
+                        let text = String::from_utf8_lossy(&buf[..n]);
                         if let Some(line) = record(&text) {
                             self.reader.line(&line, &mut found);
                         }

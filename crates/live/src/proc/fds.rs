@@ -42,7 +42,7 @@ impl KvmFiles {
         for fd in numbers {
             // A name is cut at the buffer's length, which no KVM file reaches.
             match rustix::fs::readlinkat_raw(&dir, fd.to_string(), &mut buf[..]) {
-                Ok(length) => found.note_file(fd, buf.get(..length).unwrap_or_default()),
+                Ok(length) => found.note_file(fd, &buf[..length]),
                 Err(e) => denied |= FileError::from(e) == FileError::Denied,
             }
         }

@@ -76,7 +76,7 @@ pub(crate) fn read_kept<'b>(
     if fd.as_raw_fd() >= keep_below {
         *kept = None;
     }
-    Ok(buf.get(..read?).unwrap_or_default())
+    Ok(&buf[..read?])
 }
 
 /// Opens a regular file that `owner` wrote, without waiting; returns its properties too.

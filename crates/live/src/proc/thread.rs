@@ -11,7 +11,7 @@ use super::stat::{SchedStat, Stat, TICK_NS, count};
 use engine::events::ThreadKey;
 use kvm::{CpuSet, sanitize};
 use sample::{Placement, ThreadTimes};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// Ticks between two readings of the affinity of a thread that does not run.
@@ -49,7 +49,11 @@ pub(crate) struct LiveThread {
 }
 
 impl LiveThread {
-    pub fn open(task: impl AsFd, tid: i32, reader: &mut ReadContext) -> Result<Self, FileError> {
+    pub fn open(
+        task: BorrowedFd<'_>,
+        tid: i32,
+        reader: &mut ReadContext,
+    ) -> Result<Self, FileError> {
         let mut thread = Self {
             tid,
             state: b'?',
@@ -61,9 +65,13 @@ impl LiveThread {
     }
 
     /// Reads the files that may have changed.
-    pub fn read(&mut self, task: impl AsFd, reader: &mut ReadContext) -> Result<(), FileError> {
+    pub fn read(
+        &mut self,
+        task: BorrowedFd<'_>,
+        reader: &mut ReadContext,
+    ) -> Result<(), FileError> {
         let schedstat = match read_kept(
-            task.as_fd(),
+            task,
             (self.tid, "schedstat"),
             &mut self.schedstat,
             reader.keep_below,
@@ -79,9 +87,9 @@ impl LiveThread {
         if ran {
             // If `stat` cannot be read, the times are unknown: those of the last reading would look
             // like a thread at rest.
-            self.read_stat(task.as_fd(), schedstat, reader)
+            self.read_stat(task, schedstat, reader)
                 .inspect_err(|_| self.times = None)?;
-            self.read_switches(task.as_fd(), reader);
+            self.read_switches(task, reader);
         }
         self.last_schedstat = schedstat;
         self.read_affinity(ran, reader);
@@ -96,7 +104,7 @@ impl LiveThread {
 
     fn read_stat(
         &mut self,
-        task: impl AsFd,
+        task: BorrowedFd<'_>,
         schedstat: Option<SchedStat>,
         reader: &mut ReadContext,
     ) -> Result<(), FileError> {
@@ -130,7 +138,7 @@ impl LiveThread {
         Ok(())
     }
 
-    fn read_switches(&mut self, task: impl AsFd, reader: &mut ReadContext) {
+    fn read_switches(&mut self, task: BorrowedFd<'_>, reader: &mut ReadContext) {
         self.migrations = None;
         let first = self.first_migrations.take();
         let Some(budget_left) = reader.sched_budget.checked_sub(1) else {
