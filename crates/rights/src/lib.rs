@@ -25,6 +25,7 @@ pub use syscalls::{LaterCalls, forbid_system_calls};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::CapabilitySet;
 use std::path::Path;
+use std::str::FromStr;
 
 /// Whether this process is in a PID namespace other than the initial one, whose inode is fixed
 /// (`PROC_PID_INIT_INO` in `include/linux/proc_ns.h`), by this `/proc`. False where that cannot be
@@ -64,8 +65,7 @@ pub fn is_before(release: &str, version: (u32, u32)) -> bool {
 /// Whether the kernel splits BPF and tracing off `CAP_SYS_ADMIN` (Linux 5.8,
 /// include/uapi/linux/capability.h).
 fn has_cap_bpf() -> bool {
-    let last = std::fs::read_to_string("/proc/sys/kernel/cap_last_cap");
-    let last = last.ok().and_then(|text| text.trim().parse::<u32>().ok());
+    let last: Option<u32> = read_number(Path::new("/proc/sys/kernel/cap_last_cap"));
     last.is_none_or(|last| last >= CapabilitySet::BPF.bits().trailing_zeros())
 }
 
@@ -76,11 +76,12 @@ const PARANOID_OF_MAINLINE: i32 = 2;
 
 /// `kernel.perf_event_paranoid`; `None` where it cannot be read.
 pub fn paranoid() -> Option<i32> {
-    std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid")
-        .ok()?
-        .trim()
-        .parse()
-        .ok()
+    read_number(Path::new("/proc/sys/kernel/perf_event_paranoid"))
+}
+
+/// The number that a file holds.
+fn read_number<T: FromStr>(path: &Path) -> Option<T> {
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 /// Why a thread with `CAP_PERFMON` cannot open an event at this level, and the cure; `None` where

@@ -29,13 +29,7 @@ fn limit_below(mounts: &Path, groups: &str) -> Option<u64> {
             .ancestors()
             .take_while(|folder| folder.starts_with(&mount));
         folders
-            .filter_map(|folder| {
-                read_to_string(folder.join(file))
-                    .ok()?
-                    .trim()
-                    .parse::<u64>()
-                    .ok()
-            })
+            .filter_map(|folder| super::read_number::<u64>(&folder.join(file)))
             .min()
     });
     limits.min()

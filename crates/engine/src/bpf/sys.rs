@@ -54,11 +54,11 @@ fn number(fd: BorrowedFd<'_>) -> u32 {
     fd.as_raw_fd().cast_unsigned()
 }
 
-fn owned(fd: libc::c_long) -> io::Result<OwnedFd> {
-    let fd = i32::try_from(fd).map_err(io::Error::other)?;
-    // SAFETY: the kernel has just made this descriptor for the caller alone; BPF's are
-    // close-on-exec.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+/// `fd`: what the kernel returned for a descriptor that it has just made for the caller alone; BPF's
+/// are close-on-exec.
+fn owned(fd: libc::c_long) -> OwnedFd {
+    // SAFETY: as above.
+    unsafe { OwnedFd::from_raw_fd(fd as i32) }
 }
 
 /// A name as the kernel takes it: 15 bytes of letters, digits and `_`.
@@ -92,7 +92,7 @@ pub fn create_map(
     create.value_size = map.value_size();
     create.map_name = short_name(name);
     create.inner_map_fd = pattern.map_or(0, number);
-    bpf(bpf_cmd::BPF_MAP_CREATE, &mut attr).and_then(owned)
+    bpf(bpf_cmd::BPF_MAP_CREATE, &mut attr).map(owned)
 }
 
 /// Writes an element; without a key, pushes it onto a stack. `value` must have the map's value
@@ -186,7 +186,7 @@ pub fn load_program(
     load.insns = instructions.as_ptr() as u64;
     load.insn_cnt = instructions.len() as u32;
     let refused = match bpf(bpf_cmd::BPF_PROG_LOAD, &mut attr) {
-        Ok(fd) => return owned(fd),
+        Ok(fd) => return Ok(owned(fd)),
         Err(e) if e.raw_os_error() == Some(libc::EPERM) => return Err(e),
         Err(e) => e,
     };
@@ -199,7 +199,7 @@ pub fn load_program(
     // first error is reported.
     let second = bpf(bpf_cmd::BPF_PROG_LOAD, &mut attr);
     log.truncate(log.iter().position(|b| *b == 0).unwrap_or(log.len()));
-    second.map_err(|_| refused).and_then(owned)
+    second.map_err(|_| refused).map(owned)
 }
 
 /// Attaches a program to a raw tracepoint, until the descriptor is closed.
@@ -212,7 +212,7 @@ pub fn attach_raw(program: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
     let mut attr = attributes();
     attr.raw_tracepoint.name = name.as_ptr() as u64;
     attr.raw_tracepoint.prog_fd = number(program);
-    bpf(bpf_cmd::BPF_RAW_TRACEPOINT_OPEN, &mut attr).and_then(owned)
+    bpf(bpf_cmd::BPF_RAW_TRACEPOINT_OPEN, &mut attr).map(owned)
 }
 
 /// Attaches a program to a tracepoint by its number, until the descriptor is closed. One event on
@@ -233,7 +233,7 @@ pub fn attach_tracepoint(program: BorrowedFd<'_>, id: u64) -> io::Result<OwnedFd
         .read_format(ReadFormat::empty())
         .build()?;
     event.set_bpf(program.as_raw_fd())?;
-    owned(event.into_raw_fd().into())
+    Ok(owned(event.into_raw_fd().into()))
 }
 
 /// Runs a program of a raw tracepoint once, with these arguments, in the calling thread (5.10).

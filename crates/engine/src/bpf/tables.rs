@@ -38,12 +38,12 @@ pub const MAX_OF_PROCESS: usize = 1024;
 pub(super) const MAX_SLOTS: usize = 1 << SLOT_BITS;
 
 /// Slots take at most one eighth of the memory that kvmtop may use.
-const MEMORY_DIVISOR: u64 = 8;
+const MEMORY_DIVISOR: usize = 8;
 
 /// As many slots as a limit of memory leaves room for, in whole parts.
 pub(super) fn slots_in(limit: Option<u64>) -> usize {
-    let slots = limit.map_or(u64::MAX, |limit| limit / MEMORY_DIVISOR / SLOT_SIZE as u64);
-    let parts = usize::try_from(slots).unwrap_or(usize::MAX) / PART;
+    let bytes = limit.map_or(usize::MAX, |limit| limit as usize);
+    let parts = bytes / MEMORY_DIVISOR / SLOT_SIZE / PART;
     (parts * PART).clamp(PART, MAX_SLOTS)
 }
 

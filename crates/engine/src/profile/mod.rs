@@ -20,7 +20,7 @@ use sample::{CodeSpace, Function, ProfiledThread, StackCount, StackProfile};
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use symbols::Symbols;
-use threads::{OpenThreads, SampledThread};
+use threads::SampledThread;
 use unwind::StackUnwinder;
 
 /// Samples a second of CPU time: not a divisor of the frequencies at which timers tick, which would
@@ -54,15 +54,14 @@ pub fn sample(
     stop: impl Fn() -> bool,
 ) -> Result<StackProfile, EngineError> {
     let cost_before = clock_ns(ClockId::ThreadCPUTime);
+    let mut gaps = Vec::new();
     let (mut modules, unreadable) = match modules::of_process(pid) {
         Ok(modules) => (modules, None),
         Err(why) => (Vec::new(), Some(why)),
     };
     let mut unwinder = StackUnwinder::new(&mut modules);
-    let OpenThreads {
-        mut threads,
-        mut gaps,
-    } = threads::open(&wanted[..wanted.len().min(MAX_THREADS)])?;
+    let sampled = &wanted[..wanted.len().min(MAX_THREADS)];
+    let mut threads = threads::open(sampled, &mut gaps)?;
     gaps.extend(unreadable);
     if wanted.len() > MAX_THREADS {
         gaps.push(format!(

@@ -24,18 +24,15 @@ pub(super) struct SampledThread {
     sampler: Sampler,
 }
 
-/// Threads with an event each.
-pub(super) struct OpenThreads {
-    pub threads: Vec<SampledThread>,
-    /// Sentences: what these threads will not show.
-    pub gaps: Vec<String>,
-}
-
-/// Opens an event for each thread, disabled.
+/// Opens an event for each thread, disabled. Adds sentences to `gaps`: what these threads will not
+/// show.
 ///
 /// # Errors
 /// When no event could be opened.
-pub(super) fn open(wanted: &[ProfiledThread]) -> Result<OpenThreads, EngineError> {
+pub(super) fn open(
+    wanted: &[ProfiledThread],
+    gaps: &mut Vec<String>,
+) -> Result<Vec<SampledThread>, EngineError> {
     rights::allow_files();
     let mut threads = Vec::new();
     let mut last_failure = None;
@@ -64,11 +61,10 @@ pub(super) fn open(wanted: &[ProfiledThread]) -> Result<OpenThreads, EngineError
             ),
         });
     }
-    let mut gaps = Vec::new();
     if let Some(e) = last_failure {
         gaps.push(format!("{failures} threads could not be sampled ({e})"));
     }
-    Ok(OpenThreads { threads, gaps })
+    Ok(threads)
 }
 
 fn sampler(tid: i32) -> io::Result<Sampler> {

@@ -44,15 +44,13 @@ impl StatsLayout {
             ..Self::default()
         };
         for d in descriptors.chunks_exact(DESCRIPTOR + name_size) {
-            let (Some(flags), Some(size), Some(offset)) = (word(d, 0), half(d, 6), word(d, 8))
-            else {
-                continue;
-            };
-            let name = d.get(DESCRIPTOR..).unwrap_or_default();
-            let name = CStr::from_bytes_until_nul(name)
+            let flags = word(d, 0)?;
+            let size = half(d, 6)?;
+            let offset = word(d, 8)?;
+            let name = CStr::from_bytes_until_nul(&d[DESCRIPTOR..])
                 .unwrap_or_default()
                 .to_bytes();
-            let end = (offset as usize).saturating_add(8);
+            let end = offset as usize + 8;
             if flags & TYPE_MASK != 0 || size != 1 || name.is_empty() || end > MAX_DATA {
                 continue;
             }
@@ -68,19 +66,19 @@ impl StatsLayout {
         self.counters
             .iter()
             .filter_map(|(name, at)| {
-                let bytes = data.get(*at..at.checked_add(8)?)?;
-                Some((name.clone(), u64::from_ne_bytes(bytes.try_into().ok()?)))
+                let bytes = data.get(*at..)?.first_chunk()?;
+                Some((name.clone(), u64::from_ne_bytes(*bytes)))
             })
             .collect()
     }
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 fn half(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+    Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 #[cfg(test)]
