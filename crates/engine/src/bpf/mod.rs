@@ -77,11 +77,6 @@ impl BpfEngine {
         engine.set_level(EngineLevel::Full)?;
         Ok(engine)
     }
-
-    fn start(&self) -> Result<Running, EngineError> {
-        let slots = (2 * self.threads).max(MIN_SLOTS);
-        rights::with_locked_memory(|| Running::start(&self.topology, slots))
-    }
 }
 
 impl Engine for BpfEngine {
@@ -104,7 +99,11 @@ impl Engine for BpfEngine {
                 .max(self.running.as_ref().map_or(0, Running::threads));
             self.running = match level {
                 EngineLevel::None => None,
-                EngineLevel::Full => Some(self.start()?),
+                EngineLevel::Full => {
+                    let slots = (2 * self.threads).max(MIN_SLOTS);
+                    let start = || Running::start(&self.topology, slots);
+                    Some(rights::with_locked_memory(start)?)
+                }
             };
         }
         Ok(())

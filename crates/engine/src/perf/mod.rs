@@ -46,35 +46,6 @@ impl PerfEngine {
         engine.set_level(EngineLevel::Full)?;
         Ok(engine)
     }
-
-    /// Finds the tracepoints of [`EVENTS`] that this kernel has.
-    fn known_events(&self) -> KnownEvents {
-        let mut known = KnownEvents::default();
-        for event in &EVENTS {
-            if !self.tracefs.has(event.group, event.name) {
-                continue;
-            }
-            match self.tracefs.format(event.group, event.name) {
-                Ok(format) if known.decoder.add_format(&format) => {
-                    known.wanted.push(Wanted::new(event.name, format.id));
-                }
-                Ok(_) => known.gaps.push(EngineError::new(
-                    format!("tracepoint {} lacks a field that is needed", event.name),
-                    "no fix on this kernel; kvmtop shows what the other events provide",
-                )),
-                Err(e) => known.gaps.push(e),
-            }
-        }
-        known
-    }
-}
-
-/// The tracepoints that a kernel has, and why some cannot be used.
-#[derive(Default)]
-struct KnownEvents {
-    wanted: Vec<Wanted>,
-    decoder: EventDecoder,
-    gaps: Vec<EngineError>,
 }
 
 impl Engine for PerfEngine {
@@ -94,15 +65,31 @@ impl Engine for PerfEngine {
         if level == EngineLevel::None {
             self.watcher = None;
             self.gaps = Vec::new();
-        } else {
-            let known = self.known_events();
-            let names = known.decoder.names.clone();
-            let mut pairing = Pairing::new(names, self.topology.clone());
-            pairing.counts_migrations = true;
-            pairing.separates_lives = true;
-            self.watcher = Some(Watcher::start(known.wanted, known.decoder, pairing)?);
-            self.gaps = known.gaps;
+            return Ok(());
         }
+        let mut wanted = Vec::new();
+        let mut decoder = EventDecoder::default();
+        let mut gaps = Vec::new();
+        for event in &EVENTS {
+            if !self.tracefs.has(event.group, event.name) {
+                continue;
+            }
+            match self.tracefs.format(event.group, event.name) {
+                Ok(format) if decoder.add_format(&format) => {
+                    wanted.push(Wanted::new(event.name, format.id));
+                }
+                Ok(_) => gaps.push(EngineError::new(
+                    format!("tracepoint {} lacks a field that is needed", event.name),
+                    "no fix on this kernel; kvmtop shows what the other events provide",
+                )),
+                Err(e) => gaps.push(e),
+            }
+        }
+        let mut pairing = Pairing::new(decoder.names.clone(), self.topology.clone());
+        pairing.counts_migrations = true;
+        pairing.separates_lives = true;
+        self.watcher = Some(Watcher::start(wanted, decoder, pairing)?);
+        self.gaps = gaps;
         Ok(())
     }
 

@@ -82,7 +82,7 @@ pub fn sample(
         );
     }
     let lost = counted.lost + threads.iter().map(|sampled| sampled.lost).sum::<u64>();
-    let NamedStacks { functions, stacks } = counted.named(&symbols, &modules);
+    let named = counted.named(&symbols, &modules);
     let mut threads: Vec<_> = threads.into_iter().map(|sampled| sampled.thread).collect();
     threads.sort_unstable_by_key(|thread| thread.tid);
     let cost_ns = clock_ns(ClockId::ThreadCPUTime).saturating_sub(cost_before);
@@ -94,8 +94,7 @@ pub fn sample(
         cost_ns,
         gaps,
         threads,
-        functions,
-        stacks,
+        ..named
     })
 }
 
@@ -163,8 +162,9 @@ impl CountedStacks {
     }
 
     /// The same stacks with functions in place of addresses. Stacks that only differ in the
-    /// addresses within functions are then equal, and count as one.
-    fn named(self, symbols: &Symbols, modules: &[Module]) -> NamedStacks {
+    /// addresses within functions are then equal, and count as one. Of the profile nothing else is
+    /// filled in.
+    fn named(self, symbols: &Symbols, modules: &[Module]) -> StackProfile {
         let mut numbers = FunctionNumbers {
             symbols,
             modules,
@@ -194,20 +194,15 @@ impl CountedStacks {
         });
         let mut functions: Vec<_> = numbers.by_function.into_iter().collect();
         functions.sort_unstable_by_key(|(_, number)| *number);
-        NamedStacks {
+        StackProfile {
             functions: functions
                 .into_iter()
                 .map(|(function, _)| function)
                 .collect(),
             stacks,
+            ..StackProfile::default()
         }
     }
-}
-
-struct NamedStacks {
-    functions: Vec<Function>,
-    /// A function's number in a stack is its index in `functions`.
-    stacks: Vec<StackCount>,
 }
 
 /// Numbers functions in the order in which they are found.

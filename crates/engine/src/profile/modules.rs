@@ -9,7 +9,7 @@ use kvm::sanitize;
 use object::elf::{PF_X, PT_LOAD};
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{Endianness, Object, ObjectSection, ReadCache};
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{Mode, OFlags, ResolveFlags};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
@@ -153,9 +153,9 @@ fn clean(name: &[u8]) -> String {
 /// Opens a file of the process's own view of the file system, if it is what is mapped and nobody
 /// else can change it.
 fn open_trusted(root: impl AsFd, path: &Path, inode: u64) -> Option<File> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    // Opened as a path first, since to open a pipe or a device for reading may have an effect.
+    // Opened as a path first: what it leads to is then checked and opened, whatever the path leads
+    // to later.
     let opened_path = rustix::fs::openat2(
         &root,
         path,
@@ -166,20 +166,14 @@ fn open_trusted(root: impl AsFd, path: &Path, inode: u64) -> Option<File> {
     .ok()?;
     let stat = rustix::fs::fstat(&opened_path).ok()?;
     let own_user = rustix::process::geteuid().as_raw();
-    let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     let is_mapped_one = stat.st_ino == inode;
     let is_ours = stat.st_uid == 0 || stat.st_uid == own_user;
     let others_can_write = stat.st_mode & 0o022 != 0;
-    if !is_regular || !is_mapped_one || !is_ours || others_can_write {
+    if !is_mapped_one || !is_ours || others_can_write {
         return None;
     }
-    let file = rustix::fs::open(
-        format!("/proc/self/fd/{}", opened_path.as_raw_fd()),
-        flags,
-        Mode::empty(),
-    )
-    .ok()?;
-    Some(File::from(file))
+    let path = format!("/proc/self/fd/{}", opened_path.as_raw_fd());
+    rights::open_regular(Path::new(&path)).ok()
 }
 
 impl ModuleFile {
