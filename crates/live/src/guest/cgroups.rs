@@ -95,8 +95,7 @@ impl CpuLimits {
     fn find_groups(&mut self, pid: i32, reader: &ReadContext) {
         (self.groups, self.own) = (Vec::new(), None);
         let file = reader.paths.process(pid, "cgroup");
-        let groups: Option<ProcessCGroups> = file::read_as(&file, 64 * 1024);
-        let Some(groups) = groups else {
+        let Some(groups) = file::read_as::<ProcessCGroups>(&file, 64 * 1024) else {
             return;
         };
         // Version 1 has no pressure.

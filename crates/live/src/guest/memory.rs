@@ -46,10 +46,13 @@ impl GuestMemory {
             self.status_due_ns = now_ns + STATUS_NS + stagger(pid) / 8;
             let status: Option<Status> =
                 file::read_as(&reader.paths.process(pid, "status"), file::MAX_STATUS);
-            let status = status.as_ref();
-            sample.swap_bytes = status.and_then(|status| kib_to_bytes(status.vmswap));
-            sample.memory.resident = status.and_then(|status| kib_to_bytes(status.vmrss));
-            sample.memory.hugetlb = status.and_then(|status| kib_to_bytes(status.hugetlbpages));
+            let in_kib = status.map(|s| [s.vmswap, s.vmrss, s.hugetlbpages]);
+            let in_bytes = in_kib.unwrap_or_default().map(|kib| kib?.checked_mul(1024));
+            [
+                sample.swap_bytes,
+                sample.memory.resident,
+                sample.memory.hugetlb,
+            ] = in_bytes;
         }
         let is_turn = reader.may_walk && now_ns >= self.nodes_due_ns;
         if self.maps.is_awaited() || is_turn {
@@ -93,10 +96,6 @@ impl GuestMemory {
             });
         }
     }
-}
-
-fn kib_to_bytes(kib: Option<u64>) -> Option<u64> {
-    kib?.checked_mul(1024)
 }
 
 fn has_word(line: &str, start: &str) -> bool {

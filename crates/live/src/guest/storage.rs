@@ -127,7 +127,8 @@ fn stored_disk(link: &Path, mounts: &str, sys: &Path) -> Option<StoredDisk> {
     // The link's own mode says how the file was opened (fs/proc/fd.c, `tid_fd_update_inode`).
     let is_written = fs::symlink_metadata(link).ok()?.mode() & 0o600 == 0o600;
     let path = fs::read_link(link).ok()?;
-    if !is_written || !path.is_absolute() || path.extension().is_some_and(|end| end == "fd") {
+    let end = path.extension().and_then(|end| end.to_str());
+    if !is_written || !path.is_absolute() || end == Some("fd") {
         return None;
     }
     let found = fs::metadata(link).ok()?;
@@ -148,7 +149,6 @@ fn stored_disk(link: &Path, mounts: &str, sys: &Path) -> Option<StoredDisk> {
     disk.storage = mount_of(&path, mounts);
     disk.size_bytes = space.f_blocks.checked_mul(block_bytes);
     disk.free_bytes = space.f_bavail.checked_mul(block_bytes);
-    let end = path.extension().and_then(|end| end.to_str());
     disk.may_grow = allocated < found.len() || matches!(end, Some("qcow2" | "qed" | "vmdk"));
     Some(disk)
 }

@@ -6,7 +6,7 @@ use crate::proc::paths::SystemPaths;
 use procfs::DiskStat;
 use procfs::net::InterfaceDeviceStatus;
 use sample::{HostLink, WholeDisk};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 /// After this time what sysfs says of the devices is read again.
@@ -118,16 +118,16 @@ impl HostDevices {
             self.unread.push("/proc/net/dev");
             return None;
         };
-        let mut names: Vec<&String> = all.0.keys().collect();
-        names.sort_unstable();
+        // In order of name.
+        let all: BTreeMap<_, _> = all.0.iter().collect();
         let mut links = Vec::new();
-        for name in names {
+        for (name, link) in all {
             let folder = self.paths.sys.join("class/net").join(name);
             let facts = self
                 .links
                 .entry(name.clone())
                 .or_insert_with(|| LinkFacts::read(&folder));
-            if let (Some(facts), Some(link)) = (facts, all.0.get(name))
+            if let Some(facts) = facts
                 && links.len() < MAX_DEVICES
             {
                 links.push(HostLink {

@@ -59,10 +59,7 @@ fn count(text: &[u8], cpus: &mut [CpuTimes]) {
     let mut columns = Vec::new();
     for word in words(lines.next().unwrap_or_default()) {
         let number_in_head = word.strip_prefix(b"CPU").and_then(number);
-        columns.push(
-            cpus.iter()
-                .position(|cpu| Some(cpu.cpu.into()) == number_in_head),
-        );
+        columns.push(cpus.iter().position(|cpu| Some(cpu.cpu) == number_in_head));
     }
     for index in columns.iter().flatten() {
         cpus[*index].device_irqs = Some(0);
@@ -73,7 +70,7 @@ fn count(text: &[u8], cpus: &mut [CpuTimes]) {
         let Some(label) = words.next().and_then(|l| l.strip_suffix(b":")) else {
             continue;
         };
-        let is_device = number(label).is_some();
+        let is_device = number::<u64>(label).is_some();
         if !is_device && label != b"LOC" {
             continue;
         }

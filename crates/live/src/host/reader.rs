@@ -78,7 +78,7 @@ pub(crate) fn parse_stat(text: &[u8]) -> Vec<CpuTimes> {
         .split(|b| *b == b'\n')
         .filter_map(|line| {
             let mut words = line.strip_prefix(b"cpu")?.split(|b| *b == b' ');
-            let cpu = u32::try_from(number(words.next()?)?).ok()?;
+            let cpu = number(words.next()?)?;
             Some(CpuTimes {
                 cpu,
                 user_ns: next_ns(&mut words),
@@ -100,7 +100,7 @@ pub(crate) fn parse_stat(text: &[u8]) -> Vec<CpuTimes> {
 }
 
 fn next_ns<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> u64 {
-    let ticks = words.next().and_then(number).unwrap_or(0);
+    let ticks: u64 = words.next().and_then(number).unwrap_or(0);
     ticks.saturating_mul(TICK_NS)
 }
 
@@ -110,11 +110,9 @@ fn facts(paths: &SystemPaths) -> HostFacts {
     // The first CPU's entry is enough; for the whole file the kernel asks each CPU for its
     // frequency.
     let cpuinfo: Option<CpuInfo> = file::read_as(&paths.proc.join("cpuinfo"), 4096);
-    let cpuinfo = cpuinfo.as_ref();
-    let vendor = cpuinfo.and_then(|cpus| cpus.get_field(0, "vendor_id"));
-    let model = cpuinfo.and_then(|cpus| cpus.get_field(0, "model name"));
-    let flags = cpuinfo.and_then(|cpus| cpus.get_field(0, "flags"));
-    let flavour = flavour(&paths.sys, vendor);
+    let field = |name| cpuinfo.as_ref()?.get_field(0, name);
+    let flags = field("flags");
+    let flavour = flavour(&paths.sys, field("vendor_id"));
     let modules = std::iter::once("kvm").chain(flavour.as_deref());
     // A made-up /sys in a test stands for another host, whose KVM cannot be asked. Without KVM's
     // module, opening /dev/kvm would load it.
@@ -129,7 +127,10 @@ fn facts(paths: &SystemPaths) -> HostFacts {
     };
     let further = [
         // arm64 has only numbers for a model, in other fields.
-        (CPU_MODEL, model.map(|model| sanitize(model, 128))),
+        (
+            CPU_MODEL,
+            field("model name").map(|model| sanitize(model, 128)),
+        ),
         (
             "kernel.sched_rt_runtime_us",
             word_of(&kernel.join("sched_rt_runtime_us")),

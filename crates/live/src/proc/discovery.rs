@@ -162,19 +162,10 @@ impl Discovery {
     pub fn vcpus(&self) -> usize {
         let mut vcpus = 0;
         for (pid, process) in &self.scanned {
-            match process.look {
-                Look {
-                    unread: None,
-                    vcpus: known,
-                    ..
-                } => vcpus += known,
-                Look {
-                    kind: ProcessKind::Guest,
-                    ..
-                } => {
-                    vcpus += file::numbers_in(&self.paths.process(*pid, "task")).len();
-                }
-                _ => {}
+            if process.look.unread.is_none() {
+                vcpus += process.look.vcpus;
+            } else if process.look.kind == ProcessKind::Guest {
+                vcpus += file::numbers_in(&self.paths.process(*pid, "task")).len();
             }
         }
         vcpus
@@ -272,19 +263,14 @@ impl Discovery {
     /// What the looks at all processes have found.
     fn discovered(&self) -> Discovered {
         let mut found = Discovered::default();
-        for (pid, process) in &self.scanned {
-            match process.look.kind {
+        for (pid, ScannedProcess { look, .. }) in &self.scanned {
+            match look.kind {
                 ProcessKind::Guest => found.guests.push(*pid),
                 ProcessKind::Helper(owner) => found.helpers.push((*pid, owner)),
                 ProcessKind::Attendant => found.attendants.push(*pid),
                 ProcessKind::Starting => found.starting.push(*pid),
                 ProcessKind::Other => {}
             }
-        }
-        found.guests.sort_unstable();
-        found.helpers.sort_unstable();
-        found.attendants.sort_unstable();
-        for ScannedProcess { look, .. } in self.scanned.values() {
             let Some(why) = look.unread else {
                 continue;
             };
@@ -298,6 +284,9 @@ impl Discovery {
             }
             unread.processes += 1;
         }
+        found.guests.sort_unstable();
+        found.helpers.sort_unstable();
+        found.attendants.sort_unstable();
         found
     }
 
@@ -312,11 +301,11 @@ impl Discovery {
         let stat = Stat::parse(&line)?;
         let age_ns = boot_ns.saturating_sub(stat.start_ticks.saturating_mul(TICK_NS));
         let is_young = age_ns < YOUNG_NS;
+        let comm = String::from_utf8_lossy(stat.comm);
         if stat.kernel {
             // kvm-pit and, before Linux 6.4, vhost are separate kernel threads named after their
             // process (arch/x86/kvm/i8254.c, drivers/vhost/vhost.c). A young one may not have its
             // name yet.
-            let comm = String::from_utf8_lossy(stat.comm);
             if let Some(owner) = owner(&comm) {
                 return Some(Look::new(ProcessKind::Helper(owner), u64::MAX));
             }
@@ -326,7 +315,6 @@ impl Discovery {
         if stat.is_dead() {
             return Some(Look::new(ProcessKind::Other, recheck(pid, now_ns)));
         }
-        let comm = String::from_utf8_lossy(stat.comm);
         let without_vm = if is_attendant(&comm) {
             ProcessKind::Attendant
         } else {

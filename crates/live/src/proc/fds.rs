@@ -74,7 +74,7 @@ impl KvmFiles {
 }
 
 fn index_after(name: &[u8], prefix: &[u8]) -> Option<u32> {
-    u32::try_from(number(name.strip_prefix(prefix)?)?).ok()
+    number(name.strip_prefix(prefix)?)
 }
 
 #[cfg(test)]

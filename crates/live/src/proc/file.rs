@@ -155,9 +155,7 @@ pub(crate) fn list_numbers(
     let mut entries = RawDir::new(dir, &mut buf);
     while let Some(entry) = entries.next() {
         let entry = entry?;
-        if let Some(number) =
-            number(entry.file_name().to_bytes()).and_then(|n| i32::try_from(n).ok())
-        {
+        if let Some(number) = number(entry.file_name().to_bytes()) {
             each(number, entry.ino());
         }
     }

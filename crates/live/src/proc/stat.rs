@@ -3,6 +3,8 @@
 //! kvmtop reads these files of each thread in each tick, so it keeps them open and reads into one
 //! buffer. The crate procfs opens a file anew, takes twice the time, and does not know `sched`.
 
+use std::str::FromStr;
+
 /// Nanoseconds of a clock tick as /proc counts them: `USER_HZ` is 100 on every architecture that
 /// runs KVM (include/asm-generic/param.h).
 pub(crate) const TICK_NS: u64 = 10_000_000;
@@ -134,7 +136,7 @@ pub(crate) fn count(text: &str, name: &str) -> Option<u64> {
 }
 
 /// Decimal digits only.
-pub(crate) fn number(word: &[u8]) -> Option<u64> {
+pub(crate) fn number<T: FromStr>(word: &[u8]) -> Option<T> {
     // The parser of numbers would also take a plus sign.
     word.first().filter(|first| first.is_ascii_digit())?;
     std::str::from_utf8(word).ok()?.parse().ok()
