@@ -167,7 +167,10 @@ impl Collector {
         match command {
             CollectorCommand::Level(level) => {
                 self.engine()?.set_level(level)?;
-                self.restarted();
+                // The counters restarted from zero.
+                self.generation += 1;
+                self.ledger = LifeLedger::default();
+                self.guests.values_mut().for_each(LiveGuest::restart_events);
             }
             CollectorCommand::OnDemand(_, false) if self.options.engine.is_none() => {}
             CollectorCommand::OnDemand(what, on) => self.engine()?.set_on_demand(what, on)?,
@@ -364,13 +367,6 @@ impl Collector {
         }
     }
 
-    /// The engine's counters restarted from zero.
-    fn restarted(&mut self) {
-        self.generation += 1;
-        self.ledger = LifeLedger::default();
-        self.guests.values_mut().for_each(LiveGuest::restart_events);
-    }
-
     /// Opens new guests and passes on what the metadata sources know.
     fn open_new_guests(&mut self, pids: &[i32], now: Timestamps) {
         let new: Vec<i32> = pids
@@ -415,7 +411,8 @@ impl Collector {
             .metadata
             .as_mut()
             .map(|source| source.metadata(&guest.watched()));
-        guest.inform(&self.status_files, report.unwrap_or_default());
+        let status = self.status_files.by_pid.get(&pid);
+        guest.description.inform(report.unwrap_or_default(), status);
     }
 
     /// Opens a guest. Of one that is already gone only events are left.

@@ -1,7 +1,7 @@
 //! The time of a reading by each clock that a sample needs.
 
 use crate::proc::stat::TICK_NS;
-use engine::clock::clock_ns;
+use engine::clock_ns;
 use rustix::time::{ClockId, clock_gettime};
 
 /// One instant on each clock.

@@ -214,13 +214,8 @@ impl Tables {
     /// Unmaps the parts whose slots are all free: after a burst of threads the memory of these
     /// parts would count as kvmtop's. `taken`: what [`Tables::taken_slots`] returned.
     pub fn unmap_unused(&mut self, taken: &[usize]) {
-        self.windows.retain(|number, _| {
-            let first_slot = number * PART;
-            let next_taken = taken.partition_point(|index| *index < first_slot);
-            taken
-                .get(next_taken)
-                .is_some_and(|index| *index < first_slot + PART)
-        });
+        self.windows
+            .retain(|number, _| taken.iter().any(|index| index / PART == *number));
     }
 
     /// Frees the slot of a thread that is gone.

@@ -203,12 +203,12 @@ impl State {
             return;
         }
         self.cpus_looked_at = now;
-        let (watched, ended): (Vec<_>, Vec<_>) = self
+        for ended in self
             .rings
-            .drain(..)
-            .partition(|ring| online.contains(&ring.cpu));
-        self.lost_by_closed_rings += ended.iter().map(Ring::lost).sum::<u64>();
-        self.rings = watched;
+            .extract_if(.., |ring| !online.contains(&ring.cpu))
+        {
+            self.lost_by_closed_rings += ended.lost();
+        }
         for cpu in online {
             if self.rings.iter().any(|ring| ring.cpu == cpu) {
                 continue;

@@ -11,7 +11,7 @@ mod symbols;
 mod threads;
 mod unwind;
 
-use crate::clock::clock_ns;
+use crate::clock_ns;
 use crate::events::EngineError;
 use modules::Module;
 use record::SampledStack;

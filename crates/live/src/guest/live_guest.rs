@@ -8,8 +8,7 @@ use super::stagger;
 use super::stop::StopWatch;
 use super::storage::StorageWatch;
 use crate::backoff::Backoff;
-use crate::metadata::source::{GuestMetadata, ReportedState, WatchedGuest};
-use crate::metadata::status_xml::StatusFiles;
+use crate::metadata::source::{ReportedState, WatchedGuest};
 use crate::proc::fds::KvmFiles;
 use crate::proc::file::FileError;
 use crate::proc::read_context::ReadContext;
@@ -20,7 +19,6 @@ use engine::events::{ThreadKey, TracedThread, VcpuThread};
 use kvm::thread_name::{Role, vcpu_index};
 use sample::{DomainSample, DomainState, StopReason, ThreadEvents, ThreadSample};
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Pauses between two readings of its open files, most of which are opened at the start.
@@ -135,12 +133,6 @@ impl LiveGuest {
             quiet: self.stop.quiet,
             turned: self.stop.turned,
         }
-    }
-
-    /// Takes over what libvirt, its status file and the monitor know.
-    pub fn inform(&mut self, files: &StatusFiles, report: Arc<GuestMetadata>) {
-        let status = files.by_pid.get(&self.threads.pid);
-        self.description.inform(report, status);
     }
 
     /// Reads the threads and everything else that is due.

@@ -6,7 +6,7 @@ use super::topology;
 use crate::proc::file::{self, read_word};
 use crate::proc::paths::SystemPaths;
 use crate::proc::stat::{TICK_NS, number};
-use engine::clock::clock_ns;
+use engine::clock_ns;
 use kvm::sanitize;
 use kvm::topology::{CPU_MODEL, EFFICIENCY_CPUS};
 use procfs::CpuInfo;

@@ -25,15 +25,12 @@ const TICK_SLACK: Duration = Duration::from_millis(100);
 /// The longest pause between readings of figures that fail.
 const MAX_FIGURES_PAUSE: Duration = Duration::from_secs(600);
 
-/// An answer to come, and when it was asked for.
-struct PendingAnswer<T> {
-    reply: QmpReply<T>,
-    asked: Instant,
-}
-
 /// A question that is repeated.
 struct Query<T> {
-    pending: Option<PendingAnswer<T>>,
+    /// The answer to come.
+    pending: Option<QmpReply<T>>,
+    /// When it was last asked.
+    asked: Option<Instant>,
     /// When to ask again; `None`: at once.
     next: Option<Instant>,
     backoff: Backoff,
@@ -43,6 +40,7 @@ impl<T> Default for Query<T> {
     fn default() -> Self {
         Self {
             pending: None,
+            asked: None,
             next: None,
             backoff: Backoff::default(),
         }
@@ -56,20 +54,19 @@ impl<T> Query<T> {
 
     /// Keeps the answer to come, if the question could be asked.
     fn ask(&mut self, reply: Option<QmpReply<T>>, now: Instant, pauses: (Duration, Duration)) {
-        self.pending = reply.map(|reply| PendingAnswer { reply, asked: now });
+        self.pending = reply;
         if self.pending.is_some() {
+            self.asked = Some(now);
             self.next = Some(now + self.backoff.next(pauses));
         }
     }
 
     /// The answer, once, or a sentence with the reason for its absence.
     fn answer(&mut self, now: Instant) -> Option<Result<T, String>> {
-        let PendingAnswer { reply, asked } = self.pending.as_ref()?;
-        let answer = match reply.try_recv() {
+        let waited = now.saturating_duration_since(self.asked?);
+        let answer = match self.pending.as_ref()?.try_recv() {
             Ok(answer) => answer,
-            Err(TryRecvError::Empty) if now.saturating_duration_since(*asked) < ANSWER_TIMEOUT => {
-                return None;
-            }
+            Err(TryRecvError::Empty) if waited < ANSWER_TIMEOUT => return None,
             Err(_) => Err("the monitor does not answer".into()),
         };
         self.pending = None;
@@ -144,11 +141,7 @@ impl GuestMonitor {
             return changed;
         }
         // A vCPU that uses CPU time is not paused, whatever was said before.
-        let runs = !guest.quiet
-            && self
-                .reported
-                .as_ref()
-                .is_some_and(|state| state.stop().is_some());
+        let runs = !guest.quiet && matches!(self.reported, Some(ReportedState::Stopped(_)));
         self.asks_state |= guest.turned || runs;
         if runs {
             self.reported = Some(ReportedState::Running);
@@ -174,7 +167,6 @@ impl GuestMonitor {
     /// dropped.
     fn receive_figures(&mut self, now: Instant) -> bool {
         let period = self.period();
-        let asked = self.figures.pending.as_ref().map(|pending| pending.asked);
         let is_old = self.figures.next.is_some_and(|next| now > next + period);
         let has_expired = self.figures.pending.is_none() && self.last_figures.is_some() && is_old;
         let answer = self.figures.answer(now);
@@ -185,7 +177,7 @@ impl GuestMonitor {
         if figures.is_some() {
             self.figures.backoff = Backoff::default();
             let pause = period.saturating_sub(TICK_SLACK);
-            self.figures.next = Some(asked.unwrap_or(now) + pause);
+            self.figures.next = Some(self.figures.asked.unwrap_or(now) + pause);
         }
         let before = self.last_figures.as_ref().map(|last| &last.devices);
         self.activity = figures
@@ -308,7 +300,8 @@ mod tests {
             monitor.is_watched = is_watched;
             let (send, reply) = sync_channel(1);
             let _ = send.send(Ok(answer(now, ReportedState::Running)));
-            monitor.figures.pending = Some(PendingAnswer { reply, asked: now });
+            monitor.figures.pending = Some(reply);
+            monitor.figures.asked = Some(now);
             // The answer comes a tick later.
             monitor.receive(&guest(), now + Duration::from_secs(1));
             let next = now + Duration::from_secs(seconds).saturating_sub(TICK_SLACK);
