@@ -21,7 +21,7 @@ const ERROR_CELL: usize = USERSPACE - 1;
 
 /// What the attached programs measure. What they do not measure is `None` in a [`TracedThread`],
 /// not 0.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Default)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "any of these can be missing by itself"

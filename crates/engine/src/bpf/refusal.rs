@@ -54,7 +54,7 @@ impl Refusal {
 }
 
 /// The properties of this process and kernel that decide whether BPF can be used.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Rights {
     /// Effective capabilities.
     pub caps: CapabilitySet,

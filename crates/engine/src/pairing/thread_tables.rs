@@ -249,7 +249,7 @@ pub(super) struct Tasks {
     rest: TaskCounts,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Default)]
 struct TaskCounts {
     comm: [u8; 16],
     count: u64,

@@ -30,7 +30,7 @@ const MAX_CGROUP: usize = 64 * 1024;
 const MAX_NAME: usize = 256;
 
 /// The facts of a guest's process in /proc, read once.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct ProcessIdentity {
     /// Process id.
     pub pid: i32,

@@ -18,7 +18,7 @@ const DESCRIPTOR: usize = 16;
 const TYPE_MASK: u32 = 0xf;
 
 /// Where the counters are in the file; constant for the file's life.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct StatsLayout {
     /// Offset of the values in the file.
     pub data_offset: u64,

@@ -19,7 +19,7 @@ const MAX_STATES: usize = 10;
 const MIN_KERNEL: (u32, u32) = (5, 19);
 
 /// A CPU as last read.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Default)]
 struct CpuState {
     khz: Option<u64>,
     /// The cumulative counters. Here `over_ns` is the time when they were read.

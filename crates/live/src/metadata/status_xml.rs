@@ -20,7 +20,7 @@ use std::sync::Arc;
 const ROUND_NS: u64 = 5_000_000_000;
 
 /// A running domain, from its status file.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct DomainStatus {
     /// The file's parsed content.
     pub xml: Arc<DomainXml>,
@@ -29,7 +29,7 @@ pub(crate) struct DomainStatus {
 }
 
 /// What tells a file from one that has replaced it, and from itself rewritten.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 struct FileStamp {
     inode: u64,
     modified_s: i64,

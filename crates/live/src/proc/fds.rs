@@ -10,7 +10,7 @@ const MAX_FILES: usize = 65_536;
 
 /// The open files by which a process shows that it is a guest, and what belongs to it. The names of
 /// KVM's anonymous inodes are in `virt/kvm/kvm_main.c`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct KvmFiles {
     /// Number of open files of any kind.
     pub open: usize,

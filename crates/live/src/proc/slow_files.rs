@@ -23,7 +23,7 @@ const TICK_TIMEOUT: Duration = Duration::from_millis(200);
 pub(crate) type FileBytes = Result<Vec<u8>, FileError>;
 
 /// What to read: at most `max` bytes of a file of a process that runs as user `uid`.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct SlowFile {
     pub path: PathBuf,
     pub max: usize,

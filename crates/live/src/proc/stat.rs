@@ -14,7 +14,7 @@ const PF_KTHREAD: u64 = 0x0020_0000;
 
 /// The fields of a `stat` line that kvmtop needs (fs/proc/array.c, `do_task_stat`;
 /// `proc_pid_stat(5)` numbers them).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Stat<'a> {
     /// Field 2, without its parentheses; may hold any byte, parentheses, spaces and line breaks
     /// too.

@@ -23,7 +23,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 /// A guest's monitor socket, as its command line names it.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct QmpSocket {
     /// The guest's process.
     pub pid: i32,
