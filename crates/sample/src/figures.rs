@@ -152,6 +152,7 @@ pub fn growth(now: u64, before: Option<u64>) -> u64 {
 macro_rules! growing {
     ($type:ident { $($figure:ident),* $(,)? } $($other:ident),*) => {
         $crate::figures::bounded!($type { $($figure),* } $($other),*);
+        $crate::sums!($type { $($figure),* } $($other),*);
 
         impl $crate::Growing for $type {
             fn since(&self, before: Option<&Self>) -> Self {

@@ -170,14 +170,6 @@ impl CpuPower {
         self.wakes.or(self.throttles).is_some()
     }
 
-    /// How often it woke from a sleep state, per second.
-    pub fn wake_rate(&self) -> Option<f64> {
-        if self.over_ns == 0 {
-            return None;
-        }
-        Some(self.wakes? as f64 * 1e9 / self.over_ns as f64)
-    }
-
     /// The mean time that it took to leave the sleep states, microseconds; `None` if it did not
     /// sleep.
     pub fn wake_us(&self) -> Option<f64> {

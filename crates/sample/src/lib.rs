@@ -106,9 +106,6 @@ words!(
 );
 words!(SourceId, SourceState, StopReason);
 
-/// A wall clock that moved so far against the time since boot was set.
-pub const CLOCK_SET_MS: u64 = 1000;
-
 /// When the host was booted by the wall clock, milliseconds since the Unix epoch, from one instant
 /// on both clocks.
 pub fn booted_ms(time_ms: i64, boot_ns: u64) -> i64 {

@@ -17,8 +17,8 @@
 
 use super::{
     AccessCell, Burst, Direction, Doorbell, ExitCell, GuestInterrupts, Histogram, HostDisk,
-    HostLink, HostNode, HostRequests, Injection, IrqSource, Migrations, OtherTask, ThreadEvents,
-    ThreadKind, Throttling, Timing, UserspaceCell, WholeDisk,
+    HostLink, HostNode, Injection, IrqSource, OtherTask, ThreadEvents, ThreadKind, Throttling,
+    Timing, UserspaceCell, WholeDisk,
 };
 use kvm::{Isa, Space};
 use std::cmp::Reverse;
@@ -98,28 +98,9 @@ sums!(ThreadEvents {
     run_delays
 });
 sums!(AccessCell { time, faults, burst } space, address, direction);
-sums!(Migrations {
-    total,
-    cross_core,
-    cross_llc,
-    cross_node
-});
 sums!(GuestInterrupts {
     injections,
     doorbells
-});
-sums!(Doorbell { time } space, address, to, tid, comm);
-sums!(Injection { count, joined, wake, delay, slept, kick } source, vcpu, by, tid, comm);
-sums!(HostDisk { reads, writes, flushes, others, submitters } name, number, alias, below);
-sums!(WholeDisk {
-    reads, writes, read_bytes, write_bytes, time_ns, busy_ns,
-} name, alias, is_stacked, in_flight);
-sums!(HostNode { missed } node, total, free, huge_free);
-sums!(HostLink { rx_bytes, tx_bytes, drops } name, speed_mbit);
-sums!(HostRequests {
-    bytes,
-    total,
-    device
 });
 
 impl Sum for u64 {

@@ -1,4 +1,4 @@
-use super::super::Direction;
+use super::super::{Direction, Migrations};
 use super::*;
 use kvm::Space;
 use proptest::prelude::*;
