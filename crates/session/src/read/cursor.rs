@@ -134,15 +134,22 @@ impl<'a> Cursor<'a> {
                 self.len()
             )
         })?;
-        self.open_segment(place)?;
-        while self.advance()? != place {}
-        let sample = self
-            .open
-            .as_ref()
-            .and_then(|open| open.reader.sample().ok());
-        let Some(mut sample) = sample else {
-            return Err(self.damaged(place));
+        let mut open = self.open_segment(place)?;
+        let first = self.session.segment(place).number;
+        let part = &self.session.parts[place.part].reader;
+        while open.next.sample <= place.sample {
+            let next = open.next;
+            if open
+                .advance(part, first.saturating_add(next.sample))
+                .is_none()
+            {
+                return Err(self.damaged(next, open.offset));
+            }
+        }
+        let Ok(mut sample) = open.reader.sample() else {
+            return Err(self.damaged(place, open.offset));
         };
+        self.open = Some(open);
         if let Some(describe) = &mut self.describe {
             describe(&mut sample);
         }
@@ -294,44 +301,24 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Opens the segment of a sample, unless it is open already.
-    fn open_segment(&mut self, place: Place) -> Result<()> {
-        if let Some(OpenSegment { next, .. }) = &self.open {
-            let is_same = next.part == place.part && next.segment == place.segment;
-            if is_same && next.sample <= place.sample {
-                return Ok(());
+    /// Takes the open segment if it leads to this sample, or opens the sample's segment.
+    fn open_segment(&mut self, place: Place) -> Result<OpenSegment> {
+        if let Some(open) = self.open.take() {
+            let is_same = open.next.part == place.part && open.next.segment == place.segment;
+            if is_same && open.next.sample <= place.sample {
+                return Ok(open);
             }
         }
-        self.open = Some(OpenSegment {
+        Ok(OpenSegment {
             next: Place { sample: 0, ..place },
             offset: self.session.segment(place).offset,
             reader: SegmentReader::new()?,
-        });
-        Ok(())
+        })
     }
 
-    /// Decompresses the next sample of the open segment. Returns where it is.
-    fn advance(&mut self) -> Result<Place> {
-        let Some(open) = &mut self.open else {
-            return Err(anyhow!("no segment is open"));
-        };
-        let place = open.next;
-        let first = self.session.segment(place).number;
-        let part = &self.session.parts[place.part].reader;
-        match open.advance(part, first.saturating_add(place.sample)) {
-            Some(()) => Ok(place),
-            None => Err(self.damaged(place)),
-        }
-    }
-
-    /// Notes that a segment cannot be read from this sample on.
-    fn damaged(&mut self, place: Place) -> anyhow::Error {
-        let open = self.open.take();
-        let Some(NamedPart { path, reader }) = self.session.parts.get_mut(place.part) else {
-            return anyhow!("no such part");
-        };
-        let begin = reader.segments[place.segment].offset;
-        let offset = open.map_or(begin, |open| open.offset);
+    /// Notes that a segment cannot be read from this sample on, whose frame begins at `offset`.
+    fn damaged(&mut self, place: Place, offset: u64) -> anyhow::Error {
+        let NamedPart { path, reader } = &mut self.session.parts[place.part];
         if !self.broken.contains(&(place.part, place.segment)) {
             self.broken.push((place.part, place.segment));
             let samples = reader.samples_of(place.segment) as u32 - place.sample;

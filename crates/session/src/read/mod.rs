@@ -9,7 +9,7 @@ mod session;
 mod tests;
 
 pub use cursor::Cursor;
-pub(super) use part::{PartReader, recording_id_of};
+pub(super) use part::{PartReader, first_bytes, recording_id_of};
 pub(super) use scan::End;
 pub use session::Session;
 pub(super) use session::{MAX_PARTS, NamedPart, part_path};

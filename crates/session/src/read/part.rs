@@ -4,6 +4,7 @@ use super::scan::{End, Frame, MAX_TRIES, find_segment, read_frame};
 use crate::format::{self, FrameKind, Header, PROLOGUE_BYTES, Stamp};
 use anyhow::{Context, Result};
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -55,11 +56,7 @@ impl PartReader {
     pub fn open(file: impl Into<Arc<File>>) -> Result<Self> {
         let file = file.into();
         let length = file.metadata().context("its size is unknown")?.len();
-        let mut first = [0; PROLOGUE_BYTES];
-        let n = first.len().min(length as usize);
-        file.read_exact_at(&mut first[..n], 0)
-            .context("cannot read it")?;
-        format::check_prologue(&first[..n])?;
+        format::check_prologue(&first_bytes(&file, length).context("cannot read it")?)?;
         let mut part = Self {
             recording_id: recording_id_of(&file),
             file,
@@ -151,6 +148,13 @@ impl PartReader {
         self.times.push(stamp.time_ms);
         true
     }
+}
+
+/// The beginning of a file of this length, up to the first frame.
+pub fn first_bytes(file: &File, length: u64) -> io::Result<Vec<u8>> {
+    let mut first = vec![0; PROLOGUE_BYTES.min(length as usize)];
+    file.read_exact_at(&mut first, 0)?;
+    Ok(first)
 }
 
 /// The id that all parts of a recording share; `None` for another kind of file.

@@ -2,14 +2,14 @@
 
 use super::part::PartWriter;
 use crate::format::{self, PROLOGUE_BYTES};
-use crate::read::{End, MAX_PARTS, PartReader, part_path, recording_id_of};
+use crate::read::{End, MAX_PARTS, PartReader, first_bytes, part_path, recording_id_of};
 use anyhow::{Context, Result, bail, ensure};
 use rights::{not_ours, open_regular};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -39,11 +39,8 @@ pub fn lock(path: &Path) -> Result<LockedFile> {
     let file = Arc::new(open_locked(path)?);
     refuse_foreign(path, file.metadata())?;
     let length = file.metadata().with_context(|| cannot_record(path))?.len();
-    let mut first = [0; PROLOGUE_BYTES];
-    let n = first.len().min(length as usize);
-    file.read_exact_at(&mut first[..n], 0)
-        .with_context(|| format!("cannot read {name}"))?;
-    if n < PROLOGUE_BYTES && format::prologue().starts_with(&first[..n]) {
+    let first = first_bytes(&file, length).with_context(|| format!("cannot read {name}"))?;
+    if first.len() < PROLOGUE_BYTES && format::prologue().starts_with(&first) {
         // The file is new, or a recorder was killed before it wrote a frame.
         file.set_len(0).with_context(|| cannot_record(path))?;
         return Ok(LockedFile {
