@@ -39,13 +39,6 @@ impl Pattern {
     pub fn captures<'a>(&self, text: &'a str) -> Option<Captures<'a>> {
         self.regex()?.captures(text)
     }
-
-    /// The groups of each of its matches.
-    pub fn captures_iter<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Captures<'a>> {
-        self.regex()
-            .into_iter()
-            .flat_map(move |regex| regex.captures_iter(text))
-    }
 }
 
 /// The text of a named group, unless it is empty.

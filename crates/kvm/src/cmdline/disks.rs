@@ -50,10 +50,7 @@ pub struct CommandDisk {
 impl CommandDisk {
     /// Whether QEMU's statistics call it so.
     pub fn is_called(&self, name: &str) -> bool {
-        !name.is_empty()
-            && [&self.drive, &self.device]
-                .into_iter()
-                .any(|own| own == name)
+        !name.is_empty() && (self.drive == name || self.device == name)
     }
 }
 
@@ -81,7 +78,7 @@ pub(super) fn drive(disks: &mut Vec<CommandDisk>, parts: &[Pair]) {
     // A format node lies upon the node of its file and takes its place: the device names the upper
     // one.
     let below =
-        get(parts, "file", false).and_then(|file| disks.iter().position(|disk| disk.drive == file));
+        get(parts, "file").and_then(|file| disks.iter().position(|disk| disk.drive == file));
     let mut disk = match below {
         Some(index) => disks.remove(index),
         None => CommandDisk::default(),
@@ -108,7 +105,7 @@ pub(super) fn drive(disks: &mut Vec<CommandDisk>, parts: &[Pair]) {
     if below.is_none() {
         disk.file = path;
     }
-    disk.limits.extend(limits(parts, "throttling."));
+    disk.limits.extend(limits(parts));
     if disks.len() < MAX_DISKS {
         disks.push(disk);
     }
@@ -116,7 +113,7 @@ pub(super) fn drive(disks: &mut Vec<CommandDisk>, parts: &[Pair]) {
 
 /// Takes in a `-device` that names its drive.
 pub(super) fn device(disks: &mut [CommandDisk], driver: &str, id: &str, parts: &[Pair]) {
-    let Some(drive) = get(parts, "drive", false) else {
+    let Some(drive) = get(parts, "drive") else {
         return;
     };
     let Some(disk) = disks.iter_mut().find(|disk| disk.drive == drive) else {
@@ -124,9 +121,9 @@ pub(super) fn device(disks: &mut [CommandDisk], driver: &str, id: &str, parts: &
     };
     disk.device = sanitize(id, 64);
     disk.driver = Some(sanitize(driver, 64));
-    disk.iothread = get(parts, "iothread", false).map(|value| sanitize(&value, 64));
+    disk.iothread = get(parts, "iothread").map(|value| sanitize(&value, 64));
     // The device then asks for a flush after each write, whatever the drive's mode.
-    if get(parts, "write-cache", false).is_some_and(|on| on == "off") {
+    if get(parts, "write-cache").is_some_and(|on| on == "off") {
         let is_direct = matches!(disk.cache.as_deref(), Some("none" | "directsync"));
         disk.cache = Some(
             if is_direct {
@@ -141,7 +138,7 @@ pub(super) fn device(disks: &mut [CommandDisk], driver: &str, id: &str, parts: &
 
 /// The text of a key.
 fn text(parts: &[Pair], key: &str) -> Option<String> {
-    get(parts, key, false).map(|value| sanitize(&value, 256))
+    get(parts, key).map(|value| sanitize(&value, 256))
 }
 
 /// Whether the value of a key means yes.
@@ -151,14 +148,14 @@ fn is_on_at(parts: &[Pair], key: &str) -> bool {
 
 /// The number of a key.
 fn number(parts: &[Pair], key: &str) -> Option<u64> {
-    get(parts, key, false)?.parse().ok()
+    get(parts, key)?.parse().ok()
 }
 
 /// The limits among the parts of an option.
-fn limits(parts: &[Pair], prefix: &str) -> BTreeMap<String, u64> {
+fn limits(parts: &[Pair]) -> BTreeMap<String, u64> {
     let mut limits = BTreeMap::new();
     for (new, old, name) in DISK_LIMITS {
-        let set = number(parts, &format!("{prefix}{new}")).or_else(|| number(parts, old));
+        let set = number(parts, &format!("throttling.{new}")).or_else(|| number(parts, old));
         if let Some(limit) = set.filter(|limit| *limit > 0) {
             limits.insert(name.to_owned(), limit);
         }

@@ -42,18 +42,20 @@ pub(super) fn pairs(text: &str) -> Vec<Pair> {
         .collect()
 }
 
-/// The value of a key. With `implied`, the first part without a value is the value.
-pub(super) fn get(pairs: &[Pair], key: &str, implied: bool) -> Option<String> {
-    let named = pairs
+/// The value of a key.
+pub(super) fn get(pairs: &[Pair], key: &str) -> Option<String> {
+    pairs
         .iter()
         .rev()
         .filter(|(known, _)| known == key)
-        .find_map(|(_, value)| value.clone());
-    named.or_else(|| {
-        pairs
-            .first()
-            .filter(|(_, value)| implied && value.is_none())
-            .map(|(first, _)| first.clone())
+        .find_map(|(_, value)| value.clone())
+}
+
+/// The value of a key, which may be left out: a first part without a value is then the value.
+fn get_implied(pairs: &[Pair], key: &str) -> Option<String> {
+    get(pairs, key).or_else(|| match pairs.first()? {
+        (first, None) => Some(first.clone()),
+        _ => None,
     })
 }
 
@@ -100,8 +102,8 @@ fn component(value: &str, kind: &str) -> Option<Component> {
         pairs(value)
     };
     Some(Component {
-        kind: get(&pairs, kind, !json)?,
-        id: get(&pairs, "id", false).unwrap_or_default(),
+        kind: get_implied(&pairs, kind)?,
+        id: get(&pairs, "id").unwrap_or_default(),
         pairs,
     })
 }
@@ -136,17 +138,19 @@ pub(super) fn read_option(
     match option {
         "name" => {
             let pairs = pairs(value);
-            command.name = get(&pairs, "guest", true).or(command.name.take());
-            command.debug_threads |=
-                get(&pairs, "debug-threads", false).is_some_and(|on| is_on(&on));
+            command.name = get_implied(&pairs, "guest").or(command.name.take());
+            command.debug_threads |= get(&pairs, "debug-threads").is_some_and(|on| is_on(&on));
         }
         "uuid" => command.uuid = Some(value.to_ascii_lowercase()),
         "machine" | "M" => machine(command, value),
         // The first one that works counts (system/vl.c, `configure_accelerators`).
         "accel" => {
             let pairs = pairs(value);
-            command.accel = command.accel.take().or_else(|| get(&pairs, "accel", true));
-            if let Some(irqchip) = get(&pairs, "kernel-irqchip", false) {
+            command.accel = command
+                .accel
+                .take()
+                .or_else(|| get_implied(&pairs, "accel"));
+            if let Some(irqchip) = get(&pairs, "kernel-irqchip") {
                 property(command, "machine", "kernel-irqchip", &irqchip);
             }
         }
@@ -157,14 +161,14 @@ pub(super) fn read_option(
         "smp" => smp(command, value),
         "numa" => numa(command, value),
         "m" => {
-            command.memory = get(&pairs(value), "size", true)
+            command.memory = get_implied(&pairs(value), "size")
                 .and_then(|size| bytes(&size))
                 .or(command.memory);
         }
         "cpu" => cpu(command, value),
         "no-hpet" => command.hpet = Some(false),
         "rtc" => {
-            command.rtc_base = get(&pairs(value), "base", false).or(command.rtc_base.take());
+            command.rtc_base = get(&pairs(value), "base").or(command.rtc_base.take());
         }
         "localtime" => command.rtc_base = Some("localtime".to_owned()),
         "global" => global(command, value),
@@ -174,9 +178,9 @@ pub(super) fn read_option(
             let Some(peer) = component(value, "type") else {
                 return;
             };
-            let socket = get(&peer.pairs, "addr.path", false);
+            let socket = get(&peer.pairs, "addr.path");
             command.peer_sockets.extend(socket);
-            if let Some(kind) = get(&peer.pairs, "type", true).filter(|kind| kind != "tap") {
+            if let Some(kind) = get_implied(&peer.pairs, "type").filter(|kind| kind != "tap") {
                 command.other_netdevs.push(sanitize(&kind, 32));
             }
         }
@@ -203,7 +207,7 @@ fn monitor(command: &mut QemuCommand, monitors: &mut Monitors, option: &str, val
         "chardev" => {
             if let Some(Component { kind, id, pairs }) = component(value, "backend")
                 && kind == "socket"
-                && let Some(path) = get(&pairs, "path", false)
+                && let Some(path) = get(&pairs, "path")
             {
                 if listens(&pairs) {
                     monitors.sockets.insert(id, path);
@@ -214,8 +218,8 @@ fn monitor(command: &mut QemuCommand, monitors: &mut Monitors, option: &str, val
         }
         "mon" => {
             let pairs = pairs(value);
-            if get(&pairs, "mode", false).as_deref() == Some("control") {
-                monitors.control.extend(get(&pairs, "chardev", true));
+            if get(&pairs, "mode").as_deref() == Some("control") {
+                monitors.control.extend(get_implied(&pairs, "chardev"));
             }
         }
         _ => {
@@ -238,7 +242,7 @@ fn device(command: &mut QemuCommand, value: &str) {
     };
     // A card without an id goes by its network, so that two of one model stay two.
     let id = if id.is_empty() {
-        get(&pairs, "netdev", false).unwrap_or_default()
+        get(&pairs, "netdev").unwrap_or_default()
     } else {
         id
     };
@@ -269,7 +273,7 @@ fn drive(command: &mut QemuCommand, value: &str) {
     disks::drive(&mut command.disks, &parts);
     if let Some(file) = ["file", "filename", "file.filename"]
         .iter()
-        .find_map(|key| get(&parts, key, false))
+        .find_map(|key| get(&parts, key))
     {
         drive_file(command, &file);
     }
@@ -299,15 +303,10 @@ pub(super) fn cards(command: &mut QemuCommand, all: &[(&str, &str)]) {
         } else {
             format!("{name} {count}")
         };
-        let model = get(&pairs, "model", false)
+        let model = get(&pairs, "model")
             .or_else(|| default.map(str::to_owned))
             .unwrap_or_default();
-        property(
-            command,
-            &get(&pairs, "id", false).unwrap_or(name),
-            DRIVER,
-            &model,
-        );
+        property(command, &get(&pairs, "id").unwrap_or(name), DRIVER, &model);
     }
 }
 
@@ -351,7 +350,12 @@ fn smp(command: &mut QemuCommand, value: &str) {
         ("cores", &mut smp.cores),
         ("threads", &mut smp.threads),
     ] {
-        if let Some(text) = get(&pairs, key, key == "cpus") {
+        let written = if key == "cpus" {
+            get_implied(&pairs, key)
+        } else {
+            get(&pairs, key)
+        };
+        if let Some(text) = written {
             *part = text.parse().ok().filter(|n| *n <= limits::VCPUS);
         }
     }
@@ -381,7 +385,7 @@ fn numa(command: &mut QemuCommand, value: &str) {
             _ => {}
         }
     }
-    command.cells.push((cell, get(&pairs, "memdev", false)));
+    command.cells.push((cell, get(&pairs, "memdev")));
 }
 
 /// An `IOThread`, or a memory backend with the host nodes that it is bound to:
@@ -394,7 +398,7 @@ fn object(command: &mut QemuCommand, value: &str) {
     if kind == "iothread" {
         command.iothreads.push(id);
     } else if kind.starts_with("memory-backend-")
-        && get(&pairs, "policy", false).as_deref() == Some("bind")
+        && get(&pairs, "policy").as_deref() == Some("bind")
     {
         let lists = pairs
             .iter()
@@ -442,11 +446,13 @@ pub(super) fn check(option: &str, value: &str) -> Result<()> {
 /// Bytes of `-m`: `4096` is MiB; `4G` and `512M` have a unit.
 fn bytes(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    match &*text.get(digits.len()..)?.to_ascii_uppercase() {
-        "" => limits::bytes(digits, "M"),
-        "B" => limits::bytes(digits, "b"),
-        unit => limits::bytes(digits, unit),
-    }
+    let unit = text.get(digits.len()..)?.to_ascii_uppercase();
+    let unit = match unit.as_str() {
+        "" => "M",
+        "B" => "b",
+        unit => unit,
+    };
+    limits::bytes(digits, unit)
 }
 
 /// `kvm-pit.lost_tick_policy=delay`.
@@ -462,7 +468,10 @@ fn global(command: &mut QemuCommand, text: &str) {
     if driver == "kvm-pit" && is_tick_policy {
         command.pit_policy = Some(value.to_owned());
     } else if driver.ends_with("-cpu") {
-        global_of_cpu(command, name, value);
+        // The features of `-cpu` are set after it, so they win.
+        if !command.cpu_features.contains_key(name) {
+            feature(command, name, value);
+        }
     }
 }
 
@@ -495,13 +504,6 @@ fn cpu(command: &mut QemuCommand, value: &str) {
             };
             feature(command, name, value);
         }
-    }
-}
-
-/// `-global TYPE-cpu.PROPERTY=VALUE`: the features of `-cpu` are set after it, so they win.
-fn global_of_cpu(command: &mut QemuCommand, property: &str, value: &str) {
-    if !command.cpu_features.contains_key(property) {
-        feature(command, property, value);
     }
 }
 

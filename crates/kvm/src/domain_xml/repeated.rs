@@ -2,8 +2,9 @@
 
 use super::DomainXml;
 use super::xml::{attribute, child, children, document, elements, number};
+use crate::cpu_set::CpuSet;
 use roxmltree::Node;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The elements of a piece of XML that a domain has already, as an admin looks for them: `<timer
 /// name='hpet'>`. libvirt refuses a second `<feature>` or pin, and ignores one of two other
@@ -58,11 +59,8 @@ fn cpu(xml: &DomainXml, node: Node, found: &mut Vec<String>) {
 fn features(xml: &DomainXml, node: Node, found: &mut Vec<String>) {
     for feature in children(node, "hyperv").flat_map(elements) {
         let name = feature.tag_name().name();
-        if xml
-            .hyperv
-            .as_ref()
-            .is_some_and(|hyperv| hyperv.features.contains_key(name))
-        {
+        let hyperv = xml.hyperv.as_ref();
+        if hyperv.is_some_and(|hyperv| hyperv.features.contains_key(name)) {
             found.push(format!("<{name}>"));
         }
     }
@@ -75,24 +73,22 @@ fn features(xml: &DomainXml, node: Node, found: &mut Vec<String>) {
 }
 
 fn pins(xml: &DomainXml, node: Node, found: &mut Vec<String>) {
-    let vcpus: Vec<u32> = children(node, "vcpupin")
-        .filter_map(|pin| number(pin, "vcpu"))
-        .collect();
-    if vcpus.iter().any(|vcpu| xml.vcpu_pins.contains_key(vcpu)) {
+    if is_pinned(&xml.vcpu_pins, node, "vcpupin", "vcpu") {
         found.push("<vcpupin>".to_owned());
     }
     if xml.emulator_pin.is_some() && child(node, "emulatorpin").is_some() {
         found.push("<emulatorpin>".to_owned());
     }
-    let iothreads: Vec<u32> = children(node, "iothreadpin")
-        .filter_map(|pin| number(pin, "iothread"))
-        .collect();
-    if iothreads
-        .iter()
-        .any(|id| xml.iothread_pins.contains_key(id))
-    {
+    if is_pinned(&xml.iothread_pins, node, "iothreadpin", "iothread") {
         found.push("<iothreadpin>".to_owned());
     }
+}
+
+/// Whether one of these elements is about a thread that is pinned already.
+fn is_pinned(pins: &BTreeMap<u32, CpuSet>, cputune: Node, element: &str, number_of: &str) -> bool {
+    children(cputune, element)
+        .filter_map(|pin| number(pin, number_of))
+        .any(|thread| pins.contains_key(&thread))
 }
 
 fn memory(xml: &DomainXml, node: Node, found: &mut Vec<String>) {

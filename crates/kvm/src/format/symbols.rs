@@ -56,6 +56,7 @@ fn parse_list(part: &str) -> Option<SymbolList> {
     // The head ends with the bracket of the first entry.
     let entries = part.get(head.get(0)?.end() - 1..)?;
     let names = ENTRY
+        .regex()?
         .captures_iter(entries)
         .filter_map(|entry| Some((constant(&entry["value"])?, sanitize(&entry["name"], 64))));
     Some(SymbolList {
