@@ -161,7 +161,7 @@ pub(super) fn scheduled<'a>(line: &TraceLine<'a>) -> Vec<Scheduled<'a>> {
     let task = kind.and_then(|kind| {
         let found = TASK.captures(text)?;
         Some(Scheduled {
-            comm: text.get(found.name("comm")?.range())?,
+            comm: found.name("comm")?.as_str(),
             event: traced(line, number(&found, "tid")?, UNKNOWN_PID, kind),
         })
     });
@@ -172,15 +172,14 @@ fn switched<'a>(line: &TraceLine<'a>) -> Option<Vec<Scheduled<'a>>> {
     let found = SWITCH.captures(line.text)?;
     let prev = number(&found, "prev_tid")?;
     let next = number(&found, "next_tid")?;
-    let prev_name = line.text.get(found.name("prev")?.range())?;
-    let next_name = line.text.get(found.name("next")?.range())?;
-    let state = line.text.get(found.name("state")?.range())?;
+    let prev_name = found.name("prev")?.as_str();
+    let next_name = found.name("next")?.as_str();
     let task = Task {
         tid: next,
         comm: comm(next_name),
     };
     let out = EventKind::SwitchOut {
-        to: LeftFor::from_letters(state),
+        to: LeftFor::from_letters(&found["state"]),
         next: task,
     };
     Some(vec![

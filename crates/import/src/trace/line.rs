@@ -43,8 +43,8 @@ pub(super) fn parse(line: &str) -> Option<TraceLine<'_>> {
         let found = UNTIMED.captures(line)?;
         return Some(TraceLine {
             tid: 1,
-            event: text_of(line, &found, "event"),
-            text: text_of(line, &found, "text"),
+            event: text_of(&found, "event"),
+            text: text_of(&found, "text"),
             ..TraceLine::default()
         });
     };
@@ -52,9 +52,9 @@ pub(super) fn parse(line: &str) -> Option<TraceLine<'_>> {
     let ns = fraction.parse::<u64>().ok()? * 10_u64.pow(9 - fraction.len() as u32);
     // The third flag is the kind of interrupt (Documentation/trace/ftrace.rst, "irqs-off …
     // hardirq/softirq").
-    let flag = text_of(line, &found, "flags").as_bytes().get(2);
+    let flag = text_of(&found, "flags").as_bytes().get(2);
     Some(TraceLine {
-        comm: text_of(line, &found, "comm"),
+        comm: text_of(&found, "comm"),
         tid: number(&found, "tid")?,
         pid: number(&found, "pid"),
         cpu: number(&found, "cpu")?,
@@ -64,17 +64,14 @@ pub(super) fn parse(line: &str) -> Option<TraceLine<'_>> {
                 .checked_mul(1_000_000_000)?
                 .checked_add(ns)?,
         ),
-        event: text_of(line, &found, "event"),
-        text: text_of(line, &found, "text"),
+        event: text_of(&found, "event"),
+        text: text_of(&found, "text"),
     })
 }
 
-/// The part of a line that a group matched; empty if it matched none.
-fn text_of<'a>(line: &'a str, found: &Captures<'_>, name: &str) -> &'a str {
-    let group = found.name(name);
-    group
-        .and_then(|group| line.get(group.range()))
-        .unwrap_or_default()
+/// The text that a group matched; empty if it matched none.
+fn text_of<'a>(found: &Captures<'a>, name: &str) -> &'a str {
+    group(found, name).unwrap_or_default()
 }
 
 /// The number in `CPU:1 [LOST 123 EVENTS]` of ftrace and trace-cmd.
