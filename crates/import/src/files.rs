@@ -326,19 +326,15 @@ impl Description {
         let mut facts = DomainFacts {
             name: Known::new(self.name().unwrap_or_default().to_owned(), Origin::File),
             uuid: from_file(self.uuid().map(str::to_owned)),
-            vmm: domain.facts.vmm.clone(),
             pid: domain.facts.pid,
             machine: from_file(machine),
-            vcpus: options
-                .vcpus
-                .or(configured_vcpus)
-                .map(|vcpus| Known::new(vcpus, Origin::File)),
+            vcpus: from_file(options.vcpus.or(configured_vcpus)),
             guest_os: from_file(guest_os),
             labels: xml.map(|xml| xml.labels.clone()).unwrap_or_default(),
             ..DomainFacts::default()
         };
         facts.labels.fill(self.labels);
-        facts.xml = self.xml.map(|xml| Known::new(xml, Origin::File));
+        facts.xml = from_file(self.xml);
         facts.command = self.command;
         // QEMU's monitor printed the tree, whoever saved it in a file.
         facts.devices = self
@@ -425,8 +421,8 @@ impl DescriptionFiles {
     }
 }
 
-fn from_file(text: Option<String>) -> Option<Known<String>> {
-    text.map(|text| Known::new(text, Origin::File))
+fn from_file<T>(fact: Option<T>) -> Option<Known<T>> {
+    fact.map(|fact| Known::new(fact, Origin::File))
 }
 
 /// Fills gaps of the recorded facts from a description.

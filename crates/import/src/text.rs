@@ -91,15 +91,15 @@ pub(super) fn read(head: Vec<u8>, rest: &mut dyn Read, files: &mut Files) -> Res
         ));
     };
     files.bytes += text.len() as u64;
-    if is_whole {
-        read(text, files)?;
-    } else if *source == SourceId::Trace {
+    if !is_whole && *source == SourceId::Trace {
         trace::read(text, Some(rest), files)?;
     } else {
-        files.note(&format!(
-            "larger than {} MiB: its beginning is used",
-            MAX_TEXT >> 20
-        ));
+        if !is_whole {
+            files.note(&format!(
+                "larger than {} MiB: its beginning is used",
+                MAX_TEXT >> 20
+            ));
+        }
         read(text, files)?;
     }
     files.types.insert(*source);

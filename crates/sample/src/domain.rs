@@ -243,8 +243,6 @@ pub struct ExitPlace {
     pub address: Option<u64>,
     /// What the hardware says of the fault: an error code, Intel's exit qualification, arm64's ESR.
     pub error_code: Option<u64>,
-    /// Whether `KVM_RUN` failed there, rather than that the vCPU entered the guest again.
-    pub failed: bool,
     /// How often.
     pub count: u64,
     /// Exits of the thread altogether, without interrupts of the host.

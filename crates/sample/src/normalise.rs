@@ -17,8 +17,8 @@
 
 use super::figures::Bounded;
 use super::{
-    DomainFacts, DomainSample, GuestInterrupts, HostDisk, HostFacts, Job, MAX_STOP_DISKS,
-    MAX_STOP_GUESTS, Sample, Stop, StopDisk,
+    DomainFacts, DomainSample, GuestInterrupts, HostDisk, Job, MAX_STOP_DISKS, MAX_STOP_GUESTS,
+    Sample, Stop, StopDisk,
 };
 use kvm::cmdline::{self, QemuCommand};
 use kvm::cpu_set::MAX_CPUS;
@@ -65,13 +65,6 @@ impl Sample {
             clean_name(&mut link.name);
         }
         self.domains.iter_mut().for_each(DomainSample::normalise);
-    }
-}
-
-impl HostFacts {
-    /// As [`Sample::normalise`].
-    pub fn normalise(&mut self) {
-        self.topology.normalise();
     }
 }
 

@@ -8,7 +8,7 @@ use super::header::{self, KernelFormats, PartReader};
 use super::records::Records;
 use super::{PerfDataCounters, RECORD};
 use crate::cannot;
-use engine::pairing::{EventKind, RawSample, TracedEvent};
+use engine::pairing::{RawSample, TracedEvent};
 use foldhash::fast::RandomState;
 use linux_perf_data::UserRecordType;
 use linux_perf_data::linux_perf_event_reader::{
@@ -30,17 +30,15 @@ const NO_EVENTS: &str = "it describes no event: 'perf record' was not ended prop
 pub(super) struct PerfEvent {
     /// Nanoseconds of the recorder's clock.
     pub time: u64,
-    pub tid: i32,
-    pub pid: i32,
     pub kind: PerfEventKind,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum PerfEventKind {
     /// A kvm event of this id.
-    Kvm(u16),
-    /// An event for the pairing, on this CPU.
-    Traced(u32, EventKind),
+    Kvm { id: u16, tid: i32, pid: i32 },
+    /// An event for the pairing.
+    Traced(TracedEvent),
     /// Number of events that are missing here.
     Lost(u64),
 }
@@ -145,7 +143,6 @@ impl EventReader {
             self.broken += 1;
             return Ok(());
         };
-        let cpu = cpu.unwrap_or(0);
         let raw = raw.as_slice();
         self.latest = self.latest.max(time);
         if let Some(id) = raw.first_chunk().map(|id| u16::from_le_bytes(*id))
@@ -153,9 +150,7 @@ impl EventReader {
         {
             self.waiting.push(PerfEvent {
                 time,
-                tid,
-                pid,
-                kind: PerfEventKind::Kvm(id),
+                kind: PerfEventKind::Kvm { id, tid, pid },
             });
         }
         self.formats.decoder.decode(
@@ -163,15 +158,13 @@ impl EventReader {
                 pid,
                 tid,
                 time,
-                cpu,
+                cpu: cpu.unwrap_or(0),
                 raw: &raw,
             },
-            |event: TracedEvent| {
+            |event| {
                 self.waiting.push(PerfEvent {
                     time,
-                    tid: event.tid,
-                    pid: event.pid,
-                    kind: PerfEventKind::Traced(cpu, event.kind),
+                    kind: PerfEventKind::Traced(event),
                 });
             },
         );
@@ -230,8 +223,6 @@ impl EventReader {
         *lost = lost.saturating_add(count);
         self.waiting.push(PerfEvent {
             time,
-            tid: 0,
-            pid: 0,
             // What the other kind of record counted already is no new gap.
             kind: PerfEventKind::Lost(lost.saturating_sub(counted)),
         });

@@ -93,12 +93,7 @@ impl PerfDataCounters {
 
     /// Takes one event. Events must come in order of time.
     fn event(&mut self, event: &PerfEvent, formats: &KernelFormats) {
-        let PerfEvent {
-            time,
-            tid,
-            pid,
-            kind,
-        } = *event;
+        let PerfEvent { time, kind } = *event;
         match kind {
             PerfEventKind::Lost(count) => {
                 self.lost = self.lost.saturating_add(count);
@@ -106,20 +101,12 @@ impl PerfDataCounters {
                     self.pairing.gap(self.covered.last.min(time), time);
                 }
             }
-            PerfEventKind::Kvm(id) => {
+            PerfEventKind::Kvm { id, tid, pid } => {
                 self.covered.add_event(time);
                 self.counts
                     .add(tid, pid, formats.names.get(&id).map_or("", String::as_str));
             }
-            PerfEventKind::Traced(cpu, kind) => {
-                self.traced(TracedEvent {
-                    tid,
-                    pid,
-                    time,
-                    cpu,
-                    kind,
-                });
-            }
+            PerfEventKind::Traced(event) => self.traced(event),
         }
     }
 

@@ -87,7 +87,7 @@ fn parse(line: &str) -> Option<(LineKind, Captures<'_>)> {
 }
 
 /// One table.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Default)]
 struct PrintedTable {
     /// What its rows count: accesses of this space by address; `None`: exits by reason.
     space: Option<Space>,
@@ -98,20 +98,19 @@ struct PrintedTable {
     total: Option<u64>,
 }
 
-/// What a row counts.
-#[derive(Debug, Clone, PartialEq)]
-enum RowKey {
-    /// A reason by its printed name, and its code if the line above states it.
-    Reason(String, Option<u32>),
-    /// A port, address or MSR.
-    Address(Space, u64, Direction),
-}
-
 /// One row.
-#[derive(Debug, PartialEq)]
-struct PrintedRow {
-    key: RowKey,
-    time: Timing,
+#[derive(Debug)]
+enum PrintedRow {
+    /// Accesses to a port, address or MSR.
+    Access(AccessCell),
+    /// Exits of a reason.
+    Exits {
+        /// The reason's printed name.
+        name: String,
+        /// Its code, if the line above states it.
+        code: Option<u32>,
+        time: Timing,
+    },
 }
 
 /// The tables of a text.
@@ -258,19 +257,6 @@ impl PrintedTables {
 /// The row of a table of this space. `code` is the one of its exit reason, where perf states it.
 fn parse_row(groups: &Captures<'_>, space: Option<Space>, code: Option<u32>) -> Option<PrintedRow> {
     let name = group(groups, "name")?;
-    let key = match space {
-        Some(space) => {
-            let (address, access) = name.split_once(':')?;
-            let direction = match access {
-                "PIN" | "R" => Direction::Read,
-                "POUT" | "W" => Direction::Write,
-                _ => return None,
-            };
-            let digits = address.strip_prefix("0x").unwrap_or(address);
-            RowKey::Address(space, u64::from_str_radix(digits, 16).ok()?, direction)
-        }
-        None => RowKey::Reason(sanitize(name, MAX_NAME), code),
-    };
     let count = number(groups, "count")?;
     let ns = |column| Some(finite(groups, column)? * 1e3);
     let mut time = Timing {
@@ -290,7 +276,24 @@ fn parse_row(groups: &Captures<'_>, space: Option<Space>, code: Option<u32>) -> 
             (spread + total * mean).round() as u128
         });
     }
-    Some(PrintedRow { key, time })
+    let Some(space) = space else {
+        let name = sanitize(name, MAX_NAME);
+        return Some(PrintedRow::Exits { name, code, time });
+    };
+    let (address, access) = name.split_once(':')?;
+    let direction = match access {
+        "PIN" | "R" => Direction::Read,
+        "POUT" | "W" => Direction::Write,
+        _ => return None,
+    };
+    let digits = address.strip_prefix("0x").unwrap_or(address);
+    Some(PrintedRow::Access(AccessCell {
+        space,
+        address: Some(u64::from_str_radix(digits, 16).ok()?),
+        direction,
+        time,
+        ..AccessCell::default()
+    }))
 }
 
 /// The number in a column. C prints a share of no time at all as `-nan%`: it is none.
@@ -303,35 +306,27 @@ impl PrintedTable {
     fn sum(&self) -> u64 {
         self.rows
             .iter()
-            .fold(0, |sum, row| sum.saturating_add(row.time.count))
+            .fold(0, |sum, row| sum.saturating_add(row.time().count))
     }
 
     fn thread_events(&self, isa: Isa) -> ThreadEvents {
         // On arm64 and RISC-V the times of exits are how long the guest ran before each
         // (tools/perf/util/kvm-stat-arch, `event_begin`), not how long the exit took: they are left
         // out.
-        let has_times = self.space.is_some() || matches!(isa, Isa::Vmx | Isa::Svm);
+        let has_times = matches!(isa, Isa::Vmx | Isa::Svm);
         let mut events = ThreadEvents::default();
         for row in &self.rows {
-            let mut time = row.time.clone();
-            if !has_times {
-                time = Timing {
-                    count: time.count,
-                    ..Timing::default()
-                };
-            }
-            match &row.key {
-                RowKey::Address(space, address, direction) => {
-                    events.accesses.push(AccessCell {
-                        space: *space,
-                        address: Some(*address),
-                        direction: *direction,
-                        time,
-                        ..AccessCell::default()
-                    });
-                }
-                RowKey::Reason(name, printed) => {
-                    events.exits.push(exit_cell(isa, name, *printed, time));
+            match row {
+                PrintedRow::Access(cell) => events.accesses.push(cell.clone()),
+                PrintedRow::Exits { name, code, time } => {
+                    let mut time = time.clone();
+                    if !has_times {
+                        time = Timing {
+                            count: time.count,
+                            ..Timing::default()
+                        };
+                    }
+                    events.exits.push(exit_cell(isa, name, *code, time));
                 }
             }
         }
@@ -341,9 +336,15 @@ impl PrintedTable {
 
 impl PrintedRow {
     fn reason(&self) -> Option<&str> {
-        match &self.key {
-            RowKey::Reason(name, _) => Some(name),
-            RowKey::Address(..) => None,
+        match self {
+            Self::Exits { name, .. } => Some(name),
+            Self::Access(_) => None,
+        }
+    }
+
+    fn time(&self) -> &Timing {
+        match self {
+            Self::Exits { time, .. } | Self::Access(AccessCell { time, .. }) => time,
         }
     }
 }

@@ -127,7 +127,6 @@ impl PlaceReader {
                 error_code: place.error_code,
                 count,
                 of: self.exits.get(&place.tid).copied().unwrap_or(0),
-                ..ExitPlace::default()
             });
         }
         places.sort_by_key(|p| (Reverse(p.count), p.tid, p.rip, p.address, p.error_code));

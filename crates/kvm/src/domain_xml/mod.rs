@@ -207,12 +207,6 @@ pub struct DomainXml {
     pub iothread_pins: BTreeMap<u32, CpuSet>,
     /// Number of `IOThread`s.
     pub iothreads: u32,
-    /// `<quota>` of each vCPU and its period, microseconds. Not recorded.
-    #[serde(skip)]
-    pub vcpu_quota: Option<(u64, u64)>,
-    /// The same of all threads together (`<global_quota>`).
-    #[serde(skip)]
-    pub global_quota: Option<(u64, u64)>,
     /// `<vcpu cpuset=>`: where vCPUs without a `<vcpupin>` may run.
     pub vcpu_cpuset: Option<CpuSet>,
     /// The vCPUs with a real-time scheduler (`<vcpusched scheduler='fifo'>` or `rr`).

@@ -17,9 +17,6 @@ use anyhow::{Context as _, Result};
 use roxmltree::Node;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The period of a quota without one, microseconds.
-const DEFAULT_PERIOD_US: u64 = 100_000;
-
 /// Reads a domain XML, or the status XML of a running domain.
 ///
 /// # Errors
@@ -290,8 +287,6 @@ fn cputune(node: Node, out: &mut DomainXml) {
     out.vcpu_pins = pins(node, "vcpupin", "vcpu");
     out.iothread_pins = pins(node, "iothreadpin", "iothread");
     out.emulator_pin = child(node, "emulatorpin").and_then(|pin| cpus(pin, "cpuset"));
-    out.vcpu_quota = quota(node, "quota", "period");
-    out.global_quota = quota(node, "global_quota", "global_period");
     out.realtime = realtime(node, "vcpusched", "vcpus");
     let iothreads = realtime(node, "iothreadsched", "iothreads");
     out.realtime_helpers.extend(iothreads.iter().map(Some));
@@ -305,13 +300,6 @@ fn pins(cputune: Node, element: &str, number_of: &str) -> BTreeMap<u32, CpuSet> 
     children(cputune, element)
         .filter_map(|pin| Some((number(pin, number_of)?, cpus(pin, "cpuset")?)))
         .collect()
-}
-
-/// A quota and its period, microseconds.
-fn quota(cputune: Node, quota: &str, period: &str) -> Option<(u64, u64)> {
-    let quota = value(cputune, quota).filter(|time| *time > 0)?;
-    let period = value(cputune, period).filter(|time| *time > 0);
-    Some((quota, period.unwrap_or(DEFAULT_PERIOD_US)))
 }
 
 /// The numbers of the threads that have a real-time scheduler.

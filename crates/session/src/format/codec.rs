@@ -230,7 +230,7 @@ impl SegmentReader {
         self.sample_begin = bytes.len() - bounds::check(bytes).context(DAMAGED_FACTS)?.len();
         let facts: FrameFacts<HostFacts, DomainFacts> = from_start(bytes).context(DAMAGED_FACTS)?;
         if let Some(mut host) = facts.host {
-            host.normalise();
+            host.topology.normalise();
             self.host = Arc::new(host);
         }
         ensure!(

@@ -360,7 +360,6 @@ fn a_loop_of_faults_needs_no_rate() {
             rip: 0x56,
             address,
             error_code,
-            failed: false,
             count,
             of,
         };
