@@ -37,7 +37,18 @@ impl KeptSamples {
     /// # Errors
     /// When there is no memory for it. A later sample may be tried.
     pub fn push(&self, sample: &Sample) -> Result<()> {
-        self.lock().push(sample)
+        let mut kept = self.lock();
+        let mut writer = match kept.writer.take() {
+            Some(writer) if writer.end < kept.max_bytes / u64::from(PARTS_PER_LIMIT) => writer,
+            _ => kept.next_part()?,
+        };
+        writer.append(sample)?;
+        kept.writer = Some(writer);
+        kept.session.refresh();
+        while kept.session.parts.len() > 1 && kept.bytes() > kept.max_bytes {
+            kept.session.parts.remove(0);
+        }
+        Ok(())
     }
 
     /// The samples kept now.
@@ -61,20 +72,6 @@ impl KeptSamples {
 }
 
 impl KeptParts {
-    fn push(&mut self, sample: &Sample) -> Result<()> {
-        let mut writer = match self.writer.take() {
-            Some(writer) if writer.end < self.max_bytes / u64::from(PARTS_PER_LIMIT) => writer,
-            _ => self.next_part()?,
-        };
-        writer.append(sample)?;
-        self.writer = Some(writer);
-        self.session.refresh();
-        while self.session.parts.len() > 1 && self.bytes() > self.max_bytes {
-            self.session.parts.remove(0);
-        }
-        Ok(())
-    }
-
     fn bytes(&self) -> u64 {
         let parts = self.session.parts.iter();
         parts.map(|part| part.reader.end).sum()

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 
 /// What the screen asks of a [`RecordingFeed`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum RecordingRequest {
     /// Record into this file: what is kept in memory, then from now on.
     Start(PathBuf),

@@ -201,7 +201,7 @@ pub struct SegmentReader {
 impl SegmentReader {
     /// Begins a segment.
     pub fn new() -> Result<Self> {
-        let mut stream = Decoder::new(Bounded { bytes: Vec::new() })?;
+        let mut stream = Decoder::new(Bounded(Vec::new()))?;
         stream.window_log_max(WINDOW_LOG)?;
         Ok(Self {
             stream,
@@ -220,12 +220,12 @@ impl SegmentReader {
             self.raw < MAX_SEGMENT_BYTES,
             "a segment is longer than any recorder writes"
         );
-        self.stream.get_mut().bytes.clear();
+        self.stream.get_mut().0.clear();
         self.stream
             .write_all(packed)
             .and_then(|()| self.stream.flush())
             .context("a sample does not decompress")?;
-        let bytes = self.stream.get_ref().bytes.as_slice();
+        let bytes = self.stream.get_ref().0.as_slice();
         self.raw += bytes.len();
         self.sample_begin = bytes.len() - bounds::check(bytes).context(DAMAGED_FACTS)?.len();
         let facts: FrameFacts<HostFacts, DomainFacts> = from_start(bytes).context(DAMAGED_FACTS)?;
@@ -250,7 +250,7 @@ impl SegmentReader {
         let bytes = self
             .stream
             .get_ref()
-            .bytes
+            .0
             .get(self.sample_begin..)
             .unwrap_or_default();
         bounds::check(bytes).context(DAMAGED_SAMPLE)?;
@@ -275,18 +275,16 @@ impl SegmentReader {
 }
 
 /// Bytes up to [`MAX_FRAME_BYTES`]: a hostile frame of some kilobytes may decompress to gigabytes.
-struct Bounded {
-    bytes: Vec<u8>,
-}
+struct Bounded(Vec<u8>);
 
 impl Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.bytes.len() + bytes.len() > MAX_FRAME_BYTES {
+        if self.0.len() + bytes.len() > MAX_FRAME_BYTES {
             return Err(io::Error::other(
                 "a frame holds more than any recorder writes",
             ));
         }
-        self.bytes.extend_from_slice(bytes);
+        self.0.extend_from_slice(bytes);
         Ok(bytes.len())
     }
 

@@ -17,7 +17,7 @@ pub const HEAD_BYTES: usize = 8;
 const MAX_PAYLOAD: usize = (1 << 24) - 1;
 
 /// What a frame holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum FrameKind {
     /// A [`super::Header`]: a run of the recorder begins.
     Header = 1,
@@ -141,7 +141,7 @@ impl FrameHead {
 /// The uncompressed beginning of a sample's frame. The first frame of a segment begins with
 /// [`SEGMENT_MARK`] and a byte that is 1 where a run begins; then every sample has its number (u32)
 /// and its time (i64).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stamp {
     /// Samples before it in the file, damaged ones included.
     pub number: u32,

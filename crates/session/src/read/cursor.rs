@@ -135,8 +135,8 @@ impl<'a> Cursor<'a> {
             )
         })?;
         let mut open = self.open_segment(place)?;
-        let first = self.session.segment(place).number;
         let part = &self.session.parts[place.part].reader;
+        let first = part.segments[place.segment].number;
         while open.next.sample <= place.sample {
             let next = open.next;
             if open
@@ -198,7 +198,8 @@ impl<'a> Cursor<'a> {
 
     /// The time of a sample, milliseconds since the epoch, without reading the sample.
     pub fn time_ms(&self, index: usize) -> Option<i64> {
-        self.session.time_ms(index)
+        let (part, index) = self.session.part_of(index)?;
+        Some(self.session.parts[part].reader.times[index])
     }
 
     /// The latest sample at or before a time; the first when all are later.
@@ -311,7 +312,7 @@ impl<'a> Cursor<'a> {
         }
         Ok(OpenSegment {
             next: Place { sample: 0, ..place },
-            offset: self.session.segment(place).offset,
+            offset: self.session.parts[place.part].reader.segments[place.segment].offset,
             reader: SegmentReader::new()?,
         })
     }

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 /// A damaged stretch of a file, after which reading continues at the next segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Hole {
     /// Where the damaged bytes begin.
     pub offset: u64,
@@ -18,7 +18,7 @@ pub struct Hole {
 }
 
 /// A stretch of samples that can be read without the others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Segment {
     /// Byte of the file at which its first frame begins.
     pub offset: u64,

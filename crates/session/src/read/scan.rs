@@ -12,7 +12,7 @@ const BLOCK_BYTES: usize = 1 << 20;
 pub const MAX_TRIES: usize = 256;
 
 /// Why a frame cannot be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum End {
     /// At the end of the file.
     Whole,

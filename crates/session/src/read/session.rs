@@ -1,6 +1,6 @@
 //! A recording as a whole: its file, and its older parts in the same folder.
 
-use super::part::{PartReader, Segment};
+use super::part::PartReader;
 use super::scan::End;
 use anyhow::{Context, Result};
 use rights::open_regular;
@@ -115,7 +115,7 @@ impl Session {
     }
 
     /// The number of the part that a sample is in, and its index in that part.
-    fn part_of(&self, mut index: usize) -> Option<(usize, usize)> {
+    pub(super) fn part_of(&self, mut index: usize) -> Option<(usize, usize)> {
         for (number, part) in self.parts.iter().enumerate() {
             let samples = part.reader.times.len();
             if index < samples {
@@ -124,17 +124,6 @@ impl Session {
             index -= samples;
         }
         None
-    }
-
-    /// The time of a sample, milliseconds since the epoch.
-    pub(super) fn time_ms(&self, index: usize) -> Option<i64> {
-        let (part, index) = self.part_of(index)?;
-        Some(self.parts[part].reader.times[index])
-    }
-
-    /// The segment of a place.
-    pub(super) fn segment(&self, place: Place) -> Segment {
-        self.parts[place.part].reader.segments[place.segment]
     }
 
     /// Where a sample is.

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 const TOOL: &str = concat!("kvmtop ", env!("CARGO_PKG_VERSION"));
 
 /// How much is kept.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Limits {
     /// Bytes of all parts together.
     pub size: Option<u64>,
