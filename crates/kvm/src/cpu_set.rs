@@ -8,7 +8,7 @@ use std::fmt;
 pub const MAX_CPUS: u32 = super::limits::HOST_CPUS;
 
 /// A set of CPU (or NUMA node, or vCPU) numbers. Written and read as a list such as `0-3,8`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CpuSet {
     /// One bit for each CPU, without trailing zero words, so that equal sets are equal values.
     words: Vec<u64>,
@@ -29,14 +29,15 @@ impl CpuSet {
 
     /// The CPUs whose bits are set, 64 in a word; cut at [`MAX_CPUS`].
     pub fn of_words(words: &[u64]) -> Self {
-        let words = words.iter().take(MAX_CPUS as usize / 64);
-        let used = words
-            .clone()
-            .rposition(|word| *word != 0)
-            .map_or(0, |last| last + 1);
-        Self {
-            words: words.take(used).copied().collect(),
+        Self::trimmed(words.iter().take(MAX_CPUS as usize / 64).copied().collect())
+    }
+
+    /// Drops the zero words at the end.
+    fn trimmed(mut words: Vec<u64>) -> Self {
+        while words.last() == Some(&0) {
+            words.pop();
         }
+        Self { words }
     }
 
     /// Reads a list. Empty text (as the kernel prints for "none") is the empty set; `^N` removes
@@ -166,13 +167,10 @@ impl CpuSet {
     }
 
     fn combined(&self, other: &Self, op: fn(u64, u64) -> u64) -> Self {
-        let mut words: Vec<u64> = (0..self.words.len().max(other.words.len()))
+        let words = (0..self.words.len().max(other.words.len()))
             .map(|index| op(self.word(index), other.word(index)))
             .collect();
-        while words.last() == Some(&0) {
-            words.pop();
-        }
-        Self { words }
+        Self::trimmed(words)
     }
 
     /// Whether every CPU of this set is in the other. The empty set is a subset of all.

@@ -19,7 +19,7 @@ const MAX_FIELDS: usize = 256;
 const MAX_NAME: usize = 128;
 
 /// One field of an event's raw record.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Field {
     /// Name, without array brackets.
     pub name: String,
@@ -36,7 +36,7 @@ pub struct Field {
 }
 
 /// A parsed `format` file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct EventFormat {
     /// Event name, such as `kvm_exit`.
     pub name: String,

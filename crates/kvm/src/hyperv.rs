@@ -15,7 +15,7 @@ const EAX: usize = 0;
 const EDX: usize = 3;
 
 /// One enlightenment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Enlightenment {
     /// libvirt's name.
     pub name: Name,

@@ -34,7 +34,7 @@ pub fn slower(speeds: &[(u32, u64)]) -> CpuSet {
 }
 
 /// The position of one host CPU. `None` means that the source does not report it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CpuTopo {
     /// The CPU's number.
@@ -54,7 +54,7 @@ pub struct CpuTopo {
 }
 
 /// The host's CPUs and the sets that the kernel treats specially.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostTopology {
     /// One entry for each CPU, sorted by number.

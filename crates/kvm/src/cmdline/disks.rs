@@ -25,7 +25,7 @@ const NO_DISKS: &[&str] = &["pflash", "floppy", "mtd", "sd"];
 
 /// A disk as `-drive`, or `-blockdev` and `-device` together, describe it. CD-ROMs and firmware are
 /// left out.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CommandDisk {
     /// `id` of the `-drive`, or `node-name` of the `-blockdev`; empty without one.

@@ -30,7 +30,7 @@ pub const UNKNOWN_PROXMOX_ID: &str = "VMID";
 pub const TCG: &str = "tcg";
 
 /// `-smp` as written. Absent parts are `None`; QEMU fills them in.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Smp {
     /// vCPUs at start.
@@ -69,7 +69,7 @@ impl Smp {
 
 /// The options of a QEMU command line. `None` means that the option is absent and QEMU's default
 /// applies.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct QemuCommand {
     /// Path of the program.

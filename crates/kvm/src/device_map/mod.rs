@@ -17,9 +17,7 @@ use serde::{Deserialize, Serialize};
 pub const MAX_REGIONS: usize = 8192;
 
 /// Where a map's names come from, in the words of JSON's `device_source`.
-#[derive(
-    Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MapSource {
     /// The fixed devices of the machine type: a guess.
@@ -30,7 +28,7 @@ pub enum MapSource {
 }
 
 /// A visible range of addresses that belongs to one region.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Region {
     /// First address.
@@ -51,7 +49,7 @@ pub struct Region {
 }
 
 /// Regions by address, for ports and for memory.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DeviceMap {
     /// Where the names come from.
@@ -121,33 +119,30 @@ impl DeviceMap {
             Space::Mmio => &mut self.mmio,
             Space::Msr => return,
         };
-        if region.start > region.end || regions.len() >= MAX_REGIONS {
+        let Region { start, end, .. } = region;
+        if start > end || regions.len() >= MAX_REGIONS {
             return;
         }
         // The regions `from..to` overlap the new one; what of the first and the last sticks out
         // stays.
-        let from = regions.partition_point(|old| old.end < region.start);
-        let to = regions.partition_point(|old| old.start <= region.end);
-        let mut replacement = Vec::with_capacity(3);
-        if let Some(old) = regions
-            .get(from)
-            .filter(|old| from < to && old.start < region.start)
+        let from = regions.partition_point(|old| old.end < start);
+        let to = regions.partition_point(|old| old.start <= end);
+        let covered = regions.get(from..to).unwrap_or_default();
+        let mut replacement = vec![region];
+        if let Some(first) = covered.first()
+            && first.start < start
         {
-            replacement.push(Region {
-                end: region.start - 1,
-                ..old.clone()
-            });
+            let mut left = first.clone();
+            left.end = start - 1;
+            replacement.insert(0, left);
         }
-        let right = to
-            .checked_sub(1)
-            .and_then(|last| regions.get(last))
-            .filter(|old| from < to && old.end > region.end)
-            .map(|old| Region {
-                start: region.end + 1,
-                ..old.clone()
-            });
-        replacement.push(region);
-        replacement.extend(right);
+        if let Some(last) = covered.last()
+            && last.end > end
+        {
+            let mut right = last.clone();
+            right.start = end + 1;
+            replacement.push(right);
+        }
         regions.splice(from..to, replacement);
     }
 }

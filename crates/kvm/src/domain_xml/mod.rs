@@ -23,7 +23,7 @@ pub const MAX_TEXT: usize = 4 * 1024 * 1024;
 pub const SHUT_OFF: &str = "shut off";
 
 /// Guest CPU topology as the guest sees it.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GuestTopology {
     /// Sockets.
@@ -60,7 +60,7 @@ pub struct GuestNumaCell {
 }
 
 /// `<numatune><memory>`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NumaTune {
     /// `strict`, `preferred`, `interleave`, `restrictive`.
@@ -70,7 +70,7 @@ pub struct NumaTune {
 }
 
 /// `<features><hyperv>`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HypervXml {
     /// `custom`, `passthrough`, `host-model`; `None` when not written.
@@ -90,7 +90,7 @@ impl HypervXml {
 }
 
 /// A `<timer>` of `<clock>`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Timer {
     /// `rtc`, `pit`, `hpet`, `hypervclock`, `kvmclock`, `tsc`, `armvtimer`, `platform`.
@@ -102,7 +102,7 @@ pub struct Timer {
 }
 
 /// `<clock>`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Clock {
     /// `utc`, `localtime`, `timezone`, `variable`, `absolute`.
@@ -124,7 +124,7 @@ impl Clock {
 }
 
 /// `<cpu>`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CpuXml {
     /// `host-passthrough`, `host-model`, `custom`, `maximum`.
@@ -136,7 +136,7 @@ pub struct CpuXml {
 }
 
 /// A `<disk>`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DiskXml {
     /// `<disk device=>`: `disk` if not written, `lun`, `cdrom`, `floppy`.
@@ -173,7 +173,7 @@ pub struct NicBandwidth {
 }
 
 /// What a domain XML says. `None` and empty mean that it says nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DomainXml {
     /// Domain name.

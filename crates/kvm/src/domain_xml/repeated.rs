@@ -15,9 +15,7 @@ pub fn repeated(xml: &DomainXml, piece: &str) -> Vec<String> {
         "domain",
         |root| {
             let mut found = Vec::new();
-            if xml.max_vcpus.is_some() && child(root, "vcpu").is_some() {
-                found.push("<vcpu>".to_owned());
-            }
+            note(&mut found, root, "vcpu", xml.max_vcpus.is_some());
             children(root, "cpu").for_each(|node| cpu(xml, node, &mut found));
             for timer in children(root, "clock").flat_map(|clock| children(clock, "timer")) {
                 let name = attribute(timer, "name").unwrap_or_default();
@@ -38,16 +36,19 @@ pub fn repeated(xml: &DomainXml, piece: &str) -> Vec<String> {
         .collect()
 }
 
+/// Notes an element that is in the piece, if the domain has it already.
+fn note(found: &mut Vec<String>, node: Node, element: &str, is_known: bool) {
+    if is_known && child(node, element).is_some() {
+        found.push(format!("<{element}>"));
+    }
+}
+
 fn cpu(xml: &DomainXml, node: Node, found: &mut Vec<String>) {
     if node.attribute("mode").is_some() && (xml.cpu.mode.is_some() || xml.cpu.model.is_some()) {
         found.push("<cpu> mode and model".to_owned());
     }
-    if xml.topology.is_some() && child(node, "topology").is_some() {
-        found.push("<topology>".to_owned());
-    }
-    if !xml.numa_cells.is_empty() && child(node, "numa").is_some() {
-        found.push("<numa>".to_owned());
-    }
+    note(found, node, "topology", xml.topology.is_some());
+    note(found, node, "numa", !xml.numa_cells.is_empty());
     for feature in children(node, "feature") {
         let name = attribute(feature, "name").unwrap_or_default();
         if let Some(policy) = xml.cpu.features.get(&name) {
@@ -57,17 +58,17 @@ fn cpu(xml: &DomainXml, node: Node, found: &mut Vec<String>) {
 }
 
 fn features(xml: &DomainXml, node: Node, found: &mut Vec<String>) {
-    for feature in children(node, "hyperv").flat_map(elements) {
-        let name = feature.tag_name().name();
-        let hyperv = xml.hyperv.as_ref();
-        if hyperv.is_some_and(|hyperv| hyperv.features.contains_key(name)) {
-            found.push(format!("<{name}>"));
-        }
-    }
-    for feature in children(node, "kvm").flat_map(elements) {
-        let name = feature.tag_name().name();
-        if xml.kvm_features.contains_key(name) {
-            found.push(format!("<{name}>"));
+    let hyperv = xml.hyperv.iter().flat_map(|hyperv| hyperv.features.keys());
+    let groups: [(&str, Vec<&String>); 2] = [
+        ("hyperv", hyperv.collect()),
+        ("kvm", xml.kvm_features.keys().collect()),
+    ];
+    for (group, known) in groups {
+        for feature in children(node, group).flat_map(elements) {
+            let name = feature.tag_name().name();
+            if known.iter().any(|known| *known == name) {
+                found.push(format!("<{name}>"));
+            }
         }
     }
 }
@@ -76,9 +77,7 @@ fn pins(xml: &DomainXml, node: Node, found: &mut Vec<String>) {
     if is_pinned(&xml.vcpu_pins, node, "vcpupin", "vcpu") {
         found.push("<vcpupin>".to_owned());
     }
-    if xml.emulator_pin.is_some() && child(node, "emulatorpin").is_some() {
-        found.push("<emulatorpin>".to_owned());
-    }
+    note(found, node, "emulatorpin", xml.emulator_pin.is_some());
     if is_pinned(&xml.iothread_pins, node, "iothreadpin", "iothread") {
         found.push("<iothreadpin>".to_owned());
     }
@@ -96,7 +95,5 @@ fn memory(xml: &DomainXml, node: Node, found: &mut Vec<String>) {
         found.push("<memory> in <numatune>".to_owned());
     }
     let is_bound = xml.numa_cells.iter().any(|cell| cell.host_nodes.is_some());
-    if is_bound && child(node, "memnode").is_some() {
-        found.push("<memnode>".to_owned());
-    }
+    note(found, node, "memnode", is_bound);
 }

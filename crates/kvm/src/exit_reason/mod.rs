@@ -54,11 +54,7 @@ const fn table(isa: Isa) -> &'static [ReasonRow] {
 
 fn find_row(isa: Isa, code: u32) -> Option<&'static ReasonRow> {
     let code = basic(isa, code);
-    let table = table(isa);
-    table
-        .binary_search_by_key(&code, |(code, ..)| *code)
-        .ok()
-        .and_then(|index| table.get(index))
+    table(isa).iter().find(|(known, ..)| *known == code)
 }
 
 /// The built-in name of a reason, spelt as the kernel does.

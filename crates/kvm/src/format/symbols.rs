@@ -8,7 +8,7 @@ const MAX_NAMES: usize = 4096;
 const MAX_LISTS: usize = 64;
 
 /// One list of value names.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct SymbolList {
     /// The C expression that is looked up, without `REC->`: `exit_reason & 0xffff`.
     pub expression: String,

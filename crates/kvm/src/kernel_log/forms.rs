@@ -21,7 +21,7 @@ use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
 /// What a message is about.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 enum About {
     /// A guest or the whole host, always.
     Host,

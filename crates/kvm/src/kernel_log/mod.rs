@@ -31,9 +31,7 @@ pub mod no_kvm {
 }
 
 /// The kind of message.
-#[derive(
-    Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum LogKind {
     /// A register that KVM does not emulate; the guest got a fault.
     UnhandledMsr,

@@ -9,7 +9,7 @@ const MAX_NAME: usize = 128;
 
 /// The content of a line. For lines without content (prompts, echoes, empty lines) [`parse`]
 /// returns `None`.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum MtreeLine {
     /// `FlatView #2`, `address-space: I/O`, `memory-region: pci`: the kind and the name, if any.
     Heading(BlockKind, Option<String>),
@@ -22,7 +22,7 @@ pub(super) enum MtreeLine {
 }
 
 /// `    0000000000000608-000000000000060b (prio 0, i/o): acpi-tmr`
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct RegionLine {
     /// Number of leading spaces.
     pub indent: usize,
