@@ -70,7 +70,7 @@ pub(super) struct Files {
 }
 
 /// A guest as its XML, command line or configuration describes it, and what was measured of it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Description {
     pub xml: Option<Arc<DomainXml>>,
     pub command: Option<Arc<QemuCommand>>,

@@ -152,7 +152,7 @@ fn merge_into(known: &mut DomainSample, other: DomainSample) {
 }
 
 /// How often each kvm event occurred on each thread.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(super) struct KvmEventCounts {
     /// By event and thread id.
     events: HashMap<String, HashMap<i32, ThreadCount, RandomState>, RandomState>,
@@ -161,7 +161,7 @@ pub(super) struct KvmEventCounts {
 }
 
 /// How often one event occurred on one thread.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct ThreadCount {
     pid: i32,
     count: u64,

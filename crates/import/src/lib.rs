@@ -41,7 +41,7 @@ pub struct ImportOptions {
 }
 
 /// A file that could not be used, or not completely.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{}: {what}", path.display())]
 pub struct ImportError {
     /// The file.

@@ -23,7 +23,7 @@ static DISK: Pattern = Pattern::new("^(?:virtio|scsi|sata|ide)[0-9]{1,2}$");
 static CARD: Pattern = Pattern::new("^net[0-9]{1,2}$");
 
 /// The configuration of one guest.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProxmoxConfig {
     /// The command line that it stands for.
     pub command: QemuCommand,

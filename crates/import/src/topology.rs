@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 const MAX_LINES: usize = 2 * MAX_CPUS as usize;
 
 /// The host's CPUs as a text describes them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PrintedTopology {
     /// The CPUs that are online.
     pub topology: HostTopology,

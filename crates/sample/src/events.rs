@@ -16,7 +16,7 @@ pub const BUCKETS: usize = 32;
 
 /// A histogram of durations. Bucket 0 counts durations below 128 ns, bucket i those from `64 * 2^i`
 /// to below `64 * 2^(i+1)` ns, the last one all longer ones. Empty buckets at the end are omitted.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Histogram(pub Vec<u64>);
 
 impl Bounded for Histogram {
@@ -58,7 +58,7 @@ impl Histogram {
 }
 
 /// Durations of one kind: count, sum, sum of squares, extremes, distribution.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Timing {
     /// Number of durations, cumulative.
@@ -104,7 +104,7 @@ impl Timing {
 }
 
 /// The events of one thread.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ThreadEvents {
     /// Exits by reason. An exit lasts from `kvm_exit` to the next `kvm_entry` of the same thread.
@@ -140,7 +140,7 @@ bounded!(ThreadEvents {
 });
 
 /// Exits of one reason on one thread.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExitCell {
     /// The instruction set that the code belongs to.
     pub isa: Isa,
@@ -188,7 +188,7 @@ pub enum Direction {
 }
 
 /// Accesses to one port, address or MSR on one thread.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AccessCell {
     /// Port, memory or MSR.
@@ -222,7 +222,7 @@ pub struct Burst {
 bounded!(Burst { count, ns });
 
 /// Exits to the VMM for one `KVM_EXIT_*`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UserspaceCell {
     /// `kvm_run.exit_reason`, or a negative errno: -4 (EINTR) for a return on a signal.
@@ -235,7 +235,7 @@ counters!(UserspaceCell { count } reason);
 
 /// Migrations between pCPUs, cumulative. The crossings count only migrations between CPUs of known
 /// topology.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Migrations {
     /// All migrations; `None` if no source counts them.
@@ -256,7 +256,7 @@ growing!(Migrations {
 });
 
 /// Another task that woke or pre-empted this thread.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OtherTask {
     /// Its thread id; 0 for an interrupt or the idle task, [`OtherTask::REST`] for all tasks

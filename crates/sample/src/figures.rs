@@ -4,7 +4,6 @@
 
 use super::Timing;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// The largest figure: as nanoseconds 36 years, as bytes an exbibyte.
 pub const MAX_FIGURE: u64 = 1 << 60;
@@ -42,12 +41,6 @@ impl<K, T: Bounded> Bounded for BTreeMap<K, T> {
 impl<T: Bounded> Bounded for Box<T> {
     fn bound(&mut self) {
         T::bound(self);
-    }
-}
-
-impl<T: Bounded + Clone> Bounded for Arc<T> {
-    fn bound(&mut self) {
-        Self::make_mut(self).bound();
     }
 }
 

@@ -99,7 +99,7 @@ impl HostFacts {
 
 /// `/proc/stat` of one CPU, cumulative nanoseconds. As in the file, `user_ns` includes `guest_ns`
 /// and `nice_ns` includes `guest_nice_ns` (kernel/sched/cputime.c, `account_guest_time`).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CpuTimes {
     /// CPU number.
@@ -142,7 +142,7 @@ bounded!(CpuTimes {
 
 /// What sleep states and limits of heat cost a CPU within [`Self::over_ns`], which is longer than
 /// most intervals.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CpuPower {
     /// The time of the last reading, nanoseconds.
@@ -179,7 +179,7 @@ impl CpuPower {
 
 /// A task that belongs to no guest and competes with vCPUs. A sample has the busiest tasks of the
 /// last scan, a limited number. Scans can be less frequent than samples.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostTask {
     /// Thread id.
@@ -212,7 +212,7 @@ pub const MAX_TASK_GROUPS: usize = 16;
 
 /// Processes and kernel threads outside guests that have the same name. kvmtop counts as any other,
 /// unlike in [`HostTask`].
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostTaskGroup {
     /// Name of the process, made harmless; of a kernel thread the part before the first `/`
@@ -230,7 +230,7 @@ pub struct HostTaskGroup {
 bounded!(HostTaskGroup { used_ns, over_ns, count } comm);
 
 /// The host's memory and swap.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostMemory {
     /// Total memory, bytes.
@@ -285,7 +285,7 @@ impl HostMemory {
 /// (Documentation/accounting/psi.rst): the part of the time in which at least one of them waited,
 /// or (`full`) in which all that had work to do waited. Hundredths of a percent, as the kernel's
 /// mean of the last 10 s: it adds up its totals only every 2 s (kernel/sched/psi.c, `psi_show`).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Pressure {
     /// At least one waited for a CPU.

@@ -4,7 +4,7 @@ use super::figures::growing;
 use serde::{Deserialize, Serialize};
 
 /// A block device of the host that is no partition, cumulative (`/proc/diskstats`).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WholeDisk {
     /// Its name in the kernel: `nvme0n1`, `dm-0`, `md0`.
@@ -35,7 +35,7 @@ growing!(WholeDisk {
 } name, alias, is_stacked, in_flight);
 
 /// The memory of a NUMA node, where there are several (`/sys/devices/system/node`).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostNode {
     /// Its number.
@@ -53,7 +53,7 @@ pub struct HostNode {
 growing!(HostNode { missed } node, total, free, huge_free);
 
 /// A network interface of the host that has a device, cumulative (`/proc/net/dev`).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostLink {
     /// Its name: `eno1`.

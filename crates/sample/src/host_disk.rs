@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// A block device of the host, and its requests for one guest. Counted since somebody asked for it
 /// (the list of disks, `--engine-detail disks`).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostDisk {
     /// Its name in the kernel: `nvme0n1p3`, `dm-0`; its numbers where sysfs does not name it.
@@ -33,7 +33,7 @@ pub struct HostDisk {
 growing!(HostDisk { reads, writes, flushes, others, submitters } name, number, alias, below);
 
 /// Requests of one kind, as the guest's threads handed them to the kernel's block layer (a `bio`).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostRequests {
     /// Bytes of completed requests, cumulative.

@@ -9,7 +9,7 @@ use strum::IntoStaticStr;
 
 /// What a guest's vCPUs were interrupted by. Counted since somebody asked for it (a guest's page,
 /// `--engine-detail interrupts`).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GuestInterrupts {
     /// Interrupts that KVM gave to the vCPUs, by what they are and who injected them.
@@ -25,7 +25,7 @@ bounded!(GuestInterrupts {
 });
 
 /// Writes to one place that woke one thread.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Doorbell {
     /// Ports or memory.
@@ -45,7 +45,7 @@ pub struct Doorbell {
 growing!(Doorbell { time } space, address, to, tid, comm);
 
 /// Interrupts of one kind to one vCPU, by one injector.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Injection {
     /// What they are.

@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
 /// Why a [`Timing`] with durations lacks the shortest or longest one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum MissingExtreme {
     /// Nothing happened within the last interval: counters continue from sample to sample, but
     /// extremes cover only the last interval. The other side's extreme holds.

@@ -27,7 +27,7 @@ pub struct StackProfile {
 }
 
 /// A thread of which samples were taken.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ProfiledThread {
     /// Thread id.
     pub tid: i32,
@@ -70,7 +70,7 @@ pub enum CodeSpace {
 }
 
 /// A stack and how often it was seen.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct StackCount {
     /// The thread.
     pub tid: i32,

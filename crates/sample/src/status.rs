@@ -6,9 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use strum::IntoStaticStr;
 
 /// How exits are counted.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum EngineKind {
     /// Aggregated in the kernel by BPF programs.
@@ -23,20 +21,7 @@ pub enum EngineKind {
 }
 
 /// Whether the engine traces. `e` switches it on the live screen.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    IntoStaticStr,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum EngineLevel {
     /// No tracing.
@@ -71,7 +56,7 @@ pub struct EngineStatus {
 bounded!(EngineStatus { lost, overflow, events } kind, level, generation, fires_kvm_exit);
 
 /// The state of a source.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum SourceState {
     /// It works.
@@ -85,7 +70,7 @@ pub enum SourceState {
 
 /// A source of data.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, IntoStaticStr,
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr,
 )]
 #[cfg_attr(test, derive(strum::EnumIter))]
 #[serde(rename_all = "kebab-case")]
@@ -132,7 +117,7 @@ pub enum SourceId {
 }
 
 /// One source of data and, if it does not provide everything, cause and fix in a sentence each.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SourceStatus {
     /// The source.
     pub id: SourceId,
@@ -203,7 +188,7 @@ pub(crate) fn known_sources<'de, D: Deserializer<'de>>(
 }
 
 /// What kvmtop itself used, cumulative.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OwnCost {
     /// CPU time of the process, all threads, nanoseconds.

@@ -10,9 +10,7 @@ pub const MAX_STOP_DISKS: usize = 16;
 pub const MAX_STOP_GUESTS: usize = 64;
 
 /// The reason, by the words of QEMU's `query-status` where it has one (qapi/run-state.json).
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum StopReason {

@@ -8,7 +8,7 @@ use std::path::Path;
 const FULL: u64 = 100;
 
 /// A file or block device that a guest's VMM has open for reading and writing.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StoredDisk {
     /// Its path on the host.

@@ -3,7 +3,7 @@
 use kvm::pattern::{Captures, Pattern, group, number};
 
 /// An event as one line of a trace has it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct TraceLine<'a> {
     /// The task's name; it can contain spaces (`CPU 0/KVM`).
     pub comm: &'a str,
