@@ -157,7 +157,7 @@ pub(super) fn read_option(
         "enable-kvm" => command.accel = Some("kvm".to_owned()),
         "no-kvm" => command.accel = Some(TCG.to_owned()),
         // The rest is in a file.
-        "readconfig" => command.accel = command.accel.take().or_else(|| Some("unknown".to_owned())),
+        "readconfig" => _ = command.accel.get_or_insert_with(|| "unknown".to_owned()),
         "smp" => smp(command, value),
         "numa" => numa(command, value),
         "m" => {

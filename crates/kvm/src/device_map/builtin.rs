@@ -213,8 +213,7 @@ fn region(start: u64, end: u64, name: &str) -> Region {
         end,
         base,
         name: name.to_owned(),
-        owner: None,
         kernel: is_in_kernel(name),
-        ram: false,
+        ..Region::default()
     }
 }

@@ -63,31 +63,33 @@ const VCPUS: u64 = limits::VCPUS as u64;
 const CELLS: u64 = limits::NUMA_CELLS as u64;
 const LAST_CPU: u64 = limits::HOST_CPUS as u64 - 1;
 
-/// Elements with numbers that size something, or lists of numbers; their attributes with these
-/// numbers (an empty name is the element's text); and the largest number.
-const NUMBERS: [(&[&str], &[&str], u64); 14] = [
-    (&["vcpu"], &["", "current"], VCPUS),
-    (&["vcpu"], &["id"], limits::VCPU_IDS as u64 - 1),
-    (
-        &["vcpu", "vcpupin", "emulatorpin", "iothreadpin"],
-        &["cpuset"],
-        LAST_CPU,
-    ),
-    (&["vcpupin"], &["vcpu"], VCPUS - 1),
-    (&["vcpusched"], &["vcpus"], LAST_CPU),
-    (&["iothreadsched"], &["iothreads"], LAST_CPU),
-    (&["iothreads"], &[""], limits::IOTHREADS as u64),
-    (
-        &["topology"],
-        &["sockets", "dies", "clusters", "cores", "threads"],
-        VCPUS,
-    ),
-    (&["memory", "currentMemory"], &[""], GUEST_KIB),
-    (&["memory", "memnode"], &["nodeset"], LAST_CPU),
-    (&["cell"], &["id"], CELLS - 1),
-    (&["cell"], &["cpus"], LAST_CPU),
-    (&["cell"], &["memory"], GUEST_KIB),
-    (&["memnode"], &["cellid"], CELLS - 1),
+/// Elements with numbers that size something, or lists of numbers; the attribute with the number
+/// (an empty name is the element's text); and the largest number.
+const NUMBERS: [(&str, &str, u64); 24] = [
+    ("vcpu", "", VCPUS),
+    ("vcpu", "current", VCPUS),
+    ("vcpu", "id", limits::VCPU_IDS as u64 - 1),
+    ("vcpu", "cpuset", LAST_CPU),
+    ("vcpupin", "cpuset", LAST_CPU),
+    ("emulatorpin", "cpuset", LAST_CPU),
+    ("iothreadpin", "cpuset", LAST_CPU),
+    ("vcpupin", "vcpu", VCPUS - 1),
+    ("vcpusched", "vcpus", LAST_CPU),
+    ("iothreadsched", "iothreads", LAST_CPU),
+    ("iothreads", "", limits::IOTHREADS as u64),
+    ("topology", "sockets", VCPUS),
+    ("topology", "dies", VCPUS),
+    ("topology", "clusters", VCPUS),
+    ("topology", "cores", VCPUS),
+    ("topology", "threads", VCPUS),
+    ("memory", "", GUEST_KIB),
+    ("currentMemory", "", GUEST_KIB),
+    ("memory", "nodeset", LAST_CPU),
+    ("memnode", "nodeset", LAST_CPU),
+    ("cell", "id", CELLS - 1),
+    ("cell", "cpus", LAST_CPU),
+    ("cell", "memory", GUEST_KIB),
+    ("memnode", "cellid", CELLS - 1),
 ];
 
 /// Checks the numbers of all elements except `<metadata>`, which other programs write.
@@ -99,23 +101,20 @@ pub(super) fn check_numbers(root: Node) -> Result<()> {
     let mut open = vec![root];
     while let Some(node) = open.pop() {
         let name = node.tag_name().name();
-        for (known, attributes, most) in NUMBERS {
-            if !known.contains(&name) {
+        for (known, attribute, most) in NUMBERS {
+            if known != name {
                 continue;
             }
-            for attribute in attributes {
-                let value = if attribute.is_empty() {
-                    node.text()
-                } else {
-                    node.attribute(*attribute)
-                };
-                let what = if attribute.is_empty() {
-                    format!("<{name}>")
-                } else {
-                    format!("<{name} {attribute}=>")
-                };
-                limits::check(&what, value.unwrap_or_default(), most)?;
+            let value;
+            let what;
+            if attribute.is_empty() {
+                value = node.text();
+                what = format!("<{name}>");
+            } else {
+                value = node.attribute(attribute);
+                what = format!("<{name} {attribute}=>");
             }
+            limits::check(&what, value.unwrap_or_default(), most)?;
         }
         let before = open.len();
         open.extend(elements(node).filter(|child| child.tag_name().name() != "metadata"));

@@ -114,29 +114,29 @@ pub fn code(isa: Isa, name: &str) -> Option<u32> {
 
 /// Older names and other spellings.
 fn alias(isa: Isa, name: &str) -> Option<u32> {
-    Some(match (isa, name) {
-        (Isa::Vmx, "PENDING_INTERRUPT") => 7,
-        (Isa::Vmx, "PENDING_NMI" | "NMI_WINDOW_EXITING") => 8,
-        (Isa::Vmx, "VMXOFF") => 26,
-        (Isa::Vmx, "VMXON") => 27,
-        (Isa::Vmx, "IO") => 30,
-        (Isa::Vmx, "INVALID_GUEST_STATE") => 33,
-        (Isa::Vmx, "MWAIT") => 36,
-        (Isa::Vmx, "MONITOR") => 39,
-        (Isa::Vmx, "PAUSE") => 40,
-        (Isa::Vmx, "MACHINE_CHECK") => 41,
-        (Isa::Vmx, "ACCESS_GDTR_OR_IDTR") => 46,
-        (Isa::Vmx, "ACCESS_LDTR_OR_TR") => 47,
-        (Isa::Svm, "nested_page_fault") => 0x400,
-        (Isa::Svm, "vmmcall") => 0x81,
-        (Isa::Svm, "invalid") => u32::MAX,
-        (Isa::Arm64, "WFX" | "WFI" | "WFE") => 1,
-        (Isa::Vmx, name) => {
-            return name
-                .strip_prefix("EXIT_REASON_")
-                .and_then(|plain| code(isa, plain));
-        }
-        (Isa::Svm, name) => return svm_plugin(name.strip_prefix("EXIT_")?),
+    Some(match isa {
+        Isa::Vmx => match name {
+            "PENDING_INTERRUPT" => 7,
+            "PENDING_NMI" | "NMI_WINDOW_EXITING" => 8,
+            "VMXOFF" => 26,
+            "VMXON" => 27,
+            "IO" => 30,
+            "INVALID_GUEST_STATE" => 33,
+            "MWAIT" => 36,
+            "MONITOR" => 39,
+            "PAUSE" => 40,
+            "MACHINE_CHECK" => 41,
+            "ACCESS_GDTR_OR_IDTR" => 46,
+            "ACCESS_LDTR_OR_TR" => 47,
+            _ => return code(isa, name.strip_prefix("EXIT_REASON_")?),
+        },
+        Isa::Svm => match name {
+            "nested_page_fault" => 0x400,
+            "vmmcall" => 0x81,
+            "invalid" => u32::MAX,
+            _ => return svm_plugin(name.strip_prefix("EXIT_")?),
+        },
+        Isa::Arm64 if matches!(name, "WFX" | "WFI" | "WFE") => 1,
         _ => return None,
     })
 }
