@@ -35,10 +35,10 @@ pub struct ProxmoxConfig {
 
 /// Whether a text begins as a configuration: after notes, its first lines have keys.
 pub(crate) fn begins(text: &str) -> bool {
-    let mut lines = text
+    let lines = text
         .lines()
         .filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
-    KEY.is_match(text) && lines.by_ref().take(2).all(|line| LINE.is_match(line))
+    KEY.is_match(text) && lines.take(2).all(|line| LINE.is_match(line))
 }
 
 /// Reads a configuration, whose file has the guest's number as its name.

@@ -104,26 +104,28 @@ impl IrqSource {
     /// The device that a PC has on this line, by convention (ACPI lets firmware route others
     /// freely), or QEMU's machine `virt` (hw/arm/virt.c).
     pub fn line_name(self) -> Option<&'static str> {
-        let line = match self {
-            Self::Gsi(line) => line,
-            Self::Spi(1) => return Some("pl011"),
-            Self::Spi(2) => return Some("pl031"),
-            Self::Spi(3..=6) => return Some("pcie"),
-            Self::Spi(16..=47) => return Some("virtio-mmio"),
-            _ => return None,
-        };
-        Some(match line {
-            0 | 2 => "timer",
-            1 => "keyboard",
-            3 => "serial 2",
-            4 => "serial 1",
-            6 => "floppy",
-            7 => "parallel",
-            8 => "rtc",
-            9 => "acpi",
-            12 => "mouse",
-            14 => "ide 1",
-            15 => "ide 2",
+        Some(match self {
+            Self::Gsi(line) => match line {
+                0 | 2 => "timer",
+                1 => "keyboard",
+                3 => "serial 2",
+                4 => "serial 1",
+                6 => "floppy",
+                7 => "parallel",
+                8 => "rtc",
+                9 => "acpi",
+                12 => "mouse",
+                14 => "ide 1",
+                15 => "ide 2",
+                _ => return None,
+            },
+            Self::Spi(line) => match line {
+                1 => "pl011",
+                2 => "pl031",
+                3..=6 => "pcie",
+                16..=47 => "virtio-mmio",
+                _ => return None,
+            },
             _ => return None,
         })
     }

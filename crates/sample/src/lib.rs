@@ -102,9 +102,11 @@ words!(
     ThreadKind,
     IrqSource,
     JobKind,
-    Origin
+    Origin,
+    SourceId,
+    SourceState,
+    StopReason
 );
-words!(SourceId, SourceState, StopReason);
 
 /// When the host was booted by the wall clock, milliseconds since the Unix epoch, from one instant
 /// on both clocks.

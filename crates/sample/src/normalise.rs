@@ -56,10 +56,8 @@ impl Sample {
         cpus.sort_by_key(|cpu| cpu.cpu);
         cpus.dedup_by_key(|cpu| cpu.cpu);
         for disk in self.host.disks.iter_mut().flatten() {
-            [&mut disk.name]
-                .into_iter()
-                .chain(&mut disk.alias)
-                .for_each(clean_name);
+            clean_name(&mut disk.name);
+            disk.alias.iter_mut().for_each(clean_name);
         }
         for link in self.host.links.iter_mut().flatten() {
             clean_name(&mut link.name);
