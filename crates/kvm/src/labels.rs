@@ -14,7 +14,7 @@ const MAX_LABEL: usize = 128;
 pub struct Labels {
     /// libvirt's `<title>`, or the name that nova's users gave it.
     pub title: Option<String>,
-    /// nova's project, KubeVirt's namespace, Proxmox's pool.
+    /// nova's project, `KubeVirt`'s namespace, Proxmox's pool.
     pub owner: Option<String>,
     /// Proxmox's tags.
     pub tags: Vec<String>,

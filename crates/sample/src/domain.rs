@@ -358,8 +358,9 @@ pub struct DiskSample {
     /// the completed ones; `None` if not reported. Only a QEMU monitor reports it
     /// (`failed_rd_operations` and the like, qapi/block-core.json): libvirt does not pass it on.
     pub failed_ops: Option<u64>,
-    /// Reads, writes and flushes by the least time that they took, nanoseconds; empty where the VMM
-    /// is not told to count them (`block-latency-histogram-set`, libvirt's `<latency-histogram>`).
+    /// Reads, writes and flushes by a time that they took at most, nanoseconds, `u64::MAX` where
+    /// nothing bounds it; empty where the VMM is not told to count them
+    /// (`block-latency-histogram-set`, libvirt's `<latency-histogram>`).
     pub latencies: BTreeMap<u64, u64>,
     /// The longest read, write or flush of the last interval that the VMM measures, nanoseconds;
     /// `None` where it is not told to (`stats-intervals`, libvirt's `<statistic interval=…/>`).

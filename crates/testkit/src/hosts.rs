@@ -202,7 +202,7 @@ impl Fixture {
             flush_ops: Some(ops / 100),
             flush_ns: Some(ops / 100 * us * 9000),
             failed_ops: None,
-            latencies: [(0, 0), (1_000_000, ops * 98 / 100), (10_000_000, ops / 50)].into(),
+            latencies: [(1_000_000, ops * 98 / 100), (10_000_000, ops / 50)].into(),
             longest_ns: Some(us * 90_000),
         };
         let nic = |name: &str, packets: u64, drops: u64| NicSample {

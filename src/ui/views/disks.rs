@@ -9,7 +9,10 @@ use judge::lint::{Finding, Mark, Severity};
 use judge::model::{DiskRates, DomainModel, HostDiskModel, Model, NicRates};
 use sample::{SourceId, Timing};
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
+/// At most this many kinds of interfaces that are not counted are named.
+const MAX_NETDEV_KINDS: usize = 8;
 /// From this on a disk or an interface is at its limit, percent.
 const MIN_LIMIT_PERCENT: f64 = 95.0;
 
@@ -439,17 +442,14 @@ pub fn nics<'a>(state: &'a AppState, guests: &[&'a DomainModel]) -> Section<'a> 
     let mut section = section_of(TableId::Nics, rows, nic_columns(), state, why)
         .with_right(covered(guests, |guest| guest.nics_s));
     let commands = guests.iter().filter_map(|g| g.facts.command.as_ref());
-    let mut uncounted: Vec<&str> = Vec::new();
-    for kind in commands.flat_map(|command| &command.other_netdevs) {
-        if !uncounted.contains(&kind.as_str()) {
-            uncounted.push(kind);
-        }
-    }
+    let kinds = commands.flat_map(|command| &command.other_netdevs);
+    let uncounted: BTreeSet<&str> = kinds.map(String::as_str).collect();
     if !uncounted.is_empty() {
         if !section.note.is_empty() {
             section.note += "; ";
         }
-        section.note += &format!("not counted on the host: {}", clean(&uncounted.join(", ")));
+        let listed = Vec::from_iter(uncounted.into_iter().take(MAX_NETDEV_KINDS)).join(", ");
+        section.note += &format!("not counted on the host: {}", clean(&listed));
     }
     section
 }

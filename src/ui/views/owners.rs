@@ -10,7 +10,7 @@ use judge::model::DomainModel;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// An owner and his guests.
+/// An owner and its guests.
 pub struct OwnerRow<'a> {
     owner: &'a str,
     guests: Vec<&'a DomainModel>,
@@ -49,7 +49,7 @@ pub fn columns<'a>() -> Vec<Col<'a>> {
             |r| Some(r.guests.len() as f64),
             share,
         )
-        .help("How many guests are his."),
+        .help("How many guests it has."),
         Col::figure(
             "vcpus",
             "VCPUS",

@@ -212,7 +212,10 @@ impl DomainModel {
 
     /// Where a disk of this name in the VMM's statistics is kept.
     pub fn stored(&self, disk: &str) -> Option<&StoredDisk> {
-        if let [only] = self.storage.as_slice() {
+        // Another disk may be on the network, where the VMM has no file open.
+        if let [only] = self.storage.as_slice()
+            && self.disks.len() <= 1
+        {
             return Some(only);
         }
         let file = DiskConfig::find(&self.facts, disk)?.file?;

@@ -144,7 +144,7 @@ impl ExitTable {
 }
 
 impl Sum for ExitTable {
-    /// Adds the rows of another interval. [`ExitTable::build`] then computes totals and shares
+    /// Adds the rows of another interval. `ExitTable::build` then computes totals and shares
     /// again.
     fn join(&mut self, more: Self, _: &mut Joining) {
         let mut rows = BTreeMap::new();

@@ -17,6 +17,8 @@ const MAX_CPU_OPTIONS: usize = 16;
 const MAX_ARGUMENT: usize = 4096;
 /// Limit of the drives whose files are kept.
 const MAX_DRIVES: usize = 64;
+/// At most this many kinds of network backends of a guest are kept.
+const MAX_NETDEV_KINDS: usize = 16;
 /// Limit of the cells, and of the memory backends, of a guest.
 const MAX_CELLS: usize = limits::NUMA_CELLS as usize;
 
@@ -180,8 +182,15 @@ pub(super) fn read_option(
             };
             let socket = get(&peer.pairs, "addr.path");
             command.peer_sockets.extend(socket);
-            if let Some(kind) = get_implied(&peer.pairs, "type").filter(|kind| kind != "tap") {
-                command.other_netdevs.push(sanitize(&kind, 32));
+            let kind = get_implied(&peer.pairs, "type").unwrap_or_default();
+            let kind = sanitize(&kind, 32);
+            let others = &mut command.other_netdevs;
+            // `bridge` has QEMU's helper open a tap device.
+            if !matches!(&*kind, "" | "tap" | "bridge")
+                && others.len() < MAX_NETDEV_KINDS
+                && !others.contains(&kind)
+            {
+                others.push(kind);
             }
         }
         "object" => object(command, value),

@@ -180,7 +180,7 @@ pub struct DomainXml {
     pub name: Option<String>,
     /// UUID, lower case.
     pub uuid: Option<String>,
-    /// `<title>`, and what nova and KubeVirt write into `<metadata>`. Not recorded.
+    /// `<title>`, and what nova and `KubeVirt` write into `<metadata>`. Not recorded.
     #[serde(skip)]
     pub labels: Labels,
     /// libosinfo id: `http://microsoft.com/win/10`.

@@ -122,7 +122,7 @@ fn os_id(domain: Node) -> Option<String> {
 }
 
 /// The names that managers give it. nova writes `<nova:instance>` with `<nova:name>` and
-/// `<nova:owner><nova:project>` (nova/virt/libvirt/config.py); KubeVirt marks its guests, whose
+/// `<nova:owner><nova:project>` (nova/virt/libvirt/config.py); `KubeVirt` marks its guests, whose
 /// names are `namespace_name` (pkg/virt-launcher/virtwrap/api).
 fn labels(domain: Node) -> Labels {
     let mut labels = Labels {
@@ -337,12 +337,13 @@ fn iothread(disk: Node) -> Option<u32> {
     children(child(driver, "iothreads")?, "iothread").find_map(|thread| number(thread, "id"))
 }
 
-/// The limits of an interface: `average` is in KiB per second.
+/// The limits of an interface: `average` is in units of 1000 bytes per second, as libvirt tells tc
+/// (`kbps`).
 fn bandwidth(node: Node) -> Option<NicBandwidth> {
     let limits = child(node, "bandwidth")?;
     let [inbound, outbound] = ["inbound", "outbound"].map(|way| {
-        let kib: u32 = number(child(limits, way)?, "average")?;
-        Some(u64::from(kib) * 1024)
+        let kilobytes: u32 = number(child(limits, way)?, "average")?;
+        Some(u64::from(kilobytes) * 1000)
     });
     Some(NicBandwidth {
         target: inner(node, "target", "dev")?,

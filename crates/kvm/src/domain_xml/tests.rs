@@ -408,7 +408,7 @@ fn limits_of_an_interface() {
         <interface type='bridge'><target dev='vnet4'/></interface></devices></domain>";
     let limit = NicBandwidth {
         target: "vnet3".into(),
-        inbound: Some(1_024_000),
+        inbound: Some(1_000_000),
         outbound: None,
     };
     assert_eq!(parse(text).unwrap().bandwidths, [limit]);

@@ -251,6 +251,10 @@ impl GuestDescription {
     /// Looks at its tags and pool, if Proxmox runs it.
     pub(super) fn read_proxmox(&mut self, reader: &ReadContext) {
         let known = &mut self.identity;
+        // Other users' processes may write any number into their command lines.
+        if known.uid != Some(0) {
+            return;
+        }
         let command = known.command.as_deref();
         if let Some(vmid) = command.and_then(QemuCommand::proxmox_id)
             && let Some(labels) = self.proxmox.read(known.pid, vmid, reader)

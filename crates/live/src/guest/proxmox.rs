@@ -15,6 +15,9 @@ const MAX_FILE: usize = 1 << 20;
 /// Time between two looks.
 const PERIOD_NS: u64 = 60_000_000_000;
 
+/// Stands for a user of its own: a daemon that does not answer takes no other reader's places.
+const CONFIG_READER: u32 = u32::MAX - 1;
+
 /// Looks at the configuration of a guest now and then.
 #[derive(Default)]
 pub(super) struct ProxmoxConfig {
@@ -27,12 +30,13 @@ impl ProxmoxConfig {
     pub(super) fn read(&mut self, pid: i32, vmid: &str, reader: &ReadContext) -> Option<Labels> {
         let found = self.late.take();
         if reader.now_ns >= self.due_ns && !self.late.is_awaited() {
-            self.due_ns = reader.now_ns + PERIOD_NS + stagger(pid) / 8;
             let paths = reader.paths.clone();
             let vmid = vmid.to_owned();
-            // Only root writes there.
             let work = move || labels_of(&paths, &vmid);
-            self.late = Late(reader.slow_files.run(Some(0), work));
+            self.late = Late(reader.slow_files.run(Some(CONFIG_READER), work));
+            if self.late.is_awaited() {
+                self.due_ns = reader.now_ns + PERIOD_NS + stagger(pid);
+            }
         }
         found
     }

@@ -189,12 +189,12 @@ impl DeviceCounters {
 /// Times of a disk's requests that are kept: QEMU lets its user set any number of bounds.
 const MAX_LATENCIES: usize = 64;
 
-/// Adds requests that took at least `start_ns`.
-pub(super) fn add_requests(latencies: &mut BTreeMap<u64, u64>, start_ns: u64, requests: u64) {
-    if latencies.len() < MAX_LATENCIES || latencies.contains_key(&start_ns) {
-        let count = latencies.entry(start_ns).or_default();
-        *count = count.saturating_add(requests);
-    }
+/// Adds requests that took at most `end_ns`; without room for another bound they have none.
+pub(super) fn add_requests(latencies: &mut BTreeMap<u64, u64>, end_ns: u64, requests: u64) {
+    let has_room = latencies.len() < MAX_LATENCIES || latencies.contains_key(&end_ns);
+    let key = if has_room { end_ns } else { u64::MAX };
+    let count = latencies.entry(key).or_default();
+    *count = count.saturating_add(requests);
 }
 
 /// The jobs of a reading `ns` after the one with `before`. A job that failed stays for one reading:

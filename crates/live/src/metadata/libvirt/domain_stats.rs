@@ -35,14 +35,17 @@ pub fn disks(stats: &Stats) -> Vec<DiskSample> {
     disks.collect()
 }
 
-/// Requests by the least time that they took, as libvirt 12.1 counts them where a disk has a
+/// Requests by a time that they took at most, as libvirt 12.1 counts them where a disk has a
 /// `<latency-histogram>`.
 fn latencies(disk: &StatsEntry<'_>) -> BTreeMap<u64, u64> {
     let mut latencies = BTreeMap::new();
     for kind in ["read", "write", "flush"] {
-        for bin in disk.group(&format!("latency_histogram.{kind}.bin")) {
-            if let (Some(start_ns), Some(requests)) = (bin.number("start"), bin.number("value")) {
-                add_requests(&mut latencies, start_ns, requests);
+        let bins = disk.group(&format!("latency_histogram.{kind}.bin"));
+        let mut bins = bins.peekable();
+        while let Some(bin) = bins.next() {
+            let end_ns = bins.peek().and_then(|next| next.number("start"));
+            if let Some(requests) = bin.number("value") {
+                add_requests(&mut latencies, end_ns.unwrap_or(u64::MAX), requests);
             }
         }
     }
@@ -56,7 +59,8 @@ fn longest_ns(disk: &StatsEntry<'_>) -> Option<u64> {
     let longest = ["rd", "wr", "flush"]
         .into_iter()
         .filter_map(|kind| shortest.number(&format!("{kind}_latency_max")));
-    longest.max()
+    // 0: there was no request.
+    longest.max().filter(|ns| *ns > 0)
 }
 
 /// Network interfaces. One that lacks a counter is left out, as by [`disks`].
@@ -214,7 +218,7 @@ mod tests {
             stats.insert(format!("block.0.{name}"), value.into());
         }
         let disk = disks(&stats).remove(0);
-        assert_eq!(disk.latencies, [(0, 90), (1_000_000, 10)].into());
+        assert_eq!(disk.latencies, [(1_000_000, 90), (u64::MAX, 10)].into());
         assert_eq!(disk.longest_ns, Some(70));
         assert_eq!(disks(&devices())[0].longest_ns, None);
     }

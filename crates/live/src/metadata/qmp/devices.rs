@@ -200,7 +200,7 @@ fn disk(block: &QmpBlock) -> Option<DiskSample> {
     })
 }
 
-/// Requests by the least time that they took.
+/// Requests by a time that they took at most.
 fn latencies(stats: &QmpBlockStats) -> BTreeMap<u64, u64> {
     let histograms = [
         &stats.rd_latency_histogram,
@@ -209,9 +209,9 @@ fn latencies(stats: &QmpBlockStats) -> BTreeMap<u64, u64> {
     ];
     let mut latencies = BTreeMap::new();
     for histogram in histograms.into_iter().flatten() {
-        let starts = [0].iter().chain(&histogram.boundaries);
-        for (start_ns, requests) in starts.zip(&histogram.bins) {
-            add_requests(&mut latencies, *start_ns, *requests);
+        let ends = histogram.boundaries.iter().chain([&u64::MAX]);
+        for (end_ns, requests) in ends.zip(&histogram.bins) {
+            add_requests(&mut latencies, *end_ns, *requests);
         }
     }
     latencies
@@ -221,7 +221,8 @@ fn latencies(stats: &QmpBlockStats) -> BTreeMap<u64, u64> {
 fn longest_ns(stats: &QmpBlockStats) -> Option<u64> {
     let intervals = stats.timed_stats.iter();
     let shortest = intervals.min_by_key(|interval| interval.interval_length)?;
-    Some(shortest.longest_ns())
+    // 0: there was no request.
+    Some(shortest.longest_ns()).filter(|ns| *ns > 0)
 }
 
 /// Operations that failed; QEMU has always counted all three kinds or none.
@@ -289,7 +290,7 @@ mod tests {
             (disk.flush_ops, disk.flush_ns, disk.failed_ops),
             (Some(3), Some(600), Some(3))
         );
-        assert_eq!(disk.latencies, [(0, 5), (1000, 3), (5000, 3)].into());
+        assert_eq!(disk.latencies, [(1000, 5), (5000, 2), (u64::MAX, 4)].into());
         assert_eq!(disk.longest_ns, Some(70));
     }
 

@@ -237,10 +237,9 @@ pub(super) fn throttled(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &
 /// Whether a disk of the guest is at one of its limits: what it waits for is known then.
 pub(super) fn is_at_limit(ctx: &Context<'_>, guest: &GuestContext<'_>) -> bool {
     let steps = &ctx.thresholds().disks.throttled;
-    let disks = guest.domain.disks.iter();
-    disks
-        .filter_map(|disk| disk.limit_percent)
-        .any(|percent| steps.severity(percent).is_some())
+    at_limits(guest)
+        .iter()
+        .any(|at| steps.severity(at.used.percent()).is_some())
 }
 
 /// What the guest's disks use of each limit that is set.
