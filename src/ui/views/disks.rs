@@ -448,7 +448,8 @@ pub fn nics<'a>(state: &'a AppState, guests: &[&'a DomainModel]) -> Section<'a> 
         if !section.note.is_empty() {
             section.note += "; ";
         }
-        let listed = Vec::from_iter(uncounted.into_iter().take(MAX_NETDEV_KINDS)).join(", ");
+        let listed: Vec<_> = uncounted.into_iter().take(MAX_NETDEV_KINDS).collect();
+        let listed = listed.join(", ");
         section.note += &format!("not counted on the host: {}", clean(&listed));
     }
     section

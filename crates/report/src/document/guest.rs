@@ -24,7 +24,7 @@ objects! {
         pid: Option<i32> = d.facts.pid,
         /// libvirt's title, or the name that nova's users gave it. `null`: none.
         title: Option<String> = d.facts.labels.title.clone(),
-        /// nova's project, KubeVirt's namespace or Proxmox's pool. `null`: none.
+        /// nova's project, Kubernetes' namespace or Proxmox's pool. `null`: none.
         owner: Option<String> = d.facts.labels.owner.clone(),
         /// Proxmox's tags.
         tags: Vec<String> = d.facts.labels.tags.clone(),

@@ -23,7 +23,7 @@ use sample::{DomainState, StoredDisk};
 
 /// A disk whose requests take this long is slow, and this long very slow; microseconds.
 const SLOW_DISK_US: f64 = 20_000.0;
-/// So much of a request's time outside the host's devices is much (VMware's limit of KAVG),
+/// So much of a request's time outside the host's devices is much (KAVG's limit in esxtop),
 /// microseconds.
 const MUCH_OUTSIDE_US: f64 = 2000.0;
 /// Tasks outside guests that use less of a CPU are not named, percent.
