@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 /// At most this many kinds of interfaces that are not counted are named.
-const MAX_NETDEV_KINDS: usize = 8;
+const MAX_NAMED_KINDS: usize = 8;
 /// From this on a disk or an interface is at its limit, percent.
 const MIN_LIMIT_PERCENT: f64 = 95.0;
 
@@ -448,7 +448,7 @@ pub fn nics<'a>(state: &'a AppState, guests: &[&'a DomainModel]) -> Section<'a> 
         if !section.note.is_empty() {
             section.note += "; ";
         }
-        let listed: Vec<_> = uncounted.into_iter().take(MAX_NETDEV_KINDS).collect();
+        let listed: Vec<_> = uncounted.into_iter().take(MAX_NAMED_KINDS).collect();
         let listed = listed.join(", ");
         section.note += &format!("not counted on the host: {}", clean(&listed));
     }

@@ -176,14 +176,10 @@ fn nic_limit(now: &DomainSample, nic: &NicSample, rx: f64, tx: f64) -> Option<f6
     let xml = &now.facts.xml.as_ref()?.value;
     let mut limits = xml.bandwidths.iter();
     let limit = limits.find(|limit| limit.target == nic.name)?;
-    let mut tightest: Option<f64> = None;
-    for (bytes, most) in [(rx, limit.inbound), (tx, limit.outbound)] {
-        if let Some(most) = most.filter(|most| *most > 0) {
-            let percent = 100.0 * bytes / most as f64;
-            tightest = Some(tightest.map_or(percent, |other| other.max(percent)));
-        }
-    }
-    tightest
+    let used = [(rx, limit.inbound), (tx, limit.outbound)]
+        .into_iter()
+        .filter_map(|(bytes, most)| Some(100.0 * bytes / most.filter(|most| *most > 0)? as f64));
+    used.reduce(f64::max)
 }
 
 /// A length of time; `None` if it is 0.

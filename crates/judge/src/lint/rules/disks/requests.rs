@@ -290,7 +290,9 @@ pub(super) fn latency(ctx: &Context<'_>, guest: &GuestContext<'_>, verdicts: &mu
     let Some(host_requests) = guest.domain.device_requests() else {
         return;
     };
-    let outside_us = requests.mean_us - host_requests.mean_us;
+    let Some(outside_us) = guest.domain.outside_devices_us() else {
+        return;
+    };
     let percent = 100.0 * outside_us / requests.mean_us;
     let Some(severity) = t.outside_us.severity(outside_us) else {
         return;
